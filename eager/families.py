@@ -1,0 +1,361 @@
+"""The families of ops: what all elementwise ops, all reductions, all views share, written once.
+
+A family prepares the arrays, knows the shape rule, and fits gradients to operands. How its
+members become loops is written once per family too, in `compiler/`, from the declaration's
+scalar expression, layout rule, combiner or decomposition.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fusegrad.eager import dtypes
+from fusegrad.eager.op import Op, Params, TensorType
+from fusegrad.eager.tensor import Tensor
+
+_BOOL = np.dtype(bool)
+_INT64 = np.dtype(np.int64)
+_PYTHON_KINDS = {bool: "b", int: "i", float: "f", complex: "c"}
+_KIND_ORDER = "buifc"
+
+# Which kinds of dtype an elementwise op takes as they are, and what it gives.
+# compute: kinds the NumPy function may see; others are cast to the default float (or refused).
+
+
+class DTypeRule(NamedTuple):
+    """How an elementwise op's dtype comes from its promoted operands."""
+
+    kinds: str  # kinds computed as they are
+    floating: bool  # other kinds are computed in the default float, else refused
+    result: np.dtype | None  # the dtype of the result; None: the computed one
+
+
+ANY = DTypeRule("buifc", False, None)
+NUMBER = DTypeRule("uifc", False, None)
+REAL = DTypeRule("buif", False, None)
+FLOAT = DTypeRule("fc", True, None)
+REAL_FLOAT = DTypeRule("f", True, None)
+TEST = DTypeRule("buifc", False, _BOOL)
+ORDER = DTypeRule("buif", False, _BOOL)
+BITS = DTypeRule("bui", False, None)
+
+
+class Elementwise(Op):
+    """One scalar function applied to broadcast operands.
+
+    numpy: the NumPy function that evaluates it.
+    scalar: the name of a scalar primitive of the kernel IR, or a function of a builder and the
+    operands that combines them (`lambda b, x: b.mul(x, b.sigmoid(x))`).
+    data: how many leading operands do not take part in promotion (`where`'s condition).
+    """
+
+    family = "elementwise"
+
+    def __init__(
+        self,
+        name: str,
+        arguments: str,
+        numpy: Callable[..., Any],
+        rule: DTypeRule,
+        scalar: str | Callable[..., Any],
+        vjp: dict[str, Callable[..., Any] | None] | None,
+        grad_name: str | None = None,
+        data: int = 0,
+    ) -> None:
+        super().__init__(name, arguments, vjp, grad_name)
+        self.numpy, self.rule_of_dtype, self.scalar, self.data = numpy, rule, scalar, data
+
+    def evaluate(self, args: Sequence[Any], params: Params) -> Any:
+        dtype = None
+        arrays: list[Any] = []
+        for a in args:
+            if isinstance(a, Tensor):
+                array = a.array
+                if dtype is None:
+                    dtype = array.dtype
+                elif array.dtype is not dtype:
+                    return self._evaluate_mixed(args, params)
+                arrays.append(array)
+            else:
+                arrays.append(a)
+        if dtype is None or dtype.kind not in self.rule_of_dtype.kinds or self.data:
+            return self._evaluate_mixed(args, params)
+        if len(args) > 1:
+            floating = dtype.kind in "fc"
+            for a in args:
+                if not isinstance(a, Tensor) and not (floating and type(a) in (float, int)):
+                    return self._evaluate_mixed(args, params)
+        return self.numpy(*arrays, **params)
+
+    def _evaluate_mixed(self, args: Sequence[Any], params: Params) -> Any:
+        compute = self.compute_dtype([a.array if isinstance(a, Tensor) else a for a in args])
+        arrays = []
+        for i, a in enumerate(args):
+            array = a.array if isinstance(a, Tensor) else np.asarray(a)
+            arrays.append(array if i < self.data else array.astype(compute, copy=False))
+        return self.numpy(*arrays, **params)
+
+    def compute_dtype(self, operands: Sequence[Any]) -> np.dtype:
+        """The dtype that the operands (with .dtype and .ndim, or numbers) are computed in.
+
+        Raises RuntimeError for a dtype that the op does not take.
+        """
+        promoted = dtypes.result_type(operands[self.data :])
+        rule = self.rule_of_dtype
+        if promoted.kind in rule.kinds:
+            return promoted
+        if rule.floating and promoted.kind in "bui":
+            return dtypes.default_float().numpy
+        raise RuntimeError(f'"{self.name}" not implemented for {promoted.name}')
+
+    def infer(self, types: Sequence[Any], params: Params) -> TensorType:
+        shape = np.broadcast_shapes(*(t.shape for t in types if isinstance(t, TensorType)))
+        return TensorType(shape, self.rule_of_dtype.result or self.compute_dtype(types))
+
+    def fit(self, gradient: Tensor, shape: tuple[int, ...], dtype: np.dtype) -> Tensor:
+        return fit(gradient, shape, dtype)
+
+
+def fit(gradient: Tensor, shape: tuple[int, ...], dtype: np.dtype) -> Tensor:
+    """Undo broadcasting and promotion: sum `gradient` down to `shape` and cast it to `dtype`."""
+    given = gradient.array.shape
+    if given != shape:
+        extra = len(given) - len(shape)
+        dims = tuple(
+            i for i, n in enumerate(given) if i < extra or (shape[i - extra] == 1 and n != 1)
+        )
+        if dims:
+            gradient = reduction.sum(gradient, dims, keepdim=False)
+        if gradient.array.shape != shape:
+            gradient = shape_ops.reshape(gradient, shape)
+    return gradient if gradient.array.dtype == dtype else elementwise.cast(gradient, dtype)
+
+
+class Reduction(Op):
+    """Elements combined along dimensions. Params: `dim` (a sorted tuple, or None for all), `keepdim`.
+
+    numpy: called with `axis` and `keepdims`.
+    combine: the kernel IR's combiner ("add", "mul", "max", "min", "or", "and").
+    rule: gives the result dtype for the operand's.
+    """
+
+    family = "reduction"
+
+    def __init__(
+        self,
+        name: str,
+        numpy: Callable[..., Any],
+        combine: str | None,
+        result: Callable[[np.dtype], np.dtype],
+        vjp: dict[str, Callable[..., Any] | None] | None,
+        grad_name: str | Callable[[Params], str] | None = None,
+        empty: bool = True,
+    ) -> None:
+        super().__init__(name, "x", vjp, grad_name)
+        self.numpy, self.combine, self.result, self.empty = numpy, combine, result, empty
+
+    def evaluate(self, args: Sequence[Any], params: Params) -> Any:
+        array, dim = args[0].array, params["dim"]
+        self._check_empty(array.shape, dim)
+        dtype = self.result(array.dtype)
+        if array.dtype != dtype and dtype != _BOOL:
+            array = array.astype(dtype)
+        return self.numpy(array, axis=dim, keepdims=params["keepdim"])
+
+    def _check_empty(self, shape: tuple[int, ...], dim: tuple[int, ...] | None) -> None:
+        if not self.empty and not math.prod(shape if dim is None else (shape[d] for d in dim)):
+            raise IndexError(f"cannot reduce over no elements (shape {list(shape)}); it has no identity")
+
+    def infer(self, types: Sequence[Any], params: Params) -> TensorType:
+        shape, dtype = types[0]
+        self._check_empty(shape, params["dim"])
+        return TensorType(reduced_shape(shape, params["dim"], params["keepdim"]), self.result(dtype))
+
+
+def reduced_shape(
+    shape: tuple[int, ...], dim: tuple[int, ...] | None, keepdim: bool
+) -> tuple[int, ...]:
+    """`shape` after a reduction over `dim` (None: all)."""
+    dims = range(len(shape)) if dim is None else dim
+    if keepdim:
+        return tuple(1 if i in dims else n for i, n in enumerate(shape))
+    return tuple(n for i, n in enumerate(shape) if i not in dims)
+
+
+class Layout(NamedTuple):
+    """Where the elements of a view lie: steps and start counted in elements."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int = 0
+
+
+def contiguous_layout(shape: Sequence[int]) -> Layout:
+    """The row-major layout of `shape`."""
+    strides = []
+    step = 1
+    for n in reversed(shape):
+        strides.append(step)
+        step *= max(n, 1)
+    return Layout(tuple(shape), tuple(reversed(strides)))
+
+
+class View(Op):
+    """The same elements under another shape. `layout(layout, **params)` says where they lie.
+
+    The rule gives None where no strides can say it (a reshape of a transposed tensor), and then
+    the elements are copied. On a contiguous layout it always succeeds: it is the shape rule too.
+    """
+
+    family = "view"
+    view = True
+
+    def __init__(
+        self,
+        name: str,
+        numpy: Callable[..., Any],
+        layout: Callable[..., Layout | None],
+        vjp: dict[str, Callable[..., Any] | None] | None,
+        grad_name: str | Callable[[Params], str] | None = None,
+    ) -> None:
+        super().__init__(name, "x", vjp, grad_name)
+        self.numpy, self.layout = numpy, layout
+
+    def evaluate(self, args: Sequence[Any], params: Params) -> Any:
+        return self.numpy(args[0].array, **params)
+
+    def infer(self, types: Sequence[Any], params: Params) -> TensorType:
+        shape, dtype = types[0]
+        layout = self.layout(contiguous_layout(shape), **params)
+        assert layout is not None
+        return TensorType(layout.shape, dtype)
+
+    def fit(self, gradient: Tensor, shape: tuple[int, ...], dtype: np.dtype) -> Tensor:
+        return fit(gradient, shape, dtype)
+
+
+class Contraction(Op):
+    """Matrix products: two operands summed over shared dimensions."""
+
+    family = "contraction"
+
+    def __init__(
+        self,
+        name: str,
+        arguments: str,
+        numpy: Callable[..., Any],
+        shape: Callable[..., tuple[int, ...]],
+        vjp: dict[str, Callable[..., Any] | None] | None,
+        grad_name: str | Callable[[Params], str] | None = None,
+    ) -> None:
+        super().__init__(name, arguments, vjp, grad_name)
+        self.numpy, self.shape = numpy, shape
+
+    def evaluate(self, args: Sequence[Any], params: Params) -> Any:
+        x, y = args[0].array, args[1].array
+        self.infer([TensorType(x.shape, x.dtype), TensorType(y.shape, y.dtype)], params)
+        return self.numpy(x, y, **params)
+
+    def infer(self, types: Sequence[Any], params: Params) -> TensorType:
+        x, y = types
+        if x.dtype != y.dtype:
+            raise RuntimeError(
+                f"expected both operands to have the same dtype, but got {x.dtype.name} and {y.dtype.name}; "
+                "convert one with .to(dtype)"
+            )
+        return TensorType(self.shape(x.shape, y.shape, **params), x.dtype)
+
+
+class Composite(Op):
+    """An op that NumPy evaluates in one go and the compiler takes apart.
+
+    decompose: the same result through public ops; called on abstract tensors at compile time,
+    and what gives the shape and dtype rule.
+    numpy: called with the argument arrays and params; raises for values that the op refuses.
+    """
+
+    family = "composite"
+
+    def __init__(
+        self,
+        name: str,
+        arguments: str,
+        decompose: Callable[..., Tensor],
+        numpy: Callable[..., Any],
+        vjp: dict[str, Callable[..., Any] | None] | None,
+        grad_name: str | Callable[[Params], str] | None = None,
+    ) -> None:
+        super().__init__(name, arguments, vjp, grad_name)
+        self.decompose, self.numpy = decompose, numpy
+
+    def evaluate(self, args: Sequence[Any], params: Params) -> Any:
+        return self.numpy(*(a.array if isinstance(a, Tensor) else a for a in args), **params)
+
+    def infer(self, types: Sequence[Any], params: Params) -> Any:
+        return abstract.infer_function(self.decompose, types, params)
+
+    def fit(self, gradient: Tensor, shape: tuple[int, ...], dtype: np.dtype) -> Tensor:
+        return fit(gradient, shape, dtype)
+
+
+class Opaque(Op):
+    """An op that compiled code calls as NumPy runs it (sorting, gathers, decompositions).
+
+    infer: `infer(types, **params)` gives the result's `TensorType`, or a tuple of them.
+    """
+
+    family = "opaque"
+
+    def __init__(
+        self,
+        name: str,
+        arguments: str,
+        numpy: Callable[..., Any],
+        infer: Callable[..., Any],
+        vjp: dict[str, Callable[..., Any] | None] | None,
+        grad_name: str | Callable[[Params], str] | None = None,
+    ) -> None:
+        super().__init__(name, arguments, vjp, grad_name)
+        self.numpy, self._infer = numpy, infer
+
+    def evaluate(self, args: Sequence[Any], params: Params) -> Any:
+        return self.numpy(*(a.array if isinstance(a, Tensor) else a for a in args), **params)
+
+    def infer(self, types: Sequence[Any], params: Params) -> Any:
+        return self._infer(types, **params)
+
+    def fit(self, gradient: Tensor, shape: tuple[int, ...], dtype: np.dtype) -> Tensor:
+        return fit(gradient, shape, dtype)
+
+
+class Random(Op):
+    """An op that draws from the generator; its numbers depend on the draws before it."""
+
+    family = "random"
+
+    def __init__(
+        self,
+        name: str,
+        arguments: str,
+        numpy: Callable[..., Any],
+        infer: Callable[..., Any],
+        vjp: dict[str, Callable[..., Any] | None] | None,
+        grad_name: str | None = None,
+    ) -> None:
+        super().__init__(name, arguments, vjp, grad_name)
+        self.numpy, self._infer = numpy, infer
+
+    def evaluate(self, args: Sequence[Any], params: Params) -> Any:
+        return self.numpy(*(a.array if isinstance(a, Tensor) else a for a in args), **params)
+
+    def infer(self, types: Sequence[Any], params: Params) -> Any:
+        return self._infer(types, **params)
+
+
+from fusegrad.eager import abstract  # noqa: E402  (families use the ops declared with them)
+from fusegrad.eager.ops import elementwise, reduction  # noqa: E402
+from fusegrad.eager.ops import shape as shape_ops  # noqa: E402

@@ -1,0 +1,228 @@
+"""Ops: what a declaration holds, and `bind`, the one way to run one.
+
+An op is declared once (see `eager/ops/`). Its *family*, a subclass of `Op`, owns what all its
+members share: how arrays are prepared, the shape and dtype rule, how a gradient is fitted to
+its operand. The declaration owns the rest: how NumPy evaluates it, its dtype rule, its gradient
+rules, its scalar expression. An op that lacks one of these is refused when it is declared.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fusegrad.eager.errors import located
+from fusegrad.eager.state import state
+from fusegrad.eager.tensor import Tensor
+
+Params = dict[str, Any]
+NO_PARAMS: Params = {}
+REGISTRY: dict[str, Op] = {}
+
+
+class TensorType(NamedTuple):
+    """What is known of a tensor without its values: shape and (NumPy) dtype."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+
+class Rule:
+    """A gradient rule for one argument of an op.
+
+    The function's parameter names say what it needs, and so what backward keeps: `g` is the
+    gradient of the output; an argument's name, that input (kept alive); `out`, the output
+    (kept alive); `NAME_type`, only that input's `TensorType`; anything else, a parameter. The
+    one rule of a variadic op may also ask for `index`, which input it is about, and all `types`.
+    """
+
+    __slots__ = ("function", "needs_output", "saves", "sources")
+
+    def __init__(self, arguments: Sequence[str], variadic: bool, function: Callable[..., Any]) -> None:
+        self.function = function
+        self.sources: list[tuple[str, Any]] = []
+        for name in list(inspect.signature(function).parameters)[1:]:
+            if name in arguments:
+                self.sources.append(("input", arguments.index(name)))
+            elif name == "out":
+                self.sources.append(("output", 0))
+            elif name.endswith("_type") and name[:-5] in arguments:
+                self.sources.append(("type", arguments.index(name[:-5])))
+            elif variadic and name in ("index", "types"):
+                self.sources.append((name, None))
+            else:
+                self.sources.append(("param", name))
+        self.saves = tuple(where for kind, where in self.sources if kind == "input")
+        self.needs_output = any(kind == "output" for kind, _ in self.sources)
+
+
+class Op:
+    """One operation. Families subclass this; `evaluate`, `infer` and `fit` are theirs.
+
+    arguments: the inputs' names, or `*NAME` for an op that takes any number.
+    vjp: a gradient rule per argument name (None for one without gradient), or None for an op
+    that is not differentiable; it cannot be left out.
+    grad_name: PyTorch's name of the backward node, printed as `grad_fn=<NAME>`.
+    """
+
+    family = "op"
+    view = False  # whether the result shares memory with the first input
+
+    def __init__(
+        self,
+        name: str,
+        arguments: str,
+        vjp: dict[str, Callable[..., Any] | None] | None,
+        grad_name: str | Callable[[Params], str] | None = None,
+    ) -> None:
+        self.name = name
+        self.variadic = arguments.startswith("*")
+        self.arguments = tuple(arguments.lstrip("*").split())
+        if name in REGISTRY:
+            raise ValueError(f"op {name!r} is declared twice")
+        if vjp is not None and set(vjp) != set(self.arguments):
+            raise ValueError(f"op {name!r}: gradient rules for {sorted(vjp)}, arguments {self.arguments}")
+        self.rules: tuple[Rule | None, ...] | None = None
+        if vjp is not None:
+            rules = (vjp[a] for a in self.arguments)
+            self.rules = tuple(r and Rule(self.arguments, self.variadic, r) for r in rules)
+        self._grad_name = grad_name or "".join(p.capitalize() for p in name.split("_")) + "Backward0"
+        REGISTRY[name] = self
+
+    def __repr__(self) -> str:
+        return f"<op {self.name}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (REGISTRY.__getitem__, (self.name,))
+
+    def grad_name(self, params: Params) -> str:
+        """The name of the backward node, as PyTorch prints it."""
+        return self._grad_name if isinstance(self._grad_name, str) else self._grad_name(params)
+
+    def rule(self, index: int) -> Rule | None:
+        """The gradient rule of input `index` (all inputs of a variadic op share one)."""
+        return self.rules and self.rules[0 if self.variadic else index]
+
+    def evaluate(self, args: Sequence[Any], params: Params) -> Any:
+        """The result array (or tuple of arrays) for tensors and Python numbers `args`."""
+        raise NotImplementedError
+
+    def infer(self, types: Sequence[Any], params: Params) -> Any:
+        """The result's `TensorType` (or a tuple), from the inputs' types (or Python numbers).
+
+        Unless a family knows better, NumPy evaluates on empty stand-ins, so the rule cannot
+        differ from what `evaluate` does. Raises what `evaluate` would raise for these types.
+        """
+        raise NotImplementedError
+
+    def fit(self, gradient: Tensor, shape: tuple[int, ...], dtype: np.dtype) -> Tensor:
+        """`gradient` brought to an operand's shape and dtype."""
+        return gradient
+
+    def gradient(
+        self,
+        index: int,
+        g: Any,
+        inputs: Sequence[Any],
+        outputs: Sequence[Tensor],
+        types: Sequence[Any],
+        params: Params,
+    ) -> Tensor:
+        """Run the gradient rule of input `index`: through public ops, so it can be traced and derived."""
+        rule = self.rule(index)
+        assert rule is not None
+        values = []
+        for kind, where in rule.sources:
+            if kind == "input":
+                values.append(inputs[where])
+            elif kind == "output":
+                values.append(outputs[0])
+            elif kind == "type":
+                values.append(TensorType(*types[where]))
+            elif kind == "param":
+                values.append(params[where])
+            else:
+                values.append(index if kind == "index" else types)
+        gradient = rule.function(g, *values)
+        shape, dtype = types[index]
+        array = gradient.array
+        if array.shape != shape or array.dtype != dtype:
+            gradient = self.fit(gradient, shape, dtype)
+        return gradient
+
+
+def bind(op: Op, args: tuple[Any, ...], params: Params = NO_PARAMS) -> Any:
+    """Run `op` on tensors and Python numbers `args`: the one road for eager, recorder and compiler."""
+    interpreter = state.interpreter
+    if interpreter is not None:
+        return interpreter.bind(op, args, params)
+    return evaluate(op, args, params)
+
+
+def evaluate(op: Op, args: tuple[Any, ...], params: Params) -> Any:
+    """Run `op` with NumPy now, and put it on the autograd graph where a gradient may be asked for."""
+    try:
+        value = op.evaluate(args, params)
+    except (ValueError, TypeError, IndexError, RuntimeError, OverflowError, np.linalg.LinAlgError) as error:
+        raise _explained(op, args, params, error) from None
+    outputs = tuple(wrap(v) for v in value) if type(value) is tuple else (wrap(value),)
+    if op.view:
+        outputs[0].version = args[0].version
+    if op.rules is not None and state.grad_enabled:
+        for a in args:
+            if isinstance(a, Tensor) and a.needs_grad:
+                autograd.record(op, args, params, outputs)
+                break
+    return outputs if type(value) is tuple else outputs[0]
+
+
+def wrap(array: Any) -> Tensor:
+    """A tensor around `array` (no copy); NumPy scalars become 0-d arrays."""
+    tensor = _new(Tensor)
+    tensor.array = array if type(array) is _ndarray else np.asarray(array)
+    tensor.needs_grad = False
+    tensor.grad = None
+    tensor.grad_fn = None
+    tensor.output_index = 0
+    tensor.version = [0]
+    return tensor
+
+
+_new = Tensor.__new__
+_ndarray = np.ndarray
+
+
+def describe(value: Any) -> str:
+    """An operand for an error message: `float32[3, 4]` or the Python number."""
+    if isinstance(value, Tensor):
+        return f"{value.array.dtype.name}{list(value.array.shape)}"
+    return repr(value)
+
+
+class OpError(RuntimeError):
+    """An op that could not be done; the message names the op, the operands and the user's line."""
+
+
+def _explained(op: Op, args: tuple[Any, ...], params: Params, error: Exception) -> Exception:
+    """`error` with the op, the operands and the user's line in its message."""
+    if getattr(error, "fusegrad_located", False):
+        return error
+    operands = ", ".join(describe(a) for a in args)
+    given = "".join(f", {k}={v!r}" for k, v in params.items())
+    if type(error) in (IndexError, TypeError):
+        kind: type[Exception] = type(error)
+    else:
+        kind = OpError
+    explained = kind(located(f"{op.name}({operands}{given}): {error}"))
+    explained.fusegrad_located = True  # type: ignore[attr-defined]
+    return explained
+
+
+from fusegrad.eager import autograd  # noqa: E402  (autograd's nodes run ops; ops record nodes)

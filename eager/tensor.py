@@ -1,0 +1,370 @@
+"""`Tensor`: a NumPy array with a place on the autograd graph.
+
+The ops are attached as methods and operators in `eager/ops/__init__.py`, from the same
+declarations as the functions. What stands here is what a tensor *is*, and the doors through
+which its values reach Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fusegrad.eager.dtypes import FROM_NUMPY, DType
+from fusegrad.eager.errors import located
+from fusegrad.eager.state import state
+
+
+class Size(tuple[int, ...]):
+    """A shape; a tuple that prints as PyTorch prints it."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"torch.Size([{', '.join(map(str, self))}])"
+
+    def numel(self) -> int:
+        """The number of elements of a tensor of this shape."""
+        return int(np.prod(self, dtype=np.int64))
+
+
+class device:
+    """Where a tensor lives: always the CPU. Kept so that PyTorch programs run unchanged."""
+
+    __slots__ = ("type",)
+    index = None
+
+    def __init__(self, type: str = "cpu") -> None:
+        if str(type).split(":")[0] != "cpu":
+            raise RuntimeError(located(f"device {type!r}: fusegrad has no other device than the CPU"))
+        self.type = "cpu"
+
+    def __repr__(self) -> str:
+        return "device(type='cpu')"
+
+    def __str__(self) -> str:
+        return "cpu"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, device) or other == "cpu"
+
+    def __hash__(self) -> int:
+        return hash("cpu")
+
+
+_CPU = device()
+
+
+class Tensor:
+    """A multi-dimensional array that remembers how it was made.
+
+    array: the NumPy array with the values (shared with NumPy, not copied).
+    needs_grad: the slot behind `requires_grad`.
+    grad: the accumulated gradient of a leaf, or None.
+    grad_fn, output_index: the autograd node that made it, and which of its outputs it is.
+    version: one-element list, shared by all views of a memory, that counts in-place writes.
+
+    Make tensors with `fusegrad.tensor`, `zeros`, `from_numpy` and the like.
+    """
+
+    __slots__ = (
+        "__dict__",
+        "__weakref__",
+        "array",
+        "grad",
+        "grad_fn",
+        "needs_grad",
+        "output_index",
+        "version",
+    )
+
+    array: np.ndarray
+    needs_grad: bool
+    grad: Tensor | None
+    grad_fn: Any
+    output_index: int
+    version: list[int]
+
+    # NumPy must let Tensor's reflected operators answer.
+    __array_priority__ = 1000
+
+    if TYPE_CHECKING:
+        # Attached from the op declarations in eager/ops/__init__.py.
+        def __getattr__(self, name: str) -> Any: ...
+        def __add__(self, other: Any) -> Tensor: ...
+        def __radd__(self, other: Any) -> Tensor: ...
+        def __sub__(self, other: Any) -> Tensor: ...
+        def __rsub__(self, other: Any) -> Tensor: ...
+        def __mul__(self, other: Any) -> Tensor: ...
+        def __rmul__(self, other: Any) -> Tensor: ...
+        def __truediv__(self, other: Any) -> Tensor: ...
+        def __rtruediv__(self, other: Any) -> Tensor: ...
+        def __floordiv__(self, other: Any) -> Tensor: ...
+        def __rfloordiv__(self, other: Any) -> Tensor: ...
+        def __mod__(self, other: Any) -> Tensor: ...
+        def __rmod__(self, other: Any) -> Tensor: ...
+        def __pow__(self, other: Any) -> Tensor: ...
+        def __rpow__(self, other: Any) -> Tensor: ...
+        def __matmul__(self, other: Any) -> Tensor: ...
+        def __rmatmul__(self, other: Any) -> Tensor: ...
+        def __neg__(self) -> Tensor: ...
+        def __abs__(self) -> Tensor: ...
+        def __invert__(self) -> Tensor: ...
+        def __and__(self, other: Any) -> Tensor: ...
+        def __or__(self, other: Any) -> Tensor: ...
+        def __xor__(self, other: Any) -> Tensor: ...
+        def __lt__(self, other: Any) -> Tensor: ...
+        def __le__(self, other: Any) -> Tensor: ...
+        def __gt__(self, other: Any) -> Tensor: ...
+        def __ge__(self, other: Any) -> Tensor: ...
+        def __eq__(self, other: Any) -> Tensor: ...  # type: ignore[override]
+        def __ne__(self, other: Any) -> Tensor: ...  # type: ignore[override]
+        def __getitem__(self, index: Any) -> Tensor: ...
+        def __setitem__(self, index: Any, value: Any) -> None: ...
+
+    __hash__ = object.__hash__
+
+    # What it is.
+
+    @property
+    def shape(self) -> Size:
+        return Size(self.array.shape)
+
+    def size(self, dim: int | None = None) -> Any:
+        """The shape, or its extent along `dim`."""
+        return Size(self.array.shape) if dim is None else self.array.shape[dim]
+
+    @property
+    def dtype(self) -> DType:
+        return FROM_NUMPY[self.array.dtype]
+
+    @property
+    def ndim(self) -> int:
+        return self.array.ndim
+
+    def dim(self) -> int:
+        """The number of dimensions."""
+        return self.array.ndim
+
+    def numel(self) -> int:
+        """The number of elements."""
+        return self.array.size
+
+    nelement = numel
+
+    def element_size(self) -> int:
+        """Bytes of one element."""
+        return self.array.itemsize
+
+    def stride(self, dim: int | None = None) -> Any:
+        """Steps in elements (not bytes) along each dimension, or along `dim`."""
+        strides = tuple(s // self.array.itemsize for s in self.array.strides)
+        return strides if dim is None else strides[dim]
+
+    def is_contiguous(self) -> bool:
+        """Whether the elements lie in row-major order without gaps."""
+        return bool(self.array.flags.c_contiguous)
+
+    def is_floating_point(self) -> bool:
+        return self.array.dtype.kind == "f"
+
+    def is_complex(self) -> bool:
+        return self.array.dtype.kind == "c"
+
+    @property
+    def device(self) -> device:
+        return _CPU
+
+    # Its place on the autograd graph.
+
+    @property
+    def requires_grad(self) -> bool:
+        return self.needs_grad
+
+    @requires_grad.setter
+    def requires_grad(self, value: bool) -> None:
+        self.requires_grad_(value)
+
+    def requires_grad_(self, requires_grad: bool = True) -> Tensor:
+        """Set whether backward computes this leaf's gradient; gives the tensor itself.
+
+        Raises RuntimeError for integer tensors, and for False on a tensor that an op made.
+        """
+        if self.grad_fn is not None and not requires_grad:
+            raise RuntimeError(
+                located("requires_grad can only be switched off on leaf tensors; use detach() here")
+            )
+        if requires_grad and self.array.dtype.kind not in "fc":
+            raise RuntimeError(
+                located(
+                    "only Tensors of floating point and complex dtype can require gradients, "
+                    f"this one is {self.array.dtype.name}"
+                )
+            )
+        if state.interpreter is not None and self.needs_grad != requires_grad:
+            state.interpreter.effect("changes requires_grad")
+        self.needs_grad = bool(requires_grad)
+        return self
+
+    @property
+    def is_leaf(self) -> bool:
+        return self.grad_fn is None
+
+    @property
+    def _version(self) -> int:
+        return self.version[0]
+
+    def detach(self) -> Tensor:
+        """The same memory as a tensor off the graph."""
+        return detach(self)
+
+    @property
+    def data(self) -> Tensor:
+        """The same memory off the graph; writes through it are not noticed by autograd."""
+        tensor = detach(self)
+        tensor.version = [0]
+        return tensor
+
+    @data.setter
+    def data(self, value: Tensor) -> None:
+        if state.interpreter is not None:
+            state.interpreter.effect("replaces a tensor's data")
+        self.array = value.array
+
+    def backward(
+        self,
+        gradient: Tensor | None = None,
+        retain_graph: bool | None = None,
+        create_graph: bool = False,
+    ) -> None:
+        """Add the gradients of this tensor to `.grad` of the leaves; as `torch.Tensor.backward`.
+
+        gradient: the gradient of this tensor, of its shape; may be left out for one element.
+        retain_graph: keep what is saved, so that backward can run again.
+        create_graph: make the gradients differentiable themselves.
+
+        >>> import fusegrad as fg
+        >>> x = fg.tensor([1.0, 2.0], requires_grad=True)
+        >>> (x * x).sum().backward()
+        >>> x.grad
+        tensor([2., 4.])
+        """
+        retain = create_graph if retain_graph is None else retain_graph
+        autograd.run_backward([self], [gradient], retain, create_graph)
+
+    # The doors through which values reach Python. A recorder is told of each.
+
+    def _leave(self, door: str, value: Any) -> Any:
+        if state.interpreter is not None:
+            state.interpreter.leave(self, door, value)
+        return value
+
+    def _scalar(self, what: str) -> Any:
+        if self.array.size != 1:
+            raise (ValueError if what == "item" else RuntimeError)(
+                located(
+                    f"{what}: the tensor has {self.array.size} elements "
+                    f"(shape {list(self.array.shape)}), only one can become a Python number"
+                )
+            )
+        return self.array.item()
+
+    def item(self) -> Any:
+        """The one element as a Python number."""
+        return self._leave("item", self._scalar("item"))
+
+    def __bool__(self) -> bool:
+        if self.array.size != 1:
+            raise RuntimeError(
+                located(
+                    "bool: Boolean value of Tensor with "
+                    f"{'more than one value' if self.array.size else 'no values'} is ambiguous "
+                    f"(shape {list(self.array.shape)}); use .any() or .all()"
+                )
+            )
+        return self._leave("bool", bool(self.array.item()))
+
+    def __int__(self) -> int:
+        return self._leave("int", int(self._scalar("int")))
+
+    def __float__(self) -> float:
+        return self._leave("float", float(self._scalar("float")))
+
+    def __complex__(self) -> complex:
+        return self._leave("complex", complex(self._scalar("complex")))
+
+    def __index__(self) -> int:
+        if self.array.dtype.kind not in "biu":
+            raise TypeError(located(f"only integer tensors can be an index, this is {self.array.dtype.name}"))
+        return self._leave("index", int(self._scalar("index")))
+
+    def tolist(self) -> Any:
+        """The values as nested Python lists (a number for a 0-d tensor)."""
+        return self._leave("tolist", self.array.tolist())
+
+    def numpy(self, *, force: bool = False) -> np.ndarray:
+        """The values as a NumPy array that shares memory.
+
+        Raises RuntimeError for a tensor that needs gradients, unless `force`.
+        """
+        if self.needs_grad and not force:
+            raise RuntimeError(
+                located("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
+            )
+        return self._leave("numpy", self.array)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        if self.needs_grad:
+            self.numpy()
+        array = self._leave("__array__", self.array)
+        if dtype is not None and array.dtype != dtype:
+            return array.astype(dtype)
+        return array.copy() if copy else array
+
+    def __len__(self) -> int:
+        if not self.array.ndim:
+            raise TypeError(located("len() of a 0-d tensor"))
+        return self.array.shape[0]
+
+    def __iter__(self) -> Iterator[Tensor]:
+        if not self.array.ndim:
+            raise TypeError(located("iteration over a 0-d tensor"))
+        return iter([self[i] for i in range(self.array.shape[0])])
+
+    def __contains__(self, value: Any) -> bool:
+        return bool((self == value).any())
+
+    def __repr__(self) -> str:
+        return self._leave("repr", printing.tensor_text(self))
+
+    def __format__(self, spec: str) -> str:
+        if self.array.ndim == 0 and not self.needs_grad:
+            return self._leave("format", format(self.array.item(), spec))
+        return object.__format__(self, spec)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
+        if self.grad_fn is not None:
+            raise RuntimeError(located("only leaf tensors (made by the user) can be deep-copied; detach() first"))
+        copy = op.wrap(self._leave("deepcopy", self.array).copy())
+        copy.__class__ = type(self)
+        copy.needs_grad = self.needs_grad
+        memo[id(self)] = copy
+        return copy
+
+    def __reduce__(self) -> Any:
+        if self.grad_fn is not None:
+            raise RuntimeError(located("only leaf tensors can be pickled; detach() first"))
+        return _rebuild, (type(self), self._leave("pickle", self.array), self.needs_grad)
+
+
+def _rebuild(kind: type[Tensor], array: np.ndarray, needs_grad: bool) -> Tensor:
+    tensor = op.wrap(array)
+    tensor.__class__ = kind
+    tensor.needs_grad = needs_grad
+    return tensor
+
+
+from fusegrad.eager import op, autograd, printing  # noqa: E402, I001  (a tensor's methods reach what runs ops)
+from fusegrad.eager.ops.shape import detach  # noqa: E402

@@ -1,0 +1,141 @@
+"""Attribute lookup as the interpreter does it, but static: it looks where Python would look and
+reports what lies there, without calling descriptors, ``__getattr__`` or anything else of the user's.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from types import FunctionType, GetSetDescriptorType, MemberDescriptorType, ModuleType
+from typing import Any
+
+
+class _Missing:
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "MISSING"
+
+
+MISSING = _Missing()
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Where an attribute lies and what lies there, before any descriptor has been called.
+
+    ``where`` is one of: ``instance`` (the instance's own dict), ``slot`` (a value in ``__slots__``),
+    ``class`` (a class attribute that the descriptor protocol applies to), ``data`` (a data descriptor of
+    the class), ``meta`` (found on the metaclass), ``module`` (an nn.Module's parameters, buffers and
+    submodules), ``absent``, and ``dynamic`` (only user code could tell).
+    """
+
+    where: str
+    raw: Any
+
+
+_ABSENT = Found("absent", MISSING)
+_DYNAMIC = Found("dynamic", MISSING)
+
+
+def type_lookup(owner: type, name: str, after: type | None = None) -> Any:
+    """What the class or its bases define under ``name``; with ``after``, only bases beyond that one."""
+    mro = type.__dict__["__mro__"].__get__(owner)
+    if after is not None:
+        mro = mro[mro.index(after) + 1 :] if after in mro else ()
+    for base in mro:
+        namespace = type.__dict__["__dict__"].__get__(base)
+        if name in namespace:
+            return namespace[name]
+    return MISSING
+
+
+def instance_dict(owner: Any) -> dict | None:
+    """The instance's ``__dict__`` without running user code, or None if it has none."""
+    descriptor = type_lookup(type(owner), "__dict__")
+    if type(descriptor) is not GetSetDescriptorType:
+        return None
+    namespace = descriptor.__get__(owner)
+    return namespace if isinstance(namespace, dict) else None
+
+
+def nn_module_class() -> type | None:
+    """``fusegrad.eager.nn.module.Module`` if it has been imported."""
+    module = sys.modules.get("fusegrad.eager.nn.module")
+    return None if module is None else vars(module).get("Module")
+
+
+def _is_data_descriptor(raw: Any) -> bool:
+    kind = type(raw)
+    return type_lookup(kind, "__set__") is not MISSING or type_lookup(kind, "__delete__") is not MISSING
+
+
+def has_own_getattribute(kind: type) -> bool:
+    """Whether attribute access on instances runs a ``__getattribute__`` of the user's."""
+    return type(type_lookup(kind, "__getattribute__")) is FunctionType
+
+
+def lookup(owner: Any, name: str) -> Found:
+    """Find ``owner.name`` without running user code."""
+    kind = type(owner)
+    if isinstance(owner, type):
+        return _lookup_on_class(owner, name)
+    if isinstance(owner, ModuleType):
+        if kind is ModuleType or not has_own_getattribute(kind):
+            return _lookup_on_module(owner, name)
+        return _DYNAMIC
+    if has_own_getattribute(kind):
+        return _DYNAMIC
+    raw = type_lookup(kind, name)
+    if raw is not MISSING:
+        if type(raw) is MemberDescriptorType:
+            try:
+                return Found("slot", raw.__get__(owner))
+            except AttributeError:
+                return Found("slot", MISSING)
+        if _is_data_descriptor(raw):
+            return Found("data", raw)
+    namespace = instance_dict(owner)
+    if namespace is not None and name in namespace:
+        return Found("instance", namespace[name])
+    if raw is not MISSING:
+        return Found("class", raw)
+    return _lookup_getattr(owner, kind, namespace, name)
+
+
+def _lookup_getattr(owner: Any, kind: type, namespace: dict | None, name: str) -> Found:
+    fallback = type_lookup(kind, "__getattr__")
+    if fallback is MISSING:
+        return _ABSENT
+    module_class = nn_module_class()
+    if module_class is None or fallback is not module_class.__dict__.get("__getattr__"):
+        return _DYNAMIC
+    for table in ("_parameters", "_buffers", "_modules"):
+        entries = (namespace or {}).get(table)
+        if isinstance(entries, dict) and name in entries:
+            return Found("module", entries[name])
+    return _ABSENT
+
+
+def _lookup_on_module(owner: ModuleType, name: str) -> Found:
+    namespace = ModuleType.__dict__["__dict__"].__get__(owner)
+    if name in namespace:
+        return Found("instance", namespace[name])
+    if type_lookup(type(owner), name) is not MISSING or "__getattr__" in namespace:
+        return _DYNAMIC
+    return _ABSENT
+
+
+def _lookup_on_class(owner: type, name: str) -> Found:
+    meta = type(owner)
+    if has_own_getattribute(meta):
+        return _DYNAMIC
+    on_meta = type_lookup(meta, name)
+    if on_meta is not MISSING and _is_data_descriptor(on_meta):
+        return Found("meta", on_meta)
+    raw = type_lookup(owner, name)
+    if raw is not MISSING:
+        return Found("class", raw)
+    if on_meta is not MISSING:
+        return Found("meta", on_meta)
+    return _DYNAMIC if type_lookup(meta, "__getattr__") is not MISSING else _ABSENT

@@ -1,0 +1,136 @@
+"""From a code object to its syntax tree, with proof that the source is the one that was compiled."""
+
+from __future__ import annotations
+
+import ast
+import linecache
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import CodeType
+
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+
+
+class Unsupported(Exception):
+    """A function cannot be instrumented; carries the line that stands in the way (0: the whole)."""
+
+    def __init__(self, reason: str, line: int = 0):
+        super().__init__(reason)
+        self.reason, self.line = reason, line
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """A function's node, the class whose name mangles its identifiers, and its file's lines."""
+
+    node: FunctionNode
+    class_name: str | None
+    lines: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    text: str
+    lines: list[str]
+    tree: ast.Module
+
+
+_files: dict[str, _File] = {}
+
+
+def locate(code: CodeType) -> Located:
+    """The syntax tree of the function that ``code`` was compiled from.
+
+    Raises Unsupported if there is no source, or if it no longer compiles to this very code.
+    """
+    located = _locate(code)
+    if located is None:
+        # The lines that linecache remembers may be older than the module (reload): look at the disk.
+        linecache.checkcache(code.co_filename)
+        located = _locate(code)
+    if located is None:
+        raise Unsupported("its source is not available or has changed since it was compiled")
+    return located
+
+
+def _parsed(filename: str) -> _File | None:
+    lines = linecache.getlines(filename)
+    text = "".join(lines)
+    known = _files.get(filename)
+    if known is not None and known.text == text:
+        return known
+    try:
+        tree = ast.parse(text, filename)
+    except (SyntaxError, ValueError):
+        return None
+    _files[filename] = parsed = _File(text, lines, tree)
+    return parsed
+
+
+def _locate(code: CodeType) -> Located | None:
+    parsed = _parsed(code.co_filename)
+    if parsed is None:
+        return None
+    for statement in parsed.tree.body:
+        first = min([statement.lineno, *(d.lineno for d in getattr(statement, "decorator_list", ()))])
+        if not first <= code.co_firstlineno <= (statement.end_lineno or first):
+            continue
+        candidates = [
+            (node, class_name)
+            for node, class_name in _functions(statement, None)
+            if _name(node) == code.co_name and _first_line(node) == code.co_firstlineno
+        ]
+        if isinstance(candidates and candidates[0][0], ast.Lambda):
+            candidates = _innermost([c for c in candidates if _covers(c[0], code)])
+        if len(candidates) == 1 and _compiles_to(parsed, statement, code):
+            return Located(*candidates[0], parsed.lines)
+    return None
+
+
+def _functions(node: ast.AST, class_name: str | None) -> Iterator[tuple[FunctionNode, str | None]]:
+    """Every function within ``node`` with the innermost class around it."""
+    if isinstance(node, FunctionNode):
+        yield node, class_name
+    for child in ast.iter_child_nodes(node):
+        inside = isinstance(node, ast.ClassDef) and child in node.body
+        yield from _functions(child, node.name if inside else class_name)
+
+
+def _name(node: FunctionNode) -> str:
+    return "<lambda>" if isinstance(node, ast.Lambda) else node.name
+
+
+def _first_line(node: FunctionNode) -> int:
+    decorators = [] if isinstance(node, ast.Lambda) else node.decorator_list
+    return min([node.lineno, *(decorator.lineno for decorator in decorators)])
+
+
+def _covers(node: ast.Lambda, code: CodeType) -> bool:
+    """Whether all instructions of a lambda's code lie within the body of this node."""
+    body = node.body
+    start, end = (body.lineno, body.col_offset), (body.end_lineno, body.end_col_offset)
+    for line, end_line, column, end_column in code.co_positions():
+        if line is None or column is None or column == end_column == 0:
+            continue  # entry instructions stand on the whole function
+        if not (start <= (line, column) and (end_line, end_column) <= end):
+            return False
+    return True
+
+
+def _innermost(candidates: list) -> list:
+    """Of nested lambdas that all cover the code, the smallest."""
+    return sorted(candidates, key=lambda c: len(list(ast.walk(c[0]))))[:1]
+
+
+def _compiles_to(parsed: _File, statement: ast.stmt, code: CodeType) -> bool:
+    futures = [s for s in parsed.tree.body if isinstance(s, ast.ImportFrom) and s.module == "__future__"]
+    body = [s for s in futures if s is not statement] + [statement]
+    compiled = compile(ast.Module(body, []), code.co_filename, "exec", dont_inherit=True)
+    return any(found == code for found in _codes(compiled))
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield constant
+            yield from _codes(constant)

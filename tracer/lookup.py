@@ -53,7 +53,7 @@ def type_lookup(owner: type, name: str, after: type | None = None) -> Any:
 def instance_dict(owner: Any) -> dict | None:
     """The instance's ``__dict__`` without running user code, or None if it has none."""
     descriptor = type_lookup(type(owner), "__dict__")
-    if type(descriptor) is not GetSetDescriptorType:
+    if type(descriptor) not in (GetSetDescriptorType, MemberDescriptorType):  # the latter in builtin classes
         return None
     namespace = descriptor.__get__(owner)
     return namespace if isinstance(namespace, dict) else None

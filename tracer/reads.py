@@ -16,7 +16,6 @@ from types import EllipsisType, FunctionType, NoneType, NotImplementedType
 from typing import Any
 
 import numpy as np
-
 from fusegrad.tracer.lookup import MISSING, Found, lookup, type_lookup
 
 
@@ -53,19 +52,24 @@ def plain_key(value: Any) -> Any:
         return kind, struct.pack("<d", value)
     if kind is complex:
         return kind, struct.pack("<dd", value.real, value.imag)
-    if kind is tuple or kind is frozenset:
+    if kind is tuple or kind is frozenset or is_size(kind):
         keys = [plain_key(item) for item in value]
         if any(key is MISSING for key in keys):
             return MISSING
-        return kind, (tuple(keys) if kind is tuple else frozenset(keys))
+        return kind, (frozenset(keys) if kind is frozenset else tuple(keys))
     if kind is slice:
         keys = (plain_key(value.start), plain_key(value.stop), plain_key(value.step))
         return MISSING if MISSING in keys else (kind, *keys)
     if isinstance(value, np.generic) and kind.__module__ == "numpy" and not value.dtype.hasobject:
         return kind, value.dtype.str, value.tobytes()
     if isinstance(value, np.dtype):
-        return np.dtype, value.str
+        return np.dtype, repr(value)
     return MISSING
+
+
+def is_size(kind: type) -> bool:
+    """Whether the type is that of a tensor's shape, a tuple of integers."""
+    return kind.__base__ is tuple and kind.__name__ == "Size" and kind.__module__ == "fusegrad.eager.tensor"
 
 
 def is_plain(value: Any) -> bool:
@@ -73,7 +77,7 @@ def is_plain(value: Any) -> bool:
     kind = type(value)
     if kind in PLAIN_TYPES:
         return True
-    if kind in _NESTED or isinstance(value, (np.generic, np.dtype)):
+    if kind in _NESTED or is_size(kind) or isinstance(value, (np.generic, np.dtype)):
         return plain_key(value) is not MISSING
     return False
 
@@ -191,7 +195,9 @@ class CellRead(Read):
 
     def _holds(self) -> bool:
         function = self._function()
-        return function is not None and self._expected.matches(function.__closure__[self._index].cell_contents)
+        return function is not None and self._expected.matches(
+            function.__closure__[self._index].cell_contents
+        )
 
     def describe(self) -> str:
         return f"closure variable `{self.name}` is {self._expected}"

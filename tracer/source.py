@@ -123,8 +123,18 @@ def _innermost(candidates: list) -> list:
 
 
 def _compiles_to(parsed: _File, statement: ast.stmt, code: CodeType) -> bool:
-    futures = [s for s in parsed.tree.body if isinstance(s, ast.ImportFrom) and s.module == "__future__"]
-    body = [s for s in futures if s is not statement] + [statement]
+    """Whether the statement compiles to this very code, next to what can change how it compiles:
+    ``__future__`` imports, and all imports (methods of imported names compile differently)."""
+    definitions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    body = [
+        s
+        for s in parsed.tree.body
+        if s is statement
+        or (
+            not isinstance(s, definitions)
+            and any(isinstance(inner, (ast.Import, ast.ImportFrom)) for inner in ast.walk(s))
+        )
+    ]
     compiled = compile(ast.Module(body, []), code.co_filename, "exec", dont_inherit=True)
     return any(found == code for found in _codes(compiled))
 

@@ -1,0 +1,258 @@
+"""The iteration space of a group of equations: which dimension runs along which axis.
+
+Every dimension of every value in a group is a node; elementwise ops join the nodes of their
+operands and result, reductions join the kept ones. The classes that result are the axes of the
+loop nest. Views between members only rename dimensions; values from outside are loads, each
+with the strides of its own view.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fusegrad.eager.families import Layout, Reduction, View, contiguous_layout
+from fusegrad.eager.ops.shape import Slice
+from fusegrad.tracer.graph import Equation, Graph, Value
+
+Axis = int
+Dims = tuple[Axis | None, ...]  # for each dimension of a value its axis; None for size 1
+
+
+class Sources:
+    """Where values come from: their equations, and the memory that views look at.
+
+    layouts: how materialised values lie (inputs as they were given; others are contiguous).
+    """
+
+    def __init__(self, graph: Graph, layouts: Mapping[Value, Layout] | None = None) -> None:
+        self.graph = graph
+        self.producer: dict[Value, Equation] = {o: e for e in graph.equations for o in e.outputs}
+        self.layouts: dict[Value, Layout] = dict(layouts or {})
+        self._resolved: dict[Value, tuple[Value, tuple[Equation, ...]]] = {}
+
+    def resolve(self, value: Value) -> tuple[Value, tuple[Equation, ...]]:
+        """The value that `value` is a view of, and the views in between, first applied first."""
+        known = self._resolved.get(value)
+        if known is None:
+            equation = self.producer.get(value)
+            if equation is not None and isinstance(equation.op, View):
+                base, chain = self.resolve(equation.inputs[0])
+                known = (base, (*chain, equation))
+            else:
+                known = (value, ())
+            self._resolved[value] = known
+        return known
+
+    def base(self, value: Value) -> Value:
+        """The value whose memory `value` looks at."""
+        return self.resolve(value)[0]
+
+    def layout(self, value: Value) -> Layout | None:
+        """Where the elements of `value` lie in the memory of its base; None if no strides say it."""
+        base, chain = self.resolve(value)
+        layout: Layout | None = self.layouts.get(base) or contiguous_layout(base.shape)
+        for equation in chain:
+            if layout is None:
+                return None
+            assert isinstance(equation.op, View)
+            layout = equation.op.layout(layout, **equation.params)
+        return layout
+
+
+def mapped_dims(chain: Sequence[Equation], shape: tuple[int, ...]) -> list[int | None] | None:
+    """For each dimension of a view the dimension of its base that it runs along.
+
+    None in the list for dimensions of size 1 or stride 0; None instead of a list where the view
+    cuts, reverses or merges dimensions, which only a materialised base allows.
+    """
+    dims: list[int | None] = [i if n != 1 else None for i, n in enumerate(shape)]
+    sizes = list(shape)
+    for equation in chain:
+        name, params, result = equation.op.name, equation.params, equation.output.shape
+        if name == "permute":
+            dims = [dims[d] for d in params["dims"]]
+        elif name == "expand":
+            extra = len(result) - len(sizes)
+            dims = [None] * extra + [d if sizes[i] == result[extra + i] else None for i, d in enumerate(dims)]
+        elif name == "reshape":
+            kept = [(n, d) for n, d in zip(sizes, dims, strict=True) if n != 1]
+            if [n for n, _ in kept] != [n for n in result if n != 1]:
+                return None
+            source = iter(kept)
+            dims = [None if n == 1 else next(source)[1] for n in result]
+        elif name == "getitem":
+            whole = [Slice(0, n, 1) for n in sizes]
+            if [e for e in params["index"] if e is not None] != whole:
+                return None
+            source_dims = iter(dims)
+            dims = [None if e is None else next(source_dims) for e in params["index"]]
+        elif name != "detach":
+            return None
+        sizes = list(result)
+    return dims
+
+
+@dataclass
+class Use:
+    """An operand of an equation: a member of the group, or a load with strides along axes."""
+
+    value: Value
+    base: Value
+    member: bool
+    dims: Dims
+    strides: dict[Axis, int]
+    offset: int
+
+
+class Domain:
+    """The axes of a group. `None` from `analyse` where dimensions clash.
+
+    members: output dims of each member value; uses: operand dims by (equation, operand) index.
+    """
+
+    def __init__(
+        self,
+        equations: Sequence[Equation],
+        members: dict[Value, Dims],
+        uses: dict[tuple[int, int], Use],
+        sizes: dict[Axis, int],
+    ) -> None:
+        self.equations = equations
+        self.members = members
+        self.uses = uses
+        self.sizes = sizes
+
+    @staticmethod
+    def axes(dims: Dims) -> frozenset[Axis]:
+        """The axes that a value with `dims` varies along."""
+        return frozenset(a for a in dims if a is not None)
+
+
+class _Union:
+    """Union-find over dimension nodes."""
+
+    def __init__(self) -> None:
+        self.parent: dict[Any, Any] = {}
+
+    def find(self, node: Any) -> Any:
+        root = node
+        while self.parent.get(root, root) != root:
+            root = self.parent[root]
+        while self.parent.get(node, node) != root:
+            self.parent[node], node = root, self.parent[node]
+        return root
+
+    def join(self, a: Any, b: Any) -> None:
+        self.parent[self.find(a)] = self.find(b)
+
+
+def analyse(equations: Sequence[Equation], sources: Sources) -> Domain | None:
+    """The domain of a group, or None where it has none (a value meets its own transpose)."""
+    union = _Union()
+    made = {e.output for e in equations}
+    nodes: dict[tuple[int, int], list[Any]] = {}
+    extents: dict[Any, int] = {}
+    loads: dict[tuple[Value, Layout | None], list[Any]] = {}
+    for i, equation in enumerate(equations):
+        output = [(equation.output, d) if n != 1 else None for d, n in enumerate(equation.output.shape)]
+        extents.update((node, n) for node, n in zip(output, equation.output.shape, strict=True) if node)
+        for j, operand in enumerate(equation.inputs):
+            if not isinstance(operand, Value):
+                continue
+            found = _operand_nodes(i, j, operand, made, sources)
+            if found is None:
+                return None
+            nodes[i, j] = found
+            extents.update((node, n) for node, n in zip(found, operand.shape, strict=True) if node)
+            pairs = _joined(equation, operand, found, output)
+            base = sources.base(operand)
+            if base not in made:
+                # The same access twice runs along the same axes: softmax reads x to find its
+                # maximum, and again to subtract it.
+                first = loads.setdefault((base, sources.layout(operand)), found)
+                pairs += [(a, b) for a, b in zip(found, first, strict=True) if a is not None]
+            for a, b in pairs:
+                union.join(a, b)
+    return _labelled(equations, nodes, extents, union, sources, made)
+
+
+def _operand_nodes(i: int, j: int, operand: Value, made: set[Value], sources: Sources) -> list[Any] | None:
+    base, chain = sources.resolve(operand)
+    if base in made:
+        dims = mapped_dims(chain, base.shape)
+        return None if dims is None else [None if d is None else (base, d) for d in dims]
+    return [((i, j), d) if n != 1 else None for d, n in enumerate(operand.shape)]
+
+
+def _joined(equation: Equation, operand: Value, found: list[Any], output: list[Any]) -> list[tuple[Any, Any]]:
+    """The pairs of nodes that the equation's family makes one axis."""
+    if isinstance(equation.op, Reduction):
+        dim, keepdim = equation.params["dim"], equation.params["keepdim"]
+        reduced = set(range(len(found))) if dim is None else set(dim)
+        if keepdim:
+            pairs = [(n, o) for d, (n, o) in enumerate(zip(found, output, strict=True)) if d not in reduced]
+        else:
+            kept = [n for d, n in enumerate(found) if d not in reduced]
+            pairs = list(zip(kept, output, strict=True))
+    else:
+        extra = len(output) - len(found)
+        pairs = list(zip(found, output[extra:], strict=True))
+    return [(a, b) for a, b in pairs if a is not None and b is not None]
+
+
+def _labelled(
+    equations: Sequence[Equation],
+    nodes: dict[tuple[int, int], list[Any]],
+    extents: dict[Any, int],
+    union: _Union,
+    sources: Sources,
+    made: set[Value],
+) -> Domain | None:
+    """Number the classes and put the numbers in; None where one value has an axis twice."""
+    numbers: dict[Any, Axis] = {}
+    sizes: dict[Axis, int] = {}
+
+    def label(found: Sequence[Any]) -> Dims | None:
+        dims = []
+        for node in found:
+            if node is None:
+                dims.append(None)
+                continue
+            axis = numbers.setdefault(union.find(node), len(numbers))
+            if sizes.setdefault(axis, extents[node]) != extents[node]:
+                return None
+            dims.append(axis)
+        axes = [a for a in dims if a is not None]
+        return tuple(dims) if len(set(axes)) == len(axes) else None
+
+    members: dict[Value, Dims] = {}
+    uses: dict[tuple[int, int], Use] = {}
+    for i, equation in enumerate(equations):
+        value = equation.output
+        dims = label([(value, d) if n != 1 else None for d, n in enumerate(value.shape)])
+        if dims is None:
+            return None
+        members[value] = dims
+        for j, operand in enumerate(equation.inputs):
+            if not isinstance(operand, Value):
+                continue
+            dims = label(nodes[i, j])
+            if dims is None:
+                return None
+            base = sources.base(operand)
+            strides: dict[Axis, int] = {}
+            offset = 0
+            if base not in made:
+                layout = sources.layout(operand)
+                assert layout is not None, "copies are put in before fusion"
+                strides = {a: s for a, s in zip(dims, layout.strides, strict=True) if a is not None and s}
+                offset = layout.offset
+            uses[i, j] = Use(operand, base, base in made, dims, strides, offset)
+    return Domain(equations, members, uses, sizes)
+
+
+def is_creation(equation: Equation) -> bool:
+    """Whether the equation makes its values from nothing, so that any kernel can make them again."""
+    return equation.op.family == "creation"

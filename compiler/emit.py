@@ -1,0 +1,450 @@
+"""From the kernel IR to LLVM IR.
+
+A kernel becomes three functions. `NAME(slots, block)` is what a program calls: `slots` holds the
+addresses of the program's buffers, `block` the sizes, numbers, offsets and steps of this use.
+It cuts the parallel axes into chunks, whose number depends on sizes only, so that results do
+not depend on the number of threads, and runs them here or on Numba's OpenMP pool.
+`NAME.chunk` computes one chunk and leaves what it accumulated in the scratch buffer; `NAME`
+then combines these in order and runs the statements after the loops.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fusegrad.compiler import vector_math
+from fusegrad.compiler.kernel import (
+    Accumulate,
+    Accumulator,
+    Buffer,
+    Compute,
+    Kernel,
+    Load,
+    Loop,
+    Operand,
+    Progression,
+    Read,
+    Statement,
+    Store,
+    walk,
+)
+from fusegrad.compiler.scalar import identity
+from fusegrad.compiler.writer import LLVM_TYPES, SIZES, Val, Writer, vector_type
+
+_BINARY = {"add": ("fadd", "add"), "sub": ("fsub", "sub"), "mul": ("fmul", "mul"), "div": ("fdiv", "sdiv")}
+_LOGIC = {"and_": "and", "or_": "or", "xor": "xor"}
+_COMBINE = {"add": "add", "mul": "mul", "max": "maximum", "min": "minimum", "or": "or_", "and": "and_"}
+
+PARALLEL_FOR = "declare void @numba_parallel_for(ptr, ptr, ptr, ptr, ptr, i64, i64, i32)"
+
+
+@dataclass(frozen=True)
+class Block:
+    """Where a kernel's arguments stand in its block, in 8-byte places.
+
+    After the sizes and numbers come, for each buffer, slot, byte offset and steps; then how the
+    work is cut: chunk length, number of chunks, the scratch slot and offset, bytes per chunk, and
+    where in a chunk's scratch each accumulator stands.
+    """
+
+    sizes: dict[str, int]
+    numbers: dict[str, int]
+    buffers: dict[str, int]
+    chunk: int
+    accumulators: dict[str, int]
+    length: int
+
+
+def block_of(kernel: Kernel) -> Block:
+    """The layout of a kernel's block."""
+    place = 0
+    sizes, numbers, buffers, accumulators = {}, {}, {}, {}
+    for axis in kernel.axes:
+        sizes[axis], place = place, place + 1
+    for name, _ in kernel.numbers:
+        numbers[name], place = place, place + 1
+    for buffer in (*kernel.inputs, *kernel.outputs):
+        buffers[buffer.name], place = place, place + 2 + len(buffer.axes)
+    chunk, place = place, place + 5
+    for accumulator in outer_accumulators(kernel):
+        accumulators[accumulator.target], place = place, place + 1
+    return Block(sizes, numbers, buffers, chunk, accumulators, place)
+
+
+def outer_accumulators(kernel: Kernel) -> list[Accumulator]:
+    """The accumulators that outlive the parallel loop."""
+    return [s for s in kernel.body if isinstance(s, Accumulator)]
+
+
+def lanes_of(kernel: Kernel, vector_bytes: int) -> int:
+    """How many lanes the kernel's vectors have: by the widest float that it computes with."""
+    dtypes = {s.dtype for s in kernel.statements() if isinstance(s, (Compute, Accumulator, Progression))}
+    dtypes |= {s.buffer.dtype for s in kernel.statements() if isinstance(s, (Load, Store))}
+    wide = "f64" in dtypes or ("i64" in dtypes and "f32" not in dtypes)
+    return max(2, vector_bytes // (8 if wide else 4))
+
+
+class Emitter:
+    """Writes one function of a kernel."""
+
+    def __init__(self, kernel: Kernel, lanes: int, declared: set[str]) -> None:
+        self.kernel, self.lanes = kernel, lanes
+        self.w = Writer(declared)
+        self.block = block_of(kernel)
+        self.values: dict[str, Val] = {}
+        self.pointers: dict[str, str] = {}
+        self.steps: dict[tuple[str, int], str] = {}
+        self.sizes: dict[str, str] = {}
+        self.indices: dict[str, str] = {}
+        # Set inside a vector loop: its axis, and the mask of a tail that is not full.
+        self.vector_axis: str | None = None
+        self.mask: Val | None = None
+        self.stacks: dict[str, tuple[str, int]] = {}  # accumulators in registers: room, lanes
+        self.partials: dict[str, str] = {}  # arrays of accumulators: address
+
+    # Arguments.
+
+    def arguments(self) -> None:
+        """Load sizes, numbers, addresses and steps."""
+        w, block = self.w, self.block
+        self.sizes = {axis: w.load_index("%block", place) for axis, place in block.sizes.items()}
+        for name, dtype in self.kernel.numbers:
+            address, loaded = w.name("p"), w.name()
+            w.line(f"{address} = getelementptr i64, ptr %block, i64 {block.numbers[name]}")
+            memory = "i8" if dtype == "bool" else LLVM_TYPES[dtype]
+            w.line(f"{loaded} = load {memory}, ptr {address}")
+            self.values[name] = self._from_memory(Val(loaded, "u8" if dtype == "bool" else dtype), dtype)
+        for buffer in (*self.kernel.inputs, *self.kernel.outputs):
+            self.pointers[buffer.name] = self._address(block.buffers[buffer.name])
+            for i in range(len(buffer.axes)):
+                place = block.buffers[buffer.name] + 2 + i
+                unit = buffer.unit and i == len(buffer.axes) - 1
+                self.steps[buffer.name, i] = "1" if unit else w.load_index("%block", place)
+
+    def _address(self, place: int) -> str:
+        """The address that a slot and a byte offset in the block give."""
+        w = self.w
+        slot, offset = w.load_index("%block", place), w.load_index("%block", place + 1)
+        entry, base = w.name("p"), w.name("p")
+        w.line(f"{entry} = getelementptr ptr, ptr %slots, i64 {slot}")
+        w.line(f"{base} = load ptr, ptr {entry}")
+        return w.offset(base, offset)
+
+    def _from_memory(self, value: Val, dtype: str) -> Val:
+        return self.w.convert(value, "bool") if dtype == "bool" else value
+
+    # Memory.
+
+    def element(self, buffer: Buffer) -> str:
+        """The address of the buffer's element at the current indices (lane 0 in a vector loop)."""
+        w, pointer = self.w, self.pointers[buffer.name]
+        position = "0"
+        for i, axis in enumerate(buffer.axes):
+            step = self.steps[buffer.name, i]
+            moved = self.indices[axis] if step == "1" else w.index("mul", self.indices[axis], step)
+            position = moved if position == "0" else w.index("add", position, moved)
+        return w.offset(pointer, position, _memory_type(buffer.dtype)) if position != "0" else pointer
+
+    def _lane_addresses(self, buffer: Buffer, axis: int) -> str:
+        """The addresses of the elements of all lanes, where they do not lie side by side."""
+        w = self.w
+        step = w.splat(Val(self.steps[buffer.name, axis], "i64"), self.lanes)
+        lane = "<" + ", ".join(f"i64 {i}" for i in range(self.lanes)) + ">"
+        offsets = w.emit(f"mul {step}, {lane}", "i64", self.lanes)
+        addresses = w.name("p")
+        element = _memory_type(buffer.dtype)
+        w.line(f"{addresses} = getelementptr {element}, ptr {self.element(buffer)}, {offsets}")
+        return addresses
+
+    def _varies(self, buffer: Buffer) -> bool:
+        return self.vector_axis is not None and self.vector_axis in buffer.axes
+
+    def load(self, buffer: Buffer) -> Val:
+        """The buffer's element; a vector of them in a vector loop along one of its axes."""
+        w, memory = self.w, _memory_type(buffer.dtype)
+        dtype = "u8" if buffer.dtype == "bool" else buffer.dtype
+        align = SIZES[buffer.dtype]
+        if not self._varies(buffer):
+            value = w.emit(f"load {memory}, ptr {self.element(buffer)}, align {align}", dtype)
+            return self._from_memory(value, buffer.dtype)
+        axis = buffer.axes.index(self.vector_axis or "")
+        vector = vector_type(memory, self.lanes)
+        if self.steps[buffer.name, axis] == "1":
+            address = self.element(buffer)
+            if self.mask is None:
+                value = w.emit(f"load {vector}, ptr {address}, align {align}", dtype, self.lanes)
+            else:
+                value = self._masked("load", vector, f"ptr {address}", "p0", align, dtype)
+        else:
+            addresses = f"<{self.lanes} x ptr> {self._lane_addresses(buffer, axis)}"
+            value = self._masked("gather", vector, addresses, f"v{self.lanes}p0", align, dtype)
+        return self._from_memory(value, buffer.dtype)
+
+    def _masked(self, kind: str, vector: str, address: str, suffix: str, align: int, dtype: str) -> Val:
+        w = self.w
+        mask = self._mask_text()
+        symbol = f"llvm.masked.{kind}.v{self.lanes}{_suffix(dtype)}.{suffix}"
+        kinds = address.rsplit(" ", 1)[0]
+        w.declared.add(f"declare {vector} @{symbol}({kinds}, i32, <{self.lanes} x i1>, {vector})")
+        return w.emit(
+            f"call {vector} @{symbol}({address}, i32 {align}, {mask}, {vector} zeroinitializer)", dtype, self.lanes
+        )
+
+    def _mask_text(self) -> str:
+        if self.mask is not None:
+            return str(self.mask)
+        return f"<{self.lanes} x i1> <{', '.join(['i1 true'] * self.lanes)}>"
+
+    def store(self, buffer: Buffer, value: Val) -> None:
+        """Put `value` at the current indices."""
+        w, memory, align = self.w, _memory_type(buffer.dtype), SIZES[buffer.dtype]
+        if value.dtype == "bool":
+            value = w.convert(value, "u8")
+        if not self._varies(buffer):
+            w.line(f"store {value}, ptr {self.element(buffer)}, align {align}")
+            return
+        value = w.splat(value, self.lanes)
+        axis = buffer.axes.index(self.vector_axis or "")
+        vector = vector_type(memory, self.lanes)
+        if self.steps[buffer.name, axis] != "1":
+            kind, addresses = f"<{self.lanes} x ptr>", self._lane_addresses(buffer, axis)
+            symbol = f"llvm.masked.scatter.v{self.lanes}{_suffix(value.dtype)}.v{self.lanes}p0"
+        else:
+            address = self.element(buffer)
+            if self.mask is None:
+                w.line(f"store {value}, ptr {address}, align {align}")
+                return
+            kind, addresses = "ptr", address
+            symbol = f"llvm.masked.store.v{self.lanes}{_suffix(value.dtype)}.p0"
+        w.declared.add(f"declare void @{symbol}({vector}, {kind}, i32, <{self.lanes} x i1>)")
+        w.line(f"call void @{symbol}({value}, {kind} {addresses}, i32 {align}, {self._mask_text()})")
+
+    # Scalars.
+
+    def operand(self, operand: Operand, dtype: str) -> Val:
+        return self.values[operand] if isinstance(operand, str) else self.w.constant(operand, dtype)
+
+    def compute(self, statement: Compute) -> Val:
+        """One scalar statement, on vectors where an operand is one."""
+        named = [self.values[o] for o in statement.operands if isinstance(o, str)]
+        dtype = named[-1].dtype
+        operands = [self.operand(o, dtype) for o in statement.operands]
+        lanes = max(o.lanes for o in operands)
+        operands = [
+            self.w.constant(o, dtype, lanes) if not isinstance(o, str) else self.w.splat(v, lanes)
+            for o, v in zip(statement.operands, operands, strict=True)
+        ]
+        return self.apply(statement.op, operands, statement.dtype)
+
+    def apply(self, op: str, operands: list[Val], dtype: str) -> Val:
+        """A primitive on values of one width."""
+        w, first = self.w, operands[0]
+        floating = first.dtype[0] == "f"
+        if first.dtype == "bool" and op in ("add", "mul", "maximum", "minimum"):
+            op = "or_" if op in ("add", "maximum") else "and_"
+        if op in _BINARY:
+            return w.binary(_BINARY[op][0 if floating else 1], *operands)
+        if op in _LOGIC:
+            return w.binary(_LOGIC[op], *operands)
+        if op in ("eq", "ne", "lt", "le", "gt", "ge"):
+            return w.compare(op, *operands)
+        if op == "select":
+            return w.select(*operands)
+        if op == "cast":
+            return w.convert(first, dtype)
+        if op in ("maximum", "minimum"):
+            return self._extreme(op, *operands)
+        if op == "not_":
+            ones = w.constant(True if first.dtype == "bool" else -1, first.dtype, first.lanes)
+            return w.binary("xor", first, ones)
+        zero = w.constant(0, first.dtype, first.lanes)
+        if op == "neg":
+            return w.emit(f"fneg {first}", dtype, first.lanes) if floating else w.binary("sub", zero, first)
+        if op == "sign":
+            return self._sign(first, zero)
+        if not floating:
+            if op == "abs":
+                return w.select(w.compare("lt", first, zero), w.binary("sub", zero, first), first)
+            return first  # rounding a whole number
+        return vector_math.call(w, op, operands)
+
+    def _extreme(self, op: str, x: Val, y: Val) -> Val:
+        """The larger or smaller; NaN if either is, as NumPy and PyTorch have it."""
+        w = self.w
+        wins = w.compare("ge" if op == "maximum" else "le", x, y)
+        if x.dtype[0] != "f":
+            return w.select(wins, x, y)
+        unordered = w.emit(f"fcmp uno {x}, {x.text}", "bool", x.lanes)
+        return w.select(w.binary("or", wins, unordered), x, y)
+
+    def _sign(self, x: Val, zero: Val) -> Val:
+        w = self.w
+        one, minus = (w.constant(v, x.dtype, x.lanes) for v in (1, -1 if x.dtype != "u8" else 1))
+        # What is neither above, below nor equal to zero is NaN, and stays.
+        rest = w.select(w.compare("eq", x, zero), zero, x)
+        return w.select(w.compare("gt", x, zero), one, w.select(w.compare("lt", x, zero), minus, rest))
+
+    def progression(self, statement: Progression) -> Val:
+        """`start + step * axis` in whole numbers, then as the dtype."""
+        w = self.w
+        if statement.axis is None:
+            return w.constant(statement.start, statement.dtype)
+        index = Val(self.indices[statement.axis], "i64")
+        if statement.axis == self.vector_axis:
+            lane = "<" + ", ".join(f"i64 {i}" for i in range(self.lanes)) + ">"
+            index = w.emit(f"add {w.splat(index, self.lanes)}, {lane}", "i64", self.lanes)
+        scaled = w.binary("mul", index, w.constant(statement.step, "i64", index.lanes))
+        whole = w.binary("add", scaled, w.constant(statement.start, "i64", index.lanes))
+        return w.convert(whole, statement.dtype)
+
+    # Accumulators.
+
+    def declare(self, accumulator: Accumulator, lanes: int) -> None:
+        """Room for an accumulator that holds its identity."""
+        type_ = vector_type(LLVM_TYPES[accumulator.dtype], lanes)
+        if accumulator.target not in self.stacks:
+            self.stacks[accumulator.target] = self.w.stack(type_), lanes
+        start = self.w.constant(identity(accumulator.combine, accumulator.dtype), accumulator.dtype, lanes)
+        self.w.line(f"store {start}, ptr {self.stacks[accumulator.target][0]}")
+
+    def combine(self, accumulator: Accumulator, a: Val, b: Val) -> Val:
+        return self.apply(_COMBINE[accumulator.combine], [a, b], accumulator.dtype)
+
+    def accumulate(self, statement: Accumulate) -> None:
+        """Take a value into its accumulator; lanes beyond the end take the identity."""
+        w, accumulator = self.w, statement.accumulator
+        value = self.operand(statement.value, accumulator.dtype)
+        if accumulator.axes:
+            address = self.array_element(accumulator)
+            known = self.load_array(accumulator, address)
+            value = w.splat(value, known.lanes)
+            self.store_array(accumulator, address, self.combine(accumulator, known, value))
+            return
+        room, lanes = self.stacks[accumulator.target]
+        value = w.splat(value, lanes)
+        if lanes and self.mask is not None:
+            nothing = w.constant(identity(accumulator.combine, accumulator.dtype), accumulator.dtype, lanes)
+            value = w.select(self.mask, value, nothing)
+        known = w.emit(f"load {value.type}, ptr {room}", accumulator.dtype, lanes)
+        w.line(f"store {self.combine(accumulator, known, value)}, ptr {room}")
+
+    def settled(self, accumulator: Accumulator) -> Val:
+        """The accumulator's value as a scalar, its lanes combined."""
+        room, lanes = self.stacks[accumulator.target]
+        type_ = vector_type(LLVM_TYPES[accumulator.dtype], lanes)
+        value = self.w.emit(f"load {type_}, ptr {room}", accumulator.dtype, lanes)
+        return self.w.fold(value, lambda a, b: self.combine(accumulator, a, b)) if lanes else value
+
+    def array_element(self, accumulator: Accumulator) -> str:
+        """The address of an array accumulator's element at the current indices (row-major)."""
+        w = self.w
+        position = "0"
+        for axis in accumulator.axes:
+            if position != "0":
+                position = w.index("mul", position, self.sizes[axis])
+                position = w.index("add", position, self.indices[axis])
+            else:
+                position = self.indices[axis]
+        return w.offset(self.partials[accumulator.target], position, _memory_type(accumulator.dtype))
+
+    def _array_buffer(self, accumulator: Accumulator, address: str) -> Buffer:
+        """An array of accumulators seen as a buffer whose current element is at `address`."""
+        buffer = Buffer(f"*{accumulator.target}", accumulator.dtype, (self.vector_axis or "",), True)
+        self.pointers[buffer.name], self.steps[buffer.name, 0] = address, "1"
+        return buffer
+
+    def load_array(self, accumulator: Accumulator, address: str) -> Val:
+        return self._at_zero(lambda: self.load(self._array_buffer(accumulator, address)))
+
+    def store_array(self, accumulator: Accumulator, address: str, value: Val) -> None:
+        self._at_zero(lambda: self.store(self._array_buffer(accumulator, address), value))
+
+    def _at_zero(self, action):  # type: ignore[no-untyped-def]
+        """Run `action` with the vector axis at 0: the address has the index in it already."""
+        axis = self.vector_axis or ""
+        before, self.indices[axis] = self.indices[axis], "0"
+        try:
+            return action()
+        finally:
+            self.indices[axis] = before
+
+    # Statements.
+
+    def statements(self, body: tuple[Statement, ...] | list[Statement]) -> None:
+        for statement in body:
+            match statement:
+                case Load(target, buffer):
+                    self.values[target] = self.load(buffer)
+                case Compute(target):
+                    self.values[target] = self.compute(statement)
+                case Progression(target):
+                    self.values[target] = self.progression(statement)
+                case Store(buffer, value):
+                    self.store(buffer, self.operand(value, buffer.dtype))
+                case Accumulator():
+                    self.declare(statement, self.lanes if _in_vector_loop(statement, body) else 0)
+                case Accumulate():
+                    self.accumulate(statement)
+                case Read(target, accumulator):
+                    self.values[target] = self.load_array(accumulator, self.array_element(accumulator))
+                case Loop():
+                    self.loop(statement)
+
+    def loop(self, loop: Loop) -> None:
+        """A serial or vector loop; what was reduced in it is a scalar afterwards."""
+        if loop.kind == "serial":
+            (axis,) = loop.axes
+            with self.w.loop("0", self.sizes[axis]) as index:
+                self.indices[axis] = index
+                self.statements(loop.body)
+        else:
+            (axis,) = loop.axes
+            self.vector_loop(axis, loop.body, "0", self.sizes[axis])
+        for statement in walk(loop.body):
+            if isinstance(statement, Accumulate) and not statement.accumulator.axes:
+                accumulator = statement.accumulator
+                if accumulator.target not in self.outer_targets:
+                    self.values[accumulator.target] = self.settled(accumulator)
+
+    @property
+    def outer_targets(self) -> set[str]:
+        return {a.target for a in outer_accumulators(self.kernel)}
+
+    def vector_loop(self, axis: str, body: tuple[Statement, ...], start: str, stop: str) -> None:
+        """Full vectors first, then one masked vector for the rest."""
+        w = self.w
+        self.vector_axis = axis
+        room = w.index("sub", stop, start)
+        full = w.index("and", room, str(-self.lanes))
+        end = w.index("add", start, full)
+        with w.loop(start, end, str(self.lanes)) as index:
+            self.indices[axis] = index
+            self.statements(body)
+        rest = w.index("sub", stop, end)
+        some = w.name()
+        w.line(f"{some} = icmp sgt i64 {rest}, 0")
+        with w.when(some):
+            self.indices[axis] = end
+            lane = "<" + ", ".join(f"i64 {i}" for i in range(self.lanes)) + ">"
+            limit = w.splat(Val(rest, "i64"), self.lanes)
+            self.mask = w.emit(f"icmp sgt {limit}, {lane}", "bool", self.lanes)
+            self.statements(body)
+            self.mask = None
+        self.vector_axis = None
+
+
+def _in_vector_loop(accumulator: Accumulator, body: tuple[Statement, ...] | list[Statement]) -> bool:
+    """Whether the accumulator is filled inside a vector loop, not once a row."""
+    for statement in walk(tuple(body)):
+        if isinstance(statement, Loop) and statement.kind in ("vector", "chunked"):
+            if any(isinstance(s, Accumulate) and s.accumulator == accumulator for s in statement.body):
+                return True
+    return False
+
+
+def _memory_type(dtype: str) -> str:
+    return "i8" if dtype == "bool" else LLVM_TYPES[dtype]
+
+
+def _suffix(dtype: str) -> str:
+    return {"u8": "i8", "bool": "i8"}.get(dtype, dtype)

@@ -1,0 +1,263 @@
+"""Which equations share a kernel.
+
+Equations are taken in order; each joins the groups that make its operands where one loop nest
+can compute both (`schedule` says so) and no other step would have to run in between. Matrix
+products and ops that only NumPy can run are steps of their own; views are none, their readers
+see through them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from fusegrad.compiler.domain import Sources, analyse, is_creation
+from fusegrad.compiler.loops import BoundKernel, build_kernel
+from fusegrad.compiler.scalar import NotLowered
+from fusegrad.compiler.schedule import Schedule, schedule
+from fusegrad.eager.families import Contraction, Elementwise, Reduction, View
+from fusegrad.eager.ops.elementwise import _clone
+from fusegrad.tracer.graph import GUARD, Equation, Graph, Value
+
+# A group that has grown to this many equations takes no more: planning is quadratic in it.
+LARGEST_GROUP = 160
+
+
+@dataclass(eq=False)
+class Step:
+    """What runs as one: a fused group ("kernel"), a matrix product ("product"), or an op by NumPy ("opaque")."""
+
+    kind: str
+    equations: list[Equation]
+    position: int = 0
+    needs: set[Step] = field(default_factory=set)
+    kernel: BoundKernel | None = None
+
+    @property
+    def made(self) -> list[Value]:
+        return [v for e in self.equations for v in e.outputs]
+
+
+def with_copies(graph: Graph, layouts: Sources) -> Graph:
+    """A copy in front of every reshape that strides cannot say (of a transposed array, say)."""
+    equations: list[Equation] = []
+    changed = False
+    for equation in graph.equations:
+        if isinstance(equation.op, View) and layouts.layout(equation.output) is None:
+            operand = equation.inputs[0]
+            if layouts.layout(operand) is not None:
+                copy = Value(f"{equation.output.name}_copy", operand.type)
+                equations.append(Equation(_clone, (operand,), {}, (copy,), equation.source))
+                equation = Equation(equation.op, (copy,), equation.params, equation.outputs, equation.source)
+                changed = True
+        equations.append(equation)
+    if not changed:
+        return graph
+    following = Graph(graph.inputs, tuple(equations), graph.outputs)
+    return with_copies(following, Sources(following, layouts.layouts))
+
+
+class Fusion:
+    """Divides one graph into steps.
+
+    needed: the values that must be in memory at the end (results, guards, what backward reads).
+    """
+
+    def __init__(self, graph: Graph, sources: Sources, needed: Iterable[Value]) -> None:
+        self.graph, self.sources = graph, sources
+        self.needed = {sources.base(v) for v in needed}
+        self.steps: list[Step] = []
+        self.step_of: dict[Value, Step] = {}
+        self.creations: dict[Value, Equation] = {}
+        self.readers = self._readers()
+
+    def _readers(self) -> dict[Value, set[Equation]]:
+        """For each value in memory the equations (by identity) that read it, through views."""
+        readers: dict[Value, set[int]] = {}
+        for equation in self.graph.equations:
+            if not isinstance(equation.op, View):
+                for value in equation.values():
+                    readers.setdefault(self.sources.base(value), set()).add(id(equation))
+        return readers  # type: ignore[return-value]
+
+    def run(self) -> list[Step]:
+        """The steps in an order in which they can run, kernels built."""
+        for equation in self.graph.equations:
+            if isinstance(equation.op, View) or equation.op is GUARD:
+                continue
+            if is_creation(equation) and self._lowerable([equation]):
+                self.creations[equation.output] = equation
+                if equation.output in self.needed:
+                    self._add(Step("kernel", [equation]))
+                continue
+            self._add(self._single(equation))
+        self._merge_siblings()
+        steps = self._ordered()
+        for step in steps:
+            if step.kind == "kernel":
+                plan = self._plan(step.equations)
+                assert plan is not None
+                step.kernel = build_kernel(plan, self._outputs(step.equations), self.sources)
+        return steps
+
+    # One equation.
+
+    def _single(self, equation: Equation) -> Step:
+        if isinstance(equation.op, Contraction) and equation.output.dtype.kind == "f" and equation.output.dtype.itemsize >= 4:
+            if all(n for v in equation.values() for n in v.shape):
+                return Step("product", [equation])
+        elif isinstance(equation.op, (Elementwise, Reduction)) and self._lowerable([equation]):
+            return Step("kernel", [equation])
+        return Step("opaque", [equation])
+
+    def _lowerable(self, equations: list[Equation]) -> bool:
+        """Whether the kernel IR can say the equation at all."""
+        equations = self._with_creations(equations)
+        plan = self._plan(equations)
+        if plan is None:
+            return False
+        try:
+            build_kernel(plan, self._outputs(equations), self.sources)
+        except NotLowered:
+            return False
+        return True
+
+    def _with_creations(self, equations: Sequence[Equation]) -> list[Equation]:
+        """The group with the constants and ranges that it reads made inside it."""
+        made = {v for e in equations for v in e.outputs}
+        extra = []
+        for equation in equations:
+            for value in equation.values():
+                base = self.sources.base(value)
+                if base in self.creations and base not in made and base not in self.step_of:
+                    extra.append(self.creations[base])
+                    made.add(base)
+        return [*extra, *equations]
+
+    def _plan(self, equations: Sequence[Equation]) -> Schedule | None:
+        domain = analyse(equations, self.sources)
+        return None if domain is None else schedule(domain, self._outputs(equations))
+
+    def _outputs(self, equations: Sequence[Equation]) -> list[Value]:
+        """The members that are read outside the group or needed at the end."""
+        inside = {id(e) for e in equations}
+        return [
+            v
+            for e in equations
+            for v in e.outputs
+            if v in self.needed or (not is_creation(e) and any(r not in inside for r in self.readers.get(v, ())))
+        ]
+
+    # Joining.
+
+    def _add(self, step: Step) -> None:
+        """Put a step in, joined with the groups before it where that works."""
+        if step.kind == "kernel":
+            step.equations = self._with_creations(step.equations)
+        step.needs = self._producers(step)
+        step.position = len(self.steps)
+        if step.kind == "kernel":
+            for producer in sorted(step.needs, key=lambda s: -s.position):
+                if producer.kind == "kernel" and producer in step.needs:
+                    step = self._joined(producer, step) or step
+        if step not in self.steps:
+            self.steps.append(step)
+        for value in step.made:
+            if value not in self.creations or value in self.needed:
+                self.step_of[value] = step
+
+    def _producers(self, step: Step) -> set[Step]:
+        made = set(step.made)
+        bases = {self.sources.base(v) for e in step.equations for v in e.values()} - made
+        return {self.step_of[b] for b in bases if b in self.step_of}
+
+    def _reaches(self, target: Step, start: Step, skip: Step) -> bool:
+        """Whether `start` needs `target` through some step other than `skip`."""
+        pending = [s for s in start.needs if s is not target and s is not skip]
+        seen: set[int] = set()
+        while pending:
+            step = pending.pop()
+            if id(step) in seen or step.position < target.position:
+                continue
+            seen.add(id(step))
+            if target in step.needs:
+                return True
+            pending += step.needs
+        return False
+
+    def _joined(self, first: Step, second: Step) -> Step | None:
+        """`second` merged into `first`, or None where one nest cannot hold both."""
+        if len(first.equations) + len(second.equations) > LARGEST_GROUP:
+            return None
+        if self._reaches(first, second, second) or self._reaches(second, first, first):
+            return None
+        held = {id(e) for e in first.equations}
+        equations = [*first.equations, *(e for e in second.equations if id(e) not in held)]
+        if self._plan(equations) is None:
+            return None
+        merged = second
+        merged.equations = equations
+        merged.needs = (first.needs | second.needs) - {first, second}
+        merged.position = max(first.position, second.position)
+        for step in self.steps:
+            if first in step.needs:
+                step.needs.discard(first)
+                if step is not merged:
+                    step.needs.add(merged)
+        if first in self.steps:
+            self.steps.remove(first)
+        for value in merged.made:
+            if self.step_of.get(value) is first:
+                self.step_of[value] = merged
+        return merged
+
+    def _merge_siblings(self) -> None:
+        """Join groups that read the same large array, so that it is read once."""
+        changed = True
+        while changed:
+            changed = False
+            kernels = [s for s in self.steps if s.kind == "kernel"]
+            for i, second in enumerate(kernels):
+                for first in kernels[:i]:
+                    if self._share(first, second) and not self._depends(first, second):
+                        if self._joined(first, second) is not None:
+                            changed = True
+                            break
+                if changed:
+                    break
+
+    def _share(self, first: Step, second: Step) -> bool:
+        reads = [{self.sources.base(v) for e in s.equations for v in e.values()} - set(s.made) for s in (first, second)]
+        return any(len(v.shape) and v not in self.creations for v in reads[0] & reads[1])
+
+    def _depends(self, first: Step, second: Step) -> bool:
+        """Whether one of two steps needs the other, directly or not."""
+
+        def needs(a: Step, b: Step) -> bool:
+            pending, seen = list(a.needs), set()
+            while pending:
+                step = pending.pop()
+                if step is b:
+                    return True
+                if id(step) not in seen:
+                    seen.add(id(step))
+                    pending += step.needs
+            return False
+
+        return needs(first, second) or needs(second, first)
+
+    def _ordered(self) -> list[Step]:
+        """The steps, each after what it needs; ties in program order."""
+        order: list[Step] = []
+        placed: set[int] = set()
+        pending = sorted(self.steps, key=lambda s: s.position)
+        while pending:
+            for step in pending:
+                if all(id(n) in placed for n in step.needs):
+                    break
+            else:
+                raise AssertionError("steps that need each other: a bug in fusion")
+            order.append(step)
+            placed.add(id(step))
+            pending.remove(step)
+        return order

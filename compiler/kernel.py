@@ -1,0 +1,233 @@
+"""The kernel IR: loop nests over scalar statements. It prints as Python that runs.
+
+A kernel computes over named axes. Its arguments are buffers (each indexed by some of the axes),
+numbers and sizes, all given at run time, so that one kernel serves every size of its shape
+class; the printed text, which holds none of them, is its identity and the key of the caches.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+# How each scalar primitive reads in the printed kernel. The Python names that are no operators
+# are found in `reference.py`, which runs printed kernels.
+PRIMITIVES: dict[str, str] = {
+    "add": "{} + {}",
+    "sub": "{} - {}",
+    "mul": "{} * {}",
+    "div": "{} / {}",
+    "neg": "-{}",
+    "eq": "{} == {}",
+    "ne": "{} != {}",
+    "lt": "{} < {}",
+    "le": "{} <= {}",
+    "gt": "{} > {}",
+    "ge": "{} >= {}",
+    "and_": "{} & {}",
+    "or_": "{} | {}",
+    "xor": "{} ^ {}",
+    **dict.fromkeys(("pow", "atan2", "maximum", "minimum"), "{name}({}, {})"),
+    "select": "select({}, {}, {})",
+    **dict.fromkeys(
+        "abs sign sqrt exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh "
+        "sigmoid erf floor ceil trunc round not_".split(),
+        "{name}({})",
+    ),
+    "cast": "{dtype}({})",
+}
+TESTS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
+COMBINERS: dict[str, str] = {
+    "add": "{} + {}",
+    "mul": "{} * {}",
+    "max": "maximum({}, {})",
+    "min": "minimum({}, {})",
+    "or": "{} | {}",
+    "and": "{} & {}",
+}
+
+Operand = Any  # the name of a scalar, or a Python number
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """An array argument. axes: the axes it is indexed by; unit: whether the last of them has step 1."""
+
+    name: str
+    dtype: str
+    axes: tuple[str, ...]
+    unit: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Compute:
+    """`target = op(operands)` on scalars of one iteration."""
+
+    target: str
+    op: str
+    operands: tuple[Operand, ...]
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """`target = buffer[its axes]`."""
+
+    target: str
+    buffer: Buffer
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """`buffer[its axes] = value`."""
+
+    buffer: Buffer
+    value: Operand
+
+
+@dataclass(frozen=True, slots=True)
+class Progression:
+    """`target = start + step * axis`, exactly as NumPy's arange rounds it."""
+
+    target: str
+    axis: str | None
+    start: Operand
+    step: Operand
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True)
+class Accumulator:
+    """`target` starts at the combiner's identity; with `axes`, an array of accumulators."""
+
+    target: str
+    combine: str
+    dtype: str
+    axes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Accumulate:
+    """`accumulator = combine(accumulator, value)`."""
+
+    accumulator: Accumulator
+    value: Operand
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """`target = accumulator[its axes]` after the loop that filled an array of accumulators."""
+
+    target: str
+    accumulator: Accumulator
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """`body` for every index of `axes`. kind: "parallel" (any order), "serial" or "vector"."""
+
+    axes: tuple[str, ...]
+    kind: str
+    body: tuple[Statement, ...]
+
+
+Statement = Compute | Load | Store | Progression | Accumulator | Accumulate | Read | Loop
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """Axes by name, buffers (inputs, then outputs), numbers (name and dtype), and the statements."""
+
+    axes: tuple[str, ...]
+    inputs: tuple[Buffer, ...]
+    outputs: tuple[Buffer, ...]
+    numbers: tuple[tuple[str, str], ...]
+    body: tuple[Statement, ...]
+
+    @functools.cached_property
+    def text(self) -> str:
+        return print_kernel(self)
+
+    @functools.cached_property
+    def digest(self) -> str:
+        """A name made of the content."""
+        return hashlib.sha256(self.text.encode()).hexdigest()[:16]
+
+    def __str__(self) -> str:
+        return self.text
+
+    def statements(self) -> Iterator[Statement]:
+        """All statements, loops before their bodies."""
+        return walk(self.body)
+
+    def loops(self) -> list[Loop]:
+        """All loops, outer before inner."""
+        return [s for s in self.statements() if isinstance(s, Loop)]
+
+
+def walk(body: tuple[Statement, ...]) -> Iterator[Statement]:
+    """The statements of `body` and of the loops in it."""
+    for statement in body:
+        yield statement
+        if isinstance(statement, Loop):
+            yield from walk(statement.body)
+
+
+def _index(axes: tuple[str, ...]) -> str:
+    return ", ".join(axes) or "()"
+
+
+def _number(value: Operand) -> str:
+    return value if isinstance(value, str) else repr(value)
+
+
+def statement_text(statement: Statement) -> str:
+    """One statement that is no loop, as Python."""
+    match statement:
+        case Compute(target, op, operands, dtype):
+            text = PRIMITIVES[op].format(*map(_number, operands), name=op, dtype=dtype)
+            return f"{target} = {text}"
+        case Load(target, buffer):
+            return f"{target} = {buffer.name}[{_index(buffer.axes)}]"
+        case Store(buffer, value):
+            return f"{buffer.name}[{_index(buffer.axes)}] = {_number(value)}"
+        case Progression(target, axis, start, step, dtype):
+            return f"{target} = {dtype}({_number(start)} + {_number(step)} * {axis or 0})"
+        case Accumulator(target, combine, dtype, axes):
+            sizes = f", {', '.join('n' + a[1:] for a in axes)}" if axes else ""
+            return f'{target} = identity("{combine}", {dtype}{sizes})'
+        case Accumulate(accumulator, value):
+            place = accumulator.target + (f"[{_index(accumulator.axes)}]" if accumulator.axes else "")
+            return f"{place} = {COMBINERS[accumulator.combine].format(place, _number(value))}"
+        case Read(target, accumulator):
+            return f"{target} = {accumulator.target}[{_index(accumulator.axes)}]"
+    raise TypeError(statement)
+
+
+def _body_text(body: tuple[Statement, ...], indent: int) -> list[str]:
+    lines = []
+    for statement in body:
+        if isinstance(statement, Loop):
+            sizes = ", ".join("n" + a[1:] for a in statement.axes)
+            axes = ", ".join(statement.axes)
+            lines.append(" " * indent + f"for {axes} in {statement.kind}({sizes}):")
+            lines += _body_text(statement.body, indent + 4)
+        else:
+            lines.append(" " * indent + statement_text(statement))
+    return lines
+
+
+def _buffer_text(buffer: Buffer) -> str:
+    steps = [a + ":1" if buffer.unit and a == buffer.axes[-1] else a for a in buffer.axes]
+    return f'{buffer.name}: "{buffer.dtype}[{", ".join(steps)}]"'
+
+
+def print_kernel(kernel: Kernel) -> str:
+    """The kernel as a Python function. An axis marked `:1` is contiguous in that buffer."""
+    arguments = ["n" + a[1:] for a in kernel.axes]
+    arguments += [f"{name}: {dtype}" for name, dtype in kernel.numbers]
+    arguments += [_buffer_text(b) for b in (*kernel.inputs, *kernel.outputs)]
+    return "\n".join([f"def kernel({', '.join(arguments)}):", *_body_text(kernel.body, 4)])

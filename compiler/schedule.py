@@ -1,0 +1,203 @@
+"""How the equations of a group become one loop nest: which axes are rows, what runs when.
+
+The nest has rows (the outer axes, in parallel chunks) and, in each row, one or more passes over
+the inner axes. A value lives on one of four levels:
+
+    pre     before the loops: it varies along no axis and needs no reduction
+    row     once a row: it varies along outer axes only, or was reduced over the inner ones
+    inner   in the passes over the inner axes
+    post    after the loops: it was reduced over everything, or over all rows
+
+A pass must end before a value reduced in it can be used, so softmax takes three passes over a
+row that stays in the cache, in one kernel.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from fusegrad.compiler.domain import Axis, Domain, Use, is_creation
+from fusegrad.eager.families import Elementwise, Reduction
+from fusegrad.tracer.graph import Equation, Value
+
+# Scalar primitives that cost no more than a load; equations made of others are not repeated.
+_CHEAP = frozenset(
+    "add sub mul neg abs sign eq ne lt le gt ge and_ or_ xor not_ select maximum minimum floor ceil".split()
+)
+# A row that takes several passes should stay in the cache and leave other rows to other cores.
+LONG_ROW = 1 << 16
+FEW_ROWS = 8
+
+
+def is_cheap(equation: Equation) -> bool:
+    """Whether computing the equation again costs no more than loading its result."""
+    if is_creation(equation) or equation.op.name in ("cast", "clone"):
+        return True
+    return isinstance(equation.op, Elementwise) and equation.op.scalar in _CHEAP
+
+
+@dataclass
+class Schedule:
+    """A valid nest. reductions: for each reduction by equation index, "row", "total" or "column"."""
+
+    domain: Domain
+    outer: list[Axis]
+    inner: list[Axis]
+    levels: dict[Value, str]
+    passes: dict[Value, int]
+    reductions: dict[int, str]
+
+    @property
+    def count(self) -> int:
+        """How many passes a row takes."""
+        last = [p for v, p in self.passes.items() if self.levels[v] == "inner"]
+        reduced = [self.passes[self.domain.equations[i].output] for i, k in self.reductions.items() if k == "row"]
+        direct = [0] if any(self._reduces_load(i) for i in self.reductions) else []
+        return max([p + 1 for p in last] + reduced + [d + 1 for d in direct], default=0)
+
+    def _reduces_load(self, index: int) -> bool:
+        return not self.domain.uses[index, 0].member and bool(self.inner)
+
+
+def schedule(domain: Domain, outputs: Sequence[Value]) -> Schedule | None:
+    """The best valid nest for the group, or None where one nest cannot say it.
+
+    outputs: the members that are needed outside.
+    """
+    for outer, inner in _candidates(domain, outputs):
+        found = _classify(domain, outer, inner)
+        if found is not None and _fits(found):
+            return found
+    return None
+
+
+def _fits(found: Schedule) -> bool:
+    """Several passes over few long rows leave cores idle and run out of cache: better cut up."""
+    sizes = found.domain.sizes
+    rows = math.prod(sizes[a] for a in found.outer)
+    return found.count <= 1 or rows >= FEW_ROWS or math.prod(sizes[a] for a in found.inner) <= LONG_ROW
+
+
+def _candidates(domain: Domain, outputs: Sequence[Value]) -> Iterator[tuple[list[Axis], list[Axis]]]:
+    """Ways to divide the axes into rows and inner ones, best first."""
+    order = axis_order(domain, outputs)
+    if not order:
+        yield [], []
+        return
+    splits: list[frozenset[Axis]] = []
+    for i, equation in enumerate(domain.equations):
+        if isinstance(equation.op, Reduction):
+            operand = domain.uses[i, 0]
+            reduced = domain.axes(operand.dims) - domain.axes(domain.members[equation.output])
+            splits += [reduced, frozenset(order) - reduced]
+    # The last axis in memory order belongs in the inner loop, so that vectors load in one piece.
+    splits.append(frozenset(order[-1:]))
+    seen = []
+    for inner in sorted(splits, key=lambda s: order[-1] not in s):
+        if inner and inner not in seen:
+            seen.append(inner)
+            yield [a for a in order if a not in inner], [a for a in order if a in inner]
+
+
+def axis_order(domain: Domain, outputs: Sequence[Value]) -> list[Axis]:
+    """All axes, outermost first: in the order of the largest array that is written, else read."""
+    ranked: list[tuple[int, int, list[Axis]]] = []
+    for value in outputs:
+        axes = [a for a in domain.members[value] if a is not None]
+        ranked.append((-len(axes), 0, axes))
+    for use in domain.uses.values():
+        if not use.member:
+            axes = sorted(use.strides, key=lambda a: -abs(use.strides[a]))
+            ranked.append((-len(axes), 1, axes))
+    for dims in domain.members.values():
+        axes = [a for a in dims if a is not None]
+        ranked.append((-len(axes), 2, axes))
+    ranked.sort(key=lambda r: r[:2])
+    order: list[Axis] = []
+    for _, _, axes in ranked:
+        order = [a for a in axes if a not in order] + order
+    return order
+
+
+def _classify(domain: Domain, outer: list[Axis], inner: list[Axis]) -> Schedule | None:
+    """Give every member its level and pass, or None where the division does not work."""
+    rows, columns = frozenset(outer), frozenset(inner)
+    found = Schedule(domain, outer, inner, {}, {}, {})
+    for i, equation in enumerate(domain.equations):
+        uses = [domain.uses[i, j] for j, v in enumerate(equation.inputs) if isinstance(v, Value)]
+        axes = domain.axes(domain.members[equation.output])
+        if isinstance(equation.op, Reduction):
+            place = _place_reduction(found, i, uses[0], rows, columns)
+        else:
+            place = _place_elementwise(found, equation, uses, axes, rows, columns)
+        if place is None:
+            return None
+        found.levels[equation.output], found.passes[equation.output] = place
+    return found
+
+
+def _pass_of(found: Schedule, use: Use) -> int:
+    return found.passes[use.base] if use.member else 0
+
+
+def _place_elementwise(
+    found: Schedule, equation: Equation, uses: list[Use], axes: frozenset[Axis], rows: frozenset[Axis], columns: frozenset[Axis]
+) -> tuple[str, int] | None:
+    levels = {found.levels[u.base] for u in uses if u.member}
+    when = max((_pass_of(found, u) for u in uses), default=0)
+    if "post" in levels:
+        # After the loops only the inner axes are there to run along again.
+        return ("post", 0) if levels <= {"post", "pre"} and axes <= columns else None
+    if axes & columns:
+        if axes != rows | columns and not is_cheap(equation):
+            return None
+        return "inner", when
+    if axes or when or "row" in levels:
+        return "row", when
+    return "pre", 0
+
+
+def _place_reduction(
+    found: Schedule, index: int, use: Use, rows: frozenset[Axis], columns: frozenset[Axis]
+) -> tuple[str, int] | None:
+    equation = found.domain.equations[index]
+    axes = found.domain.axes(use.dims)
+    reduced = axes - found.domain.axes(found.domain.members[equation.output])
+    level = found.levels[use.base] if use.member else ("inner" if axes & columns else "row" if axes else "pre")
+    when = _pass_of(found, use)
+    if level == "post":
+        return None
+    if not reduced:
+        # Dimensions of size 1 only: the element itself.
+        return level, when
+    if level == "inner":
+        if axes != rows | columns:
+            return None
+        if reduced == columns and (rows or _reused(found.domain, equation.output)):
+            found.reductions[index] = "row"
+            return "row", when + 1
+        if reduced == axes:
+            found.reductions[index] = "total"
+            return "post", 0
+        if reduced == rows:
+            found.reductions[index] = "column"
+            return "post", 0
+        return None
+    if reduced == rows and axes == rows:
+        found.reductions[index] = "total"
+        return "post", 0
+    return None
+
+
+def _reused(domain: Domain, value: Value) -> bool:
+    """Whether a value that was reduced to a number meets, in the group, something that varies."""
+    reached = {value}
+    for i, equation in enumerate(domain.equations):
+        for j, operand in enumerate(equation.inputs):
+            if isinstance(operand, Value) and domain.uses[i, j].member and domain.uses[i, j].base in reached:
+                reached.add(equation.output)
+                if domain.axes(domain.members[equation.output]):
+                    return True
+    return False

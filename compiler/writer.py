@@ -1,0 +1,238 @@
+"""Writing LLVM IR as text: typed values, vectors, blocks, loops, and vector arithmetic."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+LLVM_TYPES = {
+    "f32": "float", "f64": "double", "i8": "i8", "u8": "i8",
+    "i16": "i16", "i32": "i32", "i64": "i64", "bool": "i1",
+}  # fmt: skip
+SIZES = {"bool": 1, "u8": 1, "i8": 1, "i16": 2, "i32": 4, "i64": 8, "f32": 4, "f64": 8}
+
+
+@dataclass(frozen=True, slots=True)
+class Val:
+    """An SSA value: its text (`%12` or a literal), its dtype, and its lanes (0: a scalar)."""
+
+    text: str
+    dtype: str
+    lanes: int = 0
+
+    @property
+    def type(self) -> str:
+        return vector_type(LLVM_TYPES[self.dtype], self.lanes)
+
+    def __str__(self) -> str:
+        return f"{self.type} {self.text}"
+
+
+def vector_type(element: str, lanes: int) -> str:
+    return f"<{lanes} x {element}>" if lanes else element
+
+
+def literal(value: Any, dtype: str) -> str:
+    """A number as LLVM writes a constant of `dtype`."""
+    if dtype == "bool":
+        return "true" if value else "false"
+    if dtype[0] != "f":
+        return str(int(value))
+    if dtype == "f32":
+        # LLVM writes floats as the bits of the equal double.
+        with contextlib.suppress(OverflowError):
+            value = struct.unpack("<f", struct.pack("<f", value))[0]
+            return "0x" + struct.pack(">d", value).hex().upper()
+        value = math.copysign(math.inf, value)
+    return "0x" + struct.pack(">d", value).hex().upper()
+
+
+class Writer:
+    """Appends instructions to one function.
+
+    lanes: how many lanes a vector has; declared: intrinsics and symbols that the module needs.
+    """
+
+    def __init__(self, declared: set[str]) -> None:
+        self.lines: list[str] = []
+        self.entry: list[str] = []
+        self.declared = declared
+        self._count = 0
+        self.block = "entry"
+
+    def name(self, prefix: str = "v") -> str:
+        self._count += 1
+        return f"%{prefix}{self._count}"
+
+    def line(self, text: str) -> None:
+        self.lines.append("  " + text)
+
+    def emit(self, text: str, dtype: str, lanes: int = 0) -> Val:
+        """`%new = text`."""
+        name = self.name()
+        self.line(f"{name} = {text}")
+        return Val(name, dtype, lanes)
+
+    def stack(self, type_: str) -> str:
+        """Room on the stack, taken once at the function's start."""
+        name = self.name("s")
+        self.entry.append(f"  {name} = alloca {type_}, align 64")
+        return name
+
+    # Control flow.
+
+    def start(self, label: str) -> None:
+        self.lines.append(f"{label}:")
+        self.block = label
+
+    @contextlib.contextmanager
+    def loop(self, start: str, stop: str, step: str = "1") -> Iterator[str]:
+        """`for i in range(start, stop, step)`; gives the i64 name of i."""
+        number = self._count = self._count + 1
+        head, body, done = f"head{number}", f"body{number}", f"done{number}"
+        before = self.block
+        index, following = self.name("i"), self.name("n")
+        self.line(f"br label %{head}")
+        self.start(head)
+        place = len(self.lines)
+        self.lines.append("")  # the phi, once the last block of the body is known
+        test = self.name()
+        self.line(f"{test} = icmp slt i64 {index}, {stop}")
+        self.line(f"br i1 {test}, label %{body}, label %{done}")
+        self.start(body)
+        yield index
+        self.line(f"{following} = add nsw i64 {index}, {step}")
+        self.line(f"br label %{head}")
+        self.lines[place] = f"  {index} = phi i64 [ {start}, %{before} ], [ {following}, %{self.block} ]"
+        self.start(done)
+
+    @contextlib.contextmanager
+    def when(self, condition: str) -> Iterator[None]:
+        """`if condition:`, without else and without values that leave it."""
+        number = self._count = self._count + 1
+        then, after = f"then{number}", f"after{number}"
+        self.line(f"br i1 {condition}, label %{then}, label %{after}")
+        self.start(then)
+        yield
+        self.line(f"br label %{after}")
+        self.start(after)
+
+    # Integers for addresses.
+
+    def index(self, op: str, a: str, b: str) -> str:
+        """Integer arithmetic on i64 names or literals."""
+        name = self.name()
+        self.line(f"{name} = {op} i64 {a}, {b}")
+        return name
+
+    def load_index(self, pointer: str, place: int) -> str:
+        """`((i64*)pointer)[place]`."""
+        address, name = self.name("p"), self.name()
+        self.line(f"{address} = getelementptr i64, ptr {pointer}, i64 {place}")
+        self.line(f"{name} = load i64, ptr {address}")
+        return name
+
+    def offset(self, pointer: str, index: str, element: str = "i8") -> str:
+        """The address `index` elements after `pointer`."""
+        name = self.name("p")
+        self.line(f"{name} = getelementptr {element}, ptr {pointer}, i64 {index}")
+        return name
+
+    # Values.
+
+    def constant(self, value: Any, dtype: str, lanes: int = 0) -> Val:
+        text = literal(value, dtype)
+        if lanes:
+            text = "<" + ", ".join([f"{LLVM_TYPES[dtype]} {text}"] * lanes) + ">"
+        return Val(text, dtype, lanes)
+
+    def splat(self, value: Val, lanes: int) -> Val:
+        """A scalar in every lane."""
+        if value.lanes or not lanes:
+            return value
+        vector = vector_type(LLVM_TYPES[value.dtype], lanes)
+        first = self.emit(f"insertelement {vector} poison, {value}, i32 0", value.dtype, lanes)
+        zeros = f"<{lanes} x i32> zeroinitializer"
+        return self.emit(f"shufflevector {first}, {vector} poison, {zeros}", value.dtype, lanes)
+
+    def call(self, name: str, args: list[Val], dtype: str | None = None) -> Val:
+        """An intrinsic overloaded on its first argument's type, or a library function."""
+        lanes = args[0].lanes
+        result = dtype or args[0].dtype
+        suffix = f"v{lanes}" if lanes else ""
+        symbol = f"{name}.{suffix}{args[0].dtype}" if name.startswith("llvm.") else name
+        result_type = vector_type(LLVM_TYPES[result], lanes)
+        self.declared.add(f"declare {result_type} @{symbol}({', '.join(a.type for a in args)})")
+        return self.emit(f"call {result_type} @{symbol}({', '.join(map(str, args))})", result, lanes)
+
+    def each_lane(self, name: str, args: list[Val]) -> Val:
+        """A scalar library function applied lane by lane."""
+        lanes = args[0].lanes
+        if not lanes:
+            return self.call(name, args)
+        result = Val("poison", args[0].dtype, lanes)
+        for lane in range(lanes):
+            scalars = [self.emit(f"extractelement {a}, i32 {lane}", a.dtype) for a in args]
+            made = self.call(name, scalars)
+            result = self.emit(f"insertelement {result}, {made}, i32 {lane}", made.dtype, lanes)
+        return result
+
+    def binary(self, op: str, a: Val, b: Val) -> Val:
+        return self.emit(f"{op} {a}, {b.text}", a.dtype, a.lanes)
+
+    def compare(self, condition: str, a: Val, b: Val) -> Val:
+        """`condition` is eq, ne, lt, le, gt or ge; comparisons with NaN are false, ne true."""
+        if a.dtype[0] == "f":
+            code = "fcmp une" if condition == "ne" else f"fcmp o{condition}"
+        elif condition in ("eq", "ne"):
+            code = f"icmp {condition}"
+        else:
+            code = f"icmp {'u' if a.dtype in ('u8', 'bool') else 's'}{condition}"
+        return self.emit(f"{code} {a}, {b.text}", "bool", a.lanes)
+
+    def select(self, condition: Val, a: Val, b: Val) -> Val:
+        return self.emit(f"select {condition}, {a}, {b}", a.dtype, a.lanes)
+
+    def bits(self, value: Val, dtype: str) -> Val:
+        """The same bits read as another dtype of the same width."""
+        target = vector_type(LLVM_TYPES[dtype], value.lanes)
+        return self.emit(f"bitcast {value} to {target}", dtype, value.lanes)
+
+    def convert(self, value: Val, dtype: str) -> Val:
+        """A value as another dtype, as a C cast does it."""
+        source, lanes = value.dtype, value.lanes
+        if source == dtype:
+            return value
+        target = vector_type(LLVM_TYPES[dtype], lanes)
+        if dtype == "bool":
+            return self.compare("ne", value, self.constant(0, source, lanes))
+        if source[0] == "f" and dtype[0] == "f":
+            code = "fpext" if SIZES[dtype] > SIZES[source] else "fptrunc"
+        elif source[0] == "f":
+            code = "fptoui" if dtype[0] == "u" else "fptosi"
+        elif dtype[0] == "f":
+            code = "uitofp" if source in ("u8", "bool") else "sitofp"
+        elif SIZES[dtype] == SIZES[source] and source != "bool":
+            return Val(value.text, dtype, lanes)
+        elif SIZES[dtype] > SIZES[source] or source == "bool":
+            code = "zext" if source in ("u8", "bool") else "sext"
+        else:
+            code = "trunc"
+        return self.emit(f"{code} {value} to {target}", dtype, lanes)
+
+    def fold(self, value: Val, combine: Any) -> Val:
+        """The lanes of a vector combined in pairs, halves on halves."""
+        lanes = value.lanes
+        while lanes > 1:
+            half = lanes // 2
+            low = ", ".join(f"i32 {i}" for i in range(half))
+            high = ", ".join(f"i32 {i}" for i in range(half, lanes))
+            undefined = f"{value.type} poison"
+            a = self.emit(f"shufflevector {value}, {undefined}, <{half} x i32> <{low}>", value.dtype, half)
+            b = self.emit(f"shufflevector {value}, {undefined}, <{half} x i32> <{high}>", value.dtype, half)
+            value, lanes = combine(a, b), half
+        return self.emit(f"extractelement {value}, i32 0", value.dtype)

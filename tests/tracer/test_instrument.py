@@ -1,0 +1,499 @@
+"""Twins do what their originals do: values, exceptions, line numbers, scopes, order of evaluation."""
+
+import functools
+import sys
+import traceback
+import types
+from collections import OrderedDict, namedtuple
+
+import pytest
+from fusegrad.tracer.instrument import instrument
+from fusegrad.tracer.observe import Observer, current
+from fusegrad.tracer.source import Unsupported
+
+SCALE = 3
+n_calls = 1
+TRACE: list = []
+
+
+def note(value, label=None):
+    TRACE.append(label if label is not None else value)
+    return value
+
+
+def outcome(function, args, kwargs):
+    """What a call shows: result or exception, the user's lines of its traceback, what it noted."""
+    TRACE.clear()
+    try:
+        result = ("returned", function(*args, **kwargs))
+    except Exception as error:
+        frames = traceback.extract_tb(error.__traceback__)
+        lines = [(f.name, f.lineno) for f in frames if f.filename == __file__ and f.name != "outcome"]
+        result = ("raised", type(error), str(error), lines)
+    return result, list(TRACE)
+
+
+def through(observer, function):
+    """A call through an observer, without a frame of this file in tracebacks."""
+    namespace = {"run": observer.run, "function": function}
+    exec("def call(*args, **kwargs): return run(function, args, kwargs)", namespace)
+    return namespace["call"]
+
+
+def same(function, *args, **kwargs):
+    """Check that twin and original agree, observed and not; gives the observer."""
+    expected = outcome(function, args, kwargs)
+    observer = Observer((args, kwargs))
+    found = outcome(through(observer, function), args, kwargs)
+    assert found == expected
+    if isinstance(function, types.FunctionType):
+        assert outcome(instrument(function), args, kwargs)[0][:3] == expected[0][:3]
+    return observer
+
+
+# ------------------------------------------------------------------------------------ calls
+
+
+def positional(a, /, b, c=3, *rest, d, e=5, **others):
+    return a, b, c, rest, d, e, others
+
+
+def test_all_kinds_of_parameters():
+    same(positional, 1, 2, d=4)
+    same(positional, 1, 2, 3, 4, 5, d=4, e=6, f=7)
+    same(positional, 1, d=4)
+
+    def calls(xs, kw):
+        return positional(*xs, *[9, 8], d=1, **kw), positional(1, 2, **{"d": 2, "z": 3})
+
+    same(calls, [1, 2], {"q": 5})
+
+
+def test_defaults_are_the_originals():
+    def f(x, box=[1, 2], *, k={"a": 1}):  # noqa: B006
+        return x, box is f.__defaults__[0], k
+
+    same(f, 1)
+
+
+class Base:
+    factor = 2
+
+    def __init__(self, x):
+        self.__hidden = x
+
+    def get(self):
+        return self.__hidden * self.factor
+
+    @property
+    def double(self):
+        return self.__hidden * 2
+
+    @staticmethod
+    def static(x):
+        return x + 1
+
+    @classmethod
+    def make(cls, x):
+        return cls(x)
+
+    def own_class(self):
+        return Base, __class__
+
+
+class Derived(Base):
+    factor = 5
+
+    def get(self):
+        return super().get() + super().get() + self.static(1) + super().double
+
+
+def test_methods_super_mangling():
+    def f(d, x):
+        return d.get(), Derived.make(x).get(), Derived(x).double, Base.static(3), d.own_class()
+
+    observer = same(f, Derived(4), 7)
+    assert not observer.effects
+    same(Derived(3).get)
+
+
+def test_recursion_and_own_name():
+    same(factorial, 5)
+
+    def local(n):
+        return n if n < 1 else local(n - 1) + n
+
+    same(local, 4)
+
+
+def factorial(n):
+    return 1 if n == 0 else n * factorial(n - 1)
+
+
+def test_lambdas_on_one_line():
+    pair = (lambda x: x + 1, lambda x: x * 2)
+    for function in pair:
+        same(function, 5)
+    nested = lambda x: (lambda y: y + x)(x)  # noqa: E731
+    same(nested, 3)
+    variadic = lambda *xs, **kw: (len(xs), sorted(kw))  # noqa: E731
+    same(variadic, 1, 2, k=3)
+
+
+def test_decorated_functions_and_closures():
+    def twice(function):
+        @functools.wraps(function)
+        def wrapper(*args, **kwargs):
+            return function(*args, **kwargs) * 2
+
+        return wrapper
+
+    @twice
+    def f(x):
+        return x + SCALE
+
+    assert not same(f, 4).effects
+
+
+def test_nested_functions_nonlocal_and_escape():
+    def f(x):
+        count = 0
+
+        def bump(by=x):
+            nonlocal count
+            count += by
+            return count
+
+        bump()
+        bump(3)
+        return count
+
+    assert not same(f, 2).effects
+
+    def make(x):
+        return lambda y: x + y * SCALE
+
+    escaped = Observer(((1,), {})).run(make, (1,), {})
+    assert current.observer is None
+    assert escaped(5) == 16
+
+
+def test_generators():
+    def numbers(n):
+        total = 0
+        for i in range(n):
+            got = yield i
+            total += got or 0
+        yield from [total, -1]
+
+    def f(n):
+        first = numbers(2)
+        return list(numbers(n)), sum(i for i in numbers(n)), next(first), first.send(5), list(first)
+
+    assert not same(f, 3).effects
+
+
+# ------------------------------------------------------------------------------------ expressions
+
+
+def test_comprehension_scopes():
+    def f(x, n):
+        x = [x + i for i in range(n) if i % 2 for x in [i]]
+        y = {k: [j * k for j in x] for k, x in zip("ab", [[1], [2]], strict=True)} if n > 5 else {}
+        z = {(a, b) for a, (b, c) in [(1, (2, 3)), (4, (5, 6))] if c}
+        return x, y, z, sum(i * j for i in range(n) for j in range(i)), [(lambda: i)() for i in range(2)]
+
+    assert not same(f, 10, 6).effects
+    same(f, 10, 2)
+
+
+def test_walrus():
+    def f(xs):
+        if (n := len(xs)) > 2 and (m := n * 2):
+            return n, m, [last := x for x in xs], last
+        return n
+
+    same(f, [1, 2, 3])
+    same(f, [1])
+
+
+def test_chained_comparison_evaluates_once():
+    def f(a, b, c):
+        return note(a, "a") < note(b, "b") <= note(c, "c"), 0 < note(b) < 10 != a
+
+    same(f, 1, 2, 3)
+    same(f, 3, 2, 1)
+
+
+def test_boolean_operators_short_circuit_and_give_operands():
+    def f(a, b, c):
+        values = (note(a) and note(b)) or note(c), a or b or c, a and b and c, not a
+        if note(a) and (note(b) or not note(c)):
+            return values, "yes"
+        return values, [v for v in (a, b, c) if v and not v > 5]
+
+    for args in [(0, 1, 2), (1, 0, 2), (1, 1, 0), (0, 0, 0), ([], [1], ())]:
+        if args[0] == []:
+            continue
+        same(f, *args)
+
+
+def test_strings_slices_and_displays():
+    def f(x, s):
+        text = f"{x:>{len(s) + 5}} {s!r:.3} {x + 1=} {{}}" + "%s-%d" % (s, x) + s.upper()[::-1]  # noqa: UP031
+        return text, s[1:], s[:-1], s[x], {**{"a": x}, "b": 2}, [*s, *range(x)], (x, *s), {x, 2, *[3]}
+
+    assert not same(f, 2, "hello").effects
+
+
+def test_operators():
+    def f(a, b):
+        return (
+            a + b,
+            a - b,
+            a * b,
+            a / b,
+            a // b,
+            a % b,
+            a**b,
+            a << b,
+            a >> b,
+            a & b,
+            a | b,
+            a ^ b,
+            -a,
+            +a,
+            ~a,
+        )
+
+    same(f, 7, 2)
+    same(f, 7, 0)
+    same(f, 7, "x")
+
+
+# ------------------------------------------------------------------------------------ statements
+
+
+class Box:
+    def __init__(self, **fields):
+        self.__dict__.update(fields)
+
+
+def test_unpacking_and_stores_in_order():
+    def f(v):
+        box = types.SimpleNamespace()
+        xs = [0, 0, 0]
+        i, xs[i if False else 1], (a, *xs[2:3]), box.y = v
+        [p, q], *r = [(1, 2), 3, 4]
+        u = w = box.z = xs[0] = 5
+        for xs[1], box.y in [(1, 2), (3, 4)]:
+            note((xs[1], box.y))
+        del xs[0], box.z
+        return i, xs, a, box.y, p, q, r, u, w, hasattr(box, "z")
+
+    same(f, (1, 2, (3, 4), 6))
+    same(f, (1, 2))
+    same(f, 5)
+
+
+def test_augmented_assignment_evaluates_target_once():
+    def f():
+        xs, d = [1, 2], {"k": [1]}
+        note(xs)[note(0)] += note(5)
+        note(d)[note("k")] += [2]
+        d["k"] *= 2
+        xs += (3,)
+        t = (1,)
+        t += (2,)
+        s = "a"
+        s += "b"
+        return xs, d, t, s
+
+    same(f)
+
+
+def test_loops():
+    def f(n):
+        out = []
+        for i in range(n):
+            if i == 2:
+                continue
+            if i == 5:
+                break
+            out.append(i)
+        else:
+            out.append("else")
+        while n:
+            n -= 1
+            if n == 1:
+                break
+        else:
+            out.append("done")
+        return out, n
+
+    same(f, 3)
+    same(f, 8)
+    same(f, 0)
+
+
+def test_exceptions():
+    def f(x):
+        try:
+            note("try")
+            value = 10 // x
+        except ZeroDivisionError as error:
+            note(str(error))
+            raise ValueError(f"bad {x}") from error
+        except (TypeError, KeyError):
+            value = "other"
+        else:
+            note("else")
+        finally:
+            note("finally")
+        return value
+
+    same(f, 2)
+    same(f, 0)
+    same(f, "s")
+
+    def messages(k):
+        if k == 0:
+            return undefined_name  # noqa: F821
+        if k == 1:
+            del k
+            return k
+        if k == 2:
+            a, b = [1, 2, 3]
+            return a, b
+        if k == 3:
+            return k.nothing
+        if k == 4:
+            raise AssertionError("small")
+        if k == 5:
+            return positional()
+        return n_calls(k)
+
+    for k in range(7):
+        same(messages, k)
+
+
+def test_assert(tmp_path):
+    path = tmp_path / "asserting.py"
+    path.write_text(
+        "def f(x):\n    try:\n        assert x > 5, 'small'\n    except AssertionError:\n        return 1\n"
+    )
+    namespace: dict = {}
+    exec(compile(path.read_text(), str(path), "exec"), namespace)
+    for x in (1, 9):
+        assert not same(namespace["f"], x).effects
+
+
+def test_lines_of_tracebacks():
+    def inner(x):
+        y = [
+            x,
+            x / 0,
+        ]
+        return y
+
+    def f(x):
+        a = x
+        return inner(a)
+
+    same(f, 1)
+
+
+def test_frames_are_where_they_were():
+    def where():
+        return sys._getframe(1).f_lineno, sys._getframe(1).f_code.co_name
+
+    def f():
+        return where(), sys._getframe().f_lineno
+
+    same(f)
+
+
+def test_with():
+    events = []
+
+    class Manager:
+        def __enter__(self):
+            events.append("enter")
+            return 5, 6
+
+        def __exit__(self, *error):
+            events.append(error[0])
+            return True
+
+    def f(x):
+        with Manager() as (a, b):
+            return a / x
+        return b
+
+    same(f, 1)
+    assert any("Manager" in e.reason for e in same(f, 0).effects)
+
+
+def test_annotations_and_docstring():
+    def f(x: int) -> int:
+        """Words."""
+        y: int = x + 1
+        z: str
+        if y > 100:
+            z = "z"
+            return z
+        return y
+
+    same(f, 1)
+    assert instrument(f).__doc__ == "Words."
+    assert instrument(f).__qualname__ == f.__qualname__
+
+
+# ------------------------------------------------------------------------------------ refusals
+
+
+@pytest.mark.parametrize(
+    "source, word",
+    [
+        ("def f(x):\n    global SCALE\n    SCALE = x", "global"),
+        ("def f(x):\n    import math\n    return math.pi", "import"),
+        ("def f(x):\n    class C: pass\n    return 1", "class"),
+        ("def f(x):\n    match x:\n        case 1: return 2", "match"),
+        ("def f(x):\n    return locals()", "frame"),
+        ("async def f(x):\n    return 1", "asynchronous"),
+        ("def f(x):\n    try:\n        return 1\n    finally:\n        return 2", "finally"),
+    ],
+)
+def test_what_is_not_followed_runs_natively(tmp_path, source, word):
+    path = tmp_path / "program.py"
+    path.write_text(source)
+    namespace: dict = {}
+    exec(compile(source, str(path), "exec"), namespace)
+    with pytest.raises(Unsupported, match=word):
+        instrument(namespace["f"])
+    observer = Observer(((1,), {}))
+    result = observer.run(namespace["f"], (1,), {})
+    if hasattr(result, "close"):
+        result.close()
+    assert len(observer.effects) == 1 and word in observer.effects[0].reason
+
+
+def test_source_that_changed_is_noticed(tmp_path):
+    path = tmp_path / "program.py"
+    path.write_text("def f(x):\n    return x + 1\n")
+    namespace: dict = {}
+    exec(compile(path.read_text(), str(path), "exec"), namespace)
+    path.write_text("def f(x):\n    return x + 2\n")
+    observer = Observer(((1,), {}))
+    assert observer.run(namespace["f"], (1,), {}) == 2
+    assert "source" in observer.effects[0].reason
+
+
+def test_named_tuples_and_ordered_dicts():
+    point = namedtuple("point", "x y")
+
+    def f(p, d):
+        q = point(p.x + 1, p.y)
+        return q, q.x, q[1], [k + k for k in d], d["a"], OrderedDict(b=1)
+
+    assert not same(f, point(1, 2), OrderedDict(a=1)).effects

@@ -1,0 +1,463 @@
+"""What an observed run reads and does: reads fail when the state changes, effects name their line."""
+
+import dataclasses
+import enum
+import functools
+import gc
+import itertools
+import math
+import random
+import types
+import weakref
+from collections import defaultdict, deque
+
+import numpy as np
+import pytest
+from fusegrad.tracer.observe import Observer
+
+import fusegrad as fg
+
+SETTING = 2.0
+TABLE = {"a": 1}
+ITEMS = [1, 2, 3]
+
+
+def observe(function, *args, **kwargs):
+    observer = Observer((args, kwargs))
+    observer.run(function, args, kwargs)
+    return observer
+
+
+def closed(function, *args, **kwargs):
+    """Reads of a run that must be closed, and hold."""
+    observer = observe(function, *args, **kwargs)
+    assert not observer.effects, observer.effects
+    assert all(read.holds() for read in observer.reads), [r for r in observer.reads if not r.holds()]
+    return observer
+
+
+def holds(observer):
+    return all(read.holds() for read in observer.reads)
+
+
+def broken(observer):
+    return [read.describe() for read in observer.reads if not read.holds()]
+
+
+# ------------------------------------------------------------------------------------ reads
+
+
+@pytest.mark.parametrize("new", [True, 1, 1.0, -0.0, 0.0, math.nan, "1", None, (1,), [1]])
+@pytest.mark.parametrize("old", [True, 1, 1.0, -0.0, 0.0, math.nan, "1", None, (1,)])
+def test_plain_values_are_compared_to_the_bit(old, new):
+    box = types.SimpleNamespace(k=old)
+    observer = closed(lambda: box.k)
+    box.k = new
+    assert holds(observer) == (repr(old) == repr(new))
+
+
+def test_global_and_builtin(monkeypatch):
+    def f(x):
+        return x * SETTING + len(ITEMS)
+
+    observer = closed(f, 1)
+    texts = [read.describe() for read in observer.reads]
+    assert "global `SETTING` is 2.0" in texts
+    assert any("builtin `len`" in text for text in texts)
+    monkeypatch.setitem(globals(), "SETTING", 3.0)
+    assert broken(observer) == ["global `SETTING` is 2.0"]
+    monkeypatch.undo()
+    assert holds(observer)
+    monkeypatch.setitem(globals(), "len", lambda xs: 0)
+    assert not holds(observer)
+
+
+def test_closure_defaults_and_code():
+    k = 1.0
+
+    def g(x, by=2):
+        return x * by
+
+    def f(x):
+        return g(x) + k
+
+    observer = closed(f, 1)
+    k = 1
+    assert broken(observer) == ["closure variable `k` is 1.0"]
+    k = 1.0
+    g.__defaults__ = (3,)
+    assert len(broken(observer)) == 1
+    g.__defaults__ = (2,)
+    assert holds(observer)
+    g.__code__ = (lambda x, by: x).__code__
+    assert not holds(observer)
+
+
+def test_attributes_methods_and_absence():
+    class Thing:
+        kind = 1
+
+        def __init__(self):
+            self.v = 2
+
+        def method(self):
+            return self.v * self.kind
+
+        @property
+        def prop(self):
+            return self.v
+
+    thing = Thing()
+
+    def f():
+        return thing.method() + thing.prop + getattr(thing, "extra", 0) + hasattr(thing, "other")
+
+    def fresh():
+        return closed(f)
+
+    changes = [
+        lambda: setattr(thing, "v", 3),
+        lambda: setattr(Thing, "kind", 2),
+        lambda: setattr(thing, "kind", 2),
+        lambda: setattr(Thing, "method", lambda self: 0),
+        lambda: setattr(thing, "extra", 1),
+        lambda: setattr(Thing, "other", 1),
+        lambda: setattr(Thing, "prop", property(lambda self: 9)),
+        lambda: setattr(Thing, "__getattr__", lambda self, name: 7),
+    ]
+    for change in changes[:-2]:
+        observer = fresh()
+        change()
+        assert not holds(observer)
+    observer = fresh()
+    changes[-2]()
+    assert not holds(observer)
+
+
+def test_caught_attribute_error():
+    box = types.SimpleNamespace()
+
+    def f():
+        try:
+            return box.k
+        except AttributeError:
+            return 0
+
+    observer = closed(f)
+    box.k = 1
+    assert not holds(observer)
+
+
+def test_dict_items_and_absent_keys():
+    d = {"a": 1, "b": 2}
+
+    def f():
+        missing = False
+        try:
+            d["z"]
+        except KeyError:
+            missing = True
+        return d["a"] + d.get("q", 5) + ("w" in d) + missing
+
+    for key in "aqzw":
+        observer = closed(f)
+        d["b"] += 1
+        assert holds(observer)
+        d[key] = d.get(key, 0) + 1
+        assert not holds(observer)
+        if key != "a":
+            del d[key]
+
+
+def test_sequences():
+    xs = [1.0, [2.0, 3.0], (4.0,)]
+    queue = deque([1, 2])
+
+    def by_index():
+        return xs[0] + xs[-1][0]
+
+    def by_loop():
+        return [(v,) for v in xs], len(queue), list(queue)
+
+    observer = closed(by_index)
+    xs[1] = [9.0]
+    assert holds(observer)
+    xs.append((5.0,))
+    assert not holds(observer)
+    xs.pop()
+    assert holds(observer)
+    observer = closed(by_loop)
+    xs[1].append(1)
+    assert holds(observer)  # the inner list's identity was seen, not its contents
+    queue.append(1)
+    assert not holds(observer)
+    queue.pop()
+    xs[0] = 1
+    assert not holds(observer)
+
+
+def test_deep_contents_are_guarded_for_ops():
+    parts = [[fg.tensor([1.0]), fg.tensor([2.0])], [fg.tensor([3.0])]]
+
+    def f():
+        return sum(max(inner) for inner in parts), sorted(parts[0])
+
+    observer = closed(f)
+    assert {id(t) for inner in parts for t in inner} == set(observer.captured_tensors)
+    parts[0].append(fg.tensor([4.0]))
+    assert not holds(observer)
+
+
+def test_arguments_are_the_callers_business():
+    @dataclasses.dataclass
+    class Config:
+        scale: float
+        items: list
+
+        def total(self):
+            return self.scale * sum(self.items)
+
+    def f(d, config, xs):
+        return d["k"] + config.total() + xs[0] + len(xs)
+
+    observer = closed(f, {"k": 1}, Config(2.0, [1, 2]), [5])
+    assert not any("list" in text or "dict" in text for text in map(repr, observer.reads))
+    Config.total = lambda self: 0
+    assert not holds(observer)
+
+
+def test_objects_given_as_arguments_are_read():
+    box = types.SimpleNamespace(k=1)
+    observer = closed(lambda b: b.k, box)
+    box.k = 2
+    assert not holds(observer)
+
+
+def test_modules_partials_enums_and_classes(monkeypatch):
+    class Color(enum.Enum):
+        RED = 1
+        BLUE = 2
+
+    double = functools.partial(lambda x, by: x * by, by=2)
+
+    def f(c):
+        return math.sqrt(4.0) + double(3) + (c is Color.RED) + (c == Color.BLUE) + Color.RED.value
+
+    observer = closed(f, Color.RED)
+    monkeypatch.setattr(math, "sqrt", lambda x: 0.0)
+    assert not holds(observer)
+    monkeypatch.undo()
+    double.keywords["by"] = 3
+    assert not holds(observer)
+
+
+def test_tensors_are_captured():
+    weight = fg.tensor([1.0, 2.0])
+    box = types.SimpleNamespace(w=weight)
+
+    def f(x):
+        y = x * box.w
+        return (y + y.shape[0]).sum() if y.ndim == 1 and y.dtype is fg.float32 else y
+
+    observer = closed(f, fg.tensor([1.0, 2.0]))
+    assert list(observer.captured_tensors.values()) == [weight]
+    box.w = fg.tensor([1.0, 2.0])
+    assert not holds(observer)
+
+
+def test_reads_do_not_keep_objects_alive():
+    class Thing:
+        k = 1
+
+    thing = Thing()
+    box = types.SimpleNamespace(thing=thing)
+    observer = closed(lambda b: b.thing.k, box)
+    observer.release()
+    reads, reference = observer.reads, weakref.ref(thing)
+    observer.arguments = ((), {})
+    del thing, observer
+    box.thing = None
+    gc.collect()
+    assert reference() is None
+    assert not all(read.holds() for read in reads)
+
+
+def test_local_work_is_free():
+    class Acc:
+        def __init__(self):
+            self.items = []
+            self.total = 0
+
+        def add(self, v):
+            self.items.append(v)
+            self.total += v
+            return self
+
+    def f(n):
+        acc, seen, counts = Acc(), set(), defaultdict(list)
+        for i, x in enumerate(itertools.chain(range(n), [7])):
+            acc.add(x)
+            seen.add(x)
+            counts[x % 2].append(i)
+        acc.items[0] = 5
+        del acc.items[1:]
+        d = dict(zip("ab", [1, 2], strict=True))
+        d.setdefault("c", []).append(1)
+        pairs = sorted(d.items(), key=lambda kv: kv[0], reverse=True)
+        return acc.total, acc.items, len(seen), counts[0], pairs[0], list(map(abs, acc.items))
+
+    closed(f, 4)
+
+
+# ------------------------------------------------------------------------------------ effects
+
+
+class Counter:
+    def __init__(self):
+        self.n = 0
+
+    def __add__(self, other):
+        return self
+
+    def __getattribute__(self, name):
+        return object.__getattribute__(self, name)
+
+
+OUTER = types.SimpleNamespace(n=0, items=[1], stream=iter([1, 2, 3] * 100), array=np.ones(2))
+COUNTER = Counter()
+CASES = {
+    "prints": lambda x: print(end=""),
+    "append": lambda x: OUTER.items.append(1),
+    "sets `n`": lambda x: setattr(OUTER, "n", 1),
+    "iterator": lambda x: next(OUTER.stream),
+    "from outside": lambda x: [v for v, _ in zip(OUTER.stream, [1], strict=False)],
+    "NumPy": lambda x: OUTER.array + 1,
+    "numpy": lambda x: np.ones(2),
+    "random": lambda x: random.random(),
+    "address": lambda x: id(x),
+    "code of its own": lambda x: COUNTER.n,
+    "Counter": lambda x: COUNTER + 1,
+    "formats": lambda x: f"{x}",
+    "`str`": lambda x: str([x]),
+    "grad": lambda x: x.grad,
+    "identit": lambda x: x is OUTER.w,
+}
+
+
+@pytest.mark.parametrize("word", CASES)
+def test_effects_are_noticed(word):
+    x = OUTER.w = fg.tensor([1.0])
+    observer = observe(CASES[word], x)
+    assert any(word in effect.reason for effect in observer.effects), observer.effects
+    effect = observer.effects[0]
+    assert effect.site.file == __file__
+    assert effect.site.line == CASES[word].__code__.co_firstlineno
+    assert effect.site.text
+
+
+def test_the_line_of_an_effect():
+    def helper(xs):
+        xs += [1]
+
+    def f(xs):
+        y = len(xs)
+        helper(xs)
+        return y
+
+    xs = [1]
+    (effect,) = observe(f, xs).effects
+    assert xs == [1, 1]
+    assert effect.site.line == helper.__code__.co_firstlineno + 1
+    assert effect.site.text == "xs += [1]"
+    assert "part of the arguments" in effect.reason
+
+
+def test_exceptions_that_are_not_explained_open():
+    def f(x, y):
+        try:
+            return fg.matmul(x, y)
+        except Exception:
+            return None
+
+    assert "exception" in observe(f, fg.ones(2, 3), fg.ones(2, 3)).effects[0].reason
+
+    def g(x):
+        try:
+            raise KeyError(x)
+        except KeyError:
+            return 1 // 1
+
+    closed(g, 1)
+
+
+def test_comparison_of_plain_identity_opens():
+    assert observe(lambda x, y: x is y, 1000, 1000).effects
+    closed(lambda x: x is None, 1000)
+    closed(lambda a, b: a is b, fg.tensor(1.0), fg.tensor(1.0))
+
+
+def test_user_callbacks_inside_builtins_are_followed():
+    log = []
+
+    def key(v):
+        log.append(v)
+        return v
+
+    assert observe(lambda xs: sorted(xs, key=key), [2, 1]).effects
+    assert observe(lambda xs: list(map(key, xs)), [2, 1]).effects
+    closed(lambda xs: sorted(xs, key=lambda v: -v * SETTING), [2, 1])
+
+
+def test_jitted_functions_are_inlined():
+    class Jitted:
+        __fusegrad_jit__ = True
+
+        def __init__(self, function):
+            self.__wrapped__ = function
+
+        def __call__(self, *args):
+            raise AssertionError("not inlined")
+
+        def __get__(self, owner, kind=None):
+            return self if owner is None else types.MethodType(self, owner)
+
+    inner = Jitted(lambda x: x * SETTING)
+
+    class Model:
+        k = 2
+
+        @Jitted
+        def forward(self, x):
+            return x * self.k
+
+    model = Model()
+    observer = closed(lambda x: inner(x) + model.forward(x), 2.0)
+    assert any("SETTING" in read.describe() for read in observer.reads)
+    assert any("`k`" in read.describe() for read in observer.reads)
+
+
+def test_no_grad_as_context_and_decorator():
+    log = []
+
+    @fg.no_grad()
+    def quiet(x):
+        log.append(1)
+        return x * 2
+
+    def f(x):
+        with fg.no_grad():
+            return x * 2
+
+    closed(f, fg.tensor([1.0], requires_grad=True))
+    assert "append" in observe(quiet, fg.tensor([1.0])).effects[0].reason
+
+
+def test_nested_observation_is_separate():
+    inner = Observer(((1,), {}))
+
+    def f(x):
+        return inner.run(lambda v: v + SETTING, (x,), {})
+
+    outer = observe(f, 1)
+    assert outer.effects
+    assert any("SETTING" in read.describe() for read in inner.reads)

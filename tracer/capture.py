@@ -1,0 +1,205 @@
+"""One captured run: the eager result, and what is needed to replay it soundly."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from fusegrad.eager.state import state
+from fusegrad.eager.tensor import Tensor
+from fusegrad.tracer.graph import Graph, Value
+from fusegrad.tracer.observe import Observer
+from fusegrad.tracer.reads import Read, is_plain
+from fusegrad.tracer.record import Recorder
+from fusegrad.tracer.tree import Structure, flatten, is_container
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why a run cannot be replayed, with the user's line."""
+
+    reason: str
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.reason} ({self.file}:{self.line})" if self.file else self.reason
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """One leaf of the result.
+
+    kind "value": computed, `value` in the graph; "object": `item` itself is returned (a captured
+    tensor, or a plain Python value); "argument": the argument leaf number `item` is returned.
+    """
+
+    kind: str
+    value: Value | None = None
+    item: Any = None
+    requires_grad: bool = False
+    grad_name: str = ""
+    strides: tuple[int, ...] = ()
+
+
+@dataclass
+class Capture:
+    """A run that was recorded.
+
+    result: what the run returned, eager's own. graph: what it computed; its inputs are the
+    argument tensors, then captured tensors, then constants. tracked: the values that needed
+    gradients. outputs, structure: how the result is built. reads: what must still hold for a
+    replay. reasons: why it cannot be replayed; empty for a closed run.
+    """
+
+    result: Any
+    graph: Graph
+    arguments: tuple[Value, ...]
+    captured: dict[Value, Tensor]
+    constants: dict[Value, np.ndarray]
+    tracked: frozenset[Value]
+    outputs: tuple[Output, ...]
+    structure: Structure
+    reads: list[Read] = field(default_factory=list)
+    reasons: list[Reason] = field(default_factory=list)
+
+
+def argument_names(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[str]:
+    """A name for each leaf of the arguments, from the signature: `x`, `batch_0`, `batch_1`."""
+    try:
+        bound = inspect.signature(function).bind(*args, **kwargs)
+        named: list[tuple[str, Any]] = []
+        positional = list(bound.args)
+        parameters = list(inspect.signature(function).parameters.values())
+        for parameter in parameters:
+            if parameter.kind is parameter.VAR_POSITIONAL:
+                named += [(f"{parameter.name}{i}", v) for i, v in enumerate(positional)]
+                positional = []
+            elif positional and parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
+                named.append((parameter.name, positional.pop(0)))
+    except (TypeError, ValueError):
+        named = [(f"argument{i}", v) for i, v in enumerate(args)]
+    count = len(args)
+    named = named[:count] + [(f"argument{i}", args[i]) for i in range(len(named), count)]
+    named += list(kwargs.items())
+    names: list[str] = []
+    for name, value in named:
+        leaves: list[Any] = []
+        flatten(value, leaves)
+        names += [name] if not is_container(value) else [f"{name}_{i}" for i in range(len(leaves))]
+    return names
+
+
+def capture(function: Callable[..., Any], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None) -> Capture:
+    """Run `function` eagerly, record it, and observe what it read and did.
+
+    function: a plain Python function (bound methods and modules are given by their function with
+    `self` among the arguments). Raises whatever the function raises; nothing is captured then.
+    """
+    keywords = dict(kwargs or {})
+    function, args = plain_function(function, args)
+    recorder = Recorder()
+    leaves: list[Any] = []
+    flatten((args, keywords), leaves)
+    names = argument_names(function, args, keywords)
+    for name, leaf in zip(names, leaves, strict=True):
+        if isinstance(leaf, Tensor):
+            recorder.argument(leaf, name)
+    observer = Observer((args, keywords))
+    previous, state.interpreter = state.interpreter, recorder
+    try:
+        result = observer.run(function, args, keywords)
+    finally:
+        state.interpreter = previous
+    try:
+        return _finish(recorder, observer, result, leaves)
+    finally:
+        observer.release()
+
+
+def plain_function(function: Any, args: tuple[Any, ...]) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """The Python function behind a jitted function, bound method or callable object, and its arguments."""
+    while True:
+        if getattr(function, "__fusegrad_jit__", False):
+            function = function.__wrapped__
+        elif inspect.ismethod(function):
+            args = (function.__self__, *args)
+            function = function.__func__
+        elif not inspect.isfunction(function) and inspect.isfunction(getattr(type(function), "__call__", None)):
+            args = (function, *args)
+            function = type(function).__call__
+        else:
+            return function, args
+
+
+def _finish(recorder: Recorder, observer: Observer, result: Any, leaves: list[Any]) -> Capture:
+    reasons = [Reason(*r) for r in recorder.open_reasons]
+    reasons += [Reason(e.reason, e.site.file, e.site.line) for e in observer.effects]
+    for value, tensor in recorder.captured.items():
+        if id(tensor) not in observer.captured_tensors:
+            reasons.append(Reason(f"uses a tensor ({value.type.dtype.name}{list(value.shape)}) of unknown origin", "", 0))
+    found: list[Any] = []
+    try:
+        structure = flatten(result, found)
+    except ValueError as error:
+        reasons.append(Reason(f"returns {error}", "", 0))
+        found = []
+        structure = flatten((), found)
+    outputs = tuple(_output(recorder, observer, leaf, leaves, reasons) for leaf in found)
+    reasons += _sharing(outputs, found, leaves, recorder)
+    values = dict.fromkeys(o.value for o in outputs if o.value is not None)
+    inputs = (*recorder.inputs, *recorder.captured, *recorder.constants)
+    graph = Graph(inputs, tuple(recorder.equations), tuple(values))
+    return Capture(
+        result,
+        graph,
+        tuple(recorder.inputs),
+        dict(recorder.captured),
+        dict(recorder.constants),
+        frozenset(recorder.tracked),
+        outputs,
+        structure,
+        list(observer.reads),
+        list(dict.fromkeys(reasons)),
+    )
+
+
+def _output(recorder: Recorder, observer: Observer, leaf: Any, leaves: list[Any], reasons: list[Reason]) -> Output:
+    """How a replay makes this leaf of the result."""
+    for i, argument in enumerate(leaves):
+        if leaf is argument and not is_plain(leaf):
+            return Output("argument", item=i)
+    if isinstance(leaf, Tensor):
+        if id(leaf) in observer.captured_tensors:
+            return Output("object", item=leaf)
+        if recorder.knows(leaf):
+            node = leaf.grad_fn
+            name = node.name() if node is not None else ""
+            strides = leaf.array.strides
+            return Output("value", recorder.value_of(leaf), None, leaf.needs_grad, name, strides)
+        reasons.append(Reason("returns a tensor of unknown origin", "", 0))
+    elif not is_plain(leaf):
+        reasons.append(Reason(f"returns an object of type {type(leaf).__name__} that is not a tensor", "", 0))
+    return Output("object", item=leaf)
+
+
+def _sharing(
+    outputs: tuple[Output, ...], found: list[Any], leaves: list[Any], recorder: Recorder
+) -> Iterator[Reason]:
+    """Results that share memory with each other or with what came in: a replay would return copies."""
+    computed = [(o, t) for o, t in zip(outputs, found, strict=True) if o.kind == "value"]
+    outside = [a.array for a in leaves if isinstance(a, Tensor)]
+    outside += [t.array for t in recorder.captured.values()]
+    for i, (output, tensor) in enumerate(computed):
+        if any(np.may_share_memory(tensor.array, a) for a in outside):
+            yield Reason("returns a view of a tensor that came from outside", "", 0)
+        for other, sibling in computed[:i]:
+            same = other.value == output.value
+            if same and sibling is not tensor:
+                yield Reason("returns two tensors of one memory", "", 0)
+            elif not same and np.may_share_memory(tensor.array, sibling.array):
+                yield Reason("returns two views of one memory", "", 0)

@@ -1,0 +1,77 @@
+"""Putting a file in place whole, or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import tempfile
+
+from fusegrad.eager.errors import located
+
+
+class ExportError(RuntimeError):
+    """An export that could not be done; the message says why and ends with the user's line."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(located(message))
+
+
+def check_target(path: str) -> None:
+    """Whether a file can be put at `path`, asked before any work is done for it.
+
+    Raises ExportError that names the path and what to do.
+    """
+    folder = os.path.dirname(path) or "."
+    if os.path.isdir(path):
+        raise ExportError(f"export: {path} is a directory; give the name of a file in it")
+    if not os.path.isdir(folder):
+        what = "is not a directory" if os.path.exists(folder) else "does not exist"
+        raise ExportError(f"export: cannot write {path}: {folder} {what}; make that directory first")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise ExportError(
+            f"export: cannot write {path}: no permission to write in {folder}; choose another directory"
+        )
+
+
+def write_whole(path: str, data: bytes) -> None:
+    """Write `data` to a temporary file beside `path`, then rename it: a reader sees old or new, never half.
+
+    Raises ExportError where the system refuses; what stood at `path` before is then untouched.
+    """
+    check_target(path)
+    target = os.path.realpath(path)  # a link stays a link
+    temporary = ""
+    try:
+        handle, temporary = tempfile.mkstemp(
+            prefix=f".{os.path.basename(target)}.", dir=os.path.dirname(target)
+        )
+        with open(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, _mode(target))
+        os.replace(temporary, target)
+    except OSError as error:
+        _remove(temporary)
+        why = error.strerror or str(error)
+        raise ExportError(f"export: cannot write {path}: {why}; choose a path that can be written") from error
+    except BaseException:
+        _remove(temporary)
+        raise
+
+
+def _remove(temporary: str) -> None:
+    if temporary:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+
+
+def _mode(target: str) -> int:
+    """The permissions that the file has, or that a new one gets."""
+    try:
+        return stat.S_IMODE(os.stat(target).st_mode)
+    except OSError:
+        mask = os.umask(0)
+        os.umask(mask)
+        return 0o666 & ~mask

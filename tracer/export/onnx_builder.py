@@ -1,0 +1,184 @@
+"""Writing ONNX nodes as arithmetic: a `Handle` is a typed value of the ONNX graph being built."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from fusegrad.tracer.export.files import ExportError
+from fusegrad.tracer.graph import Equation
+from fusegrad.tracer.record import source_text
+
+BOOL, INT32, INT64 = np.dtype(bool), np.dtype(np.int32), np.dtype(np.int64)
+FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
+
+# What onnxruntime computes on a CPU, by NumPy's dtype characters; float16 counts where it is run as
+# float32. Ops that are not listed take every dtype.
+_INTEGERS, _FLOATS = "Bbhil", "efd"
+_SINGLE = "ef"
+KERNELS: dict[str, str] = {
+    **dict.fromkeys(("Add", "Sub", "Mul", "Div", "Mod", "Abs", "Sign"), _INTEGERS + _FLOATS),
+    **dict.fromkeys(("Less", "LessOrEqual", "Greater", "GreaterOrEqual"), _INTEGERS + _FLOATS),
+    **dict.fromkeys(("Neg",), "bhil" + _FLOATS),
+    **dict.fromkeys(("Max", "Min", "Where", "ReduceMax", "ReduceMin", "ArgMax", "ArgMin"), "Bbil" + _FLOATS),
+    **dict.fromkeys(("Pow", "MatMul", "ReduceSum", "ReduceProd"), "il" + _FLOATS),
+    **dict.fromkeys(("BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitwiseNot"), _INTEGERS),
+    **dict.fromkeys(
+        ("Exp", "Log", "Sqrt", "Sin", "Cos", "Tanh", "Sigmoid", "Floor", "Ceil", "Round"), _FLOATS
+    ),
+    **dict.fromkeys(("IsNaN", "Reciprocal"), _FLOATS),
+    **dict.fromkeys(("Tan", "Asin", "Acos", "Atan", "Sinh", "Cosh", "Erf"), _SINGLE),
+    "IsInf": "fd",
+    "Relu": "bil" + _FLOATS,
+    "Pad": "?Bbil" + _FLOATS,
+}
+_WIDER = {"?": "i", "B": "i", "b": "i", "h": "i", "i": "l", "e": "f"}
+ANSWERS = {"Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Equal", "IsNaN", "IsInf"}
+
+
+class Builder:
+    """The nodes and initializers of one ONNX graph, in order.
+
+    `at` says which equation the next nodes come from: it names them, gives them the user's line
+    as their doc_string, and stands in errors.
+    """
+
+    def __init__(self, onnx: Any) -> None:
+        self.onnx = onnx
+        self.nodes: list[Any] = []
+        self.initializers: list[Any] = []
+        self._constants: dict[Any, Handle] = {}
+        self._equation: Equation | None = None
+        self._count = 0
+
+    def at(self, equation: Equation) -> None:
+        """The nodes that follow compute `equation`."""
+        self._equation, self._count = equation, 0
+
+    def node(self, kind: str, inputs: Sequence[Handle], dtype: np.dtype, **attributes: Any) -> Handle:
+        """Append a node and give its output."""
+        equation = self._equation
+        stem = equation.output.name if equation is not None and equation.outputs else "value"
+        name = f"{stem}/{kind}{self._count or ''}"
+        self._count += 1
+        made = self.onnx.helper.make_node(kind, [i.name for i in inputs], [name], name, **attributes)
+        made.doc_string = source_text(equation.source) if equation is not None else ""
+        self.nodes.append(made)
+        return Handle(self, name, dtype)
+
+    def constant(self, value: Any, dtype: np.dtype) -> Handle:
+        """An initializer with `value`; equal ones are shared."""
+        array = np.asarray(value).astype(dtype)
+        key = (array.tobytes(), array.dtype.char, array.shape)
+        if key not in self._constants:
+            self._constants[key] = self.initializer(f"constant/{len(self._constants)}", array)
+        return self._constants[key]
+
+    def initializer(self, name: str, array: np.ndarray) -> Handle:
+        """Data of the file under a name."""
+        self.initializers.append(
+            self.onnx.numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), name)
+        )
+        return Handle(self, name, array.dtype)
+
+    def rename(self, handle: Handle, name: str) -> Handle:
+        """`handle` under the name by which later equations know it."""
+        fresh = "/" in handle.name and self.nodes and self.nodes[-1].output[0] == handle.name
+        if not fresh:
+            handle = self.node("Identity", [handle], handle.dtype)
+        self.nodes[-1].output[0] = name
+        return Handle(self, name, handle.dtype)
+
+    def refuse(self, what: str) -> ExportError:
+        """An error about the present equation."""
+        equation = self._equation
+        where = f"\n  in {source_text(equation.source)}" if equation is not None and equation.source else ""
+        return ExportError(f"export: {what}{where}")
+
+
+@dataclass(frozen=True, eq=False)
+class Handle:
+    """A value of the ONNX graph. Operators append nodes; numbers become initializers of its dtype."""
+
+    builder: Builder
+    name: str
+    dtype: np.dtype
+
+    def node(self, kind: str, *others: Any, **attributes: Any) -> Handle:
+        """`kind` on this value and others of its dtype, computed wider where no kernel takes it so."""
+        supported = KERNELS.get(kind)
+        dtype = self.dtype
+        while supported is not None and dtype.char not in supported:
+            if dtype.char not in _WIDER:
+                raise self.builder.refuse(
+                    f"onnxruntime has no {kind} for {dtype.name}; convert to float32 before it, with .float()"
+                )
+            dtype = np.dtype(_WIDER[dtype.char])
+        inputs = [self.like(self).to(dtype), *(self.like(o).to(dtype) for o in others)]
+        if kind in ANSWERS:
+            return self.builder.node(kind, inputs, BOOL, **attributes)
+        return self.builder.node(kind, inputs, dtype, **attributes).to(self.dtype)
+
+    def shaped(self, kind: str, *numbers: Any, **attributes: Any) -> Handle:
+        """A node whose further inputs are lists of integers (a shape, axes, starts)."""
+        lists = [self.builder.constant(list(n), INT64) for n in numbers]
+        supported = KERNELS.get(kind)
+        dtype = self.dtype
+        while supported is not None and dtype.char not in supported and dtype.char in _WIDER:
+            dtype = np.dtype(_WIDER[dtype.char])
+        return self.builder.node(kind, [self.to(dtype), *lists], dtype, **attributes).to(self.dtype)
+
+    def to(self, dtype: np.dtype) -> Handle:
+        """The value converted."""
+        if dtype == self.dtype:
+            return self
+        code = self.builder.onnx.helper.np_dtype_to_tensor_dtype(dtype)
+        return self.builder.node("Cast", [self], dtype, to=code)
+
+    def like(self, other: Any) -> Handle:
+        """`other` as a handle; a number gets this value's dtype."""
+        return other if isinstance(other, Handle) else self.builder.constant(other, self.dtype)
+
+    def where(self, yes: Any, no: Any) -> Handle:
+        """`yes` where this value (a truth value) holds, else `no`; one of the two is a handle."""
+        known = yes if isinstance(yes, Handle) else no
+        supported = known.dtype.char in KERNELS["Where"]
+        dtype = known.dtype if supported else np.dtype(_WIDER[known.dtype.char])
+        inputs = [self, known.like(yes).to(dtype), known.like(no).to(dtype)]
+        return self.builder.node("Where", inputs, dtype).to(known.dtype)
+
+    def both(self, other: Handle) -> Handle:
+        return self.builder.node("And", [self, other], BOOL)
+
+    def differs(self, other: Handle) -> Handle:
+        """Exclusive or of two truth values."""
+        return self.builder.node("Xor", [self, other], BOOL)
+
+    def negated(self) -> Handle:
+        return self.builder.node("Not", [self], BOOL)
+
+    def equals(self, other: Any) -> Handle:
+        return self.node("Equal", other)
+
+    def __add__(self, other: Any) -> Handle:
+        return self.node("Add", other)
+
+    def __sub__(self, other: Any) -> Handle:
+        return self.node("Sub", other)
+
+    def __mul__(self, other: Any) -> Handle:
+        return self.node("Mul", other)
+
+    def __truediv__(self, other: Any) -> Handle:
+        return self.node("Div", other)
+
+    def __rtruediv__(self, other: Any) -> Handle:
+        return self.like(other).node("Div", self)
+
+    def __lt__(self, other: Any) -> Handle:
+        return self.node("Less", other)
+
+    def __gt__(self, other: Any) -> Handle:
+        return self.node("Greater", other)

@@ -1,0 +1,233 @@
+"""The `.onnx` format: the forward graph with its data, checked and run before it is written."""
+
+from __future__ import annotations
+
+import keyword
+from typing import Any
+
+import numpy as np
+from fusegrad.eager import dtypes
+from fusegrad.eager.families import Elementwise
+from fusegrad.eager.op import REGISTRY
+from fusegrad.tracer.export.files import ExportError
+from fusegrad.tracer.export.onnx_builder import Builder, Handle
+from fusegrad.tracer.export.onnx_ops import CREATION, ELEMENTWISE, OTHERS
+from fusegrad.tracer.export.program import Program, guard_text
+from fusegrad.tracer.graph import GUARD, Equation, Graph, Value
+from fusegrad.tracer.passes import dead_code, decompose
+
+OPSET, IR_VERSION = 18, 9  # onnxruntime 1.14 and later run these
+
+# How far onnxruntime's results may lie from eager's, relative to the largest one.
+TOLERANCE = {"e": 2e-2, "f": 2e-4, "d": 1e-9}
+
+
+def onnx_file(program: Program) -> bytes:
+    """The model's bytes: built, checked, shapes inferred, and run on the examples.
+
+    Raises ExportError for guards on data, for ops and dtypes that ONNX lacks, when the `onnx`
+    package is missing, and when onnxruntime computes something else than eager.
+    """
+    onnx = _package()
+    _refuse_guards(program)
+    model = _model(onnx, program)
+    try:
+        onnx.checker.check_model(model, full_check=True)
+        onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)
+        data: bytes = model.SerializeToString()
+    except ValueError as error:  # protobuf's limit
+        raise ExportError(
+            f"export: {program.name} does not fit into one ONNX file (2 GB): {error}"
+        ) from error
+    _run_check(program, data)
+    return data
+
+
+def _package() -> Any:
+    try:
+        import onnx
+        import onnx.checker
+        import onnx.numpy_helper
+        import onnx.shape_inference
+    except ImportError as error:
+        raise ExportError('export: .onnx needs the onnx package: pip install "fusegrad[onnx]"') from error
+    return onnx
+
+
+def _refuse_guards(program: Program) -> None:
+    guards = program.open_guards("branch")
+    if not guards:
+        return
+    listed = "".join(f"\n  - {g}" for g in dict.fromkeys(map(guard_text, guards)))
+    raise ExportError(
+        f"export: {program.name} branched on the values of tensors, and an ONNX file cannot say which "
+        f"side other data take:{listed}\n  write the choice with fusegrad.where, or export to .py or .html, "
+        "which keep the branch as a guard"
+    )
+
+
+def _without_guards(graph: Graph) -> Graph:
+    return Graph(graph.inputs, tuple(e for e in graph.equations if e.op is not GUARD), graph.outputs)
+
+
+# Building.
+
+
+def _model(onnx: Any, program: Program) -> Any:
+    graph = dead_code(decompose(_without_guards(program.graph)))
+    builder = Builder(onnx)
+    known: dict[Value, Handle] = {v: Handle(builder, v.name, v.dtype) for v in program.arguments}
+    used = {v for e in graph.equations for v in e.values()} | {
+        v for v in graph.outputs if isinstance(v, Value)
+    }
+    for value, array in program.data.items():
+        if value in used:
+            known[value] = builder.initializer(value.name, array)
+    for equation in graph.equations:
+        builder.at(equation)
+        _refuse_types(builder, equation)
+        known[equation.output] = builder.rename(_emitted(builder, equation, known), equation.output.name)
+    outputs = _outputs(builder, graph, known)
+    inputs = [_value_info(onnx, v.name, v.shape, v.dtype) for v in program.arguments]
+    made = onnx.helper.make_graph(
+        builder.nodes,
+        _graph_name(program),
+        inputs,
+        [_value_info(onnx, h.name, shape, h.dtype) for h, shape in outputs],
+        builder.initializers,
+        doc_string=f"{program.name}, captured by fusegrad",
+        value_info=[_value_info(onnx, v.name, v.shape, v.dtype) for e in graph.equations for v in e.outputs],
+    )
+    opsets = [onnx.helper.make_opsetid("", OPSET)]
+    model = onnx.helper.make_model(
+        made, opset_imports=opsets, ir_version=IR_VERSION, producer_name="fusegrad"
+    )
+    _note_checks(onnx, model, program)
+    return model
+
+
+def _graph_name(program: Program) -> str:
+    name = program.name.rsplit(".", 1)[-1]
+    return name if name.isidentifier() and not keyword.iskeyword(name) else "graph"
+
+
+def _value_info(onnx: Any, name: str, shape: tuple[int, ...], dtype: np.dtype) -> Any:
+    return onnx.helper.make_tensor_value_info(name, onnx.helper.np_dtype_to_tensor_dtype(dtype), list(shape))
+
+
+def _refuse_types(builder: Builder, equation: Equation) -> None:
+    for value in (*equation.values(), *equation.outputs):
+        if value.dtype.kind == "c":
+            raise builder.refuse(
+                f"{equation.op.name} on {value.dtype.name}: ONNX does not compute with complex numbers"
+            )
+
+
+def _emitted(builder: Builder, equation: Equation, known: dict[Value, Handle]) -> Handle:
+    """The nodes for one equation, by the table."""
+    op, name = equation.op, equation.op.name
+    if name in CREATION:
+        return CREATION[name](builder, equation)
+    if name in OTHERS:
+        return OTHERS[name](equation, *(known[v] for v in equation.inputs)).to(equation.output.dtype)
+    if name not in ELEMENTWISE or not isinstance(op, Elementwise):
+        supported = ", ".join(sorted({*ELEMENTWISE, *OTHERS, *CREATION} & set(REGISTRY)))
+        raise builder.refuse(
+            f"the op {name} cannot be written as ONNX (these can, and what is made of them: {supported})"
+        )
+    return _elementwise(builder, equation, op, known).to(equation.output.dtype)
+
+
+def _elementwise(builder: Builder, equation: Equation, op: Elementwise, known: dict[Value, Handle]) -> Handle:
+    """The operands promoted as the op's dtype rule says, then its entry."""
+    types = [v.type if isinstance(v, Value) else v for v in equation.inputs]
+    if op.name == "pow_number":  # its number is a parameter and takes part in promotion
+        types.append(equation.params["exponent"])
+    compute = op.compute_dtype(types)
+    operands = []
+    for i, operand in enumerate(equation.inputs):
+        handle = known.get(operand) if isinstance(operand, Value) else None
+        if i < op.data:
+            operands.append(handle or builder.constant(operand, np.dtype(bool)))
+        else:
+            operands.append(handle.to(compute) if handle else builder.constant(operand, compute))
+    return ELEMENTWISE[op.name](*operands, **equation.params)
+
+
+def _outputs(
+    builder: Builder, graph: Graph, known: dict[Value, Handle]
+) -> list[tuple[Handle, tuple[int, ...]]]:
+    """The results under the names output, or output0, output1 and so on."""
+    many = len(graph.outputs) > 1
+    taken = {v.name for v in graph.inputs} | {v.name for e in graph.equations for v in e.outputs}
+    results = []
+    for i, operand in enumerate(graph.outputs):
+        name = f"output{i}" if many else "output"
+        while name in taken:
+            name += "_"
+        if isinstance(operand, Value):
+            handle, shape = known[operand], operand.shape
+        else:
+            handle, shape = builder.constant(operand, dtypes.as_dtype(type(operand)).numpy), ()
+        result = builder.node("Identity", [handle], handle.dtype)
+        results.append((builder.rename(result, name), shape))
+    return results
+
+
+def _note_checks(onnx: Any, model: Any, program: Program) -> None:
+    """What eager would refuse and ONNX cannot: kept as metadata, for whoever reads the file."""
+    checks = [guard_text(g) for g in program.open_guards("check")]
+    if checks:
+        onnx.helper.set_model_props(model, {"fusegrad.unchecked": "\n".join(dict.fromkeys(checks))})
+
+
+# Running it.
+
+
+def _run_check(program: Program, data: bytes) -> None:
+    """Compare onnxruntime's results on the examples with eager's; nothing to do where it is missing."""
+    try:
+        import onnxruntime
+    except ImportError:
+        return
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    feeds = {
+        v.name: np.ascontiguousarray(t.array).reshape(t.array.shape)
+        for v, t in zip(program.arguments, program.examples, strict=True)
+    }
+    try:
+        session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+        results = session.run(None, {i.name: feeds[i.name] for i in session.get_inputs()})
+    except Exception as error:  # its exceptions have no common class
+        raise ExportError(
+            f"export: onnxruntime does not run the ONNX file of {program.name}: {error}"
+        ) from error
+    for i, (result, expected) in enumerate(zip(results, program.expected, strict=True)):
+        off = difference(np.asarray(result), np.asarray(expected))
+        if off is not None:
+            raise ExportError(
+                f"export: onnxruntime gives another result {i} for {program.name} than eager ({off}); "
+                "nothing was written"
+            )
+
+
+def difference(result: np.ndarray, expected: np.ndarray) -> str | None:
+    """How two results differ beyond rounding, or None."""
+    if result.shape != expected.shape:
+        return f"shape {list(result.shape)}, not {list(expected.shape)}"
+    if expected.dtype.kind != "f":
+        wrong = int(np.sum(result != expected))
+        return f"{wrong} of {expected.size} elements differ" if wrong else None
+    finite = np.isfinite(expected)
+    if (
+        not np.array_equal(result[~finite], expected[~finite], equal_nan=True)
+        or not np.isfinite(result[finite]).all()
+    ):
+        return "NaN or infinity in other places"
+    if not finite.any():
+        return None
+    away = np.abs(result[finite].astype(np.float64) - expected[finite].astype(np.float64))
+    scale = max(1.0, float(np.abs(expected[finite]).max()))
+    bound = TOLERANCE[expected.dtype.char] * scale
+    return f"by up to {away.max():.3g}" if away.max() > bound else None

@@ -1,0 +1,163 @@
+"""What is exported: a closed graph with its data, and the arguments that it was captured on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from fusegrad.eager.op import wrap
+from fusegrad.eager.state import no_grad
+from fusegrad.eager.tensor import Tensor
+from fusegrad.tracer.export.files import ExportError
+from fusegrad.tracer.graph import GUARD, Equation, Graph, Value
+from fusegrad.tracer.record import source_text
+from fusegrad.tracer.text import array_type, evaluate_graph, identifier
+from fusegrad.tracer.tree import flatten
+
+if TYPE_CHECKING:
+    from fusegrad.tracer.capture import Capture, Output
+
+# Reasons that keep a run from being replayed but not from being exported: a file's results are
+# always fresh memory, so that the user's results shared theirs is no part of what is exported.
+_ABOUT_MEMORY = ("returns a view of", "returns two tensors of one memory", "returns two views of one memory")
+
+
+@dataclass(frozen=True)
+class Program:
+    """A graph that is ready to be written.
+
+    name: the function's name. arguments, captured, constants: the graph's inputs by where they
+    come from. examples: the argument tensors of the captured run, in the order of `arguments`.
+    dropped: how many leaves of the result are None and therefore not among the outputs.
+    """
+
+    name: str
+    graph: Graph
+    arguments: tuple[Value, ...]
+    captured: Mapping[Value, Tensor]
+    constants: Mapping[Value, np.ndarray]
+    examples: tuple[Tensor, ...]
+    dropped: int = 0
+
+    def role(self, value: Value) -> str:
+        """Where an input comes from: "argument", "parameter" or "constant"."""
+        if value in self.captured:
+            return "parameter"
+        return "constant" if value in self.constants else "argument"
+
+    @cached_property
+    def data(self) -> dict[Value, np.ndarray]:
+        """The present values of the inputs that are no arguments."""
+        return {**{v: t.array for v, t in self.captured.items()}, **self.constants}
+
+    @cached_property
+    def expected(self) -> tuple[Any, ...]:
+        """What eager computes for the examples: arrays, and numbers as they are."""
+        arguments = dict(zip(self.arguments, self.examples, strict=True))
+        bound = [arguments[v] if v in arguments else wrap(self.data[v]) for v in self.graph.inputs]
+        with no_grad():
+            results = evaluate_graph(self.graph, bound)
+        return tuple(r.array if isinstance(r, Tensor) else r for r in results)
+
+    @cached_property
+    def depends_on_arguments(self) -> set[Value]:
+        """The values that another call could see differ; all others are fixed by the exported data."""
+        known = set(self.arguments)
+        for equation in self.graph.equations:
+            if any(v in known for v in equation.values()):
+                known.update(equation.outputs)
+        return known
+
+    def open_guards(self, kind: str) -> list[Equation]:
+        """The guards of `kind` ("branch", "check") that another call could fail."""
+        return [
+            e
+            for e in self.graph.guards()
+            if e.params["kind"] == kind and any(v in self.depends_on_arguments for v in e.values())
+        ]
+
+
+def captured_program(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> Program:
+    """Run `function` once on the example arguments and give what it computed.
+
+    Raises ExportError when the run did something that no file could repeat; the message lists
+    each with its line.
+    """
+    from fusegrad.tracer.capture import capture, plain_function
+
+    taken = capture(function, args, kwargs)
+    name = function_name(function)
+    reasons = [r for r in taken.reasons if not r.reason.startswith(_ABOUT_MEMORY)]
+    if reasons:
+        listed = "".join(f"\n  - {_reason_text(r)}" for r in reasons)
+        raise ExportError(
+            f"export: {name} does what a file cannot repeat:{listed}\n  take this out of the function"
+        )
+    leaves: list[Any] = []
+    flatten((plain_function(function, args)[1], dict(kwargs)), leaves)
+    return program_of(taken, name, leaves)
+
+
+def program_of(taken: Capture, name: str, leaves: list[Any]) -> Program:
+    """A capture as a program, its result's leaves as the outputs of the graph."""
+    tensors = {id(leaf.array): leaf for leaf in leaves if isinstance(leaf, Tensor)}
+    arguments = dict(zip(taken.arguments, tensors.values(), strict=True))
+    captured = dict(taken.captured)
+    values = {id(t.array): v for v, t in [*captured.items(), *arguments.items()]}
+    names = {v.name for v in taken.graph.inputs}
+    names |= {v.name for e in taken.graph.equations for v in e.outputs}
+    outputs: list[Any] = []
+    for output in taken.outputs:
+        item = _item(output, leaves)
+        if isinstance(item, Tensor):
+            if id(item.array) not in values:  # a tensor from outside that no op has used
+                value = Value(identifier(f"captured{len(captured)}", names), array_type(item.array))
+                captured[value] = item
+                values[id(item.array)] = value
+            item = values[id(item.array)]
+        elif item is not None and not isinstance(item, (Value, bool, int, float, complex)):
+            raise ExportError(
+                f"export: {name} returns an object of type {type(item).__name__}; "
+                "only tensors, numbers and containers of them can be exported"
+            )
+        outputs.append(item)
+    kept = tuple(o for o in outputs if o is not None)
+    inputs = (*taken.arguments, *captured, *taken.constants)
+    graph = Graph(inputs, taken.graph.equations, kept)
+    dropped = len(outputs) - len(kept)
+    return Program(
+        name, graph, taken.arguments, captured, taken.constants, tuple(arguments.values()), dropped
+    )
+
+
+def _item(output: Output, leaves: list[Any]) -> Any:
+    if output.kind == "value":
+        return output.value
+    return leaves[output.item] if output.kind == "argument" else output.item
+
+
+def function_name(function: Any) -> str:
+    """What the user calls the function: its qualified name, or its type's for a module."""
+    name = getattr(function, "__qualname__", None) or type(function).__qualname__
+    return name.replace("<locals>.", "")
+
+
+def _reason_text(reason: Any) -> str:
+    """`draws random numbers (train.py:12: x = fg.rand(3))`."""
+    if not reason.file:
+        return str(reason.reason)
+    from fusegrad.eager.errors import source_line
+
+    text = source_line(reason.file, reason.line)
+    return f"{reason.reason} (at {reason.file}:{reason.line}{': ' + text if text else ''})"
+
+
+def guard_text(equation: Equation) -> str:
+    """`train.py:42  if h.mean() > 10:  (was True)`."""
+    assert equation.op is GUARD
+    return f"{source_text(equation.source)}  (was {equation.params['expected']!r})"

@@ -4,12 +4,14 @@ A kernel becomes three functions. `NAME(slots, block)` is what a program calls: 
 addresses of the program's buffers, `block` the sizes, numbers, offsets and steps of this use.
 It cuts the parallel axes into chunks, whose number depends on sizes only, so that results do
 not depend on the number of threads, and runs them here or on Numba's OpenMP pool.
-`NAME.chunk` computes one chunk and leaves what it accumulated in the scratch buffer; `NAME`
+`NAME.task` computes one chunk and leaves what it accumulated in the scratch buffer; `NAME`
 then combines these in order and runs the statements after the loops.
 """
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from fusegrad.compiler import vector_math
@@ -34,9 +36,6 @@ from fusegrad.compiler.writer import LLVM_TYPES, SIZES, Val, Writer, vector_type
 _BINARY = {"add": ("fadd", "add"), "sub": ("fsub", "sub"), "mul": ("fmul", "mul"), "div": ("fdiv", "sdiv")}
 _LOGIC = {"and_": "and", "or_": "or", "xor": "xor"}
 _COMBINE = {"add": "add", "mul": "mul", "max": "maximum", "min": "minimum", "or": "or_", "and": "and_"}
-
-PARALLEL_FOR = "declare void @numba_parallel_for(ptr, ptr, ptr, ptr, ptr, i64, i64, i32)"
-
 
 @dataclass(frozen=True)
 class Block:
@@ -115,13 +114,13 @@ class Emitter:
             w.line(f"{loaded} = load {memory}, ptr {address}")
             self.values[name] = self._from_memory(Val(loaded, "u8" if dtype == "bool" else dtype), dtype)
         for buffer in (*self.kernel.inputs, *self.kernel.outputs):
-            self.pointers[buffer.name] = self._address(block.buffers[buffer.name])
+            self.pointers[buffer.name] = self.address(block.buffers[buffer.name])
             for i in range(len(buffer.axes)):
                 place = block.buffers[buffer.name] + 2 + i
                 unit = buffer.unit and i == len(buffer.axes) - 1
                 self.steps[buffer.name, i] = "1" if unit else w.load_index("%block", place)
 
-    def _address(self, place: int) -> str:
+    def address(self, place: int) -> str:
         """The address that a slot and a byte offset in the block give."""
         w = self.w
         slot, offset = w.load_index("%block", place), w.load_index("%block", place + 1)
@@ -143,7 +142,7 @@ class Emitter:
             step = self.steps[buffer.name, i]
             moved = self.indices[axis] if step == "1" else w.index("mul", self.indices[axis], step)
             position = moved if position == "0" else w.index("add", position, moved)
-        return w.offset(pointer, position, _memory_type(buffer.dtype)) if position != "0" else pointer
+        return w.offset(pointer, position, memory_type(buffer.dtype)) if position != "0" else pointer
 
     def _lane_addresses(self, buffer: Buffer, axis: int) -> str:
         """The addresses of the elements of all lanes, where they do not lie side by side."""
@@ -152,7 +151,7 @@ class Emitter:
         lane = "<" + ", ".join(f"i64 {i}" for i in range(self.lanes)) + ">"
         offsets = w.emit(f"mul {step}, {lane}", "i64", self.lanes)
         addresses = w.name("p")
-        element = _memory_type(buffer.dtype)
+        element = memory_type(buffer.dtype)
         w.line(f"{addresses} = getelementptr {element}, ptr {self.element(buffer)}, {offsets}")
         return addresses
 
@@ -161,7 +160,7 @@ class Emitter:
 
     def load(self, buffer: Buffer) -> Val:
         """The buffer's element; a vector of them in a vector loop along one of its axes."""
-        w, memory = self.w, _memory_type(buffer.dtype)
+        w, memory = self.w, memory_type(buffer.dtype)
         dtype = "u8" if buffer.dtype == "bool" else buffer.dtype
         align = SIZES[buffer.dtype]
         if not self._varies(buffer):
@@ -197,7 +196,7 @@ class Emitter:
 
     def store(self, buffer: Buffer, value: Val) -> None:
         """Put `value` at the current indices."""
-        w, memory, align = self.w, _memory_type(buffer.dtype), SIZES[buffer.dtype]
+        w, memory, align = self.w, memory_type(buffer.dtype), SIZES[buffer.dtype]
         if value.dtype == "bool":
             value = w.convert(value, "u8")
         if not self._varies(buffer):
@@ -345,7 +344,7 @@ class Emitter:
                 position = w.index("add", position, self.indices[axis])
             else:
                 position = self.indices[axis]
-        return w.offset(self.partials[accumulator.target], position, _memory_type(accumulator.dtype))
+        return w.offset(self.partials[accumulator.target], position, memory_type(accumulator.dtype))
 
     def _array_buffer(self, accumulator: Accumulator, address: str) -> Buffer:
         """An array of accumulators seen as a buffer whose current element is at `address`."""
@@ -354,19 +353,22 @@ class Emitter:
         return buffer
 
     def load_array(self, accumulator: Accumulator, address: str) -> Val:
-        return self._at_zero(lambda: self.load(self._array_buffer(accumulator, address)))
+        """The accumulators from `address` on: one, or as many as lanes in a vector loop."""
+        with self._at_zero():
+            return self.load(self._array_buffer(accumulator, address))
 
     def store_array(self, accumulator: Accumulator, address: str, value: Val) -> None:
-        self._at_zero(lambda: self.store(self._array_buffer(accumulator, address), value))
+        """Put accumulators back at `address`."""
+        with self._at_zero():
+            self.store(self._array_buffer(accumulator, address), value)
 
-    def _at_zero(self, action):  # type: ignore[no-untyped-def]
-        """Run `action` with the vector axis at 0: the address has the index in it already."""
-        axis = self.vector_axis or ""
-        before, self.indices[axis] = self.indices[axis], "0"
-        try:
-            return action()
-        finally:
-            self.indices[axis] = before
+    @contextlib.contextmanager
+    def _at_zero(self) -> Iterator[None]:
+        """The vector axis at 0: array accumulators are addressed with the index already added."""
+        before = dict(self.indices)
+        self.indices[self.vector_axis or ""] = "0"
+        yield
+        self.indices = before
 
     # Statements.
 
@@ -382,7 +384,7 @@ class Emitter:
                 case Store(buffer, value):
                     self.store(buffer, self.operand(value, buffer.dtype))
                 case Accumulator():
-                    self.declare(statement, self.lanes if _in_vector_loop(statement, body) else 0)
+                    self.declare(statement, self.lanes if filled_in_vectors(statement, body) else 0)
                 case Accumulate():
                     self.accumulate(statement)
                 case Read(target, accumulator):
@@ -433,7 +435,7 @@ class Emitter:
         self.vector_axis = None
 
 
-def _in_vector_loop(accumulator: Accumulator, body: tuple[Statement, ...] | list[Statement]) -> bool:
+def filled_in_vectors(accumulator: Accumulator, body: tuple[Statement, ...] | list[Statement]) -> bool:
     """Whether the accumulator is filled inside a vector loop, not once a row."""
     for statement in walk(tuple(body)):
         if isinstance(statement, Loop) and statement.kind in ("vector", "chunked"):
@@ -442,7 +444,7 @@ def _in_vector_loop(accumulator: Accumulator, body: tuple[Statement, ...] | list
     return False
 
 
-def _memory_type(dtype: str) -> str:
+def memory_type(dtype: str) -> str:
     return "i8" if dtype == "bool" else LLVM_TYPES[dtype]
 
 

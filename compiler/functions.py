@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from fusegrad.compiler.emit import (
-    PARALLEL_FOR,
-    Emitter,
-    _in_vector_loop,
-    outer_accumulators,
-)
+from fusegrad.compiler.emit import Emitter, filled_in_vectors, memory_type, outer_accumulators
 from fusegrad.compiler.kernel import Accumulator, Kernel, Loop, Statement, Store
+from fusegrad.compiler.parallel import function, module, run_tasks, worker_function
 from fusegrad.compiler.scalar import identity
 from fusegrad.compiler.writer import LLVM_TYPES, Val
 
@@ -30,7 +26,7 @@ def _header(emitter: Emitter, before: list[Statement]) -> None:
 
 
 def chunk_function(kernel: Kernel, name: str, lanes: int, declared: set[str], attributes: str) -> str:
-    """`NAME.chunk(number, slots, block)`: a range of rows, or of the vector axis."""
+    """`NAME.task(number, slots, block)`: one chunk, a range of rows, or of the vector axis."""
     before, loop, _ = _parts(kernel)
     assert loop is not None
     emitter = Emitter(kernel, lanes, declared)
@@ -47,7 +43,7 @@ def chunk_function(kernel: Kernel, name: str, lanes: int, declared: set[str], at
         if accumulator.axes:
             _clear_array(emitter, accumulator, scratch)
         else:
-            emitter.declare(accumulator, lanes if _in_vector_loop(accumulator, kernel.body) else 0)
+            emitter.declare(accumulator, lanes if filled_in_vectors(accumulator, kernel.body) else 0)
     if loop.kind == "chunked":
         emitter.vector_loop(loop.axes[0], loop.body, start, stop)
     else:
@@ -59,7 +55,7 @@ def chunk_function(kernel: Kernel, name: str, lanes: int, declared: set[str], at
             value = emitter.settled(accumulator)
             place = w.offset(scratch, w.load_index("%block", block.accumulators[accumulator.target]))
             _store_number(emitter, value, place)
-    return _function(f"define internal void @{name}.chunk(i64 %number, ptr %slots, ptr %block)", w, attributes)
+    return function(f"internal void @{name}.task(i64 %number, ptr %slots, ptr %block)", w, attributes)
 
 
 def _store_number(emitter: Emitter, value: Val, place: str) -> None:
@@ -88,7 +84,7 @@ def _unflatten(emitter: Emitter, axes: tuple[str, ...], index: str) -> None:
 def _scratch(emitter: Emitter, number: str) -> str:
     """Where chunk `number` leaves what it accumulated."""
     w, place = emitter.w, emitter.block.chunk
-    base = emitter._address(place + 2)
+    base = emitter.address(place + 2)
     return w.offset(base, w.index("mul", number, w.load_index("%block", place + 4)))
 
 
@@ -122,53 +118,12 @@ def entry_function(kernel: Kernel, name: str, lanes: int, declared: set[str], at
     _header(emitter, before)
     if loop is not None:
         chunks = w.load_index("%block", block.chunk + 1)
-        _run_chunks(emitter, name, chunks)
+        run_tasks(w, name, chunks)
         for accumulator in outer_accumulators(kernel):
             _combine_chunks(emitter, accumulator, chunks)
     emitter.statements([s for s in before if isinstance(s, Store)])
     emitter.statements(after)
-    return _function(f"define void @{name}(ptr noalias %slots, ptr noalias %block)", w, attributes)
-
-
-def _run_chunks(emitter: Emitter, name: str, chunks: str) -> None:
-    """One chunk is called here; more go to the pool, if slot 0 says that there is one."""
-    w = emitter.w
-    w.declared.add(PARALLEL_FOR)
-    threads, several, pool = w.load_index("%slots", 0), w.name(), w.name()
-    w.line(f"{several} = icmp sgt i64 {chunks}, 1")
-    w.line(f"{pool} = icmp sgt i64 {threads}, 1")
-    spread, alone = w.name(), w.name()
-    w.line(f"{spread} = and i1 {several}, {pool}")
-    w.line(f"{alone} = xor i1 {spread}, true")
-    with w.when(spread):
-        # The pool takes arrays of addresses to step through; the one given here steps from 0 by
-        # 1, so that the "address" a worker sees is the number of its chunk.
-        room = w.stack("[6 x i64]")
-        for place, value in enumerate(("0", chunks, "1")):
-            w.line(f"store i64 {value}, ptr {w.offset(room, str(place), 'i64')}")
-        w.line(f"store ptr %slots, ptr {w.offset(room, '3', 'i64')}")
-        w.line(f"store ptr %block, ptr {w.offset(room, '4', 'i64')}")
-        count = w.name()
-        w.line(f"{count} = trunc i64 {threads} to i32")
-        sizes, steps, data = (w.offset(room, str(i), "i64") for i in (1, 2, 3))
-        w.line(
-            f"call void @numba_parallel_for(ptr @{name}.worker, ptr {room}, ptr {sizes}, ptr {steps}, "
-            f"ptr {data}, i64 0, i64 1, i32 {count})"
-        )
-    with w.when(alone), w.loop("0", chunks) as index:
-        w.line(f"call void @{name}.chunk(i64 {index}, ptr %slots, ptr %block)")
-
-
-def worker_function(name: str) -> str:
-    """`NAME.worker`: the form in which Numba's pool calls a chunk."""
-    return f"""define internal void @{name}.worker(ptr %args, ptr %sizes, ptr %steps, ptr %data) {{
-  %number = load i64, ptr %args
-  %slots = load ptr, ptr %data
-  %second = getelementptr ptr, ptr %data, i64 1
-  %block = load ptr, ptr %second
-  call void @{name}.chunk(i64 %number, ptr %slots, ptr %block)
-  ret void
-}}"""
+    return function(f"void @{name}(ptr noalias %slots, ptr noalias %block)", w, attributes)
 
 
 def _combine_chunks(emitter: Emitter, accumulator: Accumulator, chunks: str) -> None:
@@ -195,34 +150,23 @@ def _combine_arrays(emitter: Emitter, accumulator: Accumulator, chunks: str, fir
     w = emitter.w
     result = _array_at(emitter, accumulator, first)
     length = _array_length(emitter, accumulator)
-    axis = accumulator.axes[-1]
+    element = memory_type(accumulator.dtype)
+
+    def combine(index: str, other: str) -> None:
+        left, right = w.offset(result, index, element), w.offset(other, index, element)
+        parts = emitter.load_array(accumulator, left), emitter.load_array(accumulator, right)
+        emitter.store_array(accumulator, left, emitter.combine(accumulator, *parts))
+
     with w.loop("1", chunks) as number:
         other = _array_at(emitter, accumulator, _scratch(emitter, number))
-        body_axis = emitter.indices.get(axis)
-        emitter.vector_axis = axis
         full = w.index("and", length, str(-emitter.lanes))
-
-        def combine(index: str) -> None:
-            element = "i8" if accumulator.dtype == "bool" else LLVM_TYPES[accumulator.dtype]
-            emitter.indices[axis] = "0"
-            left, right = w.offset(result, index, element), w.offset(other, index, element)
-            both = emitter.combine(
-                accumulator, emitter.load_array(accumulator, left), emitter.load_array(accumulator, right)
-            )
-            emitter.store_array(accumulator, left, both)
-
+        emitter.vector_axis = accumulator.axes[-1]
         with w.loop("0", full, str(emitter.lanes)) as index:
-            combine(index)
+            combine(index, other)
         emitter.vector_axis = None
         with w.loop(full, length) as index:
-            combine(index)
-        if body_axis is not None:
-            emitter.indices[axis] = body_axis
+            combine(index, other)
     emitter.partials[accumulator.target] = result
-
-
-def _function(signature: str, w, attributes: str) -> str:  # type: ignore[no-untyped-def]
-    return "\n".join([f"{signature} {attributes} {{", "entry:", *w.entry, *w.lines, "  ret void", "}"])
 
 
 def module_text(kernel: Kernel, name: str, vector_bytes: int, lanes: int) -> str:
@@ -232,4 +176,4 @@ def module_text(kernel: Kernel, name: str, vector_bytes: int, lanes: int) -> str
     functions = [entry_function(kernel, name, lanes, declared, attributes)]
     if _parts(kernel)[1] is not None:
         functions += [chunk_function(kernel, name, lanes, declared, attributes), worker_function(name)]
-    return "\n\n".join(["\n".join(sorted(declared)), *functions])
+    return module(declared, functions)

@@ -43,13 +43,18 @@ class AbstractInterpreter:
 
     def leave(self, tensor: Tensor, door: str, value: Any) -> None:
         if isinstance(tensor, AbstractTensor):
-            raise RuntimeError(f"a rule asked for the value ({door}) of a tensor of which only the type is known")
+            raise RuntimeError(
+                f"a rule asked for the value ({door}) of a tensor of which only the type is known"
+            )
 
     def effect(self, reason: str) -> None:
         raise RuntimeError(f"a rule that is evaluated on types alone {reason}")
 
     def constant(self, tensor: Tensor) -> None:
         """Constants made on the way are ordinary tensors."""
+
+    def check(self, tensor: Tensor, message: str) -> None:
+        """Values are checked where there are values."""
 
 
 def interpreted(interpreter: Any, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

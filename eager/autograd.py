@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fusegrad.eager.errors import located
+from fusegrad.eager.errors import failure
 from fusegrad.eager.state import state
 from fusegrad.eager.tensor import Tensor
 
@@ -39,9 +39,10 @@ class Node:
     __slots__ = (
         "edges",
         "inputs",
+        "moves",
         "op",
-        "output_arrays",
         "output_types",
+        "outputs",
         "params",
         "sequence",
         "types",
@@ -52,8 +53,9 @@ class Node:
     params: Params
     edges: Sequence[tuple[int, Any, int]]
     inputs: Sequence[Any] | None
-    output_arrays: tuple[Any, ...] | None
-    output_types: tuple[tuple[tuple[int, ...], np.dtype], ...]
+    moves: int  # for a view: how often its memory had moved on the graph when it was taken
+    outputs: tuple[Tensor, ...] | None
+    output_types: Sequence[tuple[tuple[int, ...], np.dtype]]
     sequence: int
     types: Sequence[Any]
     versions: Sequence[tuple[int, int]]
@@ -72,35 +74,43 @@ class Node:
 
     def apply(self, gradients: list[Tensor | None]) -> list[Tensor]:
         """The gradients of the inputs on `edges`, from those of the outputs."""
-        if self.inputs is None:
-            raise RuntimeError(located(FREED.format(name=self.name())))
+        inputs = self.inputs
+        if inputs is None:
+            raise failure(RuntimeError, FREED.format(name=self.name()))
         for index, version in self.versions:
-            if self.inputs[index].version[0] != version:
-                raise RuntimeError(located(self._modified(index, version)))
-        outputs = self.outputs()
+            kept = inputs[index] if index >= 0 else self.outputs[-1 - index]  # type: ignore[index]
+            if kept.version[0] != version:
+                raise failure(RuntimeError, self._modified(index, kept.version[0], version))
+        outputs: Sequence[Tensor] = self.outputs or ()
+        if outputs and state.grad_enabled:
+            # The kept outputs stand off the graph, or the node would hold itself.
+            outputs = [place(share(o), self, i) for i, o in enumerate(outputs)]
         g: Any = gradients[0] if len(gradients) == 1 else filled(gradients, self.output_types)
-        op, inputs, types, params = self.op, self.inputs, self.types, self.params
+        op, types, params = self.op, self.types, self.params
         return [op.gradient(i, g, inputs, outputs, types, params) for i, _, _ in self.edges]
-
-    def outputs(self) -> tuple[Tensor, ...]:
-        """The saved outputs as tensors that stand at the same place of the graph."""
-        if self.output_arrays is None:
-            return ()
-        return tuple(place(wrap(array), self, i) for i, array in enumerate(self.output_arrays))
 
     def release(self) -> None:
         """Drop what was kept for backward."""
-        self.inputs = self.output_arrays = None
+        self.inputs = self.outputs = None
 
-    def _modified(self, index: int, version: int) -> str:
-        name = self.op.arguments[0 if self.op.variadic else index]
-        shape, dtype = self.types[index]
-        now = self.inputs[index].version[0] if self.inputs else version
+    def _modified(self, index: int, now: int, expected: int) -> str:
+        if index >= 0:
+            name = self.op.arguments[0 if self.op.variadic else index]
+            what, (shape, dtype) = f"input {name!r}", self.types[index]
+        else:
+            what, (shape, dtype) = "output", self.output_types[-1 - index]
         return (
-            f"{self.name()}: the input {name!r} ({dtype.name}{list(shape)}) was modified by an in-place op "
-            f"after {self.op.name} saved it: it is at version {now}, expected {version}. "
-            "Use the out-of-place form, or clone() before the write."
+            f"one of the variables needed for gradient computation has been modified by an inplace operation: "
+            f"{self.name()} kept its {what} ({dtype.name}{list(shape)}) at version {expected}, and it is at "
+            f"version {now} now. Use the out-of-place form, or clone() before the write."
         )
+
+
+def share(tensor: Tensor) -> Tensor:
+    """The memory and version counter of `tensor` in a tensor off the graph."""
+    other = wrap(tensor.array)
+    other.version = tensor.version
+    return other
 
 
 def place(tensor: Tensor, node: Node, index: int) -> Tensor:
@@ -124,35 +134,59 @@ def record(op: Op, args: tuple[Any, ...], params: Params, outputs: tuple[Tensor,
     edges = []
     saved: list[Any] = [None if isinstance(a, Tensor) else a for a in args]
     types: list[Any] = []
-    versions = []
+    versions: list[tuple[int, int]] = []
     keep_output = False
+    rules = op.rules
     for index, a in enumerate(args):
         if not isinstance(a, Tensor):
             types.append(None)
             continue
-        types.append((a.array.shape, a.array.dtype))
+        array = a.array
+        types.append((array.shape, array.dtype))
         if not a.needs_grad:
             continue
-        rule = op.rule(index)
+        rule = rules[0 if op.variadic else index]  # type: ignore[index]
         if rule is None:
             continue
-        edges.append((index, a if a.grad_fn is None else a.grad_fn, a.output_index))
-        keep_output = keep_output or rule.needs_output
+        made = a.grad_fn
+        if made is None:
+            edges.append((index, a, 0))
+        else:
+            if made.op.view and made.moves != a.version[1]:
+                raise failure(NotImplementedError, STALE_VIEW.format(name=op.name))
+            edges.append((index, made, a.output_index))
+        if rule.needs_output:
+            keep_output = True
         for i in rule.saves:
             if saved[i] is None:
                 saved[i] = args[i]
                 versions.append((i, args[i].version[0]))
     if not edges:
         return
-    node = Node()
+    node = _new_node(Node)
     node.op, node.params, node.edges, node.inputs = op, params, edges, saved
     node.types, node.versions = types, versions
     node.sequence = next(_sequence)
-    node.output_arrays = tuple(o.array for o in outputs) if keep_output else None
-    node.output_types = tuple((o.array.shape, o.array.dtype) for o in outputs)
+    node.outputs = tuple([share(o) for o in outputs]) if keep_output else None
+    if keep_output:
+        versions += [(-1 - i, o.version[0]) for i, o in enumerate(outputs)]
+    output_types = node.output_types = []
     for i, output in enumerate(outputs):
-        if output.array.dtype.kind in "fc":
-            place(output, node, i)
+        array = output.array
+        output_types.append((array.shape, array.dtype))
+        if array.dtype.kind in "fc":
+            output.needs_grad = True
+            output.grad_fn = node
+            output.output_index = i
+    if op.view:
+        node.moves = outputs[0].version[1]
+
+
+_new_node = Node.__new__
+STALE_VIEW = (
+    "{name} uses a view of a tensor that was written in place after the view was taken; its gradient "
+    "cannot follow the write yet. Take the view again after the write, or use the out-of-place form."
+)
 
 
 def next_sequence() -> int:
@@ -231,7 +265,7 @@ def accumulate(leaf: Tensor, gradient: Tensor, create_graph: bool, taken: set[in
     if create_graph:
         leaf.grad = gradient if leaf.grad is None else leaf.grad + gradient
     elif leaf.grad is not None:
-        leaf.grad = wrap(leaf.grad.array + gradient.array)
+        _add_into(leaf, gradient)
     else:
         array = gradient.array
         if array.base is not None or id(array) in taken:
@@ -240,37 +274,45 @@ def accumulate(leaf: Tensor, gradient: Tensor, create_graph: bool, taken: set[in
         leaf.grad = wrap(array)
 
 
+def _add_into(leaf: Tensor, gradient: Tensor) -> None:
+    """`leaf.grad += gradient`, in the memory of `leaf.grad`, as PyTorch does it."""
+    known = leaf.grad
+    assert known is not None
+    if known.needs_grad or not known.array.flags.writeable or known.array.dtype != gradient.array.dtype:
+        leaf.grad = wrap(known.array + gradient.array)
+    else:
+        np.add(known.array, gradient.array, out=known.array)
+        known.version[0] += 1
+
+
 def _seed(root: Tensor, gradient: Tensor | None) -> Tensor:
     """The gradient that backward starts with at `root`, checked."""
     if not root.needs_grad:
-        raise RuntimeError(
-            located(
-                "backward: the tensor does not require grad and has no grad_fn; "
-                "was it made under no_grad, or from inputs without requires_grad=True?"
-            )
+        raise failure(
+            RuntimeError,
+            "the tensor does not require grad and has no grad_fn; "
+            "was it made under no_grad, or from inputs without requires_grad=True?",
         )
     array = root.array
     if gradient is None:
         if array.size != 1:
-            raise RuntimeError(
-                located(
-                    f"backward: grad can be implicitly created only for scalar outputs, and this one is "
-                    f"{array.dtype.name}{list(array.shape)}; reduce it (.sum(), .mean()) or pass a gradient "
-                    "of its shape"
-                )
+            raise failure(
+                RuntimeError,
+                f"grad can be implicitly created only for scalar outputs, and this one is "
+                f"{array.dtype.name}{list(array.shape)}; reduce it (.sum(), .mean()) or pass a gradient "
+                "of its shape",
             )
         return wrap(np.ones(array.shape, array.dtype))
     if gradient.array.shape != array.shape:
-        raise RuntimeError(
-            located(
-                f"backward: the gradient has shape {list(gradient.array.shape)}, "
-                f"the output {list(array.shape)}"
-            )
+        raise failure(
+            RuntimeError,
+            f"the gradient has shape {list(gradient.array.shape)}, the output {list(array.shape)}",
         )
     return gradient
 
 
 def as_sequence(value: Any) -> list[Any]:
+    """One tensor, or a sequence of them, as a list."""
     return [value] if isinstance(value, Tensor) or value is None else list(value)
 
 
@@ -295,16 +337,14 @@ def grad(
     gradients = as_sequence(grad_outputs) if grad_outputs is not None else None
     for i, tensor in enumerate(wanted):
         if not tensor.needs_grad:
-            raise RuntimeError(located(f"grad: input {i} does not require grad"))
+            raise failure(RuntimeError, f"input {i} does not require grad")
     retain = create_graph if retain_graph is None else retain_graph
     results = run_backward(roots, gradients, retain, create_graph, wanted)
     for i, result in enumerate(results):
         if result is None and not allow_unused:
-            raise RuntimeError(
-                located(
-                    f"grad: input {i} was not used to compute the outputs; "
-                    "pass allow_unused=True to get None for it"
-                )
+            raise failure(
+                RuntimeError,
+                f"input {i} was not used to compute the outputs; pass allow_unused=True to get None for it",
             )
     return tuple(results)
 

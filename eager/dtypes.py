@@ -138,3 +138,8 @@ def promote(a: np.dtype, b: np.dtype) -> np.dtype:
             return np.result_type(low, high)
         return high
     return np.result_type(a, b)
+
+
+def promote_types(type1: DType, type2: DType) -> DType:
+    """The smallest dtype that both mix into. Source: `torch.promote_types`."""
+    return FROM_NUMPY[promote(as_dtype(type1).numpy, as_dtype(type2).numpy)]

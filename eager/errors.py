@@ -1,8 +1,11 @@
-"""Finding the user's line, and saying it: every message ends with where it happened."""
+"""Finding the user's line, and saying it: every message ends with where it happened.
+
+Errors that the engine raises itself come from `failure`; what NumPy or a rule raises inside an op
+is explained by `op.bind`. Both name the op and the user's line, in the same form.
+"""
 
 from __future__ import annotations
 
-import linecache
 import os
 import sys
 from types import FrameType
@@ -38,6 +41,8 @@ def user_location() -> tuple[str, int]:
 
 def source_line(filename: str, line: int) -> str:
     """The text of a source line, stripped; empty where the source cannot be read."""
+    import linecache  # here, since it is slow to import and few programs fail
+
     return linecache.getline(filename, line).strip()
 
 
@@ -48,3 +53,29 @@ def located(message: str) -> str:
         return message
     text = source_line(filename, line)
     return f"{message}\n  at {filename}:{line}" + (f": {text}" if text else "")
+
+
+def failure(kind: type[Exception], message: str) -> Exception:
+    """An exception for the user: the public function that was called, `message`, the user's line.
+
+    Functions raise it where they check their arguments: `raise failure(RuntimeError, "...")`.
+    """
+    name = _public_name()
+    if name and not message.startswith(name):
+        message = f"{name}: {message}"
+    error = kind(located(message))
+    error.fusegrad_located = True  # type: ignore[attr-defined]
+    return error
+
+
+def _public_name() -> str:
+    """The name of the innermost function on the stack that users can call; empty if there is none."""
+    face = sys.modules.get("fusegrad")
+    tensor = getattr(face, "Tensor", None)
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and is_own_file(frame.f_code.co_filename):
+        name = frame.f_code.co_name
+        if not name.startswith("_") and (hasattr(face, name) or hasattr(tensor, name)):
+            return name
+        frame = frame.f_back
+    return ""

@@ -18,9 +18,9 @@ from fusegrad.eager.op import Op, Params, TensorType
 from fusegrad.eager.tensor import Tensor
 
 _BOOL = np.dtype(bool)
-_INT64 = np.dtype(np.int64)
-_PYTHON_KINDS = {bool: "b", int: "i", float: "f", complex: "c"}
-_KIND_ORDER = "buifc"
+
+# What may stand next to float arrays as it is: NumPy treats Python's numbers as weak, like PyTorch.
+_WEAK = (np.ndarray, float, int)
 
 # Which kinds of dtype an elementwise op takes as they are, and what it gives.
 # compute: kinds the NumPy function may see; others are cast to the default float (or refused).
@@ -70,8 +70,10 @@ class Elementwise(Op):
         self.numpy, self.rule_of_dtype, self.scalar, self.data = numpy, rule, scalar, data
 
     def evaluate(self, args: Sequence[Any], params: Params) -> Any:
+        # The short way: tensors of one dtype that the op takes, and plain numbers with floats.
         dtype = None
-        arrays: list[Any] = []
+        numbers = False
+        arrays = []
         for a in args:
             if isinstance(a, Tensor):
                 array = a.array
@@ -81,14 +83,13 @@ class Elementwise(Op):
                     return self._evaluate_mixed(args, params)
                 arrays.append(array)
             else:
+                numbers = True
                 arrays.append(a)
-        if dtype is None or dtype.kind not in self.rule_of_dtype.kinds or self.data:
+        kind = dtype.kind if dtype is not None else ""
+        if kind not in self.rule_of_dtype.kinds or not kind or self.data:
             return self._evaluate_mixed(args, params)
-        if len(args) > 1:
-            floating = dtype.kind in "fc"
-            for a in args:
-                if not isinstance(a, Tensor) and not (floating and type(a) in (float, int)):
-                    return self._evaluate_mixed(args, params)
+        if numbers and (kind != "f" or not all(type(a) in _WEAK for a in arrays)):
+            return self._evaluate_mixed(args, params)
         return self.numpy(*arrays, **params)
 
     def _evaluate_mixed(self, args: Sequence[Any], params: Params) -> Any:
@@ -125,9 +126,7 @@ def fit(gradient: Tensor, shape: tuple[int, ...], dtype: np.dtype) -> Tensor:
     given = gradient.array.shape
     if given != shape:
         extra = len(given) - len(shape)
-        dims = tuple(
-            i for i, n in enumerate(given) if i < extra or (shape[i - extra] == 1 and n != 1)
-        )
+        dims = tuple(i for i, n in enumerate(given) if i < extra or (shape[i - extra] == 1 and n != 1))
         if dims:
             gradient = reduction.sum(gradient, dims, keepdim=False)
         if gradient.array.shape != shape:
@@ -176,9 +175,7 @@ class Reduction(Op):
         return TensorType(reduced_shape(shape, params["dim"], params["keepdim"]), self.result(dtype))
 
 
-def reduced_shape(
-    shape: tuple[int, ...], dim: tuple[int, ...] | None, keepdim: bool
-) -> tuple[int, ...]:
+def reduced_shape(shape: tuple[int, ...], dim: tuple[int, ...] | None, keepdim: bool) -> tuple[int, ...]:
     """`shape` after a reduction over `dim` (None: all)."""
     dims = range(len(shape)) if dim is None else dim
     if keepdim:
@@ -357,5 +354,8 @@ class Random(Op):
 
 
 from fusegrad.eager import abstract  # noqa: E402  (families use the ops declared with them)
-from fusegrad.eager.ops import elementwise, reduction  # noqa: E402
-from fusegrad.eager.ops import shape as shape_ops  # noqa: E402
+from fusegrad.eager.ops import (  # noqa: E402
+    elementwise,
+    reduction,
+    shape as shape_ops,
+)

@@ -8,7 +8,6 @@ rules, its scalar expression. An op that lacks one of these is refused when it i
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -38,8 +37,8 @@ class Rule:
     """A gradient rule for one argument of an op.
 
     The function's parameter names say what it needs, and so what backward keeps: `g` is the
-    gradient of the output; an argument's name, that input (kept alive); `out`, the output
-    (kept alive); `NAME_type`, only that input's `TensorType`; anything else, a parameter. The
+    gradient of the output (a list, for an op with several); an argument's name, that input (kept
+    alive); `out`, the output, `out1`, the second output (kept alive); `NAME_type`, only that input's `TensorType`; anything else, a parameter. The
     one rule of a variadic op may also ask for `index`, which input it is about, and all `types`.
     """
 
@@ -48,11 +47,12 @@ class Rule:
     def __init__(self, arguments: Sequence[str], variadic: bool, function: Callable[..., Any]) -> None:
         self.function = function
         self.sources: list[tuple[str, Any]] = []
-        for name in list(inspect.signature(function).parameters)[1:]:
+        code = function.__code__
+        for name in code.co_varnames[1 : code.co_argcount]:
             if name in arguments:
                 self.sources.append(("input", arguments.index(name)))
-            elif name == "out":
-                self.sources.append(("output", 0))
+            elif name in ("out", "out1"):
+                self.sources.append(("output", 1 if name == "out1" else 0))
             elif name.endswith("_type") and name[:-5] in arguments:
                 self.sources.append(("type", arguments.index(name[:-5])))
             elif variadic and name in ("index", "types"):
@@ -143,17 +143,17 @@ class Op:
             if kind == "input":
                 values.append(inputs[where])
             elif kind == "output":
-                values.append(outputs[0])
+                values.append(outputs[where])
             elif kind == "type":
                 values.append(TensorType(*types[where]))
             elif kind == "param":
                 values.append(params[where])
             else:
                 values.append(index if kind == "index" else types)
-        gradient = rule.function(g, *values)
+        gradient: Tensor = rule.function(g, *values)
         shape, dtype = types[index]
         array = gradient.array
-        if array.shape != shape or array.dtype != dtype:
+        if array.shape != shape or array.dtype is not dtype:
             gradient = self.fit(gradient, shape, dtype)
         return gradient
 
@@ -170,17 +170,24 @@ def evaluate(op: Op, args: tuple[Any, ...], params: Params) -> Any:
     """Run `op` with NumPy now, and put it on the autograd graph where a gradient may be asked for."""
     try:
         value = op.evaluate(args, params)
-    except (ValueError, TypeError, IndexError, RuntimeError, OverflowError, np.linalg.LinAlgError) as error:
+    except EXPLAINED as error:
         raise _explained(op, args, params, error) from None
-    outputs = tuple(wrap(v) for v in value) if type(value) is tuple else (wrap(value),)
-    if op.view:
-        outputs[0].version = args[0].version
+    if type(value) is tuple:
+        outputs = tuple([wrap(v) for v in value])
+    else:
+        outputs = (wrap(value),)
+        if op.view:
+            outputs[0].version = args[0].version
     if op.rules is not None and state.grad_enabled:
         for a in args:
             if isinstance(a, Tensor) and a.needs_grad:
                 autograd.record(op, args, params, outputs)
                 break
     return outputs if type(value) is tuple else outputs[0]
+
+
+# What NumPy and the ops' own rules raise for operands that do not fit.
+EXPLAINED = (ValueError, TypeError, IndexError, RuntimeError, OverflowError, ZeroDivisionError, MemoryError)
 
 
 def wrap(array: Any) -> Tensor:
@@ -191,7 +198,7 @@ def wrap(array: Any) -> Tensor:
     tensor.grad = None
     tensor.grad_fn = None
     tensor.output_index = 0
-    tensor.version = [0]
+    tensor.version = [0, 0]
     return tensor
 
 
@@ -210,18 +217,19 @@ class OpError(RuntimeError):
     """An op that could not be done; the message names the op, the operands and the user's line."""
 
 
+# Types that PyTorch raises too; whatever else an op fails with becomes an OpError.
+_KEPT = (IndexError, TypeError, NotImplementedError, MemoryError)
+
+
 def _explained(op: Op, args: tuple[Any, ...], params: Params, error: Exception) -> Exception:
     """`error` with the op, the operands and the user's line in its message."""
     if getattr(error, "fusegrad_located", False):
         return error
     operands = ", ".join(describe(a) for a in args)
     given = "".join(f", {k}={v!r}" for k, v in params.items())
-    if type(error) in (IndexError, TypeError):
-        kind: type[Exception] = type(error)
-    else:
-        kind = OpError
+    kind = next((k for k in _KEPT if isinstance(error, k)), OpError)
     explained = kind(located(f"{op.name}({operands}{given}): {error}"))
-    explained.fusegrad_located = True  # type: ignore[attr-defined]
+    explained.fusegrad_located = True  # type: ignore[union-attr]
     return explained
 
 

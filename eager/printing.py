@@ -23,25 +23,18 @@ class _Formatter:
 
     def __init__(self, values: np.ndarray) -> None:
         self.floating = values.dtype.kind == "f"
-        self.scientific = self.integral = False
-        self.width = 1
+        self.scientific, self.integral, self.width = False, True, 1
         if not self.floating:
             self.width = max((len(str(v)) for v in values.ravel().tolist()), default=1)
             return
         finite = values[np.isfinite(values) & (values != 0)].astype(np.float64)
-        if finite.size:
-            magnitude = np.abs(finite)
-            largest, smallest = magnitude.max(), magnitude.min()
-            self.integral = bool((finite == np.ceil(finite)).all())
-            if self.integral:
-                self.scientific = largest / smallest > 1000.0 or largest > 1.0e8
-            else:
-                self.scientific = largest / smallest > 1000.0 or largest > 1.0e8 or smallest < 1.0e-4
-            self.width = max(len(self._number(float(v))) for v in finite.tolist())
-        special = values[~np.isfinite(values)]
-        if special.size:
-            # Without a fraction to print, "inf" and "nan" still leave room for the dot.
-            self.width = max(self.width, max(len(str(v)) + int(not finite.size) for v in special.tolist()))
+        if not finite.size:
+            return
+        magnitude = np.abs(finite)
+        largest, smallest = magnitude.max(), magnitude.min()
+        self.integral = bool((finite == np.ceil(finite)).all())
+        self.scientific = bool(largest / smallest > 1000.0 or largest > 1.0e8 or smallest < 1.0e-4)
+        self.width = max(1, *(len(self._number(v)) for v in finite.tolist()))
 
     def _number(self, value: float) -> str:
         if self.scientific:
@@ -51,11 +44,7 @@ class _Formatter:
         return f"{value:.{PRECISION}f}"
 
     def __call__(self, value: Any) -> str:
-        if not self.floating:
-            return str(value).rjust(self.width)
-        text = self._number(value)
-        return text.rjust(self.width)
-
+        return (self._number(value) if self.floating else str(value)).rjust(self.width)
 
 
 def _rows(array: np.ndarray, indent: int, summarize: bool, formatter: Any) -> str:
@@ -98,7 +87,7 @@ class _Complex:
 
     def __call__(self, value: complex) -> str:
         imaginary = self.imaginary(value.imag).lstrip()
-        sign = "" if imaginary[0] == "-" else "+"
+        sign = "" if imaginary[0] in "+-" else "+"
         return f"{self.real(value.real)}{sign}{imaginary}j"
 
 
@@ -113,17 +102,16 @@ def values_text(array: np.ndarray, indent: int) -> str:
 def tensor_text(tensor: Tensor, name: str = "tensor") -> str:
     """`repr(tensor)`."""
     array = tensor.array
+    default = dtypes.default_float().numpy
     suffixes = []
+    usual: tuple[np.dtype, ...] = (default,)
     if array.size == 0:
         values = "[]"
         if array.ndim != 1:
             suffixes.append(f"size={tuple(array.shape)}")
     else:
         values = values_text(array, len(name) + 1)
-    default = dtypes.default_float().numpy
-    usual = (default, np.dtype(bool)) if array.size == 0 else (default, np.dtype(np.int64), np.dtype(bool))
-    if array.dtype.kind == "c" and array.dtype.itemsize == 2 * default.itemsize:
-        usual += (array.dtype,)
+        usual = (default, np.result_type(default, np.complex64), np.dtype(np.int64), np.dtype(bool))
     if array.dtype not in usual:
         suffixes.append(f"dtype={tensor.dtype!r}")
     if tensor.grad_fn is not None:
@@ -135,7 +123,7 @@ def tensor_text(tensor: Tensor, name: str = "tensor") -> str:
 
 def _with_suffixes(text: str, suffixes: list[str], indent: int) -> str:
     """`text` with its suffixes, wrapped where a line would pass the width."""
-    length = len(text) - text.rfind("\n")
+    length = len(text) - text.rfind("\n") + 1
     for suffix in suffixes:
         if length + len(suffix) + 2 > LINE_WIDTH:
             text += ",\n" + " " * indent + suffix

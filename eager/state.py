@@ -23,6 +23,9 @@ class Interpreter(Protocol):
     def constant(self, tensor: Any) -> None:
         """`tensor` was made from Python data, not by an op."""
 
+    def check(self, tensor: Any, message: str) -> None:
+        """The 0-d bool `tensor` must be true, or the op that follows raises with `message`."""
+
 
 class _State(threading.local):
     grad_enabled: bool = True

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fusegrad.eager.dtypes import FROM_NUMPY, DType
-from fusegrad.eager.errors import located
+from fusegrad.eager.errors import failure
 from fusegrad.eager.state import state
 
 
@@ -38,7 +38,7 @@ class device:
 
     def __init__(self, type: str = "cpu") -> None:
         if str(type).split(":")[0] != "cpu":
-            raise RuntimeError(located(f"device {type!r}: fusegrad has no other device than the CPU"))
+            raise failure(RuntimeError, f"device {type!r}: fusegrad has no other device than the CPU")
         self.type = "cpu"
 
     def __repr__(self) -> str:
@@ -64,7 +64,8 @@ class Tensor:
     needs_grad: the slot behind `requires_grad`.
     grad: the accumulated gradient of a leaf, or None.
     grad_fn, output_index: the autograd node that made it, and which of its outputs it is.
-    version: one-element list, shared by all views of a memory, that counts in-place writes.
+    version: `[writes, moves]`, shared by all views of a memory: how often it was written in place,
+    and how often such a write moved a tensor's place on the graph.
 
     Make tensors with `fusegrad.tensor`, `zeros`, `from_numpy` and the like.
     """
@@ -193,15 +194,14 @@ class Tensor:
         Raises RuntimeError for integer tensors, and for False on a tensor that an op made.
         """
         if self.grad_fn is not None and not requires_grad:
-            raise RuntimeError(
-                located("requires_grad can only be switched off on leaf tensors; use detach() here")
+            raise failure(
+                RuntimeError, "requires_grad can only be switched off on leaf tensors; use detach() here"
             )
         if requires_grad and self.array.dtype.kind not in "fc":
-            raise RuntimeError(
-                located(
-                    "only Tensors of floating point and complex dtype can require gradients, "
-                    f"this one is {self.array.dtype.name}"
-                )
+            raise failure(
+                RuntimeError,
+                "only Tensors of floating point and complex dtype can require gradients, "
+                f"this one is {self.array.dtype.name}",
             )
         if state.interpreter is not None and self.needs_grad != requires_grad:
             state.interpreter.effect("changes requires_grad")
@@ -224,7 +224,7 @@ class Tensor:
     def data(self) -> Tensor:
         """The same memory off the graph; writes through it are not noticed by autograd."""
         tensor = detach(self)
-        tensor.version = [0]
+        tensor.version = [0, 0]
         return tensor
 
     @data.setter
@@ -261,44 +261,42 @@ class Tensor:
             state.interpreter.leave(self, door, value)
         return value
 
-    def _scalar(self, what: str) -> Any:
+    def _scalar(self) -> Any:
         if self.array.size != 1:
-            raise (ValueError if what == "item" else RuntimeError)(
-                located(
-                    f"{what}: the tensor has {self.array.size} elements "
-                    f"(shape {list(self.array.shape)}), only one can become a Python number"
-                )
+            raise failure(
+                RuntimeError,
+                f"the tensor has {self.array.size} elements "
+                f"(shape {list(self.array.shape)}), only one can become a Python number",
             )
         return self.array.item()
 
     def item(self) -> Any:
         """The one element as a Python number."""
-        return self._leave("item", self._scalar("item"))
+        return self._leave("item", self._scalar())
 
     def __bool__(self) -> bool:
         if self.array.size != 1:
-            raise RuntimeError(
-                located(
-                    "bool: Boolean value of Tensor with "
-                    f"{'more than one value' if self.array.size else 'no values'} is ambiguous "
-                    f"(shape {list(self.array.shape)}); use .any() or .all()"
-                )
+            raise failure(
+                RuntimeError,
+                "Boolean value of Tensor with "
+                f"{'more than one value' if self.array.size else 'no values'} is ambiguous "
+                f"(shape {list(self.array.shape)}); use .any() or .all()",
             )
         return self._leave("bool", bool(self.array.item()))
 
     def __int__(self) -> int:
-        return self._leave("int", int(self._scalar("int")))
+        return self._leave("int", int(self._scalar()))
 
     def __float__(self) -> float:
-        return self._leave("float", float(self._scalar("float")))
+        return self._leave("float", float(self._scalar()))
 
     def __complex__(self) -> complex:
-        return self._leave("complex", complex(self._scalar("complex")))
+        return self._leave("complex", complex(self._scalar()))
 
     def __index__(self) -> int:
         if self.array.dtype.kind not in "biu":
-            raise TypeError(located(f"only integer tensors can be an index, this is {self.array.dtype.name}"))
-        return self._leave("index", int(self._scalar("index")))
+            raise failure(TypeError, f"only integer tensors can be an index, this is {self.array.dtype.name}")
+        return self._leave("index", int(self._scalar()))
 
     def tolist(self) -> Any:
         """The values as nested Python lists (a number for a 0-d tensor)."""
@@ -310,8 +308,9 @@ class Tensor:
         Raises RuntimeError for a tensor that needs gradients, unless `force`.
         """
         if self.needs_grad and not force:
-            raise RuntimeError(
-                located("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
+            raise failure(
+                RuntimeError,
+                "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.",
             )
         return self._leave("numpy", self.array)
 
@@ -325,12 +324,12 @@ class Tensor:
 
     def __len__(self) -> int:
         if not self.array.ndim:
-            raise TypeError(located("len() of a 0-d tensor"))
+            raise failure(TypeError, "len() of a 0-d tensor")
         return self.array.shape[0]
 
     def __iter__(self) -> Iterator[Tensor]:
         if not self.array.ndim:
-            raise TypeError(located("iteration over a 0-d tensor"))
+            raise failure(TypeError, "iteration over a 0-d tensor")
         return iter([self[i] for i in range(self.array.shape[0])])
 
     def __contains__(self, value: Any) -> bool:
@@ -346,7 +345,9 @@ class Tensor:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
         if self.grad_fn is not None:
-            raise RuntimeError(located("only leaf tensors (made by the user) can be deep-copied; detach() first"))
+            raise failure(
+                RuntimeError, "only leaf tensors (made by the user) can be deep-copied; detach() first"
+            )
         copy = op.wrap(self._leave("deepcopy", self.array).copy())
         copy.__class__ = type(self)
         copy.needs_grad = self.needs_grad
@@ -355,7 +356,7 @@ class Tensor:
 
     def __reduce__(self) -> Any:
         if self.grad_fn is not None:
-            raise RuntimeError(located("only leaf tensors can be pickled; detach() first"))
+            raise failure(RuntimeError, "only leaf tensors can be pickled; detach() first")
         return _rebuild, (type(self), self._leave("pickle", self.array), self.needs_grad)
 
 

@@ -56,8 +56,8 @@ def _twin_code(code: CodeType) -> tuple[CodeType, SiteTable]:
             found = refusal, None
         except RecursionError:
             found = Unsupported("its expressions are nested too deeply"), None
-        key = id(code)
-        entry = (weakref.ref(code, lambda _: _cache.pop(key, None)), *found)
+        key, drop = id(code), _cache.pop  # bound: the module may be torn down when the code dies
+        entry = (weakref.ref(code, lambda _: drop(key, None)), *found)
         _cache[id(code)] = entry
     if isinstance(entry[1], Unsupported):
         raise Unsupported(entry[1].reason, entry[1].line)

@@ -130,14 +130,18 @@ def _table() -> dict[Any, str]:
 PURE = _table()
 # Which positional arguments a callable loops over.
 ALL = "all"
-ITERATED: dict[Any, Any] = dict.fromkeys(
-    [
-        list, tuple, zip, map, filter, deque, itertools.chain, itertools.product, itertools.zip_longest,
-        itertools.cycle, itertools.pairwise, itertools.takewhile, itertools.dropwhile, itertools.filterfalse,
-        itertools.starmap, itertools.compress, any, all, set, frozenset, sorted, iter,
-    ],
-    ALL,
-) | dict.fromkeys((enumerate, sum, min, max, itertools.islice, itertools.permutations, itertools.combinations, itertools.combinations_with_replacement, itertools.accumulate, itertools.chain.from_iterable, dict, OrderedDict, Counter, math.prod, math.fsum), (0,)) | {functools.reduce: (1,), defaultdict: (1,)}  # fmt: skip
+ITERATED: dict[Any, Any] = {
+    **dict.fromkeys((list, tuple, zip, map, filter, deque, any, all, set, frozenset, sorted, iter), ALL),
+    **dict.fromkeys((itertools.chain, itertools.product, itertools.zip_longest, itertools.cycle), ALL),
+    **dict.fromkeys((itertools.pairwise, itertools.takewhile, itertools.dropwhile), ALL),
+    **dict.fromkeys((itertools.filterfalse, itertools.starmap, itertools.compress), ALL),
+    **dict.fromkeys((enumerate, sum, min, max, dict, OrderedDict, Counter, math.prod, math.fsum), (0,)),
+    **dict.fromkeys((itertools.islice, itertools.permutations, itertools.combinations), (0,)),
+    **dict.fromkeys((itertools.combinations_with_replacement, itertools.accumulate), (0,)),
+    itertools.chain.from_iterable: (0,),
+    functools.reduce: (1,),
+    defaultdict: (1,),
+}
 # Which argument is a callback that the callable will call: a position, or the keyword ``key``.
 CALLBACKS: dict[Any, int | str] = {
     map: 0, filter: 0, functools.reduce: 0, itertools.starmap: 0, itertools.takewhile: 0,

@@ -2,60 +2,110 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-from fusegrad.eager.ops import contraction, creation, elementwise, reduction, shape
-from fusegrad.eager.tensor import Tensor
+from fusegrad.eager import dtypes, random
+from fusegrad.eager.ops import (
+    activation,
+    contraction,
+    creation,
+    elementwise,
+    indexing,
+    inplace,
+    loss,
+    normalization,
+    reduction,
+    selection,
+    shape,
+    special,
+)
+from fusegrad.eager.tensor import Tensor, device as device_class
 
+__all__ = ["activation", "loss", "normalization", "selection", "special"]
 
-def _reflected(function: Callable[[Any, Any], Tensor]) -> Callable[[Tensor, Any], Any]:
-    def operator(self: Tensor, other: Any) -> Any:
-        return function(other, self)
-
-    return operator
-
-
-def _getitem(self: Tensor, index: Any) -> Tensor:
-    basic = shape.basic_index(index, self.array.shape)
-    return shape.bind(shape._getitem, (self,), {"index": basic})
-
-
-_OPERATORS: dict[str, tuple[Callable[..., Tensor], bool]] = {
-    # operator: (function, whether it has a reflected form)
-    "add": (elementwise.add, True),
-    "sub": (elementwise.sub, True),
-    "mul": (elementwise.mul, True),
-    "truediv": (elementwise.div, True),
-    "floordiv": (elementwise.floor_divide, True),
-    "mod": (elementwise.remainder, True),
-    "pow": (elementwise.pow, True),
-    "matmul": (contraction.matmul, True),
-    "and": (elementwise.bitwise_and, True),
-    "or": (elementwise.bitwise_or, True),
-    "xor": (elementwise.bitwise_xor, True),
-    "neg": (elementwise.neg, False),
-    "abs": (elementwise.abs, False),
-    "invert": (elementwise.bitwise_not, False),
-    "eq": (elementwise.eq, False),
-    "ne": (elementwise.ne, False),
-    "lt": (elementwise.lt, False),
-    "le": (elementwise.le, False),
-    "gt": (elementwise.gt, False),
-    "ge": (elementwise.ge, False),
+_ALIASES = {
+    "absolute": "abs",
+    "arccos": "acos",
+    "arccosh": "acosh",
+    "arcsin": "asin",
+    "arcsinh": "asinh",
+    "arctan": "atan",
+    "arctan2": "atan2",
+    "arctanh": "atanh",
+    "divide": "div",
+    "fix": "trunc",
+    "greater": "gt",
+    "greater_equal": "ge",
+    "less": "lt",
+    "less_equal": "le",
+    "moveaxis": "movedim",
+    "multiply": "mul",
+    "negative": "neg",
+    "not_equal": "ne",
+    "subtract": "sub",
+    "true_divide": "div",
 }
+
+
+def to(
+    self: Tensor, *args: Any, dtype: Any = None, device: Any = None, copy: bool = False, **ignored: Any
+) -> Tensor:
+    """With another dtype (or a tensor's); devices are all the CPU. Source: `torch.Tensor.to`."""
+    for value in args:
+        if isinstance(value, Tensor):
+            dtype = value.dtype
+        elif isinstance(value, (dtypes.DType, type)):
+            dtype = value
+        elif isinstance(value, str):
+            device_class(value)
+    kind = self.dtype if dtype is None else dtypes.as_dtype(dtype)
+    if kind.numpy == self.array.dtype:
+        return elementwise.clone(self) if copy else self
+    return elementwise.cast(self, kind)
+
+
+_CASTS = {
+    "float": dtypes.float32,
+    "double": dtypes.float64,
+    "half": dtypes.float16,
+    "long": dtypes.int64,
+    "int": dtypes.int32,
+    "short": dtypes.int16,
+    "char": dtypes.int8,
+    "byte": dtypes.uint8,
+    "bool": dtypes.bool_,
+    "cfloat": dtypes.complex64,
+    "cdouble": dtypes.complex128,
+}
+
+
+def _casting(name: str, dtype: dtypes.DType) -> Any:
+    def method(self: Tensor) -> Tensor:
+        return elementwise.cast(self, dtype)
+
+    method.__doc__ = f"Converted to {dtype.name}. Source: `torch.Tensor.{name}`."
+    return elementwise.renamed(method, name)
 
 
 def attach() -> None:
     """Give `Tensor` its methods and operators."""
-    for family in (elementwise, reduction, shape, contraction):
+    for family in (elementwise, reduction, shape, contraction, indexing, creation, inplace, random):
         for name, function in family.METHODS.items():
             setattr(Tensor, name, function)
-    for name, (function, reflected) in _OPERATORS.items():
-        setattr(Tensor, f"__{name}__", function)
-        if reflected:
-            setattr(Tensor, f"__r{name}__", _reflected(function))
-    Tensor.__getitem__ = _getitem
+    for name, function in elementwise.OPERATORS.items():
+        setattr(Tensor, name, function)
+    for alias, name in _ALIASES.items():
+        setattr(Tensor, alias, getattr(Tensor, name))
+    for name, dtype in _CASTS.items():
+        setattr(Tensor, name, _casting(name, dtype))
+    for name, value in {
+        "__getitem__": indexing.getitem,
+        "to": to,
+        "type_as": lambda self, other: to(self, other),
+    }.items():
+        setattr(Tensor, name, value)
+    for name in ("cpu", "resolve_conj"):
+        setattr(Tensor, name, lambda self: self)
     Tensor.T = property(lambda self: shape.permute(self, *reversed(range(self.array.ndim))))
     Tensor.mT = property(lambda self: shape.transpose(self, -1, -2))
 

@@ -1,7 +1,7 @@
 """Tensors from nothing or from Python data.
 
-`full` and `arange` are ops without inputs, so a captured run makes them afresh; `tensor` and
-`from_numpy` bring data in, and a recorder is told.
+`full`, `arange`, `linspace` and `eye` are ops without data, so a captured run makes them afresh;
+`tensor` and `from_numpy` bring data in, and a recorder is told.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 from fusegrad.eager import dtypes
 from fusegrad.eager.dtypes import DType
-from fusegrad.eager.errors import located
+from fusegrad.eager.errors import failure
 from fusegrad.eager.op import Op, Params, TensorType, bind, wrap
 from fusegrad.eager.state import state
 from fusegrad.eager.tensor import Tensor
@@ -40,7 +40,9 @@ class Creation(Op):
 
 
 def _full_numpy(shape: tuple[int, ...], value: Any, dtype: DType) -> np.ndarray:
-    return np.full(shape, value, dtype.numpy)
+    # Through an array, so that an integer out of range wraps as it does in PyTorch.
+    filler = np.asarray(value).astype(dtype.numpy)
+    return np.full(shape, filler, dtype.numpy)
 
 
 def _arange_numpy(shape: tuple[int, ...], start: Any, step: Any, dtype: DType) -> np.ndarray:
@@ -60,49 +62,96 @@ def _requiring(tensor: Tensor, requires_grad: bool) -> Tensor:
 
 
 def _size(size: tuple[Any, ...]) -> tuple[int, ...]:
+    """`(2, 3)` or `((2, 3),)` as a checked shape."""
     if len(size) == 1 and isinstance(size[0], (tuple, list)):
         size = tuple(size[0])
-    sizes = tuple(n.__index__() for n in size)
+    sizes = tuple([n if type(n) is int else n.__index__() for n in size])
     for n in sizes:
         if n < 0:
-            raise RuntimeError(located(f"a tensor cannot have the negative size {n} (shape {list(sizes)})"))
+            raise failure(RuntimeError, f"a tensor cannot have the negative size {n} (shape {list(sizes)})")
     return sizes
 
 
-def full(size: Any, fill_value: Any, *, dtype: Any = None, requires_grad: bool = False, device: Any = None) -> Tensor:
+def full(
+    size: Any,
+    fill_value: Any,
+    *,
+    dtype: Any = None,
+    requires_grad: bool = False,
+    device: Any = None,
+    layout: Any = None,
+) -> Tensor:
     """A tensor of `size` filled with a number. Source: `torch.full`."""
+    if isinstance(fill_value, Tensor):
+        dtype, fill_value = dtype or fill_value.dtype, fill_value.item()
     kind = dtypes.as_dtype(dtype if dtype is not None else type(fill_value))
-    return _requiring(bind(_full, (), {"shape": _size((size,) if isinstance(size, int) else tuple(size)), "value": fill_value, "dtype": kind}), requires_grad)
+    shape = _size((size,) if isinstance(size, int) else tuple(size))
+    return _requiring(bind(_full, (), {"shape": shape, "value": fill_value, "dtype": kind}), requires_grad)
 
 
-def _filled(name: str, value: int) -> Callable[..., Tensor]:
-    def function(*size: Any, dtype: Any = None, requires_grad: bool = False, device: Any = None) -> Tensor:
+def _filled(name: str, value: int) -> tuple[Callable[..., Tensor], Callable[..., Tensor]]:
+    def function(
+        *size: Any, dtype: Any = None, requires_grad: bool = False, device: Any = None, **ignored: Any
+    ) -> Tensor:
         kind = dtypes.default_float() if dtype is None else dtypes.as_dtype(dtype)
-        return _requiring(bind(_full, (), {"shape": _size(size), "value": value, "dtype": kind}), requires_grad)
+        if not size:
+            size = (ignored.pop("size", ()),)
+        return _requiring(
+            bind(_full, (), {"shape": _size(size), "value": value, "dtype": kind}), requires_grad
+        )
 
-    def like(input: Tensor, *, dtype: Any = None, requires_grad: bool = False, device: Any = None) -> Tensor:
-        kind = input.dtype if dtype is None else dtypes.as_dtype(dtype)
+    def like(
+        input: Tensor, *, dtype: Any = None, requires_grad: bool = False, device: Any = None, **ignored: Any
+    ) -> Tensor:
+        kind = input.dtype if dtype is None else dtype
         return function(input.array.shape, dtype=kind, requires_grad=requires_grad)
 
     function.__name__ = function.__qualname__ = name
     like.__name__ = like.__qualname__ = name + "_like"
     function.__doc__ = f"A tensor of {name}. Source: `torch.{name}`."
     like.__doc__ = f"A tensor of {name} with the shape and dtype of `input`. Source: `torch.{name}_like`."
-    return function, like  # type: ignore[return-value]
+    return function, like
 
 
-zeros, zeros_like = _filled("zeros", 0)  # type: ignore[misc]
-ones, ones_like = _filled("ones", 1)  # type: ignore[misc]
-empty, empty_like = _filled("empty", 0)  # type: ignore[misc]
+# `empty` is filled too: what a program reads must not depend on chance.
+zeros, zeros_like = _filled("zeros", 0)
+ones, ones_like = _filled("ones", 1)
+empty, empty_like = _filled("empty", 0)
 
 
-def full_like(input: Tensor, fill_value: Any, *, dtype: Any = None, requires_grad: bool = False, device: Any = None) -> Tensor:
+def full_like(
+    input: Tensor, fill_value: Any, *, dtype: Any = None, requires_grad: bool = False, device: Any = None
+) -> Tensor:
     """`full` with the shape and dtype of `input`. Source: `torch.full_like`."""
     return full(input.array.shape, fill_value, dtype=dtype or input.dtype, requires_grad=requires_grad)
 
 
-def arange(start: Any, end: Any = None, step: Any = 1, *, dtype: Any = None, requires_grad: bool = False, device: Any = None) -> Tensor:
+def _new(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """`x.new_zeros(size)` and its kin: the dtype is x's."""
+
+    def method(self: Tensor, *args: Any, dtype: Any = None, **kwargs: Any) -> Tensor:
+        return function(*args, dtype=self.dtype if dtype is None else dtype, **kwargs)
+
+    method.__doc__ = f"`{function.__name__}` with the dtype of this tensor."
+    return method
+
+
+def _number(value: Any) -> Any:
+    return value.item() if isinstance(value, (Tensor, np.generic)) else value
+
+
+def arange(
+    start: Any,
+    end: Any = None,
+    step: Any = 1,
+    *,
+    dtype: Any = None,
+    requires_grad: bool = False,
+    device: Any = None,
+) -> Tensor:
     """Numbers from `start` (0) up to, not including, `end`. Source: `torch.arange`.
+
+    Raises RuntimeError for a step of 0 or in the wrong direction.
 
     >>> import fusegrad as fg
     >>> fg.arange(3)
@@ -110,13 +159,22 @@ def arange(start: Any, end: Any = None, step: Any = 1, *, dtype: Any = None, req
     """
     if end is None:
         start, end = 0, start
+    start, end, step = _number(start), _number(end), _number(step)
     if step == 0:
-        raise RuntimeError(located("arange: step must be nonzero"))
-    count = max(0, math.ceil((end - start) / step))
+        raise failure(RuntimeError, "step must be nonzero")
+    if (end - start) * step < 0:
+        raise failure(
+            RuntimeError, f"upper bound and lower bound inconsistent with step sign ({start}, {end}, {step})"
+        )
     if dtype is None:
         whole = all(isinstance(v, int) for v in (start, end, step))
         dtype = dtypes.int64 if whole else dtypes.default_float()
-    params = {"shape": (count,), "start": start, "step": step, "dtype": dtypes.as_dtype(dtype)}
+    params = {
+        "shape": (math.ceil((end - start) / step),),
+        "start": start,
+        "step": step,
+        "dtype": dtypes.as_dtype(dtype),
+    }
     return _requiring(bind(_arange, (), params), requires_grad)
 
 
@@ -130,6 +188,7 @@ def tensor(data: Any, *, dtype: Any = None, requires_grad: bool = False, device:
     """A tensor with a copy of `data`: a number, nested lists, an array. Source: `torch.tensor`.
 
     Python floats become the default float, ints int64, bools bool; arrays keep their dtype.
+    Raises ValueError for ragged lists, TypeError for what holds no numbers.
 
     >>> import fusegrad as fg
     >>> fg.tensor([1, 2.5])
@@ -138,24 +197,50 @@ def tensor(data: Any, *, dtype: Any = None, requires_grad: bool = False, device:
     if isinstance(data, Tensor):
         array = np.array(data.array)
     else:
-        try:
-            array = np.array(_without_tensors(data))
-        except ValueError as error:
-            raise ValueError(located(f"tensor: expected nested sequences of equal lengths: {error}")) from None
-        if array.dtype.kind not in "buifc":
-            raise TypeError(located(f"tensor: cannot make a tensor of {type(data).__name__} ({array.dtype})"))
-        if dtype is None and not isinstance(data, (np.ndarray, np.generic)):
-            dtype = {"f": dtypes.default_float(), "c": dtypes.complex64}.get(array.dtype.kind)
-            dtype = dtypes.default_float() if array.size == 0 else dtype
+        array, default = _from_python(data)
+        dtype = default if dtype is None else dtype
     if dtype is not None:
         array = array.astype(dtypes.as_dtype(dtype).numpy, copy=False)
     if array.dtype not in dtypes.FROM_NUMPY:
-        dtypes.as_dtype(array.dtype)
+        raise failure(TypeError, f"cannot make a tensor of dtype {array.dtype}")
     return _requiring(_brought(wrap(array)), requires_grad)
 
 
+def _from_python(data: Any) -> tuple[np.ndarray, DType | None]:
+    """The values of `data`, and the dtype that they get unless one is asked for."""
+    plain = isinstance(data, (list, tuple))
+    if plain:
+        inner = _first_array(data)
+        data = _without_tensors(data)
+        plain = inner is None
+    try:
+        array = np.array(data)
+    except ValueError as error:
+        raise failure(ValueError, f"expected nested sequences of equal lengths: {error}") from None
+    if array.dtype.kind not in "buifc":
+        raise failure(TypeError, f"cannot make a tensor of {type(data).__name__} ({array.dtype})")
+    if array.size == 0 and plain:
+        return array, dtypes.default_float()
+    if not plain and isinstance(data, (np.ndarray, np.generic)):
+        return array, None
+    if not plain and not isinstance(data, (bool, int, float, complex)):
+        return array, dtypes.FROM_NUMPY.get(inner.dtype) if isinstance(data, list) else None
+    default = dtypes.default_float()
+    wide = dtypes.complex128 if default is dtypes.float64 else dtypes.complex64
+    return array, {"f": default, "c": wide}.get(array.dtype.kind)
+
+
+def _first_array(data: Any) -> Any:
+    """The first array (or the array of the first tensor) in nested lists, None if there is none."""
+    while isinstance(data, (list, tuple)) and len(data):
+        data = data[0]
+    if isinstance(data, Tensor):
+        return data.array
+    return data if isinstance(data, (np.ndarray, np.generic)) else None
+
+
 def _without_tensors(data: Any) -> Any:
-    """`data` with one-element tensors in it as numbers (through their door)."""
+    """`data` with tensors in it as numbers (through their door)."""
     if isinstance(data, (list, tuple)):
         return [_without_tensors(d) for d in data]
     return data.tolist() if isinstance(data, Tensor) else data
@@ -163,7 +248,10 @@ def _without_tensors(data: Any) -> Any:
 
 def from_numpy(ndarray: np.ndarray) -> Tensor:
     """A tensor that shares the memory of `ndarray`. Source: `torch.from_numpy`."""
-    dtypes.as_dtype(ndarray.dtype)
+    if not isinstance(ndarray, np.ndarray):
+        raise failure(TypeError, f"expected np.ndarray (got {type(ndarray).__name__})")
+    if ndarray.dtype not in dtypes.FROM_NUMPY:
+        raise failure(TypeError, f"can't convert np.ndarray of type {ndarray.dtype}")
     return _brought(wrap(ndarray))
 
 
@@ -176,13 +264,64 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
     return tensor(data, dtype=dtype)
 
 
-def linspace(start: float, end: float, steps: int, *, dtype: Any = None, requires_grad: bool = False, device: Any = None) -> Tensor:
+def _linspace_numpy(shape: tuple[int, ...], start: float, end: float, dtype: DType) -> np.ndarray:
+    return np.linspace(start, end, shape[0]).astype(dtype.numpy)
+
+
+def _linspace_scalar(
+    b: Any, index: Any, shape: tuple[int, ...], start: float, end: float, dtype: DType
+) -> Any:
+    """From both ends, so that the last element is `end` itself."""
+    step = (end - start) / max(1, shape[0] - 1)
+    wide = dtypes.float64
+    first = b.progression(index[0], float(start), float(step), wide)
+    last = b.progression(index[0], float(end) - step * (shape[0] - 1), float(step), wide)
+    near = b.lt(b.progression(index[0], 0.0, 1.0, wide), shape[0] / 2)
+    return b.cast(b.select(near, first, last), dtype)
+
+
+_linspace = Creation("linspace", _linspace_numpy, _linspace_scalar)
+
+
+def linspace(
+    start: float,
+    end: float,
+    steps: int,
+    *,
+    dtype: Any = None,
+    requires_grad: bool = False,
+    device: Any = None,
+) -> Tensor:
     """`steps` numbers evenly spaced from `start` to `end`, both included. Source: `torch.linspace`."""
     kind = dtypes.default_float() if dtype is None else dtypes.as_dtype(dtype)
-    return _requiring(_brought(wrap(np.linspace(start, end, steps).astype(kind.numpy))), requires_grad)
+    if steps < 0:
+        raise failure(RuntimeError, f"number of steps must be non-negative, got {steps}")
+    params = {"shape": (steps,), "start": _number(start), "end": _number(end), "dtype": kind}
+    return _requiring(bind(_linspace, (), params), requires_grad)
 
 
-def eye(n: int, m: int | None = None, *, dtype: Any = None, requires_grad: bool = False, device: Any = None) -> Tensor:
-    """The identity matrix. Source: `torch.eye`."""
+def logspace(
+    start: float,
+    end: float,
+    steps: int,
+    base: float = 10.0,
+    *,
+    dtype: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """`base` to the powers evenly spaced from `start` to `end`. Source: `torch.logspace`."""
+    exponents = linspace(start, end, steps, dtype=dtypes.float64)
+    return _requiring((base**exponents).to(dtypes.as_dtype(dtype or dtypes.default_float())), requires_grad)
+
+
+def eye(
+    n: int, m: int | None = None, *, dtype: Any = None, requires_grad: bool = False, device: Any = None
+) -> Tensor:
+    """The identity matrix, n by m. Source: `torch.eye`."""
     kind = dtypes.default_float() if dtype is None else dtypes.as_dtype(dtype)
-    return _requiring(_brought(wrap(np.eye(n, m, dtype=kind.numpy))), requires_grad)
+    equal = arange(n).reshape(n, 1) == arange(n if m is None else m)
+    return _requiring(equal.to(kind), requires_grad)
+
+
+METHODS |= {f"new_{f.__name__}": _new(f) for f in (zeros, ones, empty, full)}
+METHODS["new_tensor"] = _new(tensor)

@@ -6,6 +6,7 @@ compiled and derived again.
 
 from __future__ import annotations
 
+import builtins
 import math
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from fusegrad.eager import dtypes
+from fusegrad.eager.errors import failure
 from fusegrad.eager.families import (
     ANY,
     BITS,
@@ -30,19 +32,28 @@ from fusegrad.eager.tensor import Tensor
 
 # Types that may stand in an equation as they are; others are converted by `operand`.
 OPERANDS: set[type] = {Tensor, float, int, bool, complex}
-# Methods and operators that come with each declaration; eager/ops/__init__.py attaches them.
+# What comes with each declaration; eager/ops/__init__.py attaches it to Tensor.
 METHODS: dict[str, Callable[..., Any]] = {}
+OPERATORS: dict[str, Callable[..., Any]] = {}
 
 
 def operand(value: Any) -> Any:
     """`value` as a tensor or Python number; raises TypeError for anything else."""
+    converted = convertible(value)
+    if converted is None:
+        raise failure(TypeError, f"expected a Tensor or a number, got {type(value).__name__}")
+    return converted
+
+
+def convertible(value: Any) -> Any:
+    """`value` as a tensor or Python number, or None where it is neither."""
     if isinstance(value, (Tensor, float, int, complex)):
         return value
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, np.ndarray):
         return wrap(value)
-    raise TypeError(f"expected a Tensor or a number, got {type(value).__name__}")
+    return None
 
 
 def unary(
@@ -53,6 +64,7 @@ def unary(
     vjp: Callable[..., Any] | None,
     doc: str,
     grad_name: str | None = None,
+    operator: str | None = None,
 ) -> Callable[[Any], Tensor]:
     """Declare a one-operand op and give its public function."""
     op = Elementwise(name, "x", numpy, rule, scalar, None if vjp is None else {"x": vjp}, grad_name)
@@ -60,7 +72,9 @@ def unary(
     def function(input: Any) -> Tensor:
         return bind(op, (input if type(input) in OPERANDS else operand(input),))
 
-    return _named(function, name, doc)
+    if operator is not None:
+        OPERATORS[f"__{operator}__"] = function
+    return named(function, name, doc)
 
 
 def binary(
@@ -71,8 +85,10 @@ def binary(
     vjp: tuple[Callable[..., Any] | None, Callable[..., Any] | None] | None,
     doc: str,
     grad_name: str | None = None,
+    operator: str | None = None,
+    reflected: bool = True,
 ) -> Callable[[Any, Any], Tensor]:
-    """Declare a two-operand op and give its public function."""
+    """Declare a two-operand op and give its public function; `operator` is Python's, if it has one."""
     rules = None if vjp is None else {"x": vjp[0], "y": vjp[1]}
     op = Elementwise(name, "x y", numpy, rule, scalar, rules, grad_name)
 
@@ -85,38 +101,134 @@ def binary(
             ),
         )
 
-    return _named(function, name, doc)
+    if operator is not None:
+        declare_operator(operator, lambda x, y: bind(op, (x, y)), reflected)
+    return named(function, name, doc)
 
 
-def _named(function: Callable[..., Any], name: str, doc: str) -> Callable[..., Any]:
+def declare_operator(name: str, function: Callable[[Any, Any], Any], reflected: bool = True) -> None:
+    """Python's binary operator `name` (and its reflected form), for what can be an operand."""
+
+    def operator(self: Tensor, other: Any) -> Any:
+        if type(other) not in OPERANDS:
+            other = convertible(other)
+            if other is None:
+                return NotImplemented
+        return function(self, other)
+
+    def backwards(self: Tensor, other: Any) -> Any:
+        if type(other) not in OPERANDS:
+            other = convertible(other)
+            if other is None:
+                return NotImplemented
+        return function(other, self)
+
+    OPERATORS[f"__{name}__"] = renamed(operator, f"__{name}__")
+    if reflected:
+        OPERATORS[f"__r{name}__"] = renamed(backwards, f"__r{name}__")
+
+
+def renamed(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """`function` under `name` also in tracebacks, profiles and error messages.
+
+    A code object of its own lets the interpreter specialise each op's calls, too.
+    """
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = doc + f"\n\n    Shapes broadcast. Source: `torch.{name}`.\n    "
+    function.__code__ = function.__code__.replace(co_name=name, co_qualname=name)
+    return function
+
+
+def named(function: Callable[..., Any], name: str, doc: str, source: str | None = None) -> Callable[..., Any]:
+    """A generated public function, with its name and docstring, made a method too."""
+    renamed(function, name)
+    function.__doc__ = f"{doc} Shapes broadcast. Source: `torch.{source or name}`."
     METHODS[name] = function
+    return function
+
+
+def method(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Make a function a tensor method too."""
+    METHODS[function.__name__] = function
     return function
 
 
 # Arithmetic.
 
-add = binary("add", np.add, ANY, "add", (lambda g: g, lambda g: g), "x + y.")
-sub = binary("sub", np.subtract, NUMBER, "sub", (lambda g: g, lambda g: neg(g)), "x - y.")
-mul = binary("mul", np.multiply, ANY, "mul", (lambda g, y: g * y, lambda g, x: g * x), "x * y.")
-div = binary(
+_add = binary("add", np.add, ANY, "add", (lambda g: g, lambda g: g), "x + y.", operator="add")
+_sub = binary("sub", np.subtract, NUMBER, "sub", (lambda g: g, lambda g: neg(g)), "x - y.", operator="sub")
+mul = binary(
+    "mul", np.multiply, ANY, "mul", (lambda g, y: g * y, lambda g, x: g * x), "x * y.", operator="mul"
+)
+_div = binary(
     "div",
     np.true_divide,
     FLOAT,
     "div",
     (lambda g, y: g / y, lambda g, x, y: -g * ((x / y) / y)),
     "x / y; integers give floats.",
+    operator="truediv",
 )
-neg = unary("neg", np.negative, NUMBER, "neg", lambda g: neg(g), "-x.")
+
+
+@method
+def add(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
+    """input + alpha * other. Shapes broadcast. Source: `torch.add`."""
+    return _add(input, other if alpha == 1 else mul(other, alpha))
+
+
+@method
+def sub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
+    """input - alpha * other. Shapes broadcast. Source: `torch.sub`."""
+    return _sub(input, other if alpha == 1 else mul(other, alpha))
+
+
+@method
+def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Tensor:
+    """input / other, rounded by `rounding_mode` (None, "floor", "trunc"). Source: `torch.div`."""
+    if rounding_mode is None:
+        return _div(input, other)
+    if rounding_mode == "floor":
+        return floor_divide(input, other)
+    if rounding_mode != "trunc":
+        raise failure(ValueError, f"rounding_mode is None, 'floor' or 'trunc', got {rounding_mode!r}")
+    kind = dtypes.result_type([x.array if isinstance(x, Tensor) else x for x in (input, other)])
+    return trunc(_div(input, other)) if kind.kind == "f" else _truncated_quotient(input, other)
+
+
+def _truncated_quotient(x: Any, y: Any) -> Tensor:
+    """Integer division toward 0."""
+    quotient = floor_divide(x, y)
+    inexact = logical_and(ne(mul(quotient, y), x), lt(quotient, 0))
+    return where(inexact, quotient + 1, quotient)
+
+
+neg = unary("neg", np.negative, NUMBER, "neg", lambda g: neg(g), "-x.", operator="neg")
 reciprocal = unary(
-    "reciprocal", lambda x: 1 / x, FLOAT, lambda b, x: b.div(1.0, x), lambda g, out: -g * (out * out), "1 / x."
+    "reciprocal",
+    lambda x: 1 / x,
+    FLOAT,
+    lambda b, x: b.div(1.0, x),
+    lambda g, out: -g * (out * out),
+    "1 / x.",
 )
 square = unary(
     "square", np.square, NUMBER, lambda b, x: b.mul(x, x), lambda g, x: g * (x * 2), "x * x.", "PowBackward0"
 )
-abs = unary("abs", np.abs, REAL, "abs", lambda g, x: g * sign(x), "The absolute value.")
-sign = unary("sign", np.sign, REAL, "sign", lambda g: g * 0.0, "-1, 0 or 1 by the sign of x.")
+abs = unary("abs", np.abs, REAL, "abs", lambda g, x: g * sign(x), "The absolute value.", operator="abs")
+
+
+def _sign(x: Any) -> Any:
+    return np.where(np.isnan(x), x.dtype.type(0), np.sign(x)) if x.dtype.kind == "f" else np.sign(x)
+
+
+sign = unary(
+    "sign",
+    _sign,
+    REAL,
+    lambda b, x: b.select(b.eq(x, x), b.sign(x), 0),
+    lambda g: g * 0.0,
+    "-1, 0 or 1 by the sign of x; 0 for NaN.",
+)
 
 
 def _power(x: Any, exponent: Any) -> Any:
@@ -124,15 +236,15 @@ def _power(x: Any, exponent: Any) -> Any:
     count = small_power(exponent)
     if count is None:
         return np.power(x, exponent)
-    result = x
-    for _ in range(count - 1):
+    result = x * x
+    for _ in range(count - 2):
         result = result * x
     return result
 
 
 def small_power(exponent: float) -> int | None:
-    """`exponent` as a count where `x ** exponent` is computed as that many factors (1 to 4)."""
-    return int(exponent) if exponent in (1, 2, 3, 4) else None
+    """`exponent` as a count where `x ** exponent` is computed as that many factors (2 to 4)."""
+    return int(exponent) if exponent in (2, 3, 4) else None
 
 
 def _power_scalar(b: Any, x: Any, exponent: float) -> Any:
@@ -185,6 +297,8 @@ _pow_tensor = Elementwise(
 def pow(input: Any, exponent: Any) -> Tensor:
     """`input ** exponent`, either a tensor. Source: `torch.pow`.
 
+    Raises RuntimeError for integers to a negative integer power.
+
     >>> import fusegrad as fg
     >>> fg.pow(fg.tensor([1.0, 2.0, 3.0]), 2)
     tensor([1., 4., 9.])
@@ -196,16 +310,41 @@ def pow(input: Any, exponent: Any) -> Tensor:
 
 
 METHODS["pow"] = pow
+declare_operator("pow", pow)
+
+
+def _divisor(x: Any, y: Any) -> Any:
+    """The divisor `y` of `x`, refused where integers would be divided by 0."""
+    if np.result_type(x, y).kind in "iu" and not np.all(y):
+        raise ZeroDivisionError("ZeroDivisionError: integer division by zero")
+    return y
+
+
 floor_divide = binary(
-    "floor_divide", np.floor_divide, REAL, lambda b, x, y: b.floor_div(x, y), None, "Quotient rounded down."
+    "floor_divide",
+    lambda x, y: np.floor_divide(x, _divisor(x, y)),
+    REAL,
+    lambda b, x, y: b.floor_div(x, y),
+    (lambda g: g * 0.0, lambda g: g * 0.0),
+    "Quotient rounded down.",
+    operator="floordiv",
 )
 remainder = binary(
     "remainder",
-    np.remainder,
+    lambda x, y: np.remainder(x, _divisor(x, y)),
     REAL,
     lambda b, x, y: b.remainder(x, y),
     (lambda g: g, lambda g, x, y: -g * floor_divide(x, y)),
     "The remainder with the divisor's sign.",
+    operator="mod",
+)
+fmod = binary(
+    "fmod",
+    lambda x, y: np.fmod(x, _divisor(x, y)),
+    REAL,
+    lambda b, x, y: b.mul(b.remainder(b.abs(x), b.abs(y)), b.sign(x)),
+    (lambda g: g, lambda g, x, y: -g * trunc(x / y)),
+    "The remainder with the dividend's sign.",
 )
 
 # Exponentials, roots, trigonometry.
@@ -249,7 +388,9 @@ def _sigmoid(x: Any) -> Any:
     return 1 / (1 + np.exp(-x))
 
 
-sigmoid = unary("sigmoid", _sigmoid, FLOAT, "sigmoid", lambda g, out: g * ((1 - out) * out), "1 / (1 + exp(-x)).")
+sigmoid = unary(
+    "sigmoid", _sigmoid, FLOAT, "sigmoid", lambda g, out: g * ((1 - out) * out), "1 / (1 + exp(-x))."
+)
 
 
 def _special(name: str) -> Callable[[Any], Any]:
@@ -258,14 +399,19 @@ def _special(name: str) -> Callable[[Any], Any]:
     def evaluate(x: Any) -> Any:
         from scipy import special
 
-        return getattr(special, name)(x)
+        return getattr(special, name)(x).astype(x.dtype, copy=False)
 
     return evaluate
 
 
 _TWO_OVER_ROOT_PI = 2 / math.sqrt(math.pi)
 erf = unary(
-    "erf", _special("erf"), REAL_FLOAT, "erf", lambda g, x: g * (exp(-x * x) * _TWO_OVER_ROOT_PI), "The error function."
+    "erf",
+    _special("erf"),
+    REAL_FLOAT,
+    "erf",
+    lambda g, x: g * (exp(-x * x) * _TWO_OVER_ROOT_PI),
+    "The error function.",
 )
 
 # Rounding: gradients are zero.
@@ -273,16 +419,30 @@ erf = unary(
 floor = unary("floor", np.floor, REAL, "floor", lambda g: g * 0.0, "Rounded down.")
 ceil = unary("ceil", np.ceil, REAL, "ceil", lambda g: g * 0.0, "Rounded up.")
 trunc = unary("trunc", np.trunc, REAL, "trunc", lambda g: g * 0.0, "Rounded toward 0.")
-round = unary("round", np.rint, REAL, "round", lambda g: g * 0.0, "Rounded to nearest, halves to even.")
+_round = unary("round", np.rint, REAL, "round", lambda g: g * 0.0, "Rounded to nearest, halves to even.")
+
+
+@method
+def round(input: Tensor, *, decimals: int = 0) -> Tensor:
+    """Rounded to `decimals` places, halves to even. Source: `torch.round`."""
+    if not decimals:
+        return _round(input)
+    scale = 10.0 ** builtins.abs(decimals)
+    return _round(input * scale) / scale if decimals > 0 else _round(input / scale) * scale
+
+
+frac = unary(
+    "frac", lambda x: x - np.trunc(x), FLOAT, lambda b, x: b.sub(x, b.trunc(x)), lambda g: g, "x - trunc(x)."
+)
 
 # Comparisons and logic.
 
-eq = binary("eq", np.equal, TEST, "eq", None, "x == y.")
-ne = binary("ne", np.not_equal, TEST, "ne", None, "x != y.")
-lt = binary("lt", np.less, ORDER, "lt", None, "x < y.")
-le = binary("le", np.less_equal, ORDER, "le", None, "x <= y.")
-gt = binary("gt", np.greater, ORDER, "gt", None, "x > y.")
-ge = binary("ge", np.greater_equal, ORDER, "ge", None, "x >= y.")
+eq = binary("eq", np.equal, TEST, "eq", None, "x == y.", operator="eq", reflected=False)
+ne = binary("ne", np.not_equal, TEST, "ne", None, "x != y.", operator="ne", reflected=False)
+lt = binary("lt", np.less, ORDER, "lt", None, "x < y.", operator="lt", reflected=False)
+le = binary("le", np.less_equal, ORDER, "le", None, "x <= y.", operator="le", reflected=False)
+gt = binary("gt", np.greater, ORDER, "gt", None, "x > y.", operator="gt", reflected=False)
+ge = binary("ge", np.greater_equal, ORDER, "ge", None, "x >= y.", operator="ge", reflected=False)
 logical_and = binary(
     "logical_and", np.logical_and, TEST, lambda b, x, y: b.and_(b.truth(x), b.truth(y)), None, "Both nonzero."
 )
@@ -293,13 +453,15 @@ logical_xor = binary(
     "logical_xor", np.logical_xor, TEST, lambda b, x, y: b.xor(b.truth(x), b.truth(y)), None, "One nonzero."
 )
 logical_not = unary("logical_not", np.logical_not, TEST, lambda b, x: b.not_(b.truth(x)), None, "Zero.")
-bitwise_and = binary("bitwise_and", np.bitwise_and, BITS, "and_", None, "x & y.")
-bitwise_or = binary("bitwise_or", np.bitwise_or, BITS, "or_", None, "x | y.")
-bitwise_xor = binary("bitwise_xor", np.bitwise_xor, BITS, "xor", None, "x ^ y.")
-bitwise_not = unary("bitwise_not", np.invert, BITS, "not_", None, "~x.")
+bitwise_and = binary("bitwise_and", np.bitwise_and, BITS, "and_", None, "x & y.", operator="and")
+bitwise_or = binary("bitwise_or", np.bitwise_or, BITS, "or_", None, "x | y.", operator="or")
+bitwise_xor = binary("bitwise_xor", np.bitwise_xor, BITS, "xor", None, "x ^ y.", operator="xor")
+bitwise_not = unary("bitwise_not", np.invert, BITS, "not_", None, "~x.", operator="invert")
 isnan = unary("isnan", np.isnan, TEST, lambda b, x: b.ne(x, x), None, "Whether NaN.")
 isinf = unary("isinf", np.isinf, TEST, lambda b, x: b.eq(b.abs(x), math.inf), None, "Whether ±infinity.")
-isfinite = unary("isfinite", np.isfinite, TEST, lambda b, x: b.lt(b.abs(x), math.inf), None, "Whether finite.")
+isfinite = unary(
+    "isfinite", np.isfinite, TEST, lambda b, x: b.lt(b.abs(x), math.inf), None, "Whether finite."
+)
 
 # Choosing.
 
@@ -382,9 +544,7 @@ def cast(input: Tensor, dtype: Any) -> Tensor:
     return input if input.array.dtype == target.numpy else bind(_cast, (input,), {"dtype": target})
 
 
-_clone = Elementwise(
-    "clone", "x", lambda x: np.array(x, copy=True), ANY, lambda b, x: x, {"x": lambda g: g}
-)
+_clone = Elementwise("clone", "x", lambda x: np.array(x, copy=True), ANY, lambda b, x: x, {"x": lambda g: g})
 
 
 def clone(input: Tensor) -> Tensor:
@@ -394,29 +554,8 @@ def clone(input: Tensor) -> Tensor:
 
 METHODS["clone"] = clone
 
-# Activations that PyTorch has as ops of their own.
 
-relu = unary(
-    "relu",
-    lambda x: np.maximum(x, 0),
-    REAL,
-    lambda b, x: b.maximum(x, 0.0),
-    lambda g, out: where(out > 0, g, 0.0),
-    "max(x, 0).",
-)
-silu = unary(
-    "silu",
-    lambda x: x * _sigmoid(x),
-    FLOAT,
-    lambda b, x: b.mul(x, b.sigmoid(x)),
-    lambda g, x: g * (sigmoid(x) * (x * (1 - sigmoid(x)) + 1)),
-    "x * sigmoid(x).",
-)
-softplus = unary(
-    "softplus",
-    lambda x: np.where(x > 20, x, np.log1p(np.exp(np.minimum(x, 20)))),
-    FLOAT,
-    lambda b, x: b.select(b.gt(x, 20.0), x, b.log1p(b.exp(b.minimum(x, 20.0)))),
-    lambda g, x: where(x > 20, g, g * sigmoid(x)),
-    "log(1 + exp(x)), linear above 20.",
-)
+def result_type(tensor1: Any, tensor2: Any) -> dtypes.DType:
+    """The dtype that arithmetic on two tensors or numbers gives. Source: `torch.result_type`."""
+    operands = [x.array if isinstance(x, Tensor) else x for x in (operand(tensor1), operand(tensor2))]
+    return dtypes.FROM_NUMPY[dtypes.result_type(operands)]

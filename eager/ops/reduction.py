@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from fusegrad.eager import dtypes
+from fusegrad.eager.errors import failure
 from fusegrad.eager.families import Composite, Opaque, Reduction, reduced_shape
 from fusegrad.eager.op import TensorType, bind
 from fusegrad.eager.ops import elementwise, shape
@@ -24,7 +24,6 @@ _INT64 = np.dtype(np.int64)
 def method(function: Callable[..., Any]) -> Callable[..., Any]:
     """Make a function a tensor method too, taking NumPy's `axis` and `keepdims` like PyTorch."""
 
-    @functools.wraps(function)
     def accepting(*args: Any, **kwargs: Any) -> Any:
         if kwargs:
             if "axis" in kwargs:
@@ -33,8 +32,10 @@ def method(function: Callable[..., Any]) -> Callable[..., Any]:
                 kwargs["keepdim"] = kwargs.pop("keepdims")
         return function(*args, **kwargs)
 
+    accepting.__doc__ = function.__doc__
+    accepting.__module__ = function.__module__
     METHODS[function.__name__] = accepting
-    return accepting
+    return elementwise.renamed(accepting, function.__name__)
 
 
 def normal_dims(dim: Any, ndim: int) -> tuple[int, ...] | None:
@@ -46,7 +47,7 @@ def normal_dims(dim: Any, ndim: int) -> tuple[int, ...] | None:
         return None
     dims = [shape.normal_dim(d, ndim) for d in (dim if isinstance(dim, (tuple, list)) else (dim,))]
     if len(set(dims)) != len(dims):
-        raise RuntimeError(f"dim {dim} names a dimension twice")
+        raise failure(RuntimeError, f"dim {dim} names a dimension twice")
     return tuple(sorted(dims)) if ndim else None
 
 
@@ -67,9 +68,16 @@ def _numbered(name: str) -> Callable[[dict[str, Any]], str]:
     return lambda params: f"{name}Backward{0 if params['dim'] is None else 1}"
 
 
+def _add_reduce(x: np.ndarray, axis: Any, keepdims: bool) -> Any:
+    """Half precision adds up in single precision, as in PyTorch."""
+    if x.dtype == np.float16:
+        return np.add.reduce(x, axis=axis, keepdims=keepdims, dtype=np.float32).astype(np.float16)
+    return np.add.reduce(x, axis=axis, keepdims=keepdims)
+
+
 _sum = Reduction(
     "sum",
-    np.add.reduce,
+    _add_reduce,
     "add",
     _sum_dtype,
     {"x": lambda g, x_type, dim, keepdim: _spread(g, x_type.shape, dim, keepdim)},
@@ -136,7 +144,7 @@ def _count(size: tuple[int, ...], dim: tuple[int, ...] | None) -> int:
 
 
 def _mean_numpy(x: np.ndarray, dim: Any, keepdim: bool) -> Any:
-    return np.add.reduce(x, axis=dim, keepdims=keepdim) / x.dtype.type(_count(x.shape, dim))
+    return _add_reduce(x, dim, keepdim) / x.dtype.type(_count(x.shape, dim))
 
 
 _mean = Composite(
@@ -155,20 +163,12 @@ def mean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = 
     if dtype is not None:
         input = elementwise.cast(input, dtype)
     if input.array.dtype.kind not in "fc":
-        raise RuntimeError(
-            elementwise_error(
-                f"mean(): could not infer output dtype. Input dtype must be either a floating point or complex "
-                f"dtype. Got: {input.array.dtype.name}"
-            )
+        raise failure(
+            RuntimeError,
+            "could not infer output dtype. Input dtype must be either a floating point or complex dtype. "
+            f"Got: {input.array.dtype.name}{list(input.array.shape)}",
         )
     return bind(_mean, (input,), {"dim": normal_dims(dim, input.array.ndim), "keepdim": keepdim})
-
-
-def elementwise_error(message: str) -> str:
-    """`message` with the user's line."""
-    from fusegrad.eager.errors import located
-
-    return located(message)
 
 
 @method
@@ -238,8 +238,19 @@ def _one_dim(dim: int | None, input: Tensor) -> int | None:
 
 
 @method
-def var(input: Tensor, dim: Any = None, unbiased: bool = True, keepdim: bool = False, *, correction: int | None = None) -> Tensor:
+def var(
+    input: Tensor,
+    dim: Any = None,
+    unbiased: bool = True,
+    keepdim: bool = False,
+    *,
+    correction: int | None = None,
+) -> Tensor:
     """The variance over `dim`, with Bessel's correction unless `unbiased` is false. Source: `torch.var`."""
+    if isinstance(dim, bool):  # the overload torch.var(input, unbiased)
+        dim, unbiased = None, dim
+    if input.array.dtype.kind != "f":
+        raise failure(RuntimeError, f"only supports floating point dtypes, got {input.array.dtype.name}")
     dims = normal_dims(dim, input.array.ndim)
     less = (1 if unbiased else 0) if correction is None else correction
     return bind(_var, (input,), {"dim": dims, "correction": less, "keepdim": keepdim})
@@ -264,7 +275,40 @@ _var = Composite("var", "x", _var_decomposed, _var_numpy, {"x": _var_gradient}, 
 
 
 @method
-def std(input: Tensor, dim: Any = None, unbiased: bool = True, keepdim: bool = False, *, correction: int | None = None) -> Tensor:
+def var_mean(
+    input: Tensor,
+    dim: Any = None,
+    unbiased: bool = True,
+    keepdim: bool = False,
+    *,
+    correction: int | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Variance and mean over `dim`. Source: `torch.var_mean`."""
+    return var(input, dim, unbiased, keepdim, correction=correction), mean(input, dim, keepdim)
+
+
+@method
+def std_mean(
+    input: Tensor,
+    dim: Any = None,
+    unbiased: bool = True,
+    keepdim: bool = False,
+    *,
+    correction: int | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Standard deviation and mean over `dim`. Source: `torch.std_mean`."""
+    return std(input, dim, unbiased, keepdim, correction=correction), mean(input, dim, keepdim)
+
+
+@method
+def std(
+    input: Tensor,
+    dim: Any = None,
+    unbiased: bool = True,
+    keepdim: bool = False,
+    *,
+    correction: int | None = None,
+) -> Tensor:
     """The standard deviation over `dim`. Source: `torch.std`."""
     return elementwise.sqrt(var(input, dim, unbiased, keepdim, correction=correction))
 
@@ -289,8 +333,10 @@ _logsumexp = Composite(
     _logsumexp_decomposed,
     _logsumexp_numpy,
     {
-        "x": lambda g, x, out, dim, keepdim: _spread(g, x.array.shape, dim, keepdim)
-        * elementwise.exp(x - _spread(out, x.array.shape, dim, keepdim))
+        "x": lambda g, x, out, dim, keepdim: (
+            _spread(g, x.array.shape, dim, keepdim)
+            * elementwise.exp(x - _spread(out, x.array.shape, dim, keepdim))
+        )
     },
 )
 
@@ -322,11 +368,20 @@ _norm = Composite(
 )
 
 
+def vector_norm(
+    input: Tensor, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
+) -> Tensor:
+    """The vector norm over `dim`. Source: `torch.linalg.vector_norm`."""
+    return norm(input, ord, dim, keepdim, dtype)
+
+
 @method
 def norm(input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
     """The vector norm over `dim`: p = 2 ("fro"), 1, 0, inf or any number. Source: `torch.norm`."""
     if dtype is not None:
         input = elementwise.cast(input, dtype)
+    if input.array.dtype.kind != "f":
+        raise failure(RuntimeError, f"expected a floating point tensor, got {input.array.dtype.name}")
     dims = normal_dims(dim, input.array.ndim)
     if p in ("fro", 2, 2.0, None):
         return bind(_norm, (input,), {"dim": dims, "keepdim": keepdim})
@@ -336,5 +391,7 @@ def norm(input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, 
     if p == -math.inf:
         return amin(size, dims or (), keepdim)
     if p == 0:
-        return sum(elementwise.cast(elementwise.ne(input, 0), dtypes.as_dtype(input.array.dtype)), dims, keepdim)
+        return sum(
+            elementwise.cast(elementwise.ne(input, 0), dtypes.as_dtype(input.array.dtype)), dims, keepdim
+        )
     return elementwise.pow(sum(elementwise.pow(size, p), dims, keepdim), 1 / p)

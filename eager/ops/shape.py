@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import builtins
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from fusegrad.eager import dtypes
+from fusegrad.eager.errors import failure
 from fusegrad.eager.families import Layout, Opaque, View
 from fusegrad.eager.op import NO_PARAMS, TensorType, bind
 from fusegrad.eager.tensor import Tensor
@@ -25,11 +28,12 @@ def method(function: Callable[..., Any]) -> Callable[..., Any]:
 def normal_dim(dim: int, ndim: int) -> int:
     """`dim` counted from 0; raises IndexError as PyTorch does when it is out of range."""
     bound = ndim or 1
-    if not isinstance(dim, int):
+    if type(dim) is not int:
         dim = dim.__index__()
     if not -bound <= dim < bound:
-        raise IndexError(
-            f"Dimension out of range (expected to be in range of [{-bound}, {bound - 1}], but got {dim})"
+        raise failure(
+            IndexError,
+            f"Dimension out of range (expected to be in range of [{-bound}, {bound - 1}], but got {dim})",
         )
     return dim % bound
 
@@ -38,7 +42,7 @@ def _sizes(sizes: tuple[Any, ...]) -> tuple[int, ...]:
     """`(2, 3)` or `((2, 3),)` as a tuple of ints."""
     if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)):
         sizes = tuple(sizes[0])
-    return tuple(s.__index__() for s in sizes)
+    return tuple([s if type(s) is int else s.__index__() for s in sizes])
 
 
 # Reshaping.
@@ -109,10 +113,9 @@ def reshape(input: Tensor, *shape: Any) -> Tensor:
         if known > 0 and size % known == 0:
             sizes = tuple(size // known if s == -1 else s for s in sizes)
     if math.prod(sizes) != size or builtins.any(s < 0 for s in sizes):
-        from fusegrad.eager.errors import located
-
-        raise RuntimeError(
-            located(f"shape '{list(sizes)}' is invalid for input of size {size} (shape {list(input.array.shape)})")
+        raise failure(
+            RuntimeError,
+            f"shape '{list(_sizes(shape))}' is invalid for input of size {size} (shape {list(input.array.shape)})",
         )
     return bind(_reshape, (input,), {"shape": sizes})
 
@@ -122,8 +125,10 @@ def view(input: Tensor, *shape: Any) -> Tensor:
     """`reshape` that never copies: raises RuntimeError where the elements do not lie so."""
     result = reshape(input, *shape)
     if result.array.size and not np.may_share_memory(result.array, input.array):
-        raise RuntimeError(
-            "view size is not compatible with input tensor's size and stride. Use .reshape(...) instead."
+        raise failure(
+            RuntimeError,
+            f"view size {list(result.array.shape)} is not compatible with input tensor's size "
+            f"{list(input.array.shape)} and stride {list(input.stride())}. Use .reshape(...) instead.",
         )
     return result
 
@@ -181,7 +186,7 @@ def permute(input: Tensor, *dims: Any) -> Tensor:
     ndim = input.array.ndim
     order = tuple(normal_dim(d, ndim) for d in _sizes(dims))
     if sorted(order) != list(range(ndim)):
-        raise RuntimeError(f"permute: dims {order} are no order of {ndim} dimensions")
+        raise failure(RuntimeError, f"dims {order} are no order of {ndim} dimensions")
     return bind(_permute, (input,), {"dims": order})
 
 
@@ -195,14 +200,14 @@ def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     return bind(_permute, (input,), {"dims": tuple(order)})
 
 
-METHODS["swapaxes"] = METHODS["swapdims"] = transpose
+swapaxes = METHODS["swapaxes"] = METHODS["swapdims"] = transpose
 
 
 @method
 def t(input: Tensor) -> Tensor:
     """The transpose of a matrix (vectors and numbers as they are). Source: `torch.t`."""
     if input.array.ndim > 2:
-        raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {input.array.ndim}D")
+        raise failure(RuntimeError, f"expects a tensor with <= 2 dimensions, but self is {input.array.ndim}D")
     return permute(input, *reversed(range(input.array.ndim)))
 
 
@@ -230,7 +235,11 @@ def _expand_layout(layout: Layout, shape: tuple[int, ...]) -> Layout:
 
 
 _expand = View(
-    "expand", lambda x, shape: np.broadcast_to(x, shape), _expand_layout, {"x": lambda g: g}, "ExpandBackward0"
+    "expand",
+    lambda x, shape: np.broadcast_to(x, shape),
+    _expand_layout,
+    {"x": lambda g: g},
+    "ExpandBackward0",
 )
 
 
@@ -241,13 +250,11 @@ def expand(input: Tensor, *sizes: Any) -> Tensor:
     extra = len(wanted) - len(shape)
     sizes = tuple(shape[i - extra] if n == -1 and i >= extra else n for i, n in enumerate(wanted))
     if extra < 0 or builtins.any(a not in (1, b) for a, b in zip(shape, sizes[extra:], strict=True)):
-        from fusegrad.eager.errors import located
-
-        raise RuntimeError(located(f"expand: shape {list(shape)} does not expand to {list(wanted)}"))
+        raise failure(RuntimeError, f"shape {list(shape)} does not expand to {list(wanted)}")
     return input if sizes == shape else bind(_expand, (input,), {"shape": sizes})
 
 
-METHODS["broadcast_to"] = expand
+broadcast_to = METHODS["broadcast_to"] = expand
 
 
 @method
@@ -340,7 +347,7 @@ def basic_index(index: Any, shape: tuple[int, ...]) -> tuple[Any, ...] | None:
         return None
     used = builtins.sum(e is not None and e is not Ellipsis for e in entries)
     if used > len(shape):
-        raise IndexError(f"too many indices for tensor of dimension {len(shape)}")
+        raise failure(IndexError, f"too many indices for tensor of dimension {len(shape)}")
     if Ellipsis not in entries:
         entries.append(Ellipsis)
     place = entries.index(Ellipsis)
@@ -355,10 +362,10 @@ def basic_index(index: Any, shape: tuple[int, ...]) -> tuple[Any, ...] | None:
         if isinstance(entry, slice):
             result.append(Slice(*entry.indices(n)))
             if result[-1].step < 0:
-                raise ValueError("step must be greater than zero")
+                raise failure(ValueError, "step must be greater than zero")
         else:
             if not -n <= entry < n:
-                raise IndexError(f"index {entry} is out of bounds for dimension {dim} with size {n}")
+                raise failure(IndexError, f"index {entry} is out of bounds for dimension {dim} with size {n}")
             result.append(int(entry) % n)
         dim += 1
     return tuple(result)
@@ -370,13 +377,15 @@ def basic_index(index: Any, shape: tuple[int, ...]) -> tuple[Any, ...] | None:
 def _cat_type(types: Sequence[TensorType], dim: int) -> TensorType:
     shape = list(types[0].shape)
     for other in types[1:]:
-        rest = builtins.all(a == b for i, (a, b) in enumerate(zip(shape, other.shape, strict=True)) if i != dim)
-        if not rest:
+        pairs = enumerate(zip(shape, other.shape, strict=False))
+        same = builtins.all(a == b for i, (a, b) in pairs if i != dim)
+        if not same or len(shape) != len(other.shape):
             raise RuntimeError(
-                f"Sizes of tensors must match except in dimension {dim}. Got {list(types[0].shape)} and {list(other.shape)}"
+                f"Sizes of tensors must match except in dimension {dim}. "
+                f"Got {list(types[0].shape)} and {list(other.shape)}"
             )
     shape[dim] = builtins.sum(t.shape[dim] for t in types)
-    return TensorType(tuple(shape), np.result_type(*(t.dtype for t in types)))
+    return TensorType(tuple(shape), functools.reduce(dtypes.promote, (t.dtype for t in types)))
 
 
 def _cat_gradient(g: Tensor, index: int, types: Sequence[Any], dim: int) -> Tensor:
@@ -385,8 +394,8 @@ def _cat_gradient(g: Tensor, index: int, types: Sequence[Any], dim: int) -> Tens
 
 
 def _cat_numpy(*arrays: np.ndarray, dim: int) -> np.ndarray:
-    _cat_type([TensorType(a.shape, a.dtype) for a in arrays], dim)
-    return np.concatenate(arrays, axis=dim)
+    kind = _cat_type([TensorType(a.shape, a.dtype) for a in arrays], dim).dtype
+    return np.concatenate([a.astype(kind, copy=False) for a in arrays], axis=dim)
 
 
 _cat = Opaque("cat", "*tensors", _cat_numpy, _cat_type, {"tensors": _cat_gradient})
@@ -396,7 +405,7 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """Tensors joined along `dim`. Source: `torch.cat`."""
     tensors = tuple(tensors)
     if not tensors:
-        raise RuntimeError("cat: expected a non-empty list of Tensors")
+        raise failure(RuntimeError, "expected a non-empty list of Tensors")
     kept = tuple(x for x in tensors if x.array.shape != (0,)) or tensors[:1]
     return bind(_cat, kept, {"dim": normal_dim(dim, kept[0].array.ndim)})
 
@@ -405,12 +414,13 @@ def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """Tensors of one shape joined along a new dimension. Source: `torch.stack`."""
     tensors = tuple(tensors)
     if not tensors:
-        raise RuntimeError("stack: expected a non-empty list of Tensors")
+        raise failure(RuntimeError, "expected a non-empty list of Tensors")
     for other in tensors[1:]:
         if other.array.shape != tensors[0].array.shape:
-            raise RuntimeError(
+            raise failure(
+                RuntimeError,
                 f"stack expects each tensor to be equal size, but got {list(tensors[0].array.shape)} "
-                f"and {list(other.array.shape)}"
+                f"and {list(other.array.shape)}",
             )
     place = normal_dim(dim, tensors[0].array.ndim + 1)
     return cat([unsqueeze(x, place) for x in tensors], place)
@@ -420,8 +430,13 @@ def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
 def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
     """`length` elements along `dim` from `start`. Source: `torch.narrow`."""
     dim = normal_dim(dim, input.array.ndim)
-    index = (slice(None),) * dim + (slice(start, start + length),)
-    return input[index]
+    n = input.array.shape[dim] if input.array.ndim else 0
+    start = start + n if start < 0 else start
+    if not 0 <= start <= n or length < 0 or start + length > n:
+        raise failure(RuntimeError, f"start ({start}) + length ({length}) exceeds dimension size ({n})")
+    index = tuple(Slice(0, m, 1) for m in input.array.shape[:dim]) + (Slice(start, start + length, 1),)
+    index += tuple(Slice(0, m, 1) for m in input.array.shape[dim + 1 :])
+    return bind(_getitem, (input,), {"index": index})
 
 
 def _flip_layout(layout: Layout, dims: tuple[int, ...]) -> Layout:
@@ -459,3 +474,215 @@ def detach(input: Tensor) -> Tensor:
     """The same memory off the graph. Source: `torch.Tensor.detach`."""
     return bind(_detach, (input,), NO_PARAMS)
 
+
+# What is composed of the ops above.
+
+
+@method
+def split(input: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
+    """Pieces of a given size (the last may be smaller) or given sizes. Source: `torch.split`."""
+    dim = normal_dim(dim, input.array.ndim)
+    n = input.array.shape[dim]
+    sizes = split_size_or_sections
+    if isinstance(sizes, int):
+        if sizes <= 0 and n:
+            raise failure(RuntimeError, f"split_size must be positive, got {sizes}")
+        sizes = [builtins.min(sizes, n - at) for at in range(0, n, builtins.max(sizes, 1))] or [0]
+    if builtins.sum(sizes) != n:
+        raise failure(RuntimeError, f"split sizes {list(sizes)} must sum to {n}, the size of dimension {dim}")
+    starts = [builtins.sum(sizes[:i]) for i in range(len(sizes))]
+    return tuple(narrow(input, dim, start, size) for start, size in zip(starts, sizes, strict=True))
+
+
+@method
+def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
+    """At most `chunks` pieces of equal size. Source: `torch.chunk`."""
+    if chunks <= 0:
+        raise failure(RuntimeError, f"chunk expects `chunks` to be greater than 0, got: {chunks}")
+    n = input.array.shape[normal_dim(dim, input.array.ndim)]
+    return split(input, builtins.max(1, -(-n // chunks)), dim)
+
+
+@method
+def select(input: Tensor, dim: int, index: int) -> Tensor:
+    """The slice at `index` along `dim`, without that dimension. Source: `torch.select`."""
+    dim = normal_dim(dim, input.array.ndim)
+    return input[(slice(None),) * dim + (index,)]
+
+
+@method
+def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
+    """All slices along `dim`. Source: `torch.unbind`."""
+    dim = normal_dim(dim, input.array.ndim)
+    return tuple(select(input, dim, i) for i in range(input.array.shape[dim]))
+
+
+@method
+def repeat(input: Tensor, *repeats: Any) -> Tensor:
+    """The tensor laid side by side `repeats` times along each dimension. Source: `torch.Tensor.repeat`."""
+    counts, size = _sizes(repeats), input.array.shape
+    if len(counts) < len(size):
+        raise failure(
+            RuntimeError, f"{len(counts)} repeats for a tensor of {len(size)} dimensions {list(size)}"
+        )
+    size = (1,) * (len(counts) - len(size)) + size
+    apart = reshape(input, tuple(n for pair in zip((1,) * len(size), size, strict=True) for n in pair))
+    spread = expand(apart, tuple(n for pair in zip(counts, size, strict=True) for n in pair))
+    return reshape(spread, tuple(c * n for c, n in zip(counts, size, strict=True)))
+
+
+@method
+def tile(input: Tensor, *dims: Any) -> Tensor:
+    """`repeat` with 1 for the dimensions that `dims` leaves out. Source: `torch.tile`."""
+    counts = _sizes(dims)
+    return repeat(input, (1,) * (input.array.ndim - len(counts)) + counts)
+
+
+@method
+def repeat_interleave(input: Tensor, repeats: int, dim: int | None = None) -> Tensor:
+    """Each element (or slice along `dim`) `repeats` times in a row. Source: `torch.repeat_interleave`."""
+    if dim is None:
+        input, dim = reshape(input, (-1,)), 0
+    dim = normal_dim(dim, input.array.ndim)
+    size = input.array.shape
+    spread = expand(unsqueeze(input, dim + 1), (*size[: dim + 1], repeats, *size[dim + 1 :]))
+    return reshape(spread, (*size[:dim], size[dim] * repeats, *size[dim + 1 :]))
+
+
+@method
+def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
+    """Moved along dimensions, what leaves at the end comes back in front. Source: `torch.roll`."""
+    if dims is None:
+        return reshape(roll(reshape(input, (-1,)), shifts, 0), input.array.shape)
+    pairs = [(shifts, dims)] if isinstance(dims, int) else zip(shifts, dims, strict=True)
+    for shift, dim in pairs:
+        dim = normal_dim(dim, input.array.ndim)
+        n = input.array.shape[dim]
+        if n and shift % n:
+            first = narrow(input, dim, n - shift % n, shift % n)
+            input = cat([first, narrow(input, dim, 0, n - shift % n)], dim)
+    return input
+
+
+def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
+    """Vectors expanded to a grid. Source: `torch.meshgrid`."""
+    vectors = (
+        list(tensors[0]) if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else list(tensors)
+    )
+    if indexing not in ("ij", "xy"):
+        raise failure(RuntimeError, f"indexing must be one of 'xy' or 'ij', got {indexing!r}")
+    swap = indexing == "xy" and len(vectors) > 1
+    if swap:
+        vectors[:2] = vectors[1::-1]
+    size = tuple(v.array.size for v in vectors)
+    grids = [
+        expand(reshape(v, (1,) * i + (-1,) + (1,) * (len(size) - i - 1)), size) for i, v in enumerate(vectors)
+    ]
+    if swap:
+        grids = [transpose(g, 0, 1) for g in (grids[1], grids[0], *grids[2:])]
+    return tuple(grids)
+
+
+def broadcast_tensors(*tensors: Tensor) -> tuple[Tensor, ...]:
+    """All expanded to their common shape. Source: `torch.broadcast_tensors`."""
+    try:
+        size = np.broadcast_shapes(*(x.array.shape for x in tensors))
+    except ValueError as error:
+        raise failure(RuntimeError, str(error)) from None
+    return tuple(expand(x, size) for x in tensors)
+
+
+def _triangle(input: Tensor, diagonal: int, lower: bool) -> Tensor:
+    """Zero beyond a diagonal; as a comparison of positions, so that it fuses."""
+    if input.array.ndim < 2:
+        raise failure(RuntimeError, f"input tensor must have at least 2 dimensions, got {input.array.ndim}")
+    rows = unsqueeze(creation.arange(input.array.shape[-2]), 1)
+    columns = creation.arange(input.array.shape[-1])
+    kept = columns - rows <= diagonal if lower else columns - rows >= diagonal
+    return elementwise.where(kept, input, 0)
+
+
+@method
+def tril(input: Tensor, diagonal: int = 0) -> Tensor:
+    """The lower triangle, the rest 0. Source: `torch.tril`."""
+    return _triangle(input, diagonal, True)
+
+
+@method
+def triu(input: Tensor, diagonal: int = 0) -> Tensor:
+    """The upper triangle, the rest 0. Source: `torch.triu`."""
+    return _triangle(input, diagonal, False)
+
+
+@method
+def contiguous(input: Tensor) -> Tensor:
+    """Itself where it lies in row-major order, else a copy that does. Source: `torch.Tensor.contiguous`."""
+    return input if input.array.flags.c_contiguous else bind(_contiguous, (input,))
+
+
+_contiguous = Opaque(
+    "contiguous",
+    "x",
+    lambda x: np.array(x, order="C"),
+    lambda types: types[0],
+    {"x": lambda g: g},
+    "CloneBackward0",
+)
+
+
+@method
+def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
+    """One dimension as several. Source: `torch.unflatten`."""
+    dim = normal_dim(dim, input.array.ndim)
+    shape = input.array.shape
+    return reshape(input, (*shape[:dim], *_sizes((tuple(sizes),)), *shape[dim + 1 :]))
+
+
+@method
+def reshape_as(input: Tensor, other: Tensor) -> Tensor:
+    """Reshaped to the shape of `other`. Source: `torch.Tensor.reshape_as`."""
+    return reshape(input, other.array.shape)
+
+
+@method
+def view_as(input: Tensor, other: Tensor) -> Tensor:
+    """A view with the shape of `other`. Source: `torch.Tensor.view_as`."""
+    return view(input, other.array.shape)
+
+
+@method
+def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+    """The elements whose two indices differ by `offset`, as the last dimension. Source: `torch.diagonal`."""
+    ndim = input.array.ndim
+    dims = normal_dim(dim1, ndim), normal_dim(dim2, ndim)
+    if dims[0] == dims[1]:
+        raise failure(RuntimeError, f"diagonal dimensions cannot be identical {dim1}, {dim2}")
+    rows, columns = input.array.shape[dims[0]], input.array.shape[dims[1]]
+    count = builtins.max(
+        0, builtins.min(rows, columns - offset) if offset >= 0 else builtins.min(rows + offset, columns)
+    )
+    first = creation.arange(count)
+    moved = movedim(input, dims, (0, 1))
+    picked = moved[first + builtins.max(0, -offset), first + builtins.max(0, offset)]
+    return movedim(picked, 0, -1)
+
+
+@method
+def diag(input: Tensor, diagonal: int = 0) -> Tensor:
+    """A matrix's diagonal, or the matrix with a given diagonal. Source: `torch.diag`."""
+    if input.array.ndim == 2:
+        return _diagonal(input, diagonal)
+    n = input.array.size + builtins.abs(diagonal)
+    rows, columns = unsqueeze(creation.arange(n), 1), creation.arange(n)
+    start = builtins.max(0, diagonal)
+    filled = indexing_ops.padded(input, [(start, n - start - input.array.size)], 0)
+    return elementwise.where(elementwise.eq(columns - rows, diagonal), filled, 0)
+
+
+_diagonal = diagonal
+
+from fusegrad.eager.ops import (  # noqa: E402  (families use reshape; these use families)
+    creation,
+    elementwise,
+    indexing as indexing_ops,
+)

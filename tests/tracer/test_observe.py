@@ -330,7 +330,7 @@ CASES = {
     "append": lambda x: OUTER.items.append(1),
     "sets `n`": lambda x: setattr(OUTER, "n", 1),
     "iterator": lambda x: next(OUTER.stream),
-    "from outside": lambda x: [v for v, _ in zip(OUTER.stream, [1], strict=False)],
+    "outside the function": lambda x: [v for v, _ in zip(OUTER.stream, [1], strict=False)],
     "NumPy": lambda x: OUTER.array + 1,
     "numpy": lambda x: np.ones(2),
     "random": lambda x: random.random(),
@@ -461,3 +461,69 @@ def test_nested_observation_is_separate():
     outer = observe(f, 1)
     assert outer.effects
     assert any("SETTING" in read.describe() for read in inner.reads)
+
+
+class Dynamic:
+    """Special methods in Python that depend on outer state."""
+
+    def __len__(self):
+        return len(ROWS)
+
+    def __iter__(self):
+        return iter(ROWS)
+
+    def __getitem__(self, index):
+        return ROWS[index]
+
+    def __bool__(self):
+        return len(ROWS[0]) > 1
+
+    def __lt__(self, other):
+        return len(ROWS[0]) > 1
+
+    def __eq__(self, other):
+        return len(ROWS[0]) > 1
+
+    __hash__ = None
+
+    def __str__(self):
+        return str(ROWS)
+
+
+ROWS: list = []
+DYNAMIC = Dynamic()
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda: [row[-1] for row in ROWS],
+        lambda: [last for *_, last in ROWS],
+        lambda: [p for p, *_ in ROWS] and max(*ROWS[0], 0),
+        lambda: list(itertools.chain.from_iterable(ROWS)),
+        lambda: list(itertools.starmap(lambda *row: row, ROWS)),
+        lambda: f"{ROWS}",
+        lambda: ROWS == [[1], [2]],
+        lambda: sum(map(len, ROWS)),
+        lambda: sorted(ROWS, key=lambda row: -len(row)),
+        lambda: bool(DYNAMIC),
+        lambda: 1 if DYNAMIC else 2,
+        lambda: [len(row) for row in DYNAMIC],
+        lambda: DYNAMIC[0][-1],
+        lambda: DYNAMIC < 3,
+        lambda: DYNAMIC == 3,
+        lambda: 3 in [DYNAMIC],
+        lambda: [3].count(DYNAMIC),
+        lambda: str(DYNAMIC),
+        lambda: f"{DYNAMIC}",
+        lambda: min(DYNAMIC, DYNAMIC) is None or list(DYNAMIC),
+    ],
+)
+def test_whatever_inner_state_decides_is_guarded_or_open(function):
+    ROWS[:] = [[1], [2]]
+    before = function()
+    observer = Observer(((), {}))
+    assert observer.run(function, (), {}) == before
+    ROWS[0].append(7)
+    function()
+    assert observer.effects or not holds(observer)

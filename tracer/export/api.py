@@ -41,8 +41,9 @@ def export(
 
     function: a plain or jitted function, a bound method or a module. It runs once, on
     `example_args` (a tuple; one tensor may stand alone) and `kwargs`. The suffix of `path`
-    chooses the format: `.py`, `.onnx`, `.dot` or `.html`. Shapes are those of the examples.
-    Modules' parameters and other tensors from outside are written with their present values.
+    chooses the format: `.py`, `.onnx`, `.dot` or `.html`. What is written holds for
+    tensors of the examples' shapes and dtypes, and for the Python values that are among them;
+    modules' parameters and other tensors from outside are written with their present values.
 
     Where the run branched on the values of tensors, `.py`, `.dot` and `.html` say so at the
     branch (the `.py` file raises for data that take the other side); `.onnx` refuses.

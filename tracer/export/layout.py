@@ -182,9 +182,9 @@ def crossings(layers: list[list[str]], links: Iterable[tuple[str, str]]) -> int:
     total = 0
     for pairs in by_rank.values():
         seen: list[int] = []
-        for _, head in sorted(pairs):
-            total += len(seen) - bisect_left(seen, head + 1)
-            insort(seen, head)
+        for _, end in sorted(pairs):
+            total += len(seen) - bisect_left(seen, end + 1)
+            insort(seen, end)
     return total
 
 

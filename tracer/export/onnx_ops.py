@@ -90,14 +90,50 @@ def _floor_divide(x: Handle, y: Handle) -> Handle:
     return zero.where(x / y, rounded)
 
 
+def _pow(x: Handle, y: Handle) -> Handle:
+    if x.dtype.kind != "f":  # onnxruntime goes through float64, which is inexact and does not wrap
+        raise x.builder.refuse(
+            "whole numbers to the power of a tensor: convert to floats before, with .float()"
+        )
+    return x.node("Pow", y)
+
+
 def _pow_number(x: Handle, exponent: float) -> Handle:
+    """Small powers as products, as eager computes them; of whole numbers all, by repeated squaring."""
     count = small_power(exponent)
-    if count is None:
+    if count is not None:
+        return _product([x] * count)
+    if x.dtype.kind == "f":
         return x.node("Pow", exponent)
-    result = x
-    for _ in range(count - 1):
-        result = result * x
+    factors, square = [], x
+    for digit in reversed(f"{int(exponent):b}"):
+        if digit == "1":
+            factors.append(square)
+        square = square * square
+    return _product(factors) if factors else x * 0 + 1
+
+
+def _product(factors: list[Handle]) -> Handle:
+    result = factors[0]
+    for factor in factors[1:]:
+        result = result * factor
     return result
+
+
+def _negative(x: Handle) -> Handle:
+    """Whether the sign is negative, also that of -0."""
+    return (x.equals(0).where(1 / x, x)) < 0
+
+
+def _atan2(y: Handle, x: Handle) -> Handle:
+    """The angle in the first quadrant, then mirrored by the signs of both."""
+    height, width = y.node("Abs"), x.node("Abs")
+    steep = (height / width).node("Atan")
+    both_zero = height.equals(0).both(width.equals(0))
+    both_infinite = height.equals(math.inf).both(width.equals(math.inf))
+    angle = both_zero.where(0, both_infinite.where(math.pi / 4, steep))
+    angle = _negative(x).where(x.like(math.pi) - angle, angle)
+    return _negative(y).where(angle.node("Neg"), angle)
 
 
 def _compare(kind: str) -> Callable[..., Handle]:
@@ -135,7 +171,7 @@ ELEMENTWISE: dict[str, Callable[..., Handle]] = {
     "abs": _op("Abs"),
     "sign": _sign,
     "pow_number": _pow_number,
-    "pow": _op("Pow"),
+    "pow": _pow,
     "floor_divide": _floor_divide,
     "remainder": _remainder,
     "exp": _op("Exp"),
@@ -153,6 +189,7 @@ ELEMENTWISE: dict[str, Callable[..., Handle]] = {
     "asin": _op("Asin"),
     "acos": _op("Acos"),
     "atan": _op("Atan"),
+    "atan2": _atan2,
     "sinh": _op("Sinh"),
     "cosh": lambda x: (x.node("Exp") + x.node("Neg").node("Exp")) * 0.5,
     "tanh": _op("Tanh"),

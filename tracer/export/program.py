@@ -90,16 +90,22 @@ def captured_program(
     """
     from fusegrad.tracer.capture import capture, plain_function
 
-    taken = capture(function, args, kwargs)
     name = function_name(function)
+    leaves: list[Any] = []
+    flatten((plain_function(function, args)[1], dict(kwargs)), leaves)
+    arrays = [id(leaf.array) for leaf in leaves if isinstance(leaf, Tensor)]
+    if len(set(arrays)) < len(arrays):
+        raise ExportError(
+            f"export: one tensor is given for two arguments of {name}, and the file could not tell them "
+            "apart; give separate tensors (clone one)"
+        )
+    taken = capture(function, args, kwargs)
     reasons = [r for r in taken.reasons if not r.reason.startswith(_ABOUT_MEMORY)]
     if reasons:
         listed = "".join(f"\n  - {_reason_text(r)}" for r in reasons)
         raise ExportError(
             f"export: {name} does what a file cannot repeat:{listed}\n  take this out of the function"
         )
-    leaves: list[Any] = []
-    flatten((plain_function(function, args)[1], dict(kwargs)), leaves)
     return program_of(taken, name, leaves)
 
 

@@ -1,0 +1,81 @@
+"""Memory for results and temporaries.
+
+Fresh pages cost more than the work on them (the kernel must clear each one), so large results
+come from blocks whose earlier arrays are gone, and temporaries from arenas that calls re-use.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import threading
+from collections import deque
+
+import numpy as np
+
+ALIGNMENT = 64
+SMALLEST_POOLED = 1 << 16
+LARGEST_POOL = 1 << 30
+
+
+def aligned(size: int) -> int:
+    """`size` rounded up to whole cache lines."""
+    return -(-size // ALIGNMENT) * ALIGNMENT
+
+
+def data_address(array: np.ndarray) -> int:
+    """The address of an array's memory."""
+    return array.__array_interface__["data"][0]
+
+
+def aligned_bytes(size: int) -> np.ndarray:
+    """`size` uninitialised bytes that start on a cache line."""
+    raw = np.empty(size + ALIGNMENT, np.uint8)
+    start = -data_address(raw) % ALIGNMENT
+    return raw[start : start + size]
+
+
+class Pool:
+    """Blocks of memory for results, re-used when no array looks at them any more.
+
+    Whether one does is read off the block's reference count: every array and view of it holds a
+    reference, so a result is never overwritten while anybody can see it.
+    """
+
+    def __init__(self) -> None:
+        self._blocks: dict[int, deque[np.ndarray]] = {}
+        self._held = 0
+        self._lock = threading.Lock()
+
+    def array(self, shape: tuple[int, ...], dtype: np.dtype, strides: tuple[int, ...] | None = None) -> np.ndarray:
+        """An uninitialised array; strides in bytes, all positive and without gaps."""
+        size = math.prod(shape) * dtype.itemsize
+        if size < SMALLEST_POOLED:
+            if strides is None:
+                return np.empty(shape, dtype)
+            return np.ndarray(shape, dtype, np.empty(size, np.uint8), 0, strides)
+        return np.ndarray(shape, dtype, self._block(size), 0, strides)
+
+    def _block(self, size: int) -> np.ndarray:
+        with self._lock:
+            blocks = self._blocks.setdefault(size, deque())
+            for _ in range(len(blocks)):
+                block = blocks.popleft()
+                blocks.append(block)
+                # Counted are: the deque, the variable here, and the argument of the count.
+                if sys.getrefcount(block) <= 3:
+                    return block
+            block = np.empty(size, np.uint8)
+            if self._held + size <= LARGEST_POOL:
+                self._held += size
+                blocks.append(block)
+            return block
+
+    def clear(self) -> None:
+        """Give back all blocks (those in use go with their arrays)."""
+        with self._lock:
+            self._blocks.clear()
+            self._held = 0
+
+
+pool = Pool()

@@ -1,0 +1,338 @@
+"""Matrix products on the loops' own thread pool.
+
+OpenMP's workers spin after a loop, BLAS's own after a product, and on few cores they starve each
+other (DESIGN.md, "One thread pool"). So BLAS is called single-threaded, on parts of the result
+that the workers of the one pool take. The copy of OpenBLAS is private where the wheel
+`scipy-openblas32` is installed (extra "blas"), with the kernels that fit the machine; otherwise
+it is the one inside SciPy, set to one thread.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import glob
+import os
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import llvmlite.binding as llvm
+import numpy as np
+
+from fusegrad.compiler import native
+from fusegrad.compiler.parallel import function, module, run_tasks, worker_function
+from fusegrad.compiler.writer import Writer
+from fusegrad.eager.families import Layout
+
+# Multiplications below which a product is not divided: sharing costs more than it saves.
+SMALL_PRODUCT = 1 << 19
+# Products are cut into two parts, and into more (up to the second number) above this many
+# multiplications a part.
+PART_PRODUCT = 1 << 24
+MOST_PARTS = 8
+
+# A product's block, in 8-byte places: sizes, then for each operand slot, byte offset, leading
+# dimension, whether it is transposed, and byte steps of the two batch dimensions.
+M, N, K, BATCH0, BATCH1, PARTS, PART, BY_ROWS, A, B, C = 0, 1, 2, 3, 4, 5, 6, 7, 8, 14, 20
+LENGTH = 26
+
+
+@contextlib.contextmanager
+def _environment(**settings: str) -> Iterator[None]:
+    """Environment variables set for as long as a library loads."""
+    before = {name: os.environ.get(name) for name in settings}
+    os.environ.update(settings)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+@functools.cache
+def routines() -> tuple[dict[str, int], str]:
+    """Addresses of single-threaded sgemm and dgemm (Fortran interface), and where they are from."""
+    return _private_routines() or _scipy_routines()
+
+
+def _private_routines() -> tuple[dict[str, int], str] | None:
+    try:
+        import scipy_openblas32 as wheel
+    except ImportError:
+        return None
+    # OpenBLAS takes AVX2 kernels on many AVX-512 machines, at half the speed, unless told.
+    core = {"OPENBLAS_CORETYPE": "SkylakeX"} if native.vector_bytes() == 64 else {}
+    with _environment(OPENBLAS_NUM_THREADS="1", **core):
+        library = ctypes.CDLL(os.path.join(wheel.get_lib_dir(), wheel.get_library(fullname=True)))
+    _keep.append(library)
+    found = {name: _address(library, f"scipy_{name}_") for name in ("sgemm", "dgemm")}
+    return found, f"scipy-openblas32 {wheel.__version__}"
+
+
+_keep: list[Any] = []
+
+
+def _address(library: ctypes.CDLL, symbol: str) -> int:
+    return ctypes.cast(getattr(library, symbol), ctypes.c_void_p).value or 0
+
+
+def _scipy_routines() -> tuple[dict[str, int], str]:
+    import scipy
+    from numba.core.extending import get_cython_function_address
+
+    folder = os.path.join(os.path.dirname(os.path.dirname(scipy.__file__)), "scipy.libs")
+    for path in glob.glob(os.path.join(folder, "libscipy_openblas*")):
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(path).scipy_openblas_set_num_threads(1)
+    names = ("sgemm", "dgemm")
+    found = {n: get_cython_function_address("scipy.linalg.cython_blas", n) for n in names}
+    return found, f"scipy {scipy.__version__}"
+
+
+@functools.cache
+def _compiled() -> dict[str, int]:
+    """The entries of the two product kernels, by dtype name."""
+    addresses, _ = routines()
+    texts = []
+    for name, real in (("sgemm", "float"), ("dgemm", "double")):
+        llvm.add_symbol(f"fusegrad_{name}", addresses[name])
+        texts.append(_module(name, real))
+    find = native.compile_module("fusegrad_products", native.joined(texts))
+    return {"float32": find("product_sgemm"), "float64": find("product_dgemm")}
+
+
+_compile_lock = threading.Lock()
+
+
+def product_address(dtype: np.dtype) -> int:
+    """The entry of the product kernel for float32 or float64."""
+    with _compile_lock:
+        return _compiled()[dtype.name]
+
+
+def _module(name: str, real: str) -> str:
+    """LLVM IR of one product kernel: tasks (a batch entry and a part of it) on the pool."""
+    symbol = f"product_{name}"
+    declared: set[str] = {f"declare void @fusegrad_{name}({', '.join(['ptr'] * 13)})"}
+    w = Writer(declared)
+    batch = w.index("mul", w.load_index("%block", BATCH0), w.load_index("%block", BATCH1))
+    run_tasks(w, symbol, w.index("mul", batch, w.load_index("%block", PARTS)))
+    entry = function(f"void @{symbol}(ptr %slots, ptr %block)", w)
+    return module(declared, [entry, worker_function(symbol), _task(name, symbol, real)])
+
+
+def _task(name: str, symbol: str, real: str) -> str:
+    """`SYMBOL.task(number, slots, block)`: the product of one part of the rows or columns.
+
+    BLAS counts columns first, so the row-major C = A B is asked for as C' = B' A'.
+    """
+    w = Writer(set())
+    parts, part, by_rows = (w.load_index("%block", p) for p in (PARTS, PART, BY_ROWS))
+    entry, share = w.index("udiv", "%number", parts), w.index("urem", "%number", parts)
+    batch1 = w.load_index("%block", BATCH1)
+    first, second = w.index("udiv", entry, batch1), w.index("urem", entry, batch1)
+    m, n, k = (w.load_index("%block", p) for p in (M, N, K))
+    start = w.index("mul", share, part)
+    rows = w.name()
+    w.line(f"{rows} = icmp ne i64 {by_rows}, 0")
+    m, m_start = _range(w, rows, start, part, m, "0")
+    n, n_start = _range(w, rows, start, part, n, "1")
+    a, b, c = (_operand(w, place, first, second) for place in (A, B, C))
+    a = _moved(w, a, A, m_start, rows_of=True, size=real)
+    b = _moved(w, b, B, n_start, rows_of=False, size=real)
+    c = _moved(w, c, C, m_start, rows_of=True, size=real)
+    c = w.offset(c, n_start, real)
+    one, zero = w.stack(real), w.stack(real)
+    w.line(f"store {real} 1.0, ptr {one}")
+    w.line(f"store {real} 0.0, ptr {zero}")
+    arguments = [
+        _letter(w, B), _letter(w, A), _int32(w, n), _int32(w, m), _int32(w, k), one,
+        b, _int32(w, w.load_index("%block", B + 2)), a, _int32(w, w.load_index("%block", A + 2)), zero,
+        c, _int32(w, w.load_index("%block", C + 2)),
+    ]  # fmt: skip
+    w.line(f"call void @fusegrad_{name}({', '.join('ptr ' + x for x in arguments)})")
+    return function(f"internal void @{symbol}.task(i64 %number, ptr %slots, ptr %block)", w)
+
+
+def _range(w: Writer, rows: str, start: str, part: str, total: str, dimension: str) -> tuple[str, str]:
+    """Length and start of this task's share of a dimension: all of it unless it is the divided one."""
+    left, less, length, mine = w.index("sub", total, start), w.name(), w.name(), w.name()
+    w.line(f"{less} = icmp slt i64 {left}, {part}")
+    w.line(f"{length} = select i1 {less}, i64 {left}, i64 {part}")
+    divided = rows
+    if dimension == "1":
+        divided = w.name()
+        w.line(f"{divided} = xor i1 {rows}, true")
+    origin = w.name()
+    w.line(f"{mine} = select i1 {divided}, i64 {length}, i64 {total}")
+    w.line(f"{origin} = select i1 {divided}, i64 {start}, i64 0")
+    return mine, origin
+
+
+def _operand(w: Writer, place: int, first: str, second: str) -> str:
+    """The address of an operand's matrix for this batch entry."""
+    slot, offset = w.load_index("%block", place), w.load_index("%block", place + 1)
+    entry, base = w.name("p"), w.name("p")
+    w.line(f"{entry} = getelementptr ptr, ptr %slots, i64 {slot}")
+    w.line(f"{base} = load ptr, ptr {entry}")
+    for index, step in ((first, place + 4), (second, place + 5)):
+        offset = w.index("add", offset, w.index("mul", index, w.load_index("%block", step)))
+    return w.offset(base, offset)
+
+
+def _moved(w: Writer, base: str, place: int, start: str, rows_of: bool, size: str) -> str:
+    """`base` moved to row (or column) `start`: by the leading dimension, or by one if transposed."""
+    leading, flag, transposed = w.load_index("%block", place + 2), w.load_index("%block", place + 3), w.name()
+    w.line(f"{transposed} = icmp ne i64 {flag}, 0")
+    step = w.name()
+    plain, other = (leading, "1") if rows_of else ("1", leading)
+    w.line(f"{step} = select i1 {transposed}, i64 {other}, i64 {plain}")
+    return w.offset(base, w.index("mul", start, step), size)
+
+
+def _letter(w: Writer, place: int) -> str:
+    """"T" or "N" in memory."""
+    flag, transposed, letter, room = w.load_index("%block", place + 3), w.name(), w.name(), w.stack("i8")
+    w.line(f"{transposed} = icmp ne i64 {flag}, 0")
+    w.line(f"{letter} = select i1 {transposed}, i8 {ord('T')}, i8 {ord('N')}")
+    w.line(f"store i8 {letter}, ptr {room}")
+    return room
+
+
+def _int32(w: Writer, value: str) -> str:
+    """A 32-bit integer in memory, as the Fortran interface takes it."""
+    room, narrow = w.stack("i32"), w.name()
+    w.line(f"{narrow} = trunc i64 {value} to i32")
+    w.line(f"store i32 {narrow}, ptr {room}")
+    return room
+
+
+# From a matmul to a block.
+
+
+def _matrix(layout: Layout, itemsize: int) -> tuple[int, int, tuple[int, ...]] | None:
+    """Leading dimension, whether transposed, and byte steps of the batch; None where BLAS cannot read it."""
+    (rows, columns), (row_step, column_step) = layout.shape[-2:], layout.strides[-2:]
+    batch = tuple(s * itemsize for s in layout.strides[:-2])
+    if column_step == 1 or columns == 1:
+        leading = row_step if rows > 1 else max(columns, 1)
+        if leading >= max(columns, 1):
+            return leading, 0, batch
+    if row_step == 1 or rows == 1:
+        leading = column_step if columns > 1 else max(rows, 1)
+        if leading >= max(rows, 1):
+            return leading, 1, batch
+    return None
+
+
+def readable(layout: Layout) -> bool:
+    """Whether BLAS can read a matrix (or stack of them) that lies so."""
+    return _matrix(as_matrix(layout, True), 4) is not None
+
+
+def as_matrix(layout: Layout, left: bool) -> Layout:
+    """A vector as the one-row (left) or one-column matrix that `matmul` takes it for."""
+    if len(layout.shape) > 1:
+        return layout
+    (n,), (step,) = layout.shape, layout.strides
+    return Layout((1, n), (0, step), layout.offset) if left else Layout((n, 1), (step, 0), layout.offset)
+
+
+def product_block(
+    x: Layout, y: Layout, itemsize: int, places: tuple[tuple[int, int], tuple[int, int], tuple[int, int]]
+) -> list[int] | None:
+    """The block of `x @ y` into a contiguous result; None where this kernel cannot do it.
+
+    places: slot and byte offset of the memory of x, y and the result.
+    """
+    x, y = as_matrix(x, True), as_matrix(y, False)
+    batch = np.broadcast_shapes(x.shape[:-2], y.shape[:-2])
+    left, right = _matrix(x, itemsize), _matrix(y, itemsize)
+    if left is None or right is None:
+        return None
+    m, k, n = x.shape[-2], x.shape[-1], y.shape[-1]
+    steps = [_batch_steps(batch, layout.shape[:-2], s) for layout, (_, _, s) in ((x, left), (y, right))]
+    result_steps = _contiguous_steps(batch, m * n * itemsize)
+    folded = _folded(batch, [*steps, result_steps])
+    if folded is None:
+        return None
+    counts, folded_steps = folded
+    parts, length, by_rows = _division(m, n, k, counts[0] * counts[1])
+    block = [m, n, k, *counts, parts, length, by_rows]
+    for layout, (leading, transposed, _), (slot, start), (s0, s1) in zip(
+        (x, y), (left, right), places[:2], folded_steps[:2], strict=True
+    ):
+        block += [slot, start + layout.offset * itemsize, leading, transposed, s0, s1]
+    return [*block, places[2][0], places[2][1], n, 0, *folded_steps[2]]
+
+
+def _batch_steps(batch: tuple[int, ...], given: tuple[int, ...], steps: tuple[int, ...]) -> list[int]:
+    """Byte steps of an operand along the broadcast batch dimensions."""
+    extra = len(batch) - len(given)
+    return [0] * extra + [s if n == b else 0 for n, s, b in zip(given, steps, batch[extra:], strict=True)]
+
+
+def _contiguous_steps(batch: tuple[int, ...], size: int) -> list[int]:
+    steps = []
+    for n in reversed(batch):
+        steps.append(size)
+        size *= n
+    return steps[::-1]
+
+
+def _folded(batch: tuple[int, ...], steps: list[list[int]]) -> tuple[list[int], list[list[int]]] | None:
+    """The batch as two dimensions, neighbours merged where all operands allow it; None for more."""
+    dims: list[tuple[int, list[int]]] = []
+    for i, n in enumerate(batch):
+        here = [s[i] for s in steps]
+        if n == 1:
+            continue
+        if dims and all(a == b * n for a, b in zip(dims[-1][1], here, strict=True)):
+            dims[-1] = (dims[-1][0] * n, here)
+        else:
+            dims.append((n, here))
+    if len(dims) > 2:
+        return None
+    dims = [(1, [0] * len(steps))] * (2 - len(dims)) + dims
+    return [n for n, _ in dims], [[d[1][j] for d in dims] for j in range(len(steps))]
+
+
+def _division(m: int, n: int, k: int, batch: int) -> tuple[int, int, int]:
+    """Into how many parts the result is cut, their length, and whether along the rows.
+
+    By sizes only: the parts, and so the results, are the same for any number of threads.
+    """
+    if batch > 1 or m * n * k < SMALL_PRODUCT:
+        return 1, max(m, n), 1
+    by_rows = m >= n // 2
+    length = m if by_rows else n
+    parts = min(MOST_PARTS, max(2, m * n * k // PART_PRODUCT), max(1, length // 8))
+    step = -(-length // parts)
+    step = -(-step // 8) * 8
+    return -(-length // step), step, int(by_rows)
+
+
+def matmul(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """`numpy.matmul` for eager, on the pool of the compiled loops; what it cannot do goes to NumPy."""
+    if x.dtype != y.dtype or x.dtype.name not in ("float32", "float64") or not (x.size and y.size):
+        return np.matmul(x, y)
+    itemsize = x.itemsize
+    layouts = [
+        Layout(a.shape, tuple(s // itemsize for s in a.strides)) if all(s % itemsize == 0 for s in a.strides) else None
+        for a in (x, y)
+    ]
+    block = None
+    if layouts[0] is not None and layouts[1] is not None and min(x.strides + y.strides, default=0) >= 0:
+        block = product_block(layouts[0], layouts[1], itemsize, ((1, 0), (2, 0), (3, 0)))
+    if block is None:
+        return np.matmul(x, y)
+    shape = np.broadcast_shapes(x.shape[:-2], y.shape[:-2]) + x.shape[-2:-1] * (x.ndim > 1) + y.shape[-1:] * (y.ndim > 1)
+    result = np.empty(shape, x.dtype)
+    program = native.Calls([(product_address(x.dtype), block)])
+    program.run((x, y, result), native.new_slots(3))
+    return result

@@ -70,9 +70,17 @@ def block_of(kernel: Kernel) -> Block:
     return Block(sizes, numbers, buffers, chunk, accumulators, place)
 
 
+def parts(kernel: Kernel) -> tuple[tuple[Statement, ...], Loop | None, tuple[Statement, ...]]:
+    """Statements before the parallel loop, the loop itself, and those after it; all after if there is none."""
+    for place, statement in enumerate(kernel.body):
+        if isinstance(statement, Loop) and statement.kind in ("parallel", "chunked"):
+            return kernel.body[:place], statement, kernel.body[place + 1 :]
+    return (), None, kernel.body
+
+
 def outer_accumulators(kernel: Kernel) -> list[Accumulator]:
     """The accumulators that outlive the parallel loop."""
-    return [s for s in kernel.body if isinstance(s, Accumulator)]
+    return [s for s in parts(kernel)[0] if isinstance(s, Accumulator)]
 
 
 def lanes_of(kernel: Kernel, vector_bytes: int) -> int:

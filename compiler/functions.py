@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fusegrad.compiler.emit import Emitter, filled_in_vectors, memory_type, outer_accumulators
+from fusegrad.compiler.emit import Emitter, filled_in_vectors, memory_type, outer_accumulators, parts
 from fusegrad.compiler.kernel import Accumulator, Kernel, Loop, Statement, Store
 from fusegrad.compiler.parallel import function, module, run_tasks, worker_function
 from fusegrad.compiler.scalar import identity
@@ -11,15 +11,7 @@ from fusegrad.compiler.writer import LLVM_TYPES, Val
 ATTRIBUTES = '"prefer-vector-width"="{bits}" "min-legal-vector-width"="{bits}" nounwind'
 
 
-def _parts(kernel: Kernel) -> tuple[list[Statement], Loop | None, list[Statement]]:
-    """Statements before the parallel loop, the loop itself, and those after it."""
-    for place, statement in enumerate(kernel.body):
-        if isinstance(statement, Loop) and statement.kind in ("parallel", "chunked"):
-            return list(kernel.body[:place]), statement, list(kernel.body[place + 1 :])
-    return list(kernel.body), None, []
-
-
-def _header(emitter: Emitter, before: list[Statement]) -> None:
+def _header(emitter: Emitter, before: tuple[Statement, ...]) -> None:
     """What every function of the kernel starts with: arguments and the scalars before the loop."""
     emitter.arguments()
     emitter.statements([s for s in before if not isinstance(s, (Accumulator, Store))])
@@ -27,7 +19,7 @@ def _header(emitter: Emitter, before: list[Statement]) -> None:
 
 def chunk_function(kernel: Kernel, name: str, lanes: int, declared: set[str], attributes: str) -> str:
     """`NAME.task(number, slots, block)`: one chunk, a range of rows, or of the vector axis."""
-    before, loop, _ = _parts(kernel)
+    before, loop, _ = parts(kernel)
     assert loop is not None
     emitter = Emitter(kernel, lanes, declared)
     w, block = emitter.w, emitter.block
@@ -112,7 +104,7 @@ def _clear_array(emitter: Emitter, accumulator: Accumulator, scratch: str) -> No
 
 def entry_function(kernel: Kernel, name: str, lanes: int, declared: set[str], attributes: str) -> str:
     """`NAME(slots, block)`: runs the chunks, combines what they left, and finishes."""
-    before, loop, after = _parts(kernel)
+    before, loop, after = parts(kernel)
     emitter = Emitter(kernel, lanes, declared)
     w, block = emitter.w, emitter.block
     _header(emitter, before)
@@ -174,6 +166,6 @@ def module_text(kernel: Kernel, name: str, vector_bytes: int, lanes: int) -> str
     declared: set[str] = set()
     attributes = ATTRIBUTES.format(bits=vector_bytes * 8)
     functions = [entry_function(kernel, name, lanes, declared, attributes)]
-    if _parts(kernel)[1] is not None:
+    if parts(kernel)[1] is not None:
         functions += [chunk_function(kernel, name, lanes, declared, attributes), worker_function(name)]
     return module(declared, functions)

@@ -55,7 +55,8 @@ class Program:
     """Runs a graph on arrays.
 
     graph: optimised, without composite ops. layouts: how the inputs lie. results: the layouts (in
-    elements) that outputs must have where they are not row-major.
+    elements) that outputs must have where they are not row-major. The constructor divides the
+    graph into steps; `finish` places them in memory and compiles.
     """
 
     def __init__(
@@ -63,24 +64,37 @@ class Program:
         graph: Graph,
         layouts: dict[Value, Layout] | None = None,
         results: dict[Value, Layout] | None = None,
-        extra: Iterable[Value] = (),
     ) -> None:
         known = {v: (layouts or {}).get(v) or contiguous_layout(v.shape) for v in graph.inputs}
-        graph = with_result_copies(graph, Sources(graph, known), results or {})
+        results = dict(results or {})
+        graph = with_result_copies(graph, Sources(graph, known), results)
         graph = with_copies(graph, Sources(graph, known))
         graph = _readable_products(graph, Sources(graph, known))
         self.graph = graph
-        self.sources = Sources(graph, {**known, **(results or {})})
-        self.outputs = [v for v in dict.fromkeys((*graph.outputs, *extra)) if isinstance(v, Value)]
-        needed = [*self.outputs, *(e.inputs[0] for e in graph.guards())]
-        self.steps = Fusion(graph, self.sources, needed).run()
+        self.sources = Sources(graph, {**known, **results})
+        self.outputs = [v for v in dict.fromkeys(graph.outputs) if isinstance(v, Value)]
+        self.steps = Fusion(graph, self.sources, self.outputs).run()
         self.kernels = [s.kernel for s in self.steps if s.kernel is not None]
-        self._place_arrays(needed)
+
+    def stored(self) -> list[Value]:
+        """The values that the steps put in memory, whether they are asked for or not."""
+        values = dict.fromkeys(self.sources.base(v) for v in self.outputs)
+        for step in self.steps:
+            if step.kernel is not None:
+                values.update(dict.fromkeys(a.value for a in step.kernel.outputs))
+            else:
+                values.update(dict.fromkeys(step.made))
+        return [v for v in values if v not in self.graph.inputs]
+
+    def finish(self, extra: Iterable[Value] = ()) -> Program:
+        """Place everything in memory and compile. extra: stored values that later stretches read."""
+        self._place_arrays([*self.outputs, *extra])
         self._place_arena()
         native.compile_kernels([k.kernel for k in self.kernels])
         self._build_calls()
         self._arenas: list[tuple[np.ndarray, np.ndarray, int]] = []
-        debug.show(2, "graph", lambda: str(graph))
+        debug.show(2, "graph", lambda: str(self.graph))
+        return self
 
     # Memory.
 
@@ -209,10 +223,10 @@ class Program:
         slots[len(self.arrays) + 1] = data_address(memory)
         return memory, slots, data_address(slots)
 
-    def view(self, value: Value, arrays: Sequence[np.ndarray]) -> np.ndarray:
-        """A value's array, through the views that it is of its base."""
+    def locate(self, value: Value) -> tuple[int, tuple[Any, ...]]:
+        """Where `run`'s arrays hold a value: an index, and the views to apply."""
         base, chain = self.sources.resolve(value)
-        return _viewed(arrays[self.arrays[base]], chain)
+        return self.arrays[base], chain
 
     # Telling.
 
@@ -234,7 +248,8 @@ class Program:
 _NOTHING = np.empty(0)
 
 
-def _viewed(array: np.ndarray, chain: Sequence[Any]) -> np.ndarray:
+def viewed(array: np.ndarray, chain: Sequence[Any]) -> np.ndarray:
+    """`array` through a chain of view equations."""
     for equation in chain:
         array = equation.op.evaluate((wrap(array),), dict(equation.params))
     return array
@@ -243,7 +258,7 @@ def _viewed(array: np.ndarray, chain: Sequence[Any]) -> np.ndarray:
 def _run_opaque(stage: _Opaque, arrays: list[Any]) -> None:
     """Let NumPy evaluate an op and put its results in their places."""
     (equation,) = stage.step.equations
-    args = [wrap(_viewed(arrays[o[0]], o[1])) if isinstance(o, tuple) else o for o in stage.operands]
+    args = [wrap(viewed(arrays[o[0]], o[1])) if isinstance(o, tuple) else o for o in stage.operands]
     result = equation.op.evaluate(args, dict(equation.params))
     for index, array in zip(stage.results, result if type(result) is tuple else (result,), strict=True):
         arrays[index] = np.ascontiguousarray(array) if np.ndim(array) else np.asarray(array)

@@ -51,8 +51,8 @@ class Capture:
     """A run that was recorded.
 
     result: what the run returned, eager's own. graph: what it computed; its inputs are the
-    argument tensors, then captured tensors, then constants. tracked: the values that needed
-    gradients. outputs, structure: how the result is built. reads: what must still hold for a
+    argument tensors, then captured tensors, then constants; tensors: the argument tensors behind
+    its inputs. tracked: the values that needed gradients. outputs, structure: how the result is built. reads: what must still hold for a
     replay. reasons: why it cannot be replayed; empty for a closed run.
     """
 
@@ -64,6 +64,7 @@ class Capture:
     tracked: frozenset[Value]
     outputs: tuple[Output, ...]
     structure: Structure
+    tensors: dict[Value, Tensor] = field(default_factory=dict)
     reads: list[Read] = field(default_factory=list)
     reasons: list[Reason] = field(default_factory=list)
 
@@ -163,6 +164,7 @@ def _finish(recorder: Recorder, observer: Observer, result: Any, leaves: list[An
         frozenset(recorder.tracked),
         outputs,
         structure,
+        {recorder.value_of(t): t for t in leaves if isinstance(t, Tensor)},
         list(observer.reads),
         list(dict.fromkeys(reasons)),
     )

@@ -1,0 +1,379 @@
+"""`jit`: run a function eagerly once, then replay what it computed as native code.
+
+A call is looked up by a key of its arguments (structure, dtypes, shapes, layouts, Python values
+by type and bits, grad mode). Under a key lie variants, each a trace tree whose paths were
+captured in the same state of the Python world. A tree runs natively from guard to guard; at
+its leaf the reads of the path are checked, and the results are handed out only if they hold.
+Anything else runs eagerly, is recorded, and becomes a new path.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import types
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fusegrad.compiler import debug
+from fusegrad.eager import autograd, dtypes
+from fusegrad.eager.op import wrap
+from fusegrad.eager.state import state
+from fusegrad.eager.tensor import Tensor
+from fusegrad.tracer.capture import Capture, Reason, capture
+from fusegrad.tracer.reads import MISSING, Read, hold, plain_key
+from fusegrad.tracer.tree import Structure, flatten
+
+# Bounds, after which calls stay eager and `explain()` says so.
+MOST_KEYS = 256
+MOST_PATHS = 64
+MOST_VARIANTS = 8
+OPEN_TRIES = 3
+
+
+@dataclass
+class Stats:
+    """Counters of a jitted function.
+
+    calls: all calls; compiled_calls: answered by compiled code; eager_calls: by the function
+    itself; compiles: paths compiled; guard_failures: compiled code was there, but a guard (on
+    data or on Python state) did not hold.
+    """
+
+    calls: int = 0
+    compiled_calls: int = 0
+    eager_calls: int = 0
+    compiles: int = 0
+    guard_failures: int = 0
+
+
+class _Miss(Exception):
+    """A compiled path does not answer this call."""
+
+
+class Variant:
+    """A trace tree, and what of Python's state all its paths have read."""
+
+    def __init__(self, tree: Any) -> None:
+        self.tree = tree
+        self.shared: list[Read] = []
+
+    def settle(self) -> None:
+        """Find the reads that all paths have in common: looked at before the tree runs."""
+        first, *others = [p.capture.reads for p in self.tree.paths]
+        known = [{r.describe() for r in reads} for reads in others]
+        self.shared = [r for r in first if all(r.describe() in k for k in known)]
+
+
+class Entry:
+    """What is known for one key."""
+
+    def __init__(self, key_text: str) -> None:
+        self.key_text = key_text
+        self.variants: list[Variant] = []
+        self.anchors: list[Callable[[], Any]] = []
+        self.open_tries = 0
+        self.compiles = 0
+        self.reasons: list[Reason] = []
+        self.given_up = ""
+        self.last_failure = ""
+
+    @property
+    def paths(self) -> list[Any]:
+        """All compiled paths."""
+        return [p for v in self.variants for p in v.tree.paths]
+
+
+class JitFunction:
+    """A function that replays as native code. Made by `jit`.
+
+    stats: counters. explain(): what was compiled, guarded and refused. __wrapped__: the function.
+    """
+
+    __fusegrad_jit__ = True
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        if not callable(function):
+            raise TypeError(f"jit takes a function, method or module, not {type(function).__name__}")
+        self.__wrapped__ = function
+        self.stats = Stats()
+        self.entries: OrderedDict[Any, Entry] = OrderedDict()
+        self._lock = threading.RLock()
+        functools.update_wrapper(self, function, updated=())
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        return self if instance is None else types.MethodType(self, instance)
+
+    def __repr__(self) -> str:
+        return f"<jit {getattr(self, '__qualname__', self.__wrapped__)!s}>"
+
+    def __getattr__(self, name: str) -> Any:
+        # A jitted module still has its parameters, its state_dict and so on.
+        if name.startswith("__") or "__wrapped__" not in self.__dict__:
+            raise AttributeError(name)
+        return getattr(self.__wrapped__, name)
+
+    # Calling.
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if state.interpreter is not None:
+            # Inside another captured run: part of it.
+            return self.__wrapped__(*args, **kwargs)
+        self.stats.calls += 1
+        leaves: list[Any] = []
+        try:
+            key = call_key(args, kwargs, leaves)
+        except _Unkeyed as error:
+            return self._eager(args, kwargs, str(error))
+        entry = self.entries.get(key)
+        if entry is not None:
+            if entry.given_up:
+                self.stats.eager_calls += 1
+                return self.__wrapped__(*args, **kwargs)
+            try:
+                return self._replay(entry, leaves)
+            except _Miss as miss:
+                entry.last_failure = str(miss)
+                if entry.variants:
+                    self.stats.guard_failures += 1
+                debug.show(1, f"{self!r}: guard failed", lambda: str(miss))
+        return self._capture(key, args, kwargs, leaves)
+
+    def _eager(self, args: tuple[Any, ...], kwargs: dict[str, Any], reason: str) -> Any:
+        """A call whose arguments cannot be told apart by a key."""
+        self.stats.eager_calls += 1
+        entry = self.entries.setdefault(("unkeyed", reason), Entry("any"))
+        entry.given_up = reason
+        return self.__wrapped__(*args, **kwargs)
+
+    def _replay(self, entry: Entry, leaves: list[Any]) -> Any:
+        """Answer from compiled code, or raise _Miss with the reason."""
+        if any(anchor() is None for anchor in entry.anchors):
+            raise _Miss("an object among the arguments is gone")
+        failure = "nothing compiled yet"
+        for variant in list(entry.variants):
+            if len(entry.variants) > 1:
+                failed = next((r for r in variant.shared if not r.holds()), None)
+                if failed is not None:
+                    failure = f"{failed.describe()}: no longer so"
+                    continue
+            found = variant.tree.run(leaves)
+            if not isinstance(found, tuple):
+                failure = _guard_text(found)
+                continue
+            segment, results, environment = found
+            failed = next((r for r in segment.path.capture.reads if not r.holds()), None)
+            if failed is not None:
+                failure = f"{failed.describe()}: no longer so"
+                continue
+            self.stats.compiled_calls += 1
+            segment.path.calls += 1
+            return finish(segment, results, environment, leaves)
+        raise _Miss(failure)
+
+    def _capture(self, key: Any, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -> Any:
+        """Run eagerly with the recorder on, and compile the path."""
+        self.stats.eager_calls += 1
+        made = capture(self.__wrapped__, args, kwargs)
+        result, made.result = made.result, None
+        with self._lock:
+            entry = self.entries.get(key)
+            if entry is None:
+                entry = self.entries[key] = Entry(describe_key(leaves))
+                entry.anchors = [hold(x) for x in leaves if _is_object(x)]
+                while len(self.entries) > MOST_KEYS:
+                    self.entries.popitem(last=False)
+            debug.show(1, f"{self!r}: captured", lambda: "\n".join(map(str, made.reasons)) or "closed")
+            if made.reasons:
+                self._refuse(entry, made)
+            else:
+                self._compile(entry, made, leaves)
+        return result
+
+    def _refuse(self, entry: Entry, made: Capture) -> None:
+        """The run was open: later calls may be closed, so it is tried again a few times."""
+        entry.reasons = made.reasons
+        entry.open_tries += 1
+        if entry.open_tries >= OPEN_TRIES:
+            entry.given_up = "its runs cannot be replayed"
+
+    def _compile(self, entry: Entry, made: Capture, leaves: list[Any]) -> None:
+        if entry.compiles >= MOST_PATHS:
+            entry.given_up = f"{MOST_PATHS} paths were compiled and still: {entry.last_failure}"
+            return
+        entry.compiles += 1
+        self.stats.compiles += 1
+        try:
+            _add_path(entry, made, leaves)
+            made.tensors = {}
+        except Exception as error:
+            # A fault of the compiler must not become one of the user's program.
+            if debug.level():
+                raise
+            entry.variants.clear()
+            entry.given_up = f"the compiler failed: {type(error).__name__}: {error}"
+
+    # Telling.
+
+    def explain(self) -> Any:
+        """What was compiled and guarded, and what runs eagerly and why; `print` it."""
+        from fusegrad.compiler.explain import Explanation
+
+        return Explanation(self)
+
+    def segments(self) -> list[Any]:
+        """The segments of all compiled paths."""
+        trees = [v.tree for e in self.entries.values() for v in e.variants]
+        return [s for t in trees for s in t.root.walk()]
+
+    def kernels(self) -> KernelCount:
+        """The kernels of all compiled paths."""
+        segments = self.segments()
+        forward = [s.program for s in segments]
+        backward = [s.backward for s in segments if s.backward is not None]
+        return KernelCount(*([k for p in programs for k in p.kernels] for programs in (forward, backward)))
+
+    def memory_bytes(self) -> int:
+        """Bytes of temporaries and results that one call of each compiled path needs."""
+        programs = [p for s in self.segments() for p in (s.program, s.backward) if p is not None]
+        return sum(p.memory_bytes() for p in programs)
+
+    def clear(self) -> None:
+        """Forget everything compiled; the counters stay."""
+        with self._lock:
+            self.entries.clear()
+
+
+@dataclass(frozen=True)
+class KernelCount:
+    """The fused kernels of a jitted function, forward and backward."""
+
+    forward: list[Any]
+    backward: list[Any]
+
+
+def _add_path(entry: Entry, made: Capture, leaves: list[Any]) -> None:
+    """Compile a captured path into the entry: into a tree that it shares a stretch with, or its own."""
+    from fusegrad.compiler.tree import Diverged, Tree, layout_of, make_path
+
+    numbers = {}
+    for value in made.arguments:
+        numbers[value] = next(i for i, x in enumerate(leaves) if isinstance(x, Tensor) and x is made.tensors[value])
+    path = make_path(made, numbers)
+    for variant in entry.variants:
+        try:
+            variant.tree.add(path)
+        except Diverged:
+            continue
+        variant.settle()
+        return
+    if len(entry.variants) >= MOST_VARIANTS:
+        # The oldest state of the Python world is the least likely to come back.
+        entry.variants.pop()
+    layouts = {v: layout_of(leaves[i].array) for v, i in numbers.items()}
+    entry.variants.insert(0, Variant(Tree(path, layouts)))
+
+
+def finish(segment: Any, results: list[np.ndarray], environment: list[Any], leaves: list[Any]) -> Any:
+    """The function's result from the arrays that a leaf gave."""
+    path = segment.path
+    node = None
+    if path.wanted and state.grad_enabled:
+        from fusegrad.compiler.node import CompiledNode
+
+        node = CompiledNode(segment, leaves, environment)
+    tensors: dict[Any, Tensor] = {}
+    items = []
+    number = 0
+    for output in path.capture.outputs:
+        if output.kind == "argument":
+            items.append(leaves[output.item])
+        elif output.kind == "object":
+            items.append(output.item)
+        else:
+            if output.value not in tensors:
+                tensor = wrap(results[number])
+                if output.requires_grad and node is not None:
+                    autograd.place(tensor, node, path.seeded.index(number))
+                tensors[output.value] = tensor
+            items.append(tensors[output.value])
+            number += 1
+    structure: Structure = path.capture.structure
+    return structure.build(iter(items))
+
+
+# Keys.
+
+
+class _Unkeyed(Exception):
+    """Arguments that no key can tell apart."""
+
+
+def call_key(args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -> Any:
+    """What must be equal for two calls to be answered by the same code; fills `leaves`."""
+    try:
+        structure = flatten((args, kwargs) if kwargs else args, leaves)
+    except ValueError as error:
+        raise _Unkeyed(f"an argument is {error}") from None
+    parts: list[Any] = [structure.key, state.grad_enabled, dtypes.default_float()]
+    seen: dict[int, int] = {}
+    for place, leaf in enumerate(leaves):
+        if isinstance(leaf, Tensor):
+            array = leaf.array
+            # The place of its first appearance tells f(x, x) from f(x, y).
+            first = seen.setdefault(id(leaf), place)
+            parts.append((array.shape, array.dtype, array.strides, leaf.needs_grad, type(leaf), first))
+        else:
+            plain = plain_key(leaf)
+            parts.append(plain if plain is not MISSING else (type(leaf), id(leaf)))
+    return tuple(parts)
+
+
+def _is_object(leaf: Any) -> bool:
+    """Whether a leaf is keyed by its identity."""
+    return not isinstance(leaf, Tensor) and plain_key(leaf) is MISSING
+
+
+def describe_key(leaves: list[Any]) -> str:
+    """The arguments of a key for people: `float32[32, 784], 3, <Model>`."""
+    parts = []
+    for leaf in leaves:
+        if isinstance(leaf, Tensor):
+            text = f"{leaf.array.dtype.name}{list(leaf.array.shape)}"
+            parts.append(text + (" requires_grad" if leaf.needs_grad else ""))
+        else:
+            parts.append(repr(leaf) if not _is_object(leaf) else f"<{type(leaf).__name__}>")
+    return ", ".join(parts)
+
+
+def _guard_text(segment: Any) -> str:
+    """Which guard sent a call away."""
+    from fusegrad.tracer.record import source_text
+
+    if segment.guard is None:
+        return "a captured tensor changed its type, or an op refused its input"
+    return f"another value at {source_text(segment.guard.source)}"
+
+
+def jit(function: Callable[..., Any] | None = None) -> Any:
+    """Make `function` replay as native code; as decorator or call.
+
+    The first call runs eagerly, is recorded and compiled; later calls with arguments of the same
+    types skip the Python body, as long as everything that it read is as it was. What cannot be
+    replayed soundly runs eagerly, and `explain()` says why. Works on functions, methods and
+    modules. Raises TypeError for what cannot be called.
+
+    >>> import fusegrad as fg
+    >>> @fg.jit
+    ... def double(x):
+    ...     return x * 2
+    >>> double(fg.tensor([1.0, 2.0])), double(fg.tensor([3.0, 4.0]))
+    (tensor([2., 4.]), tensor([6., 8.]))
+    >>> double.stats.compiled_calls
+    1
+    """
+    return jit if function is None else JitFunction(function)

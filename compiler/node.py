@@ -1,0 +1,126 @@
+"""The autograd node of a compiled call: its backward is one compiled program."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fusegrad.compiler.program import viewed
+from fusegrad.compiler.tree import Segment, gather
+from fusegrad.eager import autograd
+from fusegrad.eager.errors import located
+from fusegrad.eager.op import wrap
+from fusegrad.eager.state import state
+from fusegrad.eager.tensor import Tensor
+from fusegrad.tracer.text import evaluate_graph
+
+if TYPE_CHECKING:
+    from fusegrad.compiler.tree import Path
+
+
+class CompiledNode(autograd.Node):
+    """Stands for a whole compiled call on the autograd graph.
+
+    Its edges go to the inputs that need gradients. A plain backward runs the compiled program; one
+    with `create_graph` goes through the eager ops of the recorded graph, which derive further.
+    """
+
+    __slots__ = ("environment", "leaf", "leaves", "names", "saved_versions", "tensors")
+
+    def __init__(self, leaf: Segment, leaves: Sequence[Any], environment: list[Any]) -> None:
+        path = leaf.path
+        assert path is not None
+        self.leaf, self.leaves, self.environment = leaf, leaves, environment
+        self.sequence = autograd.next_sequence()
+        outputs = [o for o in path.capture.outputs if o.value is not None]
+        self.names = [outputs[i].grad_name for i in path.seeded]
+        self.output_types = tuple((path.results[i].shape, path.results[i].dtype) for i in path.seeded)
+        self.tensors = input_tensors(path, leaf, leaves)
+        wanted = [self.tensors[v] for v in path.wanted]
+        self.edges = [(i, t if t.grad_fn is None else t.grad_fn, t.output_index) for i, t in enumerate(wanted)]
+        self.saved_versions = [(t, t.version[0]) for t in self._read_by_backward()]
+        self.inputs = ()
+
+    def _read_by_backward(self) -> list[Tensor]:
+        found = []
+        for kind, reference in self.leaf.backward_inputs:
+            if kind == "argument":
+                found.append(self.leaves[reference])
+            elif kind == "captured":
+                found.append(reference[0])
+        return found
+
+    def name(self, index: int = 0) -> str:
+        """The name of the eager node that made this output, as PyTorch prints it."""
+        return self.names[index]
+
+    def apply(self, gradients: list[Tensor | None]) -> list[Tensor]:
+        if self.inputs is None:
+            raise RuntimeError(located(autograd.FREED.format(name=self.name())))
+        for tensor, version in self.saved_versions:
+            if tensor.version[0] != version:
+                raise RuntimeError(
+                    located(
+                        f"{self.name()}: an input ({tensor.array.dtype.name}{list(tensor.array.shape)}) of a compiled "
+                        f"function was modified by an in-place op after the call: it is at version "
+                        f"{tensor.version[0]}, expected {version}"
+                    )
+                )
+        seeds = autograd.filled(gradients, self.output_types)
+        if state.grad_enabled or state.interpreter is not None:
+            return self._apply_eagerly(seeds)
+        leaf = self.leaf
+        arrays = gather(leaf.backward_inputs, self.leaves, self.environment, [_plain(g.array) for g in seeds])
+        if arrays is None:
+            return self._apply_eagerly(seeds)
+        assert leaf.backward is not None
+        made = leaf.backward.run(arrays)
+        return [wrap(viewed(made[i], chain) if chain else made[i]) for i, chain in leaf.gradient_places]
+
+    def _apply_eagerly(self, seeds: list[Tensor]) -> list[Tensor]:
+        """The gradients through eager's ops, so that they can be derived again."""
+        path = self.leaf.path
+        assert path is not None
+        graph = path.capture.graph
+        create_graph = state.grad_enabled
+        with autograd_on():
+            outputs = evaluate_graph(graph, [self.tensors[v] for v in graph.inputs])
+            results = [o.value for o in path.capture.outputs if o.value is not None]
+            known = dict(zip(graph.outputs, outputs, strict=True))
+            roots = [known[results[i]] for i in path.seeded]
+            wanted = [self.tensors[v] for v in path.wanted]
+            found = autograd.grad(roots, wanted, seeds, create_graph=create_graph, allow_unused=True)
+        return [wrap(np.zeros_like(t.array)) if g is None else g for g, t in zip(found, wanted, strict=True)]
+
+    def release(self) -> None:
+        self.inputs = None
+        self.environment = []
+        self.tensors = {}
+        self.leaves = ()
+
+
+class autograd_on:
+    """Gradients recorded, whatever the mode outside."""
+
+    def __enter__(self) -> None:
+        self._before = state.grad_enabled
+        state.grad_enabled = True
+
+    def __exit__(self, *exception: object) -> None:
+        state.grad_enabled = self._before
+
+
+def input_tensors(path: Path, leaf: Segment, leaves: Sequence[Any]) -> dict[Any, Tensor]:
+    """The tensor behind each input of the path's graph in this call."""
+    capture = path.capture
+    tensors = {v: leaves[i] for v, i in path.argument_leaves.items()}
+    tensors.update(capture.captured)
+    tensors.update({v: wrap(a) for v, a in path.constants.items()})
+    return tensors
+
+
+def _plain(array: np.ndarray) -> np.ndarray:
+    """A gradient in row-major order, as the compiled backward takes it."""
+    return array if array.flags.c_contiguous else np.ascontiguousarray(array)

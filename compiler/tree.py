@@ -1,0 +1,417 @@
+"""The trace tree: the captured paths of a function for one kind of arguments.
+
+Paths share the stretch up to the guard where they part. Each node is a segment: a program that
+computes up to its guard; the value seen there chooses the child. A leaf gives the results and
+holds the program of its backward. When a path is added, the tree is planned anew; kernels that
+stay the same are found compiled.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from fusegrad.compiler.program import Program, viewed
+from fusegrad.compiler.slices import backward_slice, kept, producers
+from fusegrad.eager.families import Layout, contiguous_layout
+from fusegrad.tracer import passes
+from fusegrad.tracer.capture import Capture
+from fusegrad.tracer.differentiate import differentiate
+from fusegrad.tracer.graph import GUARD, Equation, Graph, Value
+
+_BOUNDARY = Equation(GUARD, (0,), {"expected": 0, "kind": "boundary"}, ())
+
+
+def guard_key(value: Any) -> Any:
+    """What a guard compares: the value by type and bits."""
+    return struct.pack("<d", value) if isinstance(value, float) else (type(value), value)
+
+
+def layout_of(array: np.ndarray) -> Layout:
+    """How an array lies, in elements."""
+    return Layout(array.shape, tuple(s // array.itemsize for s in array.strides))
+
+
+@dataclass(eq=False)
+class Path:
+    """One captured path, with its backward derived and both optimised together.
+
+    forward, backward: equations. results: the returned values, in the order of the capture's
+    outputs that are values; seeds: the gradients of those at `seeded`; gradients: of `wanted`.
+    """
+
+    capture: Capture
+    inputs: tuple[Value, ...]
+    constants: dict[Value, np.ndarray]
+    forward: tuple[Equation, ...]
+    backward: tuple[Equation, ...]
+    results: tuple[Value, ...]
+    seeds: tuple[Value, ...]
+    seeded: tuple[int, ...]
+    wanted: tuple[Value, ...]
+    gradients: tuple[Any, ...]
+    argument_leaves: dict[Value, int]
+    calls: int = 0
+
+
+def make_path(capture: Capture, argument_leaves: dict[Value, int]) -> Path:
+    """Derive the backward of a capture and optimise both together.
+
+    argument_leaves: for each argument of the graph its number among the leaves of the call.
+    """
+    graph = capture.graph
+    values = [o for o in capture.outputs if o.value is not None]
+    outputs = [o.value for o in values if o.value is not None]
+    seeded = tuple(i for i, o in enumerate(values) if o.requires_grad)
+    wanted = tuple(v for v in graph.inputs if v in capture.tracked) if seeded else ()
+    backward, constants = Graph((), (), ()), dict(capture.constants)
+    if wanted:
+        backward, extra = differentiate(graph, capture.tracked, [outputs[i] for i in seeded], wanted)
+        constants.update(extra)
+    seeds = backward.inputs[: len(seeded)] if wanted else ()
+    inputs = tuple(dict.fromkeys((*graph.inputs, *constants)))
+    equations = (*graph.equations, _BOUNDARY, *backward.equations)
+    whole = Graph((*inputs, *seeds), equations, (*outputs, *backward.outputs))
+    for run in (passes.decompose, passes.simplify, passes.common_subexpressions):
+        whole = run(whole)
+    middle = whole.equations.index(_BOUNDARY)
+    return Path(
+        capture,
+        inputs,
+        constants,
+        whole.equations[:middle],
+        whole.equations[middle + 1 :],
+        tuple(whole.outputs[: len(outputs)]),
+        seeds,
+        seeded,
+        wanted,
+        tuple(whole.outputs[len(outputs) :]),
+        argument_leaves,
+    )
+
+
+def is_branch(equation: Equation) -> bool:
+    """Whether the equation is a guard with a continuation for each value."""
+    return equation.op is GUARD and equation.params["kind"] == "branch"
+
+
+@dataclass(eq=False)
+class Segment:
+    """A node of the tree: equations up to a guard, and what comes after for each value of it.
+
+    owner: the path that brought the segment; it binds captured tensors and constants.
+    inputs: where each input of the program comes from (see `Tree`). gives: (environment index,
+    place in the program's arrays) of what later stretches read. checks: places of values that
+    must be true. results: places of the path's results at a leaf.
+    """
+
+    owner: Path
+    equations: list[Equation]
+    guard: Equation | None = None
+    children: dict[Any, Segment] = field(default_factory=dict)
+    path: Path | None = None
+    program: Program | None = None
+    inputs: list[tuple[str, Any]] = field(default_factory=list)
+    gives: list[tuple[int, int]] = field(default_factory=list)
+    checks: list[tuple[int, tuple[Any, ...]]] = field(default_factory=list)
+    guard_place: tuple[int, tuple[Any, ...]] | None = None
+    results: list[tuple[int, tuple[Any, ...]]] = field(default_factory=list)
+    backward: Program | None = None
+    backward_inputs: list[tuple[str, Any]] = field(default_factory=list)
+    gradient_places: list[tuple[int, tuple[Any, ...]]] = field(default_factory=list)
+
+    def walk(self) -> list[Segment]:
+        """This node and all below it."""
+        return [self, *(s for child in self.children.values() for s in child.walk())]
+
+    def chains(self) -> list[list[Segment]]:
+        """For each leaf at or below this node the nodes down to it."""
+        if self.path is not None:
+            return [[self]]
+        return [[self, *chain] for child in self.children.values() for chain in child.chains()]
+
+
+class Diverged(Exception):
+    """A path that cannot share this tree: it differs elsewhere than in the value of a guard."""
+
+
+def _segments(path: Path) -> list[tuple[list[Equation], Equation | None]]:
+    """The path's forward equations cut after each branch guard."""
+    result: list[tuple[list[Equation], Equation | None]] = []
+    current: list[Equation] = []
+    for equation in path.forward:
+        if is_branch(equation):
+            result.append((current, equation))
+            current = []
+        else:
+            current.append(equation)
+    return [*result, (current, None)]
+
+
+class Tree:
+    """Paths with the same arguments' types, in one tree.
+
+    Inputs of programs are found by (kind, reference): "argument", leaf number; "captured", a
+    tensor and what is expected of it; "constant", an array; "kept", environment index; "seed",
+    number of the output's gradient.
+    """
+
+    def __init__(self, path: Path, layouts: dict[Value, Layout]) -> None:
+        self.layouts = layouts
+        self.paths: list[Path] = []
+        self.root: Segment | None = None
+        self.environment = 0
+        self.add(path)
+
+    # Growing.
+
+    def add(self, path: Path) -> None:
+        """Put a path in and plan the tree anew. Raises Diverged where it does not belong here."""
+        root = self._inserted(path)
+        self.root = root
+        self.paths.append(path)
+        self.environment = 0
+        self._plan(root, {}, [])
+
+    def _inserted(self, path: Path) -> Segment:
+        parts = _segments(path)
+        if self.root is None:
+            return self._chain(path, parts)
+        node = self.root
+        for place, (equations, guard) in enumerate(parts):
+            self._check_same(node, path, equations, guard)
+            if guard is None:
+                raise Diverged("the path is here already")
+            key = guard_key(guard.params["expected"])
+            child = node.children.get(key)
+            if child is None:
+                node.children[key] = self._chain(path, parts[place + 1 :])
+                return self.root
+            node = child
+        raise AssertionError("a path ends without a leaf")
+
+    @staticmethod
+    def _chain(path: Path, parts: Sequence[tuple[list[Equation], Equation | None]]) -> Segment:
+        (equations, guard), rest = parts[0], parts[1:]
+        segment = Segment(path, equations, guard)
+        if guard is None:
+            segment.path = path
+        else:
+            segment.children[guard_key(guard.params["expected"])] = Tree._chain(path, rest)
+        return segment
+
+    @staticmethod
+    def _check_same(node: Segment, path: Path, equations: list[Equation], guard: Equation | None) -> None:
+        """Whether the path computes what the node does, from the same tensors and constants."""
+        ours = [(e.key(), e.outputs) for e in equations]
+        theirs = [(e.key(), e.outputs) for e in node.equations]
+        if ours != theirs or (guard is None) != (node.guard is None):
+            raise Diverged("other equations")
+        if guard is not None and node.guard is not None and guard.inputs != node.guard.inputs:
+            raise Diverged("another guard")
+        read = {v for e in equations for v in e.values()} | set(guard.values() if guard else ())
+        for value in read:
+            mine, other = path.capture.captured.get(value), node.owner.capture.captured.get(value)
+            if mine is not other:
+                raise Diverged("another captured tensor")
+            a, b = path.constants.get(value), node.owner.constants.get(value)
+            if (a is None) != (b is None) or (a is not None and b is not None and a.tobytes() != b.tobytes()):
+                raise Diverged("another constant")
+
+    # Planning.
+
+    def _plan(self, segment: Segment, available: dict[Value, int], above: list[Segment]) -> None:
+        """Plan the segment's program, then its children's, then say what of it is kept.
+
+        available: the values in memory by now, with their places in the environment (assigned
+        when something reads them).
+        """
+        chains = segment.chains()
+        stretch = {id(e) for e in segment.equations}
+        wanted = dict.fromkeys(v for e in segment.equations if e.op is GUARD for v in e.values())
+        if segment.guard is not None:
+            wanted.update(dict.fromkeys(segment.guard.values()))
+        if segment.path is not None:
+            wanted.update(dict.fromkeys(segment.path.results))
+        for chain in chains:
+            made_by = _made_by([*above, *chain])
+            wanted.update(dict.fromkeys(kept(_later_targets(chain), stretch, available, made_by)))
+        graph = self._slice(segment.owner, wanted, available, [*above, segment])
+        results = _result_layouts(segment)
+        segment.program = Program(graph, self._layouts_for(graph, segment.owner), results)
+        stored = [v for v in segment.program.stored() if v not in available]
+        ours = {**available, **dict.fromkeys(stored, -1)}
+        for value in stored:
+            layout = segment.program.sources.layouts.get(value)
+            self.layouts[value] = layout or contiguous_layout(value.shape)
+        for child in segment.children.values():
+            self._plan(child, ours, [*above, segment])
+        if segment.path is not None:
+            self._plan_backward(segment, ours, [*above, segment])
+        extra = [v for v in stored if ours[v] >= 0]
+        available.update({v: i for v, i in ours.items() if v in available})
+        self._finish(segment, graph, extra, ours)
+
+    def _slice(self, owner: Path, targets: Any, available: dict[Value, int], chain: list[Segment]) -> Graph:
+        equations = [e for s in chain for e in s.equations]
+        return self._graph(owner, targets, available, equations)
+
+    def _graph(
+        self, owner: Path, targets: Any, available: dict[Value, int], equations: Sequence[Equation]
+    ) -> Graph:
+        """What computes `targets`; the values that it reads get places in the environment."""
+        order = {id(e): i for i, e in enumerate(equations)}
+        inputs = (*owner.inputs, *owner.seeds)
+        graph = backward_slice(targets, available, producers(equations), inputs, order)
+        for value in graph.inputs:
+            if available.get(value) == -1:
+                available[value] = self.environment
+                self.environment += 1
+        return graph
+
+    def _plan_backward(self, segment: Segment, available: dict[Value, int], chain: list[Segment]) -> None:
+        path = segment.path
+        assert path is not None
+        if not path.wanted:
+            return
+        equations = [*(e for s in chain for e in s.equations), *path.backward]
+        graph = self._graph(path, path.gradients, available, equations)
+        segment.backward = Program(passes.dead_code(graph), self._layouts_for(graph, path)).finish()
+        segment.backward_inputs = [self._source(v, path, available) for v in graph.inputs]
+        found = dict(zip(graph.outputs, segment.backward.graph.outputs, strict=True))
+        segment.gradient_places = [segment.backward.locate(found[g]) for g in path.gradients]
+
+    def _layouts_for(self, graph: Graph, owner: Path) -> dict[Value, Layout]:
+        layouts = {}
+        for value in graph.inputs:
+            tensor = owner.capture.captured.get(value)
+            if tensor is not None:
+                layouts[value] = layout_of(tensor.array)
+            elif value in owner.constants:
+                layouts[value] = layout_of(owner.constants[value])
+            elif value not in owner.seeds and value in self.layouts:
+                layouts[value] = self.layouts[value]
+        return layouts
+
+    def _source(self, value: Value, owner: Path, available: dict[Value, int]) -> tuple[str, Any]:
+        """Where a program's input comes from at run time."""
+        if value in owner.seeds:
+            return "seed", owner.seeds.index(value)
+        if value in available:
+            return "kept", available[value]
+        if value in owner.argument_leaves:
+            return "argument", owner.argument_leaves[value]
+        tensor = owner.capture.captured.get(value)
+        if tensor is not None:
+            array = tensor.array
+            return "captured", (tensor, (array.shape, array.dtype, array.strides, tensor.needs_grad))
+        return "constant", owner.constants[value]
+
+    def _finish(self, segment: Segment, graph: Graph, extra: list[Value], ours: dict[Value, int]) -> None:
+        program = segment.program
+        assert program is not None
+        program.finish(extra)
+        segment.inputs = [self._source(v, segment.owner, ours) for v in graph.inputs]
+        segment.gives = [(ours[v], program.arrays[v]) for v in extra]
+        found = dict(zip(graph.outputs, program.graph.outputs, strict=True))
+        segment.checks = [program.locate(found[e.inputs[0]]) for e in segment.equations if e.op is GUARD]
+        if segment.guard is not None:
+            segment.guard_place = program.locate(found[segment.guard.inputs[0]])
+        if segment.path is not None:
+            segment.results = [program.locate(found[v]) for v in segment.path.results]
+
+    # Running.
+
+    def run(self, leaves: Sequence[Any]) -> tuple[Segment, list[np.ndarray], list[Any]] | Segment:
+        """The leaf that was reached, its results and the environment; a Segment where no child fits."""
+        segment = self.root
+        assert segment is not None
+        environment: list[Any] = [None] * self.environment
+        while True:
+            arrays = gather(segment.inputs, leaves, environment)
+            if arrays is None:
+                return segment
+            assert segment.program is not None
+            made = segment.program.run(arrays)
+            for place, index in segment.gives:
+                environment[place] = made[index]
+            for index, chain in segment.checks:
+                if not viewed(made[index], chain).item():
+                    return segment
+            if segment.guard is None:
+                return segment, [viewed(made[i], c) if c else made[i] for i, c in segment.results], environment
+            assert segment.guard_place is not None
+            index, chain = segment.guard_place
+            child = segment.children.get(guard_key(viewed(made[index], chain).item()))
+            if child is None:
+                return segment
+            segment = child
+
+
+def gather(
+    inputs: list[tuple[str, Any]], leaves: Sequence[Any], environment: list[Any], seeds: Sequence[Any] = ()
+) -> list[np.ndarray] | None:
+    """The arrays that a program takes; None where a captured tensor is not what it was."""
+    arrays = []
+    for kind, reference in inputs:
+        if kind == "argument":
+            arrays.append(leaves[reference].array)
+        elif kind == "kept":
+            arrays.append(environment[reference])
+        elif kind == "constant":
+            arrays.append(reference)
+        elif kind == "seed":
+            arrays.append(seeds[reference])
+        else:
+            tensor, expected = reference
+            array = tensor.array
+            if (array.shape, array.dtype, array.strides, tensor.needs_grad) != expected:
+                return None
+            arrays.append(array)
+    return arrays
+
+
+def _made_by(chain: Sequence[Segment]) -> dict[Value, Equation]:
+    """The equations of a path from the root to a leaf, and of its backward."""
+    equations = [e for s in chain for e in s.equations]
+    leaf = chain[-1].path
+    return producers([*equations, *(leaf.backward if leaf else ())])
+
+
+def _later_targets(chain: Sequence[Segment]) -> list[Any]:
+    """What the segments after the first, and the backward at the end, have to compute."""
+    targets: list[Any] = []
+    for segment in chain[1:]:
+        targets += [v for e in segment.equations if e.op is GUARD for v in e.values()]
+        targets += segment.guard.values() if segment.guard is not None else ()
+    leaf = chain[-1].path
+    assert leaf is not None
+    return [*targets, *(leaf.results if len(chain) > 1 else ()), *leaf.gradients]
+
+
+def _result_layouts(segment: Segment) -> dict[Value, Layout]:
+    """The layouts of results that eager does not give in row-major order."""
+    if segment.path is None:
+        return {}
+    layouts = {}
+    outputs = [o for o in segment.path.capture.outputs if o.value is not None]
+    for value, output in zip(segment.path.results, outputs, strict=True):
+        strides = tuple(s // value.dtype.itemsize for s in output.strides)
+        if strides != contiguous_layout(value.shape).strides and 0 not in value.shape and all(s > 0 for s in strides):
+            if _without_gaps(value.shape, strides):
+                layouts[value] = Layout(value.shape, strides)
+    return layouts
+
+
+def _without_gaps(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    """Whether the strides are those of a row-major array with its dimensions in another order."""
+    step = 1
+    for stride, n in sorted((s, n) for s, n in zip(strides, shape, strict=True) if n != 1):
+        if stride != step:
+            return False
+        step *= n
+    return True

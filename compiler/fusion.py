@@ -82,15 +82,19 @@ class Fusion:
 
     def run(self) -> list[Step]:
         """The steps in an order in which they can run, kernels built."""
-        for equation in self.graph.equations:
-            if isinstance(equation.op, View) or equation.op is GUARD:
-                continue
-            if is_creation(equation) and self._lowerable([equation]):
-                self.creations[equation.output] = equation
-                if equation.output in self.needed:
-                    self._add(Step("kernel", [equation]))
-                continue
-            self._add(self._single(equation))
+        computing = [e for e in self.graph.equations if not isinstance(e.op, View) and e.op is not GUARD]
+        self.creations = {e.output: e for e in computing if is_creation(e) and self._lowerable([e])}
+        single = {id(e): self._single(e) for e in computing if e.outputs[0] not in self.creations}
+        for step in single.values():
+            if step.kind != "kernel":
+                # Only kernels make constants and ranges for themselves; others read them from memory.
+                read = {self.sources.base(v) for v in step.equations[0].values()}
+                self.needed |= read & self.creations.keys()
+        for equation in computing:
+            if id(equation) in single:
+                self._add(single[id(equation)])
+            elif equation.output in self.needed:
+                self._add(Step("kernel", [equation]))
         self._merge_siblings()
         steps = self._ordered()
         for step in steps:

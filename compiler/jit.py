@@ -209,7 +209,6 @@ class JitFunction:
         self.stats.compiles += 1
         try:
             _add_path(entry, made, leaves)
-            made.tensors = {}
         except Exception as error:
             # A fault of the compiler must not become one of the user's program.
             if debug.level():
@@ -294,11 +293,15 @@ def finish(segment: Any, results: list[np.ndarray], environment: list[Any], leav
             items.append(leaves[output.item])
         elif output.kind == "object":
             items.append(output.item)
+        elif output.kind == "captured":
+            items.append(output.item())
         else:
             if output.value not in tensors:
                 tensor = wrap(results[number])
                 if output.requires_grad and node is not None:
                     autograd.place(tensor, node, path.seeded.index(number))
+                    if number in path.saved:
+                        node.keep(tensor, "a result")
                 tensors[output.value] = tensor
             items.append(tensors[output.value])
             number += 1

@@ -11,7 +11,8 @@ import hashlib
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -28,6 +29,7 @@ from fusegrad.compiler.memory import data_address
 _lock = threading.RLock()
 _codegen = cpu_target.target_context.codegen()
 _addresses: dict[str, int] = {}
+_since_cold: set[str] | None = None  # inside `cold()`: the kernels compiled since it began
 # Numba frees the code of a library that nobody holds.
 _libraries: list[Any] = []
 
@@ -124,7 +126,8 @@ def kernel_name(kernel: Kernel) -> str:
 def compile_kernels(kernels: Sequence[Kernel]) -> None:
     """Compile those of `kernels` that are new, several to a module; equal ones once."""
     with _lock:
-        new = {kernel_name(k): k for k in kernels if kernel_name(k) not in _addresses}
+        known = _addresses if _since_cold is None else _since_cold
+        new = {kernel_name(k): k for k in kernels if kernel_name(k) not in known}
         if not new:
             return
         texts = []
@@ -134,7 +137,20 @@ def compile_kernels(kernels: Sequence[Kernel]) -> None:
         digest = hashlib.sha256("".join(new).encode()).hexdigest()[:16]
         find = compile_module(f"fusegrad_{digest}", joined(texts))
         _addresses.update((name, find(name)) for name in new)
+        if _since_cold is not None:
+            _since_cold.update(new)
         Statistics.kernels += len(new)
+
+
+@contextmanager
+def cold() -> Iterator[None]:
+    """Inside, kernels compile as if none had been compiled before: for timing first calls."""
+    global _since_cold
+    previous, _since_cold = _since_cold, set()
+    try:
+        yield
+    finally:
+        _since_cold = previous
 
 
 def joined(texts: Sequence[str]) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 from fusegrad.compiler.program import viewed
 from fusegrad.compiler.tree import Segment, gather
 from fusegrad.eager import autograd
-from fusegrad.eager.errors import located
+from fusegrad.eager.errors import failure
 from fusegrad.eager.op import wrap
 from fusegrad.eager.state import state
 from fusegrad.eager.tensor import Tensor
@@ -37,19 +37,31 @@ class CompiledNode(autograd.Node):
         outputs = [o for o in path.capture.outputs if o.value is not None]
         self.names = [outputs[i].grad_name for i in path.seeded]
         self.output_types = tuple((path.results[i].shape, path.results[i].dtype) for i in path.seeded)
-        self.tensors = input_tensors(path, leaf, leaves)
+        self.tensors = input_tensors(path, leaves)
         wanted = [self.tensors[v] for v in path.wanted]
         self.edges = [(i, t if t.grad_fn is None else t.grad_fn, t.output_index) for i, t in enumerate(wanted)]
-        self.saved_versions = [(t, t.version[0]) for t in self._read_by_backward()]
-        self.inputs = ()
+        self.saved_versions = []
+        for tensor in self._read_by_backward():
+            self.keep(tensor, "an input")
+        self.inputs, self.moves = (), None
+
+    def keep(self, tensor: Tensor, what: str) -> None:
+        """Backward will read the memory of `tensor`: nobody may have written there by then.
+
+        Only the counter is held: the node must not hold its own outputs.
+        """
+        array = tensor.array
+        text = f"{what} ({array.dtype.name}{list(array.shape)})"
+        self.saved_versions.append((tensor.version, tensor.version[0], text))
 
     def _read_by_backward(self) -> list[Tensor]:
-        found = []
+        """The tensors from outside that the backward program reads."""
+        found: list[Any] = []
         for kind, reference in self.leaf.backward_inputs:
             if kind == "argument":
                 found.append(self.leaves[reference])
             elif kind == "captured":
-                found.append(reference[0])
+                found.append(reference.reference())
         return found
 
     def name(self, index: int = 0) -> str:
@@ -58,15 +70,14 @@ class CompiledNode(autograd.Node):
 
     def apply(self, gradients: list[Tensor | None]) -> list[Tensor]:
         if self.inputs is None:
-            raise RuntimeError(located(autograd.FREED.format(name=self.name())))
-        for tensor, version in self.saved_versions:
-            if tensor.version[0] != version:
-                raise RuntimeError(
-                    located(
-                        f"{self.name()}: an input ({tensor.array.dtype.name}{list(tensor.array.shape)}) of a compiled "
-                        f"function was modified by an in-place op after the call: it is at version "
-                        f"{tensor.version[0]}, expected {version}"
-                    )
+            raise failure(RuntimeError, autograd.FREED.format(name=self.name()))
+        for version, number, what in self.saved_versions:
+            if version[0] != number:
+                raise failure(
+                    RuntimeError,
+                    "one of the variables needed for gradient computation has been modified by an inplace "
+                    f"operation: {self.name()} of a compiled function reads {what} again, which was at version "
+                    f"{number} and is at {version[0]} now. Use the out-of-place form, or clone() before the write.",
                 )
         seeds = autograd.filled(gradients, self.output_types)
         if state.grad_enabled or state.interpreter is not None:
@@ -112,12 +123,11 @@ class autograd_on:
         state.grad_enabled = self._before
 
 
-def input_tensors(path: Path, leaf: Segment, leaves: Sequence[Any]) -> dict[Any, Tensor]:
+def input_tensors(path: Path, leaves: Sequence[Any]) -> dict[Any, Any]:
     """The tensor behind each input of the path's graph in this call."""
-    capture = path.capture
-    tensors = {v: leaves[i] for v, i in path.argument_leaves.items()}
-    tensors.update(capture.captured)
-    tensors.update({v: wrap(a) for v, a in path.constants.items()})
+    tensors: dict[Any, Any] = {v: leaves[i] for v, i in path.argument_leaves.items()}
+    tensors.update((v, c.reference()) for v, c in path.captured.items())
+    tensors.update((v, wrap(a)) for v, a in path.constants.items())
     return tensors
 
 

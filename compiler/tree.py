@@ -9,6 +9,7 @@ stay the same are found compiled.
 from __future__ import annotations
 
 import struct
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,6 +19,7 @@ import numpy as np
 from fusegrad.compiler.program import Program, viewed
 from fusegrad.compiler.slices import backward_slice, kept, producers
 from fusegrad.eager.families import Layout, contiguous_layout
+from fusegrad.eager.tensor import Tensor
 from fusegrad.tracer import passes
 from fusegrad.tracer.capture import Capture
 from fusegrad.tracer.differentiate import differentiate
@@ -36,16 +38,38 @@ def layout_of(array: np.ndarray) -> Layout:
     return Layout(array.shape, tuple(s // array.itemsize for s in array.strides))
 
 
+class Captured:
+    """A tensor found outside by a captured run: held weakly, with what it must still be."""
+
+    __slots__ = ("expected", "layout", "reference")
+
+    def __init__(self, tensor: Tensor) -> None:
+        array = tensor.array
+        self.reference = weakref.ref(tensor)
+        self.layout = layout_of(array)
+        self.expected = (array.shape, array.dtype, array.strides, tensor.needs_grad)
+
+    def array(self) -> np.ndarray | None:
+        """The tensor's memory, or None if it is gone or of another type."""
+        tensor = self.reference()
+        if tensor is None:
+            return None
+        array = tensor.array
+        return array if (array.shape, array.dtype, array.strides, tensor.needs_grad) == self.expected else None
+
+
 @dataclass(eq=False)
 class Path:
     """One captured path, with its backward derived and both optimised together.
 
     forward, backward: equations. results: the returned values, in the order of the capture's
     outputs that are values; seeds: the gradients of those at `seeded`; gradients: of `wanted`.
+    saved: the results that backward reads, which the user must not have written over by then.
     """
 
     capture: Capture
     inputs: tuple[Value, ...]
+    captured: dict[Value, Captured]
     constants: dict[Value, np.ndarray]
     forward: tuple[Equation, ...]
     backward: tuple[Equation, ...]
@@ -55,6 +79,7 @@ class Path:
     wanted: tuple[Value, ...]
     gradients: tuple[Any, ...]
     argument_leaves: dict[Value, int]
+    saved: set[int]
     calls: int = 0
 
 
@@ -70,7 +95,7 @@ def make_path(capture: Capture, argument_leaves: dict[Value, int]) -> Path:
     wanted = tuple(v for v in graph.inputs if v in capture.tracked) if seeded else ()
     backward, constants = Graph((), (), ()), dict(capture.constants)
     if wanted:
-        backward, extra = differentiate(graph, capture.tracked, [outputs[i] for i in seeded], wanted)
+        backward, extra, wanted = differentiate(graph, capture.tracked, [outputs[i] for i in seeded], wanted)
         constants.update(extra)
     seeds = backward.inputs[: len(seeded)] if wanted else ()
     inputs = tuple(dict.fromkeys((*graph.inputs, *constants)))
@@ -79,9 +104,13 @@ def make_path(capture: Capture, argument_leaves: dict[Value, int]) -> Path:
     for run in (passes.decompose, passes.simplify, passes.common_subexpressions):
         whole = run(whole)
     middle = whole.equations.index(_BOUNDARY)
+    captured = {v: Captured(t) for v, t in capture.captured.items()}
+    # The path lives as long as the function; the tensors must not.
+    capture.captured, capture.tensors = {}, {}
     return Path(
         capture,
         inputs,
+        captured,
         constants,
         whole.equations[:middle],
         whole.equations[middle + 1 :],
@@ -91,6 +120,7 @@ def make_path(capture: Capture, argument_leaves: dict[Value, int]) -> Path:
         wanted,
         tuple(whole.outputs[len(outputs) :]),
         argument_leaves,
+        {i for i, v in enumerate(outputs) if v in backward.inputs},
     )
 
 
@@ -156,7 +186,7 @@ class Tree:
     """Paths with the same arguments' types, in one tree.
 
     Inputs of programs are found by (kind, reference): "argument", leaf number; "captured", a
-    tensor and what is expected of it; "constant", an array; "kept", environment index; "seed",
+    `Captured`; "constant", an array; "kept", environment index; "seed",
     number of the output's gradient.
     """
 
@@ -215,8 +245,8 @@ class Tree:
             raise Diverged("another guard")
         read = {v for e in equations for v in e.values()} | set(guard.values() if guard else ())
         for value in read:
-            mine, other = path.capture.captured.get(value), node.owner.capture.captured.get(value)
-            if mine is not other:
+            mine, other = path.captured.get(value), node.owner.captured.get(value)
+            if (mine is None) != (other is None) or (mine and other and mine.reference() is not other.reference()):
                 raise Diverged("another captured tensor")
             a, b = path.constants.get(value), node.owner.constants.get(value)
             if (a is None) != (b is None) or (a is not None and b is not None and a.tobytes() != b.tobytes()):
@@ -282,15 +312,16 @@ class Tree:
         graph = self._graph(path, path.gradients, available, equations)
         segment.backward = Program(passes.dead_code(graph), self._layouts_for(graph, path)).finish()
         segment.backward_inputs = [self._source(v, path, available) for v in graph.inputs]
+        path.saved |= {i for i, v in enumerate(path.results) if v in graph.inputs}
         found = dict(zip(graph.outputs, segment.backward.graph.outputs, strict=True))
         segment.gradient_places = [segment.backward.locate(found[g]) for g in path.gradients]
 
     def _layouts_for(self, graph: Graph, owner: Path) -> dict[Value, Layout]:
         layouts = {}
         for value in graph.inputs:
-            tensor = owner.capture.captured.get(value)
-            if tensor is not None:
-                layouts[value] = layout_of(tensor.array)
+            captured = owner.captured.get(value)
+            if captured is not None:
+                layouts[value] = captured.layout
             elif value in owner.constants:
                 layouts[value] = layout_of(owner.constants[value])
             elif value not in owner.seeds and value in self.layouts:
@@ -305,10 +336,8 @@ class Tree:
             return "kept", available[value]
         if value in owner.argument_leaves:
             return "argument", owner.argument_leaves[value]
-        tensor = owner.capture.captured.get(value)
-        if tensor is not None:
-            array = tensor.array
-            return "captured", (tensor, (array.shape, array.dtype, array.strides, tensor.needs_grad))
+        if value in owner.captured:
+            return "captured", owner.captured[value]
         return "constant", owner.constants[value]
 
     def _finish(self, segment: Segment, graph: Graph, extra: list[Value], ours: dict[Value, int]) -> None:
@@ -367,9 +396,8 @@ def gather(
         elif kind == "seed":
             arrays.append(seeds[reference])
         else:
-            tensor, expected = reference
-            array = tensor.array
-            if (array.shape, array.dtype, array.strides, tensor.needs_grad) != expected:
+            array = reference.array()
+            if array is None:
                 return None
             arrays.append(array)
     return arrays

@@ -58,11 +58,11 @@ class Node:
     output_types: Sequence[tuple[tuple[int, ...], np.dtype]]
     sequence: int
     types: Sequence[Any]
-    versions: Sequence[tuple[int, int]]
+    versions: list[tuple[int, int]]
 
     def name(self) -> str:
         """PyTorch's name of this node, as in `grad_fn=<MulBackward0>`."""
-        return self.op.grad_name(self.params)
+        return self.op.node_name(self.params, self.types)
 
     def __repr__(self) -> str:
         return f"<{self.name()}>"
@@ -100,7 +100,7 @@ class Node:
         else:
             what, (shape, dtype) = "output", self.output_types[-1 - index]
         return (
-            f"one of the variables needed for gradient computation has been modified by an inplace operation: "
+            "one of the variables needed for gradient computation has been modified by an inplace operation: "
             f"{self.name()} kept its {what} ({dtype.name}{list(shape)}) at version {expected}, and it is at "
             f"version {now} now. Use the out-of-place form, or clone() before the write."
         )
@@ -132,11 +132,13 @@ def filled(gradients: list[Tensor | None], types: Sequence[tuple[tuple[int, ...]
 def record(op: Op, args: tuple[Any, ...], params: Params, outputs: tuple[Tensor, ...]) -> None:
     """Put `op` on the graph: the outputs that can have a gradient get a node that made them."""
     edges = []
-    saved: list[Any] = [None if isinstance(a, Tensor) else a for a in args]
+    saved: Any = ()
+    if op.saves:
+        saved = [None if isinstance(a, Tensor) else a for a in args]
     types: list[Any] = []
     versions: list[tuple[int, int]] = []
     keep_output = False
-    rules = op.rules
+    rules: Any = op.rules
     for index, a in enumerate(args):
         if not isinstance(a, Tensor):
             types.append(None)
@@ -145,7 +147,7 @@ def record(op: Op, args: tuple[Any, ...], params: Params, outputs: tuple[Tensor,
         types.append((array.shape, array.dtype))
         if not a.needs_grad:
             continue
-        rule = rules[0 if op.variadic else index]  # type: ignore[index]
+        rule = rules[0 if op.variadic else index]
         if rule is None:
             continue
         made = a.grad_fn
@@ -161,16 +163,21 @@ def record(op: Op, args: tuple[Any, ...], params: Params, outputs: tuple[Tensor,
             if saved[i] is None:
                 saved[i] = args[i]
                 versions.append((i, args[i].version[0]))
-    if not edges:
-        return
-    node = _new_node(Node)
-    node.op, node.params, node.edges, node.inputs = op, params, edges, saved
-    node.types, node.versions = types, versions
-    node.sequence = next(_sequence)
-    node.outputs = tuple([share(o) for o in outputs]) if keep_output else None
-    if keep_output:
-        versions += [(-1 - i, o.version[0]) for i, o in enumerate(outputs)]
+    if edges:
+        node = _new_node(Node)
+        node.op, node.params, node.edges, node.inputs = op, params, edges, saved
+        node.types, node.versions = types, versions
+        node.sequence = next(_sequence)
+        _attach(node, outputs, keep_output)
+
+
+def _attach(node: Node, outputs: tuple[Tensor, ...], keep: bool) -> None:
+    """Make `outputs` those of `node`, and have it keep their values if its rules ask for them."""
     output_types = node.output_types = []
+    node.outputs = None
+    if keep:
+        node.outputs = tuple([share(o) for o in outputs])
+        node.versions += [(-1 - i, o.version[0]) for i, o in enumerate(outputs)]
     for i, output in enumerate(outputs):
         array = output.array
         output_types.append((array.shape, array.dtype))
@@ -178,7 +185,7 @@ def record(op: Op, args: tuple[Any, ...], params: Params, outputs: tuple[Tensor,
             output.needs_grad = True
             output.grad_fn = node
             output.output_index = i
-    if op.view:
+    if node.op.view:
         node.moves = outputs[0].version[1]
 
 

@@ -123,7 +123,9 @@ def result_type(operands: Iterable[Any]) -> np.dtype:
         if result is None:
             result = dtype
         elif CATEGORY[dtype.kind] > CATEGORY[result.kind]:
-            result = promote(result, dtype) if dtype.kind == "c" and result.kind == "f" else dtype
+            # A complex 0-d tensor or number makes float tensors complex at their own precision.
+            as_complex = dtype.kind == "c" and result.kind == "f"
+            result = np.result_type(result, np.complex64) if as_complex else dtype
     assert result is not None
     return result
 

@@ -11,11 +11,14 @@ import sys
 from types import FrameType
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-_OWN_FOLDERS = tuple(
-    os.path.join(root, name) + os.sep
-    for root in (_PACKAGE, os.path.join(_PACKAGE, "fusegrad"))
-    for name in ("eager", "tracer", "compiler")
-) + (os.path.join(_PACKAGE, "fusegrad", "__init__.py"),)
+_OWN_FOLDERS = (
+    *(
+        os.path.join(root, name) + os.sep
+        for root in (_PACKAGE, os.path.join(_PACKAGE, "fusegrad"))
+        for name in ("eager", "tracer", "compiler")
+    ),
+    os.path.join(_PACKAGE, "fusegrad", "__init__.py"),
+)
 
 
 def is_own_file(filename: str) -> bool:

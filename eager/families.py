@@ -20,7 +20,7 @@ from fusegrad.eager.tensor import Tensor
 _BOOL = np.dtype(bool)
 
 # What may stand next to float arrays as it is: NumPy treats Python's numbers as weak, like PyTorch.
-_WEAK = (np.ndarray, float, int)
+_WEAK = (float, int)
 
 # Which kinds of dtype an elementwise op takes as they are, and what it gives.
 # compute: kinds the NumPy function may see; others are cast to the default float (or refused).
@@ -68,29 +68,29 @@ class Elementwise(Op):
     ) -> None:
         super().__init__(name, arguments, vjp, grad_name)
         self.numpy, self.rule_of_dtype, self.scalar, self.data = numpy, rule, scalar, data
+        self.kinds = rule.kinds
 
     def evaluate(self, args: Sequence[Any], params: Params) -> Any:
-        # The short way: tensors of one dtype that the op takes, and plain numbers with floats.
-        dtype = None
-        numbers = False
-        arrays = []
-        for a in args:
-            if isinstance(a, Tensor):
-                array = a.array
-                if dtype is None:
-                    dtype = array.dtype
-                elif array.dtype is not dtype:
-                    return self._evaluate_mixed(args, params)
-                arrays.append(array)
-            else:
-                numbers = True
-                arrays.append(a)
-        kind = dtype.kind if dtype is not None else ""
-        if kind not in self.rule_of_dtype.kinds or not kind or self.data:
-            return self._evaluate_mixed(args, params)
-        if numbers and (kind != "f" or not all(type(a) in _WEAK for a in arrays)):
-            return self._evaluate_mixed(args, params)
-        return self.numpy(*arrays, **params)
+        # The short ways: tensors of one dtype that the op takes, and plain numbers with floats.
+        if len(args) == 1:
+            x = args[0]
+            if isinstance(x, Tensor) and x.array.dtype.kind in self.kinds:
+                return self.numpy(x.array, **params)
+        elif len(args) == 2:
+            x, y = args
+            if isinstance(x, Tensor):
+                x = x.array
+                dtype = x.dtype
+                if isinstance(y, Tensor):
+                    if y.array.dtype is dtype and dtype.kind in self.kinds:
+                        return self.numpy(x, y.array, **params)
+                elif dtype.kind == "f" and "f" in self.kinds and type(y) in _WEAK:
+                    return self.numpy(x, y, **params)
+            elif isinstance(y, Tensor) and type(x) in _WEAK:
+                y = y.array
+                if y.dtype.kind == "f" and "f" in self.kinds:
+                    return self.numpy(x, y, **params)
+        return self._evaluate_mixed(args, params)
 
     def _evaluate_mixed(self, args: Sequence[Any], params: Params) -> Any:
         compute = self.compute_dtype([a.array if isinstance(a, Tensor) else a for a in args])

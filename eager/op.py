@@ -38,8 +38,9 @@ class Rule:
 
     The function's parameter names say what it needs, and so what backward keeps: `g` is the
     gradient of the output (a list, for an op with several); an argument's name, that input (kept
-    alive); `out`, the output, `out1`, the second output (kept alive); `NAME_type`, only that input's `TensorType`; anything else, a parameter. The
-    one rule of a variadic op may also ask for `index`, which input it is about, and all `types`.
+    alive); `out`, the output, `out1`, the second output (kept alive); `NAME_type`, only that
+    input's `TensorType`; anything else, a parameter. The one rule of a variadic op may also ask
+    for `index`, which input it is about, and all `types`.
     """
 
     __slots__ = ("function", "needs_output", "saves", "sources")
@@ -93,6 +94,8 @@ class Op:
         if vjp is not None:
             rules = (vjp[a] for a in self.arguments)
             self.rules = tuple(r and Rule(self.arguments, self.variadic, r) for r in rules)
+        # Whether any rule asks for an input: if none does, backward keeps no list of them.
+        self.saves = any(r is not None and r.saves for r in self.rules or ())
         self._grad_name = grad_name or "".join(p.capitalize() for p in name.split("_")) + "Backward0"
         REGISTRY[name] = self
 
@@ -106,9 +109,13 @@ class Op:
         """The name of the backward node, as PyTorch prints it."""
         return self._grad_name if isinstance(self._grad_name, str) else self._grad_name(params)
 
+    def node_name(self, params: Params, types: Sequence[Any]) -> str:
+        """`grad_name`, for ops whose node PyTorch also names by the inputs' ranks."""
+        return self.grad_name(params)
+
     def rule(self, index: int) -> Rule | None:
         """The gradient rule of input `index` (all inputs of a variadic op share one)."""
-        return self.rules and self.rules[0 if self.variadic else index]
+        return None if self.rules is None else self.rules[0 if self.variadic else index]
 
     def evaluate(self, args: Sequence[Any], params: Params) -> Any:
         """The result array (or tuple of arrays) for tensors and Python numbers `args`."""
@@ -138,7 +145,7 @@ class Op:
         """Run the gradient rule of input `index`: through public ops, so it can be traced and derived."""
         rule = self.rule(index)
         assert rule is not None
-        values = []
+        values: list[Any] = []
         for kind, where in rule.sources:
             if kind == "input":
                 values.append(inputs[where])
@@ -176,7 +183,7 @@ def evaluate(op: Op, args: tuple[Any, ...], params: Params) -> Any:
         outputs = tuple([wrap(v) for v in value])
     else:
         outputs = (wrap(value),)
-        if op.view:
+        if op.view and _shares(outputs[0].array, args[0].array):
             outputs[0].version = args[0].version
     if op.rules is not None and state.grad_enabled:
         for a in args:
@@ -184,6 +191,11 @@ def evaluate(op: Op, args: tuple[Any, ...], params: Params) -> Any:
                 autograd.record(op, args, params, outputs)
                 break
     return outputs if type(value) is tuple else outputs[0]
+
+
+def _shares(view: np.ndarray, base: np.ndarray) -> bool:
+    """Whether a view op gave the base's memory: a reshape of what is not contiguous may have copied."""
+    return base.flags.c_contiguous or np.may_share_memory(view, base)
 
 
 # What NumPy and the ops' own rules raise for operands that do not fit.

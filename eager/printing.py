@@ -61,7 +61,7 @@ def _rows(array: np.ndarray, indent: int, summarize: bool, formatter: Any) -> st
         return "[" + (",\n" + " " * (indent + 1)).join(lines) + "]"
     index: list[int] = list(range(array.shape[0]))
     if edge:
-        index = index[:EDGE_ITEMS] + [-1] + index[-EDGE_ITEMS:]
+        index = [*index[:EDGE_ITEMS], -1, *index[-EDGE_ITEMS:]]
     parts = [
         "..." if edge and place == EDGE_ITEMS else _rows(array[i], indent + 1, summarize, formatter)
         for place, i in enumerate(index)

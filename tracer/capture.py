@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,7 +16,7 @@ from fusegrad.tracer.graph import Graph, Value
 from fusegrad.tracer.observe import Observer
 from fusegrad.tracer.reads import Read, is_plain
 from fusegrad.tracer.record import Recorder
-from fusegrad.tracer.tree import Structure, flatten, is_container
+from fusegrad.tracer.tree import Structure, contents, flatten, is_container
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +35,9 @@ class Reason:
 class Output:
     """One leaf of the result.
 
-    kind "value": computed, `value` in the graph; "object": `item` itself is returned (a captured
-    tensor, or a plain Python value); "argument": the argument leaf number `item` is returned.
+    kind "value": computed, `value` in the graph; "object": the plain Python value `item`;
+    "captured": the tensor that the reference `item` gives when called; "argument": the argument
+    leaf number `item`.
     """
 
     kind: str
@@ -150,6 +152,7 @@ def _finish(recorder: Recorder, observer: Observer, result: Any, leaves: list[An
         reasons.append(Reason(f"returns {error}", "", 0))
         found = []
         structure = flatten((), found)
+    reasons += _containers(result, observer, set())
     outputs = tuple(_output(recorder, observer, leaf, leaves, reasons) for leaf in found)
     reasons += _sharing(outputs, found, leaves, recorder)
     values = dict.fromkeys(o.value for o in outputs if o.value is not None)
@@ -177,7 +180,7 @@ def _output(recorder: Recorder, observer: Observer, leaf: Any, leaves: list[Any]
             return Output("argument", item=i)
     if isinstance(leaf, Tensor):
         if id(leaf) in observer.captured_tensors:
-            return Output("object", item=leaf)
+            return Output("captured", item=weakref.ref(leaf))
         if recorder.knows(leaf):
             node = leaf.grad_fn
             name = node.name() if node is not None else ""
@@ -187,6 +190,22 @@ def _output(recorder: Recorder, observer: Observer, leaf: Any, leaves: list[Any]
     elif not is_plain(leaf):
         reasons.append(Reason(f"returns an object of type {type(leaf).__name__} that is not a tensor", "", 0))
     return Output("object", item=leaf)
+
+
+def _containers(result: Any, observer: Observer, seen: set[int]) -> Iterator[Reason]:
+    """Containers in the result that a replay could not make afresh: found outside, or met twice."""
+    if not is_container(result):
+        return
+    if type(result) is not tuple:
+        if observer.status(result) != "local":
+            yield Reason(f"returns a {type(result).__name__} that it did not make", "", 0)
+        if id(result) in seen:
+            yield Reason(f"returns the same {type(result).__name__} twice", "", 0)
+    if id(result) in seen:
+        return
+    seen.add(id(result))
+    for item in contents(result):
+        yield from _containers(item, observer, seen)
 
 
 def _sharing(

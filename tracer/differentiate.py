@@ -89,12 +89,13 @@ class Builder(AbstractInterpreter):
 
 def differentiate(
     graph: Graph, tracked: frozenset[Value], outputs: Sequence[Value], wanted: Sequence[Value]
-) -> tuple[Graph, dict[Value, np.ndarray]]:
+) -> tuple[Graph, dict[Value, np.ndarray], tuple[Value, ...]]:
     """The graph that gives the gradients of `wanted` from those of `outputs`.
 
     tracked: the values of `graph` that need gradients; gradients flow through no others.
     Its inputs are the gradients of `outputs` (named `g_NAME`), then the values of `graph` that the
-    rules need, in the order of their definition; the second result binds its constants.
+    rules need, in the order of their definition. The second result binds its constants; the
+    third is those of `wanted` that a gradient reaches, in the order of the graph's outputs.
     """
     names = {v.name for v in graph.inputs} | {v.name for e in graph.equations for v in e.outputs}
     builder = Builder(set(names), "d")
@@ -112,11 +113,7 @@ def differentiate(
             builder.source = equation.source
             _pull_back(equation, tracked, gradients, builder, add)
         builder.source = None
-        results = []
-        for value in wanted:
-            known = gradients.get(value)
-            results.append(builder.value(known if known is not None else _zeros(value)))
-        return results
+        return [builder.value(gradients[v]) for v in wanted if v in gradients]
 
     results = interpreted(builder, walk)
     known = {o for e in builder.equations for o in e.outputs} | set(seeds) | set(builder.constants)
@@ -124,7 +121,8 @@ def differentiate(
     read = {v for e in builder.equations for v in e.values()} | {v for v in results if isinstance(v, Value)}
     needed = [v for v in order if v in read and v not in known]
     inputs = (*seeds, *needed, *builder.constants)
-    return Graph(inputs, tuple(builder.equations), tuple(results)), builder.constants
+    reached = tuple(v for v in wanted if v in gradients)
+    return Graph(inputs, tuple(builder.equations), tuple(results)), builder.constants, reached
 
 
 def _pull_back(

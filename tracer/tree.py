@@ -50,6 +50,15 @@ def _is_dataclass(value: Any) -> bool:
     return dataclasses.is_dataclass(value) and not isinstance(value, type)
 
 
+def contents(value: Any) -> list[Any]:
+    """The items of a container, in order."""
+    if type(value) in (dict, OrderedDict):
+        return list(value.values())
+    if _is_dataclass(value):
+        return [getattr(value, f.name) for f in dataclasses.fields(value)]
+    return list(value)
+
+
 def flatten(value: Any, leaves: list[Any]) -> Structure:
     """Append the leaves of `value` to `leaves` and give its structure.
 
@@ -66,18 +75,18 @@ def _flatten(value: Any, leaves: list[Any], outer: tuple[int, ...]) -> Structure
     if id(value) in outer:
         raise ValueError("a container that contains itself")
     outer += (id(value),)
+    parts = [_flatten(v, leaves, outer) for v in contents(value)]
     if kind in (dict, OrderedDict):
-        parts = [_flatten(v, leaves, outer) for v in value.values()]
         keys = list(value)
-        tag: Hashable = tuple((type(k), k) for k in keys)
+        tag: Hashable = tuple((type(k), repr(k) if isinstance(k, float) else k) for k in keys)
 
         def build(values: list[Any]) -> Any:
             return kind(zip(keys, values, strict=True))
 
     elif _is_dataclass(value):
         names = [f.name for f in dataclasses.fields(value)]
-        parts = [_flatten(getattr(value, n), leaves, outer) for n in names]
-        tag = tuple(names)
+        # An attribute that is no field could hide a method of the class.
+        tag = (tuple(names), tuple(vars(value)) if hasattr(value, "__dict__") else ())
 
         def build(values: list[Any]) -> Any:
             made = object.__new__(kind)
@@ -86,7 +95,6 @@ def _flatten(value: Any, leaves: list[Any], outer: tuple[int, ...]) -> Structure
             return made
 
     else:
-        parts = [_flatten(v, leaves, outer) for v in value]
         tag = None
 
         def build(values: list[Any]) -> Any:

@@ -8,6 +8,7 @@ from fusegrad.eager import dtypes, random
 from fusegrad.eager.errors import failure
 from fusegrad.eager.ops import elementwise as ew, indexing
 from fusegrad.eager.ops.activation import (
+    applied,
     celu,
     elu,
     gelu,
@@ -103,7 +104,7 @@ def relu(input: Tensor, inplace: bool = False) -> Tensor:
 
 def silu(input: Tensor, inplace: bool = False) -> Tensor:
     """x * sigmoid(x). Source: `torch.nn.functional.silu`."""
-    return _silu(input)
+    return applied(_silu, input, inplace, "silu")
 
 
 def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
@@ -116,10 +117,11 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
     if not training or p == 0:
         return input
     if p == 1:
-        return input * 0.0
+        return applied(lambda x: x * 0.0, input, inplace, "dropout")
     kind = dtypes.FROM_NUMPY[input.array.dtype]
     kept = random.rand(input.array.shape, dtype=kind) >= p
-    return input * (ew.cast(kept, kind) * (1 / (1 - p)))
+    scale = ew.cast(kept, kind) * (1 / (1 - p))
+    return applied(lambda x: x * scale, input, inplace, "dropout")
 
 
 def pad(input: Tensor, pad: Any, mode: str = "constant", value: float | None = None) -> Tensor:

@@ -26,7 +26,8 @@ def _fans(tensor: Tensor) -> tuple[int, int]:
     if len(size) < 2:
         raise failure(
             ValueError,
-            f"Fan in and fan out can not be computed for tensor with fewer than 2 dimensions (shape {list(size)})",
+            "Fan in and fan out can not be computed for tensor with fewer than 2 dimensions "
+            f"(shape {list(size)})",
         )
     field = math.prod(size[2:])
     return size[1] * field, size[0] * field

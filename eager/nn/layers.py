@@ -236,8 +236,10 @@ class LayerNorm(Module):
         return F.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:
-        bias = "" if self.bias is not None or not self.elementwise_affine else ", bias=False"
-        return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}{bias}"
+        return (
+            f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}, "
+            f"bias={self.bias is not None}"
+        )
 
 
 class RMSNorm(Module):
@@ -315,7 +317,7 @@ class Dropout(Module):
         self.p, self.inplace = p, inplace
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.dropout(input, self.p, self.training)
+        return F.dropout(input, self.p, self.training, self.inplace)
 
     def extra_repr(self) -> str:
         return f"p={self.p}, inplace={self.inplace}"
@@ -341,8 +343,9 @@ def _activation(name: str, function: Callable[..., Tensor], defaults: dict[str, 
             shown.append("inplace=True")
         return ", ".join(shown)
 
+    doc = f"{(function.__doc__ or name).splitlines()[0]} Source: `torch.nn.{name}`."
     members = {"__init__": __init__, "forward": forward, "extra_repr": extra_repr, "__module__": __name__}
-    return type(name, (Module,), {**members, "__doc__": f"{function.__doc__} Source: `torch.nn.{name}`."})
+    return type(name, (Module,), {**members, "__doc__": doc})
 
 
 _IN = {"inplace": False}

@@ -151,7 +151,8 @@ class Module:
                 place, "torch.Tensor"
             )
             raise TypeError(
-                f"cannot assign '{type(value).__name__}' as {place[1:-1]} '{name}' ({expected} or None expected)"
+                f"cannot assign '{type(value).__name__}' as {place[1:-1]} '{name}' "
+                f"({expected} or None expected)"
             )
         object.__setattr__(self, name, value)
 
@@ -327,8 +328,8 @@ class Module:
         for key, target in own.items():
             if key in state_dict and state_dict[key].array.shape != target.array.shape:
                 errors.append(
-                    f"size mismatch for {key}: copying a param with shape {state_dict[key].shape} from checkpoint, "
-                    f"the shape in current model is {target.shape}."
+                    f"size mismatch for {key}: copying a param with shape {state_dict[key].shape} "
+                    f"from checkpoint, the shape in current model is {target.shape}."
                 )
         if errors:
             text = "\n\t".join(errors)

@@ -106,8 +106,12 @@ def attach() -> None:
         setattr(Tensor, name, value)
     for name in ("cpu", "resolve_conj"):
         setattr(Tensor, name, lambda self: self)
-    Tensor.T = property(lambda self: shape.permute(self, *reversed(range(self.array.ndim))))
-    Tensor.mT = property(lambda self: shape.transpose(self, -1, -2))
+    Tensor.T = property(  # type: ignore[attr-defined]
+        lambda self: shape.permute(self, *reversed(range(self.array.ndim)))
+    )
+    Tensor.mT = property(  # type: ignore[attr-defined]
+        lambda self: shape.transpose(self, -1, -2)
+    )
 
 
 attach()

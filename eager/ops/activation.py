@@ -11,7 +11,7 @@ import numpy as np
 from fusegrad.eager.errors import failure
 from fusegrad.eager.families import FLOAT, REAL, REAL_FLOAT, Composite, Elementwise
 from fusegrad.eager.op import bind
-from fusegrad.eager.ops import elementwise as ew, reduction
+from fusegrad.eager.ops import elementwise as ew, inplace as inplace_ops, reduction
 from fusegrad.eager.ops.elementwise import METHODS, exp, log, named, sigmoid, tanh, unary, where
 from fusegrad.eager.ops.shape import normal_dim
 from fusegrad.eager.tensor import Tensor
@@ -57,13 +57,18 @@ def _parametric(
     names = tuple(defaults)
 
     def function(input: Tensor, *values: Any, **given: Any) -> Tensor:
-        given.pop("inplace", None)
+        in_place = given.pop("inplace", False)
         params = defaults | dict(zip(names, values, strict=False)) | given
         if len(params) > len(names) or len(values) > len(names):
             raise TypeError(f"{name}() takes {', '.join(names) or 'no parameters'}, got {values} {given}")
-        return bind(op, (input,), params)
+        return applied(lambda x: bind(op, (x,), params), input, in_place, name)
 
     return named(function, name, doc, f"nn.functional.{name}")
+
+
+def applied(function: Callable[[Tensor], Tensor], input: Tensor, in_place: bool, name: str) -> Tensor:
+    """`function(input)`, written into `input` where that is asked for."""
+    return inplace_ops.inplace(function, f"{name}_")(input) if in_place else function(input)
 
 
 leaky_relu = _parametric(
@@ -199,17 +204,17 @@ def gelu(input: Tensor, approximate: str = "none") -> Tensor:
 
 def relu6(input: Tensor, inplace: bool = False) -> Tensor:
     """x limited to 0 and 6. Source: `torch.nn.functional.relu6`."""
-    return hardtanh(input, 0.0, 6.0)
+    return hardtanh(input, 0.0, 6.0, inplace=inplace)
 
 
 def selu(input: Tensor, inplace: bool = False) -> Tensor:
     """scale * elu(x, alpha), self-normalising. Source: `torch.nn.functional.selu`."""
-    return elu(input, 1.6732632423543772) * 1.0507009873554805
+    return applied(lambda x: elu(x, 1.6732632423543772) * 1.0507009873554805, input, inplace, "selu")
 
 
 def mish(input: Tensor, inplace: bool = False) -> Tensor:
     """x * tanh(softplus(x)). Source: `torch.nn.functional.mish`."""
-    return input * tanh(softplus(input))
+    return applied(lambda x: x * tanh(softplus(x)), input, inplace, "mish")
 
 
 def softsign(input: Tensor) -> Tensor:
@@ -224,7 +229,7 @@ def tanhshrink(input: Tensor) -> Tensor:
 
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
     """x above the threshold, else `value`. Source: `torch.nn.functional.threshold`."""
-    return where(input <= threshold, value, input)
+    return applied(lambda x: where(x <= threshold, value, x), input, inplace, "threshold")
 
 
 def glu(input: Tensor, dim: int = -1) -> Tensor:

@@ -68,7 +68,19 @@ def _y_gradient(g: Tensor, x: Tensor, y_type: Any) -> Tensor:
     return shape.squeeze(gradient, -1) if len(y_type.shape) == 1 else gradient
 
 
+# PyTorch multiplies by rank, and its nodes tell.
+_NODE_NAMES = {
+    (1, 1): "DotBackward0",
+    (2, 1): "MvBackward0",
+    (1, 2): "SqueezeBackward4",
+    (2, 2): "MmBackward0",
+}
+
+
 class _Matmul(Contraction):
+    def node_name(self, params: Any, types: Any) -> str:
+        return _NODE_NAMES.get((len(types[0][0]), len(types[1][0])), "UnsafeViewBackward0")
+
     def fit(self, gradient: Tensor, size: tuple[int, ...], dtype: np.dtype) -> Tensor:
         return fit(gradient, size, dtype)
 

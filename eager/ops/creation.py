@@ -114,6 +114,7 @@ def _filled(name: str, value: int) -> tuple[Callable[..., Tensor], Callable[...,
 
 
 # `empty` is filled too: what a program reads must not depend on chance.
+zeros: Callable[..., Tensor]
 zeros, zeros_like = _filled("zeros", 0)
 ones, ones_like = _filled("ones", 1)
 empty, empty_like = _filled("empty", 0)
@@ -325,3 +326,8 @@ def eye(
 
 METHODS |= {f"new_{f.__name__}": _new(f) for f in (zeros, ones, empty, full)}
 METHODS["new_tensor"] = _new(tensor)
+
+
+def is_tensor(obj: Any) -> bool:
+    """Whether `obj` is a Tensor. Source: `torch.is_tensor`."""
+    return isinstance(obj, Tensor)

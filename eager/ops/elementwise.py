@@ -32,6 +32,7 @@ from fusegrad.eager.tensor import Tensor
 
 # Types that may stand in an equation as they are; others are converted by `operand`.
 OPERANDS: set[type] = {Tensor, float, int, bool, complex}
+Unary = Callable[[Any], Tensor]
 # What comes with each declaration; eager/ops/__init__.py attaches it to Tensor.
 METHODS: dict[str, Callable[..., Any]] = {}
 OPERATORS: dict[str, Callable[..., Any]] = {}
@@ -202,7 +203,7 @@ def _truncated_quotient(x: Any, y: Any) -> Tensor:
     return where(inexact, quotient + 1, quotient)
 
 
-neg = unary("neg", np.negative, NUMBER, "neg", lambda g: neg(g), "-x.", operator="neg")
+neg: Unary = unary("neg", np.negative, NUMBER, "neg", lambda g: neg(g), "-x.", operator="neg")
 reciprocal = unary(
     "reciprocal",
     lambda x: 1 / x,
@@ -221,7 +222,7 @@ def _sign(x: Any) -> Any:
     return np.where(np.isnan(x), x.dtype.type(0), np.sign(x)) if x.dtype.kind == "f" else np.sign(x)
 
 
-sign = unary(
+sign: Unary = unary(
     "sign",
     _sign,
     REAL,
@@ -288,10 +289,17 @@ _pow_tensor = Elementwise(
     "pow",
     {
         "x": lambda g, x, y: g * where(y == 0, 0.0, y * pow(x, y - 1)),
-        "y": lambda g, x, y, out: g * where((x == 0) & (y >= 0), 0.0, out * log(x)),
+        "y": lambda g, x, y, out: g * where((x == 0) & (y >= 0), 0.0, out * log_of(x)),
     },
     "PowBackward1",
 )
+
+
+def log_of(x: Any) -> Any:
+    """log(x) for a gradient rule, where x may be a Python number: that keeps its full precision."""
+    if isinstance(x, Tensor):
+        return log(x)
+    return math.log(x) if x > 0 else -math.inf if x == 0 else math.nan
 
 
 def pow(input: Any, exponent: Any) -> Tensor:
@@ -349,7 +357,7 @@ fmod = binary(
 
 # Exponentials, roots, trigonometry.
 
-exp = unary("exp", np.exp, FLOAT, "exp", lambda g, out: g * out, "e ** x.")
+exp: Unary = unary("exp", np.exp, FLOAT, "exp", lambda g, out: g * out, "e ** x.")
 exp2 = unary("exp2", np.exp2, FLOAT, "exp2", lambda g, out: g * (out * math.log(2)), "2 ** x.")
 expm1 = unary("expm1", np.expm1, FLOAT, "expm1", lambda g, out: g * (out + 1), "exp(x) - 1, exact near 0.")
 log = unary("log", np.log, FLOAT, "log", lambda g, x: g / x, "The natural logarithm.")
@@ -366,7 +374,7 @@ rsqrt = unary(
     "1 / sqrt(x).",
 )
 sin = unary("sin", np.sin, FLOAT, "sin", lambda g, x: g * cos(x), "The sine.")
-cos = unary("cos", np.cos, FLOAT, "cos", lambda g, x: g * -sin(x), "The cosine.")
+cos: Unary = unary("cos", np.cos, FLOAT, "cos", lambda g, x: g * -sin(x), "The cosine.")
 tan = unary("tan", np.tan, FLOAT, "tan", lambda g, out: g * (out * out + 1), "The tangent.")
 asin = unary("asin", np.arcsin, FLOAT, "asin", lambda g, x: g * rsqrt(1 - x * x), "The inverse sine.")
 acos = unary("acos", np.arccos, FLOAT, "acos", lambda g, x: -g * rsqrt(1 - x * x), "The inverse cosine.")
@@ -380,7 +388,7 @@ atan2 = binary(
     "The angle of the point (y, x): atan(x / y) in the right quadrant.",
 )
 sinh = unary("sinh", np.sinh, FLOAT, "sinh", lambda g, x: g * cosh(x), "The hyperbolic sine.")
-cosh = unary("cosh", np.cosh, FLOAT, "cosh", lambda g, x: g * sinh(x), "The hyperbolic cosine.")
+cosh: Unary = unary("cosh", np.cosh, FLOAT, "cosh", lambda g, x: g * sinh(x), "The hyperbolic cosine.")
 tanh = unary("tanh", np.tanh, FLOAT, "tanh", lambda g, out: g * (1 - out * out), "The hyperbolic tangent.")
 
 
@@ -418,7 +426,7 @@ erf = unary(
 
 floor = unary("floor", np.floor, REAL, "floor", lambda g: g * 0.0, "Rounded down.")
 ceil = unary("ceil", np.ceil, REAL, "ceil", lambda g: g * 0.0, "Rounded up.")
-trunc = unary("trunc", np.trunc, REAL, "trunc", lambda g: g * 0.0, "Rounded toward 0.")
+trunc: Unary = unary("trunc", np.trunc, REAL, "trunc", lambda g: g * 0.0, "Rounded toward 0.")
 _round = unary("round", np.rint, REAL, "round", lambda g: g * 0.0, "Rounded to nearest, halves to even.")
 
 

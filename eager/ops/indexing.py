@@ -64,7 +64,7 @@ _take = Opaque(
 
 def _put_numpy(x: np.ndarray, value: np.ndarray, index: np.ndarray, dim: int, accumulate: bool) -> np.ndarray:
     result = np.array(x)
-    where = (slice(None),) * dim + (_checked(index, x.shape[dim], dim),)
+    where: Any = (slice(None),) * dim + (_checked(index, x.shape[dim], dim),)
     if accumulate:
         np.add.at(result, where, value)
     else:
@@ -130,7 +130,8 @@ class _Merged:
         self.ordered = x if together else shape.permute(x, self.order)
         self.ordered_shape = tuple(size[d] for d in self.order)
         if len(taken) == 1:
-            self.merged, self.index = self.ordered, entries[taken[0]]
+            self.merged = self.ordered
+            self.index: Any = entries[taken[0]]
         else:
             after = self.ordered_shape[self.dim + len(taken) :]
             merged = (*self.ordered_shape[: self.dim], math.prod(sizes), *after)
@@ -208,7 +209,8 @@ def _entry(entry: Any) -> Any:
         if kind not in "biu":
             raise failure(
                 IndexError,
-                f"tensors used as indices must be long, int, byte or bool tensors, got {entry.array.dtype.name}",
+                f"tensors used as indices must be long, int, byte or bool tensors, "
+                f"got {entry.array.dtype.name}",
             )
         if kind != "b" and not entry.array.ndim:
             return entry.__index__()
@@ -440,7 +442,8 @@ def _scattered(input: Tensor, dim: int, index: Tensor, source: Tensor, accumulat
     if source.array.dtype != input.array.dtype:
         raise failure(
             RuntimeError,
-            f"expected self.dtype to be equal to src.dtype, got {input.array.dtype.name} and {source.array.dtype.name}",
+            f"expected self.dtype to be equal to src.dtype, "
+            f"got {input.array.dtype.name} and {source.array.dtype.name}",
         )
     if source.array.shape != index.array.shape:
         source = source[tuple(slice(n) for n in index.array.shape)]

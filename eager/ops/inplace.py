@@ -42,15 +42,16 @@ def begin_write(target: Tensor, name: str) -> None:
             raise failure(
                 RuntimeError,
                 f"{name}: a leaf Variable that requires grad is being used in an in-place operation "
-                f"({target.array.dtype.name}{list(target.array.shape)}); use no_grad(), or the out-of-place form",
+                f"({target.array.dtype.name}{list(target.array.shape)}); "
+                "use no_grad(), or the out-of-place form",
             )
         if target.grad_fn.op.view:
             raise failure(NotImplementedError, VIEW_WRITE.format(name=name, maker=target.grad_fn.op.name))
     if not target.array.flags.writeable:
         raise failure(
             RuntimeError,
-            f"{name}: unsupported operation: more than one element of the written-to tensor refers to a single "
-            "memory location (or its memory is read-only). Please clone() the tensor first",
+            f"{name}: unsupported operation: more than one element of the written-to tensor refers to "
+            "a single memory location (or its memory is read-only). Please clone() the tensor first",
         )
 
 
@@ -63,13 +64,15 @@ def commit(target: Tensor, result: Tensor, name: str) -> Tensor:
     if new.shape != array.shape:
         raise failure(
             RuntimeError,
-            f"{name}: output with shape {list(array.shape)} doesn't match the broadcast shape {list(new.shape)}",
+            f"{name}: output with shape {list(array.shape)} doesn't match the broadcast shape "
+            f"{list(new.shape)}",
         )
     if new.dtype != array.dtype:
         if CATEGORY[new.dtype.kind] > CATEGORY[array.dtype.kind]:
             raise failure(
                 RuntimeError,
-                f"{name}: result type {new.dtype.name} can't be cast to the desired output type {array.dtype.name}",
+                f"{name}: result type {new.dtype.name} can't be cast to the desired output type "
+                f"{array.dtype.name}",
             )
         result = ew.cast(result, array.dtype)
     array[...] = result.array

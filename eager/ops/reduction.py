@@ -53,9 +53,10 @@ def normal_dims(dim: Any, ndim: int) -> tuple[int, ...] | None:
 
 def _spread(g: Tensor, shape_: tuple[int, ...], dim: tuple[int, ...] | None, keepdim: bool) -> Tensor:
     """A reduced tensor with its dimensions back, expanded to `shape_`."""
-    kept = reduced_shape(shape_, dim, True)
-    if tuple(g.array.shape) != kept:
-        g = shape.reshape(g, kept)
+    if g.array.ndim:  # a number expands as it is
+        kept = reduced_shape(shape_, dim, True)
+        if g.array.shape != kept:
+            g = shape.reshape(g, kept)
     return shape.expand(g, shape_)
 
 
@@ -68,11 +69,14 @@ def _numbered(name: str) -> Callable[[dict[str, Any]], str]:
     return lambda params: f"{name}Backward{0 if params['dim'] is None else 1}"
 
 
+_reduce: Callable[..., Any] = np.add.reduce
+
+
 def _add_reduce(x: np.ndarray, axis: Any, keepdims: bool) -> Any:
     """Half precision adds up in single precision, as in PyTorch."""
     if x.dtype == np.float16:
-        return np.add.reduce(x, axis=axis, keepdims=keepdims, dtype=np.float32).astype(np.float16)
-    return np.add.reduce(x, axis=axis, keepdims=keepdims)
+        return _reduce(x, axis=axis, keepdims=keepdims, dtype=np.float32).astype(np.float16)
+    return _reduce(x, axis=axis, keepdims=keepdims)
 
 
 _sum = Reduction(
@@ -223,7 +227,7 @@ _argmin = Opaque("argmin", "x", _arg(np.argmin), _arg_type, None)
 
 @method
 def argmax(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
-    """The index of the largest element along `dim` (of the flattened tensor for None). Source: `torch.argmax`."""
+    """The index of the largest element along `dim` (of all for None). Source: `torch.argmax`."""
     return bind(_argmax, (input,), {"dim": _one_dim(dim, input), "keepdim": keepdim})
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ def return_type(name: str, fields: tuple[str, ...]) -> type:
 
     members: dict[str, Any] = {"__slots__": (), "__repr__": show, "_fields": fields}
     for place, field in enumerate(fields):
-        members[field] = property(lambda self, place=place: self[place])
+        members[field] = property(itemgetter(place))
     members["__new__"] = lambda kind, *values: tuple.__new__(kind, values)
     members["__getnewargs__"] = lambda self: tuple(self)
     return type(name, (tuple,), members)

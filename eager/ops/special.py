@@ -23,7 +23,7 @@ from fusegrad.eager.ops.elementwise import (
     isfinite,
     isnan,
     le,
-    log,
+    log_of,
     logical_and,
     logical_or,
     maximum,
@@ -209,7 +209,7 @@ xlogy = binary(
     REAL_FLOAT,
     lambda b, x, y: b.select(b.and_(b.eq(x, 0.0), b.eq(y, y)), 0.0, b.mul(x, b.log(y))),
     (
-        lambda g, x, y: g * where(logical_and(eq(x, 0), le(y, 0)), 0.0, log(y)),
+        lambda g, x, y: g * where(logical_and(eq(x, 0), le(y, 0)), 0.0, log_of(y)),
         lambda g, x, y: g * x / y,
     ),
     "x * log(y); 0 where x is 0.",

@@ -128,7 +128,8 @@ class Optimizer:
         if sizes != [len(g["params"]) for g in self.param_groups]:
             raise failure(
                 ValueError,
-                "loaded state dict contains a parameter group that doesn't match the size of optimizer's group",
+                "loaded state dict contains a parameter group that doesn't match the size "
+                "of optimizer's group",
             )
         by_number: dict[int, Tensor] = {}
         for group, loaded in zip(self.param_groups, state_dict["param_groups"], strict=True):

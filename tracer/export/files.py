@@ -17,29 +17,33 @@ class ExportError(RuntimeError):
         super().__init__(located(message))
 
 
-def check_target(path: str) -> None:
+def check_target(path: str, action: str = "export") -> None:
     """Whether a file can be put at `path`, asked before any work is done for it.
+
+    action: what wants to write, for the message.
 
     Raises ExportError that names the path and what to do.
     """
     folder = os.path.dirname(path) or "."
     if os.path.isdir(path):
-        raise ExportError(f"export: {path} is a directory; give the name of a file in it")
+        raise ExportError(f"{action}: {path} is a directory; give the name of a file in it")
     if not os.path.isdir(folder):
         what = "is not a directory" if os.path.exists(folder) else "does not exist"
-        raise ExportError(f"export: cannot write {path}: {folder} {what}; make that directory first")
+        raise ExportError(f"{action}: cannot write {path}: {folder} {what}; make that directory first")
     if not os.access(folder, os.W_OK | os.X_OK):
         raise ExportError(
-            f"export: cannot write {path}: no permission to write in {folder}; choose another directory"
+            f"{action}: cannot write {path}: no permission to write in {folder}; choose another directory"
         )
 
 
-def write_whole(path: str, data: bytes) -> None:
+def write_whole(path: str, data: bytes, action: str = "export") -> None:
     """Write `data` to a temporary file beside `path`, then rename it: a reader sees old or new, never half.
+
+    action: what writes, for the message.
 
     Raises ExportError where the system refuses; what stood at `path` before is then untouched.
     """
-    check_target(path)
+    check_target(path, action)
     target = os.path.realpath(path)  # a link stays a link
     temporary = ""
     try:
@@ -55,7 +59,9 @@ def write_whole(path: str, data: bytes) -> None:
     except OSError as error:
         _remove(temporary)
         why = error.strerror or str(error)
-        raise ExportError(f"export: cannot write {path}: {why}; choose a path that can be written") from error
+        raise ExportError(
+            f"{action}: cannot write {path}: {why}; choose a path that can be written"
+        ) from error
     except BaseException:
         _remove(temporary)
         raise

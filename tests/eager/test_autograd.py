@@ -1,0 +1,247 @@
+"""The autograd engine: accumulation, freeing, higher orders, depth, memory, in-place writes."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import numpy as np
+import pytest
+import torch
+
+import fusegrad as fg
+
+
+def test_gradients_accumulate_and_can_be_retained():
+    x = fg.tensor([1.0, 2.0], requires_grad=True)
+    y = (x * x).sum()
+    y.backward(retain_graph=True)
+    held = x.grad
+    y.backward()
+    assert x.grad.tolist() == [4.0, 8.0]
+    assert held is x.grad  # in place, as PyTorch does it
+
+
+def test_a_gradient_is_not_shared_between_leaves():
+    x, y = (fg.tensor([1.0], requires_grad=True) for _ in range(2))
+    (x + y).backward()
+    x.grad.zero_()
+    assert y.grad.tolist() == [1.0]
+
+
+def test_backward_twice_and_non_scalar_backward_are_errors():
+    x = fg.tensor([1.0, 2.0], requires_grad=True)
+    y = (x * x).sum()
+    y.backward()
+    with pytest.raises(RuntimeError, match=r"second time.*SumBackward0(?s:.*)test_autograd.py:\d+") as error:
+        (y * 1).backward()
+    assert "retain_graph" in str(error.value)
+    with pytest.raises(RuntimeError, match=r"scalar outputs.*float32\[2\](?s:.*)test_autograd.py:\d+"):
+        (x * 2).backward()
+    with pytest.raises(RuntimeError, match="does not require grad"):
+        fg.ones(1).backward()
+    with pytest.raises(RuntimeError, match="shape"):
+        (x * 2).backward(fg.ones(3))
+
+
+def test_grad_function():
+    x = fg.tensor(3.0, requires_grad=True)
+    unused = fg.tensor(1.0, requires_grad=True)
+    y = x * x * x
+    (first,) = fg.grad(y, x, create_graph=True)
+    (second,) = fg.grad(first, x, create_graph=True)
+    (third,) = fg.grad(second, x)
+    assert (first.item(), second.item(), third.item()) == (27.0, 18.0, 6.0)
+    assert x.grad is None
+    assert fg.autograd.grad(x * 2, [x, unused], allow_unused=True)[1] is None
+    with pytest.raises(RuntimeError, match="not used"):
+        fg.grad(x * 2, unused)
+    middle = x * 2
+    assert fg.grad(middle * middle, middle)[0].item() == 12.0
+
+
+def test_no_grad_and_detach():
+    x = fg.tensor(2.0, requires_grad=True)
+    with fg.no_grad():
+        assert not (x * 2).requires_grad
+        with fg.enable_grad():
+            assert (x * 2).requires_grad
+    assert not x.detach().requires_grad
+    (x * x.detach()).backward()
+    assert x.grad.item() == 2.0
+
+    @fg.no_grad()
+    def quiet():
+        return fg.is_grad_enabled()
+
+    assert not quiet() and fg.is_grad_enabled()
+
+
+def test_a_chain_of_100000_ops():
+    x = fg.tensor(1.0, requires_grad=True)
+    y = x
+    for _ in range(100_000):
+        y = y + 1.0
+    y.backward()
+    assert x.grad.item() == 1.0
+    del y
+
+
+def test_memory_returns_without_the_garbage_collector():
+    gc.collect()
+    gc.disable()
+    try:
+        x = fg.tensor(np.ones(1000), requires_grad=True)
+        y = fg.exp(x * x).softmax(0)
+        middle = weakref.ref(y)
+        arrays = [weakref.ref(y.array)]
+        loss = (y * y).sum()
+        loss.backward()
+        del y, loss
+        assert middle() is None and arrays[0]() is None
+        z = fg.tanh(fg.layer_norm(x, (1000,))) if hasattr(fg, "layer_norm") else fg.tanh(x)
+        gone = weakref.ref(z)
+        (g,) = fg.grad(z.sum(), x, create_graph=True)
+        del z, g
+        assert gone() is None
+    finally:
+        gc.enable()
+
+
+# Writing in place.
+
+
+def test_in_place_ops_have_gradients():
+    for namespace in (fg, torch):
+        x = namespace.tensor([1.0, 2.0, 3.0], requires_grad=True)
+        w = namespace.tensor([2.0, 2.0, 2.0], requires_grad=True)
+        y = x * 1
+        y.mul_(w).add_(1)
+        y += x
+        y[1] = 0.0
+        y[y > 6] *= 2
+        y.sum().backward()
+        if namespace is fg:
+            ours = (y.tolist(), x.grad.tolist(), w.grad.tolist())
+        else:
+            assert ours == (y.tolist(), x.grad.tolist(), w.grad.tolist())
+
+
+def test_a_write_after_saving_is_an_error():
+    x = fg.tensor([1.0, 2.0], requires_grad=True)
+    y = x * 1
+    z = (y * y).sum()
+    y.add_(1)
+    with pytest.raises(RuntimeError, match=r"modified by an inplace operation.*MulBackward0.*float32\[2\]"):
+        z.backward()
+    e = fg.exp(x)
+    s = e.sum()
+    e.mul_(2)
+    with pytest.raises(RuntimeError, match="ExpBackward0 kept its output"):
+        (s + e.sum()).backward()
+
+
+def test_writes_that_are_refused():
+    x = fg.tensor([1.0, 2.0], requires_grad=True)
+    with pytest.raises(RuntimeError, match=r"a leaf Variable that requires grad(?s:.*)test_autograd.py:\d+"):
+        x.add_(1)
+    with pytest.raises(RuntimeError, match="a leaf Variable"):
+        x[0] = 1.0
+    with pytest.raises(NotImplementedError, match="view"):
+        (x * 1)[:1].zero_()
+    y = x * 1
+    view = y[:1]
+    y.mul_(2)
+    with pytest.raises(NotImplementedError, match="view"):
+        view.sum()
+    i = fg.tensor([1, 2])
+    with pytest.raises(RuntimeError, match=r"result type float32 can't be cast.*int64"):
+        i += 1.5
+    with pytest.raises(RuntimeError, match="broadcast shape"):
+        fg.ones(2).add_(fg.ones(3, 2))
+    with pytest.raises(RuntimeError, match="single memory location"):
+        fg.ones(1).expand(3).add_(1)
+
+
+def test_plain_views_share_memory():
+    x = fg.zeros(2, 3)
+    row = x[1]
+    row += 1
+    x.t()[0] = 5.0
+    assert x.tolist() == [[5.0, 0.0, 0.0], [5.0, 1.0, 1.0]]
+    assert row._version == x._version == 2
+    a = np.zeros(3, np.float32)
+    fg.from_numpy(a).fill_(2)
+    assert a.tolist() == [2.0, 2.0, 2.0]
+
+
+def test_setitem_matches_torch():
+    writes = [
+        (0, 1.0), ((slice(None), 1), [1.0, 2.0, 3.0, 4.0]), (([0, 2], [1, 3]), 9.0), ((..., -1), 7),
+        ([0, 2], 5.0), ((slice(1, 3), [0, 2]), [[1.0, 2.0], [3.0, 4.0]]), ("mask", -1.0), ("row mask", 3.0),
+        ((None, 1), 2.0), (slice(None, None, 2), 1.5), ((1, [0, 3]), 8.0),
+    ]  # fmt: skip
+    for index, value in writes:
+        results = []
+        for namespace in (fg, torch):
+            x = namespace.arange(20).reshape(4, 5) * 1.0
+            where = (
+                {"mask": x > 7, "row mask": x[:, 0] > 7}.get(index, index)
+                if isinstance(index, str)
+                else index
+            )
+            x[where] = namespace.tensor(value) if isinstance(value, list) else value
+            results.append(x.tolist())
+        assert results[0] == results[1], index
+
+
+def test_more_indexing_matches_torch():
+    for index in (
+        True, False, [], ([0, 1], None), np.array([1, 2]), np.int64(1), (0, [1, 2], slice(None)),
+        (slice(None), None, [0, 1]), [True, False, True, False], ([[0], [1]], [[0, 1]]), (Ellipsis, [0, 1]),
+        ([0, 1], Ellipsis, [1, 2]),
+    ):  # fmt: skip
+        results = []
+        for namespace in (fg, torch):
+            x = namespace.arange(60).reshape(4, 5, 3)
+            results.append((tuple(x[index].shape), x[index].tolist()))
+        assert results[0] == results[1], index
+    x = fg.arange(6).reshape(2, 3)
+    assert x[fg.tensor(1)].tolist() == [3, 4, 5]
+    assert x[fg.tensor(0), fg.tensor([1, 2])].tolist() == [1, 2]
+    for bad in (7, [0, 9], (0, 0, 0), 1.5, "a", (0, slice(None, None, -1))):
+        with pytest.raises((IndexError, ValueError, TypeError), match=r"test_autograd\.py"):
+            x[bad]
+
+
+def test_in_place_forms_are_torchs():
+    """Every in-place method that needs no other argument, or one number."""
+    from fusegrad.eager.ops import inplace
+
+    for name in inplace.METHODS:
+        if name.startswith("__") or not hasattr(torch.Tensor, name):
+            continue
+        results = []
+        for namespace in (fg, torch):
+            x = namespace.tensor([[0.25, 0.5], [0.75, 0.125]])
+            other = namespace.tensor([0.5, 0.25])
+            for args in ((), (other,)):
+                try:
+                    result = getattr(x, name)(*args)
+                except (TypeError, RuntimeError, AttributeError):
+                    continue
+                assert result is x
+                results.append(x.tolist())
+                break
+            else:
+                results.append(None)
+        np.testing.assert_allclose(*[np.array(r, dtype=float) for r in results], rtol=1e-6, err_msg=name)
+
+
+def test_activations_in_place():
+    functional = fg.nn.functional
+    for name in ("relu", "relu6", "silu", "elu", "leaky_relu", "hardtanh", "selu", "mish"):
+        x = fg.tensor([-1.0, 0.5, 2.0])
+        expected = getattr(functional, name)(x)
+        assert getattr(functional, name)(x, inplace=True) is x
+        assert fg.equal(x, expected)

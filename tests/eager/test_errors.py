@@ -1,0 +1,83 @@
+"""Bad input: the message names the op, the shapes or dtypes, and the user's file and line."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import fusegrad as fg
+
+F = fg.nn.functional
+CASES = [
+    (lambda: fg.ones(3) + fg.ones(4), RuntimeError, ["add", "[3]", "[4]"]),
+    (lambda: fg.ones(2, 3) @ fg.ones(4, 5), RuntimeError, ["matmul", "[2, 3]", "[4, 5]"]),
+    (lambda: fg.ones(2, 3) @ fg.ones(3, 5).double(), RuntimeError, ["matmul", "float32", "float64"]),
+    (lambda: fg.ones(2, 3).reshape(4, 2), RuntimeError, ["reshape", "[2, 3]", "[4, 2]"]),
+    (lambda: fg.ones(2, 3).view(7), RuntimeError, ["reshape", "[7]"]),
+    (lambda: fg.arange(3).mean(), RuntimeError, ["mean", "int64"]),
+    (lambda: fg.ones(3).sum(2), IndexError, ["sum", "Dimension out of range"]),
+    (lambda: fg.cat([fg.ones(2, 3), fg.ones(2, 4)]), RuntimeError, ["cat", "[2, 3]", "[2, 4]"]),
+    (lambda: fg.stack([fg.ones(2), fg.ones(3)]), RuntimeError, ["stack", "[2]", "[3]"]),
+    (lambda: fg.ones(3).expand(4), RuntimeError, ["expand", "[3]", "[4]"]),
+    (lambda: fg.ones(3)[5], IndexError, ["5", "size 3"]),
+    (lambda: fg.ones(3)[[0, 7]], IndexError, ["7", "size 3"]),
+    (lambda: ~fg.ones(3), RuntimeError, ["bitwise_not", "float32"]),
+    (lambda: fg.arange(3) // 0, RuntimeError, ["floor_divide", "zero"]),
+    (lambda: F.cross_entropy(fg.ones(2, 3), fg.tensor([0, 3])), IndexError, ["nll_loss", "Target 3"]),
+    (
+        lambda: F.cross_entropy(fg.ones(2, 3), fg.tensor([0, 1, 2])),
+        ValueError,
+        ["cross_entropy", "[2]", "[3]"],
+    ),
+    (lambda: F.layer_norm(fg.ones(2, 3), (4,)), RuntimeError, ["layer_norm", "[4]", "[2, 3]"]),
+    (lambda: fg.einsum("ij,jk", fg.ones(2, 3)), RuntimeError, ["einsum"]),
+    (lambda: fg.ones(2, 3).item(), RuntimeError, ["item", "[2, 3]"]),
+    (lambda: bool(fg.ones(2)), RuntimeError, ["ambiguous", "[2]"]),
+    (lambda: fg.ones(2, requires_grad=True).numpy(), RuntimeError, ["numpy", "detach"]),
+    (lambda: fg.tensor([[1, 2], [3]]), ValueError, ["tensor"]),
+    (lambda: fg.tensor("a"), TypeError, ["tensor"]),
+    (lambda: fg.zeros(-1), RuntimeError, ["-1"]),
+    (lambda: fg.arange(3, requires_grad=True), RuntimeError, ["floating point", "int64"]),
+    (lambda: fg.gather(fg.ones(2, 2), 1, fg.tensor([[5]])), IndexError, ["gather", "5"]),
+    (lambda: fg.amax(fg.ones(0), 0), IndexError, ["amax", "[0]"]),
+    (lambda: fg.nn.Linear(3, 2)(fg.ones(4, 5)), RuntimeError, ["matmul", "[4, 5]"]),
+    (lambda: fg.softmax(fg.arange(3), 0), RuntimeError, ["softmax", "int64"]),
+    (lambda: fg.optim.SGD([fg.ones(1)], lr=-1), ValueError, ["learning rate"]),
+]
+
+
+@pytest.mark.parametrize(("call", "kind", "words"), CASES)
+def test_message(call, kind, words):
+    with pytest.raises(kind) as error:
+        call()
+    text = str(error.value)
+    assert all(word in text for word in words), text
+    assert "test_errors.py:" in text, text
+
+
+def test_operators_with_strangers():
+    with pytest.raises(TypeError):
+        fg.ones(1) + "a"
+    assert (fg.ones(1) == None) is False  # noqa: E711
+    assert (fg.ones(1) != "a") is True
+
+
+def test_import_is_light():
+    code = (
+        "import sys, fusegrad; print([m for m in ('numba', 'llvmlite', 'scipy', 'torch') "
+        "if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_no_numpy_warnings():
+    code = (
+        "import fusegrad as fg\nx = fg.zeros(3)\nprint(1 / x, fg.log(x), fg.exp(x + 1000), x / x)\n"
+        "x + 1e300\n"
+        "fg.ones(3).to(fg.int64) // 1; (x / x).to(fg.int64)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr == ""

@@ -1,0 +1,154 @@
+"""Every op against PyTorch, driven by the table of samples."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import fusegrad as fg
+from fusegrad.eager.families import Composite
+from fusegrad.eager.op import REGISTRY, TensorType, evaluate
+from fusegrad.eager.state import no_grad, state
+from fusegrad.eager.tensor import Tensor
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+from op_samples import SAMPLES, Sample
+
+CASES = [
+    pytest.param(s, id=f"{name}-{k}") for name, samples in SAMPLES.items() for k, s in enumerate(samples)
+]
+DTYPES = ["float32", "float64"]
+TOLERANCE = {"float32": {"rtol": 1e-5, "atol": 2e-6}, "float64": {"rtol": 1e-10, "atol": 1e-12}}
+
+
+def arrays(sample: Sample, dtype: str) -> list[np.ndarray]:
+    return [a.astype(dtype) if a.dtype == np.float64 else a for a in sample.inputs]
+
+
+def parts(result: Any) -> list[Any]:
+    return list(result) if isinstance(result, tuple) else [result]
+
+
+def tensors(namespace: Any, sample: Sample, dtype: str, requires_grad: bool) -> list[Any]:
+    made = [namespace.tensor(a) for a in arrays(sample, dtype)]
+    for tensor in made:
+        if requires_grad and tensor.is_floating_point():
+            tensor.requires_grad_()
+    return made
+
+
+def numpy(tensor: Any) -> np.ndarray:
+    return tensor.detach().numpy(force=True)
+
+
+def same(ours: Any, theirs: Any, single: bool = False) -> None:
+    a, b = numpy(ours), numpy(theirs)
+    assert a.shape == b.shape
+    assert a.dtype == b.dtype
+    tolerance = TOLERANCE["float64" if a.dtype == np.float64 and not single else "float32"]
+    np.testing.assert_allclose(a, b, **tolerance)
+
+
+def test_the_table_covers_every_op():
+    assert set(SAMPLES) == set(REGISTRY)
+
+
+class Seen:
+    """Notes which ops run, and checks their shape and dtype rules on the way."""
+
+    def __init__(self) -> None:
+        self.ops: set[str] = set()
+
+    def bind(self, op: Any, args: Any, params: Any) -> Any:
+        self.ops.add(op.name)
+        result = evaluate(op, args, params)
+        types = [TensorType(a.array.shape, a.array.dtype) if isinstance(a, Tensor) else a for a in args]
+        inferred = op.infer(types, params)
+        given = tuple(TensorType(r.array.shape, r.array.dtype) for r in parts(result))
+        assert (inferred if isinstance(result, tuple) else (inferred,)) == given, op
+        self.check_decomposition(op, args, params, result)
+        return result
+
+    def check_decomposition(self, op: Any, args: Any, params: Any, result: Any) -> None:
+        if not isinstance(op, Composite):
+            return
+        state.interpreter = None
+        try:
+            with no_grad():
+                again = op.decompose(*args, **params)
+        finally:
+            state.interpreter = self
+        np.testing.assert_allclose(again.array, result.array, rtol=1e-5, atol=1e-6)
+        assert again.array.dtype == result.array.dtype
+
+    def leave(self, *_: Any) -> None: ...
+    def effect(self, *_: Any) -> None: ...
+    def constant(self, *_: Any) -> None: ...
+    def check(self, tensor: Any, message: str) -> None:
+        assert tensor.array.item(), message
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_samples_run_their_op_and_its_rules_agree(name: str):
+    seen = Seen()
+    for sample in SAMPLES[name]:
+        made = tensors(fg, sample, "float32", False)
+        state.interpreter = seen
+        try:
+            sample.call(fg, *made)
+        finally:
+            state.interpreter = None
+    assert name in seen.ops or name == "nonzero"  # which no interpreter may see: its shape depends on data
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("sample", CASES)
+def test_values_and_gradients_are_torchs(sample: Sample, dtype: str):
+    ours_in = tensors(fg, sample, dtype, sample.gradients)
+    theirs_in = tensors(torch, sample, dtype, sample.gradients)
+    ours, theirs = parts(sample.call(fg, *ours_in)), parts(sample.call(torch, *theirs_in))
+    assert len(ours) == len(theirs)
+    for a, b in zip(ours, theirs, strict=True):
+        if sample.random:
+            assert a.shape == tuple(b.shape) and repr(a.dtype) == repr(b.dtype)
+        else:
+            same(a, b, sample.single)
+            assert a.requires_grad == b.requires_grad
+    if not sample.gradients or not theirs[0].requires_grad:
+        return
+    weights = np.random.default_rng(1).uniform(0.5, 1.5, ours[0].shape).astype(numpy(ours[0]).dtype)
+    (ours[0] * fg.tensor(weights)).sum().backward()
+    (theirs[0] * torch.tensor(weights)).sum().backward()
+    for a, b in zip(ours_in, theirs_in, strict=True):
+        assert (a.grad is None) == (b.grad is None)
+        if a.grad is not None:
+            same(a.grad, b.grad, sample.single)
+
+
+@pytest.mark.parametrize("sample", [c for c in CASES if c.values[0].second and c.values[0].gradients])
+def test_second_derivatives_are_torchs(sample: Sample):
+    found = []
+    for namespace in (fg, torch):
+        inputs = tensors(namespace, sample, "float64", True)
+        leaves = [x for x in inputs if x.requires_grad]
+        result = parts(sample.call(namespace, *inputs))[0]
+        if not result.requires_grad:
+            return
+        weights = np.random.default_rng(1).uniform(0.5, 1.5, tuple(result.shape))
+        loss = (result * namespace.tensor(weights)).sum()
+        first = namespace.autograd.grad(loss, leaves, create_graph=True, allow_unused=True)
+        total = sum((g * g).sum() for g in first if g is not None and g.requires_grad)
+        if isinstance(total, int):
+            found.append([np.zeros(x.shape) for x in leaves])
+            continue
+        second = namespace.autograd.grad(total, leaves, allow_unused=True)
+        found.append(
+            [np.zeros(x.shape) if g is None else numpy(g) for g, x in zip(second, leaves, strict=True)]
+        )
+    for a, b in zip(*found, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-10)

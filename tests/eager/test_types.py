@@ -1,0 +1,160 @@
+"""Type promotion and printing: PyTorch's, to the letter."""
+
+# ruff: noqa: E501
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+
+import fusegrad as fg
+
+DTYPES = [
+    "bool",
+    "uint8",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "float16",
+    "float32",
+    "float64",
+    "complex64",
+    "complex128",
+]
+OPERANDS = [(d, s) for d in DTYPES for s in ((2,), ())]
+
+
+def made(namespace, dtype: str, shape: tuple[int, ...]):
+    return namespace.ones(shape, dtype=getattr(namespace, dtype))
+
+
+@pytest.mark.parametrize("x", OPERANDS)
+def test_result_type_of_all_pairs(x):
+    others = [*OPERANDS, True, 3, 2.5, 1j]
+    for y in others:
+        ours = fg.result_type(made(fg, *x), made(fg, *y) if isinstance(y, tuple) else y)
+        theirs = torch.result_type(made(torch, *x), made(torch, *y) if isinstance(y, tuple) else y)
+        if theirs is not torch.complex32:  # which NumPy has not
+            assert repr(ours) == repr(theirs), (x, y)
+
+
+REAL = [(d, s) for d, s in OPERANDS if not d.startswith("complex")]
+
+
+@pytest.mark.parametrize("name", ["add", "mul", "div", "pow", "maximum", "eq", "lt", "where"])
+def test_results_have_the_promoted_dtype(name: str):
+    for x, y in itertools.product(REAL, [*REAL, True, 3, 2.5]):
+        results = []
+        for namespace in (fg, torch):
+            a = made(namespace, *x)
+            b = made(namespace, *y) if isinstance(y, tuple) else y
+            try:
+                if name == "where":
+                    result = namespace.where(namespace.ones(2, dtype=namespace.bool), a, b)
+                else:
+                    result = getattr(namespace, name)(a, b)
+                results.append((repr(result.dtype), tuple(result.shape)))
+            except (RuntimeError, TypeError):
+                results.append("error")
+        if name == "pow" and x[0] == "bool" and y in (True, ("bool", (2,)), ("bool", ())):
+            continue  # PyTorch gives bool for some of these and refuses others
+        if name == "maximum" and not isinstance(y, tuple):
+            continue  # PyTorch wants tensors here
+        assert results[0] == results[1], (x, y)
+
+
+def test_integer_scalars_out_of_range_wrap():
+    x = [250, 3]
+    for value in (300, -1):
+        ours = fg.tensor(x, dtype=fg.uint8) + value
+        theirs = torch.tensor(x, dtype=torch.uint8) + value
+        assert ours.tolist() == theirs.tolist()
+
+
+def test_default_dtype():
+    try:
+        fg.set_default_dtype(fg.float64)
+        assert fg.tensor(1.5).dtype is fg.float64 and fg.get_default_dtype() is fg.float64
+        assert (fg.tensor([1, 2]) / 2).dtype is fg.float64
+        assert repr(fg.tensor(1.5, dtype=fg.float32)) == "tensor(1.5000, dtype=torch.float32)"
+    finally:
+        fg.set_default_dtype(fg.float32)
+    with pytest.raises(TypeError, match="only floating-point"):
+        fg.set_default_dtype(fg.int64)
+
+
+_random = np.random.default_rng(3)
+VALUES = [
+    1.0, 0.5, 3, True, -7, [], [[]], [1, 2, 3], [True, False], [1.0, 2.0], [1.5, -2.25], [0.0, -0.0], [1e-3, 4e5],
+    [1e-5, 1.0], [1e9, 1.0], [1000.0, 1.0], [1001.0, 1.0], [100000.0, 200000.0], [1e8, 1e8 + 8], [float("nan"), 1.0],
+    [float("inf"), -1.5], [float("nan")], [float("-inf"), float("nan")], [float("inf"), 2.0], [[1, -2], [30, 400]],
+    [[[1.5, 2.0]], [[3.0, 4.0]]], [1e-10], [12345.678], [0.1, 100.0], [1e-4, 1e-3], [99999.0, 0.5], list(range(40)),
+    (_random.normal(size=30)).tolist(), (_random.normal(size=(5, 12)) * 100).tolist(),
+    (_random.normal(size=(2, 3, 4))).tolist(), (_random.normal(size=(3, 30))).tolist(), [[[[1.0]]]],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("value", VALUES)
+def test_repr_of_values(value):
+    assert repr(fg.tensor(value)) == repr(torch.tensor(value))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(), (3,), (0,), (2, 0), (2, 13), (1001,), (7, 200), (2, 9, 80)])
+def test_repr_of_dtypes_and_shapes(dtype: str, shape):
+    array = np.random.default_rng(5).uniform(-100, 100, shape)
+    array = np.asarray(array).astype(dtype) if dtype != "uint8" else np.abs(array).astype(dtype)
+    assert repr(fg.tensor(array)) == repr(torch.tensor(array))
+
+
+@pytest.mark.parametrize("shape", [(3,), (10,), (2, 3), (30,), (1200,)])
+def test_repr_with_gradients(shape):
+    array = np.random.default_rng(6).normal(size=shape).astype("float32")
+    a, b = fg.tensor(array, requires_grad=True), torch.tensor(array, requires_grad=True)
+    assert repr(a) == repr(b)
+    for use in (
+        lambda x, f: x * 2, lambda x, f: f.tanh(x), lambda x, f: x.sum(), lambda x, f: x.sum(0), lambda x, f: x.mean(),
+        lambda x, f: x[0], lambda x, f: x[:2], lambda x, f: -x, lambda x, f: x.reshape(-1), lambda x, f: x - 1,
+        lambda x, f: x / 3, lambda x, f: x**2, lambda x, f: f.exp(x), lambda x, f: f.nn.functional.softmax(x, -1),
+        lambda x, f: f.nn.functional.relu(x), lambda x, f: f.cat([x, x]), lambda x, f: x.double(),
+        lambda x, f: x.max(), lambda x, f: x + x, lambda x, f: f.where(x > 0, x, x),
+    ):  # fmt: skip
+        assert repr(use(a, fg)) == repr(use(b, torch))
+
+
+def test_repr_of_products():
+    for a, b in (
+        ((2,), (2,)),
+        ((3, 2), (2,)),
+        ((3, 2), (2, 4)),
+        ((2, 3, 2), (2, 2, 1)),
+        ((2, 3, 2), (2, 4)),
+        ((2,), (2, 3)),
+    ):
+        x, y = (m.ones(a, requires_grad=True) @ m.ones(b) for m in (fg, torch))
+        assert repr(x) == repr(y)
+
+
+def test_repr_of_parameters_modules_and_results():
+    a, b = fg.nn.Parameter(fg.ones(2)), torch.nn.Parameter(torch.ones(2))
+    assert repr(a) == repr(b)
+    for make in (
+        lambda nn: nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Sequential(nn.Linear(3, 1, bias=False))),
+        lambda nn: nn.ModuleDict({"a": nn.LayerNorm(4), "b": nn.Embedding(3, 2)}),
+        lambda nn: nn.ModuleList(
+            [nn.Dropout(0.1), nn.GELU(), nn.Softmax(dim=1), nn.Flatten(), nn.LeakyReLU(0.2)]
+        ),
+    ):
+        got, want = repr(make(fg.nn)), repr(make(torch.nn))
+        if isinstance(make(fg.nn), fg.nn.ModuleList):
+            assert got.splitlines()[1:] == want.splitlines()[1:]
+        else:
+            assert got == want
+    values = [[1.0, 3.0], [2.0, 0.0]]
+    assert repr(fg.tensor(values).max(1)) == repr(torch.tensor(values).max(1))
+    assert repr(fg.tensor(values).shape) == repr(torch.tensor(values).shape)
+    assert f"{fg.tensor(1.5):.2f}" == "1.50"

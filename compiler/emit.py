@@ -287,9 +287,8 @@ class Emitter:
     def _sign(self, x: Val, zero: Val) -> Val:
         w = self.w
         one, minus = (w.constant(v, x.dtype, x.lanes) for v in (1, -1 if x.dtype != "u8" else 1))
-        # What is neither above, below nor equal to zero is NaN, and stays.
-        rest = w.select(w.compare("eq", x, zero), zero, x)
-        return w.select(w.compare("gt", x, zero), one, w.select(w.compare("lt", x, zero), minus, rest))
+        # NaN is neither above nor below zero, and gives 0 as in PyTorch.
+        return w.select(w.compare("gt", x, zero), one, w.select(w.compare("lt", x, zero), minus, zero))
 
     def progression(self, statement: Progression) -> Val:
         """`start + step * axis` in whole numbers, then as the dtype."""

@@ -69,16 +69,17 @@ class Fusion:
         self.steps: list[Step] = []
         self.step_of: dict[Value, Step] = {}
         self.creations: dict[Value, Equation] = {}
+        self.order = {id(e): i for i, e in enumerate(graph.equations)}
         self.readers = self._readers()
 
-    def _readers(self) -> dict[Value, set[Equation]]:
-        """For each value in memory the equations (by identity) that read it, through views."""
+    def _readers(self) -> dict[Value, set[int]]:
+        """For each value in memory the equations (by id) that read it, through views."""
         readers: dict[Value, set[int]] = {}
         for equation in self.graph.equations:
             if not isinstance(equation.op, View):
                 for value in equation.values():
                     readers.setdefault(self.sources.base(value), set()).add(id(equation))
-        return readers  # type: ignore[return-value]
+        return readers
 
     def run(self) -> list[Step]:
         """The steps in an order in which they can run, kernels built."""
@@ -121,7 +122,7 @@ class Fusion:
         if plan is None:
             return False
         try:
-            build_kernel(plan, self._outputs(equations), self.sources)
+            build_kernel(plan, [equations[-1].output], self.sources)
         except NotLowered:
             return False
         return True
@@ -136,7 +137,7 @@ class Fusion:
                 if base in self.creations and base not in made and base not in self.step_of:
                     extra.append(self.creations[base])
                     made.add(base)
-        return [*extra, *equations]
+        return sorted([*extra, *equations], key=lambda e: self.order[id(e)])
 
     def _plan(self, equations: Sequence[Equation]) -> Schedule | None:
         domain = analyse(equations, self.sources)
@@ -197,6 +198,7 @@ class Fusion:
             return None
         held = {id(e) for e in first.equations}
         equations = [*first.equations, *(e for e in second.equations if id(e) not in held)]
+        equations.sort(key=lambda e: self.order[id(e)])
         if self._plan(equations) is None:
             return None
         merged = second

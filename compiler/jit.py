@@ -58,15 +58,18 @@ class _Miss(Exception):
 class Variant:
     """A trace tree, and what of Python's state all its paths have read."""
 
-    def __init__(self, tree: Any) -> None:
-        self.tree = tree
-        self.shared: list[Read] = []
+    tree: Any
+    shared: list[Read]  # the reads that all paths have in common: looked at before the tree runs
 
-    def settle(self) -> None:
-        """Find the reads that all paths have in common: looked at before the tree runs."""
-        first, *others = [p.capture.reads for p in self.tree.paths]
+    def __init__(self, tree: Any) -> None:
+        self.settle(tree)
+
+    def settle(self, tree: Any) -> None:
+        """Put a tree in place."""
+        first, *others = [p.capture.reads for p in tree.paths]
         known = [{r.describe() for r in reads} for reads in others]
         self.shared = [r for r in first if all(r.describe() in k for k in known)]
+        self.tree = tree
 
 
 class Entry:
@@ -265,16 +268,15 @@ def _add_path(entry: Entry, made: Capture, leaves: list[Any]) -> None:
     path = make_path(made, numbers)
     for variant in entry.variants:
         try:
-            variant.tree.add(path)
+            variant.settle(variant.tree.grown(path))
         except Diverged:
             continue
-        variant.settle()
         return
     if len(entry.variants) >= MOST_VARIANTS:
         # The oldest state of the Python world is the least likely to come back.
         entry.variants.pop()
     layouts = {v: layout_of(leaves[i].array) for v, i in numbers.items()}
-    entry.variants.insert(0, Variant(Tree(path, layouts)))
+    entry.variants.insert(0, Variant(Tree([path], layouts)))
 
 
 def finish(segment: Any, results: list[np.ndarray], environment: list[Any], leaves: list[Any]) -> Any:

@@ -24,9 +24,9 @@ from fusegrad.compiler.loops import Argument, BoundKernel
 from fusegrad.compiler.memory import aligned, aligned_bytes, data_address, pool
 from fusegrad.compiler.writer import SIZES
 from fusegrad.eager.dtypes import FROM_SHORT
-from fusegrad.eager.families import Layout, contiguous_layout
-from fusegrad.eager.op import wrap
-from fusegrad.tracer.graph import Graph, Value
+from fusegrad.eager.families import Contraction, Layout, contiguous_layout
+from fusegrad.eager.op import REGISTRY, wrap
+from fusegrad.tracer.graph import Equation, Graph, Value
 
 # How many elements one chunk of a loop has at least, for cheap work; a chunk that computes
 # exponentials is shorter. Chunks are what threads share.
@@ -246,6 +246,7 @@ class Program:
 
 
 _NOTHING = np.empty(0)
+clone_op = REGISTRY["clone"]
 
 
 def viewed(array: np.ndarray, chain: Sequence[Any]) -> np.ndarray:
@@ -265,33 +266,25 @@ def _run_opaque(stage: _Opaque, arrays: list[Any]) -> None:
 
 
 def with_result_copies(graph: Graph, sources: Sources, results: dict[Value, Layout]) -> Graph:
-    """Results get memory of their own: one that is a view or an input of the graph is copied.
-
-    A result that is read again, or returned in another layout than computed, is simply stored so.
-    """
-    from fusegrad.eager.ops.elementwise import _clone
-    from fusegrad.tracer.graph import Equation
-
+    """Results get memory of their own: what lies in an input, or in another result, is copied."""
+    bases = [sources.base(v) for v in graph.outputs if isinstance(v, Value)]
     equations = list(graph.equations)
     outputs: list[Any] = []
     for value in graph.outputs:
-        base = sources.base(value) if isinstance(value, Value) else None
-        if base is not None and (base != value or value in graph.inputs):
-            copy = Value(f"{value.name}_result", value.type)
-            equations.append(Equation(_clone, (value,), {}, (copy,)))
-            if value in results:
-                results[copy] = results.pop(value)
-            value = copy
+        if isinstance(value, Value):
+            base = sources.base(value)
+            if base in graph.inputs or (base != value and bases.count(base) > 1):
+                copy = Value(f"{value.name}_result", value.type)
+                equations.append(Equation(clone_op, (value,), {}, (copy,)))
+                if value in results:
+                    results[copy] = results.pop(value)
+                value = copy
         outputs.append(value)
     return Graph(graph.inputs, tuple(equations), tuple(outputs))
 
 
 def _readable_products(graph: Graph, sources: Sources) -> Graph:
     """A copy in front of matrix operands that BLAS cannot read as they lie."""
-    from fusegrad.eager.families import Contraction
-    from fusegrad.eager.ops.elementwise import _clone
-    from fusegrad.tracer.graph import Equation
-
     equations = []
     for equation in graph.equations:
         if isinstance(equation.op, Contraction):
@@ -300,7 +293,7 @@ def _readable_products(graph: Graph, sources: Sources) -> Graph:
                 layout = sources.layout(operand)
                 if layout is not None and not products.readable(layout):
                     copy = Value(f"{equation.output.name}_operand{i}", operand.type)
-                    equations.append(Equation(_clone, (operand,), {}, (copy,), equation.source))
+                    equations.append(Equation(clone_op, (operand,), {}, (copy,), equation.source))
                     inputs[i] = copy
             equation = Equation(equation.op, tuple(inputs), equation.params, equation.outputs, equation.source)
         equations.append(equation)

@@ -40,7 +40,7 @@ def table_text(title: str, header: Sequence[str], rows: Rows, notes: Sequence[st
     sizes
     <BLANKLINE>
            a  bc
-    -------------
+    ------------
     first  1  22
     <BLANKLINE>
     all in mm
@@ -69,16 +69,17 @@ def print_table(
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=Text(title), title_justify="left", title_style="bold")
+    table = Table()
     for i, name in enumerate(header):
         table.add_column(Text(name), justify="right" if i else "left", no_wrap=True)
     for row in rows:
         table.add_row(*[Text(cell, style="bold red" if "DIFFERS" in cell else "") for cell in row])
     # A pipe has no width: let the table have what it needs rather than fold its cells.
     console = Console(file=file, width=None if file.isatty() else 200, highlight=False)
+    console.print(Text(title, style="bold"), soft_wrap=True)
     console.print(table)
     for note in notes:
-        console.print(Text(note))
+        console.print(Text(note), soft_wrap=True)
 
 
 # Progress.

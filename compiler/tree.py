@@ -19,6 +19,7 @@ import numpy as np
 from fusegrad.compiler.program import Program, viewed
 from fusegrad.compiler.slices import backward_slice, kept, producers
 from fusegrad.eager.families import Layout, contiguous_layout
+from fusegrad.eager.op import EXPLAINED
 from fusegrad.eager.tensor import Tensor
 from fusegrad.tracer import passes
 from fusegrad.tracer.capture import Capture
@@ -190,27 +191,27 @@ class Tree:
     number of the output's gradient.
     """
 
-    def __init__(self, path: Path, layouts: dict[Value, Layout]) -> None:
-        self.layouts = layouts
-        self.paths: list[Path] = []
-        self.root: Segment | None = None
+    def __init__(self, paths: Sequence[Path], layouts: dict[Value, Layout]) -> None:
+        self.arguments = layouts
+        self.layouts = dict(layouts)
+        self.paths = list(paths)
         self.environment = 0
-        self.add(path)
+        self.root = self._chain(paths[0], _segments(paths[0]))
+        for path in paths[1:]:
+            self._insert(path)
+        self._plan(self.root, {}, [])
 
     # Growing.
 
-    def add(self, path: Path) -> None:
-        """Put a path in and plan the tree anew. Raises Diverged where it does not belong here."""
-        root = self._inserted(path)
-        self.root = root
-        self.paths.append(path)
-        self.environment = 0
-        self._plan(root, {}, [])
+    def grown(self, path: Path) -> Tree:
+        """A tree with one more path. Raises Diverged where it does not belong here.
 
-    def _inserted(self, path: Path) -> Segment:
+        It is a new tree, since other threads may be running this one.
+        """
+        return Tree([*self.paths, path], self.arguments)
+
+    def _insert(self, path: Path) -> None:
         parts = _segments(path)
-        if self.root is None:
-            return self._chain(path, parts)
         node = self.root
         for place, (equations, guard) in enumerate(parts):
             self._check_same(node, path, equations, guard)
@@ -220,9 +221,8 @@ class Tree:
             child = node.children.get(key)
             if child is None:
                 node.children[key] = self._chain(path, parts[place + 1 :])
-                return self.root
+                return
             node = child
-        raise AssertionError("a path ends without a leaf")
 
     @staticmethod
     def _chain(path: Path, parts: Sequence[tuple[list[Equation], Equation | None]]) -> Segment:
@@ -358,14 +358,17 @@ class Tree:
     def run(self, leaves: Sequence[Any]) -> tuple[Segment, list[np.ndarray], list[Any]] | Segment:
         """The leaf that was reached, its results and the environment; a Segment where no child fits."""
         segment = self.root
-        assert segment is not None
         environment: list[Any] = [None] * self.environment
         while True:
             arrays = gather(segment.inputs, leaves, environment)
             if arrays is None:
                 return segment
             assert segment.program is not None
-            made = segment.program.run(arrays)
+            try:
+                made = segment.program.run(arrays)
+            except EXPLAINED:
+                # An op that NumPy runs refuses its input; eager raises the error that says why.
+                return segment
             for place, index in segment.gives:
                 environment[place] = made[index]
             for index, chain in segment.checks:

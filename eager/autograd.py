@@ -53,7 +53,7 @@ class Node:
     params: Params
     edges: Sequence[tuple[int, Any, int]]
     inputs: Sequence[Any] | None
-    moves: int  # for a view: how often its memory had moved on the graph when it was taken
+    moves: int | None  # for a view: how often its memory had moved on the graph when it was taken
     outputs: tuple[Tensor, ...] | None
     output_types: Sequence[tuple[tuple[int, ...], np.dtype]]
     sequence: int
@@ -154,7 +154,7 @@ def record(op: Op, args: tuple[Any, ...], params: Params, outputs: tuple[Tensor,
         if made is None:
             edges.append((index, a, 0))
         else:
-            if made.op.view and made.moves != a.version[1]:
+            if made.moves is not None and made.moves != a.version[1]:
                 raise failure(NotImplementedError, STALE_VIEW.format(name=op.name))
             edges.append((index, made, a.output_index))
         if rule.needs_output:
@@ -185,8 +185,7 @@ def _attach(node: Node, outputs: tuple[Tensor, ...], keep: bool) -> None:
             output.needs_grad = True
             output.grad_fn = node
             output.output_index = i
-    if node.op.view:
-        node.moves = outputs[0].version[1]
+    node.moves = outputs[0].version[1] if node.op.view else None
 
 
 _new_node = Node.__new__

@@ -190,6 +190,9 @@ def is_trusted_module(name: Any) -> bool:
     """Whether functions of the module are the recorder's business, not ours."""
     if not isinstance(name, str) or not (name == "fusegrad.eager" or name.startswith("fusegrad.eager.")):
         return False
+    if name == "fusegrad.eager.nn.functional":
+        # Functions of their arguments alone, like the ops that they are made of.
+        return True
     return not any(name == other or name.startswith(other + ".") for other in _INSTRUMENTED)
 
 

@@ -86,6 +86,8 @@ class Module:
     _parameters: dict[str, Parameter | None]
     _buffers: dict[str, Tensor | None]
     _modules: dict[str, Module | None]
+    _forward_hooks: dict[int, Any]
+    _forward_pre_hooks: dict[int, Any]
 
     def __init__(self) -> None:
         state = self.__dict__
@@ -105,15 +107,14 @@ class Module:
         )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        state = self.__dict__
-        if not state["_forward_pre_hooks"] and not state["_forward_hooks"]:
+        if not self._forward_pre_hooks and not self._forward_hooks:
             return self.forward(*args, **kwargs)
-        for hook in tuple(state["_forward_pre_hooks"].values()):
+        for hook in tuple(self._forward_pre_hooks.values()):
             replaced = hook(self, args)
             if replaced is not None:
                 args = replaced if isinstance(replaced, tuple) else (replaced,)
         result = self.forward(*args, **kwargs)
-        for hook in tuple(state["_forward_hooks"].values()):
+        for hook in tuple(self._forward_hooks.values()):
             replaced = hook(self, args, result)
             result = result if replaced is None else replaced
         return result

@@ -103,18 +103,27 @@ hardtanh = _parametric(
     "x limited to min_val and max_val.",
     {"min_val": -1.0, "max_val": 1.0},
 )
-softplus = _parametric(
+_softplus = unary(
     "softplus",
-    lambda x, beta, threshold: np.where(x * beta > threshold, x, np.logaddexp(0, x * beta) / beta).astype(
-        x.dtype
-    ),
-    lambda b, x, beta, threshold: b.select(
-        b.gt(b.mul(x, beta), threshold), x, b.div(b.log1p(b.exp(b.minimum(b.mul(x, beta), threshold))), beta)
-    ),
-    lambda g, x, beta, threshold: where(x * beta > threshold, g, g * sigmoid(x * beta)),
-    "log(1 + exp(beta * x)) / beta; x itself where beta * x is above the threshold.",
-    {"beta": 1.0, "threshold": 20.0},
+    lambda x: np.where(x > 20, x, np.log1p(np.exp(np.minimum(x, 20)))),
+    FLOAT,
+    lambda b, x: b.select(b.gt(x, 20.0), x, b.log1p(b.exp(b.minimum(x, 20.0)))),
+    lambda g, x: where(x > 20, g, g * sigmoid(x)),
+    "log(1 + exp(x)), linear above 20.",
 )
+
+
+def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
+    """log(1 + exp(beta * x)) / beta; x itself where beta * x is above the threshold.
+
+    Source: `torch.nn.functional.softplus`.
+    """
+    if beta == 1 and threshold == 20:
+        return _softplus(input)
+    scaled = input * beta
+    return where(scaled > threshold, input, ew.log1p(exp(ew.minimum(scaled, threshold))) / beta)
+
+
 hardshrink = _parametric(
     "hardshrink",
     lambda x, lambd: np.where(np.abs(x) <= lambd, x.dtype.type(0), x),

@@ -85,6 +85,12 @@ def full(
     if isinstance(fill_value, Tensor):
         dtype, fill_value = dtype or fill_value.dtype, fill_value.item()
     kind = dtypes.as_dtype(dtype if dtype is not None else type(fill_value))
+    if kind.numpy.kind in "iu" and isinstance(fill_value, int):
+        limits = np.iinfo(kind.numpy)
+        if not limits.min <= fill_value <= limits.max:
+            raise failure(
+                RuntimeError, f"value {fill_value} cannot be converted to {kind.name} without overflow"
+            )
     shape = _size((size,) if isinstance(size, int) else tuple(size))
     return _requiring(bind(_full, (), {"shape": shape, "value": fill_value, "dtype": kind}), requires_grad)
 

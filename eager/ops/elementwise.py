@@ -219,6 +219,8 @@ abs = unary("abs", np.abs, REAL, "abs", lambda g, x: g * sign(x), "The absolute 
 
 
 def _sign(x: Any) -> Any:
+    if x.dtype.kind == "b":
+        return x.copy()
     return np.where(np.isnan(x), x.dtype.type(0), np.sign(x)) if x.dtype.kind == "f" else np.sign(x)
 
 
@@ -427,7 +429,13 @@ erf = unary(
 floor = unary("floor", np.floor, REAL, "floor", lambda g: g * 0.0, "Rounded down.")
 ceil = unary("ceil", np.ceil, REAL, "ceil", lambda g: g * 0.0, "Rounded up.")
 trunc: Unary = unary("trunc", np.trunc, REAL, "trunc", lambda g: g * 0.0, "Rounded toward 0.")
-_round = unary("round", np.rint, REAL, "round", lambda g: g * 0.0, "Rounded to nearest, halves to even.")
+
+
+def _rint(x: Any) -> Any:
+    return np.rint(x) if x.dtype.kind == "f" else x.copy()  # NumPy would make floats of integers
+
+
+_round = unary("round", _rint, REAL, "round", lambda g: g * 0.0, "Rounded to nearest, halves to even.")
 
 
 @method

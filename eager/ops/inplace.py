@@ -45,8 +45,8 @@ def begin_write(target: Tensor, name: str) -> None:
                 f"({target.array.dtype.name}{list(target.array.shape)}); "
                 "use no_grad(), or the out-of-place form",
             )
-        if target.grad_fn.op.view:
-            raise failure(NotImplementedError, VIEW_WRITE.format(name=name, maker=target.grad_fn.op.name))
+        if target.grad_fn.moves is not None:
+            raise failure(NotImplementedError, VIEW_WRITE.format(name=name, maker=target.grad_fn.name()))
     if not target.array.flags.writeable:
         raise failure(
             RuntimeError,

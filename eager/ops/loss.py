@@ -31,7 +31,10 @@ def reduced(loss: Tensor, how: str) -> Tensor:
 
 
 def _reduced_numpy(loss: np.ndarray, how: str) -> Any:
-    return loss if how == "none" else loss.mean(dtype=loss.dtype) if how == "mean" else loss.sum()
+    if how == "none":
+        return loss
+    total = np.add.reduce(loss, axis=None)
+    return total / loss.dtype.type(loss.size) if how == "mean" else total
 
 
 def _spread(g: Tensor, size: tuple[int, ...], how: str) -> Tensor:

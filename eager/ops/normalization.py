@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -23,8 +24,10 @@ def _standardized(x: Tensor, dims: tuple[int, ...], eps: float) -> tuple[Tensor,
 
 
 def _layer_norm_numpy(x: np.ndarray, dims: tuple[int, ...], eps: float) -> Any:
-    away = x - x.mean(axis=dims, keepdims=True)
-    return away * (1 / np.sqrt((away * away).mean(axis=dims, keepdims=True) + x.dtype.type(eps)))
+    count = x.dtype.type(math.prod(x.shape[d] for d in dims))
+    away = x - np.add.reduce(x, axis=dims, keepdims=True) / count
+    variance = np.add.reduce(away * away, axis=dims, keepdims=True) / count
+    return away * (1 / np.sqrt(variance + x.dtype.type(eps)))
 
 
 def _layer_norm_gradient(g: Tensor, x: Tensor, dims: tuple[int, ...], eps: float) -> Tensor:

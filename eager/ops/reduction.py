@@ -198,18 +198,24 @@ def amin(input: Tensor, dim: Any = (), keepdim: bool = False) -> Tensor:
 @method
 def any(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     """Whether any element is nonzero. Source: `torch.any`."""
-    return bind(_any, (input,), {"dim": normal_dims(dim, input.array.ndim), "keepdim": keepdim})
+    return _test(_any, input, dim, keepdim)
 
 
 @method
 def all(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     """Whether all elements are nonzero. Source: `torch.all`."""
-    return bind(_all, (input,), {"dim": normal_dims(dim, input.array.ndim), "keepdim": keepdim})
+    return _test(_all, input, dim, keepdim)
+
+
+def _test(op: Reduction, input: Tensor, dim: Any, keepdim: bool) -> Tensor:
+    """Bool, except that bytes stay bytes (PyTorch's bool of old)."""
+    found = bind(op, (input,), {"dim": normal_dims(dim, input.array.ndim), "keepdim": keepdim})
+    return elementwise.cast(found, input.dtype) if input.array.dtype == np.uint8 else found
 
 
 def _arg(numpy: Callable[..., Any]) -> Callable[..., Any]:
     def evaluate(x: np.ndarray, dim: int | None, keepdim: bool) -> Any:
-        if x.size == 0:
+        if not (x.size if dim is None or not x.ndim else x.shape[dim]):
             raise IndexError(f"no elements to choose from (shape {list(x.shape)})")
         return numpy(x, axis=dim, keepdims=keepdim).astype(np.int64)
 
@@ -272,7 +278,10 @@ def _var_gradient(g: Tensor, x: Tensor, dim: Any, correction: int, keepdim: bool
 
 
 def _var_numpy(x: np.ndarray, dim: Any, correction: int, keepdim: bool) -> Any:
-    return np.var(x, axis=dim, ddof=correction, keepdims=keepdim)
+    # Not np.var: its warnings about few elements would come from NumPy's own module.
+    away = x - _reduce(x, axis=dim, keepdims=True) / x.dtype.type(_count(x.shape, dim))
+    divisor = x.dtype.type(builtins.max(0, _count(x.shape, dim) - correction))
+    return _reduce(away * away, axis=dim, keepdims=keepdim) / divisor
 
 
 _var = Composite("var", "x", _var_decomposed, _var_numpy, {"x": _var_gradient}, "VarBackward0")
@@ -348,7 +357,12 @@ _logsumexp = Composite(
 @method
 def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
     """log(sum(exp(x))) over `dim`, without overflow. Source: `torch.logsumexp`."""
-    return bind(_logsumexp, (input,), {"dim": normal_dims(dim, input.array.ndim), "keepdim": keepdim})
+    if input.array.dtype.kind != "f":
+        input = elementwise.cast(input, dtypes.default_float())
+    dims = normal_dims(dim, input.array.ndim)
+    if not _count(input.array.shape, dims):  # no largest element: log(0) is the answer
+        return elementwise.log(sum(input, dims, keepdim))
+    return bind(_logsumexp, (input,), {"dim": dims, "keepdim": keepdim})
 
 
 def _norm_decomposed(x: Tensor, dim: Any, keepdim: bool) -> Tensor:

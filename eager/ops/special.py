@@ -257,9 +257,16 @@ logit = unary(
     lambda g, x: g / (x * (1 - x)),
     "log(x / (1 - x)).",
 )
+
+
+def _sinc(x: Any) -> Any:
+    angle = x * math.pi
+    return np.where(x == 0, x.dtype.type(1), np.sin(angle) / angle)
+
+
 sinc = unary(
     "sinc",
-    np.sinc,
+    _sinc,
     REAL_FLOAT,
     lambda b, x: b.select(b.eq(x, 0.0), 1.0, b.div(b.sin(b.mul(x, math.pi)), b.mul(x, math.pi))),
     lambda g, x: (

@@ -1,0 +1,47 @@
+"""What `import fusegrad` costs over `import numpy`, each in fresh processes, in turn.
+
+python benchmarks/import_time.py [--json FILE] [--quick]
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import harness
+
+from fusegrad.compiler.measure import Timing, seconds_text, timing_of
+from fusegrad.compiler.terminal import installed, print_table
+
+MODULES = ("numpy", "fusegrad", "torch", "jax")
+GOAL = 0.1
+PROGRAM = "import time; t = time.perf_counter(); import {}; print(time.perf_counter() - t)"
+
+
+def import_seconds(module: str) -> float:
+    """Seconds that importing `module` takes in a process of its own."""
+    command = [sys.executable, "-c", PROGRAM.format(module)]
+    return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+
+def main() -> None:
+    options = harness.options("time the imports")
+    modules = [m for m in MODULES if installed(m)]
+    samples: dict[str, list[float]] = {m: [] for m in modules}
+    for turn in range((options.repeat or 15) + 1):
+        for module in modules:
+            seconds = import_seconds(module)
+            if turn:  # the first round fills the file cache
+                samples[module].append(seconds)
+    timings: dict[str, Timing] = {m: timing_of(found) for m, found in samples.items()}
+    over = {m: timings[m].median - timings["numpy"].median for m in modules}
+    rows = [[m, seconds_text(timings[m].median), seconds_text(max(over[m], 0.0))] for m in modules]
+    verdict = "within" if over["fusegrad"] <= GOAL else "ABOVE"
+    note = f"fusegrad is {verdict} its goal of {seconds_text(GOAL)} over numpy"
+    print_table("import, in a fresh process", ["", "seconds", "over numpy"], rows, [note])
+    figures = {m: {**timings[m].as_dict(), "over_numpy": over[m]} for m in modules}
+    harness.save(options.json, {"benchmark": "import_time", "goal_over_numpy": GOAL, "modules": figures})
+
+
+if __name__ == "__main__":
+    main()

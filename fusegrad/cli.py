@@ -1,0 +1,227 @@
+"""The command line: `fusegrad compare|explain|export|version`.
+
+A function is named `path.py:function`. Its arguments are found, in this order: from `--shapes`;
+`FUNCTION_args` or `example_args` in its file, a tuple or a function that makes one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import sys
+from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import Any
+
+PEERS = {"torch": "torch", "torch.compile": "torch", "jax": "jax"}  # peer: suffix of its function
+
+ARGUMENTS = """\
+how arguments are found:
+  --shapes 32x784,784x10    random tensors of these shapes (`scalar` for none)
+  FUNCTION_args             in the file: a tuple, or a function without parameters that makes one
+  example_args              the same, for any function of the file
+
+peers: where the file has FUNCTION_torch or FUNCTION_jax, and torch or JAX is installed, `compare`
+gives them columns.
+"""
+
+
+class UsageError(Exception):
+    """What the user gave does not do; printed as one line, exit code 2."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and give its exit code: 0 done, 1 failed, 2 wrong usage.
+
+    >>> main(["version"])  # doctest: +ELLIPSIS
+    fusegrad ...
+    0
+    """
+    options = parser().parse_args(arguments)
+    try:
+        options.run(options)
+    except UsageError as error:
+        print(f"fusegrad {options.command}: error: {error}", file=sys.stderr)
+        return 2
+    except RuntimeError as error:
+        from fusegrad.tracer.export.files import ExportError
+
+        if not isinstance(error, ExportError):
+            raise
+        # The user's line, which these errors end with, is ours here.
+        message = str(error).split(f"\n  at {__file__}:")[0]
+        print(f"fusegrad {options.command}: error: {message}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def parser() -> argparse.ArgumentParser:
+    """The options of all commands."""
+    top = argparse.ArgumentParser(prog="fusegrad", description="Compare, explain and export functions.")
+    commands = top.add_subparsers(dest="command", required=True, metavar="command")
+
+    def command(name: str, run: Callable[[argparse.Namespace], None], text: str) -> argparse.ArgumentParser:
+        added = commands.add_parser(
+            name,
+            help=text,
+            description=text[0].upper() + text[1:] + ".",
+            epilog=None if name == "version" else ARGUMENTS,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        added.set_defaults(run=run)
+        if name != "version":
+            added.add_argument("function", help="the function, as path.py:function")
+        return added
+
+    compare = command("compare", run_compare, "time a function eagerly and compiled, and beside its peers")
+    compare.add_argument("--plot", metavar="FILE", help="save a bar chart there (.png, .svg or .pdf)")
+    compare.add_argument("--json", metavar="FILE", help="save all figures there")
+    compare.add_argument(
+        "--repeat", type=int, metavar="N", help="samples of each call (default: as many as fit)"
+    )
+    compare.add_argument("--no-peers", action="store_true", help="leave torch and JAX out")
+    compare.add_argument("--torch-compile", action="store_true", help="give torch.compile a column too")
+    explain = command("explain", run_explain, "show what a function compiles to and what guards it")
+    explain.add_argument("--kernels", action="store_true", help="print the loop kernels too")
+    export = command("export", run_export, "write what a function computes to a file")
+    export.add_argument("path", help="the file; .py, .onnx, .dot or .html")
+    for added in (compare, explain, export):
+        added.add_argument("--shapes", metavar="SHAPES", help="shapes of random arguments: 32x784,784x10")
+        added.add_argument("--dtype", default="float32", help="their dtype (default: float32)")
+    command("version", run_version, "print the version")
+    return top
+
+
+# The commands.
+
+
+def run_compare(options: argparse.Namespace) -> None:
+    """`fusegrad compare`."""
+    if options.repeat is not None and options.repeat < 1:
+        raise UsageError("--repeat must be at least 1")
+    module, name, function, args = found(options)
+    import fusegrad
+
+    if options.json is not None:
+        from fusegrad.tracer.export.files import check_target
+
+        check_target(options.json, "compare")
+    comparison = fusegrad.compare(
+        function, *args, peers=peers_of(module, name, options), plot=options.plot, repeat=options.repeat
+    )
+    if options.json is not None:
+        comparison.save_json(options.json)
+    for path in filter(None, (options.plot, options.json)):
+        print(f"wrote {path}")
+
+
+def run_explain(options: argparse.Namespace) -> None:
+    """`fusegrad explain`: run it three times under a fresh jit, then tell."""
+    _, _, function, args = found(options)
+    from fusegrad.compiler.contenders import Case, gradients_call, plain
+    from fusegrad.compiler.jit import jit
+
+    case = Case(function, args, {})
+    compiled = jit(plain(function))
+    call = gradients_call(case, compiled) if case.leaves else lambda: compiled(*args)
+    for _ in range(3):
+        call()
+    print(compiled.explain())
+    if options.kernels:
+        kernels = compiled.kernels()
+        for kernel in (*kernels.forward, *kernels.backward):
+            print(f"\n{kernel.kernel.text}")
+
+
+def run_export(options: argparse.Namespace) -> None:
+    """`fusegrad export`."""
+    _, _, function, args = found(options)
+    import fusegrad
+
+    fusegrad.export(function, args, options.path)
+    print(f"wrote {options.path}")
+
+
+def run_version(options: argparse.Namespace) -> None:
+    """`fusegrad version`."""
+    import fusegrad
+
+    print(f"fusegrad {fusegrad.__version__}")
+
+
+# Finding what the user named.
+
+
+def found(options: argparse.Namespace) -> tuple[ModuleType, str, Any, tuple[Any, ...]]:
+    """The module, the function's name, the function and its arguments. Raises UsageError."""
+    path, colon, name = options.function.rpartition(":")
+    if not colon or not name:
+        raise UsageError(f"{options.function!r} is not of the form path.py:function")
+    module = loaded(path)
+    function: Any = module
+    for part in name.split("."):
+        function = getattr(function, part, None)
+    if not callable(function):
+        known = [n for n, value in vars(module).items() if _is_own(module, value)]
+        raise UsageError(f"{path} has no function {name!r}; it has: {', '.join(known) or 'none'}")
+    if options.shapes is not None:
+        return module, name, function, random_arguments(options.shapes, options.dtype)
+    for source in (f"{name}_args", "example_args"):
+        if hasattr(module, source):
+            args = getattr(module, source)
+            args = args() if callable(args) else args
+            return module, name, function, tuple(args) if isinstance(args, (tuple, list)) else (args,)
+    raise UsageError(
+        f"no arguments for {name}: define {name}_args or example_args in {path}, or give --shapes"
+    )
+
+
+def _is_own(module: ModuleType, value: Any) -> bool:
+    """Whether a module's value is a function of its own file."""
+    return callable(value) and getattr(value, "__module__", None) == module.__name__
+
+
+def loaded(path: str) -> ModuleType:
+    """The module in the file at `path`, run with its folder on `sys.path` as a script's would be."""
+    if not os.path.isfile(path):
+        raise UsageError(f"there is no file {path}")
+    name = os.path.splitext(os.path.basename(path))[0]
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise UsageError(f"{path} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def random_arguments(shapes: str, dtype: str) -> tuple[Any, ...]:
+    """Tensors of normal numbers (whole ones from 0 to 9 for an integer dtype); gradients for floats."""
+    import fusegrad
+
+    kind = getattr(fusegrad, dtype, None)
+    if not isinstance(kind, fusegrad.dtype):
+        raise UsageError(f"there is no dtype {dtype!r}")
+    fusegrad.manual_seed(0)
+    tensors = []
+    for text in shapes.split(","):
+        parts = [] if text in ("", "scalar") else text.split("x")
+        if not all(p.isdigit() for p in parts):
+            raise UsageError(f"{text!r} is no shape; write 32x784")
+        shape = [int(p) for p in parts]
+        if kind.is_floating_point:
+            tensors.append(fusegrad.randn(shape, dtype=kind, requires_grad=True))
+        else:
+            tensors.append(fusegrad.randint(0, 10, shape).to(kind))
+    return tuple(tensors)
+
+
+def peers_of(module: ModuleType, name: str, options: argparse.Namespace) -> dict[str, Callable[..., Any]]:
+    """The peers of a function that its file defines."""
+    if options.no_peers:
+        return {}
+    names = [p for p in PEERS if p != "torch.compile" or options.torch_compile]
+    functions = {p: getattr(module, f"{name}_{PEERS[p]}", None) for p in names}
+    return {peer: function for peer, function in functions.items() if callable(function)}

@@ -1,0 +1,364 @@
+"""`jit`: what replays, what does not, and that both give what the function gives."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import weakref
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fusegrad as fg
+from fusegrad import nn
+from fusegrad.compiler.jit import MOST_PATHS
+
+
+def leaf(*shape: int, seed: int = 0) -> fg.Tensor:
+    """A random float32 leaf."""
+    return fg.tensor(np.random.default_rng(seed).normal(size=shape).astype("f4"), requires_grad=True)
+
+
+class Entered(AssertionError):
+    """The Python body ran where a replay should have skipped it."""
+
+
+def sealed(function: Any) -> Any:
+    """Make entering the user's function an error from now on."""
+
+    def refuse(*args: Any, **kwargs: Any) -> Any:
+        raise Entered("the Python function was entered")
+
+    function.sealed = function.__wrapped__  # the function must live on: what it read is guarded
+    function.__wrapped__ = refuse
+    return function
+
+
+def same(a: fg.Tensor, b: fg.Tensor) -> None:
+    np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_a_replayed_call_never_enters_the_function():
+    @fg.jit
+    def f(x, y):
+        return (x * y).tanh().sum()
+
+    x, y = leaf(3, 4), leaf(3, 4, seed=1)
+    expected = f(x, y)
+    sealed(f)
+    result = f(x, y)
+    same(result, expected)
+    result.backward()
+    ours, x.grad = x.grad, None
+    expected.backward()
+    same(ours, x.grad)
+    assert f.stats.compiled_calls == 1
+
+
+def test_a_replay_runs_no_eager_op(monkeypatch: pytest.MonkeyPatch):
+    @fg.jit
+    def f(x):
+        return ((x * 2).exp() + 1).sum()
+
+    x = leaf(5)
+    f(x)
+
+    def refuse(*args: Any) -> Any:
+        raise Entered("an op was bound")
+
+    from fusegrad.eager.families import Elementwise, Reduction
+
+    monkeypatch.setattr(Elementwise, "evaluate", refuse)
+    monkeypatch.setattr(Reduction, "evaluate", refuse)
+    f(x).backward()
+    assert f.stats.compiled_calls == 1
+
+
+def test_both_sides_of_a_branch_become_native():
+    def f(x):
+        h = x * 2
+        if h.sum() > 0:
+            return h.exp()
+        return h.tanh()
+
+    g = fg.jit(f)
+    inputs = [leaf(4, seed=s) for s in range(12)]
+    for x in inputs:
+        g(x)
+    sealed(g)
+    for x in inputs:
+        same(g(x), f(x))
+    assert g.stats.compiles == 2
+    assert g.stats.guard_failures == 1
+
+
+def test_a_loop_whose_length_depends_on_data():
+    def f(x):
+        count = 0
+        while x.norm() > 0.1:
+            x = x * 0.5
+            count += 1
+        return x, count
+
+    g = fg.jit(f)
+    for size in (1.0, 5.0, 1.0, 20.0, 5.0, 1.0):
+        x = fg.tensor([size, -size])
+        (ours, steps), (theirs, expected) = g(x), f(x)
+        same(ours, theirs)
+        assert steps == expected
+    assert g.stats.compiled_calls == 3
+
+
+def test_gradients_of_several_outputs_some_unused():
+    def f(x, y):
+        return x * y, x.exp(), 3
+
+    g = fg.jit(f)
+    for _ in range(3):
+        x, y = leaf(3), leaf(3, seed=1)
+        a, b = leaf(3), leaf(3, seed=1)
+        g(x, y)[1].sum().backward()
+        f(a, b)[1].sum().backward()
+        same(x.grad, a.grad)
+    assert g.stats.compiled_calls == 2
+
+
+def test_double_backward_through_a_compiled_call():
+    def f(x):
+        return (x * x * x).sum()
+
+    g = fg.jit(f)
+    x = leaf(4)
+    g(x)
+    (first,) = fg.autograd.grad(g(x), x, create_graph=True)
+    (second,) = fg.autograd.grad(first.sum(), x)
+    assert g.stats.compiled_calls == 1
+    same(second, 6 * x)
+
+
+def test_backward_twice_needs_retain_graph():
+    g = fg.jit(lambda x: (x * x).sum())
+    x = leaf(3)
+    g(x)
+    out = g(x)
+    out.backward(retain_graph=True)
+    out.backward()
+    same(x.grad, 4 * x)
+    with pytest.raises(RuntimeError, match="second time"):
+        out.backward()
+
+
+SCALE = 2.0
+
+
+def test_globals_closures_and_defaults_are_guarded():
+    global SCALE
+    offset = 1.0
+
+    def f(x, power=2):
+        return x**power * SCALE + offset
+
+    g = fg.jit(f)
+    x = leaf(3)
+    try:
+        for SCALE in (2.0, 3.0, 2.0):
+            same(g(x), f(x))
+        offset = 5.0
+        same(g(x), f(x))
+        f.__defaults__ = (3,)
+        same(g(x), f(x))
+    finally:
+        SCALE = 2.0
+    assert g.stats.compiled_calls >= 1
+
+
+@pytest.mark.parametrize("values", [(1, True, 1.0), (0.0, -0.0), (float("nan"), float("nan"))])
+def test_python_values_are_told_apart_by_type_and_bits(values: tuple[Any, ...]):
+    def f(x, value):
+        return x * value, value
+
+    g = fg.jit(f)
+    for value in (*values, *values):
+        ours, theirs = g(fg.tensor([1, 2]), value), f(fg.tensor([1, 2]), value)
+        assert ours[0].dtype == theirs[0].dtype
+        assert type(ours[1]) is type(theirs[1]) and repr(ours[1]) == repr(theirs[1])
+        np.testing.assert_array_equal(np.signbit(ours[0].numpy()), np.signbit(theirs[0].numpy()))
+
+
+def test_structures_dtypes_layouts_and_modes_are_told_apart():
+    def f(batch):
+        return batch["x"] * batch["pair"][0] + len(batch["pair"])
+
+    g = fg.jit(f)
+    x = leaf(3, 3)
+    for pair in ([x], (x,), [x, x]):
+        for data in (x, x.T, x.detach(), fg.ones(3, 3, dtype=fg.float64)):
+            batch = {"x": data, "pair": pair}
+            for _ in range(2):
+                ours, theirs = g(batch), f(batch)
+                same(ours, theirs)
+                assert ours.requires_grad == theirs.requires_grad and ours.dtype == theirs.dtype
+    with fg.no_grad():
+        assert not g({"x": x, "pair": [x]}).requires_grad
+    assert g.stats.compiled_calls == 12
+
+
+def test_what_cannot_be_captured_runs_eagerly_and_says_why(capsys: pytest.CaptureFixture[str]):
+    @fg.jit
+    def f(x):
+        print("value", x)
+        return x * 2
+
+    for _ in range(4):
+        f(fg.tensor([1.0]))
+    assert capsys.readouterr().out.count("value tensor([1.])") == 4
+    assert f.stats.compiled_calls == 0
+    text = str(f.explain())
+    assert "print" in text and "test_jit.py" in text
+
+
+def test_methods_and_modules():
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(3, 2)
+            self.scale = 2.0
+
+        def forward(self, x):
+            return self.layer(x).relu() * self.scale
+
+        @fg.jit
+        def loss(self, x):
+            return self(x).sum()
+
+    model = Model()
+    x = leaf(4, 3)
+    jitted = fg.jit(model)
+    for _ in range(3):
+        same(jitted(x), model(x))
+        same(model.loss(x), model(x).sum())
+    assert jitted.stats.compiled_calls == 2
+    assert Model.loss.stats.compiled_calls == 2
+    model.scale = 3.0
+    same(jitted(x), model(x))
+    model.loss(x).backward()
+    assert model.layer.weight.grad is not None
+    assert len(list(jitted.parameters())) == 2
+
+
+def test_parameters_are_read_afresh():
+    weight = leaf(3)
+    g = fg.jit(lambda x: (x * weight).sum())
+    x = leaf(3, seed=1)
+    g(x)
+    with fg.no_grad():
+        weight.mul_(10)
+    same(g(x), (x * weight).sum())
+    assert g.stats.compiled_calls == 1
+
+
+def test_results_are_fresh_and_arguments_keep_their_identity():
+    g = fg.jit(lambda x, y: (x * 2, y, x * 2))
+    x, y = fg.ones(3), fg.ones(3)
+    g(x, y)
+    first, same_y, other = g(x, y)
+    assert same_y is y and first is not other
+    second = g(x, y)[0]
+    first.mul_(0)
+    assert second.tolist() == [2.0, 2.0, 2.0] and other.tolist() == [2.0, 2.0, 2.0]
+
+
+def test_large_results_are_not_overwritten_while_somebody_looks():
+    g = fg.jit(lambda x: x + 1)
+    x = fg.zeros(200, 200)
+    g(x)
+    kept = [g(x + i)[0] for i in range(6)]
+    assert [row[0].item() for row in kept] == [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
+
+
+def test_an_op_that_refuses_its_input_raises_eagers_error():
+    def f(x, t):
+        return nn.functional.cross_entropy(x, t)
+
+    g = fg.jit(f)
+    x = leaf(2, 3)
+    for _ in range(2):
+        g(x, fg.tensor([0, 2]))
+    with pytest.raises(IndexError) as ours:
+        g(x, fg.tensor([0, 7]))
+    with pytest.raises(IndexError) as theirs:
+        f(x, fg.tensor([0, 7]))
+    assert type(ours.value) is type(theirs.value)
+    assert g.stats.compiled_calls == 1
+
+
+def test_a_function_that_never_repeats_is_given_up_visibly():
+    g = fg.jit(lambda x: x * x.sum().item())
+    for number in range(MOST_PATHS + 5):
+        assert g(fg.tensor([float(number)])).item() == number * number
+    assert g.stats.compiles == MOST_PATHS
+    assert "paths were compiled" in str(g.explain())
+
+
+def test_functions_models_and_tensors_are_collectable():
+    def make() -> tuple[Any, ...]:
+        model = nn.Linear(3, 2)
+        function = fg.jit(lambda x: model(x).sum())
+        for _ in range(3):
+            function(fg.ones(1, 3)).backward()
+        assert function.stats.compiled_calls == 2
+        return weakref.ref(model), weakref.ref(function), weakref.ref(model.weight)
+
+    references = make()
+    gc.collect()
+    assert [r() for r in references] == [None, None, None]
+
+
+def test_many_threads_may_call_while_one_compiles():
+    def f(x):
+        return (x.exp() * x).sum() if x.sum() > 0 else x.tanh().sum()
+
+    g = fg.jit(f)
+    failures: list[BaseException] = []
+
+    def work(seed: int) -> None:
+        try:
+            for step in range(30):
+                x = leaf(50, seed=seed * 100 + step)
+                same(g(x), f(x))
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(s,)) for s in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+    assert g.stats.compiled_calls > 100
+
+
+def test_nested_jits_are_one_capture():
+    inner = fg.jit(lambda x: x.exp())
+    outer = fg.jit(lambda x: inner(x) * 2)
+    x = leaf(3)
+    for _ in range(3):
+        same(outer(x), x.exp() * 2)
+    assert outer.stats.compiled_calls == 2 and inner.stats.calls == 0
+
+
+def test_writing_over_a_result_before_backward_is_an_error():
+    g = fg.jit(lambda x: x.exp())
+    x = leaf(3)
+    g(x)
+    out = g(x)
+    with fg.no_grad():
+        out.mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace"):
+        out.sum().backward()
+
+
+def test_jit_refuses_what_cannot_be_called():
+    with pytest.raises(TypeError, match="jit takes a function"):
+        fg.jit(3)

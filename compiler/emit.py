@@ -94,9 +94,9 @@ def lanes_of(kernel: Kernel, vector_bytes: int) -> int:
 class Emitter:
     """Writes one function of a kernel."""
 
-    def __init__(self, kernel: Kernel, lanes: int, declared: set[str]) -> None:
+    def __init__(self, kernel: Kernel, lanes: int, declared: set[str], avx512: bool = False) -> None:
         self.kernel, self.lanes = kernel, lanes
-        self.w = Writer(declared)
+        self.w = Writer(declared, avx512)
         self.block = block_of(kernel)
         self.values: dict[str, Val] = {}
         self.pointers: dict[str, str] = {}

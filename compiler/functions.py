@@ -17,12 +17,11 @@ def _header(emitter: Emitter, before: tuple[Statement, ...]) -> None:
     emitter.statements([s for s in before if not isinstance(s, (Accumulator, Store))])
 
 
-def chunk_function(kernel: Kernel, name: str, lanes: int, declared: set[str], attributes: str) -> str:
+def chunk_function(name: str, emitter: Emitter, attributes: str) -> str:
     """`NAME.task(number, slots, block)`: one chunk, a range of rows, or of the vector axis."""
+    kernel, w, block = emitter.kernel, emitter.w, emitter.block
     before, loop, _ = parts(kernel)
     assert loop is not None
-    emitter = Emitter(kernel, lanes, declared)
-    w, block = emitter.w, emitter.block
     _header(emitter, before)
     length, total = w.load_index("%block", block.chunk), _product(emitter, loop)
     start = w.index("mul", "%number", length)
@@ -35,7 +34,7 @@ def chunk_function(kernel: Kernel, name: str, lanes: int, declared: set[str], at
         if accumulator.axes:
             _clear_array(emitter, accumulator, scratch)
         else:
-            emitter.declare(accumulator, lanes if filled_in_vectors(accumulator, kernel.body) else 0)
+            emitter.declare(accumulator, emitter.lanes if filled_in_vectors(accumulator, kernel.body) else 0)
     if loop.kind == "chunked":
         emitter.vector_loop(loop.axes[0], loop.body, start, stop)
     else:
@@ -102,11 +101,10 @@ def _clear_array(emitter: Emitter, accumulator: Accumulator, scratch: str) -> No
         w.line(f"store {start}, ptr {w.offset(address, index, LLVM_TYPES[dtype])}")
 
 
-def entry_function(kernel: Kernel, name: str, lanes: int, declared: set[str], attributes: str) -> str:
+def entry_function(name: str, emitter: Emitter, attributes: str) -> str:
     """`NAME(slots, block)`: runs the chunks, combines what they left, and finishes."""
+    kernel, w, block = emitter.kernel, emitter.w, emitter.block
     before, loop, after = parts(kernel)
-    emitter = Emitter(kernel, lanes, declared)
-    w, block = emitter.w, emitter.block
     _header(emitter, before)
     if loop is not None:
         chunks = w.load_index("%block", block.chunk + 1)
@@ -165,7 +163,11 @@ def module_text(kernel: Kernel, name: str, vector_bytes: int, lanes: int) -> str
     """The LLVM module of a kernel."""
     declared: set[str] = set()
     attributes = ATTRIBUTES.format(bits=vector_bytes * 8)
-    functions = [entry_function(kernel, name, lanes, declared, attributes)]
+
+    def emitter() -> Emitter:
+        return Emitter(kernel, lanes, declared, avx512=vector_bytes == 64)
+
+    functions = [entry_function(name, emitter(), attributes)]
     if parts(kernel)[1] is not None:
-        functions += [chunk_function(kernel, name, lanes, declared, attributes), worker_function(name)]
+        functions += [chunk_function(name, emitter(), attributes), worker_function(name)]
     return module(declared, functions)

@@ -29,6 +29,8 @@ class CompiledNode(autograd.Node):
 
     __slots__ = ("environment", "leaf", "leaves", "names", "saved_versions", "tensors")
 
+    fresh = True
+
     def __init__(self, leaf: Segment, leaves: Sequence[Any], environment: list[Any]) -> None:
         path = leaf.path
         assert path is not None

@@ -74,6 +74,15 @@ class Math:
     def from_bits(self, a: Val) -> Val:
         return self.w.bits(a, self.dtype)
 
+    def scale_by_instruction(self, value: Val, exponent: Val) -> Val:
+        """value * 2^exponent by AVX-512's own instruction, for full vectors."""
+        suffix, mask = ("pd", "i8") if self.wide else ("ps", "i16")
+        symbol = f"llvm.x86.avx512.mask.scalef.{suffix}.512"
+        kind = value.type
+        self.w.declared.add(f"declare {kind} @{symbol}({kind}, {kind}, {kind}, {mask}, i32)")
+        arguments = f"{value}, {exponent}, {kind} zeroinitializer, {mask} -1, i32 4"
+        return self.w.emit(f"call {kind} @{symbol}({arguments})", value.dtype, value.lanes)
+
     def power_of_two(self, exponent: Val) -> Val:
         """2 ** exponent for a normal result, from an integer vector."""
         bias, shift = (1023, 52) if self.wide else (127, 23)
@@ -110,8 +119,11 @@ def _expm1_part(m: Math, r: Val) -> Val:
     return m.fma(m.mul(r, r), m.polynomial(r, _EXP[m.dtype]), r)
 
 
-def _scaled(m: Math, value: Val, number: Val) -> Val:
-    """value * 2^number in two steps, so that the ends of the range (inf, denormals) come out right."""
+def _scaled(m: Math, value: Val, whole: Val, number: Val) -> Val:
+    """value * 2^number (`whole` as a float), right at the ends of the range (inf, denormals)."""
+    if m.w.avx512 and m.lanes == (8 if m.wide else 16):
+        return m.scale_by_instruction(value, whole)
+    # In two steps, each within the range of exponents.
     half = m.w.binary("ashr", number, m.k(1))
     rest = m.w.binary("sub", number, half)
     return m.mul(m.mul(value, m.power_of_two(half)), m.power_of_two(rest))
@@ -121,8 +133,8 @@ def exp(m: Math, x: Val) -> Val:
     """e^x. Beyond the bounds the result is inf or 0 in any case."""
     low, high = (-746.0, 710.0) if m.wide else (-104.0, 89.0)
     x = m.at_least(m.at_most(x, high), low)
-    _, number, r = _reduced(m, x)
-    return _scaled(m, m.add(_expm1_part(m, r), m.c(1.0)), number)
+    whole, number, r = _reduced(m, x)
+    return _scaled(m, m.add(_expm1_part(m, r), m.c(1.0)), whole, number)
 
 
 def expm1(m: Math, x: Val) -> Val:
@@ -138,19 +150,43 @@ def expm1(m: Math, x: Val) -> Val:
     return m.w.select(m.w.compare("eq", x, m.c(0.0)), x, result)
 
 
+# (tanh(x) - x) / x^3 in x^2 for |x| < 0.625, highest power first; in double precision a quotient.
+_TANH = {
+    "f32": ([-5.70498872745e-3, 2.06390887954e-2, -5.37397155531e-2, 1.33314422036e-1, -3.33332819422e-1], []),
+    "f64": (
+        [-9.64399179425052238628e-1, -9.92877231001918586564e1, -1.61468768441708447952e3],
+        [1.0, 1.12811678491632931402e2, 2.23548839060100448583e3, 4.84406305325125486048e3],
+    ),
+}
+
+
 def tanh(m: Math, x: Val) -> Val:
-    """t / (t + 2) with t = e^2|x| - 1, and the sign of x."""
-    size = m.at_most(m.abs(x), 20.0 if m.wide else 10.0)
+    """A polynomial near 0 (source: Cephes), else t / (t + 2) with t = e^2|x| - 1 and the sign of x."""
+    absolute = m.abs(x)
+    size = m.at_most(absolute, 20.0 if m.wide else 10.0)
     _, number, r = _reduced(m, m.add(size, size))
-    small = _expm1_part(m, r)
     scale = m.power_of_two(number)
-    t = m.fma(scale, small, m.sub(scale, m.c(1.0)))
-    return m.copysign(m.div(t, m.add(t, m.c(2.0))), x)
+    t = m.fma(scale, _expm1_part(m, r), m.sub(scale, m.c(1.0)))
+    far = m.copysign(m.div(t, m.add(t, m.c(2.0))), x)
+    upper, lower = _TANH[m.dtype]
+    z = m.mul(x, x)
+    ratio = m.polynomial(z, upper)
+    if lower:
+        ratio = m.div(ratio, m.polynomial(z, lower))
+    near = m.fma(m.mul(x, z), ratio, x)
+    # fma(-0 * 0, c, -0) is +0 for negative c: zero is its own answer.
+    near = m.w.select(m.w.compare("eq", x, m.c(0.0)), x, near)
+    return m.w.select(m.w.compare("lt", absolute, m.c(0.625)), near, far)
 
 
 def sigmoid(m: Math, x: Val) -> Val:
-    """1 / (1 + e^-x)."""
-    return m.div(m.c(1.0), m.add(m.c(1.0), exp(m, m.neg(x))))
+    """1 / (1 + e) or e / (1 + e) with e = e^-|x|, so that nothing overflows."""
+    e = exp(m, m.neg(m.abs(x)))
+    total = m.add(e, m.c(1.0))
+    # What the sum lost in rounding, divided by it: 1 / (1 + e) is near 1 - e / 2 on [0, 1].
+    lost = m.mul(m.sub(e, m.sub(total, m.c(1.0))), m.fma(e, m.c(-0.5), m.c(1.0)))
+    quotient = m.div(m.w.select(m.w.compare("lt", x, m.c(0.0)), e, m.c(1.0)), total)
+    return m.fma(m.neg(quotient), lost, quotient)
 
 
 _LOG = {

@@ -54,10 +54,12 @@ def literal(value: Any, dtype: str) -> str:
 class Writer:
     """Appends instructions to one function.
 
-    lanes: how many lanes a vector has; declared: intrinsics and symbols that the module needs.
+    declared: intrinsics and symbols that the module needs; avx512: whether the code may use
+    instructions of AVX-512 by name.
     """
 
-    def __init__(self, declared: set[str]) -> None:
+    def __init__(self, declared: set[str], avx512: bool = False) -> None:
+        self.avx512 = avx512
         self.lines: list[str] = []
         self.entry: list[str] = []
         self.declared = declared

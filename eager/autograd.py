@@ -49,6 +49,7 @@ class Node:
         "versions",
     )
 
+    fresh = False  # whether each gradient that `apply` gives has memory of its own
     op: Op
     params: Params
     edges: Sequence[tuple[int, Any, int]]
@@ -226,10 +227,10 @@ def run_backward(
         else:
             targets.setdefault((id(tensor.grad_fn), tensor.output_index), []).append(i)
 
-    def deliver(target: Any, output: int, gradient: Tensor) -> None:
+    def deliver(target: Any, output: int, gradient: Tensor, fresh: bool = False) -> None:
         if isinstance(target, Tensor):
             if wanted is None:
-                accumulate(target, gradient, create_graph, taken)
+                accumulate(target, gradient, create_graph, taken, fresh)
             for i in leaves.get(id(target), ()):
                 known = results[i]
                 results[i] = gradient if known is None else known + gradient
@@ -253,7 +254,7 @@ def run_backward(
                     results[i] = gradient
             produced = node.apply(slots)
             for (_, target, output), gradient in zip(node.edges, produced, strict=True):
-                deliver(target, output, gradient)
+                deliver(target, output, gradient, node.fresh)
             if not retain_graph:
                 node.release()
     finally:
@@ -261,12 +262,13 @@ def run_backward(
     return results
 
 
-def accumulate(leaf: Tensor, gradient: Tensor, create_graph: bool, taken: set[int]) -> None:
+def accumulate(leaf: Tensor, gradient: Tensor, create_graph: bool, taken: set[int], fresh: bool) -> None:
     """Add `gradient` to `leaf.grad`.
 
     taken: ids of arrays that somebody else may hold (the roots' gradients, other leaves'). An
     array that is not among them and is no view becomes `.grad` itself; others are copied, since
     rules may hand one array to several inputs (`x + y`) and `.grad` is written in place.
+    fresh: the node made the array's memory for this gradient, although it may be a view of it.
     """
     if create_graph:
         leaf.grad = gradient if leaf.grad is None else leaf.grad + gradient
@@ -274,7 +276,7 @@ def accumulate(leaf: Tensor, gradient: Tensor, create_graph: bool, taken: set[in
         _add_into(leaf, gradient)
     else:
         array = gradient.array
-        if array.base is not None or id(array) in taken:
+        if (array.base is not None and not fresh) or id(array) in taken:
             array = np.array(array)
         taken.add(id(array))
         leaf.grad = wrap(array)

@@ -154,7 +154,7 @@ def analyse(equations: Sequence[Equation], sources: Sources) -> Domain | None:
     made = {e.output for e in equations}
     nodes: dict[tuple[int, int], list[Any]] = {}
     extents: dict[Any, int] = {}
-    loads: dict[tuple[Value, Layout | None], list[Any]] = {}
+    loads: dict[Any, list[Any]] = {}
     for i, equation in enumerate(equations):
         output = [(equation.output, d) if n != 1 else None for d, n in enumerate(equation.output.shape)]
         extents.update((node, n) for node, n in zip(output, equation.output.shape, strict=True) if node)
@@ -171,8 +171,12 @@ def analyse(equations: Sequence[Equation], sources: Sources) -> Domain | None:
             if base not in made:
                 # The same access twice runs along the same axes: softmax reads x to find its
                 # maximum, and again to subtract it.
-                first = loads.setdefault((base, sources.layout(operand)), found)
-                pairs += [(a, b) for a, b in zip(found, first, strict=True) if a is not None]
+                layout = sources.layout(operand)
+                assert layout is not None, "copies are put in before fusion"
+                steps = [(n, s) for n, s in zip(layout.shape, layout.strides, strict=True) if n != 1]
+                nodes_here = [node for node in found if node is not None]
+                first = loads.setdefault((base, layout.offset, tuple(steps)), nodes_here)
+                pairs += zip(nodes_here, first, strict=True)
             for a, b in pairs:
                 union.join(a, b)
     return _labelled(equations, nodes, extents, union, sources, made)

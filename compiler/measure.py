@@ -16,12 +16,11 @@ from typing import Any
 
 Call = Callable[[], Any]
 
-# A sample is long enough for the clock and for the scheduler's hiccups to average out. Before it,
-# the pools of whoever ran before come to rest (idle OpenMP workers spin for some 10 ms, and on few
-# cores slow down everybody else a hundredfold); then calls that do not count warm up the caches.
-SAMPLE_SECONDS = 0.005
-REST_SECONDS = 0.02
-WARM_SECONDS = 0.003
+# A sample is long enough for the clock and for the scheduler's hiccups to average out. Calls that do
+# not count come before it, for longer than anybody's idle threads spin (OpenBLAS's some 25 ms,
+# OpenMP's 10): on few cores they slow down whoever runs next up to a hundredfold.
+SAMPLE_SECONDS = 0.01
+WARM_SECONDS = 0.06
 LEAST_SAMPLES = 5
 MOST_SAMPLES = 50
 
@@ -113,8 +112,7 @@ def interleaved(
 
 
 def _settle(call: Call) -> None:
-    """Let others' threads come to rest, and this contender's warm up."""
-    time.sleep(REST_SECONDS)
+    """Calls that do not count, until this contender is warm and others' threads have come to rest."""
     warm = time.perf_counter() + WARM_SECONDS
     call()
     while time.perf_counter() < warm:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from fusegrad.compiler import debug, native, products
-from fusegrad.compiler.domain import Sources
+from fusegrad.compiler.domain import Sources, is_creation
 from fusegrad.compiler.emit import block_of, outer_accumulators
 from fusegrad.compiler.fusion import Fusion, Step, with_copies
 from fusegrad.compiler.kernel import Compute
@@ -24,7 +24,7 @@ from fusegrad.compiler.loops import Argument, BoundKernel
 from fusegrad.compiler.memory import aligned, aligned_bytes, data_address, pool
 from fusegrad.compiler.writer import SIZES
 from fusegrad.eager.dtypes import FROM_SHORT
-from fusegrad.eager.families import Contraction, Layout, contiguous_layout
+from fusegrad.eager.families import Contraction, Layout, View, contiguous_layout
 from fusegrad.eager.op import REGISTRY, wrap
 from fusegrad.tracer.graph import Equation, Graph, Value
 
@@ -68,7 +68,7 @@ class Program:
         known = {v: (layouts or {}).get(v) or contiguous_layout(v.shape) for v in graph.inputs}
         results = dict(results or {})
         graph = with_result_copies(graph, Sources(graph, known), results)
-        graph = with_copies(graph, Sources(graph, known))
+        graph = with_copies(_separate_creations(graph), Sources(graph, known))
         graph = _readable_products(graph, Sources(graph, known))
         self.graph = graph
         self.sources = Sources(graph, {**known, **results})
@@ -281,6 +281,23 @@ def with_result_copies(graph: Graph, sources: Sources, results: dict[Value, Layo
                 value = copy
         outputs.append(value)
     return Graph(graph.inputs, tuple(equations), tuple(outputs))
+
+
+def _separate_creations(graph: Graph) -> Graph:
+    """Each view of a constant or range gets one of its own, so that it can run along other axes.
+
+    `arange(n) - arange(n)[:, None]` reads one range along both axes of the result.
+    """
+    made = {e.output: e for e in graph.equations if is_creation(e)}
+    equations: list[Equation] = []
+    for equation in graph.equations:
+        source = equation.inputs[0] if equation.inputs else None
+        if isinstance(equation.op, View) and source in made:
+            own = Value(f"{equation.output.name}_source", source.type)
+            equations.append(Equation(made[source].op, (), made[source].params, (own,), equation.source))
+            equation = Equation(equation.op, (own,), equation.params, equation.outputs, equation.source)
+        equations.append(equation)
+    return Graph(graph.inputs, tuple(equations), graph.outputs)
 
 
 def _readable_products(graph: Graph, sources: Sources) -> Graph:

@@ -1,0 +1,230 @@
+"""What becomes one kernel, how kernels read, and that their text computes what the code does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+import fusegrad as fg
+from fusegrad.compiler import native
+from fusegrad.compiler.loops import Argument
+from fusegrad.compiler.program import Program, viewed
+from fusegrad.compiler.reference import run_kernel
+from fusegrad.eager.families import Layout
+from fusegrad.tracer import passes
+from fusegrad.tracer.capture import capture
+from fusegrad.tracer.graph import Value, renamed
+from fusegrad.tracer.text import parse_graph
+
+Function = Callable[..., Any]
+
+
+@pytest.fixture(autouse=True)
+def checked_passes(monkeypatch: pytest.MonkeyPatch):
+    """Re-run the shape and dtype rules after every pass."""
+    monkeypatch.setattr(passes, "CHECK", True)
+
+
+def tensor(*shape: int, dtype: str = "f4", seed: int = 0) -> fg.Tensor:
+    """Random numbers."""
+    return fg.from_numpy(np.random.default_rng(seed).normal(size=shape).astype(dtype))
+
+
+def program_of(function: Function, *args: fg.Tensor) -> tuple[Program, list[np.ndarray], list[fg.Tensor]]:
+    """The forward program of a function, its inputs and eager's results."""
+    made = capture(function, args)
+    assert not made.reasons, made.reasons
+    graph = passes.optimise(made.graph)
+    assert parse_graph(str(renamed(graph))) == renamed(graph)
+    layouts = {
+        v: Layout(t.array.shape, tuple(s // t.array.itemsize for s in t.array.strides))
+        for v, t in made.tensors.items()
+    }
+    inputs = [made.tensors[v].array if v in made.tensors else made.constants[v] for v in graph.inputs]
+    results = made.result if isinstance(made.result, tuple) else (made.result,)
+    return Program(graph, layouts).finish(), inputs, list(results)
+
+
+def check(function: Function, *args: fg.Tensor, rtol: float = 1e-5) -> Program:
+    """Run natively and compare with eager; then by the printed kernels and compare with that."""
+    program, inputs, expected = program_of(function, *args)
+    arrays = program.run(inputs)
+    results = [viewed(arrays[i], chain) for i, chain in map(program.locate, program.graph.outputs)]
+    for ours, theirs in zip(results, expected, strict=True):
+        assert ours.dtype == theirs.array.dtype and ours.shape == theirs.array.shape
+        np.testing.assert_allclose(ours, theirs.array, rtol=rtol, atol=rtol)
+    if all(step.kind == "kernel" for step in program.steps):
+        check_printed(program, inputs, arrays, rtol)
+    return program
+
+
+def check_printed(program: Program, inputs: list[np.ndarray], arrays: list[np.ndarray], rtol: float) -> None:
+    """The kernels' text, run as Python, gives what the native code gave."""
+    memory: dict[Value, np.ndarray] = dict(zip(program.graph.inputs, inputs, strict=True))
+
+    def find(value: Value) -> np.ndarray:
+        if value not in memory:
+            memory[value] = np.zeros(value.shape, value.dtype)
+        array = memory[value]
+        return array if array.flags.c_contiguous else np.lib.stride_tricks.as_strided(
+            array, (1 + sum(s // array.itemsize * (n - 1) for s, n in zip(array.strides, array.shape, strict=True)),),
+            (array.itemsize,),
+        )  # fmt: skip
+
+    for kernel in program.kernels:
+        run_kernel(kernel, find)
+    for value in program.graph.outputs:
+        base, chain = program.sources.resolve(value)
+        index, _ = program.locate(value)
+        np.testing.assert_allclose(viewed(memory[base], chain), viewed(arrays[index], chain), rtol=rtol, atol=rtol)
+
+
+def chain_of_twenty(x: fg.Tensor) -> fg.Tensor:
+    for _ in range(5):
+        x = (x * 1.01 + 0.1).tanh().abs()
+    return x
+
+
+def gelu(x: fg.Tensor, y: fg.Tensor) -> fg.Tensor:
+    a = 0.5 * x * (1 + fg.tanh(0.79788456 * (x + 0.044715 * x**3)))
+    return (a * fg.sigmoid(y) + fg.exp(-x * x) * y).sum()
+
+
+def softmax_cross_entropy(x: fg.Tensor, t: fg.Tensor) -> fg.Tensor:
+    return fg.nn.functional.cross_entropy(x, t)
+
+
+FUSED: dict[str, tuple[Function, list[tuple[int, ...]]]] = {
+    "chain of twenty": (chain_of_twenty, [(30, 7)]),
+    "gelu": (gelu, [(77,), (77,)]),
+    "bias and relu": (lambda x, b: (x + b).relu(), [(9, 5), (5,)]),
+    "softmax": (lambda x: x.softmax(1), [(6, 37)]),
+    "log softmax": (lambda x: x.log_softmax(-1), [(2, 3, 20)]),
+    "layer norm": (lambda x, w, b: fg.nn.functional.layer_norm(x, (20,), w, b), [(6, 20), (20,), (20,)]),
+    "variance": (lambda x: x.var(1), [(5, 19)]),
+    "sum of all": (lambda x: (x * x).mean() * 2, [(7, 11)]),
+    "sum of columns": (lambda x: (x * 2).sum(0), [(40, 9)]),
+    "columns and elements": (lambda x, y: ((x * y).sum(0), x * y), [(13, 5), (13, 5)]),
+    "rows and elements": (lambda x, y: ((x * y).sum(1), x * y), [(13, 5), (13, 5)]),
+    "outer dimensions": (lambda x: x.amax((0, 2)), [(4, 5, 6)]),
+    "transposed operand": (lambda x, y: x + y.T, [(4, 5), (5, 4)]),
+    "expanded": (lambda x, y: x.unsqueeze(1) * y, [(4,), (3,)]),
+    "strided view": (lambda x: x[1::2, ::3] * 2, [(7, 10)]),
+    "causal mask": (lambda x: x.tril().sum(1), [(6, 6)]),
+}
+
+
+@pytest.mark.parametrize("name", FUSED)
+def test_one_kernel(name: str):
+    function, shapes = FUSED[name]
+    program = check(function, *(tensor(*s, seed=i) for i, s in enumerate(shapes)))
+    assert [s.kind for s in program.steps] == ["kernel"]
+
+
+def test_cross_entropy_is_one_kernel():
+    targets = fg.tensor([1, 0, 4, 2])
+    program = check(softmax_cross_entropy, tensor(4, 5), targets)
+    assert [s.kind for s in program.steps] == ["kernel"]
+
+
+def test_forward_and_backward_are_one_kernel_each():
+    function = fg.jit(gelu)
+    x, y = (tensor(50, seed=s).requires_grad_() for s in (0, 1))
+    for _ in range(2):
+        function(x, y).backward()
+    assert len(function.kernels().forward) == len(function.kernels().backward) == 1
+
+
+def test_products_read_transposes_as_flags():
+    program = check(lambda x, w: (x @ w.T).relu(), tensor(4, 5), tensor(3, 5))
+    assert [s.kind for s in program.steps] == ["product", "kernel"]
+
+
+def test_one_kernel_serves_all_sizes_and_numbers():
+    check(lambda x: x * 2 + 1, tensor(10))
+    before = native.Statistics.kernels
+    check(lambda x: x * 5 + 3, tensor(1000))
+    assert native.Statistics.kernels == before
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 8, 15, 16, 17, 31, 33, 64, 65, 1000, 100_003])
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_sizes_around_the_vector_width(size: int, dtype: str):
+    x = tensor(size, dtype=dtype)
+    program, inputs, expected = program_of(lambda x: (x * x, x.sum(), x.amax()), x)
+    arrays = program.run(inputs)
+    for value, theirs in zip(program.graph.outputs, expected, strict=True):
+        index, chain = program.locate(value)
+        np.testing.assert_allclose(viewed(arrays[index], chain), theirs.array, rtol=1e-4, atol=1e-3)
+
+
+def test_results_do_not_depend_on_the_number_of_threads(monkeypatch: pytest.MonkeyPatch):
+    program, inputs, _ = program_of(lambda x: (x.exp().sum(), x.sum(0)), tensor(700, 301))
+    several = [a.tobytes() for a in program.run(inputs)]
+    monkeypatch.setattr(native, "threads", lambda: 1)
+    assert [a.tobytes() for a in program.run(inputs)] == several
+
+
+SPECIAL = st.sampled_from([0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e-40, 3.4e38, 0.5])
+OPERATIONS: dict[str, Function] = {
+    "arithmetic": lambda x, y: (x + y, x - y, x * y, x / y),
+    "order": lambda x, y: (x < y, x <= y, x == y, x != y, x > y, x >= y),
+    "choice": lambda x, y: (fg.maximum(x, y), fg.minimum(x, y), fg.where(x > y, x, y), x.relu()),
+    "unary": lambda x, y: (-x, x.abs(), x.sign(), x.sqrt(), x.floor(), x.ceil(), x.trunc(), x.isnan()),
+}
+COMPILED = {name: fg.jit(function) for name, function in OPERATIONS.items()}
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+@settings(max_examples=60, deadline=None)
+@given(data=st.lists(st.tuples(SPECIAL, SPECIAL), min_size=20, max_size=20))
+def test_exact_ops_give_eagers_bits(name: str, data: list[tuple[float, float]]):
+    columns = np.array(data, np.float32).T
+    x, y = (fg.from_numpy(np.ascontiguousarray(c)) for c in columns)
+    for ours, theirs in zip(COMPILED[name](x, y), OPERATIONS[name](x, y), strict=True):
+        a, b = ours.numpy(), theirs.numpy()
+        np.testing.assert_array_equal(a, b)
+        if name in ("arithmetic", "unary") and a.dtype.kind == "f":
+            known = ~np.isnan(a)
+            np.testing.assert_array_equal(np.signbit(a)[known], np.signbit(b)[known])
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    shape=st.lists(st.integers(0, 5), min_size=0, max_size=3),
+    squeeze=st.lists(st.booleans(), min_size=3, max_size=3),
+    order=st.permutations(range(3)),
+    flip=st.booleans(),
+)
+def test_shapes_strides_and_broadcasts(shape: list[int], squeeze: list[bool], order: list[int], flip: bool):
+    full = np.random.default_rng(1).normal(size=shape).astype("f4")
+    axes = [a for a in order if a < len(shape)]
+    x = full.transpose(axes).copy().transpose(np.argsort(axes))
+    if flip and x.ndim:
+        x = x[::-1]
+    y = full[tuple(slice(0, 1) if s else slice(None) for s in squeeze[: len(shape)])]
+    function = fg.jit(lambda x, y: ((x * y + 1).exp(), (x + y).sum(), x.sum(-1) if x.ndim else x))
+    tensors = fg.from_numpy(np.asarray(x)), fg.from_numpy(np.asarray(y))
+    expected = function(*tensors)
+    for ours, theirs in zip(function(*tensors), expected, strict=True):
+        np.testing.assert_allclose(ours.numpy(), theirs.numpy(), rtol=1e-5, atol=1e-5)
+
+
+def test_a_kernel_reads_as_python():
+    program = check(lambda x, b: (x + b).relu().sum(1), tensor(3, 4), tensor(4))
+    (kernel,) = program.kernels
+    assert str(kernel.kernel) == '''def kernel(n0, n1, x0: "f32[i0, i1:1]", x1: "f32[i1:1]", y0: "f32[i0]"):
+    for i0 in parallel(n0):
+        a0 = identity("add", f32)
+        for i1 in vector(n1):
+            t0 = x0[i0, i1]
+            t1 = x1[i1]
+            t2 = t0 + t1
+            t3 = maximum(t2, 0.0)
+            a0 = a0 + t3
+        y0[i0] = a0'''
+    assert isinstance(kernel.inputs[0], Argument)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+
 from fusegrad.compiler import terminal
 from fusegrad.compiler.contenders import (
     Arrays,

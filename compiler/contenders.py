@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+
 from fusegrad.compiler.jit import JitFunction, jit
 from fusegrad.compiler.native import cold
 from fusegrad.eager import autograd

@@ -63,7 +63,7 @@ def _path_dict(chain: list[Any]) -> dict[str, Any]:
     for segment, following in zip(chain, chain[1:], strict=False):
         seen = next(k for k, c in segment.children.items() if c is following)
         guards.append({"at": _at(segment.guard.source), "seen": _seen(seen, following, segment)})
-    backward = chain[-1].backward
+    backward, joint = chain[-1].backward, chain[-1].joint
     return {
         "way": "replay",
         "calls": path.calls,
@@ -71,6 +71,7 @@ def _path_dict(chain: list[Any]) -> dict[str, Any]:
         "reads": [{"what": r.describe(), "at": str(r.site)} for r in path.capture.reads],
         "forward": [line for s in chain for line in s.program.describe()],
         "backward": backward.describe() if backward is not None else [],
+        "joint": joint.program.describe() if joint is not None else [],
     }
 
 
@@ -112,4 +113,5 @@ def _path_lines(number: int, path: dict[str, Any]) -> list[str]:
         lines.append(f"      reads {read['what']}  ({read['at']})")
     lines += [f"      forward   {line}" for line in path["forward"]]
     lines += [f"      backward  {line}" for line in path["backward"]]
+    lines += [f"      at once   {line}" for line in path["joint"]]
     return lines

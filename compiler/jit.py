@@ -165,17 +165,19 @@ class JitFunction:
                     failure = f"{failed.describe()}: no longer so"
                     continue
             found = variant.tree.run(leaves)
-            if not isinstance(found, tuple):
+            if not hasattr(found, "leaf"):
                 failure = _guard_text(found)
                 continue
-            segment, results, environment = found
-            failed = next((r for r in segment.path.capture.reads if not r.holds()), None)
+            path = found.leaf.path
+            failed = next((r for r in path.capture.reads if not r.holds()), None)
             if failed is not None:
                 failure = f"{failed.describe()}: no longer so"
                 continue
             self.stats.compiled_calls += 1
-            segment.path.calls += 1
-            return finish(segment, results, environment, leaves)
+            path.calls += 1
+            if path.derives_alone and found.leaf.joint is None and found.leaf.followed():
+                self._compile_joint(variant.tree, found.leaf)
+            return finish(found, leaves)
         raise _Miss(failure)
 
     def _capture(self, key: Any, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -> Any:
@@ -219,6 +221,18 @@ class JitFunction:
             entry.variants.clear()
             entry.given_up = f"the compiler failed: {type(error).__name__}: {error}"
 
+    def _compile_joint(self, tree: Any, leaf: Any) -> None:
+        """Forward and backward of a path as one program, from the next call on."""
+        with self._lock:
+            try:
+                if leaf.joint is None:
+                    tree.make_joint(leaf)
+            except Exception:
+                # The separate programs work; a fault of the compiler shows where it is looked for.
+                leaf.path.derives_alone = False
+                if debug.level():
+                    raise
+
     # Telling.
 
     def explain(self) -> Any:
@@ -237,7 +251,8 @@ class JitFunction:
         segments = self.segments()
         forward = [s.program for s in segments]
         backward = [s.backward for s in segments if s.backward is not None]
-        return KernelCount(*([k for p in programs for k in p.kernels] for programs in (forward, backward)))
+        joint = [s.joint.program for s in segments if s.joint is not None]
+        return KernelCount(*([k for p in programs for k in p.kernels] for programs in (forward, backward, joint)))
 
     def memory_bytes(self) -> int:
         """Bytes of temporaries and results that one call of each compiled path needs."""
@@ -252,10 +267,11 @@ class JitFunction:
 
 @dataclass(frozen=True)
 class KernelCount:
-    """The fused kernels of a jitted function, forward and backward."""
+    """The fused kernels of a jitted function: forward, backward, and of both at once."""
 
     forward: list[Any]
     backward: list[Any]
+    joint: list[Any]
 
 
 def _add_path(entry: Entry, made: Capture, leaves: list[Any]) -> None:
@@ -279,14 +295,14 @@ def _add_path(entry: Entry, made: Capture, leaves: list[Any]) -> None:
     entry.variants.insert(0, Variant(Tree([path], layouts)))
 
 
-def finish(segment: Any, results: list[np.ndarray], environment: list[Any], leaves: list[Any]) -> Any:
-    """The function's result from the arrays that a leaf gave."""
-    path = segment.path
+def finish(run: Any, leaves: list[Any]) -> Any:
+    """The function's result from what a run of the tree gave."""
+    path, results = run.leaf.path, run.results
     node = None
     if path.wanted and state.grad_enabled:
         from fusegrad.compiler.node import CompiledNode
 
-        node = CompiledNode(segment, leaves, environment)
+        node = CompiledNode(run, leaves)
     tensors: dict[Any, Tensor] = {}
     items = []
     number = 0

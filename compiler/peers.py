@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
+
 from fusegrad.compiler.contenders import Arrays, Case, Contender
 from fusegrad.compiler.terminal import installed
 from fusegrad.eager.tensor import Tensor

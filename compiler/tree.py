@@ -66,6 +66,7 @@ class Path:
     forward, backward: equations. results: the returned values, in the order of the capture's
     outputs that are values; seeds: the gradients of those at `seeded`; gradients: of `wanted`.
     saved: the results that backward reads, which the user must not have written over by then.
+    derives_alone: whether one scalar is derived, so that backward most likely starts with 1.
     """
 
     capture: Capture
@@ -81,6 +82,7 @@ class Path:
     gradients: tuple[Any, ...]
     argument_leaves: dict[Value, int]
     saved: set[int]
+    derives_alone: bool
     calls: int = 0
 
 
@@ -122,12 +124,43 @@ def make_path(capture: Capture, argument_leaves: dict[Value, int]) -> Path:
         tuple(whole.outputs[len(outputs) :]),
         argument_leaves,
         {i for i, v in enumerate(outputs) if v in backward.inputs},
+        bool(wanted) and len(seeds) == 1 and all(n == 1 for n in seeds[0].shape),
     )
 
 
 def is_branch(equation: Equation) -> bool:
     """Whether the equation is a guard with a continuation for each value."""
     return equation.op is GUARD and equation.params["kind"] == "branch"
+
+
+@dataclass(eq=False)
+class Joint:
+    """A leaf's results and gradients by one program, for a backward that starts with 1.
+
+    Most losses are made to be derived at once; then what forward and backward share is computed
+    once, and nothing is kept in between.
+    """
+
+    program: Program
+    inputs: list[tuple[str, Any]]
+    checks: list[tuple[int, tuple[Any, ...]]]
+    results: list[tuple[int, tuple[Any, ...]]]
+    gradients: list[tuple[int, tuple[Any, ...]]]
+
+
+@dataclass(eq=False)
+class Run:
+    """A run that reached a leaf: its results, what was kept, and the gradients if they came along."""
+
+    leaf: Segment
+    results: list[np.ndarray]
+    environment: list[Any]
+    gradients: list[np.ndarray] | None = None
+
+
+# A leaf gets a joint program when this many of its calls were followed by a plain backward, and
+# these were at least three quarters of all.
+JOINT_AFTER = 3
 
 
 @dataclass(eq=False)
@@ -154,6 +187,18 @@ class Segment:
     backward: Program | None = None
     backward_inputs: list[tuple[str, Any]] = field(default_factory=list)
     gradient_places: list[tuple[int, tuple[Any, ...]]] = field(default_factory=list)
+    above: list[Segment] = field(default_factory=list)
+    kept_above: dict[Value, int] = field(default_factory=dict)
+    joint: Joint | None = None
+    calls: int = 0
+    derived: int = 0
+
+    def followed(self) -> bool:
+        """Note a call that may be derived; whether it probably will be, by a plain backward."""
+        self.calls += 1
+        if self.calls >= 64:
+            self.calls, self.derived = self.calls // 2, self.derived // 2
+        return self.derived >= JOINT_AFTER and 4 * self.derived >= 3 * (self.calls - 1)
 
     def walk(self) -> list[Segment]:
         """This node and all below it."""
@@ -308,13 +353,34 @@ class Tree:
         assert path is not None
         if not path.wanted:
             return
+        segment.above = chain[:-1]
         equations = [*(e for s in chain for e in s.equations), *path.backward]
         graph = self._graph(path, path.gradients, available, equations)
         segment.backward = Program(passes.dead_code(graph), self._layouts_for(graph, path)).finish()
         segment.backward_inputs = [self._source(v, path, available) for v in graph.inputs]
+        ours = {v for e in segment.equations for v in e.outputs}
+        segment.kept_above = {v: i for v, i in available.items() if i >= 0 and v not in ours}
         path.saved |= {i for i, v in enumerate(path.results) if v in graph.inputs}
         found = dict(zip(graph.outputs, segment.backward.graph.outputs, strict=True))
         segment.gradient_places = [segment.backward.locate(found[g]) for g in path.gradients]
+
+    def make_joint(self, segment: Segment) -> None:
+        """Compile the results and gradients of a leaf (with one scalar to derive) as one program."""
+        path = segment.path
+        assert path is not None
+        checks = [e.inputs[0] for e in segment.equations if e.op is GUARD]
+        targets = dict.fromkeys((*path.results, *checks, *path.gradients))
+        equations = [e for s in [*segment.above, segment] for e in s.equations] + list(path.backward)
+        graph = self._graph(path, targets, dict(segment.kept_above), equations)
+        program = Program(graph, self._layouts_for(graph, path), _result_layouts(segment)).finish()
+        found = dict(zip(graph.outputs, program.graph.outputs, strict=True))
+        inputs = []
+        for value in graph.inputs:
+            kind, reference = self._source(value, path, segment.kept_above)
+            one = np.ones(value.shape, value.dtype)
+            inputs.append(("constant", one) if kind == "seed" else (kind, reference))
+        places = [[program.locate(found[v]) for v in group] for group in (checks, path.results, path.gradients)]
+        segment.joint = Joint(program, inputs, *places)
 
     def _layouts_for(self, graph: Graph, owner: Path) -> dict[Value, Layout]:
         layouts = {}
@@ -355,33 +421,65 @@ class Tree:
 
     # Running.
 
-    def run(self, leaves: Sequence[Any]) -> tuple[Segment, list[np.ndarray], list[Any]] | Segment:
-        """The leaf that was reached, its results and the environment; a Segment where no child fits."""
+    def run(self, leaves: Sequence[Any]) -> Run | Segment:
+        """Run to a leaf; a Segment where its guard has no child for this value, or refuses the input."""
         segment = self.root
         environment: list[Any] = [None] * self.environment
         while True:
-            arrays = gather(segment.inputs, leaves, environment)
-            if arrays is None:
+            joint = segment.joint
+            if joint is not None and segment.followed():
+                return self._run_joint(segment, joint, leaves, environment)
+            made = _run_segment(segment, leaves, environment)
+            if made is None:
                 return segment
-            assert segment.program is not None
-            try:
-                made = segment.program.run(arrays)
-            except EXPLAINED:
-                # An op that NumPy runs refuses its input; eager raises the error that says why.
-                return segment
-            for place, index in segment.gives:
-                environment[place] = made[index]
-            for index, chain in segment.checks:
-                if not viewed(made[index], chain).item():
-                    return segment
             if segment.guard is None:
-                return segment, [viewed(made[i], c) if c else made[i] for i, c in segment.results], environment
+                return Run(segment, _at(made, segment.results), environment)
             assert segment.guard_place is not None
             index, chain = segment.guard_place
             child = segment.children.get(guard_key(viewed(made[index], chain).item()))
             if child is None:
                 return segment
             segment = child
+
+    def _run_joint(
+        self, segment: Segment, joint: Joint, leaves: Sequence[Any], environment: list[Any]
+    ) -> Run | Segment:
+        arrays = gather(joint.inputs, leaves, environment)
+        if arrays is None:
+            return segment
+        try:
+            made = joint.program.run(arrays)
+        except EXPLAINED:
+            return segment
+        if not all(array.item() for array in _at(made, joint.checks)):
+            return segment
+        return Run(segment, _at(made, joint.results), environment, _at(made, joint.gradients))
+
+
+def _at(made: Sequence[np.ndarray], places: Sequence[tuple[int, tuple[Any, ...]]]) -> list[np.ndarray]:
+    """The arrays at `places` of what a program made."""
+    return [viewed(made[index], chain) if chain else made[index] for index, chain in places]
+
+
+def _run_segment(segment: Segment, leaves: Sequence[Any], environment: list[Any]) -> list[np.ndarray] | None:
+    """Run a segment's program and note what is kept; None where it does not answer this call."""
+    arrays = gather(segment.inputs, leaves, environment)
+    if arrays is None:
+        return None
+    assert segment.program is not None
+    try:
+        made = segment.program.run(arrays)
+    except EXPLAINED:
+        # An op that NumPy runs refuses its input; eager raises the error that says why.
+        return None
+    for place, index in segment.gives:
+        environment[place] = made[index]
+    return made if all(array.item() for array in _at(made, segment.checks)) else None
+
+
+def refill(leaf: Segment, leaves: Sequence[Any], environment: list[Any]) -> None:
+    """Keep what the backward program reads, which a joint run did not."""
+    _run_segment(leaf, leaves, environment)
 
 
 def gather(

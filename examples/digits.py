@@ -1,9 +1,7 @@
 """Handwritten digits: train a network with its loss under `@fg.jit`, and look at what that brought.
 
-python examples/digits.py        (`make demo` does all its set-up first)
-
-Trains on the 1,797 scans that scikit-learn ships, twice from the same start: once compiled, once
-eager. Leaves in out/: the loss curves, the classifier as ONNX, the loss as a page, the figures.
+`make demo` runs it. Trains on the 1,797 scans that scikit-learn ships, twice from the same start:
+once compiled, once eager. Leaves in out/ the loss curves, ONNX, a page of the graph, the figures.
 """
 
 import itertools
@@ -99,13 +97,12 @@ def bar(title, epoch, value):
 def save_curves(path, curves):
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(6.4, 4), layout="constrained")
-    axes = figure.add_subplot()
+    axes = Figure(figsize=(6.4, 4), layout="constrained").add_subplot()
     axes.plot(curves["eager"], linewidth=2, label="eager")
     axes.plot(curves["compiled"], "--", linewidth=2, label="compiled")
     axes.set(xlabel="epoch", ylabel="training loss", yscale="log", title="Digits: eager and compiled")
     axes.legend()
-    figure.savefig(path, dpi=150)
+    axes.figure.savefig(path, dpi=150)
 
 
 def check_onnx(path, x, expected):

@@ -362,3 +362,54 @@ def test_writing_over_a_result_before_backward_is_an_error():
 def test_jit_refuses_what_cannot_be_called():
     with pytest.raises(TypeError, match="jit takes a function"):
         fg.jit(3)
+
+
+def loss_of(x: fg.Tensor, y: fg.Tensor) -> fg.Tensor:
+    """A scalar with a row reduction, a product and a branch on the way."""
+    h = (x @ y).tanh()
+    if h.sum() > -1e9:
+        h = h.log_softmax(1)
+    return (h * h).mean()
+
+
+def trained(function: Any, calls: int = 6) -> tuple[fg.Tensor, fg.Tensor]:
+    """Leaves after so many calls, each followed by a backward."""
+    x, y = leaf(5, 4), leaf(4, 3, seed=1)
+    for _ in range(calls):
+        x.grad = y.grad = None
+        function(x, y).backward()
+    return x, y
+
+
+def test_a_loss_that_is_always_derived_gets_one_program_for_both():
+    g = fg.jit(loss_of)
+    x, y = trained(g)
+    assert len(g.kernels().joint) >= 1
+    a, b = trained(loss_of, 1)
+    same(x.grad, a.grad)
+    same(y.grad, b.grad)
+
+
+@pytest.mark.parametrize("how", ["other seed", "twice", "second order", "none"])
+def test_a_joint_program_answers_every_backward(how: str):
+    g = fg.jit(loss_of)
+    found = []
+    for function, calls in ((g, 6), (loss_of, 1)):
+        x, y = trained(function, calls)
+        x.grad = y.grad = None
+        out = function(x, y)
+        if how == "other seed":
+            out.backward(fg.tensor(2.5))
+        elif how == "twice":
+            out.backward(retain_graph=True)
+            out.backward()
+        elif how == "second order":
+            (first,) = fg.autograd.grad(out, x, create_graph=True)
+            first.sum().backward()
+        found.append((out, x.grad, y.grad))
+    for ours, theirs in zip(*found, strict=True):
+        if theirs is None:
+            assert ours is None
+        else:
+            same(ours, theirs)
+    assert g.stats.compiled_calls == 6

@@ -37,6 +37,7 @@ _BINARY = {"add": ("fadd", "add"), "sub": ("fsub", "sub"), "mul": ("fmul", "mul"
 _LOGIC = {"and_": "and", "or_": "or", "xor": "xor"}
 _COMBINE = {"add": "add", "mul": "mul", "max": "maximum", "min": "minimum", "or": "or_", "and": "and_"}
 
+
 @dataclass(frozen=True)
 class Block:
     """Where a kernel's arguments stand in its block, in 8-byte places.
@@ -71,7 +72,7 @@ def block_of(kernel: Kernel) -> Block:
 
 
 def parts(kernel: Kernel) -> tuple[tuple[Statement, ...], Loop | None, tuple[Statement, ...]]:
-    """Statements before the parallel loop, the loop itself, and those after it; all after if there is none."""
+    """Statements before the parallel loop, the loop itself, and those after it (all, without a loop)."""
     for place, statement in enumerate(kernel.body):
         if isinstance(statement, Loop) and statement.kind in ("parallel", "chunked"):
             return kernel.body[:place], statement, kernel.body[place + 1 :]
@@ -194,7 +195,9 @@ class Emitter:
         kinds = address.rsplit(" ", 1)[0]
         w.declared.add(f"declare {vector} @{symbol}({kinds}, i32, <{self.lanes} x i1>, {vector})")
         return w.emit(
-            f"call {vector} @{symbol}({address}, i32 {align}, {mask}, {vector} zeroinitializer)", dtype, self.lanes
+            f"call {vector} @{symbol}({address}, i32 {align}, {mask}, {vector} zeroinitializer)",
+            dtype,
+            self.lanes,
         )
 
     def _mask_text(self) -> str:
@@ -444,11 +447,10 @@ class Emitter:
 
 def filled_in_vectors(accumulator: Accumulator, body: tuple[Statement, ...] | list[Statement]) -> bool:
     """Whether the accumulator is filled inside a vector loop, not once a row."""
-    for statement in walk(tuple(body)):
-        if isinstance(statement, Loop) and statement.kind in ("vector", "chunked"):
-            if any(isinstance(s, Accumulate) and s.accumulator == accumulator for s in statement.body):
-                return True
-    return False
+    loops = (s for s in walk(tuple(body)) if isinstance(s, Loop) and s.kind in ("vector", "chunked"))
+    return any(
+        isinstance(s, Accumulate) and s.accumulator == accumulator for loop in loops for s in loop.body
+    )
 
 
 def memory_type(dtype: str) -> str:

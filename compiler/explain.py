@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import struct
 from typing import TYPE_CHECKING, Any
 
 from fusegrad.eager.errors import source_line
@@ -60,9 +62,9 @@ def _path_dict(chain: list[Any]) -> dict[str, Any]:
     """One path from the root to its leaf."""
     path = chain[-1].path
     guards = []
-    for segment, following in zip(chain, chain[1:], strict=False):
+    for segment, following in itertools.pairwise(chain):
         seen = next(k for k, c in segment.children.items() if c is following)
-        guards.append({"at": _at(segment.guard.source), "seen": _seen(seen, following, segment)})
+        guards.append({"at": _at(segment.guard.source), "seen": _seen(seen)})
     backward, joint = chain[-1].backward, chain[-1].joint
     return {
         "way": "replay",
@@ -75,12 +77,10 @@ def _path_dict(chain: list[Any]) -> dict[str, Any]:
     }
 
 
-def _seen(key: Any, following: Any, segment: Any) -> str:
-    """The value that a guard saw on the way to `following`."""
+def _seen(key: Any) -> str:
+    """The value that a guard compares with, from its key."""
     if isinstance(key, tuple):
         return repr(key[1])
-    import struct
-
     return repr(struct.unpack("<d", key)[0])
 
 
@@ -88,7 +88,8 @@ def _lines(found: dict[str, Any]) -> list[str]:
     stats = found["stats"]
     lines = [
         f"{found['function']}: {stats['calls']} calls, {stats['compiled_calls']} compiled, "
-        f"{stats['eager_calls']} eager; {stats['compiles']} compiles, {stats['guard_failures']} guard failures"
+        f"{stats['eager_calls']} eager; {stats['compiles']} compiles, "
+        f"{stats['guard_failures']} guard failures"
     ]
     for entry in found["entries"]:
         lines.append(f"  arguments ({entry['arguments']})")
@@ -97,9 +98,15 @@ def _lines(found: dict[str, Any]) -> list[str]:
         if entry["given_up"]:
             lines.append(f"    eager: {entry['given_up']}")
         if entry["reasons"]:
-            lines.append("    could not be captured:" if not entry["paths"] else "    another run could not be captured:")
+            lines.append(
+                "    could not be captured:"
+                if not entry["paths"]
+                else "    another run could not be captured:"
+            )
             for reason in entry["reasons"]:
-                lines.append(f"      {reason['reason']}" + (f"\n        at {reason['at']}" if reason["at"] else ""))
+                lines.append(
+                    f"      {reason['reason']}" + (f"\n        at {reason['at']}" if reason["at"] else "")
+                )
         if entry["last_failure"] and entry["paths"]:
             lines.append(f"    last guard failure: {entry['last_failure']}")
     return lines

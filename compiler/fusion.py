@@ -25,7 +25,7 @@ LARGEST_GROUP = 160
 
 @dataclass(eq=False)
 class Step:
-    """What runs as one: a fused group ("kernel"), a matrix product ("product"), or an op by NumPy ("opaque")."""
+    """What runs as one. kind: "kernel" (a fused group), "product" (of matrices) or "opaque" (by NumPy)."""
 
     kind: str
     equations: list[Equation]
@@ -108,7 +108,11 @@ class Fusion:
     # One equation.
 
     def _single(self, equation: Equation) -> Step:
-        if isinstance(equation.op, Contraction) and equation.output.dtype.kind == "f" and equation.output.dtype.itemsize >= 4:
+        if (
+            isinstance(equation.op, Contraction)
+            and equation.output.dtype.kind == "f"
+            and equation.output.dtype.itemsize >= 4
+        ):
             if all(n for v in equation.values() for n in v.shape):
                 return Step("product", [equation])
         elif isinstance(equation.op, (Elementwise, Reduction)) and self._lowerable([equation]):
@@ -150,7 +154,8 @@ class Fusion:
             v
             for e in equations
             for v in e.outputs
-            if v in self.needed or (not is_creation(e) and any(r not in inside for r in self.readers.get(v, ())))
+            if v in self.needed
+            or (not is_creation(e) and any(r not in inside for r in self.readers.get(v, ())))
         ]
 
     # Joining.
@@ -219,21 +224,24 @@ class Fusion:
 
     def _merge_siblings(self) -> None:
         """Join groups that read the same large array, so that it is read once."""
-        changed = True
-        while changed:
-            changed = False
-            kernels = [s for s in self.steps if s.kind == "kernel"]
-            for i, second in enumerate(kernels):
-                for first in kernels[:i]:
-                    if self._share(first, second) and not self._depends(first, second):
-                        if self._joined(first, second) is not None:
-                            changed = True
-                            break
-                if changed:
-                    break
+        while self._merge_one_pair():
+            pass
+
+    def _merge_one_pair(self) -> bool:
+        kernels = [s for s in self.steps if s.kind == "kernel"]
+        return any(
+            self._share(first, second)
+            and not self._depends(first, second)
+            and self._joined(first, second) is not None
+            for i, second in enumerate(kernels)
+            for first in kernels[:i]
+        )
 
     def _share(self, first: Step, second: Step) -> bool:
-        reads = [{self.sources.base(v) for e in s.equations for v in e.values()} - set(s.made) for s in (first, second)]
+        reads = [
+            {self.sources.base(v) for e in s.equations for v in e.values()} - set(s.made)
+            for s in (first, second)
+        ]
         return any(len(v.shape) and v not in self.creations for v in reads[0] & reads[1])
 
     def _depends(self, first: Step, second: Step) -> bool:

@@ -17,8 +17,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from fusegrad.compiler import debug
 from fusegrad.eager import autograd, dtypes
 from fusegrad.eager.op import wrap
@@ -143,7 +141,7 @@ class JitFunction:
                 entry.last_failure = str(miss)
                 if entry.variants:
                     self.stats.guard_failures += 1
-                debug.show(1, f"{self!r}: guard failed", lambda: str(miss))
+                debug.show(1, f"{self!r}: guard failed", lambda: entry.last_failure)
         return self._capture(key, args, kwargs, leaves)
 
     def _eager(self, args: tuple[Any, ...], kwargs: dict[str, Any], reason: str) -> Any:
@@ -252,7 +250,9 @@ class JitFunction:
         forward = [s.program for s in segments]
         backward = [s.backward for s in segments if s.backward is not None]
         joint = [s.joint.program for s in segments if s.joint is not None]
-        return KernelCount(*([k for p in programs for k in p.kernels] for programs in (forward, backward, joint)))
+        return KernelCount(
+            *([k for p in programs for k in p.kernels] for programs in (forward, backward, joint))
+        )
 
     def memory_bytes(self) -> int:
         """Bytes of temporaries and results that one call of each compiled path needs."""
@@ -280,7 +280,9 @@ def _add_path(entry: Entry, made: Capture, leaves: list[Any]) -> None:
 
     numbers = {}
     for value in made.arguments:
-        numbers[value] = next(i for i, x in enumerate(leaves) if isinstance(x, Tensor) and x is made.tensors[value])
+        numbers[value] = next(
+            i for i, x in enumerate(leaves) if isinstance(x, Tensor) and x is made.tensors[value]
+        )
     path = make_path(made, numbers)
     for variant in entry.variants:
         try:

@@ -13,9 +13,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+# Functions of floats that cost many instructions.
+ELEMENTARY = frozenset(
+    "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan atan2 sinh cosh tanh sigmoid erf pow".split()
+)
 # How each scalar primitive reads in the printed kernel. The Python names that are no operators
 # are found in `reference.py`, which runs printed kernels.
 PRIMITIVES: dict[str, str] = {
+    **dict.fromkeys((*ELEMENTARY, *"abs sign sqrt floor ceil trunc round not_".split()), "{name}({})"),
+    **dict.fromkeys(("pow", "atan2", "maximum", "minimum"), "{name}({}, {})"),
+    "select": "select({}, {}, {})",
+    "cast": "{dtype}({})",
     "add": "{} + {}",
     "sub": "{} - {}",
     "mul": "{} * {}",
@@ -30,14 +38,6 @@ PRIMITIVES: dict[str, str] = {
     "and_": "{} & {}",
     "or_": "{} | {}",
     "xor": "{} ^ {}",
-    **dict.fromkeys(("pow", "atan2", "maximum", "minimum"), "{name}({}, {})"),
-    "select": "select({}, {}, {})",
-    **dict.fromkeys(
-        "abs sign sqrt exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh "
-        "sigmoid erf floor ceil trunc round not_".split(),
-        "{name}({})",
-    ),
-    "cast": "{dtype}({})",
 }
 TESTS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
 COMBINERS: dict[str, str] = {

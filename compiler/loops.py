@@ -60,12 +60,21 @@ class _Collapse:
         accesses = [u.strides for u in domain.uses.values() if not u.member] + list(stores.values())
         extents = [domain.axes(d) for d in domain.members.values()]
         extents += [domain.axes(u.dims) for u in domain.uses.values()]
-        fixed = {a for e in domain.equations if isinstance(e.op, Creation) for a in domain.axes(domain.members[e.output])}
+        fixed = {
+            a
+            for e in domain.equations
+            if isinstance(e.op, Creation)
+            for a in domain.axes(domain.members[e.output])
+        }
         self.outer = self._run(plan.outer, accesses, extents, fixed)
         self.inner = self._run(plan.inner, accesses, extents, fixed)
 
     def _run(
-        self, axes: list[Axis], accesses: list[dict[Axis, int]], extents: list[frozenset[Axis]], fixed: set[Axis]
+        self,
+        axes: list[Axis],
+        accesses: list[dict[Axis, int]],
+        extents: list[frozenset[Axis]],
+        fixed: set[Axis],
     ) -> list[Axis]:
         result: list[Axis] = []
         for axis in axes:
@@ -178,7 +187,9 @@ class KernelBuilder:
             assert isinstance(equation.op, Reduction) and equation.op.combine is not None
             axes = self._named(self.inner) if self.plan.reductions[index] == "column" else ()
             dtype = short_name(equation.output.dtype)
-            self.accumulators[index] = Accumulator(f"a{len(self.accumulators)}", equation.op.combine, dtype, axes)
+            self.accumulators[index] = Accumulator(
+                f"a{len(self.accumulators)}", equation.op.combine, dtype, axes
+            )
         return self.accumulators[index]
 
     def _row_body(self, pre: Context) -> list[Statement]:

@@ -47,7 +47,9 @@ class Pool:
         self._held = 0
         self._lock = threading.Lock()
 
-    def array(self, shape: tuple[int, ...], dtype: np.dtype, strides: tuple[int, ...] | None = None) -> np.ndarray:
+    def array(
+        self, shape: tuple[int, ...], dtype: np.dtype, strides: tuple[int, ...] | None = None
+    ) -> np.ndarray:
         """An uninitialised array; strides in bytes, all positive and without gaps."""
         size = math.prod(shape) * dtype.itemsize
         if size < SMALLEST_POOLED:

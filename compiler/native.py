@@ -262,4 +262,3 @@ class Calls:
     def run_at(self, arrays: tuple[np.ndarray, ...], slots_address: int) -> None:
         """`run` with the address of the slots, which the caller keeps alive."""
         self._run(id(arrays) + _TUPLE_ITEMS, len(arrays), slots_address, self.table_address, self.count)
-

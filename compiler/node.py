@@ -44,8 +44,10 @@ class CompiledNode(autograd.Node):
         self.output_types = tuple((path.results[i].shape, path.results[i].dtype) for i in path.seeded)
         self.tensors = input_tensors(path, leaves)
         wanted = [self.tensors[v] for v in path.wanted]
-        self.edges = [(i, t if t.grad_fn is None else t.grad_fn, t.output_index) for i, t in enumerate(wanted)]
-        self.saved_versions = []
+        self.edges = [
+            (i, t if t.grad_fn is None else t.grad_fn, t.output_index) for i, t in enumerate(wanted)
+        ]
+        self.saved_versions: list[tuple[list[int], int, str]] = []
         for tensor in self._read_by_backward():
             self.keep(tensor, "an input")
         self.inputs, self.moves = (), None
@@ -81,8 +83,9 @@ class CompiledNode(autograd.Node):
                 raise failure(
                     RuntimeError,
                     "one of the variables needed for gradient computation has been modified by an inplace "
-                    f"operation: {self.name()} of a compiled function reads {what} again, which was at version "
-                    f"{number} and is at {version[0]} now. Use the out-of-place form, or clone() before the write.",
+                    f"operation: {self.name()} of a compiled function reads {what} again, which was at "
+                    f"version {number} and is at {version[0]} now. Use the out-of-place form, or clone() "
+                    "before the write.",
                 )
         seeds = autograd.filled(gradients, self.output_types)
         if state.grad_enabled or state.interpreter is not None:

@@ -196,7 +196,7 @@ def _moved(w: Writer, base: str, place: int, start: str, rows_of: bool, size: st
 
 
 def _letter(w: Writer, place: int) -> str:
-    """"T" or "N" in memory."""
+    """ "T" or "N" in memory."""
     flag, transposed, letter, room = w.load_index("%block", place + 3), w.name(), w.name(), w.stack("i8")
     w.line(f"{transposed} = icmp ne i64 {flag}, 0")
     w.line(f"{letter} = select i1 {transposed}, i8 {ord('T')}, i8 {ord('N')}")
@@ -323,7 +323,9 @@ def matmul(x: np.ndarray, y: np.ndarray) -> np.ndarray:
         return np.matmul(x, y)
     itemsize = x.itemsize
     layouts = [
-        Layout(a.shape, tuple(s // itemsize for s in a.strides)) if all(s % itemsize == 0 for s in a.strides) else None
+        Layout(a.shape, tuple(s // itemsize for s in a.strides))
+        if all(s % itemsize == 0 for s in a.strides)
+        else None
         for a in (x, y)
     ]
     block = None
@@ -331,7 +333,11 @@ def matmul(x: np.ndarray, y: np.ndarray) -> np.ndarray:
         block = product_block(layouts[0], layouts[1], itemsize, ((1, 0), (2, 0), (3, 0)))
     if block is None:
         return np.matmul(x, y)
-    shape = np.broadcast_shapes(x.shape[:-2], y.shape[:-2]) + x.shape[-2:-1] * (x.ndim > 1) + y.shape[-1:] * (y.ndim > 1)
+    shape = (
+        np.broadcast_shapes(x.shape[:-2], y.shape[:-2])
+        + x.shape[-2:-1] * (x.ndim > 1)
+        + y.shape[-1:] * (y.ndim > 1)
+    )
     result = np.empty(shape, x.dtype)
     program = native.Calls([(product_address(x.dtype), block)])
     program.run((x, y, result), native.new_slots(3))

@@ -19,7 +19,7 @@ from fusegrad.compiler import debug, native, products
 from fusegrad.compiler.domain import Sources, is_creation
 from fusegrad.compiler.emit import block_of, outer_accumulators
 from fusegrad.compiler.fusion import Fusion, Step, with_copies
-from fusegrad.compiler.kernel import Compute
+from fusegrad.compiler.kernel import ELEMENTARY, Compute
 from fusegrad.compiler.loops import Argument, BoundKernel
 from fusegrad.compiler.memory import aligned, aligned_bytes, data_address, pool
 from fusegrad.compiler.writer import SIZES
@@ -32,7 +32,6 @@ from fusegrad.tracer.graph import Equation, Graph, Value
 # exponentials is shorter. Chunks are what threads share.
 CHUNK_WORK = 1 << 15
 MOST_CHUNKS = 64
-_HEAVY = frozenset("exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan atan2 sinh cosh tanh sigmoid erf pow".split())
 
 
 @dataclass(frozen=True)
@@ -242,7 +241,9 @@ class Program:
 
     def memory_bytes(self) -> int:
         """Bytes of temporaries and results of one call."""
-        return self.arena_bytes + sum(_bytes(v) for v, i in self.arrays.items() if i >= len(self.graph.inputs))
+        return self.arena_bytes + sum(
+            _bytes(v) for v, i in self.arrays.items() if i >= len(self.graph.inputs)
+        )
 
 
 _NOTHING = np.empty(0)
@@ -312,7 +313,9 @@ def _readable_products(graph: Graph, sources: Sources) -> Graph:
                     copy = Value(f"{equation.output.name}_operand{i}", operand.type)
                     equations.append(Equation(clone_op, (operand,), {}, (copy,), equation.source))
                     inputs[i] = copy
-            equation = Equation(equation.op, tuple(inputs), equation.params, equation.outputs, equation.source)
+            equation = Equation(
+                equation.op, tuple(inputs), equation.params, equation.outputs, equation.source
+            )
         equations.append(equation)
     return Graph(graph.inputs, tuple(equations), graph.outputs)
 
@@ -341,7 +344,7 @@ def _chunks(kernel: BoundKernel) -> tuple[int, int]:
         return 0, 0
     sizes = dict(zip(kernel.kernel.axes, kernel.sizes, strict=True))
     total = math.prod(sizes[a] for a in loop.axes)
-    heavy = sum(isinstance(s, Compute) and s.op in _HEAVY for s in kernel.kernel.statements())
+    heavy = sum(isinstance(s, Compute) and s.op in ELEMENTARY for s in kernel.kernel.statements())
     work = math.prod(kernel.sizes) * (1 + 2 * heavy)
     count = max(1, min(MOST_CHUNKS, work // CHUNK_WORK, total))
     length = -(-total // count)
@@ -364,8 +367,6 @@ def _scratch_bytes(kernel: BoundKernel) -> int:
     return _accumulator_places(kernel)[1] * max(1, _chunks(kernel)[1])
 
 
-
-
 def _number_bits(value: Any, dtype: str) -> int:
     """A number as the low bytes of an 8-byte place."""
     packed = np.array(value).astype(FROM_SHORT[dtype].numpy).tobytes()
@@ -385,5 +386,3 @@ def kernel_block(kernel: BoundKernel, place: Any, scratch: tuple[int, int]) -> l
     block += [*_chunks(kernel), *scratch, size, *places]
     assert len(block) == layout.length
     return block
-
-

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from fusegrad.compiler.kernel import ELEMENTARY
 from fusegrad.compiler.loops import Argument, BoundKernel
 from fusegrad.compiler.scalar import identity as identity_number
 from fusegrad.eager.dtypes import FROM_SHORT
@@ -37,26 +38,24 @@ def _erf(x: Any) -> Any:
     return type(x)(math.erf(x))
 
 
+# Where NumPy's name differs from the kernel's.
+_NUMPY = {
+    "asin": "arcsin",
+    "acos": "arccos",
+    "atan": "arctan",
+    "atan2": "arctan2",
+    "pow": "power",
+    "round": "rint",
+}
+_NUMPY |= {"not_": "invert"}
+_OWN = {"sigmoid": _sigmoid, "erf": _erf, "select": lambda condition, x, y: x if condition else y}
+_FUNCTIONS = (*ELEMENTARY, *"abs sign sqrt floor ceil trunc round not_ maximum minimum".split())
 NAMES: dict[str, Callable[..., Any]] = {
     **{short: dtype.numpy.type for short, dtype in FROM_SHORT.items()},
     **dict.fromkeys(("parallel", "chunked", "vector", "serial"), _loop),
+    **{name: getattr(np, _NUMPY.get(name, name)) for name in _FUNCTIONS if name not in _OWN},
+    **_OWN,
     "identity": _identity,
-    "select": lambda condition, x, y: x if condition else y,
-    "not_": np.invert,
-    "round": np.rint,
-    "sigmoid": _sigmoid,
-    "erf": _erf,
-    "maximum": np.maximum,
-    "minimum": np.minimum,
-    "pow": np.power,
-    "atan2": np.arctan2,
-    "asin": np.arcsin,
-    "acos": np.arccos,
-    "atan": np.arctan,
-    **{
-        name: getattr(np, name)
-        for name in "abs sign sqrt exp exp2 expm1 log log2 log10 log1p sin cos tan sinh cosh tanh floor ceil trunc".split()
-    },
 }
 
 
@@ -69,7 +68,8 @@ def run_kernel(bound: BoundKernel, memory: Callable[[Any], np.ndarray]) -> None:
     names = dict(NAMES)
     exec(compile(bound.kernel.text, "<kernel>", "exec"), names)
     numbers = [
-        FROM_SHORT[dtype].numpy.type(v) for v, (_, dtype) in zip(bound.numbers, bound.kernel.numbers, strict=True)
+        FROM_SHORT[dtype].numpy.type(v)
+        for v, (_, dtype) in zip(bound.numbers, bound.kernel.numbers, strict=True)
     ]
     sizes = dict(zip(bound.kernel.axes, bound.sizes, strict=True))
     buffers = [

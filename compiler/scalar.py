@@ -7,16 +7,13 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from fusegrad.compiler.kernel import PRIMITIVES, TESTS, Compute, Progression, Statement
+from fusegrad.compiler.kernel import ELEMENTARY, PRIMITIVES, TESTS, Compute, Progression, Statement
 from fusegrad.eager import dtypes
 from fusegrad.eager.dtypes import FROM_NUMPY
 
 # What kernels compute in; other dtypes (f16, complex) go through NumPy, op by op.
 NATIVE = frozenset({"bool", "u8", "i8", "i16", "i32", "i64", "f32", "f64"})
-_FLOAT_ONLY = frozenset(
-    "div sqrt exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan atan2 sinh cosh tanh sigmoid erf "
-    "pow".split()
-)
+_FLOAT_ONLY = ELEMENTARY | {"div", "sqrt"}
 
 
 class NotLowered(Exception):

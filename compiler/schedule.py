@@ -53,7 +53,9 @@ class Schedule:
     def count(self) -> int:
         """How many passes a row takes."""
         last = [p for v, p in self.passes.items() if self.levels[v] == "inner"]
-        reduced = [self.passes[self.domain.equations[i].output] for i, k in self.reductions.items() if k == "row"]
+        reduced = [
+            self.passes[self.domain.equations[i].output] for i, k in self.reductions.items() if k == "row"
+        ]
         direct = [0] if any(self._reduces_load(i) for i in self.reductions) else []
         return max([p + 1 for p in last] + reduced + [d + 1 for d in direct], default=0)
 
@@ -143,7 +145,12 @@ def _pass_of(found: Schedule, use: Use) -> int:
 
 
 def _place_elementwise(
-    found: Schedule, equation: Equation, uses: list[Use], axes: frozenset[Axis], rows: frozenset[Axis], columns: frozenset[Axis]
+    found: Schedule,
+    equation: Equation,
+    uses: list[Use],
+    axes: frozenset[Axis],
+    rows: frozenset[Axis],
+    columns: frozenset[Axis],
 ) -> tuple[str, int] | None:
     levels = {found.levels[u.base] for u in uses if u.member}
     when = max((_pass_of(found, u) for u in uses), default=0)
@@ -165,7 +172,9 @@ def _place_reduction(
     equation = found.domain.equations[index]
     axes = found.domain.axes(use.dims)
     reduced = axes - found.domain.axes(found.domain.members[equation.output])
-    level = found.levels[use.base] if use.member else ("inner" if axes & columns else "row" if axes else "pre")
+    level = (
+        found.levels[use.base] if use.member else ("inner" if axes & columns else "row" if axes else "pre")
+    )
     when = _pass_of(found, use)
     if level == "post":
         return None

@@ -56,7 +56,9 @@ class Captured:
         if tensor is None:
             return None
         array = tensor.array
-        return array if (array.shape, array.dtype, array.strides, tensor.needs_grad) == self.expected else None
+        return (
+            array if (array.shape, array.dtype, array.strides, tensor.needs_grad) == self.expected else None
+        )
 
 
 @dataclass(eq=False)
@@ -291,7 +293,9 @@ class Tree:
         read = {v for e in equations for v in e.values()} | set(guard.values() if guard else ())
         for value in read:
             mine, other = path.captured.get(value), node.owner.captured.get(value)
-            if (mine is None) != (other is None) or (mine and other and mine.reference() is not other.reference()):
+            if (mine is None) != (other is None) or (
+                mine and other and mine.reference() is not other.reference()
+            ):
                 raise Diverged("another captured tensor")
             a, b = path.constants.get(value), node.owner.constants.get(value)
             if (a is None) != (b is None) or (a is not None and b is not None and a.tobytes() != b.tobytes()):
@@ -379,7 +383,9 @@ class Tree:
             kind, reference = self._source(value, path, segment.kept_above)
             one = np.ones(value.shape, value.dtype)
             inputs.append(("constant", one) if kind == "seed" else (kind, reference))
-        places = [[program.locate(found[v]) for v in group] for group in (checks, path.results, path.gradients)]
+        places = [
+            [program.locate(found[v]) for v in group] for group in (checks, path.results, path.gradients)
+        ]
         segment.joint = Joint(program, inputs, *places)
 
     def _layouts_for(self, graph: Graph, owner: Path) -> dict[Value, Layout]:
@@ -530,9 +536,9 @@ def _result_layouts(segment: Segment) -> dict[Value, Layout]:
     outputs = [o for o in segment.path.capture.outputs if o.value is not None]
     for value, output in zip(segment.path.results, outputs, strict=True):
         strides = tuple(s // value.dtype.itemsize for s in output.strides)
-        if strides != contiguous_layout(value.shape).strides and 0 not in value.shape and all(s > 0 for s in strides):
-            if _without_gaps(value.shape, strides):
-                layouts[value] = Layout(value.shape, strides)
+        usual = strides == contiguous_layout(value.shape).strides or 0 in value.shape
+        if not usual and all(s > 0 for s in strides) and _without_gaps(value.shape, strides):
+            layouts[value] = Layout(value.shape, strides)
     return layouts
 
 

@@ -97,7 +97,14 @@ _LN2 = {
 }
 # (e^r - 1 - r) / r^2 on [-ln2/2, ln2/2], highest power first.
 _EXP = {
-    "f32": [1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1],
+    "f32": [
+        1.9875691500e-4,
+        1.3981999507e-3,
+        8.3334519073e-3,
+        4.1665795894e-2,
+        1.6666665459e-1,
+        5.0000001201e-1,
+    ],
     "f64": [1 / math.factorial(n) for n in range(13, 1, -1)],
 }
 
@@ -152,7 +159,10 @@ def expm1(m: Math, x: Val) -> Val:
 
 # (tanh(x) - x) / x^3 in x^2 for |x| < 0.625, highest power first; in double precision a quotient.
 _TANH = {
-    "f32": ([-5.70498872745e-3, 2.06390887954e-2, -5.37397155531e-2, 1.33314422036e-1, -3.33332819422e-1], []),
+    "f32": (
+        [-5.70498872745e-3, 2.06390887954e-2, -5.37397155531e-2, 1.33314422036e-1, -3.33332819422e-1],
+        [],
+    ),
     "f64": (
         [-9.64399179425052238628e-1, -9.92877231001918586564e1, -1.61468768441708447952e3],
         [1.0, 1.12811678491632931402e2, 2.23548839060100448583e3, 4.84406305325125486048e3],
@@ -192,10 +202,15 @@ def sigmoid(m: Math, x: Val) -> Val:
 _LOG = {
     "f32": [0.24279078841, 0.28498786688, 0.40000972152, 0.66666662693],
     "f64": [
-        1.479819860511658591e-01, 1.531383769920937332e-01, 1.818357216161805012e-01, 2.222219843214978396e-01,
-        2.857142874366239149e-01, 3.999999999940941908e-01, 6.666666666666735130e-01,
+        1.479819860511658591e-01,
+        1.531383769920937332e-01,
+        1.818357216161805012e-01,
+        2.222219843214978396e-01,
+        2.857142874366239149e-01,
+        3.999999999940941908e-01,
+        6.666666666666735130e-01,
     ],
-}  # fmt: skip
+}
 
 
 def _log_of(m: Math, f: Val, number: Val, correction: Val | None) -> Val:
@@ -205,7 +220,11 @@ def _log_of(m: Math, f: Val, number: Val, correction: Val | None) -> Val:
     r = m.mul(z, m.polynomial(z, _LOG[m.dtype]))
     half_square = m.mul(m.mul(f, f), m.c(0.5))
     k = m.w.convert(number, m.dtype)
-    high, low = (6.93147180369123816490e-01, 1.90821492927058770002e-10) if m.wide else (0.69313812256, 9.0580006145e-06)
+    high, low = (
+        (6.93147180369123816490e-01, 1.90821492927058770002e-10)
+        if m.wide
+        else (0.69313812256, 9.0580006145e-06)
+    )
     tail = m.mul(k, m.c(low)) if correction is None else m.fma(k, m.c(low), correction)
     inner = m.sub(half_square, m.fma(s, m.add(half_square, r), tail))
     return m.fma(k, m.c(high), m.sub(f, inner))
@@ -213,7 +232,7 @@ def _log_of(m: Math, f: Val, number: Val, correction: Val | None) -> Val:
 
 def _split(m: Math, x: Val) -> tuple[Val, Val]:
     """x = 2^k (1 + f) with 1 + f around 1: f and integer k."""
-    shift, one, low = (52, 0x3FF0000000000000, 0x3FE6A09E00000000) if m.wide else (23, 0x3F800000, 0x3F3504F3)
+    shift, low = (52, 0x3FE6A09E00000000) if m.wide else (23, 0x3F3504F3)
     moved = m.w.binary("sub", m.to_bits(x), m.k(low))
     number = m.w.binary("ashr", moved, m.k(shift))
     fraction = m.w.binary("and", moved, m.k((1 << shift) - 1))
@@ -233,7 +252,9 @@ def _log_ends(m: Math, x: Val, result: Val, at_zero: Val) -> Val:
 def log(m: Math, x: Val) -> Val:
     """The natural logarithm."""
     w = m.w
-    smallest, boost, steps = (2.2250738585072014e-308, 2.0**54, 54) if m.wide else (1.17549435e-38, 2.0**25, 25)
+    smallest, boost, steps = (
+        (2.2250738585072014e-308, 2.0**54, 54) if m.wide else (1.17549435e-38, 2.0**25, 25)
+    )
     tiny = w.compare("lt", x, m.c(smallest))
     f, number = _split(m, w.select(tiny, m.mul(x, m.c(boost)), x))
     number = w.binary("sub", number, w.select(tiny, m.k(steps), m.k(0)))

@@ -18,6 +18,7 @@ from types import (
 from typing import Any
 
 import numpy as np
+
 from fusegrad.tracer import purity
 from fusegrad.tracer.lookup import MISSING, Found, instance_dict, lookup, type_lookup
 from fusegrad.tracer.observe import LOCAL, OUTER, STRUCTURE, UNKNOWN, Observer, is_dataclass_instance

@@ -54,8 +54,8 @@ class Capture:
 
     result: what the run returned, eager's own. graph: what it computed; its inputs are the
     argument tensors, then captured tensors, then constants; tensors: the argument tensors behind
-    its inputs. tracked: the values that needed gradients. outputs, structure: how the result is built. reads: what must still hold for a
-    replay. reasons: why it cannot be replayed; empty for a closed run.
+    its inputs. tracked: the values that needed gradients. outputs, structure: how the result is
+    built. reads: what must still hold for a replay. reasons: why it cannot be replayed; empty for a closed run.
     """
 
     result: Any
@@ -71,7 +71,9 @@ class Capture:
     reasons: list[Reason] = field(default_factory=list)
 
 
-def argument_names(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[str]:
+def argument_names(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> list[str]:
     """A name for each leaf of the arguments, from the signature: `x`, `batch_0`, `batch_1`."""
     try:
         bound = inspect.signature(function).bind(*args, **kwargs)
@@ -82,7 +84,10 @@ def argument_names(function: Callable[..., Any], args: tuple[Any, ...], kwargs: 
             if parameter.kind is parameter.VAR_POSITIONAL:
                 named += [(f"{parameter.name}{i}", v) for i, v in enumerate(positional)]
                 positional = []
-            elif positional and parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
+            elif positional and parameter.kind in (
+                parameter.POSITIONAL_ONLY,
+                parameter.POSITIONAL_OR_KEYWORD,
+            ):
                 named.append((parameter.name, positional.pop(0)))
     except (TypeError, ValueError):
         named = [(f"argument{i}", v) for i, v in enumerate(args)]
@@ -97,7 +102,9 @@ def argument_names(function: Callable[..., Any], args: tuple[Any, ...], kwargs: 
     return names
 
 
-def capture(function: Callable[..., Any], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None) -> Capture:
+def capture(
+    function: Callable[..., Any], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+) -> Capture:
     """Run `function` eagerly, record it, and observe what it read and did.
 
     function: a plain Python function (bound methods and modules are given by their function with
@@ -132,11 +139,16 @@ def plain_function(function: Any, args: tuple[Any, ...]) -> tuple[Callable[..., 
         elif inspect.ismethod(function):
             args = (function.__self__, *args)
             function = function.__func__
-        elif not inspect.isfunction(function) and inspect.isfunction(getattr(type(function), "__call__", None)):
+        elif not inspect.isfunction(function) and inspect.isfunction(_call_of(function)):
             args = (function, *args)
-            function = type(function).__call__
+            function = _call_of(function)
         else:
             return function, args
+
+
+def _call_of(value: Any) -> Any:
+    """What calling an object runs: `__call__` as its class defines it."""
+    return vars(type).get("__call__") if isinstance(value, type) else getattr(type(value), "__call__", None)  # noqa: B004
 
 
 def _finish(recorder: Recorder, observer: Observer, result: Any, leaves: list[Any]) -> Capture:
@@ -144,7 +156,9 @@ def _finish(recorder: Recorder, observer: Observer, result: Any, leaves: list[An
     reasons += [Reason(e.reason, e.site.file, e.site.line) for e in observer.effects]
     for value, tensor in recorder.captured.items():
         if id(tensor) not in observer.captured_tensors:
-            reasons.append(Reason(f"uses a tensor ({value.type.dtype.name}{list(value.shape)}) of unknown origin", "", 0))
+            reasons.append(
+                Reason(f"uses a tensor ({value.type.dtype.name}{list(value.shape)}) of unknown origin", "", 0)
+            )
     found: list[Any] = []
     try:
         structure = flatten(result, found)
@@ -173,7 +187,9 @@ def _finish(recorder: Recorder, observer: Observer, result: Any, leaves: list[An
     )
 
 
-def _output(recorder: Recorder, observer: Observer, leaf: Any, leaves: list[Any], reasons: list[Reason]) -> Output:
+def _output(
+    recorder: Recorder, observer: Observer, leaf: Any, leaves: list[Any], reasons: list[Reason]
+) -> Output:
     """How a replay makes this leaf of the result."""
     for i, argument in enumerate(leaves):
         if leaf is argument and not is_plain(leaf):

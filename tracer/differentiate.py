@@ -126,7 +126,11 @@ def differentiate(
 
 
 def _pull_back(
-    equation: Equation, tracked: frozenset[Value], gradients: Mapping[Value, Tensor], builder: Builder, add: Any
+    equation: Equation,
+    tracked: frozenset[Value],
+    gradients: Mapping[Value, Tensor],
+    builder: Builder,
+    add: Any,
 ) -> None:
     """Send the gradients of the equation's outputs on to its inputs."""
     given = [gradients.get(v) if v in tracked else None for v in equation.outputs]

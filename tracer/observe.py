@@ -16,6 +16,7 @@ from types import FunctionType, GeneratorType, MethodType, TracebackType
 from typing import Any
 
 import numpy as np
+
 from fusegrad.tracer import purity
 from fusegrad.tracer.lookup import MISSING, Found, instance_dict, type_lookup
 from fusegrad.tracer.reads import (

@@ -11,6 +11,7 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
+
 from fusegrad.tracer import purity
 from fusegrad.tracer.lookup import MISSING
 from fusegrad.tracer.observe import LOCAL, OUTER, STRUCTURE, UNKNOWN, Observer

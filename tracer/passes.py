@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from fusegrad.eager.abstract import interpreted
 from fusegrad.eager.families import Composite
 from fusegrad.tracer.differentiate import Builder
@@ -122,9 +120,17 @@ def _identity(equation: Equation) -> Value | None:
     if name in ("clone", "detach"):
         return equation.inputs[0]
     unchanged = len(equation.outputs) == 1 and equation.inputs and isinstance(equation.inputs[0], Value)
-    if unchanged and name in ("reshape", "expand", "cast") and equation.inputs[0].type == equation.output.type:
+    if (
+        unchanged
+        and name in ("reshape", "expand", "cast")
+        and equation.inputs[0].type == equation.output.type
+    ):
         return equation.inputs[0]
-    if unchanged and name == "permute" and equation.params["dims"] == tuple(range(len(equation.output.shape))):
+    if (
+        unchanged
+        and name == "permute"
+        and equation.params["dims"] == tuple(range(len(equation.output.shape)))
+    ):
         return equation.inputs[0]
     return None
 
@@ -137,5 +143,3 @@ def optimise(graph: Graph) -> Graph:
     for run in PASSES:
         graph = run(graph)
     return graph
-
-

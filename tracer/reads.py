@@ -16,6 +16,7 @@ from types import EllipsisType, FunctionType, NoneType, NotImplementedType
 from typing import Any
 
 import numpy as np
+
 from fusegrad.tracer.lookup import MISSING, Found, lookup, type_lookup
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+
 from fusegrad.eager import dtypes
 from fusegrad.eager.dtypes import DType
 from fusegrad.eager.errors import source_line

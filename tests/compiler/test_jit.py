@@ -162,7 +162,8 @@ def test_globals_closures_and_defaults_are_guarded():
     g = fg.jit(f)
     x = leaf(3)
     try:
-        for SCALE in (2.0, 3.0, 2.0):
+        for value in (2.0, 3.0, 2.0):
+            SCALE = value
             same(g(x), f(x))
         offset = 5.0
         same(g(x), f(x))

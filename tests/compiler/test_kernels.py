@@ -70,17 +70,20 @@ def check_printed(program: Program, inputs: list[np.ndarray], arrays: list[np.nd
         if value not in memory:
             memory[value] = np.zeros(value.shape, value.dtype)
         array = memory[value]
-        return array if array.flags.c_contiguous else np.lib.stride_tricks.as_strided(
-            array, (1 + sum(s // array.itemsize * (n - 1) for s, n in zip(array.strides, array.shape, strict=True)),),
-            (array.itemsize,),
-        )  # fmt: skip
+        if array.flags.c_contiguous:
+            return array
+        # Strided inputs: all of the memory that they reach into, from their first element.
+        reach = sum(s // array.itemsize * (n - 1) for s, n in zip(array.strides, array.shape, strict=True))
+        return np.lib.stride_tricks.as_strided(array, (reach + 1,), (array.itemsize,))
 
     for kernel in program.kernels:
         run_kernel(kernel, find)
     for value in program.graph.outputs:
         base, chain = program.sources.resolve(value)
         index, _ = program.locate(value)
-        np.testing.assert_allclose(viewed(memory[base], chain), viewed(arrays[index], chain), rtol=rtol, atol=rtol)
+        np.testing.assert_allclose(
+            viewed(memory[base], chain), viewed(arrays[index], chain), rtol=rtol, atol=rtol
+        )
 
 
 def chain_of_twenty(x: fg.Tensor) -> fg.Tensor:
@@ -217,7 +220,9 @@ def test_shapes_strides_and_broadcasts(shape: list[int], squeeze: list[bool], or
 def test_a_kernel_reads_as_python():
     program = check(lambda x, b: (x + b).relu().sum(1), tensor(3, 4), tensor(4))
     (kernel,) = program.kernels
-    assert str(kernel.kernel) == '''def kernel(n0, n1, x0: "f32[i0, i1:1]", x1: "f32[i1:1]", y0: "f32[i0]"):
+    assert (
+        str(kernel.kernel)
+        == """def kernel(n0, n1, x0: "f32[i0, i1:1]", x1: "f32[i1:1]", y0: "f32[i0]"):
     for i0 in parallel(n0):
         a0 = identity("add", f32)
         for i1 in vector(n1):
@@ -226,5 +231,6 @@ def test_a_kernel_reads_as_python():
             t2 = t0 + t1
             t3 = maximum(t2, 0.0)
             a0 = a0 + t3
-        y0[i0] = a0'''
+        y0[i0] = a0"""
+    )
     assert isinstance(kernel.inputs[0], Argument)

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from op_samples import SAMPLES, Sample
 
 import fusegrad as fg
-from op_samples import SAMPLES, Sample
 
 # Ops whose runs cannot be replayed, because they draw random numbers, write in place, or give
 # shapes that depend on data. Everything else must be answered by compiled code.
@@ -71,7 +71,7 @@ def close(ours: fg.Tensor | None, theirs: fg.Tensor | None, dtype: str) -> None:
 @pytest.mark.parametrize(("name", "sample", "dtype"), CASES)
 def test_compiled_equals_eager(name: str, sample: Sample, dtype: str):
     function = fg.jit(sample.call)
-    first, _ = run(function, sample, dtype)
+    run(function, sample, dtype)
     expected, expected_gradients = run(sample.call, sample, dtype)
     outputs, gradients = run(function, sample, dtype)
     for ours, theirs in zip(outputs, expected, strict=True):

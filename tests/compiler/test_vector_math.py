@@ -20,7 +20,23 @@ REFERENCE: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 }
 # float32 is judged by double precision, double by the 80-bit long double of x86.
 WIDER = {"float32": np.float64, "float64": np.longdouble}
-SPECIAL = [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 88.0, -88.0, 89.0, -104.0, 710.0, -746.0, 1e300, -1e300]
+SPECIAL = [
+    0.0,
+    -0.0,
+    np.inf,
+    -np.inf,
+    np.nan,
+    1.0,
+    -1.0,
+    88.0,
+    -88.0,
+    89.0,
+    -104.0,
+    710.0,
+    -746.0,
+    1e300,
+    -1e300,
+]
 
 
 def samples(name: str, dtype: str) -> np.ndarray:

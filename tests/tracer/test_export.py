@@ -12,6 +12,8 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
+
+import fusegrad as fg
 from fusegrad.eager.op import REGISTRY, bind, wrap
 from fusegrad.eager.ops.elementwise import cast
 from fusegrad.eager.state import state
@@ -27,8 +29,6 @@ from fusegrad.tracer.export.python_file import load_module, module_text
 from fusegrad.tracer.graph import Graph
 from fusegrad.tracer.record import Recorder
 from fusegrad.tracer.text import GuardFailed, parse_graph
-
-import fusegrad as fg
 
 
 def recorded(function, *tensors, name="function"):

@@ -6,6 +6,9 @@ import math
 
 import numpy as np
 import pytest
+from hypothesis import given, settings, strategies as st
+
+import fusegrad as fg
 from fusegrad.eager import dtypes
 from fusegrad.eager.op import REGISTRY, TensorType, wrap
 from fusegrad.eager.ops.shape import Slice
@@ -22,10 +25,6 @@ from fusegrad.tracer.text import (
     parse_graph,
     print_graph,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-import fusegrad as fg
 
 F32, BOOL, I64 = np.dtype("float32"), np.dtype(bool), np.dtype("int64")
 ADD, MUL, SUM, EXP, GT = (REGISTRY[n] for n in ("add", "mul", "sum", "exp", "gt"))

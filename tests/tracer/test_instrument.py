@@ -7,6 +7,7 @@ import types
 from collections import OrderedDict, namedtuple
 
 import pytest
+
 from fusegrad.tracer.instrument import instrument
 from fusegrad.tracer.observe import Observer, current
 from fusegrad.tracer.source import Unsupported

@@ -13,9 +13,9 @@ from collections import defaultdict, deque
 
 import numpy as np
 import pytest
-from fusegrad.tracer.observe import Observer
 
 import fusegrad as fg
+from fusegrad.tracer.observe import Observer
 
 SETTING = 2.0
 TABLE = {"a": 1}

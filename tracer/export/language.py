@@ -11,6 +11,7 @@ import math
 from typing import Any
 
 import numpy as np
+
 from fusegrad.eager.dtypes import DType
 from fusegrad.eager.op import wrap
 from fusegrad.eager.tensor import Tensor

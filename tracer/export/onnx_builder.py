@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
 from fusegrad.tracer.export.files import ExportError
 from fusegrad.tracer.graph import Equation
 from fusegrad.tracer.record import source_text

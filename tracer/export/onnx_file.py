@@ -6,6 +6,7 @@ import keyword
 from typing import Any
 
 import numpy as np
+
 from fusegrad.eager import dtypes
 from fusegrad.eager.families import Elementwise
 from fusegrad.eager.op import REGISTRY

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+
 from fusegrad.eager.op import TensorType
 from fusegrad.eager.ops.elementwise import small_power
 from fusegrad.eager.ops.shape import Slice

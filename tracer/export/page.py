@@ -14,6 +14,7 @@ from html import escape
 from pathlib import Path
 
 import numpy as np
+
 from fusegrad.tracer.export.drawing import KINDS, Drawing, Edge, Node, drawing
 from fusegrad.tracer.export.layout import Box, Layout, layout
 from fusegrad.tracer.export.program import Program

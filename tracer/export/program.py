@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
 from fusegrad.eager.op import wrap
 from fusegrad.eager.state import no_grad
 from fusegrad.eager.tensor import Tensor

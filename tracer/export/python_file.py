@@ -8,6 +8,7 @@ import textwrap
 from typing import Any
 
 import numpy as np
+
 from fusegrad.eager import dtypes
 from fusegrad.eager.tensor import Tensor
 from fusegrad.tracer.export.files import ExportError

@@ -75,7 +75,8 @@ def mapped_dims(chain: Sequence[Equation], shape: tuple[int, ...]) -> list[int |
             dims = [dims[d] for d in params["dims"]]
         elif name == "expand":
             extra = len(result) - len(sizes)
-            dims = [None] * extra + [d if sizes[i] == result[extra + i] else None for i, d in enumerate(dims)]
+            kept_dims = (d if sizes[i] == result[extra + i] else None for i, d in enumerate(dims))
+            dims = [*[None] * extra, *kept_dims]
         elif name == "reshape":
             kept = [(n, d) for n, d in zip(sizes, dims, strict=True) if n != 1]
             if [n for n, _ in kept] != [n for n in result if n != 1]:
@@ -219,7 +220,7 @@ def _labelled(
     sizes: dict[Axis, int] = {}
 
     def label(found: Sequence[Any]) -> Dims | None:
-        dims = []
+        dims: list[Axis | None] = []
         for node in found:
             if node is None:
                 dims.append(None)

@@ -181,25 +181,26 @@ class Fusion:
         bases = {self.sources.base(v) for e in step.equations for v in e.values()} - made
         return {self.step_of[b] for b in bases if b in self.step_of}
 
-    def _reaches(self, target: Step, start: Step, skip: Step) -> bool:
-        """Whether `start` needs `target` through some step other than `skip`."""
-        pending = [s for s in start.needs if s is not target and s is not skip]
+    @staticmethod
+    def _needs(start: Step, target: Step, directly: bool = True) -> bool:
+        """Whether `start` needs `target`; with `directly` false, only through some other step counts."""
+        pending = [s for s in start.needs if directly or s is not target]
         seen: set[int] = set()
         while pending:
             step = pending.pop()
-            if id(step) in seen or step.position < target.position:
-                continue
-            seen.add(id(step))
-            if target in step.needs:
+            if step is target:
                 return True
-            pending += step.needs
+            if id(step) not in seen:
+                seen.add(id(step))
+                pending += step.needs
         return False
 
     def _joined(self, first: Step, second: Step) -> Step | None:
         """`second` merged into `first`, or None where one nest cannot hold both."""
         if len(first.equations) + len(second.equations) > LARGEST_GROUP:
             return None
-        if self._reaches(first, second, second) or self._reaches(second, first, first):
+        if self._needs(second, first, directly=False) or self._needs(first, second, directly=False):
+            # Another step would have to run in between.
             return None
         held = {id(e) for e in first.equations}
         equations = [*first.equations, *(e for e in second.equations if id(e) not in held)]
@@ -231,7 +232,8 @@ class Fusion:
         kernels = [s for s in self.steps if s.kind == "kernel"]
         return any(
             self._share(first, second)
-            and not self._depends(first, second)
+            and not self._needs(first, second)
+            and not self._needs(second, first)
             and self._joined(first, second) is not None
             for i, second in enumerate(kernels)
             for first in kernels[:i]
@@ -243,22 +245,6 @@ class Fusion:
             for s in (first, second)
         ]
         return any(len(v.shape) and v not in self.creations for v in reads[0] & reads[1])
-
-    def _depends(self, first: Step, second: Step) -> bool:
-        """Whether one of two steps needs the other, directly or not."""
-
-        def needs(a: Step, b: Step) -> bool:
-            pending, seen = list(a.needs), set()
-            while pending:
-                step = pending.pop()
-                if step is b:
-                    return True
-                if id(step) not in seen:
-                    seen.add(id(step))
-                    pending += step.needs
-            return False
-
-        return needs(first, second) or needs(second, first)
 
     def _ordered(self) -> list[Step]:
         """The steps, each after what it needs; ties in program order."""

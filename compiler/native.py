@@ -63,7 +63,8 @@ def pool_size() -> int:
     Its workqueue layer is never used: it is slow, and two threads that enter it end the process.
     """
     try:
-        from numba.np.ufunc import omppool
+        # An extension module, unknown to mypy.
+        from numba.np.ufunc import omppool  # type: ignore[attr-defined]
     except ImportError:
         return 1
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -132,7 +133,7 @@ def compile_kernels(kernels: Sequence[Kernel]) -> None:
             return
         texts = []
         for name, kernel in new.items():
-            debug.show(3, "kernel", lambda kernel=kernel: kernel.text)
+            debug.show(3, "kernel", functools.partial(getattr, kernel, "text"))
             texts.append(module_text(kernel, name, vector_bytes(), lanes_of(kernel, vector_bytes())))
         digest = hashlib.sha256("".join(new).encode()).hexdigest()[:16]
         find = compile_module(f"fusegrad_{digest}", joined(texts))

@@ -20,6 +20,12 @@ if TYPE_CHECKING:
     from fusegrad.compiler.tree import Path
 
 
+MODIFIED = (
+    "one of the variables needed for gradient computation has been modified by an inplace operation: {name} "
+    "of a compiled function reads it again: {where}. Use the out-of-place form, or clone() before the write."
+)
+
+
 class CompiledNode(autograd.Node):
     """Stands for a whole compiled call on the autograd graph.
 
@@ -47,7 +53,7 @@ class CompiledNode(autograd.Node):
         self.edges = [
             (i, t if t.grad_fn is None else t.grad_fn, t.output_index) for i, t in enumerate(wanted)
         ]
-        self.saved_versions: list[tuple[list[int], int, str]] = []
+        self.saved_versions: list[tuple[list[int], int, str, tuple[int, ...]]] = []
         for tensor in self._read_by_backward():
             self.keep(tensor, "an input")
         self.inputs, self.moves = (), None
@@ -57,9 +63,7 @@ class CompiledNode(autograd.Node):
 
         Only the counter is held: the node must not hold its own outputs.
         """
-        array = tensor.array
-        text = f"{what} ({array.dtype.name}{list(array.shape)})"
-        self.saved_versions.append((tensor.version, tensor.version[0], text))
+        self.saved_versions.append((tensor.version, tensor.version[0], what, tensor.array.shape))
 
     def _read_by_backward(self) -> list[Tensor]:
         """The tensors from outside that the backward program reads."""
@@ -78,15 +82,10 @@ class CompiledNode(autograd.Node):
     def apply(self, gradients: list[Tensor | None]) -> list[Tensor]:
         if self.inputs is None:
             raise failure(RuntimeError, autograd.FREED.format(name=self.name()))
-        for version, number, what in self.saved_versions:
+        for version, number, what, shape in self.saved_versions:
             if version[0] != number:
-                raise failure(
-                    RuntimeError,
-                    "one of the variables needed for gradient computation has been modified by an inplace "
-                    f"operation: {self.name()} of a compiled function reads {what} again, which was at "
-                    f"version {number} and is at {version[0]} now. Use the out-of-place form, or clone() "
-                    "before the write.",
-                )
+                where = f"{what} of shape {list(shape)}, at version {number} then and {version[0]} now"
+                raise failure(RuntimeError, MODIFIED.format(name=self.name(), where=where))
         seeds = autograd.filled(gradients, self.output_types)
         if state.grad_enabled or state.interpreter is not None:
             return self._apply_eagerly(seeds)

@@ -25,6 +25,7 @@ from fusegrad.compiler import native
 from fusegrad.compiler.parallel import function, module, run_tasks, worker_function
 from fusegrad.compiler.writer import Writer
 from fusegrad.eager.families import Layout
+from fusegrad.eager.ops.contraction import set_product
 
 # Multiplications below which a product is not divided: sharing costs more than it saves.
 SMALL_PRODUCT = 1 << 19
@@ -317,28 +318,54 @@ def _division(m: int, n: int, k: int, batch: int) -> tuple[int, int, int]:
     return -(-length // step), step, int(by_rows)
 
 
+# Below these many multiplications OpenBLAS stays on one thread, and so may be called directly:
+# with matrices, and with a vector.
+NUMPY_PRODUCT = 1 << 18
+NUMPY_VECTOR = 9216
+
+
 def matmul(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """`numpy.matmul` for eager, on the pool of the compiled loops; what it cannot do goes to NumPy."""
-    if x.dtype != y.dtype or x.dtype.name not in ("float32", "float64") or not (x.size and y.size):
-        return np.matmul(x, y)
-    itemsize = x.itemsize
-    layouts = [
-        Layout(a.shape, tuple(s // itemsize for s in a.strides))
-        if all(s % itemsize == 0 for s in a.strides)
-        else None
-        for a in (x, y)
-    ]
-    block = None
-    if layouts[0] is not None and layouts[1] is not None and min(x.strides + y.strides, default=0) >= 0:
-        block = product_block(layouts[0], layouts[1], itemsize, ((1, 0), (2, 0), (3, 0)))
+    if x.ndim and y.ndim:
+        size = x.size * (y.shape[-1] if y.ndim > 1 else 1)
+        if size > (NUMPY_PRODUCT if x.ndim > 1 and y.ndim > 1 else NUMPY_VECTOR):
+            prepared = _prepared(x.shape, x.strides, x.dtype, y.shape, y.strides, y.dtype)
+            if prepared is not None:
+                calls, shape = prepared
+                result = np.empty(shape, x.dtype)
+                calls.run((x, y, result), native.new_slots(3))
+                return result
+    return np.matmul(x, y)
+
+
+@functools.lru_cache(maxsize=512)
+def _prepared(
+    x_shape: tuple[int, ...],
+    x_strides: tuple[int, ...],
+    x_dtype: np.dtype,
+    y_shape: tuple[int, ...],
+    y_strides: tuple[int, ...],
+    y_dtype: np.dtype,
+) -> tuple[native.Calls, tuple[int, ...]] | None:
+    """The native call for operands that lie so, and the shape of the result."""
+    size = x_dtype.itemsize
+    strides = (*x_strides, *y_strides)
+    known = x_dtype == y_dtype and x_dtype.name in ("float32", "float64")
+    if not known or 0 in (*x_shape, *y_shape) or any(s < 0 or s % size for s in strides):
+        return None
+    x = Layout(x_shape, tuple(s // size for s in x_strides))
+    y = Layout(y_shape, tuple(s // size for s in y_strides))
+    block = product_block(x, y, size, ((1, 0), (2, 0), (3, 0)))
     if block is None:
-        return np.matmul(x, y)
-    shape = (
-        np.broadcast_shapes(x.shape[:-2], y.shape[:-2])
-        + x.shape[-2:-1] * (x.ndim > 1)
-        + y.shape[-1:] * (y.ndim > 1)
-    )
-    result = np.empty(shape, x.dtype)
-    program = native.Calls([(product_address(x.dtype), block)])
-    program.run((x, y, result), native.new_slots(3))
-    return result
+        return None
+    rows = x_shape[-2:-1] if len(x_shape) > 1 else ()
+    columns = y_shape[-1:] if len(y_shape) > 1 else ()
+    shape = (*np.broadcast_shapes(x_shape[:-2], y_shape[:-2]), *rows, *columns)
+    return native.Calls([(product_address(x_dtype), block)]), shape
+
+
+@functools.cache
+def share_pool() -> None:
+    """From now on eager's products run on the pool too: an eager step next to a compiled one is safe."""
+    if native.pool_size() > 1:
+        set_product(matmul)

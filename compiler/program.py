@@ -89,6 +89,7 @@ class Program:
         """Place everything in memory and compile. extra: stored values that later stretches read."""
         self._place_arrays([*self.outputs, *extra])
         self._place_arena()
+        products.share_pool()
         native.compile_kernels([k.kernel for k in self.kernels])
         self._build_calls()
         self._arenas: list[tuple[np.ndarray, np.ndarray, int]] = []

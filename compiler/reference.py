@@ -48,7 +48,11 @@ _NUMPY = {
     "round": "rint",
 }
 _NUMPY |= {"not_": "invert"}
-_OWN = {"sigmoid": _sigmoid, "erf": _erf, "select": lambda condition, x, y: x if condition else y}
+_OWN: dict[str, Callable[..., Any]] = {
+    "sigmoid": _sigmoid,
+    "erf": _erf,
+    "select": lambda condition, x, y: x if condition else y,
+}
 _FUNCTIONS = (*ELEMENTARY, *"abs sign sqrt floor ceil trunc round not_ maximum minimum".split())
 NAMES: dict[str, Callable[..., Any]] = {
     **{short: dtype.numpy.type for short, dtype in FROM_SHORT.items()},

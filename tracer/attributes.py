@@ -208,7 +208,8 @@ def _load_from_tensor(observer: Observer, owner: Any, name: str, site: Site) -> 
 
 def _load_from_super(observer: Observer, owner: super, name: str, site: Site) -> Any:
     """``super().name``: found in the bases beyond the class that the method stands in."""
-    after, kind, instance = owner.__thisclass__, owner.__self_class__, owner.__self__
+    # typeshed does not know the attributes of super.
+    after, kind, instance = owner.__thisclass__, owner.__self_class__, owner.__self__  # type: ignore[attr-defined]
     raw = type_lookup(kind, name, after)
     observer.read_class(kind, name, raw, site, after)
     if raw is MISSING:

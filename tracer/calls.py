@@ -219,7 +219,7 @@ def _construct(observer: Observer, kind: type, init: Callable | None, /, *args: 
     """What ``type.__call__`` does, with the twin of ``__init__``."""
     if init is None:
         return observer.local(kind(*args, **kwargs))
-    new = kind.__new__
+    new: Callable[..., Any] = kind.__new__
     instance = observer.local(new(kind) if new is object.__new__ else new(kind, *args, **kwargs))
     result = init(instance, *args, **kwargs)
     if result is not None:
@@ -232,7 +232,8 @@ def _dataclass(observer: Observer, kind: type, init: FunctionType, site: Site) -
     name = kind.__name__
     if type_lookup(kind, "__post_init__") is not MISSING:
         return opened(observer, kind, f"makes a {name}, which has a `__post_init__`", site)
-    if isinstance(type_lookup(kind, "__setattr__"), FunctionType) and not kind.__dataclass_params__.frozen:
+    params = type_lookup(kind, "__dataclass_params__")
+    if isinstance(type_lookup(kind, "__setattr__"), FunctionType) and not params.frozen:
         return opened(observer, kind, f"makes a {name}, which has a `__setattr__` of its own", site)
     for field in kind.__dict__["__dataclass_fields__"].values():
         factory, default = field.default_factory, field.default

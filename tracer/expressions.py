@@ -57,7 +57,9 @@ class Expressions:
 
     def hook(self, name: str, origin: ast.AST, *arguments: Any, site: bool = True) -> ast.Call:
         """A call of one hook; strings, numbers and None among the arguments become constants."""
-        values = [a if isinstance(a, ast.AST) else self.at(origin, ast.Constant(value=a)) for a in arguments]
+        values: list[ast.expr] = [
+            a if isinstance(a, ast.expr) else self.at(origin, ast.Constant(value=a)) for a in arguments
+        ]
         if site:
             values.append(self.at(origin, ast.Constant(value=self.sites.add(origin))))
         function = ast.Attribute(value=ast.Name(id=HOOKS, ctx=ast.Load()), attr=name, ctx=ast.Load())
@@ -81,7 +83,7 @@ class Expressions:
         return self.at(origin, ast.Name(id=name, ctx=ast.Store()))
 
     def forget(self, names: list[str], origin: ast.AST) -> list[ast.stmt]:
-        targets = [ast.Name(id=name, ctx=ast.Del()) for name in names]
+        targets: list[ast.expr] = [ast.Name(id=name, ctx=ast.Del()) for name in names]
         return [self.at(origin, ast.Delete(targets=targets))] if names else []
 
     # ------------------------------------------------------------------------------ functions
@@ -129,12 +131,10 @@ class Expressions:
 
     def entry(self, node: ast.FunctionDef | ast.Lambda) -> ast.Call | None:
         """``*args`` and ``**kwargs`` are new containers of this call: say so."""
-        names = [a.arg for a in (node.args.vararg, node.args.kwarg) if a is not None]
-        if not names:
+        starred = [a for a in (node.args.vararg, node.args.kwarg) if a is not None]
+        if not starred:
             return None
-        return self.hook(
-            "entry", node.args.vararg or node.args.kwarg, *(self.load(n, node) for n in names), site=False
-        )
+        return self.hook("entry", starred[0], *(self.load(a.arg, node) for a in starred), site=False)
 
     # ------------------------------------------------------------------------------ expressions
 
@@ -299,8 +299,10 @@ class Expressions:
     def visit_Tuple(self, node: ast.Tuple | ast.List | ast.Set) -> ast.expr:
         if isinstance(node, ast.Tuple) and all(isinstance(e, ast.Constant) for e in node.elts):
             return node
-        fields = {} if isinstance(node, ast.Set) else {"ctx": ast.Load()}
-        return self.local(node, type(node)(elts=[self.element(e) for e in node.elts], **fields))
+        elements = [self.element(e) for e in node.elts]
+        if isinstance(node, ast.Set):
+            return self.local(node, ast.Set(elts=elements))
+        return self.local(node, type(node)(elts=elements, ctx=ast.Load()))
 
     visit_List = visit_Set = visit_Tuple
 

@@ -99,7 +99,7 @@ def _module_around(root: ast.stmt, free: tuple[str, ...], located: Located) -> a
     module = ast.Module([outer], [])
     for node in ast.walk(module):  # 3.12 and later
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and "type_params" in node._fields:
-            node.type_params = getattr(node, "type_params", [])
+            vars(node).setdefault("type_params", [])
     return ast.fix_missing_locations(module)
 
 

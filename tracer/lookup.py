@@ -118,7 +118,7 @@ def _lookup_getattr(owner: Any, kind: type, namespace: dict | None, name: str) -
 
 
 def _lookup_on_module(owner: ModuleType, name: str) -> Found:
-    namespace = ModuleType.__dict__["__dict__"].__get__(owner)
+    namespace = vars(ModuleType)["__dict__"].__get__(owner)
     if name in namespace:
         return Found("instance", namespace[name])
     if type_lookup(type(owner), name) is not MISSING or "__getattr__" in namespace:

@@ -13,6 +13,7 @@ import operator
 import sys
 import types
 from collections import Counter, OrderedDict, defaultdict, deque
+from collections.abc import Iterable, Reversible
 from types import (
     BuiltinFunctionType,
     CodeType,
@@ -27,7 +28,7 @@ from types import (
     NoneType,
     WrapperDescriptorType,
 )
-from typing import Any
+from typing import Any, TypeGuard
 
 from fusegrad.tracer.lookup import MISSING, type_lookup
 
@@ -40,12 +41,16 @@ CONTAINERS = DICTS | SEQUENCES | SETS
 VIEWS = frozenset({type({}.keys()), type({}.values()), type({}.items())}) | {
     type(OrderedDict().keys()), type(OrderedDict().values()), type(OrderedDict().items()),
 }  # fmt: skip
+_ITERABLE: tuple[Iterable[Any], ...] = (
+    [], (), {}, set(), "", "é", b"", range(1), range(1 << 70), deque(),
+    {}.keys(), {}.values(), {}.items(), OrderedDict(), OrderedDict().items(),
+)  # fmt: skip
+_REVERSIBLE: tuple[Reversible[Any], ...] = ([], {}, {}.values(), {}.items(), deque(), range(1))
 ITERATORS = frozenset(
     {zip, map, filter, enumerate, reversed, GeneratorType}
     | VIEWS
-    | {type(iter(e)) for e in ([], (), {}, set(), "", "é", b"", range(1), range(1 << 70), deque())}
-    | {type(iter(v)) for v in ({}.keys(), {}.values(), {}.items(), OrderedDict(), OrderedDict().items())}
-    | {type(reversed(e)) for e in ([], {}, {}.values(), {}.items(), deque(), range(1))}
+    | {type(iter(e)) for e in _ITERABLE}
+    | {type(reversed(e)) for e in _REVERSIBLE}
     | {value for name, value in vars(itertools).items() if isinstance(value, type) and name[0] != "_"}
 )
 
@@ -95,6 +100,7 @@ def _table() -> dict[Any, str]:
     opaque: at the type only; held: not at all; shallow: at the items but not into them; pairs: at the
     items of the items; deep: they operate on the items; text: they write the items out.
     """
+    kind: Any
     table: dict[Any, str] = dict.fromkeys([isinstance, issubclass, callable], OPAQUE)
     for kind in (
         len, list, tuple, iter, zip, enumerate, reversed, map, filter, functools.reduce,
@@ -186,7 +192,7 @@ def tensor_class() -> type | None:
     return None if module is None else vars(module).get("Tensor")
 
 
-def is_trusted_module(name: Any) -> bool:
+def is_trusted_module(name: Any) -> TypeGuard[str]:
     """Whether functions of the module are the recorder's business, not ours."""
     if not isinstance(name, str) or not (name == "fusegrad.eager" or name.startswith("fusegrad.eager.")):
         return False

@@ -59,8 +59,8 @@ def plain_key(value: Any) -> Any:
             return MISSING
         return kind, (frozenset(keys) if kind is frozenset else tuple(keys))
     if kind is slice:
-        keys = (plain_key(value.start), plain_key(value.stop), plain_key(value.step))
-        return MISSING if MISSING in keys else (kind, *keys)
+        bounds = (plain_key(value.start), plain_key(value.stop), plain_key(value.step))
+        return MISSING if MISSING in bounds else (kind, *bounds)
     if isinstance(value, np.generic) and kind.__module__ == "numpy" and not value.dtype.hasobject:
         return kind, value.dtype.str, value.tobytes()
     if isinstance(value, np.dtype):
@@ -345,6 +345,7 @@ def flat_contents(owner: Any) -> list:
     """The items of a builtin container as a list (of a dict: keys, then values), without user code."""
     if isinstance(owner, dict):
         return [*dict.keys(owner), *dict.values(owner)]
+    kind: Any
     for kind in (list, tuple, deque, set, frozenset):
         if isinstance(owner, kind):
             return list(kind.__iter__(owner))

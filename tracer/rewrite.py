@@ -95,7 +95,7 @@ class Rewriter(Expressions):
     def statement_AugAssign(self, node: ast.AugAssign) -> list[ast.stmt]:
         target, operator = node.target, OPERATORS[type(node.op)]
         if isinstance(target, ast.Name):
-            old = self.load(target.id, target)
+            old: ast.expr = self.load(target.id, target)
             value = self.hook("inplace", node, operator, old, self.expression(node.value))
             return [self.at(node, ast.Assign(targets=[target], value=value))]
         names = [self.temporary()]
@@ -127,6 +127,7 @@ class Rewriter(Expressions):
                 hook = self.hook("delete_attribute", target, owner, self.mangle(target.attr))
                 result.append(self.at(node, ast.Expr(value=hook)))
             else:
+                assert isinstance(target, ast.Subscript)
                 owner, index = self.expression(target.value), self.index(target.slice)
                 hook = self.hook("delete_item", target, owner, index)
                 result.append(self.at(node, ast.Expr(value=hook)))

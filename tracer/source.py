@@ -81,7 +81,9 @@ def _locate(code: CodeType) -> Located | None:
             if _name(node) == code.co_name and _first_line(node) == code.co_firstlineno
         ]
         if isinstance(candidates and candidates[0][0], ast.Lambda):
-            candidates = _innermost([c for c in candidates if _covers(c[0], code)])
+            candidates = _innermost(
+                [c for c in candidates if isinstance(c[0], ast.Lambda) and _covers(c[0], code)]
+            )
         if len(candidates) == 1 and _compiles_to(parsed, statement, code):
             return Located(*candidates[0], parsed.lines)
     return None
@@ -92,8 +94,8 @@ def _functions(node: ast.AST, class_name: str | None) -> Iterator[tuple[Function
     if isinstance(node, FunctionNode):
         yield node, class_name
     for child in ast.iter_child_nodes(node):
-        inside = isinstance(node, ast.ClassDef) and child in node.body
-        yield from _functions(child, node.name if inside else class_name)
+        inner = node.name if isinstance(node, ast.ClassDef) and child in node.body else class_name
+        yield from _functions(child, inner)
 
 
 def _name(node: FunctionNode) -> str:

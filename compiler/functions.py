@@ -46,7 +46,8 @@ def chunk_function(name: str, emitter: Emitter, attributes: str) -> str:
             value = emitter.settled(accumulator)
             place = w.offset(scratch, w.load_index("%block", block.accumulators[accumulator.target]))
             _store_number(emitter, value, place)
-    return function(f"internal void @{name}.task(i64 %number, ptr %slots, ptr %block)", w, attributes)
+    signature = f"internal void @{name}.task(i64 %number, ptr %slots, ptr %block)"
+    return function(signature, w, f"noinline {attributes}")
 
 
 def _store_number(emitter: Emitter, value: Val, place: str) -> None:

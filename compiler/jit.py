@@ -276,7 +276,8 @@ class KernelCount:
 
 def _add_path(entry: Entry, made: Capture, leaves: list[Any]) -> None:
     """Compile a captured path into the entry: into a tree that it shares a stretch with, or its own."""
-    from fusegrad.compiler.tree import Diverged, Tree, layout_of, make_path
+    from fusegrad.compiler.path import layout_of, make_path
+    from fusegrad.compiler.tree import Diverged, Tree
 
     numbers = {}
     for value in made.arguments:

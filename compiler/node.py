@@ -17,7 +17,7 @@ from fusegrad.eager.tensor import Tensor
 from fusegrad.tracer.text import evaluate_graph
 
 if TYPE_CHECKING:
-    from fusegrad.compiler.tree import Path
+    from fusegrad.compiler.path import Path
 
 
 MODIFIED = (

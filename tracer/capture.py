@@ -55,7 +55,8 @@ class Capture:
     result: what the run returned, eager's own. graph: what it computed; its inputs are the
     argument tensors, then captured tensors, then constants; tensors: the argument tensors behind
     its inputs. tracked: the values that needed gradients. outputs, structure: how the result is
-    built. reads: what must still hold for a replay. reasons: why it cannot be replayed; empty for a closed run.
+    built. reads: what must still hold for a replay. reasons: why it cannot be replayed; empty for a
+    closed run.
     """
 
     result: Any

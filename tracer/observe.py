@@ -214,7 +214,8 @@ class Observer:
         namespace = function.__globals__
         self.read(
             ("global", id(namespace), name),
-            lambda: GlobalRead(namespace, function.__builtins__, name, value, site),
+            # mypy's typeshed does not know __builtins__ of functions.
+            lambda: GlobalRead(namespace, function.__builtins__, name, value, site),  # type: ignore[attr-defined]
         )
         return self.reached(value)
 

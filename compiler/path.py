@@ -1,0 +1,121 @@
+"""A captured path: its forward and its backward, optimised together."""
+
+from __future__ import annotations
+
+import struct
+import weakref
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fusegrad.eager.families import Layout
+from fusegrad.eager.tensor import Tensor
+from fusegrad.tracer import passes
+from fusegrad.tracer.capture import Capture
+from fusegrad.tracer.differentiate import differentiate
+from fusegrad.tracer.graph import GUARD, Equation, Graph, Value
+
+# Stands between the forward and the backward equations while passes run over both.
+_BOUNDARY = Equation(GUARD, (0,), {"expected": 0, "kind": "boundary"}, ())
+
+
+def guard_key(value: Any) -> Any:
+    """What a guard compares: the value by type and bits."""
+    return struct.pack("<d", value) if isinstance(value, float) else (type(value), value)
+
+
+def layout_of(array: np.ndarray) -> Layout:
+    """How an array lies, in elements."""
+    return Layout(array.shape, tuple(s // array.itemsize for s in array.strides))
+
+
+class Captured:
+    """A tensor found outside by a captured run: held weakly, with what it must still be."""
+
+    __slots__ = ("expected", "layout", "reference")
+
+    def __init__(self, tensor: Tensor) -> None:
+        array = tensor.array
+        self.reference = weakref.ref(tensor)
+        self.layout = layout_of(array)
+        self.expected = (array.shape, array.dtype, array.strides, tensor.needs_grad)
+
+    def array(self) -> np.ndarray | None:
+        """The tensor's memory, or None if it is gone or of another type."""
+        tensor = self.reference()
+        if tensor is None:
+            return None
+        array = tensor.array
+        return (
+            array if (array.shape, array.dtype, array.strides, tensor.needs_grad) == self.expected else None
+        )
+
+
+@dataclass(eq=False)
+class Path:
+    """One captured path, with its backward derived and both optimised together.
+
+    forward, backward: equations. results: the returned values, in the order of the capture's
+    outputs that are values; seeds: the gradients of those at `seeded`; gradients: of `wanted`.
+    saved: the results that backward reads, which the user must not have written over by then.
+    derives_alone: whether one scalar is derived, so that backward most likely starts with 1.
+    """
+
+    capture: Capture
+    inputs: tuple[Value, ...]
+    captured: dict[Value, Captured]
+    constants: dict[Value, np.ndarray]
+    forward: tuple[Equation, ...]
+    backward: tuple[Equation, ...]
+    results: tuple[Value, ...]
+    seeds: tuple[Value, ...]
+    seeded: tuple[int, ...]
+    wanted: tuple[Value, ...]
+    gradients: tuple[Any, ...]
+    argument_leaves: dict[Value, int]
+    saved: set[int]
+    derives_alone: bool
+    calls: int = 0
+
+
+def make_path(capture: Capture, argument_leaves: dict[Value, int]) -> Path:
+    """Derive the backward of a capture and optimise both together.
+
+    argument_leaves: for each argument of the graph its number among the leaves of the call.
+    """
+    graph = capture.graph
+    values = [o for o in capture.outputs if o.value is not None]
+    outputs = [o.value for o in values if o.value is not None]
+    seeded = tuple(i for i, o in enumerate(values) if o.requires_grad)
+    wanted = tuple(v for v in graph.inputs if v in capture.tracked) if seeded else ()
+    backward, constants = Graph((), (), ()), dict(capture.constants)
+    if wanted:
+        backward, extra, wanted = differentiate(graph, capture.tracked, [outputs[i] for i in seeded], wanted)
+        constants.update(extra)
+    seeds = backward.inputs[: len(seeded)] if wanted else ()
+    inputs = tuple(dict.fromkeys((*graph.inputs, *constants)))
+    equations = (*graph.equations, _BOUNDARY, *backward.equations)
+    whole = Graph((*inputs, *seeds), equations, (*outputs, *backward.outputs))
+    for run in (passes.decompose, passes.simplify, passes.common_subexpressions):
+        whole = run(whole)
+    middle = whole.equations.index(_BOUNDARY)
+    captured = {v: Captured(t) for v, t in capture.captured.items()}
+    # The path lives as long as the function; the tensors must not.
+    capture.captured, capture.tensors = {}, {}
+    return Path(
+        capture,
+        inputs,
+        captured,
+        constants,
+        whole.equations[:middle],
+        whole.equations[middle + 1 :],
+        tuple(whole.outputs[: len(outputs)]),
+        seeds,
+        seeded,
+        wanted,
+        tuple(whole.outputs[len(outputs) :]),
+        argument_leaves,
+        {i for i, v in enumerate(outputs) if v in backward.inputs},
+        bool(wanted) and len(seeds) == 1 and all(n == 1 for n in seeds[0].shape),
+    )

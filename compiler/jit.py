@@ -12,7 +12,6 @@ from __future__ import annotations
 import functools
 import threading
 import types
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -73,8 +72,8 @@ class Variant:
 class Entry:
     """What is known for one key."""
 
-    def __init__(self, key_text: str) -> None:
-        self.key_text = key_text
+    def __init__(self, key: Any, key_text: str) -> None:
+        self.key, self.key_text = key, key_text
         self.variants: list[Variant] = []
         self.anchors: list[Callable[[], Any]] = []
         self.open_tries = 0
@@ -102,7 +101,7 @@ class JitFunction:
             raise TypeError(f"jit takes a function, method or module, not {type(function).__name__}")
         self.__wrapped__ = function
         self.stats = Stats()
-        self.entries: OrderedDict[Any, Entry] = OrderedDict()
+        self.entries: dict[Any, Entry] = {}
         self._lock = threading.RLock()
         functools.update_wrapper(self, function, updated=())
 
@@ -131,6 +130,8 @@ class JitFunction:
         except _Unkeyed as error:
             return self._eager(args, kwargs, str(error))
         entry = self.entries.get(key)
+        if entry is None and len(self.entries) >= MOST_KEYS:
+            return self._eager(args, kwargs, f"more than {MOST_KEYS} kinds of arguments were seen")
         if entry is not None:
             if entry.given_up:
                 self.stats.eager_calls += 1
@@ -145,15 +146,16 @@ class JitFunction:
         return self._capture(key, args, kwargs, leaves)
 
     def _eager(self, args: tuple[Any, ...], kwargs: dict[str, Any], reason: str) -> Any:
-        """A call whose arguments cannot be told apart by a key."""
+        """A call that is not looked up, because of its arguments."""
         self.stats.eager_calls += 1
-        entry = self.entries.setdefault(("unkeyed", reason), Entry("any"))
-        entry.given_up = reason
+        self.entries.setdefault(reason, Entry(reason, "others")).given_up = reason
         return self.__wrapped__(*args, **kwargs)
 
     def _replay(self, entry: Entry, leaves: list[Any]) -> Any:
         """Answer from compiled code, or raise _Miss with the reason."""
         if any(anchor() is None for anchor in entry.anchors):
+            # Another object has taken the place in memory that the key is about.
+            self.entries.pop(entry.key, None)
             raise _Miss("an object among the arguments is gone")
         failure = "nothing compiled yet"
         for variant in list(entry.variants):
@@ -186,10 +188,8 @@ class JitFunction:
         with self._lock:
             entry = self.entries.get(key)
             if entry is None:
-                entry = self.entries[key] = Entry(describe_key(leaves))
+                entry = self.entries[key] = Entry(key, describe_key(leaves))
                 entry.anchors = [hold(x) for x in leaves if _is_object(x)]
-                while len(self.entries) > MOST_KEYS:
-                    self.entries.popitem(last=False)
             debug.show(1, f"{self!r}: captured", lambda: "\n".join(map(str, made.reasons)) or "closed")
             if made.reasons:
                 self._refuse(entry, made)

@@ -247,7 +247,7 @@ def driver() -> Callable[[int, int, int, int, int], None]:
 
 @functools.cache
 def layouts_known() -> bool:
-    """Whether tuples and arrays lie in memory as the driver expects (another Python may differ)."""
+    """Whether tuples and arrays lie in memory as the driver expects; another Python may differ."""
     array = np.arange(3)
     pair = (None, array)
     item = ctypes.c_void_p.from_address(id(pair) + _TUPLE_ITEMS + ctypes.sizeof(ctypes.c_void_p)).value
@@ -281,4 +281,10 @@ class Calls:
 
     def run_at(self, arrays: tuple[np.ndarray, ...], slots_address: int) -> None:
         """`run` with the address of the slots, which the caller keeps alive."""
-        self._run(id(arrays) + _TUPLE_ITEMS, len(arrays), slots_address, self.table_address, self.count)
+        if layouts_known():
+            items, count = id(arrays) + _TUPLE_ITEMS, len(arrays)
+        else:
+            items = count = 0
+            room = (ctypes.c_int64 * len(arrays)).from_address(slots_address + 8)
+            room[:] = [data_address(a) for a in arrays]
+        self._run(items, count, slots_address, self.table_address, self.count)

@@ -157,7 +157,8 @@ def _task(name: str, symbol: str, real: str) -> str:
         c, _int32(w, w.load_index("%block", C + 2)),
     ]  # fmt: skip
     w.line(f"call void @fusegrad_{name}({', '.join('ptr ' + x for x in arguments)})")
-    return function(f"internal void @{symbol}.task(i64 %number, ptr %slots, ptr %block)", w, "noinline nounwind")
+    signature = f"internal void @{symbol}.task(i64 %number, ptr %slots, ptr %block)"
+    return function(signature, w, "noinline nounwind")
 
 
 def _range(w: Writer, rows: str, start: str, part: str, total: str, dimension: str) -> tuple[str, str]:

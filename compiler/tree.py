@@ -224,6 +224,7 @@ class Tree:
             self._plan(child, ours, [*above, segment])
         if segment.path is not None:
             self._plan_backward(segment, ours, [*above, segment])
+            segment.kept_above = {v: ours[v] for v in available if ours[v] >= 0}
         extra = [v for v in stored if ours[v] >= 0]
         available.update({v: i for v, i in ours.items() if v in available})
         self._finish(segment, graph, extra, ours)
@@ -255,8 +256,6 @@ class Tree:
         graph = self._graph(path, path.gradients, available, equations)
         segment.backward = Program(passes.dead_code(graph), self._layouts_for(graph, path)).finish()
         segment.backward_inputs = [self._source(v, path, available) for v in graph.inputs]
-        ours = {v for e in segment.equations for v in e.outputs}
-        segment.kept_above = {v: i for v, i in available.items() if i >= 0 and v not in ours}
         path.saved |= {i for i, v in enumerate(path.results) if v in graph.inputs}
         found = dict(zip(graph.outputs, segment.backward.graph.outputs, strict=True))
         segment.gradient_places = [segment.backward.locate(found[g]) for g in path.gradients]
@@ -390,7 +389,10 @@ def gather(
         if kind == "argument":
             arrays.append(leaves[reference].array)
         elif kind == "kept":
-            arrays.append(environment[reference])
+            array = environment[reference]
+            # Native code would read whatever lies there.
+            assert array is not None, "a value is read that no segment kept"
+            arrays.append(array)
         elif kind == "constant":
             arrays.append(reference)
         elif kind == "seed":

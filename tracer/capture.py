@@ -13,6 +13,8 @@ import numpy as np
 from fusegrad.eager.state import state
 from fusegrad.eager.tensor import Tensor
 from fusegrad.tracer.graph import Graph, Value
+from fusegrad.tracer.lookup import nn_module_class
+from fusegrad.tracer.naming import NamingObserver
 from fusegrad.tracer.observe import Observer
 from fusegrad.tracer.reads import Read, is_plain
 from fusegrad.tracer.record import Recorder
@@ -21,11 +23,15 @@ from fusegrad.tracer.tree import Structure, contents, flatten, is_container
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why a run cannot be replayed, with the user's line."""
+    """Why a run cannot be replayed, with the user's line.
+
+    kind: "memory" where only the memory of the results could not be repeated, not their values.
+    """
 
     reason: str
     file: str
     line: int
+    kind: str = ""
 
     def __str__(self) -> str:
         return f"{self.reason} ({self.file}:{self.line})" if self.file else self.reason
@@ -76,6 +82,9 @@ def argument_names(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> list[str]:
     """A name for each leaf of the arguments, from the signature: `x`, `batch_0`, `batch_1`."""
+    module = nn_module_class()
+    if module is not None and args and function is vars(module)["__call__"]:
+        function = type(args[0]).forward  # which gets the arguments as they are
     try:
         bound = inspect.signature(function).bind(*args, **kwargs)
         named: list[tuple[str, Any]] = []
@@ -117,10 +126,12 @@ def capture(
     leaves: list[Any] = []
     flatten((args, keywords), leaves)
     names = argument_names(function, args, keywords)
-    for name, leaf in zip(names, leaves, strict=True):
+    named = list(zip(names, leaves, strict=True))
+    for name, leaf in named:
         if isinstance(leaf, Tensor):
             recorder.argument(leaf, name)
-    observer = Observer((args, keywords))
+    observer = NamingObserver((args, keywords), [(n, v) for n, v in named if not isinstance(v, Tensor)])
+    recorder.name_of = observer.name_of
     previous, state.interpreter = state.interpreter, recorder
     try:
         result = observer.run(function, args, keywords)
@@ -234,10 +245,10 @@ def _sharing(
     outside += [t.array for t in recorder.captured.values()]
     for i, (output, tensor) in enumerate(computed):
         if any(np.may_share_memory(tensor.array, a) for a in outside):
-            yield Reason("returns a view of a tensor that came from outside", "", 0)
+            yield Reason("returns a view of a tensor that came from outside", "", 0, "memory")
         for other, sibling in computed[:i]:
             same = other.value == output.value
             if same and sibling is not tensor:
-                yield Reason("returns two tensors of one memory", "", 0)
+                yield Reason("returns two tensors of one memory", "", 0, "memory")
             elif not same and np.may_share_memory(tensor.array, sibling.array):
-                yield Reason("returns two views of one memory", "", 0)
+                yield Reason("returns two views of one memory", "", 0, "memory")

@@ -30,7 +30,12 @@ class NamingObserver(Observer):
 
     def name_of(self, value: Any) -> str:
         """The path by which the object was read, as a name; empty if it is not known."""
-        return self._paths.get(id(value), "")
+        path = self._paths.get(id(value), "")
+        return f"_{path}" if path[:1].isdigit() else path
+
+    def release(self) -> None:
+        super().release()
+        self._paths.clear()
 
     def read_global(self, function: FunctionType, name: str, value: Any, site: Site) -> Any:
         self._name(value, name)
@@ -69,8 +74,8 @@ class NamingObserver(Observer):
 
     def _part(self, owner: Any, key: Any, value: Any) -> None:
         """Name what was found at `key` of `owner`: after the owner, where it has a name."""
-        step = str(key) if isinstance(key, (str, int)) and key not in _SILENT else ""
-        self._name(value, "_".join(p for p in (self.name_of(owner), step) if p))
+        step = str(key) if type(key) in (str, int) and key not in _SILENT else ""
+        self._name(value, "_".join(p for p in (self._paths.get(id(owner), ""), step) if p))
 
     def _name(self, value: Any, name: str) -> None:
         if not is_plain(value):

@@ -7,6 +7,7 @@ eager's own; each op is written down as an equation of the graph beside.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ class Recorder:
     constants: values made from Python data during the run.
     tracked: the values whose tensors needed gradients.
     open_reasons: (sentence, file, line) for each thing that a replay could not repeat.
+    name_of: gives a captured tensor its name ("" for one that it does not know).
     """
 
     def __init__(self) -> None:
@@ -38,6 +40,7 @@ class Recorder:
         self.constants: dict[Value, np.ndarray] = {}
         self.tracked: set[Value] = set()
         self.open_reasons: list[tuple[str, str, int]] = []
+        self.name_of: Callable[[Tensor], str] = lambda tensor: ""
         # Values are found by the identity of their arrays, which `_alive` keeps from being reused.
         self._values: dict[int, Value] = {}
         self._alive: list[np.ndarray] = []
@@ -58,7 +61,8 @@ class Recorder:
         """The value that stands for `tensor`; one that was never seen is captured from outside."""
         value = self._values.get(id(tensor.array))
         if value is None:
-            value = self._define(tensor, identifier(f"captured{len(self.captured)}", self._names))
+            name = self.name_of(tensor) or f"captured{len(self.captured)}"
+            value = self._define(tensor, identifier(name, self._names))
             self.captured[value] = tensor
         return value
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections import namedtuple
 from collections.abc import Callable, Sequence
-from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -26,12 +26,9 @@ def return_type(name: str, fields: tuple[str, ...]) -> type:
         parts = ",\n".join(f"{f}={getattr(self, f)!r}" for f in fields)
         return f"torch.return_types.{name}(\n{parts})"
 
-    members: dict[str, Any] = {"__slots__": (), "__repr__": show, "_fields": fields}
-    for place, field in enumerate(fields):
-        members[field] = property(itemgetter(place))
-    members["__new__"] = lambda kind, *values: tuple.__new__(kind, values)
-    members["__getnewargs__"] = lambda self: tuple(self)
-    return type(name, (tuple,), members)
+    kind: Any = namedtuple(name, fields)  # type: ignore[misc]  (the fields are an argument)
+    kind.__repr__ = show
+    return kind
 
 
 def _pick(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import threading
 import weakref
 from typing import Any
@@ -373,6 +374,14 @@ def loss_of(x: fg.Tensor, y: fg.Tensor) -> fg.Tensor:
     return (h * h).mean()
 
 
+def branched_loss(x: fg.Tensor, y: fg.Tensor) -> fg.Tensor:
+    """A branch on a value that the product after it reads again."""
+    h = (x @ y).relu()
+    if h.mean() > 1e9:
+        h = h / h.mean()
+    return (h @ y.T).exp().mean()
+
+
 def trained(function: Any, calls: int = 6) -> tuple[fg.Tensor, fg.Tensor]:
     """Leaves after so many calls, each followed by a backward."""
     x, y = leaf(5, 4), leaf(4, 3, seed=1)
@@ -391,11 +400,12 @@ def test_a_loss_that_is_always_derived_gets_one_program_for_both():
     same(y.grad, b.grad)
 
 
+@pytest.mark.parametrize("loss", [loss_of, branched_loss])
 @pytest.mark.parametrize("how", ["other seed", "twice", "second order", "none"])
-def test_a_joint_program_answers_every_backward(how: str):
-    g = fg.jit(loss_of)
+def test_a_joint_program_answers_every_backward(how: str, loss: Any):
+    g = fg.jit(loss)
     found = []
-    for function, calls in ((g, 6), (loss_of, 1)):
+    for function, calls in ((g, 6), (loss, 1)):
         x, y = trained(function, calls)
         x.grad = y.grad = None
         out = function(x, y)
@@ -413,4 +423,33 @@ def test_a_joint_program_answers_every_backward(how: str):
             assert ours is None
         else:
             same(ours, theirs)
-    assert g.stats.compiled_calls == 6
+    assert g.stats.compiled_calls == 6 and len(g.kernels().joint) >= 1
+
+
+def test_too_many_kinds_of_arguments_run_eagerly_and_say_so(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("fusegrad.compiler.jit.MOST_KEYS", 3)
+    g = fg.jit(lambda x: x * 2)
+    for size in range(1, 7):
+        assert g(fg.ones(size)).tolist() == [2.0] * size
+    assert g.stats.compiles == 3
+    assert g(fg.ones(2)).tolist() == [2.0, 2.0] and g.stats.compiled_calls == 1
+    assert "kinds of arguments" in str(g.explain())
+
+
+def test_calls_work_where_objects_lie_otherwise_in_memory(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("fusegrad.compiler.native.layouts_known", lambda: False)
+    g = fg.jit(lambda x, y: (x * y).sum())
+    x, y = leaf(7), leaf(7, seed=1)
+    g(x, y)
+    same(g(x, y), (x * y).sum())
+    assert g.stats.compiled_calls == 1
+
+
+def test_a_forked_child_computes_alone():
+    g = fg.jit(lambda x: x.exp().sum())
+    x = fg.ones(300, 300)
+    expected = (g(x), g(x))[1].item()
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if g(x).item() == expected else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

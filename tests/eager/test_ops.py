@@ -55,7 +55,8 @@ def same(ours: Any, theirs: Any, single: bool = False) -> None:
 
 
 def test_the_table_covers_every_op():
-    assert set(SAMPLES) == set(REGISTRY)
+    # The tracer adds its guard to the registry; it is no op that a user calls.
+    assert set(SAMPLES) == {name for name, op in REGISTRY.items() if op.family != "guard"}
 
 
 class Seen:

@@ -32,6 +32,8 @@ KERNELS: dict[str, str] = {
     **dict.fromkeys(("IsNaN", "Reciprocal"), _FLOATS),
     **dict.fromkeys(("Tan", "Asin", "Acos", "Atan", "Sinh", "Cosh", "Erf"), _SINGLE),
     "IsInf": "fd",
+    "TopK": "ilfd",
+    "CumSum": "ilfd",
     "Relu": "bil" + _FLOATS,
     "Pad": "?Bbil" + _FLOATS,
 }
@@ -58,13 +60,16 @@ class Builder:
         """The nodes that follow compute `equation`."""
         self._equation, self._count = equation, 0
 
-    def node(self, kind: str, inputs: Sequence[Handle], dtype: np.dtype, **attributes: Any) -> Handle:
-        """Append a node and give its output."""
+    def node(
+        self, kind: str, inputs: Sequence[Handle], dtype: np.dtype, place: int = 0, **attributes: Any
+    ) -> Handle:
+        """Append a node and give its output (of several, the one at `place`)."""
         equation = self._equation
         stem = equation.output.name if equation is not None and equation.outputs else "value"
         name = f"{stem}/{kind}{self._count or ''}"
         self._count += 1
-        made = self.onnx.helper.make_node(kind, [i.name for i in inputs], [name], name, **attributes)
+        outputs = [f"{name}/{i}" for i in range(place)] + [name]
+        made = self.onnx.helper.make_node(kind, [i.name for i in inputs], outputs, name, **attributes)
         made.doc_string = source_text(equation.source) if equation is not None else ""
         self.nodes.append(made)
         return Handle(self, name, dtype)
@@ -109,26 +114,27 @@ class Handle:
 
     def node(self, kind: str, *others: Any, **attributes: Any) -> Handle:
         """`kind` on this value and others of its dtype, computed wider where no kernel takes it so."""
-        supported = KERNELS.get(kind)
-        dtype = self.dtype
+        dtype = self.computed(kind)
+        inputs = [self.like(self).to(dtype), *(self.like(o).to(dtype) for o in others)]
+        if kind in ANSWERS:
+            return self.builder.node(kind, inputs, BOOL, **attributes)
+        return self.builder.node(kind, inputs, dtype, **attributes).to(self.dtype)
+
+    def computed(self, kind: str) -> np.dtype:
+        """The dtype that `kind` is computed in: this value's, or a wider one that has a kernel."""
+        supported, dtype = KERNELS.get(kind), self.dtype
         while supported is not None and dtype.char not in supported:
             if dtype.char not in _WIDER:
                 raise self.builder.refuse(
                     f"onnxruntime has no {kind} for {dtype.name}; convert to float32 before it, with .float()"
                 )
             dtype = np.dtype(_WIDER[dtype.char])
-        inputs = [self.like(self).to(dtype), *(self.like(o).to(dtype) for o in others)]
-        if kind in ANSWERS:
-            return self.builder.node(kind, inputs, BOOL, **attributes)
-        return self.builder.node(kind, inputs, dtype, **attributes).to(self.dtype)
+        return dtype
 
     def shaped(self, kind: str, *numbers: Any, **attributes: Any) -> Handle:
         """A node whose further inputs are lists of integers (a shape, axes, starts)."""
         lists = [self.builder.constant(list(n), INT64) for n in numbers]
-        supported = KERNELS.get(kind)
-        dtype = self.dtype
-        while supported is not None and dtype.char not in supported and dtype.char in _WIDER:
-            dtype = np.dtype(_WIDER[dtype.char])
+        dtype = self.computed(kind)
         return self.builder.node(kind, [self.to(dtype), *lists], dtype, **attributes).to(self.dtype)
 
     def to(self, dtype: np.dtype) -> Handle:
@@ -145,8 +151,7 @@ class Handle:
     def where(self, yes: Any, no: Any) -> Handle:
         """`yes` where this value (a truth value) holds, else `no`; one of the two is a handle."""
         known = yes if isinstance(yes, Handle) else no
-        supported = known.dtype.char in KERNELS["Where"]
-        dtype = known.dtype if supported else np.dtype(_WIDER[known.dtype.char])
+        dtype = known.computed("Where")
         inputs = [self, known.like(yes).to(dtype), known.like(no).to(dtype)]
         return self.builder.node("Where", inputs, dtype).to(known.dtype)
 

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from fusegrad.eager import dtypes
-from fusegrad.eager.families import Elementwise
-from fusegrad.eager.op import REGISTRY
+from fusegrad.eager.families import Elementwise, Reduction
 from fusegrad.tracer.export.files import ExportError
 from fusegrad.tracer.export.onnx_builder import Builder, Handle
-from fusegrad.tracer.export.onnx_ops import CREATION, ELEMENTWISE, OTHERS
+from fusegrad.tracer.export.onnx_ops import OTHERS, REDUCTIONS, creation
+from fusegrad.tracer.export.onnx_scalars import elementwise
 from fusegrad.tracer.export.program import Program, guard_text
 from fusegrad.tracer.graph import GUARD, Equation, Graph, Value
 from fusegrad.tracer.passes import dead_code, decompose
@@ -87,10 +87,11 @@ def _model(onnx: Any, program: Program) -> Any:
     for equation in graph.equations:
         builder.at(equation)
         _refuse_types(builder, equation)
-        known[equation.output] = builder.rename(_emitted(builder, equation, known), equation.output.name)
+        for value, made in zip(equation.outputs, _emitted(builder, equation, known), strict=True):
+            known[value] = builder.rename(made.to(value.dtype), value.name)
     outputs = _outputs(builder, graph, known)
     inputs = [_value_info(onnx, v.name, v.shape, v.dtype) for v in program.arguments]
-    made = onnx.helper.make_graph(
+    model_graph = onnx.helper.make_graph(
         builder.nodes,
         _graph_name(program),
         inputs,
@@ -101,7 +102,7 @@ def _model(onnx: Any, program: Program) -> Any:
     )
     opsets = [onnx.helper.make_opsetid("", OPSET)]
     model = onnx.helper.make_model(
-        made, opset_imports=opsets, ir_version=IR_VERSION, producer_name="fusegrad"
+        model_graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="fusegrad"
     )
     _note_checks(onnx, model, program)
     return model
@@ -124,23 +125,23 @@ def _refuse_types(builder: Builder, equation: Equation) -> None:
             )
 
 
-def _emitted(builder: Builder, equation: Equation, known: dict[Value, Handle]) -> Handle:
-    """The nodes for one equation, by the table."""
-    op, name = equation.op, equation.op.name
-    if name in CREATION:
-        return CREATION[name](builder, equation)
-    if name in OTHERS:
-        return OTHERS[name](equation, *(known[v] for v in equation.inputs)).to(equation.output.dtype)
-    if name not in ELEMENTWISE or not isinstance(op, Elementwise):
-        supported = ", ".join(sorted({*ELEMENTWISE, *OTHERS, *CREATION} & set(REGISTRY)))
-        raise builder.refuse(
-            f"the op {name} cannot be written as ONNX (these can, and what is made of them: {supported})"
-        )
-    return _elementwise(builder, equation, op, known).to(equation.output.dtype)
+def _emitted(builder: Builder, equation: Equation, known: dict[Value, Handle]) -> tuple[Handle, ...]:
+    """The nodes for one equation: by the table, or by what its family knows of it."""
+    op = equation.op
+    if op.name in OTHERS:
+        made = OTHERS[op.name](equation, *(known[v] for v in equation.inputs))
+        return made if isinstance(made, tuple) else (made,)
+    if isinstance(op, Elementwise):
+        return (_elementwise(builder, equation, op, known),)
+    if isinstance(op, Reduction) and op.combine in REDUCTIONS:
+        return (REDUCTIONS[op.combine](equation, *(known[v] for v in equation.inputs)),)
+    if op.family == "creation":
+        return (creation(builder, equation),)
+    raise builder.refuse(f"the op {op.name} cannot be written as ONNX")
 
 
 def _elementwise(builder: Builder, equation: Equation, op: Elementwise, known: dict[Value, Handle]) -> Handle:
-    """The operands promoted as the op's dtype rule says, then its entry."""
+    """The operands promoted as the op's dtype rule says, then its scalar expression."""
     types = [v.type if isinstance(v, Value) else v for v in equation.inputs]
     if op.name == "pow_number":  # its number is a parameter and takes part in promotion
         types.append(equation.params["exponent"])
@@ -152,7 +153,7 @@ def _elementwise(builder: Builder, equation: Equation, op: Elementwise, known: d
             operands.append(handle or builder.constant(operand, np.dtype(bool)))
         else:
             operands.append(handle.to(compute) if handle else builder.constant(operand, compute))
-    return ELEMENTWISE[op.name](*operands, **equation.params)
+    return elementwise(op, operands, dict(equation.params))
 
 
 def _outputs(

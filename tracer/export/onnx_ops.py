@@ -1,243 +1,37 @@
-"""The table of the ONNX export: for each op, how it is said in ONNX.
+"""The table of the ONNX export: what each op that is not elementwise is in ONNX.
 
-An entry takes the operands as handles (elementwise ones already broadcastable and in the dtype
-that the op computes in) and the equation, and gives the result's handle. Where ONNX or
-onnxruntime differs from NumPy (NaN in `ReduceMax`, truncating division) the entry says what
+An entry takes the equation and its operands as handles, and gives the result's handle, or one for
+each result. Where ONNX or onnxruntime differs from NumPy (NaN in `ReduceMax`) the entry says what
 NumPy does.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from fusegrad.eager.op import TensorType
-from fusegrad.eager.ops.elementwise import small_power
 from fusegrad.eager.ops.shape import Slice
 from fusegrad.tracer.export.onnx_builder import BOOL, INT32, INT64, Builder, Handle
 from fusegrad.tracer.graph import Equation, Value
 
-# Elementwise: (operands..., params) -> result, in the compute dtype or bool.
 
-
-def _op(kind: str, **attributes: Any) -> Callable[..., Handle]:
-    return lambda x, *others: x.node(kind, *others, **attributes)
-
-
-def _float_only(kind: str) -> Callable[..., Handle]:
-    """For rounding: integers are whole already."""
-    return lambda x: x.node(kind) if x.dtype.kind == "f" else x
-
-
-def _expm1(x: Handle) -> Handle:
-    """exp(x) - 1 without cancellation near 0 (Kahan): (u - 1) * x / log(u) for u = exp(x)."""
-    u = x.node("Exp")
-    less = u - 1
-    inexact = less * (x / u.node("Log"))
-    settled = u.equals(1).where(x, less.equals(-1).where(-1, inexact))
-    return u.equals(math.inf).where(u, settled)
-
-
-def _log1p(x: Handle) -> Handle:
-    """log(1 + x) without cancellation near 0 (Kahan): log(u) * x / (u - 1) for u = 1 + x."""
-    u = x + 1
-    inexact = u.node("Log") * (x / (u - 1))
-    settled = u.equals(1).where(x, inexact)
-    return u.equals(math.inf).where(u, settled)
-
-
-def _softplus(x: Handle) -> Handle:
-    return (x > 20).where(x, _log1p(x.node("Min", 20).node("Exp")))
-
-
-def _trunc(x: Handle) -> Handle:
-    return (x < 0).where(x.node("Ceil"), x.node("Floor")) if x.dtype.kind == "f" else x
-
-
-def _sign(x: Handle) -> Handle:
-    return x.node("Sign")
-
-
-def _opposed(remainder: Handle, y: Handle) -> Handle:
-    """Where a truncating division's remainder has not the divisor's sign."""
-    return remainder.equals(0).negated().both((remainder < 0).differs(y < 0))
-
-
-def _remainder(x: Handle, y: Handle) -> Handle:
-    """The remainder with the divisor's sign; an integer's by 0 is 0, as NumPy's."""
-    if x.dtype.kind == "f":
-        remainder = x.node("Mod", y, fmod=1)
-        return _opposed(remainder, y).where(remainder + y, remainder)
-    zero = y.equals(0)
-    return zero.where(0, x.node("Mod", zero.where(1, y)))
-
-
-def _floor_divide(x: Handle, y: Handle) -> Handle:
-    """NumPy's floor_divide: exact for integers; for floats through the remainder, as C's fmod has it."""
-    zero = y.equals(0)
-    if x.dtype.kind != "f":
-        divisor = zero.where(1, y)
-        quotient = x / divisor
-        down = _opposed(x - quotient * divisor, divisor).where(quotient - 1, quotient)
-        return zero.where(0, down)
-    remainder = x.node("Mod", y, fmod=1)
-    quotient = (x - remainder) / y
-    quotient = _opposed(remainder, y).where(quotient - 1, quotient)
-    floor = quotient.node("Floor")
-    rounded = (quotient - floor > 0.5).where(floor + 1, floor)
-    return zero.where(x / y, rounded)
-
-
-def _pow(x: Handle, y: Handle) -> Handle:
-    if x.dtype.kind != "f":  # onnxruntime goes through float64, which is inexact and does not wrap
-        raise x.builder.refuse(
-            "whole numbers to the power of a tensor: convert to floats before, with .float()"
-        )
-    return x.node("Pow", y)
-
-
-def _pow_number(x: Handle, exponent: float) -> Handle:
-    """Small powers as products, as eager computes them; of whole numbers all, by repeated squaring."""
-    count = small_power(exponent)
-    if count is not None:
-        return _product([x] * count)
-    if x.dtype.kind == "f":
-        return x.node("Pow", exponent)
-    factors, square = [], x
-    for digit in reversed(f"{int(exponent):b}"):
-        if digit == "1":
-            factors.append(square)
-        square = square * square
-    return _product(factors) if factors else x * 0 + 1
-
-
-def _product(factors: list[Handle]) -> Handle:
-    result = factors[0]
-    for factor in factors[1:]:
-        result = result * factor
-    return result
-
-
-def _negative(x: Handle) -> Handle:
-    """Whether the sign is negative, also that of -0."""
-    return (x.equals(0).where(1 / x, x)) < 0
-
-
-def _atan2(y: Handle, x: Handle) -> Handle:
-    """The angle in the first quadrant, then mirrored by the signs of both."""
-    height, width = y.node("Abs"), x.node("Abs")
-    steep = (height / width).node("Atan")
-    both_zero = height.equals(0).both(width.equals(0))
-    both_infinite = height.equals(math.inf).both(width.equals(math.inf))
-    angle = both_zero.where(0, both_infinite.where(math.pi / 4, steep))
-    angle = _negative(x).where(x.like(math.pi) - angle, angle)
-    return _negative(y).where(angle.node("Neg"), angle)
-
-
-def _compare(kind: str) -> Callable[..., Handle]:
-    return lambda x, y: x.node(kind, y)
-
-
-def _logical(kind: str) -> Callable[..., Handle]:
-    return lambda x, y: x.builder.node(kind, [x.to(BOOL), y.to(BOOL)], BOOL)
-
-
-def _bits(kind: str) -> Callable[..., Handle]:
-    return lambda x, y: _logical(kind)(x, y) if x.dtype == BOOL else x.node(f"Bitwise{kind}", y)
-
-
-def _isnan(x: Handle) -> Handle:
-    return x.node("IsNaN") if x.dtype.kind == "f" else x.equals(x).negated()
-
-
-def _isinf(x: Handle) -> Handle:
-    return x.node("Abs").equals(math.inf) if x.dtype.kind == "f" else x.equals(x).negated()
-
-
-def _isfinite(x: Handle) -> Handle:
-    return x.node("Abs") < math.inf if x.dtype.kind == "f" else x.equals(x)
-
-
-ELEMENTWISE: dict[str, Callable[..., Handle]] = {
-    "add": lambda x, y: _logical("Or")(x, y) if x.dtype == BOOL else x + y,
-    "sub": lambda x, y: x - y,
-    "mul": lambda x, y: x.to(BOOL).both(y.to(BOOL)) if x.dtype == BOOL else x * y,
-    "div": lambda x, y: x / y,
-    "neg": _op("Neg"),
-    "reciprocal": lambda x: 1 / x,
-    "square": lambda x: x * x,
-    "abs": _op("Abs"),
-    "sign": _sign,
-    "pow_number": _pow_number,
-    "pow": _pow,
-    "floor_divide": _floor_divide,
-    "remainder": _remainder,
-    "exp": _op("Exp"),
-    "exp2": lambda x: x.like(2.0).node("Pow", x),
-    "expm1": _expm1,
-    "log": _op("Log"),
-    "log2": lambda x: x.node("Log") * (1 / math.log(2)),
-    "log10": lambda x: x.node("Log") * (1 / math.log(10)),
-    "log1p": _log1p,
-    "sqrt": _op("Sqrt"),
-    "rsqrt": lambda x: 1 / x.node("Sqrt"),
-    "sin": _op("Sin"),
-    "cos": _op("Cos"),
-    "tan": lambda x: x.node("Sin") / x.node("Cos"),
-    "asin": _op("Asin"),
-    "acos": _op("Acos"),
-    "atan": _op("Atan"),
-    "atan2": _atan2,
-    "sinh": _op("Sinh"),
-    "cosh": lambda x: (x.node("Exp") + x.node("Neg").node("Exp")) * 0.5,
-    "tanh": _op("Tanh"),
-    "sigmoid": _op("Sigmoid"),
-    "erf": _op("Erf"),
-    "floor": _float_only("Floor"),
-    "ceil": _float_only("Ceil"),
-    "trunc": _trunc,
-    "round": _float_only("Round"),
-    "eq": _compare("Equal"),
-    "ne": lambda x, y: x.equals(y).negated(),
-    "lt": _compare("Less"),
-    "le": _compare("LessOrEqual"),
-    "gt": _compare("Greater"),
-    "ge": _compare("GreaterOrEqual"),
-    "logical_and": _logical("And"),
-    "logical_or": _logical("Or"),
-    "logical_xor": _logical("Xor"),
-    "logical_not": lambda x: x.to(BOOL).negated(),
-    "bitwise_and": _bits("And"),
-    "bitwise_or": _bits("Or"),
-    "bitwise_xor": _bits("Xor"),
-    "bitwise_not": lambda x: x.negated() if x.dtype == BOOL else x.node("BitwiseNot"),
-    "isnan": _isnan,
-    "isinf": _isinf,
-    "isfinite": _isfinite,
-    "maximum": _op("Max"),
-    "minimum": _op("Min"),
-    "where": lambda condition, x, y: condition.to(BOOL).where(x, y),
-    "clone": _op("Identity"),
-    "relu": lambda x: x.node("Relu") if x.dtype.char in "ilefd" else x.node("Max", 0),
-    "silu": lambda x: x * x.node("Sigmoid"),
-    "softplus": _softplus,
-}
-
-# All others: (equation, operands) -> result.
-
-
-def _type(equation: Equation) -> TensorType:
-    operand = equation.inputs[0]
+def _type(equation: Equation, index: int = 0) -> TensorType:
+    operand = equation.inputs[index]
     assert isinstance(operand, Value)
     return operand.type
 
 
+# Reductions, by what combines their elements.
+
+
 def _axes(equation: Equation) -> list[int]:
+    """The reduced dimensions; `dim` is one, several, or None for all."""
     dim = equation.params["dim"]
-    return list(range(len(_type(equation).shape)) if dim is None else dim)
+    return list(range(_type(equation).ndim)) if dim is None else [dim] if isinstance(dim, int) else list(dim)
 
 
 def _reduced(kind: str, x: Handle, equation: Equation) -> Handle:
@@ -273,6 +67,18 @@ def _extreme(kind: str) -> Callable[[Equation, Handle], Handle]:
     return emit
 
 
+REDUCTIONS: dict[str, Callable[[Equation, Handle], Handle]] = {
+    "add": _sum,
+    "mul": _prod,
+    "or": _any,
+    "and": _all,
+    "max": _extreme("ReduceMax"),
+    "min": _extreme("ReduceMin"),
+}
+
+# Choosing by order.
+
+
 def _place(kind: str) -> Callable[[Equation, Handle], Handle]:
     """The first extreme's index; a NaN is more extreme than any number."""
 
@@ -283,7 +89,7 @@ def _place(kind: str) -> Callable[[Equation, Handle], Handle]:
         supported = x if x.dtype.char in "Bbilefd" else x.to(INT32)
         axis = 0 if dim is None else dim
         found = x.builder.node(kind, [supported], INT64, axis=axis, keepdims=int(keep and dim is not None))
-        return _reshaped(found, e.output.shape)
+        return _reshaped(found, e.outputs[-1].shape)
 
     def emit(e: Equation, x: Handle) -> Handle:
         if not _type(e).shape:
@@ -292,12 +98,73 @@ def _place(kind: str) -> Callable[[Equation, Handle], Handle]:
         if x.dtype.kind != "f":
             return found
         nan = x.node("IsNaN").to(INT32)
-        dim = e.params["dim"]
-        axes = list(range(len(_type(e).shape))) if dim is None else [dim]
-        poisoned = nan.shaped("ReduceMax", axes, keepdims=int(e.params["keepdim"])).to(BOOL)
+        poisoned = _reduced("ReduceMax", nan, e).to(BOOL)
         return poisoned.where(find(nan, "ArgMax", e), found)
 
     return emit
+
+
+def _extreme_with_place(kind: str) -> Callable[[Equation, Handle], tuple[Handle, Handle]]:
+    return lambda e, x: (_extreme(f"Reduce{kind}")(e, x), _place(f"Arg{kind}")(e, x))
+
+
+def _picked(x: Handle, index: Handle, dim: int) -> Handle:
+    return x.builder.node("GatherElements", [x, index], x.dtype, axis=dim)
+
+
+def _order(x: Handle, dim: int, size: int, largest: bool) -> Handle:
+    """The indices that sort along `dim`; equal elements keep their order, NaN counts as the largest."""
+
+    def sorting(key: Handle) -> Handle:
+        key = key.to(key.computed("TopK"))
+        count = x.builder.constant([size], INT64)
+        return x.builder.node("TopK", [key, count], INT64, place=1, axis=dim, largest=int(largest))
+
+    if x.dtype.kind != "f":
+        return sorting(x)
+    nan = x.node("IsNaN")
+    numbers = sorting(nan.where(math.inf, x))
+    return _picked(numbers, sorting(_picked(nan.to(INT32), numbers, dim)), dim)
+
+
+def _first(order: Handle, dim: int, start: int, count: int) -> Handle:
+    return order.shaped("Slice", [start], [start + count], [dim], [1])
+
+
+def _sort(e: Equation, x: Handle) -> tuple[Handle, Handle]:
+    dim = e.params["dim"]
+    order = _order(x, dim, _type(e).shape[dim], e.params["descending"])
+    return _picked(x, order, dim), order
+
+
+def _topk(e: Equation, x: Handle) -> tuple[Handle, Handle]:
+    dim = e.params["dim"]
+    order = _order(x, dim, _type(e).shape[dim], e.params["largest"])
+    order = _first(order, dim, 0, e.params["k"])
+    return _picked(x, order, dim), order
+
+
+def _median(e: Equation, x: Handle) -> tuple[Handle, Handle]:
+    """The lower median; NaN where there is one."""
+    dim = e.params["dim"]
+    size = _type(e).shape[dim]
+    order = _order(x, dim, size, False)
+    index = _first(order, dim, (size - 1) // 2, 1)
+    if x.dtype.kind == "f":
+        last = _first(order, dim, size - 1, 1)
+        index = _picked(x, last, dim).node("IsNaN").where(last, index)
+    value = _picked(x, index, dim)
+    return _reshaped(value, e.output.shape), _reshaped(index, e.output.shape)
+
+
+def _cumsum(e: Equation, x: Handle) -> Handle:
+    x = x.to(e.output.dtype)
+    wide = x.to(x.computed("CumSum"))
+    axis = x.builder.constant(e.params["dim"], INT64)
+    return x.builder.node("CumSum", [wide, axis], wide.dtype).to(x.dtype)
+
+
+# Views, and their gradients.
 
 
 def _reshaped(x: Handle, shape: tuple[int, ...]) -> Handle:
@@ -315,10 +182,9 @@ def _getitem(e: Equation, x: Handle) -> Handle:
     return _reshaped(x, e.output.shape)
 
 
-def _embed(e: Equation, x: Handle) -> Handle:
+def _placed(x: Handle, shape: Sequence[int], index: tuple[Any, ...]) -> Handle:
     """A part put into zeros: padding; for steps above 1 each element first gets zeros behind it."""
-    shape = e.params["shape"]
-    entries = [i if isinstance(i, Slice) else Slice(i, i + 1, 1) for i in e.params["index"] if i is not None]
+    entries = [i if isinstance(i, Slice) else Slice(i, i + 1, 1) for i in index if i is not None]
     counts = [len(range(*s)) for s in entries]
     x = _reshaped(x, tuple(counts))
     for axis, (s, count) in enumerate(zip(entries, counts, strict=True)):
@@ -334,6 +200,17 @@ def _embed(e: Equation, x: Handle) -> Handle:
     before = [s.start for s in entries]
     after = [n - b - c for n, b, c in zip(shape, before, counts, strict=True)]
     return x.shaped("Pad", before + after)
+
+
+def _embed(e: Equation, x: Handle) -> Handle:
+    return _placed(x, e.params["shape"], e.params["index"])
+
+
+def _assign(e: Equation, x: Handle, value: Handle) -> Handle:
+    """`value` where it belongs, `x` elsewhere."""
+    shape, index = _type(e).shape, e.params["index"]
+    part = x.builder.constant(True, BOOL).shaped("Expand", _type(e, 1).shape)
+    return _placed(part, shape, index).where(_placed(value, shape, index), x)
 
 
 def _flip(e: Equation, x: Handle) -> Handle:
@@ -352,38 +229,88 @@ def _matmul(e: Equation, x: Handle, y: Handle) -> Handle:
     return x.node("MatMul", y)
 
 
-def _permute(e: Equation, x: Handle) -> Handle:
-    return x.builder.node("Transpose", [x], x.dtype, perm=list(e.params["dims"]))
+def _permuted(x: Handle, dims: Sequence[int]) -> Handle:
+    return x.builder.node("Transpose", [x], x.dtype, perm=list(dims))
 
 
-def _full(b: Builder, e: Equation) -> Handle:
-    number = b.constant(e.params["value"], e.output.dtype)
-    return number.shaped("Expand", e.output.shape) if e.output.shape else number
+# Reading and writing by index tensors. Negative indices count from the end in ONNX, too.
 
 
-def _arange(b: Builder, e: Equation) -> Handle:
+def _take(e: Equation, x: Handle, index: Handle) -> Handle:
+    return x.builder.node("Gather", [x, index.to(INT64)], x.dtype, axis=e.params["dim"])
+
+
+def _put(e: Equation, x: Handle, value: Handle, index: Handle) -> Handle:
+    """ScatterND writes along the first dimension."""
+    shape, places, dim = _type(e).shape, _type(e, 2).shape, e.params["dim"]
+    after = [*range(dim), *range(dim + 1, len(shape))]
+    front = [*range(dim, dim + len(places)), *range(dim), *range(dim + len(places), _type(e, 1).ndim)]
+    inputs = [
+        _permuted(x, [dim, *after]),
+        _reshaped(index.to(INT64), (*places, 1)),
+        _permuted(value, front),
+    ]
+    written = _scattered("ScatterND", inputs, e.params["accumulate"])
+    return _permuted(written, [1 + after.index(d) if d != dim else 0 for d in range(len(shape))])
+
+
+def _gather(e: Equation, x: Handle, index: Handle) -> Handle:
+    return _picked(x, index.to(INT64), e.params["dim"])
+
+
+def _scatter(e: Equation, x: Handle, source: Handle, index: Handle) -> Handle:
+    inputs = [x, index.to(INT64), source]
+    return _scattered("ScatterElements", inputs, e.params["accumulate"], axis=e.params["dim"])
+
+
+def _scattered(kind: str, inputs: list[Handle], accumulate: bool, **attributes: Any) -> Handle:
+    x, index, source = inputs
+    reduction = {"reduction": "add"} if accumulate else {}
+    return x.builder.node(kind, [x, index, source.to(x.dtype)], x.dtype, **attributes, **reduction)
+
+
+def _flat_index(e: Equation, *indices: Handle) -> Handle:
+    """Several indices as one over the merged dimensions, row by row."""
+    total = indices[0].to(INT64) * 0
+    for index, size in zip(indices, e.params["sizes"], strict=True):
+        total = total * size + index.to(INT64).node("Mod", max(size, 1))
+    return total
+
+
+# Tensors from nothing.
+
+
+def creation(b: Builder, e: Equation) -> Handle:
+    """One number spread out, or the elements."""
+    if e.op.name == "full":
+        number = b.constant(e.params["value"], e.output.dtype)
+        return number.shaped("Expand", e.output.shape) if e.output.shape else number
     return b.constant(e.op.evaluate((), dict(e.params)), e.output.dtype)
 
 
-CREATION: dict[str, Callable[[Builder, Equation], Handle]] = {"full": _full, "arange": _arange}
-
-OTHERS: dict[str, Callable[..., Handle]] = {
-    "cast": lambda e, x: x.to(e.output.dtype),
+OTHERS: dict[str, Callable[..., Handle | tuple[Handle, ...]]] = {
     "detach": lambda e, x: x,
+    "contiguous": lambda e, x: x,
     "reshape": lambda e, x: _reshaped(x, e.output.shape),
-    "permute": _permute,
+    "permute": lambda e, x: _permuted(x, e.params["dims"]),
     "expand": lambda e, x: x.shaped("Expand", e.output.shape),
     "getitem": _getitem,
     "flip": _flip,
     "embed": _embed,
+    "assign": _assign,
     "cat": _cat,
-    "sum": _sum,
-    "prod": _prod,
-    "any": _any,
-    "all": _all,
-    "amax": _extreme("ReduceMax"),
-    "amin": _extreme("ReduceMin"),
+    "matmul": _matmul,
     "argmax": _place("ArgMax"),
     "argmin": _place("ArgMin"),
-    "matmul": _matmul,
+    "max_dim": _extreme_with_place("Max"),
+    "min_dim": _extreme_with_place("Min"),
+    "median_dim": _median,
+    "sort": _sort,
+    "topk": _topk,
+    "cumsum": _cumsum,
+    "take": _take,
+    "put": _put,
+    "gather": _gather,
+    "scatter": _scatter,
+    "flat_index": _flat_index,
 }

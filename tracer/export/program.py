@@ -21,10 +21,6 @@ from fusegrad.tracer.tree import flatten
 if TYPE_CHECKING:
     from fusegrad.tracer.capture import Capture, Output
 
-# Reasons that keep a run from being replayed but not from being exported: a file's results are
-# always fresh memory, so that the user's results shared theirs is no part of what is exported.
-_ABOUT_MEMORY = ("returns a view of", "returns two tensors of one memory", "returns two views of one memory")
-
 
 @dataclass(frozen=True)
 class Program:
@@ -101,7 +97,8 @@ def captured_program(
             "apart; give separate tensors (clone one)"
         )
     taken = capture(function, args, kwargs)
-    reasons = [r for r in taken.reasons if not r.reason.startswith(_ABOUT_MEMORY)]
+    # A file's results are always fresh memory: that the user's shared theirs is no part of what is exported.
+    reasons = [r for r in taken.reasons if r.kind != "memory"]
     if reasons:
         listed = "".join(f"\n  - {_reason_text(r)}" for r in reasons)
         raise ExportError(
@@ -150,6 +147,8 @@ def _item(output: Output, leaves: list[Any]) -> Any:
 
 def function_name(function: Any) -> str:
     """What the user calls the function: its qualified name, or its type's for a module."""
+    while getattr(function, "__fusegrad_jit__", False):
+        function = function.__wrapped__
     name = getattr(function, "__qualname__", None) or type(function).__qualname__
     return name.replace("<locals>.", "")
 

@@ -79,7 +79,17 @@ class CompiledNode(autograd.Node):
         """The name of the eager node that made this output, as PyTorch prints it."""
         return self.names[index]
 
-    def apply(self, gradients: list[Tensor | None]) -> list[Tensor]:
+    def apply(self, gradients: list[Tensor | None]) -> list[Tensor | None]:
+        """The gradients of the inputs; None for one that only unused outputs depend on."""
+        path = self.leaf.path
+        assert path is not None
+        given = {seed for seed, gradient in zip(path.seeds, gradients, strict=True) if gradient is not None}
+        found = self._gradients(gradients)
+        if len(given) == len(path.seeds):
+            return [*found]
+        return [g if given & seeds else None for g, seeds in zip(found, path.reached_from, strict=True)]
+
+    def _gradients(self, gradients: list[Tensor | None]) -> list[Tensor]:
         if self.inputs is None:
             raise failure(RuntimeError, autograd.FREED.format(name=self.name()))
         for version, number, what, shape in self.saved_versions:

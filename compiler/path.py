@@ -60,6 +60,7 @@ class Path:
     outputs that are values; seeds: the gradients of those at `seeded`; gradients: of `wanted`.
     saved: the results that backward reads, which the user must not have written over by then.
     derives_alone: whether one scalar is derived, so that backward most likely starts with 1.
+    reached_from: for each gradient the seeds that it depends on: without any of them there is none.
     """
 
     capture: Capture
@@ -76,6 +77,7 @@ class Path:
     argument_leaves: dict[Value, int]
     saved: set[int]
     derives_alone: bool
+    reached_from: tuple[frozenset[Value], ...]
     calls: int = 0
 
 
@@ -118,4 +120,15 @@ def make_path(capture: Capture, argument_leaves: dict[Value, int]) -> Path:
         argument_leaves,
         {i for i, v in enumerate(outputs) if v in backward.inputs},
         bool(wanted) and len(seeds) == 1 and all(n == 1 for n in seeds[0].shape),
+        _reached_from(backward, seeds),
     )
+
+
+def _reached_from(backward: Graph, seeds: tuple[Value, ...]) -> tuple[frozenset[Value], ...]:
+    """For each output of a backward graph the seeds that it depends on."""
+    found: dict[Any, frozenset[Value]] = {seed: frozenset((seed,)) for seed in seeds}
+    nothing: frozenset[Value] = frozenset()
+    for equation in backward.equations:
+        seen = nothing.union(*(found.get(v, nothing) for v in equation.values()))
+        found.update(dict.fromkeys(equation.outputs, seen))
+    return tuple(found.get(v, nothing) for v in backward.outputs)

@@ -155,8 +155,10 @@ def _place_elementwise(
     levels = {found.levels[u.base] for u in uses if u.member}
     when = max((_pass_of(found, u) for u in uses), default=0)
     if "post" in levels:
-        # After the loops only the inner axes are there to run along again.
-        return ("post", 0) if levels <= {"post", "pre"} and axes <= columns else None
+        # After the loops, serially, only what was reduced over all rows is finished. A total that
+        # is spread out again is work for a kernel of its own.
+        along = any(u.member and found.levels[u.base] == "post" and Domain.axes(u.dims) == axes for u in uses)
+        return ("post", 0) if levels <= {"post", "pre"} and axes <= columns and along else None
     if axes & columns:
         if axes != rows | columns and not is_cheap(equation):
             return None

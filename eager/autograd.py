@@ -73,8 +73,8 @@ class Node:
         """The nodes that this one's gradients go to, as in PyTorch."""
         return tuple((target, output) for _, target, output in self.edges)
 
-    def apply(self, gradients: list[Tensor | None]) -> list[Tensor]:
-        """The gradients of the inputs on `edges`, from those of the outputs."""
+    def apply(self, gradients: list[Tensor | None]) -> Sequence[Tensor | None]:
+        """The gradients of the inputs on `edges` (None where there is none), from those of the outputs."""
         inputs = self.inputs
         if inputs is None:
             raise failure(RuntimeError, FREED.format(name=self.name()))
@@ -254,7 +254,8 @@ def run_backward(
                     results[i] = gradient
             produced = node.apply(slots)
             for (_, target, output), gradient in zip(node.edges, produced, strict=True):
-                deliver(target, output, gradient, node.fresh)
+                if gradient is not None:
+                    deliver(target, output, gradient, node.fresh)
             if not retain_graph:
                 node.release()
     finally:

@@ -1,0 +1,115 @@
+"""Programs put together at random: compiled, derived, and compared with eager.
+
+A program is a list of choices; each adds a value made from earlier ones. What the generator
+finds becomes a small test of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from hypothesis import HealthCheck, Phase, given, settings, strategies as st
+
+import fusegrad as fg
+
+ROWS, COLUMNS = 5, 4
+Values = list[fg.Tensor]
+
+
+def matrix(x: fg.Tensor) -> fg.Tensor:
+    """Any value as a matrix of the usual size."""
+    return x + fg.zeros(ROWS, COLUMNS)
+
+
+OPERATIONS: list[Callable[[fg.Tensor, fg.Tensor], fg.Tensor]] = [
+    lambda x, y: x + y,
+    lambda x, y: x * y,
+    lambda x, y: x - y * 0.5,
+    lambda x, y: x / (y.abs() + 1),
+    lambda x, y: x.tanh(),
+    lambda x, y: (x * 0.3).exp(),
+    lambda x, y: x.sigmoid() + 1,
+    lambda x, y: x.relu(),
+    lambda x, y: fg.maximum(x, y),
+    lambda x, y: fg.where(x > y, x, y * 2),
+    lambda x, y: matrix(x).sum(0),
+    lambda x, y: matrix(x).mean(1, keepdim=True),
+    lambda x, y: matrix(x).sum(),
+    lambda x, y: matrix(x).amax(1, keepdim=True),
+    lambda x, y: matrix(x).softmax(1),
+    lambda x, y: matrix(x).log_softmax(0),
+    lambda x, y: matrix(x).var(0),
+    lambda x, y: (matrix(x) @ matrix(y).T * 0.2) @ matrix(y),
+    lambda x, y: matrix(x).T.reshape(ROWS, COLUMNS),
+    lambda x, y: matrix(x)[1:4].sum(0),
+    lambda x, y: matrix(x).T.contiguous().T,
+    lambda x, y: fg.cat([matrix(x)[:2], matrix(y)[2:]]),
+    lambda x, y: fg.nn.functional.layer_norm(matrix(x), (COLUMNS,)),
+    lambda x, y: matrix(x)[:, :1] + matrix(y)[:1],
+    lambda x, y: x.detach() * y,
+    lambda x, y: x if matrix(x).sum() > matrix(y).sum() else y * 0.7,
+]
+
+choice = st.tuples(st.integers(0, len(OPERATIONS) - 1), st.integers(0, 9), st.integers(0, 9))
+programs = st.lists(choice, min_size=1, max_size=14)
+
+
+def function_of(program: list[tuple[int, int, int]], results: list[int]) -> Callable[..., Any]:
+    """The program as a function of three tensors: a scalar loss and some of its values."""
+
+    def function(x: fg.Tensor, y: fg.Tensor, z: fg.Tensor) -> Any:
+        values = [x, y, z]
+        for operation, first, second in program:
+            a, b = values[-1 - first % len(values)], values[-1 - second % len(values)]
+            values.append(OPERATIONS[operation](a, b))
+        loss = (matrix(values[-1]) * 0.1).sum() + (matrix(values[len(values) // 2]) * 0.01).mean()
+        return loss, [values[3 + r % len(program)] + 0 for r in results]
+
+    return function
+
+
+def inputs(seed: int) -> Values:
+    """A matrix, a row and a column."""
+    generator = np.random.default_rng(seed)
+    shapes = ((ROWS, COLUMNS), (COLUMNS,), (ROWS, 1))
+    return [fg.tensor(generator.normal(size=s).astype("f4"), requires_grad=True) for s in shapes]
+
+
+def compare(ours: Any, theirs: Any) -> None:
+    if theirs is None:
+        assert ours is None
+        return
+    assert ours.shape == theirs.shape and ours.dtype == theirs.dtype
+    assert ours.requires_grad == theirs.requires_grad
+    np.testing.assert_allclose(ours.detach().numpy(), theirs.detach().numpy(), rtol=2e-4, atol=2e-5)
+
+
+# A failing program compiles anew at every step of shrinking, so it is printed as it was found.
+@settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],
+)
+@given(program=programs, results=st.lists(st.integers(0, 9), max_size=2), seed=st.integers(0, 3))
+def test_a_random_program_gives_eagers_values_and_gradients(
+    program: list[tuple[int, int, int]], results: list[int], seed: int
+):
+    function = function_of(program, results)
+    compiled = fg.jit(function)
+    for call in range(7):
+        # The seeds come again, so that both sides of a branch are met compiled as well.
+        mine, reference = inputs(seed + call % 2), inputs(seed + call % 2)
+        (loss, values), (expected, expected_values) = compiled(*mine), function(*reference)
+        compare(loss, expected)
+        for a, b in zip(values, expected_values, strict=True):
+            compare(a, b)
+        if expected.requires_grad:
+            loss.backward()
+            expected.backward()
+        for a, b in zip(mine, reference, strict=True):
+            compare(a.grad, b.grad)
+    assert not any("compiler failed" in e.given_up for e in compiled.entries.values())
+    assert compiled.stats.compiled_calls >= 4, str(compiled.explain())

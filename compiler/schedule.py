@@ -172,6 +172,9 @@ def _place_reduction(
     found: Schedule, index: int, use: Use, rows: frozenset[Axis], columns: frozenset[Axis]
 ) -> tuple[str, int] | None:
     equation = found.domain.equations[index]
+    if any(n != 1 and a is None for n, a in zip(use.value.shape, use.dims, strict=True)):
+        # A member that was expanded: no axis counts how often each element is there.
+        return None
     axes = found.domain.axes(use.dims)
     reduced = axes - found.domain.axes(found.domain.members[equation.output])
     level = (

@@ -142,6 +142,11 @@ def test_forward_and_backward_are_one_kernel_each():
     assert len(function.kernels().forward) == len(function.kernels().backward) == 1
 
 
+@pytest.mark.parametrize("dim", [0, 1, (0, 1)])
+def test_a_sum_over_an_expanded_member_counts_every_copy(dim: Any):
+    check(lambda x: (x * 2).expand(5, 4).sum(dim), tensor(5, 1))
+
+
 def test_products_read_transposes_as_flags():
     program = check(lambda x, w: (x @ w.T).relu(), tensor(4, 5), tensor(3, 5))
     assert [s.kind for s in program.steps] == ["product", "kernel"]

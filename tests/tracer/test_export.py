@@ -419,7 +419,7 @@ def sample_cases():
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-@pytest.mark.parametrize("sample", sample_cases())
+@pytest.mark.parametrize("sample", list(sample_cases()))
 def test_every_sample_of_every_op_agrees_with_eager(sample):
     arrays = [a.astype("float32") if a.dtype == np.float64 else a for a in sample.inputs]
     program = recorded(lambda *tensors: sample.call(fg, *tensors), *map(fg.tensor, arrays))

@@ -1,0 +1,76 @@
+"""Matrix products on the pool of the loops, and the memory that results come from."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import fusegrad as fg
+from fusegrad.compiler import native, products
+from fusegrad.compiler.memory import SMALLEST_POOLED, Pool
+from fusegrad.eager.ops import contraction
+
+SHAPES = [
+    ((4, 5), (5, 6)),
+    ((300, 200), (200, 100)),
+    ((64, 784), (784, 2000)),
+    ((2000, 70), (70, 3)),
+    ((5,), (5,)),
+    ((400, 50), (50,)),
+    ((50,), (50, 400)),
+    ((3, 40, 50), (50, 60)),
+    ((2, 3, 40, 50), (3, 50, 60)),
+    ((2, 1, 40, 50), (3, 50, 60)),
+    ((0, 5), (5, 3)),
+    ((3, 0), (0, 5)),
+]
+
+
+def lying(shape: tuple[int, ...], how: str, dtype: str, seed: int) -> np.ndarray:
+    """Random numbers in row-major order, transposed, or with gaps."""
+    generator = np.random.default_rng(seed)
+    if how == "transposed":
+        return generator.normal(size=shape[::-1]).astype(dtype).T
+    if how == "gaps":
+        wide = generator.normal(size=(*shape[:-1], shape[-1] * 2)).astype(dtype)
+        return wide[..., ::2]
+    return generator.normal(size=shape).astype(dtype)
+
+
+@pytest.mark.parametrize("shapes", SHAPES, ids=str)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])
+@pytest.mark.parametrize("how", ["usual", "transposed", "gaps"])
+def test_equals_numpy(shapes: tuple[tuple[int, ...], tuple[int, ...]], dtype: str, how: str):
+    x, y = (lying(s, how if len(s) == 2 else "usual", dtype, i) for i, s in enumerate(shapes))
+    ours, theirs = products.matmul(x, y), np.matmul(x, y)
+    assert ours.dtype == theirs.dtype and ours.shape == theirs.shape
+    np.testing.assert_allclose(ours, theirs, rtol=1e-3 if dtype == "float32" else 1e-9, atol=1e-3)
+
+
+def test_the_same_for_any_number_of_threads(monkeypatch: pytest.MonkeyPatch):
+    x, y = lying((500, 300), "usual", "float32", 0), lying((300, 400), "usual", "float32", 1)
+    several = products.matmul(x, y).tobytes()
+    monkeypatch.setattr(native, "threads", lambda: 1)
+    assert products.matmul(x, y).tobytes() == several
+
+
+@pytest.mark.skipif(native.pool_size() == 1, reason="one thread: there are no two pools to keep apart")
+def test_eagers_products_share_the_pool_once_something_was_compiled():
+    function = fg.jit(lambda x: x * 2)
+    for _ in range(2):
+        function(fg.ones(3))
+    assert contraction._product is products.matmul
+
+
+def test_a_block_is_used_again_only_when_nobody_looks_at_it():
+    pool = Pool()
+    size = SMALLEST_POOLED
+    first = pool.array((size,), np.dtype(np.float32))
+    view = first[5:]
+    address = first.__array_interface__["data"][0]
+    del first
+    second = pool.array((size,), np.dtype(np.float32))
+    assert second.__array_interface__["data"][0] != address
+    del view
+    third = pool.array((size,), np.dtype(np.float32))
+    assert third.__array_interface__["data"][0] == address

@@ -26,7 +26,8 @@ def return_type(name: str, fields: tuple[str, ...]) -> type:
         parts = ",\n".join(f"{f}={getattr(self, f)!r}" for f in fields)
         return f"torch.return_types.{name}(\n{parts})"
 
-    kind: Any = namedtuple(name, fields)  # type: ignore[misc]  (the fields are an argument)
+    make: Any = namedtuple  # type checkers want the fields written out
+    kind = make(name, fields)
     kind.__repr__ = show
     return kind
 

@@ -34,6 +34,7 @@ KERNELS: dict[str, str] = {
     "IsInf": "fd",
     "TopK": "ilfd",
     "CumSum": "ilfd",
+    "ScatterElements": _INTEGERS + "fd",
     "Relu": "bil" + _FLOATS,
     "Pad": "?Bbil" + _FLOATS,
 }

@@ -229,8 +229,8 @@ def _matmul(e: Equation, x: Handle, y: Handle) -> Handle:
     return x.node("MatMul", y)
 
 
-def _permuted(x: Handle, dims: Sequence[int]) -> Handle:
-    return x.builder.node("Transpose", [x], x.dtype, perm=list(dims))
+def _permute(e: Equation, x: Handle) -> Handle:
+    return x.builder.node("Transpose", [x], x.dtype, perm=list(e.params["dims"]))
 
 
 # Reading and writing by index tensors. Negative indices count from the end in ONNX, too.
@@ -241,17 +241,11 @@ def _take(e: Equation, x: Handle, index: Handle) -> Handle:
 
 
 def _put(e: Equation, x: Handle, value: Handle, index: Handle) -> Handle:
-    """ScatterND writes along the first dimension."""
+    """Whole slices, element by element: unlike ScatterND, the last of several for one place stays."""
     shape, places, dim = _type(e).shape, _type(e, 2).shape, e.params["dim"]
-    after = [*range(dim), *range(dim + 1, len(shape))]
-    front = [*range(dim, dim + len(places)), *range(dim), *range(dim + len(places), _type(e, 1).ndim)]
-    inputs = [
-        _permuted(x, [dim, *after]),
-        _reshaped(index.to(INT64), (*places, 1)),
-        _permuted(value, front),
-    ]
-    written = _scattered("ScatterND", inputs, e.params["accumulate"])
-    return _permuted(written, [1 + after.index(d) if d != dim else 0 for d in range(len(shape))])
+    sizes = (*shape[:dim], math.prod(places), *shape[dim + 1 :])
+    column = _reshaped(index.to(INT64), tuple(n if d == dim else 1 for d, n in enumerate(sizes)))
+    return _scattered(e, x, _reshaped(value, sizes), column.shaped("Expand", sizes))
 
 
 def _gather(e: Equation, x: Handle, index: Handle) -> Handle:
@@ -259,14 +253,19 @@ def _gather(e: Equation, x: Handle, index: Handle) -> Handle:
 
 
 def _scatter(e: Equation, x: Handle, source: Handle, index: Handle) -> Handle:
-    inputs = [x, index.to(INT64), source]
-    return _scattered("ScatterElements", inputs, e.params["accumulate"], axis=e.params["dim"])
+    return _scattered(e, x, source, index.to(INT64))
 
 
-def _scattered(kind: str, inputs: list[Handle], accumulate: bool, **attributes: Any) -> Handle:
-    x, index, source = inputs
-    reduction = {"reduction": "add"} if accumulate else {}
-    return x.builder.node(kind, [x, index, source.to(x.dtype)], x.dtype, **attributes, **reduction)
+def _scattered(e: Equation, x: Handle, source: Handle, index: Handle) -> Handle:
+    """`source` written (or added) into `x` at `index` along a dimension."""
+    dtype = x.computed("ScatterElements")
+    return x.builder.node(
+        "ScatterElements",
+        [x.to(dtype), index, source.to(dtype)],
+        dtype,
+        axis=e.params["dim"],
+        reduction="add" if e.params["accumulate"] else "none",
+    )
 
 
 def _flat_index(e: Equation, *indices: Handle) -> Handle:
@@ -292,7 +291,7 @@ OTHERS: dict[str, Callable[..., Handle | tuple[Handle, ...]]] = {
     "detach": lambda e, x: x,
     "contiguous": lambda e, x: x,
     "reshape": lambda e, x: _reshaped(x, e.output.shape),
-    "permute": lambda e, x: _permuted(x, e.params["dims"]),
+    "permute": _permute,
     "expand": lambda e, x: x.shaped("Expand", e.output.shape),
     "getitem": _getitem,
     "flip": _flip,

@@ -146,11 +146,11 @@ def capture(
 def plain_function(function: Any, args: tuple[Any, ...]) -> tuple[Callable[..., Any], tuple[Any, ...]]:
     """The Python function behind a jitted function, bound method or callable object, and its arguments."""
     while True:
-        if getattr(function, "__fusegrad_jit__", False):
-            function = function.__wrapped__
-        elif inspect.ismethod(function):
+        if inspect.ismethod(function):  # first: it shows the attributes of its function
             args = (function.__self__, *args)
             function = function.__func__
+        elif getattr(function, "__fusegrad_jit__", False):
+            function = function.__wrapped__
         elif not inspect.isfunction(function) and inspect.isfunction(_call_of(function)):
             args = (function, *args)
             function = _call_of(function)

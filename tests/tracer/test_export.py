@@ -604,6 +604,49 @@ def test_whole_numbers_divided_by_zero_do_not_end_the_process(name):
     np.testing.assert_array_equal(result, [0, 0, 0])
 
 
+ORDERED = wrap(
+    np.array(
+        [[np.nan, 1, np.inf, 1, np.nan, -np.inf, np.inf, -0.0, 0.0], [3, 1, 2, 1, 2, 3, 1, 2, 3]], "float32"
+    )
+)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int8", "int64", "bool"])
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: fg.sort(x, 1),
+        lambda x: fg.sort(x, 1, descending=True),
+        lambda x: fg.topk(x, 4),
+        lambda x: fg.topk(x, 4, largest=False),
+        lambda x: fg.median(x, 1),
+        lambda x: fg.max(x, 1),
+        lambda x: fg.min(x, 0, keepdim=True),
+        lambda x: fg.cumsum(x, 1),
+    ],
+)
+def test_order_agrees_with_eager_also_for_equal_elements_and_nan(function, dtype):
+    with np.errstate(invalid="ignore"):
+        x = wrap((ORDERED if "float" in dtype else ORDERED[1:]).array.astype(dtype))
+    program = recorded(function, x)
+    for result, expected in zip(run_onnx(onnx_file(program), x.array), program.expected, strict=True):
+        np.testing.assert_array_equal(result, expected)
+
+
+@pytest.mark.parametrize("accumulate", [False, True])
+@pytest.mark.parametrize("name", ["put", "scatter"])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int64", "uint8"])
+def test_writes_to_one_place_happen_in_order_and_negative_indices_count_from_the_end(name, accumulate, dtype):
+    random = np.random.default_rng(0)
+    shape = (300,) if name == "put" else (5, 300)
+    x, index = wrap(np.zeros((5, 4), dtype)), wrap(random.integers(-4, 4, shape))
+    source = wrap(random.integers(0, 3, (5, 300)).astype(dtype))
+    params = {"dim": 1, "accumulate": accumulate}
+    program = recorded(lambda *tensors: bind(REGISTRY[name], tensors, params), x, source, index)
+    (result,) = run_onnx(onnx_file(program), x.array, source.array, index.array)
+    np.testing.assert_array_equal(result, program.expected[0])
+
+
 # .dot and .html
 
 

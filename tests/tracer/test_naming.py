@@ -48,7 +48,7 @@ def test_globals_closures_defaults_items_and_attributes_name_their_tensors():
         return y + layers[1][0] + holder.weight + holder.inner.weight + Holder.shared
 
     expected = ["w", "local", "default", "keyword", "table_scale", "table_2"]
-    expected += ["layers_1_0", "holder_weight", "holder_inner_weight", "shared"]
+    expected += ["layers_1_0", "holder_weight", "holder_inner_weight", "Holder_shared"]
     assert sorted(names(function, tensor(3))) == sorted(expected)
 
 

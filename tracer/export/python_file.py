@@ -61,7 +61,7 @@ def _imports(text: str) -> str:
     """The import of the ops and dtypes that `text` mentions."""
     from fusegrad.tracer.export import language
 
-    code = re.sub(r"#.*|\"[^\"]*\"", "", text)
+    code = re.sub(r"#.*|\"[^\"]*\"|'[^']*'", "", text)
     words = set(re.findall(r"[A-Za-z_]\w*", code))
     known = {*language.NAMES, "inf", "nan"}
     listed = ", ".join(sorted((words & known) | {"bound", "data"}))

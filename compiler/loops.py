@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from fusegrad.compiler.domain import Axis, Sources, Use
@@ -47,7 +47,6 @@ class BoundKernel:
     inputs: tuple[Argument, ...]
     outputs: tuple[Argument, ...]
     numbers: tuple[Any, ...]
-    equations: tuple[Equation, ...] = field(default=())
 
 
 class _Collapse:
@@ -55,7 +54,6 @@ class _Collapse:
 
     def __init__(self, plan: Schedule, stores: Mapping[Value, dict[Axis, int]]) -> None:
         self.sizes = dict(plan.domain.sizes)
-        self.into: dict[Axis, Axis] = {}
         domain = plan.domain
         accesses = [u.strides for u in domain.uses.values() if not u.member] + list(stores.values())
         extents = [domain.axes(d) for d in domain.members.values()]
@@ -88,7 +86,6 @@ class _Collapse:
                 # The inner one of the two keeps its step; it now runs through both.
                 result[-1] = axis
                 self.sizes[axis] *= self.sizes[previous]
-                self.into[previous] = axis
             else:
                 result.append(axis)
         return result
@@ -295,7 +292,6 @@ class KernelBuilder:
             tuple(a for _, a in inputs),
             tuple(a for _, a in outputs),
             tuple(v for _, _, v in self.numbers.values()),
-            tuple(self.domain.equations),
         )
 
 

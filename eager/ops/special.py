@@ -112,10 +112,17 @@ def clamp_max(input: Tensor, max: Any) -> Tensor:
 
 # Mixing.
 
+
+def _addcmul_numpy(x: Any, y: Any, z: Any, value: Any) -> Any:
+    product = y * z
+    # As in PyTorch, the factor takes the tensors' dtype: a fraction is cut off for integers.
+    return x + (product if value == 1 else product.dtype.type(value) * product)
+
+
 _addcmul = Elementwise(
     "addcmul",
     "x y z",
-    lambda x, y, z, value: x + value * (y * z) if value != 1 else x + y * z,
+    _addcmul_numpy,
     REAL,
     lambda b, x, y, z, value: b.add(x, b.mul(b.mul(y, z), value) if value != 1 else b.mul(y, z)),
     {"x": lambda g: g, "y": lambda g, z, value: g * (z * value), "z": lambda g, y, value: g * (y * value)},

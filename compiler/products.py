@@ -62,14 +62,16 @@ def routines() -> tuple[dict[str, int], str]:
 
 
 def _private_routines() -> tuple[dict[str, int], str] | None:
-    try:
-        import scipy_openblas32 as wheel
-    except ImportError:
-        return None
-    # OpenBLAS takes AVX2 kernels on many AVX-512 machines, at half the speed, unless told.
+    # OpenBLAS takes AVX2 kernels on many AVX-512 machines, at half the speed, unless told. It
+    # reads its settings when it is loaded, which the wheel's import does.
     core = {"OPENBLAS_CORETYPE": "SkylakeX"} if native.vector_bytes() == 64 else {}
     with _environment(OPENBLAS_NUM_THREADS="1", **core):
+        try:
+            import scipy_openblas32 as wheel
+        except ImportError:
+            return None
         library = ctypes.CDLL(os.path.join(wheel.get_lib_dir(), wheel.get_library(fullname=True)))
+    library.scipy_openblas_set_num_threads(1)
     _keep.append(library)
     found = {name: _address(library, f"scipy_{name}_") for name in ("sgemm", "dgemm")}
     return found, f"scipy-openblas32 {wheel.__version__}"

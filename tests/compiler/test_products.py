@@ -74,3 +74,10 @@ def test_a_block_is_used_again_only_when_nobody_looks_at_it():
     del view
     third = pool.array((size,), np.dtype(np.float32))
     assert third.__array_interface__["data"][0] == address
+
+
+def test_the_private_blas_has_no_threads_of_its_own():
+    pytest.importorskip("scipy_openblas32")
+    products.routines()
+    (library,) = products._keep
+    assert library.scipy_openblas_get_num_threads() == 1

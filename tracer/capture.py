@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import weakref
 from collections.abc import Callable, Iterator, Mapping
@@ -138,7 +139,9 @@ def capture(
     finally:
         state.interpreter = previous
     try:
-        return _finish(recorder, observer, result, leaves)
+        made = _finish(recorder, observer, result, leaves)
+        made.reasons = [_placed(r, function) for r in made.reasons]
+        return made
     finally:
         observer.release()
 
@@ -161,6 +164,14 @@ def plain_function(function: Any, args: tuple[Any, ...]) -> tuple[Callable[..., 
 def _call_of(value: Any) -> Any:
     """What calling an object runs: `__call__` as its class defines it."""
     return vars(type).get("__call__") if isinstance(value, type) else getattr(type(value), "__call__", None)  # noqa: B004
+
+
+def _placed(reason: Reason, function: Callable[..., Any]) -> Reason:
+    """A reason that is about the result as a whole points at the function's definition."""
+    code = getattr(function, "__code__", None)
+    if reason.file or code is None:
+        return reason
+    return dataclasses.replace(reason, file=code.co_filename, line=code.co_firstlineno)
 
 
 def _finish(recorder: Recorder, observer: Observer, result: Any, leaves: list[Any]) -> Capture:

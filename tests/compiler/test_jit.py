@@ -220,6 +220,19 @@ def test_what_cannot_be_captured_runs_eagerly_and_says_why(capsys: pytest.Captur
     assert "print" in text and "test_jit.py" in text
 
 
+def test_a_result_that_cannot_be_replayed_is_named_with_the_function():
+    def returns_a_view(x):
+        return x[0]
+
+    g = fg.jit(returns_a_view)
+    x = fg.ones(2, 3)
+    for _ in range(2):
+        assert np.may_share_memory(g(x).numpy(), x.numpy())
+    text = str(g.explain())
+    assert "a view of a tensor that came from outside" in text
+    assert f"test_jit.py:{returns_a_view.__code__.co_firstlineno}" in text
+
+
 def test_methods_and_modules():
     class Model(nn.Module):
         def __init__(self) -> None:

@@ -33,7 +33,7 @@ class CompiledNode(autograd.Node):
     with `create_graph` goes through the eager ops of the recorded graph, which derive further.
     """
 
-    __slots__ = ("environment", "filled", "leaf", "leaves", "names", "ready", "saved_versions", "tensors")
+    __slots__ = ("captured", "environment", "filled", "leaf", "leaves", "names", "ready", "saved_versions")
 
     fresh = True
 
@@ -45,11 +45,10 @@ class CompiledNode(autograd.Node):
         self.ready = run.gradients
         self.filled = run.gradients is None
         self.sequence = autograd.next_sequence()
-        outputs = [o for o in path.capture.outputs if o.value is not None]
-        self.names = [outputs[i].grad_name for i in path.seeded]
-        self.output_types = tuple((path.results[i].shape, path.results[i].dtype) for i in path.seeded)
-        self.tensors = input_tensors(path, leaves)
-        wanted = [self.tensors[v] for v in path.wanted]
+        self.names, self.output_types = path.grad_names, path.output_types
+        # The path holds captured tensors weakly; what backward needs must live until then.
+        self.captured = [c.reference() for c in path.captured.values()]
+        wanted = self._wanted(path)
         self.edges = [
             (i, t if t.grad_fn is None else t.grad_fn, t.output_index) for i, t in enumerate(wanted)
         ]
@@ -57,6 +56,11 @@ class CompiledNode(autograd.Node):
         for tensor in self._read_by_backward():
             self.keep(tensor, "an input")
         self.inputs, self.moves = (), None
+
+    def _wanted(self, path: Path) -> list[Any]:
+        """The inputs that get gradients."""
+        leaves = self.leaves
+        return [leaves[s] if isinstance(s, int) else s.reference() for s in path.wanted_from]
 
     def keep(self, tensor: Tensor, what: str) -> None:
         """Backward will read the memory of `tensor`: nobody may have written there by then.
@@ -122,11 +126,12 @@ class CompiledNode(autograd.Node):
         graph = path.capture.graph
         create_graph = state.grad_enabled
         with autograd_on():
-            outputs = evaluate_graph(graph, [self.tensors[v] for v in graph.inputs])
+            tensors = input_tensors(path, self.leaves)
+            outputs = evaluate_graph(graph, [tensors[v] for v in graph.inputs])
             results = [o.value for o in path.capture.outputs if o.value is not None]
             known = dict(zip(graph.outputs, outputs, strict=True))
             roots = [known[results[i]] for i in path.seeded]
-            wanted = [self.tensors[v] for v in path.wanted]
+            wanted = self._wanted(path)
             found = autograd.grad(roots, wanted, seeds, create_graph=create_graph, allow_unused=True)
         return [wrap(np.zeros_like(t.array)) if g is None else g for g, t in zip(found, wanted, strict=True)]
 
@@ -134,7 +139,7 @@ class CompiledNode(autograd.Node):
         self.inputs = None
         self.environment = []
         self.ready = None
-        self.tensors = {}
+        self.captured = []
         self.leaves = ()
 
 

@@ -61,6 +61,8 @@ class Path:
     saved: the results that backward reads, which the user must not have written over by then.
     derives_alone: whether one scalar is derived, so that backward most likely starts with 1.
     reached_from: for each gradient the seeds that it depends on: without any of them there is none.
+    wanted_from: where the tensors of `wanted` are: a leaf of the call, or captured. grad_names,
+    output_types: of the results at `seeded`.
     """
 
     capture: Capture
@@ -78,6 +80,9 @@ class Path:
     saved: set[int]
     derives_alone: bool
     reached_from: tuple[frozenset[Value], ...]
+    wanted_from: tuple[int | Captured, ...]
+    grad_names: tuple[str, ...]
+    output_types: tuple[tuple[tuple[int, ...], np.dtype], ...]
     calls: int = 0
 
 
@@ -121,6 +126,9 @@ def make_path(capture: Capture, argument_leaves: dict[Value, int]) -> Path:
         {i for i, v in enumerate(outputs) if v in backward.inputs},
         bool(wanted) and len(seeds) == 1 and all(n == 1 for n in seeds[0].shape),
         _reached_from(backward, seeds),
+        tuple(argument_leaves[v] if v in argument_leaves else captured[v] for v in wanted),
+        tuple(values[i].grad_name for i in seeded),
+        tuple((outputs[i].shape, outputs[i].dtype) for i in seeded),
     )
 
 

@@ -98,7 +98,7 @@ class KernelBuilder:
         self.plan, self.domain, self.sources = plan, plan.domain, sources
         self.output_values = outputs
         stores = {v: self._store_strides(v) for v in outputs}
-        if plan.count <= 1 and not any(k in ("row", "column") for k in plan.reductions.values()):
+        if plan.count <= 1 and not any(self._belongs_to_rows(i, k) for i, k in plan.reductions.items()):
             # One pass over everything: all axes but the last are rows.
             order = plan.outer + plan.inner
             merged = Schedule(plan.domain, [], order, plan.levels, plan.passes, plan.reductions)
@@ -117,6 +117,11 @@ class KernelBuilder:
         self.outputs: dict[Value, tuple[Buffer, Argument]] = {}
         self.numbers: dict[tuple[Any, ...], tuple[str, str, Any]] = {}
         self.accumulators: dict[int, Accumulator] = {}
+
+    def _belongs_to_rows(self, index: int, kind: str) -> bool:
+        """Whether a reduction counts on the rows being those of the schedule."""
+        reduces_inner = self.domain.axes(self.domain.uses[index, 0].dims) & set(self.plan.inner)
+        return kind in ("row", "column") or not reduces_inner
 
     def _store_strides(self, value: Value) -> dict[Axis, int]:
         layout = self.sources.layout(value)

@@ -70,9 +70,20 @@ def schedule(domain: Domain, outputs: Sequence[Value]) -> Schedule | None:
     """
     for outer, inner in _candidates(domain, outputs):
         found = _classify(domain, outer, inner)
-        if found is not None and _fits(found):
+        if found is not None and _fits(found) and _stores_once(found, outputs):
             return found
     return None
+
+
+def _stores_once(found: Schedule, outputs: Sequence[Value]) -> bool:
+    """Whether the nest visits each element of what it stores once, and not for every row again."""
+    rows = frozenset(found.outer)
+    everywhere = {"row": rows, "inner": rows | frozenset(found.inner)}
+    return all(
+        found.domain.axes(found.domain.members[v]) == everywhere.get(found.levels[v])
+        for v in outputs
+        if found.levels[v] in everywhere
+    )
 
 
 def _fits(found: Schedule) -> bool:

@@ -147,6 +147,14 @@ def test_a_sum_over_an_expanded_member_counts_every_copy(dim: Any):
     check(lambda x: (x * 2).expand(5, 4).sum(dim), tensor(5, 1))
 
 
+def test_groups_of_unrelated_shapes_count_nothing_twice():
+    def function(x: fg.Tensor, y: fg.Tensor, z: fg.Tensor) -> Any:
+        column, row = x[:, :1], x[:1]
+        return ((column + row) * 0.1).sum(), (row.T + z) + 0, (column + y).sum(), (z * x.sum()).sum()
+
+    check(function, tensor(5, 4), tensor(5, 4, seed=1), tensor(4, 3, seed=2), rtol=1e-4)
+
+
 def test_products_read_transposes_as_flags():
     program = check(lambda x, w: (x @ w.T).relu(), tensor(4, 5), tensor(3, 5))
     assert [s.kind for s in program.steps] == ["product", "kernel"]

@@ -63,8 +63,12 @@ _take = Opaque(
 
 
 def _put_numpy(x: np.ndarray, value: np.ndarray, index: np.ndarray, dim: int, accumulate: bool) -> np.ndarray:
+    return _written(x, (slice(None),) * dim + (_checked(index, x.shape[dim], dim),), value, accumulate)
+
+
+def _written(x: np.ndarray, where: Any, value: np.ndarray, accumulate: bool) -> np.ndarray:
+    """A copy of `x` with `value` put (or added, repeated places each time) at the NumPy index `where`."""
     result = np.array(x)
-    where: Any = (slice(None),) * dim + (_checked(index, x.shape[dim], dim),)
     if accumulate:
         np.add.at(result, where, value)
     else:
@@ -374,13 +378,7 @@ _gather = Opaque(
 def _scatter_numpy(
     x: np.ndarray, source: np.ndarray, index: np.ndarray, dim: int, accumulate: bool
 ) -> np.ndarray:
-    result = np.array(x)
-    where = _mesh(index, x.shape[dim], dim)
-    if accumulate:
-        np.add.at(result, where, source)
-    else:
-        result[where] = source
-    return result
+    return _written(x, _mesh(index, x.shape[dim], dim), source, accumulate)
 
 
 _scatter = Opaque(

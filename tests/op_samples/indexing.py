@@ -1,0 +1,45 @@
+# ruff: noqa: E501  (one call a line reads as the table that it is)
+"""Reading and writing by position."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from op_samples.table import add, b, f, i
+
+for _index in ([0, 2], ([0, 1], [1, 3]), (slice(None), [3, 0, 0]), (1, [0, 2]), ([[0, 1], [2, 3]],), (0, slice(None), [1, 0]),
+               ([0, 1], slice(None), [1, 0]), (None, [1], ..., None)):  # fmt: skip
+    add("take", lambda fg, x, index=_index: x[index], f(4, 5, 3))
+add("take", lambda fg, x, index: x[index], f(4, 5), i(2, 3, high=4))
+add("take", lambda fg, x: x[x > 0], f(4, 5))
+add("take", lambda fg, x, index: x[:, index, None], f(4, 5), b(5))
+add("take", lambda fg, x, index: fg.index_select(x, 1, index), f(4, 5), i(3))
+add("take", lambda fg, w, index: fg.nn.functional.embedding(index, w), f(5, 3), i(2, 4))
+add("flat_index", lambda fg, x, p, q: x[p, q], f(4, 5), i(3, 1, high=4), i(2))
+add("put", lambda fg, x, index, s: fg.index_add(x, 0, index, s), f(4, 3), i(5, high=4), f(5, 3))
+add("put", lambda fg, x, index, s: fg.index_copy(x, 0, index, s), f(4, 3), np.array([2, 0]), f(2, 3))
+add("nonzero", lambda fg, x: fg.nonzero(x > 0), f(3, 4), gradients=False)
+add("gather", lambda fg, x, index: fg.gather(x, 1, index), f(3, 4), i(3, 2, high=4))
+add("gather", lambda fg, x, index: fg.take_along_dim(x, index, 0), f(3, 4), i(1, 4, high=3))
+add("scatter", lambda fg, x, index, s: fg.scatter_add(x, 0, index, s), f(3, 4), i(2, 4, high=3), f(2, 4))
+add(
+    "scatter",
+    lambda fg, x, index, s: fg.scatter(x, 1, index, s),
+    f(3, 4),
+    np.array([[0, 2], [1, 3], [3, 0]]),
+    f(3, 2),
+)
+add("scatter", lambda fg, x, index: x.scatter(1, index, 1.5), f(3, 4), i(3, 2, high=4))
+add("assign", lambda fg, x, y: _written(fg, x, y), f(3, 4), f(4))
+add("assign", lambda fg, x: fg.nn.functional.pad(x, (1, 2, 0, 1), value=0.5), f(3, 4))
+add("eq", lambda fg, x: fg.nn.functional.one_hot(x, 5), i(3, 2), gradients=False)
+
+
+def _written(fg: Any, x: Any, y: Any) -> Any:
+    """x with a row replaced by an in-place write."""
+    z = x * 1
+    z[1] = y
+    z[:, 2] = 0.5
+    return z

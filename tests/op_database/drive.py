@@ -34,6 +34,13 @@ UNSPECIFIED = frozenset(
 )
 
 
+# Entries whose own function takes its arguments otherwise than the function of that name.
+ADAPTED: dict[str, Callable[[Callable[..., Any]], Callable[..., Any]]] = {
+    "where": lambda where: lambda x, condition, other: where(condition, x, other),
+    "einsum": lambda einsum: lambda tensors, equation: einsum(equation, tensors),
+}
+
+
 @dataclass
 class Outcome:
     """What became of the samples of one entry: how many ran, and each failure's text."""
@@ -224,6 +231,7 @@ def run_entry(entry: Any) -> Outcome:
     outcome = Outcome(entry.name + (f" ({entry.variant_test_name})" if entry.variant_test_name else ""))
     function = found(entry.name)
     assert function is not None
+    function = ADAPTED.get(entry.name, lambda f: f)(function)
 
     def attempt(text: str, run: Callable[[], None]) -> None:
         outcome.samples += 1

@@ -11,6 +11,7 @@ from fusegrad.tracer.capture import Reason
 from fusegrad.tracer.graph import Source
 
 if TYPE_CHECKING:
+    from fusegrad.compiler.deferred import Plan
     from fusegrad.compiler.jit import Entry, JitFunction
 
 
@@ -52,9 +53,21 @@ def _entry_dict(entry: Entry) -> dict[str, Any]:
     return {
         "arguments": entry.key_text,
         "paths": [_path_dict(chain) for v in entry.variants for chain in v.tree.root.chains()],
+        "deferred": _plan_dict(entry.plan),
         "given_up": entry.given_up,
         "reasons": [_reason(r) for r in entry.reasons],
         "last_failure": entry.last_failure,
+    }
+
+
+def _plan_dict(plan: Plan) -> dict[str, Any]:
+    """The runs in which the body ran and its ops were deferred."""
+    return {
+        "way": "deferred",
+        "calls": plan.calls,
+        "compiled_calls": plan.answered,
+        "choice": plan.choice or "",
+        "stretches": [[line for part in s.parts for line in part.describe()] for s in plan.stretches],
     }
 
 
@@ -96,7 +109,8 @@ def _lines(found: dict[str, Any]) -> list[str]:
         for number, path in enumerate(entry["paths"], 1):
             lines += _path_lines(number, path)
         if entry["given_up"]:
-            lines.append(f"    eager: {entry['given_up']}")
+            lines.append(f"    {entry['given_up']}")
+        lines += _plan_lines(entry["deferred"])
         if entry["reasons"]:
             lines.append(
                 "    could not be captured:"
@@ -109,6 +123,26 @@ def _lines(found: dict[str, Any]) -> list[str]:
                 )
         if entry["last_failure"] and entry["paths"]:
             lines.append(f"    last guard failure: {entry['last_failure']}")
+    return lines
+
+
+_CHOICES = {
+    "": "the faster of the two is not known yet",
+    "deferred": "deferred, which was the faster in a trial",
+    "eager": "eager, which was the faster in a trial, or there was nothing to compile",
+}
+
+
+def _plan_lines(plan: dict[str, Any]) -> list[str]:
+    if not plan["calls"]:
+        return []
+    lines = [
+        f"    the body runs, its ops deferred: {plan['calls']} calls, {plan['compiled_calls']} with compiled "
+        "stretches",
+        f"      now {_CHOICES[plan['choice']]}",
+    ]
+    for number, stretch in enumerate(plan["stretches"], 1):
+        lines += [f"      stretch {number}  {line}" for line in stretch]
     return lines
 
 

@@ -4,19 +4,23 @@ A call is looked up by a key of its arguments (structure, dtypes, shapes, layout
 by type and bits, grad mode). Under a key lie variants, each a trace tree whose paths were
 captured in the same state of the Python world. A tree runs natively from guard to guard; at
 its leaf the reads of the path are checked, and the results are handed out only if they hold.
-Anything else runs eagerly, is recorded, and becomes a new path.
+Anything else runs eagerly, is recorded, and becomes a new path. Where the body cannot be skipped,
+it runs, and its ops are deferred (`compiler/deferred.py`).
 """
 
 from __future__ import annotations
 
 import functools
 import threading
+import time
 import types
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from fusegrad.compiler import debug
+from fusegrad.compiler.deferred import Deferred, Plan
+from fusegrad.compiler.stand_in import has_values
 from fusegrad.eager import autograd, dtypes
 from fusegrad.eager.op import wrap
 from fusegrad.eager.state import state
@@ -28,8 +32,16 @@ from fusegrad.tracer.tree import Structure, flatten
 # Bounds, after which calls stay eager and `explain()` says so.
 MOST_KEYS = 256
 MOST_PATHS = 64
+FEW_PATHS = 8  # of which each must have answered a call, on the average, for more to be compiled
 MOST_VARIANTS = 8
 OPEN_TRIES = 3
+# A function whose run was open may run closed later (it filled a cache, say): after so many deferred
+# calls one is recorded again.
+TRY_AGAIN = (8, 64)
+# How often numbers must come before calls with them are captured, and how many are remembered.
+NUMBERS_SEEN = 4
+MOST_NUMBERS = 1024
+OPEN = "its runs cannot be replayed"
 
 
 @dataclass
@@ -37,7 +49,7 @@ class Stats:
     """Counters of a jitted function.
 
     calls: all calls; compiled_calls: answered by compiled code; eager_calls: by the function
-    itself; compiles: paths compiled; guard_failures: compiled code was there, but a guard (on
+    itself; compiles: paths and stretches compiled; guard_failures: compiled code was there, but a guard (on
     data or on Python state) did not hold.
     """
 
@@ -78,6 +90,8 @@ class Entry:
         self.anchors: list[Callable[[], Any]] = []
         self.open_tries = 0
         self.compiles = 0
+        self.plan = Plan()
+        self.seen: dict[Any, int] = {}  # for arguments with other numbers: how often they came
         self.reasons: list[Reason] = []
         self.given_up = ""
         self.last_failure = ""
@@ -102,6 +116,7 @@ class JitFunction:
         self.__wrapped__ = function
         self.stats = Stats()
         self.entries: dict[Any, Entry] = {}
+        self._captured_once: set[Any] = set()
         self._lock = threading.RLock()
         functools.update_wrapper(self, function, updated=())
 
@@ -130,12 +145,15 @@ class JitFunction:
         except _Unkeyed as error:
             return self._eager(args, kwargs, str(error))
         entry = self.entries.get(key)
-        if entry is None and len(self.entries) >= MOST_KEYS:
-            return self._eager(args, kwargs, f"more than {MOST_KEYS} kinds of arguments were seen")
+        if entry is None:
+            if len(self.entries) >= MOST_KEYS:
+                return self._eager(args, kwargs, f"more than {MOST_KEYS} kinds of arguments were seen")
+            family = self._family(key, leaves)
+            if family is not None:
+                return self._defer(family, args, kwargs)
         if entry is not None:
-            if entry.given_up:
-                self.stats.eager_calls += 1
-                return self.__wrapped__(*args, **kwargs)
+            if entry.given_up and not (entry.given_up == OPEN and entry.plan.asked in TRY_AGAIN):
+                return self._defer(entry, args, kwargs)
             try:
                 return self._replay(entry, leaves)
             except _Miss as miss:
@@ -145,11 +163,58 @@ class JitFunction:
                 debug.show(1, f"{self!r}: guard failed", lambda: entry.last_failure)
         return self._capture(key, args, kwargs, leaves)
 
+    def _family(self, key: Any, leaves: list[Any]) -> Entry | None:
+        """Where a call goes whose arguments differ from a captured one's in Python numbers alone.
+
+        Its ops are deferred, with the numbers as inputs of the stretches: a new learning rate
+        compiles nothing. Numbers that come again are captured, since a replay is faster.
+        """
+        if not any(type(leaf) in _NUMBERS for leaf in leaves):
+            return None
+        kinds = [type(x) if type(x) in _NUMBERS else k for x, k in zip(leaves, key[3:], strict=True)]
+        shared = ("numbers", *key[:3], *kinds)
+        family = self.entries.get(shared)
+        if family is None:
+            if shared not in self._captured_once:
+                self._captured_once.add(shared)
+                return None
+            family = self.entries[shared] = Entry(shared, describe_key(leaves, numbers=False))
+            family.given_up = "other numbers than in captured calls"
+        if len(family.seen) >= MOST_NUMBERS:
+            family.seen.clear()
+        family.seen[key] = family.seen.get(key, 0) + 1
+        return family if family.seen[key] <= NUMBERS_SEEN else None
+
     def _eager(self, args: tuple[Any, ...], kwargs: dict[str, Any], reason: str) -> Any:
         """A call that is not looked up, because of its arguments."""
-        self.stats.eager_calls += 1
-        self.entries.setdefault(reason, Entry(reason, "others")).given_up = reason
-        return self.__wrapped__(*args, **kwargs)
+        entry = self.entries.setdefault(reason, Entry(reason, "others"))
+        entry.given_up = reason
+        return self._defer(entry, args, kwargs)
+
+    def _defer(self, entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run the function itself, its ops deferred where that pays."""
+        plan = entry.plan
+        plan.asked += 1
+        if not plan.defers():
+            self.stats.eager_calls += 1
+            started = time.perf_counter()
+            result = self.__wrapped__(*args, **kwargs)
+            plan.note("eager", time.perf_counter() - started, False)
+            return result
+        run = Deferred(plan)
+        stretches = len(plan.stretches)
+        started = time.perf_counter()
+        try:
+            result = run.run(self.__wrapped__, args, kwargs)
+        finally:
+            self.stats.compiles += len(plan.stretches) - stretches
+            if run.compiled:
+                self.stats.compiled_calls += 1
+            else:
+                self.stats.eager_calls += 1
+        if run.compiled and not run.learned:
+            plan.note("deferred", time.perf_counter() - started, run.tracked)
+        return result
 
     def _replay(self, entry: Entry, leaves: list[Any]) -> Any:
         """Answer from compiled code, or raise _Miss with the reason."""
@@ -194,19 +259,22 @@ class JitFunction:
             if made.reasons:
                 self._refuse(entry, made)
             else:
+                entry.given_up = ""
                 self._compile(entry, made, leaves)
         return result
 
     def _refuse(self, entry: Entry, made: Capture) -> None:
-        """The run was open: later calls may be closed, so it is tried again a few times."""
+        """The run was open: from now on the body runs, unless other runs were closed."""
         entry.reasons = made.reasons
         entry.open_tries += 1
-        if entry.open_tries >= OPEN_TRIES:
-            entry.given_up = "its runs cannot be replayed"
+        entry.plan.asked += 1
+        if not entry.variants or entry.open_tries >= OPEN_TRIES:
+            entry.given_up = OPEN
 
     def _compile(self, entry: Entry, made: Capture, leaves: list[Any]) -> None:
-        if entry.compiles >= MOST_PATHS:
-            entry.given_up = f"{MOST_PATHS} paths were compiled and still: {entry.last_failure}"
+        unused = entry.compiles >= FEW_PATHS and sum(p.calls for p in entry.paths) < entry.compiles
+        if unused or entry.compiles >= MOST_PATHS:
+            entry.given_up = f"{entry.compiles} paths were compiled and still: {entry.last_failure}"
             return
         entry.compiles += 1
         self.stats.compiles += 1
@@ -240,8 +308,9 @@ class JitFunction:
         return Explanation(self)
 
     def segments(self) -> list[Any]:
-        """The segments of all compiled paths."""
+        """The segments of all compiled paths and stretches."""
         trees = [v.tree for e in self.entries.values() for v in e.variants]
+        trees += [p.tree for e in self.entries.values() for s in e.plan.stretches for p in s.parts]
         return [s for t in trees for s in t.root.walk()]
 
     def kernels(self) -> KernelCount:
@@ -263,6 +332,7 @@ class JitFunction:
         """Forget everything compiled; the counters stay."""
         with self._lock:
             self.entries.clear()
+            self._captured_once.clear()
 
 
 @dataclass(frozen=True)
@@ -303,7 +373,7 @@ def finish(run: Any, leaves: list[Any]) -> Any:
     path, results = run.leaf.path, run.results
     node = None
     if path.wanted and state.grad_enabled:
-        from fusegrad.compiler.node import CompiledNode
+        from fusegrad.compiler.node import AGAIN, RESULT, SAVED, CompiledNode
 
         node = CompiledNode(run, leaves)
     tensors: dict[Any, Tensor] = {}
@@ -319,10 +389,13 @@ def finish(run: Any, leaves: list[Any]) -> Any:
         else:
             if output.value not in tensors:
                 tensor = wrap(results[number])
-                if output.requires_grad and node is not None:
-                    autograd.place(tensor, node, path.seeded.index(number))
-                    if number in path.saved:
-                        node.keep(tensor, "a result")
+                if node is not None:
+                    if output.requires_grad:
+                        autograd.place(tensor, node, path.seeded.index(number))
+                    if output.value in path.kept_by_eager:
+                        node.keep(tensor, RESULT, SAVED, output.value)
+                    elif number in path.saved:
+                        node.keep(tensor, RESULT, AGAIN, output.value)
                 tensors[output.value] = tensor
             items.append(tensors[output.value])
             number += 1
@@ -331,6 +404,8 @@ def finish(run: Any, leaves: list[Any]) -> Any:
 
 
 # Keys.
+
+_NUMBERS = (int, float)
 
 
 class _Unkeyed(Exception):
@@ -348,6 +423,8 @@ def call_key(args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -
     for place, leaf in enumerate(leaves):
         if isinstance(leaf, Tensor):
             array = leaf.array
+            if not has_values(array):
+                array.item()  # refuses: the tensor waits in another thread
             # The place of its first appearance tells f(x, x) from f(x, y).
             first = seen.setdefault(id(leaf), place)
             parts.append((array.shape, array.dtype, array.strides, leaf.needs_grad, type(leaf), first))
@@ -362,13 +439,15 @@ def _is_object(leaf: Any) -> bool:
     return not isinstance(leaf, Tensor) and plain_key(leaf) is MISSING
 
 
-def describe_key(leaves: list[Any]) -> str:
-    """The arguments of a key for people: `float32[32, 784], 3, <Model>`."""
+def describe_key(leaves: list[Any], numbers: bool = True) -> str:
+    """The arguments of a key for people: `float32[32, 784], 3, <Model>`; or with `any int` for 3."""
     parts = []
     for leaf in leaves:
         if isinstance(leaf, Tensor):
             text = f"{leaf.array.dtype.name}{list(leaf.array.shape)}"
             parts.append(text + (" requires_grad" if leaf.needs_grad else ""))
+        elif not numbers and type(leaf) in _NUMBERS:
+            parts.append(f"any {type(leaf).__name__}")
         else:
             parts.append(repr(leaf) if not _is_object(leaf) else f"<{type(leaf).__name__}>")
     return ", ".join(parts)

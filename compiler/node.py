@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from fusegrad.compiler.program import viewed
 from fusegrad.compiler.tree import Run, gather, refill
-from fusegrad.eager import autograd
+from fusegrad.eager import autograd, views
 from fusegrad.eager.errors import failure
 from fusegrad.eager.op import wrap
 from fusegrad.eager.state import state
@@ -26,6 +26,23 @@ MODIFIED = (
 )
 
 
+# What backward does with memory from outside: eager's keeps it too; only the compiled one reads it
+# again; none does (but a backward through eager's ops runs the forward again).
+SAVED, AGAIN, NOT = "saved", "again", "not"
+RESULT = "a result"
+
+
+class Read(NamedTuple):
+    """A tensor that a call read or gave, and what backward needs of it."""
+
+    version: list[Any]
+    number: int
+    what: str
+    shape: tuple[int, ...]
+    how: str
+    value: Any
+
+
 class CompiledNode(autograd.Node):
     """Stands for a whole compiled call on the autograd graph.
 
@@ -33,7 +50,19 @@ class CompiledNode(autograd.Node):
     with `create_graph` goes through the eager ops of the recorded graph, which derive further.
     """
 
-    __slots__ = ("captured", "environment", "filled", "leaf", "leaves", "names", "ready", "saved_versions")
+    __slots__ = (
+        "captured",
+        "environment",
+        "filled",
+        "freed",
+        "freeing",
+        "leaf",
+        "leaves",
+        "names",
+        "preserved",
+        "read",
+        "ready",
+    )
 
     fresh = True
 
@@ -44,7 +73,7 @@ class CompiledNode(autograd.Node):
         # The gradients for a backward that starts with 1, if the call computed them already.
         self.ready = run.gradients
         self.filled = run.gradients is None
-        self.sequence = autograd.next_sequence()
+        self.begin()
         self.names, self.output_types = path.grad_names, path.output_types
         # The path holds captured tensors weakly; what backward needs must live until then.
         self.captured = [c.reference() for c in path.captured.values()]
@@ -52,57 +81,117 @@ class CompiledNode(autograd.Node):
         self.edges = [
             (i, t if t.grad_fn is None else t.grad_fn, t.output_index) for i, t in enumerate(wanted)
         ]
-        self.saved_versions: list[tuple[list[int], int, str, tuple[int, ...]]] = []
-        for tensor in self._read_by_backward():
-            self.keep(tensor, "an input")
-        self.inputs, self.moves = (), None
+        # Of the eager nodes that this one stands for, those that a backward has freed, or is freeing.
+        self.freed: frozenset[int] = frozenset()
+        self.freeing: frozenset[int] = frozenset()
+        self.preserved: dict[int, np.ndarray] = {}
+        self.read: list[Read] = []
+        for tensor, value in self._inputs(path):
+            how = SAVED if value in path.kept_by_eager else AGAIN if self._is_read(value) else NOT
+            self.keep(tensor, "an input", how, value)
+        self.inputs, self.versions, self.types = (), [], wanted
 
     def _wanted(self, path: Path) -> list[Any]:
         """The inputs that get gradients."""
         leaves = self.leaves
         return [leaves[s] if isinstance(s, int) else s.reference() for s in path.wanted_from]
 
-    def keep(self, tensor: Tensor, what: str) -> None:
-        """Backward will read the memory of `tensor`: nobody may have written there by then.
+    def _inputs(self, path: Path) -> Iterator[tuple[Any, Any]]:
+        """The tensors from outside that the call read, and their values in the path."""
+        for value, leaf in path.argument_leaves.items():
+            yield self.leaves[leaf], value
+        for (value, _), tensor in zip(path.captured.items(), self.captured, strict=True):
+            yield tensor, value
+
+    def _is_read(self, value: Any) -> bool:
+        """Whether the backward program reads an input, or the forward that it may have to repeat."""
+        program = self.leaf.backward
+        return not self.filled or (program is not None and value in program.graph.inputs)
+
+    def keep(self, tensor: Tensor, what: str, how: str, value: Any) -> None:
+        """Note a tensor from outside, or a result, and whether backward needs its memory as it is now.
+        `value` stands for it in the path.
 
         Only the counter is held: the node must not hold its own outputs.
         """
-        self.saved_versions.append((tensor.version, tensor.version[0], what, tensor.array.shape))
+        version = tensor.version
+        self.read.append(Read(version, version[0], what, tensor.array.shape, how, value))
+        if how == AGAIN:
+            views.ask_before_write(version, self)
 
-    def _read_by_backward(self) -> list[Tensor]:
-        """The tensors from outside that the backward program reads."""
-        found: list[Any] = []
+    def keep_written(self, index: int, output: Tensor, target: Tensor) -> None:
+        """The call's result has been written into `target`, whose next write eager would notice."""
+        version = target.version
+        self.read = [
+            r._replace(version=version, number=version[0]) if r.version is output.version else r
+            for r in self.read
+        ]
+
+    def before_write(self, version: list[Any]) -> None:
+        """Somebody is going to write memory that only the compiled backward reads: take copies.
+
+        Eager kept something else of the call, so for its backward the write is no error.
+        """
+        if self.inputs is None:
+            return
+        if not self.filled:
+            refill(self.leaf, self.leaves, self.environment)
+            self.filled = True
+        self.leaves = list(self.leaves)
         for kind, reference in self.leaf.backward_inputs:
-            if kind == "argument":
-                found.append(self.leaves[reference])
+            if kind == "argument" and self.leaves[reference].version is version:
+                tensor = self.leaves[reference]
+                self.leaves[reference] = copied = wrap(np.array(tensor.array))
+                copied.needs_grad, copied.grad_fn = tensor.needs_grad, tensor.grad_fn
+                copied.output_index = tensor.output_index
             elif kind == "captured":
-                found.append(reference.reference())
-        return found
+                tensor = reference.reference()
+                if tensor is not None and tensor.version is version:
+                    self.preserved[id(reference)] = np.array(tensor.array)
+            elif kind == "kept" and any(r.version is version and r.what == RESULT for r in self.read):
+                self.environment[reference] = np.array(self.environment[reference])
+        self.read = [r._replace(how=NOT) if r.version is version and r.how == AGAIN else r for r in self.read]
 
     def name(self, index: int = 0) -> str:
         """The name of the eager node that made this output, as PyTorch prints it."""
         return self.names[index]
 
-    def apply(self, gradients: list[Tensor | None]) -> list[Tensor | None]:
+    def apply(self, gradients: list[Tensor | None], edges: Any = None) -> list[Tensor | None]:
         """The gradients of the inputs; None for one that only unused outputs depend on."""
+        found = self._reached(gradients)
+        return found if edges is None else [found[i] for i, _, _ in edges]
+
+    def _reached(self, gradients: list[Tensor | None]) -> list[Tensor | None]:
         path = self.leaf.path
         assert path is not None
         given = {seed for seed, gradient in zip(path.seeds, gradients, strict=True) if gradient is not None}
+        walked = [k for k, g in zip(path.kept_behind, gradients, strict=True) if g is not None]
+        self.freeing = frozenset().union(*walked)
+        if self.inputs is None or self.freeing & self.freed:
+            raise failure(RuntimeError, autograd.FREED.format(name=self.name()))
+        kept = [v for v, g in zip(path.values_behind, gradients, strict=True) if g is not None]
+        through_eager = state.grad_enabled or state.interpreter is not None
+        self._check_unwritten(frozenset().union(*kept), through_eager)
         found = self._gradients(gradients)
         if len(given) == len(path.seeds):
             return [*found]
+        if not all(np.isfinite(g.array).all() for g in found):
+            # A result without a gradient counts as zero times its derivative, which may be infinite.
+            self._check_unwritten(frozenset(), through_eager=True)
+            found = self._apply_eagerly(gradients)
         return [g if given & seeds else None for g, seeds in zip(found, path.reached_from, strict=True)]
 
-    def _gradients(self, gradients: list[Tensor | None]) -> list[Tensor]:
-        if self.inputs is None:
-            raise failure(RuntimeError, autograd.FREED.format(name=self.name()))
-        for version, number, what, shape in self.saved_versions:
-            if version[0] != number:
+    def _check_unwritten(self, kept: frozenset[Any], through_eager: bool) -> None:
+        """Nobody may have written memory that this backward needs; `kept`: what eager's would read."""
+        for version, number, what, shape, how, value in self.read:
+            if version[0] != number and (how == AGAIN or value in kept or (through_eager and what != RESULT)):
                 where = f"{what} of shape {list(shape)}, at version {number} then and {version[0]} now"
                 raise failure(RuntimeError, MODIFIED.format(name=self.name(), where=where))
-        seeds = autograd.filled(gradients, self.output_types)
+
+    def _gradients(self, gradients: list[Tensor | None]) -> list[Tensor]:
         if state.grad_enabled or state.interpreter is not None:
-            return self._apply_eagerly(seeds)
+            return self._apply_eagerly(gradients)
+        seeds = autograd.filled(gradients, self.output_types)
         leaf = self.leaf
         if leaf.path is not None and leaf.path.derives_alone and seeds[0].array.item() == 1:
             leaf.derived += 1
@@ -112,14 +201,15 @@ class CompiledNode(autograd.Node):
         if not self.filled:
             refill(leaf, self.leaves, self.environment)
             self.filled = True
-        arrays = gather(leaf.backward_inputs, self.leaves, self.environment, [_plain(g.array) for g in seeds])
+        given = [_plain(g.array) for g in seeds]
+        arrays = gather(leaf.backward_inputs, self.leaves, self.environment, given, self.preserved)
         if arrays is None:
-            return self._apply_eagerly(seeds)
+            return self._apply_eagerly(gradients)
         assert leaf.backward is not None
         made = leaf.backward.run(arrays)
         return [wrap(viewed(made[i], chain) if chain else made[i]) for i, chain in leaf.gradient_places]
 
-    def _apply_eagerly(self, seeds: list[Tensor]) -> list[Tensor]:
+    def _apply_eagerly(self, gradients: list[Tensor | None]) -> list[Tensor]:
         """The gradients through eager's ops, so that they can be derived again."""
         path = self.leaf.path
         assert path is not None
@@ -130,17 +220,26 @@ class CompiledNode(autograd.Node):
             outputs = evaluate_graph(graph, [tensors[v] for v in graph.inputs])
             results = [o.value for o in path.capture.outputs if o.value is not None]
             known = dict(zip(graph.outputs, outputs, strict=True))
-            roots = [known[results[i]] for i in path.seeded]
+            seeds = [(known[results[i]], g) for i, g in zip(path.seeded, gradients, strict=True)]
+            seeds = [(root, g) for root, g in seeds if g is not None]
             wanted = self._wanted(path)
-            found = autograd.grad(roots, wanted, seeds, create_graph=create_graph, allow_unused=True)
+            roots, given = [root for root, _ in seeds], [g for _, g in seeds]
+            found = autograd.grad(roots, wanted, given, create_graph=create_graph, allow_unused=True)
         return [wrap(np.zeros_like(t.array)) if g is None else g for g, t in zip(found, wanted, strict=True)]
 
     def release(self) -> None:
+        """Free what the last backward went through: results apart from each other are derived apart."""
+        path = self.leaf.path
+        assert path is not None
+        self.freed |= self.freeing
+        if not all(behind and behind <= self.freed for behind in path.kept_behind):
+            return
         self.inputs = None
         self.environment = []
         self.ready = None
         self.captured = []
         self.leaves = ()
+        self.read = []
 
 
 class autograd_on:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import struct
 import weakref
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from fusegrad.compiler.stand_in import has_values
 from fusegrad.eager.families import Layout
 from fusegrad.eager.tensor import Tensor
 from fusegrad.tracer import passes
@@ -47,6 +49,8 @@ class Captured:
         if tensor is None:
             return None
         array = tensor.array
+        if not has_values(array):
+            return None
         return (
             array if (array.shape, array.dtype, array.strides, tensor.needs_grad) == self.expected else None
         )
@@ -62,7 +66,10 @@ class Path:
     derives_alone: whether one scalar is derived, so that backward most likely starts with 1.
     reached_from: for each gradient the seeds that it depends on: without any of them there is none.
     wanted_from: where the tensors of `wanted` are: a leaf of the call, or captured. grad_names,
-    output_types: of the results at `seeded`.
+    output_types: of the results at `seeded`. kept_by_eager: the inputs and results that eager's nodes
+    keep for backward, so that a write into them is an error. kept_behind: for each result at `seeded`
+    the equations on its way back whose eager nodes keep something, which one backward frees;
+    values_behind: what they keep.
     """
 
     capture: Capture
@@ -83,6 +90,9 @@ class Path:
     wanted_from: tuple[int | Captured, ...]
     grad_names: tuple[str, ...]
     output_types: tuple[tuple[tuple[int, ...], np.dtype], ...]
+    kept_by_eager: frozenset[Value]
+    kept_behind: tuple[frozenset[int], ...]
+    values_behind: tuple[frozenset[Value], ...]
     calls: int = 0
 
 
@@ -129,7 +139,34 @@ def make_path(capture: Capture, argument_leaves: dict[Value, int]) -> Path:
         tuple(argument_leaves[v] if v in argument_leaves else captured[v] for v in wanted),
         tuple(values[i].grad_name for i in seeded),
         tuple((outputs[i].shape, outputs[i].dtype) for i in seeded),
+        *_kept_by_eager(graph, capture.tracked, [outputs[i] for i in seeded]),
     )
+
+
+def _kept_by_eager(
+    graph: Graph, tracked: Collection[Value], seeded: Sequence[Value]
+) -> tuple[frozenset[Value], tuple[frozenset[int], ...], tuple[frozenset[Value], ...]]:
+    """The values that eager's nodes keep; for each of `seeded` the nodes behind it that keep any, and
+    what those keep.
+    """
+    kept: dict[int, set[Value]] = {}
+    behind: dict[Value, frozenset[int]] = {}
+    for number, equation in enumerate(graph.equations):
+        found: set[int] = set()
+        keeps: set[Value] = set()
+        for index, value in enumerate(equation.inputs):
+            rule = equation.op.rule(index) if value in tracked else None
+            if rule is None:
+                continue
+            found |= behind.get(value, frozenset())
+            keeps.update(v for i in rule.saves if isinstance(v := equation.inputs[i], Value))
+            keeps.update(equation.outputs if rule.needs_output else ())
+        if keeps:
+            kept[number] = keeps
+        behind.update(dict.fromkeys(equation.outputs, frozenset(found | {number} if keeps else found)))
+    nodes = tuple(behind.get(v, frozenset()) for v in seeded)
+    values = tuple(frozenset().union(*(kept[n] for n in found)) for found in nodes)
+    return frozenset().union(*kept.values()), nodes, values
 
 
 def _reached_from(backward: Graph, seeds: tuple[Value, ...]) -> tuple[frozenset[Value], ...]:

@@ -164,7 +164,8 @@ class Program:
 
         for step in self.steps:
             if step.kernel is not None:
-                if all(step.kernel.sizes) or outer_accumulators(step.kernel.kernel):
+                # Over no elements there may still be sums to store.
+                if any(math.prod(a.value.shape) for a in step.kernel.outputs):
                     scratch = (len(self.arrays) + 1, self.offsets.get(step, 0))
                     block = kernel_block(step.kernel, self._place, scratch)
                     pending.append((native.kernel_address(step.kernel.kernel), block))

@@ -8,8 +8,9 @@ stay the same are found compiled.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -381,9 +382,16 @@ def refill(leaf: Segment, leaves: Sequence[Any], environment: list[Any]) -> None
 
 
 def gather(
-    inputs: list[tuple[str, Any]], leaves: Sequence[Any], environment: list[Any], seeds: Sequence[Any] = ()
+    inputs: list[tuple[str, Any]],
+    leaves: Sequence[Any],
+    environment: list[Any],
+    seeds: Sequence[Any] = (),
+    preserved: Mapping[int, np.ndarray] = MappingProxyType({}),
 ) -> list[np.ndarray] | None:
-    """The arrays that a program takes; None where a captured tensor is not what it was."""
+    """The arrays that a program takes; None where a captured tensor is not what it was.
+
+    preserved: what captured tensors (by id of their `Captured`) held before they were written.
+    """
     arrays = []
     for kind, reference in inputs:
         if kind == "argument":
@@ -398,7 +406,9 @@ def gather(
         elif kind == "seed":
             arrays.append(seeds[reference])
         else:
-            array = reference.array()
+            array = preserved.get(id(reference))
+            if array is None:
+                array = reference.array()
             if array is None:
                 return None
             arrays.append(array)

@@ -41,6 +41,9 @@ class AbstractInterpreter:
         """Called with what each op gave; subclasses note it down."""
         return outputs
 
+    def reach(self, tensor: Tensor) -> None:
+        """What is read is told by `leave`."""
+
     def leave(self, tensor: Tensor, door: str, value: Any) -> None:
         if isinstance(tensor, AbstractTensor):
             raise RuntimeError(
@@ -50,11 +53,16 @@ class AbstractInterpreter:
     def effect(self, reason: str) -> None:
         raise RuntimeError(f"a rule that is evaluated on types alone {reason}")
 
+    def in_backward(self) -> AbstractInterpreter:
+        """A rule may ask for gradients."""
+        return self
+
     def constant(self, tensor: Tensor) -> None:
         """Constants made on the way are ordinary tensors."""
 
-    def check(self, tensor: Tensor, message: str) -> None:
-        """Values are checked where there are values."""
+    def check(self, tensor: Tensor, passed: Callable[[], Tensor]) -> bool:
+        """Values are tested where there are values."""
+        return False
 
 
 def interpreted(interpreter: Any, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

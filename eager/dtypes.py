@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from fusegrad.eager.state import state
+
 # Categories in PyTorch's promotion order: a tensor of a higher category wins whatever its rank.
 CATEGORY = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}
 
@@ -76,6 +78,8 @@ def set_default_dtype(dtype: DType) -> None:
     Raises TypeError when `dtype` is not a floating-point dtype.
     """
     global _default
+    if state.interpreter is not None:
+        state.interpreter.effect("changes the default dtype")
     if not as_dtype(dtype).is_floating_point:
         raise TypeError(f"set_default_dtype: only floating-point dtypes are supported, got {dtype!r}")
     _default = as_dtype(dtype)
@@ -145,3 +149,61 @@ def promote(a: np.dtype, b: np.dtype) -> np.dtype:
 def promote_types(type1: DType, type2: DType) -> DType:
     """The smallest dtype that both mix into. Source: `torch.promote_types`."""
     return FROM_NUMPY[promote(as_dtype(type1).numpy, as_dtype(type2).numpy)]
+
+
+def can_cast(from_: DType, to: DType) -> bool:
+    """Whether values keep their kind: no fraction, imaginary part or number beside 0 and 1 is lost.
+
+    Source: `torch.can_cast`.
+    """
+    source, target = as_dtype(from_).category, as_dtype(to).category
+    return source <= target
+
+
+class finfo:
+    """The limits of a floating-point dtype (of complex numbers: of their parts). Source: `torch.finfo`.
+
+    Raises TypeError for other dtypes.
+
+    >>> import fusegrad as fg
+    >>> fg.finfo(fg.float32).eps
+    1.1920928955078125e-07
+    """
+
+    def __init__(self, type: DType | None = None) -> None:
+        kind = _default if type is None else as_dtype(type)
+        if kind.numpy.kind not in "fc":
+            raise TypeError(f"finfo() takes a floating-point dtype, got {kind!r}; iinfo() is for integers")
+        limits = np.finfo(kind.numpy)
+        self.bits: int = limits.bits
+        self.dtype: str = limits.dtype.name
+        self.eps, self.max, self.min = float(limits.eps), float(limits.max), float(limits.min)
+        self.tiny = self.smallest_normal = float(limits.smallest_normal)
+        self.resolution = float(f"1e-{limits.precision}")
+
+    def __repr__(self) -> str:
+        return (
+            f"finfo(resolution={self.resolution:g}, min={self.min:g}, max={self.max:g}, eps={self.eps:g}, "
+            f"smallest_normal={self.smallest_normal:g}, tiny={self.tiny:g}, dtype={self.dtype})"
+        )
+
+
+class iinfo:
+    """The limits of an integer dtype. Source: `torch.iinfo`. Raises TypeError for other dtypes.
+
+    >>> import fusegrad as fg
+    >>> fg.iinfo(fg.int8).max
+    127
+    """
+
+    def __init__(self, type: DType) -> None:
+        kind = as_dtype(type)
+        if kind.numpy.kind not in "ui":
+            raise TypeError(f"iinfo() takes an integer dtype, got {kind!r}; finfo() is for floating point")
+        limits = np.iinfo(kind.numpy)
+        self.bits: int = limits.bits
+        self.dtype = kind.name
+        self.max, self.min = int(limits.max), int(limits.min)
+
+    def __repr__(self) -> str:
+        return f"iinfo(min={self.min:g}, max={self.max:g}, dtype={self.dtype})"

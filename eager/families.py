@@ -37,23 +37,47 @@ class DTypeRule(NamedTuple):
 ANY = DTypeRule("buifc", False, None)
 NUMBER = DTypeRule("uifc", False, None)
 REAL = DTypeRule("buif", False, None)
+REAL_NUMBER = DTypeRule("uif", False, None)
 FLOAT = DTypeRule("fc", True, None)
 REAL_FLOAT = DTypeRule("f", True, None)
+ONLY_FLOAT = DTypeRule("fc", False, None)
+ONLY_REAL_FLOAT = DTypeRule("f", False, None)
 TEST = DTypeRule("buifc", False, _BOOL)
 ORDER = DTypeRule("buif", False, _BOOL)
 BITS = DTypeRule("bui", False, None)
 
 
-class Elementwise(Op):
-    """One scalar function applied to broadcast operands.
+class Analytic(Op):
+    """Ops whose rules multiply the gradient by a derivative; by its conjugate, for complex numbers.
 
-    numpy: the NumPy function that evaluates it.
-    scalar: the name of a scalar primitive of the kernel IR, or a function of a builder and the
-    operands that combines them (`lambda b, x: b.mul(x, b.sigmoid(x))`).
-    data: how many leading operands do not take part in promotion (`where`'s condition).
+    The rules need not know of it: conj(conj(g) * d) is g * conj(d), which is PyTorch's gradient.
     """
 
-    family = "elementwise"
+    def gradient(
+        self,
+        index: int,
+        g: Any,
+        inputs: Sequence[Any],
+        outputs: Sequence[Tensor],
+        types: Sequence[Any],
+        params: Params,
+    ) -> Tensor:
+        if g.array.dtype.kind != "c":
+            return Op.gradient(self, index, g, inputs, outputs, types, params)
+        conj = complex_numbers.conj
+        return conj(Op.gradient(self, index, conj(g), inputs, outputs, types, params))
+
+
+class Pointwise(Analytic):
+    """One function of numbers applied to broadcast operands, as NumPy runs it.
+
+    Compiled code calls it as an opaque stage; `Elementwise` ops can also be put in a kernel.
+    numpy: the function that evaluates it.
+    data: how many leading operands do not take part in promotion (`where`'s condition).
+    alone: whether it takes Python numbers alone, without any tensor.
+    """
+
+    family = "opaque"
 
     def __init__(
         self,
@@ -61,13 +85,13 @@ class Elementwise(Op):
         arguments: str,
         numpy: Callable[..., Any],
         rule: DTypeRule,
-        scalar: str | Callable[..., Any],
         vjp: dict[str, Callable[..., Any] | None] | None,
         grad_name: str | None = None,
         data: int = 0,
+        alone: bool = False,
     ) -> None:
         super().__init__(name, arguments, vjp, grad_name)
-        self.numpy, self.rule_of_dtype, self.scalar, self.data = numpy, rule, scalar, data
+        self.numpy, self.rule_of_dtype, self.data, self.alone = numpy, rule, data, alone
         self.kinds = rule.kinds
 
     def evaluate(self, args: Sequence[Any], params: Params) -> Any:
@@ -93,6 +117,12 @@ class Elementwise(Op):
         return self._evaluate_mixed(args, params)
 
     def _evaluate_mixed(self, args: Sequence[Any], params: Params) -> Any:
+        for a in args:
+            if isinstance(a, Tensor):
+                break
+        else:
+            if not self.alone:
+                raise TypeError(f"expected a Tensor, got {', '.join(type(a).__name__ for a in args)}")
         compute = self.compute_dtype([a.array if isinstance(a, Tensor) else a for a in args])
         arrays = []
         for i, a in enumerate(args):
@@ -119,6 +149,31 @@ class Elementwise(Op):
 
     def fit(self, gradient: Tensor, shape: tuple[int, ...], dtype: np.dtype) -> Tensor:
         return fit(gradient, shape, dtype)
+
+
+class Elementwise(Pointwise):
+    """A pointwise op that kernels compute, by its scalar expression.
+
+    scalar: the name of a scalar primitive of the kernel IR, or a function of a builder and the
+    operands that combines them (`lambda b, x: b.mul(x, b.sigmoid(x))`).
+    """
+
+    family = "elementwise"
+
+    def __init__(
+        self,
+        name: str,
+        arguments: str,
+        numpy: Callable[..., Any],
+        rule: DTypeRule,
+        scalar: str | Callable[..., Any],
+        vjp: dict[str, Callable[..., Any] | None] | None,
+        grad_name: str | None = None,
+        data: int = 0,
+        alone: bool = False,
+    ) -> None:
+        super().__init__(name, arguments, numpy, rule, vjp, grad_name, data, alone)
+        self.scalar = scalar
 
 
 def fit(gradient: Tensor, shape: tuple[int, ...], dtype: np.dtype) -> Tensor:
@@ -270,8 +325,8 @@ class Contraction(Op):
 class Composite(Op):
     """An op that NumPy evaluates in one go and the compiler takes apart.
 
-    decompose: the same result through public ops; called on abstract tensors at compile time,
-    and what gives the shape and dtype rule.
+    decompose: the same result (or tuple of results) through public ops; called on abstract tensors at
+    compile time, and what gives the shape and dtype rule.
     numpy: called with the argument arrays and params; raises for values that the op refuses.
     """
 
@@ -281,7 +336,7 @@ class Composite(Op):
         self,
         name: str,
         arguments: str,
-        decompose: Callable[..., Tensor],
+        decompose: Callable[..., Tensor | tuple[Tensor, ...]],
         numpy: Callable[..., Any],
         vjp: dict[str, Callable[..., Any] | None] | None,
         grad_name: str | Callable[[Params], str] | None = None,
@@ -329,6 +384,14 @@ class Opaque(Op):
         return fit(gradient, shape, dtype)
 
 
+class AnalyticOpaque(Analytic, Opaque):
+    """An opaque op of one output whose complex gradient is conjugated as `Analytic` says."""
+
+
+class AnalyticComposite(Analytic, Composite):
+    """A composite of one output whose complex gradient is conjugated as `Analytic` says."""
+
+
 class Random(Op):
     """An op that draws from the generator; its numbers depend on the draws before it."""
 
@@ -355,6 +418,7 @@ class Random(Op):
 
 from fusegrad.eager import abstract  # noqa: E402  (families use the ops declared with them)
 from fusegrad.eager.ops import (  # noqa: E402
+    complex_numbers,
     elementwise,
     reduction,
     shape as shape_ops,

@@ -2,16 +2,90 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from fusegrad.eager.ops import reduction
 from fusegrad.eager.ops.contraction import matmul
+from fusegrad.eager.ops.decomposition import (
+    eig,
+    eigh,
+    eigvals,
+    eigvalsh,
+    ldl_factor,
+    ldl_factor_ex,
+    ldl_solve,
+    svd,
+    svdvals,
+)
+from fusegrad.eager.ops.least_squares import lstsq, matrix_rank, pinv
+from fusegrad.eager.ops.lu import lu, lu_factor, lu_factor_ex, lu_solve
+from fusegrad.eager.ops.matrices import LinAlgError
+from fusegrad.eager.ops.matrix_functions import (
+    cond,
+    cross,
+    diagonal,
+    matrix_exp,
+    matrix_norm,
+    matrix_power,
+    multi_dot,
+    norm,
+    tensorinv,
+    tensorsolve,
+    vander,
+    vecdot,
+)
+from fusegrad.eager.ops.orthogonal import householder_product, qr
 from fusegrad.eager.ops.reduction import vector_norm
-from fusegrad.eager.tensor import Tensor
+from fusegrad.eager.ops.solving import (
+    cholesky,
+    cholesky_ex,
+    det,
+    inv,
+    inv_ex,
+    slogdet,
+    solve,
+    solve_ex,
+    solve_triangular,
+)
 
-__all__ = ["matmul", "norm", "vector_norm"]
-
-
-def norm(A: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
-    """The norm of vectors (or the Frobenius norm of matrices). Source: `torch.linalg.norm`."""
-    return reduction.norm(A, 2 if ord is None else ord, dim, keepdim, dtype)
+__all__ = [
+    "LinAlgError",
+    "cholesky",
+    "cholesky_ex",
+    "cond",
+    "cross",
+    "det",
+    "diagonal",
+    "eig",
+    "eigh",
+    "eigvals",
+    "eigvalsh",
+    "householder_product",
+    "inv",
+    "inv_ex",
+    "ldl_factor",
+    "ldl_factor_ex",
+    "ldl_solve",
+    "lstsq",
+    "lu",
+    "lu_factor",
+    "lu_factor_ex",
+    "lu_solve",
+    "matmul",
+    "matrix_exp",
+    "matrix_norm",
+    "matrix_power",
+    "matrix_rank",
+    "multi_dot",
+    "norm",
+    "pinv",
+    "qr",
+    "slogdet",
+    "solve",
+    "solve_ex",
+    "solve_triangular",
+    "svd",
+    "svdvals",
+    "tensorinv",
+    "tensorsolve",
+    "vander",
+    "vecdot",
+    "vector_norm",
+]

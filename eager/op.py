@@ -179,17 +179,23 @@ def evaluate(op: Op, args: tuple[Any, ...], params: Params) -> Any:
         value = op.evaluate(args, params)
     except EXPLAINED as error:
         raise _explained(op, args, params, error) from None
+    recording = state.grad_enabled
     if type(value) is tuple:
         outputs = tuple([wrap(v) for v in value])
     else:
         outputs = (wrap(value),)
         if op.view and _shares(outputs[0].array, args[0].array):
             outputs[0].version = args[0].version
-    if op.rules is not None and state.grad_enabled:
-        for a in args:
-            if isinstance(a, Tensor) and a.needs_grad:
-                autograd.record(op, args, params, outputs)
-                break
+            if op.rules is not None:
+                taken(outputs[0], args[0], op, params, recording)
+    if recording:
+        if op.rules is not None:
+            for a in args:
+                if isinstance(a, Tensor) and a.needs_grad:
+                    record(op, args, params, outputs)
+                    break
+    elif state.inference:
+        mark_inference(outputs)
     return outputs if type(value) is tuple else outputs[0]
 
 
@@ -211,6 +217,7 @@ def wrap(array: Any) -> Tensor:
     tensor.grad_fn = None
     tensor.output_index = 0
     tensor.version = [0, 0]
+    tensor.alias = None
     return tensor
 
 
@@ -245,4 +252,6 @@ def _explained(op: Op, args: tuple[Any, ...], params: Params, error: Exception) 
     return explained
 
 
-from fusegrad.eager import autograd  # noqa: E402  (autograd's nodes run ops; ops record nodes)
+from fusegrad.eager.node import record  # noqa: E402  (the graph's nodes run ops; ops record nodes)
+from fusegrad.eager.tensor import mark_inference  # noqa: E402
+from fusegrad.eager.views import taken  # noqa: E402

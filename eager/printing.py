@@ -3,19 +3,65 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fusegrad.eager import dtypes
+from fusegrad.eager.errors import failure
 
 if TYPE_CHECKING:
     from fusegrad.eager.tensor import Tensor
 
-PRECISION = 4
-THRESHOLD = 1000
-EDGE_ITEMS = 3
-LINE_WIDTH = 80
+
+@dataclass
+class _Options:
+    precision: int = 4
+    threshold: float = 1000
+    edgeitems: int = 3
+    linewidth: int = 80
+    sci_mode: bool | None = None
+
+
+options = _Options()
+_PROFILES = {
+    "default": _Options(),
+    "short": _Options(precision=2, edgeitems=2),
+    "full": _Options(threshold=math.inf),
+}
+
+
+def set_printoptions(
+    precision: int | None = None,
+    threshold: float | None = None,
+    edgeitems: int | None = None,
+    linewidth: int | None = None,
+    profile: str | None = None,
+    sci_mode: bool | None = None,
+) -> None:
+    """Set how tensors print. Source: `torch.set_printoptions`.
+
+    precision: digits after the point. threshold: tensors with more elements are summarised, with
+    `edgeitems` at each end of every dimension. linewidth: where lines are broken. profile: "default",
+    "short" or "full" (never summarised), for what is not given. sci_mode: with exponents or without;
+    None, the default at every call, lets each tensor choose.
+
+    >>> import fusegrad as fg
+    >>> fg.set_printoptions(precision=2)
+    >>> fg.tensor([1.12345])
+    tensor([1.12])
+    >>> fg.set_printoptions(profile="default")
+    """
+    if profile is not None and profile not in _PROFILES:
+        raise failure(ValueError, f"profile must be one of {', '.join(_PROFILES)}, got {profile!r}")
+    given = {"precision": precision, "threshold": threshold, "edgeitems": edgeitems, "linewidth": linewidth}
+    for name, value in given.items():
+        if value is None and profile is not None:
+            value = getattr(_PROFILES[profile], name)
+        if value is not None:
+            setattr(options, name, value)
+    options.sci_mode = sci_mode
 
 
 class _Formatter:
@@ -33,49 +79,21 @@ class _Formatter:
         magnitude = np.abs(finite)
         largest, smallest = magnitude.max(), magnitude.min()
         self.integral = bool((finite == np.ceil(finite)).all())
-        self.scientific = bool(largest / smallest > 1000.0 or largest > 1.0e8 or smallest < 1.0e-4)
+        if options.sci_mode is None:
+            self.scientific = bool(largest / smallest > 1000.0 or largest > 1.0e8 or smallest < 1.0e-4)
+        else:
+            self.scientific = options.sci_mode
         self.width = max(1, *(len(self._number(v)) for v in finite.tolist()))
 
     def _number(self, value: float) -> str:
         if self.scientific:
-            return f"{value:.{PRECISION}e}"
+            return f"{value:.{options.precision}e}"
         if self.integral:
             return f"{value:.0f}" + ("." if math.isfinite(value) else "")
-        return f"{value:.{PRECISION}f}"
+        return f"{value:.{options.precision}f}"
 
     def __call__(self, value: Any) -> str:
         return (self._number(value) if self.floating else str(value)).rjust(self.width)
-
-
-def _rows(array: np.ndarray, indent: int, summarize: bool, formatter: Any) -> str:
-    """The bracketed text of `array`, broken into lines as PyTorch breaks them."""
-    if array.ndim == 0:
-        return formatter(array.item())
-    edge = summarize and array.shape[0] > 2 * EDGE_ITEMS
-    if array.ndim == 1:
-        per_line = max(1, (LINE_WIDTH - indent) // (formatter.width + 2))
-        items = [formatter(v) for v in (array[:EDGE_ITEMS] if edge else array).tolist()]
-        if edge:
-            items += [" ..."] + [formatter(v) for v in array[-EDGE_ITEMS:].tolist()]
-        lines = [", ".join(items[i : i + per_line]) for i in range(0, len(items), per_line)]
-        return "[" + (",\n" + " " * (indent + 1)).join(lines) + "]"
-    index: list[int] = list(range(array.shape[0]))
-    if edge:
-        index = [*index[:EDGE_ITEMS], -1, *index[-EDGE_ITEMS:]]
-    parts = [
-        "..." if edge and place == EDGE_ITEMS else _rows(array[i], indent + 1, summarize, formatter)
-        for place, i in enumerate(index)
-    ]
-    return "[" + ("," + "\n" * (array.ndim - 1) + " " * (indent + 1)).join(parts) + "]"
-
-
-def _edges(array: np.ndarray) -> np.ndarray:
-    """The elements that a summary shows."""
-    for axis in range(array.ndim):
-        if array.shape[axis] > 2 * EDGE_ITEMS:
-            keep = np.r_[0:EDGE_ITEMS, array.shape[axis] - EDGE_ITEMS : array.shape[axis]]
-            array = array.take(keep, axis)
-    return array
 
 
 class _Complex:
@@ -91,16 +109,47 @@ class _Complex:
         return f"{self.real(value.real)}{sign}{imaginary}j"
 
 
+def _rows(array: np.ndarray, indent: int, summarize: bool, formatter: Any) -> str:
+    """The bracketed text of `array`, broken into lines as PyTorch breaks them."""
+    if array.ndim == 0:
+        return formatter(array.item())
+    edge, length = options.edgeitems, array.shape[0]
+    shortened = summarize and length > 2 * edge
+    shown = [*range(edge), *range(length - edge, length)] if shortened else range(length)
+    if array.ndim == 1:
+        items = [formatter(array[i].item()) for i in shown]
+        if shortened:
+            items.insert(edge, " ..." if edge else "...")
+        per_line = max(1, (options.linewidth - indent) // (formatter.width + 2))
+        lines = [", ".join(items[i : i + per_line]) for i in range(0, len(items), per_line)]
+        return "[" + (",\n" + " " * (indent + 1)).join(lines) + "]"
+    parts = [_rows(array[i], indent + 1, summarize, formatter) for i in shown]
+    if shortened:
+        parts.insert(edge, "...")
+    return "[" + ("," + "\n" * (array.ndim - 1) + " " * (indent + 1)).join(parts) + "]"
+
+
+def _edges(array: np.ndarray) -> np.ndarray:
+    """The elements that a summary shows."""
+    edge = options.edgeitems
+    for axis, length in enumerate(array.shape):
+        if length > 2 * edge:
+            array = array.take([*range(edge), *range(length - edge, length)], axis)
+    return array
+
+
 def values_text(array: np.ndarray, indent: int) -> str:
     """The values alone, as they stand between `tensor(` and `)`."""
-    summarize = array.size > THRESHOLD
+    summarize = array.size > options.threshold
     shown = _edges(array) if summarize else array
     formatter = _Complex(shown) if array.dtype.kind == "c" else _Formatter(shown)
     return _rows(array, indent, summarize, formatter)
 
 
-def tensor_text(tensor: Tensor, name: str = "tensor") -> str:
-    """`repr(tensor)`."""
+def tensor_text(tensor: Tensor) -> str:
+    """`repr(tensor)`; subclasses of the user's print under their names."""
+    kind = type(tensor)
+    name = "tensor" if kind.__module__.startswith("fusegrad.") else kind.__name__
     array = tensor.array
     default = dtypes.default_float().numpy
     suffixes = []
@@ -112,6 +161,8 @@ def tensor_text(tensor: Tensor, name: str = "tensor") -> str:
     else:
         values = values_text(array, len(name) + 1)
         usual = (default, np.result_type(default, np.complex64), np.dtype(np.int64), np.dtype(bool))
+        if not options.edgeitems:
+            suffixes.append(f"size={tuple(array.shape)}")
     if array.dtype not in usual:
         suffixes.append(f"dtype={tensor.dtype!r}")
     if tensor.grad_fn is not None:
@@ -125,7 +176,7 @@ def _with_suffixes(text: str, suffixes: list[str], indent: int) -> str:
     """`text` with its suffixes, wrapped where a line would pass the width."""
     length = len(text) - text.rfind("\n") + 1
     for suffix in suffixes:
-        if length + len(suffix) + 2 > LINE_WIDTH:
+        if length + len(suffix) + 2 > options.linewidth:
             text += ",\n" + " " * indent + suffix
             length = indent + len(suffix)
         else:

@@ -1,123 +1,41 @@
-"""Random numbers, counter-based: a draw depends on nothing but the seed and the counter.
+"""Random numbers from the words of a generator (see `generator.py`).
 
-A `Generator` holds a seed and a counter of blocks. Block number c of a seed is what Philox-4x64
-makes of the 256-bit counter c+1 under that key: four 64-bit words (NumPy's `Philox(key=seed,
-counter=c)` steps the counter first). A draw of n words takes the words of blocks c, c+1, ... in
-order and advances the counter by ceil(n / 4). A kernel can so make element i of a draw from
-(seed, counter, i) alone.
-
-How many words a draw takes: uniform, bernoulli, randint and randperm one an element; normal one
-an element, rounded up to even (Box-Muller makes two of two).
+How many 64-bit words a draw takes: uniform, bernoulli, randint and randperm one an element; normal
+one an element, rounded up to even (Box-Muller makes two of two); complex numbers twice as many,
+first the real parts, then the imaginary ones. `exponential_`, `cauchy_`, `geometric_` and
+`bernoulli_` take those of a uniform draw, `log_normal_` those of a normal one. `multinomial` takes
+one a sample with replacement, one a weight without.
 """
 
 from __future__ import annotations
 
 import math
-import os
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from fusegrad.eager import dtypes
+from fusegrad.eager.dtypes import promote_types
 from fusegrad.eager.errors import failure
 from fusegrad.eager.families import Random
-from fusegrad.eager.op import TensorType, bind, wrap
-from fusegrad.eager.ops import elementwise as ew, inplace
+from fusegrad.eager.generator import (
+    Generator,
+    default_generator,
+    fork_rng,
+    get_rng_state,
+    initial_seed,
+    manual_seed,
+    seed,
+    set_rng_state,
+)
+from fusegrad.eager.op import TensorType, bind
+from fusegrad.eager.ops import elementwise as ew
 from fusegrad.eager.ops.creation import _requiring, _size
-from fusegrad.eager.state import no_grad, state
+from fusegrad.eager.ops.joining import broadcast_tensors, written_out
+from fusegrad.eager.state import no_grad
 from fusegrad.eager.tensor import Tensor
-
-_SEED_BITS = (1 << 64) - 1
-DEFAULT_SEED = 67280421310721  # PyTorch's
-
-
-class Generator:
-    """A stream of random numbers: a seed and a counter. As `torch.Generator`.
-
-    >>> import fusegrad as fg
-    >>> g = fg.Generator().manual_seed(1)
-    >>> a = fg.rand(3, generator=g)
-    >>> bool((fg.rand(3, generator=g.manual_seed(1)) == a).all())
-    True
-    """
-
-    __slots__ = ("counter", "seed_value")
-
-    def __init__(self, device: Any = None) -> None:
-        self.seed_value = DEFAULT_SEED
-        self.counter = 0
-
-    def manual_seed(self, seed: int) -> Generator:
-        """Start the stream of `seed` from its beginning."""
-        _tell("seeds the random generator")
-        self.seed_value = int(seed) & _SEED_BITS
-        self.counter = 0
-        return self
-
-    def seed(self) -> int:
-        """Start the stream of a seed that the system chooses; gives the seed."""
-        return self.manual_seed(int.from_bytes(os.urandom(8), "little")).seed_value
-
-    def initial_seed(self) -> int:
-        """The seed of the stream."""
-        return self.seed_value
-
-    def get_state(self) -> Tensor:
-        """Seed and counter as a uint8 tensor."""
-        _tell("reads the random generator's state")
-        return wrap(
-            np.frombuffer(np.array([self.seed_value, self.counter], np.uint64).tobytes(), np.uint8).copy()
-        )
-
-    def set_state(self, new_state: Tensor) -> Generator:
-        """Go on from a state that `get_state` gave."""
-        _tell("sets the random generator's state")
-        values = np.frombuffer(new_state.array.tobytes(), np.uint64)
-        if values.size != 2:
-            raise failure(RuntimeError, f"a generator's state has 16 bytes, got {new_state.array.size}")
-        self.seed_value, self.counter = int(values[0]), int(values[1])
-        return self
-
-    def words(self, count: int) -> np.ndarray:
-        """The next `count` 64-bit words; the counter moves on by ceil(count / 4)."""
-        stream = np.random.Philox(key=self.seed_value, counter=self.counter)
-        self.counter += -(-count // 4)
-        return stream.random_raw(count)
-
-
-def _tell(effect: str) -> None:
-    if state.interpreter is not None:
-        state.interpreter.effect(effect)
-
-
-default_generator = Generator()
-
-
-def manual_seed(seed: int) -> Generator:
-    """Start the default generator's stream of `seed`; gives the generator. Source: `torch.manual_seed`."""
-    return default_generator.manual_seed(seed)
-
-
-def seed() -> int:
-    """Seed the default generator by chance. Source: `torch.seed`."""
-    return default_generator.seed()
-
-
-def initial_seed() -> int:
-    """The default generator's seed. Source: `torch.initial_seed`."""
-    return default_generator.initial_seed()
-
-
-def get_rng_state() -> Tensor:
-    """The default generator's state. Source: `torch.get_rng_state`."""
-    return default_generator.get_state()
-
-
-def set_rng_state(new_state: Tensor) -> None:
-    """Set the default generator's state. Source: `torch.set_rng_state`."""
-    default_generator.set_state(new_state)
-
 
 # From words to numbers.
 
@@ -140,12 +58,21 @@ def normal_from(words: np.ndarray, dtype: np.dtype) -> np.ndarray:
 
 
 def _uniform_numpy(shape: tuple[int, ...], dtype: dtypes.DType, generator: Generator) -> np.ndarray:
+    if dtype.is_complex:
+        parts = _uniform_numpy((2, *shape), _REAL_OF[dtype], generator)
+        return (parts[0] + 1j * parts[1]).astype(dtype.numpy, copy=False)
     return uniform_from(generator.words(math.prod(shape)), dtype.numpy).reshape(shape)
 
 
 def _normal_numpy(shape: tuple[int, ...], dtype: dtypes.DType, generator: Generator) -> np.ndarray:
+    if dtype.is_complex:  # of variance 1 together
+        parts = _normal_numpy((2, *shape), _REAL_OF[dtype], generator) * math.sqrt(0.5)
+        return (parts[0] + 1j * parts[1]).astype(dtype.numpy, copy=False)
     count = math.prod(shape)
     return normal_from(generator.words(count + count % 2), dtype.numpy)[:count].reshape(shape)
+
+
+_REAL_OF = {dtypes.complex64: dtypes.float32, dtypes.complex128: dtypes.float64}
 
 
 def _randint_numpy(
@@ -201,23 +128,65 @@ _multinomial = Random(
 )
 
 
+def _counted(name: str, arguments: str, quantile: Callable[..., np.ndarray]) -> Random:
+    """A distribution of whole numbers, from one uniform number an element through its quantile function."""
+
+    def draw(*parameters: np.ndarray, generator: Generator) -> np.ndarray:
+        parameters = tuple(np.broadcast_arrays(*parameters))
+        shape, dtype = parameters[0].shape, parameters[0].dtype
+        uniform = _uniform_numpy(shape, dtypes.float64, generator)
+        return np.asarray(quantile(uniform, *parameters)).astype(dtype)
+
+    def infer(types: Sequence[TensorType], generator: Generator) -> TensorType:
+        return TensorType(np.broadcast_shapes(*(t.shape for t in types)), types[0].dtype)
+
+    return Random(name, arguments, draw, infer, None)
+
+
+def _poisson_quantile(u: np.ndarray, rate: np.ndarray) -> np.ndarray:
+    from scipy import stats  # here, since it is slow to import and few programs draw these
+
+    return stats.poisson.ppf(u, rate.astype(np.float64))
+
+
+def _binomial_quantile(u: np.ndarray, count: np.ndarray, p: np.ndarray) -> np.ndarray:
+    from scipy import stats
+
+    return np.maximum(stats.binom.ppf(u, count, p.astype(np.float64)), 0)
+
+
+_poisson = _counted("poisson", "rate", _poisson_quantile)
+_binomial = _counted("binomial", "count prob", _binomial_quantile)
+
+
 # The public functions.
+
+
+def _generator(generator: Generator | None) -> Generator:
+    return default_generator if generator is None else generator
 
 
 def _floating(name: str, op: Random) -> tuple[Callable[..., Tensor], Callable[..., Tensor]]:
     def function(
-        *size: Any,
+        *sizes: Any,
+        size: Any = None,
         generator: Generator | None = None,
         dtype: Any = None,
         requires_grad: bool = False,
         device: Any = None,
+        layout: Any = None,
+        memory_format: Any = None,
+        pin_memory: bool = False,
     ) -> Tensor:
         kind = dtypes.default_float() if dtype is None else dtypes.as_dtype(dtype)
-        params = {"shape": _size(size), "dtype": kind, "generator": generator or default_generator}
+        if kind.numpy.kind not in "fc":
+            raise failure(NotImplementedError, f"not implemented for {kind.name}; randint gives integers")
+        shape = _size(sizes if size is None else (size,))
+        params = {"shape": shape, "dtype": kind, "generator": _generator(generator)}
         return _requiring(bind(op, (), params), requires_grad)
 
-    def like(input: Tensor, *, dtype: Any = None, requires_grad: bool = False, **kwargs: Any) -> Tensor:
-        return function(input.array.shape, dtype=dtype or input.dtype, requires_grad=requires_grad, **kwargs)
+    def like(input: Tensor, *, dtype: Any = None, **options: Any) -> Tensor:
+        return function(input.array.shape, dtype=dtype or input.dtype, **options)
 
     function.__name__ = function.__qualname__ = name
     like.__name__ = like.__qualname__ = f"{name}_like"
@@ -232,116 +201,244 @@ randn, randn_like = _floating("randn", _normal)
 
 
 def randint(
-    low: int,
+    low: Any = None,
     high: Any = None,
     size: Any = None,
     *,
     generator: Generator | None = None,
     dtype: Any = None,
     device: Any = None,
+    layout: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """Random integers from `low` (0) up to, not including, `high`. Source: `torch.randint`."""
-    if size is None or not isinstance(high, int):
-        low, high, size = 0, low, high if size is None else size
+    """Random integers from `low` (0) up to, not including, `high`. Source: `torch.randint`.
+
+    >>> import fusegrad as fg
+    >>> fg.randint(3, (2, 4)).shape
+    torch.Size([2, 4])
+    """
+    if isinstance(high, (tuple, list)):
+        low, high, size = 0, low, high
+    elif high is None:
+        low, high = 0, low
+    elif low is None:
+        low = 0
+    if high is None or size is None:
+        raise failure(
+            TypeError, "randint needs a high and a size: randint(high, size), randint(low, high, size)"
+        )
+    first, last = operator.index(low), operator.index(high)
+    kind = dtypes.as_dtype(dtypes.int64 if dtype is None else dtype)
+    _check_bounds(first, last, kind)
+    params = {
+        "shape": _size((size,)),
+        "low": first,
+        "high": last,
+        "dtype": kind,
+        "generator": _generator(generator),
+    }
+    return _requiring(bind(_randint, (), params), requires_grad)
+
+
+def _check_bounds(low: int, high: int, kind: dtypes.DType) -> None:
+    """Refuse an empty range, and one whose numbers the dtype does not have."""
     if high <= low:
         raise failure(
             RuntimeError, f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}"
         )
-    params = {
-        "shape": _size((size,)),
-        "low": int(low),
-        "high": int(high),
-        "dtype": dtypes.as_dtype(dtype or dtypes.int64),
-        "generator": generator or default_generator,
-    }
-    return bind(_randint, (), params)
+    least, most = _whole_numbers(kind)
+    if low < least or high - 1 > most:
+        wrong = "from" if low < least else "to - 1"
+        raise failure(RuntimeError, f"{wrong} is out of bounds for {kind.name} ({least} to {most})")
 
 
-def randint_like(input: Tensor, low: int, high: int | None = None, *, dtype: Any = None) -> Tensor:
+def _whole_numbers(kind: dtypes.DType) -> tuple[int, int]:
+    """The least and the largest integer up to which a dtype has all of them."""
+    if kind.numpy.kind == "b":
+        return 0, 1
+    if kind.numpy.kind in "iu":
+        limits = np.iinfo(kind.numpy)
+        return int(limits.min), int(limits.max)
+    most = 1 << (np.finfo(kind.numpy).nmant + 1)
+    return -most, most
+
+
+def randint_like(
+    input: Tensor, low: int, high: int | None = None, *, dtype: Any = None, **options: Any
+) -> Tensor:
     """`randint` with the shape and dtype of `input`. Source: `torch.randint_like`."""
     low, high = (0, low) if high is None else (low, high)
-    return randint(low, high, input.array.shape, dtype=dtype or input.dtype)
+    options.pop("memory_format", None)
+    return randint(low, high, input.array.shape, dtype=dtype or input.dtype, **options)
 
 
-def randperm(n: int, *, generator: Generator | None = None, dtype: Any = None, device: Any = None) -> Tensor:
+def randperm(
+    n: int,
+    *,
+    generator: Generator | None = None,
+    dtype: Any = None,
+    device: Any = None,
+    layout: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """The numbers 0..n-1 in random order. Source: `torch.randperm`."""
+    if n < 0:
+        raise failure(RuntimeError, f"n must be non-negative, got {n}")
     params = {
         "shape": (n,),
         "dtype": dtypes.as_dtype(dtype or dtypes.int64),
-        "generator": generator or default_generator,
+        "generator": _generator(generator),
     }
-    return bind(_randperm, (), params)
+    return _requiring(bind(_randperm, (), params), requires_grad)
 
 
 def normal(
-    mean: Any = 0.0, std: Any = 1.0, size: Any = None, *, generator: Generator | None = None
+    mean: Any = 0.0,
+    std: Any = 1.0,
+    size: Any = None,
+    *,
+    generator: Generator | None = None,
+    dtype: Any = None,
+    device: Any = None,
+    layout: Any = None,
+    requires_grad: bool = False,
 ) -> Tensor:
-    """Normal numbers of given mean and deviation (numbers or tensors). Source: `torch.normal`."""
+    """Normal numbers of given mean and deviation (numbers or tensors), without gradient to them.
+
+    Source: `torch.normal`.
+    """
+    given = [v for v in (mean, std) if isinstance(v, Tensor)]
     if size is None:
-        shapes = [v.array.shape for v in (mean, std) if isinstance(v, Tensor)]
-        if not shapes:
+        if not given:
             raise failure(TypeError, "size is needed where mean and std are numbers")
-        size = np.broadcast_shapes(*shapes)
-    return randn(size, generator=generator) * std + mean
-
-
-def bernoulli(input: Tensor, *, generator: Generator | None = None) -> Tensor:
-    """1 with the probability that `input` gives, else 0. Source: `torch.bernoulli`."""
+        size = broadcast_tensors(*given)[0].array.shape
+        dtype = given[0].dtype if len(given) == 1 else promote_types(given[0].dtype, given[1].dtype)
+    negative = (std.array < 0).any() if isinstance(std, Tensor) else std < 0
+    if negative:
+        raise failure(RuntimeError, "normal expects all elements of std >= 0.0")
     with no_grad():
-        drawn = rand(input.array.shape, dtype=input.dtype, generator=generator) < input
-        return ew.cast(drawn, input.dtype)
+        drawn = randn(size, generator=generator, dtype=dtype) * std + mean
+    return _requiring(drawn, requires_grad)
+
+
+def bernoulli(
+    input: Tensor, p: float | None = None, *, generator: Generator | None = None, out: Tensor | None = None
+) -> Tensor:
+    """1 with the probability that `input` (or `p`) gives, else 0. Source: `torch.bernoulli`."""
+    chance: Any = input if p is None else p
+    with no_grad():
+        if p is None:
+            if input.array.dtype.kind not in "f":
+                raise failure(
+                    RuntimeError, f"probabilities must be floating point, got {input.array.dtype.name}"
+                )
+            kind = input.dtype
+        else:
+            kind = dtypes.float64
+        _check_probability(chance)
+        drawn = ew.cast(rand(input.array.shape, dtype=kind, generator=generator) < chance, input.dtype)
+    return drawn if out is None else written_out(drawn, out, (input,))
+
+
+def _check_probability(p: Any) -> None:
+    """Refuse what is no probability. (A recorded run draws numbers, so it is never replayed unchecked.)"""
+    values = p.array if isinstance(p, Tensor) else np.asarray(p)
+    if values.size and not ((values >= 0) & (values <= 1)).all():
+        raise failure(RuntimeError, "Expected p_in >= 0 && p_in <= 1")
 
 
 def multinomial(
-    input: Tensor, num_samples: int, replacement: bool = False, *, generator: Generator | None = None
+    input: Tensor,
+    num_samples: int,
+    replacement: bool = False,
+    *,
+    generator: Generator | None = None,
+    out: Tensor | None = None,
 ) -> Tensor:
-    """Class numbers drawn by the weights in each row. Source: `torch.multinomial`."""
+    """Class numbers drawn by the weights in each row. Source: `torch.multinomial`.
+
+    Raises RuntimeError for weights that are negative or not finite, or too few for a draw without
+    replacement.
+    """
     if not input.array.ndim or input.array.ndim > 2:
         raise failure(RuntimeError, f"prob_dist must be 1 or 2 dim, got shape {list(input.array.shape)}")
-    params = {"count": num_samples, "replacement": replacement, "generator": generator or default_generator}
-    return bind(_multinomial, (input,), params)
+    if input.array.dtype.kind != "f":
+        raise failure(
+            RuntimeError,
+            f"multinomial only supports floating-point dtypes for input, got: {input.array.dtype.name}",
+        )
+    if num_samples <= 0:
+        raise failure(RuntimeError, f"cannot sample n_sample <= 0 samples, got {num_samples}")
+    if not replacement and num_samples > input.array.shape[-1]:
+        raise failure(RuntimeError, "cannot sample n_sample > prob_dist.size(-1) samples without replacement")
+    params = {"count": num_samples, "replacement": replacement, "generator": _generator(generator)}
+    drawn = bind(_multinomial, (input,), params)
+    return drawn if out is None else written_out(drawn, out, (input,))
 
 
-# In place.
+def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
+    """Poisson numbers of the rates in `input`. Source: `torch.poisson`."""
+    if input.array.dtype.kind != "f":
+        raise failure(RuntimeError, f"poisson not implemented for {input.array.dtype.name}")
+    if (input.array < 0).any():
+        raise failure(RuntimeError, "invalid Poisson rate, expected rate to be non-negative")
+    return bind(_poisson, (input,), {"generator": _generator(generator)})
 
 
-def uniform_(self: Tensor, a: float = 0.0, b: float = 1.0, *, generator: Generator | None = None) -> Tensor:
-    """Fill with uniform numbers from `a` to `b`. Source: `torch.Tensor.uniform_`."""
-    values = rand(self.array.shape, dtype=_float_for(self), generator=generator)
-    return inplace.drawn(self, values * (b - a) + a, "uniform_")
+def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) -> Tensor:
+    """How many of `count` trials with the chance `prob` succeed. Source: `torch.binomial`."""
+    if count.array.dtype.kind != "f" or prob.array.dtype.kind != "f":
+        raise failure(RuntimeError, "binomial only supports floating-point dtypes for count and prob")
+    _check_probability(prob)
+    return bind(_binomial, (count, prob), {"generator": _generator(generator)})
 
 
-def normal_(
-    self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Generator | None = None
-) -> Tensor:
-    """Fill with normal numbers. Source: `torch.Tensor.normal_`."""
-    values = randn(self.array.shape, dtype=_float_for(self), generator=generator)
-    return inplace.drawn(self, values * std + mean, "normal_")
-
-
-def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Generator | None = None) -> Tensor:
-    """Fill with 1 (with probability `p`) and 0. Source: `torch.Tensor.bernoulli_`."""
-    values = rand(self.array.shape, generator=generator) < p
-    return inplace.drawn(self, ew.cast(values, self.dtype), "bernoulli_")
-
-
-def random_(self: Tensor, low: int = 0, high: int | None = None) -> Tensor:
-    """Fill with integers from `low` up to `high`. Source: `torch.Tensor.random_`."""
-    if high is None:
-        low, high = 0, low or 1 << 24
-    return inplace.drawn(self, randint(low, high, self.array.shape), "random_")
-
-
-def _float_for(tensor: Tensor) -> dtypes.DType:
-    return tensor.dtype if tensor.is_floating_point() else dtypes.default_float()
-
+from fusegrad.eager.drawing import (  # noqa: E402  (random numbers are asked for by one name, `random`)
+    bernoulli_,
+    cauchy_,
+    exponential_,
+    geometric_,
+    log_normal_,
+    normal_,
+    random_,
+    uniform_,
+)
 
 METHODS = {
-    "uniform_": uniform_,
-    "normal_": normal_,
-    "bernoulli_": bernoulli_,
-    "random_": random_,
     "bernoulli": bernoulli,
+    "bernoulli_": bernoulli_,
+    "cauchy_": cauchy_,
+    "exponential_": exponential_,
+    "geometric_": geometric_,
+    "log_normal_": log_normal_,
     "multinomial": multinomial,
+    "normal_": normal_,
+    "random_": random_,
+    "uniform_": uniform_,
 }
+
+__all__ = [
+    "Generator",
+    "bernoulli",
+    "bernoulli_",
+    "binomial",
+    "default_generator",
+    "fork_rng",
+    "get_rng_state",
+    "initial_seed",
+    "manual_seed",
+    "multinomial",
+    "normal",
+    "normal_",
+    "poisson",
+    "rand",
+    "rand_like",
+    "randint",
+    "randint_like",
+    "randn",
+    "randn_like",
+    "randperm",
+    "seed",
+    "set_rng_state",
+    "uniform_",
+]

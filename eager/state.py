@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import threading
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -14,31 +15,114 @@ class Interpreter(Protocol):
     def bind(self, op: Any, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
         """Give the result of `op`; see `eager.op.bind`."""
 
+    def reach(self, tensor: Any) -> None:
+        """Somebody is about to read the values of `tensor`, or memory that they depend on."""
+
     def leave(self, tensor: Any, door: str, value: Any) -> None:
         """A tensor's `value` reaches Python through `door` ("bool", "item", "repr", ...)."""
 
     def effect(self, reason: str) -> None:
         """The engine does something that a replay could not repeat."""
 
+    def in_backward(self) -> Interpreter | None:
+        """Who interprets the ops of a backward that begins now."""
+
     def constant(self, tensor: Any) -> None:
         """`tensor` was made from Python data, not by an op."""
 
-    def check(self, tensor: Any, message: str) -> None:
-        """The 0-d bool `tensor` must be true, or the op that follows raises with `message`."""
+    def check(self, tensor: Any, passed: Callable[[], Any]) -> bool:
+        """See `testable`: `passed` makes the 0-d bool tensor that says whether the test is passed."""
 
 
 class _State(threading.local):
+    """What holds for the current thread.
+
+    inference: inside `inference_mode`. saved_hooks: the innermost (pack, unpack) pair of
+    `saved_tensors_hooks`, or None.
+    """
+
     grad_enabled: bool = True
+    inference: bool = False
     interpreter: Interpreter | None = None
+    saved_hooks: tuple[Callable[..., Any], Callable[..., Any]] | None = None
 
 
 state = _State()
 
 
-class _GradMode:
-    """A context manager and decorator that sets grad mode for the current thread."""
+def testable(tensor: Any, passed: Callable[[], Any]) -> bool:
+    """Whether an op may now test the values of its operand `tensor`, and raise if they are not fit.
+
+    Not where only types are known. A recorder is told, so that a replay makes the test as well:
+    `passed` gives its outcome as ops on `tensor`.
+    """
+    interpreter = state.interpreter
+    return interpreter is None or interpreter.check(tensor, passed)
+
+
+class _Mode:
+    """A context manager that is a decorator too: of functions, and of generators at each resumption."""
+
+    def _again(self) -> _Mode:
+        """A fresh one of the same setting, for a call of a decorated function."""
+        return type(self)()
+
+    def __enter__(self) -> None:
+        raise NotImplementedError
+
+    def __exit__(self, *exception: object) -> None:
+        raise NotImplementedError
+
+    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        again = self._again
+        if inspect.isgeneratorfunction(function):
+            return functools.wraps(function)(_resumed_in(again, function))
+
+        @functools.wraps(function)
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            with again():
+                return function(*args, **kwargs)
+
+        return wrapped
+
+
+def _resumed_in(again: Callable[[], _Mode], function: Callable[..., Any]) -> Callable[..., Any]:
+    """The generator function, each of its steps run in the mode, the caller's mode kept between them."""
+
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        generator = function(*args, **kwargs)
+        step, given = generator.send, None
+        while True:
+            try:
+                with again():
+                    made = step(given)
+            except StopIteration as stop:
+                return stop.value
+            try:
+                given = yield made
+                step = generator.send
+            except GeneratorExit:
+                with again():
+                    generator.close()
+                raise
+            except BaseException as error:
+                step, given = generator.throw, error
+
+    return wrapped
+
+
+class _GradMode(_Mode):
+    """Sets grad mode for the current thread."""
 
     enable: bool
+
+    def __new__(cls, function: Callable[..., Any] | None = None) -> Any:
+        # `@no_grad` without parentheses.
+        made = super().__new__(cls)
+        if function is None:
+            return made
+        cls.__init__(made)
+        return made(function)
 
     def __init__(self) -> None:
         self._previous: list[bool] = []
@@ -49,14 +133,6 @@ class _GradMode:
 
     def __exit__(self, *exception: object) -> None:
         state.grad_enabled = self._previous.pop()
-
-    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(function)
-        def wrapped(*args: Any, **kwargs: Any) -> Any:
-            with type(self)():
-                return function(*args, **kwargs)
-
-        return wrapped
 
 
 class no_grad(_GradMode):
@@ -83,26 +159,64 @@ def is_grad_enabled() -> bool:
     return state.grad_enabled
 
 
-class set_grad_enabled(_GradMode):
+class set_grad_enabled(_Mode):
     """Set grad mode at once; used in `with`, it is restored at the end; as `torch.set_grad_enabled`."""
 
     def __init__(self, mode: bool) -> None:
-        super().__init__()
-        self.enable = bool(mode)
-        self._outer = state.grad_enabled
-        state.grad_enabled = self.enable
+        self.mode = bool(mode)
+        self._previous = state.grad_enabled
+        state.grad_enabled = self.mode
+
+    def _again(self) -> set_grad_enabled:
+        return set_grad_enabled(self.mode)
 
     def __enter__(self) -> None:
-        self._previous.append(self._outer)
-        state.grad_enabled = self.enable
+        state.grad_enabled = self.mode
+
+    def __exit__(self, *exception: object) -> None:
+        state.grad_enabled = self._previous
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        state.grad_enabled = self._outer
-        mode = self.enable
+        state.grad_enabled = self._previous  # as a decorator it sets the mode inside the function only
+        return super().__call__(function)
 
-        @functools.wraps(function)
-        def wrapped(*args: Any, **kwargs: Any) -> Any:
-            with set_grad_enabled(mode):
-                return function(*args, **kwargs)
 
-        return wrapped
+class inference_mode(_Mode):
+    """`no_grad` whose results can never be part of a graph; as `torch.inference_mode`.
+
+    Tensors made inside (`is_inference()`) may not be kept for a backward, written in place outside,
+    or made to require gradients: RuntimeError. `clone()` them to get ordinary ones.
+
+    >>> import fusegrad as fg
+    >>> with fg.inference_mode():
+    ...     y = fg.ones(2) * 3
+    >>> y.is_inference(), y.clone().is_inference()
+    (True, False)
+    """
+
+    def __new__(cls, mode: Any = True) -> Any:
+        made = super().__new__(cls)
+        if isinstance(mode, bool):
+            return made
+        cls.__init__(made)
+        return made(mode)
+
+    def __init__(self, mode: bool = True) -> None:
+        self.mode = mode
+        self._previous: list[tuple[bool, bool]] = []
+
+    def _again(self) -> inference_mode:
+        return inference_mode(self.mode)
+
+    def __enter__(self) -> None:
+        self._previous.append((state.grad_enabled, state.inference))
+        state.inference = self.mode
+        state.grad_enabled = not self.mode
+
+    def __exit__(self, *exception: object) -> None:
+        state.grad_enabled, state.inference = self._previous.pop()
+
+
+def is_inference_mode_enabled() -> bool:
+    """Whether this thread is inside `inference_mode`."""
+    return state.inference

@@ -7,11 +7,12 @@ which its values reach Python.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fusegrad.eager import hooks, shared
 from fusegrad.eager.dtypes import FROM_NUMPY, DType
 from fusegrad.eager.errors import failure
 from fusegrad.eager.state import state
@@ -64,8 +65,9 @@ class Tensor:
     needs_grad: the slot behind `requires_grad`.
     grad: the accumulated gradient of a leaf, or None.
     grad_fn, output_index: the autograd node that made it, and which of its outputs it is.
-    version: `[writes, moves]`, shared by all views of a memory: how often it was written in place,
-    and how often such a write moved a tensor's place on the graph.
+    version: `[writes, last]`, shared by all views of a memory: how often it was written in place, and
+    where the last write was, with its number (see `views.wrote`).
+    alias: what a view is a view of, and what views a tensor has (see `views`).
 
     Make tensors with `fusegrad.tensor`, `zeros`, `from_numpy` and the like.
     """
@@ -73,6 +75,7 @@ class Tensor:
     __slots__ = (
         "__dict__",
         "__weakref__",
+        "alias",
         "array",
         "grad",
         "grad_fn",
@@ -86,7 +89,8 @@ class Tensor:
     grad: Tensor | None
     grad_fn: Any
     output_index: int
-    version: list[int]
+    version: list[Any]
+    alias: tuple[Any, ...] | list[Any] | None
 
     # NumPy must let Tensor's reflected operators answer.
     __array_priority__ = 1000
@@ -195,13 +199,20 @@ class Tensor:
         """
         if self.grad_fn is not None and not requires_grad:
             raise failure(
-                RuntimeError, "requires_grad can only be switched off on leaf tensors; use detach() here"
+                RuntimeError,
+                "you can only change requires_grad flags of leaf variables. If you want to use a computed "
+                "variable in a subgraph that doesn't require differentiation use var_no_grad = var.detach().",
             )
         if requires_grad and self.array.dtype.kind not in "fc":
             raise failure(
                 RuntimeError,
                 "only Tensors of floating point and complex dtype can require gradients, "
                 f"this one is {self.array.dtype.name}",
+            )
+        if requires_grad and self.is_inference() and not state.inference:
+            raise failure(
+                RuntimeError,
+                "Setting requires_grad=True on inference tensor outside InferenceMode is not allowed.",
             )
         if state.interpreter is not None and self.needs_grad != requires_grad:
             state.interpreter.effect("changes requires_grad")
@@ -213,7 +224,17 @@ class Tensor:
         return self.grad_fn is None
 
     @property
+    def output_nr(self) -> int:
+        return self.output_index
+
+    def is_inference(self) -> bool:
+        """Whether it was made in `inference_mode`."""
+        return type(self.version) is Untracked
+
+    @property
     def _version(self) -> int:
+        if self.is_inference():
+            raise failure(RuntimeError, "Inference tensors do not track version counter.")
         return self.version[0]
 
     def detach(self) -> Tensor:
@@ -238,12 +259,14 @@ class Tensor:
         gradient: Tensor | None = None,
         retain_graph: bool | None = None,
         create_graph: bool = False,
+        inputs: Any = None,
     ) -> None:
         """Add the gradients of this tensor to `.grad` of the leaves; as `torch.Tensor.backward`.
 
         gradient: the gradient of this tensor, of its shape; may be left out for one element.
         retain_graph: keep what is saved, so that backward can run again.
         create_graph: make the gradients differentiable themselves.
+        inputs: add to the `.grad` of these tensors only.
 
         >>> import fusegrad as fg
         >>> x = fg.tensor([1.0, 2.0], requires_grad=True)
@@ -251,15 +274,93 @@ class Tensor:
         >>> x.grad
         tensor([2., 4.])
         """
-        retain = create_graph if retain_graph is None else retain_graph
-        autograd.run_backward([self], [gradient], retain, create_graph)
+        if inputs is None:
+            retain = create_graph if retain_graph is None else retain_graph
+            autograd.run_backward([self], [gradient], retain, create_graph)
+        else:
+            autograd.backward([self], [gradient], retain_graph, create_graph, inputs=inputs)
+
+    # Hooks.
+
+    def register_hook(self, hook: Any) -> hooks.RemovableHandle:
+        """Call `hook(gradient)` when backward has this tensor's gradient; it may return another one.
+
+        Hooks run in the order of registration; `remove()` of the handle that is given takes one away.
+        Raises RuntimeError for a tensor that needs no gradient. Source: `torch.Tensor.register_hook`.
+
+        >>> import fusegrad as fg
+        >>> x = fg.tensor([1.0, 2.0], requires_grad=True)
+        >>> handle = x.register_hook(lambda gradient: gradient * 10)
+        >>> x.sum().backward()
+        >>> x.grad
+        tensor([10., 10.])
+        """
+        return hooks.register_hook(self, hook)
+
+    def register_post_accumulate_grad_hook(self, hook: Any) -> hooks.RemovableHandle:
+        """Call `hook(tensor)` after backward has added to this leaf's `.grad`.
+
+        Source: `torch.Tensor.register_post_accumulate_grad_hook`.
+        """
+        return hooks.register_post_accumulate_grad_hook(self, hook)
+
+    def retain_grad(self) -> None:
+        """Have backward keep this tensor's gradient in `.grad`, also if it is no leaf.
+
+        Source: `torch.Tensor.retain_grad`.
+        """
+        hooks.retain_grad(self)
+
+    @property
+    def retains_grad(self) -> bool:
+        return hooks.retains_grad(self)
+
+    # Its memory.
+
+    @property
+    def _base(self) -> Tensor | None:
+        base = views.base_of(self)
+        return None if base is self else base
+
+    def _is_view(self) -> bool:
+        """Whether a view op made it."""
+        return views.base_of(self) is not self
+
+    def data_ptr(self) -> int:
+        """The address of the first element."""
+        return self._leave(
+            "data_ptr", lambda: self._lent().__array_interface__["data"][0] if self.array.size else 0
+        )
+
+    def storage_offset(self) -> int:
+        """How many elements the first one lies behind the start of the memory that was allocated."""
+        owner: Any = self.array
+        while isinstance(owner.base, np.ndarray):
+            owner = owner.base
+        start, first = (a.__array_interface__["data"][0] for a in (owner, self.array))
+        return (first - start) // self.array.itemsize if self.array.size else 0
+
+    def is_set_to(self, tensor: Tensor) -> bool:
+        """Whether both have the same memory, shape and strides."""
+        mine, other = self.array, tensor.array
+        same = (mine.shape, mine.strides, mine.dtype) == (other.shape, other.strides, other.dtype)
+        return same and self.data_ptr() == tensor.data_ptr()
 
     # The doors through which values reach Python. A recorder is told of each.
 
-    def _leave(self, door: str, value: Any) -> Any:
-        if state.interpreter is not None:
-            state.interpreter.leave(self, door, value)
+    def _leave(self, door: str, read: Callable[[], Any]) -> Any:
+        """What `read` gives; an interpreter is told before and after."""
+        interpreter = state.interpreter
+        if interpreter is None:
+            return read()
+        interpreter.reach(self)
+        value = read()
+        interpreter.leave(self, door, value)
         return value
+
+    def _lent(self) -> np.ndarray:
+        """The memory for NumPy code, which may write there."""
+        return shared.lend(self.array)
 
     def _scalar(self) -> Any:
         if self.array.size != 1:
@@ -272,7 +373,7 @@ class Tensor:
 
     def item(self) -> Any:
         """The one element as a Python number."""
-        return self._leave("item", self._scalar())
+        return self._leave("item", self._scalar)
 
     def __bool__(self) -> bool:
         if self.array.size != 1:
@@ -282,25 +383,25 @@ class Tensor:
                 f"{'more than one value' if self.array.size else 'no values'} is ambiguous "
                 f"(shape {list(self.array.shape)}); use .any() or .all()",
             )
-        return self._leave("bool", bool(self.array.item()))
+        return self._leave("bool", lambda: bool(self.array.item()))
 
     def __int__(self) -> int:
-        return self._leave("int", int(self._scalar()))
+        return self._leave("int", lambda: int(self._scalar()))
 
     def __float__(self) -> float:
-        return self._leave("float", float(self._scalar()))
+        return self._leave("float", lambda: float(self._scalar()))
 
     def __complex__(self) -> complex:
-        return self._leave("complex", complex(self._scalar()))
+        return self._leave("complex", lambda: complex(self._scalar()))
 
     def __index__(self) -> int:
         if self.array.dtype.kind not in "biu":
             raise failure(TypeError, f"only integer tensors can be an index, this is {self.array.dtype.name}")
-        return self._leave("index", int(self._scalar()))
+        return self._leave("index", lambda: int(self._scalar()))
 
     def tolist(self) -> Any:
         """The values as nested Python lists (a number for a 0-d tensor)."""
-        return self._leave("tolist", self.array.tolist())
+        return self._leave("tolist", lambda: self.array.tolist())
 
     def numpy(self, *, force: bool = False) -> np.ndarray:
         """The values as a NumPy array that shares memory.
@@ -312,12 +413,12 @@ class Tensor:
                 RuntimeError,
                 "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.",
             )
-        return self._leave("numpy", self.array)
+        return self._leave("numpy", self._lent)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         if self.needs_grad:
             self.numpy()
-        array = self._leave("__array__", self.array)
+        array = self._leave("__array__", self._lent)
         if dtype is not None and array.dtype != dtype:
             return array.astype(dtype)
         return array.copy() if copy else array
@@ -330,42 +431,48 @@ class Tensor:
     def __iter__(self) -> Iterator[Tensor]:
         if not self.array.ndim:
             raise failure(TypeError, "iteration over a 0-d tensor")
-        return iter([self[i] for i in range(self.array.shape[0])])
+        return iter(unbind(self))
 
     def __contains__(self, value: Any) -> bool:
         return bool((self == value).any())
 
     def __repr__(self) -> str:
-        return self._leave("repr", printing.tensor_text(self))
+        return self._leave("repr", lambda: printing.tensor_text(self))
 
     def __format__(self, spec: str) -> str:
         if self.array.ndim == 0 and not self.needs_grad:
-            return self._leave("format", format(self.array.item(), spec))
+            return self._leave("format", lambda: format(self.array.item(), spec))
         return object.__format__(self, spec)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
-        if self.grad_fn is not None:
+
+class Untracked(list[Any]):
+    """The version counter of tensors made in `inference_mode`: nobody may keep them for backward."""
+
+    def __getitem__(self, index: Any) -> Any:
+        raise failure(
+            RuntimeError,
+            "Inference tensors cannot be saved for backward. Please do not use Tensors created in inference "
+            "mode in computation tracked by autograd. To work around this, you can make a clone to get a "
+            "normal tensor and use it in autograd, or use `no_grad()` instead of `inference_mode()`.",
+        )
+
+    def count_write(self) -> int:
+        """Allow a write inside `inference_mode`."""
+        if not state.inference:
             raise failure(
-                RuntimeError, "only leaf tensors (made by the user) can be deep-copied; detach() first"
+                RuntimeError,
+                "Inplace update to inference tensor outside InferenceMode is not allowed. You can make a "
+                "clone to get a normal tensor before doing inplace update.",
             )
-        copy = op.wrap(self._leave("deepcopy", self.array).copy())
-        copy.__class__ = type(self)
-        copy.needs_grad = self.needs_grad
-        memo[id(self)] = copy
-        return copy
-
-    def __reduce__(self) -> Any:
-        if self.grad_fn is not None:
-            raise failure(RuntimeError, "only leaf tensors can be pickled; detach() first")
-        return _rebuild, (type(self), self._leave("pickle", self.array), self.needs_grad)
+        return 0
 
 
-def _rebuild(kind: type[Tensor], array: np.ndarray, needs_grad: bool) -> Tensor:
-    tensor = op.wrap(array)
-    tensor.__class__ = kind
-    tensor.needs_grad = needs_grad
-    return tensor
+def mark_inference(tensors: Sequence[Tensor]) -> None:
+    """Make new tensors (not views of ordinary ones) inference tensors."""
+    for tensor in tensors:
+        if tensor.version == [0, 0] and type(tensor.alias) is not tuple:
+            tensor.version = Untracked((0, 0))
 
 
-from fusegrad.eager import op, autograd, printing  # noqa: E402, I001  (a tensor's methods reach what runs ops)
-from fusegrad.eager.ops.shape import detach  # noqa: E402
+from fusegrad.eager import autograd, printing, views  # noqa: E402  (a tensor's methods reach what runs ops)
+from fusegrad.eager.ops.shape import detach, unbind  # noqa: E402

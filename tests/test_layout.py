@@ -22,6 +22,7 @@ EXTRAS = {
     "tracer/export/onnx_ops.py": {"onnx", "onnxruntime"},
     "compiler/products.py": {"scipy_openblas32"},
     "compiler/openblas.py": {"scipy_openblas32"},
+    "eager/serialization.py": {"safetensors"},
 }
 
 

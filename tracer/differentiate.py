@@ -6,7 +6,7 @@ eager's nodes run (`Op.gradient`), so both give the same equations.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -68,10 +68,11 @@ class Builder(AbstractInterpreter):
         self.equations.append(Equation(op, inputs, dict(params), tuple(values), self.source))
         return outputs
 
-    def check(self, passed: Tensor, message: str) -> None:
-        """A check of an op's input: a guard in the graph."""
+    def check(self, tensor: Tensor, passed: Callable[[], Tensor]) -> bool:
+        """A test of an op's input: a guard in the graph."""
         params = {"expected": True, "kind": "check"}
-        self.equations.append(Equation(GUARD, (self.value(passed),), params, (), self.source))
+        self.equations.append(Equation(GUARD, (self.value(passed()),), params, (), self.source))
+        return False
 
     def _define(self, value: Value, tensor: Tensor) -> None:
         self._values[id(tensor.array)] = value

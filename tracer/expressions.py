@@ -11,6 +11,8 @@ from fusegrad.tracer.scopes import Scope, comprehension_scope, function_scope
 from fusegrad.tracer.sites import SiteTable
 from fusegrad.tracer.source import Unsupported
 
+Pattern = tuple[Any, ...]  # of tuples like itself; see `names_pattern`
+
 HOOKS = "__fusegrad_hooks__"
 FRAME_DEPENDENT = frozenset({"locals", "vars", "dir", "eval", "exec"})
 OPERATORS: dict[type, str] = {
@@ -349,10 +351,10 @@ class Expressions:
             self.in_iterable -= 1
             self.scope = inner
             tests = [self.test(t) for t in generator.ifs]
-            depth = names_depth(generator.target)
-            if depth is None:
+            pattern = names_pattern(generator.target)
+            if pattern is None:
                 raise Unsupported("a comprehension assigns to more than names", node.lineno)
-            iterable = self.iterable(generator.iter, iterable, depth)
+            iterable = self.iterable(generator.iter, iterable, pattern)
             generators.append(
                 ast.comprehension(target=generator.target, iter=iterable, ifs=tests, is_async=0)
             )
@@ -362,11 +364,11 @@ class Expressions:
 
     visit_ListComp = visit_SetComp = visit_DictComp = visit_GeneratorExp = _visit_comprehension
 
-    def iterable(self, origin: ast.expr, value: ast.expr, depth: int) -> ast.expr:
-        """What a loop iterates over; with ``depth``, each item is unpacked that deep."""
-        if depth == 0:
+    def iterable(self, origin: ast.expr, value: ast.expr, pattern: Pattern) -> ast.expr:
+        """What a loop iterates over, each item of which is unpacked by ``pattern``."""
+        if not pattern:
             return self.hook("iterate", origin, value)
-        return self.hook("iterate_unpacked", origin, value, depth)
+        return self.hook("iterate_unpacked", origin, value, pattern)
 
     # ------------------------------------------------------------------------------ statements
 
@@ -375,11 +377,14 @@ class Expressions:
         raise NotImplementedError
 
 
-def names_depth(target: ast.expr) -> int | None:
-    """0 for a name, 1 for a tuple of names and so on; None if there are other targets."""
+def names_pattern(target: ast.expr) -> Pattern | None:
+    """How a target of names unpacks: () for a name, the patterns of its items for a tuple.
+
+    None if there are other targets.
+    """
     if isinstance(target, ast.Name):
-        return 0
-    if isinstance(target, (ast.Tuple, ast.List)):
-        depths = [names_depth(element) for element in target.elts]
-        return None if None in depths else 1 + max([d for d in depths if d is not None], default=0)
+        return ()
+    if isinstance(target, (ast.Tuple, ast.List)) and target.elts:
+        patterns = [names_pattern(element) for element in target.elts]
+        return None if None in patterns else tuple(patterns)
     return None

@@ -161,12 +161,17 @@ class Hooks:
         observer = active()
         return value if observer is None else operations.iterate(observer, value, self.sites[site])
 
-    def iterate_unpacked(self, value: Any, depth: int, site: int) -> Any:
+    def iterate_unpacked(self, value: Any, pattern: tuple[Any, ...], site: int) -> Any:
         """What a loop with a tuple target iterates over."""
         observer = active()
         if observer is None:
             return value
-        return operations.iterate_unpacked(observer, value, depth, self.sites[site])
+        return operations.iterate_unpacked(observer, value, pattern, self.sites[site])
+
+    def unpacked(self, value: Any, pattern: tuple[Any, ...], site: int) -> Any:
+        """What a tuple target takes apart."""
+        observer = active()
+        return value if observer is None else operations.unpacked(observer, pattern, self.sites[site], value)
 
     # New objects.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import functools
+import itertools
 import operator
 from collections import deque
 from collections.abc import Callable
@@ -397,23 +398,22 @@ def iterate(observer: Observer, value: Any, site: Site) -> Any:
     return value
 
 
-def iterate_unpacked(observer: Observer, value: Any, depth: int, site: Site) -> Any:
-    """As ``iterate``; each item is unpacked ``depth`` levels deep, lazily, as the loop asks for it."""
-    return _unpacked(observer, iterate(observer, value, site), depth, site)
+def iterate_unpacked(observer: Observer, value: Any, pattern: tuple[Any, ...], site: Site) -> Any:
+    """As ``iterate``; each item is unpacked by ``pattern``, lazily, as the loop asks for it."""
+    found = iterate(observer, value, site)
+    if not hasattr(type(found), "__iter__"):
+        return found
+    return map(functools.partial(unpacked, observer, pattern, site), found)
 
 
-def _unpacked(observer: Observer, value: Any, depth: int, site: Site) -> Any:
-    if depth == 0 or not hasattr(type(value), "__iter__"):
-        return value
-    return map(functools.partial(_unpack_item, observer, depth, site), value)
-
-
-def _unpack_item(observer: Observer, depth: int, site: Site, item: Any) -> Any:
-    if type(item) in purity.CONTAINERS or type(item) in purity.ITERATORS or observer.is_tensor(item):
-        return _unpacked(observer, iterate(observer, item, site), depth - 1, site)
-    if type(item) in PLAIN_TYPES:
-        return item
-    return iterate(observer, item, site) if hasattr(type(item), "__iter__") else item
+def unpacked(observer: Observer, pattern: tuple[Any, ...], site: Site, value: Any) -> Any:
+    """What a target takes apart in place of ``value``; see ``names_pattern`` for ``pattern``."""
+    found = iterate(observer, value, site)
+    if not any(pattern) or not hasattr(type(found), "__iter__"):
+        return found
+    # More items than targets are for Python to refuse.
+    patterns = itertools.chain(pattern, itertools.repeat(()))
+    return map(lambda item, inner: unpacked(observer, inner, site, item) if inner else item, found, patterns)
 
 
 def mapping(observer: Observer, value: Any, site: Site) -> Any:

@@ -102,6 +102,13 @@ class Recorder:
         self.equations.append(Equation(op, inputs, dict(params), tuple(made), self._source()))
         return result
 
+    def reach(self, tensor: Tensor) -> None:
+        """Every tensor of a recorded run has its values."""
+
+    def in_backward(self) -> Recorder:
+        """A backward is recorded like the rest."""
+        return self
+
     def leave(self, tensor: Tensor, door: str, value: Any) -> None:
         if door in SCALAR_DOORS and tensor.array.size == 1:
             self._guard(tensor, "branch")
@@ -109,10 +116,12 @@ class Recorder:
             shape = list(tensor.array.shape)
             self.effect(f"the values of a tensor of shape {shape} leave through {door}()")
 
-    def check(self, passed: Tensor, message: str) -> None:
+    def check(self, tensor: Tensor, passed: Callable[[], Tensor]) -> bool:
         """An op's own test of its input: a replay must find it true, or let eager raise its error."""
-        if bool(passed.array.item()):
-            self._guard(passed, "check")
+        outcome = passed()
+        if bool(outcome.array.item()):
+            self._guard(outcome, "check")
+        return True
 
     def effect(self, reason: str) -> None:
         file, line = user_location()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from fusegrad.tracer.expressions import HOOKS, OPERATORS, Expressions, names_depth
+from fusegrad.tracer.expressions import HOOKS, OPERATORS, Expressions, Pattern, names_pattern
 from fusegrad.tracer.source import Unsupported
 
 
@@ -62,9 +62,10 @@ class Rewriter(Expressions):
         return [self.at(target, ast.Expr(value=hook))]
 
     def unpack(self, target: ast.Tuple | ast.List, value: ast.expr) -> list[ast.stmt]:
-        depth = names_depth(target)
-        if depth is not None:
-            return [self.at(target, ast.Assign(targets=[target], value=self.iterable(target, value, depth)))]
+        pattern = names_pattern(target)
+        if pattern is not None:
+            unpacked = self.hook("unpacked", target, value, pattern)
+            return [self.at(target, ast.Assign(targets=[target], value=unpacked))]
         names, targets, stores = [], [], []
         for element in target.elts:
             name = self.temporary()
@@ -78,8 +79,8 @@ class Rewriter(Expressions):
             else:
                 targets.append(self.store(name, element))
                 stores += self.assign(element, kept)
-        unpacked = self.at(target, ast.Tuple(elts=targets, ctx=ast.Store()))
-        first = self.at(target, ast.Assign(targets=[unpacked], value=self.iterable(target, value, 1)))
+        names_only = self.at(target, ast.Tuple(elts=targets, ctx=ast.Store()))
+        first = self.at(target, ast.Assign(targets=[names_only], value=self.iterable(target, value, ())))
         return [first, *stores, *self.forget(names, target)]
 
     def statement_AnnAssign(self, node: ast.AnnAssign) -> list[ast.stmt]:
@@ -133,19 +134,19 @@ class Rewriter(Expressions):
                 result.append(self.at(node, ast.Expr(value=hook)))
         return result
 
-    def target(self, target: ast.expr) -> tuple[ast.expr, int, list[ast.stmt]]:
-        """A loop or with target: what to bind, how deep to unpack, and stores that come first in the body."""
-        depth = names_depth(target)
-        if depth is not None:
-            return target, depth, []
+    def target(self, target: ast.expr) -> tuple[ast.expr, Pattern, list[ast.stmt]]:
+        """A loop or with target: what to bind, how it unpacks, and stores that come first in the body."""
+        pattern = names_pattern(target)
+        if pattern is not None:
+            return target, pattern, []
         name = self.temporary()
         stores = self.assign(target, self.load(name, target))
-        return self.store(name, target), 0, [*stores, *self.forget([name], target)]
+        return self.store(name, target), (), [*stores, *self.forget([name], target)]
 
     def statement_For(self, node: ast.For) -> list[ast.stmt]:
         iterable = self.expression(node.iter)
-        target, depth, stores = self.target(node.target)
-        iterable = self.iterable(node.iter, iterable, depth)
+        target, pattern, stores = self.target(node.target)
+        iterable = self.iterable(node.iter, iterable, pattern)
         body, orelse = [*stores, *self.statements(node.body)], self.statements(node.orelse)
         return [self.at(node, ast.For(target=target, iter=iterable, body=body, orelse=orelse))]
 

@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from fusegrad.eager import dtypes, random
-from fusegrad.eager.errors import failure
-from fusegrad.eager.ops import elementwise as ew, indexing
 from fusegrad.eager.ops.activation import (
     applied,
     celu,
+    celu_,
     elu,
+    elu_,
     gelu,
     glu,
     hardshrink,
     hardsigmoid,
     hardswish,
     hardtanh,
+    hardtanh_,
     leaky_relu,
+    leaky_relu_,
     log_sigmoid,
     log_softmax,
     mish,
+    prelu,
     relu as _relu,
     relu6,
+    relu_,
+    rrelu,
+    rrelu_,
     selu,
+    selu_,
     silu as _silu,
     softmax,
     softmin,
@@ -32,58 +36,211 @@ from fusegrad.eager.ops.activation import (
     softsign,
     tanhshrink,
     threshold,
+    threshold_,
 )
-from fusegrad.eager.ops.contraction import linear
+from fusegrad.eager.ops.attention import multi_head_attention_forward, scaled_dot_product_attention
+from fusegrad.eager.ops.classification import cross_entropy, linear_cross_entropy, nll_loss
+from fusegrad.eager.ops.convolution import (
+    conv1d,
+    conv2d,
+    conv3d,
+    conv_transpose1d,
+    conv_transpose2d,
+    conv_transpose3d,
+)
+from fusegrad.eager.ops.distance import cosine_similarity, normalize, pairwise_distance
+from fusegrad.eager.ops.distribution_loss import ctc_loss, gaussian_nll_loss, kl_div, poisson_nll_loss
+from fusegrad.eager.ops.dropout import (
+    alpha_dropout,
+    dropout,
+    dropout1d,
+    dropout2d,
+    dropout3d,
+    feature_alpha_dropout,
+    gumbel_softmax,
+)
 from fusegrad.eager.ops.elementwise import sigmoid, tanh
-from fusegrad.eager.ops.indexing import embedding, one_hot
+from fusegrad.eager.ops.embedding import embedding, embedding_bag
+from fusegrad.eager.ops.grid import (
+    affine_grid,
+    grid_sample,
+)
+from fusegrad.eager.ops.indexing import one_hot
+from fusegrad.eager.ops.irregular_pooling import (
+    adaptive_max_pool1d,
+    adaptive_max_pool2d,
+    adaptive_max_pool3d,
+    fractional_max_pool2d,
+    fractional_max_pool3d,
+)
+from fusegrad.eager.ops.linear import linear
 from fusegrad.eager.ops.loss import (
     binary_cross_entropy,
     binary_cross_entropy_with_logits,
-    cross_entropy,
     huber_loss,
     l1_loss,
     mse_loss,
-    nll_loss,
     smooth_l1_loss,
+    soft_margin_loss,
 )
-from fusegrad.eager.ops.normalization import cosine_similarity, layer_norm, normalize, rms_norm
+from fusegrad.eager.ops.margin_loss import (
+    cosine_embedding_loss,
+    hinge_embedding_loss,
+    margin_ranking_loss,
+    multi_margin_loss,
+    multilabel_margin_loss,
+    multilabel_soft_margin_loss,
+    triplet_margin_loss,
+    triplet_margin_with_distance_loss,
+)
+from fusegrad.eager.ops.normalization import (
+    batch_norm,
+    group_norm,
+    instance_norm,
+    layer_norm,
+    local_response_norm,
+    rms_norm,
+)
+from fusegrad.eager.ops.padding import pad
+from fusegrad.eager.ops.pairwise import pdist
+from fusegrad.eager.ops.pooling import (
+    avg_pool1d,
+    avg_pool2d,
+    avg_pool3d,
+    lp_pool1d,
+    lp_pool2d,
+    lp_pool3d,
+    max_pool1d,
+    max_pool2d,
+    max_pool3d,
+    max_unpool1d,
+    max_unpool2d,
+    max_unpool3d,
+)
+from fusegrad.eager.ops.products import bilinear
+from fusegrad.eager.ops.rearranging import (
+    channel_shuffle,
+    fold,
+    pixel_shuffle,
+    pixel_unshuffle,
+    unfold,
+)
+from fusegrad.eager.ops.resampling import (
+    adaptive_avg_pool1d,
+    adaptive_avg_pool2d,
+    adaptive_avg_pool3d,
+    interpolate,
+    upsample,
+    upsample_bilinear,
+    upsample_nearest,
+)
 from fusegrad.eager.tensor import Tensor
 
 __all__ = [
+    "adaptive_avg_pool1d",
+    "adaptive_avg_pool2d",
+    "adaptive_avg_pool3d",
+    "adaptive_max_pool1d",
+    "adaptive_max_pool2d",
+    "adaptive_max_pool3d",
+    "affine_grid",
+    "alpha_dropout",
+    "avg_pool1d",
+    "avg_pool2d",
+    "avg_pool3d",
+    "batch_norm",
+    "bilinear",
     "binary_cross_entropy",
     "binary_cross_entropy_with_logits",
     "celu",
+    "celu_",
+    "channel_shuffle",
+    "conv1d",
+    "conv2d",
+    "conv3d",
+    "conv_transpose1d",
+    "conv_transpose2d",
+    "conv_transpose3d",
+    "cosine_embedding_loss",
     "cosine_similarity",
     "cross_entropy",
+    "ctc_loss",
     "dropout",
+    "dropout1d",
+    "dropout2d",
+    "dropout3d",
     "elu",
+    "elu_",
     "embedding",
+    "embedding_bag",
+    "feature_alpha_dropout",
+    "fold",
+    "fractional_max_pool2d",
+    "fractional_max_pool3d",
+    "gaussian_nll_loss",
     "gelu",
     "glu",
+    "grid_sample",
+    "group_norm",
+    "gumbel_softmax",
     "hardshrink",
     "hardsigmoid",
     "hardswish",
     "hardtanh",
+    "hardtanh_",
+    "hinge_embedding_loss",
     "huber_loss",
+    "instance_norm",
+    "interpolate",
+    "kl_div",
     "l1_loss",
     "layer_norm",
     "leaky_relu",
+    "leaky_relu_",
     "linear",
+    "linear_cross_entropy",
+    "local_response_norm",
     "log_softmax",
     "logsigmoid",
+    "lp_pool1d",
+    "lp_pool2d",
+    "lp_pool3d",
+    "margin_ranking_loss",
+    "max_pool1d",
+    "max_pool2d",
+    "max_pool3d",
+    "max_unpool1d",
+    "max_unpool2d",
+    "max_unpool3d",
     "mish",
     "mse_loss",
+    "multi_head_attention_forward",
+    "multi_margin_loss",
+    "multilabel_margin_loss",
+    "multilabel_soft_margin_loss",
     "nll_loss",
     "normalize",
     "one_hot",
     "pad",
+    "pairwise_distance",
+    "pdist",
+    "pixel_shuffle",
+    "pixel_unshuffle",
+    "poisson_nll_loss",
+    "prelu",
     "relu",
     "relu6",
+    "relu_",
     "rms_norm",
+    "rrelu",
+    "rrelu_",
+    "scaled_dot_product_attention",
     "selu",
+    "selu_",
     "sigmoid",
     "silu",
     "smooth_l1_loss",
+    "soft_margin_loss",
     "softmax",
     "softmin",
     "softplus",
@@ -92,6 +249,13 @@ __all__ = [
     "tanh",
     "tanhshrink",
     "threshold",
+    "threshold_",
+    "triplet_margin_loss",
+    "triplet_margin_with_distance_loss",
+    "unfold",
+    "upsample",
+    "upsample_bilinear",
+    "upsample_nearest",
 ]
 
 logsigmoid = log_sigmoid
@@ -105,35 +269,3 @@ def relu(input: Tensor, inplace: bool = False) -> Tensor:
 def silu(input: Tensor, inplace: bool = False) -> Tensor:
     """x * sigmoid(x). Source: `torch.nn.functional.silu`."""
     return applied(_silu, input, inplace, "silu")
-
-
-def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    """Elements set to 0 with probability `p`, the others divided by 1 - p.
-
-    Raises ValueError unless 0 <= p <= 1. Source: `torch.nn.functional.dropout`.
-    """
-    if not 0 <= p <= 1:
-        raise failure(ValueError, f"dropout probability has to be between 0 and 1, but got {p}")
-    if not training or p == 0:
-        return input
-    if p == 1:
-        return applied(lambda x: x * 0.0, input, inplace, "dropout")
-    kind = dtypes.FROM_NUMPY[input.array.dtype]
-    kept = random.rand(input.array.shape, dtype=kind) >= p
-    scale = ew.cast(kept, kind) * (1 / (1 - p))
-    return applied(lambda x: x * scale, input, inplace, "dropout")
-
-
-def pad(input: Tensor, pad: Any, mode: str = "constant", value: float | None = None) -> Tensor:
-    """Padded with a number; `pad` lists (before, after) from the last dimension on.
-
-    Raises NotImplementedError for other modes. Source: `torch.nn.functional.pad`.
-    """
-    if mode != "constant":
-        raise failure(NotImplementedError, f"mode {mode!r} is not supported yet, only 'constant'")
-    widths = [(0, 0)] * input.array.ndim
-    if len(pad) % 2 or len(pad) // 2 > len(widths):
-        raise failure(RuntimeError, f"padding {list(pad)} does not fit shape {list(input.array.shape)}")
-    for i in range(len(pad) // 2):
-        widths[-1 - i] = (pad[2 * i], pad[2 * i + 1])
-    return indexing.padded(input, widths, value or 0)

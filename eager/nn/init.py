@@ -5,20 +5,30 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from fusegrad.eager import random
 from fusegrad.eager.errors import failure
+from fusegrad.eager.op import wrap
 from fusegrad.eager.ops import creation
 from fusegrad.eager.state import no_grad
 from fusegrad.eager.tensor import Tensor
 
 _GAINS = {"tanh": 5 / 3, "relu": math.sqrt(2), "selu": 3 / 4}
+_PLAIN = ("linear", "sigmoid", *(f"conv{t}{n}d" for t in ("", "_transpose") for n in (1, 2, 3)))
 
 
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
-    """By how much weights before a nonlinearity are scaled."""
+    """By how much weights before a nonlinearity are scaled; ValueError for an unknown one."""
     if nonlinearity == "leaky_relu":
+        if isinstance(param, bool) or not isinstance(param, (int, float, type(None))):
+            raise failure(ValueError, f"negative_slope {param} not a valid number")
         return math.sqrt(2 / (1 + (0.01 if param is None else param) ** 2))
-    return _GAINS.get(nonlinearity, 1.0)
+    if nonlinearity in _PLAIN:
+        return 1.0
+    if nonlinearity not in _GAINS:
+        raise failure(ValueError, f"Unsupported nonlinearity {nonlinearity}")
+    return _GAINS[nonlinearity]
 
 
 def _fans(tensor: Tensor) -> tuple[int, int]:
@@ -66,6 +76,8 @@ def ones_(tensor: Tensor) -> Tensor:
 
 def eye_(tensor: Tensor) -> Tensor:
     """The identity matrix."""
+    if tensor.array.ndim != 2:
+        raise failure(ValueError, "Only tensors with 2 dimensions are supported")
     with no_grad():
         return tensor.copy_(creation.eye(*tensor.array.shape))
 
@@ -109,3 +121,64 @@ def _deviation(tensor: Tensor, a: float, mode: str, nonlinearity: str) -> float:
         raise failure(ValueError, f"Mode {mode} not supported, please use one of ['fan_in', 'fan_out']")
     fan = _fans(tensor)[mode == "fan_out"]
     return calculate_gain(nonlinearity, a) / math.sqrt(fan) if fan else 0.0
+
+
+def trunc_normal_(
+    tensor: Tensor,
+    mean: float = 0.0,
+    std: float = 1.0,
+    a: float = -2.0,
+    b: float = 2.0,
+    generator: Any = None,
+) -> Tensor:
+    """Normal with a mean and deviation, but within `a` to `b`: drawn by inverting the distribution."""
+    low, high = (0.5 * (1 + math.erf((x - mean) / (std * math.sqrt(2)))) for x in (a, b))
+    with no_grad():
+        random.uniform_(tensor, 2 * low - 1, 2 * high - 1, generator=generator)
+        return tensor.copy_((tensor.erfinv() * (std * math.sqrt(2)) + mean).clamp(a, b))
+
+
+def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
+    """A convolution's weight that keeps its inputs: 1 in the middle of the kernel for each channel."""
+    size = tensor.array.shape
+    if len(size) not in (3, 4, 5):
+        raise failure(ValueError, f"Only tensors with 3, 4, or 5 dimensions are supported, got {list(size)}")
+    if size[0] % groups:
+        raise failure(ValueError, "dim 0 must be divisible by groups")
+    outputs = size[0] // groups
+    middle = tuple(n // 2 for n in size[2:])
+    with no_grad():
+        tensor.zero_()
+        for group in range(groups):
+            for channel in range(min(outputs, size[1])):
+                tensor[(group * outputs + channel, channel, *middle)] = 1
+    return tensor
+
+
+def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tensor:
+    """A matrix (dimensions behind the first as one) with orthonormal rows or columns, times gain."""
+    if tensor.array.ndim < 2:
+        raise failure(ValueError, "Only tensors with 2 or more dimensions are supported")
+    if not tensor.array.size:
+        return tensor
+    rows = tensor.array.shape[0]
+    columns = tensor.array.size // rows
+    with no_grad():
+        drawn = random.randn(rows, columns, dtype=tensor.dtype, generator=generator)
+        q, r = np.linalg.qr(drawn.numpy().T if rows < columns else drawn.numpy())
+        q *= np.sign(np.diagonal(r))  # so that all such matrices are equally likely
+        values = (q.T if rows < columns else q).reshape(tensor.array.shape) * gain
+        return tensor.copy_(wrap(np.ascontiguousarray(values, tensor.array.dtype)))
+
+
+def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any = None) -> Tensor:
+    """Normal, with this share of each column of the matrix set to 0."""
+    if tensor.array.ndim != 2:
+        raise failure(ValueError, "Only tensors with 2 dimensions are supported")
+    rows, columns = tensor.array.shape
+    zeros = math.ceil(sparsity * rows)
+    with no_grad():
+        random.normal_(tensor, 0, std, generator=generator)
+        for column in range(columns):
+            tensor[random.randperm(rows, generator=generator)[:zeros], column] = 0
+    return tensor

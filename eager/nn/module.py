@@ -1,7 +1,8 @@
-"""`Module` and `Parameter`: PyTorch's way to hold the state of a network."""
+"""`Module`: PyTorch's way to hold the state of a network."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, Self
 
@@ -9,73 +10,26 @@ import numpy as np
 
 from fusegrad.eager import dtypes
 from fusegrad.eager.errors import failure
+from fusegrad.eager.nn.hooks import HOOKS, Hooked, RemovableHandle, bump_state_version, state_version
+from fusegrad.eager.nn.parameter import Buffer, Parameter
+from fusegrad.eager.nn.saved_state import IncompatibleKeys, Saved
 from fusegrad.eager.op import wrap
 from fusegrad.eager.state import no_grad
 from fusegrad.eager.tensor import Tensor
 
-# Bumped by every write or deletion of an attribute of any module or optimizer, so that one
-# comparison tells whether anything reachable through them can have changed.
-_version = 0
+__all__ = [
+    "Buffer",
+    "IncompatibleKeys",
+    "Module",
+    "Parameter",
+    "RemovableHandle",
+    "bump_state_version",
+    "clear_gradient",
+    "state_version",
+]
 
 
-def state_version() -> int:
-    """A number that changes whenever an attribute of any module or optimizer is written or deleted."""
-    return _version
-
-
-def bump_state_version() -> None:
-    """Note that the state of a module or an optimizer changed."""
-    global _version
-    _version += 1
-
-
-class Parameter(Tensor):
-    """A tensor that a module trains: assigned to an attribute, it is among its parameters.
-
-    Shares the memory of `data`. Source: `torch.nn.Parameter`.
-    """
-
-    __slots__ = ()
-
-    def __new__(cls, data: Any = None, requires_grad: bool = True) -> Parameter:
-        array = np.zeros(0, dtypes.default_float().numpy) if data is None else data.array
-        tensor = wrap(array)
-        if isinstance(data, Tensor):
-            tensor.version = data.version
-        tensor.__class__ = cls
-        tensor.requires_grad_(requires_grad)
-        return tensor  # type: ignore[return-value]
-
-    def __repr__(self) -> str:
-        return "Parameter containing:\n" + super().__repr__()
-
-
-class IncompatibleKeys(tuple[list[str], list[str]]):
-    """What `load_state_dict` found missing and unexpected."""
-
-    __slots__ = ()
-    missing_keys = property(lambda self: self[0])
-    unexpected_keys = property(lambda self: self[1])
-
-    def __repr__(self) -> str:
-        if not self[0] and not self[1]:
-            return "<All keys matched successfully>"
-        return f"_IncompatibleKeys(missing_keys={self[0]}, unexpected_keys={self[1]})"
-
-
-class RemovableHandle:
-    """Takes a hook away again: `handle.remove()`."""
-
-    def __init__(self, hooks: dict[int, Any], key: int) -> None:
-        self._hooks, self._key = hooks, key
-
-    def remove(self) -> None:
-        """Remove the hook."""
-        self._hooks.pop(self._key, None)
-        bump_state_version()
-
-
-class Module:
+class Module(Hooked, Saved):
     """A network, or a part of one. Subclasses define `forward`. Source: `torch.nn.Module`.
 
     Parameters, buffers and submodules that are assigned as attributes are kept in `_parameters`,
@@ -86,8 +40,6 @@ class Module:
     _parameters: dict[str, Parameter | None]
     _buffers: dict[str, Tensor | None]
     _modules: dict[str, Module | None]
-    _forward_hooks: dict[int, Any]
-    _forward_pre_hooks: dict[int, Any]
 
     def __init__(self) -> None:
         state = self.__dict__
@@ -96,28 +48,22 @@ class Module:
         state["_buffers"] = {}
         state["_modules"] = {}
         state["_non_persistent_buffers_set"] = set()
-        state["_forward_hooks"] = {}
-        state["_forward_pre_hooks"] = {}
+        for place in HOOKS:
+            state[place] = {}
         bump_state_version()
 
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
+    def forward(self, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
         """What the module computes; defined by subclasses."""
         raise NotImplementedError(
             f'Module [{type(self).__name__}] is missing the required "forward" function'
         )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if not self._forward_pre_hooks and not self._forward_hooks:
+        if not (
+            self._forward_hooks or self._forward_pre_hooks or self._backward_hooks or self._backward_pre_hooks
+        ):
             return self.forward(*args, **kwargs)
-        for hook in tuple(self._forward_pre_hooks.values()):
-            replaced = hook(self, args)
-            if replaced is not None:
-                args = replaced if isinstance(replaced, tuple) else (replaced,)
-        result = self.forward(*args, **kwargs)
-        for hook in tuple(self._forward_hooks.values()):
-            replaced = hook(self, args, result)
-            result = result if replaced is None else replaced
-        return result
+        return self._call_hooked(args, kwargs)
 
     # Attributes.
 
@@ -132,42 +78,47 @@ class Module:
     def __setattr__(self, name: str, value: Any) -> None:
         bump_state_version()
         state = self.__dict__
-        if isinstance(value, (Parameter, Module)):
-            place = "_parameters" if isinstance(value, Parameter) else "_modules"
-            if place not in state:
-                raise AttributeError(f"cannot assign {place[1:-1]} before Module.__init__() call")
-            for other in (state, state["_parameters"], state["_buffers"], state["_modules"]):
-                if other is not state[place]:
-                    other.pop(name, None)
-            state[place][name] = value
-            return
-        for place in ("_parameters", "_modules", "_buffers"):
-            held = state.get(place)
-            if held is None or name not in held:
-                continue
-            if value is None or (place == "_buffers" and isinstance(value, Tensor)):
-                held[name] = value
-                return
-            expected = {"_parameters": "torch.nn.Parameter", "_modules": "torch.nn.Module"}.get(
-                place, "torch.Tensor"
-            )
-            raise TypeError(
-                f"cannot assign '{type(value).__name__}' as {place[1:-1]} '{name}' "
-                f"({expected} or None expected)"
-            )
-        object.__setattr__(self, name, value)
+        parameters, modules, buffers = (state.get(place) for place in ("_parameters", "_modules", "_buffers"))
+        if isinstance(value, Parameter):
+            if parameters is None:
+                raise AttributeError("cannot assign parameters before Module.__init__() call")
+            self._forget(name, state, buffers, modules)
+            self.register_parameter(name, value)
+        elif parameters is not None and name in parameters:
+            parameters[name] = _expected(name, value, (), "parameter", "torch.nn.Parameter")
+        elif isinstance(value, Module):
+            if modules is None:
+                raise AttributeError("cannot assign module before Module.__init__() call")
+            self._forget(name, state, parameters, buffers)
+            modules[name] = value
+        elif modules is not None and name in modules:
+            modules[name] = _expected(name, value, (), "child module", "torch.nn.Module")
+        elif isinstance(value, Buffer):
+            self.register_buffer(name, value, value.persistent)
+        elif buffers is not None and name in buffers:
+            buffers[name] = _expected(name, value, Tensor, "buffer", "torch.nn.Buffer, torch.Tensor")
+        else:
+            object.__setattr__(self, name, value)
+
+    def _forget(self, name: str, *places: dict[str, Any] | None) -> None:
+        """Take whatever had the name out of the other places."""
+        for place in places:
+            if place is not None:
+                place.pop(name, None)
+        self._non_persistent_buffers_set.discard(name)
 
     def __delattr__(self, name: str) -> None:
         bump_state_version()
         for place in ("_parameters", "_buffers", "_modules"):
             if name in self.__dict__[place]:
                 del self.__dict__[place][name]
+                self.__dict__["_non_persistent_buffers_set"].discard(name)
                 return
         object.__delattr__(self, name)
 
     def __dir__(self) -> list[str]:
         held = [*self._parameters, *self._buffers, *self._modules]
-        return sorted({*super().__dir__(), *held})
+        return sorted({name for name in {*super().__dir__(), *held} if not name[0].isdigit()})
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -175,47 +126,59 @@ class Module:
 
     def register_parameter(self, name: str, param: Parameter | None) -> None:
         """Add a parameter (None keeps the name without one)."""
-        self._check_name(name, "parameter")
+        self._check_name(name, "parameter", "_parameters")
+        if param is not None and not isinstance(param, Parameter):
+            raise TypeError(
+                f"cannot assign '{type(param).__name__}' object to parameter '{name}' "
+                "(torch.nn.Parameter or None required)"
+            )
+        if param is not None and param.grad_fn is not None:
+            raise ValueError(
+                f"Cannot assign non-leaf Tensor to parameter '{name}'. Model parameters must be created "
+                f"explicitly. To express '{name}' as a function of another Tensor, compute the value in "
+                "the forward() method."
+            )
         bump_state_version()
         self._parameters[name] = param
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
         """Add a tensor that is state but no parameter; in `state_dict` if `persistent`."""
-        self._check_name(name, "buffer")
+        self._check_name(name, "buffer", "_buffers")
+        if tensor is not None and not isinstance(tensor, Tensor):
+            raise TypeError(
+                f"cannot assign '{type(tensor).__name__}' object to buffer '{name}' "
+                "(torch Tensor or None required)"
+            )
         bump_state_version()
         self._buffers[name] = tensor
-        if not persistent:
-            self.__dict__["_non_persistent_buffers_set"].add(name)
+        if persistent:
+            self._non_persistent_buffers_set.discard(name)
+        else:
+            self._non_persistent_buffers_set.add(name)
 
     def add_module(self, name: str, module: Module | None) -> None:
         """Add a submodule under a name."""
-        self._check_name(name, "module")
+        if module is not None and not isinstance(module, Module):
+            raise TypeError(f"{type(module).__name__} is not a Module subclass")
+        self._check_name(name, "module", "_modules")
         bump_state_version()
         self._modules[name] = module
 
-    register_module = add_module
+    def register_module(self, name: str, module: Module | None) -> None:
+        """Another name of `add_module`."""
+        self.add_module(name, module)
 
-    def _check_name(self, name: str, what: str) -> None:
-        if "." in name or not name:
-            raise KeyError(f'{what} name can\'t be empty or contain ".", got {name!r}')
-        known = any(name in held for held in (self._parameters, self._buffers, self._modules))
-        if hasattr(self, name) and not known:
-            raise KeyError(f"attribute {name!r} already exists")
-
-    def register_forward_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """Call `hook(module, args, result)` after each forward; what it gives replaces the result."""
-        return self._add_hook("_forward_hooks", hook)
-
-    def register_forward_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """Call `hook(module, args)` before each forward; what it gives replaces the arguments."""
-        return self._add_hook("_forward_pre_hooks", hook)
-
-    def _add_hook(self, place: str, hook: Callable[..., Any]) -> RemovableHandle:
-        bump_state_version()
-        hooks = self.__dict__[place]
-        key = max(hooks, default=-1) + 1
-        hooks[key] = hook
-        return RemovableHandle(hooks, key)
+    def _check_name(self, name: str, what: str, place: str) -> None:
+        if place not in self.__dict__:
+            raise AttributeError(f"cannot assign {what} before Module.__init__() call")
+        if not isinstance(name, str):
+            raise TypeError(f"{what} name should be a string. Got {type(name).__name__}")
+        if "." in name:
+            raise KeyError(f'{what} name can\'t contain "."' + f", got: {name}" * (what == "module"))
+        if not name:
+            raise KeyError(f'{what} name can\'t be empty string ""')
+        if hasattr(self, name) and name not in self.__dict__[place]:
+            raise KeyError(f"attribute '{name}' already exists")
 
     # Walking.
 
@@ -231,19 +194,19 @@ class Module:
                 seen.add(id(module))
                 yield name, module
 
-    def modules(self) -> Iterator[Module]:
+    def modules(self, remove_duplicate: bool = True) -> Iterator[Module]:
         """This module and all below it, each once."""
-        return (module for _, module in self.named_modules())
+        return (module for _, module in self.named_modules(remove_duplicate=remove_duplicate))
 
     def named_modules(
-        self, memo: set[int] | None = None, prefix: str = "", remove_duplicate: bool = True
+        self, memo: set[Any] | None = None, prefix: str = "", remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Module]]:
         """This module and all below it, each once, with dotted names."""
         memo = set() if memo is None else memo
-        if id(self) in memo:
+        if self in memo:
             return
         if remove_duplicate:
-            memo.add(id(self))
+            memo.add(self)
         yield prefix, self
         for name, module in self._modules.items():
             if module is not None:
@@ -282,66 +245,49 @@ class Module:
         return (value for _, value in self.named_buffers(recurse=recurse))
 
     def get_submodule(self, target: str) -> Module:
-        """The submodule of a dotted name."""
+        """The submodule of a dotted name; raises AttributeError where there is none."""
         module: Any = self
         for name in target.split(".") if target else ():
-            module = getattr(module, name)
+            module = module._found(name)
+            if not isinstance(module, Module):
+                raise AttributeError(f"`{name}` is not an nn.Module")
         return module
 
-    # State.
+    def _found(self, name: str) -> Any:
+        if not hasattr(self, name):
+            raise AttributeError(f"{self._get_name()} has no attribute `{name}`")
+        return getattr(self, name)
 
-    def state_dict(self, *, prefix: str = "", keep_vars: bool = False) -> dict[str, Tensor]:
-        """Parameters and persistent buffers by dotted name; they share the module's memory."""
-        result: dict[str, Tensor] = {}
-        self._save_to(result, prefix, keep_vars)
-        return result
+    def set_submodule(self, target: str, module: Module, strict: bool = False) -> None:
+        """Put a module at a dotted name; with `strict`, only where one is."""
+        if not target:
+            raise ValueError("Cannot set the submodule without a target name!")
+        if not isinstance(module, Module):
+            raise ValueError(f"`module` is not an nn.Module, found {type(module)}")
+        path, _, name = target.rpartition(".")
+        parent = self.get_submodule(path)
+        if (strict or hasattr(parent, name)) and not isinstance(parent._found(name), Module):
+            raise AttributeError(f"`{name}` is not an nn.Module")
+        setattr(parent, name, module)
 
-    def _save_to(self, result: dict[str, Tensor], prefix: str, keep_vars: bool) -> None:
-        for name, value in self._own_state():
-            result[prefix + name] = value if keep_vars else value.detach()
-        for name, module in self._modules.items():
-            if module is not None:
-                module._save_to(result, f"{prefix}{name}.", keep_vars)
+    def get_parameter(self, target: str) -> Parameter:
+        """The parameter of a dotted name; raises AttributeError where there is none."""
+        path, _, name = target.rpartition(".")
+        value = self.get_submodule(path)._found(name)
+        if not isinstance(value, Parameter):
+            raise AttributeError(f"`{name}` is not an nn.Parameter")
+        return value
 
-    def _own_state(self) -> list[tuple[str, Tensor]]:
-        skipped = self.__dict__["_non_persistent_buffers_set"]
-        own: list[tuple[str, Any]] = [*self._parameters.items()]
-        own += [(n, b) for n, b in self._buffers.items() if n not in skipped]
-        return [(name, value) for name, value in own if value is not None]
+    def get_buffer(self, target: str) -> Tensor:
+        """The buffer of a dotted name; raises AttributeError where there is none."""
+        path, _, name = target.rpartition(".")
+        module = self.get_submodule(path)
+        value = module._found(name)
+        if name not in module._buffers:
+            raise AttributeError(f"`{name}` is not a buffer")
+        return value
 
-    def load_state_dict(self, state_dict: dict[str, Tensor], strict: bool = True) -> IncompatibleKeys:
-        """Copy values into parameters and buffers.
-
-        Raises RuntimeError that names missing and unexpected keys (if `strict`) and shapes that differ.
-        """
-        own = self.state_dict(keep_vars=True)
-        missing = [key for key in own if key not in state_dict]
-        unexpected = [key for key in state_dict if key not in own]
-        errors = []
-        if strict and unexpected:
-            errors.append(
-                f"Unexpected key(s) in state_dict: {', '.join(map(repr, unexpected))}. ".replace("'", '"')
-            )
-        if strict and missing:
-            errors.append(
-                f"Missing key(s) in state_dict: {', '.join(map(repr, missing))}. ".replace("'", '"')
-            )
-        for key, target in own.items():
-            if key in state_dict and state_dict[key].array.shape != target.array.shape:
-                errors.append(
-                    f"size mismatch for {key}: copying a param with shape {state_dict[key].shape} "
-                    f"from checkpoint, the shape in current model is {target.shape}."
-                )
-        if errors:
-            text = "\n\t".join(errors)
-            raise failure(
-                RuntimeError, f"Error(s) in loading state_dict for {type(self).__name__}:\n\t{text}"
-            )
-        with no_grad():
-            for key, target in own.items():
-                if key in state_dict:
-                    target.copy_(state_dict[key])
-        return IncompatibleKeys((missing, unexpected))
+    # Changing all at once.
 
     def train(self, mode: bool = True) -> Self:
         """Set training mode here and below."""
@@ -374,8 +320,31 @@ class Module:
         fn(self)
         return self
 
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Replace the values of all parameters, gradients and buffers by what `fn` makes of them."""
+        bump_state_version()
+        for module in self.children() if recurse else ():
+            module._apply(fn)
+        for parameter in self._parameters.values():
+            if parameter is None:
+                continue
+            with no_grad():
+                changed, gradient = fn(parameter), parameter.grad
+                if changed.array is not parameter.array:
+                    parameter.array = changed.array
+                    parameter.version = [parameter.version[0] + 1, *parameter.version[1:]]
+                if gradient is not None:
+                    gradient.array = fn(gradient).array
+        for name, buffer in self._buffers.items():
+            if buffer is not None:
+                self._buffers[name] = fn(buffer)
+        return self
+
     def to(self, *args: Any, **kwargs: Any) -> Self:
-        """Convert floating-point parameters and buffers to a dtype; devices are all the CPU."""
+        """Convert floating-point parameters and buffers to a dtype; devices are all the CPU.
+
+        Raises TypeError for a dtype that is neither floating-point nor complex.
+        """
         probe = wrap(np.zeros((), np.float32)).to(*args, **kwargs)
         given = (
             any(isinstance(a, (dtypes.DType, type, Tensor)) for a in args) or kwargs.get("dtype") is not None
@@ -383,28 +352,38 @@ class Module:
         return self._converted(probe.dtype) if given else self
 
     def _converted(self, dtype: dtypes.DType) -> Self:
-        if not dtype.is_floating_point:
-            raise failure(TypeError, f"only accepts floating point dtypes, got {dtype!r}")
-        bump_state_version()
-        for tensor in [*self.parameters(), *self.buffers()]:
-            if tensor.is_floating_point():
-                tensor.array = tensor.array.astype(dtype.numpy, copy=False)
-                tensor.version = [tensor.version[0] + 1, tensor.version[1]]
-                if tensor.grad is not None:
-                    tensor.grad = wrap(tensor.grad.array.astype(dtype.numpy))
-        return self
+        if not dtype.is_floating_point and not dtype.is_complex:
+            raise failure(
+                TypeError,
+                "nn.Module.to only accepts floating point or complex dtypes, but got desired "
+                f"dtype={dtype!r}",
+            )
+        if dtype.is_complex:
+            warnings.warn(
+                "Complex modules are a new feature; some modules might not work as expected when using "
+                "complex tensors as parameters or buffers.",
+                stacklevel=3,
+            )
+        return self._apply(lambda t: t.to(dtype) if t.is_floating_point() or t.is_complex() else t)
+
+    def type(self, dst_type: Any) -> Self:
+        """All parameters and buffers, integer ones too, in a dtype."""
+        return self._apply(lambda t: t.to(dtypes.as_dtype(dst_type)))
+
+    def _floating(self, dtype: dtypes.DType) -> Self:
+        return self._apply(lambda t: t.to(dtype) if t.is_floating_point() else t)
 
     def float(self) -> Self:
-        """Parameters and buffers as float32."""
-        return self._converted(dtypes.float32)
+        """Floating-point parameters and buffers as float32."""
+        return self._floating(dtypes.float32)
 
     def double(self) -> Self:
-        """Parameters and buffers as float64."""
-        return self._converted(dtypes.float64)
+        """Floating-point parameters and buffers as float64."""
+        return self._floating(dtypes.float64)
 
     def half(self) -> Self:
-        """Parameters and buffers as float16."""
-        return self._converted(dtypes.float16)
+        """Floating-point parameters and buffers as float16."""
+        return self._floating(dtypes.float16)
 
     def cpu(self) -> Self:
         """Itself: there is no other device."""
@@ -422,11 +401,25 @@ class Module:
     def __repr__(self) -> str:
         extra = self.extra_repr()
         lines = extra.split("\n") if extra else []
-        children = [f"({name}): " + repr(m).replace("\n", "\n  ") for name, m in self._modules.items()]
-        if not children:
-            inside = extra if len(lines) <= 1 else "\n  " + "\n  ".join(lines) + "\n"
-            return f"{self._get_name()}({inside})"
+        children = [f"({name}): {_indented(repr(m))}" for name, m in self._modules.items()]
+        if len(lines) <= 1 and not children:
+            return f"{self._get_name()}({extra})"
         return f"{self._get_name()}(\n  " + "\n  ".join(lines + children) + "\n)"
+
+
+def _expected(name: str, value: Any, kinds: Any, what: str, expected: str) -> Any:
+    """`value`, which must be None or of `kinds` to take the place of what `name` holds."""
+    if value is not None and not isinstance(value, kinds):
+        raise TypeError(
+            f"cannot assign '{type(value).__name__}' as {what} '{name}' ({expected} or None expected)"
+        )
+    return value
+
+
+def _indented(text: str) -> str:
+    """The repr of a submodule, its lines after the first one moved in."""
+    first, *rest = text.split("\n")
+    return "\n".join([first, *("  " + line if line.strip() else "" for line in rest)])
 
 
 def clear_gradient(parameter: Tensor, set_to_none: bool) -> None:
@@ -436,5 +429,5 @@ def clear_gradient(parameter: Tensor, set_to_none: bool) -> None:
     if set_to_none:
         parameter.grad = None
     else:
-        parameter.grad = parameter.grad.detach()
+        parameter.grad.detach_()
         parameter.grad.zero_()

@@ -4,24 +4,64 @@ from __future__ import annotations
 
 from typing import Any
 
-from fusegrad.eager import dtypes, random
+from fusegrad.eager import dtypes, interop, random
 from fusegrad.eager.ops import (
     activation,
+    complex_numbers,
     contraction,
+    convolution,
+    counting,
     creation,
+    decomposition,
+    differences,
     elementwise,
+    grid,
     indexing,
     inplace,
+    irregular_pooling,
+    least_squares,
     loss,
+    lu,
+    matrix_functions,
     normalization,
+    numbers,
+    orthogonal,
+    pairwise,
+    polynomials,
+    pooling,
+    products,
+    rearranging,
     reduction,
+    resampling,
     selection,
     shape,
+    solving,
     special,
+    special_functions,
+    statistics,
 )
 from fusegrad.eager.tensor import Tensor, device as device_class
 
-__all__ = ["activation", "loss", "normalization", "selection", "special"]
+__all__ = [
+    "activation",
+    "convolution",
+    "counting",
+    "differences",
+    "grid",
+    "irregular_pooling",
+    "loss",
+    "normalization",
+    "numbers",
+    "pairwise",
+    "polynomials",
+    "pooling",
+    "rearranging",
+    "resampling",
+    "selection",
+    "special",
+    "special_functions",
+    "statistics",
+]
 
 _ALIASES = {
     "absolute": "abs",
@@ -89,13 +129,32 @@ def _casting(name: str, dtype: dtypes.DType) -> Any:
 
 def attach() -> None:
     """Give `Tensor` its methods and operators."""
-    for family in (elementwise, reduction, shape, contraction, indexing, creation, inplace, random):
+    for family in (
+        elementwise,
+        reduction,
+        shape,
+        contraction,
+        products,
+        solving,
+        lu,
+        orthogonal,
+        decomposition,
+        least_squares,
+        matrix_functions,
+        indexing,
+        creation,
+        inplace,
+        random,
+        interop,
+    ):
         for name, function in family.METHODS.items():
             setattr(Tensor, name, function)
     for name, function in elementwise.OPERATORS.items():
         setattr(Tensor, name, function)
     for alias, name in _ALIASES.items():
         setattr(Tensor, alias, getattr(Tensor, name))
+        if hasattr(Tensor, f"{name}_"):
+            setattr(Tensor, f"{alias}_", getattr(Tensor, f"{name}_"))
     for name, dtype in _CASTS.items():
         setattr(Tensor, name, _casting(name, dtype))
     for name, value in {
@@ -104,14 +163,15 @@ def attach() -> None:
         "type_as": lambda self, other: to(self, other),
     }.items():
         setattr(Tensor, name, value)
-    for name in ("cpu", "resolve_conj"):
-        setattr(Tensor, name, lambda self: self)
+    Tensor.cpu = lambda self: self  # type: ignore[attr-defined]
+    Tensor.real = property(complex_numbers.real)  # type: ignore[attr-defined]
+    Tensor.imag = property(complex_numbers.imag)  # type: ignore[attr-defined]
     Tensor.T = property(  # type: ignore[attr-defined]
         lambda self: shape.permute(self, *reversed(range(self.array.ndim)))
     )
-    Tensor.mT = property(  # type: ignore[attr-defined]
-        lambda self: shape.transpose(self, -1, -2)
-    )
+    Tensor.mH = property(shape.adjoint)  # type: ignore[attr-defined]
+    Tensor.H = property(shape.conjugate_transpose)  # type: ignore[attr-defined]
+    Tensor.mT = property(shape.matrix_transpose)  # type: ignore[attr-defined]
 
 
 attach()

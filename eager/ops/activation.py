@@ -1,4 +1,4 @@
-"""Activation functions, softmax and log_softmax."""
+"""Activation functions, element by element; softmax stands next door and is found here too."""
 
 from __future__ import annotations
 
@@ -9,38 +9,49 @@ from typing import Any
 import numpy as np
 
 from fusegrad.eager.errors import failure
-from fusegrad.eager.families import FLOAT, REAL, REAL_FLOAT, Composite, Elementwise
-from fusegrad.eager.op import bind
-from fusegrad.eager.ops import elementwise as ew, inplace as inplace_ops, reduction
-from fusegrad.eager.ops.elementwise import METHODS, exp, log, named, sigmoid, tanh, unary, where
+from fusegrad.eager.families import (
+    ONLY_FLOAT,
+    ONLY_REAL_FLOAT,
+    REAL_NUMBER,
+    DTypeRule,
+    Elementwise,
+)
+from fusegrad.eager.op import bind, wrap
+from fusegrad.eager.ops import elementwise as ew, inplace as inplace_ops, shape
+from fusegrad.eager.ops.declare import METHODS, documented, function_of_one, tensor_operand
+from fusegrad.eager.ops.elementwise import exp, sigmoid, tanh, where
 from fusegrad.eager.ops.shape import normal_dim
+from fusegrad.eager.ops.softmax import log_softmax as log_softmax, softmax as softmax, softmin as softmin
+from fusegrad.eager.ops.special import clamp
+from fusegrad.eager.state import state
 from fusegrad.eager.tensor import Tensor
 
-relu = unary(
-    "relu",
-    lambda x: np.maximum(x, 0),
-    REAL,
-    lambda b, x: b.maximum(x, 0.0),
-    lambda g, out: where(out <= 0, 0.0, g),
-    "max(x, 0).",
-)
-silu = unary(
-    "silu",
-    lambda x: x / (1 + np.exp(-x)),
-    FLOAT,
-    lambda b, x: b.mul(x, b.sigmoid(x)),
-    lambda g, x: g * (sigmoid(x) * (x * (1 - sigmoid(x)) + 1)),
-    "x * sigmoid(x).",
-)
-log_sigmoid = unary(
-    "log_sigmoid",
-    lambda x: np.minimum(x, 0) - np.log1p(np.exp(-np.abs(x))),
-    REAL_FLOAT,
-    lambda b, x: b.sub(b.minimum(x, 0.0), b.log1p(b.exp(b.neg(b.abs(x))))),
-    lambda g, x: g * sigmoid(-x),
-    "log(sigmoid(x)).",
-)
-_FACTOR, _CUBE = math.sqrt(2 / math.pi), 0.044715
+_ALWAYS = wrap(np.array(True))
+
+
+def linked(gradient: Tensor, x: Tensor) -> Tensor:
+    """`gradient` of a function made of straight lines, tied to `x` with a derivative of zero.
+
+    A second gradient is then zeros, as in PyTorch, instead of an error that there is none.
+    """
+    return where(_ALWAYS, gradient, x) if state.grad_enabled and x.needs_grad else gradient
+
+
+def applied(function: Callable[[Tensor], Tensor], input: Tensor, in_place: bool, name: str) -> Tensor:
+    """`function(input)`, written into `input` where that is asked for."""
+    return inplace_ops.inplace(function, f"{name}_")(input) if in_place else function(input)
+
+
+def _plain(
+    name: str,
+    numpy: Callable[..., Any],
+    rule: DTypeRule,
+    scalar: Callable[..., Any],
+    vjp: Callable[..., Any],
+    doc: str,
+) -> Callable[[Any], Tensor]:
+    """Declare a one-operand op and give its function."""
+    return function_of_one(Elementwise(name, "x", numpy, rule, scalar, {"x": vjp}), name, doc)
 
 
 def _parametric(
@@ -50,101 +61,115 @@ def _parametric(
     vjp: Callable[..., Any],
     doc: str,
     defaults: dict[str, float],
-    grad_name: str | None = None,
+    rule: DTypeRule = ONLY_REAL_FLOAT,
+    in_place: bool = True,
 ) -> Callable[..., Tensor]:
     """Declare a one-operand op with number parameters and give its public function."""
-    op = Elementwise(name, "x", numpy, REAL_FLOAT, scalar, {"x": vjp}, grad_name)
-    names = tuple(defaults)
+    op = Elementwise(name, "x", numpy, rule, scalar, {"x": vjp})
+    accepted = {**defaults, "inplace": False} if in_place else defaults
+    names = tuple(accepted)
 
     def function(input: Tensor, *values: Any, **given: Any) -> Tensor:
-        in_place = given.pop("inplace", False)
-        params = defaults | dict(zip(names, values, strict=False)) | given
+        params = accepted | dict(zip(names, values, strict=False)) | given
         if len(params) > len(names) or len(values) > len(names):
             raise TypeError(f"{name}() takes {', '.join(names) or 'no parameters'}, got {values} {given}")
-        return applied(lambda x: bind(op, (x,), params), input, in_place, name)
+        write = params.pop("inplace", False)
+        return applied(lambda x: bind(op, (x,), params), input, write, name)
 
-    return named(function, name, doc, f"nn.functional.{name}")
-
-
-def applied(function: Callable[[Tensor], Tensor], input: Tensor, in_place: bool, name: str) -> Tensor:
-    """`function(input)`, written into `input` where that is asked for."""
-    return inplace_ops.inplace(function, f"{name}_")(input) if in_place else function(input)
+    return documented(function, name, doc, f"nn.functional.{name}")
 
 
+# Made of straight lines.
+
+relu = _plain(
+    "relu",
+    lambda x: np.maximum(x, 0),
+    REAL_NUMBER,
+    lambda b, x: b.maximum(x, 0.0),
+    lambda g, out: linked(where(out <= 0, 0.0, g), out),
+    "max(x, 0).",
+)
 leaky_relu = _parametric(
     "leaky_relu",
     lambda x, negative_slope: np.where(x > 0, x, x * negative_slope),
     lambda b, x, negative_slope: b.select(b.gt(x, 0.0), x, b.mul(x, negative_slope)),
-    lambda g, x, negative_slope: where(x > 0, g, g * negative_slope),
+    lambda g, x, negative_slope: linked(where(x > 0, g, g * negative_slope), x),
     "x, or negative_slope * x below 0.",
     {"negative_slope": 0.01},
 )
-elu = _parametric(
-    "elu",
-    lambda x, alpha: np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0))),
-    lambda b, x, alpha: b.select(b.gt(x, 0.0), x, b.mul(b.expm1(b.minimum(x, 0.0)), alpha)),
-    lambda g, x, alpha: where(x > 0, g, g * (exp(ew.minimum(x, 0.0)) * alpha)),
-    "x, or alpha * (exp(x) - 1) below 0.",
-    {"alpha": 1.0},
-)
-celu = _parametric(
-    "celu",
-    lambda x, alpha: np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0) / alpha)),
-    lambda b, x, alpha: b.select(b.gt(x, 0.0), x, b.mul(b.expm1(b.div(b.minimum(x, 0.0), alpha)), alpha)),
-    lambda g, x, alpha: where(x > 0, g, g * exp(ew.minimum(x, 0.0) / alpha)),
-    "x, or alpha * (exp(x / alpha) - 1) below 0.",
-    {"alpha": 1.0},
-)
-hardtanh = _parametric(
+_hardtanh = _parametric(
     "hardtanh",
-    lambda x, min_val, max_val: np.minimum(np.maximum(x, min_val), max_val),
+    lambda x, min_val, max_val: np.minimum(np.maximum(x, x.dtype.type(min_val)), x.dtype.type(max_val)),
     lambda b, x, min_val, max_val: b.minimum(b.maximum(x, min_val), max_val),
-    lambda g, x, min_val, max_val: where((x > min_val) & (x < max_val), g, 0.0),
+    lambda g, x, min_val, max_val: linked(where((x > min_val) & (x < max_val), g, 0.0), x),
     "x limited to min_val and max_val.",
     {"min_val": -1.0, "max_val": 1.0},
-)
-_softplus = unary(
-    "softplus",
-    lambda x: np.where(x > 20, x, np.log1p(np.exp(np.minimum(x, 20)))),
-    FLOAT,
-    lambda b, x: b.select(b.gt(x, 20.0), x, b.log1p(b.exp(b.minimum(x, 20.0)))),
-    lambda g, x: where(x > 20, g, g * sigmoid(x)),
-    "log(1 + exp(x)), linear above 20.",
+    rule=REAL_NUMBER,
 )
 
 
-def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
-    """log(1 + exp(beta * x)) / beta; x itself where beta * x is above the threshold.
+def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
+    """x limited to `min_val` and `max_val`. Source: `torch.nn.functional.hardtanh`.
 
-    Source: `torch.nn.functional.softplus`.
+    Raises ValueError when `min_val` is above `max_val`, RuntimeError for bools and for negative
+    limits of unsigned numbers.
     """
-    if beta == 1 and threshold == 20:
-        return _softplus(input)
-    scaled = input * beta
-    return where(scaled > threshold, input, ew.log1p(exp(ew.minimum(scaled, threshold))) / beta)
+    if min_val > max_val:
+        raise failure(ValueError, f"min_val {min_val} cannot be greater than max_val {max_val}")
+    if tensor_operand(input).array.dtype.kind == "u" and min_val < 0:
+        raise failure(RuntimeError, f"negative limits do not fit {input.array.dtype.name}")
+    return _hardtanh(input, min_val, max_val, inplace)
 
 
+def relu6(input: Tensor, inplace: bool = False) -> Tensor:
+    """x limited to 0 and 6. Source: `torch.nn.functional.relu6`."""
+    return hardtanh(input, 0.0, 6.0, inplace)
+
+
+threshold = _parametric(
+    "threshold",
+    lambda x, threshold, value: np.where(x <= x.dtype.type(threshold), x.dtype.type(value), x),
+    lambda b, x, threshold, value: b.select(b.le(x, threshold), value, x),
+    lambda g, x, threshold, value: linked(where(x <= threshold, 0.0, g), x),
+    "x above threshold, else value.",
+    {"threshold": 0.0, "value": 0.0},
+    rule=REAL_NUMBER,
+)
 hardshrink = _parametric(
     "hardshrink",
     lambda x, lambd: np.where(np.abs(x) <= lambd, x.dtype.type(0), x),
     lambda b, x, lambd: b.select(b.le(b.abs(x), lambd), 0.0, x),
-    lambda g, x, lambd: where(ew.abs(x) <= lambd, 0.0, g),
+    lambda g, x, lambd: linked(where(ew.abs(x) > lambd, g, 0.0), x),
     "x, or 0 where |x| is at most lambd.",
     {"lambd": 0.5},
+    in_place=False,
 )
-softshrink = _parametric(
+_softshrink = _parametric(
     "softshrink",
     lambda x, lambd: np.where(np.abs(x) <= lambd, x.dtype.type(0), x - np.sign(x) * x.dtype.type(lambd)),
     lambda b, x, lambd: b.select(b.le(b.abs(x), lambd), 0.0, b.sub(x, b.mul(b.sign(x), lambd))),
-    lambda g, x, lambd: where(ew.abs(x) <= lambd, 0.0, g),
+    lambda g, x, lambd: linked(where(ew.abs(x) > lambd, g, 0.0), x),
     "x brought toward 0 by lambd.",
     {"lambd": 0.5},
+    in_place=False,
 )
+
+
+def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
+    """x brought toward 0 by `lambd`. Source: `torch.nn.functional.softshrink`.
+
+    Raises RuntimeError for a negative `lambd`.
+    """
+    if lambd < 0:
+        raise failure(RuntimeError, f"lambda must be greater or equal to 0, but found to be {lambd}")
+    return _softshrink(input, lambd)
+
+
 hardsigmoid = _parametric(
     "hardsigmoid",
     lambda x: np.minimum(np.maximum(x + 3, 0), 6) / 6,
     lambda b, x: b.div(b.minimum(b.maximum(b.add(x, 3.0), 0.0), 6.0), 6.0),
-    lambda g, x: where((x > -3) & (x < 3), g / 6, 0.0),
+    lambda g, x: linked(where((x > -3) & (x < 3), g / 6, 0.0), x),
     "clamp(x + 3, 0, 6) / 6.",
     {},
 )
@@ -152,10 +177,132 @@ hardswish = _parametric(
     "hardswish",
     lambda x: x * np.minimum(np.maximum(x + 3, 0), 6) / 6,
     lambda b, x: b.div(b.mul(x, b.minimum(b.maximum(b.add(x, 3.0), 0.0), 6.0)), 6.0),
-    lambda g, x: g * where(x <= -3, 0.0, where(x < 3, x / 3 + 0.5, 1.0)),
+    lambda g, x: g * where(x <= -3, 0.0, where(x >= 3, 1.0, x / 3 + 0.5)),
     "x * clamp(x + 3, 0, 6) / 6.",
     {},
 )
+
+
+_prelu = Elementwise(
+    "prelu",
+    "x weight",
+    lambda x, weight: np.where(x > 0, x, weight * x),
+    ONLY_REAL_FLOAT,
+    lambda b, x, weight: b.select(b.gt(x, 0.0), x, b.mul(weight, x)),
+    {
+        "x": lambda g, x, weight: linked(where(x > 0, g, g * weight), x),
+        "weight": lambda g, x: where(x > 0, 0.0, g * x),
+    },
+    "PreluKernelBackward0",
+)
+
+
+def prelu(input: Tensor, weight: Tensor) -> Tensor:
+    """x, or weight * x below 0; `weight` has one element, or one for each channel (dimension 1).
+
+    Raises RuntimeError for a weight that does not fit. Source: `torch.nn.functional.prelu`.
+    """
+    if input.array.dtype != weight.array.dtype:
+        names = f"{input.array.dtype.name} and {weight.array.dtype.name}"
+        raise failure(RuntimeError, f"Type promoting not supported. Got {names}")
+    if weight.array.ndim > 1:
+        raise failure(
+            RuntimeError, f"Expected weight to be a scalar or 1D, got {weight.array.ndim} dimensions"
+        )
+    if weight.array.size != 1:
+        if not input.array.ndim:
+            raise failure(RuntimeError, "Not allow zero-dim input tensor.")
+        channels = input.array.shape[1] if input.array.ndim > 1 else 1
+        if channels != weight.array.size:
+            raise failure(
+                RuntimeError,
+                f"Mismatch of parameter numbers and input channel size. Found {weight.array.size} "
+                f"parameters for {channels} channels",
+            )
+        weight = shape.reshape(weight, (-1, *[1] * (input.array.ndim - 2)))
+    elif weight.array.ndim and not input.array.ndim:
+        weight = shape.reshape(weight, ())
+    return bind(_prelu, (input, weight))
+
+
+def rrelu(
+    input: Tensor,
+    lower: float = 1.0 / 8,
+    upper: float = 1.0 / 3,
+    training: bool = False,
+    inplace: bool = False,
+) -> Tensor:
+    """x, or below 0 x times a random slope from `lower` to `upper` (their mean when not training).
+
+    Raises ValueError unless lower <= upper. Source: `torch.nn.functional.rrelu`.
+    """
+    if lower > upper:
+        raise failure(
+            RuntimeError, f"Lower bound should be less than or equal to the upper bound: {lower}, {upper}"
+        )
+    if not training:
+        return leaky_relu(input, (lower + upper) / 2, inplace)
+    slope = random.rand_like(input) * (upper - lower) + lower
+    return applied(lambda x: where(x <= 0, x * slope, x), input, inplace, "rrelu")
+
+
+# Smooth ones.
+
+silu = _plain(
+    "silu",
+    lambda x: x / (1 + np.exp(-x)),
+    ONLY_FLOAT,
+    lambda b, x: b.mul(x, b.sigmoid(x)),
+    lambda g, x: g * (sigmoid(x) * (x * (1 - sigmoid(x)) + 1)),
+    "x * sigmoid(x).",
+)
+log_sigmoid = _plain(
+    "log_sigmoid",
+    lambda x: np.minimum(x, 0) - np.log1p(np.exp(-np.abs(x))),
+    ONLY_REAL_FLOAT,
+    lambda b, x: b.sub(b.minimum(x, 0.0), b.log1p(b.exp(b.neg(b.abs(x))))),
+    lambda g, x: g * sigmoid(-x),
+    "log(sigmoid(x)).",
+)
+elu = _parametric(
+    "elu",
+    lambda x, alpha: np.where(x > 0, x, alpha * np.expm1(x)),
+    lambda b, x, alpha: b.select(b.gt(x, 0.0), x, b.mul(b.expm1(x), alpha)),
+    lambda g, x, alpha: where(x > 0, g, g * (exp(clamp(x, max=0.0)) * alpha)),
+    "x, or alpha * (exp(x) - 1) below 0.",
+    {"alpha": 1.0},
+)
+celu = _parametric(
+    "celu",
+    lambda x, alpha: np.where(x > 0, x, alpha * np.expm1(x / alpha)),
+    lambda b, x, alpha: b.select(b.gt(x, 0.0), x, b.mul(b.expm1(b.div(x, alpha)), alpha)),
+    lambda g, x, alpha: where(x > 0, g, g * exp(clamp(x, max=0.0) / alpha)),
+    "x, or alpha * (exp(x / alpha) - 1) below 0.",
+    {"alpha": 1.0},
+)
+
+
+def _softplus_numpy(x: Any, beta: float, threshold: float) -> Any:
+    scaled = x * beta
+    return np.where(scaled > threshold, x, np.log1p(np.exp(np.minimum(scaled, threshold))) / beta)
+
+
+def _softplus_scalar(b: Any, x: Any, beta: float, threshold: float) -> Any:
+    scaled = x if beta == 1 else b.mul(x, beta)
+    value = b.log1p(b.exp(b.minimum(scaled, threshold)))
+    return b.select(b.gt(scaled, threshold), x, value if beta == 1 else b.div(value, beta))
+
+
+softplus = _parametric(
+    "softplus",
+    _softplus_numpy,
+    _softplus_scalar,
+    lambda g, x, beta, threshold: where(x * beta > threshold, g, g * sigmoid(x * beta)),
+    "log(1 + exp(beta * x)) / beta; x itself where beta * x is above threshold.",
+    {"beta": 1.0, "threshold": 20.0},
+    in_place=False,
+)
+_FACTOR, _CUBE = math.sqrt(2 / math.pi), 0.044715
 
 
 def _erf(x: Any) -> Any:
@@ -168,7 +315,7 @@ _gelu = Elementwise(
     "gelu",
     "x",
     lambda x: x * 0.5 * (1 + _erf(x * math.sqrt(0.5))),
-    REAL_FLOAT,
+    ONLY_REAL_FLOAT,
     lambda b, x: b.mul(b.mul(x, 0.5), b.add(b.erf(b.mul(x, math.sqrt(0.5))), 1.0)),
     {
         "x": lambda g, x: (
@@ -191,7 +338,7 @@ _gelu_tanh = Elementwise(
     "gelu_tanh",
     "x",
     lambda x: 0.5 * x * (1 + np.tanh(_FACTOR * (x + _CUBE * x * x * x))),
-    REAL_FLOAT,
+    ONLY_REAL_FLOAT,
     lambda b, x: b.mul(
         b.mul(x, 0.5),
         b.add(b.tanh(b.mul(b.add(x, b.mul(b.mul(b.mul(x, _CUBE), x), x)), _FACTOR)), 1.0),
@@ -209,11 +356,6 @@ def gelu(input: Tensor, approximate: str = "none") -> Tensor:
     if approximate not in ("none", "tanh"):
         raise failure(RuntimeError, f"approximate argument must be either none or tanh, got {approximate!r}")
     return bind(_gelu if approximate == "none" else _gelu_tanh, (input,))
-
-
-def relu6(input: Tensor, inplace: bool = False) -> Tensor:
-    """x limited to 0 and 6. Source: `torch.nn.functional.relu6`."""
-    return hardtanh(input, 0.0, 6.0, inplace=inplace)
 
 
 def selu(input: Tensor, inplace: bool = False) -> Tensor:
@@ -236,99 +378,43 @@ def tanhshrink(input: Tensor) -> Tensor:
     return input - tanh(input)
 
 
-def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
-    """x above the threshold, else `value`. Source: `torch.nn.functional.threshold`."""
-    return applied(lambda x: where(x <= threshold, value, x), input, inplace, "threshold")
-
-
 def glu(input: Tensor, dim: int = -1) -> Tensor:
-    """The first half along `dim` times the sigmoid of the second. Source: `torch.nn.functional.glu`."""
+    """The first half along `dim` times the sigmoid of the second. Source: `torch.nn.functional.glu`.
+
+    Raises RuntimeError for an odd number of elements along `dim`.
+    """
+    if not input.array.ndim:
+        raise failure(RuntimeError, "glu does not support 0-dimensional tensors")
+    extent = input.array.shape[normal_dim(dim, input.array.ndim)]
+    if extent % 2:
+        raise failure(RuntimeError, f"Halving dimension must be even, but dimension {dim} is size {extent}")
     first, second = input.chunk(2, dim)
     return first * sigmoid(second)
 
 
-# Softmax: rows shifted by their largest element, so nothing overflows.
+def _in_place(function: Callable[..., Tensor], name: str) -> Callable[..., Tensor]:
+    """The function that writes its result into its argument: `inplace=True` under a name of its own."""
+
+    def written(input: Tensor, *values: Any, **given: Any) -> Tensor:
+        return applied(lambda x: function(x, *values, **given), input, True, name)
+
+    written.__doc__ = f"`{name}` written into `input`. Source: `torch.nn.functional.{name}_`."
+    return ew.renamed(written, f"{name}_")
 
 
-def _softmax_numpy(x: np.ndarray, dim: int) -> Any:
-    shifted = np.exp(x - np.maximum.reduce(x, axis=dim, keepdims=True))
-    return shifted / np.add.reduce(shifted, axis=dim, keepdims=True)
+relu_ = _in_place(relu, "relu")
+leaky_relu_ = _in_place(leaky_relu, "leaky_relu")
+elu_ = _in_place(elu, "elu")
+celu_ = _in_place(celu, "celu")
+selu_ = _in_place(selu, "selu")
+rrelu_ = _in_place(rrelu, "rrelu")
+hardtanh_ = _in_place(hardtanh, "hardtanh")
+threshold_ = _in_place(threshold, "threshold")
 
+METHODS |= {
+    "hardshrink": hardshrink,
+    "prelu": prelu,
+    "relu": relu,
+}
 
-def _softmax_decomposed(x: Tensor, dim: int) -> Tensor:
-    shifted = exp(x - reduction.amax(x, dim, True))
-    return shifted / reduction.sum(shifted, dim, True)
-
-
-def _log_softmax_numpy(x: np.ndarray, dim: int) -> Any:
-    shifted = x - np.maximum.reduce(x, axis=dim, keepdims=True)
-    return shifted - np.log(np.add.reduce(np.exp(shifted), axis=dim, keepdims=True))
-
-
-def _log_softmax_decomposed(x: Tensor, dim: int) -> Tensor:
-    shifted = x - reduction.amax(x, dim, True)
-    return shifted - log(reduction.sum(exp(shifted), dim, True))
-
-
-_softmax = Composite(
-    "softmax",
-    "x",
-    _softmax_decomposed,
-    lambda x, dim: _softmax_numpy(x, dim) if x.size else x.copy(),
-    {"x": lambda g, out, dim: out * (g - reduction.sum(g * out, dim, True))},
-)
-_log_softmax = Composite(
-    "log_softmax",
-    "x",
-    _log_softmax_decomposed,
-    lambda x, dim: _log_softmax_numpy(x, dim) if x.size else x.copy(),
-    {"x": lambda g, out, dim: g - exp(out) * reduction.sum(g, dim, True)},
-)
-
-
-def _soft(op: Composite, input: Tensor, dim: int | None, dtype: Any) -> Tensor:
-    if dtype is not None:
-        input = ew.cast(input, dtype)
-    if input.array.dtype.kind != "f":
-        raise failure(RuntimeError, f"not implemented for {input.array.dtype.name}; pass dtype=float32")
-    if dim is None:  # PyTorch's choice for old programs
-        dim = 0 if input.array.ndim in (0, 1, 3) else 1
-    if not input.array.ndim:
-        normal_dim(dim, 0)
-        return bind(op, (input.reshape(1),), {"dim": 0}).reshape(())
-    return bind(op, (input,), {"dim": normal_dim(dim, input.array.ndim)})
-
-
-def softmax(input: Tensor, dim: int | None = None, *, dtype: Any = None) -> Tensor:
-    """exp(x) scaled to sum to 1 along `dim`. Source: `torch.softmax`.
-
-    >>> import fusegrad as fg
-    >>> fg.softmax(fg.tensor([0.0, 0.0]), dim=0)
-    tensor([0.5000, 0.5000])
-    """
-    return _soft(_softmax, input, dim, dtype)
-
-
-def log_softmax(input: Tensor, dim: int | None = None, *, dtype: Any = None) -> Tensor:
-    """log(softmax(x)) without overflow. Source: `torch.log_softmax`."""
-    return _soft(_log_softmax, input, dim, dtype)
-
-
-def softmin(input: Tensor, dim: int | None = None, *, dtype: Any = None) -> Tensor:
-    """softmax(-x). Source: `torch.nn.functional.softmin`."""
-    return softmax(-input, dim, dtype=dtype)
-
-
-METHODS |= {"softmax": softmax, "log_softmax": log_softmax}
-for _name in (
-    "leaky_relu",
-    "elu",
-    "celu",
-    "hardtanh",
-    "softplus",
-    "softshrink",
-    "hardsigmoid",
-    "hardswish",
-    "silu",
-):
-    METHODS.pop(_name)  # PyTorch has these in nn.functional only
+from fusegrad.eager import random  # noqa: E402  (drawing tensors uses the ops, too)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,8 +9,8 @@ import numpy as np
 
 from fusegrad.eager.errors import failure
 from fusegrad.eager.families import Composite, Contraction, fit
-from fusegrad.eager.op import bind
-from fusegrad.eager.ops import reduction, shape
+from fusegrad.eager.op import TensorType, bind
+from fusegrad.eager.ops import shape
 from fusegrad.eager.ops.elementwise import declare_operator
 from fusegrad.eager.tensor import Tensor
 
@@ -21,6 +20,7 @@ METHODS: dict[str, Callable[..., Any]] = {}
 # that spin starve each other (DESIGN.md, "One thread pool"). The compiler then puts its own
 # routine here, with the signature of `numpy.matmul`.
 _product: Callable[[np.ndarray, np.ndarray], np.ndarray] = np.matmul
+_BOOL, _HALF = np.dtype(bool), np.dtype(np.float16)
 
 
 def set_product(routine: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> None:
@@ -49,22 +49,22 @@ def _by(size: tuple[int, ...]) -> str:
 
 
 def _x_gradient(g: Tensor, y: Tensor, x_type: Any) -> Tensor:
-    """g @ y.T, with vectors as matrices of one row or column."""
+    """g @ y^H, with vectors as matrices of one row or column."""
     if y.array.ndim == 1:
         g, y = shape.unsqueeze(g, -1), shape.unsqueeze(y, -1)
     if len(x_type.shape) == 1:
         g = shape.unsqueeze(g, -2)
-    gradient = matmul(g, shape.transpose(y, -1, -2))
+    gradient = matmul(g, shape.adjoint(y))
     return shape.squeeze(gradient, -2) if len(x_type.shape) == 1 else gradient
 
 
 def _y_gradient(g: Tensor, x: Tensor, y_type: Any) -> Tensor:
-    """x.T @ g, with vectors as matrices of one row or column."""
+    """x^H @ g, with vectors as matrices of one row or column."""
     if len(y_type.shape) == 1:
         g = shape.unsqueeze(g, -1)
     if x.array.ndim == 1:
         g, x = shape.unsqueeze(g, -2), shape.unsqueeze(x, -2)
-    gradient = matmul(shape.transpose(x, -1, -2), g)
+    gradient = matmul(shape.adjoint(x), g)
     return shape.squeeze(gradient, -1) if len(y_type.shape) == 1 else gradient
 
 
@@ -77,7 +77,26 @@ _NODE_NAMES = {
 }
 
 
+def _evaluate(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """The product; half precision adds up in single precision, as in PyTorch."""
+    if x.dtype == _HALF:
+        return _product(x.astype(np.float32), y.astype(np.float32)).astype(_HALF)
+    return _product(x, y)
+
+
 class _Matmul(Contraction):
+    def evaluate(self, args: Sequence[Any], params: Any) -> Any:
+        x, y = args[0].array, args[1].array
+        # Two matrices that fit need no look at the rules.
+        if x.ndim == 2 == y.ndim and x.shape[1] == y.shape[0] and x.dtype is y.dtype and x.dtype.char in "fd":
+            return _product(x, y)
+        return super().evaluate(args, params)
+
+    def infer(self, types: Sequence[Any], params: Any) -> TensorType:
+        if types[0].dtype == _BOOL and types[1].dtype == _BOOL:
+            raise NotImplementedError("not implemented for bool; convert with .to(dtype)")
+        return super().infer(types, params)
+
     def node_name(self, params: Any, types: Any) -> str:
         return _NODE_NAMES.get((len(types[0][0]), len(types[1][0])), "UnsafeViewBackward0")
 
@@ -88,7 +107,7 @@ class _Matmul(Contraction):
 _matmul = _Matmul(
     "matmul",
     "x y",
-    lambda x, y: _product(x, y),
+    _evaluate,
     _matmul_shape,
     {"x": _x_gradient, "y": _y_gradient},
     "MmBackward0",
@@ -111,193 +130,105 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
     return bind(_matmul, (input, other))
 
 
-def _ranked(name: str, ranks: tuple[int, int], doc: str) -> Callable[[Tensor, Tensor], Tensor]:
-    """`matmul` that takes operands of given ranks only."""
-
-    def function(input: Tensor, other: Tensor) -> Tensor:
-        if (input.array.ndim, other.array.ndim) != ranks:
-            raise failure(
-                RuntimeError,
-                f"{name}: expected tensors of {ranks[0]} and {ranks[1]} dimensions, got shapes "
-                f"{list(input.array.shape)} and {list(other.array.shape)}",
-            )
-        return matmul(input, other)
-
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"{doc} Source: `torch.{name}`."
-    return function
+def check_ranks(ranks: Sequence[int], *tensors: Tensor) -> None:
+    """Refuse tensors of other ranks."""
+    if [t.array.ndim for t in tensors] != list(ranks):
+        raise failure(
+            RuntimeError,
+            f"expected tensors of {' and '.join(map(str, ranks))} dimensions, got shapes "
+            f"{' and '.join(str(list(t.array.shape)) for t in tensors)}",
+        )
 
 
-mm = _ranked("mm", (2, 2), "The product of two matrices.")
-bmm = _ranked("bmm", (3, 3), "The products of two stacks of matrices.")
-mv = _ranked("mv", (2, 1), "A matrix times a vector.")
-dot = _ranked("dot", (1, 1), "The inner product of two vectors.")
+def mm(input: Tensor, mat2: Tensor) -> Tensor:
+    """The product of two matrices. Source: `torch.mm`."""
+    check_ranks((2, 2), input, mat2)
+    return matmul(input, mat2)
 
 
-def outer(input: Tensor, vec2: Tensor) -> Tensor:
-    """All products of the elements of two vectors. Source: `torch.outer`."""
-    return shape.unsqueeze(input, 1) * vec2
+def bmm(input: Tensor, mat2: Tensor) -> Tensor:
+    """The products of two stacks of as many matrices. Source: `torch.bmm`."""
+    check_ranks((3, 3), input, mat2)
+    if input.array.shape[0] != mat2.array.shape[0]:
+        raise failure(
+            RuntimeError,
+            f"expected as many matrices in both, got shapes {list(input.array.shape)} and "
+            f"{list(mat2.array.shape)}; `@` broadcasts",
+        )
+    return matmul(input, mat2)
+
+
+def mv(input: Tensor, vec: Tensor) -> Tensor:
+    """A matrix times a vector. Source: `torch.mv`."""
+    check_ranks((2, 1), input, vec)
+    return matmul(input, vec)
+
+
+def dot(input: Tensor, tensor: Tensor) -> Tensor:
+    """The inner product of two vectors. Source: `torch.dot`."""
+    check_ranks((1, 1), input, tensor)
+    return matmul(input, tensor)
+
+
+def _addmm_decomposed(bias: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    return _kept_shape(matmul(x, y) + bias, x.array.shape[0], y.array.shape[1])
+
+
+def _addmm_numpy(bias: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    return _kept_shape(_evaluate(x, y) + bias, x.shape[0], y.shape[1])
+
+
+def _kept_shape(total: Any, rows: int, columns: int) -> Any:
+    """`total`, unless the bias has made it larger than the product."""
+    if total.shape != (rows, columns):
+        raise RuntimeError(f"the first operand does not expand to the product's shape {[rows, columns]}")
+    return total
 
 
 _addmm = Composite(
     "addmm",
     "bias x y",
-    lambda bias, x, y: matmul(x, y) + bias,
-    lambda bias, x, y: _product(x, y) + bias,
+    _addmm_decomposed,
+    _addmm_numpy,
     {
         "bias": lambda g: g,
-        "x": lambda g, y: matmul(g, shape.t(y)),
-        "y": lambda g, x: matmul(shape.t(x), g),
+        "x": lambda g, y: matmul(g, shape.adjoint(y)),
+        "y": lambda g, x: matmul(shape.adjoint(x), g),
     },
 )
 
 
 def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * (mat1 @ mat2). Source: `torch.addmm`."""
-    sizes = [mat1.array.shape, mat2.array.shape]
-    if [len(s) for s in sizes] != [2, 2]:
+    x, y = mat1.array, mat2.array
+    plain = beta == 1 and alpha == 1 and x.dtype == y.dtype == input.array.dtype != _BOOL
+    if plain and x.ndim == 2 == y.ndim and x.shape[1] == y.shape[0]:
+        return bind(_addmm, (input, mat1, mat2))
+    return combined("addmm", input, mm(mat1, mat2), beta, alpha)
+
+
+def combined(name: str, input: Tensor, product: Tensor, beta: Any, alpha: Any) -> Tensor:
+    """beta * input + alpha * product, in the shape and dtype of the product; beta 0 leaves the input out.
+
+    Raises RuntimeError where the input does not expand to that shape or has another dtype.
+    """
+    dtype = product.array.dtype
+    if input.array.dtype != dtype:
         raise failure(
-            RuntimeError, f"expected two matrices, got shapes {list(sizes[0])} and {list(sizes[1])}"
+            RuntimeError,
+            f"{name}: expected all operands to have the same dtype, got {input.array.dtype.name} and "
+            f"{dtype.name}; convert one with .to(dtype)",
         )
-    kinds = {t.array.dtype for t in (input, mat1, mat2)}
-    if len(kinds) > 1 or sizes[0][1] != sizes[1][0] or beta != 1 or alpha != 1:
-        product = matmul(mat1, mat2)
-        return (product if alpha == 1 else product * alpha) + (input if beta == 1 else input * beta)
-    return bind(_addmm, (input, mat1, mat2))
-
-
-def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """input @ weight.T + bias. Source: `torch.nn.functional.linear`.
-
-    input: [..., in]; weight: [out, in]; bias: [out]. Raises RuntimeError when sizes or dtypes differ.
-    """
-    columns = shape.t(weight)
-    if bias is None:
-        return matmul(input, columns)
-    if input.array.ndim == 2:
-        return addmm(bias, input, columns)
-    return matmul(input, columns) + bias
-
-
-def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
-    """Summed over the last `dims` dimensions of `a` and the first of `b`, or over two lists.
-
-    Source: `torch.tensordot`.
-    """
-    if isinstance(dims, int):
-        dims = (list(range(a.array.ndim - dims, a.array.ndim)), list(range(dims)))
-    first = [shape.normal_dim(d, a.array.ndim) for d in dims[0]]
-    second = [shape.normal_dim(d, b.array.ndim) for d in dims[1]]
-    kept = [d for d in range(a.array.ndim) if d not in first]
-    other = [d for d in range(b.array.ndim) if d not in second]
-    inner = math.prod(a.array.shape[d] for d in first)
-    left = shape.reshape(shape.permute(a, kept + first), (-1, inner))
-    right = shape.reshape(shape.permute(b, second + other), (inner, -1))
-    size = [a.array.shape[d] for d in kept] + [b.array.shape[d] for d in other]
-    return shape.reshape(matmul(left, right), size)
-
-
-# Einstein's summation: operands two at a time, each pair as a batch of matrix products.
-
-
-def einsum(equation: str, *operands: Any) -> Tensor:
-    """Products summed over repeated letters, as in "bij,bjk->bik". Source: `torch.einsum`.
-
-    Raises RuntimeError for an equation that does not fit the operands; `...` stands for batch dimensions.
-
-    >>> import fusegrad as fg
-    >>> fg.einsum("ij,j->i", fg.ones(2, 3), fg.ones(3))
-    tensor([3., 3.])
-    """
-    if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
-        operands = tuple(operands[0])
-    inputs, output = _parsed(equation, operands)
-    terms = [_single_letters(letters, x) for letters, x in zip(inputs, operands, strict=True)]
-    while len(terms) > 1:
-        (left, x), (right, y), rest = terms[0], terms[1], terms[2:]
-        needed = set(output).union(*(letters for letters, _ in rest))
-        terms = [_pair(left, x, right, y, needed), *rest]
-    letters, result = terms[0]
-    summed = [i for i, c in enumerate(letters) if c not in output]
-    if summed:
-        result = reduction.sum(result, summed)
-        letters = [c for c in letters if c in output]
-    return shape.permute(result, [letters.index(c) for c in output])
-
-
-def _parsed(equation: str, operands: Sequence[Tensor]) -> tuple[list[list[str]], list[str]]:
-    """The letters of each operand and of the result; `...` becomes letters of its own."""
-    left, arrow, right = equation.replace(" ", "").partition("->")
-    terms = left.split(",")
-    if len(terms) != len(operands):
-        raise failure(RuntimeError, f"{equation!r} has {len(terms)} operands, {len(operands)} were given")
-    dots: list[str] = []
-    inputs = []
-    for term, x in zip(terms, operands, strict=True):
-        before, ellipsis, after = term.partition("...")
-        extra = x.array.ndim - len(before) - len(after)
-        if extra < 0 or (extra and not ellipsis):
-            raise failure(RuntimeError, f"{term!r} does not fit an operand of shape {list(x.array.shape)}")
-        batch = [f".{i}" for i in range(extra, 0, -1)]
-        dots = batch if len(batch) > len(dots) else dots
-        inputs.append([*before, *batch, *after])
-    if arrow:
-        before, ellipsis, after = right.partition("...")
-        output = [*before, *(dots if ellipsis else []), *after]
-    else:
-        seen = [c for letters in inputs for c in letters if not c.startswith(".")]
-        output = dots + sorted(c for c in set(seen) if seen.count(c) == 1)
-    known = {c for letters in inputs for c in letters}
-    if not known.issuperset(output) or len(set(output)) != len(output):
-        raise failure(RuntimeError, f"{equation!r}: the output {right!r} repeats or invents a letter")
-    return inputs, output
-
-
-def _single_letters(letters: list[str], x: Tensor) -> tuple[list[str], Tensor]:
-    """Repeated letters of one operand as its diagonal."""
-    for letter in dict.fromkeys(letters):
-        while letters.count(letter) > 1:
-            first = letters.index(letter)
-            second = letters.index(letter, first + 1)
-            x = shape.diagonal(x, 0, first, second)
-            letters = [c for i, c in enumerate(letters) if i not in (first, second)] + [letter]
-    return letters, x
-
-
-def _pair(
-    left: list[str], x: Tensor, right: list[str], y: Tensor, needed: set[str]
-) -> tuple[list[str], Tensor]:
-    """Two operands as one: batch letters, summed letters, and the letters of either side alone."""
-    sizes = dict(zip(right, y.array.shape, strict=True))
-    for letter, n in zip(left, x.array.shape, strict=True):
-        if sizes.get(letter, 1) == 1:
-            sizes[letter] = n
-        elif n not in (1, sizes[letter]):
-            raise failure(RuntimeError, f"letter {letter!r} has the sizes {n} and {sizes[letter]}")
-    both = [c for c in left if c in right]
-    batch = [c for c in both if c in needed]
-    inner = [c for c in both if c not in needed]
-    left_only = [c for c in left if c not in right]
-    right_only = [c for c in right if c not in left]
-
-    def matrix(letters: list[str], t: Tensor, rows: list[str], columns: list[str]) -> Tensor:
-        order = batch + rows + columns
-        t = shape.permute(t, [letters.index(c) for c in order])
-        t = shape.expand(
-            t,
-            [
-                n if c in rows + columns and c not in both else sizes[c]
-                for c, n in zip(order, t.array.shape, strict=True)
-            ],
-        )
-        count = [math.prod(sizes[c] for c in group) for group in (batch, rows, columns)]
-        return shape.reshape(t, count)
-
-    product = matmul(matrix(left, x, left_only, inner), matrix(right, y, inner, right_only))
-    letters = batch + left_only + right_only
-    return letters, shape.reshape(product, [sizes[c] for c in letters])
+    if dtype.kind in "iu":  # PyTorch cuts the factors off
+        beta, alpha = int(beta), int(alpha)
+    input = shape.expand(input, product.array.shape)
+    if alpha != 1:
+        product = product * alpha
+    if beta == 0:
+        return product
+    return product + (input if beta == 1 else input * beta)
 
 
 declare_operator("matmul", matmul)
 METHODS |= {"addmm": addmm}
-METHODS |= {"matmul": matmul, "mm": mm, "bmm": bmm, "mv": mv, "dot": dot, "outer": outer}
+METHODS |= {"matmul": matmul, "mm": mm, "bmm": bmm, "mv": mv, "dot": dot}

@@ -7,17 +7,18 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from fusegrad.eager import dtypes
+from fusegrad.eager import dtypes, shared
 from fusegrad.eager.dtypes import DType
 from fusegrad.eager.errors import failure
 from fusegrad.eager.op import Op, Params, TensorType, bind, wrap
 from fusegrad.eager.state import state
-from fusegrad.eager.tensor import Tensor
+from fusegrad.eager.tensor import Tensor, mark_inference
 
 METHODS: dict[str, Callable[..., Any]] = {}
 
@@ -65,7 +66,7 @@ def _size(size: tuple[Any, ...]) -> tuple[int, ...]:
     """`(2, 3)` or `((2, 3),)` as a checked shape."""
     if len(size) == 1 and isinstance(size[0], (tuple, list)):
         size = tuple(size[0])
-    sizes = tuple([n if type(n) is int else n.__index__() for n in size])
+    sizes = tuple([n if type(n) is int else operator.index(n) for n in size])
     for n in sizes:
         if n < 0:
             raise failure(RuntimeError, f"a tensor cannot have the negative size {n} (shape {list(sizes)})")
@@ -80,37 +81,51 @@ def full(
     requires_grad: bool = False,
     device: Any = None,
     layout: Any = None,
+    pin_memory: bool = False,
 ) -> Tensor:
     """A tensor of `size` filled with a number. Source: `torch.full`."""
     if isinstance(fill_value, Tensor):
         dtype, fill_value = dtype or fill_value.dtype, fill_value.item()
-    kind = dtypes.as_dtype(dtype if dtype is not None else type(fill_value))
-    if kind.numpy.kind in "iu" and isinstance(fill_value, int):
-        limits = np.iinfo(kind.numpy)
-        if not limits.min <= fill_value <= limits.max:
-            raise failure(
-                RuntimeError, f"value {fill_value} cannot be converted to {kind.name} without overflow"
-            )
+    kind = dtypes.as_dtype(dtype) if dtype is not None else _dtype_of(fill_value)
+    _check_number(fill_value, kind)
     shape = _size((size,) if isinstance(size, int) else tuple(size))
     return _requiring(bind(_full, (), {"shape": shape, "value": fill_value, "dtype": kind}), requires_grad)
 
 
+def _dtype_of(number: Any) -> DType:
+    """The dtype of a tensor made of a Python number."""
+    kind = dtypes.as_dtype(type(number))
+    wide = kind is dtypes.complex64 and dtypes.default_float() is dtypes.float64
+    return dtypes.complex128 if wide else kind
+
+
+def _check_number(number: Any, kind: DType) -> None:
+    """Refuse a number that `kind` cannot hold."""
+    fits = not isinstance(number, complex) or kind.is_complex
+    if kind.numpy.kind in "iu" and isinstance(number, int):
+        limits = np.iinfo(kind.numpy)
+        fits = limits.min <= number <= limits.max
+    if not fits:
+        raise failure(RuntimeError, f"value {number} cannot be converted to {kind.name} without overflow")
+
+
 def _filled(name: str, value: int) -> tuple[Callable[..., Tensor], Callable[..., Tensor]]:
     def function(
-        *size: Any, dtype: Any = None, requires_grad: bool = False, device: Any = None, **ignored: Any
+        *sizes: Any,
+        size: Any = None,
+        dtype: Any = None,
+        requires_grad: bool = False,
+        device: Any = None,
+        layout: Any = None,
+        memory_format: Any = None,
+        pin_memory: bool = False,
     ) -> Tensor:
         kind = dtypes.default_float() if dtype is None else dtypes.as_dtype(dtype)
-        if not size:
-            size = (ignored.pop("size", ()),)
-        return _requiring(
-            bind(_full, (), {"shape": _size(size), "value": value, "dtype": kind}), requires_grad
-        )
+        params = {"shape": _size(sizes if size is None else (size,)), "value": value, "dtype": kind}
+        return _requiring(bind(_full, (), params), requires_grad)
 
-    def like(
-        input: Tensor, *, dtype: Any = None, requires_grad: bool = False, device: Any = None, **ignored: Any
-    ) -> Tensor:
-        kind = input.dtype if dtype is None else dtype
-        return function(input.array.shape, dtype=kind, requires_grad=requires_grad)
+    def like(input: Tensor, *, dtype: Any = None, **options: Any) -> Tensor:
+        return function(input.array.shape, dtype=input.dtype if dtype is None else dtype, **options)
 
     function.__name__ = function.__qualname__ = name
     like.__name__ = like.__qualname__ = name + "_like"
@@ -127,10 +142,10 @@ empty, empty_like = _filled("empty", 0)
 
 
 def full_like(
-    input: Tensor, fill_value: Any, *, dtype: Any = None, requires_grad: bool = False, device: Any = None
+    input: Tensor, fill_value: Any, *, dtype: Any = None, memory_format: Any = None, **options: Any
 ) -> Tensor:
     """`full` with the shape and dtype of `input`. Source: `torch.full_like`."""
-    return full(input.array.shape, fill_value, dtype=dtype or input.dtype, requires_grad=requires_grad)
+    return full(input.array.shape, fill_value, dtype=dtype or input.dtype, **options)
 
 
 def _new(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -148,13 +163,15 @@ def _number(value: Any) -> Any:
 
 
 def arange(
-    start: Any,
+    start: Any = 0,
     end: Any = None,
     step: Any = 1,
     *,
     dtype: Any = None,
     requires_grad: bool = False,
     device: Any = None,
+    layout: Any = None,
+    pin_memory: bool = False,
 ) -> Tensor:
     """Numbers from `start` (0) up to, not including, `end`. Source: `torch.arange`.
 
@@ -167,27 +184,60 @@ def arange(
     if end is None:
         start, end = 0, start
     start, end, step = _number(start), _number(end), _number(step)
+    kind = _progression_dtype(dtype, start, end, step)
+    if kind is dtypes.int64:
+        start, end, step = int(start), int(end), int(step)
+    _check_progression(start, end, step)
+    count = -(-(end - start) // step) if isinstance(start, int) else math.ceil((end - start) / step)
+    return _progression(int(count), start, step, kind, requires_grad)
+
+
+def range(  # Python's `range` is `builtins.range` in this module
+    start: Any = 0,
+    end: Any = None,
+    step: Any = 1,
+    *,
+    dtype: Any = None,
+    requires_grad: bool = False,
+    device: Any = None,
+    layout: Any = None,
+) -> Tensor:
+    """Numbers from `start` up to `end`, which is included; `arange` is preferred. Source: `torch.range`."""
+    if end is None:
+        start, end = 0, start
+    start, end, step = _number(start), _number(end), _number(step)
+    _check_progression(start, end, step)
+    kind = dtypes.default_float() if dtype is None else dtypes.as_dtype(dtype)
+    return _progression(math.floor((end - start) / step) + 1, start, step, kind, requires_grad)
+
+
+def _progression_dtype(dtype: Any, *numbers: Any) -> DType:
+    if dtype is not None:
+        return dtypes.as_dtype(dtype)
+    return dtypes.int64 if all(isinstance(v, int) for v in numbers) else dtypes.default_float()
+
+
+def _check_progression(start: Any, end: Any, step: Any) -> None:
     if step == 0:
         raise failure(RuntimeError, "step must be nonzero")
+    if not (math.isfinite(start) and math.isfinite(end)):
+        raise failure(RuntimeError, f"unsupported range: {start} -> {end}")
     if (end - start) * step < 0:
         raise failure(
             RuntimeError, f"upper bound and lower bound inconsistent with step sign ({start}, {end}, {step})"
         )
-    if dtype is None:
-        whole = all(isinstance(v, int) for v in (start, end, step))
-        dtype = dtypes.int64 if whole else dtypes.default_float()
-    params = {
-        "shape": (math.ceil((end - start) / step),),
-        "start": start,
-        "step": step,
-        "dtype": dtypes.as_dtype(dtype),
-    }
+
+
+def _progression(count: int, start: Any, step: Any, kind: DType, requires_grad: bool) -> Tensor:
+    params = {"shape": (count,), "start": start, "step": step, "dtype": kind}
     return _requiring(bind(_arange, (), params), requires_grad)
 
 
 def _brought(tensor: Tensor) -> Tensor:
     if state.interpreter is not None:
         state.interpreter.constant(tensor)
+    if state.inference:
+        mark_inference((tensor,))
     return tensor
 
 
@@ -202,10 +252,11 @@ def tensor(data: Any, *, dtype: Any = None, requires_grad: bool = False, device:
     tensor([1.0000, 2.5000])
     """
     if isinstance(data, Tensor):
-        array = np.array(data.array)
-    else:
-        array, default = _from_python(data)
-        dtype = default if dtype is None else dtype
+        # Through ops: a captured run must see where the values come from.
+        copied = elementwise.clone(shape.detach(data))
+        return _requiring(copied if dtype is None else elementwise.cast(copied, dtype), requires_grad)
+    array, default = _from_python(data)
+    dtype = default if dtype is None else dtype
     if dtype is not None:
         array = array.astype(dtypes.as_dtype(dtype).numpy, copy=False)
     if array.dtype not in dtypes.FROM_NUMPY:
@@ -253,13 +304,56 @@ def _without_tensors(data: Any) -> Any:
     return data.tolist() if isinstance(data, Tensor) else data
 
 
+def constant(array: np.ndarray) -> Tensor:
+    """A tensor of what the engine itself worked out (positions, say), not shared with NumPy code."""
+    return _brought(wrap(array))
+
+
 def from_numpy(ndarray: np.ndarray) -> Tensor:
     """A tensor that shares the memory of `ndarray`. Source: `torch.from_numpy`."""
     if not isinstance(ndarray, np.ndarray):
         raise failure(TypeError, f"expected np.ndarray (got {type(ndarray).__name__})")
     if ndarray.dtype not in dtypes.FROM_NUMPY:
         raise failure(TypeError, f"can't convert np.ndarray of type {ndarray.dtype}")
-    return _brought(wrap(ndarray))
+    return _brought(wrap(shared.expose(ndarray)))
+
+
+def frombuffer(
+    buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, requires_grad: bool = False
+) -> Tensor:
+    """A vector over the memory of a Python buffer, from byte `offset` on. Source: `torch.frombuffer`."""
+    array = np.frombuffer(buffer, dtypes.as_dtype(dtype).numpy, count, offset)
+    return _requiring(from_numpy(array), requires_grad)
+
+
+def scalar_tensor(
+    s: Any, *, dtype: Any = None, requires_grad: bool = False, device: Any = None, layout: Any = None
+) -> Tensor:
+    """A number as a tensor without dimensions, of the default float. Source: `torch.scalar_tensor`."""
+    return full((), s, dtype=dtypes.default_float() if dtype is None else dtype, requires_grad=requires_grad)
+
+
+def asarray(
+    obj: Any,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    copy: bool | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """`obj` as a tensor; copied if `copy`, never copied if it is False. Source: `torch.asarray`.
+
+    Raises ValueError where `copy=False` cannot be.
+    """
+    made = as_tensor(obj, dtype=dtype)
+    shares = made is obj or (isinstance(obj, np.ndarray) and np.shares_memory(made.array, obj))
+    if copy is False and not shares and not (isinstance(obj, (Tensor, np.ndarray)) and not made.array.size):
+        raise failure(ValueError, f"cannot make a tensor of {type(obj).__name__} without a copy")
+    if isinstance(obj, Tensor) and obj.needs_grad and not requires_grad:
+        made = made.detach()
+    if copy and shares:
+        made = tensor(made.detach() if isinstance(obj, Tensor) else obj)
+    return made.detach().requires_grad_() if requires_grad and made.grad_fn is None else made
 
 
 def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
@@ -272,61 +366,95 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
 
 
 def _linspace_numpy(shape: tuple[int, ...], start: float, end: float, dtype: DType) -> np.ndarray:
-    return np.linspace(start, end, shape[0]).astype(dtype.numpy)
+    """From both ends, so that the last element is `end` itself."""
+    count = shape[0]
+    step = (end - start) / max(1, count - 1)
+    place = np.arange(count)
+    near = place < count // 2 if count > 1 else place == 0
+    values = np.where(near, start + step * place, end - step * (count - 1 - place))
+    return values.astype(dtype.numpy)
 
 
 def _linspace_scalar(
     b: Any, index: Any, shape: tuple[int, ...], start: float, end: float, dtype: DType
 ) -> Any:
-    """From both ends, so that the last element is `end` itself."""
-    step = (end - start) / max(1, shape[0] - 1)
+    count = shape[0]
+    step = (end - start) / max(1, count - 1)
     wide = dtypes.float64
     first = b.progression(index[0], float(start), float(step), wide)
-    last = b.progression(index[0], float(end) - step * (shape[0] - 1), float(step), wide)
-    near = b.lt(b.progression(index[0], 0.0, 1.0, wide), shape[0] / 2)
+    last = b.progression(index[0], float(end) - step * (count - 1), float(step), wide)
+    half = count // 2 if count > 1 else 1
+    near = b.lt(b.progression(index[0], 0.0, 1.0, wide), float(half))
     return b.cast(b.select(near, first, last), dtype)
 
 
 _linspace = Creation("linspace", _linspace_numpy, _linspace_scalar)
 
 
+def _ends(start: Any, end: Any, steps: Any, kind: DType) -> tuple[Any, Any, int]:
+    """Checked ends, cut to whole numbers for an integer dtype (as PyTorch does before it divides)."""
+    for value in (start, end):
+        if isinstance(value, Tensor) and value.array.ndim:
+            raise failure(RuntimeError, "only supports 0-dimensional start and end tensors")
+    count = operator.index(steps)
+    if count < 0:
+        raise failure(RuntimeError, f"number of steps must be non-negative, got {steps}")
+    first, last = _number(start), _number(end)
+    if kind.numpy.kind in "iu":
+        first, last = int(first), int(last)
+    return first, last, count
+
+
 def linspace(
-    start: float,
-    end: float,
+    start: Any,
+    end: Any,
     steps: int,
     *,
     dtype: Any = None,
     requires_grad: bool = False,
     device: Any = None,
+    layout: Any = None,
 ) -> Tensor:
     """`steps` numbers evenly spaced from `start` to `end`, both included. Source: `torch.linspace`."""
     kind = dtypes.default_float() if dtype is None else dtypes.as_dtype(dtype)
-    if steps < 0:
-        raise failure(RuntimeError, f"number of steps must be non-negative, got {steps}")
-    params = {"shape": (steps,), "start": _number(start), "end": _number(end), "dtype": kind}
+    first, last, count = _ends(start, end, steps, kind)
+    params = {"shape": (count,), "start": first, "end": last, "dtype": kind}
     return _requiring(bind(_linspace, (), params), requires_grad)
 
 
 def logspace(
-    start: float,
-    end: float,
+    start: Any,
+    end: Any,
     steps: int,
     base: float = 10.0,
     *,
     dtype: Any = None,
     requires_grad: bool = False,
+    device: Any = None,
+    layout: Any = None,
 ) -> Tensor:
     """`base` to the powers evenly spaced from `start` to `end`. Source: `torch.logspace`."""
-    exponents = linspace(start, end, steps, dtype=dtypes.float64)
-    return _requiring((base**exponents).to(dtypes.as_dtype(dtype or dtypes.default_float())), requires_grad)
+    kind = dtypes.default_float() if dtype is None else dtypes.as_dtype(dtype)
+    first, last, count = _ends(start, end, steps, kind)
+    exponents = linspace(first, last, count, dtype=dtypes.float64)
+    return _requiring((base**exponents).to(kind), requires_grad)
 
 
 def eye(
-    n: int, m: int | None = None, *, dtype: Any = None, requires_grad: bool = False, device: Any = None
+    n: int,
+    m: int | None = None,
+    *,
+    dtype: Any = None,
+    requires_grad: bool = False,
+    device: Any = None,
+    layout: Any = None,
 ) -> Tensor:
     """The identity matrix, n by m. Source: `torch.eye`."""
     kind = dtypes.default_float() if dtype is None else dtypes.as_dtype(dtype)
-    equal = arange(n).reshape(n, 1) == arange(n if m is None else m)
+    m = n if m is None else m
+    if n < 0 or m < 0:
+        raise failure(RuntimeError, f"n and m must be greater or equal to 0, got {n} and {m}")
+    equal = arange(n).reshape(n, 1) == arange(m)
     return _requiring(equal.to(kind), requires_grad)
 
 
@@ -334,6 +462,14 @@ METHODS |= {f"new_{f.__name__}": _new(f) for f in (zeros, ones, empty, full)}
 METHODS["new_tensor"] = _new(tensor)
 
 
+def numel(input: Tensor) -> int:
+    """The number of elements. Source: `torch.numel`."""
+    return input.array.size
+
+
 def is_tensor(obj: Any) -> bool:
     """Whether `obj` is a Tensor. Source: `torch.is_tensor`."""
     return isinstance(obj, Tensor)
+
+
+from fusegrad.eager.ops import elementwise, shape  # noqa: E402  (a copy of a tensor is an op of theirs)

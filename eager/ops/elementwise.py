@@ -1,14 +1,13 @@
 """Elementwise ops, each declared once: NumPy function, dtype rule, scalar expression, gradient.
 
-Gradient rules are written with the public ops of this namespace, so they can be traced,
-compiled and derived again.
+Here stand arithmetic, rounding and conversions; the everyday functions and comparisons of the
+neighbouring files are found under this name too. Gradient rules are written with the public ops,
+so they can be traced, compiled and derived again.
 """
 
 from __future__ import annotations
 
 import builtins
-import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,148 +16,120 @@ from fusegrad.eager import dtypes
 from fusegrad.eager.errors import failure
 from fusegrad.eager.families import (
     ANY,
-    BITS,
     FLOAT,
     NUMBER,
-    ORDER,
+    ONLY_REAL_FLOAT,
     REAL,
-    REAL_FLOAT,
-    TEST,
-    DTypeRule,
+    REAL_NUMBER,
     Elementwise,
 )
-from fusegrad.eager.op import TensorType, bind, wrap
+from fusegrad.eager.op import TensorType, bind
+from fusegrad.eager.ops.comparison import (
+    bitwise_and as bitwise_and,
+    bitwise_not as bitwise_not,
+    bitwise_or as bitwise_or,
+    bitwise_xor as bitwise_xor,
+    eq as eq,
+    ge as ge,
+    gt as gt,
+    isfinite as isfinite,
+    isinf as isinf,
+    isnan as isnan,
+    le as le,
+    logical_and as logical_and,
+    logical_not as logical_not,
+    logical_or as logical_or,
+    logical_xor as logical_xor,
+    lt as lt,
+    maximum as maximum,
+    minimum as minimum,
+    ne as ne,
+    where as where,
+)
+from fusegrad.eager.ops.declare import (
+    METHODS as METHODS,
+    OPERANDS as OPERANDS,
+    OPERATORS as OPERATORS,
+    Unary as Unary,
+    binary as binary,
+    convertible as convertible,
+    declare_operator as declare_operator,
+    method as method,
+    named as named,
+    operand as operand,
+    renamed as renamed,
+    tensor_operand as tensor_operand,
+    unary as unary,
+)
+from fusegrad.eager.ops.powers import (
+    float_power as float_power,
+    float_power_of_double as float_power_of_double,
+    ldexp as ldexp,
+    log_of as log_of,
+    pow as pow,
+    small_power as small_power,
+)
+from fusegrad.eager.ops.transcendental import (
+    acos as acos,
+    asin as asin,
+    atan as atan,
+    atan2 as atan2,
+    cos as cos,
+    cosh as cosh,
+    erf as erf,
+    exp as exp,
+    exp2 as exp2,
+    expm1 as expm1,
+    log as log,
+    log1p as log1p,
+    log2 as log2,
+    log10 as log10,
+    rsqrt as rsqrt,
+    sigmoid as sigmoid,
+    sin as sin,
+    sinh as sinh,
+    sqrt as sqrt,
+    tan as tan,
+    tanh as tanh,
+)
 from fusegrad.eager.tensor import Tensor
 
-# Types that may stand in an equation as they are; others are converted by `operand`.
-OPERANDS: set[type] = {Tensor, float, int, bool, complex}
-Unary = Callable[[Any], Tensor]
-# What comes with each declaration; eager/ops/__init__.py attaches it to Tensor.
-METHODS: dict[str, Callable[..., Any]] = {}
-OPERATORS: dict[str, Callable[..., Any]] = {}
-
-
-def operand(value: Any) -> Any:
-    """`value` as a tensor or Python number; raises TypeError for anything else."""
-    converted = convertible(value)
-    if converted is None:
-        raise failure(TypeError, f"expected a Tensor or a number, got {type(value).__name__}")
-    return converted
-
-
-def convertible(value: Any) -> Any:
-    """`value` as a tensor or Python number, or None where it is neither."""
-    if isinstance(value, (Tensor, float, int, complex)):
-        return value
-    if isinstance(value, np.generic):
-        return value.item()
-    if isinstance(value, np.ndarray):
-        return wrap(value)
-    return None
-
-
-def unary(
-    name: str,
-    numpy: Callable[..., Any],
-    rule: DTypeRule,
-    scalar: str | Callable[..., Any],
-    vjp: Callable[..., Any] | None,
-    doc: str,
-    grad_name: str | None = None,
-    operator: str | None = None,
-) -> Callable[[Any], Tensor]:
-    """Declare a one-operand op and give its public function."""
-    op = Elementwise(name, "x", numpy, rule, scalar, None if vjp is None else {"x": vjp}, grad_name)
-
-    def function(input: Any) -> Tensor:
-        return bind(op, (input if type(input) in OPERANDS else operand(input),))
-
-    if operator is not None:
-        OPERATORS[f"__{operator}__"] = function
-    return named(function, name, doc)
-
-
-def binary(
-    name: str,
-    numpy: Callable[..., Any],
-    rule: DTypeRule,
-    scalar: str | Callable[..., Any],
-    vjp: tuple[Callable[..., Any] | None, Callable[..., Any] | None] | None,
-    doc: str,
-    grad_name: str | None = None,
-    operator: str | None = None,
-    reflected: bool = True,
-) -> Callable[[Any, Any], Tensor]:
-    """Declare a two-operand op and give its public function; `operator` is Python's, if it has one."""
-    rules = None if vjp is None else {"x": vjp[0], "y": vjp[1]}
-    op = Elementwise(name, "x y", numpy, rule, scalar, rules, grad_name)
-
-    def function(input: Any, other: Any) -> Tensor:
-        return bind(
-            op,
-            (
-                input if type(input) in OPERANDS else operand(input),
-                other if type(other) in OPERANDS else operand(other),
-            ),
-        )
-
-    if operator is not None:
-        declare_operator(operator, lambda x, y: bind(op, (x, y)), reflected)
-    return named(function, name, doc)
-
-
-def declare_operator(name: str, function: Callable[[Any, Any], Any], reflected: bool = True) -> None:
-    """Python's binary operator `name` (and its reflected form), for what can be an operand."""
-
-    def operator(self: Tensor, other: Any) -> Any:
-        if type(other) not in OPERANDS:
-            other = convertible(other)
-            if other is None:
-                return NotImplemented
-        return function(self, other)
-
-    def backwards(self: Tensor, other: Any) -> Any:
-        if type(other) not in OPERANDS:
-            other = convertible(other)
-            if other is None:
-                return NotImplemented
-        return function(other, self)
-
-    OPERATORS[f"__{name}__"] = renamed(operator, f"__{name}__")
-    if reflected:
-        OPERATORS[f"__r{name}__"] = renamed(backwards, f"__r{name}__")
-
-
-def renamed(function: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """`function` under `name` also in tracebacks, profiles and error messages.
-
-    A code object of its own lets the interpreter specialise each op's calls, too.
-    """
-    function.__name__ = function.__qualname__ = name
-    function.__code__ = function.__code__.replace(co_name=name, co_qualname=name)
-    return function
-
-
-def named(function: Callable[..., Any], name: str, doc: str, source: str | None = None) -> Callable[..., Any]:
-    """A generated public function, with its name and docstring, made a method too."""
-    renamed(function, name)
-    function.__doc__ = f"{doc} Shapes broadcast. Source: `torch.{source or name}`."
-    METHODS[name] = function
-    return function
-
-
-def method(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Make a function a tensor method too."""
-    METHODS[function.__name__] = function
-    return function
-
+_BOOL = np.dtype(bool)
 
 # Arithmetic.
 
-_add = binary("add", np.add, ANY, "add", (lambda g: g, lambda g: g), "x + y.", operator="add")
-_sub = binary("sub", np.subtract, NUMBER, "sub", (lambda g: g, lambda g: neg(g)), "x - y.", operator="sub")
+_add = binary("add", np.add, ANY, "add", (lambda g: g, lambda g: g), "x + y.", operator="add", alone=True)
+
+
+class _SubOp(Elementwise):
+    """A difference: of bools it would be ambiguous, so that PyTorch refuses them."""
+
+    def compute_dtype(self, operands: Any) -> np.dtype:
+        if any(isinstance(x, bool) or getattr(x, "dtype", None) == _BOOL for x in operands):
+            raise RuntimeError("subtraction with a bool is not supported; use ^ or logical_not()")
+        return super().compute_dtype(operands)
+
+
+_sub = binary(
+    "sub",
+    np.subtract,
+    NUMBER,
+    "sub",
+    (lambda g: g, lambda g: neg(g)),
+    "x - y.",
+    operator="sub",
+    alone=True,
+    family=_SubOp,
+)
 mul = binary(
-    "mul", np.multiply, ANY, "mul", (lambda g, y: g * y, lambda g, x: g * x), "x * y.", operator="mul"
+    "mul",
+    np.multiply,
+    ANY,
+    "mul",
+    (lambda g, y: g * y, lambda g, x: g * x),
+    "x * y.",
+    operator="mul",
+    alone=True,
 )
 _div = binary(
     "div",
@@ -168,30 +139,62 @@ _div = binary(
     (lambda g, y: g / y, lambda g, x, y: -g * ((x / y) / y)),
     "x / y; integers give floats.",
     operator="truediv",
+    alone=True,
 )
 
 
 @method
 def add(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
-    """input + alpha * other. Shapes broadcast. Source: `torch.add`."""
-    return _add(input, other if alpha == 1 else mul(other, alpha))
+    """input + alpha * other. Shapes broadcast. Source: `torch.add`.
+
+    Raises RuntimeError for a fraction as `alpha` of integers.
+    """
+    return _add(input, other if type(alpha) is int and alpha == 1 else _scaled(input, other, alpha))
 
 
 @method
 def sub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
     """input - alpha * other. Shapes broadcast. Source: `torch.sub`."""
-    return _sub(input, other if alpha == 1 else mul(other, alpha))
+    return _sub(input, other if type(alpha) is int and alpha == 1 else _scaled(input, other, alpha))
+
+
+@method
+def rsub(input: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
+    """other - alpha * input. Shapes broadcast. Source: `torch.rsub`."""
+    return sub(other, tensor_operand(input), alpha=alpha)
+
+
+def _scaled(input: Any, other: Any, alpha: Any) -> Any:
+    """`alpha * other` for an `alpha` that the result's dtype can hold."""
+    kind = dtypes.result_type([x.array if isinstance(x, Tensor) else x for x in (input, other)]).kind
+    if isinstance(alpha, bool) and kind != "b":
+        raise failure(RuntimeError, "Boolean alpha only supported for Boolean results.")
+    if isinstance(alpha, float) and kind in "bui":
+        raise failure(
+            RuntimeError, "For integral input tensors, argument alpha must not be a floating point number."
+        )
+    if isinstance(alpha, complex) and kind != "c":
+        raise failure(
+            RuntimeError, "For non-complex input tensors, argument alpha must not be a complex number."
+        )
+    return mul(other, bool(alpha) if kind == "b" else alpha)
 
 
 @method
 def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Tensor:
-    """input / other, rounded by `rounding_mode` (None, "floor", "trunc"). Source: `torch.div`."""
+    """input / other, rounded by `rounding_mode` (None, "floor", "trunc"). Source: `torch.div`.
+
+    Raises RuntimeError for another mode, and for integers divided by 0 with a rounding mode.
+    """
     if rounding_mode is None:
         return _div(input, other)
     if rounding_mode == "floor":
         return floor_divide(input, other)
     if rounding_mode != "trunc":
-        raise failure(ValueError, f"rounding_mode is None, 'floor' or 'trunc', got {rounding_mode!r}")
+        raise failure(
+            RuntimeError,
+            f"expected rounding_mode to be one of None, 'trunc', or 'floor' but found {rounding_mode!r}",
+        )
     kind = dtypes.result_type([x.array if isinstance(x, Tensor) else x for x in (input, other)])
     return trunc(_div(input, other)) if kind.kind == "f" else _truncated_quotient(input, other)
 
@@ -212,10 +215,55 @@ reciprocal = unary(
     lambda g, out: -g * (out * out),
     "1 / x.",
 )
+
+
+class _SquareOp(Elementwise):
+    """A square: PyTorch gives that of bools as integers."""
+
+    def compute_dtype(self, operands: Any) -> np.dtype:
+        return dtypes.int64.numpy if operands[0].dtype == _BOOL else super().compute_dtype(operands)
+
+
 square = unary(
-    "square", np.square, NUMBER, lambda b, x: b.mul(x, x), lambda g, x: g * (x * 2), "x * x.", "PowBackward0"
+    "square",
+    np.square,
+    NUMBER,
+    lambda b, x: b.mul(x, x),
+    lambda g, x: g * (x * 2),
+    "x * x; bools give integers.",
+    "PowBackward0",
+    family=_SquareOp,
 )
-abs = unary("abs", np.abs, REAL, "abs", lambda g, x: g * sign(x), "The absolute value.", operator="abs")
+
+
+@method
+def positive(input: Tensor) -> Tensor:
+    """The tensor itself. Source: `torch.positive`. Raises RuntimeError for bools."""
+    if tensor_operand(input).array.dtype.kind == "b":
+        raise failure(RuntimeError, "the + operator on a bool tensor is not supported")
+    return input
+
+
+OPERATORS["__pos__"] = positive
+
+
+class _AbsOp(Elementwise):
+    """The absolute value: of complex numbers it is real."""
+
+    def infer(self, types: Any, params: Any) -> TensorType:
+        return TensorType(types[0].shape, np.zeros((), self.compute_dtype(types)).real.dtype)
+
+
+abs: Unary = unary(
+    "abs",
+    np.abs,
+    NUMBER,
+    "abs",
+    lambda g, x: g * complex_numbers.sgn(x),
+    "The absolute value.",
+    operator="abs",
+    family=_AbsOp,
+)
 
 
 def _sign(x: Any) -> Any:
@@ -229,98 +277,12 @@ sign: Unary = unary(
     _sign,
     REAL,
     lambda b, x: b.select(b.eq(x, x), b.sign(x), 0),
-    lambda g: g * 0.0,
+    lambda g: creation.zeros_like(g),
     "-1, 0 or 1 by the sign of x; 0 for NaN.",
 )
 
 
-def _power(x: Any, exponent: Any) -> Any:
-    """`x ** exponent` for a number; small whole powers as products (exact to a rounding each)."""
-    count = small_power(exponent)
-    if count is None:
-        return np.power(x, exponent)
-    result = x * x
-    for _ in range(count - 2):
-        result = result * x
-    return result
-
-
-def small_power(exponent: float) -> int | None:
-    """`exponent` as a count where `x ** exponent` is computed as that many factors (2 to 4)."""
-    return int(exponent) if exponent in (2, 3, 4) else None
-
-
-def _power_scalar(b: Any, x: Any, exponent: float) -> Any:
-    count = small_power(exponent)
-    if count is None:
-        return b.pow(x, exponent)
-    result = x
-    for _ in range(count - 1):
-        result = b.mul(result, x)
-    return result
-
-
-def _power_gradient(g: Tensor, x: Tensor, exponent: float) -> Tensor:
-    if exponent == 0:
-        return g * 0.0
-    return g * (pow(x, exponent - 1) * exponent)
-
-
-class _PowerOp(Elementwise):
-    """x ** number: the number is a parameter, so that whole powers become products."""
-
-    def infer(self, types: Any, params: Any) -> TensorType:
-        return TensorType(types[0].shape, self.compute_dtype([types[0], params["exponent"]]))
-
-    def evaluate(self, args: Any, params: Any) -> Any:
-        array, exponent = args[0].array, params["exponent"]
-        compute = self.compute_dtype([array, exponent])
-        if compute.kind in "iu" and exponent < 0:
-            raise RuntimeError("Integers to negative integer powers are not allowed.")
-        return self.numpy(array.astype(compute, copy=False), exponent)
-
-
-_pow_number = _PowerOp(
-    "pow_number", "x", _power, NUMBER, _power_scalar, {"x": _power_gradient}, "PowBackward0"
-)
-_pow_tensor = Elementwise(
-    "pow",
-    "x y",
-    np.power,
-    NUMBER,
-    "pow",
-    {
-        "x": lambda g, x, y: g * where(y == 0, 0.0, y * pow(x, y - 1)),
-        "y": lambda g, x, y, out: g * where((x == 0) & (y >= 0), 0.0, out * log_of(x)),
-    },
-    "PowBackward1",
-)
-
-
-def log_of(x: Any) -> Any:
-    """log(x) for a gradient rule, where x may be a Python number: that keeps its full precision."""
-    if isinstance(x, Tensor):
-        return log(x)
-    return math.log(x) if x > 0 else -math.inf if x == 0 else math.nan
-
-
-def pow(input: Any, exponent: Any) -> Tensor:
-    """`input ** exponent`, either a tensor. Source: `torch.pow`.
-
-    Raises RuntimeError for integers to a negative integer power.
-
-    >>> import fusegrad as fg
-    >>> fg.pow(fg.tensor([1.0, 2.0, 3.0]), 2)
-    tensor([1., 4., 9.])
-    """
-    input, exponent = operand(input), operand(exponent)
-    if isinstance(exponent, Tensor):
-        return bind(_pow_tensor, (input, exponent))
-    return bind(_pow_number, (input,), {"exponent": exponent})
-
-
-METHODS["pow"] = pow
-declare_operator("pow", pow)
+# Division with a remainder.
 
 
 def _divisor(x: Any, y: Any) -> Any:
@@ -330,19 +292,28 @@ def _divisor(x: Any, y: Any) -> Any:
     return y
 
 
+def _remainder(x: Any, y: Any) -> Any:
+    """C's remainder moved to the divisor's sign; unlike NumPy's, a zero keeps the dividend's."""
+    if np.result_type(x, y).kind != "f":
+        return np.remainder(x, _divisor(x, y))
+    rest = np.fmod(x, y)
+    return np.where((rest != 0) & ((rest < 0) != (np.asarray(y) < 0)), rest + y, rest)
+
+
 floor_divide = binary(
     "floor_divide",
     lambda x, y: np.floor_divide(x, _divisor(x, y)),
-    REAL,
+    REAL_NUMBER,
     lambda b, x, y: b.floor_div(x, y),
-    (lambda g: g * 0.0, lambda g: g * 0.0),
+    (lambda g: creation.zeros_like(g), lambda g: creation.zeros_like(g)),
     "Quotient rounded down.",
     operator="floordiv",
+    alone=True,
 )
 remainder = binary(
     "remainder",
-    lambda x, y: np.remainder(x, _divisor(x, y)),
-    REAL,
+    _remainder,
+    REAL_NUMBER,
     lambda b, x, y: b.remainder(x, y),
     (lambda g: g, lambda g, x, y: -g * floor_divide(x, y)),
     "The remainder with the divisor's sign.",
@@ -351,186 +322,61 @@ remainder = binary(
 fmod = binary(
     "fmod",
     lambda x, y: np.fmod(x, _divisor(x, y)),
-    REAL,
+    REAL_NUMBER,
     lambda b, x, y: b.mul(b.remainder(b.abs(x), b.abs(y)), b.sign(x)),
     (lambda g: g, lambda g, x, y: -g * trunc(x / y)),
     "The remainder with the dividend's sign.",
-)
-
-# Exponentials, roots, trigonometry.
-
-exp: Unary = unary("exp", np.exp, FLOAT, "exp", lambda g, out: g * out, "e ** x.")
-exp2 = unary("exp2", np.exp2, FLOAT, "exp2", lambda g, out: g * (out * math.log(2)), "2 ** x.")
-expm1 = unary("expm1", np.expm1, FLOAT, "expm1", lambda g, out: g * (out + 1), "exp(x) - 1, exact near 0.")
-log = unary("log", np.log, FLOAT, "log", lambda g, x: g / x, "The natural logarithm.")
-log2 = unary("log2", np.log2, FLOAT, "log2", lambda g, x: g / (x * math.log(2)), "The logarithm to base 2.")
-log10 = unary("log10", np.log10, FLOAT, "log10", lambda g, x: g / (x * math.log(10)), "To base 10.")
-log1p = unary("log1p", np.log1p, FLOAT, "log1p", lambda g, x: g / (x + 1), "log(1 + x), exact near 0.")
-sqrt = unary("sqrt", np.sqrt, FLOAT, "sqrt", lambda g, out: g / (out * 2), "The square root.")
-rsqrt = unary(
-    "rsqrt",
-    lambda x: 1 / np.sqrt(x),
-    FLOAT,
-    lambda b, x: b.div(1.0, b.sqrt(x)),
-    lambda g, out: g * (out * out * out * -0.5),
-    "1 / sqrt(x).",
-)
-sin = unary("sin", np.sin, FLOAT, "sin", lambda g, x: g * cos(x), "The sine.")
-cos: Unary = unary("cos", np.cos, FLOAT, "cos", lambda g, x: g * -sin(x), "The cosine.")
-tan = unary("tan", np.tan, FLOAT, "tan", lambda g, out: g * (out * out + 1), "The tangent.")
-asin = unary("asin", np.arcsin, FLOAT, "asin", lambda g, x: g * rsqrt(1 - x * x), "The inverse sine.")
-acos = unary("acos", np.arccos, FLOAT, "acos", lambda g, x: -g * rsqrt(1 - x * x), "The inverse cosine.")
-atan = unary("atan", np.arctan, FLOAT, "atan", lambda g, x: g / (x * x + 1), "The inverse tangent.")
-atan2 = binary(
-    "atan2",
-    np.arctan2,
-    REAL_FLOAT,
-    "atan2",
-    (lambda g, x, y: g * (y / (x * x + y * y)), lambda g, x, y: -g * (x / (x * x + y * y))),
-    "The angle of the point (y, x): atan(x / y) in the right quadrant.",
-)
-sinh = unary("sinh", np.sinh, FLOAT, "sinh", lambda g, x: g * cosh(x), "The hyperbolic sine.")
-cosh: Unary = unary("cosh", np.cosh, FLOAT, "cosh", lambda g, x: g * sinh(x), "The hyperbolic cosine.")
-tanh = unary("tanh", np.tanh, FLOAT, "tanh", lambda g, out: g * (1 - out * out), "The hyperbolic tangent.")
-
-
-def _sigmoid(x: Any) -> Any:
-    return 1 / (1 + np.exp(-x))
-
-
-sigmoid = unary(
-    "sigmoid", _sigmoid, FLOAT, "sigmoid", lambda g, out: g * ((1 - out) * out), "1 / (1 + exp(-x))."
-)
-
-
-def _special(name: str) -> Callable[[Any], Any]:
-    """A function of scipy.special, imported when it is first used."""
-
-    def evaluate(x: Any) -> Any:
-        from scipy import special
-
-        return getattr(special, name)(x).astype(x.dtype, copy=False)
-
-    return evaluate
-
-
-_TWO_OVER_ROOT_PI = 2 / math.sqrt(math.pi)
-erf = unary(
-    "erf",
-    _special("erf"),
-    REAL_FLOAT,
-    "erf",
-    lambda g, x: g * (exp(-x * x) * _TWO_OVER_ROOT_PI),
-    "The error function.",
+    numbers="y",
 )
 
 # Rounding: gradients are zero.
 
-floor = unary("floor", np.floor, REAL, "floor", lambda g: g * 0.0, "Rounded down.")
-ceil = unary("ceil", np.ceil, REAL, "ceil", lambda g: g * 0.0, "Rounded up.")
-trunc: Unary = unary("trunc", np.trunc, REAL, "trunc", lambda g: g * 0.0, "Rounded toward 0.")
+floor = unary("floor", np.floor, REAL_NUMBER, "floor", lambda g: creation.zeros_like(g), "Rounded down.")
+ceil = unary("ceil", np.ceil, REAL_NUMBER, "ceil", lambda g: creation.zeros_like(g), "Rounded up.")
+trunc: Unary = unary(
+    "trunc", np.trunc, REAL_NUMBER, "trunc", lambda g: creation.zeros_like(g), "Rounded toward 0."
+)
 
 
 def _rint(x: Any) -> Any:
     return np.rint(x) if x.dtype.kind == "f" else x.copy()  # NumPy would make floats of integers
 
 
-_round = unary("round", _rint, REAL, "round", lambda g: g * 0.0, "Rounded to nearest, halves to even.")
+_round = unary(
+    "round",
+    _rint,
+    REAL_NUMBER,
+    "round",
+    lambda g: creation.zeros_like(g),
+    "Rounded to nearest, halves to even.",
+)
 
 
 @method
 def round(input: Tensor, *, decimals: int = 0) -> Tensor:
-    """Rounded to `decimals` places, halves to even. Source: `torch.round`."""
+    """Rounded to `decimals` places, halves to even. Source: `torch.round`.
+
+    Raises NotImplementedError for decimals of integers.
+    """
     if not decimals:
         return _round(input)
+    if input.array.dtype.kind != "f":
+        raise failure(NotImplementedError, f"decimals of {input.array.dtype.name}; use a floating dtype")
     scale = 10.0 ** builtins.abs(decimals)
     return _round(input * scale) / scale if decimals > 0 else _round(input / scale) * scale
 
 
 frac = unary(
-    "frac", lambda x: x - np.trunc(x), FLOAT, lambda b, x: b.sub(x, b.trunc(x)), lambda g: g, "x - trunc(x)."
-)
-
-# Comparisons and logic.
-
-eq = binary("eq", np.equal, TEST, "eq", None, "x == y.", operator="eq", reflected=False)
-ne = binary("ne", np.not_equal, TEST, "ne", None, "x != y.", operator="ne", reflected=False)
-lt = binary("lt", np.less, ORDER, "lt", None, "x < y.", operator="lt", reflected=False)
-le = binary("le", np.less_equal, ORDER, "le", None, "x <= y.", operator="le", reflected=False)
-gt = binary("gt", np.greater, ORDER, "gt", None, "x > y.", operator="gt", reflected=False)
-ge = binary("ge", np.greater_equal, ORDER, "ge", None, "x >= y.", operator="ge", reflected=False)
-logical_and = binary(
-    "logical_and", np.logical_and, TEST, lambda b, x, y: b.and_(b.truth(x), b.truth(y)), None, "Both nonzero."
-)
-logical_or = binary(
-    "logical_or", np.logical_or, TEST, lambda b, x, y: b.or_(b.truth(x), b.truth(y)), None, "Either nonzero."
-)
-logical_xor = binary(
-    "logical_xor", np.logical_xor, TEST, lambda b, x, y: b.xor(b.truth(x), b.truth(y)), None, "One nonzero."
-)
-logical_not = unary("logical_not", np.logical_not, TEST, lambda b, x: b.not_(b.truth(x)), None, "Zero.")
-bitwise_and = binary("bitwise_and", np.bitwise_and, BITS, "and_", None, "x & y.", operator="and")
-bitwise_or = binary("bitwise_or", np.bitwise_or, BITS, "or_", None, "x | y.", operator="or")
-bitwise_xor = binary("bitwise_xor", np.bitwise_xor, BITS, "xor", None, "x ^ y.", operator="xor")
-bitwise_not = unary("bitwise_not", np.invert, BITS, "not_", None, "~x.", operator="invert")
-isnan = unary("isnan", np.isnan, TEST, lambda b, x: b.ne(x, x), None, "Whether NaN.")
-isinf = unary("isinf", np.isinf, TEST, lambda b, x: b.eq(b.abs(x), math.inf), None, "Whether ±infinity.")
-isfinite = unary(
-    "isfinite", np.isfinite, TEST, lambda b, x: b.lt(b.abs(x), math.inf), None, "Whether finite."
-)
-
-# Choosing.
-
-maximum = binary(
-    "maximum",
-    np.maximum,
-    REAL,
-    "maximum",
-    (lambda g, x, y: g * _share(x, y, gt), lambda g, x, y: g * _share(y, x, gt)),
-    "The larger; NaN if either is.",
-)
-minimum = binary(
-    "minimum",
-    np.minimum,
-    REAL,
-    "minimum",
-    (lambda g, x, y: g * _share(x, y, lt), lambda g, x, y: g * _share(y, x, lt)),
-    "The smaller; NaN if either is.",
+    "frac",
+    lambda x: x - np.trunc(x),
+    ONLY_REAL_FLOAT,
+    lambda b, x: b.sub(x, b.trunc(x)),
+    lambda g: g,
+    "x - trunc(x).",
 )
 
 
-def _share(x: Any, y: Any, wins: Callable[..., Tensor]) -> Tensor:
-    """The part of the gradient that goes to `x`: all where it wins, half where both are equal."""
-    return where(eq(x, y), 0.5, where(wins(x, y), 1.0, 0.0))
-
-
-_where = Elementwise(
-    "where",
-    "condition x y",
-    np.where,
-    ANY,
-    "select",
-    {
-        "condition": None,
-        "x": lambda g, condition: where(condition, g, 0.0),
-        "y": lambda g, condition: where(condition, 0.0, g),
-    },
-    data=1,
-)
-
-
-def where(condition: Tensor, input: Any, other: Any) -> Tensor:
-    """`input` where `condition` is true, else `other`. Source: `torch.where`.
-
-    >>> import fusegrad as fg
-    >>> x = fg.tensor([-1.0, 2.0])
-    >>> fg.where(x > 0, x, 0.0)
-    tensor([0., 2.])
-    """
-    return bind(_where, (operand(condition), operand(input), operand(other)))
-
-
-METHODS["where"] = lambda self, condition, other: where(condition, self, other)
+# Conversions.
 
 
 class _CastOp(Elementwise):
@@ -575,3 +421,6 @@ def result_type(tensor1: Any, tensor2: Any) -> dtypes.DType:
     """The dtype that arithmetic on two tensors or numbers gives. Source: `torch.result_type`."""
     operands = [x.array if isinstance(x, Tensor) else x for x in (operand(tensor1), operand(tensor2))]
     return dtypes.FROM_NUMPY[dtypes.result_type(operands)]
+
+
+from fusegrad.eager.ops import complex_numbers, creation  # noqa: E402  (both are made of these ops)

@@ -1,13 +1,15 @@
-"""Reading and writing elements by position: index tensors, masks, gather and scatter.
+"""Reading and writing elements by position: index tensors, lists, masks.
 
-Basic indices (integers, slices, None, Ellipsis) give views (`shape.basic_index`). Everything
+Basic indices (integers, slices, None, Ellipsis) give views (`slicing.basic_index`). Everything
 with index tensors, lists or masks comes down to two ops along one dimension, `take` and `put`:
-several index tensors are first combined into one over the merged dimensions.
+several index tensors are first combined into one over the merged dimensions. `lookup.py` has the other
+functions that read, `writing.py` and `scatter.py` those that write; their names can be had from here too.
 """
 
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,12 +20,12 @@ from fusegrad.eager.errors import failure
 from fusegrad.eager.families import Opaque
 from fusegrad.eager.op import NO_PARAMS, TensorType, bind, evaluate
 from fusegrad.eager.ops import creation, elementwise as ew, shape
-from fusegrad.eager.ops.shape import normal_dim, numpy_index
+from fusegrad.eager.ops.slicing import Slice, _getitem, basic_index, numpy_index
 from fusegrad.eager.state import state
 from fusegrad.eager.tensor import Tensor
 
 METHODS: dict[str, Callable[..., Any]] = {}
-_INT64 = np.dtype(np.int64)
+_INT64: np.dtype = np.dtype(np.int64)
 
 
 def method(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -32,11 +34,11 @@ def method(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-def _checked(index: np.ndarray, size: int, dim: int) -> np.ndarray:
-    """`index` if all of it lies in -size..size-1, else an IndexError."""
+def _checked(index: np.ndarray, size: int, dim: int, least: int | None = None) -> np.ndarray:
+    """`index` if all of it lies in -size..size-1 (or in least..size-1), else an IndexError."""
     if index.dtype.kind not in "iu":
         raise IndexError(f"tensors used as indices must be integers or bools, got {index.dtype.name}")
-    outside = (index < -size) | (index >= size)
+    outside = (index < (-size if least is None else least)) | (index >= size)
     if outside.any():
         raise IndexError(
             f"index {index[outside].flat[0]} is out of bounds for dimension {dim} with size {size}"
@@ -52,10 +54,15 @@ def _take_type(types: Sequence[TensorType], dim: int, name: str) -> TensorType:
     return TensorType(size[:dim] + types[1].shape + size[dim + 1 :], types[0].dtype)
 
 
+def _take_numpy(x: np.ndarray, index: np.ndarray, dim: int, name: str) -> np.ndarray:
+    least = 0 if name in ("IndexSelect", "Embedding") else None
+    return np.take(x, _checked(index, x.shape[dim], dim, least), axis=dim)
+
+
 _take = Opaque(
     "take",
     "x index",
-    lambda x, index, dim, name: np.take(x, _checked(index, x.shape[dim], dim), axis=dim),
+    _take_numpy,
     _take_type,
     {"x": lambda g, index, x_type, dim: _put_sum(x_type, index, g, dim), "index": None},
     lambda params: params["name"] + "Backward0",
@@ -63,17 +70,29 @@ _take = Opaque(
 
 
 def _put_numpy(x: np.ndarray, value: np.ndarray, index: np.ndarray, dim: int, accumulate: bool) -> np.ndarray:
-    return _written(x, (slice(None),) * dim + (_checked(index, x.shape[dim], dim),), value, accumulate)
-
-
-def _written(x: np.ndarray, where: Any, value: np.ndarray, accumulate: bool) -> np.ndarray:
-    """A copy of `x` with `value` put (or added, repeated places each time) at the NumPy index `where`."""
-    result = np.array(x)
+    result, index = np.array(x), _checked(index, x.shape[dim], dim)
     if accumulate:
-        np.add.at(result, where, value)
+        _add_slices(result, value, index, dim)
     else:
-        result[where] = value
+        result[(slice(None),) * dim + (index,)] = value
     return result
+
+
+def _add_slices(result: np.ndarray, value: np.ndarray, index: np.ndarray, dim: int) -> None:
+    """Add the slices of `value` to those of `result` at `index`, repeated ones each time.
+
+    `np.add.at` does the same element by element, some ten times as slowly for rows.
+    """
+    if not value.size:
+        return
+    place = index.reshape(-1) % result.shape[dim]
+    order = np.argsort(place, kind="stable")
+    ordered = place[order]
+    starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
+    slices = value.reshape(*result.shape[:dim], place.size, *result.shape[dim + 1 :])
+    slices = np.take(slices, order, axis=dim)
+    sums = np.add.reduceat(slices, starts, axis=dim, dtype=result.dtype)
+    result[(slice(None),) * dim + (ordered[starts],)] += sums
 
 
 _put = Opaque(
@@ -106,8 +125,13 @@ def _put_zero(x: Tensor, index: Tensor, dim: int) -> Tensor:
 
 
 def _flat_numpy(*indices: np.ndarray, sizes: tuple[int, ...]) -> np.ndarray:
-    inside = [_checked(i, n, d) % max(n, 1) for d, (i, n) in enumerate(zip(indices, sizes, strict=True))]
-    return np.asarray(np.ravel_multi_index(np.broadcast_arrays(*inside), sizes), dtype=np.int64)
+    size = np.broadcast_shapes(*(i.shape for i in indices))
+    if 0 in size:  # nothing is read, so PyTorch takes any number
+        return np.zeros(size, np.int64)
+    flat: Any = 0
+    for dim, (index, n) in enumerate(zip(indices, sizes, strict=True)):
+        flat = flat * n + _checked(index, n, dim).astype(np.int64) % max(n, 1)
+    return np.asarray(flat)
 
 
 _flat_index = Opaque(
@@ -117,6 +141,19 @@ _flat_index = Opaque(
     lambda types, sizes: TensorType(np.broadcast_shapes(*(t.shape for t in types)), _INT64),
     None,
 )
+
+
+def _check_broadcast(indices: Sequence[Tensor | None]) -> None:
+    sizes = [i.array.shape for i in indices if i is not None]
+    if len(set(sizes)) > 1:
+        try:
+            np.broadcast_shapes(*sizes)
+        except ValueError:
+            raise failure(
+                IndexError,
+                "shape mismatch: indexing tensors could not be broadcast together with shapes "
+                f"{', '.join(str(list(s)) for s in sizes)}",
+            ) from None
 
 
 class _Merged:
@@ -133,6 +170,7 @@ class _Merged:
         sizes = tuple(size[d] for d in taken)
         self.ordered = x if together else shape.permute(x, self.order)
         self.ordered_shape = tuple(size[d] for d in self.order)
+        _check_broadcast([entries[d] for d in taken])
         if len(taken) == 1:
             self.merged = self.ordered
             self.index: Any = entries[taken[0]]
@@ -145,8 +183,9 @@ class _Merged:
     def restore(self, merged: Tensor) -> Tensor:
         """Undo the rearrangement."""
         result = shape.reshape(merged, self.ordered_shape)
-        inverse = [self.order.index(d) for d in range(len(self.order))]
-        return result if self.order == inverse else shape.permute(result, inverse)
+        if self.order == sorted(self.order):
+            return result
+        return shape.permute(result, [self.order.index(d) for d in range(len(self.order))])
 
 
 # The index that a user writes.
@@ -156,7 +195,7 @@ def getitem(self: Tensor, index: Any) -> Tensor:
     """`x[index]` for everything PyTorch takes. Source: `torch.Tensor.__getitem__`."""
     basic, advanced = split_index(self, index)
     if basic is not None:
-        self = bind(shape._getitem, (self,), {"index": basic})
+        self = bind(_getitem, (self,), {"index": basic})
     if not advanced:
         return self
     merged = _Merged(self, advanced)
@@ -169,30 +208,32 @@ def split_index(x: Tensor, index: Any) -> tuple[tuple[Any, ...] | None, list[Ten
     The basic part is None where it would change nothing, the list empty where no tensors index.
     Raises IndexError for what cannot be an index, or is out of range.
     """
-    basic = shape.basic_index(index, x.array.shape)
+    basic = basic_index(index, x.array.shape)
     if basic is not None:
         return basic, []
-    entries = [_entry(e) for e in (index if isinstance(index, tuple) else (index,))]
+    entries = [_entry(e) for e in _as_tuple(index)]
     simple: list[Any] = []
     tensors: list[Tensor | None] = []
     for entry in _with_ellipsis(entries, x.array.ndim):
-        if isinstance(entry, Tensor):
-            for part in _as_integers(entry, x, len(simple) - simple.count(None)):
-                simple.append(slice(None))
-                tensors.append(part)
-        elif isinstance(entry, bool):
+        if isinstance(entry, bool):
             # A Python bool adds a dimension that is kept (True) or emptied (False).
             simple.append(None)
             tensors.append(creation.arange(int(entry)))
+        elif isinstance(entry, Tensor) and not entry.array.ndim:
+            # So does a mask without dimensions.
+            simple.append(None)
+            tensors.append(nonzero(entry, as_tuple=True)[0])
+        elif isinstance(entry, Tensor):
+            for part in _as_integers(entry, x, len(simple) - simple.count(None)):
+                simple.append(slice(None))
+                tensors.append(part)
         else:
             simple.append(entry)
             if not isinstance(entry, (int, np.integer)):
                 tensors.append(None)
-    frozen = shape.basic_index(tuple(simple), x.array.shape)
+    frozen = basic_index(tuple(simple), x.array.shape)
     assert frozen is not None
-    trivial = all(isinstance(e, shape.Slice) for e in frozen) and frozen == shape.basic_index(
-        (), x.array.shape
-    )
+    trivial = all(isinstance(e, Slice) for e in frozen) and frozen == basic_index((), x.array.shape)
     dims = sum(not isinstance(e, int) for e in frozen)
     tensors += [None] * (dims - len(tensors))
     if all(t is None for t in tensors):
@@ -200,34 +241,64 @@ def split_index(x: Tensor, index: Any) -> tuple[tuple[Any, ...] | None, list[Ten
     return (None if trivial and tensors else frozen), tensors
 
 
+def _as_tuple(index: Any) -> tuple[Any, ...]:
+    """The entries of an index. PyTorch still takes a list with anything but numbers in it for a tuple."""
+    if isinstance(index, tuple):
+        return index
+    nested = (list, tuple, range, slice, Tensor, np.ndarray, type(None), type(Ellipsis))
+    if isinstance(index, list) and len(index) < 32 and any(isinstance(e, nested) for e in index):
+        warnings.warn(
+            "Using a non-tuple sequence for multidimensional indexing is deprecated; use x[tuple(index)] "
+            "instead of x[index], or x[fg.tensor(index)] for an index tensor",
+            UserWarning,
+            stacklevel=4,
+        )
+        return tuple(index)
+    return (index,)
+
+
 def _entry(entry: Any) -> Any:
     """One entry of an index: lists and arrays as tensors, 0-d integer tensors as numbers."""
-    if isinstance(entry, (list, range)):
+    if isinstance(entry, (list, tuple, range)):
         entry = creation.tensor(list(entry), dtype=None if len(entry) else dtypes.int64)
     elif isinstance(entry, np.ndarray):
-        entry = creation.from_numpy(entry)
+        entry = creation.from_numpy(
+            entry if entry.dtype.kind == "b" else entry.astype(np.int64, casting="safe")
+        )
     elif isinstance(entry, np.bool_):
         entry = bool(entry)
     if isinstance(entry, Tensor):
-        kind = entry.array.dtype.kind
-        if kind not in "biu":
-            raise failure(
-                IndexError,
-                f"tensors used as indices must be long, int, byte or bool tensors, "
-                f"got {entry.array.dtype.name}",
-            )
-        if kind != "b" and not entry.array.ndim:
-            return entry.__index__()
-    elif not (entry is None or entry is Ellipsis or isinstance(entry, (int, slice, np.integer))):
-        if hasattr(entry, "__index__"):
-            return entry.__index__()
-        raise failure(
-            IndexError,
-            "only integers, slices (`:`), ellipsis (`...`), None and long or bool tensors are valid indices "
-            f"(got {type(entry).__name__})",
-        )
+        return _index_tensor(entry)
     if isinstance(entry, slice):
         return slice(*(v if v is None else v.__index__() for v in (entry.start, entry.stop, entry.step)))
+    if entry is None or entry is Ellipsis or isinstance(entry, (int, np.integer)):
+        return entry
+    if hasattr(entry, "__index__"):
+        return entry.__index__()
+    raise failure(
+        IndexError,
+        "only integers, slices (`:`), ellipsis (`...`), None and long or bool tensors are valid indices "
+        f"(got {type(entry).__name__})",
+    )
+
+
+def _index_tensor(entry: Tensor) -> Any:
+    """A tensor in an index: a mask, integers, or (without dimensions) a number."""
+    dtype = entry.array.dtype
+    if dtype == np.uint8:
+        warnings.warn(
+            "indexing with dtype torch.uint8 is now deprecated, please use a dtype torch.bool instead.",
+            UserWarning,
+            stacklevel=6,
+        )
+        return ew.ne(entry, 0)
+    if dtype.kind == "i" and not entry.array.ndim:
+        return entry.__index__()
+    if dtype.kind != "b" and dtype not in (np.int64, np.int32):
+        raise failure(
+            IndexError,
+            f"tensors used as indices must be long, int, byte or bool tensors, got {dtype.name}",
+        )
     return entry
 
 
@@ -286,180 +357,10 @@ def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
     return tuple(creation.from_numpy(np.ascontiguousarray(column)) for column in columns)
 
 
+@method
 def argwhere(input: Tensor) -> Tensor:
     """The positions of nonzero elements, int64 [count, ndim]. Source: `torch.argwhere`."""
     return nonzero(input)
-
-
-@method
-def masked_select(input: Tensor, mask: Tensor) -> Tensor:
-    """The elements where `mask` is true, as a vector. Source: `torch.masked_select`."""
-    size = np.broadcast_shapes(input.array.shape, mask.array.shape)
-    return getitem(shape.expand(input, size), shape.expand(mask, size))
-
-
-# Along one dimension.
-
-
-@method
-def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
-    """The slices at `index` (a vector) along `dim`. Source: `torch.index_select`."""
-    if index.array.ndim > 1:
-        raise failure(IndexError, f"index is supposed to be a vector, got shape {list(index.array.shape)}")
-    params = {"dim": normal_dim(dim, input.array.ndim), "name": "IndexSelect"}
-    return bind(_take, (input, shape.reshape(index, (-1,))), params)
-
-
-@method
-def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> Tensor:
-    """`input` with the slices of `source` added at `index`. Source: `torch.index_add`."""
-    params = {"dim": normal_dim(dim, input.array.ndim), "accumulate": True}
-    return bind(_put, (input, source if alpha == 1 else source * alpha, index), params)
-
-
-@method
-def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
-    """`input` with the slices at `index` replaced by those of `source`. Source: `torch.index_copy`."""
-    params = {"dim": normal_dim(dim, input.array.ndim), "accumulate": False}
-    return bind(_put, (input, source, index), params)
-
-
-def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None) -> Tensor:
-    """The rows of `weight` at `input`, any shape of integers. Source: `torch.nn.functional.embedding`."""
-    if input.array.dtype.kind not in "iu":
-        raise failure(RuntimeError, f"Expected integer indices, got {input.array.dtype.name}")
-    if padding_idx is not None:
-        # The padding row gets no gradient.
-        row = creation.arange(weight.array.shape[0]) == padding_idx % weight.array.shape[0]
-        weight = ew.where(shape.unsqueeze(row, 1), weight.detach(), weight)
-    return bind(_take, (weight, input), {"dim": 0, "name": "Embedding"})
-
-
-def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
-    """int64 rows with a 1 at the given class. Source: `torch.nn.functional.one_hot`."""
-    if tensor.array.dtype.kind not in "iu":
-        raise failure(
-            RuntimeError, f"one_hot is only applicable to index tensors, got {tensor.array.dtype.name}"
-        )
-    if num_classes < 0:
-        num_classes = int(tensor.max()) + 1
-    elif state.interpreter is not None:
-        inside = ew.logical_and(tensor >= 0, tensor < num_classes).all()
-        state.interpreter.check(inside, f"one_hot: class values must be from 0 to {num_classes - 1}")
-    elif tensor.array.size and not (tensor.array.min() >= 0 and tensor.array.max() < num_classes):
-        raise failure(RuntimeError, f"Class values must be from 0 to num_classes - 1 = {num_classes - 1}")
-    return ew.cast(ew.eq(shape.unsqueeze(tensor, -1), creation.arange(num_classes)), dtypes.int64)
-
-
-# gather and scatter: element by element along a dimension.
-
-
-def _mesh(index: np.ndarray, size: int, dim: int) -> tuple[Any, ...]:
-    """The positions that `index` names along `dim`, each in its own row of the other dimensions."""
-    mesh: list[Any] = list(np.ogrid[tuple(slice(n) for n in index.shape)])
-    mesh[dim] = _checked(index, size, dim)
-    return tuple(mesh)
-
-
-_gather = Opaque(
-    "gather",
-    "x index",
-    lambda x, index, dim: x[_mesh(index, x.shape[dim], dim)],
-    lambda types, dim: TensorType(types[1].shape, types[0].dtype),
-    {
-        "x": lambda g, index, x_type, dim: scatter_add(
-            creation.zeros(x_type.shape, dtype=x_type.dtype), dim, index, g
-        ),
-        "index": None,
-    },
-)
-
-
-def _scatter_numpy(
-    x: np.ndarray, source: np.ndarray, index: np.ndarray, dim: int, accumulate: bool
-) -> np.ndarray:
-    return _written(x, _mesh(index, x.shape[dim], dim), source, accumulate)
-
-
-_scatter = Opaque(
-    "scatter",
-    "x source index",
-    _scatter_numpy,
-    lambda types, dim, accumulate: types[0],
-    {
-        "x": lambda g, index, dim, accumulate: g if accumulate else scatter(g, dim, index, 0.0),
-        "source": lambda g, index, dim: gather(g, dim, index),
-        "index": None,
-    },
-    lambda params: "ScatterAddBackward0" if params["accumulate"] else "ScatterBackward0",
-)
-
-
-def _fitting(index: Tensor, other: Tensor, what: str, dim: int | None) -> None:
-    """Check that `index` is nowhere larger than `other` (except along `dim`)."""
-    sizes = zip(index.array.shape, other.array.shape, strict=False)
-    fits = all(i <= n for d, (i, n) in enumerate(sizes) if d != dim)
-    if index.array.ndim != other.array.ndim or not fits:
-        raise failure(
-            RuntimeError,
-            f"Size does not match: index {list(index.array.shape)}, {what} {list(other.array.shape)}",
-        )
-
-
-@method
-def gather(input: Tensor, dim: int, index: Tensor) -> Tensor:
-    """input[i][index[i][j]] (dim 1) for every element of `index`. Source: `torch.gather`."""
-    dim = normal_dim(dim, input.array.ndim)
-    if not input.array.ndim:
-        return shape.reshape(
-            gather(shape.reshape(input, (1,)), 0, shape.reshape(index, (-1,))), index.array.shape
-        )
-    _fitting(index, input, "input", dim)
-    return bind(_gather, (input, index), {"dim": dim})
-
-
-@method
-def scatter(input: Tensor, dim: int, index: Tensor, src: Any = None, *, value: Any = None) -> Tensor:
-    """`input` with the elements at `index` along `dim` replaced. Source: `torch.scatter`."""
-    source = value if src is None else src
-    if not isinstance(source, Tensor):
-        source = creation.full(index.array.shape, source, dtype=input.dtype)
-    return _scattered(input, dim, index, source, False)
-
-
-@method
-def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
-    """`input` with `src` added at `index` along `dim`. Source: `torch.scatter_add`."""
-    return _scattered(input, dim, index, src, True)
-
-
-def _scattered(input: Tensor, dim: int, index: Tensor, source: Tensor, accumulate: bool) -> Tensor:
-    dim = normal_dim(dim, input.array.ndim)
-    _fitting(index, source, "src", None)
-    _fitting(index, input, "self", dim)
-    if source.array.dtype != input.array.dtype:
-        raise failure(
-            RuntimeError,
-            f"expected self.dtype to be equal to src.dtype, "
-            f"got {input.array.dtype.name} and {source.array.dtype.name}",
-        )
-    if source.array.shape != index.array.shape:
-        source = source[tuple(slice(n) for n in index.array.shape)]
-    return bind(_scatter, (input, source, index), {"dim": dim, "accumulate": accumulate})
-
-
-@method
-def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
-    """`gather` with the other dimensions broadcast. Source: `torch.take_along_dim`."""
-    if dim is None:
-        return gather(shape.reshape(input, (-1,)), 0, shape.reshape(indices, (-1,)))
-    dim = normal_dim(dim, input.array.ndim)
-    size, wanted = list(input.array.shape), list(indices.array.shape)
-    along, count = size[dim], wanted[dim]
-    size[dim] = wanted[dim] = 1
-    common = list(np.broadcast_shapes(tuple(size), tuple(wanted)))
-    input = shape.expand(input, (*common[:dim], along, *common[dim + 1 :]))
-    return gather(input, dim, shape.expand(indices, (*common[:dim], count, *common[dim + 1 :])))
 
 
 # Writing: out of place; `inplace.py` makes x[index] = value from it.
@@ -480,22 +381,26 @@ _assign = Opaque(
     "x value",
     _assign_numpy,
     lambda types, index: types[0],
-    {"x": _assign_gradient, "value": lambda g, index: bind(shape._getitem, (g,), {"index": index})},
+    {"x": _assign_gradient, "value": lambda g, index: bind(_getitem, (g,), {"index": index})},
     "CopySlices",
 )
 
 
-def replaced(x: Tensor, index: Any, value: Tensor) -> Tensor:
-    """`x` with `value` (of its dtype, broadcast) at `index`."""
+def replaced(x: Tensor, index: Any, value: Tensor, accumulate: bool = False) -> Tensor:
+    """`x` with `value` (of its dtype, broadcast) at `index`, or added there."""
+    if index is False:  # nothing is written, so PyTorch does not look at the value
+        return x
     basic, advanced = split_index(x, index)
-    part = x if basic is None else bind(shape._getitem, (x,), {"index": basic})
+    part = x if basic is None else bind(_getitem, (x,), {"index": basic})
     if advanced:
         merged = _Merged(part, advanced)
         size = merged.merged.array.shape
         wanted = size[: merged.dim] + merged.index.array.shape + size[merged.dim + 1 :]
         value = shape.expand(_without_ones(value, len(wanted)), wanted)
-        params = {"dim": merged.dim, "accumulate": False}
+        params = {"dim": merged.dim, "accumulate": accumulate}
         value = merged.restore(bind(_put, (merged.merged, value, merged.index), params))
+    elif accumulate:
+        value = part + value
     if basic is None:
         return value
     value = shape.expand(_without_ones(value, part.array.ndim), part.array.shape)
@@ -510,16 +415,58 @@ def _without_ones(value: Tensor, ndim: int) -> Tensor:
     return value if size == value.array.shape else shape.reshape(value, size)
 
 
-def padded(input: Tensor, widths: Sequence[tuple[int, int]], value: float) -> Tensor:
-    """`input` with `value` around it; widths: (before, after) per dimension, negative ones cut."""
-    cut = tuple(
-        slice(max(0, -a), n - max(0, -b)) for n, (a, b) in zip(input.array.shape, widths, strict=True)
-    )
-    if any(a < 0 or b < 0 for a, b in widths):
-        input = input[cut]
-    if all(a <= 0 and b <= 0 for a, b in widths):
-        return input
-    grown = [(max(0, a), n, max(0, b)) for n, (a, b) in zip(input.array.shape, widths, strict=True)]
-    around = creation.full(tuple(a + n + b for a, n, b in grown), value, dtype=input.dtype)
-    index = tuple(shape.Slice(a, a + n, 1) for a, n, _ in grown)
-    return bind(_assign, (around, input), {"index": index})
+from fusegrad.eager.ops.lookup import (  # noqa: E402  (positions are asked for by one name, `indexing`)
+    embedding,
+    index_select,
+    masked_select,
+    nonzero_static,
+    one_hot,
+    take,
+)
+from fusegrad.eager.ops.padding import padded  # noqa: E402
+from fusegrad.eager.ops.scatter import (  # noqa: E402
+    gather,
+    index_reduce,
+    scatter,
+    scatter_add,
+    scatter_reduce,
+    take_along_dim,
+)
+from fusegrad.eager.ops.writing import (  # noqa: E402
+    fill,
+    index_add,
+    index_copy,
+    index_fill,
+    index_put,
+    masked_scatter,
+    put,
+)
+
+__all__ = [
+    "METHODS",
+    "argwhere",
+    "embedding",
+    "fill",
+    "gather",
+    "getitem",
+    "index_add",
+    "index_copy",
+    "index_fill",
+    "index_put",
+    "index_reduce",
+    "index_select",
+    "masked_scatter",
+    "masked_select",
+    "nonzero",
+    "nonzero_static",
+    "one_hot",
+    "padded",
+    "put",
+    "replaced",
+    "scatter",
+    "scatter_add",
+    "scatter_reduce",
+    "split_index",
+    "take",
+    "take_along_dim",
+]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,9 +10,9 @@ import numpy as np
 
 from fusegrad.eager import dtypes
 from fusegrad.eager.errors import failure
-from fusegrad.eager.families import Composite, Opaque, Reduction, reduced_shape
+from fusegrad.eager.families import AnalyticComposite, Composite, Opaque, Reduction, reduced_shape
 from fusegrad.eager.op import TensorType, bind
-from fusegrad.eager.ops import elementwise, shape
+from fusegrad.eager.ops import complex_numbers, creation, elementwise, shape, summation
 from fusegrad.eager.tensor import Tensor
 
 METHODS: dict[str, Callable[..., Any]] = {}
@@ -21,8 +20,8 @@ _BOOL = np.dtype(bool)
 _INT64 = np.dtype(np.int64)
 
 
-def method(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Make a function a tensor method too, taking NumPy's `axis` and `keepdims` like PyTorch."""
+def accepting_axis(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function` taking NumPy's `axis` and `keepdims` for `dim` and `keepdim`, like PyTorch."""
 
     def accepting(*args: Any, **kwargs: Any) -> Any:
         if kwargs:
@@ -34,8 +33,13 @@ def method(function: Callable[..., Any]) -> Callable[..., Any]:
 
     accepting.__doc__ = function.__doc__
     accepting.__module__ = function.__module__
-    METHODS[function.__name__] = accepting
     return elementwise.renamed(accepting, function.__name__)
+
+
+def method(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Make a function a tensor method too, taking NumPy's `axis` and `keepdims`."""
+    METHODS[function.__name__] = accepting_axis(function)
+    return METHODS[function.__name__]
 
 
 def normal_dims(dim: Any, ndim: int) -> tuple[int, ...] | None:
@@ -69,65 +73,14 @@ def _numbered(name: str) -> Callable[[dict[str, Any]], str]:
     return lambda params: f"{name}Backward{0 if params['dim'] is None else 1}"
 
 
-_reduce: Callable[..., Any] = np.add.reduce
-
-
-def _add_reduce(x: np.ndarray, axis: Any, keepdims: bool) -> Any:
-    """Half precision adds up in single precision, as in PyTorch."""
-    if x.dtype == np.float16:
-        return _reduce(x, axis=axis, keepdims=keepdims, dtype=np.float32).astype(np.float16)
-    return _reduce(x, axis=axis, keepdims=keepdims)
-
-
 _sum = Reduction(
     "sum",
-    _add_reduce,
+    summation.total,
     "add",
     _sum_dtype,
     {"x": lambda g, x_type, dim, keepdim: _spread(g, x_type.shape, dim, keepdim)},
     _numbered("Sum"),
 )
-
-
-def _extreme_gradient(g: Tensor, x: Tensor, out: Tensor, dim: Any, keepdim: bool) -> Tensor:
-    """Shared evenly among the elements that are the extreme."""
-    size = x.array.shape
-    hit = elementwise.eq(x, _spread(out, size, dim, keepdim))
-    count = sum(hit, dim, keepdim=True)
-    return elementwise.where(hit, _spread(g, size, dim, keepdim) / count, 0.0)
-
-
-_amax = Reduction(
-    "amax", np.maximum.reduce, "max", lambda d: d, {"x": _extreme_gradient}, "AmaxBackward0", empty=False
-)
-_amin = Reduction(
-    "amin", np.minimum.reduce, "min", lambda d: d, {"x": _extreme_gradient}, "AminBackward0", empty=False
-)
-_prod = Reduction(
-    "prod",
-    np.multiply.reduce,
-    "mul",
-    _sum_dtype,
-    {"x": lambda g, x, dim, keepdim: _product_gradient(g, x, dim, keepdim)},
-    _numbered("Prod"),
-)
-_any = Reduction("any", np.logical_or.reduce, "or", lambda d: _BOOL, None)
-_all = Reduction("all", np.logical_and.reduce, "and", lambda d: _BOOL, None)
-
-
-def _product_gradient(g: Tensor, x: Tensor, dim: Any, keepdim: bool) -> Tensor:
-    """Each element's gradient is the product of the others, right also where elements are zero."""
-    size = x.array.shape
-    zero = elementwise.eq(x, 0)
-    filled = elementwise.where(zero, 1.0, x)
-    others = bind(_prod, (filled,), {"dim": dim, "keepdim": True})
-    zeros = sum(zero, dim, keepdim=True)
-    without = elementwise.where(
-        elementwise.eq(zeros, 0),
-        others / filled,
-        elementwise.where(elementwise.logical_and(zero, elementwise.eq(zeros, 1)), others, 0.0),
-    )
-    return _spread(g, size, dim, keepdim) * without
 
 
 @method
@@ -138,25 +91,40 @@ def sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = N
     >>> fg.sum(fg.tensor([[1.0, 2.0], [3.0, 4.0]]), dim=1)
     tensor([3., 7.])
     """
-    if dtype is not None:
-        input = elementwise.cast(input, dtype)
-    return bind(_sum, (input,), {"dim": normal_dims(dim, input.array.ndim), "keepdim": keepdim})
+    params = {"dim": normal_dims(dim, input.array.ndim), "keepdim": keepdim}
+    return bind(_sum, (input,), params) if dtype is None else in_dtype(_sum, input, params, dtype)
 
 
-def _count(size: tuple[int, ...], dim: tuple[int, ...] | None) -> int:
-    return math.prod(size if dim is None else (size[d] for d in dim))
+def in_dtype(op: Any, input: Tensor, params: dict[str, Any], dtype: Any) -> Tensor:
+    """`op` on `input` converted to `dtype`, and the result in it (an op may widen integers)."""
+    return elementwise.cast(bind(op, (elementwise.cast(input, dtype),), params), dtype)
 
 
-def _mean_numpy(x: np.ndarray, dim: Any, keepdim: bool) -> Any:
-    return _add_reduce(x, dim, keepdim) / x.dtype.type(_count(x.shape, dim))
+@method
+def nansum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+    """The sum over `dim` of what is not NaN. Source: `torch.nansum`."""
+    if input.array.dtype.kind == "f":
+        input = elementwise.where(elementwise.isnan(input), 0.0, input)
+    return sum(input, dim, keepdim, dtype=dtype)
+
+
+def _mean_decomposed(x: Tensor, dim: Any, keepdim: bool) -> Tensor:
+    # Half precision is averaged in single: its sum alone may overflow.
+    wide = elementwise.cast(x, dtypes.float32) if x.array.dtype == np.float16 else x
+    total = bind(_sum, (wide,), {"dim": dim, "keepdim": keepdim})
+    return elementwise.cast(total / summation.count(x.array.shape, dim), x.dtype)
+
+
+def _mean_gradient(g: Tensor, x_type: TensorType, dim: Any, keepdim: bool) -> Tensor:
+    return _spread(g / summation.count(x_type.shape, dim), x_type.shape, dim, keepdim)
 
 
 _mean = Composite(
     "mean",
     "x",
-    lambda x, dim, keepdim: bind(_sum, (x,), {"dim": dim, "keepdim": keepdim}) / _count(x.array.shape, dim),
-    _mean_numpy,
-    {"x": lambda g, x_type, dim, keepdim: _spread(g / _count(x_type.shape, dim), x_type.shape, dim, keepdim)},
+    _mean_decomposed,
+    lambda x, dim, keepdim: summation.average(x, dim, keepdim),
+    {"x": _mean_gradient},
     _numbered("Mean"),
 )
 
@@ -167,50 +135,69 @@ def mean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = 
     if dtype is not None:
         input = elementwise.cast(input, dtype)
     if input.array.dtype.kind not in "fc":
+        given = "Input" if dtype is None else "Optional"
         raise failure(
             RuntimeError,
-            "could not infer output dtype. Input dtype must be either a floating point or complex dtype. "
-            f"Got: {input.array.dtype.name}{list(input.array.shape)}",
+            f"could not infer output dtype. {given} dtype must be either a floating point or complex dtype. "
+            f"Got: {input.array.dtype.name}{list(input.array.shape)}; pass dtype=float32",
         )
     return bind(_mean, (input,), {"dim": normal_dims(dim, input.array.ndim), "keepdim": keepdim})
 
 
 @method
-def prod(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
-    """The product over `dim`. Source: `torch.prod`."""
-    if dtype is not None:
-        input = elementwise.cast(input, dtype)
-    return bind(_prod, (input,), {"dim": normal_dims(dim, input.array.ndim), "keepdim": keepdim})
+def nanmean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+    """The mean over `dim` of what is not NaN; NaN of nothing. Source: `torch.nanmean`."""
+    if input.array.dtype.kind not in "fc":
+        raise failure(
+            RuntimeError,
+            f"expected input to have floating point or complex dtype but got {input.array.dtype.name}",
+        )
+    given = elementwise.logical_not(elementwise.isnan(input.detach()))
+    return nansum(input, dim, keepdim, dtype=dtype) / sum(given, dim, keepdim)
+
+
+# The largest and smallest.
+
+
+def _extreme_gradient(g: Tensor, x: Tensor, out: Tensor, dim: Any, keepdim: bool) -> Tensor:
+    """Shared evenly among the elements that are the extreme; NaN where that is NaN."""
+    size = x.array.shape
+    hit = elementwise.eq(x, _spread(out, size, dim, keepdim))
+    return _spread(g, size, dim, keepdim) * hit / sum(hit, dim, keepdim=True)
+
+
+_amax = Reduction(
+    "amax", np.maximum.reduce, "max", lambda d: d, {"x": _extreme_gradient}, "AmaxBackward0", empty=False
+)
+_amin = Reduction(
+    "amin", np.minimum.reduce, "min", lambda d: d, {"x": _extreme_gradient}, "AminBackward0", empty=False
+)
+
+
+def check_extreme(input: Tensor, dim: Any) -> None:
+    """Refuse complex numbers, which have no order, and to look for an extreme of no elements."""
+    if input.array.dtype.kind == "c":
+        raise failure(NotImplementedError, f"not implemented for {input.array.dtype.name}")
+    if (dim is None or dim == ()) and not input.array.size:
+        raise failure(
+            RuntimeError,
+            "Expected reduction dim to be specified for input.numel() == 0 "
+            f"(shape {list(input.array.shape)}). Specify the reduction dim with the 'dim' argument.",
+        )
 
 
 @method
 def amax(input: Tensor, dim: Any = (), keepdim: bool = False) -> Tensor:
     """The largest values over `dim`; equal ones share the gradient. Source: `torch.amax`."""
+    check_extreme(input, dim)
     return bind(_amax, (input,), {"dim": normal_dims(dim, input.array.ndim), "keepdim": keepdim})
 
 
 @method
 def amin(input: Tensor, dim: Any = (), keepdim: bool = False) -> Tensor:
     """The smallest values over `dim`; equal ones share the gradient. Source: `torch.amin`."""
+    check_extreme(input, dim)
     return bind(_amin, (input,), {"dim": normal_dims(dim, input.array.ndim), "keepdim": keepdim})
-
-
-@method
-def any(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
-    """Whether any element is nonzero. Source: `torch.any`."""
-    return _test(_any, input, dim, keepdim)
-
-
-@method
-def all(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
-    """Whether all elements are nonzero. Source: `torch.all`."""
-    return _test(_all, input, dim, keepdim)
-
-
-def _test(op: Reduction, input: Tensor, dim: Any, keepdim: bool) -> Tensor:
-    """Bool, except that bytes stay bytes (PyTorch's bool of old)."""
-    found = bind(op, (input,), {"dim": normal_dims(dim, input.array.ndim), "keepdim": keepdim})
-    return elementwise.cast(found, input.dtype) if input.array.dtype == np.uint8 else found
 
 
 def _arg(numpy: Callable[..., Any]) -> Callable[..., Any]:
@@ -233,114 +220,74 @@ _argmin = Opaque("argmin", "x", _arg(np.argmin), _arg_type, None)
 
 @method
 def argmax(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
-    """The index of the largest element along `dim` (of all for None). Source: `torch.argmax`."""
-    return bind(_argmax, (input,), {"dim": _one_dim(dim, input), "keepdim": keepdim})
+    """The index of the (first) largest element along `dim`, of all for None. Source: `torch.argmax`."""
+    return _place(_argmax, input, dim, keepdim)
 
 
 @method
 def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
-    """The index of the smallest element along `dim`. Source: `torch.argmin`."""
-    return bind(_argmin, (input,), {"dim": _one_dim(dim, input), "keepdim": keepdim})
+    """The index of the (first) smallest element along `dim`, of all for None. Source: `torch.argmin`."""
+    return _place(_argmin, input, dim, keepdim)
 
 
-def _one_dim(dim: int | None, input: Tensor) -> int | None:
-    return None if dim is None else shape.normal_dim(dim, input.array.ndim)
+def _place(op: Opaque, input: Tensor, dim: int | None, keepdim: bool) -> Tensor:
+    if input.array.dtype.kind in "bc":
+        raise failure(RuntimeError, f"does not support {input.array.dtype.name} input")
+    if dim is not None:
+        if not isinstance(dim, int):
+            raise failure(TypeError, f"dim must be int, not {type(dim).__name__}")
+        dim = shape.normal_dim(dim, input.array.ndim)
+    return bind(op, (input,), {"dim": dim, "keepdim": keepdim})
 
 
-@method
-def var(
-    input: Tensor,
-    dim: Any = None,
-    unbiased: bool = True,
-    keepdim: bool = False,
-    *,
-    correction: int | None = None,
-) -> Tensor:
-    """The variance over `dim`, with Bessel's correction unless `unbiased` is false. Source: `torch.var`."""
-    if isinstance(dim, bool):  # the overload torch.var(input, unbiased)
-        dim, unbiased = None, dim
-    if input.array.dtype.kind != "f":
-        raise failure(RuntimeError, f"only supports floating point dtypes, got {input.array.dtype.name}")
-    dims = normal_dims(dim, input.array.ndim)
-    less = (1 if unbiased else 0) if correction is None else correction
-    return bind(_var, (input,), {"dim": dims, "correction": less, "keepdim": keepdim})
+# Truth.
 
-
-def _var_decomposed(x: Tensor, dim: Any, correction: int, keepdim: bool) -> Tensor:
-    away = x - mean(x, dim, keepdim=True)
-    return sum(away * away, dim, keepdim=keepdim) / builtins.max(0, _count(x.array.shape, dim) - correction)
-
-
-def _var_gradient(g: Tensor, x: Tensor, dim: Any, correction: int, keepdim: bool) -> Tensor:
-    size = x.array.shape
-    scale = 2.0 / builtins.max(_count(size, dim) - correction, 1e-300)
-    return _spread(g, size, dim, keepdim) * ((x - mean(x, dim, keepdim=True)) * scale)
-
-
-def _var_numpy(x: np.ndarray, dim: Any, correction: int, keepdim: bool) -> Any:
-    # Not np.var: its warnings about few elements would come from NumPy's own module.
-    away = x - _reduce(x, axis=dim, keepdims=True) / x.dtype.type(_count(x.shape, dim))
-    divisor = x.dtype.type(builtins.max(0, _count(x.shape, dim) - correction))
-    return _reduce(away * away, axis=dim, keepdims=keepdim) / divisor
-
-
-_var = Composite("var", "x", _var_decomposed, _var_numpy, {"x": _var_gradient}, "VarBackward0")
+_any = Reduction("any", np.logical_or.reduce, "or", lambda d: _BOOL, None)
+_all = Reduction("all", np.logical_and.reduce, "and", lambda d: _BOOL, None)
 
 
 @method
-def var_mean(
-    input: Tensor,
-    dim: Any = None,
-    unbiased: bool = True,
-    keepdim: bool = False,
-    *,
-    correction: int | None = None,
-) -> tuple[Tensor, Tensor]:
-    """Variance and mean over `dim`. Source: `torch.var_mean`."""
-    return var(input, dim, unbiased, keepdim, correction=correction), mean(input, dim, keepdim)
+def any(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+    """Whether any element is nonzero. Source: `torch.any`."""
+    return _test(_any, input, dim, keepdim)
 
 
 @method
-def std_mean(
-    input: Tensor,
-    dim: Any = None,
-    unbiased: bool = True,
-    keepdim: bool = False,
-    *,
-    correction: int | None = None,
-) -> tuple[Tensor, Tensor]:
-    """Standard deviation and mean over `dim`. Source: `torch.std_mean`."""
-    return std(input, dim, unbiased, keepdim, correction=correction), mean(input, dim, keepdim)
+def all(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+    """Whether all elements are nonzero. Source: `torch.all`."""
+    return _test(_all, input, dim, keepdim)
+
+
+def _test(op: Reduction, input: Tensor, dim: Any, keepdim: bool) -> Tensor:
+    """Bool, except that bytes stay bytes (PyTorch's bool of old)."""
+    if dim == () or dim == []:  # over no dimension, while other reductions take this for all of them
+        found = elementwise.ne(input, 0)
+    else:
+        found = bind(op, (input,), {"dim": normal_dims(dim, input.array.ndim), "keepdim": keepdim})
+    return elementwise.cast(found, input.dtype) if input.array.dtype == np.uint8 else found
 
 
 @method
-def std(
-    input: Tensor,
-    dim: Any = None,
-    unbiased: bool = True,
-    keepdim: bool = False,
-    *,
-    correction: int | None = None,
-) -> Tensor:
-    """The standard deviation over `dim`. Source: `torch.std`."""
-    return elementwise.sqrt(var(input, dim, unbiased, keepdim, correction=correction))
+def count_nonzero(input: Tensor, dim: Any = None) -> Tensor:
+    """How many elements are nonzero. Source: `torch.count_nonzero`."""
+    return sum(elementwise.ne(input, 0), dim)
 
 
 def _logsumexp_decomposed(x: Tensor, dim: Any, keepdim: bool) -> Tensor:
-    largest = amax(x, dim if dim is not None else (), keepdim=True)
+    largest = amax(complex_numbers.real(x), dim if dim is not None else (), keepdim=True)
     safe = elementwise.where(elementwise.isfinite(largest), largest, 0.0)
     total = elementwise.log(sum(elementwise.exp(x - safe), dim, keepdim=True)) + safe
     return total if keepdim else shape.reshape(total, reduced_shape(x.array.shape, dim, False))
 
 
 def _logsumexp_numpy(x: np.ndarray, dim: Any, keepdim: bool) -> Any:
-    largest = np.maximum.reduce(x, axis=dim, keepdims=True)
-    safe = np.where(np.isfinite(largest), largest, x.dtype.type(0))
-    total = np.log(np.add.reduce(np.exp(x - safe), axis=dim, keepdims=True)) + safe
+    largest = np.maximum.reduce(x.real, axis=dim, keepdims=True)
+    safe = np.where(np.isfinite(largest), largest, largest.dtype.type(0))
+    total = np.log(summation.total(np.exp(x - safe), dim, True)) + safe
     return total if keepdim else total.reshape(reduced_shape(x.shape, dim, False))
 
 
-_logsumexp = Composite(
+_logsumexp = AnalyticComposite(
     "logsumexp",
     "x",
     _logsumexp_decomposed,
@@ -357,59 +304,109 @@ _logsumexp = Composite(
 @method
 def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
     """log(sum(exp(x))) over `dim`, without overflow. Source: `torch.logsumexp`."""
-    if input.array.dtype.kind != "f":
+    if input.array.dtype.kind in "bui":
         input = elementwise.cast(input, dtypes.default_float())
     dims = normal_dims(dim, input.array.ndim)
-    if not _count(input.array.shape, dims):  # no largest element: log(0) is the answer
+    if not summation.count(input.array.shape, dims):  # no largest element: log(0) is the answer
         return elementwise.log(sum(input, dims, keepdim))
     return bind(_logsumexp, (input,), {"dim": dims, "keepdim": keepdim})
 
 
-def _norm_decomposed(x: Tensor, dim: Any, keepdim: bool) -> Tensor:
-    return elementwise.sqrt(sum(x * x, dim, keepdim=keepdim))
+# Norms of vectors.
 
 
-def _norm_gradient(g: Tensor, x: Tensor, out: Tensor, dim: Any, keepdim: bool) -> Tensor:
+def _norm_decomposed(x: Tensor, dim: Any, keepdim: bool, ord: float = 2.0) -> Tensor:
+    if ord == 2:
+        return elementwise.sqrt(sum(x * x, dim, keepdim=keepdim))
+    if ord == 0:
+        return sum(elementwise.cast(elementwise.ne(x, 0), x.dtype), dim, keepdim)
+    size = elementwise.abs(x)
+    if math.isinf(ord):
+        return (amax if ord > 0 else amin)(size, dim, keepdim)
+    if ord == 1:
+        return sum(size, dim, keepdim)
+    return elementwise.pow(sum(elementwise.pow(size, ord), dim, keepdim), 1 / ord)
+
+
+def _norm_numpy(x: np.ndarray, dim: Any, keepdim: bool, ord: float = 2.0) -> Any:
+    if x.dtype == np.float16:  # squares of half precision soon overflow
+        return _norm_numpy(x.astype(np.float32), dim, keepdim, ord).astype(np.float16)
+    if ord == 2:
+        squares = x * x if x.dtype.kind == "f" else x.real * x.real + x.imag * x.imag
+        return np.sqrt(summation.total(squares, dim, keepdim))
+    size = np.abs(x)
+    if ord == 0:
+        return summation.total((x != 0).astype(size.dtype), dim, keepdim)
+    if math.isinf(ord):
+        extreme: Any = np.maximum if ord > 0 else np.minimum
+        return extreme.reduce(size, axis=dim, keepdims=keepdim)
+    if ord == 1:
+        return summation.total(size, dim, keepdim)
+    return np.power(summation.total(np.power(size, ord), dim, keepdim), 1 / ord)
+
+
+def _norm_gradient(g: Tensor, x: Tensor, out: Tensor, ord: float, dim: Any, keepdim: bool) -> Tensor:
+    """PyTorch's choices at 0: the gradient of a norm that is 0 is 0."""
     size = x.array.shape
-    length = _spread(out, size, dim, keepdim)
-    unit = elementwise.where(elementwise.eq(length, 0), 0.0, x / length)
-    return _spread(g, size, dim, keepdim) * unit
+    g, length = _spread(g, size, dim, keepdim), _spread(out, size, dim, keepdim)
+    if ord == 0:
+        return creation.zeros(size, dtype=g.dtype)
+    if ord == 1:
+        return g * elementwise.sign(x)
+    if ord == 2:
+        return g * elementwise.where(elementwise.eq(length, 0), 0.0, x / length)
+    away = elementwise.abs(x)
+    if math.isinf(ord):
+        hit = elementwise.logical_or(elementwise.eq(away, length), elementwise.isnan(x))
+        return elementwise.sign(x) * (g / sum(hit, dim, True)) * hit
+    if ord < 1:
+        slope = elementwise.sign(x) * elementwise.pow(away, ord - 1)
+        slope = elementwise.where(elementwise.eq(x, 0), 0.0, slope)
+        return slope * g * elementwise.pow(length, 1 - ord)
+    slope = elementwise.sign(x) if ord < 2 else x
+    scaled = elementwise.where(elementwise.eq(length, 0), 0.0, g / elementwise.pow(length, ord - 1))
+    return slope * elementwise.pow(away, ord - (1 if ord < 2 else 2)) * scaled
 
 
 _norm = Composite(
-    "norm",
-    "x",
-    _norm_decomposed,
-    lambda x, dim, keepdim: np.sqrt(np.add.reduce(x * x, axis=dim, keepdims=keepdim)),
-    {"x": _norm_gradient},
-    "LinalgVectorNormBackward0",
+    "norm", "x", _norm_decomposed, _norm_numpy, {"x": _norm_gradient}, "LinalgVectorNormBackward0"
 )
 
 
 def vector_norm(
-    input: Tensor, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
+    x: Tensor, ord: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
 ) -> Tensor:
-    """The vector norm over `dim`. Source: `torch.linalg.vector_norm`."""
-    return norm(input, ord, dim, keepdim, dtype)
+    """The vector norm over `dim`: ord = 2, 1, 0 (how many are not 0), ±inf or any other number.
+
+    Raises RuntimeError for integers, and where no elements have no norm (inf and below 0).
+    Source: `torch.linalg.vector_norm`.
+    """
+    if not isinstance(ord, (int, float)):
+        raise failure(TypeError, f"vector_norm: ord must be a number, not {type(ord).__name__}")
+    if x.array.dtype.kind not in "fc":
+        raise failure(
+            RuntimeError,
+            f"linalg.vector_norm: Expected a floating point or complex tensor as input. "
+            f"Got {x.array.dtype.name}; convert it with .to(float32)",
+        )
+    if dtype is not None:
+        x = elementwise.cast(x, dtype)
+    dims = normal_dims(dim, x.array.ndim)
+    if (ord < 0 or ord == math.inf) and not summation.count(x.array.shape, dims):
+        raise failure(
+            RuntimeError,
+            f"linalg.vector_norm cannot compute the {ord} norm of no elements "
+            f"(shape {list(x.array.shape)}, dim {dim}): the operation does not have an identity",
+        )
+    return bind(_norm, (x,), {"dim": dims, "keepdim": keepdim, "ord": float(ord)})
 
 
 @method
 def norm(input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
-    """The vector norm over `dim`: p = 2 ("fro"), 1, 0, inf or any number. Source: `torch.norm`."""
-    if dtype is not None:
-        input = elementwise.cast(input, dtype)
-    if input.array.dtype.kind != "f":
-        raise failure(RuntimeError, f"expected a floating point tensor, got {input.array.dtype.name}")
-    dims = normal_dims(dim, input.array.ndim)
-    if p in ("fro", 2, 2.0, None):
-        return bind(_norm, (input,), {"dim": dims, "keepdim": keepdim})
-    size = elementwise.abs(input)
-    if p == math.inf:
-        return amax(size, dims or (), keepdim)
-    if p == -math.inf:
-        return amin(size, dims or (), keepdim)
-    if p == 0:
-        return sum(
-            elementwise.cast(elementwise.ne(input, 0), dtypes.as_dtype(input.array.dtype)), dims, keepdim
-        )
-    return elementwise.pow(sum(elementwise.pow(size, p), dims, keepdim), 1 / p)
+    """The vector norm over `dim` for a number `p` or "fro" (2); "nuc" of matrices. Source: `torch.norm`."""
+    if p == "nuc":
+        from fusegrad.eager import linalg  # here, since linalg is built on this module
+
+        matrices = tuple(range(input.array.ndim)) if dim is None else dim
+        return linalg.matrix_norm(input, "nuc", matrices, keepdim, dtype=dtype)
+    return vector_norm(input, 2 if p in ("fro", None) else p, dim, keepdim, dtype=dtype)

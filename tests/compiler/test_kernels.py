@@ -247,3 +247,15 @@ def test_a_kernel_reads_as_python():
         y0[i0] = a0"""
     )
     assert isinstance(kernel.inputs[0], Argument)
+
+
+@pytest.mark.parametrize("shape", [(0, 4, 6, 5), (2, 4, 0, 5), (2, 3, 4, 0), (2, 0, 6, 5)])
+def test_sums_of_no_elements_are_stored(shape: tuple[int, ...]):
+    for dims in ((0, 2, 3), (0,), (1, 2), (0, 1, 2)):
+        function = fg.jit(lambda x, dims=dims: (x * 2).sum(dims) + 1)
+        for _ in range(3):
+            junk = [np.full(n, 7.0, np.float32) for n in range(1, 64)]
+            del junk
+            result = function(fg.ones(*shape))
+            np.testing.assert_array_equal(result.numpy(), (fg.ones(*shape) * 2).sum(dims).numpy() + 1)
+        assert function.stats.compiled_calls == 2

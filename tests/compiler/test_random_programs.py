@@ -49,7 +49,8 @@ OPERATIONS: list[Callable[[fg.Tensor, fg.Tensor], fg.Tensor]] = [
     lambda x, y: fg.nn.functional.layer_norm(matrix(x), (COLUMNS,)),
     lambda x, y: matrix(x)[:, :1] + matrix(y)[:1],
     lambda x, y: x.detach() * y,
-    lambda x, y: x if matrix(x).sum() > matrix(y).sum() else y * 0.7,
+    # Sums that ought to be equal differ by rounding, and not in both alike: they are not compared.
+    lambda x, y: x if matrix(x).sum() > matrix(y).sum() + 0.0137 else y * 0.7,
 ]
 
 choice = st.tuples(st.integers(0, len(OPERATIONS) - 1), st.integers(0, 9), st.integers(0, 9))

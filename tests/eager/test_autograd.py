@@ -33,7 +33,7 @@ def test_backward_twice_and_non_scalar_backward_are_errors():
     x = fg.tensor([1.0, 2.0], requires_grad=True)
     y = (x * x).sum()
     y.backward()
-    with pytest.raises(RuntimeError, match=r"second time.*SumBackward0(?s:.*)test_autograd.py:\d+") as error:
+    with pytest.raises(RuntimeError, match=r"second time.*MulBackward0(?s:.*)test_autograd.py:\d+") as error:
         (y * 1).backward()
     assert "retain_graph" in str(error.value)
     with pytest.raises(RuntimeError, match=r"scalar outputs.*float32\[2\](?s:.*)test_autograd.py:\d+"):
@@ -54,7 +54,7 @@ def test_grad_function():
     assert (first.item(), second.item(), third.item()) == (27.0, 18.0, 6.0)
     assert x.grad is None
     assert fg.autograd.grad(x * 2, [x, unused], allow_unused=True)[1] is None
-    with pytest.raises(RuntimeError, match="not used"):
+    with pytest.raises(RuntimeError, match="not have been used"):
         fg.grad(x * 2, unused)
     middle = x * 2
     assert fg.grad(middle * middle, middle)[0].item() == 12.0
@@ -147,13 +147,8 @@ def test_writes_that_are_refused():
         x.add_(1)
     with pytest.raises(RuntimeError, match="a leaf Variable"):
         x[0] = 1.0
-    with pytest.raises(NotImplementedError, match="view"):
-        (x * 1)[:1].zero_()
-    y = x * 1
-    view = y[:1]
-    y.mul_(2)
-    with pytest.raises(NotImplementedError, match="view"):
-        view.sum()
+    with pytest.raises(RuntimeError, match="a view of a leaf Variable"):
+        x[:1].zero_()
     i = fg.tensor([1, 2])
     with pytest.raises(RuntimeError, match=r"result type float32 can't be cast.*int64"):
         i += 1.5

@@ -54,6 +54,26 @@ class Attention(nn.Module):
         return x + F.gelu(weights @ v)
 
 
+def digits():
+    """A network for pictures of digits, with running statistics that are not the first ones."""
+    network = nn.Sequential(
+        *(nn.Conv2d(1, 6, 3, padding=1), nn.BatchNorm2d(6), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Conv2d(6, 8, 3, stride=2, groups=2), nn.GELU(), nn.AvgPool2d(2, ceil_mode=True)),
+        *(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Dropout(0.5), nn.Linear(8, 10), nn.LogSoftmax(-1)),
+    )
+    network(tensor(5, 1, 12, 12) * 2.0 + 1.0)
+    return network.eval()
+
+
+def resized():
+    """An encoder and decoder of pictures."""
+    return nn.Sequential(
+        *(nn.Conv2d(1, 4, 3, stride=2, padding=1), nn.GroupNorm(2, 4), nn.SiLU()),
+        *(nn.ConvTranspose2d(4, 4, 3, stride=2, padding=1, output_padding=1), nn.InstanceNorm2d(4)),
+        *(nn.Upsample(scale_factor=2, mode="bilinear"), nn.PixelShuffle(2), nn.ZeroPad2d(1)),
+    )
+
+
 fg.manual_seed(0)
 BLOCK = Block().eval()
 LINEAR = nn.Linear(6, 4)
@@ -125,6 +145,13 @@ CASES = {
         ["model_weight", "model_bias"],
     ),
     "indexing": (indexing, (tensor(3, 6), TOKENS), None),
+    "digits": (digits(), (tensor(3, 1, 12, 12, seed=5),), None),
+    "resized": (resized(), (tensor(2, 1, 6, 6),), None),
+    "LSTM": (nn.LSTM(4, 5, num_layers=2, bidirectional=True), (tensor(3, 2, 4),), None),
+    "GRU": (nn.GRU(4, 5, batch_first=True), (tensor(3, 2, 4),), None),
+    "GRUCell": (nn.GRUCell(4, 5), (tensor(3, 4),), None),
+    "Transformer": (nn.Transformer(8, 2, 1, 1, 16).eval(), (tensor(3, 2, 8), tensor(4, 2, 8)), None),
+    "TransformerEncoderLayer": (nn.TransformerEncoderLayer(8, 2, 16).eval(), (tensor(3, 2, 8),), None),
 }
 
 
@@ -159,6 +186,14 @@ def test_modules_and_functions_export_to_all_formats_and_agree_in_onnxruntime(tm
 
     shown = (tmp_path / "graph.dot").read_text(), (tmp_path / "graph.html").read_text()
     assert all(n in text for n in captured or () for text in shown)
+
+
+def test_a_convolutional_network_is_written_in_the_ops_that_onnx_has_for_it(tmp_path):
+    onnx = pytest.importorskip("onnx")
+    function, args, _ = CASES["digits"]
+    fg.export(function, args, tmp_path / "graph.onnx")
+    kinds = {node.op_type for node in onnx.load(tmp_path / "graph.onnx").graph.node}
+    assert {"Conv", "MaxPool", "AveragePool", "MatMul"} <= kinds
 
 
 def test_onnx_parameters_have_the_names_by_which_they_were_read(tmp_path):

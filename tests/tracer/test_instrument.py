@@ -8,6 +8,7 @@ from collections import OrderedDict, namedtuple
 
 import pytest
 
+import fusegrad as fg
 from fusegrad.tracer.instrument import instrument
 from fusegrad.tracer.observe import Observer, current
 from fusegrad.tracer.source import Unsupported
@@ -498,3 +499,30 @@ def test_named_tuples_and_ordered_dicts():
         return q, q.x, q[1], [k + k for k in d], d["a"], OrderedDict(b=1)
 
     assert not same(f, point(1, 2), OrderedDict(a=1)).effects
+
+
+def test_nested_targets_take_apart_what_python_takes_apart():
+    @fg.jit
+    def f(x, y):
+        a, (b, c) = x, (y, x + 1)
+        (d, e), [g, *h] = (a, b), [c, a, b]
+        for i, (p, q) in enumerate([(a, b), (c, d)]):
+            a = a + p * q * i
+        pairs = [u * v for u, (v, _) in [(a, (b, 1)), (c, (d, 2))]]
+        (m,) = (e,)
+        return a + b * c + d + e + g + sum(h) + sum(pairs) + m
+
+    x, y = fg.ones(2), fg.ones(2) * 3
+    expected = f.__wrapped__(x, y)
+    for _ in range(3):
+        assert f(x, y).tolist() == expected.tolist()
+    assert f.stats.compiled_calls == 2
+
+    @fg.jit
+    def too_many(x):
+        a, (b, c) = x, (x, x, x)
+        return a + b + c
+
+    for _ in range(2):
+        with pytest.raises(ValueError, match="too many values to unpack"):
+            too_many(x)

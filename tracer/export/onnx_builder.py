@@ -31,6 +31,8 @@ KERNELS: dict[str, str] = {
     ),
     **dict.fromkeys(("IsNaN", "Reciprocal"), _FLOATS),
     **dict.fromkeys(("Tan", "Asin", "Acos", "Atan", "Sinh", "Cosh", "Erf"), _SINGLE),
+    **dict.fromkeys(("Conv", "ConvTranspose", "AveragePool"), "f"),
+    "MaxPool": "Bbfd",
     "IsInf": "fd",
     "TopK": "ilfd",
     "CumSum": "ilfd",
@@ -98,11 +100,12 @@ class Builder:
         self.nodes[-1].output[0] = name
         return Handle(self, name, handle.dtype)
 
-    def refuse(self, what: str) -> ExportError:
-        """An error about the present equation."""
+    def refuse(self, why: str) -> ExportError:
+        """An error about the present equation: its op, why it cannot be written, the user's line."""
         equation = self._equation
-        where = f"\n  in {source_text(equation.source)}" if equation is not None and equation.source else ""
-        return ExportError(f"export: {what}{where}")
+        assert equation is not None
+        where = f"\n  in {source_text(equation.source)}" if equation.source else ""
+        return ExportError(f"export: the op {equation.op.name} cannot be written as ONNX: {why}{where}")
 
 
 @dataclass(frozen=True, eq=False)

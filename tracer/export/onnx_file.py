@@ -9,10 +9,11 @@ import numpy as np
 
 from fusegrad.eager import dtypes
 from fusegrad.eager.families import Elementwise, Reduction
+from fusegrad.eager.op import Op
 from fusegrad.tracer.export.files import ExportError
 from fusegrad.tracer.export.onnx_builder import Builder, Handle
-from fusegrad.tracer.export.onnx_ops import OTHERS, REDUCTIONS, creation
-from fusegrad.tracer.export.onnx_scalars import elementwise
+from fusegrad.tracer.export.onnx_ops import OTHERS, REDUCTIONS, creation, rearranged
+from fusegrad.tracer.export.onnx_scalars import ENTRIES, Scalars, elementwise
 from fusegrad.tracer.export.program import Program, guard_text
 from fusegrad.tracer.graph import GUARD, Equation, Graph, Value
 from fusegrad.tracer.passes import dead_code, decompose
@@ -67,15 +68,27 @@ def _refuse_guards(program: Program) -> None:
     )
 
 
-def _without_guards(graph: Graph) -> Graph:
-    return Graph(graph.inputs, tuple(e for e in graph.equations if e.op is not GUARD), graph.outputs)
+def forward_graph(program: Program) -> Graph:
+    """What is written: the graph without guards and dead code, composite ops taken apart."""
+    graph = program.graph
+    unguarded = tuple(e for e in graph.equations if e.op is not GUARD)
+    return dead_code(decompose(Graph(graph.inputs, unguarded, graph.outputs)))
+
+
+def sayable(op: Op) -> bool:
+    """Whether the export has a form for `op` in ONNX, at least for some dtypes and parameters."""
+    if op.name in OTHERS or op.family in ("view", "creation"):
+        return True
+    if isinstance(op, Elementwise):
+        return op.name in ENTRIES or callable(op.scalar) or hasattr(Scalars(), op.scalar)
+    return isinstance(op, Reduction) and op.combine in REDUCTIONS
 
 
 # Building.
 
 
 def _model(onnx: Any, program: Program) -> Any:
-    graph = dead_code(decompose(_without_guards(program.graph)))
+    graph = forward_graph(program)
     builder = Builder(onnx)
     known: dict[Value, Handle] = {v: Handle(builder, v.name, v.dtype) for v in program.arguments}
     used = {v for e in graph.equations for v in e.values()} | {
@@ -120,24 +133,25 @@ def _value_info(onnx: Any, name: str, shape: tuple[int, ...], dtype: np.dtype) -
 def _refuse_types(builder: Builder, equation: Equation) -> None:
     for value in (*equation.values(), *equation.outputs):
         if value.dtype.kind == "c":
-            raise builder.refuse(
-                f"{equation.op.name} on {value.dtype.name}: ONNX does not compute with complex numbers"
-            )
+            raise builder.refuse(f"ONNX does not compute with complex numbers, here {value.dtype.name}")
 
 
 def _emitted(builder: Builder, equation: Equation, known: dict[Value, Handle]) -> tuple[Handle, ...]:
     """The nodes for one equation: by the table, or by what its family knows of it."""
     op = equation.op
+    if not sayable(op):
+        raise builder.refuse("ONNX has no form of it, or none as exact; exporting to .py takes every op")
     if op.name in OTHERS:
         made = OTHERS[op.name](equation, *(known[v] for v in equation.inputs))
         return made if isinstance(made, tuple) else (made,)
     if isinstance(op, Elementwise):
         return (_elementwise(builder, equation, op, known),)
-    if isinstance(op, Reduction) and op.combine in REDUCTIONS:
-        return (REDUCTIONS[op.combine](equation, *(known[v] for v in equation.inputs)),)
     if op.family == "creation":
         return (creation(builder, equation),)
-    raise builder.refuse(f"the op {op.name} cannot be written as ONNX")
+    operands = [known[v] for v in equation.inputs]
+    if isinstance(op, Reduction) and op.combine is not None:
+        return (REDUCTIONS[op.combine](equation, *operands),)
+    return (rearranged(equation, *operands),)
 
 
 def _elementwise(builder: Builder, equation: Equation, op: Elementwise, known: dict[Value, Handle]) -> Handle:

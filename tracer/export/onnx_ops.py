@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from fusegrad.eager.op import TensorType
+from fusegrad.eager.op import REGISTRY, TensorType, wrap
 from fusegrad.eager.ops.shape import Slice
 from fusegrad.tracer.export.onnx_builder import BOOL, INT32, INT64, Builder, Handle
+from fusegrad.tracer.export.onnx_windows import WINDOWED
 from fusegrad.tracer.graph import Equation, Value
 
 
@@ -145,16 +146,34 @@ def _topk(e: Equation, x: Handle) -> tuple[Handle, Handle]:
 
 
 def _median(e: Equation, x: Handle) -> tuple[Handle, Handle]:
-    """The lower median; NaN where there is one."""
+    """The lower median; the first NaN where there is one."""
     dim = e.params["dim"]
     size = _type(e).shape[dim]
     order = _order(x, dim, size, False)
     index = _first(order, dim, (size - 1) // 2, 1)
     if x.dtype.kind == "f":
-        last = _first(order, dim, size - 1, 1)
-        index = _picked(x, last, dim).node("IsNaN").where(last, index)
+        nan = x.node("IsNaN")
+        first = x.builder.node("ArgMax", [nan.to(INT32)], INT64, axis=dim, keepdims=1)
+        index = _picked(nan, first, dim).where(first, index)
     value = _picked(x, index, dim)
     return _reshaped(value, e.output.shape), _reshaped(index, e.output.shape)
+
+
+def _nanmedian(e: Equation, x: Handle) -> tuple[Handle, Handle]:
+    """The lower median of what is not NaN: those come first in order."""
+    dim = e.params["dim"]
+    size = _type(e).shape[dim]
+    if x.dtype.kind != "f":
+        return _median(e, x)
+    numbers = x.node("IsNaN").negated().to(INT64).shaped("ReduceSum", [dim], keepdims=1)
+    index = _picked(_order(x, dim, size, False), (numbers - 1) / 2, dim)
+    return _reshaped(_picked(x, index, dim), e.output.shape), _reshaped(index, e.output.shape)
+
+
+def _kthvalue(e: Equation, x: Handle) -> tuple[Handle, Handle]:
+    dim = e.params["dim"]
+    index = _first(_order(x, dim, _type(e).shape[dim], False), dim, e.params["k"] - 1, 1)
+    return _reshaped(_picked(x, index, dim), e.output.shape), _reshaped(index, e.output.shape)
 
 
 def _cumsum(e: Equation, x: Handle) -> Handle:
@@ -220,6 +239,24 @@ def _flip(e: Equation, x: Handle) -> Handle:
     return x.shaped("Slice", [-1] * len(dims), [np.iinfo(np.int64).min] * len(dims), dims, [-1] * len(dims))
 
 
+def _positions(e: Equation) -> np.ndarray:
+    shape = _type(e).shape
+    return np.arange(math.prod(shape)).reshape(shape)
+
+
+def rearranged(e: Equation, x: Handle) -> Handle:
+    """Any op that only moves elements: what it does to their positions says which it takes."""
+    places = x.builder.constant(e.op.evaluate((wrap(_positions(e)),), dict(e.params)), INT64)
+    return x.builder.node("Gather", [x.shaped("Reshape", [-1]), places], x.dtype)
+
+
+def _diagonal_scatter(e: Equation, x: Handle, value: Handle) -> Handle:
+    places = REGISTRY["diagonal"].evaluate((wrap(_positions(e)),), dict(e.params))
+    index = x.builder.constant(places.reshape(-1), INT64)
+    written = _written(x.shaped("Reshape", [-1]), index, value.to(x.dtype).shaped("Reshape", [-1]), 0, False)
+    return _reshaped(written, e.output.shape)
+
+
 def _cat(e: Equation, *tensors: Handle) -> Handle:
     parts = [t.to(e.output.dtype) for t in tensors]
     return parts[0].builder.node("Concat", parts, e.output.dtype, axis=e.params["dim"])
@@ -230,7 +267,8 @@ def _matmul(e: Equation, x: Handle, y: Handle) -> Handle:
 
 
 def _permute(e: Equation, x: Handle) -> Handle:
-    return x.builder.node("Transpose", [x], x.dtype, perm=list(e.params["dims"]))
+    dims = list(e.params["dims"])
+    return x.builder.node("Transpose", [x], x.dtype, perm=dims) if dims else x
 
 
 # Reading and writing by index tensors. Negative indices count from the end in ONNX, too.
@@ -258,14 +296,15 @@ def _scatter(e: Equation, x: Handle, source: Handle, index: Handle) -> Handle:
 
 def _scattered(e: Equation, x: Handle, source: Handle, index: Handle) -> Handle:
     """`source` written (or added) into `x` at `index` along a dimension."""
+    return _written(x, index, source, e.params["dim"], e.params["accumulate"])
+
+
+def _written(x: Handle, index: Handle, source: Handle, dim: int, accumulate: bool) -> Handle:
     dtype = x.computed("ScatterElements")
-    return x.builder.node(
-        "ScatterElements",
-        [x.to(dtype), index, source.to(dtype)],
-        dtype,
-        axis=e.params["dim"],
-        reduction="add" if e.params["accumulate"] else "none",
-    )
+    operands = [x.to(dtype), index, source.to(dtype)]
+    reduction = "add" if accumulate else "none"
+    made = x.builder.node("ScatterElements", operands, dtype, axis=dim, reduction=reduction)
+    return made.to(x.dtype)
 
 
 def _flat_index(e: Equation, *indices: Handle) -> Handle:
@@ -304,6 +343,8 @@ OTHERS: dict[str, Callable[..., Handle | tuple[Handle, ...]]] = {
     "max_dim": _extreme_with_place("Max"),
     "min_dim": _extreme_with_place("Min"),
     "median_dim": _median,
+    "nanmedian_dim": _nanmedian,
+    "kthvalue": _kthvalue,
     "sort": _sort,
     "topk": _topk,
     "cumsum": _cumsum,
@@ -312,4 +353,7 @@ OTHERS: dict[str, Callable[..., Handle | tuple[Handle, ...]]] = {
     "gather": _gather,
     "scatter": _scatter,
     "flat_index": _flat_index,
+    "as_strided": rearranged,
+    "diagonal_scatter": _diagonal_scatter,
+    **WINDOWED,
 }

@@ -88,7 +88,7 @@ def _floor_divide(x: Handle, y: Handle) -> Handle:
 def _pow(x: Handle, y: Handle) -> Handle:
     if x.dtype.kind != "f":  # onnxruntime goes through float64, which is inexact and does not wrap
         raise x.builder.refuse(
-            "whole numbers to the power of a tensor: convert to floats before, with .float()"
+            "onnxruntime has no exact power of whole numbers by a tensor; convert to floats before it"
         )
     return x.node("Pow", y)
 

@@ -1,0 +1,507 @@
+"""Deferred runs: the Python body runs, its tensor ops wait, and stretches of them run as native code.
+
+This is the way for functions whose body cannot be skipped, because it prints, appends, writes
+tensors in place or does other things that a replay could not repeat. Nothing is assumed about
+the body: each op that it asks for is compared with what earlier runs asked for at this place. One that
+is known gives a tensor without values; when somebody asks for values, what waits is computed,
+by a compiled stretch if this has happened before, else op by op. An op that is not known is
+evaluated at once, and known from then on.
+
+A tensor without values has a stand-in for its array, of the right shape, dtype and strides, and
+its own place in `Plan`; every way to its values tells the interpreter before (`reach`, `effect`).
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fusegrad.compiler import debug
+from fusegrad.compiler.stand_in import has_values, stand_in
+from fusegrad.compiler.stretch import Made, Step, Stretch
+from fusegrad.eager import autograd, dtypes, shared, views
+from fusegrad.eager.errors import failure
+from fusegrad.eager.families import Elementwise
+from fusegrad.eager.op import Op, Params, TensorType, evaluate, wrap
+from fusegrad.eager.state import state
+from fusegrad.eager.tensor import Tensor
+
+# Bounds of a plan; what goes beyond them is evaluated op by op.
+MOST_STEPS = 4096  # in all
+LONGEST = 512  # ops that wait at a time
+MOST_STRETCHES = 64
+# How many calls may find nothing to compile; how many compiled ones come before the two ways are
+# timed; and how often each is.
+TRIES = 16
+LEARNING = 3
+TRIALS = 4
+# Ops on integers that refuse some values; they must raise at their own line.
+_REFUSING = frozenset({"floor_divide", "remainder", "fmod", "pow", "pow_number", "truncated_quotient"})
+# Ops that are another op for another number, and up to where floats of any kind take an integer.
+_NUMBER_MATTERS = frozenset({"pow", "pow_number", "where"})
+_EXACT = 2**11
+# Doors through which a copy leaves.
+_COPIES = frozenset({"bool", "int", "float", "complex", "index", "item", "tolist", "repr", "format"})
+# What a computed tensor hands on to the one that stands for it; whose view that is, it knows.
+_SLOTS = ("array", "grad_fn", "needs_grad", "output_index", "version")
+
+
+class Place:
+    """Where a run is in the trie of the ops that runs asked for, and what comes next there.
+
+    step: the op that leads here. number: how many values the run has made on the way. patterns: the
+    keys of `following` without their Python numbers: an op that comes with another number takes it
+    as an input from then on. ends: for each set of values that were alive when a stretch ended here,
+    its code, or None if there is none.
+    """
+
+    __slots__ = ("ends", "following", "number", "patterns", "step")
+
+    def __init__(self, step: Step | None, number: int) -> None:
+        self.step, self.number = step, number
+        self.following: dict[Any, Place] = {}
+        self.patterns: set[Any] = set()
+        self.ends: dict[tuple[int, ...], Stretch | None] = {}
+
+
+class Plan:
+    """What is known of the deferred runs of a function for one kind of arguments."""
+
+    def __init__(self) -> None:
+        self.roots: dict[Any, Place] = {}
+        self.steps = 0
+        self.stretches: list[Stretch] = []
+        self.asked = 0  # calls that could not be replayed
+        self.calls = 0  # deferred ones
+        self.answered = 0  # those in which compiled code ran
+        self.failed = 0
+        self.times: dict[str, list[float]] = {"deferred": [], "eager": []}
+        self.choice: str | None = None
+        self.numbers_change = False  # whether numbers are taken for inputs when they are first met
+        self.lock = threading.Lock()
+
+    def root(self) -> Place:
+        """Where a stretch begins in the present modes."""
+        key = state.grad_enabled, dtypes.default_float()
+        found = self.roots.get(key)
+        return found or self.roots.setdefault(key, Place(None, 0))
+
+    def defers(self) -> bool:
+        """Whether the next call is to be deferred.
+
+        A deferred run costs Python for each op, and pays where tensors are large or gradients
+        follow. Nobody knows but the clock: after a few compiled calls, calls are run both ways
+        in turn, and the faster way stays.
+        """
+        if self.choice is None and self.calls >= TRIES and not self.stretches:
+            self.choice = "eager"
+        if self.choice is None:
+            return self.answered < LEARNING or len(self.times["deferred"]) <= len(self.times["eager"])
+        return self.choice == "deferred"
+
+    def note(self, way: str, seconds: float, tracked: bool) -> None:
+        """A call that ran one way took so long; `tracked` says that gradients can follow."""
+        if self.choice is not None or self.answered < LEARNING:
+            return
+        self.times[way].append(seconds)
+        if min(map(len, self.times.values())) >= TRIALS:
+            # A compiled backward is worth as much again as the forward.
+            allowed = (2 if tracked else 1) * min(self.times["eager"])
+            self.choice = "deferred" if min(self.times["deferred"]) <= allowed else "eager"
+
+    def compiled(self, steps: list[Step], outside: list[Tensor], alive: tuple[int, ...]) -> Stretch | None:
+        """A new stretch, or None where the bounds or the compiler refuse it."""
+        with self.lock:
+            if len(self.stretches) + self.failed >= MOST_STRETCHES:
+                return None
+            try:
+                stretch = Stretch(steps, outside, alive)
+            except Exception:
+                # A fault of the compiler must not become one of the user's program.
+                self.failed += 1
+                if debug.level():
+                    raise
+                return None
+            self.stretches.append(stretch)
+            return stretch
+
+
+class Deferred:
+    """The interpreter of one deferred run. It is in charge of one thread while the body runs."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.compiled = 0  # stretches that ran natively
+        self.learned = False
+        self.tracked = False
+        self._begin()
+
+    def run(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What `function` gives. Whatever it leaves behind has its values, also if it raises."""
+        state.interpreter = self
+        try:
+            return function(*args, **kwargs)
+        finally:
+            try:
+                self.settle()
+            finally:
+                state.interpreter = None
+                self.plan.calls += 1
+                self.plan.answered += bool(self.compiled)
+
+    def _begin(self) -> None:
+        self.place = self.plan.root()
+        self.mode = state.grad_enabled
+        self.waiting = True  # whether the tensors of this stretch have no values yet
+        self.strict = False  # whether the next op must be computed at once
+        self.steps: list[Step] = []
+        self.outside: list[Tensor] = []
+        self.scalars: list[Any] = []
+        self.versions: list[int] = []
+        self._outside_numbers: dict[int, int] = {}
+        self._made: dict[int, int] = {}
+        self._alive: list[weakref.ref[Tensor]] = []
+
+    # What the engine asks and reports.
+
+    def bind(self, op: Op, args: tuple[Any, ...], params: Params) -> Any:
+        if self.mode is not state.grad_enabled or len(self.steps) >= LONGEST:
+            self.settle()
+            self.mode = state.grad_enabled
+        if op.family == "random" or state.inference:
+            self._reach_all(args)
+            return evaluate(op, args, params)
+        asked = self._key(op, args, params)
+        if asked is None:
+            self._reach_all(args)
+            return evaluate(op, args, params)
+        key, inputs, fresh = asked
+        place = self.place.following.get(key)
+        scalars: tuple[Any, ...] = ()
+        if place is None:
+            pattern, general, scalars = self._generalised(op, args, key, inputs)
+            place = self.place.following.get(pattern) if scalars else None
+            if place is None:
+                if scalars and (self.plan.numbers_change or pattern in self.place.patterns):
+                    self.plan.numbers_change = True
+                    key, inputs = pattern, general
+                else:
+                    self.place.patterns.add(pattern)
+                    scalars = ()
+                return self._learn(op, args, params, key, inputs, fresh, scalars)
+        self._take(fresh, scalars)
+        self._advance(place)
+        step = place.step
+        assert step is not None
+        if self.waiting:
+            outputs = tuple([_stand_in(known) for known in step.gives])
+            if step.gives[0].shares and op.rules is not None:
+                views.taken(outputs[0], args[0], op, params, self.mode)
+            result: Any = outputs if len(outputs) > 1 else outputs[0]
+        else:
+            result = evaluate(op, args, params)
+            outputs = result if type(result) is tuple else (result,)
+        self._note(step, outputs)
+        if self.strict or _refuses(op, step):
+            self.settle()
+        return result
+
+    def leave(self, tensor: Tensor, door: str, value: Any) -> None:
+        """The value has been read already; but memory that is lent may be written from now on."""
+        if door not in _COPIES:
+            self.settle()
+
+    def reach(self, tensor: Tensor) -> None:
+        """Somebody is going to read the values of `tensor`."""
+        if self.waiting and self._number_of(tensor) is not None:
+            self.settle()
+
+    def in_backward(self) -> None:
+        """A backward runs at once: it writes gradients and calls hooks."""
+        self.settle()
+
+    def effect(self, reason: str) -> None:
+        """Memory, gradients or modes are going to change: what waits comes first."""
+        self.settle()
+
+    def constant(self, tensor: Tensor) -> None:
+        """A tensor made of Python data is one from outside."""
+
+    def check(self, tensor: Tensor, passed: Callable[[], Tensor]) -> bool:
+        """An op tests its input now, or refuses it when it is computed: that must be at its own line."""
+        self.reach(tensor)
+        self.strict = True
+        return True
+
+    # Finding the way.
+
+    def _number_of(self, tensor: Tensor) -> int | None:
+        number = self._made.get(id(tensor))
+        return number if number is not None and self._alive[number]() is tensor else None
+
+    def _key(self, op: Op, args: tuple[Any, ...], params: Params) -> Any:
+        """What identifies the op at this place, its inputs, and the tensors that are new to the stretch.
+
+        None for an op that does not wait: a view of a tensor with values, one whose input somebody
+        else could write without telling, and one on another thread's waiting tensor, which refuses.
+        """
+        keys: list[Any] = [op]
+        inputs: list[tuple[str, Any]] = []
+        fresh: dict[int, Tensor] = {}
+        made = False
+        for a in args:
+            if not isinstance(a, Tensor):
+                keys.append((type(a), repr(a)))
+                inputs.append(("number", a))
+                continue
+            number = self._number_of(a)
+            if number is not None:
+                made = True
+                keys.append(number)
+                inputs.append(("made", number))
+                continue
+            place = self._outside_numbers.get(id(a))
+            if place is None:
+                if shared.is_exposed(a.array) or not has_values(a.array):
+                    return None
+                place = len(self.outside) + len(fresh)
+                if id(a) in fresh:
+                    place = len(self.outside) + list(fresh).index(id(a))
+                fresh[id(a)] = a
+            array = a.array
+            keys.append((place, array.shape, array.dtype, array.strides, a.needs_grad))
+            inputs.append(("outside", place))
+        if op.view and not made:
+            return None
+        if params:
+            keys.append(repr(params))
+        return tuple(keys), tuple(inputs), fresh
+
+    def _generalised(self, op: Op, args: tuple[Any, ...], key: Any, inputs: Any) -> Any:
+        """The key and inputs with the Python numbers taken out, and the numbers.
+
+        Only where a number does not tell the result's type: next to floats, in elementwise ops. An
+        exponent stays, since the op chosen depends on it.
+        """
+        if not isinstance(op, Elementwise) or op.family != "elementwise" or op.name in _NUMBER_MATTERS:
+            return key, inputs, ()
+        floats = [a.array.dtype for a in args if isinstance(a, Tensor) and a.array.dtype.kind == "f"]
+        if not floats or len({*floats}) > 1:
+            return key, inputs, ()
+        general, taken = list(key), list(inputs)
+        values: list[Any] = []
+        for i, (kind, value) in enumerate(inputs):
+            if kind == "number" and type(value) in (int, float) and abs(value) < _EXACT:
+                general[i + 1] = type(value)
+                taken[i] = ("scalar", (len(self.scalars) + len(values), floats[0]))
+                values.append(value)
+        return tuple(general), tuple(taken), tuple(values)
+
+    def _take(self, fresh: dict[int, Tensor], scalars: tuple[Any, ...]) -> None:
+        self.scalars += scalars
+        for identity, tensor in fresh.items():
+            self._outside_numbers[identity] = len(self.outside)
+            self.outside.append(tensor)
+            self.versions.append(tensor.version[0])
+
+    def _advance(self, place: Place) -> None:
+        assert place.step is not None
+        self.place = place
+        self.steps.append(place.step)
+
+    def _note(self, step: Step, outputs: tuple[Tensor, ...]) -> None:
+        for k, tensor in enumerate(outputs):
+            self._made[id(tensor)] = step.first + k
+            self._alive.append(weakref.ref(tensor))
+
+    def _learn(
+        self,
+        op: Op,
+        args: tuple[Any, ...],
+        params: Params,
+        key: Any,
+        inputs: Any,
+        fresh: dict[int, Tensor],
+        scalars: tuple[Any, ...],
+    ) -> Any:
+        """Evaluate an op that was not met here before, and know it from now on."""
+        self._compute()
+        self.waiting, self.learned = False, True
+        result = evaluate(op, args, params)
+        outputs = result if type(result) is tuple else (result,)
+        if self.plan.steps >= MOST_STEPS or _aliases(op, args, outputs):
+            return result
+        self._take(fresh, scalars)
+        gives = tuple([_known(op, args, tensor) for tensor in outputs])
+        step = Step(op, inputs, dict(params), self.place.number, gives)
+        place = Place(step, self.place.number + len(gives))
+        self.plan.steps += 1
+        self._advance(self.place.following.setdefault(key, place))
+        self._note(step, outputs)
+        if self.strict or _refuses(op, step):
+            self.settle()
+        return result
+
+    # Computing what waits.
+
+    def _reach_all(self, args: tuple[Any, ...]) -> None:
+        for a in args:
+            if isinstance(a, Tensor):
+                self.reach(a)
+
+    def settle(self) -> None:
+        """Compute what waits, and begin a new stretch."""
+        if self.steps:
+            alive = tuple([i for i, reference in enumerate(self._alive) if reference() is not None])
+            if self.waiting and alive:
+                self._end(alive)
+        self._begin()
+
+    def _end(self, alive: tuple[int, ...]) -> None:
+        """Compute the stretch natively."""
+        ends = self.place.ends
+        if alive not in ends:
+            ends[alive] = self.plan.compiled(self.steps, self.outside, alive)
+        stretch = ends[alive]
+        if stretch is None:
+            self._compute()
+        else:
+            self._check_versions()
+            self._fill(stretch.run)
+
+    def _compute(self) -> None:
+        """Evaluate what waits op by op, as eager does."""
+        if self.waiting and self.steps:
+            self._check_versions()
+            self._fill(lambda *_: None)
+
+    def _fill(self, run: Callable[[list[Tensor], list[Any]], dict[int, Tensor] | None]) -> None:
+        """Give the tensors that stand for values their values.
+
+        If that fails, they lose their stand-ins: nobody must take those for values.
+        """
+        self.waiting = False
+        waiting = {
+            i: tensor for i, reference in enumerate(self._alive) if (tensor := reference()) is not None
+        }
+        interpreter, state.interpreter = state.interpreter, None
+        mode, state.grad_enabled = state.grad_enabled, self.mode
+        filled: set[int] = set()
+        try:
+            found = run(self.outside, self.scalars)
+            if found is None:
+                self._evaluate(waiting, filled)
+            else:
+                self.compiled += 1
+                self._hand_out(found, waiting, filled)
+        finally:
+            state.interpreter, state.grad_enabled = interpreter, mode
+            for number, tensor in waiting.items():
+                if number not in filled:
+                    del tensor.array
+
+    def _hand_out(self, found: dict[int, Tensor], waiting: dict[int, Tensor], filled: set[int]) -> None:
+        """Give the computed values to their tensors, and make the views of them."""
+        for number, tensor in found.items():
+            if number in waiting:
+                self._become(waiting[number], tensor)
+                filled.add(number)
+                found[number] = waiting[number]
+        for number in waiting:
+            self._viewed(number, found, waiting, filled)
+
+    def _viewed(
+        self, number: int, found: dict[int, Tensor], waiting: dict[int, Tensor], filled: set[int]
+    ) -> Tensor:
+        """The value, which is a view of another if it was not found yet."""
+        if number not in found:
+            step = next(s for s in self.steps if s.first == number)
+            base = {where: self._viewed(where, found, waiting, filled) for where in step.sources()}
+            args = step.operands(base, (), ())
+            found[number] = self._settled(evaluate(step.op, args, step.params), waiting, number)
+            filled.add(number)
+        return found[number]
+
+    def _evaluate(self, waiting: dict[int, Tensor], filled: set[int]) -> None:
+        """Compute everything op by op; values that nobody has are dropped after their last use."""
+        last: dict[int, int] = {}
+        for place, step in enumerate(self.steps):
+            last.update(dict.fromkeys(step.sources(), place))
+        values: dict[int, Any] = {}
+        for place, step in enumerate(self.steps):
+            args = step.operands(values, self.outside, self.scalars)
+            result = evaluate(step.op, args, step.params)
+            for k, tensor in enumerate(result if type(result) is tuple else (result,)):
+                number = step.first + k
+                values[number] = self._settled(tensor, waiting, number)
+                filled.add(number)
+            for number in [n for n in step.sources() if last[n] == place and n not in waiting]:
+                values.pop(number, None)
+
+    def _settled(self, result: Tensor, waiting: dict[int, Tensor], number: int) -> Tensor:
+        """The tensor that has waited for `result`, or else `result`."""
+        tensor = waiting.get(number)
+        if tensor is None:
+            return result
+        self._become(tensor, result)
+        return tensor
+
+    def _become(self, tensor: Tensor, result: Tensor) -> None:
+        """Give a waiting tensor its values and its place on the graph."""
+        self.tracked = self.tracked or result.needs_grad
+        for slot in _SLOTS:
+            setattr(tensor, slot, getattr(result, slot))
+
+    def _check_versions(self) -> None:
+        """No other thread may have written what waiting ops are about to read."""
+        for tensor, version in zip(self.outside, self.versions, strict=True):
+            if tensor.version[0] != version:
+                raise failure(
+                    RuntimeError,
+                    f"a tensor of shape {list(tensor.array.shape)} was written by another thread while ops "
+                    "of a jitted function that read it were waiting to be computed; take a lock around both",
+                )
+
+
+class _Waiting(autograd.Node):
+    """The node of a tensor without values: it has a name, and takes no part in a graph."""
+
+    __slots__ = ("text",)
+
+    text: str
+
+    def name(self) -> str:
+        return self.text
+
+
+def _stand_in(known: Made) -> Tensor:
+    """A tensor of which only the type, strides and place on the graph are known."""
+    tensor = wrap(None)
+    tensor.array = stand_in(*known.type, known.strides)
+    if known.needs_grad:
+        node = _Waiting.__new__(_Waiting)
+        node.text = known.name
+        tensor.needs_grad, tensor.grad_fn = True, node
+    return tensor
+
+
+def _known(op: Op, args: tuple[Any, ...], tensor: Tensor) -> Made:
+    array, node = tensor.array, tensor.grad_fn
+    name = node.name() if node is not None else ""
+    shares = op.view and tensor.version is args[0].version
+    return Made(TensorType(array.shape, array.dtype), array.strides, tensor.needs_grad, name, shares)
+
+
+def _refuses(op: Op, step: Step) -> bool:
+    """Whether the op may refuse its input because of values, and so has to be computed at its line."""
+    return op.family == "opaque" or (op.name in _REFUSING and step.gives[0].type.dtype.kind in "iu")
+
+
+def _aliases(op: Op, args: tuple[Any, ...], outputs: tuple[Tensor, ...]) -> bool:
+    """Whether an op that is no view gave memory of its input."""
+    arrays = [a.array for a in args if isinstance(a, Tensor)]
+    return not op.view and any(np.may_share_memory(o.array, a) for o in outputs for a in arrays)

@@ -1,0 +1,132 @@
+"""Gradients limited in norm or value; parameters as one vector. Source: `torch.nn.utils`."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterable
+from types import GeneratorType
+from typing import Any
+
+import numpy as np
+
+from fusegrad.eager.errors import failure
+from fusegrad.eager.op import wrap
+from fusegrad.eager.ops import reduction, shape
+from fusegrad.eager.state import no_grad, state
+from fusegrad.eager.tensor import Tensor
+
+
+def _as_list(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
+    return [parameters] if isinstance(parameters, Tensor) else list(parameters)
+
+
+def _gradients(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
+    return [t.grad for t in _as_list(parameters) if t.grad is not None]
+
+
+def get_total_norm(
+    tensors: Tensor | Iterable[Tensor],
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: Any = None,
+) -> Tensor:
+    """The norm of all tensors taken as one vector. Source: `torch.nn.utils.get_total_norm`.
+
+    Raises RuntimeError for a norm that is not finite, if `error_if_nonfinite`.
+    """
+    vectors = _as_list(tensors)
+    if not vectors:
+        return wrap(np.zeros((), np.float32))
+    norm_type = float(norm_type)
+    with no_grad():
+        lengths = [reduction.norm(v, norm_type) for v in vectors]
+        total = reduction.norm(shape.stack(lengths), norm_type)
+    if error_if_nonfinite and not math.isfinite(total.array.item()):
+        raise failure(
+            RuntimeError,
+            f"The total norm of order {norm_type} for gradients from `parameters` is non-finite "
+            f"({total.array.item()}), so it cannot be clipped. To scale the gradients by it anyway, set "
+            "`error_if_nonfinite=False`",
+        )
+    return total
+
+
+def clip_grads_with_norm_(
+    parameters: Tensor | Iterable[Tensor], max_norm: float, total_norm: Tensor, foreach: Any = None
+) -> None:
+    """Scale all gradients, in place, as a `total_norm` over `max_norm` demands.
+
+    Source: `torch.nn.utils.clip_grads_with_norm_`.
+    """
+    if state.interpreter is not None:
+        state.interpreter.effect("scales gradients in place")
+    factor = np.minimum(max_norm / (total_norm.array + 1e-6), 1.0)  # NaN stays NaN
+    for gradient in _gradients(parameters):
+        np.multiply(gradient.array, factor, out=gradient.array, casting="same_kind")
+        gradient.version[0] += 1
+
+
+def clip_grad_norm_(
+    parameters: Tensor | Iterable[Tensor],
+    max_norm: float,
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: Any = None,
+) -> Tensor:
+    """Scale all gradients, in place, so that their norm is at most `max_norm`; gives the norm before.
+
+    Source: `torch.nn.utils.clip_grad_norm_`. Raises RuntimeError, with nothing changed, for a norm that
+    is not finite, if `error_if_nonfinite`.
+
+    >>> import fusegrad as fg
+    >>> x = fg.zeros(2, requires_grad=True)
+    >>> x.grad = fg.tensor([3.0, 4.0])
+    >>> fg.nn.utils.clip_grad_norm_([x], 1.0)
+    tensor(5.)
+    >>> x.grad
+    tensor([0.6000, 0.8000])
+    """
+    tensors = _as_list(parameters)
+    if not tensors and isinstance(parameters, GeneratorType):
+        warnings.warn("`parameters` is an empty generator, no gradient clipping will occur.", stacklevel=2)
+    total = get_total_norm(_gradients(tensors), norm_type, error_if_nonfinite, foreach)
+    clip_grads_with_norm_(tensors, max_norm, total, foreach)
+    return total
+
+
+def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float, foreach: Any = None) -> None:
+    """Limit all gradients, in place, to -clip_value..clip_value.
+
+    Source: `torch.nn.utils.clip_grad_value_`.
+    """
+    if state.interpreter is not None:
+        state.interpreter.effect("clips gradients in place")
+    limit = float(clip_value)
+    for gradient in _gradients(parameters):
+        np.clip(gradient.array, -limit, limit, out=gradient.array)
+        gradient.version[0] += 1
+
+
+def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
+    """All parameters in one vector. Source: `torch.nn.utils.parameters_to_vector`."""
+    return shape.cat([shape.reshape(p, (-1,)) for p in parameters])
+
+
+def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
+    """A vector's pieces written into the parameters. Source: `torch.nn.utils.vector_to_parameters`.
+
+    Raises RuntimeError, with nothing changed, if the vector is too short.
+    """
+    if not isinstance(vec, Tensor):
+        raise failure(TypeError, f"expected torch.Tensor, but got: {type(vec).__name__}")
+    targets = list(parameters)
+    needed = sum(p.array.size for p in targets)
+    if vec.array.size < needed:
+        raise failure(RuntimeError, f"the vector has {vec.array.size} elements, the parameters {needed}")
+    at = 0
+    with no_grad():
+        for parameter in targets:
+            count = parameter.array.size
+            parameter.copy_(shape.reshape(vec[at : at + count], parameter.array.shape))
+            at += count

@@ -1,0 +1,190 @@
+"""Sequences of different lengths: padded to one length, or packed without the padding.
+
+A packed sequence holds the elements of all sequences step by step: first the first elements of all,
+longest sequence first, then the second ones of those that have one, and so on.
+Source: `torch.nn.utils.rnn`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from fusegrad.eager.errors import failure
+from fusegrad.eager.op import wrap
+from fusegrad.eager.ops import indexing, selection, shape
+from fusegrad.eager.ops.elementwise import where
+from fusegrad.eager.tensor import Tensor
+
+
+class _Fields(NamedTuple):
+    data: Tensor
+    batch_sizes: Tensor
+    sorted_indices: Tensor | None
+    unsorted_indices: Tensor | None
+
+
+class PackedSequence(_Fields):
+    """Sequences without padding, step by step. Made by `pack_padded_sequence` and `pack_sequence`.
+
+    data: [sum of lengths, ...]; batch_sizes: how many sequences each step has; sorted_indices: the
+    order that made them descend in length, unsorted_indices: its inverse.
+    Source: `torch.nn.utils.rnn.PackedSequence`.
+    """
+
+    def __new__(
+        cls,
+        data: Tensor,
+        batch_sizes: Tensor,
+        sorted_indices: Tensor | None = None,
+        unsorted_indices: Tensor | None = None,
+    ) -> Self:
+        if unsorted_indices is None:
+            unsorted_indices = invert_permutation(sorted_indices)
+        return super().__new__(cls, data, batch_sizes, sorted_indices, unsorted_indices)
+
+    def to(self, *args: Any, **kwargs: Any) -> Self:
+        """With the data converted as by `Tensor.to`."""
+        return type(self)(self.data.to(*args, **kwargs), *self[1:])
+
+    def double(self) -> Self:
+        """The data as float64."""
+        return self.to("float64")
+
+    def float(self) -> Self:
+        """The data as float32."""
+        return self.to("float32")
+
+
+def invert_permutation(permutation: Tensor | None) -> Tensor | None:
+    """The permutation that undoes one (None for None)."""
+    return None if permutation is None else selection.argsort(permutation)
+
+
+def _row_lengths(lengths: Any, rows: int) -> list[int]:
+    """The lengths as numbers, checked: one for each row, above 0."""
+    found = lengths.tolist() if isinstance(lengths, Tensor) else [int(n) for n in lengths]
+    if len(found) != rows:
+        raise failure(RuntimeError, f"expected `lengths` for a batch of {rows}, but got {len(found)}")
+    if not found or min(found) <= 0:
+        raise failure(
+            RuntimeError,
+            "Length of all samples has to be greater than 0, but found an element in 'lengths' that is <= 0",
+        )
+    return found
+
+
+def pack_padded_sequence(
+    input: Tensor, lengths: Any, batch_first: bool = False, enforce_sorted: bool = True
+) -> PackedSequence:
+    """Padded sequences [T, N, ...] (or [N, T, ...]) without their padding.
+
+    Raises RuntimeError for lengths that do not descend, unless `enforce_sorted` is false: then they are
+    sorted here. Source: `torch.nn.utils.rnn.pack_padded_sequence`.
+    """
+    if batch_first:
+        input = shape.transpose(input, 0, 1)
+    steps, rows = input.array.shape[:2]
+    found = np.array(_row_lengths(lengths, rows))
+    order = None
+    if not enforce_sorted:
+        order = np.argsort(-found, kind="stable")
+        found = found[order]
+    elif (np.diff(found) > 0).any():
+        raise failure(
+            RuntimeError,
+            "`lengths` array must be sorted in decreasing order when `enforce_sorted` is True. You can pass "
+            "`enforce_sorted=False` to pack_padded_sequence and pack_sequence to sidestep this",
+        )
+    if found[0] > steps:
+        raise failure(RuntimeError, f"a length of {found[0]} is more than the {steps} padded steps")
+    step, row = np.nonzero(np.arange(found[0])[:, None] < found)
+    places = step * rows + (row if order is None else order[row])
+    flat = shape.reshape(input, (steps * rows, *input.array.shape[2:]))
+    return PackedSequence(
+        indexing.index_select(flat, 0, wrap(places)),
+        wrap(np.bincount(step)),
+        None if order is None else wrap(order),
+    )
+
+
+def pad_packed_sequence(
+    sequence: PackedSequence,
+    batch_first: bool = False,
+    padding_value: float = 0.0,
+    total_length: int | None = None,
+) -> tuple[Tensor, Tensor]:
+    """The sequences padded to one length, [T, N, ...] (or [N, T, ...]), in their first order; their lengths.
+
+    Raises ValueError for a `total_length` below the longest.
+    Source: `torch.nn.utils.rnn.pad_packed_sequence`.
+    """
+    sizes = np.array(sequence.batch_sizes.tolist())
+    steps, rows = len(sizes), sizes[0]
+    if total_length is not None and total_length < steps:
+        raise failure(
+            ValueError,
+            "Expected total_length to be at least the length of the longest sequence in input, but got "
+            f"total_length={total_length} and max sequence length being {steps}",
+        )
+    held = np.zeros((total_length or steps, rows), bool)
+    held[:steps] = np.arange(rows) < sizes[:, None]
+    places = np.zeros(held.shape, np.int64)
+    places[held] = np.arange(sizes.sum())
+    lengths = held.sum(0)
+    if sequence.unsorted_indices is not None:
+        order = np.array(sequence.unsorted_indices.tolist())
+        held, places, lengths = held[:, order], places[:, order], lengths[order]
+    if batch_first:
+        held, places = held.T, places.T
+    data = sequence.data
+    values = shape.reshape(
+        indexing.index_select(data, 0, wrap(places.ravel())), (*places.shape, *data.array.shape[1:])
+    )
+    mask = wrap(held.reshape(held.shape + (1,) * (data.array.ndim - 1)))
+    return where(mask, values, padding_value), wrap(lengths)
+
+
+def pad_sequence(
+    sequences: Iterable[Tensor],
+    batch_first: bool = False,
+    padding_value: float = 0.0,
+    padding_side: str = "right",
+) -> Tensor:
+    """Sequences [L, ...] of different lengths side by side, [T, N, ...] (or [N, T, ...]).
+
+    Source: `torch.nn.utils.rnn.pad_sequence`.
+    """
+    if not isinstance(sequences, Iterable):
+        raise failure(RuntimeError, f"Expected iterable for input sequences, but got {type(sequences)}")
+    if padding_side not in ("left", "right"):
+        raise failure(RuntimeError, f"Expected padding_side left or right, but got {padding_side}")
+    kept = list(sequences)
+    longest = max((x.array.shape[0] for x in kept), default=0)
+    padded = []
+    for x in kept:
+        missing = longest - x.array.shape[0]
+        widths = (0, missing) if padding_side == "right" else (missing, 0)
+        padded.append(indexing.padded(x, [widths] + [(0, 0)] * (x.array.ndim - 1), padding_value))
+    return shape.stack(padded, 0 if batch_first else 1)
+
+
+def unpad_sequence(padded_sequences: Tensor, lengths: Any, batch_first: bool = False) -> list[Tensor]:
+    """The sequences that `pad_sequence` put side by side. Source: `torch.nn.utils.rnn.unpad_sequence`."""
+    found = lengths.tolist() if isinstance(lengths, Tensor) else lengths
+    rows = padded_sequences if batch_first else shape.transpose(padded_sequences, 0, 1)
+    return [row[:length] for row, length in zip(rows, found, strict=True)]
+
+
+def pack_sequence(sequences: Sequence[Tensor], enforce_sorted: bool = True) -> PackedSequence:
+    """Sequences [L, ...] of different lengths, packed. Source: `torch.nn.utils.rnn.pack_sequence`."""
+    lengths = [x.array.shape[0] for x in sequences]
+    return pack_padded_sequence(pad_sequence(sequences), lengths, enforce_sorted=enforce_sorted)
+
+
+def unpack_sequence(packed_sequences: PackedSequence) -> list[Tensor]:
+    """The sequences that were packed. Source: `torch.nn.utils.rnn.unpack_sequence`."""
+    padded, lengths = pad_packed_sequence(packed_sequences, batch_first=True)
+    return unpad_sequence(padded, lengths, batch_first=True)

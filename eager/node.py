@@ -1,0 +1,355 @@
+"""The autograd graph: a `Node` for each op that ran, and `record`, which puts it there.
+
+Tensors that need gradients point at the node that made them. Nothing points forward, and a node
+never holds its own output tensor, so a graph has no reference cycles and goes when the last
+tensor that needs it goes.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fusegrad.eager.errors import Spot, _known_files, failure, spot_text, user_spot
+from fusegrad.eager.hooks import Extra, RemovableHandle
+from fusegrad.eager.state import state
+
+if TYPE_CHECKING:
+    from fusegrad.eager.op import Op, Params
+
+_sequence = itertools.count()
+
+# Called with every new node while there are any: anomaly mode, saved-tensor hooks. Each looks for
+# itself whether it is on in this thread.
+watchers: list[Callable[[Any], None]] = []
+
+FREED = (
+    "Trying to backward through the graph a second time: {name}'s saved tensors were freed by the first "
+    "backward. Specify retain_graph=True there if you need to go through the graph again."
+)
+MODIFIED = (
+    "one of the variables needed for gradient computation has been modified by an inplace operation: "
+    "{name} kept its {what} ({dtype}{shape}) at version {then}, and it is at version {now} now. "
+    "Use the out-of-place form, or clone() before the write."
+)
+
+
+class Node:
+    """One op on the graph: what its gradient rules need, and where the gradients go.
+
+    edges: for each input that needs a gradient (input index, target, output index of the target);
+    the target is the node that made the input, or the leaf tensor itself.
+    versions: what is kept (input index, or -1 - output index) and its version then.
+    spot: where in the user's program the op ran. extra: hooks and metadata, made when asked for.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "edges",
+        "extra",
+        "inputs",
+        "op",
+        "output_types",
+        "outputs",
+        "params",
+        "sequence",
+        "spot",
+        "types",
+        "versions",
+    )
+
+    fresh = False  # whether each gradient that `apply` gives has memory of its own
+    refused = ""  # why no gradient can be sent here
+    op: Op
+    params: Params
+    edges: Sequence[tuple[int, Any, int]]
+    extra: Extra | None
+    inputs: Sequence[Any] | None
+    outputs: tuple[Tensor, ...] | None
+    output_types: Sequence[tuple[tuple[int, ...], np.dtype]]
+    sequence: int
+    spot: Spot | None
+    types: Sequence[Any]
+    versions: list[tuple[int, int]]
+
+    def begin(self) -> None:
+        """Give a node that `record` does not make its place in time and in the user's program."""
+        self.extra = self.outputs = None
+        self.sequence = next(_sequence)
+        self.spot = user_spot()
+
+    def name(self) -> str:
+        """PyTorch's name of this node, as in `grad_fn=<MulBackward0>`."""
+        return self.op.node_name(self.params, self.types)
+
+    def __repr__(self) -> str:
+        return f"<{self.name()}>"
+
+    @property
+    def next_functions(self) -> tuple[tuple[Any, int], ...]:
+        """Where the gradient of each input tensor goes, as in PyTorch: (node, output index)."""
+        targets = {
+            index: (AccumulateGrad(target) if isinstance(target, Tensor) else target, output)
+            for index, target, output in self.edges
+        }
+        places = [i for i, t in enumerate(self.types) if t is not None]
+        return tuple(targets.get(i, (None, 0)) for i in places)
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """A dictionary for the user (and anomaly mode) to write into."""
+        return self.extras().metadata
+
+    def extras(self) -> Extra:
+        """Hooks and metadata, made at the first use."""
+        if self.extra is None:
+            self.extra = Extra()
+        return self.extra
+
+    def register_hook(self, fn: Callable[..., Any]) -> RemovableHandle:
+        """Call `fn(grad_inputs, grad_outputs)` after the node ran; it may return new grad_inputs."""
+        return RemovableHandle(self.extras().hooks, fn)
+
+    def register_prehook(self, fn: Callable[..., Any]) -> RemovableHandle:
+        """Call `fn(grad_outputs)` before the node runs; it may return new grad_outputs."""
+        return RemovableHandle(self.extras().prehooks, fn)
+
+    def _sequence_nr(self) -> int:
+        """Nodes made later have higher numbers."""
+        return self.sequence
+
+    def apply(self, gradients: list[Tensor | None], edges: Any = None) -> Sequence[Tensor | None]:
+        """The gradients of the inputs on `edges` (all of the node's own, if it is None), from those of the
+        outputs; None where there is none.
+        """
+        inputs = self.inputs
+        if inputs is None:
+            raise failure(RuntimeError, FREED.format(name=self.name()))
+        for index, version in self.versions:
+            kept = inputs[index] if index >= 0 else self.outputs[-1 - index]  # type: ignore[index]
+            if kept.version[0] != version:
+                raise failure(RuntimeError, self._modified(index, kept, version))
+        outputs: Sequence[Tensor] = self.outputs or ()
+        if outputs and state.grad_enabled:
+            # The kept outputs stand off the graph, or the node would hold itself.
+            outputs = [place(share(o), self, i) for i, o in enumerate(outputs)]
+        g: Any = gradients[0] if len(gradients) == 1 else filled(gradients, self.output_types)
+        op, types, params = self.op, self.types, self.params
+        return [op.gradient(i, g, inputs, outputs, types, params) for i, _, _ in edges or self.edges]
+
+    def release(self) -> None:
+        """Drop what was kept for backward; a node that kept nothing can be walked again."""
+        if self.versions:
+            self.inputs = self.outputs = None
+
+    def keep_written(self, index: int, output: Tensor, target: Tensor) -> None:
+        """The node's `output` has been written into `target`: where it is kept, keep the memory of
+        `target` in its place, as PyTorch does: half the memory, and the next write will be noticed.
+        """
+        if self.outputs is not None and self.outputs[index].array is output.array:
+            kept = share(target)
+            self.outputs = (*self.outputs[:index], kept, *self.outputs[index + 1 :])
+            self.versions = [(i, kept.version[0] if i == -1 - index else v) for i, v in self.versions]
+
+    def _modified(self, index: int, kept: Tensor, expected: int) -> str:
+        if index >= 0:
+            name = self.op.arguments[0 if self.op.variadic else index]
+            what, (shape, dtype) = f"input {name!r}", self.types[index]
+        else:
+            what, (shape, dtype) = "output", self.output_types[-1 - index]
+        now = kept.version[0]
+        message = MODIFIED.format(
+            name=self.name(), what=what, dtype=dtype.name, shape=list(shape), then=expected, now=now
+        )
+        return message + written_text(kept.version) + forward_text(self)
+
+
+def forward_text(node: Node) -> str:
+    """The line of a message that says where the node's op ran."""
+    where = spot_text(node.spot)
+    return f"\n  {node.name()} is the backward of {where}" if where else ""
+
+
+def written_text(version: list[Any]) -> str:
+    """The line of a message that says where the last write into a memory was."""
+    number, spot = version[1] or (None, None)
+    where = spot_text(spot) if number == version[0] else ""
+    return f"\n  written in place at {where}" if where else ""
+
+
+class Passing(Node):
+    """Hands the gradient of a tensor with other memory on to `source`."""
+
+    __slots__ = ()
+
+    def __init__(self, source: Tensor) -> None:
+        self.begin()
+        self.edges = [(0, *edge_of(source))]
+        self.types = self.output_types = [(source.array.shape, source.array.dtype)]
+        self.versions = []
+        self.inputs = ()
+
+    def name(self) -> str:
+        return "AliasBackward0"
+
+    def apply(self, gradients: list[Tensor | None], edges: Any = None) -> list[Tensor | None]:
+        return gradients
+
+
+class AccumulateGrad:
+    """Stands for a leaf on the graph, as PyTorch's node of that name: `variable` is the leaf."""
+
+    __slots__ = ("variable",)
+    next_functions = ()
+
+    def __init__(self, variable: Tensor) -> None:
+        self.variable = variable
+
+    def name(self) -> str:
+        """PyTorch's name of this node."""
+        return "torch::autograd::AccumulateGrad"
+
+    def register_prehook(self, fn: Callable[..., Any]) -> RemovableHandle:
+        """Call `fn((gradient,))` before the gradient is added; it may return another one."""
+        return self.variable.register_hook(lambda gradient: _only(fn((gradient,))))
+
+    def register_hook(self, fn: Callable[..., Any]) -> RemovableHandle:
+        """Call `fn((), (gradient,))` after the gradient was added."""
+        return self.variable.register_post_accumulate_grad_hook(lambda leaf: fn((), (leaf.grad,)))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, AccumulateGrad) and other.variable is self.variable
+
+    def __hash__(self) -> int:
+        return id(self.variable)
+
+    def __repr__(self) -> str:
+        return "<AccumulateGrad>"
+
+
+def _only(made: Any) -> Any:
+    return made[0] if isinstance(made, (tuple, list)) else made
+
+
+def reach(*tensors: Tensor) -> None:
+    """Tell an interpreter that `tensors` are going to be read: their memory, or their place on the graph."""
+    if state.interpreter is not None:
+        for tensor in tensors:
+            state.interpreter.reach(tensor)
+
+
+def share(tensor: Tensor) -> Tensor:
+    """The memory and version counter of `tensor` in a tensor off the graph."""
+    other = wrap(tensor.array)
+    other.version = tensor.version
+    return other
+
+
+def place(tensor: Tensor, node: Node, index: int) -> Tensor:
+    """`tensor` made the output `index` of `node`."""
+    tensor.needs_grad = True
+    tensor.grad_fn = node
+    tensor.output_index = index
+    return tensor
+
+
+def edge_of(tensor: Tensor) -> tuple[Any, int]:
+    """Where a gradient of `tensor` goes: the node that made it and which output, or the leaf itself."""
+    node = tensor.grad_fn
+    if node is None:
+        return tensor, 0
+    if node.refused:
+        raise failure(RuntimeError, node.refused)
+    return node, tensor.output_index
+
+
+def filled(gradients: list[Tensor | None], types: Sequence[tuple[tuple[int, ...], np.dtype]]) -> list[Tensor]:
+    """`gradients` with zeros for the outputs that nobody used."""
+    return [
+        wrap(np.zeros(shape, dtype)) if g is None else g
+        for g, (shape, dtype) in zip(gradients, types, strict=True)
+    ]
+
+
+def record(op: Op, args: tuple[Any, ...], params: Params, outputs: tuple[Tensor, ...]) -> None:
+    """Put `op` on the graph: the outputs that can have a gradient get a node that made them."""
+    edges = []
+    saved: Any = ()
+    if op.saves:
+        saved = [None if isinstance(a, Tensor) else a for a in args]
+    types: list[Any] = []
+    versions: list[tuple[int, int]] = []
+    keep_output = False
+    rules: Any = op.rules
+    for index, a in enumerate(args):
+        if not isinstance(a, Tensor):
+            types.append(None)
+            continue
+        array = a.array
+        types.append((array.shape, array.dtype))
+        if not a.needs_grad:
+            continue
+        rule = rules[0 if op.variadic else index]
+        if rule is None:
+            continue
+        made = a.grad_fn
+        if made is None:
+            edges.append((index, a, 0))
+        elif made.refused:
+            raise failure(RuntimeError, made.refused)
+        else:
+            edges.append((index, made, a.output_index))
+        if rule.needs_output:
+            keep_output = True
+        for i in rule.saves:
+            if saved[i] is None:
+                saved[i] = args[i]
+                versions.append((i, args[i].version[0]))
+    if edges:
+        node = _new_node(Node)
+        node.op, node.params, node.edges, node.inputs = op, params, edges, saved
+        node.types, node.versions = types, versions
+        node.sequence = next(_sequence)
+        node.extra = None
+        # `user_spot`, spelled out, since it runs for every op. Whoever asks for an op is called by
+        # something, so there are four frames above this one, and but the last all are fusegrad's.
+        frame: Any = _frame(4)
+        code = frame.f_code
+        own = own_file(code.co_filename)
+        while own:
+            frame = frame.f_back
+            code = frame.f_code
+            own = own_file(code.co_filename)
+        node.spot = (code, frame.f_lasti) if own is False else user_spot()
+        _attach(node, outputs, keep_output)
+
+
+def _attach(node: Node, outputs: tuple[Tensor, ...], keep: bool) -> None:
+    """Make `outputs` those of `node`, and have it keep their values if its rules ask for them."""
+    output_types = node.output_types = []
+    node.outputs = None
+    if keep:
+        node.outputs = tuple([share(o) for o in outputs])
+        node.versions += [(-1 - i, o.version[0]) for i, o in enumerate(outputs)]
+    for i, output in enumerate(outputs):
+        array = output.array
+        output_types.append((array.shape, array.dtype))
+        if array.dtype.kind in "fc":
+            output.needs_grad = True
+            output.grad_fn = node
+            output.output_index = i
+    for watch in watchers:
+        watch(node)
+
+
+_new_node = Node.__new__
+_frame = sys._getframe
+own_file = _known_files.get
+
+
+from fusegrad.eager.tensor import Tensor  # noqa: E402, I001  (tensors reach what runs ops, and that this)
+from fusegrad.eager.op import wrap  # noqa: E402

@@ -1,0 +1,330 @@
+"""Adam and its kin: steps from running means of the gradient and of its size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fusegrad.eager.errors import failure
+from fusegrad.eager.optim.elementwise import ElementwiseOptimizer, average, average_square, direction
+from fusegrad.eager.optim.optimizer import ParameterGroup, as_number, check_options, scalar
+from fusegrad.eager.tensor import Tensor
+
+Arrays = Sequence[np.ndarray]
+
+
+class Adam(ElementwiseOptimizer):
+    """Steps scaled by running means of the gradient and its square. Source: `torch.optim.Adam`.
+
+    >>> import fusegrad as fg
+    >>> x = fg.tensor([4.0], requires_grad=True)
+    >>> optimizer = fg.optim.Adam([x], lr=0.5)
+    >>> for _ in range(2):
+    ...     optimizer.zero_grad()
+    ...     (x * x).sum().backward()
+    ...     optimizer.step()
+    >>> x
+    tensor([3.0028], requires_grad=True)
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float | Tensor = 1e-3,
+        betas: tuple[Any, Any] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        amsgrad: bool = False,
+        *,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        capturable: bool = False,
+        differentiable: bool = False,
+        fused: bool | None = None,
+        decoupled_weight_decay: bool = False,
+    ) -> None:
+        check_options(lr, differentiable, betas, epsilon=eps, weight_decay=weight_decay)
+        if not any(all(isinstance(beta, kind) for beta in betas) for kind in (float, Tensor)):
+            raise failure(ValueError, "betas must be either both floats or both Tensors")
+        defaults = {
+            "lr": lr,
+            "betas": (as_number(betas[0]), as_number(betas[1])),
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "amsgrad": amsgrad,
+            "maximize": maximize,
+            "foreach": foreach,
+            "capturable": capturable,
+            "differentiable": differentiable,
+            "fused": fused,
+            "decoupled_weight_decay": decoupled_weight_decay,
+        }
+        super().__init__(params, defaults)
+
+    def slots(self, group: ParameterGroup) -> tuple[str, ...]:
+        return ("exp_avg", "exp_avg_sq", "max_exp_avg_sq") if group["amsgrad"] else ("exp_avg", "exp_avg_sq")
+
+    def constants(self, group: ParameterGroup, step: float, kept: dict[str, Any], fresh: bool) -> Any:
+        (beta1, beta2), lr, decay = group["betas"], as_number(group["lr"]), group["weight_decay"]
+        decoupled = group["decoupled_weight_decay"]
+        return (
+            1 - beta1,
+            beta2,
+            (1 - beta2**step) ** 0.5,
+            group["eps"],
+            lr / (1 - beta1**step),
+            0 if decoupled else decay,
+            1 - lr * decay if decoupled else 1,
+            group["maximize"],
+        )
+
+    def update(
+        self, p: np.ndarray, g: np.ndarray, slots: Arrays, constants: Any, a: np.ndarray, b: np.ndarray
+    ) -> None:
+        weight, beta2, correction, eps, size, decay, shrink, maximize = constants
+        if shrink != 1:
+            p *= shrink
+        if decay or maximize:
+            g = direction(p, g, decay, maximize, a, b)
+        mean, square = slots[0], slots[1]
+        average(mean, g, weight, a)
+        average_square(square, g, beta2, a)
+        if len(slots) == 3:
+            square = np.maximum(slots[2], square, out=slots[2])
+        np.sqrt(square, out=a)
+        a /= correction
+        a += eps
+        np.divide(mean, a, out=a)
+        a *= size
+        p -= a
+
+
+class AdamW(Adam):
+    """Adam with weight decay apart from the gradient. Source: `torch.optim.AdamW`."""
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float | Tensor = 1e-3,
+        betas: tuple[Any, Any] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 1e-2,
+        amsgrad: bool = False,
+        *,
+        maximize: bool = False,
+        foreach: bool | None = None,
+        capturable: bool = False,
+        differentiable: bool = False,
+        fused: bool | None = None,
+    ) -> None:
+        super().__init__(
+            params,
+            lr,
+            betas,
+            eps,
+            weight_decay,
+            amsgrad,
+            foreach=foreach,
+            maximize=maximize,
+            capturable=capturable,
+            differentiable=differentiable,
+            fused=fused,
+            decoupled_weight_decay=True,
+        )
+
+
+class Adamax(ElementwiseOptimizer):
+    """Adam with the largest gradient in the place of the mean square. Source: `torch.optim.Adamax`."""
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float | Tensor = 2e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        foreach: bool | None = None,
+        *,
+        maximize: bool = False,
+        differentiable: bool = False,
+        capturable: bool = False,
+    ) -> None:
+        check_options(lr, differentiable, betas, epsilon=eps, weight_decay=weight_decay)
+        defaults = {
+            "lr": lr,
+            "betas": betas,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "foreach": foreach,
+            "maximize": maximize,
+            "differentiable": differentiable,
+            "capturable": capturable,
+        }
+        super().__init__(params, defaults)
+
+    def slots(self, group: ParameterGroup) -> tuple[str, ...]:
+        return ("exp_avg", "exp_inf")
+
+    def constants(self, group: ParameterGroup, step: float, kept: dict[str, Any], fresh: bool) -> Any:
+        (beta1, beta2), lr = group["betas"], as_number(group["lr"])
+        size = lr / (1 - beta1**step)
+        return 1 - beta1, beta2, size, group["eps"], group["weight_decay"], group["maximize"]
+
+    def update(
+        self, p: np.ndarray, g: np.ndarray, slots: Arrays, constants: Any, a: np.ndarray, b: np.ndarray
+    ) -> None:
+        weight, beta2, size, eps, decay, maximize = constants
+        g = direction(p, g, decay, maximize, a, b)
+        mean, largest = slots
+        average(mean, g, weight, a)
+        np.abs(g, out=a)
+        a += eps
+        largest *= beta2
+        np.maximum(largest, a, out=largest)
+        np.divide(mean, largest, out=a)
+        a *= size
+        p -= a
+
+
+class NAdam(ElementwiseOptimizer):
+    """Adam with Nesterov momentum. Source: `torch.optim.NAdam`."""
+
+    bundled = False  # each parameter keeps a product of its own
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float | Tensor = 2e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        momentum_decay: float = 4e-3,
+        decoupled_weight_decay: bool = False,
+        *,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        capturable: bool = False,
+        differentiable: bool = False,
+    ) -> None:
+        check_options(
+            lr, differentiable, betas, epsilon=eps, weight_decay=weight_decay, momentum_decay=momentum_decay
+        )
+        defaults = {
+            "lr": lr,
+            "betas": betas,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "momentum_decay": momentum_decay,
+            "decoupled_weight_decay": decoupled_weight_decay,
+            "maximize": maximize,
+            "foreach": foreach,
+            "capturable": capturable,
+            "differentiable": differentiable,
+        }
+        super().__init__(params, defaults)
+
+    def slots(self, group: ParameterGroup) -> tuple[str, ...]:
+        return ("exp_avg", "exp_avg_sq")
+
+    def constants(self, group: ParameterGroup, step: float, kept: dict[str, Any], fresh: bool) -> Any:
+        (beta1, beta2), lr, decay = group["betas"], as_number(group["lr"]), group["weight_decay"]
+        mu, mu_next = (
+            beta1 * (1.0 - 0.5 * (0.96 ** (count * group["momentum_decay"]))) for count in (step, step + 1)
+        )
+        product = kept.setdefault("mu_product", scalar(1.0)).array
+        product *= mu
+        total = product.item()
+        decoupled = group["decoupled_weight_decay"]
+        return (
+            (1 - beta1, beta2, 1 - beta2**step, group["eps"]),
+            (lr * (1.0 - mu) / (1.0 - total), lr * mu_next / (1.0 - total * mu_next)),
+            (0 if decoupled else decay, 1 - lr * decay if decoupled else 1, group["maximize"]),
+        )
+
+    def update(
+        self, p: np.ndarray, g: np.ndarray, slots: Arrays, constants: Any, a: np.ndarray, b: np.ndarray
+    ) -> None:
+        (weight, beta2, correction, eps), (size, size_mean), (decay, shrink, maximize) = constants
+        p *= shrink
+        g = direction(p, g, decay, maximize, a, b)
+        mean, square = slots
+        average(mean, g, weight, a)
+        average_square(square, g, beta2, a)
+        np.multiply(g, size, out=b)
+        np.multiply(mean, size_mean, out=a)
+        b += a
+        np.divide(square, correction, out=a)
+        np.sqrt(a, out=a)
+        a += eps
+        b /= a
+        p -= b
+
+
+class RAdam(ElementwiseOptimizer):
+    """Adam that starts without scaling, until the variance is known. Source: `torch.optim.RAdam`."""
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float | Tensor = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        decoupled_weight_decay: bool = False,
+        *,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        capturable: bool = False,
+        differentiable: bool = False,
+    ) -> None:
+        check_options(lr, differentiable, betas, epsilon=eps, weight_decay=weight_decay)
+        defaults = {
+            "lr": lr,
+            "betas": betas,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "maximize": maximize,
+            "foreach": foreach,
+            "capturable": capturable,
+            "decoupled_weight_decay": decoupled_weight_decay,
+            "differentiable": differentiable,
+        }
+        super().__init__(params, defaults)
+
+    def slots(self, group: ParameterGroup) -> tuple[str, ...]:
+        return ("exp_avg", "exp_avg_sq")
+
+    def constants(self, group: ParameterGroup, step: float, kept: dict[str, Any], fresh: bool) -> Any:
+        (beta1, beta2), lr, decay = group["betas"], as_number(group["lr"]), group["weight_decay"]
+        correction = 1 - beta2**step
+        longest = 2 / (1 - beta2) - 1
+        length = longest - 2 * step * beta2**step / correction
+        rectified = None
+        if length > 5.0:
+            share = (length - 4) * (length - 2) * longest / ((longest - 4) * (longest - 2) * length)
+            rectified = share**0.5 * correction**0.5
+        decoupled = group["decoupled_weight_decay"]
+        return (
+            (1 - beta1, beta2, group["eps"], lr / (1 - beta1**step), rectified),
+            (0 if decoupled else decay, 1 - lr * decay if decoupled else 1, group["maximize"]),
+        )
+
+    def update(
+        self, p: np.ndarray, g: np.ndarray, slots: Arrays, constants: Any, a: np.ndarray, b: np.ndarray
+    ) -> None:
+        (weight, beta2, eps, size, rectified), (decay, shrink, maximize) = constants
+        p *= shrink
+        g = direction(p, g, decay, maximize, a, b)
+        mean, square = slots
+        average(mean, g, weight, a)
+        average_square(square, g, beta2, a)
+        if rectified is None:
+            np.multiply(mean, size, out=a)
+        else:
+            np.sqrt(square, out=a)
+            a += eps
+            np.divide(mean, a, out=a)
+            a *= size * rectified
+        p -= a

@@ -1,0 +1,1 @@
+"""Learning-rate schedules: the base, those with a formula, the cyclic ones, and the composed ones."""

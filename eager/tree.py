@@ -1,0 +1,107 @@
+"""Nested containers (pytrees): lists, tuples, dicts, named tuples and dataclasses of leaves."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator
+from typing import Any
+
+
+class Structure:
+    """The shape of a container with its leaves taken out; hashable, compared by `key`.
+
+    key: nested tuples that tell containers apart by type, length and keys (with their types,
+    in order); a leaf is None.
+    """
+
+    __slots__ = ("_build", "key", "leaves")
+
+    def __init__(self, key: Hashable, leaves: int, build: Callable[[Iterator[Any]], Any]) -> None:
+        self.key = key
+        self.leaves = leaves
+        self._build = build
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Structure) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def build(self, leaves: Iterator[Any]) -> Any:
+        """A fresh container with `leaves` put in, in order."""
+        return self._build(leaves)
+
+
+_LEAF = Structure(None, 1, next)
+
+
+def is_container(value: Any) -> bool:
+    """Whether `flatten` takes `value` apart."""
+    kind = type(value)
+    return kind in (list, tuple, dict, OrderedDict) or _is_named_tuple(kind) or _is_dataclass(value)
+
+
+def _is_named_tuple(kind: type) -> bool:
+    return issubclass(kind, tuple) and hasattr(kind, "_fields") and kind.__bases__ == (tuple,)
+
+
+def _is_dataclass(value: Any) -> bool:
+    return dataclasses.is_dataclass(value) and not isinstance(value, type)
+
+
+def contents(value: Any) -> list[Any]:
+    """The items of a container, in order."""
+    if type(value) in (dict, OrderedDict):
+        return list(value.values())
+    if _is_dataclass(value):
+        return [getattr(value, f.name) for f in dataclasses.fields(value)]
+    return list(value)
+
+
+def flatten(value: Any, leaves: list[Any]) -> Structure:
+    """Append the leaves of `value` to `leaves` and give its structure.
+
+    Raises ValueError for a container that contains itself.
+    """
+    return _flatten(value, leaves, ())
+
+
+def _flatten(value: Any, leaves: list[Any], outer: tuple[int, ...]) -> Structure:
+    kind = type(value)
+    if not is_container(value):
+        leaves.append(value)
+        return _LEAF
+    if id(value) in outer:
+        raise ValueError("a container that contains itself")
+    outer += (id(value),)
+    parts = [_flatten(v, leaves, outer) for v in contents(value)]
+    if kind in (dict, OrderedDict):
+        keys = list(value)
+        tag: Hashable = tuple((type(k), repr(k) if isinstance(k, float) else k) for k in keys)
+
+        def build(values: list[Any]) -> Any:
+            return kind(zip(keys, values, strict=True))
+
+    elif _is_dataclass(value):
+        names = [f.name for f in dataclasses.fields(value)]
+        # An attribute that is no field could hide a method of the class.
+        tag = (tuple(names), tuple(vars(value)) if hasattr(value, "__dict__") else ())
+
+        def build(values: list[Any]) -> Any:
+            made = object.__new__(kind)
+            for name, item in zip(names, values, strict=True):
+                object.__setattr__(made, name, item)
+            return made
+
+    else:
+        tag = None
+
+        def build(values: list[Any]) -> Any:
+            return kind(*values) if _is_named_tuple(kind) else kind(values)
+
+    return Structure(
+        (kind, tag, tuple(p.key for p in parts)),
+        sum(p.leaves for p in parts),
+        lambda source: build([p.build(source) for p in parts]),
+    )

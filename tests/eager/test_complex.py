@@ -1,0 +1,164 @@
+"""Complex numbers: values and gradients are PyTorch's, which point to steepest ascent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import fusegrad as fg
+
+_random = np.random.default_rng(0)
+Z = _random.normal(size=(3, 3)) + 1j * _random.normal(size=(3, 3))
+W = _random.normal(size=(3, 1)) + 1j * _random.normal(size=(3, 1))
+X = _random.normal(size=(3, 3))
+ONE = """reciprocal square exp exp2 expm1 log log2 log10 log1p sqrt rsqrt sin cos tan asin acos atan sinh cosh
+tanh asinh acosh atanh sigmoid sinc abs angle sgn neg conj real imag""".split()
+
+
+def results(namespace: Any, use: Any, arrays: list[np.ndarray]) -> list[np.ndarray]:
+    """The value, first gradients and second gradients."""
+    inputs = [namespace.tensor(a, requires_grad=True) for a in arrays]
+    value = use(namespace, *inputs)
+    first = namespace.autograd.grad(weighted(namespace, value), inputs, create_graph=True)
+    found = [value, *first]
+    curved = [g for g in first if g.requires_grad]
+    if curved:
+        total = sum(weighted(namespace, g * g) for g in curved)
+        second = namespace.autograd.grad(total, inputs, allow_unused=True)
+        found += [namespace.zeros_like(x) if g is None else g for g, x in zip(second, inputs, strict=True)]
+    return [t.detach().resolve_conj().numpy(force=True) for t in found]
+
+
+def weighted(namespace: Any, value: Any) -> Any:
+    if value.is_complex():
+        value = namespace.view_as_real(value.resolve_conj())
+    weights = np.linspace(0.5, 1.5, value.numel()).reshape(tuple(value.shape))
+    return (value * namespace.tensor(weights)).sum()
+
+
+def check(use: Any, *arrays: np.ndarray) -> None:
+    ours, theirs = (results(namespace, use, list(arrays)) for namespace in (fg, torch))
+    assert len(ours) == len(theirs)
+    for a, b in zip(ours, theirs, strict=True):
+        assert a.dtype == b.dtype
+        np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", ONE)
+def test_functions_of_one_tensor(name: str):
+    check(lambda m, z: getattr(m, name)(z), Z)
+
+
+@pytest.mark.parametrize("name", ["add", "sub", "mul", "div", "pow"])
+def test_functions_of_two_tensors(name: str):
+    use = lambda m, x, y: getattr(m, name)(x, y)  # noqa: E731
+    check(use, Z, W)
+    check(use, X, W)
+    check(use, Z, X)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda m, z: z**3,
+        lambda m, z: z**0.5,
+        lambda m, z: z ** (1 + 2j),
+        lambda m, z: (2 - 1j) ** z,
+        lambda m, z: z * 1j + 2,
+        lambda m, z: m.where(m.real(z) > 0, z, 2j * z),
+        lambda m, z: (z @ z).abs(),
+        lambda m, z: m.addcmul(z, z, z),
+        lambda m, z: m.lerp(z, z * z, 0.3),
+        lambda m, z: z.mean(0) * z,
+    ],
+)
+def test_formulas(use):
+    check(use, Z)
+
+
+def test_made_of_real_numbers():
+    check(lambda m, x, y: m.complex(x, y) ** 2, X, X.T.copy())
+    check(lambda m, x, y: m.polar(x, y) ** 2, np.abs(X), X)
+    check(lambda m, x: m.view_as_complex(x) ** 2, X[:, :2].copy())
+    check(lambda m, x: x.cdouble() * (1 + 1j) * x, X)
+
+
+def test_parts_are_views():
+    for namespace in (fg, torch):
+        z = namespace.tensor([1 + 2j, 3 + 0j])
+        z.real.mul_(2)
+        z.imag[0] = 9.0
+        namespace.view_as_real(z)[1, 1] = 5.0
+        assert z.tolist() == [2 + 9j, 6 + 5j]
+        assert namespace.view_as_complex(namespace.tensor([[1.0, 2.0]])).tolist() == [1 + 2j]
+
+
+def test_errors():
+    x = fg.ones(3)
+    for wrong in (
+        lambda: fg.imag(x),
+        lambda: fg.view_as_real(x),
+        lambda: fg.view_as_complex(x),
+        lambda: fg.view_as_complex(fg.ones(2, 3).t()),
+        lambda: fg.complex(x, x.double()),
+        lambda: fg.polar(x.int(), x.int()),
+        lambda: fg.sign(x * 1j),
+        lambda: x * 1j < x,
+        lambda: fg.floor(x * 1j),
+    ):
+        with pytest.raises(RuntimeError):
+            wrong()
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda m, z: m.prod(z),
+        lambda m, z: m.prod(z, 1),
+        lambda m, z: m.cumprod(z, 0),
+        lambda m, z: m.linalg.det(z),
+        lambda m, z: m.cat(list(m.linalg.slogdet(z[None]))),
+        lambda m, z: m.logsumexp(z, 0),
+        lambda m, z: m.cov(z),
+        lambda m, z: m.nn.functional.conv1d(z[None], z[:, :2].reshape(1, 3, 2), padding=1),
+        lambda m, z: m.nn.functional.conv_transpose1d(z[None], z[:, :2].reshape(3, 1, 2), stride=2),
+    ],
+)
+def test_products_and_what_is_made_of_them(use):
+    check(use, Z)
+
+
+def test_a_product_with_a_zero():
+    check(lambda m, z: m.prod(z * m.tensor([0.0, 1.0, 1.0]), 1), Z)
+
+
+def test_what_pytorch_does_not_take_points_to_steepest_ascent():
+    w = fg.tensor(np.vander(np.linspace(0.2, 1, 3)) * (1 + 2j))
+    for use in (
+        lambda z: fg.nn.functional.layer_norm(z, (3,), z[0], z[1]),
+        lambda z: fg.nn.functional.layer_norm(z, (3,)),
+        lambda z: z.scatter_reduce(0, fg.tensor([[0, 1, 0]] * 3), z * w, "prod"),
+        lambda z: fg.gru_cell(z, z, fg.cat([w, w, w]), fg.cat([w, w, w])),
+    ):
+        assert fg.autograd.gradcheck(use, (fg.tensor(Z, requires_grad=True),))
+
+
+@pytest.mark.parametrize("adjoint", [False, True])
+@pytest.mark.parametrize("left", [False, True])
+def test_a_system_from_its_factors(adjoint: bool, left: bool):
+    check(lambda m, z: m.linalg.lu_solve(*m.linalg.lu_factor(z), z, adjoint=adjoint, left=left), Z)
+
+
+def test_eigenvectors():
+    check(lambda m, z: (m.linalg.eig(z)[1].abs() ** 3).sum(), Z)
+    check(lambda m, x: (m.linalg.eig(x)[1].abs() ** 3).sum(), X)
+
+
+@pytest.mark.parametrize("decompose", [lambda x: fg.linalg.eig(x), lambda x: fg.linalg.eigh(x + x.mH)])
+def test_a_loss_of_the_phase_of_eigenvectors_is_refused(decompose):
+    z = fg.tensor(Z, requires_grad=True)
+    with pytest.raises(RuntimeError, match="depends on this quantity"):
+        weighted(fg, decompose(z)[1]).backward()

@@ -1,0 +1,565 @@
+"""Optimizers, schedules and gradient helpers: PyTorch's numbers, step by step."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+import torch
+
+import fusegrad as fg
+
+SHAPES = [(3, 4), (4,), (), (2, 0), (95, 90), (5, 1, 2)]  # one that is cut into blocks
+
+OPTIONS = [
+    ("SGD", {"lr": 0.1}),
+    ("SGD", {"lr": 0.1, "weight_decay": 0.1, "maximize": True}),
+    ("SGD", {"lr": 0.1, "momentum": 0.9}),
+    ("SGD", {"lr": 0.1, "momentum": 0.9, "dampening": 0.5}),
+    ("SGD", {"lr": 0.1, "momentum": 0.9, "nesterov": True, "weight_decay": 0.01}),
+    ("SGD", {"lr": 0.1, "momentum": 0.9, "dampening": 0.1, "maximize": True, "weight_decay": 0.01}),
+    ("Adam", {}),
+    ("Adam", {"lr": 0.01, "betas": (0.3, 0.8), "eps": 1e-3}),
+    ("Adam", {"lr": 0.01, "weight_decay": 0.1, "amsgrad": True}),
+    ("Adam", {"lr": 0.01, "maximize": True}),
+    ("Adam", {"lr": 0.0, "weight_decay": 0.1}),
+    ("Adam", {"lr": 0.01, "weight_decay": 0.1, "decoupled_weight_decay": True}),
+    ("AdamW", {}),
+    ("AdamW", {"lr": 0.01, "weight_decay": 0.3, "amsgrad": True, "maximize": True}),
+    ("Adamax", {}),
+    ("Adamax", {"lr": 0.1, "betas": (0.5, 0.9), "weight_decay": 0.1, "maximize": True}),
+    ("NAdam", {}),
+    ("NAdam", {"lr": 0.1, "momentum_decay": 0.1, "weight_decay": 0.1}),
+    ("NAdam", {"lr": 0.1, "weight_decay": 0.1, "decoupled_weight_decay": True, "maximize": True}),
+    ("RAdam", {}),
+    ("RAdam", {"lr": 0.1, "betas": (0.9, 0.9), "weight_decay": 0.1}),
+    ("RAdam", {"lr": 0.1, "weight_decay": 0.1, "decoupled_weight_decay": True, "maximize": True}),
+    ("RMSprop", {}),
+    ("RMSprop", {"lr": 0.1, "alpha": 0.5, "weight_decay": 0.1, "maximize": True}),
+    ("RMSprop", {"lr": 0.01, "momentum": 0.9}),
+    ("RMSprop", {"lr": 0.01, "momentum": 0.9, "centered": True, "weight_decay": 0.1}),
+    ("Adagrad", {}),
+    ("Adagrad", {"lr": 0.1, "lr_decay": 0.1, "weight_decay": 0.1, "initial_accumulator_value": 0.5}),
+    ("Adagrad", {"lr": 0.1, "maximize": True}),
+    ("Adadelta", {}),
+    ("Adadelta", {"lr": 0.5, "rho": 0.5, "weight_decay": 0.1, "maximize": True}),
+    ("Rprop", {}),
+    ("Rprop", {"lr": 0.1, "etas": (0.3, 2.0), "step_sizes": (1e-3, 0.5), "maximize": True}),
+    ("ASGD", {}),
+    ("ASGD", {"lr": 0.1, "lambd": 0.01, "alpha": 0.5, "t0": 3, "weight_decay": 0.1, "maximize": True}),
+]
+IDS = [f"{name}-{','.join(options)}" for name, options in OPTIONS]
+
+
+def parameters(namespace, shapes=SHAPES, dtype="float64", seed=0):
+    data = np.random.default_rng(seed)
+    return [namespace.tensor(data.normal(size=s).astype(dtype), requires_grad=True) for s in shapes]
+
+
+def set_gradients(namespace, tensors, step, skipped=()):
+    data = np.random.default_rng(1000 + step)
+    for i, tensor in enumerate(tensors):
+        values = data.normal(size=tuple(tensor.shape))
+        if tensor.is_complex():
+            values = values + 1j * data.normal(size=tuple(tensor.shape))
+        gradient = namespace.tensor(values).to(tensor.dtype)
+        tensor.grad = None if i in skipped else gradient
+
+
+def assert_same(ours, theirs, rtol=1e-11):
+    for a, b in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), rtol=rtol, atol=rtol / 10)
+
+
+@pytest.mark.parametrize(("name", "options"), OPTIONS, ids=IDS)
+@pytest.mark.parametrize("gaps", [False, True], ids=["all", "gaps"])
+def test_steps_are_torchs(name, options, gaps):
+    sides = []
+    for namespace in (fg, torch):
+        tensors = parameters(namespace)
+        optimizer = getattr(namespace.optim, name)(tensors, **options)
+        for step in range(20):
+            skipped = [] if not gaps else [step % 3, 4] if step < 12 else [5]
+            set_gradients(namespace, tensors, step, skipped)
+            optimizer.step()
+        sides.append((tensors, optimizer))
+    (ours, mine), (theirs, reference) = sides
+    assert_same(ours, theirs)
+    assert repr(mine) == repr(reference)
+    kept, expected = mine.state_dict()["state"], reference.state_dict()["state"]
+    assert {k: set(v) for k, v in kept.items()} == {k: set(v) for k, v in expected.items() if v}
+    for number, entries in kept.items():
+        for key, value in entries.items():
+            assert repr(value.dtype) == repr(expected[number][key].dtype)
+            np.testing.assert_allclose(
+                value.numpy(), expected[number][key].numpy(), rtol=1e-10, atol=1e-12, err_msg=key
+            )
+
+
+@pytest.mark.parametrize("name", ["SGD", "Adam", "NAdam", "RAdam", "RMSprop", "Adagrad", "Rprop", "ASGD"])
+@pytest.mark.parametrize("dtype", ["float32", "complex128"])
+def test_other_dtypes(name, dtype):
+    sides = []
+    for namespace in (fg, torch):
+        tensors = parameters(namespace, [(3, 2), (4,), (66, 70)], dtype)
+        optimizer = getattr(namespace.optim, name)(tensors, lr=0.05)
+        for step in range(5):
+            set_gradients(namespace, tensors, step)
+            optimizer.step()
+        sides.append(tensors)
+    assert_same(*sides, rtol=2e-5 if dtype == "float32" else 1e-11)
+
+
+@pytest.mark.parametrize("name", ["SGD", "Adam", "ASGD"])
+def test_memory_of_every_kind(name):
+    """Parameters that are not contiguous, gradients that are not, and parameters that share memory."""
+    sides = []
+    for namespace in (fg, torch):
+        base = namespace.tensor(np.random.default_rng(0).normal(size=(6, 80, 80)))
+        tensors = [
+            base[0].t().detach().requires_grad_(),
+            base[1][:, ::2].detach().requires_grad_(),
+            base[2][:3, 0].detach().requires_grad_(),
+            base[3][0, :4].detach().requires_grad_(),
+            base[3][0, 2:6].detach().requires_grad_(),
+        ]
+        options = {"momentum": 0.9} if name == "SGD" else {}
+        optimizer = getattr(namespace.optim, name)(tensors, lr=0.1, **options)
+        for step in range(4):
+            for i, tensor in enumerate(tensors):
+                shape = tuple(tensor.shape)[::-1]
+                gradient = np.random.default_rng(10 * step + i).normal(size=shape)
+                tensor.grad = namespace.tensor(gradient).permute(*reversed(range(len(shape))))
+            optimizer.step()
+        sides.append([base])
+    assert_same(*sides)
+
+
+def test_groups_with_options_of_their_own_and_added_later():
+    sides = []
+    for namespace in (fg, torch):
+        a, b, c, d = parameters(namespace, [(3,), (2, 2), (4,), (2,)])
+        optimizer = namespace.optim.Adam(
+            [{"params": [a]}, {"params": b, "lr": 0.5, "betas": (0.5, 0.5)}], lr=0.1
+        )
+        for step in range(12):
+            if step == 4:
+                optimizer.add_param_group({"params": [c, d], "weight_decay": 0.1})
+            if step == 7:
+                optimizer.param_groups[1]["lr"] = 0.01
+                optimizer.param_groups[2]["amsgrad"] = False
+            set_gradients(namespace, (a, b, c, d), step)
+            optimizer.step()
+        sides.append((a, b, c, d))
+        names = list(optimizer.param_groups[0])
+        assert optimizer.defaults["lr"] == 0.1 and "lr" in names
+    assert_same(*sides)
+
+
+def test_a_rate_may_be_a_tensor_and_names_are_kept():
+    sides = []
+    for namespace in (fg, torch):
+        tensors = parameters(namespace, [(3,), (2,)])
+        rate = namespace.tensor(0.1)
+        optimizer = namespace.optim.SGD([("first", tensors[0]), ("second", tensors[1])], lr=rate)
+        schedule = namespace.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
+        for step in range(3):
+            set_gradients(namespace, tensors, step)
+            optimizer.step()
+            schedule.step()
+        assert optimizer.param_groups[0]["param_names"] == ["first", "second"]
+        assert optimizer.state_dict()["param_groups"][0]["params"] == [0, 1]
+        assert abs(rate.item() - 0.0125) < 1e-7
+        sides.append(tensors)
+    assert_same(*sides, rtol=1e-6)
+
+
+def test_state_follows_every_change():
+    """The buffers that small parameters share are not in the way of writes from outside."""
+    ours, theirs = parameters(fg), parameters(torch)
+    mine, reference = fg.optim.Adam(ours, lr=0.1), torch.optim.Adam(theirs, lr=0.1)
+
+    def step(number):
+        for namespace, tensors, optimizer in ((fg, ours, mine), (torch, theirs, reference)):
+            set_gradients(namespace, tensors, number)
+            optimizer.step()
+        assert_same(ours, theirs)
+
+    step(0)
+    for namespace, tensors, optimizer in ((fg, ours, mine), (torch, theirs, reference)):
+        optimizer.state[tensors[0]]["exp_avg"].zero_()
+        optimizer.state[tensors[1]]["exp_avg_sq"] = namespace.ones_like(tensors[1]).detach()
+    step(1)
+    for tensors in (ours, theirs):
+        tensors[0].data = tensors[0].detach().clone() * 2
+    step(2)
+    for tensors, optimizer in ((ours, mine), (theirs, reference)):
+        del optimizer.state[tensors[2]]
+        optimizer.state[tensors[5]]["step"].fill_(10)
+    step(3)
+    for optimizer in (mine, reference):
+        optimizer.state.clear()
+    step(4)
+    before = [p._version for p in ours]
+    step(5)
+    assert [p._version for p in ours] == [v + 1 for v in before]
+
+
+@pytest.mark.parametrize(("name", "options"), OPTIONS[::4], ids=IDS[::4])
+def test_state_dicts_go_both_ways(name, options):
+    tensors = parameters(fg)
+    optimizer = getattr(fg.optim, name)(tensors, **options)
+    for step in range(3):
+        set_gradients(fg, tensors, step)
+        optimizer.step()
+    state = optimizer.state_dict()
+    twins = [t.detach().clone().requires_grad_() for t in tensors]
+    theirs = [torch.tensor(t.detach().numpy(), requires_grad=True) for t in tensors]
+    other = getattr(fg.optim, name)(twins, lr=7)
+    other.load_state_dict(state)
+    reference = getattr(torch.optim, name)(theirs, lr=7)
+    as_torch = {k: {n: torch.tensor(v.numpy()) for n, v in s.items()} for k, s in state["state"].items()}
+    reference.load_state_dict({"state": as_torch, "param_groups": state["param_groups"]})
+    for step in range(3, 6):
+        for namespace, group, each in (
+            (fg, tensors, optimizer), (fg, twins, other), (torch, theirs, reference)
+        ):  # fmt: skip
+            set_gradients(namespace, group, step)
+            each.step()
+    assert_same(tensors, theirs, rtol=1e-6)  # a loaded float32 number of the state becomes a float64 one
+    assert_same(twins, theirs)
+    with pytest.raises(ValueError, match="different number of parameter groups"):
+        other.load_state_dict({"state": {}, "param_groups": []})
+    with pytest.raises(ValueError, match="doesn't match the size"):
+        other.load_state_dict({"state": {}, "param_groups": [{"params": [0]}]})
+
+
+def test_copies_and_pickles():
+    layer = fg.nn.Linear(3, 2)
+    optimizer = fg.optim.Adam(layer.parameters(), lr=0.1)
+    optimizer.register_step_pre_hook(lambda *a: None)
+    for _ in range(2):
+        layer(fg.ones(1, 3)).sum().backward()
+        optimizer.step()
+    for twin_layer, twin in (
+        copy.deepcopy((layer, optimizer)),
+        pickle.loads(pickle.dumps((layer, optimizer))),
+    ):
+        assert twin.param_groups[0]["params"][0] is twin_layer.weight
+        twin_layer.zero_grad()
+        layer.zero_grad()
+        for part in (layer, twin_layer):
+            part(fg.ones(1, 3)).sum().backward()
+        before = layer.weight.detach().clone()
+        twin.step()
+        assert fg.equal(layer.weight, before) and not fg.equal(twin_layer.weight, before)
+
+
+def test_closures_hooks_and_gradients():
+    x = fg.tensor([1.0, 2.0], requires_grad=True)
+    optimizer = fg.optim.SGD([x], lr=0.1)
+    seen = []
+    handles = [
+        optimizer.register_step_pre_hook(lambda o, args, kwargs: seen.append("before")),
+        optimizer.register_step_post_hook(lambda o, args, kwargs: seen.append("after")),
+        optimizer.register_state_dict_post_hook(lambda o, d: {**d, "more": 1}),
+        optimizer.register_load_state_dict_pre_hook(
+            lambda o, d: {k: d[k] for k in ("state", "param_groups")}
+        ),
+    ]
+
+    def closure():
+        optimizer.zero_grad()
+        loss = (x * x).sum()
+        loss.backward()
+        return loss
+
+    with fg.no_grad():
+        assert optimizer.step(closure).item() == 5.0
+    assert seen == ["before", "after"] and fg.allclose(x.detach(), fg.tensor([0.8, 1.6]))
+    state = optimizer.state_dict()
+    assert state["more"] == 1
+    optimizer.load_state_dict(state)
+    for handle in handles:
+        handle.remove()
+    optimizer.step()
+    assert len(seen) == 2 and "more" not in optimizer.state_dict()
+    kept = x.grad
+    optimizer.zero_grad(set_to_none=False)
+    assert x.grad is kept and x.grad.tolist() == [0.0, 0.0]
+    optimizer.zero_grad()
+    assert x.grad is None
+
+
+def test_an_optimizer_of_ones_own():
+    class Signs(fg.optim.Optimizer):
+        def __init__(self, params, lr):
+            super().__init__(params, {"lr": lr})
+
+        @fg.no_grad()
+        def step(self, closure=None):
+            for group in self.param_groups:
+                for p in group["params"]:
+                    kept = self.state[p]
+                    kept["count"] = kept.get("count", 0) + 1
+                    p.add_(p.grad.sign() * -group["lr"])
+
+    x = fg.ones(2, requires_grad=True)
+    optimizer = Signs([x], lr=0.25)
+    fg.optim.lr_scheduler.StepLR(optimizer, 1)
+    (3 * x).sum().backward()
+    optimizer.step()
+    assert x.tolist() == [0.75, 0.75] and optimizer.state[x] == {"count": 1}
+
+
+def refused(kind, match, function):
+    with pytest.raises(kind, match=match):
+        function()
+
+
+def test_what_is_refused():
+    x = fg.ones(2, requires_grad=True)
+    refused(TypeError, "iterable of Tensors", lambda: fg.optim.SGD(x))
+    refused(ValueError, "empty parameter list", lambda: fg.optim.SGD([]))
+    refused(TypeError, "only optimize Tensors", lambda: fg.optim.SGD([1]))
+    refused(ValueError, "non-leaf", lambda: fg.optim.SGD([x * 2]))
+    refused(ValueError, "more than one", lambda: fg.optim.SGD([{"params": x}, {"params": x}]))
+    refused(TypeError, "ordered", lambda: fg.optim.SGD([{"params": {x}}]))
+    refused(ValueError, "Invalid learning rate: -1", lambda: fg.optim.SGD([x], lr=-1))
+    refused(ValueError, "Invalid momentum value: -1", lambda: fg.optim.SGD([x], momentum=-1))
+    refused(ValueError, "Nesterov", lambda: fg.optim.SGD([x], nesterov=True))
+    refused(ValueError, "Invalid epsilon value: -1", lambda: fg.optim.Adam([x], eps=-1))
+    refused(ValueError, "beta parameter at index 1: 1.5", lambda: fg.optim.Adam([x], betas=(0.1, 1.5)))
+    refused(ValueError, "both floats or both", lambda: fg.optim.Adam([x], betas=(0, 0.9)))
+    refused(ValueError, "1-element", lambda: fg.optim.Adam([x], lr=fg.ones(2)))
+    refused(ValueError, "Invalid rho value: 2", lambda: fg.optim.Adadelta([x], rho=2))
+    refused(NotImplementedError, "differentiable", lambda: fg.optim.Adam([x], differentiable=True))
+    refused(TypeError, "closure", lambda: fg.optim.LBFGS([x]).step())
+    refused(NotImplementedError, "^$", lambda: fg.optim.Optimizer([x], {}).step())
+    x.grad = fg.ones(3)
+    refused(RuntimeError, r"shape \[3\].*\[2\]", fg.optim.SGD([x]).step)
+    assert x.tolist() == [1.0, 1.0]
+    y, z = fg.ones(1, requires_grad=True), fg.ones(1, requires_grad=True)
+    optimizer = fg.optim.Adam([y, z])
+    for other in (y, z):
+        other.grad = fg.ones(1)
+    optimizer.step()
+    y.data, y.grad = fg.ones(3), fg.ones(3)
+    refused(RuntimeError, r"state 'exp_avg' has shape \[1\], its parameter \[3\]", optimizer.step)
+
+
+@pytest.mark.parametrize("search", [None, "strong_wolfe"])
+@pytest.mark.parametrize("options", [{}, {"max_iter": 5, "history_size": 3}, {"lr": 0.5, "max_eval": 7}])
+def test_lbfgs_is_torchs(search, options):
+    options = {"lr": 0.02, **options} if search is None else options
+    sides = []
+    for namespace in (fg, torch):
+        a, b = parameters(namespace, [(3,), (2, 2)])
+        optimizer = namespace.optim.LBFGS([a, b], line_search_fn=search, **options)
+
+        def closure(a=a, b=b, optimizer=optimizer):
+            optimizer.zero_grad()
+            loss = (
+                ((a[1:] - a[:-1] ** 2) ** 2).sum() * 10 + ((1 - a) ** 2).sum() + (b**4).sum() + a[0] * b[0, 0]
+            )
+            loss.backward()
+            return loss
+
+        # Without a search the path is chaotic: rounding shows after some thirty iterations.
+        losses = [optimizer.step(closure).item() for _ in range(4 if search or "max_iter" in options else 2)]
+        kept = optimizer.state_dict()["state"][0]
+        sides.append((a, b, losses, kept["n_iter"], kept["func_evals"]))
+    ours, theirs = sides
+    np.testing.assert_allclose(ours[2], theirs[2], rtol=1e-8, atol=1e-14)
+    assert_same(ours[:2], theirs[:2], rtol=1e-7)
+    assert ours[3:] == theirs[3:]
+
+
+def test_lbfgs_state_goes_on(tmp_path):
+    def steps(count, between=None):
+        x = fg.tensor([3.0, -2.0, 1.0], dtype=fg.float64, requires_grad=True)
+        optimizer = fg.optim.LBFGS([x], max_iter=2, line_search_fn="strong_wolfe")
+        for number in range(count):
+            if number == between:
+                fg.save(optimizer.state_dict(), tmp_path / "f")
+                optimizer = fg.optim.LBFGS([x])
+                optimizer.load_state_dict(fg.load(tmp_path / "f"))
+
+            def closure(optimizer=optimizer):
+                optimizer.zero_grad()
+                loss = ((x**2 - 1) ** 2).sum() + (x[0] * x[1] - x[2]) ** 2
+                loss.backward()
+                return loss
+
+            optimizer.step(closure)
+        return x.detach()
+
+    assert fg.equal(steps(4), steps(4, between=2))
+
+
+# Schedules.
+
+RATES = fg.optim.lr_scheduler
+SCHEDULES = {
+    "LambdaLR": lambda s, o: s.LambdaLR(o, [lambda e: 0.9**e, lambda e: 1 / (e + 1)]),
+    "MultiplicativeLR": lambda s, o: s.MultiplicativeLR(o, lambda e: 0.95),
+    "StepLR": lambda s, o: s.StepLR(o, 7, 0.5),
+    "MultiStepLR": lambda s, o: s.MultiStepLR(o, [3, 9, 9, 20], 0.5),
+    "ConstantLR": lambda s, o: s.ConstantLR(o, 0.25, 6),
+    "LinearLR": lambda s, o: s.LinearLR(o, 0.2, 0.9, 12),
+    "ExponentialLR": lambda s, o: s.ExponentialLR(o, 0.9),
+    "PolynomialLR": lambda s, o: s.PolynomialLR(o, 20, 2.0),
+    "CosineAnnealingLR": lambda s, o: s.CosineAnnealingLR(o, 9, 0.001),
+    "CosineAnnealingWarmRestarts": lambda s, o: s.CosineAnnealingWarmRestarts(o, 4, 2, 0.01),
+    "CyclicLR": lambda s, o: s.CyclicLR(o, 0.01, [0.2, 0.3], 5, 9),
+    "CyclicLR-triangular2": lambda s, o: s.CyclicLR(o, 0.01, 0.2, 5, mode="triangular2"),
+    "CyclicLR-exp_range": lambda s, o: s.CyclicLR(o, 0.01, 0.2, 5, mode="exp_range", gamma=0.9),
+    "CyclicLR-own": lambda s, o: s.CyclicLR(o, 0.01, 0.2, 5, scale_fn=lambda x: 0.5 + 0.5 * (x % 2)),
+    "OneCycleLR": lambda s, o: s.OneCycleLR(o, 0.5, 60),
+    "OneCycleLR-linear": lambda s, o: s.OneCycleLR(
+        o, [0.5, 0.2], epochs=10, steps_per_epoch=6, three_phase=True, anneal_strategy="linear"
+    ),
+    "ChainedScheduler": lambda s, o: s.ChainedScheduler([s.ConstantLR(o, 0.1, 5), s.ExponentialLR(o, 0.9)]),
+    "SequentialLR": lambda s, o: s.SequentialLR(
+        o, [s.LinearLR(o, 0.1, 1.0, 5), s.CosineAnnealingLR(o, 10), s.ExponentialLR(o, 0.9)], [5, 20]
+    ),
+}  # fmt: skip
+
+
+def scheduled(namespace, name, kind="SGD"):
+    a, b = parameters(namespace, [(2,), (3,)])
+    options = {"momentum": 0.9} if kind == "SGD" else {}
+    groups = [{"params": [a]}, {"params": [b], "lr": 0.4}]
+    optimizer = getattr(namespace.optim, kind)(groups, lr=0.1, **options)
+    return optimizer, SCHEDULES[name](namespace.optim.lr_scheduler, optimizer)
+
+
+def rates(optimizer, schedule, steps, keys=("lr", "momentum", "betas")):
+    seen = []
+    for _ in range(steps):
+        values = [[g[k] for k in keys if k in g] for g in optimizer.param_groups]
+        seen.append(str(schedule.get_last_lr()) + str(values))
+        optimizer.step()
+        schedule.step()
+    return seen
+
+
+@pytest.mark.parametrize("kind", ["SGD", "Adam"])
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_schedules_are_torchs(name, kind):
+    assert rates(*scheduled(fg, name, kind), 50) == rates(*scheduled(torch, name, kind), 50)
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_schedules_resume_from_files(name, tmp_path):
+    optimizer, schedule = scheduled(fg, name)
+    rates(optimizer, schedule, 8)
+    other_optimizer, other = scheduled(fg, name)
+    fg.save([optimizer.state_dict(), schedule.state_dict()], tmp_path / "f")
+    saved_optimizer, saved = fg.load(tmp_path / "f")
+    other_optimizer.load_state_dict(saved_optimizer)
+    other.load_state_dict(saved)
+    assert rates(other_optimizer, other, 10) == rates(optimizer, schedule, 10)
+    reference = scheduled(torch, name)[1].state_dict()
+    assert set(schedule.state_dict()) <= set(reference)
+
+
+@pytest.mark.parametrize("mode", ["min", "max"])
+@pytest.mark.parametrize("threshold_mode", ["rel", "abs"])
+def test_reduce_on_plateau(mode, threshold_mode):
+    seen = []
+    for namespace in (fg, torch):
+        optimizer = namespace.optim.SGD(parameters(namespace), lr=1.0)
+        schedule = namespace.optim.lr_scheduler.ReduceLROnPlateau(
+            optimizer, mode, 0.5, 2, threshold=0.05, threshold_mode=threshold_mode, cooldown=1, min_lr=0.01
+        )
+        data = np.random.default_rng(0)
+        values = []
+        for epoch in range(40):
+            schedule.step(namespace.tensor(1 / (epoch + 1) + data.normal() / 10))
+            values.append((schedule.get_last_lr(), schedule.num_bad_epochs, schedule.best))
+        seen.append(values)
+    assert seen[0] == seen[1]
+    twin = fg.optim.lr_scheduler.ReduceLROnPlateau(fg.optim.SGD(parameters(fg), lr=1.0))
+    state = {k: v for k, v in schedule.state_dict().items() if k != "optimizer"}
+    twin.load_state_dict(state)
+    assert twin.best == schedule.best and twin.mode == mode
+
+
+def test_schedules_warn_and_refuse():
+    x = fg.ones(1, requires_grad=True)
+    optimizer = fg.optim.SGD([x], lr=1.0)
+    schedule = RATES.StepLR(optimizer, 2)
+    with pytest.warns(UserWarning, match=r"before `optimizer.step\(\)`"):
+        schedule.step()
+    with pytest.warns(UserWarning, match="deprecat"):
+        schedule.step(5)
+    assert abs(optimizer.param_groups[0]["lr"] - 0.01) < 1e-12
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        other = RATES.StepLR(optimizer, 2)
+        optimizer.step()
+        other.step()
+    refused(TypeError, "is not an Optimizer", lambda: RATES.StepLR(3, 2))
+    refused(KeyError, "initial_lr", lambda: RATES.StepLR(fg.optim.SGD([x]), 2, last_epoch=3))
+    refused(ValueError, "Expected 1 lr_lambdas", lambda: RATES.LambdaLR(optimizer, [abs, abs]))
+    refused(TypeError, "lr_lambda should be a function", lambda: RATES.MultiplicativeLR(optimizer, 3))
+    refused(ValueError, "between 0 and 1", lambda: RATES.ConstantLR(optimizer, 2.0))
+    refused(ValueError, "Starting", lambda: RATES.LinearLR(optimizer, 0.0))
+    refused(ValueError, "positive integer T_0", lambda: RATES.CosineAnnealingWarmRestarts(optimizer, 0))
+    refused(ValueError, "momentum or beta1", lambda: RATES.CyclicLR(fg.optim.Adagrad([x]), 0.1, 0.2))
+    refused(ValueError, "same length", lambda: RATES.CyclicLR(optimizer, [0.1, 0.2], 0.2))
+    refused(ValueError, "total_steps OR", lambda: RATES.OneCycleLR(optimizer, 0.1))
+    refused(ValueError, "at least one", lambda: RATES.ChainedScheduler([]))
+    refused(ValueError, "milestone", lambda: RATES.SequentialLR(optimizer, [other], [3]))
+    refused(ValueError, "Factor", lambda: RATES.ReduceLROnPlateau(optimizer, factor=1.0))
+    one = RATES.OneCycleLR(fg.optim.SGD([x], momentum=0.9), 0.1, 2)
+    one.optimizer.step()
+    one.step()
+    one.step()
+    refused(ValueError, "Tried to step 3 times", one.step)
+
+
+# Gradient helpers.
+
+
+@pytest.mark.parametrize("norm_type", [2.0, 1.0, float("inf"), 3.0])
+@pytest.mark.parametrize("max_norm", [0.5, 1e6])
+def test_clipping_is_torchs(norm_type, max_norm):
+    sides = []
+    for namespace in (fg, torch):
+        tensors = parameters(namespace, SHAPES[:3] + SHAPES[5:])
+        set_gradients(namespace, tensors, 0, skipped=[1])
+        gradients = [t.grad for t in tensors if t.grad is not None]
+        total = namespace.nn.utils.get_total_norm(gradients, norm_type)
+        norm = namespace.nn.utils.clip_grad_norm_((t for t in tensors), max_norm, norm_type)
+        assert total.item() == norm.item()
+        sides.append([*gradients, norm])
+    assert_same(*sides)
+    for namespace in (fg, torch):
+        tensors = parameters(namespace)
+        set_gradients(namespace, tensors, 0)
+        namespace.nn.utils.clip_grad_value_(tensors, 0.3)
+        sides.append([t.grad for t in tensors])
+    assert_same(*sides[2:])
+
+
+def test_clipping_of_what_is_not_finite():
+    x = fg.ones(2, requires_grad=True)
+    assert fg.nn.utils.clip_grad_norm_([x], 1.0).item() == 0.0
+    x.grad = fg.tensor([float("nan"), 1.0])
+    refused(RuntimeError, "non-finite", lambda: fg.nn.utils.clip_grad_norm_(x, 1.0, error_if_nonfinite=True))
+    assert x.grad[1].item() == 1.0
+    assert fg.nn.utils.clip_grad_norm_(x, 1.0).isnan().item()
+
+
+def test_parameters_and_vectors():
+    layer = fg.nn.Linear(3, 2)
+    vector = fg.nn.utils.parameters_to_vector(layer.parameters())
+    assert vector.shape == (8,) and vector.requires_grad
+    fg.nn.utils.vector_to_parameters(fg.arange(8.0), layer.parameters())
+    assert layer.weight.tolist() == [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]] and layer.bias.tolist() == [6.0, 7.0]
+    refused(TypeError, "expected torch.Tensor", lambda: fg.nn.utils.vector_to_parameters([1], []))

@@ -1,0 +1,579 @@
+"""Functional transforms, gradcheck and the modes, against torch."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import weakref
+
+import numpy as np
+import pytest
+import torch
+import torch.func
+
+import fusegrad as fg
+
+
+def plain(value):
+    """Nested containers with lists in place of tensors."""
+    if isinstance(value, (fg.Tensor, torch.Tensor)):
+        return np.array((value.detach() + 0).tolist())  # torch has zeros without memory
+    if isinstance(value, dict):
+        return {k: plain(v) for k, v in value.items()}
+    if isinstance(value, (tuple, list)):
+        return tuple(plain(v) for v in value)
+    return value
+
+
+def agree(a, b):
+    assert type(a) is type(b)
+    if isinstance(a, dict):
+        assert a.keys() == b.keys()
+        for k in a:
+            agree(a[k], b[k])
+    elif isinstance(a, tuple):
+        assert len(a) == len(b)
+        for x, y in zip(a, b, strict=True):
+            agree(x, y)
+    elif isinstance(a, np.ndarray):
+        assert a.shape == b.shape
+        np.testing.assert_allclose(a, b, rtol=2e-5, atol=1e-9)
+    else:
+        assert a == b
+
+
+def same(program):
+    """Run `program(lib, lib.func, T)` in both libraries and compare the results; T makes a float64 tensor."""
+    results = []
+    for lib in (fg, torch):
+
+        def make(values, lib=lib):
+            return lib.tensor(values, dtype=lib.float64)
+
+        results.append(plain(program(lib, lib.func, make)))
+    agree(*results)
+    return results[0]
+
+
+SCALAR = {
+    "cubes": lambda lib, x: (x**3).sum(),
+    "mixed": lambda lib, x: (lib.sin(x) * x.exp()).sum() * x[0],
+    "products": lambda lib, x: (x[:1] * x[1:]).sum() + lib.tanh(x).prod(),
+    "constant": lambda lib, x: (x * 0 + 2).sum(),
+}
+
+
+@pytest.mark.parametrize("name", SCALAR)
+def test_second_order_in_every_way(name):
+    f = SCALAR[name]
+
+    def program(lib, func, make):
+        def g(x):
+            return f(lib, x)
+
+        x = make([0.3, 0.7, 1.2])
+        v = make([1.0, -2.0, 0.5])
+        hessian = func.hessian(g)(x)
+        return (
+            func.grad(g)(x),
+            hessian,
+            func.jacrev(func.jacrev(g))(x),
+            func.jacfwd(func.jacfwd(g))(x),
+            func.jacrev(func.grad(g))(x),
+            func.jvp(func.grad(g), (x,), (v,)),  # forward over reverse
+            func.grad(lambda x: func.jvp(g, (x,), (v,))[1])(x),  # reverse over forward
+            func.grad(lambda x: (func.grad(g)(x) * v).sum())(x),
+            func.vjp(func.grad(g), x)[1](v),
+            func.jacrev(lambda x: func.vjp(g, x)[1](make(2.0))[0])(x),
+            func.jvp(lambda x: func.jvp(g, (x,), (v,))[1], (x,), (v,)),
+            func.grad(lambda x: func.grad(lambda y: (func.grad(g)(y) * v).sum())(x).sum())(x),
+        )
+
+    found = same(program)
+    np.testing.assert_allclose(found[1], found[3], atol=1e-9)
+
+
+def test_perturbations_are_not_confused():
+    def program(lib, func, make):
+        def outer(x):
+            return x * func.grad(lambda y: x + y)(make(1.0))
+
+        def nested(x):
+            return func.grad(lambda y: x * y * y)(x) * x
+
+        return (
+            func.grad(outer)(make(5.0)),
+            func.grad(nested)(make(3.0)),
+            func.jvp(outer, (make(2.0),), (make(1.0),)),
+            func.grad(lambda x: func.jvp(lambda y: x * y, (x,), (make(1.0),))[1])(make(4.0)),
+        )
+
+    same(program)
+
+
+def test_containers_argnums_and_aux():
+    def program(lib, func, make):
+        def f(p, x, scale=1.0):
+            hidden = lib.tanh(x @ p["w"] + p["b"])
+            return (hidden**2).sum() * scale, {"hidden": hidden}
+
+        p = {"w": make([[0.1, 0.2], [0.3, 0.4]]), "b": make([0.5, 0.6])}
+        x = make([[1.0, 2.0]])
+        single = lambda *a: f(*a)[0]  # noqa: E731
+        return (
+            func.grad(f, has_aux=True)(p, x),
+            func.grad(single, argnums=(0, 1))(p, x),
+            func.grad(single, argnums=1)(p, x),
+            func.grad(f, has_aux=True)(p, x, scale=3.0),
+            func.grad_and_value(single)(p, x),
+            func.grad_and_value(f, argnums=(1,), has_aux=True)(p, x),
+            func.vjp(lambda p: {"out": p["w"] * 2, "b": p["b"]}, p)[0],
+            func.vjp(lambda p, x: (p["w"] @ x.T, x), p, x)[1]((make([[1.0], [2.0]]), x)),
+            func.jacrev(lambda a, b: {"s": a * b, "t": (a.sum(), b)}, argnums=(0, 1))(x, x),
+            func.jacfwd(lambda a, b: {"s": a * b, "t": (a.sum(), b)}, argnums=(0, 1))(x, x),
+            func.jacrev(lambda a: (a * 2, a), has_aux=True)(x),
+            func.jacfwd(lambda a: (a * 2, a), has_aux=True)(x),
+            func.jvp(lambda p: {"y": p["w"].sin(), "c": make([1.0])}, (p,), (p,)),
+            func.jvp(lambda x: (x * 2, x), (x,), (x,), has_aux=True),
+            func.hessian(lambda a, b: (a * a * b).sum(), argnums=(0, 1))(x, x),
+        )
+
+    same(program)
+
+
+def test_what_surrounds_a_transform():
+    def program(lib, func, make):
+        w = make(2.0).requires_grad_()
+        g = func.grad(lambda a: a * a * w)(make(3.0))
+        g.backward()
+        x = make(3.0).requires_grad_()
+        value, pull = func.vjp(lambda a: a**3, x)
+        (first,) = pull(make(1.0))
+        first.backward()
+        inner, outer = w.grad, x.grad
+        x.grad = None
+        tangent = func.jvp(lambda a: a**3, (x,), (make(2.0),))[1]
+        tangent.backward()
+        with lib.no_grad():
+            quiet = func.grad(lambda a: a * a * w)(x)
+        return g, inner, outer, first, tangent, x.grad, value, quiet, quiet.requires_grad
+
+    same(program)
+
+
+def test_results_have_no_graph_where_nobody_asks():
+    x = fg.tensor([1.0, 2.0])
+    (value, aux), g = fg.value_and_grad(lambda x: ((x * x).sum(), x * 3), has_aux=True)(x)
+    assert not (value.requires_grad or aux.requires_grad or g.requires_grad or x.requires_grad)
+    # Leaves of an inner transform that has ended do not keep the outer one's results on a graph.
+    c = fg.tensor(2.0)
+    g = fg.grad(lambda x: fg.grad(lambda y: y * y * x)(c))(fg.tensor(3.0))
+    assert g.item() == 4.0 and not g.requires_grad
+    assert fg.hessian(lambda x: (x**3).sum())(x).requires_grad is False
+
+
+def test_errors():
+    x = fg.tensor([1.0, 2.0])
+    with pytest.raises(RuntimeError, match="scalar"):
+        fg.grad(lambda x: x)(x)
+    with pytest.raises(RuntimeError, match="argnum"):
+        fg.grad(lambda x: x.sum(), argnums=2)(x)
+    with pytest.raises(RuntimeError, match="floating point"):
+        fg.grad(lambda x: x.sum())(fg.tensor([1, 2]))
+    with pytest.raises(RuntimeError, match="tuple of two"):
+        fg.grad(lambda x: x.sum(), has_aux=True)(x)
+    with pytest.raises(RuntimeError, match="structure"):
+        fg.vjp(lambda x: (x, x), x)[1](x)
+    with pytest.raises(RuntimeError, match="shape"):
+        fg.jvp(lambda x: x, (x,), (fg.ones(3),))
+    with pytest.raises(RuntimeError, match="independent"):
+        fg.jvp(lambda x: fg.ones(2), (x,), (x,), strict=True)
+
+
+def test_grad_of_tensors_and_of_functions():
+    x = fg.tensor(3.0, requires_grad=True)
+    assert fg.grad(x * x, x)[0].item() == 6.0
+    assert fg.grad(lambda a, b: a * b, 1)(x.detach(), fg.tensor(2.0)).item() == 3.0
+    assert fg.grad(lambda a, b: a * b, argnums=(0, 1))(x.detach(), fg.tensor(2.0))[0].item() == 2.0
+    module = fg.nn.Linear(2, 1)
+    assert fg.grad(lambda v: module(v).sum())(fg.ones(2)).tolist() == module.weight[0].tolist()
+
+
+def test_jitted_functions():
+    f = fg.jit(lambda x, w: (fg.tanh(x * w) * x).sum())
+    derived = fg.value_and_grad(f, argnums=(0, 1))
+    x, w = fg.tensor([0.5, 1.0]), fg.tensor([2.0, 3.0])
+    expected = fg.value_and_grad(f.__wrapped__, argnums=(0, 1))(x, w)
+    for _ in range(4):
+        agree(plain(derived(x, w)), plain(expected))
+    assert f.stats.compiled_calls == 3
+    agree(plain(fg.hessian(f)(x, w)), plain(fg.hessian(f.__wrapped__)(x, w)))
+    agree(plain(fg.jvp(f, (x, w), (w, x))), plain(fg.jvp(f.__wrapped__, (x, w), (w, x))))
+    for transform in (fg.grad, fg.hessian):
+        plainly = transform(lambda x: (fg.sin(x) * x).sum())
+        compiled = fg.jit(transform(lambda x: (fg.sin(x) * x).sum()))
+        for _ in range(3):
+            agree(plain(compiled(x)), plain(plainly(x)))
+
+
+def test_scipy_takes_a_value_and_grad():
+    optimize = pytest.importorskip("scipy.optimize")
+    rosenbrock = fg.value_and_grad(lambda x: (100 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2).sum())
+
+    def objective(x):
+        value, gradient = rosenbrock(fg.tensor(x, dtype=fg.float64))
+        return value.item(), gradient.numpy()
+
+    found = optimize.minimize(objective, np.zeros(4), jac=True, method="L-BFGS-B")
+    np.testing.assert_allclose(found.x, np.ones(4), atol=1e-4)
+
+
+def test_functional_call():
+    results = []
+    for lib in (fg, torch):
+        net = lib.nn.Sequential(lib.nn.Linear(2, 3), lib.nn.Tanh(), lib.nn.Linear(3, 1))
+        weights = {n: lib.linspace(0.1, 0.9, p.numel()).reshape(p.shape) for n, p in net.named_parameters()}
+        before = [p.tolist() for p in net.parameters()]
+
+        def loss(weights, x, lib=lib, net=net):
+            return (lib.func.functional_call(net, weights, (x,)) ** 2).mean()
+
+        x = lib.tensor([[1.0, 2.0], [3.0, 4.0]])
+        results.append(plain((lib.func.grad(loss)(weights, x), lib.func.functional_call(net, weights, x))))
+        assert [p.tolist() for p in net.parameters()] == before
+        with pytest.raises(RuntimeError):
+            lib.func.functional_call(net, {"wrong": x}, x, strict=True)
+    agree(*[plain(r) for r in results])
+
+
+def test_autograd_functional():
+    def program(lib, func, make):
+        F = lib.autograd.functional
+        x, y = make([0.5, 1.5]), make([2.0, 3.0])
+        v = make([1.0, -1.0])
+
+        def f(x, y):
+            return x * y.exp(), (x * x).sum()
+
+        def s(x, y):
+            return (x**3 * y).sum()
+
+        return (
+            F.jacobian(f, (x, y)),
+            F.jacobian(lambda x: x * 2, x),
+            F.jacobian(lambda x: (x * 2,), (x,)),
+            F.hessian(s, (x, y)),
+            F.hessian(lambda x: (x**3).sum(), x),
+            F.vjp(f, (x, y), (v, make(2.0))),
+            F.vjp(s, (x, y)),
+            F.jvp(f, (x, y), (v, v)),
+            F.hvp(s, (x, y), (v, v)),
+            F.vhp(s, (x, y), (v, v)),
+            F.vhp(lambda x: (x**3).sum(), x, v),
+        )
+
+    same(program)
+    x = fg.tensor([1.0, 2.0], requires_grad=True)
+    g = fg.autograd.functional.jacobian(lambda x: x**2, x, create_graph=True)
+    g.sum().backward()
+    assert x.grad.tolist() == [2.0, 2.0]
+    for call in (
+        lambda F, x: F.vjp(lambda x: x, x),
+        lambda F, x: F.hessian(lambda x: x, x),
+        lambda F, x: F.jacobian(lambda x: fg.ones(2), x, strict=True),
+    ):
+        with pytest.raises(RuntimeError):
+            call(fg.autograd.functional, x)
+
+
+def test_gradcheck():
+    x = fg.tensor([0.3, 0.7], dtype=fg.float64, requires_grad=True)
+    z = fg.tensor([0.3 + 1j, 0.7 - 2j], dtype=fg.complex128, requires_grad=True)
+    assert fg.autograd.gradcheck(lambda x: (x.sin() * x, x.exp()), x)
+    assert fg.autograd.gradcheck(lambda x, w: (x * w).sum(), (x, 2.0))
+    assert fg.autograd.gradcheck(lambda z: z * 2 + z, z)
+    assert fg.autograd.gradgradcheck(lambda x: x**3 * x.tanh(), x)
+
+    class Wrong(fg.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 3
+
+    with pytest.raises(RuntimeError, match="Jacobian mismatch"):
+        fg.autograd.gradcheck(Wrong.apply, x)
+    assert not fg.autograd.gradcheck(Wrong.apply, x, raise_exception=False)
+    with pytest.raises(ValueError):
+        fg.autograd.gradcheck(fg.sin, x.detach())
+
+
+# Modes.
+
+
+@pytest.mark.parametrize("lib", [fg, torch])
+def test_modes_as_decorators(lib):
+
+    @lib.no_grad
+    def bare():
+        return lib.is_grad_enabled()
+
+    @lib.set_grad_enabled(False)
+    def off():
+        return lib.is_grad_enabled()
+
+    @lib.enable_grad()
+    def generator():
+        received = []
+        try:
+            received.append((yield lib.is_grad_enabled()))
+            received.append((yield lib.is_grad_enabled()))
+        except KeyError:
+            yield ("caught", lib.is_grad_enabled())
+        return received
+
+    assert lib.is_grad_enabled()
+    assert not bare() and not off()
+    with lib.no_grad():
+        made = generator()
+        assert next(made) and not lib.is_grad_enabled()
+        assert made.send("sent") and not lib.is_grad_enabled()
+        with pytest.raises(StopIteration) as stop:
+            made.send("more")
+        assert stop.value.value == ["sent", "more"]
+        made = generator()
+        next(made)
+        assert made.throw(KeyError()) == ("caught", True)
+        made.close()
+        guard = lib.set_grad_enabled(True)
+        assert lib.is_grad_enabled()
+        guard.__exit__(None, None, None)
+        assert not lib.is_grad_enabled()
+    assert lib.is_grad_enabled()
+
+
+def test_modes_belong_to_threads():
+    seen = []
+    with fg.no_grad():
+        thread = threading.Thread(target=lambda: seen.append(fg.is_grad_enabled()))
+        thread.start()
+        thread.join()
+    assert seen == [True]
+
+
+def test_inference_mode():
+    def program(lib):
+        log = []
+        x = lib.tensor([1.0, 2.0], requires_grad=True)
+        with lib.inference_mode():
+            made = lib.ones(2)
+            result = x * 2
+            view = x[:1]
+            made.add_(1)
+            log.append((lib.is_inference_mode_enabled(), lib.is_grad_enabled()))
+            with lib.inference_mode(False):
+                log.append((lib.is_grad_enabled(), lib.ones(1).is_inference()))
+        log += [made.is_inference(), result.is_inference(), result.requires_grad, view.is_inference()]
+        log += [(x + made).tolist(), (x * made.clone()).tolist()]
+        for refused in (
+            lambda: made.add_(1),
+            lambda: x * made,
+            lambda: made.requires_grad_(),
+            lambda: made._version,
+            lambda: result.mul_(x),
+        ):
+            try:
+                log.append(refused())
+            except RuntimeError as error:
+                log.append("nference" in str(error))
+
+        @lib.inference_mode()
+        def f(x):
+            return x * 2
+
+        log.append(f(x).is_inference())
+        return log
+
+    assert program(fg) == program(torch)
+
+
+def test_grad_and_backward_take_and_refuse_what_torch_does():
+    def program(lib):
+        log = []
+        x = lib.tensor([1.0, 2.0], requires_grad=True)
+        w = lib.tensor([3.0, 4.0], requires_grad=True)
+        unused = lib.tensor([1.0, 2.0], requires_grad=True)
+        grad, backward = lib.autograd.grad, lib.autograd.backward
+
+        def noted(call):
+            try:
+                made = call()
+                log.append([None if g is None else g.tolist() for g in made] if made is not None else None)
+            except Exception as error:
+                log.append(type(error).__name__)
+
+        y, z = x * w, (x * x).sum()
+        noted(lambda: grad([y, z], [x, w], [lib.ones(2), None], retain_graph=True))
+        noted(lambda: grad(z, [x, unused], allow_unused=True, retain_graph=True))
+        noted(lambda: grad(z, [x, unused], materialize_grads=True, retain_graph=True))
+        noted(lambda: grad(z, [x, unused], retain_graph=True))
+        noted(lambda: grad(z, [x], materialize_grads=True, allow_unused=False))
+        noted(lambda: grad(y, x))
+        noted(lambda: grad(y, x, lib.ones(3)))
+        noted(lambda: grad(y, []))
+        noted(lambda: grad(y, [lib.ones(2)]))
+        noted(lambda: grad(lib.ones(1), [x]))
+        noted(lambda: backward(y, lib.ones(2), inputs=[]))
+        noted(lambda: backward([y, z], [lib.ones(2), None], retain_graph=True, inputs=[x]))
+        log.append((x.grad.tolist(), w.grad))
+        middle = x * 2
+        noted(lambda: (middle * middle).sum().backward(inputs=[middle]))
+        log.append((middle.grad.tolist(), x.grad.tolist()))
+        noted(lambda: (x + 1).sum().backward())
+        s = (x + 1).sum()
+        noted(lambda: (s.backward(), s.backward())[2:])
+        noted(lambda: z.backward())
+        noted(lambda: z.backward())
+        noted(lambda: z.backward(3.0))
+        a = x * x
+        noted(lambda: grad((a * 2).sum(), a))  # does not touch what lies behind `a`
+        noted(lambda: grad(a.sum(), x))
+        return log
+
+    assert program(fg) == program(torch)
+
+
+def test_detach_in_place():
+    def program(lib):
+        log = []
+        x = lib.tensor([1.0, 2.0], requires_grad=True)
+        y = x * 2
+        y.detach_()
+        log += [y.requires_grad, y.is_leaf]
+        y = x * 2
+        d = y.detach()
+        d.mul_(3)
+        log += [y.tolist(), y._version == d._version, d._is_view(), y[0]._is_view(), y[0]._base is y]
+        try:
+            y[0].detach_()
+        except RuntimeError:
+            log.append("refused")
+        log += [
+            y[:1].reshape(-1)._base is y,
+            y[1].storage_offset(),
+            y.is_set_to(y.detach()),
+            y.is_set_to(y[:1]),
+        ]
+        log.append(y[1].data_ptr() - y.data_ptr())
+        return log
+
+    assert program(fg) == program(torch)
+
+
+# The graph is freed as it is used.
+
+
+def test_transforms_leave_nothing_behind():
+    gc.collect()
+    gc.disable()
+    try:
+        kept = []
+
+        def f(x):
+            h = fg.tanh(x * 2)
+            kept.append(weakref.ref(h.array))
+            return (h * h).sum()
+
+        x = fg.ones(4)
+        fg.value_and_grad(f)(x)
+        fg.hessian(f)(x)
+        fg.jvp(f, (x,), (x,))
+        value, pull = fg.vjp(f, x)
+        pull(fg.tensor(1.0))
+        del value, pull
+        fg.grad(lambda x: fg.grad(f)(x).sum())(x)
+        assert [r for r in kept if r() is not None] == []
+    finally:
+        gc.enable()
+
+
+def test_writes_leave_no_circles():
+    gc.collect()
+    gc.disable()
+    try:
+        x = fg.ones(4, requires_grad=True)
+        y = x * 1
+        v = y[:2]
+        y[0] = x[0] * 2
+        v.mul_(x[:2])
+        y.add_(x)
+        v.exp_()
+        gone = [weakref.ref(y), weakref.ref(y.array), weakref.ref(y.grad_fn), weakref.ref(v)]
+        y.sum().backward()
+        del y, v
+        assert [r() for r in gone] == [None] * 4
+        y = x * 1
+        y.mul_(y)  # cannot be derived, and must go all the same
+        gone = weakref.ref(y)
+        del y
+        assert gone() is None
+    finally:
+        gc.enable()
+
+
+def test_deep_graphs_go_without_recursion():
+    class Step(fg.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x + 1
+
+        @staticmethod
+        def backward(ctx, g):
+            return g
+
+    steps = {
+        "ops": lambda y: y * y,
+        "views": lambda y: y.reshape(1),
+        "writes": lambda y: y.mul_(1.0),
+        "views written": lambda y: y[:1].mul_(1.0)._base,
+        "functions": Step.apply,
+    }
+    for name, step in steps.items():
+        x = fg.ones(1, requires_grad=True)
+        for use in (False, True):
+            y = x * 1
+            for _ in range(100_000 if name == "ops" else 30_000):
+                y = step(y)
+            if use:
+                y.sum().backward()
+                assert x.grad is not None
+            del y
+
+
+def test_backward_drops_what_it_used():
+    """Never more than a few of the gradients and kept tensors of a long chain are alive at a time."""
+    import tracemalloc
+
+    size, length = 1 << 16, 20
+    x = fg.ones(size, requires_grad=True)
+
+    def chain():
+        y = x
+        for _ in range(length):
+            y = y.exp().mul(1e-3)
+        return y.sum()
+
+    chain().backward()
+    x.grad = None
+    loss = chain()
+    tracemalloc.start()
+    try:
+        loss.backward()
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    # What forward kept was allocated before; backward alone holds three gradients at a time.
+    assert peak < 4.5 * 4 * size, peak / (4 * size)

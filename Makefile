@@ -37,6 +37,8 @@ bench: .venv/bench
 	$(BIN)/python benchmarks/import_time.py --json benchmarks/results/import_time.json
 	$(BIN)/python benchmarks/chain.py --json benchmarks/results/chain.json
 	$(BIN)/python benchmarks/digits_loss.py --json benchmarks/results/digits_loss.json
+	$(BIN)/python benchmarks/small_tensors.py --json benchmarks/results/small_tensors.json
+	$(BIN)/python benchmarks/memory.py --json benchmarks/results/memory.json
 
 .venv/%: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv

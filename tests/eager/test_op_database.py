@@ -1,0 +1,30 @@
+"""PyTorch's own samples of its ops: what passes is what docs/op_database.md says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from op_database.drive import entries, run_entry
+from op_database.table import REASONS, read
+
+PAGE = read((Path(__file__).parents[2] / "docs" / "op_database.md").read_text())
+ENTRIES: dict[str, list] = {}
+for _entry in entries():
+    ENTRIES.setdefault(_entry.name, []).append(_entry)
+
+
+@pytest.mark.parametrize("op", sorted(ENTRIES))
+def test_the_samples_of(op: str):
+    for entry in ENTRIES[op]:
+        outcome = run_entry(entry)
+        shown = "\n".join(outcome.failures)
+        assert not outcome.failures or op in REASONS, f"{outcome.name}, without a reason:\n{shown}"
+        seen = outcome.samples, len(outcome.failures)
+        assert PAGE[outcome.name] == seen, f"{outcome.name}: write docs/op_database.md anew\n{shown}"
+
+
+def test_at_least_230_ops_are_covered_and_99_percent_of_samples_pass():
+    samples, failing = sum(s for s, _ in PAGE.values()), sum(f for _, f in PAGE.values())
+    assert len(ENTRIES) >= 230
+    assert samples - failing >= 0.99 * samples

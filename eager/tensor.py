@@ -159,9 +159,32 @@ class Tensor:
 
     nelement = numel
 
+    ndimension = dim
+
     def element_size(self) -> int:
         """Bytes of one element."""
         return self.array.itemsize
+
+    @property
+    def itemsize(self) -> int:
+        return self.array.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+        return self.array.nbytes
+
+    def is_same_size(self, other: Tensor) -> bool:
+        """Whether `other` has the same shape."""
+        return self.array.shape == other.array.shape
+
+    def is_nonzero(self) -> bool:
+        """Whether the one element is not zero. Raises RuntimeError for more than one, or none."""
+        return bool(self)
+
+    def is_signed(self) -> bool:
+        """Whether the dtype has negative numbers."""
+        return self.array.dtype.kind in "ifc"
 
     def stride(self, dim: int | None = None) -> Any:
         """Steps in elements (not bytes) along each dimension, or along `dim`."""
@@ -181,6 +204,18 @@ class Tensor:
     @property
     def device(self) -> device:
         return _CPU
+
+    is_cpu = True
+    is_cuda = False
+
+    def get_device(self) -> int:
+        """-1: the CPU."""
+        return -1
+
+    def cuda(self, *_: Any, **__: Any) -> Tensor:
+        """Raises RuntimeError: there is no other device than the CPU."""
+        device("cuda")
+        return self
 
     # Its place on the autograd graph.
 

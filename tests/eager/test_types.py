@@ -218,3 +218,20 @@ def test_repr_of_parameters_modules_and_results():
     assert repr(fg.tensor(values).max(1)) == repr(torch.tensor(values).max(1))
     assert repr(fg.tensor(values).shape) == repr(torch.tensor(values).shape)
     assert f"{fg.tensor(1.5):.2f}" == "1.50"
+
+
+def test_what_a_tensor_tells_of_itself_is_what_pytorchs_tells():
+    for make in (
+        lambda library: library.ones(2, 3),
+        lambda library: library.zeros((), dtype=library.int16),
+        lambda library: library.ones(0, dtype=library.bool),
+    ):
+        ours, theirs = make(fg), make(torch)
+        for name in ("nbytes", "itemsize", "is_cpu", "is_cuda"):
+            assert getattr(ours, name) == getattr(theirs, name)
+        for name in ("ndimension", "element_size", "is_signed", "get_device", "numel", "dim"):
+            assert getattr(ours, name)() == getattr(theirs, name)()
+        assert ours.is_same_size(make(fg)) and not ours.is_same_size(fg.ones(7))
+    assert fg.ones(1).is_nonzero() and not fg.zeros(1).is_nonzero()
+    with pytest.raises(RuntimeError, match="CPU"):
+        fg.ones(1).cuda()

@@ -18,6 +18,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from fusegrad.compiler import debug
 from fusegrad.compiler.deferred import Deferred, Plan
 from fusegrad.compiler.stand_in import has_values
@@ -58,6 +60,10 @@ class Stats:
     eager_calls: int = 0
     compiles: int = 0
     guard_failures: int = 0
+
+
+class JitError(RuntimeError):
+    """A promise that `jit` was asked for (`require`, `verify`) does not hold; the message says why."""
 
 
 class _Miss(Exception):
@@ -110,10 +116,13 @@ class JitFunction:
 
     __fusegrad_jit__ = True
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any], verify: int = 0, require: str | None = None) -> None:
         if not callable(function):
             raise TypeError(f"jit takes a function, method or module, not {type(function).__name__}")
+        if verify < 0 or require not in (None, "replay"):
+            raise ValueError(f"verify is 0 or more and require None or 'replay', not {verify}, {require!r}")
         self.__wrapped__ = function
+        self.verify, self.require = verify, require
         self.stats = Stats()
         self.entries: dict[Any, Entry] = {}
         self._captured_once: set[Any] = set()
@@ -155,7 +164,10 @@ class JitFunction:
             if entry.given_up and not (entry.given_up == OPEN and entry.plan.asked in TRY_AGAIN):
                 return self._defer(entry, args, kwargs)
             try:
-                return self._replay(entry, leaves)
+                result = self._replay(entry, leaves)
+                if self.verify and self.stats.compiled_calls % self.verify == 0:
+                    check_same(self, result, self.__wrapped__(*args, **kwargs))
+                return result
             except _Miss as miss:
                 entry.last_failure = str(miss)
                 if entry.variants:
@@ -169,7 +181,7 @@ class JitFunction:
         Its ops are deferred, with the numbers as inputs of the stretches: a new learning rate
         compiles nothing. Numbers that come again are captured, since a replay is faster.
         """
-        if not any(type(leaf) in _NUMBERS for leaf in leaves):
+        if self.require or not any(type(leaf) in _NUMBERS for leaf in leaves):
             return None
         kinds = [type(x) if type(x) in _NUMBERS else k for x, k in zip(leaves, key[3:], strict=True)]
         shared = ("numbers", *key[:3], *kinds)
@@ -193,6 +205,8 @@ class JitFunction:
 
     def _defer(self, entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run the function itself, its ops deferred where that pays."""
+        if self.require:
+            raise self._unable(entry)
         plan = entry.plan
         plan.asked += 1
         if not plan.defers():
@@ -215,6 +229,11 @@ class JitFunction:
         if run.compiled and not run.learned:
             plan.note("deferred", time.perf_counter() - started, run.tracked)
         return result
+
+    def _unable(self, entry: Entry) -> JitError:
+        """What says that the function cannot be replayed, although it has to be."""
+        reasons = "".join(f"\n  {reason}" for reason in entry.reasons)
+        return JitError(f"{self!r} is required to replay, and cannot: {entry.given_up}{reasons}")
 
     def _replay(self, entry: Entry, leaves: list[Any]) -> Any:
         """Answer from compiled code, or raise _Miss with the reason."""
@@ -258,6 +277,8 @@ class JitFunction:
             debug.show(1, f"{self!r}: captured", lambda: "\n".join(map(str, made.reasons)) or "closed")
             if made.reasons:
                 self._refuse(entry, made)
+                if self.require:
+                    raise self._unable(entry)
             else:
                 entry.given_up = ""
                 self._compile(entry, made, leaves)
@@ -403,6 +424,32 @@ def finish(run: Any, leaves: list[Any]) -> Any:
     return structure.build(iter(items))
 
 
+# Two runs that should agree to rounding: what relative difference is rounding.
+_ROUNDING = {2: 1e-2, 4: 1e-3, 8: 1e-8}  # by the bytes of a real number
+
+
+def check_same(function: JitFunction, ours: Any, theirs: Any) -> None:
+    """Raise JitError where a compiled call's result is not eager's."""
+    mine: list[Any] = []
+    others: list[Any] = []
+    same = flatten(ours, mine).key == flatten(theirs, others).key
+    for place, (a, b) in enumerate(zip(mine, others, strict=False)):
+        if isinstance(a, Tensor) and isinstance(b, Tensor):
+            x, y = a.array, b.array
+            same = same and (x.shape, x.dtype, a.needs_grad) == (y.shape, y.dtype, b.needs_grad)
+            if same and x.dtype.kind in "fc":
+                rounding = _ROUNDING[x.real.itemsize]
+                same = np.allclose(x, y, rounding, rounding * 1e-2, equal_nan=True)
+            else:
+                same = same and np.array_equal(x, y)
+        else:
+            same = same and (a is b or plain_key(a) == plain_key(b))
+        if not same:
+            raise JitError(f"{function!r}: compiled and eager differ in result {place}:\n{a!r}\n{b!r}")
+    if not same:
+        raise JitError(f"{function!r}: compiled and eager give other containers:\n{ours!r}\n{theirs!r}")
+
+
 # Keys.
 
 _NUMBERS = (int, float)
@@ -462,13 +509,17 @@ def _guard_text(segment: Any) -> str:
     return f"another value at {source_text(segment.guard.source)}"
 
 
-def jit(function: Callable[..., Any] | None = None) -> Any:
+def jit(function: Callable[..., Any] | None = None, *, verify: int = 0, require: str | None = None) -> Any:
     """Make `function` replay as native code; as decorator or call.
 
     The first call runs eagerly, is recorded and compiled; later calls with arguments of the same
     types skip the Python body, as long as everything that it read is as it was. What cannot be
-    replayed soundly runs eagerly, and `explain()` says why. Works on functions, methods and
+    replayed soundly runs its body, and `explain()` says why. Works on functions, methods and
     modules. Raises TypeError for what cannot be called.
+
+    verify: run every `verify`-th replayed call eagerly as well, and raise `JitError` where the results
+    differ by more than rounding (a replayed function has no effects that would happen twice).
+    require: "replay" raises `JitError`, with the reasons, where the body would have to run.
 
     >>> import fusegrad as fg
     >>> @fg.jit
@@ -479,4 +530,6 @@ def jit(function: Callable[..., Any] | None = None) -> Any:
     >>> double.stats.compiled_calls
     1
     """
-    return jit if function is None else JitFunction(function)
+    if function is None:
+        return functools.partial(jit, verify=verify, require=require)
+    return JitFunction(function, verify, require)

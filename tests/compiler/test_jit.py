@@ -13,7 +13,7 @@ import pytest
 
 import fusegrad as fg
 from fusegrad import nn
-from fusegrad.compiler.jit import FEW_PATHS
+from fusegrad.compiler.jit import FEW_PATHS, JitError
 
 
 def leaf(*shape: int, seed: int = 0) -> fg.Tensor:
@@ -529,3 +529,42 @@ def test_an_unused_result_does_not_spoil_the_gradient_of_another():
         used.backward()
         assert x.grad.tolist() == [2.0, 2.0]
     assert g.stats.compiled_calls == 2
+
+
+def test_a_function_may_be_required_to_replay():
+    @fg.jit(require="replay")
+    def closed(x):
+        return x * 2
+
+    for _ in range(3):
+        assert closed(fg.ones(2)).tolist() == [2, 2]
+    assert closed.stats.compiled_calls == 2
+    log = []
+
+    @fg.jit(require="replay")
+    def appends(x):
+        log.append(1)
+        return x * 2
+
+    for _ in range(2):
+        with pytest.raises(JitError, match=r"required to replay(.|\n)*append(.|\n)*test_jit.py"):
+            appends(fg.ones(2))
+    assert log == [1]
+    with pytest.raises(ValueError, match="require"):
+        fg.jit(closed, require="speed")
+
+
+def test_every_nth_replay_is_verified(monkeypatch: pytest.MonkeyPatch):
+    @fg.jit(verify=2)
+    def f(x):
+        return {"y": x.exp() + 1, "n": 3}
+
+    for _ in range(6):
+        f(fg.ones(3))
+    assert f.stats.compiled_calls == 5
+
+    true = f.__wrapped__
+    f.__wrapped__ = lambda x: {"y": true(x)["y"] * 1.1, "n": 3}  # as if the compiled code were wrong
+    with pytest.raises(JitError, match="compiled and eager differ in result"):
+        f(fg.ones(3))
+        f(fg.ones(3))

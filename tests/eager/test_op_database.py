@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from op_database.drive import entries, run_entry
-from op_database.table import REASONS, read
+from op_database.table import REASONS, ROUNDING, read
 
 PAGE = read((Path(__file__).parents[2] / "docs" / "op_database.md").read_text())
 ENTRIES: dict[str, list] = {}
@@ -20,8 +20,13 @@ def test_the_samples_of(op: str):
         outcome = run_entry(entry)
         shown = "\n".join(outcome.failures)
         assert not outcome.failures or op in REASONS, f"{outcome.name}, without a reason:\n{shown}"
-        seen = outcome.samples, len(outcome.failures)
-        assert PAGE[outcome.name] == seen, f"{outcome.name}: write docs/op_database.md anew\n{shown}"
+        samples, failing = PAGE[outcome.name]
+        # Another machine's BLAS rounds otherwise, so a borderline sample may go either way there.
+        allowed = max(failing, samples // 20) if REASONS.get(op) in ROUNDING else failing
+        assert (outcome.samples, True) == (samples, len(outcome.failures) <= allowed), (
+            f"{outcome.name}: {len(outcome.failures)} of {outcome.samples} fail; "
+            f"if that is right, write docs/op_database.md anew\n{shown}"
+        )
 
 
 def test_at_least_230_ops_are_covered_and_99_percent_of_samples_pass():

@@ -13,6 +13,7 @@ OUT = "an error sample gives an `out=` that does not fit; this op does not offer
 SINGLE = "float32 rounding, in an ill-conditioned sample; the float64 samples pass"
 NOISE = "of a single element, the weight's gradient is exactly 0; PyTorch's is rounding noise of 1e-5"
 POLES = "PyTorch's value near a pole is off by 2e-5; ours is SciPy's"
+ROUNDING = (SINGLE, NOISE)
 REASONS: dict[str, str] = {
     "amax": OUT,
     "amin": OUT,

@@ -39,6 +39,7 @@ bench: .venv/bench
 	$(BIN)/python benchmarks/digits_loss.py --json benchmarks/results/digits_loss.json
 	$(BIN)/python benchmarks/small_tensors.py --json benchmarks/results/small_tensors.json
 	$(BIN)/python benchmarks/memory.py --json benchmarks/results/memory.json
+	$(BIN)/python benchmarks/guards.py --json benchmarks/results/guards.json
 
 .venv/%: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv

@@ -122,7 +122,7 @@ def test_chain_is_one_kernel_each_way() -> None:
     assert found["compiled"].facts["backward_kernels"] == 1
 
 
-@pytest.mark.parametrize("name", ["chain", "digits_loss", "import_time"])
+@pytest.mark.parametrize("name", ["chain", "digits_loss", "guards", "import_time", "memory", "small_tensors"])
 def test_benchmarks_run(name: str, tmp_path: Path) -> None:
     pytest.importorskip("sklearn")
     run(f"benchmarks/{name}.py", tmp_path, "--quick", "--json", str(tmp_path / "figures.json"))

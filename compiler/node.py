@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from fusegrad.compiler.program import viewed
-from fusegrad.compiler.tree import Run, gather, refill
+from fusegrad.compiler.tree import Run, gather, gradients_at, refill
 from fusegrad.eager import autograd, views
 from fusegrad.eager.errors import failure
 from fusegrad.eager.op import wrap
@@ -207,7 +206,7 @@ class CompiledNode(autograd.Node):
             return self._apply_eagerly(gradients)
         assert leaf.backward is not None
         made = leaf.backward.run(arrays)
-        return [wrap(viewed(made[i], chain) if chain else made[i]) for i, chain in leaf.gradient_places]
+        return [wrap(array) for array in gradients_at(made, leaf.gradient_places, arrays)]
 
     def _apply_eagerly(self, gradients: list[Tensor | None]) -> list[Tensor]:
         """The gradients through eager's ops, so that they can be derived again."""

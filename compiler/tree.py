@@ -352,12 +352,29 @@ class Tree:
             return segment
         if not all(array.item() for array in _at(made, joint.checks)):
             return segment
-        return Run(segment, _at(made, joint.results), environment, _at(made, joint.gradients))
+        results = _at(made, joint.results)
+        return Run(segment, results, environment, gradients_at(made, joint.gradients, (*arrays, *results)))
 
 
 def _at(made: Sequence[np.ndarray], places: Sequence[tuple[int, tuple[Any, ...]]]) -> list[np.ndarray]:
     """The arrays at `places` of what a program made."""
     return [viewed(made[index], chain) if chain else made[index] for index, chain in places]
+
+
+def gradients_at(
+    made: Sequence[np.ndarray], places: Sequence[tuple[int, tuple[Any, ...]]], others: Sequence[np.ndarray]
+) -> list[np.ndarray]:
+    """The gradients at `places`, each in memory of its own: `.grad` is written in place.
+
+    others: arrays that somebody else has, among them what the program was given.
+    """
+    taken = {id(array) for array in others}
+    found = []
+    for index, chain in places:
+        array = viewed(made[index], chain) if chain else made[index]
+        found.append(np.array(array) if id(made[index]) in taken else array)
+        taken.add(id(made[index]))
+    return found
 
 
 def _run_segment(segment: Segment, leaves: Sequence[Any], environment: list[Any]) -> list[np.ndarray] | None:

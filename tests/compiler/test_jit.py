@@ -568,3 +568,32 @@ def test_every_nth_replay_is_verified(monkeypatch: pytest.MonkeyPatch):
     with pytest.raises(JitError, match="compiled and eager differ in result"):
         f(fg.ones(3))
         f(fg.ones(3))
+
+
+def test_a_gradient_that_goes_two_ways_is_not_written_on_one_of_them():
+    def f(x, y):
+        return x + y
+
+    g = fg.jit(f)
+    for derived in (g, g, g, f):
+        x = leaf(3)
+        derived(derived(x, derived(x, x * 1)), x).sum().backward()
+        assert x.grad.tolist() == [4.0] * 3
+    assert g.stats.compiled_calls >= 4
+
+
+def test_a_result_that_is_the_gradient_too_is_not_the_same_memory():
+    def f(x):
+        y = x.exp()
+        return y.sum(), y.detach()
+
+    g = fg.jit(f)
+    x = leaf(3)
+    for _ in range(8):
+        x.grad = None
+        loss, y = g(x)
+        loss.backward()
+        before = y.tolist()
+        g(x)[0].backward()
+        assert y.tolist() == before
+    assert g.kernels().joint

@@ -198,7 +198,9 @@ def run(function: Callable[..., fg.Tensor], seed: int, changes: list[int]) -> li
             events.append((type(error).__name__, str(error)[:60]))
         # How often a gradient was added into is the engine's own business.
         gradients = (x.grad, world.weight.grad, world.layer.weight.grad)
-        events += [None if g is None else (seen(g)[0],) for g in gradients]
+        # After an error, some leaves have a part of their gradient; which, depends on what comes first.
+        failed = isinstance(events[-1], tuple) and isinstance(events[-1][0], str)
+        events += [None if g is None or failed else (seen(g)[0],) for g in gradients]
         events += [seen(x), seen(y), seen(world.state), seen(world.weight), world.count]
         events += [
             tuple(seen(w) for w in what) if isinstance(what, tuple) else seen(what) for what in world.log

@@ -314,27 +314,31 @@ def accumulate(leaf: Tensor, gradient: Tensor, create_graph: bool, taken: set[in
     """Add `gradient` to `leaf.grad`.
 
     taken: ids of arrays that somebody else may hold (the roots' gradients, other leaves'). An
-    array that is not among them and is no view becomes `.grad` itself; others are copied, since
-    rules may hand one array to several inputs (`x + y`) and `.grad` is written in place.
+    array that is not among them and is no view becomes `.grad` itself; others are copied.
+    Rules may hand one array to several inputs (`x + y`), so until the walk ends an array that became
+    `.grad` may be on its way to a node as well, and is not written.
     fresh: the node made the array's memory for this gradient, although it may be a view of it.
     """
     if create_graph:
         leaf.grad = gradient if leaf.grad is None else leaf.grad + gradient
     elif leaf.grad is not None:
-        _add_into(leaf, gradient)
+        _add_into(leaf, gradient, taken)
     else:
         array = gradient.array
         if (array.base is not None and not fresh) or id(array) in taken:
             array = np.array(array)
-        taken.add(id(array))
+        else:
+            taken.add(id(array))
         leaf.grad = wrap(array)
 
 
-def _add_into(leaf: Tensor, gradient: Tensor) -> None:
-    """`leaf.grad += gradient`, in the memory of `leaf.grad`, as PyTorch does it."""
+def _add_into(leaf: Tensor, gradient: Tensor, taken: set[int]) -> None:
+    """`leaf.grad += gradient`, in the memory of `leaf.grad`, as PyTorch does it, if nobody else holds it."""
     known = leaf.grad
     assert known is not None
-    if known.needs_grad or not known.array.flags.writeable or known.array.dtype != gradient.array.dtype:
+    array = known.array
+    shared = not array.flags.writeable or id(array) in taken
+    if known.needs_grad or shared or array.dtype != gradient.array.dtype:
         leaf.grad = wrap(known.array + gradient.array)
     else:
         np.add(known.array, gradient.array, out=known.array)

@@ -240,3 +240,23 @@ def test_activations_in_place():
         expected = getattr(functional, name)(x)
         assert getattr(functional, name)(x, inplace=True) is x
         assert fg.equal(x, expected)
+
+
+def test_a_gradient_on_its_way_to_a_node_is_not_written_as_that_of_a_leaf():
+    def gradient(lib):
+        x = lib.ones(4).requires_grad_()
+        first = x + 1  # waits for the gradient that x gets as well, at the last line
+        second = x * 0.5
+        third = x + first
+        (third * 3 + second * 0.5).sum().backward()
+        return x.grad.tolist()
+
+    assert gradient(fg) == gradient(torch) == [6.25] * 4
+
+
+def test_gradients_of_shared_arrays_over_two_backwards():
+    for lib in (fg, torch):
+        x, y = lib.ones(3).requires_grad_(), lib.ones(3).requires_grad_()
+        for _ in range(2):
+            (x + y + x).sum().backward()
+        assert x.grad.tolist() == [4.0] * 3 and y.grad.tolist() == [2.0] * 3

@@ -85,8 +85,10 @@ class CompiledNode(autograd.Node):
         self.freeing: frozenset[int] = frozenset()
         self.preserved: dict[int, np.ndarray] = {}
         self.read: list[Read] = []
-        for tensor, value in self._inputs(path):
-            how = SAVED if value in path.kept_by_eager else AGAIN if self._is_read(value) else NOT
+        hows = self.leaf.hows.get(self.filled)
+        if hows is None:
+            hows = self.leaf.hows[self.filled] = [self._how(path, value) for _, value in self._inputs(path)]
+        for (tensor, value), how in zip(self._inputs(path), hows, strict=True):
             self.keep(tensor, "an input", how, value)
         self.inputs, self.versions, self.types = (), [], wanted
 
@@ -102,10 +104,13 @@ class CompiledNode(autograd.Node):
         for (value, _), tensor in zip(path.captured.items(), self.captured, strict=True):
             yield tensor, value
 
-    def _is_read(self, value: Any) -> bool:
-        """Whether the backward program reads an input, or the forward that it may have to repeat."""
+    def _how(self, path: Path, value: Any) -> str:
+        """What backward needs of an input; it may have to repeat the forward if nothing was kept."""
+        if value in path.kept_by_eager:
+            return SAVED
         program = self.leaf.backward
-        return not self.filled or (program is not None and value in program.graph.inputs)
+        read = not self.filled or (program is not None and value in program.graph.inputs)
+        return AGAIN if read else NOT
 
     def keep(self, tensor: Tensor, what: str, how: str, value: Any) -> None:
         """Note a tensor from outside, or a result, and whether backward needs its memory as it is now.
@@ -164,13 +169,15 @@ class CompiledNode(autograd.Node):
         path = self.leaf.path
         assert path is not None
         given = {seed for seed, gradient in zip(path.seeds, gradients, strict=True) if gradient is not None}
-        walked = [k for k, g in zip(path.kept_behind, gradients, strict=True) if g is not None]
-        self.freeing = frozenset().union(*walked)
+        nodes, kept = path.kept_behind, path.values_behind
+        if len(given) < len(path.seeds):
+            nodes = tuple(k for k, g in zip(nodes, gradients, strict=True) if g is not None)
+            kept = tuple(v for v, g in zip(kept, gradients, strict=True) if g is not None)
+        self.freeing = nodes[0] if len(nodes) == 1 else frozenset().union(*nodes)
         if self.inputs is None or self.freeing & self.freed:
             raise failure(RuntimeError, autograd.FREED.format(name=self.name()))
-        kept = [v for v, g in zip(path.values_behind, gradients, strict=True) if g is not None]
         through_eager = state.grad_enabled or state.interpreter is not None
-        self._check_unwritten(frozenset().union(*kept), through_eager)
+        self._check_unwritten(kept[0] if len(kept) == 1 else frozenset().union(*kept), through_eager)
         found = self._gradients(gradients)
         if len(given) == len(path.seeds):
             return [*found]

@@ -66,7 +66,8 @@ class Segment:
     owner: the path that brought the segment; it binds captured tensors and constants.
     inputs: where each input of the program comes from (see `Tree`). gives: (environment index,
     place in the program's arrays) of what later stretches read. checks: places of values that
-    must be true. results: places of the path's results at a leaf.
+    must be true. results: places of the path's results at a leaf. hows: for a node of a leaf, what
+    its backward needs of each input, by whether its forward kept what backward reads.
     """
 
     owner: Path
@@ -86,6 +87,7 @@ class Segment:
     above: list[Segment] = field(default_factory=list)
     kept_above: dict[Value, int] = field(default_factory=dict)
     joint: Joint | None = None
+    hows: dict[bool, list[str]] = field(default_factory=dict)
     calls: int = 0
     derived: int = 0
 

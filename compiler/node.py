@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -13,6 +13,8 @@ from fusegrad.eager.errors import failure
 from fusegrad.eager.op import wrap
 from fusegrad.eager.state import state
 from fusegrad.eager.tensor import Tensor
+from fusegrad.tracer import passes
+from fusegrad.tracer.graph import GUARD, Graph
 from fusegrad.tracer.text import evaluate_graph
 
 if TYPE_CHECKING:
@@ -176,27 +178,29 @@ class CompiledNode(autograd.Node):
         self.freeing = nodes[0] if len(nodes) == 1 else frozenset().union(*nodes)
         if self.inputs is None or self.freeing & self.freed:
             raise failure(RuntimeError, autograd.FREED.format(name=self.name()))
+        needed = kept[0] if len(kept) == 1 else frozenset().union(*kept)
         through_eager = state.grad_enabled or state.interpreter is not None
-        self._check_unwritten(kept[0] if len(kept) == 1 else frozenset().union(*kept), through_eager)
-        found = self._gradients(gradients)
+        self._check_unwritten(lambda r: r.value in needed or (r.how == AGAIN and not through_eager))
+        found = self._apply_eagerly(gradients) if through_eager else self._gradients(gradients)
         if len(given) == len(path.seeds):
             return [*found]
         if not all(np.isfinite(g.array).all() for g in found):
             # A result without a gradient counts as zero times its derivative, which may be infinite.
-            self._check_unwritten(frozenset(), through_eager=True)
             found = self._apply_eagerly(gradients)
         return [g if given & seeds else None for g, seeds in zip(found, path.reached_from, strict=True)]
 
-    def _check_unwritten(self, kept: frozenset[Any], through_eager: bool) -> None:
-        """Nobody may have written memory that this backward needs; `kept`: what eager's would read."""
-        for version, number, what, shape, how, value in self.read:
-            if version[0] != number and (how == AGAIN or value in kept or (through_eager and what != RESULT)):
-                where = f"{what} of shape {list(shape)}, at version {number} then and {version[0]} now"
+    def _check_unwritten(self, needed: Callable[[Read], bool]) -> None:
+        """Nobody may have written memory that this backward needs."""
+        for read in self.read:
+            now = read.version[0]
+            if now != read.number and needed(read):
+                where = (
+                    f"{read.what} of shape {list(read.shape)}, at version {read.number} then and {now} now"
+                )
                 raise failure(RuntimeError, MODIFIED.format(name=self.name(), where=where))
 
     def _gradients(self, gradients: list[Tensor | None]) -> list[Tensor]:
-        if state.grad_enabled or state.interpreter is not None:
-            return self._apply_eagerly(gradients)
+        """The gradients by the compiled program; results without one count as zeros."""
         seeds = autograd.filled(gradients, self.output_types)
         leaf = self.leaf
         if leaf.path is not None and leaf.path.derives_alone and seeds[0].array.item() == 1:
@@ -216,21 +220,27 @@ class CompiledNode(autograd.Node):
         return [wrap(array) for array in gradients_at(made, leaf.gradient_places, arrays)]
 
     def _apply_eagerly(self, gradients: list[Tensor | None]) -> list[Tensor]:
-        """The gradients through eager's ops, so that they can be derived again."""
+        """The gradients through eager's ops, so that they can be derived again.
+
+        Only what the results with a gradient need is computed again, and must be as it was.
+        """
         path = self.leaf.path
         assert path is not None
-        graph = path.capture.graph
+        results = [o.value for o in path.capture.outputs if o.value is not None]
+        seeds = {results[i]: g for i, g in zip(path.seeded, gradients, strict=True) if g is not None}
+        whole = path.capture.graph
+        computing = tuple(e for e in whole.equations if e.op is not GUARD)
+        graph = passes.dead_code(Graph(whole.inputs, computing, tuple(seeds)))
+        used = {v for e in graph.equations for v in e.values()}
+        self._check_unwritten(lambda r: r.what != RESULT and r.value in used)
         create_graph = state.grad_enabled
         with autograd_on():
             tensors = input_tensors(path, self.leaves)
-            outputs = evaluate_graph(graph, [tensors[v] for v in graph.inputs])
-            results = [o.value for o in path.capture.outputs if o.value is not None]
-            known = dict(zip(graph.outputs, outputs, strict=True))
-            seeds = [(known[results[i]], g) for i, g in zip(path.seeded, gradients, strict=True)]
-            seeds = [(root, g) for root, g in seeds if g is not None]
+            roots = evaluate_graph(graph, [tensors[v] for v in graph.inputs])
             wanted = self._wanted(path)
-            roots, given = [root for root, _ in seeds], [g for _, g in seeds]
-            found = autograd.grad(roots, wanted, given, create_graph=create_graph, allow_unused=True)
+            found = autograd.grad(
+                roots, wanted, list(seeds.values()), create_graph=create_graph, allow_unused=True
+            )
         return [wrap(np.zeros_like(t.array)) if g is None else g for g, t in zip(found, wanted, strict=True)]
 
     def release(self) -> None:

@@ -531,6 +531,22 @@ def test_an_unused_result_does_not_spoil_the_gradient_of_another():
     assert g.stats.compiled_calls == 2
 
 
+def test_what_only_an_unused_result_was_made_of_may_be_written_meanwhile():
+    def f(x, w):
+        return x.exp() * 2, (x.detach() * w).log().sum()
+
+    g = fg.jit(f)
+    for derived in (g, g, g, f):
+        x, w = fg.tensor([0.0, 100.0], requires_grad=True), fg.ones(2).requires_grad_()
+        used, _ = derived(x, w)
+        with fg.no_grad():
+            w.sub_(1)
+        used.sum().backward()
+        assert x.grad.tolist() == [2.0, float("inf")]
+        assert w.grad is None
+    assert g.stats.compiled_calls == 2
+
+
 def test_a_function_may_be_required_to_replay():
     @fg.jit(require="replay")
     def closed(x):

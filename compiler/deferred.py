@@ -1,10 +1,10 @@
 """Deferred runs: the Python body runs, its tensor ops wait, and stretches of them run as native code.
 
 This is the way for functions whose body cannot be skipped, because it prints, appends, writes
-tensors in place or does other things that a replay could not repeat. Nothing is assumed about
-the body: each op that it asks for is compared with what earlier runs asked for at this place. One that
-is known gives a tensor without values; when somebody asks for values, what waits is computed,
-by a compiled stretch if this has happened before, else op by op. An op that is not known is
+tensors in place or does other things that a replay could not repeat, and for calls with sizes or numbers
+that never came before. Nothing is assumed about the body: each op that it asks for is compared with what
+earlier runs asked for at this place. One that is known gives a tensor without values; when somebody asks
+for values, what waits is compiled (the first time) and computed as one. An op that is not known is
 evaluated at once, and known from then on.
 
 A tensor without values has a stand-in for its array, of the right shape, dtype and strides, and
@@ -13,124 +13,56 @@ its own place in `Plan`; every way to its values tells the interpreter before (`
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from fusegrad.compiler import debug
+from fusegrad.compiler.patterns import Made, layout_key, opened
+from fusegrad.compiler.plan import MOST_STEPS, Place, Plan
 from fusegrad.compiler.stand_in import has_values, stand_in
-from fusegrad.compiler.stretch import Made, Step, Stretch
-from fusegrad.eager import autograd, dtypes, shared, views
+from fusegrad.compiler.stretch import Step
+from fusegrad.eager import autograd, shared, views
 from fusegrad.eager.errors import failure
 from fusegrad.eager.families import Elementwise
 from fusegrad.eager.op import Op, Params, TensorType, evaluate, wrap
-from fusegrad.eager.state import state
+from fusegrad.eager.state import Interpreter, state
 from fusegrad.eager.tensor import Tensor
 
-# Bounds of a plan; what goes beyond them is evaluated op by op.
-MOST_STEPS = 4096  # in all
 LONGEST = 512  # ops that wait at a time
-MOST_STRETCHES = 64
-# How many calls may find nothing to compile; how many compiled ones come before the two ways are
-# timed; and how often each is.
-TRIES = 16
-LEARNING = 3
-TRIALS = 4
 # Ops on integers that refuse some values; they must raise at their own line.
 _REFUSING = frozenset({"floor_divide", "remainder", "fmod", "pow", "pow_number", "truncated_quotient"})
-# Ops that are another op for another number, and up to where floats of any kind take an integer.
-_NUMBER_MATTERS = frozenset({"pow", "pow_number", "where"})
-_EXACT = 2**11
+# Ops that NumPy runs, and that take any values.
+_TOTAL = frozenset({"cat", "embed"})
+# Up to where floats take an integer as it is, by their bytes.
+_EXACT = {2: 2**11, 4: 2**24, 8: 2**53}
 # Doors through which a copy leaves.
 _COPIES = frozenset({"bool", "int", "float", "complex", "index", "item", "tolist", "repr", "format"})
 # What a computed tensor hands on to the one that stands for it; whose view that is, it knows.
 _SLOTS = ("array", "grad_fn", "needs_grad", "output_index", "version")
 
 
-class Place:
-    """Where a run is in the trie of the ops that runs asked for, and what comes next there.
+class _Asked(NamedTuple):
+    """An op that the body asks for.
 
-    step: the op that leads here. number: how many values the run has made on the way. patterns: the
-    keys of `following` without their Python numbers: an op that comes with another number takes it
-    as an input from then on. ends: for each set of values that were alive when a stretch ended here,
-    its code, or None if there is none.
+    key: what identifies it at this place, without sizes. inputs: as `Step.inputs` has them. fresh: the
+    tensors that are new to the stretch, by identity. opened: the sizes in the parameters. sizes: all
+    that its results depend on beside the key. scalars: Python numbers that are inputs.
     """
 
-    __slots__ = ("ends", "following", "number", "patterns", "step")
-
-    def __init__(self, step: Step | None, number: int) -> None:
-        self.step, self.number = step, number
-        self.following: dict[Any, Place] = {}
-        self.patterns: set[Any] = set()
-        self.ends: dict[tuple[int, ...], Stretch | None] = {}
-
-
-class Plan:
-    """What is known of the deferred runs of a function for one kind of arguments."""
-
-    def __init__(self) -> None:
-        self.roots: dict[Any, Place] = {}
-        self.steps = 0
-        self.stretches: list[Stretch] = []
-        self.asked = 0  # calls that could not be replayed
-        self.calls = 0  # deferred ones
-        self.answered = 0  # those in which compiled code ran
-        self.failed = 0
-        self.times: dict[str, list[float]] = {"deferred": [], "eager": []}
-        self.choice: str | None = None
-        self.numbers_change = False  # whether numbers are taken for inputs when they are first met
-        self.lock = threading.Lock()
-
-    def root(self) -> Place:
-        """Where a stretch begins in the present modes."""
-        key = state.grad_enabled, dtypes.default_float()
-        found = self.roots.get(key)
-        return found or self.roots.setdefault(key, Place(None, 0))
-
-    def defers(self) -> bool:
-        """Whether the next call is to be deferred.
-
-        A deferred run costs Python for each op, and pays where tensors are large or gradients
-        follow. Nobody knows but the clock: after a few compiled calls, calls are run both ways
-        in turn, and the faster way stays.
-        """
-        if self.choice is None and self.calls >= TRIES and not self.stretches:
-            self.choice = "eager"
-        if self.choice is None:
-            return self.answered < LEARNING or len(self.times["deferred"]) <= len(self.times["eager"])
-        return self.choice == "deferred"
-
-    def note(self, way: str, seconds: float, tracked: bool) -> None:
-        """A call that ran one way took so long; `tracked` says that gradients can follow."""
-        if self.choice is not None or self.answered < LEARNING:
-            return
-        self.times[way].append(seconds)
-        if min(map(len, self.times.values())) >= TRIALS:
-            # A compiled backward is worth as much again as the forward.
-            allowed = (2 if tracked else 1) * min(self.times["eager"])
-            self.choice = "deferred" if min(self.times["deferred"]) <= allowed else "eager"
-
-    def compiled(self, steps: list[Step], outside: list[Tensor], alive: tuple[int, ...]) -> Stretch | None:
-        """A new stretch, or None where the bounds or the compiler refuse it."""
-        with self.lock:
-            if len(self.stretches) + self.failed >= MOST_STRETCHES:
-                return None
-            try:
-                stretch = Stretch(steps, outside, alive)
-            except Exception:
-                # A fault of the compiler must not become one of the user's program.
-                self.failed += 1
-                if debug.level():
-                    raise
-                return None
-            self.stretches.append(stretch)
-            return stretch
+    op: Op
+    args: tuple[Any, ...]
+    params: Params
+    key: Any
+    inputs: tuple[tuple[str, Any], ...]
+    fresh: dict[int, Tensor]
+    opened: tuple[int, ...]
+    sizes: tuple[Any, ...]
+    scalars: tuple[Any, ...] = ()
 
 
-class Deferred:
+class Deferred(Interpreter):
     """The interpreter of one deferred run. It is in charge of one thread while the body runs."""
 
     def __init__(self, plan: Plan) -> None:
@@ -161,6 +93,7 @@ class Deferred:
         self.steps: list[Step] = []
         self.outside: list[Tensor] = []
         self.scalars: list[Any] = []
+        self.sizes: list[int] = []  # of the tensors from outside, and in the parameters
         self.versions: list[int] = []
         self._outside_numbers: dict[int, int] = {}
         self._made: dict[int, int] = {}
@@ -175,40 +108,35 @@ class Deferred:
         if op.family == "random" or state.inference:
             self._reach_all(args)
             return evaluate(op, args, params)
-        asked = self._key(op, args, params)
+        asked = self._asked(op, args, params)
         if asked is None:
             self._reach_all(args)
             return evaluate(op, args, params)
-        key, inputs, fresh = asked
-        place = self.place.following.get(key)
-        scalars: tuple[Any, ...] = ()
+        place, gives, asked = self._found(asked)
         if place is None:
-            pattern, general, scalars = self._generalised(op, args, key, inputs)
-            place = self.place.following.get(pattern) if scalars else None
-            if place is None:
-                if scalars and (self.plan.numbers_change or pattern in self.place.patterns):
-                    self.plan.numbers_change = True
-                    key, inputs = pattern, general
-                else:
-                    self.place.patterns.add(pattern)
-                    scalars = ()
-                return self._learn(op, args, params, key, inputs, fresh, scalars)
-        self._take(fresh, scalars)
-        self._advance(place)
-        step = place.step
-        assert step is not None
+            return self._learn(asked)
+        outputs = self._follow(place, gives, asked)
+        return outputs if len(gives) > 1 else outputs[0]
+
+    def _follow(self, place: Place, gives: tuple[Made, ...], asked: _Asked) -> tuple[Tensor, ...]:
+        """Go on to a known place."""
+        op, args, params = asked.op, asked.args, asked.params
+        self._take(asked)
+        assert place.step is not None
+        step = Step(op, asked.inputs, params, place.step.first, gives)
+        self.place = place
+        self.steps.append(step)
         if self.waiting:
-            outputs = tuple([_stand_in(known) for known in step.gives])
-            if step.gives[0].shares and op.rules is not None:
+            outputs = tuple([_stand_in(known) for known in gives])
+            if gives[0].shares and op.rules is not None:
                 views.taken(outputs[0], args[0], op, params, self.mode)
-            result: Any = outputs if len(outputs) > 1 else outputs[0]
         else:
             result = evaluate(op, args, params)
             outputs = result if type(result) is tuple else (result,)
         self._note(step, outputs)
         if self.strict or _refuses(op, step):
             self.settle()
-        return result
+        return outputs
 
     def leave(self, tensor: Tensor, door: str, value: Any) -> None:
         """The value has been read already; but memory that is lent may be written from now on."""
@@ -220,7 +148,7 @@ class Deferred:
         if self.waiting and self._number_of(tensor) is not None:
             self.settle()
 
-    def in_backward(self) -> None:
+    def backward(self, roots: Any, accumulates: bool) -> None:
         """A backward runs at once: it writes gradients and calls hooks."""
         self.settle()
 
@@ -243,14 +171,15 @@ class Deferred:
         number = self._made.get(id(tensor))
         return number if number is not None and self._alive[number]() is tensor else None
 
-    def _key(self, op: Op, args: tuple[Any, ...], params: Params) -> Any:
-        """What identifies the op at this place, its inputs, and the tensors that are new to the stretch.
+    def _asked(self, op: Op, args: tuple[Any, ...], params: Params) -> _Asked | None:
+        """The op as the trie knows ops.
 
         None for an op that does not wait: a view of a tensor with values, one whose input somebody
         else could write without telling, and one on another thread's waiting tensor, which refuses.
         """
         keys: list[Any] = [op]
         inputs: list[tuple[str, Any]] = []
+        sizes: list[Any] = []
         fresh: dict[int, Tensor] = {}
         made = False
         for a in args:
@@ -258,89 +187,111 @@ class Deferred:
                 keys.append((type(a), repr(a)))
                 inputs.append(("number", a))
                 continue
+            array = a.array
             number = self._number_of(a)
             if number is not None:
                 made = True
+                sizes.append(array.shape)
                 keys.append(number)
                 inputs.append(("made", number))
                 continue
             place = self._outside_numbers.get(id(a))
             if place is None:
-                if shared.is_exposed(a.array) or not has_values(a.array):
+                if shared.is_exposed(array) or not has_values(array):
                     return None
                 place = len(self.outside) + len(fresh)
                 if id(a) in fresh:
                     place = len(self.outside) + list(fresh).index(id(a))
                 fresh[id(a)] = a
-            array = a.array
-            keys.append((place, array.shape, array.dtype, array.strides, a.needs_grad))
+            layout, own = layout_key(array)
+            keys.append((place, array.dtype, layout, a.needs_grad))
+            sizes.append(own)
             inputs.append(("outside", place))
         if op.view and not made:
             return None
+        found: tuple[int, ...] = ()
         if params:
-            keys.append(repr(params))
-        return tuple(keys), tuple(inputs), fresh
+            key, found = opened(params)
+            keys.append(key)
+            sizes.append(found)
+        return _Asked(op, args, params, tuple(keys), tuple(inputs), fresh, found, tuple(sizes))
 
-    def _generalised(self, op: Op, args: tuple[Any, ...], key: Any, inputs: Any) -> Any:
-        """The key and inputs with the Python numbers taken out, and the numbers.
+    def _found(self, asked: _Asked) -> tuple[Place | None, tuple[Made, ...], _Asked]:
+        """The place that an op leads to and what it makes there; without one, how to learn the op."""
+        following = self.place.following
+        place = following.get(asked.key)
+        if place is None:
+            general = self._generalised(asked)
+            if general.scalars:
+                place = following.get(general.key)
+                if place is not None or self.plan.numbers_change or general.key in self.place.patterns:
+                    self.plan.numbers_change = True
+                    asked = general
+                else:
+                    self.place.patterns.add(general.key)
+        if place is None:
+            return None, (), asked
+        gives = place.made(asked.op, asked.args, asked.params, asked.sizes)
+        if gives is None:
+            # Sizes decide more than sizes here: these are known, or learned, by themselves.
+            asked = asked._replace(key=(asked.key, asked.sizes))
+            place = following.get(asked.key)
+            gives = None if place is None else place.gives.get(asked.sizes)
+        return (None, (), asked) if place is None or gives is None else (place, gives, asked)
 
-        Only where a number does not tell the result's type: next to floats, in elementwise ops. An
-        exponent stays, since the op chosen depends on it.
+    def _generalised(self, asked: _Asked) -> _Asked:
+        """The op with its Python numbers taken out of the key.
+
+        Only where a number does not tell the result's type: next to floats, in elementwise ops.
         """
-        if not isinstance(op, Elementwise) or op.family != "elementwise" or op.name in _NUMBER_MATTERS:
-            return key, inputs, ()
-        floats = [a.array.dtype for a in args if isinstance(a, Tensor) and a.array.dtype.kind == "f"]
-        if not floats or len({*floats}) > 1:
-            return key, inputs, ()
-        general, taken = list(key), list(inputs)
+        op, args = asked.op, asked.args
+        if not isinstance(op, Elementwise) or op.family != "elementwise":
+            return asked
+        floats = {a.array.dtype for a in args if isinstance(a, Tensor) and a.array.dtype.kind == "f"}
+        if len(floats) != 1:
+            return asked
+        (dtype,) = floats
+        key, inputs = list(asked.key), list(asked.inputs)
         values: list[Any] = []
-        for i, (kind, value) in enumerate(inputs):
-            if kind == "number" and type(value) in (int, float) and abs(value) < _EXACT:
-                general[i + 1] = type(value)
-                taken[i] = ("scalar", (len(self.scalars) + len(values), floats[0]))
+        for i, (kind, value) in enumerate(asked.inputs):
+            if kind == "number" and type(value) in (int, float) and abs(value) < _EXACT[dtype.itemsize]:
+                key[i + 1] = type(value)
+                inputs[i] = ("scalar", (len(self.scalars) + len(values), dtype))
                 values.append(value)
-        return tuple(general), tuple(taken), tuple(values)
+        return asked._replace(key=tuple(key), inputs=tuple(inputs), scalars=tuple(values))
 
-    def _take(self, fresh: dict[int, Tensor], scalars: tuple[Any, ...]) -> None:
-        self.scalars += scalars
-        for identity, tensor in fresh.items():
+    def _take(self, asked: _Asked) -> None:
+        """What a step brings into the stretch from outside."""
+        self.scalars += asked.scalars
+        for identity, tensor in asked.fresh.items():
             self._outside_numbers[identity] = len(self.outside)
             self.outside.append(tensor)
             self.versions.append(tensor.version[0])
-
-    def _advance(self, place: Place) -> None:
-        assert place.step is not None
-        self.place = place
-        self.steps.append(place.step)
+            self.sizes += layout_key(tensor.array)[1]
+        self.sizes += asked.opened
 
     def _note(self, step: Step, outputs: tuple[Tensor, ...]) -> None:
         for k, tensor in enumerate(outputs):
             self._made[id(tensor)] = step.first + k
             self._alive.append(weakref.ref(tensor))
 
-    def _learn(
-        self,
-        op: Op,
-        args: tuple[Any, ...],
-        params: Params,
-        key: Any,
-        inputs: Any,
-        fresh: dict[int, Tensor],
-        scalars: tuple[Any, ...],
-    ) -> Any:
+    def _learn(self, asked: _Asked) -> Any:
         """Evaluate an op that was not met here before, and know it from now on."""
+        op, args, params = asked.op, asked.args, asked.params
         self._compute()
         self.waiting, self.learned = False, True
         result = evaluate(op, args, params)
         outputs = result if type(result) is tuple else (result,)
         if self.plan.steps >= MOST_STEPS or _aliases(op, args, outputs):
             return result
-        self._take(fresh, scalars)
+        self._take(asked)
         gives = tuple([_known(op, args, tensor) for tensor in outputs])
-        step = Step(op, inputs, dict(params), self.place.number, gives)
+        step = Step(op, asked.inputs, dict(params), self.place.number, gives)
         place = Place(step, self.place.number + len(gives))
+        place.gives[asked.sizes] = gives
         self.plan.steps += 1
-        self._advance(self.place.following.setdefault(key, place))
+        self.place = self.place.following.setdefault(asked.key, place)
+        self.steps.append(step)
         self._note(step, outputs)
         if self.strict or _refuses(op, step):
             self.settle()
@@ -356,17 +307,17 @@ class Deferred:
     def settle(self) -> None:
         """Compute what waits, and begin a new stretch."""
         if self.steps:
-            alive = tuple([i for i, reference in enumerate(self._alive) if reference() is not None])
-            if self.waiting and alive:
-                self._end(alive)
+            if self.waiting:
+                alive = tuple([i for i, reference in enumerate(self._alive) if reference() is not None])
+                if alive:
+                    self._end(alive)
+            elif self.place.seen is None:
+                self.place.seen = tuple(self.sizes)
         self._begin()
 
     def _end(self, alive: tuple[int, ...]) -> None:
         """Compute the stretch natively."""
-        ends = self.place.ends
-        if alive not in ends:
-            ends[alive] = self.plan.compiled(self.steps, self.outside, alive)
-        stretch = ends[alive]
+        stretch = self.plan.stretch(self.place, self.steps, self.outside, alive, tuple(self.sizes))
         if stretch is None:
             self._compute()
         else:
@@ -498,7 +449,9 @@ def _known(op: Op, args: tuple[Any, ...], tensor: Tensor) -> Made:
 
 def _refuses(op: Op, step: Step) -> bool:
     """Whether the op may refuse its input because of values, and so has to be computed at its line."""
-    return op.family == "opaque" or (op.name in _REFUSING and step.gives[0].type.dtype.kind in "iu")
+    return (op.family == "opaque" and op.name not in _TOTAL) or (
+        op.name in _REFUSING and step.gives[0].type.dtype.kind in "iu"
+    )
 
 
 def _aliases(op: Op, args: tuple[Any, ...], outputs: tuple[Tensor, ...]) -> bool:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fusegrad.compiler.fetch import FETCH, affine, indexed
 from fusegrad.eager.families import Layout, Reduction, View, contiguous_layout
 from fusegrad.eager.ops.shape import Slice
 from fusegrad.tracer.graph import Equation, Graph, Value
@@ -97,7 +98,10 @@ def mapped_dims(chain: Sequence[Equation], shape: tuple[int, ...]) -> list[int |
 
 @dataclass
 class Use:
-    """An operand of an equation: a member of the group, or a load with strides along axes."""
+    """An operand of an equation: a member of the group, or a load with strides along axes.
+
+    places: the strides of the dimensions whose index is a scalar of the kernel.
+    """
 
     value: Value
     base: Value
@@ -105,6 +109,7 @@ class Use:
     dims: Dims
     strides: dict[Axis, int]
     offset: int
+    places: tuple[int, ...] = ()
 
 
 class Domain:
@@ -161,6 +166,11 @@ def analyse(equations: Sequence[Equation], sources: Sources) -> Domain | None:
         extents.update((node, n) for node, n in zip(output, equation.output.shape, strict=True) if node)
         for j, operand in enumerate(equation.inputs):
             if not isinstance(operand, Value):
+                continue
+            if equation.op is FETCH and j == 0:
+                if sources.base(operand) in made:
+                    return None
+                nodes[i, j] = output
                 continue
             found = _operand_nodes(i, j, operand, made, sources)
             if found is None:
@@ -247,6 +257,9 @@ def _labelled(
             if dims is None:
                 return None
             base = sources.base(operand)
+            if equation.op is FETCH and j == 0:
+                uses[i, j] = _fetched(equation, operand, base, dims, sources)
+                continue
             strides: dict[Axis, int] = {}
             offset = 0
             if base not in made:
@@ -256,6 +269,22 @@ def _labelled(
                 offset = layout.offset
             uses[i, j] = Use(operand, base, base in made, dims, strides, offset)
     return Domain(equations, members, uses, sizes)
+
+
+def _fetched(equation: Equation, operand: Value, base: Value, dims: Dims, sources: Sources) -> Use:
+    """How a fetch reads its tensor: by strides along the axes of its result, and by indices."""
+    layout, where = sources.layout(operand), equation.params["where"]
+    assert layout is not None, "copies are put in before fusion"
+    strides: dict[Axis, int] = {}
+    offset = layout.offset
+    for d, along in affine(where):
+        offset += along.start * layout.strides[d]
+        axis = None if along.dim is None else dims[along.dim]
+        if axis is not None:
+            strides[axis] = strides.get(axis, 0) + along.step * layout.strides[d]
+    strides = {a: s for a, s in strides.items() if s}
+    places = tuple(layout.strides[d] for d, _ in indexed(where))
+    return Use(operand, base, False, dims, strides, offset, places)
 
 
 def is_creation(equation: Equation) -> bool:

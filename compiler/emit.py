@@ -15,9 +15,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from fusegrad.compiler import vector_math
+from fusegrad.compiler.access import Access, memory_type
 from fusegrad.compiler.kernel import (
     Accumulate,
     Accumulator,
+    Assign,
     Buffer,
     Compute,
     Kernel,
@@ -26,12 +28,14 @@ from fusegrad.compiler.kernel import (
     Operand,
     Progression,
     Read,
+    Recall,
     Statement,
     Store,
+    Variable,
     walk,
 )
 from fusegrad.compiler.scalar import identity
-from fusegrad.compiler.writer import LLVM_TYPES, SIZES, Val, Writer, vector_type
+from fusegrad.compiler.writer import LLVM_TYPES, Val, Writer, vector_type
 
 _BINARY = {"add": ("fadd", "add"), "sub": ("fsub", "sub"), "mul": ("fmul", "mul"), "div": ("fdiv", "sdiv")}
 _LOGIC = {"and_": "and", "or_": "or", "xor": "xor"}
@@ -92,7 +96,7 @@ def lanes_of(kernel: Kernel, vector_bytes: int) -> int:
     return max(2, vector_bytes // (8 if wide else 4))
 
 
-class Emitter:
+class Emitter(Access):
     """Writes one function of a kernel."""
 
     def __init__(self, kernel: Kernel, lanes: int, declared: set[str], avx512: bool = False) -> None:
@@ -140,94 +144,6 @@ class Emitter:
 
     def _from_memory(self, value: Val, dtype: str) -> Val:
         return self.w.convert(value, "bool") if dtype == "bool" else value
-
-    # Memory.
-
-    def element(self, buffer: Buffer) -> str:
-        """The address of the buffer's element at the current indices (lane 0 in a vector loop)."""
-        w, pointer = self.w, self.pointers[buffer.name]
-        position = "0"
-        for i, axis in enumerate(buffer.axes):
-            step = self.steps[buffer.name, i]
-            moved = self.indices[axis] if step == "1" else w.index("mul", self.indices[axis], step)
-            position = moved if position == "0" else w.index("add", position, moved)
-        return w.offset(pointer, position, memory_type(buffer.dtype)) if position != "0" else pointer
-
-    def _lane_addresses(self, buffer: Buffer, axis: int) -> str:
-        """The addresses of the elements of all lanes, where they do not lie side by side."""
-        w = self.w
-        step = w.splat(Val(self.steps[buffer.name, axis], "i64"), self.lanes)
-        lane = "<" + ", ".join(f"i64 {i}" for i in range(self.lanes)) + ">"
-        offsets = w.emit(f"mul {step}, {lane}", "i64", self.lanes)
-        addresses = w.name("p")
-        element = memory_type(buffer.dtype)
-        w.line(f"{addresses} = getelementptr {element}, ptr {self.element(buffer)}, {offsets}")
-        return addresses
-
-    def _varies(self, buffer: Buffer) -> bool:
-        return self.vector_axis is not None and self.vector_axis in buffer.axes
-
-    def load(self, buffer: Buffer) -> Val:
-        """The buffer's element; a vector of them in a vector loop along one of its axes."""
-        w, memory = self.w, memory_type(buffer.dtype)
-        dtype = "u8" if buffer.dtype == "bool" else buffer.dtype
-        align = SIZES[buffer.dtype]
-        if not self._varies(buffer):
-            value = w.emit(f"load {memory}, ptr {self.element(buffer)}, align {align}", dtype)
-            return self._from_memory(value, buffer.dtype)
-        axis = buffer.axes.index(self.vector_axis or "")
-        vector = vector_type(memory, self.lanes)
-        if self.steps[buffer.name, axis] == "1":
-            address = self.element(buffer)
-            if self.mask is None:
-                value = w.emit(f"load {vector}, ptr {address}, align {align}", dtype, self.lanes)
-            else:
-                value = self._masked("load", vector, f"ptr {address}", "p0", align, dtype)
-        else:
-            addresses = f"<{self.lanes} x ptr> {self._lane_addresses(buffer, axis)}"
-            value = self._masked("gather", vector, addresses, f"v{self.lanes}p0", align, dtype)
-        return self._from_memory(value, buffer.dtype)
-
-    def _masked(self, kind: str, vector: str, address: str, suffix: str, align: int, dtype: str) -> Val:
-        w = self.w
-        mask = self._mask_text()
-        symbol = f"llvm.masked.{kind}.v{self.lanes}{_suffix(dtype)}.{suffix}"
-        kinds = address.rsplit(" ", 1)[0]
-        w.declared.add(f"declare {vector} @{symbol}({kinds}, i32, <{self.lanes} x i1>, {vector})")
-        return w.emit(
-            f"call {vector} @{symbol}({address}, i32 {align}, {mask}, {vector} zeroinitializer)",
-            dtype,
-            self.lanes,
-        )
-
-    def _mask_text(self) -> str:
-        if self.mask is not None:
-            return str(self.mask)
-        return f"<{self.lanes} x i1> <{', '.join(['i1 true'] * self.lanes)}>"
-
-    def store(self, buffer: Buffer, value: Val) -> None:
-        """Put `value` at the current indices."""
-        w, memory, align = self.w, memory_type(buffer.dtype), SIZES[buffer.dtype]
-        if value.dtype == "bool":
-            value = w.convert(value, "u8")
-        if not self._varies(buffer):
-            w.line(f"store {value}, ptr {self.element(buffer)}, align {align}")
-            return
-        value = w.splat(value, self.lanes)
-        axis = buffer.axes.index(self.vector_axis or "")
-        vector = vector_type(memory, self.lanes)
-        if self.steps[buffer.name, axis] != "1":
-            kind, addresses = f"<{self.lanes} x ptr>", self._lane_addresses(buffer, axis)
-            symbol = f"llvm.masked.scatter.v{self.lanes}{_suffix(value.dtype)}.v{self.lanes}p0"
-        else:
-            address = self.element(buffer)
-            if self.mask is None:
-                w.line(f"store {value}, ptr {address}, align {align}")
-                return
-            kind, addresses = "ptr", address
-            symbol = f"llvm.masked.store.v{self.lanes}{_suffix(value.dtype)}.p0"
-        w.declared.add(f"declare void @{symbol}({vector}, {kind}, i32, <{self.lanes} x i1>)")
-        w.line(f"call void @{symbol}({value}, {kind} {addresses}, i32 {align}, {self._mask_text()})")
 
     # Scalars.
 
@@ -305,6 +221,27 @@ class Emitter:
         scaled = w.binary("mul", index, w.constant(statement.step, "i64", index.lanes))
         whole = w.binary("add", scaled, w.constant(statement.start, "i64", index.lanes))
         return w.convert(whole, statement.dtype)
+
+    # Stores and variables.
+
+    def write(self, statement: Store) -> None:
+        """Store a value, or what the combiner makes of it and what is there."""
+        buffer, places, when = statement.buffer, statement.places, statement.when
+        value = self.operand(statement.value, buffer.dtype)
+        if statement.combine is not None:
+            known = self.load(buffer, places, when)
+            value = self.apply(
+                _COMBINE[statement.combine], [known, self.w.splat(value, known.lanes)], buffer.dtype
+            )
+        self.store(buffer, value, places, when)
+
+    def variable(self, target: str, value: Val) -> None:
+        """Room for a variable: as many lanes as the loop around it has."""
+        lanes = self.lanes if self.vector_axis is not None else 0
+        value = self.w.splat(value, lanes)
+        if target not in self.stacks:
+            self.stacks[target] = self.w.stack(value.type), lanes
+        self.w.line(f"store {value}, ptr {self.stacks[target][0]}")
 
     # Accumulators.
 
@@ -385,20 +322,30 @@ class Emitter:
     def statements(self, body: tuple[Statement, ...] | list[Statement]) -> None:
         for statement in body:
             match statement:
-                case Load(target, buffer):
-                    self.values[target] = self.load(buffer)
+                case Load(target, buffer, places, when):
+                    self.values[target] = self.load(buffer, places, when)
                 case Compute(target):
                     self.values[target] = self.compute(statement)
                 case Progression(target):
                     self.values[target] = self.progression(statement)
-                case Store(buffer, value):
-                    self.store(buffer, self.operand(value, buffer.dtype))
+                case Store():
+                    self.write(statement)
                 case Accumulator():
                     self.declare(statement, self.lanes if filled_in_vectors(statement, body) else 0)
                 case Accumulate():
                     self.accumulate(statement)
                 case Read(target, accumulator):
                     self.values[target] = self.load_array(accumulator, self.array_element(accumulator))
+                case Variable(target, value, dtype):
+                    self.variable(target, self.operand(value, dtype))
+                case Recall(target, variable):
+                    room, lanes = self.stacks[variable.target]
+                    type_ = vector_type(LLVM_TYPES[variable.dtype], lanes)
+                    self.values[target] = self.w.emit(f"load {type_}, ptr {room}", variable.dtype, lanes)
+                case Assign(variable, value):
+                    room, lanes = self.stacks[variable.target]
+                    now = self.w.splat(self.operand(value, variable.dtype), lanes)
+                    self.w.line(f"store {now}, ptr {room}")
                 case Loop():
                     self.loop(statement)
 
@@ -451,11 +398,3 @@ def filled_in_vectors(accumulator: Accumulator, body: tuple[Statement, ...] | li
     return any(
         isinstance(s, Accumulate) and s.accumulator == accumulator for loop in loops for s in loop.body
     )
-
-
-def memory_type(dtype: str) -> str:
-    return "i8" if dtype == "bool" else LLVM_TYPES[dtype]
-
-
-def _suffix(dtype: str) -> str:
-    return {"u8": "i8", "bool": "i8"}.get(dtype, dtype)

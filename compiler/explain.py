@@ -1,14 +1,18 @@
-"""What a jitted function compiled, what it guards, and why it runs eagerly where it does."""
+"""What a jitted function compiled, what it depends on, what did not fit last, and what to do about it."""
 
 from __future__ import annotations
 
 import itertools
-import struct
+import os
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from fusegrad.eager.errors import source_line
+from fusegrad.compiler.advice import for_difference, for_reason
+from fusegrad.compiler.differences import Difference, value_text
+from fusegrad.eager.errors import is_own_file, source_line
 from fusegrad.tracer.capture import Reason
 from fusegrad.tracer.graph import Source
+from fusegrad.tracer.reads import Read
 
 if TYPE_CHECKING:
     from fusegrad.compiler.deferred import Plan
@@ -22,11 +26,13 @@ class Explanation:
         self._function = function
 
     def as_dict(self) -> dict[str, Any]:
-        """Counters, and for each kind of arguments its paths, guards, reads and reasons."""
+        """What is known, as dicts, lists, strings and numbers (JSON); see docs/explain.md for each field."""
         function = self._function
         return {
-            "function": str(getattr(function, "__qualname__", function.__wrapped__)),
+            "function": _name(function),
             "stats": dict(vars(function.stats)),
+            "last_miss": [_difference(d) for d in function.last_miss],
+            "misses": dict(function.misses.most_common()),
             "entries": [_entry_dict(e) for e in function.entries.values()],
         }
 
@@ -36,27 +42,53 @@ class Explanation:
     __repr__ = __str__
 
 
-def _where(file: str, line: int) -> str:
-    text = source_line(file, line)
+def _name(function: JitFunction) -> str:
+    name = getattr(function, "__qualname__", None)
+    return name if isinstance(name, str) else type(function.__wrapped__).__name__
+
+
+# The structure.
+
+
+def _difference(difference: Difference) -> dict[str, Any]:
+    return {**difference.as_dict(), "advice": for_difference(difference)}
+
+
+def _place(file: str, line: int, text: str = "") -> dict[str, Any]:
+    text = text or (source_line(file, line) if file else "")
+    return {"file": file, "line": line, "text": text, "at": _at(file, line, text)}
+
+
+def _at(file: str, line: int, text: str) -> str:
+    """`train.py:12  x * scale`, the file as it is found from the working directory."""
+    if not line:
+        return ""
+    if file.startswith(os.getcwd() + os.sep):
+        file = os.path.relpath(file)
     return f"{file}:{line}" + (f"  {text}" if text else "")
 
 
-def _at(source: Source | None) -> str:
-    return _where(source.file, source.line) if source is not None else "?"
+def _source(source: Source | None) -> dict[str, Any]:
+    return _place("", 0) if source is None else _place(source.file, source.line)
 
 
-def _reason(reason: Reason) -> dict[str, str]:
-    return {"reason": reason.reason, "at": _where(reason.file, reason.line) if reason.file else ""}
+def _reason(reason: Reason) -> dict[str, Any]:
+    kind, advice = for_reason(reason.reason)
+    return {"reason": reason.reason, "kind": kind, "advice": advice, **_place(reason.file, reason.line)}
 
 
 def _entry_dict(entry: Entry) -> dict[str, Any]:
+    failure = entry.last_failure
     return {
         "arguments": entry.key_text,
+        "leaves": [{"name": n, "value": t} for n, t in zip(entry.names, entry.texts, strict=False)],
+        "differs": [_difference(d) for d in entry.because],
         "paths": [_path_dict(chain) for v in entry.variants for chain in v.tree.root.chains()],
         "deferred": _plan_dict(entry.plan),
         "given_up": entry.given_up,
         "reasons": [_reason(r) for r in entry.reasons],
-        "last_failure": entry.last_failure,
+        "last_failure": str(failure or ""),
+        "failure": _difference(failure) if failure is not None else None,
     }
 
 
@@ -68,6 +100,7 @@ def _plan_dict(plan: Plan) -> dict[str, Any]:
         "compiled_calls": plan.answered,
         "choice": plan.choice or "",
         "stretches": [[line for part in s.parts for line in part.describe()] for s in plan.stretches],
+        "sizes": [s.uses if s.open else 0 for s in plan.stretches],
     }
 
 
@@ -77,24 +110,32 @@ def _path_dict(chain: list[Any]) -> dict[str, Any]:
     guards = []
     for segment, following in itertools.pairwise(chain):
         seen = next(k for k, c in segment.children.items() if c is following)
-        guards.append({"at": _at(segment.guard.source), "seen": _seen(seen)})
+        guards.append({**_source(segment.guard.source), "seen": value_text(seen)})
     backward, joint = chain[-1].backward, chain[-1].joint
     return {
         "way": "replay",
         "calls": path.calls,
         "guards": guards,
-        "reads": [{"what": r.describe(), "at": str(r.site)} for r in path.capture.reads],
+        "reads": [_read_dict(r) for r in path.capture.reads],
         "forward": [line for s in chain for line in s.program.describe()],
         "backward": backward.describe() if backward is not None else [],
         "joint": joint.program.describe() if joint is not None else [],
     }
 
 
-def _seen(key: Any) -> str:
-    """The value that a guard compares with, from its key."""
-    if isinstance(key, tuple):
-        return repr(key[1])
-    return repr(struct.unpack("<d", key)[0])
+def _read_dict(read: Read) -> dict[str, Any]:
+    site = read.site
+    return {
+        "kind": read.kind,
+        "what": read.subject(),
+        "was": read.was(),
+        "holds": read.holds(),
+        "own": is_own_file(site.file) or not site.file,
+        **_place(site.file, site.line, site.text),
+    }
+
+
+# The text.
 
 
 def _lines(found: dict[str, Any]) -> list[str]:
@@ -105,24 +146,38 @@ def _lines(found: dict[str, Any]) -> list[str]:
         f"{stats['guard_failures']} guard failures"
     ]
     for entry in found["entries"]:
-        lines.append(f"  arguments ({entry['arguments']})")
-        for number, path in enumerate(entry["paths"], 1):
-            lines += _path_lines(number, path)
-        if entry["given_up"]:
-            lines.append(f"    {entry['given_up']}")
-        lines += _plan_lines(entry["deferred"])
-        if entry["reasons"]:
-            lines.append(
-                "    could not be captured:"
-                if not entry["paths"]
-                else "    another run could not be captured:"
-            )
-            for reason in entry["reasons"]:
-                lines.append(
-                    f"      {reason['reason']}" + (f"\n        at {reason['at']}" if reason["at"] else "")
-                )
-        if entry["last_failure"] and entry["paths"]:
-            lines.append(f"    last guard failure: {entry['last_failure']}")
+        lines += _entry_lines(entry)
+    if found["last_miss"]:
+        lines.append("  the last call that no compiled code fitted:")
+        lines += ["    " + line for d in found["last_miss"] for line in _difference_lines(d)]
+    often = [f"{what} ({n} times)" for what, n in found["misses"].items() if n > 1]
+    if often:
+        lines.append(f"  what was other than before again and again: {', '.join(often[:5])}")
+    return lines
+
+
+def _difference_lines(difference: dict[str, Any]) -> list[str]:
+    advice = difference["advice"]
+    return [difference["message"], *([f"  -> {advice}"] if advice else [])]
+
+
+def _entry_lines(entry: dict[str, Any]) -> list[str]:
+    named = ", ".join(f"{leaf['name']}: {leaf['value']}" for leaf in entry["leaves"])
+    lines = [f"  arguments ({named or entry['arguments']})"]
+    lines += [f"    other than before: {difference['message']}" for difference in entry["differs"]]
+    for number, path in enumerate(entry["paths"], 1):
+        lines += _path_lines(number, path)
+    if entry["given_up"]:
+        lines.append(f"    {entry['given_up']}")
+    lines += _plan_lines(entry["deferred"])
+    if entry["reasons"]:
+        which = "another run" if entry["paths"] else "the body"
+        lines.append(f"    {which} could not be captured:")
+        for reason in entry["reasons"]:
+            lines.append(f"      {reason['reason']}")
+            lines += [f"        at {reason['at']}"] if reason["at"] else []
+        for advice in dict.fromkeys(reason["advice"] for reason in entry["reasons"]):
+            lines.append(f"      -> {advice}")
     return lines
 
 
@@ -141,7 +196,8 @@ def _plan_lines(plan: dict[str, Any]) -> list[str]:
         "stretches",
         f"      now {_CHOICES[plan['choice']]}",
     ]
-    for number, stretch in enumerate(plan["stretches"], 1):
+    for number, (stretch, sizes) in enumerate(zip(plan["stretches"], plan["sizes"], strict=True), 1):
+        lines += [f"      stretch {number}  compiled for any sizes, used with {sizes}"] if sizes else []
         lines += [f"      stretch {number}  {line}" for line in stretch]
     return lines
 
@@ -150,9 +206,39 @@ def _path_lines(number: int, path: dict[str, Any]) -> list[str]:
     lines = [f"    path {number} ({path['way']}): {path['calls']} calls"]
     for guard in path["guards"]:
         lines.append(f"      guard {guard['seen']} at {guard['at']}")
-    for read in path["reads"]:
-        lines.append(f"      reads {read['what']}  ({read['at']})")
+    lines += _read_lines(path["reads"])
     lines += [f"      forward   {line}" for line in path["forward"]]
     lines += [f"      backward  {line}" for line in path["backward"]]
     lines += [f"      at once   {line}" for line in path["joint"]]
     return lines
+
+
+# What nobody changes while a program runs, as a rule: only counted, as long as it holds.
+_USUAL = ("function", "type", "class attribute")
+
+
+def _read_lines(reads: Iterable[dict[str, Any]]) -> list[str]:
+    """The reads of a path; those of fusegrad's own code, and of functions and modules, are only counted."""
+    shown, code, own = [], [], []
+    for read in reads:
+        usual = read["kind"] in _USUAL or read["was"].startswith(("a module", "function ", "class "))
+        if read["own"]:
+            own.append(read)
+        elif usual and read["holds"]:
+            code.append(read)
+        else:
+            place = f"  ({read['at']})" if read["at"] else ""
+            changed = "" if read["holds"] else "  (no longer so)"
+            shown.append(f"      reads {read['what']} is {read['was']}{changed}{place}")
+    if code:
+        what = _count(len(code), "function, class or module", "functions, classes and modules")
+        shown.append(f"      reads {what}, unchanged")
+    if own:
+        what = _count(len(own), "value", "values")
+        changed = _count(sum(not read["holds"] for read in own), "has changed", "have changed")
+        shown.append(f"      reads {what} inside fusegrad's own modules and optimizers: {changed}")
+    return shown
+
+
+def _count(number: int, one: str, many: str) -> str:
+    return f"{number or 'none'} {one if number <= 1 else many}"

@@ -10,28 +10,41 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from fusegrad.compiler.domain import Sources, analyse, is_creation
+from fusegrad.compiler.fetch import Fetch
+from fusegrad.compiler.joins import join_kernel
 from fusegrad.compiler.loops import BoundKernel, build_kernel
-from fusegrad.compiler.scalar import NotLowered
+from fusegrad.compiler.repeats import early_totals, with_repeats
+from fusegrad.compiler.scalar import NATIVE, NotLowered
+from fusegrad.compiler.scans import SCANS, scan_kernel
+from fusegrad.compiler.scatters import COMBINERS, scatter_kernel, scattered_from
 from fusegrad.compiler.schedule import Schedule, schedule
+from fusegrad.eager.dtypes import FROM_NUMPY
 from fusegrad.eager.families import Contraction, Elementwise, Reduction, View
 from fusegrad.eager.ops.elementwise import _clone
 from fusegrad.tracer.graph import GUARD, Equation, Graph, Value
 
 # A group that has grown to this many equations takes no more: planning is quadratic in it.
 LARGEST_GROUP = 160
+SCATTERS = frozenset({"put", "scatter", "scatter_reduce"})
 
 
 @dataclass(eq=False)
 class Step:
-    """What runs as one. kind: "kernel" (a fused group), "product" (of matrices) or "opaque" (by NumPy)."""
+    """What runs as one. kind: "kernel" (a fused group), "loops" (a nest written for one op), "product" (of
+    matrices) or "opaque" (by NumPy).
+
+    apart: whether it stays as it is.
+    """
 
     kind: str
     equations: list[Equation]
     position: int = 0
     needs: set[Step] = field(default_factory=set)
     kernel: BoundKernel | None = None
+    apart: bool = False
 
     @property
     def made(self) -> list[Value]:
@@ -64,13 +77,15 @@ class Fusion:
     """
 
     def __init__(self, graph: Graph, sources: Sources, needed: Iterable[Value]) -> None:
-        self.graph, self.sources = graph, sources
         self.needed = {sources.base(v) for v in needed}
+        graph, self.early = early_totals(with_repeats(graph, self.needed))
+        self.graph, self.sources = graph, Sources(graph, sources.layouts)
         self.steps: list[Step] = []
         self.step_of: dict[Value, Step] = {}
         self.creations: dict[Value, Equation] = {}
         self.order = {id(e): i for i, e in enumerate(graph.equations)}
         self.readers = self._readers()
+        self._refused: set[tuple[int, int, int, int]] = set()  # pairs of steps that no nest can hold
 
     def _readers(self) -> dict[Value, set[int]]:
         """For each value in memory the equations (by id) that read it, through views."""
@@ -89,21 +104,41 @@ class Fusion:
         for step in single.values():
             if step.kind != "kernel":
                 # Only kernels make constants and ranges for themselves; others read them from memory.
-                read = {self.sources.base(v) for v in step.equations[0].values()}
-                self.needed |= read & self.creations.keys()
+                equation = step.equations[0]
+                values = (
+                    scattered_from(equation) if self._constant(equation) is not None else equation.values()
+                )
+                self.needed |= {self.sources.base(v) for v in values} & self.creations.keys()
+        apart = {id(e) for group in self.early.values() for e in group}
         for equation in computing:
-            if id(equation) in single:
+            if equation.output in self.early:
+                group = [e for e in self.early[equation.output] if not isinstance(e.op, View)]
+                self._add(Step("kernel", group, apart=True))
+            elif id(equation) in apart:
+                continue
+            elif id(equation) in single:
                 self._add(single[id(equation)])
             elif equation.output in self.needed:
                 self._add(Step("kernel", [equation]))
-        self._merge_siblings()
+        self._merge_pairs()
         steps = self._ordered()
         for step in steps:
             if step.kind == "kernel":
                 plan = self._plan(step.equations)
                 assert plan is not None
                 step.kernel = build_kernel(plan, self._outputs(step.equations), self.sources)
+            elif step.kind == "loops":
+                (equation,) = step.equations
+                step.kernel = self._nest(equation)
         return steps
+
+    def _nest(self, equation: Equation) -> BoundKernel:
+        """The kernel that is written for the equation's op."""
+        if equation.op.name in SCANS:
+            return scan_kernel(equation, self.sources)
+        if equation.op.name in SCATTERS:
+            return scatter_kernel(equation, self._constant(equation), self.sources)
+        return join_kernel(equation, self.sources)
 
     # One equation.
 
@@ -115,9 +150,30 @@ class Fusion:
         ):
             if all(n for v in equation.values() for n in v.shape):
                 return Step("product", [equation])
-        elif isinstance(equation.op, (Elementwise, Reduction)) and self._lowerable([equation]):
+        elif isinstance(equation.op, (Elementwise, Reduction, Fetch)) and self._lowerable([equation]):
             return Step("kernel", [equation])
+        elif self._is_nest(equation):
+            return Step("loops", [equation])
         return Step("opaque", [equation])
+
+    @staticmethod
+    def _is_nest(equation: Equation) -> bool:
+        """Whether a nest is written for the op, and its dtypes are those of kernels."""
+        name = equation.op.name
+        if name in SCANS or name in SCATTERS or name == "cat":
+            values = (*equation.values(), *equation.outputs)
+            known = equation.params.get("reduce", "sum") in COMBINERS
+            if name == "cat":
+                known = all(v.dtype == equation.output.dtype for v in values)
+            return known and all(FROM_NUMPY[v.dtype].short in NATIVE for v in values)
+        return False
+
+    def _constant(self, equation: Equation) -> Any:
+        """The number that the tensor which a scatter starts with is full of; None if it is not."""
+        if equation.op.name not in SCATTERS or not self._is_nest(equation):
+            return None
+        made = self.creations.get(self.sources.base(equation.inputs[0]))
+        return made.params["value"] if made is not None and made.op.name == "full" else None
 
     def _lowerable(self, equations: list[Equation]) -> bool:
         """Whether the kernel IR can say the equation at all."""
@@ -166,8 +222,9 @@ class Fusion:
             step.equations = self._with_creations(step.equations)
         step.needs = self._producers(step)
         step.position = len(self.steps)
-        if step.kind == "kernel":
-            for producer in sorted(step.needs, key=lambda s: -s.position):
+        if step.kind == "kernel" and not step.apart:
+            # Positions may be equal; sets have no order that comes again.
+            for producer in sorted(step.needs, key=lambda s: (-s.position, self.order[id(s.equations[0])])):
                 if producer.kind == "kernel" and producer in step.needs:
                     step = self._joined(producer, step) or step
         if step not in self.steps:
@@ -197,7 +254,7 @@ class Fusion:
 
     def _joined(self, first: Step, second: Step) -> Step | None:
         """`second` merged into `first`, or None where one nest cannot hold both."""
-        if len(first.equations) + len(second.equations) > LARGEST_GROUP:
+        if first.apart or second.apart or len(first.equations) + len(second.equations) > LARGEST_GROUP:
             return None
         if self._needs(second, first, directly=False) or self._needs(first, second, directly=False):
             # Another step would have to run in between.
@@ -205,7 +262,9 @@ class Fusion:
         held = {id(e) for e in first.equations}
         equations = [*first.equations, *(e for e in second.equations if id(e) not in held)]
         equations.sort(key=lambda e: self.order[id(e)])
-        if self._plan(equations) is None:
+        tried = (id(first), len(first.equations), id(second), len(second.equations))
+        if tried in self._refused or self._plan(equations) is None:
+            self._refused.add(tried)
             return None
         merged = second
         merged.equations = equations
@@ -223,17 +282,17 @@ class Fusion:
                 self.step_of[value] = merged
         return merged
 
-    def _merge_siblings(self) -> None:
-        """Join groups that read the same large array, so that it is read once."""
+    def _merge_pairs(self) -> None:
+        """Join groups that read the same large array, so that it is read once, and those where one reads
+        what the other makes: later joins may have made room for what did not fit at first.
+        """
         while self._merge_one_pair():
             pass
 
     def _merge_one_pair(self) -> bool:
-        kernels = [s for s in self.steps if s.kind == "kernel"]
+        kernels = [s for s in self.steps if s.kind == "kernel" and not s.apart]
         return any(
-            self._share(first, second)
-            and not self._needs(first, second)
-            and not self._needs(second, first)
+            (first in second.needs or second in first.needs or self._share(first, second))
             and self._joined(first, second) is not None
             for i, second in enumerate(kernels)
             for first in kernels[:i]

@@ -11,25 +11,32 @@ it runs, and its ops are deferred (`compiler/deferred.py`).
 from __future__ import annotations
 
 import functools
-import threading
 import time
 import types
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
-
-import numpy as np
 
 from fusegrad.compiler import debug
 from fusegrad.compiler.deferred import Deferred, Plan
-from fusegrad.compiler.stand_in import has_values
-from fusegrad.eager import autograd, dtypes
-from fusegrad.eager.op import wrap
+from fusegrad.compiler.differences import Difference, closest, leaf_names, leaf_text, of_branch, of_read
+from fusegrad.compiler.family import NUMBERS, Family, family_key
+from fusegrad.compiler.guards import Guards
+from fusegrad.compiler.lock import compiling
+from fusegrad.compiler.node import finish
+from fusegrad.compiler.path import Path
+from fusegrad.compiler.stand_in import StandIn
+from fusegrad.compiler.tree import Stopped
+from fusegrad.compiler.verify import Again, JitError
+from fusegrad.eager import dtypes
 from fusegrad.eager.state import state
-from fusegrad.eager.tensor import Tensor
+from fusegrad.eager.tensor import Tensor, Untracked
 from fusegrad.tracer.capture import Capture, Reason, capture
-from fusegrad.tracer.reads import MISSING, Read, hold, plain_key
-from fusegrad.tracer.tree import Structure, flatten
+from fusegrad.tracer.reads import Read
+from fusegrad.tracer.tree import flatten
+from fusegrad.tracer.values import MISSING, hold, plain_key
 
 # Bounds, after which calls stay eager and `explain()` says so.
 MOST_KEYS = 256
@@ -40,9 +47,6 @@ OPEN_TRIES = 3
 # A function whose run was open may run closed later (it filled a cache, say): after so many deferred
 # calls one is recorded again.
 TRY_AGAIN = (8, 64)
-# How often numbers must come before calls with them are captured, and how many are remembered.
-NUMBERS_SEEN = 4
-MOST_NUMBERS = 1024
 OPEN = "its runs cannot be replayed"
 
 
@@ -62,29 +66,36 @@ class Stats:
     guard_failures: int = 0
 
 
-class JitError(RuntimeError):
-    """A promise that `jit` was asked for (`require`, `verify`) does not hold; the message says why."""
-
-
 class _Miss(Exception):
-    """A compiled path does not answer this call."""
+    """No compiled path answers this call; its argument is the `Difference`."""
 
 
 class Variant:
-    """A trace tree, and what of Python's state all its paths have read."""
+    """A trace tree, and what of Python's state its paths have read.
 
-    tree: Any
-    shared: list[Read]  # the reads that all paths have in common: looked at before the tree runs
+    shared: the reads that all paths have in common, looked at before the tree runs. It never changes,
+    since other threads may be running it.
+    """
 
-    def __init__(self, tree: Any) -> None:
-        self.settle(tree)
+    shared: Guards
+    _own: dict[Path, Guards]
 
-    def settle(self, tree: Any) -> None:
-        """Put a tree in place."""
-        first, *others = [p.capture.reads for p in tree.paths]
-        known = [{r.describe() for r in reads} for reads in others]
-        self.shared = [r for r in first if all(r.describe() in k for k in known)]
+    def __init__(self, tree: Any, before: Variant | None = None) -> None:
+        """before: the variant that this one replaces; reads that stay together keep their guards."""
+        written = {} if before is None else {g.reads: g for g in (before.shared, *before._own.values())}
+
+        def guards(reads: Iterable[Read]) -> Guards:
+            made = Guards(reads)
+            return written.get(made.reads, made)
+
+        common = set.intersection(*({r.token() for r in p.capture.reads} for p in tree.paths))
         self.tree = tree
+        self.shared = guards(r for r in tree.paths[0].capture.reads if r.token() in common)
+        self._own = {p: guards(r for r in p.capture.reads if r.token() not in common) for p in tree.paths}
+
+    def refusal(self, path: Path) -> Read | None:
+        """Which of the path's own reads does not hold any more."""
+        return self._own[path].first_failure()
 
 
 class Entry:
@@ -97,10 +108,14 @@ class Entry:
         self.open_tries = 0
         self.compiles = 0
         self.plan = Plan()
-        self.seen: dict[Any, int] = {}  # for arguments with other numbers: how often they came
+        self.family: Family | None = None  # where the key leaves sizes and numbers out
         self.reasons: list[Reason] = []
         self.given_up = ""
-        self.last_failure = ""
+        # Why the key was new, and the last miss; the leaves in words, and what the user calls them.
+        self.because: list[Difference] = []
+        self.last_failure: Difference | None = None
+        self.texts: list[str] = []
+        self.names: list[str] = []
 
     @property
     def paths(self) -> list[Any]:
@@ -125,8 +140,9 @@ class JitFunction:
         self.verify, self.require = verify, require
         self.stats = Stats()
         self.entries: dict[Any, Entry] = {}
-        self._captured_once: set[Any] = set()
-        self._lock = threading.RLock()
+        self._captured_once: dict[Any, Any] = {}  # the first key of each family
+        self.last_miss: list[Difference] = []
+        self.misses: Counter[str] = Counter()  # how often each thing was other than it was
         functools.update_wrapper(self, function, updated=())
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
@@ -164,38 +180,40 @@ class JitFunction:
             if entry.given_up and not (entry.given_up == OPEN and entry.plan.asked in TRY_AGAIN):
                 return self._defer(entry, args, kwargs)
             try:
-                result = self._replay(entry, leaves)
-                if self.verify and self.stats.compiled_calls % self.verify == 0:
-                    check_same(self, result, self.__wrapped__(*args, **kwargs))
-                return result
+                return self._replay(entry, leaves, args, kwargs)
             except _Miss as miss:
-                entry.last_failure = str(miss)
+                entry.last_failure = miss.args[0]
+                self.last_miss = [miss.args[0]]
+                self.misses[miss.args[0].what] += 1
                 if entry.variants:
                     self.stats.guard_failures += 1
-                debug.show(1, f"{self!r}: guard failed", lambda: entry.last_failure)
+                debug.show(1, f"{self!r}: guard failed", lambda: str(entry.last_failure))
         return self._capture(key, args, kwargs, leaves)
 
     def _family(self, key: Any, leaves: list[Any]) -> Entry | None:
-        """Where a call goes whose arguments differ from a captured one's in Python numbers alone.
-
-        Its ops are deferred, with the numbers as inputs of the stretches: a new learning rate
-        compiles nothing. Numbers that come again are captured, since a replay is faster.
-        """
-        if self.require or not any(type(leaf) in _NUMBERS for leaf in leaves):
+        """Where a call is deferred that differs from a captured one in sizes and Python numbers alone."""
+        shared = None if self.require else family_key(key, leaves)
+        if shared is None:
             return None
-        kinds = [type(x) if type(x) in _NUMBERS else k for x, k in zip(leaves, key[3:], strict=True)]
-        shared = ("numbers", *key[:3], *kinds)
-        family = self.entries.get(shared)
-        if family is None:
-            if shared not in self._captured_once:
-                self._captured_once.add(shared)
+        entry = self.entries.get(shared)
+        if entry is None:
+            first = self._captured_once.setdefault(shared, key)
+            if first is key:
                 return None
-            family = self.entries[shared] = Entry(shared, describe_key(leaves, numbers=False))
-            family.given_up = "other numbers than in captured calls"
-        if len(family.seen) >= MOST_NUMBERS:
-            family.seen.clear()
-        family.seen[key] = family.seen.get(key, 0) + 1
-        return family if family.seen[key] <= NUMBERS_SEEN else None
+            entry = self.entries[shared] = Entry(shared, "")
+            entry.given_up = "other numbers or sizes than in captured calls"
+            entry.plan.numbers_change = True
+            entry.family = Family(first, leaves)
+            known = self.entries.get(first)
+            self._tell_apart(entry, key, leaves, known.names if known is not None else [])
+        family = entry.family
+        assert family is not None
+        before = family.shapes
+        defers = family.defers(key, leaves)
+        if family.shapes is not before:
+            entry.plan.sizes_change = family.sizes_change
+            entry.key_text = describe_key(leaves, family.shapes)
+        return entry if defers else None
 
     def _eager(self, args: tuple[Any, ...], kwargs: dict[str, Any], reason: str) -> Any:
         """A call that is not looked up, because of its arguments."""
@@ -235,45 +253,47 @@ class JitFunction:
         reasons = "".join(f"\n  {reason}" for reason in entry.reasons)
         return JitError(f"{self!r} is required to replay, and cannot: {entry.given_up}{reasons}")
 
-    def _replay(self, entry: Entry, leaves: list[Any]) -> Any:
+    def _replay(self, entry: Entry, leaves: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Answer from compiled code, or raise _Miss with the reason."""
         if any(anchor() is None for anchor in entry.anchors):
             # Another object has taken the place in memory that the key is about.
             self.entries.pop(entry.key, None)
-            raise _Miss("an object among the arguments is gone")
-        failure = "nothing compiled yet"
+            raise _Miss(Difference("state", "an object among the arguments is gone"))
+        missed: list[tuple[int, Read | Stopped]] = []  # how far each variant is from this call, and why
         for variant in list(entry.variants):
-            if len(entry.variants) > 1:
-                failed = next((r for r in variant.shared if not r.holds()), None)
-                if failed is not None:
-                    failure = f"{failed.describe()}: no longer so"
-                    continue
-            found = variant.tree.run(leaves)
-            if not hasattr(found, "leaf"):
-                failure = _guard_text(found)
+            failed = variant.shared.first_failure()
+            if failed is not None:
+                missed.append((sum(not read.holds() for read in variant.shared.reads), failed))
+                continue
+            found = variant.tree.run(leaves, variant.refusal)
+            if isinstance(found, Stopped):
+                missed.append((0, found))
                 continue
             path = found.leaf.path
-            failed = next((r for r in path.capture.reads if not r.holds()), None)
-            if failed is not None:
-                failure = f"{failed.describe()}: no longer so"
-                continue
             self.stats.compiled_calls += 1
             path.calls += 1
             if path.derives_alone and found.leaf.joint is None and found.leaf.followed():
                 self._compile_joint(variant.tree, found.leaf)
-            return finish(found, leaves)
-        raise _Miss(failure)
+            again = None
+            if self.verify and self.stats.compiled_calls % self.verify == 0:
+                again = Again(found, leaves)
+            result = finish(found, leaves)
+            if found.leaf.commit is not None:
+                found.leaf.commit.run(found.left, leaves)
+            if again is not None:
+                again.compare(self, result, args, kwargs)
+            return result
+        raise _Miss(_difference(min(missed, key=itemgetter(0))[1] if missed else None))
 
     def _capture(self, key: Any, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -> Any:
         """Run eagerly with the recorder on, and compile the path."""
         self.stats.eager_calls += 1
         made = capture(self.__wrapped__, args, kwargs)
         result, made.result = made.result, None
-        with self._lock:
+        with compiling:
             entry = self.entries.get(key)
             if entry is None:
-                entry = self.entries[key] = Entry(key, describe_key(leaves))
-                entry.anchors = [hold(x) for x in leaves if _is_object(x)]
+                entry = self._new_entry(key, args, kwargs, leaves)
             debug.show(1, f"{self!r}: captured", lambda: "\n".join(map(str, made.reasons)) or "closed")
             if made.reasons:
                 self._refuse(entry, made)
@@ -284,12 +304,29 @@ class JitFunction:
                 self._compile(entry, made, leaves)
         return result
 
+    def _new_entry(self, key: Any, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -> Entry:
+        """Room for a kind of arguments, with how it differs from the most similar one that is known."""
+        entry = Entry(key, describe_key(leaves))
+        entry.anchors = [hold(x) for x in leaves if _is_object(x)]
+        entry.names = leaf_names(self.__wrapped__, args, kwargs, len(leaves))
+        self._tell_apart(entry, key, leaves, entry.names)
+        self.entries[key] = entry
+        return entry
+
+    def _tell_apart(self, entry: Entry, key: Any, leaves: list[Any], names: list[str]) -> None:
+        """Note how a new kind of arguments differs from the most similar one that is known."""
+        entry.texts = [leaf_text(leaf) for leaf in leaves]
+        others = [(e.key, e.texts, e.names) for e in self.entries.values() if e.names]
+        entry.because = closest(key, entry.texts, names, others)
+        self.last_miss = entry.because or self.last_miss
+
     def _refuse(self, entry: Entry, made: Capture) -> None:
         """The run was open: from now on the body runs, unless other runs were closed."""
         entry.reasons = made.reasons
         entry.open_tries += 1
         entry.plan.asked += 1
-        if not entry.variants or entry.open_tries >= OPEN_TRIES:
+        once = all(reason.kind == "once" for reason in made.reasons)
+        if entry.open_tries >= OPEN_TRIES or not (entry.variants or once):
             entry.given_up = OPEN
 
     def _compile(self, entry: Entry, made: Capture, leaves: list[Any]) -> None:
@@ -310,7 +347,7 @@ class JitFunction:
 
     def _compile_joint(self, tree: Any, leaf: Any) -> None:
         """Forward and backward of a path as one program, from the next call on."""
-        with self._lock:
+        with compiling:
             try:
                 if leaf.joint is None:
                     tree.make_joint(leaf)
@@ -351,7 +388,7 @@ class JitFunction:
 
     def clear(self) -> None:
         """Forget everything compiled; the counters stay."""
-        with self._lock:
+        with compiling:
             self.entries.clear()
             self._captured_once.clear()
 
@@ -376,11 +413,12 @@ def _add_path(entry: Entry, made: Capture, leaves: list[Any]) -> None:
             i for i, x in enumerate(leaves) if isinstance(x, Tensor) and x is made.tensors[value]
         )
     path = make_path(made, numbers)
-    for variant in entry.variants:
+    for place, variant in enumerate(entry.variants):
         try:
-            variant.settle(variant.tree.grown(path))
+            grown = Variant(variant.tree.grown(path), variant)
         except Diverged:
             continue
+        entry.variants[place] = grown
         return
     if len(entry.variants) >= MOST_VARIANTS:
         # The oldest state of the Python world is the least likely to come back.
@@ -389,70 +427,7 @@ def _add_path(entry: Entry, made: Capture, leaves: list[Any]) -> None:
     entry.variants.insert(0, Variant(Tree([path], layouts)))
 
 
-def finish(run: Any, leaves: list[Any]) -> Any:
-    """The function's result from what a run of the tree gave."""
-    path, results = run.leaf.path, run.results
-    node = None
-    if path.wanted and state.grad_enabled:
-        from fusegrad.compiler.node import AGAIN, RESULT, SAVED, CompiledNode
-
-        node = CompiledNode(run, leaves)
-    tensors: dict[Any, Tensor] = {}
-    items = []
-    number = 0
-    for output in path.capture.outputs:
-        if output.kind == "argument":
-            items.append(leaves[output.item])
-        elif output.kind == "object":
-            items.append(output.item)
-        elif output.kind == "captured":
-            items.append(output.item())
-        else:
-            if output.value not in tensors:
-                tensor = wrap(results[number])
-                if node is not None:
-                    if output.requires_grad:
-                        autograd.place(tensor, node, path.seeded.index(number))
-                    if output.value in path.kept_by_eager:
-                        node.keep(tensor, RESULT, SAVED, output.value)
-                    elif number in path.saved:
-                        node.keep(tensor, RESULT, AGAIN, output.value)
-                tensors[output.value] = tensor
-            items.append(tensors[output.value])
-            number += 1
-    structure: Structure = path.capture.structure
-    return structure.build(iter(items))
-
-
-# Two runs that should agree to rounding: what relative difference is rounding.
-_ROUNDING = {2: 1e-2, 4: 1e-3, 8: 1e-8}  # by the bytes of a real number
-
-
-def check_same(function: JitFunction, ours: Any, theirs: Any) -> None:
-    """Raise JitError where a compiled call's result is not eager's."""
-    mine: list[Any] = []
-    others: list[Any] = []
-    same = flatten(ours, mine).key == flatten(theirs, others).key
-    for place, (a, b) in enumerate(zip(mine, others, strict=False)):
-        if isinstance(a, Tensor) and isinstance(b, Tensor):
-            x, y = a.array, b.array
-            same = same and (x.shape, x.dtype, a.needs_grad) == (y.shape, y.dtype, b.needs_grad)
-            if same and x.dtype.kind in "fc":
-                rounding = _ROUNDING[x.real.itemsize]
-                same = np.allclose(x, y, rounding, rounding * 1e-2, equal_nan=True)
-            else:
-                same = same and np.array_equal(x, y)
-        else:
-            same = same and (a is b or plain_key(a) == plain_key(b))
-        if not same:
-            raise JitError(f"{function!r}: compiled and eager differ in result {place}:\n{a!r}\n{b!r}")
-    if not same:
-        raise JitError(f"{function!r}: compiled and eager give other containers:\n{ours!r}\n{theirs!r}")
-
-
 # Keys.
-
-_NUMBERS = (int, float)
 
 
 class _Unkeyed(Exception):
@@ -461,24 +436,45 @@ class _Unkeyed(Exception):
 
 def call_key(args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -> Any:
     """What must be equal for two calls to be answered by the same code; fills `leaves`."""
-    try:
-        structure = flatten((args, kwargs) if kwargs else args, leaves)
-    except ValueError as error:
-        raise _Unkeyed(f"an argument is {error}") from None
-    parts: list[Any] = [structure.key, state.grad_enabled, dtypes.default_float()]
+    parts: list[Any] = [_structure_key(args, kwargs, leaves), state.grad_enabled, dtypes.default_float()]
     seen: dict[int, int] = {}
     for place, leaf in enumerate(leaves):
         if isinstance(leaf, Tensor):
             array = leaf.array
-            if not has_values(array):
+            if type(array) is StandIn:
                 array.item()  # refuses: the tensor waits in another thread
             # The place of its first appearance tells f(x, x) from f(x, y).
             first = seen.setdefault(id(leaf), place)
-            parts.append((array.shape, array.dtype, array.strides, leaf.needs_grad, type(leaf), first))
+            part = (array.shape, array.dtype, array.strides, leaf.needs_grad, type(leaf), first)
+            # Backward must not keep what was made in inference mode; eager raises there.
+            parts.append(part if type(leaf.version) is not Untracked else (*part, "inference"))
         else:
             plain = plain_key(leaf)
             parts.append(plain if plain is not MISSING else (type(leaf), id(leaf)))
     return tuple(parts)
+
+
+def _structure_key(args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -> Any:
+    """What tells the containers among the arguments apart; fills `leaves`."""
+    if not kwargs:
+        for arg in args:
+            kind = type(arg)
+            if kind is not Tensor and kind is not float and kind is not int and kind is not bool:
+                break
+        else:
+            # Nothing to take apart, as in most calls.
+            leaves += args
+            return _flat_key(len(args))
+    try:
+        return flatten((args, kwargs) if kwargs else args, leaves).key
+    except ValueError as error:
+        raise _Unkeyed(f"an argument is {error}") from None
+
+
+@functools.cache
+def _flat_key(count: int) -> Any:
+    """The structure of so many arguments that are no containers."""
+    return flatten((None,) * count, []).key
 
 
 def _is_object(leaf: Any) -> bool:
@@ -486,27 +482,45 @@ def _is_object(leaf: Any) -> bool:
     return not isinstance(leaf, Tensor) and plain_key(leaf) is MISSING
 
 
-def describe_key(leaves: list[Any], numbers: bool = True) -> str:
-    """The arguments of a key for people: `float32[32, 784], 3, <Model>`; or with `any int` for 3."""
+def describe_key(leaves: list[Any], shapes: list[Any] | None = None) -> str:
+    """The arguments of a key for people: `float32[32, 784], 3, <Model>`.
+
+    With `shapes`, of a family: `float32[*, 784], any int, <Model>`.
+    """
     parts = []
-    for leaf in leaves:
+    for place, leaf in enumerate(leaves):
         if isinstance(leaf, Tensor):
-            text = f"{leaf.array.dtype.name}{list(leaf.array.shape)}"
+            shape = leaf.array.shape if shapes is None else shapes[place] or ()
+            sizes = ", ".join("*" if n is None else str(n) for n in shape)
+            text = f"{leaf.array.dtype.name}[{sizes}]"
             parts.append(text + (" requires_grad" if leaf.needs_grad else ""))
-        elif not numbers and type(leaf) in _NUMBERS:
+        elif shapes is not None and type(leaf) in NUMBERS:
             parts.append(f"any {type(leaf).__name__}")
         else:
             parts.append(repr(leaf) if not _is_object(leaf) else f"<{type(leaf).__name__}>")
     return ", ".join(parts)
 
 
-def _guard_text(segment: Any) -> str:
-    """Which guard sent a call away."""
-    from fusegrad.tracer.record import source_text
+def _difference(failed: Read | Stopped | None) -> Difference:
+    """What sent a call away."""
+    if failed is None:
+        return Difference("state", "nothing was compiled yet")
+    if isinstance(failed, Stopped):
+        segment, reason, seen = failed
+        if isinstance(reason, Read):
+            return of_read(reason)
+        if seen is not None:
+            return of_branch(segment.guard.source if segment.guard else None, segment.children, seen)
+        return Difference("state", reason or _refused(segment))
+    return of_read(failed)
 
-    if segment.guard is None:
-        return "a captured tensor changed its type, or an op refused its input"
-    return f"another value at {source_text(segment.guard.source)}"
+
+def _refused(segment: Any) -> str:
+    """Why a segment's program did not run: a captured tensor, or an op's own test of its input."""
+    for kind, captured in segment.inputs:
+        if kind == "captured" and captured.array() is None:
+            return "a tensor from outside is gone, or has another shape, dtype, layout or requires_grad"
+    return "an op refuses its input"
 
 
 def jit(function: Callable[..., Any] | None = None, *, verify: int = 0, require: str | None = None) -> Any:
@@ -518,7 +532,8 @@ def jit(function: Callable[..., Any] | None = None, *, verify: int = 0, require:
     modules. Raises TypeError for what cannot be called.
 
     verify: run every `verify`-th replayed call eagerly as well, and raise `JitError` where the results
-    differ by more than rounding (a replayed function has no effects that would happen twice).
+    differ by more than rounding. Memory, gradients and random generators are put back for it (not
+    so learning rate schedules: calls that step one are not verified).
     require: "replay" raises `JitError`, with the reasons, where the body would have to run.
 
     >>> import fusegrad as fg

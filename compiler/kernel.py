@@ -16,13 +16,13 @@ from typing import Any
 # Functions of floats that cost many instructions.
 ELEMENTARY = frozenset(
     "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan atan2 sinh cosh tanh sigmoid erf "
-    "pow".split()
+    "erfc erfinv lgamma digamma pow hypot".split()
 )
 # How each scalar primitive reads in the printed kernel. The Python names that are no operators
 # are found in `reference.py`, which runs printed kernels.
 PRIMITIVES: dict[str, str] = {
     **dict.fromkeys((*ELEMENTARY, *"abs sign sqrt floor ceil trunc round not_".split()), "{name}({})"),
-    **dict.fromkeys(("pow", "atan2", "maximum", "minimum"), "{name}({}, {})"),
+    **dict.fromkeys(("pow", "atan2", "hypot", "maximum", "minimum"), "{name}({}, {})"),
     "select": "select({}, {}, {})",
     "cast": "{dtype}({})",
     "add": "{} + {}",
@@ -52,10 +52,16 @@ COMBINERS: dict[str, str] = {
 
 Operand = Any  # the name of a scalar, or a Python number
 
+# Stands among the axes of a buffer for a dimension whose index is a scalar of the kernel.
+PLACE = "_"
+
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """An array argument. axes: the axes it is indexed by; unit: whether the last of them has step 1."""
+    """An array argument. axes: the axes it is indexed by; unit: whether the last of them has step 1.
+
+    An axis may be `PLACE`: each load or store then says which scalar is the index there.
+    """
 
     name: str
     dtype: str
@@ -75,18 +81,31 @@ class Compute:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """`target = buffer[its axes]`."""
+    """`target = buffer[its axes]`.
+
+    places: the scalars (i64) that are the indices where the buffer's axes say `PLACE`. when: the
+    scalar (bool) that says whether there is anything to read; where it is false, nothing is, and the
+    target is 0.
+    """
 
     target: str
     buffer: Buffer
+    places: tuple[str, ...] = ()
+    when: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """`buffer[its axes] = value`."""
+    """`buffer[its axes] = value`, or with `combine` what the combiner makes of the old and the new value.
+
+    places and when: as for `Load`; where `when` is false, nothing is written.
+    """
 
     buffer: Buffer
     value: Operand
+    places: tuple[str, ...] = ()
+    when: str | None = None
+    combine: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +146,31 @@ class Read:
 
 
 @dataclass(frozen=True, slots=True)
+class Variable:
+    """`target = value`: a scalar that later iterations of a serial loop change."""
+
+    target: str
+    value: Operand
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """`target = variable`: what the variable holds now."""
+
+    target: str
+    variable: Variable
+
+
+@dataclass(frozen=True, slots=True)
+class Assign:
+    """`variable = value`."""
+
+    variable: Variable
+    value: Operand
+
+
+@dataclass(frozen=True, slots=True)
 class Loop:
     """`body` for every index of `axes`. kind: "parallel" (any order), "serial" or "vector"."""
 
@@ -135,7 +179,9 @@ class Loop:
     body: tuple[Statement, ...]
 
 
-Statement = Compute | Load | Store | Progression | Accumulator | Accumulate | Read | Loop
+Statement = (
+    Compute | Load | Store | Progression | Accumulator | Accumulate | Read | Variable | Recall | Assign | Loop
+)
 
 
 @dataclass(frozen=True)
@@ -177,8 +223,9 @@ def walk(body: tuple[Statement, ...]) -> Iterator[Statement]:
             yield from walk(statement.body)
 
 
-def _index(axes: tuple[str, ...]) -> str:
-    return ", ".join(axes) or "()"
+def _index(axes: tuple[str, ...], places: tuple[str, ...] = ()) -> str:
+    given = iter(places)
+    return ", ".join(next(given) if a == PLACE else a for a in axes) or "()"
 
 
 def _number(value: Operand) -> str:
@@ -191,10 +238,13 @@ def statement_text(statement: Statement) -> str:
         case Compute(target, op, operands, dtype):
             text = PRIMITIVES[op].format(*map(_number, operands), name=op, dtype=dtype)
             return f"{target} = {text}"
-        case Load(target, buffer):
-            return f"{target} = {buffer.name}[{_index(buffer.axes)}]"
-        case Store(buffer, value):
-            return f"{buffer.name}[{_index(buffer.axes)}] = {_number(value)}"
+        case Load(target, buffer, places, when):
+            read = f"{buffer.name}[{_index(buffer.axes, places)}]"
+            return f"{target} = {read}" + (f" if {when} else {buffer.dtype}(0)" if when else "")
+        case Store(buffer, value, places, when, combine):
+            place = f"{buffer.name}[{_index(buffer.axes, places)}]"
+            written = COMBINERS[combine].format(place, _number(value)) if combine else _number(value)
+            return (f"if {when}: " if when else "") + f"{place} = {written}"
         case Progression(target, axis, start, step, dtype):
             return f"{target} = {dtype}({_number(start)} + {_number(step)} * {axis or 0})"
         case Accumulator(target, combine, dtype, axes):
@@ -205,6 +255,12 @@ def statement_text(statement: Statement) -> str:
             return f"{place} = {COMBINERS[accumulator.combine].format(place, _number(value))}"
         case Read(target, accumulator):
             return f"{target} = {accumulator.target}[{_index(accumulator.axes)}]"
+        case Variable(target, value, dtype):
+            return f"{target} = {dtype}({_number(value)})"
+        case Recall(target, variable):
+            return f"{target} = {variable.target}"
+        case Assign(variable, value):
+            return f"{variable.target} = {_number(value)}"
     raise TypeError(statement)
 
 

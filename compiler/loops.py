@@ -7,8 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fusegrad.compiler.domain import Axis, Sources, Use
+from fusegrad.compiler.domain import Axis, Domain, Sources, Use
+from fusegrad.compiler.fetch import FETCH, tested_dims, write_fetch
 from fusegrad.compiler.kernel import (
+    PLACE,
     Accumulate,
     Accumulator,
     Buffer,
@@ -58,12 +60,7 @@ class _Collapse:
         accesses = [u.strides for u in domain.uses.values() if not u.member] + list(stores.values())
         extents = [domain.axes(d) for d in domain.members.values()]
         extents += [domain.axes(u.dims) for u in domain.uses.values()]
-        fixed = {
-            a
-            for e in domain.equations
-            if isinstance(e.op, Creation)
-            for a in domain.axes(domain.members[e.output])
-        }
+        fixed = {a for e in domain.equations for a in _seen_axes(domain, e)}
         self.outer = self._run(plan.outer, accesses, extents, fixed)
         self.inner = self._run(plan.inner, accesses, extents, fixed)
 
@@ -89,6 +86,14 @@ class _Collapse:
             else:
                 result.append(axis)
         return result
+
+
+def _seen_axes(domain: Domain, equation: Equation) -> frozenset[Axis]:
+    """The axes whose indices the equation computes with, so that they cannot run as one with others."""
+    dims = domain.members[equation.output]
+    if isinstance(equation.op, Creation):
+        return domain.axes(dims)
+    return domain.axes(tuple(dims[d] for d in tested_dims(equation))) if equation.op is FETCH else frozenset()
 
 
 class KernelBuilder:
@@ -131,20 +136,22 @@ class KernelBuilder:
 
     # Arguments.
 
-    def buffer(self, strides: Mapping[Axis, int], dtype: str, prefix: str) -> tuple[Buffer, tuple[int, ...]]:
-        """A buffer indexed by the axes in `strides`, and its steps."""
+    def buffer(
+        self, strides: Mapping[Axis, int], dtype: str, prefix: str, places: tuple[int, ...] = ()
+    ) -> tuple[Buffer, tuple[int, ...]]:
+        """A buffer indexed by scalars, then by the axes in `strides`, and its steps."""
         axes = [a for a in self.outer + self.inner if a in strides]
         last = (self.inner or self.outer)[-1:]
         unit = bool(axes) and axes[-1:] == last and strides[axes[-1]] == 1
-        names = tuple(self.axis_names[a] for a in axes)
-        return Buffer(prefix, dtype, names, unit), tuple(strides[a] for a in axes)
+        names = (PLACE,) * len(places) + tuple(self.axis_names[a] for a in axes)
+        return Buffer(prefix, dtype, names, unit), (*places, *(strides[a] for a in axes))
 
     def load_buffer(self, use: Use) -> Buffer:
         """The input buffer for a load (the same access gives the same buffer)."""
         dtype = short_name(use.base.dtype)
-        key = (use.base, use.offset, tuple(sorted(use.strides.items())))
+        key = (use.base, use.offset, tuple(sorted(use.strides.items())), use.places)
         if key not in self.inputs:
-            buffer, strides = self.buffer(use.strides, dtype, f"x{len(self.inputs)}")
+            buffer, strides = self.buffer(use.strides, dtype, f"x{len(self.inputs)}", use.places)
             self.inputs[key] = buffer, Argument(use.base, use.offset, strides)
         return self.inputs[key][0]
 
@@ -373,6 +380,8 @@ class Context:
             dims = self.kernel.domain.members[equation.output]
             place = [None if a is None else self.kernel.axis_names[a] for a in dims]
             return op.scalar(builder, place, **params)
+        if op is FETCH:
+            return write_fetch(self, equation, index)
         if not isinstance(op, Elementwise):
             raise NotLowered(op.name)
         compute = compute_dtype(equation)
@@ -396,6 +405,12 @@ class Context:
             raise NotLowered(f"a fraction in {compute}")
         name = self.kernel.number(value, compute)
         self.builder.dtypes[name] = compute
+        return name
+
+    def size(self, value: int) -> str:
+        """A size or offset, which each use of the kernel brings along."""
+        name = self.kernel.number(value, "i64")
+        self.builder.dtypes[name] = "i64"
         return name
 
     def converted(self, index: int, name: str) -> str:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 import sys
-import threading
 from collections import deque
 
 import numpy as np
+
+from fusegrad.compiler import lock
 
 ALIGNMENT = 64
 SMALLEST_POOLED = 1 << 16
@@ -45,7 +46,7 @@ class Pool:
     def __init__(self) -> None:
         self._blocks: dict[int, deque[np.ndarray]] = {}
         self._held = 0
-        self._lock = threading.Lock()
+        self._lock = lock.made()
 
     def array(
         self, shape: tuple[int, ...], dtype: np.dtype, strides: tuple[int, ...] | None = None

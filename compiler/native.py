@@ -5,6 +5,7 @@ Importing this module imports Numba; nothing before the first `jit` call does.
 
 from __future__ import annotations
 
+import _thread
 import ctypes
 import functools
 import hashlib
@@ -13,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import llvmlite.binding as llvm
 import numpy as np
@@ -25,9 +26,9 @@ from fusegrad.compiler import debug
 from fusegrad.compiler.emit import lanes_of
 from fusegrad.compiler.functions import module_text
 from fusegrad.compiler.kernel import Kernel
+from fusegrad.compiler.lock import compiling
 from fusegrad.compiler.memory import data_address
 
-_lock = threading.RLock()
 _codegen = cpu_target.target_context.codegen()
 _addresses: dict[str, int] = {}
 _since_cold: set[str] | None = None  # inside `cold()`: the kernels compiled since it began
@@ -53,6 +54,49 @@ class _Library(JITCodeLibrary):
         builder.getModulePassManager().run(self._final_module, builder)
 
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def undisturbed(function: Callable[P, R]) -> Callable[P, R]:
+    """`function` in a thread of its own, where Python raises no KeyboardInterrupt; one waits for its end.
+
+    Numba and llvmlite take their locks in Python code. One that was interrupted there would stay taken, and
+    whoever compiles next would wait for ever.
+    """
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        if threading.get_ident() != threading.main_thread().ident:
+            return function(*args, **kwargs)
+        made: list[R] = []
+        failed: list[BaseException] = []
+        interrupts: list[BaseException] = []
+        # Threads and events of `threading` are Python code as well.
+        done = threading.Lock()
+        done.acquire()
+
+        def run() -> None:
+            try:
+                made.append(function(*args, **kwargs))
+            except BaseException as error:
+                failed.append(error)
+            finally:
+                done.release()
+
+        _thread.start_new_thread(run, ())
+        while not made and not failed:
+            try:
+                done.acquire()
+            except KeyboardInterrupt as interrupt:
+                interrupts.append(interrupt)
+        for error in (*interrupts, *failed):
+            raise error
+        return made[0]
+
+    return call
+
+
 class Statistics:
     """What compilation has cost in this process."""
 
@@ -62,6 +106,7 @@ class Statistics:
 
 
 @functools.cache
+@undisturbed
 def vector_bytes() -> int:
     """The width of the machine's vectors in bytes."""
     features = llvm.get_host_cpu_features()
@@ -89,7 +134,7 @@ def pool_size() -> int:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     count = min(cores, int(os.environ.get("OMP_NUM_THREADS", "") or cores))
     ctypes.CFUNCTYPE(None, ctypes.c_int)(omppool.launch_threads)(count)
-    llvm.add_symbol("numba_parallel_for", omppool.parallel_for)
+    add_symbol("numba_parallel_for", omppool.parallel_for)
     return count
 
 
@@ -114,11 +159,22 @@ def threads() -> int:
 # Compiling.
 
 
-def compile_module(name: str, text: str) -> Callable[[str], int]:
-    """Compile LLVM IR and give a function that finds the address of a symbol in it."""
+@undisturbed
+def add_symbol(name: str, address: int) -> None:
+    """Make a function known to the modules that are compiled from now on."""
+    llvm.add_symbol(name, address)
+
+
+def compile_module(name: str, text: str, symbols: Sequence[str]) -> list[int]:
+    """Compile LLVM IR and give the addresses of `symbols` in it."""
     if pool_size() == 1:
         # No loop asks for the pool then, but the symbol must be there to link.
-        llvm.add_symbol("numba_parallel_for", ctypes.cast(_no_pool, ctypes.c_void_p).value or 0)
+        add_symbol("numba_parallel_for", ctypes.cast(_no_pool, ctypes.c_void_p).value or 0)
+    return _compiled(name, text, symbols)
+
+
+@undisturbed
+def _compiled(name: str, text: str, symbols: Sequence[str]) -> list[int]:
     started = time.perf_counter()
     library = _Library(_codegen, name)
     module = llvm.parse_assembly(text)
@@ -131,7 +187,7 @@ def compile_module(name: str, text: str) -> Callable[[str], int]:
     Statistics.seconds += time.perf_counter() - started
     debug.show(4, "LLVM IR", lambda: text)
     debug.show(5, "assembly", library.get_asm_str)
-    return library.get_pointer_to_function
+    return [library.get_pointer_to_function(symbol) for symbol in symbols]
 
 
 @ctypes.CFUNCTYPE(None)
@@ -145,7 +201,7 @@ def kernel_name(kernel: Kernel) -> str:
 
 def compile_kernels(kernels: Sequence[Kernel]) -> None:
     """Compile those of `kernels` that are new, several to a module; equal ones once."""
-    with _lock:
+    with compiling:
         known = _addresses if _since_cold is None else _since_cold
         new = {kernel_name(k): k for k in kernels if kernel_name(k) not in known}
         if not new:
@@ -155,8 +211,8 @@ def compile_kernels(kernels: Sequence[Kernel]) -> None:
             debug.show(3, "kernel", functools.partial(getattr, kernel, "text"))
             texts.append(module_text(kernel, name, vector_bytes(), lanes_of(kernel, vector_bytes())))
         digest = hashlib.sha256("".join(new).encode()).hexdigest()[:16]
-        find = compile_module(f"fusegrad_{digest}", joined(texts))
-        _addresses.update((name, find(name)) for name in new)
+        addresses = compile_module(f"fusegrad_{digest}", joined(texts), list(new))
+        _addresses.update(zip(new, addresses, strict=True))
         if _since_cold is not None:
             _since_cold.update(new)
         Statistics.kernels += len(new)
@@ -173,14 +229,18 @@ def cold() -> Iterator[None]:
         _since_cold = previous
 
 
+# Lines that several modules may have: declarations, and functions and constants written in one line.
+_SHARED = ("declare ", "define private ", "@fusegrad_")
+
+
 def joined(texts: Sequence[str]) -> str:
     """Modules as one: each declaration once."""
     declared: set[str] = set()
     bodies = []
     for text in texts:
         lines = text.splitlines()
-        declared |= {line for line in lines if line.startswith("declare ")}
-        bodies.append("\n".join(line for line in lines if not line.startswith("declare ")))
+        declared |= {line for line in lines if line.startswith(_SHARED)}
+        bodies.append("\n".join(line for line in lines if not line.startswith(_SHARED)))
     return "\n".join([*sorted(declared), *bodies])
 
 
@@ -239,10 +299,10 @@ def driver() -> Callable[[int, int, int, int, int], None]:
     items: address of the first of `arrays` object pointers to ndarrays; slots: slot 0 holds the
     number of threads, the arrays' memory goes to the slots from 1. The GIL is released.
     """
-    with _lock:
-        find = compile_module("fusegrad_driver", _DRIVER.format(data=_ARRAY_DATA))
+    with compiling:
+        (address,) = compile_module("fusegrad_driver", _DRIVER.format(data=_ARRAY_DATA), ["fusegrad_run"])
     prototype = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 5)
-    return prototype(find("fusegrad_run"))
+    return prototype(address)
 
 
 @functools.cache

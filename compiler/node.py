@@ -12,10 +12,11 @@ from fusegrad.eager import autograd, views
 from fusegrad.eager.errors import failure
 from fusegrad.eager.op import wrap
 from fusegrad.eager.state import state
-from fusegrad.eager.tensor import Tensor
+from fusegrad.eager.tensor import Tensor, mark_inference
 from fusegrad.tracer import passes
 from fusegrad.tracer.graph import GUARD, Graph
 from fusegrad.tracer.text import evaluate_graph
+from fusegrad.tracer.tree import Structure
 
 if TYPE_CHECKING:
     from fusegrad.compiler.path import Path
@@ -42,6 +43,24 @@ class Read(NamedTuple):
     shape: tuple[int, ...]
     how: str
     value: Any
+
+
+class FreedNode(autograd.Node):
+    """Stands for a graph that a backward inside the compiled call has freed already."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, text: str, output: Tensor) -> None:
+        self.begin()
+        self.text = text
+        self.edges, self.versions, self.inputs = [], [], None
+        self.types = self.output_types = [(output.array.shape, output.array.dtype)]
+
+    def name(self) -> str:
+        return self.text
+
+    def apply(self, gradients: list[Tensor | None], edges: Any = None) -> list[Tensor | None]:
+        raise failure(RuntimeError, autograd.FREED.format(name=self.text))
 
 
 class CompiledNode(autograd.Node):
@@ -204,7 +223,7 @@ class CompiledNode(autograd.Node):
         seeds = autograd.filled(gradients, self.output_types)
         leaf = self.leaf
         if leaf.path is not None and leaf.path.derives_alone and seeds[0].array.item() == 1:
-            leaf.derived += 1
+            leaf.usage.derived += 1
             if self.ready is not None:
                 ready, self.ready = self.ready, None
                 return [wrap(array) for array in ready]
@@ -222,7 +241,8 @@ class CompiledNode(autograd.Node):
     def _apply_eagerly(self, gradients: list[Tensor | None]) -> list[Tensor]:
         """The gradients through eager's ops, so that they can be derived again.
 
-        Only what the results with a gradient need is computed again, and must be as it was.
+        Only what the results with a gradient need is computed again; of that, what the values depend on
+        that eager's nodes keep must be as it was.
         """
         path = self.leaf.path
         assert path is not None
@@ -231,13 +251,18 @@ class CompiledNode(autograd.Node):
         whole = path.capture.graph
         computing = tuple(e for e in whole.equations if e.op is not GUARD)
         graph = passes.dead_code(Graph(whole.inputs, computing, tuple(seeds)))
-        used = {v for e in graph.equations for v in e.values()}
-        self._check_unwritten(lambda r: r.what != RESULT and r.value in used)
+        behind = (v for v, g in zip(path.values_behind, gradients, strict=True) if g is not None)
+        read = values_behind(graph, frozenset().union(*behind))
+        self._check_unwritten(lambda r: r.what != RESULT and r.value in read)
         create_graph = state.grad_enabled
         with autograd_on():
             tensors = input_tensors(path, self.leaves)
+            for segment in (*self.leaf.above, self.leaf):
+                tensors.update((h.value, wrap(self.environment[place])) for h, place in segment.hosts)
+            # The gradients end at the call's inputs, also where one of them was made of another.
+            wanted = [tensor.view(tensor.shape) for tensor in self._wanted(path)]
+            tensors.update(zip(path.wanted, wanted, strict=True))
             roots = evaluate_graph(graph, [tensors[v] for v in graph.inputs])
-            wanted = self._wanted(path)
             found = autograd.grad(
                 roots, wanted, list(seeds.values()), create_graph=create_graph, allow_unused=True
             )
@@ -256,6 +281,15 @@ class CompiledNode(autograd.Node):
         self.captured = []
         self.leaves = ()
         self.read = []
+
+
+def values_behind(graph: Graph, kept: frozenset[Any]) -> set[Any]:
+    """The values of `graph` that those in `kept` are computed from, and these."""
+    found = set(kept)
+    for equation in reversed(graph.equations):
+        if not found.isdisjoint(equation.outputs):
+            found.update(equation.values())
+    return found
 
 
 class autograd_on:
@@ -280,3 +314,40 @@ def input_tensors(path: Path, leaves: Sequence[Any]) -> dict[Any, Any]:
 def _plain(array: np.ndarray) -> np.ndarray:
     """A gradient in row-major order, as the compiled backward takes it."""
     return array if array.flags.c_contiguous else np.ascontiguousarray(array)
+
+
+def finish(run: Any, leaves: list[Any]) -> Any:
+    """The function's result from what a run of the tree gave."""
+    path, results = run.leaf.path, run.results
+    node = None
+    if path.wanted and state.grad_enabled:
+        node = CompiledNode(run, leaves)
+    tensors: dict[Any, Tensor] = {}
+    items = []
+    number = 0
+    for output in path.capture.outputs:
+        if output.kind == "argument":
+            items.append(leaves[output.item])
+        elif output.kind == "object":
+            items.append(output.item)
+        elif output.kind == "captured":
+            items.append(output.item())
+        else:
+            if output.value not in tensors:
+                tensor = wrap(results[number])
+                if output.freed and state.grad_enabled:
+                    autograd.place(tensor, FreedNode(output.grad_name, tensor), 0)
+                if node is not None:
+                    if number in path.seeded:
+                        autograd.place(tensor, node, path.seeded.index(number))
+                    if output.value in path.kept_by_eager:
+                        node.keep(tensor, RESULT, SAVED, output.value)
+                    elif number in path.saved:
+                        node.keep(tensor, RESULT, AGAIN, output.value)
+                tensors[output.value] = tensor
+            items.append(tensors[output.value])
+            number += 1
+    if state.inference:
+        mark_inference(list(tensors.values()))
+    structure: Structure = path.capture.structure
+    return structure.build(iter(items))

@@ -17,6 +17,7 @@ from fusegrad.tracer import passes
 from fusegrad.tracer.capture import Capture
 from fusegrad.tracer.differentiate import differentiate
 from fusegrad.tracer.graph import GUARD, Equation, Graph, Value
+from fusegrad.tracer.hosts import Host
 
 # Stands between the forward and the backward equations while passes run over both.
 _BOUNDARY = Equation(GUARD, (0,), {"expected": 0, "kind": "boundary"}, ())
@@ -60,8 +61,9 @@ class Captured:
 class Path:
     """One captured path, with its backward derived and both optimised together.
 
+    hosts: the inputs that Python gives, each with the number of branches before it.
     forward, backward: equations. results: the returned values, in the order of the capture's
-    outputs that are values; seeds: the gradients of those at `seeded`; gradients: of `wanted`.
+    outputs that are values; left: what `capture.left` names; seeds: the gradients of those at `seeded`; gradients: of `wanted`.
     saved: the results that backward reads, which the user must not have written over by then.
     derives_alone: whether one scalar is derived, so that backward most likely starts with 1.
     reached_from: for each gradient the seeds that it depends on: without any of them there is none.
@@ -76,9 +78,11 @@ class Path:
     inputs: tuple[Value, ...]
     captured: dict[Value, Captured]
     constants: dict[Value, np.ndarray]
+    hosts: list[tuple[Host, int]]
     forward: tuple[Equation, ...]
     backward: tuple[Equation, ...]
     results: tuple[Value, ...]
+    left: tuple[Value, ...]
     seeds: tuple[Value, ...]
     seeded: tuple[int, ...]
     wanted: tuple[Value, ...]
@@ -96,15 +100,16 @@ class Path:
     calls: int = 0
 
 
-def make_path(capture: Capture, argument_leaves: dict[Value, int]) -> Path:
+def make_path(capture: Capture, argument_leaves: dict[Value, int], numbers: Collection[Value] = ()) -> Path:
     """Derive the backward of a capture and optimise both together.
 
-    argument_leaves: for each argument of the graph its number among the leaves of the call.
+    argument_leaves: for each argument of the graph its number among the leaves of the call. numbers: the
+    arguments that stand for Python numbers.
     """
     graph = capture.graph
     values = [o for o in capture.outputs if o.value is not None]
     outputs = [o.value for o in values if o.value is not None]
-    seeded = tuple(i for i, o in enumerate(values) if o.requires_grad)
+    seeded = tuple(i for i, o in enumerate(values) if o.requires_grad and not o.freed)
     wanted = tuple(v for v in graph.inputs if v in capture.tracked) if seeded else ()
     backward, constants = Graph((), (), ()), dict(capture.constants)
     if wanted:
@@ -113,7 +118,8 @@ def make_path(capture: Capture, argument_leaves: dict[Value, int]) -> Path:
     seeds = backward.inputs[: len(seeded)] if wanted else ()
     inputs = tuple(dict.fromkeys((*graph.inputs, *constants)))
     equations = (*graph.equations, _BOUNDARY, *backward.equations)
-    whole = Graph((*inputs, *seeds), equations, (*outputs, *backward.outputs))
+    left = capture.left.values()
+    whole = Graph((*inputs, *seeds), equations, (*outputs, *left, *backward.outputs))
     for run in (passes.decompose, passes.simplify, passes.common_subexpressions):
         whole = run(whole)
     middle = whole.equations.index(_BOUNDARY)
@@ -125,13 +131,15 @@ def make_path(capture: Capture, argument_leaves: dict[Value, int]) -> Path:
         inputs,
         captured,
         constants,
+        capture.hosts,
         whole.equations[:middle],
         whole.equations[middle + 1 :],
         tuple(whole.outputs[: len(outputs)]),
+        tuple(whole.outputs[len(outputs) :][: len(left)]),
         seeds,
         seeded,
         wanted,
-        tuple(whole.outputs[len(outputs) :]),
+        tuple(whole.outputs[len(outputs) + len(left) :]),
         argument_leaves,
         {i for i, v in enumerate(outputs) if v in backward.inputs},
         bool(wanted) and len(seeds) == 1 and all(n == 1 for n in seeds[0].shape),
@@ -139,15 +147,15 @@ def make_path(capture: Capture, argument_leaves: dict[Value, int]) -> Path:
         tuple(argument_leaves[v] if v in argument_leaves else captured[v] for v in wanted),
         tuple(values[i].grad_name for i in seeded),
         tuple((outputs[i].shape, outputs[i].dtype) for i in seeded),
-        *_kept_by_eager(graph, capture.tracked, [outputs[i] for i in seeded]),
+        *_kept_by_eager(graph, capture.tracked, [outputs[i] for i in seeded], numbers),
     )
 
 
 def _kept_by_eager(
-    graph: Graph, tracked: Collection[Value], seeded: Sequence[Value]
+    graph: Graph, tracked: Collection[Value], seeded: Sequence[Value], numbers: Collection[Value]
 ) -> tuple[frozenset[Value], tuple[frozenset[int], ...], tuple[frozenset[Value], ...]]:
     """The values that eager's nodes keep; for each of `seeded` the nodes behind it that keep any, and
-    what those keep.
+    what those keep. A Python number is in a node for good, whatever a backward frees.
     """
     kept: dict[int, set[Value]] = {}
     behind: dict[Value, frozenset[int]] = {}
@@ -159,7 +167,8 @@ def _kept_by_eager(
             if rule is None:
                 continue
             found |= behind.get(value, frozenset())
-            keeps.update(v for i in rule.saves if isinstance(v := equation.inputs[i], Value))
+            saved = (equation.inputs[i] for i in rule.saves)
+            keeps.update(v for v in saved if isinstance(v, Value) and v not in numbers)
             keeps.update(equation.outputs if rule.needs_output else ())
         if keeps:
             kept[number] = keeps

@@ -14,18 +14,18 @@ import ctypes
 import functools
 import glob
 import os
-import threading
 from collections.abc import Iterator
 from typing import Any
 
-import llvmlite.binding as llvm
 import numpy as np
 
 from fusegrad.compiler import native
+from fusegrad.compiler.lock import compiling
 from fusegrad.compiler.parallel import function, module, run_tasks, worker_function
 from fusegrad.compiler.writer import Writer
 from fusegrad.eager.families import Layout
 from fusegrad.eager.ops.contraction import set_product
+from fusegrad.eager.sizes import broadcast_shapes
 
 # Multiplications below which a product is not divided: sharing costs more than it saves.
 SMALL_PRODUCT = 1 << 19
@@ -103,18 +103,16 @@ def _compiled() -> dict[str, int]:
     addresses, _ = routines()
     texts = []
     for name, real in (("sgemm", "float"), ("dgemm", "double")):
-        llvm.add_symbol(f"fusegrad_{name}", addresses[name])
+        native.add_symbol(f"fusegrad_{name}", addresses[name])
         texts.append(_module(name, real))
-    find = native.compile_module("fusegrad_products", native.joined(texts))
-    return {"float32": find("product_sgemm"), "float64": find("product_dgemm")}
-
-
-_compile_lock = threading.Lock()
+    symbols = ["product_sgemm", "product_dgemm"]
+    found = native.compile_module("fusegrad_products", native.joined(texts), symbols)
+    return dict(zip(("float32", "float64"), found, strict=True))
 
 
 def product_address(dtype: np.dtype) -> int:
     """The entry of the product kernel for float32 or float64."""
-    with _compile_lock:
+    with compiling:
         return _compiled()[dtype.name]
 
 
@@ -255,14 +253,11 @@ def product_block(
     places: slot and byte offset of the memory of x, y and the result.
     """
     x, y = as_matrix(x, True), as_matrix(y, False)
-    batch = np.broadcast_shapes(x.shape[:-2], y.shape[:-2])
     left, right = _matrix(x, itemsize), _matrix(y, itemsize)
     if left is None or right is None:
         return None
     m, k, n = x.shape[-2], x.shape[-1], y.shape[-1]
-    steps = [_batch_steps(batch, layout.shape[:-2], s) for layout, (_, _, s) in ((x, left), (y, right))]
-    result_steps = _contiguous_steps(batch, m * n * itemsize)
-    folded = _folded(batch, [*steps, result_steps])
+    folded = _folded_batch(x, left[2], y, right[2], m * n * itemsize)
     if folded is None:
         return None
     counts, folded_steps = folded
@@ -273,6 +268,21 @@ def product_block(
     ):
         block += [slot, start + layout.offset * itemsize, leading, transposed, s0, s1]
     return [*block, places[2][0], places[2][1], n, 0, *folded_steps[2]]
+
+
+def foldable(x: Layout, y: Layout) -> bool:
+    """Whether the batch of a product of readable operands has at most the two dimensions of a block."""
+    x, y = as_matrix(x, True), as_matrix(y, False)
+    return _folded_batch(x, x.strides[:-2], y, y.strides[:-2], x.shape[-2] * y.shape[-1]) is not None
+
+
+def _folded_batch(
+    x: Layout, x_steps: tuple[int, ...], y: Layout, y_steps: tuple[int, ...], size: int
+) -> tuple[list[int], list[list[int]]] | None:
+    """The batch dimensions of a product as two, and the steps of x, y and the result along them."""
+    batch = broadcast_shapes(x.shape[:-2], y.shape[:-2])
+    steps = [_batch_steps(batch, layout.shape[:-2], s) for layout, s in ((x, x_steps), (y, y_steps))]
+    return _folded(batch, [*steps, _contiguous_steps(batch, size)])
 
 
 def _batch_steps(batch: tuple[int, ...], given: tuple[int, ...], steps: tuple[int, ...]) -> list[int]:
@@ -363,7 +373,7 @@ def _prepared(
         return None
     rows = x_shape[-2:-1] if len(x_shape) > 1 else ()
     columns = y_shape[-1:] if len(y_shape) > 1 else ()
-    shape = (*np.broadcast_shapes(x_shape[:-2], y_shape[:-2]), *rows, *columns)
+    shape = (*broadcast_shapes(x_shape[:-2], y_shape[:-2]), *rows, *columns)
     return native.Calls([(product_address(x_dtype), block)]), shape
 
 

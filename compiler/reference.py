@@ -6,16 +6,16 @@ The text of a kernel is a Python function; here are the names that it uses.
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from fusegrad.compiler.kernel import ELEMENTARY
-from fusegrad.compiler.loops import Argument, BoundKernel
+from fusegrad.compiler.loops import BoundKernel
 from fusegrad.compiler.scalar import identity as identity_number
 from fusegrad.eager.dtypes import FROM_SHORT
+from fusegrad.eager.op import REGISTRY
 
 
 def _loop(*sizes: int) -> Iterator[Any]:
@@ -34,8 +34,9 @@ def _sigmoid(x: Any) -> Any:
     return 1 / (1 + np.exp(-x))
 
 
-def _erf(x: Any) -> Any:
-    return type(x)(math.erf(x))
+def _by_eager(name: str) -> Callable[[Any], Any]:
+    """What eager calls, for one number."""
+    return lambda x: REGISTRY[name].numpy(np.asarray(x))[()]
 
 
 # Where NumPy's name differs from the kernel's.
@@ -50,7 +51,7 @@ _NUMPY = {
 _NUMPY |= {"not_": "invert"}
 _OWN: dict[str, Callable[..., Any]] = {
     "sigmoid": _sigmoid,
-    "erf": _erf,
+    **{name: _by_eager(name) for name in ("erf", "erfc", "erfinv", "lgamma", "digamma")},
     "select": lambda condition, x, y: x if condition else y,
 }
 _FUNCTIONS = (*ELEMENTARY, *"abs sign sqrt floor ceil trunc round not_ maximum minimum".split())
@@ -75,19 +76,31 @@ def run_kernel(bound: BoundKernel, memory: Callable[[Any], np.ndarray]) -> None:
         FROM_SHORT[dtype].numpy.type(v)
         for v, (_, dtype) in zip(bound.numbers, bound.kernel.numbers, strict=True)
     ]
-    sizes = dict(zip(bound.kernel.axes, bound.sizes, strict=True))
     buffers = [
-        _seen(memory(argument.value), argument, [sizes[a] for a in buffer.axes])
-        for buffer, argument in zip(
-            (*bound.kernel.inputs, *bound.kernel.outputs), (*bound.inputs, *bound.outputs), strict=True
-        )
+        Seen(memory(a.value).reshape(-1), a.offset, a.strides) for a in (*bound.inputs, *bound.outputs)
     ]
     with np.errstate(all="ignore"):
         names["kernel"](*bound.sizes, *numbers, *buffers)
 
 
-def _seen(array: np.ndarray, argument: Argument, sizes: Sequence[int]) -> np.ndarray:
-    """The array as the kernel indexes it."""
-    flat = array.reshape(-1)[argument.offset :]
-    strides = [s * array.itemsize for s in argument.strides]
-    return np.lib.stride_tricks.as_strided(flat, sizes, strides)
+class Seen:
+    """An array as a kernel indexes it; refuses to touch what lies outside of the array.
+
+    memory: one-dimensional; offset, strides: in elements.
+    """
+
+    def __init__(self, memory: np.ndarray, offset: int, strides: Sequence[int]) -> None:
+        self.memory, self.offset, self.strides = memory, offset, strides
+
+    def _place(self, index: Any) -> int:
+        indices = index if isinstance(index, tuple) else (index,)
+        place = self.offset + sum(int(i) * s for i, s in zip(indices, self.strides, strict=True))
+        if not 0 <= place < self.memory.size:
+            raise IndexError(f"a kernel touches element {place} of {self.memory.size}")
+        return place
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.memory[self._place(index)]
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self.memory[self._place(index)] = value

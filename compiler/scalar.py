@@ -10,6 +10,7 @@ from typing import Any
 from fusegrad.compiler.kernel import ELEMENTARY, PRIMITIVES, TESTS, Compute, Progression, Statement
 from fusegrad.eager import dtypes
 from fusegrad.eager.dtypes import FROM_NUMPY
+from fusegrad.eager.sizes import Symbol
 
 # What kernels compute in; other dtypes (f16, complex) go through NumPy, op by op.
 NATIVE = frozenset({"bool", "u8", "i8", "i16", "i32", "i64", "f32", "f64"})
@@ -104,6 +105,8 @@ class ScalarBuilder:
             raise NotLowered(f"{short} in kernels")
         if axis is not None and any(isinstance(v, float) for v in (start, step)):
             raise NotLowered("arange of fractions")
+        # They are part of the kernel's text.
+        start, step = (v.number() if isinstance(v, Symbol) else v for v in (start, step))
         key = ("progression", axis, repr(start), repr(step), short)
         name = self._known.get(key)
         if name is None:

@@ -14,11 +14,17 @@ row that stays in the cache, in one kernel.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from fusegrad.compiler.domain import Axis, Domain, Use, is_creation
+from fusegrad.compiler.fetch import FETCH
+from fusegrad.compiler.kernel import Compute
+from fusegrad.compiler.scalar import NotLowered, ScalarBuilder, short_name
+from fusegrad.compiler.sizes import likely
 from fusegrad.eager.families import Elementwise, Reduction
 from fusegrad.tracer.graph import Equation, Value
 
@@ -33,9 +39,31 @@ FEW_ROWS = 8
 
 def is_cheap(equation: Equation) -> bool:
     """Whether computing the equation again costs no more than loading its result."""
-    if is_creation(equation) or equation.op.name in ("cast", "clone"):
+    if is_creation(equation) or equation.op is FETCH or equation.op.name in ("cast", "clone"):
         return True
-    return isinstance(equation.op, Elementwise) and equation.op.scalar in _CHEAP
+    op = equation.op
+    if not isinstance(op, Elementwise):
+        return False
+    if isinstance(op.scalar, str):
+        return op.scalar in _CHEAP
+    try:
+        kinds = tuple("" if not isinstance(v, Value) else short_name(v.dtype) for v in equation.inputs)
+        return _primitives(op, kinds, tuple(sorted(equation.params.items()))) <= _CHEAP
+    except NotLowered:
+        return False
+
+
+@functools.lru_cache(maxsize=1024)
+def _primitives(
+    op: Elementwise, kinds: tuple[str, ...], params: tuple[tuple[str, Any], ...]
+) -> frozenset[str]:
+    """The scalar primitives that an op comes down to, for operands of these dtypes ("": a number)."""
+    builder = ScalarBuilder()
+    widest = next((k for k in reversed(kinds) if k), "f32")
+    operands = [builder.fresh(kind or widest) for kind in kinds]
+    assert not isinstance(op.scalar, str)
+    op.scalar(builder, *operands, **dict(params))
+    return frozenset(s.op for s in builder.statements if isinstance(s, Compute))
 
 
 @dataclass
@@ -89,8 +117,8 @@ def _stores_once(found: Schedule, outputs: Sequence[Value]) -> bool:
 def _fits(found: Schedule) -> bool:
     """Several passes over few long rows leave cores idle and run out of cache: better cut up."""
     sizes = found.domain.sizes
-    rows = math.prod(sizes[a] for a in found.outer)
-    return found.count <= 1 or rows >= FEW_ROWS or math.prod(sizes[a] for a in found.inner) <= LONG_ROW
+    rows, length = (likely(math.prod(sizes[a] for a in axes)) for axes in (found.outer, found.inner))
+    return found.count <= 1 or rows >= FEW_ROWS or length <= LONG_ROW
 
 
 def _candidates(domain: Domain, outputs: Sequence[Value]) -> Iterator[tuple[list[Axis], list[Axis]]]:

@@ -9,14 +9,17 @@ cut behind it, and each part becomes one node.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from fusegrad.compiler.node import finish
 from fusegrad.compiler.path import layout_of, make_path
-from fusegrad.compiler.tree import Run, Tree
-from fusegrad.eager.families import Layout
+from fusegrad.compiler.patterns import Made
+from fusegrad.compiler.placement import copied
+from fusegrad.compiler.tree import Run, Segment, Tree, unusual_layout
+from fusegrad.eager.families import Layout, contiguous_layout
 from fusegrad.eager.op import Op, Params, TensorType, wrap
 from fusegrad.eager.tensor import Tensor
 from fusegrad.tracer.capture import Capture, Output
@@ -24,18 +27,18 @@ from fusegrad.tracer.graph import Equation, Graph, Value
 from fusegrad.tracer.tree import flatten
 
 
-class Made(NamedTuple):
-    """What is known of a tensor that a step makes, from the first time that it ran.
-
-    strides: in bytes, since the user may ask for them before there are values. name: of its node.
-    shares: whether it is a view of the step's input (a reshape may have copied).
-    """
+class Given(NamedTuple):
+    """What is known of a tensor from outside that a stretch takes."""
 
     type: TensorType
-    strides: tuple[int, ...]
+    layout: Layout
     needs_grad: bool
-    name: str
-    shares: bool
+
+    @classmethod
+    def of(cls, tensor: Tensor) -> Given:
+        """What is known of `tensor`."""
+        array = tensor.array
+        return cls(TensorType(array.shape, array.dtype), layout_of(array), tensor.needs_grad)
 
 
 class Step(NamedTuple):
@@ -75,11 +78,13 @@ class Part(NamedTuple):
     """Steps that run as one tree.
 
     takes: its inputs, as `Step.inputs` names them. gives: the numbers of the values it makes.
+    make_joint: makes one program of the forward and the backward of a leaf.
     """
 
     tree: Tree
     takes: list[tuple[str, Any]]
     gives: list[int]
+    make_joint: Callable[[Segment], None]
 
     def describe(self) -> list[str]:
         """A line for each step of its program."""
@@ -91,11 +96,11 @@ class Part(NamedTuple):
 class Stretch:
     """Compiled steps. Raises what the compiler raises when it is made.
 
-    steps: in order. outside: the tensors that they take, of the types that all later runs have.
-    alive: the numbers of the values that somebody holds.
+    steps: in order. outside: the tensors that they take. alive: the numbers of the values that
+    somebody holds.
     """
 
-    def __init__(self, steps: Sequence[Step], outside: Sequence[Tensor], alive: Sequence[int]) -> None:
+    def __init__(self, steps: Sequence[Step], outside: Sequence[Given], alive: Sequence[int]) -> None:
         self.steps = list(steps)
         self.makers = [step for step in steps for _ in step.gives]
         # Views are made of their bases afterwards, so that they share memory as they should.
@@ -104,10 +109,16 @@ class Stretch:
         bounds = sorted(set(bounds))
         self.parts: list[Part] = []
         for start, end in itertools.pairwise(bounds):
-            later = {i for step in self.steps[end:] for i in step.sources()} | wanted
+            later = {self._base(i) for step in self.steps[end:] for i in step.sources()} | wanted
             part = self._part(self.steps[start:end], later, outside)
             if part is not None:
                 self.parts.append(part)
+
+    def with_parts(self, parts: list[Part]) -> Stretch:
+        """The same steps with other code."""
+        made = copied(self)
+        made.parts = parts
+        return made
 
     def _base(self, number: int) -> int:
         """The value that a view was made of; the value itself if it is none."""
@@ -129,58 +140,68 @@ class Stretch:
                 reached[step.first + k] = found
         return sorted(set().union(*(reached[i] for i in tracked)))
 
-    def _part(self, steps: Sequence[Step], later: set[int], outside: Sequence[Tensor]) -> Part | None:
-        """The tree of `steps`, which gives what `later` names; None where that is nothing."""
-        made = {step.first + k for step in steps for k in range(len(step.gives))}
-        gives = sorted(made & later)
+    def _views(self, steps: Sequence[Step]) -> list[Step]:
+        """The steps that make the views which `steps` take from before: parts hand on their bases only."""
+        made, found = _numbers(steps), dict[int, Step]()
+        pending = [i for step in steps for i in step.sources()]
+        while pending:
+            number = pending.pop()
+            if number not in made and number not in found and self._known(number).shares:
+                found[number] = self.makers[number]
+                pending += found[number].sources()
+        return [found[number] for number in sorted(found)]
+
+    def _part(self, own: Sequence[Step], later: set[int], outside: Sequence[Given]) -> Part | None:
+        """The tree of the steps `own`, which gives what `later` names; None where that is nothing."""
+        gives = sorted(_numbers(own) & later)
         if not gives:
             return None
+        steps = [*self._views(own), *own]
+        made = _numbers(steps)
         operands = dict.fromkeys(i for s in steps for i in s.inputs if i[0] != "number")
         takes = [o for o in operands if o[0] != "made" or o[1] not in made]
-        values: dict[tuple[str, Any], Value] = {}
-        tracked, layouts = set(), {}
-        for kind, number in takes:
-            if kind == "outside":
-                array, tracks = outside[number].array, outside[number].needs_grad
-                value = Value(f"x{number}", TensorType(array.shape, array.dtype))
-                layouts[value] = layout_of(array)
-            elif kind == "scalar":
-                place, dtype = number
-                value, tracks = Value(f"k{place}", TensorType((), dtype)), False
-                layouts[value] = Layout((), ())
-            else:
-                known = self._known(number)
-                value, tracks = Value(f"v{number}", known.type), known.needs_grad
-                layouts[value] = layout_of(np.empty(known.type.shape, known.type.dtype))
-            values[kind, number] = value
-            if tracks:
-                tracked.add(value)
+        given = {operand: self._given(operand, outside) for operand in takes}
+        values = {o: Value(_name(*o), known.type) for o, known in given.items()}
         inputs = tuple(values.values())
         equations = []
         for step in steps:
             outputs = tuple(Value(f"v{step.first + k}", m.type) for k, m in enumerate(step.gives))
             inner = tuple(where if kind == "number" else values[kind, where] for kind, where in step.inputs)
             equations.append(Equation(step.op, inner, step.params, outputs))
-            for output, known, k in zip(outputs, step.gives, range(len(outputs)), strict=True):
-                values["made", step.first + k] = output
-                if known.needs_grad:
-                    tracked.add(output)
-        results = [values["made", i] for i in gives]
-        outputs_of = tuple(
-            Output("value", value, None, known.needs_grad, known.name, known.strides)
-            for value, known in zip(results, map(self._known, gives), strict=True)
+            values.update((("made", step.first + k), output) for k, output in enumerate(outputs))
+        graph = Graph(inputs, tuple(equations), tuple(values["made", i] for i in gives))
+        tracked = {values[o] for o, known in given.items() if known.needs_grad}
+        tracked |= {values["made", i] for i in made if self._known(i).needs_grad}
+        numbers = [value for (kind, _), value in zip(takes, inputs, strict=True) if kind == "scalar"]
+        capture = self._capture(graph, tracked, gives)
+        path = make_path(capture, {value: i for i, value in enumerate(inputs)}, numbers)
+        tree = Tree([path], {values[o]: known.layout for o, known in given.items()})
+        return Part(tree, takes, gives, tree.make_joint)
+
+    def _given(self, operand: tuple[str, Any], outside: Sequence[Given]) -> Given:
+        """What is known of an input."""
+        kind, where = operand
+        if kind == "outside":
+            return outside[where]
+        if kind == "scalar":
+            return Given(TensorType((), where[1]), Layout((), ()), False)
+        known = self._known(where)
+        strides = tuple(s // known.type.dtype.itemsize for s in known.strides)
+        layout = unusual_layout(known.type.shape, strides)
+        return Given(known.type, layout or contiguous_layout(known.type.shape), known.needs_grad)
+
+    def _capture(self, graph: Graph, tracked: set[Value], gives: list[int]) -> Capture:
+        """A graph as if a run of it had been recorded that returned all its results."""
+        outputs = tuple(
+            Output("value", value, None, known.needs_grad, known.name, known.strides)  # type: ignore[arg-type]
+            for value, known in zip(graph.outputs, map(self._known, gives), strict=True)
         )
-        graph = Graph(inputs, tuple(equations), tuple(results))
-        structure = flatten(tuple(range(len(results))), [])
-        capture = Capture(None, graph, inputs, {}, {}, frozenset(tracked), outputs_of, structure)
-        path = make_path(capture, {value: i for i, value in enumerate(inputs)})
-        return Part(Tree([path], layouts), takes, gives)
+        structure = flatten(tuple(range(len(gives))), [])
+        return Capture(None, graph, graph.inputs, {}, {}, frozenset(tracked), outputs, structure)
 
     def run(self, outside: Sequence[Tensor], scalars: Sequence[Any]) -> dict[int, Tensor] | None:
         """The values by number, without views; None where an op refuses its input, so that eager must
         say why."""
-        from fusegrad.compiler.jit import finish
-
         found: dict[int, Tensor] = {}
         for part in self.parts:
             leaves = [
@@ -191,9 +212,19 @@ class Stretch:
             if not isinstance(run, Run):
                 return None
             if run.leaf.path.derives_alone and run.leaf.joint is None and run.leaf.followed():  # type: ignore[union-attr]
-                part.tree.make_joint(run.leaf)
+                part.make_joint(run.leaf)
             found.update(zip(part.gives, finish(run, leaves), strict=True))
         return found
+
+
+def _numbers(steps: Sequence[Step]) -> set[int]:
+    """The numbers of the values that steps make."""
+    return {step.first + k for step in steps for k in range(len(step.gives))}
+
+
+def _name(kind: str, where: Any) -> str:
+    """The name of an input."""
+    return {"outside": f"x{where}", "made": f"v{where}"}.get(kind) or f"k{where[0]}"
 
 
 def _scalar(scalars: Sequence[Any], where: tuple[int, np.dtype]) -> Tensor:

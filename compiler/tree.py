@@ -8,20 +8,23 @@ stay the same are found compiled.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from fusegrad.compiler.commit import Commit
 from fusegrad.compiler.path import Path, guard_key, layout_of
 from fusegrad.compiler.program import Program, viewed
 from fusegrad.compiler.slices import backward_slice, kept, producers
 from fusegrad.eager.families import Layout, contiguous_layout
 from fusegrad.eager.op import EXPLAINED
 from fusegrad.tracer import passes
+from fusegrad.tracer.capture import Capture
 from fusegrad.tracer.graph import GUARD, Equation, Graph, Value
+from fusegrad.tracer.hosts import Host, at
 
 
 def is_branch(equation: Equation) -> bool:
@@ -41,22 +44,53 @@ class Joint:
     inputs: list[tuple[str, Any]]
     checks: list[tuple[int, tuple[Any, ...]]]
     results: list[tuple[int, tuple[Any, ...]]]
+    left: list[tuple[int, tuple[Any, ...]]]
     gradients: list[tuple[int, tuple[Any, ...]]]
 
 
 @dataclass(eq=False)
 class Run:
-    """A run that reached a leaf: its results, what was kept, and the gradients if they came along."""
+    """A run that reached a leaf: its results, what is left to the world, what was kept, the gradients if they
+    came along, and what takes back the drawing of random numbers.
+    """
 
     leaf: Segment
     results: list[np.ndarray]
+    left: list[np.ndarray]
     environment: list[Any]
     gradients: list[np.ndarray] | None = None
+    undo: list[Callable[[], None]] = field(default_factory=list)
+
+
+class Stopped(NamedTuple):
+    """A run that reached no leaf: the segment where it stopped, and why, if not by its guard.
+
+    seen: the key of the value that the guard met, which has no continuation.
+    """
+
+    segment: Segment
+    reason: Any = ""
+    seen: Any = None
 
 
 # A leaf gets a joint program when this many of its calls were followed by a plain backward, and
 # these were at least three quarters of all.
 JOINT_AFTER = 3
+
+
+@dataclass(eq=False)
+class Usage:
+    """How often a leaf ran, and was derived by a plain backward; of late, when it is often."""
+
+    calls: int = 0
+    derived: int = 0
+
+    def followed(self) -> bool:
+        """Note a call that may be derived; whether it probably will be."""
+        self.calls += 1
+        if self.calls >= 64:
+            self.calls, self.derived = self.calls // 2, self.derived // 2
+        return self.derived >= JOINT_AFTER and 4 * self.derived >= 3 * (self.calls - 1)
 
 
 @dataclass(eq=False)
@@ -66,13 +100,16 @@ class Segment:
     owner: the path that brought the segment; it binds captured tensors and constants.
     inputs: where each input of the program comes from (see `Tree`). gives: (environment index,
     place in the program's arrays) of what later stretches read. checks: places of values that
-    must be true. results: places of the path's results at a leaf. hows: for a node of a leaf, what
+    must be true. hosts: what Python gives before the program runs, with places in the environment.
+    results, left: places of the path's results, and of what it leaves to the world, at a leaf; commit:
+    what then leaves it. hows: for a node of a leaf, what
     its backward needs of each input, by whether its forward kept what backward reads.
     """
 
     owner: Path
     equations: list[Equation]
     guard: Equation | None = None
+    givers: list[Host] = field(default_factory=list)
     children: dict[Any, Segment] = field(default_factory=dict)
     path: Path | None = None
     program: Program | None = None
@@ -80,23 +117,22 @@ class Segment:
     gives: list[tuple[int, int]] = field(default_factory=list)
     checks: list[tuple[int, tuple[Any, ...]]] = field(default_factory=list)
     guard_place: tuple[int, tuple[Any, ...]] | None = None
+    hosts: list[tuple[Host, int]] = field(default_factory=list)
     results: list[tuple[int, tuple[Any, ...]]] = field(default_factory=list)
+    left: list[tuple[int, tuple[Any, ...]]] = field(default_factory=list)
     backward: Program | None = None
     backward_inputs: list[tuple[str, Any]] = field(default_factory=list)
     gradient_places: list[tuple[int, tuple[Any, ...]]] = field(default_factory=list)
     above: list[Segment] = field(default_factory=list)
     kept_above: dict[Value, int] = field(default_factory=dict)
     joint: Joint | None = None
+    commit: Commit | None = None
     hows: dict[bool, list[str]] = field(default_factory=dict)
-    calls: int = 0
-    derived: int = 0
+    usage: Usage = field(default_factory=Usage)
 
     def followed(self) -> bool:
         """Note a call that may be derived; whether it probably will be, by a plain backward."""
-        self.calls += 1
-        if self.calls >= 64:
-            self.calls, self.derived = self.calls // 2, self.derived // 2
-        return self.derived >= JOINT_AFTER and 4 * self.derived >= 3 * (self.calls - 1)
+        return self.usage.followed()
 
     def walk(self) -> list[Segment]:
         """This node and all below it."""
@@ -113,17 +149,26 @@ class Diverged(Exception):
     """A path that cannot share this tree: it differs elsewhere than in the value of a guard."""
 
 
-def _segments(path: Path) -> list[tuple[list[Equation], Equation | None]]:
-    """The path's forward equations cut after each branch guard."""
-    result: list[tuple[list[Equation], Equation | None]] = []
+class _Part(NamedTuple):
+    """What a path does up to a guard."""
+
+    equations: list[Equation]
+    guard: Equation | None
+    givers: list[Host]
+
+
+def _parts(path: Path) -> list[_Part]:
+    """The path's forward cut after each branch guard."""
+    result: list[_Part] = []
     current: list[Equation] = []
-    for equation in path.forward:
-        if is_branch(equation):
-            result.append((current, equation))
+    for equation in (*path.forward, None):
+        if equation is None or is_branch(equation):
+            givers = [host for host, branches in path.hosts if branches == len(result)]
+            result.append(_Part(current, equation, givers))
             current = []
         else:
             current.append(equation)
-    return [*result, (current, None)]
+    return result
 
 
 class Tree:
@@ -139,7 +184,8 @@ class Tree:
         self.layouts = dict(layouts)
         self.paths = list(paths)
         self.environment = 0
-        self.root = self._chain(paths[0], _segments(paths[0]))
+        self.derived = any(p.wanted for p in paths)
+        self.root = self._chain(paths[0], _parts(paths[0]))
         for path in paths[1:]:
             self._insert(path)
         self._plan(self.root, {}, [])
@@ -154,13 +200,13 @@ class Tree:
         return Tree([*self.paths, path], self.arguments)
 
     def _insert(self, path: Path) -> None:
-        parts = _segments(path)
+        parts = _parts(path)
         node = self.root
-        for place, (equations, guard) in enumerate(parts):
-            self._check_same(node, path, equations, guard)
-            if guard is None:
+        for place, part in enumerate(parts):
+            self._check_same(node, path, part)
+            if part.guard is None:
                 raise Diverged("the path is here already")
-            key = guard_key(guard.params["expected"])
+            key = guard_key(part.guard.params["expected"])
             child = node.children.get(key)
             if child is None:
                 node.children[key] = self._chain(path, parts[place + 1 :])
@@ -168,18 +214,21 @@ class Tree:
             node = child
 
     @staticmethod
-    def _chain(path: Path, parts: Sequence[tuple[list[Equation], Equation | None]]) -> Segment:
-        (equations, guard), rest = parts[0], parts[1:]
-        segment = Segment(path, equations, guard)
-        if guard is None:
+    def _chain(path: Path, parts: Sequence[_Part]) -> Segment:
+        part, rest = parts[0], parts[1:]
+        segment = Segment(path, *part)
+        if part.guard is None:
             segment.path = path
         else:
-            segment.children[guard_key(guard.params["expected"])] = Tree._chain(path, rest)
+            segment.children[guard_key(part.guard.params["expected"])] = Tree._chain(path, rest)
         return segment
 
     @staticmethod
-    def _check_same(node: Segment, path: Path, equations: list[Equation], guard: Equation | None) -> None:
+    def _check_same(node: Segment, path: Path, part: _Part) -> None:
         """Whether the path computes what the node does, from the same tensors and constants."""
+        equations, guard, givers = part
+        if [(h.key(), h.value) for h in givers] != [(h.key(), h.value) for h in node.givers]:
+            raise Diverged("asks Python for something else")
         ours = [(e.key(), e.outputs) for e in equations]
         theirs = [(e.key(), e.outputs) for e in node.equations]
         if ours != theirs or (guard is None) != (node.guard is None):
@@ -205,13 +254,18 @@ class Tree:
         available: the values in memory by now, with their places in the environment (assigned
         when something reads them).
         """
+        for host in segment.givers:
+            segment.hosts.append((host, self.environment))
+            available[host.value] = self.environment
+            self.layouts[host.value] = contiguous_layout(host.value.shape)
+            self.environment += 1
         chains = segment.chains()
         stretch = {id(e) for e in segment.equations}
         wanted = dict.fromkeys(v for e in segment.equations if e.op is GUARD for v in e.values())
         if segment.guard is not None:
             wanted.update(dict.fromkeys(segment.guard.values()))
         if segment.path is not None:
-            wanted.update(dict.fromkeys(segment.path.results))
+            wanted.update(dict.fromkeys((*segment.path.results, *segment.path.left)))
         for chain in chains:
             made_by = _made_by([*above, *chain])
             wanted.update(dict.fromkeys(kept(_later_targets(chain), stretch, available, made_by)))
@@ -268,7 +322,7 @@ class Tree:
         path = segment.path
         assert path is not None
         checks = [e.inputs[0] for e in segment.equations if e.op is GUARD]
-        targets = dict.fromkeys((*path.results, *checks, *path.gradients))
+        targets = dict.fromkeys((*path.results, *path.left, *checks, *path.gradients))
         equations = [e for s in [*segment.above, segment] for e in s.equations] + list(path.backward)
         graph = self._graph(path, targets, dict(segment.kept_above), equations)
         program = Program(graph, self._layouts_for(graph, path), _result_layouts(segment)).finish()
@@ -276,10 +330,12 @@ class Tree:
         inputs = []
         for value in graph.inputs:
             kind, reference = self._source(value, path, segment.kept_above)
-            one = np.ones(value.shape, value.dtype)
-            inputs.append(("constant", one) if kind == "seed" else (kind, reference))
+            if kind == "seed":
+                kind, reference = "constant", np.ones(value.shape, value.dtype)
+            inputs.append((kind, reference))
         places = [
-            [program.locate(found[v]) for v in group] for group in (checks, path.results, path.gradients)
+            [program.locate(found[v]) for v in group]
+            for group in (checks, path.results, path.left, path.gradients)
         ]
         segment.joint = Joint(program, inputs, *places)
 
@@ -319,43 +375,104 @@ class Tree:
             segment.guard_place = program.locate(found[segment.guard.inputs[0]])
         if segment.path is not None:
             segment.results = [program.locate(found[v]) for v in segment.path.results]
+            segment.left = [program.locate(found[v]) for v in segment.path.left]
+            segment.commit = Commit(segment.path) if segment.path.capture.left else None
 
     # Running.
 
-    def run(self, leaves: Sequence[Any]) -> Run | Segment:
-        """Run to a leaf; a Segment where its guard has no child for this value, or refuses the input."""
+    def run(self, leaves: Sequence[Any], refuses: Callable[[Path], Any] | None = None) -> Run | Stopped:
+        """Run to a leaf.
+
+        refuses: asked before the last stretch of a path, why (if at all) its results must not be used.
+        Stopped says why no leaf was reached; then nothing outside has changed.
+        """
+        undo: list[Callable[[], None]] = []
+        found = self._walk(leaves, refuses, undo)
+        if isinstance(found, Run):
+            found.undo = undo
+            return found
+        for restore in reversed(undo):
+            restore()
+        return found
+
+    def _walk(
+        self, leaves: Sequence[Any], refuses: Callable[[Path], Any] | None, undo: list[Callable[[], None]]
+    ) -> Run | Stopped:
         segment = self.root
         environment: list[Any] = [None] * self.environment
         while True:
+            if segment.path is not None:
+                reason = refuses(segment.path) if refuses is not None else None
+                if reason is not None:
+                    return Stopped(segment, reason)
+                changed = _changed(segment.path.capture, leaves)
+                if changed:
+                    return Stopped(segment, changed)
+                if segment.commit is not None and not segment.commit.allowed(leaves):
+                    return Stopped(segment, "memory that is written overlaps with what is read")
+            if segment.hosts and not self._ask(segment, leaves, environment, undo):
+                return Stopped(segment, "a gradient, or an optimizer's number, is not what it was")
             joint = segment.joint
             if joint is not None and segment.followed():
-                return self._run_joint(segment, joint, leaves, environment)
+                return _run_joint(segment, joint, leaves, environment) or Stopped(segment)
             made = _run_segment(segment, leaves, environment)
             if made is None:
-                return segment
+                return Stopped(segment)
             if segment.guard is None:
-                return Run(segment, _at(made, segment.results), environment)
+                return Run(segment, _at(made, segment.results), _at(made, segment.left), environment)
             assert segment.guard_place is not None
             index, chain = segment.guard_place
-            child = segment.children.get(guard_key(viewed(made[index], chain).item()))
+            seen = guard_key(viewed(made[index], chain).item())
+            child = segment.children.get(seen)
             if child is None:
-                return segment
+                return Stopped(segment, seen=seen)
             segment = child
 
-    def _run_joint(
-        self, segment: Segment, joint: Joint, leaves: Sequence[Any], environment: list[Any]
-    ) -> Run | Segment:
-        arrays = gather(joint.inputs, leaves, environment)
-        if arrays is None:
-            return segment
-        try:
-            made = joint.program.run(arrays)
-        except EXPLAINED:
-            return segment
-        if not all(array.item() for array in _at(made, joint.checks)):
-            return segment
-        results = _at(made, joint.results)
-        return Run(segment, results, environment, gradients_at(made, joint.gradients, (*arrays, *results)))
+    def _ask(
+        self,
+        segment: Segment,
+        leaves: Sequence[Any],
+        environment: list[Any],
+        undo: list[Callable[[], None]],
+    ) -> bool:
+        """Have Python give what the segment's program reads; whether it could."""
+        for host, place in segment.hosts:
+            restore = host.undo()
+            if restore is not None:
+                undo.append(restore)
+            array = host.array(leaves)
+            if array is None:
+                return False
+            # What a later backward reads must not change meanwhile.
+            environment[place] = np.array(array) if host.lent and self.derived else array
+        return True
+
+
+def _changed(capture: Capture, leaves: Sequence[Any]) -> str:
+    """What is no longer true of the tensors of the call; empty if all is as it was."""
+    for i, place in capture.same:
+        tensor = at(place, leaves)
+        if tensor is None or leaves[i].array is not tensor.array:
+            return "two tensors that were one are not one now"
+    if any(leaves[i].grad is not None for i in capture.bare):
+        return "an argument has a .grad now"
+    return ""
+
+
+def _run_joint(segment: Segment, joint: Joint, leaves: Sequence[Any], environment: list[Any]) -> Run | None:
+    """Results and gradients at once; None where the program does not answer this call."""
+    arrays = gather(joint.inputs, leaves, environment)
+    if arrays is None:
+        return None
+    try:
+        made = joint.program.run(arrays)
+    except EXPLAINED:
+        return None
+    if not all(array.item() for array in _at(made, joint.checks)):
+        return None
+    results, left = _at(made, joint.results), _at(made, joint.left)
+    gradients = gradients_at(made, joint.gradients, (*arrays, *results, *left))
+    return Run(segment, results, left, environment, gradients)
 
 
 def _at(made: Sequence[np.ndarray], places: Sequence[tuple[int, tuple[Any, ...]]]) -> list[np.ndarray]:
@@ -449,7 +566,7 @@ def _later_targets(chain: Sequence[Segment]) -> list[Any]:
         targets += segment.guard.values() if segment.guard is not None else ()
     leaf = chain[-1].path
     assert leaf is not None
-    return [*targets, *(leaf.results if len(chain) > 1 else ()), *leaf.gradients]
+    return [*targets, *((*leaf.results, *leaf.left) if len(chain) > 1 else ()), *leaf.gradients]
 
 
 def _result_layouts(segment: Segment) -> dict[Value, Layout]:
@@ -460,10 +577,18 @@ def _result_layouts(segment: Segment) -> dict[Value, Layout]:
     outputs = [o for o in segment.path.capture.outputs if o.value is not None]
     for value, output in zip(segment.path.results, outputs, strict=True):
         strides = tuple(s // value.dtype.itemsize for s in output.strides)
-        usual = strides == contiguous_layout(value.shape).strides or 0 in value.shape
-        if not usual and all(s > 0 for s in strides) and _without_gaps(value.shape, strides):
-            layouts[value] = Layout(value.shape, strides)
+        layout = unusual_layout(value.shape, strides)
+        if layout is not None:
+            layouts[value] = layout
     return layouts
+
+
+def unusual_layout(shape: tuple[int, ...], strides: tuple[int, ...]) -> Layout | None:
+    """The layout that results with these strides (in elements) are given in; None for row-major order."""
+    usual = strides == contiguous_layout(shape).strides or 0 in shape
+    if not usual and all(s > 0 for s in strides) and _without_gaps(shape, strides):
+        return Layout(shape, strides)
+    return None
 
 
 def _without_gaps(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from fusegrad.eager.op import Op, Params, TensorType, wrap
-from fusegrad.eager.state import state
+from fusegrad.eager.sizes import OpenArray, has_symbols
+from fusegrad.eager.state import Interpreter, state
 from fusegrad.eager.tensor import Tensor
 
 
@@ -20,12 +21,16 @@ class AbstractTensor(Tensor):
 
 def stand_in(type_: TensorType) -> AbstractTensor:
     """A tensor of `type_` without memory for its elements."""
-    tensor = wrap(np.broadcast_to(np.empty((), type_.dtype), type_.shape))
+    if has_symbols(type_.shape):
+        tensor = wrap(None)
+        tensor.array = OpenArray(*type_)  # type: ignore[assignment]
+    else:
+        tensor = wrap(np.broadcast_to(np.empty((), type_.dtype), type_.shape))
     tensor.__class__ = AbstractTensor
     return tensor  # type: ignore[return-value]
 
 
-class AbstractInterpreter:
+class AbstractInterpreter(Interpreter):
     """Answers every `bind` from the op's shape and dtype rule."""
 
     def bind(self, op: Op, args: tuple[Any, ...], params: Params) -> Any:
@@ -41,9 +46,6 @@ class AbstractInterpreter:
         """Called with what each op gave; subclasses note it down."""
         return outputs
 
-    def reach(self, tensor: Tensor) -> None:
-        """What is read is told by `leave`."""
-
     def leave(self, tensor: Tensor, door: str, value: Any) -> None:
         if isinstance(tensor, AbstractTensor):
             raise RuntimeError(
@@ -52,13 +54,6 @@ class AbstractInterpreter:
 
     def effect(self, reason: str) -> None:
         raise RuntimeError(f"a rule that is evaluated on types alone {reason}")
-
-    def in_backward(self) -> AbstractInterpreter:
-        """A rule may ask for gradients."""
-        return self
-
-    def constant(self, tensor: Tensor) -> None:
-        """Constants made on the way are ordinary tensors."""
 
     def check(self, tensor: Tensor, passed: Callable[[], Tensor]) -> bool:
         """Values are tested where there are values."""

@@ -62,7 +62,8 @@ complex128 = DType("complex128", "c128")
 ALL = (bool_, uint8, int8, int16, int32, int64, float16, float32, float64, complex64, complex128)
 FROM_NUMPY: dict[Any, DType] = {d.numpy: d for d in ALL}
 FROM_SHORT: dict[str, DType] = {d.short: d for d in ALL}
-_FROM_PYTHON = {bool: bool_, int: int64, float: float32, complex: complex64}
+# What Python numbers are; a compiler adds what stands for some.
+PYTHON_TYPES: dict[type, DType] = {bool: bool_, int: int64, float: float32, complex: complex64}
 
 _default = float32
 
@@ -91,8 +92,8 @@ def as_dtype(value: Any) -> DType:
         return value
     if value is float:
         return _default
-    if value in _FROM_PYTHON:
-        return _FROM_PYTHON[value]
+    if value in PYTHON_TYPES:
+        return PYTHON_TYPES[value]
     try:
         return FROM_NUMPY[np.dtype(value)]
     except (KeyError, TypeError):
@@ -112,7 +113,7 @@ def result_type(operands: Iterable[Any]) -> np.dtype:
     for operand in operands:
         dtype = getattr(operand, "dtype", None)
         if dtype is None:
-            number = _default if type(operand) is float else _FROM_PYTHON[type(operand)]
+            number = _default if type(operand) is float else PYTHON_TYPES[type(operand)]
             if number is complex64 and _default is float64:
                 number = complex128
             place, dtype = 2, number.numpy

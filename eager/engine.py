@@ -10,7 +10,7 @@ import numpy as np
 
 from fusegrad.eager import anomaly, hooks
 from fusegrad.eager.errors import failure, spot_text
-from fusegrad.eager.node import Node
+from fusegrad.eager.node import Node, constant, set_gradient
 from fusegrad.eager.state import state
 from fusegrad.eager.tensor import Tensor
 
@@ -32,9 +32,7 @@ def run_backward(
     interpreter = state.interpreter
     if interpreter is None:
         return _run_backward(roots, gradients, retain_graph, create_graph, wanted)
-    if wanted is None:
-        interpreter.effect("calls backward(), which writes .grad")
-    state.interpreter = interpreter.in_backward()
+    state.interpreter = interpreter.backward(roots, wanted is None)
     try:
         return _run_backward(roots, gradients, retain_graph, create_graph, wanted)
     finally:
@@ -134,7 +132,7 @@ class _Walk:
                     self._await(target)
 
     def _await(self, leaf: Tensor) -> None:
-        if hooks.LEAF in leaf.__dict__ or hooks.ACCUMULATED in leaf.__dict__:
+        if hooks.has_hooks(leaf):
             assert self.waiting is not None
             self.waiting.setdefault(id(leaf), _Waiting(leaf, 0)).edges += 1  # type: ignore[operator]
 
@@ -319,8 +317,11 @@ def accumulate(leaf: Tensor, gradient: Tensor, create_graph: bool, taken: set[in
     `.grad` may be on its way to a node as well, and is not written.
     fresh: the node made the array's memory for this gradient, although it may be a view of it.
     """
+    interpreter = state.interpreter
+    if interpreter is not None:
+        interpreter.sees_gradient(leaf)
     if create_graph:
-        leaf.grad = gradient if leaf.grad is None else leaf.grad + gradient
+        set_gradient(leaf, gradient if leaf.grad is None else leaf.grad + gradient)
     elif leaf.grad is not None:
         _add_into(leaf, gradient, taken)
     else:
@@ -329,7 +330,10 @@ def accumulate(leaf: Tensor, gradient: Tensor, create_graph: bool, taken: set[in
             array = np.array(array)
         else:
             taken.add(id(array))
-        leaf.grad = wrap(array)
+        made = wrap(array)
+        if interpreter is not None:
+            interpreter.copied(made, gradient)
+        set_gradient(leaf, made)
 
 
 def _add_into(leaf: Tensor, gradient: Tensor, taken: set[int]) -> None:
@@ -338,7 +342,18 @@ def _add_into(leaf: Tensor, gradient: Tensor, taken: set[int]) -> None:
     assert known is not None
     array = known.array
     shared = not array.flags.writeable or id(array) in taken
-    if known.needs_grad or shared or array.dtype != gradient.array.dtype:
+    aside = known.needs_grad or shared or array.dtype != gradient.array.dtype
+    interpreter = state.interpreter
+    if interpreter is not None:
+        total = known + gradient
+        if aside:
+            set_gradient(leaf, total)
+        else:
+            interpreter.before_write(known)
+            known.array[...] = total.array
+            known.version[0] += 1
+            interpreter.wrote(known, total)
+    elif aside:
         leaf.grad = wrap(known.array + gradient.array)
     else:
         np.add(known.array, gradient.array, out=known.array)
@@ -369,7 +384,7 @@ def _seed(place: int, root: Tensor, gradient: Tensor | None) -> Tensor:
                 RuntimeError,
                 f"grad can be implicitly created only for real scalar outputs but got {array.dtype.name}",
             )
-        return wrap(np.ones(array.shape, array.dtype))
+        return constant(1, array.shape, array.dtype)
     if not isinstance(gradient, Tensor):
         raise failure(
             TypeError, f"gradients can be either Tensors or None, but got {type(gradient).__name__}"

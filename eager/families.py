@@ -15,6 +15,7 @@ import numpy as np
 
 from fusegrad.eager import dtypes
 from fusegrad.eager.op import Op, Params, TensorType
+from fusegrad.eager.sizes import broadcast_shapes
 from fusegrad.eager.tensor import Tensor
 
 _BOOL = np.dtype(bool)
@@ -144,7 +145,7 @@ class Pointwise(Analytic):
         raise RuntimeError(f'"{self.name}" not implemented for {promoted.name}')
 
     def infer(self, types: Sequence[Any], params: Params) -> TensorType:
-        shape = np.broadcast_shapes(*(t.shape for t in types if isinstance(t, TensorType)))
+        shape = broadcast_shapes(*(t.shape for t in types if isinstance(t, TensorType)))
         return TensorType(shape, self.rule_of_dtype.result or self.compute_dtype(types))
 
     def fit(self, gradient: Tensor, shape: tuple[int, ...], dtype: np.dtype) -> Tensor:
@@ -261,6 +262,9 @@ class View(Op):
 
     The rule gives None where no strides can say it (a reshape of a transposed tensor), and then
     the elements are copied. On a contiguous layout it always succeeds: it is the shape rule too.
+
+    `put(x_type, **params)` says how x is made anew when values were written into the view: the op,
+    whether it takes x as it was before the values, and its params.
     """
 
     family = "view"
@@ -273,9 +277,10 @@ class View(Op):
         layout: Callable[..., Layout | None],
         vjp: dict[str, Callable[..., Any] | None] | None,
         grad_name: str | Callable[[Params], str] | None = None,
+        put: Callable[..., tuple[Op, bool, Params]] | None = None,
     ) -> None:
         super().__init__(name, "x", vjp, grad_name)
-        self.numpy, self.layout = numpy, layout
+        self.numpy, self.layout, self.put = numpy, layout, put
 
     def evaluate(self, args: Sequence[Any], params: Params) -> Any:
         return self.numpy(args[0].array, **params)

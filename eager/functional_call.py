@@ -28,7 +28,6 @@ def functional_call(
     dicts = parameter_and_buffer_dicts
     for part in [dicts] if hasattr(dicts, "items") else dicts:
         given.update(part)
-    from fusegrad.eager.nn.module import bump_state_version
 
     places = {
         name: (owner._parameters if kind == "parameters" else owner._buffers, last)
@@ -50,13 +49,11 @@ def functional_call(
             if name in places:
                 table, last = places[name]
                 table[last] = tensor
-        bump_state_version()  # compiled code must look again
         return module(*arguments, **(kwargs or {}))
     finally:
         for name, tensor in before.items():
             table, last = places[name]
             table[last] = tensor
-        bump_state_version()
 
 
 def _places(module: Any, kind: str) -> Iterator[tuple[str, Any, str]]:

@@ -166,6 +166,11 @@ def retains_grad(tensor: Any) -> bool:
     return reference is not None and reference() is tensor
 
 
+def has_hooks(leaf: Any) -> bool:
+    """Whether backward calls hooks with the gradient of this leaf."""
+    return LEAF in leaf.__dict__ or ACCUMULATED in leaf.__dict__
+
+
 def _tell() -> None:
     if state.interpreter is not None:
         state.interpreter.effect("puts a hook on a tensor")

@@ -242,6 +242,25 @@ def reach(*tensors: Tensor) -> None:
             state.interpreter.reach(tensor)
 
 
+def next_sequence() -> int:
+    """A number that is higher than those of all nodes made before, and lower than of those made later."""
+    return next(_sequence)
+
+
+def gradient_of(tensor: Tensor) -> Tensor | None:
+    """A tensor's `.grad`, whose presence decides something; an interpreter is told."""
+    if state.interpreter is not None:
+        state.interpreter.sees_gradient(tensor)
+    return tensor.grad
+
+
+def set_gradient(tensor: Tensor, gradient: Tensor | None) -> None:
+    """Make `gradient` the `.grad` of `tensor`; an interpreter is told."""
+    if state.interpreter is not None:
+        state.interpreter.before_gradient(tensor)
+    tensor.grad = gradient
+
+
 def share(tensor: Tensor) -> Tensor:
     """The memory and version counter of `tensor` in a tensor off the graph."""
     other = wrap(tensor.array)
@@ -270,9 +289,16 @@ def edge_of(tensor: Tensor) -> tuple[Any, int]:
 def filled(gradients: list[Tensor | None], types: Sequence[tuple[tuple[int, ...], np.dtype]]) -> list[Tensor]:
     """`gradients` with zeros for the outputs that nobody used."""
     return [
-        wrap(np.zeros(shape, dtype)) if g is None else g
+        constant(0, shape, dtype) if g is None else g
         for g, (shape, dtype) in zip(gradients, types, strict=True)
     ]
+
+
+def constant(value: int, shape: tuple[int, ...], dtype: np.dtype) -> Tensor:
+    """A tensor full of 0 or 1 that backward starts with, made by an op where an interpreter looks on."""
+    if state.interpreter is not None:
+        return creation.full(shape, value, dtype=FROM_NUMPY[dtype])
+    return wrap((np.ones if value else np.zeros)(shape, dtype))
 
 
 def record(op: Op, args: tuple[Any, ...], params: Params, outputs: tuple[Tensor, ...]) -> None:
@@ -353,3 +379,5 @@ own_file = _known_files.get
 
 from fusegrad.eager.tensor import Tensor  # noqa: E402, I001  (tensors reach what runs ops, and that this)
 from fusegrad.eager.op import wrap  # noqa: E402
+from fusegrad.eager.dtypes import FROM_NUMPY  # noqa: E402
+from fusegrad.eager.ops import creation  # noqa: E402

@@ -6,14 +6,18 @@ import functools
 import inspect
 import threading
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 
-class Interpreter(Protocol):
-    """Something that takes over every `bind` of a thread: a recorder, or abstract evaluation."""
+class Interpreter:
+    """Something that takes over every `bind` of a thread: a recorder, or abstract evaluation.
+
+    What it is told besides goes by, or is an effect, unless a subclass knows better.
+    """
 
     def bind(self, op: Any, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
         """Give the result of `op`; see `eager.op.bind`."""
+        raise NotImplementedError
 
     def reach(self, tensor: Any) -> None:
         """Somebody is about to read the values of `tensor`, or memory that they depend on."""
@@ -24,14 +28,50 @@ class Interpreter(Protocol):
     def effect(self, reason: str) -> None:
         """The engine does something that a replay could not repeat."""
 
-    def in_backward(self) -> Interpreter | None:
-        """Who interprets the ops of a backward that begins now."""
-
     def constant(self, tensor: Any) -> None:
         """`tensor` was made from Python data, not by an op."""
 
     def check(self, tensor: Any, passed: Callable[[], Any]) -> bool:
         """See `testable`: `passed` makes the 0-d bool tensor that says whether the test is passed."""
+        return True
+
+    # Writes.
+
+    def before_write(self, target: Any) -> None:
+        """The memory of `target` is about to be written."""
+        self.effect("writes into a tensor in place")
+
+    def wrote(self, target: Any, result: Any, index: Any = None, on_graph: bool = False) -> None:
+        """The values of `result` were written into `target`, at a basic `index` if one is given.
+
+        on_graph: the write went on the autograd graph.
+        """
+
+    def copied(self, copy: Any, original: Any) -> None:
+        """The tensor `copy` was given the values of `original`, not by an op."""
+
+    # Gradients and steps.
+
+    def backward(self, roots: Any, accumulates: bool) -> Interpreter | None:
+        """A backward from `roots` begins: who interprets its ops. accumulates: it writes `.grad`."""
+        if accumulates:
+            self.effect("calls backward(), which writes .grad")
+        return self
+
+    def sees_gradient(self, tensor: Any) -> None:
+        """What a tensor's `.grad` is, or whether there is any, is about to be used."""
+
+    def before_gradient(self, tensor: Any) -> None:
+        """A tensor's `.grad` is about to be another one, or None."""
+        self.effect("sets .grad")
+
+    def sees_parameters(self, optimizer: Any) -> None:
+        """What an optimizer's parameters are is about to be used."""
+
+    def takes_step(self, optimizer: Any) -> bool:
+        """An optimizer takes a step: whether the interpreter has taken it."""
+        self.effect("an optimizer writes into parameters")
+        return False
 
 
 class _State(threading.local):

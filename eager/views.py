@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fusegrad.eager.errors import failure, user_spot
-from fusegrad.eager.node import Node, edge_of, record
+from fusegrad.eager.node import Node, constant, edge_of, record
 from fusegrad.eager.state import state
 from fusegrad.eager.tensor import Tensor
 
@@ -159,6 +159,17 @@ def tell_readers(version: list[Any]) -> None:
 
 # After a write.
 
+
+def count_write(tensor: Tensor, spot: Any) -> None:
+    """Count a write into the memory of `tensor` that changes no place on the graph, done at `spot`."""
+    if tensor.alias is not None or type(tensor.version) is not list:
+        wrote(tensor)
+        return
+    version = tensor.version
+    version[0] += 1
+    version[1] = (version[0], spot)
+
+
 # Writes that leave nothing of what was there: it gets a gradient of zeros, and not none.
 OVERWRITING = ("copy_", "fill_", "zero_")
 
@@ -289,11 +300,14 @@ class CopySlices(Node):
     def _outside(self, g: Tensor) -> Tensor:
         """`g` with zeros where it was written."""
         if not self._steps:
-            return wrap(np.zeros(g.array.shape, g.array.dtype))
+            return constant(0, g.array.shape, g.array.dtype)
         if state.grad_enabled or state.interpreter is not None:
             mask = np.zeros(g.array.shape, bool)
             self._fill(mask, True)
-            return elementwise.where(wrap(mask), 0, g)
+            where = wrap(mask)
+            if state.interpreter is not None:
+                state.interpreter.constant(where)
+            return elementwise.where(where, 0, g)
         result = np.array(g.array, order="C")
         self._fill(result, 0)
         return wrap(result)

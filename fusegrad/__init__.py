@@ -617,7 +617,8 @@ from fusegrad.eager.tensor import (
 
 if _typing.TYPE_CHECKING:
     from fusegrad.compiler.compare import compare as compare
-    from fusegrad.compiler.jit import JitError as JitError, jit as jit
+    from fusegrad.compiler.jit import jit as jit
+    from fusegrad.compiler.verify import JitError as JitError
     from fusegrad.tracer.export import export as export
 
 # PyTorch computes 1 / 0 or exp(1000) without a word, so NumPy's warnings about them must not reach
@@ -630,7 +631,7 @@ __version__ = "0.1.0"
 e, inf, nan, pi = _math.e, _math.inf, _math.nan, _math.pi
 
 _LAZY = {
-    "JitError": "fusegrad.compiler.jit",
+    "JitError": "fusegrad.compiler.verify",
     "jit": "fusegrad.compiler.jit",
     "compare": "fusegrad.compiler.compare",
     "export": "fusegrad.tracer.export",

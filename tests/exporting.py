@@ -22,7 +22,7 @@ def recorded(function, *tensors, name="function"):
     """A program from one run under the recorder alone."""
     recorder = Recorder()
     for i, tensor in enumerate(tensors):
-        recorder.argument(tensor, f"x{i}")
+        recorder.argument(tensor, f"x{i}", i)
     previous, state.interpreter = state.interpreter, recorder
     try:
         result = function(*tensors)
@@ -30,11 +30,11 @@ def recorded(function, *tensors, name="function"):
         state.interpreter = previous
     results = result if isinstance(result, tuple) else (result,)
     outputs = tuple(recorder.value_of(r) if isinstance(r, Tensor) else r for r in results)
-    inputs = (*recorder.inputs, *recorder.captured, *recorder.constants)
+    drawn = {host.value: host.array(tensors) for host, _ in recorder.hosts}  # weights that are then written over
+    constants = {**recorder.constants, **drawn}
+    inputs = (*recorder.inputs, *recorder.captured, *constants)
     graph = Graph(inputs, tuple(recorder.equations), outputs)
-    return Program(
-        name, graph, tuple(recorder.inputs), dict(recorder.captured), dict(recorder.constants), tensors
-    )
+    return Program(name, graph, tuple(recorder.inputs), dict(recorder.captured), constants, tensors)
 
 
 def run_onnx(data, *arrays):

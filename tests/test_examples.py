@@ -120,12 +120,3 @@ def test_chain_is_one_kernel_each_way() -> None:
     assert found.agree
     assert found["compiled"].facts["forward_kernels"] == 1
     assert found["compiled"].facts["backward_kernels"] == 1
-
-
-@pytest.mark.parametrize("name", ["chain", "digits_loss", "guards", "import_time", "memory", "small_tensors"])
-def test_benchmarks_run(name: str, tmp_path: Path) -> None:
-    pytest.importorskip("sklearn")
-    run(f"benchmarks/{name}.py", tmp_path, "--quick", "--json", str(tmp_path / "figures.json"))
-    figures = json.loads((tmp_path / "figures.json").read_text())
-    assert figures["benchmark"] == name
-    assert figures["machine"]["cores"] >= 1

@@ -19,11 +19,13 @@ from typing import Any
 
 import numpy as np
 
+from fusegrad.eager.node import gradient_of, set_gradient
 from fusegrad.tracer import purity
 from fusegrad.tracer.lookup import MISSING, Found, instance_dict, lookup, type_lookup
 from fusegrad.tracer.observe import LOCAL, OUTER, STRUCTURE, UNKNOWN, Observer, is_dataclass_instance
-from fusegrad.tracer.reads import GetterRead, Site, is_plain
+from fusegrad.tracer.reads import GetterRead, Site
 from fusegrad.tracer.source import Unsupported
+from fusegrad.tracer.values import is_plain
 
 _NATIVE_DESCRIPTORS = (
     MethodDescriptorType, WrapperDescriptorType, ClassMethodDescriptorType, BuiltinFunctionType,
@@ -195,6 +197,8 @@ def _load_from_tensor(observer: Observer, owner: Any, name: str, site: Site) -> 
     if name in (instance_dict(owner) or {}):
         observer.open(f"reads `{name}`, an attribute that was put on a tensor", site)
         return getattr(owner, name)
+    if name == "grad":
+        return gradient_of(owner)
     known = name in purity.TENSOR_ATTRIBUTES
     if raw is not MISSING and purity.is_trusted_object(owner) and (known or callable(raw)):
         return getattr(owner, name)
@@ -234,6 +238,9 @@ def _load_from_super(observer: Observer, owner: super, name: str, site: Site) ->
 def store(observer: Observer, value: Any, owner: Any, name: str, site: Site) -> None:
     """``owner.name = value``; a write to what lives outside opens the run."""
     if observer.is_tensor(owner):
+        if name == "grad" and (value is None or observer.is_tensor(value)):
+            set_gradient(owner, value)
+            return
         setattr(owner, name, value)
         observer.open(f"sets `{name}` of a tensor", site)
         return

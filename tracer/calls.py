@@ -15,7 +15,7 @@ from types import (
 )
 from typing import Any
 
-from fusegrad.tracer import attributes, leaves, purity
+from fusegrad.tracer import attributes, leaves, modules, purity, steps
 from fusegrad.tracer.lookup import MISSING, type_lookup
 from fusegrad.tracer.observe import LOCAL, OUTER, UNKNOWN, Observer
 from fusegrad.tracer.reads import GetterRead, Site
@@ -99,6 +99,9 @@ def _bound_method(observer: Observer, method: MethodType, site: Site) -> Any:
         observer.reached(owner)
     if isinstance(function, FunctionType) and purity.is_trusted(function):
         return functools.partial(leaves.call_trusted, observer, method, site)
+    known = modules.listing(observer, method, site) or steps.schedule(observer, method, site)
+    if known is not None:
+        return known
     target = callee(observer, function, site)
     if target is function:  # made by this run, or open
         return method

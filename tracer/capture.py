@@ -11,22 +11,26 @@ from typing import Any
 
 import numpy as np
 
+from fusegrad.eager.engine import reachable
 from fusegrad.eager.state import state
 from fusegrad.eager.tensor import Tensor
 from fusegrad.tracer.graph import Graph, Value
+from fusegrad.tracer.hosts import Host, Place
 from fusegrad.tracer.lookup import nn_module_class
 from fusegrad.tracer.naming import NamingObserver
 from fusegrad.tracer.observe import Observer
-from fusegrad.tracer.reads import Read, is_plain
+from fusegrad.tracer.reads import Read
 from fusegrad.tracer.record import Recorder
 from fusegrad.tracer.tree import Structure, contents, flatten, is_container
+from fusegrad.tracer.values import is_plain
 
 
 @dataclass(frozen=True, slots=True)
 class Reason:
     """Why a run cannot be replayed, with the user's line.
 
-    kind: "memory" where only the memory of the results could not be repeated, not their values.
+    kind: "memory" where only the memory of the results could not be repeated, not their values; "once"
+    where a later run will not do it again.
     """
 
     reason: str
@@ -44,7 +48,7 @@ class Output:
 
     kind "value": computed, `value` in the graph; "object": the plain Python value `item`;
     "captured": the tensor that the reference `item` gives when called; "argument": the argument
-    leaf number `item`.
+    leaf number `item`. freed: a backward inside the run has freed its graph.
     """
 
     kind: str
@@ -53,6 +57,27 @@ class Output:
     requires_grad: bool = False
     grad_name: str = ""
     strides: tuple[int, ...] = ()
+    freed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What the run left in the world, besides its result.
+
+    writes: (input, what its memory holds in the end). gradients: (tensor, what its `.grad` is in the
+    end; None: there is none). after: methods that are called when all is done.
+    """
+
+    writes: tuple[tuple[Value, Value], ...] = ()
+    gradients: tuple[tuple[Place, Value | None], ...] = ()
+    after: tuple[weakref.WeakMethod[Any], ...] = ()
+
+    def values(self) -> list[Value]:
+        """What is computed for the world."""
+        return [*(v for _, v in self.writes), *(v for _, v in self.gradients if v is not None)]
+
+    def __bool__(self) -> bool:
+        return bool(self.writes or self.gradients or self.after)
 
 
 @dataclass
@@ -60,10 +85,14 @@ class Capture:
     """A run that was recorded.
 
     result: what the run returned, eager's own. graph: what it computed; its inputs are the
-    argument tensors, then captured tensors, then constants; tensors: the argument tensors behind
-    its inputs. tracked: the values that needed gradients. outputs, structure: how the result is
-    built. reads: what must still hold for a replay. reasons: why it cannot be replayed; empty for a
-    closed run.
+    argument tensors, then captured tensors, then what Python gives, then constants; tensors: the argument
+    tensors behind its inputs. tracked: the values that needed gradients. outputs, structure: how the
+    result is built. left: what else it left. hosts: the inputs whose values Python gives, each with the
+    number of branches before it.
+    reads: what must still hold for a replay. same: (leaf number, place) of tensors that were one array,
+    and so are one value of the graph. bare: the leaves that had no `.grad`, and must have none.
+    reasons: why it cannot be replayed; empty for a closed run. changes: what it did to the world that a
+    replay does, too.
     """
 
     result: Any
@@ -75,8 +104,13 @@ class Capture:
     outputs: tuple[Output, ...]
     structure: Structure
     tensors: dict[Value, Tensor] = field(default_factory=dict)
+    same: list[tuple[int, Place]] = field(default_factory=list)
+    bare: list[int] = field(default_factory=list)
+    left: Left = Left()
+    hosts: list[tuple[Host, int]] = field(default_factory=list)
     reads: list[Read] = field(default_factory=list)
     reasons: list[Reason] = field(default_factory=list)
+    changes: list[Reason] = field(default_factory=list)
 
 
 def argument_names(
@@ -128,11 +162,11 @@ def capture(
     flatten((args, keywords), leaves)
     names = argument_names(function, args, keywords)
     named = list(zip(names, leaves, strict=True))
-    for name, leaf in named:
+    for place, (name, leaf) in enumerate(named):
         if isinstance(leaf, Tensor):
-            recorder.argument(leaf, name)
+            recorder.argument(leaf, name, place)
     observer = NamingObserver((args, keywords), [(n, v) for n, v in named if not isinstance(v, Tensor)])
-    recorder.name_of = observer.name_of
+    recorder.name_of, recorder.reached = observer.name_of, observer.reached
     previous, state.interpreter = state.interpreter, recorder
     try:
         result = observer.run(function, args, keywords)
@@ -144,6 +178,7 @@ def capture(
         return made
     finally:
         observer.release()
+        recorder.release()
 
 
 def plain_function(function: Any, args: tuple[Any, ...]) -> tuple[Callable[..., Any], tuple[Any, ...]]:
@@ -175,6 +210,7 @@ def _placed(reason: Reason, function: Callable[..., Any]) -> Reason:
 
 
 def _finish(recorder: Recorder, observer: Observer, result: Any, leaves: list[Any]) -> Capture:
+    recorder.finish()
     reasons = [Reason(*r) for r in recorder.open_reasons]
     reasons += [Reason(e.reason, e.site.file, e.site.line) for e in observer.effects]
     for value, tensor in recorder.captured.items():
@@ -192,8 +228,10 @@ def _finish(recorder: Recorder, observer: Observer, result: Any, leaves: list[An
     reasons += _containers(result, observer, set())
     outputs = tuple(_output(recorder, observer, leaf, leaves, reasons) for leaf in found)
     reasons += _sharing(outputs, found, leaves, recorder)
+    left = _left(recorder, outputs, found, reasons)
     values = dict.fromkeys(o.value for o in outputs if o.value is not None)
-    inputs = (*recorder.inputs, *recorder.captured, *recorder.constants)
+    hosts = (h.value for h, _ in recorder.hosts)
+    inputs = (*recorder.inputs, *recorder.captured, *hosts, *recorder.constants)
     graph = Graph(inputs, tuple(recorder.equations), tuple(values))
     return Capture(
         result,
@@ -204,9 +242,14 @@ def _finish(recorder: Recorder, observer: Observer, result: Any, leaves: list[An
         frozenset(recorder.tracked),
         outputs,
         structure,
-        {recorder.value_of(t): t for t in leaves if isinstance(t, Tensor)},
-        list(observer.reads),
+        {recorder.memory.find(t.array).original: t for t in leaves if isinstance(t, Tensor)},  # type: ignore[union-attr]
+        _same(leaves, observer),
+        recorder.bare,
+        left,
+        recorder.hosts,
+        [*observer.reads, *recorder.reads],
         list(dict.fromkeys(reasons)),
+        [Reason(*change) for change in dict.fromkeys(recorder.changes)],
     )
 
 
@@ -221,14 +264,65 @@ def _output(
         if id(leaf) in observer.captured_tensors:
             return Output("captured", item=weakref.ref(leaf))
         if recorder.knows(leaf):
+            known = recorder.memory.find(leaf.array)
+            if known is not None and any(known.original == h.value for h, _ in recorder.hosts if h.lent):
+                reasons.append(Reason("returns a tensor's .grad that was there before", "", 0))
             node = leaf.grad_fn
             name = node.name() if node is not None else ""
             strides = leaf.array.strides
-            return Output("value", recorder.value_of(leaf), None, leaf.needs_grad, name, strides)
+            freed = any(n.inputs is None for n in reachable([leaf]))
+            return Output("value", recorder.value_of(leaf), None, leaf.needs_grad, name, strides, freed)
         reasons.append(Reason("returns a tensor of unknown origin", "", 0))
     elif not is_plain(leaf):
         reasons.append(Reason(f"returns an object of type {type(leaf).__name__} that is not a tensor", "", 0))
     return Output("object", item=leaf)
+
+
+def _same(leaves: list[Any], observer: Observer) -> list[tuple[int, Place]]:
+    """Where two tensors of the call, or one of it and one found outside, were one array."""
+    tensors = {i: leaf for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor)}
+    first: dict[int, int] = {}
+    same: list[tuple[int, Place]] = []
+    for i, tensor in tensors.items():
+        j = first.setdefault(id(tensor.array), i)
+        if tensors[j] is not tensor:
+            same.append((i, j))
+    for tensor in observer.captured_tensors.values():
+        if id(tensor.array) in first:
+            same.append((first[id(tensor.array)], weakref.ref(tensor)))
+    return same
+
+
+def _left(recorder: Recorder, outputs: tuple[Output, ...], found: list[Any], reasons: list[Reason]) -> Left:
+    """What the run wrote from outside, and the gradients that it left."""
+    writes = []
+    derived = any(o.requires_grad and not o.freed for o in outputs)
+    for known in recorder.memory.written():
+        if not known.array.flags.c_contiguous:
+            reasons.append(Reason("writes into a tensor that does not lie in row-major order", "", 0))
+        if derived and known.original in recorder.tracked:
+            reasons.append(Reason("writes into a leaf, and gives a result that can be derived", "", 0))
+        writes.append((known.original, recorder.memory.current(known)))
+    taken = {o.value for o in outputs} | {v for _, v in writes}
+    gradients = []
+    for gradient in recorder.gradients.values():
+        tensor, final = gradient.tensor, gradient.tensor.grad
+        if not gradient.assigned or (final is not None and final is gradient.before):
+            continue
+        value = None
+        if final is not None:
+            seen = recorder.memory.find(final.array)
+            if seen is None or seen.parent is not None or seen.outside or final.needs_grad:
+                reasons.append(
+                    Reason("leaves a .grad that it has not computed, or that needs gradients", "", 0)
+                )
+                continue
+            if any(leaf is final for leaf in found):
+                reasons.append(Reason("returns a tensor that is also the .grad of another", "", 0))
+            value = recorder.copy_of(seen.value) if seen.value in taken else seen.value
+            taken.add(value)
+        gradients.append((recorder.place_of(tensor), value))
+    return Left(tuple(writes), tuple(gradients), tuple(recorder.after))
 
 
 def _containers(result: Any, observer: Observer, seen: set[int]) -> Iterator[Reason]:
@@ -253,7 +347,7 @@ def _sharing(
     """Results that share memory with each other or with what came in: a replay would return copies."""
     computed = [(o, t) for o, t in zip(outputs, found, strict=True) if o.kind == "value"]
     outside = [a.array for a in leaves if isinstance(a, Tensor)]
-    outside += [t.array for t in recorder.captured.values()]
+    outside += recorder.memory.outside()
     for i, (output, tensor) in enumerate(computed):
         if any(np.may_share_memory(tensor.array, a) for a in outside):
             yield Reason("returns a view of a tensor that came from outside", "", 0, "memory")

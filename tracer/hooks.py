@@ -9,8 +9,8 @@ from typing import Any
 
 from fusegrad.tracer import attributes, calls, operations, purity
 from fusegrad.tracer.observe import active
-from fusegrad.tracer.reads import is_plain
 from fusegrad.tracer.sites import SiteTable
+from fusegrad.tracer.values import is_plain
 
 
 class Hooks:

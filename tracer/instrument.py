@@ -53,7 +53,8 @@ def _twin_code(code: CodeType) -> tuple[CodeType, SiteTable]:
         try:
             found: tuple[Any, Any] = _rewrite(code)
         except Unsupported as refusal:
-            found = refusal, None
+            # Not the exception itself: its traceback holds the frames of all callers.
+            found = Unsupported(refusal.reason, refusal.line), None
         except RecursionError:
             found = Unsupported("its expressions are nested too deeply"), None
         key, drop = id(code), _cache.pop  # bound: the module may be torn down when the code dies

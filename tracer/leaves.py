@@ -13,7 +13,8 @@ from typing import Any
 from fusegrad.tracer import attributes, calls, operations, purity
 from fusegrad.tracer.lookup import type_lookup
 from fusegrad.tracer.observe import LOCAL, OUTER, Observer
-from fusegrad.tracer.reads import Site, flat_contents, is_plain
+from fusegrad.tracer.reads import Site, flat_contents
+from fusegrad.tracer.values import is_plain
 
 _PLAIN_FACTORIES = (None, list, dict, set, int, float, str, bool, tuple)
 
@@ -23,7 +24,7 @@ def call_trusted(observer: Observer, function: Any, site: Site, /, *args: Any, *
     what = f"passes to {calls.name_of(function)}"
     if isinstance(function, MethodType):
         owner = function.__self__
-        engine = observer.is_known(owner) and purity.is_trusted_object(owner)
+        engine = observer.is_known(owner) and (purity.is_trusted_object(owner) or purity.is_optimizer(owner))
         if not (engine or observer.is_tensor(owner) or purity.is_static(owner)):
             observer.consume(owner, site, what)
     for value in (*args, *kwargs.values()):

@@ -5,6 +5,7 @@ reports what lies there, without calling descriptors, ``__getattr__`` or anythin
 from __future__ import annotations
 
 import sys
+from collections import OrderedDict
 from dataclasses import dataclass
 from types import FunctionType, GetSetDescriptorType, MemberDescriptorType, ModuleType
 from typing import Any
@@ -34,19 +35,20 @@ class Found:
     raw: Any
 
 
+# Where an nn.Module keeps what is assigned to it, in the order in which it looks there.
+MODULE_TABLES = ("_parameters", "_buffers", "_modules")
 _ABSENT = Found("absent", MISSING)
 _DYNAMIC = Found("dynamic", MISSING)
 
 
 def type_lookup(owner: type, name: str, after: type | None = None) -> Any:
     """What the class or its bases define under ``name``; with ``after``, only bases beyond that one."""
-    mro = type.__dict__["__mro__"].__get__(owner)
-    if after is not None:
-        mro = mro[mro.index(after) + 1 :] if after in mro else ()
-    for base in mro:
+    skipped = after is not None
+    for base in type.__dict__["__mro__"].__get__(owner):
         namespace = type.__dict__["__dict__"].__get__(base)
-        if name in namespace:
+        if not skipped and name in namespace:
             return namespace[name]
+        skipped = skipped and base is not after
     return MISSING
 
 
@@ -56,7 +58,7 @@ def instance_dict(owner: Any) -> dict | None:
     if type(descriptor) not in (GetSetDescriptorType, MemberDescriptorType):  # the latter in builtin classes
         return None
     namespace = descriptor.__get__(owner)
-    return namespace if isinstance(namespace, dict) else None
+    return namespace if issubclass(type(namespace), dict) else None
 
 
 def nn_module_class() -> type | None:
@@ -65,7 +67,8 @@ def nn_module_class() -> type | None:
     return None if module is None else vars(module).get("Module")
 
 
-def _is_data_descriptor(raw: Any) -> bool:
+def is_data_descriptor(raw: Any) -> bool:
+    """Whether a class attribute takes precedence over the instance's."""
     kind = type(raw)
     return type_lookup(kind, "__set__") is not MISSING or type_lookup(kind, "__delete__") is not MISSING
 
@@ -78,9 +81,9 @@ def has_own_getattribute(kind: type) -> bool:
 def lookup(owner: Any, name: str) -> Found:
     """Find ``owner.name`` without running user code."""
     kind = type(owner)
-    if isinstance(owner, type):
+    if issubclass(kind, type):  # by `type`: an object may say of itself that it is of another class
         return _lookup_on_class(owner, name)
-    if isinstance(owner, ModuleType):
+    if issubclass(kind, ModuleType):
         if kind is ModuleType or not has_own_getattribute(kind):
             return _lookup_on_module(owner, name)
         return _DYNAMIC
@@ -93,9 +96,11 @@ def lookup(owner: Any, name: str) -> Found:
                 return Found("slot", raw.__get__(owner))
             except AttributeError:
                 return Found("slot", MISSING)
-        if _is_data_descriptor(raw):
+        if is_data_descriptor(raw):
             return Found("data", raw)
     namespace = instance_dict(owner)
+    if namespace is not None and type(namespace) is not dict:
+        return _DYNAMIC
     if namespace is not None and name in namespace:
         return Found("instance", namespace[name])
     if raw is not MISSING:
@@ -110,9 +115,11 @@ def _lookup_getattr(owner: Any, kind: type, namespace: dict | None, name: str) -
     module_class = nn_module_class()
     if module_class is None or fallback is not module_class.__dict__.get("__getattr__"):
         return _DYNAMIC
-    for table in ("_parameters", "_buffers", "_modules"):
+    for table in MODULE_TABLES:
         entries = (namespace or {}).get(table)
-        if isinstance(entries, dict) and name in entries:
+        if entries is not None and type(entries) is not dict and type(entries) is not OrderedDict:
+            return _DYNAMIC  # a table whose look-up is code of its own
+        if entries is not None and name in entries:
             return Found("module", entries[name])
     return _ABSENT
 
@@ -131,7 +138,7 @@ def _lookup_on_class(owner: type, name: str) -> Found:
     if has_own_getattribute(meta):
         return _DYNAMIC
     on_meta = type_lookup(meta, name)
-    if on_meta is not MISSING and _is_data_descriptor(on_meta):
+    if on_meta is not MISSING and is_data_descriptor(on_meta):
         return Found("meta", on_meta)
     raw = type_lookup(owner, name)
     if raw is not MISSING:

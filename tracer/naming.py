@@ -7,7 +7,8 @@ from typing import Any
 
 from fusegrad.tracer.lookup import Found
 from fusegrad.tracer.observe import OUTER, Observer
-from fusegrad.tracer.reads import Site, flat_contents, is_plain
+from fusegrad.tracer.reads import Site, flat_contents
+from fusegrad.tracer.values import is_plain
 
 # Steps of a path that say nothing: a module keeps its parts in tables that its users do not see.
 _SILENT = {"_parameters", "_buffers", "_modules"}
@@ -71,6 +72,9 @@ class NamingObserver(Observer):
             for key, value in items:
                 self._part(owner, key, value)
         super().read_contents(owner, site)
+
+    def part(self, owner: Any, key: Any, value: Any) -> None:
+        self._part(owner, key.replace(".", "_"), value)
 
     def _part(self, owner: Any, key: Any, value: Any) -> None:
         """Name what was found at `key` of `owner`: after the owner, where it has a name."""

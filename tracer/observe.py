@@ -34,10 +34,9 @@ from fusegrad.tracer.reads import (
     Site,
     TypeRead,
     flat_contents,
-    is_plain,
-    plain_key,
 )
 from fusegrad.tracer.tree import is_container
+from fusegrad.tracer.values import is_plain, plain_key
 
 LOCAL, OUTER, STRUCTURE, UNKNOWN = "local", "outer", "argument", "unknown"
 _FOLDER = __file__.rpartition("/")[0] + "/"
@@ -135,6 +134,13 @@ class Observer:
     def status(self, value: Any) -> str:
         """Where the object came from: LOCAL, OUTER, STRUCTURE or UNKNOWN."""
         return self._status.get(id(value), UNKNOWN)
+
+    def is_outer(self, value: Any) -> bool:
+        """Whether a read yielded the object."""
+        return self.status(value) == OUTER
+
+    def part(self, owner: Any, key: Any, value: Any) -> None:
+        """Note that `value` is what `owner` has under `key`, for those who give names."""
 
     def local(self, value: Any) -> Any:
         """Note that the object was made by this run."""

@@ -16,7 +16,8 @@ import numpy as np
 from fusegrad.tracer import purity
 from fusegrad.tracer.lookup import MISSING
 from fusegrad.tracer.observe import LOCAL, OUTER, STRUCTURE, UNKNOWN, Observer
-from fusegrad.tracer.reads import PLAIN_TYPES, Site, flat_contents, is_plain
+from fusegrad.tracer.reads import Site, flat_contents
+from fusegrad.tracer.values import PLAIN_TYPES, is_plain
 
 BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv,

@@ -209,12 +209,31 @@ def is_trusted(function: Any) -> bool:
     """
     if isinstance(function, FunctionType):
         module = function.__globals__.get("__name__")
+        if is_optimizers(module):
+            return function.__name__ in ("step", "zero_grad")
         if not is_trusted_module(module):
             return False
         return "<locals>" not in function.__code__.co_qualname or module.startswith("fusegrad.eager.ops")
     if isinstance(function, type):
         return is_trusted_module(function.__dict__.get("__module__"))
     return is_trusted_object(function)
+
+
+def is_optimizers(module: Any) -> bool:
+    """Whether a module holds our optimizers: the recorder knows how they step."""
+    package, _, name = module.rpartition(".") if isinstance(module, str) else ("", "", "")
+    return package == "fusegrad.eager.optim" and name != "lr_scheduler"
+
+
+def is_optimizer(value: Any) -> bool:
+    """Whether the value is one of our optimizers, of no subclass of a user's."""
+    return is_optimizers(type_lookup(type(value), "__module__"))
+
+
+def is_schedule(value: Any) -> bool:
+    """Whether the value is one of our learning rate schedules, of no subclass of a user's."""
+    module = type_lookup(type(value), "__module__")
+    return isinstance(module, str) and module.startswith("fusegrad.eager.optim.schedules.")
 
 
 def is_trusted_object(value: Any) -> bool:
@@ -226,6 +245,7 @@ def is_trusted_object(value: Any) -> bool:
 
 _HEAP_TYPE = 1 << 9
 _IMMUTABLE_TYPE = 1 << 8
+_flags_of = type.__dict__["__flags__"].__get__  # a metaclass may have a look-up of its own
 _STATIC_TYPES = (
     BuiltinFunctionType, MethodDescriptorType, WrapperDescriptorType, GetSetDescriptorType,
     MemberDescriptorType, CodeType, ModuleType, MappingProxyType, EllipsisType, NoneType,
@@ -234,7 +254,8 @@ _STATIC_TYPES = (
 
 def is_heap_type(kind: type) -> bool:
     """Whether the attributes of the class can be changed."""
-    return bool(kind.__flags__ & _HEAP_TYPE) and not kind.__flags__ & _IMMUTABLE_TYPE
+    flags = _flags_of(kind)
+    return bool(flags & _HEAP_TYPE) and not flags & _IMMUTABLE_TYPE
 
 
 def is_static(value: Any) -> bool:

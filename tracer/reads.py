@@ -3,21 +3,21 @@
 A read is a place (a global name, a closure cell, an attribute, an item of a container) and what was
 found there. Plain values are compared by exact type and bits, everything else by identity, held weakly
 where Python allows it. Asking never runs user code and never raises.
+
+`compiler/guards.py` asks many at once, faster; what `Read.holds` says is what it has to say.
 """
 
 from __future__ import annotations
 
-import struct
-import weakref
+import re
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import EllipsisType, FunctionType, NoneType, NotImplementedType
+from types import FunctionType, ModuleType
 from typing import Any
 
-import numpy as np
-
 from fusegrad.tracer.lookup import MISSING, Found, lookup, type_lookup
+from fusegrad.tracer.values import Expected, Strong, hold, plain_key, text_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,112 +34,23 @@ class Site:
 
 NOWHERE = Site("<unknown>", 0, "")
 
-# ---------------------------------------------------------------------------------- plain values
-
-_BY_EQUALITY = frozenset({NoneType, bool, int, str, bytes, EllipsisType, NotImplementedType, range})
-_NESTED = frozenset({tuple, frozenset, slice})
-PLAIN_TYPES = _BY_EQUALITY | {float, complex}
-
-
-def plain_key(value: Any) -> Any:
-    """A hashable key that is equal for two plain values exactly if type and bits are equal.
-
-    Returns ``MISSING`` for a value that is not plain (its state could change or run user code).
-    """
-    kind = type(value)
-    if kind in _BY_EQUALITY:
-        return (kind, value) if kind is not range else (kind, value.start, value.stop, value.step)
-    if kind is float:
-        return kind, struct.pack("<d", value)
-    if kind is complex:
-        return kind, struct.pack("<dd", value.real, value.imag)
-    if kind is tuple or kind is frozenset or is_size(kind):
-        keys = [plain_key(item) for item in value]
-        if any(key is MISSING for key in keys):
-            return MISSING
-        return kind, (frozenset(keys) if kind is frozenset else tuple(keys))
-    if kind is slice:
-        bounds = (plain_key(value.start), plain_key(value.stop), plain_key(value.step))
-        return MISSING if MISSING in bounds else (kind, *bounds)
-    if isinstance(value, np.generic) and kind.__module__ == "numpy" and not value.dtype.hasobject:
-        return kind, value.dtype.str, value.tobytes()
-    if isinstance(value, np.dtype):
-        return np.dtype, repr(value)
-    return MISSING
-
-
-def is_size(kind: type) -> bool:
-    """Whether the type is that of a tensor's shape, a tuple of integers."""
-    return kind.__base__ is tuple and kind.__name__ == "Size" and kind.__module__ == "fusegrad.eager.tensor"
-
-
-def is_plain(value: Any) -> bool:
-    """Whether the value is immutable all the way down and made of Python's (or NumPy's) own scalars."""
-    kind = type(value)
-    if kind in PLAIN_TYPES:
-        return True
-    if kind in _NESTED or is_size(kind) or isinstance(value, (np.generic, np.dtype)):
-        return plain_key(value) is not MISSING
-    return False
-
-
-class _Strong:
-    """Stands in for a weak reference to what cannot be weakly referenced (lists, dicts, tuples)."""
-
-    __slots__ = ("value",)
-
-    def __init__(self, value: Any):
-        self.value = value
-
-    def __call__(self) -> Any:
-        return self.value
-
-
-def hold(value: Any) -> Callable[[], Any]:
-    """A weak reference where possible, else a strong one; call it for the object."""
-    try:
-        return weakref.ref(value)
-    except TypeError:
-        return _Strong(value)
-
-
-class Expected:
-    """What a place held: a plain value, an object's identity, or nothing at all (``MISSING``)."""
-
-    __slots__ = ("_key", "_reference")
-
-    def __init__(self, value: Any):
-        self._key = MISSING if value is MISSING else plain_key(value)
-        self._reference = _Strong(value) if value is MISSING or self._key is not MISSING else hold(value)
-
-    def matches(self, value: Any) -> bool:
-        """Whether the value is the one that was seen, to the bit or by identity."""
-        seen = self._reference()
-        if seen is value:
-            return value is not None or self._key is not MISSING  # a dead reference yields None
-        if self._key is MISSING or value is MISSING:
-            return False
-        return plain_key(value) == self._key
-
-    def __str__(self) -> str:
-        value = self._reference()
-        if value is MISSING:
-            return "absent"
-        if self._key is not MISSING:
-            text = repr(value)
-            return text if len(text) <= 60 else text[:57] + "..."
-        name = getattr(value, "__qualname__", None) if isinstance(value, (type, FunctionType)) else None
-        return f"{type(value).__name__} {name}" if name else f"one {type(value).__name__} object"
-
-
 # ---------------------------------------------------------------------------------- kinds of reads
 
 
-class Read:
-    """One read of Python state outside the run. ``key`` tells two reads of one place apart."""
+class Gone(Exception):
+    """The object that was read is no longer there, or no longer of a kind that can be read so."""
 
-    __slots__ = ("site",)
+
+class Read:
+    """One read of Python state outside the run.
+
+    kind: the sort of place, for programs ("global", "attribute", ...). expected: what was found.
+    """
+
+    __slots__ = ("expected", "site")
+    kind = ""
     site: Site
+    expected: Expected
 
     def holds(self) -> bool:
         """Whether the same read would find the same now. Runs no user code, never raises."""
@@ -148,206 +59,293 @@ class Read:
         except Exception:
             return False
 
+    def subject(self) -> str:
+        """What was read, in words: ``global `scale```."""
+        raise NotImplementedError
+
+    def was(self) -> str:
+        """What was found, in words."""
+        return str(self.expected)
+
+    def now(self) -> str:
+        """What is found now, in words; told apart from `was` where it is another."""
+        try:
+            text = self._now()
+        except Exception:
+            return "gone"
+        if text != self.was() or self.holds():
+            return text
+        return re.sub(r"^an? ", "another ", text) if re.match("an? ", text) else f"another {text}"
+
     def describe(self) -> str:
         """The read in words, such as ``global `scale` is 2.0``."""
+        return f"{self.subject()} is {self.was()}"
+
+    def token(self) -> tuple[Any, ...]:
+        """Equal for two reads (both alive) that hold or fail together."""
+        return (type(self), *(_token(getattr(self, s)) for s in ("expected", *self.__slots__)))
+
+    def _find(self) -> Any:
+        """What lies there now. Raises where it cannot be found."""
         raise NotImplementedError
 
     def _holds(self) -> bool:
-        raise NotImplementedError
+        return self.expected.matches(self._find())
+
+    def _now(self) -> str:
+        return text_of(self._find())
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.describe()} at {self.site.file}:{self.site.line}>"
 
 
+def _token(value: Any) -> Any:
+    if isinstance(value, Expected):
+        return value.key if value.key is not MISSING else _token(value.reference)
+    if type(value) is tuple:
+        return tuple(map(_token, value))
+    if isinstance(value, Strong):
+        value = value.value
+    # A weak reference stands for its object: Python makes one for each.
+    key = plain_key(value)
+    return id(value) if key is MISSING else key
+
+
+def _there(reference: Callable[[], Any]) -> Any:
+    """The object behind a reference. Raises Gone."""
+    value = reference()
+    if value is None:
+        raise Gone
+    return value
+
+
 class GlobalRead(Read):
     """A global name, or a builtin one that the globals do not shadow."""
 
-    __slots__ = ("_builtins", "_expected", "_from_builtins", "_globals", "name")
+    __slots__ = ("builtins", "from_builtins", "globals", "name")
+    kind = "global"
 
     def __init__(self, namespace: dict, builtins: dict, name: str, value: Any, site: Site):
         self.site, self.name = site, name
-        self._globals, self._builtins = namespace, builtins
-        self._from_builtins = name not in namespace
-        self._expected = Expected(value)
+        self.globals, self.builtins = namespace, builtins
+        self.from_builtins = name not in namespace
+        self.expected = Expected(value)
+
+    def _find(self) -> Any:
+        if type(self.globals) is not dict or type(self.builtins) is not dict:
+            raise Gone  # a namespace whose look-up is code of its own
+        value = self.globals.get(self.name, MISSING)
+        return self.builtins.get(self.name, MISSING) if self.from_builtins and value is MISSING else value
 
     def _holds(self) -> bool:
-        value = self._globals.get(self.name, MISSING)
-        if self._from_builtins:
-            if value is not MISSING:
-                return False
-            value = self._builtins.get(self.name, MISSING)
-        return self._expected.matches(value)
+        return not (self.from_builtins and self.name in self.globals) and super()._holds()
 
-    def describe(self) -> str:
-        return f"{'builtin' if self._from_builtins else 'global'} `{self.name}` is {self._expected}"
+    def subject(self) -> str:
+        return f"{'builtin' if self.from_builtins else 'global'} `{self.name}`"
 
 
 class CellRead(Read):
     """A closure variable of a function that lives outside the run."""
 
-    __slots__ = ("_expected", "_function", "_index", "name")
+    __slots__ = ("function", "index", "name")
+    kind = "closure"
 
     def __init__(self, function: FunctionType, name: str, value: Any, site: Site):
         self.site, self.name = site, name
         # Through the function, not the cell: a cell would keep what it holds alive.
-        self._function = hold(function)
-        self._index = function.__code__.co_freevars.index(name)
-        self._expected = Expected(value)
+        self.function = hold(function)
+        self.index = function.__code__.co_freevars.index(name)
+        self.expected = Expected(value)
 
-    def _holds(self) -> bool:
-        function = self._function()
-        return function is not None and self._expected.matches(
-            function.__closure__[self._index].cell_contents
-        )
+    def _find(self) -> Any:
+        return _there(self.function).__closure__[self.index].cell_contents
 
-    def describe(self) -> str:
-        return f"closure variable `{self.name}` is {self._expected}"
+    def subject(self) -> str:
+        return f"closure variable `{self.name}`"
 
 
 class FunctionRead(Read):
     """The code and the defaults of a called function that lives outside the run."""
 
-    __slots__ = ("_code", "_defaults", "_function", "_keyword_defaults", "name")
+    __slots__ = ("code", "defaults", "function", "keyword_defaults", "name")
+    kind = "function"
 
     def __init__(self, function: FunctionType, site: Site):
         self.site, self.name = site, function.__qualname__
-        self._function, self._code = hold(function), function.__code__
-        self._defaults = tuple(Expected(value) for value in function.__defaults__ or ())
-        self._keyword_defaults = {name: Expected(v) for name, v in (function.__kwdefaults__ or {}).items()}
+        self.function, self.code = hold(function), function.__code__
+        self.expected = Expected(MISSING)
+        self.defaults = tuple(Expected(value) for value in function.__defaults__ or ())
+        keywords = function.__kwdefaults__ or {}
+        self.keyword_defaults = tuple((name, Expected(value)) for name, value in keywords.items())
+
+    def _differs(self) -> str:
+        """What is other than it was; empty if nothing is."""
+        function = _there(self.function)
+        if function.__code__ is not self.code:
+            return "other code"
+        defaults = () if function.__defaults__ is None else function.__defaults__
+        keywords = {} if function.__kwdefaults__ is None else function.__kwdefaults__
+        if type(defaults) is not tuple or type(keywords) is not dict:
+            return "defaults of another kind"
+        if len(defaults) != len(self.defaults) or not all(map(Expected.matches, self.defaults, defaults)):
+            return f"other defaults: ({', '.join(map(text_of, defaults))})"
+        same = len(keywords) == len(self.keyword_defaults) and all(
+            expected.matches(keywords.get(name, MISSING)) for name, expected in self.keyword_defaults
+        )
+        return "" if same else "other keyword defaults"
 
     def _holds(self) -> bool:
-        function = self._function()
-        if function is None or function.__code__ is not self._code:
-            return False
-        defaults, keyword_defaults = function.__defaults__ or (), function.__kwdefaults__ or {}
-        return (
-            len(defaults) == len(self._defaults)
-            and all(map(Expected.matches, self._defaults, defaults))
-            and keyword_defaults.keys() == self._keyword_defaults.keys()
-            and all(e.matches(keyword_defaults[name]) for name, e in self._keyword_defaults.items())
-        )
+        return not self._differs()
 
-    def describe(self) -> str:
-        return f"function `{self.name}` has the code and the defaults that it had"
+    def subject(self) -> str:
+        return f"function `{self.name}`"
+
+    def was(self) -> str:
+        defaults = [*self.defaults, *(expected for _, expected in self.keyword_defaults)]
+        return f"the same code{' and defaults (' + ', '.join(map(str, defaults)) + ')' if defaults else ''}"
+
+    def _now(self) -> str:
+        return self._differs() or self.was()
 
 
 class AttributeRead(Read):
     """An attribute of an object, found (or not found) without running user code."""
 
-    __slots__ = ("_expected", "_owner", "_type", "_where", "name")
+    __slots__ = ("name", "owner", "type_name", "where")
+    kind = "attribute"
 
     def __init__(self, owner: Any, name: str, found: Found, site: Site):
         self.site, self.name = site, name
-        self._owner, self._type = hold(owner), type(owner).__qualname__
-        self._where, self._expected = found.where, Expected(found.raw)
+        self.owner, self.type_name = hold(owner), _owner_text(owner)
+        self.where, self.expected = found.where, Expected(found.raw)
 
     def _holds(self) -> bool:
-        owner = self._owner()
-        if owner is None:
-            return False
-        found = lookup(owner, self.name)
-        return found.where == self._where and self._expected.matches(found.raw)
+        found = lookup(_there(self.owner), self.name)
+        return found.where == self.where and self.expected.matches(found.raw)
 
-    def describe(self) -> str:
-        return f"attribute `{self.name}` of a {self._type} is {self._expected}"
+    def _now(self) -> str:
+        found = lookup(_there(self.owner), self.name)
+        return "computed by code of its own" if found.where == "dynamic" else text_of(found.raw)
+
+    def subject(self) -> str:
+        return f"attribute `{self.name}` of {self.type_name}"
+
+
+def _owner_text(owner: Any) -> str:
+    if issubclass(type(owner), ModuleType):
+        return f"module {vars(ModuleType)['__dict__'].__get__(owner).get('__name__', '?')}"
+    return text_of(owner).removesuffix(" object")
 
 
 class ClassAttributeRead(Read):
     """What a class and its bases define under a name; ``after`` skips bases as ``super()`` does."""
 
-    __slots__ = ("_after", "_class", "_expected", "name")
+    __slots__ = ("after", "name", "owner")
+    kind = "class attribute"
 
     def __init__(self, owner: type, name: str, raw: Any, site: Site, after: type | None = None):
         self.site, self.name = site, name
-        self._class, self._after = hold(owner), None if after is None else hold(after)
-        self._expected = Expected(raw)
+        self.owner, self.after = hold(owner), None if after is None else hold(after)
+        self.expected = Expected(raw)
 
-    def _holds(self) -> bool:
-        owner, after = self._class(), None if self._after is None else self._after()
-        if owner is None or (self._after is not None and after is None):
-            return False
-        return self._expected.matches(type_lookup(owner, self.name, after))
+    def _find(self) -> Any:
+        after = None if self.after is None else _there(self.after)
+        return type_lookup(_there(self.owner), self.name, after)
 
-    def describe(self) -> str:
-        owner = self._class()
-        return f"class attribute `{getattr(owner, '__name__', '?')}.{self.name}` is {self._expected}"
+    def subject(self) -> str:
+        owner = self.owner()
+        return f"class attribute `{'?' if owner is None else text_of(owner)[6:]}.{self.name}`"
 
 
 class TypeRead(Read):
     """The type of an object (``__class__`` can be assigned)."""
 
-    __slots__ = ("_owner", "_type")
+    __slots__ = ("owner",)
+    kind = "type"
 
     def __init__(self, owner: Any, site: Site):
-        self.site, self._owner, self._type = site, hold(owner), type(owner)
+        self.site, self.owner, self.expected = site, hold(owner), Expected(type(owner))
 
-    def _holds(self) -> bool:
-        owner = self._owner()
-        return owner is not None and type(owner) is self._type
+    def _find(self) -> Any:
+        return type(_there(self.owner))
 
-    def describe(self) -> str:
-        return f"an object is a {self._type.__qualname__}"
+    def subject(self) -> str:
+        return f"the class of `{self.site.text}`" if self.site.text else "the class of an object"
 
 
 class ItemRead(Read):
     """One item of a list, deque or dict; of a dict possibly its absence."""
 
-    __slots__ = ("_expected", "_key", "_owner", "_type")
+    __slots__ = ("item", "owner", "type_name")
+    kind = "item"
 
     def __init__(self, owner: Any, key: Any, value: Any, site: Site):
-        self.site, self._owner, self._type = site, hold(owner), type(owner)
-        self._key, self._expected = key, Expected(value)
+        self.site, self.owner, self.type_name = site, hold(owner), type(owner).__name__
+        self.item, self.expected = key, Expected(value)
 
-    def _holds(self) -> bool:
-        owner = self._owner()
-        if isinstance(owner, dict):
-            return self._expected.matches(dict.get(owner, self._key, MISSING))
-        return -len(owner) <= self._key < len(owner) and self._expected.matches(owner[self._key])
+    def _find(self) -> Any:
+        owner = _there(self.owner)
+        if issubclass(type(owner), dict):
+            return dict.get(owner, self.item, MISSING)
+        return owner[self.item] if -len(owner) <= self.item < len(owner) else MISSING
 
-    def describe(self) -> str:
-        return f"item [{self._key!r}] of a {self._type.__name__} is {self._expected}"
+    def subject(self) -> str:
+        return f"item [{text_of(self.item)}] of a {self.type_name}"
 
 
 class LengthRead(Read):
     """The number of items of a container."""
 
-    __slots__ = ("_length", "_owner", "_type")
+    __slots__ = ("owner", "type_name")
+    kind = "length"
 
     def __init__(self, owner: Any, site: Site):
-        self.site, self._owner, self._type = site, hold(owner), type(owner).__name__
-        self._length = len(owner)
+        self.site, self.owner, self.type_name = site, hold(owner), type(owner).__name__
+        self.expected = Expected(len(owner))
 
-    def _holds(self) -> bool:
-        return len(self._owner()) == self._length
+    def _find(self) -> Any:
+        return len(_there(self.owner))
 
-    def describe(self) -> str:
-        return f"a {self._type} has {self._length} items"
+    def subject(self) -> str:
+        return f"the length of a {self.type_name}"
 
 
 class ContentsRead(Read):
     """All items of a list, deque, dict or set, in order."""
 
-    __slots__ = ("_owner", "_type", "_values")
+    __slots__ = ("owner", "type_name", "values")
+    kind = "contents"
 
     def __init__(self, owner: Any, site: Site):
-        self.site, self._owner, self._type = site, hold(owner), type(owner).__name__
-        self._values = [Expected(value) for value in flat_contents(owner)]
+        self.site, self.owner, self.type_name = site, hold(owner), type(owner).__name__
+        self.expected = Expected(MISSING)
+        self.values = tuple(Expected(value) for value in flat_contents(owner))
 
     def _holds(self) -> bool:
-        values = flat_contents(self._owner())
-        return len(values) == len(self._values) and all(map(Expected.matches, self._values, values))
+        values = flat_contents(_there(self.owner))
+        return len(values) == len(self.values) and all(map(Expected.matches, self.values, values))
 
-    def describe(self) -> str:
-        return f"the contents of a {self._type} are the same, in the same order"
+    def subject(self) -> str:
+        return f"the contents of a {self.type_name}"
+
+    def was(self) -> str:
+        return _items_text([str(expected) for expected in self.values])
+
+    def _now(self) -> str:
+        return _items_text([text_of(value) for value in flat_contents(_there(self.owner))])
+
+
+def _items_text(items: list[str]) -> str:
+    return f"({', '.join(items[:6])}{f', ... {len(items)} in all' if len(items) > 6 else ''})"
 
 
 def flat_contents(owner: Any) -> list:
     """The items of a builtin container as a list (of a dict: keys, then values), without user code."""
-    if isinstance(owner, dict):
+    if issubclass(type(owner), dict):
         return [*dict.keys(owner), *dict.values(owner)]
     kind: Any
     for kind in (list, tuple, deque, set, frozenset):
-        if isinstance(owner, kind):
+        if issubclass(type(owner), kind):
             return list(kind.__iter__(owner))
     raise TypeError(type(owner).__name__)
 
@@ -355,18 +353,18 @@ def flat_contents(owner: Any) -> list:
 class GetterRead(Read):
     """A read with its own way of looking again; for the few places that occur once (partials, enums)."""
 
-    __slots__ = ("_expected", "_getter", "_owner", "_words")
+    __slots__ = ("getter", "owner", "words")
+    kind = "other"
 
     def __init__(self, owner: Any, getter: Callable[[Any], Any], value: Any, words: str, site: Site):
-        self.site, self._owner, self._getter = site, hold(owner), getter
-        self._expected, self._words = Expected(value), words
+        self.site, self.owner, self.getter = site, hold(owner), getter
+        self.expected, self.words = Expected(value), words
 
-    def _holds(self) -> bool:
-        owner = self._owner()
-        return owner is not None and self._expected.matches(self._getter(owner))
+    def _find(self) -> Any:
+        return self.getter(_there(self.owner))
 
-    def describe(self) -> str:
-        return f"{self._words} is {self._expected}"
+    def subject(self) -> str:
+        return self.words
 
 
 class Effect:

@@ -7,30 +7,45 @@ eager's own; each op is written down as an equation of the graph beside.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Sequence
+from types import MethodType
 from typing import Any
 
 import numpy as np
 
+from fusegrad.eager.engine import reachable
 from fusegrad.eager.errors import source_line, user_location
-from fusegrad.eager.op import Op, Params, evaluate
+from fusegrad.eager.hooks import has_hooks
+from fusegrad.eager.node import next_sequence
+from fusegrad.eager.op import REGISTRY, Op, Params, evaluate
+from fusegrad.eager.state import Interpreter
 from fusegrad.eager.tensor import Tensor
+from fusegrad.eager.views import base_of
 from fusegrad.tracer.graph import GUARD, Equation, Source, Value
+from fusegrad.tracer.hosts import Draw, Gradient, GradientOf, Host, NoGradient, Place
+from fusegrad.tracer.memory import Memory, Unfollowed
+from fusegrad.tracer.reads import Read
 from fusegrad.tracer.text import array_type, identifier
 
 # Doors that give one number: what was seen can be guarded. Other doors end the captured part.
 SCALAR_DOORS = {"bool", "int", "float", "index", "item", "complex"}
 
 
-class Recorder:
+class Recorder(Interpreter):
     """An interpreter that evaluates and takes notes.
 
     equations: what ran, in order, guards included.
     inputs: the argument tensors' values; captured: values of tensors found outside, by value;
-    constants: values made from Python data during the run.
+    constants: values made from Python data during the run; hosts: what a replay asks Python for before
+    it goes on, each with the number of branches before it.
     tracked: the values whose tensors needed gradients.
-    open_reasons: (sentence, file, line) for each thing that a replay could not repeat.
-    name_of: gives a captured tensor its name ("" for one that it does not know).
+    bare: the arguments that must have no `.grad`. after: Python code that a replay runs in the end.
+    gradients: the tensors from outside whose `.grad` was looked at or set, by id.
+    open_reasons: (sentence, file, line, kind) for each thing that a replay could not repeat; changes:
+    the same for what it does repeat, though it changes the world.
+    name_of: gives a captured tensor its name ("" for one that it does not know); reached: notes that a
+    tensor was come by in a way that `reads` guard.
     """
 
     def __init__(self) -> None:
@@ -38,32 +53,52 @@ class Recorder:
         self.inputs: list[Value] = []
         self.captured: dict[Value, Tensor] = {}
         self.constants: dict[Value, np.ndarray] = {}
+        self.hosts: list[tuple[Host, int]] = []
         self.tracked: set[Value] = set()
-        self.open_reasons: list[tuple[str, str, int]] = []
+        self.gradients: dict[int, Gradient] = {}
+        self.bare: list[int] = []
+        self.reads: list[Read] = []
+        self.after: list[weakref.WeakMethod[MethodType]] = []
+        self._done: tuple[Any, ...] = ()
+        self.open_reasons: list[tuple[str, str, int, str]] = []
+        self.changes: list[tuple[str, str, int, str]] = []
         self.name_of: Callable[[Tensor], str] = lambda tensor: ""
-        # Values are found by the identity of their arrays, which `_alive` keeps from being reused.
-        self._values: dict[int, Value] = {}
-        self._alive: list[np.ndarray] = []
+        self.reached: Callable[[Tensor], Any] = lambda tensor: None
+        self.memory = Memory(self._emit)
+        self._first_node = next_sequence()
+        self._branches = 0
+        self._places: dict[int, int] = {}
         self._names: set[str] = set()
         self._count = 0
 
     # Where values come from.
 
-    def argument(self, tensor: Tensor, name: str) -> Value:
-        """Declare an argument tensor as an input of the graph."""
-        known = self._values.get(id(tensor.array))
-        value = known or self._define(tensor, identifier(name, self._names))
-        if known is None:
-            self.inputs.append(value)
+    def argument(self, tensor: Tensor, name: str, place: int) -> Value:
+        """Declare an argument tensor, the leaf number `place` of the call, as an input of the graph."""
+        self._places.setdefault(id(tensor), place)
+        known = self.memory.find(tensor.array)
+        if known is not None:
+            return known.value
+        value = self._define(tensor, identifier(name, self._names), outside=True)
+        self.inputs.append(value)
         return value
 
-    def value_of(self, tensor: Tensor) -> Value:
-        """The value that stands for `tensor`; one that was never seen is captured from outside."""
-        value = self._values.get(id(tensor.array))
-        if value is None:
-            name = self.name_of(tensor) or f"captured{len(self.captured)}"
-            value = self._define(tensor, identifier(name, self._names))
-            self.captured[value] = tensor
+    def place_of(self, tensor: Tensor) -> Place:
+        """Where a replay finds a tensor from outside."""
+        place = self._places.get(id(tensor))
+        return weakref.ref(tensor) if place is None else place
+
+    def value_of(self, tensor: Tensor, name: str = "") -> Value:
+        """The value that stands for `tensor`; one that was never seen is captured from outside.
+
+        name: for one that nobody else has a name for.
+        """
+        known = self.memory.find(tensor.array)
+        if known is not None:
+            return self.memory.current(known)
+        name = self.name_of(tensor) or name or f"captured{len(self.captured)}"
+        value = self._define(tensor, identifier(name, self._names), outside=True)
+        self.captured[value] = tensor
         return value
 
     def constant(self, tensor: Tensor) -> None:
@@ -71,43 +106,71 @@ class Recorder:
         value = self._define(tensor, identifier(f"constant{len(self.constants)}", self._names))
         self.constants[value] = tensor.array.copy()
 
+    def host(self, tensor: Tensor, name: str, make: Callable[[Value], Host], outside: bool = False) -> None:
+        """Note that a replay asks Python for the values of `tensor`."""
+        value = self._define(tensor, identifier(f"{name}{len(self.hosts)}", self._names), outside)
+        self.hosts.append((make(value), self._branches))
+
+    def release(self) -> None:
+        """Forget the arrays of the run."""
+        self.memory.release()
+
     def knows(self, tensor: Tensor) -> bool:
         """Whether `tensor` is an argument, or was made or captured by this run."""
-        return id(tensor.array) in self._values
+        return self.memory.find(tensor.array) is not None
 
-    def _define(self, tensor: Tensor, name: str) -> Value:
+    def _define(self, tensor: Tensor, name: str, outside: bool = False) -> Value:
         value = Value(name, array_type(tensor.array))
         self._names.add(name)
-        self._values[id(tensor.array)] = value
-        self._alive.append(tensor.array)
+        self.memory.define(tensor.array, value, outside)
         if tensor.needs_grad:
             self.tracked.add(value)
         return value
 
+    def _fresh(self) -> str:
+        name = f"v{self._count}"
+        self._count += 1
+        while name in self._names:
+            name += "_"
+        self._names.add(name)
+        return name
+
     # What the engine reports.
 
     def bind(self, op: Op, args: tuple[Any, ...], params: Params) -> Any:
+        if op.family == "random":
+            return self._draw(op, args, params)
         inputs = tuple(self.value_of(a) if isinstance(a, Tensor) else a for a in args)
         result = evaluate(op, args, params)
-        if op.family == "random":
-            self.effect(f"draws random numbers ({op.name})")
-        outputs = result if type(result) is tuple else (result,)
         made = []
-        for tensor in outputs:
-            name = f"v{self._count}"
-            self._count += 1
-            while name in self._names:
-                name += "_"
-            made.append(self._define(tensor, name))
+        for tensor in result if type(result) is tuple else (result,):
+            value = Value(self._fresh(), array_type(tensor.array))
+            if op.view:
+                self.memory.view(tensor.array, value, args[0].array, op, params)
+            else:
+                self.memory.define(tensor.array, value)
+            if tensor.needs_grad:
+                self.tracked.add(value)
+            made.append(value)
         self.equations.append(Equation(op, inputs, dict(params), tuple(made), self._source()))
         return result
 
-    def reach(self, tensor: Tensor) -> None:
-        """Every tensor of a recorded run has its values."""
+    def _draw(self, op: Op, args: tuple[Any, ...], params: Params) -> Any:
+        """Random numbers: a replay draws them from the same generator, in the same order."""
+        result = evaluate(op, args, params)
+        if any(isinstance(a, Tensor) for a in args):
+            self.effect(f"draws random numbers that depend on a tensor ({op.name})")
+        self.change(f"draws random numbers ({op.name})")
+        self.host(result, op.name, lambda value: Draw(value, op, args, dict(params)))
+        return result
 
-    def in_backward(self) -> Recorder:
-        """A backward is recorded like the rest."""
-        return self
+    def _emit(self, op: Op, inputs: tuple[Any, ...], params: Params) -> Value:
+        """An equation of a write: what it gives is in memory already."""
+        output = Value(self._fresh(), op.infer([v.type for v in inputs], params))
+        if op.rules is not None and any(v in self.tracked for v in inputs):
+            self.tracked.add(output)
+        self.equations.append(Equation(op, inputs, dict(params), (output,), self._source()))
+        return output
 
     def leave(self, tensor: Tensor, door: str, value: Any) -> None:
         if door in SCALAR_DOORS and tensor.array.size == 1:
@@ -123,18 +186,122 @@ class Recorder:
             self._guard(outcome, "check")
         return True
 
-    def effect(self, reason: str) -> None:
-        file, line = user_location()
-        self.open_reasons.append((reason, file, line))
+    def effect(self, reason: str, kind: str = "") -> None:
+        self.open_reasons.append((reason, *user_location(), kind))
+
+    def change(self, what: str) -> None:
+        """Note what a replay does to the world."""
+        self.changes.append((what, *user_location(), ""))
 
     def _guard(self, tensor: Tensor, kind: str) -> None:
         value = self.value_of(tensor)
         params = {"expected": tensor.array.item(), "kind": kind}
         self.equations.append(Equation(GUARD, (value,), params, (), self._source()))
+        self._branches += kind == "branch"
 
     def _source(self) -> Source:
         file, line = user_location()
         return Source(file, line)
+
+    # Writes.
+
+    def before_write(self, target: Tensor) -> None:
+        """What is there before is noted, if nobody has used it yet."""
+        self.value_of(target)
+
+    def wrote(self, target: Tensor, result: Tensor, index: Any = None, on_graph: bool = False) -> None:
+        known = self.memory.find(target.array)
+        assert known is not None, "every write is told beforehand"
+        base = base_of(target)
+        if on_graph and self.is_outside(base):
+            self.effect("puts a tensor from outside on the graph by writing into it")
+        if not on_graph and not self.is_outside(base) and (target.needs_grad or base.needs_grad):
+            self.effect("writes under no_grad into a tensor that is on the graph")
+        if self.is_outside(base):
+            self.change("writes into a tensor in place")
+        value = self.value_of(result)
+        try:
+            if index is not None:
+                assign = REGISTRY["assign"]
+                value = self._emit(assign, (self.memory.current(known), value), {"index": index})
+            self.memory.write(known, value)
+        except Unfollowed as error:
+            self.effect(str(error))
+
+    def copied(self, copy: Tensor, original: Tensor) -> None:
+        if self.memory.find(copy.array) is None:
+            self.memory.define(copy.array, self.value_of(original))
+
+    def copy_of(self, value: Value) -> Value:
+        """The value once more, for memory of its own."""
+        return self._emit(REGISTRY["clone"], (value,), {})
+
+    def is_outside(self, tensor: Tensor) -> bool:
+        """Whether the tensor was there before the run: an argument, captured, or a gradient of one."""
+        known = self.memory.find(tensor.array)
+        return known is None or known.root().outside
+
+    # Gradients and steps.
+
+    def backward(self, roots: Sequence[Tensor], accumulates: bool) -> Recorder:
+        """A backward is recorded like the rest, as long as it stays within the run."""
+        for node in reachable(roots):
+            if node.sequence < self._first_node:
+                self.effect("goes backward through ops that were done outside")
+            if node.extra is not None:
+                self.effect("runs hooks in backward")
+            for _, target, _ in node.edges:
+                if isinstance(target, Tensor) and has_hooks(target):
+                    self.effect("runs hooks in backward")
+        return self
+
+    def sees_gradient(self, tensor: Tensor) -> None:
+        if id(tensor) in self.gradients or not self.is_outside(tensor):
+            return
+        self.gradients[id(tensor)] = Gradient(tensor, tensor.grad)
+        place = self.place_of(tensor)
+        if tensor.grad is not None:
+            if not self.knows(tensor.grad):
+                self.host(tensor.grad, "gradient", lambda value: GradientOf(value, place), outside=True)
+        elif isinstance(place, int):
+            self.bare.append(place)
+        else:
+            self.reads.append(NoGradient(tensor))
+
+    def before_gradient(self, tensor: Tensor) -> None:
+        if self.is_outside(tensor):
+            self.change("sets .grad")
+            self.gradients.setdefault(id(tensor), Gradient(tensor, None)).assigned = True
+
+    def sees_parameters(self, optimizer: Any) -> None:
+        from fusegrad.tracer.steps import ParametersRead
+
+        self.reads.append(ParametersRead(optimizer))
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                self.reached(parameter)
+
+    def finally_(self, method: MethodType) -> None:
+        """Note Python code that a replay runs once everything else is done."""
+        self.change("steps a learning rate schedule")
+        self.after.append(weakref.WeakMethod(method))
+        self._done = self._work()
+
+    def _work(self) -> tuple[Any, ...]:
+        """What the run has done to the world so far, and asked of it."""
+        written = [(k.original, k.value) for k in self.memory.written()]
+        gradients = [(i, g.tensor.grad) for i, g in self.gradients.items()]
+        return len(self.hosts), written, [(i, id(g)) for i, g in gradients]
+
+    def finish(self) -> None:
+        """The run is over: what a replay does at the end must have been done at the end."""
+        if self.after and self._work() != self._done:
+            self.effect("steps a learning rate schedule before the parameters; step it last")
+
+    def takes_step(self, optimizer: Any) -> bool:
+        from fusegrad.tracer.steps import record_step
+
+        return record_step(self, optimizer)
 
 
 def source_text(source: Source | None) -> str:

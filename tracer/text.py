@@ -18,6 +18,7 @@ from fusegrad.eager.dtypes import DType
 from fusegrad.eager.errors import source_line
 from fusegrad.eager.op import REGISTRY, TensorType, bind
 from fusegrad.eager.ops.shape import Slice
+from fusegrad.eager.sizes import Symbol
 from fusegrad.eager.tensor import Tensor
 from fusegrad.tracer.graph import GUARD, Equation, Graph, Source, Value
 
@@ -42,7 +43,7 @@ def literal_text(value: Any) -> str:
         return f"complex({literal_text(value.real)}, {literal_text(value.imag)})"
     if isinstance(value, tuple) and not isinstance(value, Slice):
         return f"({', '.join(literal_text(v) for v in value)}{',' if len(value) == 1 else ''})"
-    if value is None or isinstance(value, (bool, str, Slice)):
+    if value is None or isinstance(value, (bool, str, Slice, Symbol)):
         return repr(value)
     if isinstance(value, (int, float)):  # of a subclass too: NumPy's float64, an enumeration's member
         return repr(int(value) if isinstance(value, int) else float(value))

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Self
 
-from fusegrad.eager.nn.module import Module, Parameter, bump_state_version
+from fusegrad.eager.nn.module import Module, Parameter
 from fusegrad.eager.tensor import Tensor
 
 
@@ -37,7 +37,6 @@ class _Numbered(Module):
 
     def _renumber(self, modules: list[Any]) -> None:
         """Hold just these modules, named by their places."""
-        bump_state_version()
         self._modules.clear()
         self.extend(modules)
 
@@ -217,7 +216,6 @@ class ModuleDict(_Dictionary, Module):
         self.add_module(key, module)
 
     def __delitem__(self, key: str) -> None:
-        bump_state_version()
         del self._modules[key]
 
     def keys(self) -> Iterable[str]:

@@ -1,7 +1,4 @@
-"""What users hang on a module: functions called before and after its forward, and on its state.
-
-Also the counter of changes to modules and optimizers, which every such registration moves.
-"""
+"""What users hang on a module: functions called before and after its forward, and on its state."""
 
 from __future__ import annotations
 
@@ -11,21 +8,6 @@ from typing import Any
 
 from fusegrad.eager import hooks as tensor_hooks
 from fusegrad.eager.errors import failure
-
-# Bumped by every write or deletion of an attribute of any module or optimizer, so that one
-# comparison tells whether anything reachable through them can have changed.
-_version = 0
-
-
-def state_version() -> int:
-    """A number that changes whenever an attribute of any module or optimizer is written or deleted."""
-    return _version
-
-
-def bump_state_version() -> None:
-    """Note that the state of a module or an optimizer changed."""
-    global _version
-    _version += 1
 
 
 class RemovableHandle(tensor_hooks.RemovableHandle):
@@ -41,7 +23,6 @@ class RemovableHandle(tensor_hooks.RemovableHandle):
         prepend: bool = False,
         options: tuple[dict[int, Any], ...] = (),
     ) -> None:
-        bump_state_version()
         self._options = options
         others = dict(hooks) if prepend else {}
         if prepend:
@@ -53,7 +34,6 @@ class RemovableHandle(tensor_hooks.RemovableHandle):
 
     def remove(self) -> None:
         """Remove the hook; removing it again does nothing."""
-        bump_state_version()
         super().remove()
         for place in self._options:
             place.pop(self.id, None)

@@ -10,9 +10,10 @@ import numpy as np
 
 from fusegrad.eager import dtypes
 from fusegrad.eager.errors import failure
-from fusegrad.eager.nn.hooks import HOOKS, Hooked, RemovableHandle, bump_state_version, state_version
+from fusegrad.eager.nn.hooks import HOOKS, Hooked, RemovableHandle
 from fusegrad.eager.nn.parameter import Buffer, Parameter
 from fusegrad.eager.nn.saved_state import IncompatibleKeys, Saved
+from fusegrad.eager.node import gradient_of, set_gradient
 from fusegrad.eager.op import wrap
 from fusegrad.eager.state import no_grad
 from fusegrad.eager.tensor import Tensor
@@ -23,9 +24,7 @@ __all__ = [
     "Module",
     "Parameter",
     "RemovableHandle",
-    "bump_state_version",
     "clear_gradient",
-    "state_version",
 ]
 
 
@@ -50,7 +49,6 @@ class Module(Hooked, Saved):
         state["_non_persistent_buffers_set"] = set()
         for place in HOOKS:
             state[place] = {}
-        bump_state_version()
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
         """What the module computes; defined by subclasses."""
@@ -76,7 +74,6 @@ class Module(Hooked, Saved):
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __setattr__(self, name: str, value: Any) -> None:
-        bump_state_version()
         state = self.__dict__
         parameters, modules, buffers = (state.get(place) for place in ("_parameters", "_modules", "_buffers"))
         if isinstance(value, Parameter):
@@ -108,7 +105,6 @@ class Module(Hooked, Saved):
         self._non_persistent_buffers_set.discard(name)
 
     def __delattr__(self, name: str) -> None:
-        bump_state_version()
         for place in ("_parameters", "_buffers", "_modules"):
             if name in self.__dict__[place]:
                 del self.__dict__[place][name]
@@ -122,7 +118,6 @@ class Module(Hooked, Saved):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        bump_state_version()
 
     def register_parameter(self, name: str, param: Parameter | None) -> None:
         """Add a parameter (None keeps the name without one)."""
@@ -138,7 +133,6 @@ class Module(Hooked, Saved):
                 f"explicitly. To express '{name}' as a function of another Tensor, compute the value in "
                 "the forward() method."
             )
-        bump_state_version()
         self._parameters[name] = param
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
@@ -149,7 +143,6 @@ class Module(Hooked, Saved):
                 f"cannot assign '{type(tensor).__name__}' object to buffer '{name}' "
                 "(torch Tensor or None required)"
             )
-        bump_state_version()
         self._buffers[name] = tensor
         if persistent:
             self._non_persistent_buffers_set.discard(name)
@@ -161,7 +154,6 @@ class Module(Hooked, Saved):
         if module is not None and not isinstance(module, Module):
             raise TypeError(f"{type(module).__name__} is not a Module subclass")
         self._check_name(name, "module", "_modules")
-        bump_state_version()
         self._modules[name] = module
 
     def register_module(self, name: str, module: Module | None) -> None:
@@ -322,7 +314,6 @@ class Module(Hooked, Saved):
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Replace the values of all parameters, gradients and buffers by what `fn` makes of them."""
-        bump_state_version()
         for module in self.children() if recurse else ():
             module._apply(fn)
         for parameter in self._parameters.values():
@@ -424,10 +415,10 @@ def _indented(text: str) -> str:
 
 def clear_gradient(parameter: Tensor, set_to_none: bool) -> None:
     """Drop a tensor's gradient, or set it to 0 in place."""
-    if parameter.grad is None:
-        return
     if set_to_none:
-        parameter.grad = None
-    else:
-        parameter.grad.detach_()
-        parameter.grad.zero_()
+        set_gradient(parameter, None)
+        return
+    gradient = gradient_of(parameter)
+    if gradient is not None:
+        gradient.detach_()
+        gradient.zero_()

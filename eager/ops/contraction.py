@@ -12,6 +12,7 @@ from fusegrad.eager.families import Composite, Contraction, fit
 from fusegrad.eager.op import TensorType, bind
 from fusegrad.eager.ops import shape
 from fusegrad.eager.ops.elementwise import declare_operator
+from fusegrad.eager.sizes import broadcast_shapes
 from fusegrad.eager.tensor import Tensor
 
 METHODS: dict[str, Callable[..., Any]] = {}
@@ -40,7 +41,7 @@ def _matmul_shape(x: tuple[int, ...], y: tuple[int, ...]) -> tuple[int, ...]:
             f"mat1 and mat2 shapes cannot be multiplied ({_by(x)} and {_by(y)}): the last size of the first, "
             f"{x[-1]}, must be the {'second last' if len(y) > 1 else 'only'} of the second, {inner}"
         )
-    batch = np.broadcast_shapes(x[:-2], y[:-2])
+    batch = broadcast_shapes(x[:-2], y[:-2])
     return batch + (x[-2:-1] if len(x) > 1 else ()) + (y[-1:] if len(y) > 1 else ())
 
 

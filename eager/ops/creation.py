@@ -17,6 +17,7 @@ from fusegrad.eager import dtypes, shared
 from fusegrad.eager.dtypes import DType
 from fusegrad.eager.errors import failure
 from fusegrad.eager.op import Op, Params, TensorType, bind, wrap
+from fusegrad.eager.sizes import Symbol, size_of
 from fusegrad.eager.state import state
 from fusegrad.eager.tensor import Tensor, mark_inference
 
@@ -66,7 +67,7 @@ def _size(size: tuple[Any, ...]) -> tuple[int, ...]:
     """`(2, 3)` or `((2, 3),)` as a checked shape."""
     if len(size) == 1 and isinstance(size[0], (tuple, list)):
         size = tuple(size[0])
-    sizes = tuple([n if type(n) is int else operator.index(n) for n in size])
+    sizes = tuple([n if type(n) is int else size_of(n) for n in size])
     for n in sizes:
         if n < 0:
             raise failure(RuntimeError, f"a tensor cannot have the negative size {n} (shape {list(sizes)})")
@@ -88,7 +89,7 @@ def full(
         dtype, fill_value = dtype or fill_value.dtype, fill_value.item()
     kind = dtypes.as_dtype(dtype) if dtype is not None else _dtype_of(fill_value)
     _check_number(fill_value, kind)
-    shape = _size((size,) if isinstance(size, int) else tuple(size))
+    shape = _size((size,) if isinstance(size, (int, Symbol)) else tuple(size))
     return _requiring(bind(_full, (), {"shape": shape, "value": fill_value, "dtype": kind}), requires_grad)
 
 

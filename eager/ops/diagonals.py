@@ -9,7 +9,7 @@ import numpy as np
 
 from fusegrad.eager import dtypes
 from fusegrad.eager.errors import failure
-from fusegrad.eager.families import Layout, Opaque, View
+from fusegrad.eager.families import Layout, Opaque, View, contiguous_layout
 from fusegrad.eager.op import bind
 from fusegrad.eager.ops.shape import flatten, method, normal_dim, unsqueeze
 from fusegrad.eager.tensor import Tensor
@@ -57,9 +57,10 @@ _diagonal = View(
             creation.zeros(x_type.shape, dtype=g.dtype), g, offset, dim1, dim2
         )
     },
+    put=lambda x_type, **params: (_diagonal_scatter, True, params),
 )
 
-_diagonal_scatter = Opaque(
+_diagonal_scatter: Opaque = Opaque(
     "diagonal_scatter",
     "x value",
     _write_diagonal,
@@ -91,7 +92,7 @@ def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Te
 def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """`input` with a diagonal replaced by `src`. Source: `torch.diagonal_scatter`."""
     first, second = _two_dims(dim1, dim2, input.array.ndim)
-    size = _diagonal_numpy(input.array, offset, first, second).shape
+    size = _diagonal_layout(contiguous_layout(input.array.shape), offset, first, second).shape
     if src.array.shape != size:
         raise failure(
             RuntimeError,

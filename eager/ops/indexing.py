@@ -376,7 +376,7 @@ def _assign_gradient(g: Tensor, value_type: TensorType, index: tuple[Any, ...]) 
     return bind(_assign, (g, creation.zeros(value_type.shape, dtype=g.dtype)), {"index": index})
 
 
-_assign = Opaque(
+_assign: Opaque = Opaque(
     "assign",
     "x value",
     _assign_numpy,

@@ -49,7 +49,7 @@ def begin_write(target: Tensor, name: str, others: Sequence[Any] = ()) -> None:
     written.
     """
     if state.interpreter is not None:
-        state.interpreter.effect("writes into a tensor in place")
+        state.interpreter.before_write(target)
     if state.grad_enabled and recording(target, others):
         views.check_write(target, name)
     if not target.array.flags.writeable:
@@ -96,8 +96,11 @@ def commit(target: Tensor, result: Tensor, name: str) -> Tensor:
         reach(result)
     array[...] = result.array
     views.wrote(target)
-    if state.grad_enabled and recording(target, (result,)):
+    on_graph = state.grad_enabled and recording(target, (result,))
+    if on_graph:
         views.follow(target, result, name)
+    if state.interpreter is not None:
+        state.interpreter.wrote(target, result, None, on_graph)
     return target
 
 
@@ -108,6 +111,8 @@ def before(target: Tensor, others: Sequence[Any] = ()) -> Tensor:
     """
     recorded = state.grad_enabled and any(isinstance(t, Tensor) and t.needs_grad for t in (target, *others))
     old = wrap(np.array(target.array) if recorded else target.array)
+    if recorded and state.interpreter is not None:
+        state.interpreter.copied(old, target)
     old.needs_grad, old.grad_fn, old.output_index = target.needs_grad, target.grad_fn, target.output_index
     return old
 
@@ -297,7 +302,10 @@ def _assign_part(self: Tensor, basic: tuple[Any, ...], value: Tensor) -> None:
     reach(value)
     self.array[place] = value.array
     views.wrote(self)
-    if state.grad_enabled and recording(self, (value,)):
+    on_graph = state.grad_enabled and recording(self, (value,))
+    if state.interpreter is not None:
+        state.interpreter.wrote(self, value, basic, on_graph)
+    if on_graph:
         base = views.base_of(self)
         steps = () if base is self else self.alias[1]  # type: ignore[index]
         views.moved(base, (*steps, (shape._getitem, {"index": basic})), value, "__setitem__")
@@ -315,7 +323,7 @@ METHODS["__setitem__"] = setitem
 
 def _detached(self: Tensor) -> Tensor:
     """Take the tensor off the graph, in place; RuntimeError for a view. Source: `torch.Tensor.detach_`."""
-    if state.interpreter is not None:
+    if state.interpreter is not None and self.needs_grad:
         state.interpreter.effect("takes a tensor off the graph in place")
     if views.base_of(self) is not self and self.grad_fn is not None:
         raise failure(RuntimeError, "Can't detach views in-place. Use detach() instead.")

@@ -40,6 +40,7 @@ _permute: View = View(
     _permute_layout,
     {"x": lambda g, dims: bind(_permute, (g,), {"dims": _inverse(dims)})},
     lambda params: getattr(type(params["dims"]), "grad_name", "PermuteBackward0"),
+    lambda x_type, dims: (_permute, False, {"dims": _inverse(dims)}),
 )
 
 

@@ -18,6 +18,7 @@ from fusegrad.eager import dtypes
 from fusegrad.eager.errors import failure
 from fusegrad.eager.families import Layout, Opaque, View
 from fusegrad.eager.op import NO_PARAMS, TensorType, bind
+from fusegrad.eager.sizes import size_of
 from fusegrad.eager.tensor import Tensor
 
 METHODS: dict[str, Callable[..., Any]] = {}
@@ -58,7 +59,7 @@ def _sizes(sizes: tuple[Any, ...], keyword: Any = None) -> tuple[int, ...]:
         sizes = tuple(sizes[0])
     for size in sizes:
         if type(size) is not int:
-            return tuple([operator.index(s) for s in sizes])
+            return tuple([size_of(s) for s in sizes])
     return sizes
 
 
@@ -123,12 +124,13 @@ class _Reshape(View):
         return args[0].array.reshape(params["shape"])
 
 
-_reshape = _Reshape(
+_reshape: View = _Reshape(
     "reshape",
     _reshape_numpy,
     _reshape_layout,
     {"x": lambda g, x_type: reshape(g, x_type.shape)},
     lambda params: getattr(type(params["shape"]), "grad_name", "ViewBackward0"),
+    lambda x_type, shape: (_reshape, False, {"shape": x_type.shape}),
 )
 
 
@@ -154,7 +156,7 @@ def _resolved(sizes: tuple[int, ...], array: np.ndarray) -> tuple[int, ...]:
         known = -math.prod(sizes)
         if known > 0 and size % known == 0:
             sizes = tuple([size // known if s == -1 else s for s in sizes])
-    if math.prod(sizes) != size or (sizes and builtins.min(sizes) < 0):
+    if math.prod(sizes) != size or [n for n in sizes if n < 0]:
         raise failure(
             RuntimeError,
             f"shape '{list(given)}' is invalid for input of size {size} (shape {list(array.shape)})",
@@ -322,7 +324,7 @@ def expand(input: Tensor, *sizes: Any, size: Any = None) -> Tensor:
     if (
         extra < 0
         or builtins.any(a not in (1, b) for a, b in zip(shape, full[extra:], strict=True))
-        or (full and builtins.min(full) < 0)
+        or [n for n in full if n < 0]
     ):
         raise failure(RuntimeError, f"shape {list(shape)} does not expand to {list(wanted)}")
     return input if full == shape else bind(_expand, (input,), {"shape": full})
@@ -352,7 +354,13 @@ def sum_to_size(input: Tensor, *sizes: Any, size: Any = None) -> Tensor:
 
 # The same memory, or a copy in row-major order.
 
-_detach = View("detach", lambda x: x.view(), lambda layout: layout, None)
+_detach: View = View(
+    "detach",
+    lambda x: x.view(),
+    lambda layout: layout,
+    None,
+    put=lambda x_type: (_detach, False, NO_PARAMS),
+)
 
 
 def detach(input: Tensor) -> Tensor:

@@ -26,6 +26,11 @@ class Slice(NamedTuple):
     stop: int
     step: int
 
+    @property
+    def length(self) -> int:
+        """How many elements it takes; `range` would want numbers, and these may be symbols."""
+        return max(0, -((self.start - self.stop) // self.step))
+
     def __repr__(self) -> str:
         return f"slice({self.start}, {self.stop}, {self.step})"
 
@@ -40,7 +45,7 @@ def _getitem_layout(layout: Layout, index: tuple[Any, ...]) -> Layout:
             continue
         _, stride = next(source)
         if isinstance(entry, Slice):
-            count = len(range(entry.start, entry.stop, entry.step))
+            count = entry.length
             shape.append(count)
             strides.append(stride * entry.step)
             offset += stride * entry.start if count else 0
@@ -67,6 +72,7 @@ _getitem = View(
     _getitem_layout,
     {"x": lambda g, x_type, index: bind(_embed, (g,), {"shape": x_type.shape, "index": index})},
     _getitem_name,
+    lambda x_type, index: (indexing._assign, True, {"index": index}),
 )
 
 

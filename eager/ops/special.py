@@ -228,20 +228,11 @@ hypot = binary(
     "hypot",
     np.hypot,
     ONLY_REAL_FLOAT,
-    lambda b, x, y: _hypot_scalar(b, b.abs(x), b.abs(y)),
+    "hypot",
     (lambda g, x, out: g * (x / out), lambda g, y, out: g * (y / out)),
     "sqrt(x**2 + y**2) without overflow.",
     numbers="",
 )
-
-
-def _hypot_scalar(b: Any, x: Any, y: Any) -> Any:
-    """The larger times sqrt(1 + ratio**2); right for zeros and infinities."""
-    large, small = b.maximum(x, y), b.minimum(x, y)
-    ratio = b.div(small, large)
-    length = b.mul(large, b.sqrt(b.add(b.mul(ratio, ratio), 1.0)))
-    infinite = b.or_(b.eq(x, math.inf), b.eq(y, math.inf))
-    return b.select(infinite, math.inf, b.select(b.eq(large, 0.0), 0.0, length))
 
 
 def _logaddexp_scalar(b: Any, x: Any, y: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Special functions of mathematics, as SciPy computes them: compiled code calls them as they are.
+"""Special functions of mathematics, as SciPy computes them: most are called so by compiled code, too.
 
 The gamma function's family, the normal distribution's, Bessel functions. PyTorch knows no
 derivative of some; neither do these.
@@ -26,6 +26,7 @@ from fusegrad.eager.ops.declare import (
     opaque_unary,
     renamed,
     tensor_operand,
+    unary,
     unknown,
 )
 from fusegrad.eager.ops.elementwise import abs, sign
@@ -48,11 +49,12 @@ def _lgamma_numpy(x: np.ndarray) -> np.ndarray:
     return np.where(np.isinf(x), size, value)
 
 
-lgamma = opaque_unary("lgamma", _lgamma_numpy, REAL_FLOAT, lambda g, x: g * digamma(x), "log(|gamma(x)|).")
-digamma: Unary = opaque_unary(
+lgamma = unary("lgamma", _lgamma_numpy, REAL_FLOAT, "lgamma", lambda g, x: g * digamma(x), "log(|gamma(x)|).")
+digamma: Unary = unary(
     "digamma",
     _digamma_numpy,
     REAL_FLOAT,
+    "digamma",
     lambda g, x: g * polygamma(1, x),
     "The derivative of lgamma.",
 )
@@ -242,5 +244,5 @@ scaled_modified_bessel_k1 = _underived("scaled_modified_bessel_k1", from_scipy("
 spherical_bessel_j0 = _underived("spherical_bessel_j0", _spherical_j0, "sin(x) / x.")
 airy_ai = _underived("airy_ai", _airy, "The Airy function Ai.")
 
-METHODS |= {"digamma": digamma, "i0": i0, "igamma": igamma, "igammac": igammac, "lgamma": lgamma}
+METHODS |= {"i0": i0, "igamma": igamma, "igammac": igammac}
 METHODS["polygamma"] = renamed(lambda self, n: polygamma(n, self), "polygamma")

@@ -9,7 +9,7 @@ import numpy as np
 
 from fusegrad.eager.families import FLOAT, REAL_FLOAT
 from fusegrad.eager.ops.comparison import where
-from fusegrad.eager.ops.declare import METHODS, Unary, binary, from_scipy, opaque_unary, unary
+from fusegrad.eager.ops.declare import Unary, binary, from_scipy, unary
 from fusegrad.eager.tensor import Tensor
 
 exp: Unary = unary("exp", np.exp, FLOAT, "exp", lambda g, out: g * out, "e ** x.")
@@ -79,6 +79,12 @@ def _acosh_scalar(b: Any, x: Any) -> Any:
     return b.select(b.gt(x, _LARGE), b.add(b.log(x), math.log(2)), near)
 
 
+def _atanh_scalar(b: Any, x: Any) -> Any:
+    size = b.abs(x)
+    value = b.mul(b.log1p(b.div(b.mul(size, 2.0), b.sub(1.0, size))), 0.5)
+    return b.select(b.lt(x, 0.0), b.neg(value), b.select(b.eq(x, 0.0), x, value))
+
+
 asinh = unary(
     "asinh", np.arcsinh, FLOAT, _asinh_scalar, lambda g, x: g * rsqrt(x * x + 1), "Inverse of sinh."
 )
@@ -94,7 +100,7 @@ atanh = unary(
     "atanh",
     np.arctanh,
     FLOAT,
-    lambda b, x: b.mul(b.log1p(b.div(b.mul(x, 2.0), b.sub(1.0, x))), 0.5),
+    _atanh_scalar,
     lambda g, x: g / (1 - x * x),
     "Inverse of tanh.",
 )
@@ -135,18 +141,19 @@ erf = unary(
     lambda g, x: g * (exp(-x * x) * _TWO_OVER_ROOT_PI),
     "The error function.",
 )
-erfc = opaque_unary(
+erfc = unary(
     "erfc",
     from_scipy("erfc"),
     REAL_FLOAT,
+    "erfc",
     lambda g, x: g * (exp(-x * x) * -_TWO_OVER_ROOT_PI),
     "1 - erf(x), exact for large x.",
 )
-erfinv = opaque_unary(
+erfinv = unary(
     "erfinv",
     lambda x: np.copysign(from_scipy("erfinv")(x), x),  # SciPy forgets the sign of 0
     REAL_FLOAT,
+    "erfinv",
     lambda g, out: g * (exp(out * out) / _TWO_OVER_ROOT_PI),
     "The inverse of erf.",
 )
-METHODS["erfc"], METHODS["erfinv"] = erfc, erfinv

@@ -191,7 +191,7 @@ class Adamax(ElementwiseOptimizer):
 class NAdam(ElementwiseOptimizer):
     """Adam with Nesterov momentum. Source: `torch.optim.NAdam`."""
 
-    bundled = False  # each parameter keeps a product of its own
+    bundled = traced = False  # each parameter keeps a product of its own
 
     def __init__(
         self,
@@ -301,30 +301,30 @@ class RAdam(ElementwiseOptimizer):
         correction = 1 - beta2**step
         longest = 2 / (1 - beta2) - 1
         length = longest - 2 * step * beta2**step / correction
-        rectified = None
-        if length > 5.0:
+        size, known = lr / (1 - beta1**step), length > 5.0
+        if known:
             share = (length - 4) * (length - 2) * longest / ((longest - 4) * (longest - 2) * length)
-            rectified = share**0.5 * correction**0.5
+            size *= share**0.5 * correction**0.5
         decoupled = group["decoupled_weight_decay"]
         return (
-            (1 - beta1, beta2, group["eps"], lr / (1 - beta1**step), rectified),
+            (1 - beta1, beta2, group["eps"], size, known),
             (0 if decoupled else decay, 1 - lr * decay if decoupled else 1, group["maximize"]),
         )
 
     def update(
         self, p: np.ndarray, g: np.ndarray, slots: Arrays, constants: Any, a: np.ndarray, b: np.ndarray
     ) -> None:
-        (weight, beta2, eps, size, rectified), (decay, shrink, maximize) = constants
+        (weight, beta2, eps, size, known), (decay, shrink, maximize) = constants
         p *= shrink
         g = direction(p, g, decay, maximize, a, b)
         mean, square = slots
         average(mean, g, weight, a)
         average_square(square, g, beta2, a)
-        if rectified is None:
-            np.multiply(mean, size, out=a)
-        else:
+        if known:
             np.sqrt(square, out=a)
             a += eps
             np.divide(mean, a, out=a)
-            a *= size * rectified
+            a *= size
+        else:
+            np.multiply(mean, size, out=a)
         p -= a

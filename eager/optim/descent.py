@@ -284,6 +284,8 @@ class Adadelta(ElementwiseOptimizer):
 class Rprop(ElementwiseOptimizer):
     """Steps by the sign of the gradient, longer while it stays the same. Source: `torch.optim.Rprop`."""
 
+    traced = False  # writes where a mask is true
+
     def __init__(
         self,
         params: Iterable[Any],
@@ -340,7 +342,7 @@ class Rprop(ElementwiseOptimizer):
 class ASGD(ElementwiseOptimizer):
     """Gradient descent that also averages its path. Source: `torch.optim.ASGD`."""
 
-    bundled = False  # each parameter keeps a rate of its own
+    bundled = traced = False  # each parameter keeps a rate of its own
 
     def __init__(
         self,

@@ -18,8 +18,9 @@ from numpy.lib.array_utils import byte_bounds
 
 from fusegrad.eager.errors import failure, user_spot
 from fusegrad.eager.op import wrap
-from fusegrad.eager.optim.optimizer import Optimizer, ParameterGroup, scalar, wrote
+from fusegrad.eager.optim.optimizer import Optimizer, ParameterGroup, scalar
 from fusegrad.eager.tensor import Tensor
+from fusegrad.eager.views import count_write
 
 BLOCK = 8192  # elements: a rule's arrays of this size fit the second-level cache
 SMALL = 4096  # elements of the largest parameter that is bundled
@@ -29,10 +30,12 @@ class ElementwiseOptimizer(Optimizer):
     """Takes the steps; subclasses define what is kept and the rule.
 
     counted: whether the steps of each parameter are counted (`state["step"]`).
+    traced: whether `update` is ufuncs and writes of whole arrays alone, and `constants` changes nothing.
     bundled: whether parameters can share a call; not where numbers are kept for each.
     """
 
     counted = True
+    traced = True
     bundled = True
 
     def slots(self, group: ParameterGroup) -> tuple[str, ...]:
@@ -62,6 +65,8 @@ class ElementwiseOptimizer(Optimizer):
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Update all parameters that have a gradient; gives what `closure` gives."""
         loss = self._evaluated(closure)
+        if self._taken_over():
+            return loss
         plans, spot = self.__dict__.setdefault("_plans", {}), user_spot()
         for number, group in enumerate(self.param_groups):
             plan = plans.get(number)
@@ -156,7 +161,7 @@ class _Plan:
         for original, flat in zip(arrays, flats, strict=True):
             if not original.flags.c_contiguous:
                 original[...] = flat.view(original.dtype).reshape(original.shape)
-        wrote(parameter, spot)
+        count_write(parameter, spot)
 
     def apply(
         self,
@@ -246,7 +251,7 @@ class _Bundle:
         plan.apply(optimizer, self.p, self.g, self.slots, constants)
         for parameter, array, _, _, values, _ in self.rows:
             np.copyto(array, values)
-            wrote(parameter, spot)
+            count_write(parameter, spot)
         return True
 
 

@@ -9,8 +9,9 @@ import numpy as np
 
 from fusegrad.eager.errors import failure, user_spot
 from fusegrad.eager.op import wrap
-from fusegrad.eager.optim.optimizer import Optimizer, as_number, check_options, wrote
+from fusegrad.eager.optim.optimizer import Optimizer, as_number, check_options
 from fusegrad.eager.tensor import Tensor
+from fusegrad.eager.views import count_write
 
 
 class LBFGS(Optimizer):
@@ -68,6 +69,8 @@ class LBFGS(Optimizer):
         group = self.param_groups[0]
         if group["line_search_fn"] not in (None, "strong_wolfe"):
             raise failure(RuntimeError, "only 'strong_wolfe' is supported")
+        if self._taken_over():
+            return None
         first = self._evaluated(closure)
         kept = self.state[group["params"][0]]
         run = _Run(self, closure, kept, float(first))
@@ -188,7 +191,7 @@ class _Run:
         loss, gradient = self.evaluate(), self.flat_gradient()
         for parameter, array in zip(self.parameters, origin, strict=True):
             parameter.array[...] = array
-            wrote(parameter, self.spot)
+            count_write(parameter, self.spot)
         return _Point(length, loss, gradient, gradient.dot(self.direction))
 
     def evaluate(self) -> float:
@@ -202,7 +205,7 @@ class _Run:
             count = array.size * (2 if array.dtype.kind == "c" else 1)
             part = np.multiply(self.direction[start : start + count], length)
             array += part.view(array.dtype).reshape(array.shape)
-            wrote(parameter, self.spot)
+            count_write(parameter, self.spot)
             start += count
 
     def flat_gradient(self) -> np.ndarray:

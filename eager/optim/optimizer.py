@@ -11,10 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from fusegrad.eager import views
 from fusegrad.eager.dtypes import default_float
 from fusegrad.eager.errors import failure
-from fusegrad.eager.nn.module import RemovableHandle, bump_state_version, clear_gradient
+from fusegrad.eager.nn.module import RemovableHandle, clear_gradient
 from fusegrad.eager.op import wrap
 from fusegrad.eager.ops import elementwise
 from fusegrad.eager.state import enable_grad, state
@@ -22,15 +21,7 @@ from fusegrad.eager.tensor import Tensor
 
 
 class ParameterGroup(dict[str, Any]):
-    """Parameters with their options; a write counts as a change of the optimizer's state."""
-
-    def __setitem__(self, key: str, value: Any) -> None:
-        bump_state_version()
-        super().__setitem__(key, value)
-
-    def update(self, *args: Any, **kwargs: Any) -> None:
-        bump_state_version()
-        super().update(*args, **kwargs)
+    """Parameters with their options; a dict that can be referred to weakly."""
 
 
 _HOOKS = (
@@ -52,6 +43,8 @@ def _hooked(step: Callable[..., Any]) -> Callable[..., Any]:
         own["_opt_called"] = True
         if not own["_step_pre_hooks"] and not own["_step_post_hooks"]:
             return step(self, *args, **kwargs)
+        if state.interpreter is not None:
+            state.interpreter.effect("calls hooks of an optimizer")
         for hook in tuple(own["_step_pre_hooks"].values()):
             replaced = hook(self, args, kwargs)
             if replaced is not None:
@@ -105,14 +98,6 @@ class Optimizer:
         for place in _HOOKS:
             self.__dict__[place] = {}
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        bump_state_version()
-        object.__setattr__(self, name, value)
-
-    def __delattr__(self, name: str) -> None:
-        bump_state_version()
-        object.__delattr__(self, name)
-
     def __getstate__(self) -> dict[str, Any]:
         # Copies and pickles start without hooks, as in PyTorch, and without what `step` caches.
         skipped = (*_HOOKS, "_plans", "_opt_called")
@@ -122,7 +107,6 @@ class Optimizer:
         self.__dict__.update(state)
         for place in _HOOKS:
             self.__dict__.setdefault(place, {})
-        bump_state_version()
 
     def __repr__(self) -> str:
         text = f"{type(self).__name__} ("
@@ -156,7 +140,6 @@ class Optimizer:
                 ValueError, "all optimizer params should be with/without names. Some param names are missing"
             )
         self._check_parameters(tensors, bool(names))
-        bump_state_version()
         group = ParameterGroup({**self.defaults, **param_group, "params": tensors})
         if names:
             group["param_names"] = names
@@ -193,7 +176,7 @@ class Optimizer:
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Drop the gradients of all parameters (or set them to 0)."""
         if state.interpreter is not None:
-            state.interpreter.effect("clears gradients")
+            state.interpreter.sees_parameters(self)
         for group in self.param_groups:
             for parameter in group["params"]:
                 clear_gradient(parameter, set_to_none)
@@ -203,14 +186,15 @@ class Optimizer:
         raise NotImplementedError
 
     def _evaluated(self, closure: Callable[[], Any] | None) -> Any:
-        """What `closure` gives, run with gradients; tells a recorder that writes follow."""
-        loss = None
-        if closure is not None:
-            with enable_grad():
-                loss = closure()
-        if state.interpreter is not None:
-            state.interpreter.effect("an optimizer writes into parameters")
-        return loss
+        """What `closure` gives, run with gradients."""
+        if closure is None:
+            return None
+        with enable_grad():
+            return closure()
+
+    def _taken_over(self) -> bool:
+        """Whether an interpreter takes the step that is to be taken."""
+        return state.interpreter is not None and state.interpreter.takes_step(self)
 
     # Hooks.
 
@@ -319,16 +303,6 @@ def _taken_over(value: Any, parameter: Tensor, key: str) -> Any:
     if isinstance(value, (list, tuple)):
         return type(value)(_taken_over(v, parameter, key) for v in value)
     return value
-
-
-def wrote(parameter: Tensor, spot: Any) -> None:
-    """Count a write into a parameter, done at `spot` of the user's program."""
-    if parameter.alias is not None or type(parameter.version) is not list:
-        views.wrote(parameter)
-        return
-    version = parameter.version
-    version[0] += 1
-    version[1] = (version[0], spot)
 
 
 def scalar(value: float) -> Tensor:

@@ -14,7 +14,7 @@ from fusegrad.eager import random
 from fusegrad.eager.errors import failure
 from fusegrad.eager.graph import saved_tensors_hooks
 from fusegrad.eager.op import Op, Params, evaluate
-from fusegrad.eager.state import enable_grad, state
+from fusegrad.eager.state import Interpreter, enable_grad, state
 from fusegrad.eager.tensor import Tensor
 
 
@@ -190,24 +190,14 @@ def _taken(tensor: Tensor) -> Tensor:
     return tensor
 
 
-class _Plain:
+class _Plain(Interpreter):
     """An interpreter that only evaluates: jitted functions inside run as Python, op by op."""
 
     def bind(self, op: Op, args: tuple[Any, ...], params: Params) -> Any:
         return evaluate(op, args, params)
 
-    def reach(self, tensor: Tensor) -> None: ...
-
-    def leave(self, tensor: Tensor, door: str, value: Any) -> None: ...
-
-    def effect(self, reason: str) -> None: ...
-
-    def in_backward(self) -> None: ...
-
-    def constant(self, tensor: Tensor) -> None: ...
-
-    def check(self, tensor: Tensor, passed: Callable[[], Tensor]) -> bool:
-        return True
+    def backward(self, roots: Any, accumulates: bool) -> None:
+        """The engine's own ops need no interpreter."""
 
 
 def _runs_plainly() -> bool:

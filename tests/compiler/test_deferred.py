@@ -12,16 +12,16 @@ import numpy as np
 import pytest
 
 import fusegrad as fg
-from fusegrad.compiler import deferred, stretch
-from fusegrad.compiler.deferred import TRIES
+from fusegrad.compiler import plan, stretch
+from fusegrad.compiler.plan import TRIES
 from fusegrad.nn import functional as F
 
 
 @pytest.fixture(autouse=True)
 def always_deferred(monkeypatch: pytest.MonkeyPatch):
     """Which way is faster must not decide what is tested."""
-    monkeypatch.setattr(deferred.Plan, "note", lambda *_: None)
-    monkeypatch.setattr(deferred.Plan, "defers", lambda self: True)
+    monkeypatch.setattr(plan.Plan, "note", lambda *_: None)
+    monkeypatch.setattr(plan.Plan, "defers", lambda self: True)
 
 
 def leaf(*shape: int, seed: int = 0) -> fg.Tensor:
@@ -373,6 +373,17 @@ def test_grad_modes_inside():
         return y.tanh() * z
 
     compiled_like_eager(f, lambda: leaf(4))
+
+
+def test_a_diagonal_is_replaced_before_there_are_values():
+    log = []
+
+    def f(x):
+        log.append(1)
+        y = x * 2
+        return y.diagonal_scatter(y.sum(0) + 1).tanh()
+
+    compiled_like_eager(f, lambda: leaf(3, 3))
 
 
 def test_random_draws_keep_their_stream():

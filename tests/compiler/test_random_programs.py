@@ -23,6 +23,24 @@ def matrix(x: fg.Tensor) -> fg.Tensor:
     return x + fg.zeros(ROWS, COLUMNS)
 
 
+# Places in a row, one or several; rows, some more than once; one place a row.
+PLACES = fg.tensor([[0, 2, 2], [3, 1, 0], [1, 1, 1], [2, 3, 0], [0, 0, 3]])
+PICKED = fg.tensor([0, -3, 4, 4, 1])
+LABELS = fg.tensor([1, 0, 3, 3, 2])
+
+
+def with_slice(x: fg.Tensor, y: fg.Tensor) -> fg.Tensor:
+    """`x` with a part of it written from a part of `y`."""
+    written = matrix(x).clone()
+    written[1:4, 1:] = matrix(y)[:3, :3] * 0.5
+    return written
+
+
+def difference(x: fg.Tensor) -> fg.Tensor:
+    """Neighbours subtracted, the edge kept at 0."""
+    return fg.nn.functional.pad(x[1:] - x[:-1], (0, 0, 1, 0))
+
+
 OPERATIONS: list[Callable[[fg.Tensor, fg.Tensor], fg.Tensor]] = [
     lambda x, y: x + y,
     lambda x, y: x * y,
@@ -49,6 +67,25 @@ OPERATIONS: list[Callable[[fg.Tensor, fg.Tensor], fg.Tensor]] = [
     lambda x, y: fg.nn.functional.layer_norm(matrix(x), (COLUMNS,)),
     lambda x, y: matrix(x)[:, :1] + matrix(y)[:1],
     lambda x, y: x.detach() * y,
+    lambda x, y: matrix(x).gather(1, PLACES).sum(1, keepdim=True),
+    lambda x, y: matrix(x).gather(1, LABELS.unsqueeze(1)) * y,
+    lambda x, y: matrix(x)[PICKED] + y,
+    lambda x, y: matrix(x)[fg.arange(ROWS), LABELS].unsqueeze(1),
+    lambda x, y: matrix(x)[:, fg.tensor([3, 0, 0, 1])] * 0.5,
+    lambda x, y: matrix(x).index_add(0, PICKED % ROWS, matrix(y) * 0.3),
+    lambda x, y: matrix(x).scatter(1, PLACES, matrix(y)[:, :3]),
+    lambda x, y: fg.nn.functional.cross_entropy(matrix(x), LABELS),
+    lambda x, y: with_slice(x, y),
+    lambda x, y: difference(matrix(x)) * 0.5 + matrix(y)[:, 1:2],
+    lambda x, y: fg.roll(matrix(x), (1, -1), (0, 1)) - matrix(y),
+    lambda x, y: matrix(x)[1:4:2].mean(0) + matrix(x).flip(1),
+    lambda x, y: fg.stack([matrix(x)[i] * (i + 1) for i in range(ROWS)]) * 0.3,
+    lambda x, y: fg.cat([matrix(x)[:, :1].tanh(), matrix(y)[:, 1:3], matrix(x)[:, :1]], 1),
+    lambda x, y: matrix(x).cumsum(0) * 0.3,
+    lambda x, y: (matrix(x) * 0.2 + 1).cumprod(1),
+    lambda x, y: matrix(x).logcumsumexp(1),
+    lambda x, y: matrix(x).max(1, keepdim=True)[0] - matrix(y).min(0)[0],
+    lambda x, y: matrix(x).cummax(1)[0],
     # Sums that ought to be equal differ by rounding, and not in both alike: they are not compared.
     lambda x, y: x if matrix(x).sum() > matrix(y).sum() + 0.0137 else y * 0.7,
 ]

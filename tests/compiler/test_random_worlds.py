@@ -1,16 +1,19 @@
 """Programs put together at random that read and change the world around them, jitted against eager.
 
 A program is a list of choices, each a statement: an op, a branch or a loop on data, a write in place, a
-read of outer state or a change of it, a value that leaves to a log. Between calls the world changes
-too. Everything that a user could see is compared, event by event. What the generator finds becomes
-a small test of its own. `python tests/compiler/test_random_worlds.py 20000 [SEED]` runs many.
+read of outer state or a change of it, a value that leaves to a log, a step of an optimizer. Between calls
+the world, the arguments' shapes, types and numbers change too. Everything that a user could see is compared,
+event by event. What the generator finds becomes a small test of its own.
+`python tests/compiler/test_random_worlds.py 20000 [SEED]` runs many.
 """
 
 from __future__ import annotations
 
+import collections
 import random
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,47 +21,88 @@ import pytest
 
 import fusegrad as fg
 
+F = fg.nn.functional
 SIZE = 4
-CALLS = 7
+CALLS = 8
+Pair = collections.namedtuple("Pair", "first second")
+
+
+@dataclass
+class Options:
+    """An argument with numbers in it."""
+
+    factor: float
+    power: int
+    flag: bool
 
 
 class World:
-    """What a program finds outside: tensors, numbers, a model, a log."""
+    """What a program finds outside: tensors, numbers, models, an optimizer, a log."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, jit: Callable[..., Any]) -> None:
         generator = np.random.default_rng(seed)
         self.log: list[Any] = []
         self.state = fg.tensor(generator.normal(size=SIZE).astype("f4"))
         self.weight = fg.tensor(generator.normal(size=SIZE).astype("f4"), requires_grad=True)
         self.number = 0.5
         self.count = 0
-        self.table = {"scale": 2.0}
+        self.table: dict[str, float] = {"scale": 2.0}
         self.layer = fg.nn.Linear(SIZE, SIZE)
+        self.norm = fg.nn.BatchNorm1d(SIZE)
         with fg.no_grad():
             for parameter in self.layer.parameters():
                 parameter.copy_(fg.tensor(generator.normal(size=tuple(parameter.shape)).astype("f4") * 0.3))
+        kinds: Any = (fg.optim.SGD, fg.optim.Adam)
+        self.optimizer = kinds[seed % 2](self.layer.parameters(), lr=0.05)
+        self.scheduler = fg.optim.lr_scheduler.StepLR(self.optimizer, 2, 0.5)
         self.parts = [self.state]
+        self.queue = collections.deque([1.0, 2.0], maxlen=3)
+        self.hook: Any = None
+        self.inner = jit(lambda a, factor: (a * factor).sin() if a.sum() > 0.2137 else a - factor)
 
     def note(self, *what: Any) -> None:
         self.log.append(what)
 
+    def toggle_hook(self) -> None:
+        """Put a hook on the layer, or take it off."""
+        add = self.layer.register_forward_hook
+        self.hook = self.hook.remove() if self.hook else add(lambda module, inputs, out: out * 2)
 
-def write(values: list[fg.Tensor], a: fg.Tensor, amount: float) -> fg.Tensor:
+    @property
+    def doubled(self) -> float:
+        return self.number * 2
+
+    def tensors(self) -> list[fg.Tensor]:
+        """What may have changed."""
+        return [self.state, self.weight, *self.layer.parameters(), *self.norm.buffers()]
+
+
+def rows(a: fg.Tensor) -> fg.Tensor:
+    """A value as one row."""
+    return a.detach().reshape(-1, SIZE).mean(0).float()
+
+
+def seen_sum(a: fg.Tensor) -> float:
+    """A number from a tensor that is the same in both, whatever the rounding."""
+    return round(a.detach().double().sum().item(), 1) + 0.0
+
+
+def write(a: fg.Tensor, amount: Any) -> fg.Tensor:
     """A copy of `a`, partly written over."""
     made = a * 1
-    made[1:3] = amount
+    made[..., 1:3] = amount
     return made
 
 
-def written_view(values: list[fg.Tensor], a: fg.Tensor, amount: float) -> fg.Tensor:
+def written_view(a: fg.Tensor) -> fg.Tensor:
     """A copy of `a`, written through a view of it."""
     made = a + 0
-    view = made[:2]
-    view.mul_(amount)
+    view = made[..., :2]
+    view.mul_(0.5)
     return made
 
 
-def count_up(a: fg.Tensor, w: World) -> fg.Tensor:
+def count_up(a: fg.Tensor) -> fg.Tensor:
     """A loop whose length depends on data."""
     steps = 0
     while a.abs().sum() < 20.0137 and steps < 3:
@@ -78,15 +122,38 @@ def guarded(a: fg.Tensor, w: World) -> fg.Tensor:
         return a * 0.5
 
 
+def cleaned(a: fg.Tensor, w: World) -> fg.Tensor:
+    """An exception on data that is caught further out, past a `finally` and a grad mode."""
+    try:
+        with fg.no_grad():
+            try:
+                scaled = a * 3
+                if scaled.max() > 2.0137:
+                    raise KeyError("high")
+                return scaled
+            finally:
+                w.count += 1
+    except KeyError:
+        return a.clamp(max=1) + w.count
+
+
+def refused(a: fg.Tensor, w: World) -> fg.Tensor:
+    """An exception on data that leaves the program, after an effect."""
+    w.note("tried")
+    if a.min() < -2.7137:
+        raise ArithmeticError(f"call {w.count}")
+    return a * 1.1
+
+
 def kept(a: fg.Tensor, w: World) -> fg.Tensor:
     """State that is replaced by a computed tensor."""
-    w.state = (a * 0.5).detach()
+    w.state = rows(a * 0.5)
     return a + w.state
 
 
 def accumulated(a: fg.Tensor, w: World) -> fg.Tensor:
     """State that is written in place."""
-    w.state.add_(a.detach().clamp(-1, 1))
+    w.state.add_(rows(a).clamp(-1, 1))
     return a * w.state
 
 
@@ -98,59 +165,133 @@ def counted(a: fg.Tensor, w: World) -> fg.Tensor:
 
 def stepped(a: fg.Tensor, w: World) -> fg.Tensor:
     """A backward and an update inside."""
-    loss = ((a.detach() * w.weight) ** 2).mean()
+    loss = ((rows(a) * w.weight) ** 2).mean()
     w.weight.grad = None
     loss.backward()
     with fg.no_grad():
-        w.weight -= 0.1 * w.weight.grad
+        w.weight -= 0.1 * w.weight.grad.clamp(-1, 1)
     return a + loss.detach()
 
 
-STATEMENTS: list[Callable[[fg.Tensor, fg.Tensor, World], fg.Tensor]] = [
-    lambda a, b, w: a + b,
-    lambda a, b, w: a * b,
-    lambda a, b, w: (a * 0.3).tanh(),
-    lambda a, b, w: a.sigmoid() - b,
-    lambda a, b, w: a / (b.abs() + 1),
-    lambda a, b, w: fg.where(a > b, a, b * 2),
-    lambda a, b, w: a.softmax(0),
-    lambda a, b, w: a - a.mean(),
-    lambda a, b, w: a.sum() * b,
-    lambda a, b, w: w.layer(a),
-    lambda a, b, w: a.reshape(2, 2).T.reshape(SIZE) + b,
-    lambda a, b, w: fg.cat([a[:2], b[2:]]),
-    lambda a, b, w: a * w.weight,
-    lambda a, b, w: a + w.state,
-    lambda a, b, w: a * w.number,
-    lambda a, b, w: a * w.table["scale"],
-    lambda a, b, w: a * w.table.get("offset", 1.0),
-    lambda a, b, w: a + sum(p.mean() for p in w.parts),
+def optimized(a: fg.Tensor, w: World) -> fg.Tensor:
+    """A step of the optimizer inside."""
+    w.optimizer.zero_grad()
+    loss = (w.layer(rows(a).clamp(-2, 2)) ** 2).mean()
+    loss.backward()
+    fg.nn.utils.clip_grad_norm_(w.layer.parameters(), 0.5)
+    w.optimizer.step()
+    if w.count % 2:
+        w.scheduler.step()
+    return a + loss.detach()
+
+
+def derived(a: fg.Tensor, w: World) -> fg.Tensor:
+    """A gradient that is asked for inside."""
+    if not a.requires_grad:
+        a = a.detach().requires_grad_()
+    (slope,) = fg.autograd.grad((a * a * w.number).sum().sin(), a, create_graph=w.count % 2 == 0)
+    return a + slope.clamp(-1, 1)
+
+
+def hooked(a: fg.Tensor, w: World) -> fg.Tensor:
+    """A hook on a value inside."""
+    made = a * 1.0
+    if made.requires_grad:
+        made.register_hook(lambda g: g * 2)
+    return made
+
+
+def gathered(a: fg.Tensor, w: World) -> fg.Tensor:
+    """Python containers, made, filled and read inside."""
+    found: dict[str, list[fg.Tensor]] = {"low": [], "high": []}
+    for index, part in enumerate(a.unbind(-1)):
+        found["high" if index % 2 else "low"].append(part * (index + 1))
+    first, *others = found["low"] + [p * 1 for p in found["high"]]
+    return fg.stack([first, *reversed(others)], -1)
+
+
+def queued(a: fg.Tensor, w: World) -> fg.Tensor:
+    """A queue outside that is filled, and read."""
+    w.queue.append(w.queue[0] * 0.5)
+    return a * sum(w.queue) * 0.3
+
+
+def in_mode(a: fg.Tensor, mode: bool) -> fg.Tensor:
+    with fg.set_grad_enabled(mode):
+        made = a * 2
+        with fg.enable_grad():
+            made = made + a
+    return made
+
+
+Statement = Callable[[fg.Tensor, fg.Tensor, World, Options], fg.Tensor]
+STATEMENTS: list[Statement] = [
+    lambda a, b, w, o: a + b,
+    lambda a, b, w, o: a * b,
+    lambda a, b, w, o: (a * 0.3).tanh(),
+    lambda a, b, w, o: a.sigmoid() - b,
+    lambda a, b, w, o: a / (b.abs() + 1),
+    lambda a, b, w, o: fg.where(a > b, a, b * 2),
+    lambda a, b, w, o: a.softmax(-1),
+    lambda a, b, w, o: a - a.mean(),
+    lambda a, b, w, o: a.sum() * b * 0.2,
+    lambda a, b, w, o: w.layer(a.float()),
+    lambda a, b, w, o: a.reshape(*a.shape[:-1], 2, 2).transpose(-1, -2).reshape(a.shape) + b,
+    lambda a, b, w, o: fg.cat([a[..., :2], b[..., 2:]], -1),
+    lambda a, b, w, o: a * w.weight,
+    lambda a, b, w, o: a + w.state,
+    lambda a, b, w, o: a * w.number,
+    lambda a, b, w, o: a * w.table["scale"],
+    lambda a, b, w, o: a * w.table.get("offset", 1.0),
+    lambda a, b, w, o: a + sum(p.mean() for p in w.parts),
     # Not `a.sum() > b.sum()`: sums that ought to be equal differ by rounding, and not in both alike.
-    lambda a, b, w: a if a.sum() > b.sum() + 0.0137 else b * 0.7,
-    lambda a, b, w: a * float(b.max()) * 0.1,
-    lambda a, b, w: a + int(b.sum().clamp(-2, 2) * 1.37),
-    lambda a, b, w: a.detach() + b,
-    lambda a, b, w: write([], a, 0.25),
-    lambda a, b, w: written_view([], a, 0.5),
-    lambda a, b, w: count_up(a, w),
-    lambda a, b, w: guarded(a, w),
-    lambda a, b, w: kept(a, w),
-    lambda a, b, w: accumulated(a, w),
-    lambda a, b, w: counted(a, w),
-    lambda a, b, w: stepped(a, w),
-    lambda a, b, w: (w.note("saw", round(a.sum().item(), 1)), a)[1],
-    lambda a, b, w: (w.note("text", a.shape, str(a.dtype)), b + a)[1],
-    lambda a, b, w: (w.log.append(a), a * 2)[1],
-    lambda a, b, w: a + fg.rand(SIZE),
-    lambda a, b, w: fg.nn.functional.dropout(a, 0.5, w.count % 2 == 0) + b,
-    lambda a, b, w: a.add_(1) if not a.requires_grad else a + 1,
-    lambda a, b, w: a * fg.tensor(w.number),
-    lambda a, b, w: fg.stack([a, b]).amax(0),
-    lambda a, b, w: a @ b * 0.1 + a,
-    lambda a, b, w: a.clone().exp().clamp(max=5),
+    lambda a, b, w, o: a if a.sum() > b.sum() + 0.0137 else b * 0.7,
+    lambda a, b, w, o: a * float(b.max()) * 0.1,
+    lambda a, b, w, o: a + int(b.sum().clamp(-2, 2) * 1.37),
+    lambda a, b, w, o: a.detach() + b,
+    lambda a, b, w, o: write(a, 0.25),
+    lambda a, b, w, o: write(a, b[..., :2]),
+    lambda a, b, w, o: written_view(a),
+    lambda a, b, w, o: count_up(a),
+    lambda a, b, w, o: guarded(a, w),
+    lambda a, b, w, o: cleaned(a, w),
+    lambda a, b, w, o: refused(a, w),
+    lambda a, b, w, o: kept(a, w),
+    lambda a, b, w, o: accumulated(a, w),
+    lambda a, b, w, o: counted(a, w),
+    lambda a, b, w, o: stepped(a, w),
+    lambda a, b, w, o: optimized(a, w),
+    lambda a, b, w, o: derived(a, w),
+    lambda a, b, w, o: hooked(a, w),
+    lambda a, b, w, o: gathered(a, w),
+    lambda a, b, w, o: queued(a, w),
+    lambda a, b, w, o: in_mode(a, o.flag),
+    lambda a, b, w, o: (w.note("saw", seen_sum(a)), a)[1],
+    lambda a, b, w, o: (w.note("text", a.shape, str(a.dtype)), b + a)[1],
+    lambda a, b, w, o: (w.log.append(a), a * 2)[1],
+    lambda a, b, w, o: a + fg.rand(SIZE),
+    lambda a, b, w, o: a + fg.randn_like(a) * 0.1,
+    lambda a, b, w, o: F.dropout(a, 0.5, w.count % 2 == 0) + b,
+    lambda a, b, w, o: a.add_(1) if not a.requires_grad else a + 1,
+    lambda a, b, w, o: a * fg.tensor(w.number),
+    lambda a, b, w, o: fg.stack([a, b]).amax(0),
+    lambda a, b, w, o: (a * b).sum(-1, keepdim=True) * 0.1 + a,
+    lambda a, b, w, o: a.clone().exp().clamp(max=5),
+    lambda a, b, w, o: w.inner(a, 0.7) + w.inner(b, w.number),
+    lambda a, b, w, o: a * o.factor + o.power,
+    lambda a, b, w, o: a.clamp(-2, 2) ** o.power,
+    lambda a, b, w, o: a.neg() if o.flag else a.abs() * w.doubled,
+    lambda a, b, w, o: a.double() * 1.1,
+    lambda a, b, w, o: a.float() + b.to(a.dtype),
+    lambda a, b, w, o: a * a.shape[0] / (a.numel() + len(w.parts)),
+    lambda a, b, w, o: w.norm(a.float().reshape(-1, SIZE).repeat(2, 1))[: a.numel() // SIZE].reshape(a.shape),
+    lambda a, b, w, o: (a.reshape(-1, SIZE) @ w.layer.weight.to(a.dtype)).reshape(a.shape) * 0.5,
+    lambda a, b, w, o: a[..., [3, 1, 0, 2]] - b.flip(-1),
+    lambda a, b, w, o: a.expand(2, *a.shape).mean(0) + fg.arange(SIZE) * 0.1,
+    lambda a, b, w, o: a.masked_fill(b > 0.3137, o.factor),
 ]
 
-CHANGES: list[Callable[[World], None]] = [
+CHANGES: list[Callable[[World], Any]] = [
     lambda w: None,
     lambda w: setattr(w, "number", w.number + 0.25),
     lambda w: setattr(w, "number", 1),
@@ -159,88 +300,208 @@ CHANGES: list[Callable[[World], None]] = [
     lambda w: w.table.pop("offset", None),
     lambda w: w.parts.append(w.weight.detach()) if len(w.parts) < 3 else w.parts.clear(),
     lambda w: setattr(w, "state", w.state * 0.5 + 0.1),
-    lambda w: w.state.mul_(0.5),
+    lambda w: setattr(w, "state", w.state.clone().requires_grad_()),
+    lambda w: w.state.detach_().mul_(0.5),
     lambda w: w.layer.weight.data.mul_(0.9),
     lambda w: setattr(w, "count", 0),
+    lambda w: w.norm.train(not w.norm.training),
+    lambda w: w.layer.requires_grad_(not w.layer.weight.requires_grad),
+    lambda w: w.toggle_hook(),
+    lambda w: w.optimizer.param_groups[0].update(lr=0.01),
+    lambda w: w.weight.requires_grad_(not w.weight.requires_grad),
+    lambda w: w.queue.appendleft(3.0),
+]
+
+RETURNS: list[Callable[[list[fg.Tensor], Options], Any]] = [
+    lambda v, o: v[-1] + v[len(v) // 2] * 0.5,
+    lambda v, o: v[-1],
+    lambda v, o: (v[-1], v[len(v) // 2]),
+    lambda v, o: {"last": v[-1] * 2, "view": v[-1][..., :2], "options": o.power},
+    lambda v, o: Pair(v[-1].sum(), [v[-1].detach(), v[0]]),
+    lambda v, o: [v[-1].T if v[-1].ndim == 2 else v[-1][None], None, v[-1] * 1, v[-1].mean().item() > 0.0137],
+]
+
+# What the user does with the results before deriving them.
+AFTER: list[Callable[[list[fg.Tensor], fg.Tensor, World], Any]] = [
+    lambda results, x, w: None,
+    lambda results, x, w: None,
+    lambda results, x, w: results[0].detach().mul_(0.5),
+    lambda results, x, w: x.detach().add_(0.25),
+    lambda results, x, w: w.weight.data.mul_(0.5),
+    lambda results, x, w: w.weight.detach().add_(0.1),
 ]
 
 
-def program_of(choices: list[tuple[int, int, int]]) -> Callable[..., fg.Tensor]:
-    """The function that runs the statements on its arguments and on earlier values."""
-
-    def program(x: fg.Tensor, y: fg.Tensor, world: World) -> fg.Tensor:
-        values = [x, y]
-        for statement, first, second in choices:
-            a, b = values[-1 - first % len(values)], values[-1 - second % len(values)]
-            values.append(STATEMENTS[statement](a, b, world))
-        return values[-1] + values[len(values) // 2] * 0.5
-
-    return program
+def tensors_in(value: Any) -> list[fg.Tensor]:
+    """The tensors of a result."""
+    if isinstance(value, fg.Tensor):
+        return [value]
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, (tuple, list)) else ()
+    return [t for item in items for t in tensors_in(item)]
 
 
-def run(function: Callable[..., fg.Tensor], seed: int, changes: list[int]) -> list[Any]:
-    """Everything that a user could see of some calls in a changing world."""
-    fg.manual_seed(seed)
-    world = World(seed)
-    events: list[Any] = []
-    for call, change in enumerate(changes):
-        generator = np.random.default_rng(seed + call % 2)
-        tracked = call % 3 != 2
-        x = fg.tensor(generator.normal(size=SIZE).astype("f4"), requires_grad=tracked)
-        y = fg.tensor(generator.normal(size=SIZE).astype("f4"))
+@dataclass
+class Plan:
+    """What the calls of a program are."""
+
+    choices: list[tuple[int, int, int]]
+    returned: int
+    changes: list[int]
+    after: list[int]
+    shapes: list[tuple[int, ...]]
+    dtypes: list[str]
+    options: list[tuple[float, int, bool]]
+    modes: list[bool]
+    seed: int
+    backward: str
+
+    @classmethod
+    def of(cls, seed: int) -> Plan:
+        choose = random.Random(seed)
+        length = choose.randint(1, 9)
+        choices = [
+            (choose.randrange(len(STATEMENTS)), choose.randrange(5), choose.randrange(5))
+            for _ in range(length)
+        ]
+
+        def mostly(usual: Any, other: Callable[[], Any], chance: float) -> list[Any]:
+            return [other() if choose.random() < chance else usual for _ in range(CALLS)]
+
+        changes = mostly(0, lambda: choose.randrange(len(CHANGES)), 0.25)
+        after = mostly(0, lambda: choose.randrange(len(AFTER)), choose.choice((0.0, 0.4)))
+        batched = choose.random() < 0.5
+        moving = choose.choice((0.0, 0.0, 0.5))
+        shapes = mostly(
+            (3, SIZE) if batched else (SIZE,), lambda: (choose.randint(1, 5), SIZE), moving * batched
+        )
+        dtypes = mostly("f4", lambda: "f8", choose.choice((0.0, 0.0, 0.3)))
+        usual = choose.choice([(0.5, 2, True), (2.0, 1, False)])
+        options = mostly(
+            usual,
+            lambda: (
+                choose.choice((0.25, -0.0, 3.0, choose.random())),
+                choose.randint(0, 3),
+                choose.random() < 0.5,
+            ),
+            choose.choice((0.0, 0.2, 0.8)),
+        )
+        modes = mostly(True, lambda: False, 0.1)
+        backward = choose.choice(["once", "once", "twice", "graph"])
+        returned = choose.choice([0, 0, choose.randrange(len(RETURNS))])
+        if backward == "graph":
+            # A derivative that is derived again computes the forward again, from inputs nobody wrote.
+            after = [0] * CALLS
+        return cls(choices, returned, changes, after, shapes, dtypes, options, modes, seed % 1000, backward)
+
+    def program(self) -> Callable[..., Any]:
+        """The function that runs the statements on its arguments and on earlier values."""
+        choices, give = self.choices, RETURNS[self.returned]
+
+        def program(pair: Pair, world: World, options: Options) -> Any:
+            values = [*pair]
+            for statement, first, second in choices:
+                a, b = values[-1 - first % len(values)], values[-1 - second % len(values)]
+                values.append(STATEMENTS[statement](a, b, world, options))
+            return give(values, options)
+
+        return program
+
+    def run(self, jit: Callable[..., Any], function: Callable[..., Any]) -> list[Any]:
+        """Everything that a user could see of some calls in a changing world."""
+        fg.manual_seed(self.seed)
+        world = World(self.seed, jit)
+        events: list[Any] = []
+        for call in range(CALLS):
+            self.call(call, function, world, events)
+            CHANGES[self.changes[call]](world)
+        events.append(seen(fg.rand(2)))
+        return events
+
+    def call(self, number: int, function: Callable[..., Any], world: World, events: list[Any]) -> None:
+        """One call, its backward, and what they leave behind."""
+        generator = np.random.default_rng(self.seed + number % 2)
+        shape, dtype = self.shapes[number], self.dtypes[number]
+        x = fg.tensor(generator.normal(size=shape).astype(dtype), requires_grad=number % 3 != 2)
+        y = fg.tensor(generator.normal(size=shape).astype(dtype))
+        place = len(events)
         try:
-            result = function(x, y, world)
+            with fg.set_grad_enabled(self.modes[number]):
+                result = function(Pair(x, y), world, Options(*self.options[number]))
+            events.append(("call", number))
             events.append(seen(result))
-            if result.requires_grad:
-                result.sum().backward()
+            tensors = tensors_in(result)
+            AFTER[self.after[number]](tensors, x, world)
+            for tensor in tensors:
+                if tensor.requires_grad:
+                    self.derive(tensor, x, events)
         except Exception as error:
             # Which of two errors about memory written too early comes first, is not compared.
             events.append((type(error).__name__, str(error)[:60]))
-        # How often a gradient was added into is the engine's own business.
-        gradients = (x.grad, world.weight.grad, world.layer.weight.grad)
-        # After an error, some leaves have a part of their gradient; which, depends on what comes first.
-        failed = isinstance(events[-1], tuple) and isinstance(events[-1][0], str)
-        events += [None if g is None or failed else (seen(g)[0],) for g in gradients]
-        events += [seen(x), seen(y), seen(world.state), seen(world.weight), world.count]
-        events += [
-            tuple(seen(w) for w in what) if isinstance(what, tuple) else seen(what) for what in world.log
-        ]
+        failed = any(
+            isinstance(e, tuple) and isinstance(e[0], str) and e[0] != "call" for e in events[place:]
+        )
+        # How often a gradient was added into is the engine's own business. After an error, some leaves have
+        # a part of their gradient; which, depends on what comes first.
+        leaves = [x, world.weight, *world.layer.parameters()]
+        events += [None if t.grad is None or failed else (seen(t.grad)[0],) for t in leaves]
+        events += [seen(t) for t in (x, y, *world.tensors())] + [world.count, list(world.queue)]
+        events += [seen(what) for what in world.log]
+        events.append(fg.is_grad_enabled())
         world.log.clear()
-        world.weight.grad = world.layer.weight.grad = world.layer.bias.grad = None
-        CHANGES[change](world)
-    events.append(seen(fg.rand(2)))
-    return events
+        for leaf in leaves:
+            leaf.grad = None
+
+    def derive(self, tensor: fg.Tensor, x: fg.Tensor, events: list[Any]) -> None:
+        """The backward of one result; twice, or one that is derived again."""
+        loss = (tensor * 0.5).sum()
+        if self.backward == "graph" and x.requires_grad:
+            (slope,) = fg.autograd.grad(loss, x, create_graph=True, allow_unused=True)
+            events.append(None if slope is None else (seen(slope)[0],))
+            if slope is not None and slope.requires_grad:
+                (slope * slope).sum().backward()
+            return
+        if self.backward == "twice":
+            loss.backward(retain_graph=True)
+        loss.backward()
 
 
 def seen(value: Any) -> Any:
     """A value as it can be compared after the world has gone on."""
     if isinstance(value, fg.Tensor):
-        return value.detach().numpy().copy(), value.requires_grad, value.stride(), value._version
+        return (
+            value.detach().numpy().copy(),
+            value.requires_grad,
+            value.stride(),
+            value._version,
+            value.is_leaf,
+        )
+    if isinstance(value, (tuple, list)):
+        return [type(value).__name__, *map(seen, value)]
+    if isinstance(value, dict):
+        return [(key, seen(item)) for key, item in value.items()]
     return value
 
 
-def assert_same(ours: list[Any], theirs: list[Any]) -> None:
-    assert len(ours) == len(theirs)
-    for place, (a, b) in enumerate(zip(ours, theirs, strict=True)):
-        if isinstance(b, tuple) and b and isinstance(b[0], np.ndarray):
-            assert isinstance(a, tuple), (place, a, b)
-            np.testing.assert_allclose(a[0], b[0], rtol=2e-3, atol=2e-4, err_msg=f"event {place}")
-            assert a[1:] == b[1:], (place, a, b)
-        else:
-            assert repr(a) == repr(b), (place, a, b)  # NaN is not equal to itself
+def assert_same(ours: Any, theirs: Any, place: Any = ()) -> None:
+    if isinstance(theirs, (tuple, list)) and not (theirs and isinstance(theirs[0], np.ndarray)):
+        assert type(ours) is type(theirs) and len(ours) == len(theirs), (place, ours, theirs)
+        for number, (a, b) in enumerate(zip(ours, theirs, strict=True)):
+            assert_same(a, b, (*place, number))
+    elif isinstance(theirs, tuple):
+        assert isinstance(ours, tuple) and isinstance(ours[0], np.ndarray), (place, ours, theirs)
+        assert ours[0].dtype == theirs[0].dtype, (place, ours, theirs)
+        np.testing.assert_allclose(ours[0], theirs[0], rtol=2e-3, atol=2e-4, err_msg=f"event {place}")
+        assert ours[1:] == theirs[1:], (place, ours, theirs)
+    else:
+        assert repr(ours) == repr(theirs), (place, ours, theirs)  # NaN is not equal to itself
 
 
 def check(seed: int) -> int:
     """Run the program of `seed` jitted and eager; how many calls were answered by compiled code."""
-    choose = random.Random(seed)
-    length = choose.randint(1, 9)
-    choices = [
-        (choose.randrange(len(STATEMENTS)), choose.randrange(5), choose.randrange(5)) for _ in range(length)
-    ]
-    changes = [choose.choice([0, 0, 0, choose.randrange(len(CHANGES))]) for _ in range(CALLS)]
-    program = program_of(choices)
+    plan = Plan.of(seed)
+    program = plan.program()
     jitted = fg.jit(program)
-    assert_same(run(jitted, seed % 1000, changes), run(program, seed % 1000, changes))
+    assert_same(plan.run(fg.jit, jitted), plan.run(lambda f: f, program))
     return jitted.stats.compiled_calls
 
 

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import weakref
+import builtins
 from collections.abc import Callable
 from typing import Any
 
 import fusegrad as fg
 from fusegrad import *  # noqa: F403
 
-_functions: weakref.WeakSet[Any] = weakref.WeakSet()
+# The counters of the functions that were jitted since `_reset`; the functions themselves may go.
+_counters: list[Any] = []
 
 
 def jit(function: Callable[..., Any]) -> Any:
-    """`fusegrad.jit`, remembered for the counters."""
+    """`fusegrad.jit`, its counters remembered."""
     jitted = fg.jit(function)
-    _functions.add(jitted)
+    _counters.append(jitted.stats)
     return jitted
 
 
@@ -30,11 +31,12 @@ def dtype_name(tensor: fg.Tensor) -> str:
 
 
 def _reset() -> None:
-    _functions.clear()
+    _counters.clear()
 
 
 def __getattr__(name: str) -> Any:
     if name == "_stats":
-        counters = ("compiled_calls", "eager_calls", "compiles")
-        return {c: sum(getattr(f.stats, c) for f in _functions) for c in counters}
+        # `sum` by its full name: here it is the tensors'.
+        counted = ("compiled_calls", "eager_calls", "compiles")
+        return {c: builtins.sum(getattr(s, c) for s in _counters) for c in counted}
     return getattr(fg, name)

@@ -141,7 +141,7 @@ def test_every_entry_is_about_an_op():
 
 SPECIAL = [-np.inf, -3.5, -2.0, -1.0, -0.5, -1e-3, -0.0, 0.0, 1e-3, 0.5, 1.0, 2.5, 3.0, 20.5, np.inf, np.nan]
 SINGLE_ONLY = {"asin", "acos", "atan", "atan2", "sinh", "erf", "gelu"}  # onnxruntime has no float64 kernel
-ELEMENTWISE = sorted(n for n, op in REGISTRY.items() if op.family == "elementwise")
+ELEMENTWISE = sorted(n for n, op in REGISTRY.items() if op.family == "elementwise" and sayable(op))
 # Parameters for the ops that have some.
 PARAMS = {
     "pow_number": {"exponent": 3},

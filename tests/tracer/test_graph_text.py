@@ -34,7 +34,7 @@ def record(function, *tensors):
     """The graph of one run."""
     recorder = Recorder()
     for i, tensor in enumerate(tensors):
-        recorder.argument(tensor, f"x{i}")
+        recorder.argument(tensor, f"x{i}", i)
     previous, state.interpreter = state.interpreter, recorder
     try:
         result = function(*tensors)

@@ -339,7 +339,6 @@ CASES = {
     "Counter": lambda x: COUNTER + 1,
     "formats": lambda x: f"{x}",
     "`str`": lambda x: str([x]),
-    "grad": lambda x: x.grad,
     "identit": lambda x: x is OUTER.w,
 }
 

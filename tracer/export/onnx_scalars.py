@@ -131,6 +131,16 @@ def _atan2(y: Handle, x: Handle) -> Handle:
     return _negative(y).where(angle.node("Neg"), angle)
 
 
+def _hypot(x: Handle, y: Handle) -> Handle:
+    """The larger times sqrt(1 + ratio**2); right for zeros and infinities."""
+    x, y = x.node("Abs"), y.node("Abs")
+    large = x.node("Max", y)
+    ratio = x.node("Min", y) / large
+    length = large * (ratio * ratio + 1).node("Sqrt")
+    finite = large.equals(0).where(0, length)
+    return x.equals(math.inf).where(math.inf, y.equals(math.inf).where(math.inf, finite))
+
+
 def _compare(kind: str) -> Callable[..., Handle]:
     return lambda x, y: x.node(kind, y)
 
@@ -182,6 +192,7 @@ PRIMITIVES: dict[str, Callable[..., Handle]] = {
     "acos": _op("Acos"),
     "atan": _op("Atan"),
     "atan2": _atan2,
+    "hypot": _hypot,
     "sinh": _op("Sinh"),
     "cosh": lambda x: (x.node("Exp") + x.node("Neg").node("Exp")) * 0.5,
     "tanh": _op("Tanh"),

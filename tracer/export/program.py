@@ -98,7 +98,7 @@ def captured_program(
         )
     taken = capture(function, args, kwargs)
     # A file's results are always fresh memory: that the user's shared theirs is no part of what is exported.
-    reasons = [r for r in taken.reasons if r.kind != "memory"]
+    reasons = [r for r in (*taken.reasons, *taken.changes) if r.kind != "memory"]
     if reasons:
         listed = "".join(f"\n  - {_reason_text(r)}" for r in reasons)
         raise ExportError(

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from fusegrad.eager.errors import failure
+from fusegrad.eager.node import gradient_of
 from fusegrad.eager.op import wrap
-from fusegrad.eager.ops import reduction, shape
-from fusegrad.eager.state import no_grad, state
+from fusegrad.eager.ops import comparison, reduction, shape, special
+from fusegrad.eager.state import no_grad, testable
 from fusegrad.eager.tensor import Tensor
 
 
@@ -22,7 +23,8 @@ def _as_list(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
 
 
 def _gradients(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
-    return [t.grad for t in _as_list(parameters) if t.grad is not None]
+    gradients = map(gradient_of, _as_list(parameters))
+    return [g for g in gradients if g is not None]
 
 
 def get_total_norm(
@@ -42,7 +44,8 @@ def get_total_norm(
     with no_grad():
         lengths = [reduction.norm(v, norm_type) for v in vectors]
         total = reduction.norm(shape.stack(lengths), norm_type)
-    if error_if_nonfinite and not math.isfinite(total.array.item()):
+    finite = error_if_nonfinite and testable(total, lambda: comparison.isfinite(total))
+    if finite and not math.isfinite(total.array.item()):
         raise failure(
             RuntimeError,
             f"The total norm of order {norm_type} for gradients from `parameters` is non-finite "
@@ -59,12 +62,10 @@ def clip_grads_with_norm_(
 
     Source: `torch.nn.utils.clip_grads_with_norm_`.
     """
-    if state.interpreter is not None:
-        state.interpreter.effect("scales gradients in place")
-    factor = np.minimum(max_norm / (total_norm.array + 1e-6), 1.0)  # NaN stays NaN
-    for gradient in _gradients(parameters):
-        np.multiply(gradient.array, factor, out=gradient.array, casting="same_kind")
-        gradient.version[0] += 1
+    with no_grad():
+        factor = special.clamp(max_norm / (total_norm + 1e-6), max=1.0)  # NaN stays NaN
+        for gradient in _gradients(parameters):
+            gradient.mul_(factor)
 
 
 def clip_grad_norm_(
@@ -100,12 +101,10 @@ def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float, f
 
     Source: `torch.nn.utils.clip_grad_value_`.
     """
-    if state.interpreter is not None:
-        state.interpreter.effect("clips gradients in place")
     limit = float(clip_value)
-    for gradient in _gradients(parameters):
-        np.clip(gradient.array, -limit, limit, out=gradient.array)
-        gradient.version[0] += 1
+    with no_grad():
+        for gradient in _gradients(parameters):
+            gradient.clamp_(-limit, limit)
 
 
 def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:

@@ -1,0 +1,179 @@
+"""How an emitter reads and writes buffers: one element, neighbours, or lanes far apart.
+
+In a vector loop an access is a vector if the buffer runs along the loop's axis, if the index in
+one of its places is a vector, or if the condition is. Lanes that the condition or the end of
+the loop leaves out touch no memory.
+"""
+
+from __future__ import annotations
+
+from fusegrad.compiler.kernel import PLACE, Buffer
+from fusegrad.compiler.writer import LLVM_TYPES, SIZES, Val, Writer, vector_type
+
+
+class Access:
+    """The part of `Emitter` that knows addresses.
+
+    values: the scalars so far. pointers, steps: of the buffers, steps by buffer and dimension.
+    indices: of the loops around. vector_axis, mask: set inside a vector loop, and in its tail.
+    """
+
+    w: Writer
+    lanes: int
+    values: dict[str, Val]
+    pointers: dict[str, str]
+    steps: dict[tuple[str, int], str]
+    indices: dict[str, str]
+    vector_axis: str | None
+    mask: Val | None
+
+    # Addresses.
+
+    def _position(self, buffer: Buffer, places: tuple[str, ...]) -> tuple[str, Val | None]:
+        """Where the element is, counted in elements: for lane 0, and what vector indices add to it."""
+        w, position, spread = self.w, "0", None
+        given = iter(places)
+        for i, axis in enumerate(buffer.axes):
+            step = self.steps[buffer.name, i]
+            index = self.values[next(given)] if axis == PLACE else Val(self.indices[axis], "i64")
+            if index.lanes:
+                steps = w.splat(Val(step, "i64"), self.lanes)
+                moved = index if step == "1" else w.binary("mul", index, steps)
+                spread = moved if spread is None else w.binary("add", spread, moved)
+                continue
+            text = index.text if step == "1" else w.index("mul", index.text, step)
+            position = text if position == "0" else w.index("add", position, text)
+        return position, spread
+
+    def _element(self, buffer: Buffer, position: str) -> str:
+        pointer = self.pointers[buffer.name]
+        return self.w.offset(pointer, position, memory_type(buffer.dtype)) if position != "0" else pointer
+
+    def _varies(self, buffer: Buffer) -> bool:
+        return self.vector_axis is not None and self.vector_axis in buffer.axes
+
+    def _unit(self, buffer: Buffer) -> bool:
+        """Whether the lanes of a buffer that varies lie side by side."""
+        return self.steps[buffer.name, buffer.axes.index(self.vector_axis or "")] == "1"
+
+    def _lane_addresses(self, buffer: Buffer, position: str, spread: Val | None) -> str:
+        """The addresses of the elements of all lanes."""
+        w, address = self.w, self._element(buffer, position)
+        offsets = spread
+        if self._varies(buffer):
+            step = self.steps[buffer.name, buffer.axes.index(self.vector_axis or "")]
+            moved = w.binary("mul", w.splat(Val(step, "i64"), self.lanes), self._lane_numbers())
+            offsets = moved if offsets is None else w.binary("add", offsets, moved)
+        if offsets is None:
+            offsets = w.constant(0, "i64", self.lanes)
+        addresses = w.name("p")
+        w.line(f"{addresses} = getelementptr {memory_type(buffer.dtype)}, ptr {address}, {offsets}")
+        return addresses
+
+    def _lane_numbers(self) -> Val:
+        return Val("<" + ", ".join(f"i64 {i}" for i in range(self.lanes)) + ">", "i64", self.lanes)
+
+    # Conditions.
+
+    def _mask(self, when: Val | None) -> Val:
+        """The lanes that take part."""
+        if when is None:
+            return self.mask if self.mask is not None else self.w.constant(True, "bool", self.lanes)
+        lanes = self.w.splat(when, self.lanes)
+        return lanes if self.mask is None else self.w.binary("and", lanes, self.mask)
+
+    # Reading.
+
+    def load(self, buffer: Buffer, places: tuple[str, ...] = (), when: str | None = None) -> Val:
+        """The buffer's element; a vector of them where lanes differ. 0 where `when` is false."""
+        w, memory = self.w, memory_type(buffer.dtype)
+        dtype = "u8" if buffer.dtype == "bool" else buffer.dtype
+        condition = None if when is None else self.values[when]
+        position, spread = self._position(buffer, places)
+        align = SIZES[buffer.dtype]
+        varies = self._varies(buffer)
+        if not varies and spread is None and not (condition and condition.lanes):
+            value = self._load_one(buffer, position, condition)
+        elif varies and spread is None and self._unit(buffer):
+            vector, address = vector_type(memory, self.lanes), self._element(buffer, position)
+            if self.mask is None and condition is None:
+                value = w.emit(f"load {vector}, ptr {address}, align {align}", dtype, self.lanes)
+            else:
+                value = self._masked_load("load", f"ptr {address}", "p0", buffer.dtype, condition)
+        else:
+            addresses = f"<{self.lanes} x ptr> {self._lane_addresses(buffer, position, spread)}"
+            value = self._masked_load("gather", addresses, f"v{self.lanes}p0", buffer.dtype, condition)
+        return w.convert(value, "bool") if buffer.dtype == "bool" else value
+
+    def _load_one(self, buffer: Buffer, position: str, condition: Val | None) -> Val:
+        w, memory, align = self.w, memory_type(buffer.dtype), SIZES[buffer.dtype]
+        dtype = "u8" if buffer.dtype == "bool" else buffer.dtype
+        if condition is None:
+            return w.emit(f"load {memory}, ptr {self._element(buffer, position)}, align {align}", dtype)
+        room = w.stack(memory)
+        w.line(f"store {w.constant(0, dtype)}, ptr {room}")
+        with w.when(condition.text):
+            value = w.emit(f"load {memory}, ptr {self._element(buffer, position)}, align {align}", dtype)
+            w.line(f"store {value}, ptr {room}")
+        return w.emit(f"load {memory}, ptr {room}", dtype)
+
+    def _masked_load(self, kind: str, address: str, suffix: str, dtype: str, condition: Val | None) -> Val:
+        w, loaded = self.w, "u8" if dtype == "bool" else dtype
+        mask = self._mask(condition)
+        vector = vector_type(memory_type(dtype), self.lanes)
+        symbol = f"llvm.masked.{kind}.v{self.lanes}{_suffix(dtype)}.{suffix}"
+        kinds = address.rsplit(" ", 1)[0]
+        w.declared.add(f"declare {vector} @{symbol}({kinds}, i32, <{self.lanes} x i1>, {vector})")
+        return w.emit(
+            f"call {vector} @{symbol}({address}, i32 {SIZES[dtype]}, {mask}, {vector} zeroinitializer)",
+            loaded,
+            self.lanes,
+        )
+
+    # Writing.
+
+    def store(
+        self, buffer: Buffer, value: Val, places: tuple[str, ...] = (), when: str | None = None
+    ) -> None:
+        """Put `value` at the current indices, where `when` is true."""
+        w, align = self.w, SIZES[buffer.dtype]
+        if value.dtype == "bool":
+            value = w.convert(value, "u8")
+        condition = None if when is None else self.values[when]
+        position, spread = self._position(buffer, places)
+        varies = self._varies(buffer)
+        if not varies and spread is None:
+            self._store_one(buffer, position, value, condition)
+            return
+        value = w.splat(value, self.lanes)
+        vector = vector_type(memory_type(buffer.dtype), self.lanes)
+        if varies and spread is None and self._unit(buffer):
+            address = self._element(buffer, position)
+            if self.mask is None and condition is None:
+                w.line(f"store {value}, ptr {address}, align {align}")
+                return
+            kind, addresses = "ptr", address
+            symbol = f"llvm.masked.store.v{self.lanes}{_suffix(value.dtype)}.p0"
+        else:
+            kind, addresses = f"<{self.lanes} x ptr>", self._lane_addresses(buffer, position, spread)
+            symbol = f"llvm.masked.scatter.v{self.lanes}{_suffix(value.dtype)}.v{self.lanes}p0"
+        w.declared.add(f"declare void @{symbol}({vector}, {kind}, i32, <{self.lanes} x i1>)")
+        w.line(f"call void @{symbol}({value}, {kind} {addresses}, i32 {align}, {self._mask(condition)})")
+
+    def _store_one(self, buffer: Buffer, position: str, value: Val, condition: Val | None) -> None:
+        w, align = self.w, SIZES[buffer.dtype]
+        assert not (condition and condition.lanes), "a condition of lanes for one element"
+        if condition is None:
+            w.line(f"store {value}, ptr {self._element(buffer, position)}, align {align}")
+            return
+        with w.when(condition.text):
+            w.line(f"store {value}, ptr {self._element(buffer, position)}, align {align}")
+
+
+def memory_type(dtype: str) -> str:
+    """The LLVM type of an element in memory."""
+    return "i8" if dtype == "bool" else LLVM_TYPES[dtype]
+
+
+def _suffix(dtype: str) -> str:
+    return {"u8": "i8", "bool": "i8"}.get(dtype, dtype)

@@ -1,0 +1,316 @@
+"""The reads of a captured run as one generated Python function, which a replayed call asks in one go.
+
+`Read.holds` says what has to hold. What is generated here may say no where that says yes, and is then
+asked again there, but never the other way. What classes say is looked at once for each class; then each
+read is a line:
+
+    def first_to_differ():
+        Settings_1 = reference_2()
+        base0, base1, = classes_of(Settings_1)
+        if base0 is not Settings_1 or base1 is not builtin_3: return 0  # bases of Settings
+        namespace = namespace_of(Settings_1)
+        if 'scale' in namespace or '__getattribute__' in namespace: return 0  # class Settings
+        Settings_4 = reference_5()
+        if type(Settings_4) is not Settings_1: return 0
+        attributes_6 = Settings_4.__dict__
+        if (value := attributes_6['scale']) is not value_7 and ...: return 0  # attribute `scale`
+
+(shortened). Nothing in it runs user code: classes and instances are looked into by the interpreter's own
+getters, or after their exact type was checked, and compared by identity, or as two numbers or texts.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from operator import is_
+from typing import Any
+
+from fusegrad.compiler import debug
+from fusegrad.tracer.lookup import MISSING
+from fusegrad.tracer.purity import is_heap_type
+from fusegrad.tracer.reads import Read
+from fusegrad.tracer.values import Expected, Strong, hold
+
+classes_of: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
+namespace_of: Callable[[type], Any] = type.__dict__["__dict__"].__get__
+# How often a check is written anew for classes that changed without consequence.
+MOST_REWRITES = 3
+
+
+class Guards:
+    """Reads that must hold for a replay, asked together.
+
+    reads: in the order in which the run made them. text: the generated source, once it was needed.
+    """
+
+    def __init__(self, reads: Iterable[Read]) -> None:
+        self.reads = tuple(reads)
+        self.text = ""
+        self._check: Callable[[], int | None] | None = None
+        self._rewrites = 0
+
+    def first_failure(self) -> Read | None:
+        """A read that no longer holds (as a rule the first such), or None."""
+        check = self._check
+        if check is None:
+            check = self._check = self._write()
+        try:
+            number = check()
+        except Exception:
+            number = 0  # something that was looked into is gone, or of another kind
+        return None if number is None else self._look_again(number)
+
+    def _look_again(self, number: int) -> Read | None:
+        """The failing read, by what the reads themselves say."""
+        if not self.reads:
+            return None
+        failed = next((read for read in (self.reads[number], *self.reads) if not read.holds()), None)
+        if failed is None and self._rewrites < MOST_REWRITES:
+            self._rewrites += 1
+            self._check = None
+        return failed
+
+    def _write(self) -> Callable[[], int | None]:
+        from fusegrad.compiler.guard_lines import write
+
+        writer = Writer()
+        for number, read in enumerate(self.reads):
+            writer.add(number, read, write)
+        self.text = writer.text()
+        debug.show(2, "guards", lambda: self.text)
+        return writer.function(self.text)
+
+
+class TooDifficult(Exception):
+    """A read that no line is written for: it is left to `Read.holds`."""
+
+
+@dataclass(eq=False)
+class Namespace:
+    """What must be true of one class's own attributes, apart from its bases'.
+
+    variable: the class in the source. number: of the first read that asks. absent: names that it must
+    not define; same: what it must define; kinds: names under which it must define something of a type.
+    """
+
+    kind: type
+    variable: str
+    number: int
+    absent: dict[str, None] = field(default_factory=dict)
+    same: dict[str, Expected] = field(default_factory=dict)
+    kinds: dict[str, type] = field(default_factory=dict)
+
+
+class Writer:
+    """Collects the lines of a check: first classes, then owners and reads in order.
+
+    Lines are conditions that are true where something differs.
+    """
+
+    def __init__(self) -> None:
+        own = {"classes_of": classes_of, "namespace_of": namespace_of, "matches": Expected.matches}
+        builtins = {f.__name__: f for f in (all, dict, float, int, is_, len, map, str, tuple, type)}
+        self._constants: dict[str, Any] = {**own, **builtins, "__builtins__": {}}
+        self._count = itertools.count(1)
+        self._number = 0
+        self._namespaces: dict[int, Namespace] = {}
+        self._ordered: dict[int, tuple[type, int]] = {}  # the classes whose bases are looked at
+        self._known: dict[Any, str] = {}  # variables by what they stand for
+        self._alive: list[Any] = []  # so that ids stay their own
+        self._lines: list[str] = []
+
+    # What comes out.
+
+    def text(self) -> str:
+        """The source of the function."""
+        return "\n    ".join(["def first_to_differ():", *self._class_lines(), *self._lines, "return None\n"])
+
+    def function(self, text: str) -> Callable[[], int | None]:
+        """The function; its globals are its constants, without itself."""
+        exec(compile(text, "<guards>", "exec"), self._constants)
+        return self._constants.pop("first_to_differ")
+
+    def add(self, number: int, read: Read, write: Callable[[Writer, Any], list[str]]) -> None:
+        """One read, by lines that return its number."""
+        self._number = number
+        lines, known = len(self._lines), dict(self._known)
+        try:
+            wrong = write(self, read)
+        except Exception:  # what cannot be written is asked as ever
+            del self._lines[lines:]
+            self._known = known
+            wrong = [f"not {self.constant('holds', read.holds)}()"]
+        about = f"# {read.describe()}  ({read.site.file}:{read.site.line})"
+        about = about.replace("\n", " ").encode("utf-8", "backslashreplace").decode()
+        for line in wrong[:-1]:
+            self.check(line)
+        if wrong:
+            self.check(wrong[-1], "  " + about)
+        else:
+            self._lines.append(about)
+
+    # Pieces of lines.
+
+    def check(self, wrong: str, comment: str = "") -> None:
+        """A line that leaves the function where `wrong` is true."""
+        self._lines.append(f"if {wrong}: return {self._number}{comment}")
+
+    def constant(self, stem: str, value: Any) -> str:
+        """A name in the source for a value that is known now."""
+        name = f"{stem}_{next(self._count)}"
+        self._constants[name] = value
+        return name
+
+    def variable(self, stem: str) -> str:
+        """A new name for what is only known when the check runs."""
+        stem = re.sub(r"\W", "", stem)
+        return f"{stem if stem.isidentifier() else 'object'}_{next(self._count)}"
+
+    def differs(self, expression: str, expected: Expected) -> str:
+        """A condition that is true where the value of `expression` is not the expected one."""
+        value = expected.reference()
+        if expected.key is MISSING and not isinstance(expected.reference, Strong):
+            # A dead reference gives None, which then equals nothing.
+            reference = self.constant("reference", expected.reference)
+            return f"(value := {reference}()) is None or {expression} is not value"
+        kind, name = type(value), self.constant("value", value)
+        if expected.key is MISSING or value is None or kind is bool:
+            return f"{expression} is not {name}"
+        other = f"not {self.constant('same', expected.matches)}(value)"
+        if kind is int or kind is str or (kind is float and value != 0 and not math.isnan(value)):
+            # For these, to be equal and of one type is to be the same.
+            other = f"(type(value) is not {kind.__name__} or value != {name})"
+        return f"(value := {expression}) is not {name} and {other}"
+
+    def held(self, reference: Callable[[], Any], stem: str = "") -> str:
+        """A name for a held object (None if it is gone)."""
+        value = reference()
+        if value is None:
+            raise TooDifficult
+        name = self._known.get(id(value))
+        if name is None:
+            self._alive.append(value)
+            stem = stem or type.__dict__["__name__"].__get__(type(value))
+            if isinstance(reference, Strong):
+                name = self.constant(stem, value)
+            else:
+                name = self.variable(stem)
+                self._lines.append(f"{name} = {self.constant('reference', reference)}()")
+            self._known[id(value)] = name
+        return name
+
+    def owner(self, reference: Callable[[], Any]) -> str:
+        """A name for a held object, which is still of the class that it is of now."""
+        name, kind = self.held(reference), type(reference())
+        can_change = is_heap_type(kind) or not isinstance(reference, Strong)
+        if can_change and ("type", name) not in self._known:
+            self._known["type", name] = name
+            self.check(f"type({name}) is not {self.class_name(kind)}")
+        return name
+
+    def part(self, expression: str, stem: str, kind: str = "") -> str:
+        """A name for a part of an owner (its dict, a closure), of exactly the builtin type `kind`."""
+        name = self._known.get(expression)
+        if name is None:
+            name = self._known[expression] = self.variable(stem)
+            self._lines.append(f"{name} = {expression}")
+            if kind:
+                self.check(f"type({name}) is not {kind}")
+        return name
+
+    # Classes.
+
+    def class_name(self, kind: type) -> str:
+        """A class in the source; one that nobody can change is a constant."""
+        return self.namespace(kind).variable if is_heap_type(kind) else self.constant("builtin", kind)
+
+    def namespace(self, kind: type) -> Namespace:
+        """What is noted about a class that can change."""
+        known = self._namespaces.get(id(kind))
+        if known is None:
+            variable = self.variable(type.__dict__["__name__"].__get__(kind))
+            known = self._namespaces[id(kind)] = Namespace(kind, variable, self._number)
+        return known
+
+    def found_in(self, kind: type, name: str, after: type | None = None) -> tuple[type | None, Any]:
+        """Which of a class and its bases defines a name first, and as what; noted to stay that one.
+
+        What it defines there is for the caller to note.
+        """
+        bases = classes_of(kind)
+        if is_heap_type(kind):
+            self._ordered.setdefault(id(kind), (kind, self._number))
+        skipped = after is not None
+        for base in bases:
+            namespace = namespace_of(base)
+            if not skipped and name in namespace:
+                return base, namespace[name]
+            if not skipped and is_heap_type(base):
+                self.namespace(base).absent[name] = None
+            skipped = skipped and base is not after
+        return None, MISSING
+
+    def expect(self, kind: type, name: str, expected: Expected, after: type | None = None) -> Any:
+        """A class defines, or inherits, just what is expected; gives it."""
+        base, raw = self.found_in(kind, name, after)
+        if not expected.matches(raw):
+            raise TooDifficult
+        if base is not None and is_heap_type(base):
+            self.namespace(base).same.setdefault(name, expected)
+        return raw
+
+    def expect_kind(self, kind: type, name: str) -> tuple[type | None, Any]:
+        """What a class defines or inherits stays of its type, which nobody can change; gives `found_in`."""
+        base, raw = self.found_in(kind, name)
+        if is_heap_type(type(raw)):
+            if base is not None:
+                raise TooDifficult
+        elif base is not None and is_heap_type(base):
+            noted = self.namespace(base).kinds.setdefault(name, type(raw))
+            if noted is not type(raw):
+                raise TooDifficult
+        return base, raw
+
+    def _class_lines(self) -> list[str]:
+        """What is asked about classes, before all reads."""
+        lines = []
+        for kind, _ in self._ordered.values():
+            for base in classes_of(kind):
+                if is_heap_type(base):
+                    self.namespace(base)
+        for known in self._namespaces.values():
+            lines.append(f"{known.variable} = {self.constant('reference', hold(known.kind))}()")
+        for kind, number in self._ordered.values():
+            bases = classes_of(kind)
+            names = [f"base{i}" for i in range(len(bases))]
+            lines.append(f"{', '.join(names)}, = classes_of({self.class_name(kind)})")
+            wrong = [f"{n} is not {self.class_name(b)}" for n, b in zip(names, bases, strict=True)]
+            lines.append(f"if {' or '.join(wrong)}: return {number}  # bases of {known_name(kind)}")
+        for known in self._namespaces.values():
+            wrong = self._namespace_wrong(known)
+            if wrong:
+                lines.append(f"namespace = namespace_of({known.variable})")
+                lines.append(
+                    f"if {' or '.join(wrong)}: return {known.number}  # class {known_name(known.kind)}"
+                )
+        return lines
+
+    def _namespace_wrong(self, known: Namespace) -> list[str]:
+        wrong = [f"{name!r} in namespace" for name in known.absent]
+        if len(wrong) > 4:
+            names = self.constant("names", frozenset(known.absent))
+            wrong = [f"not namespace.keys().isdisjoint({names})"]
+        for name, kind in known.kinds.items():
+            wrong.append(f"type(namespace[{name!r}]) is not {self.constant('builtin', kind)}")
+        for name, expected in known.same.items():
+            wrong.append(f"({self.differs(f'namespace[{name!r}]', expected)})")
+        return wrong
+
+
+def known_name(kind: type) -> str:
+    """The name of a class, without asking its metaclass."""
+    return type.__dict__["__name__"].__get__(kind)

@@ -1,0 +1,240 @@
+"""Arithmetic on vectors of floats, for the elementary functions to be written in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from fusegrad.compiler.mathematics.coefficients import Table
+from fusegrad.compiler.writer import LLVM_TYPES, SIZES, Val, Writer
+
+Number = Val | float
+Pair = tuple[Val, Val]  # a value and what its rounding lost
+Rare = Callable[..., Val]  # of the arithmetic to write it with, the lanes that are needed, and operands
+
+
+class Math:
+    """Short names for arithmetic on values of one float dtype and width; Python numbers may stand for values.
+
+    precision: "f32" or "f64" as the dtype, or "short": doubles that serve a float32 result, for which
+    shorter polynomials do, and no value comes near the ends of the range.
+    """
+
+    def __init__(self, writer: Writer, like: Val, short: bool = False) -> None:
+        self.w, self.dtype, self.lanes = writer, like.dtype, like.lanes
+        self.wide = like.dtype == "f64"
+        self.precision = "short" if short else like.dtype
+        self.integer = "i64" if self.wide else "i32"
+        self.digits = 52 if self.wide else 23  # of the mantissa, without the leading one
+
+    def of(self, value: Number) -> Val:
+        """A number as a value in every lane."""
+        return value if isinstance(value, Val) else self.w.constant(value, self.dtype, self.lanes)
+
+    def whole(self, value: int) -> Val:
+        """An integer in every lane."""
+        return self.w.constant(value, self.integer, self.lanes)
+
+    # Arithmetic.
+
+    def add(self, a: Number, b: Number) -> Val:
+        return self.w.binary("fadd", self.of(a), self.of(b))
+
+    def sub(self, a: Number, b: Number) -> Val:
+        return self.w.binary("fsub", self.of(a), self.of(b))
+
+    def mul(self, a: Number, b: Number) -> Val:
+        return self.w.binary("fmul", self.of(a), self.of(b))
+
+    def div(self, a: Number, b: Number) -> Val:
+        return self.w.binary("fdiv", self.of(a), self.of(b))
+
+    def fma(self, a: Number, b: Number, c: Number) -> Val:
+        """a * b + c in one rounding."""
+        return self.w.call("llvm.fma", [self.of(a), self.of(b), self.of(c)])
+
+    def nfma(self, a: Val, b: Number, c: Number) -> Val:
+        """c - a * b in one rounding."""
+        return self.fma(self.neg(a), b, c)
+
+    def neg(self, a: Val) -> Val:
+        return self.w.emit(f"fneg {a}", a.dtype, a.lanes)
+
+    def abs(self, a: Val) -> Val:
+        return self.w.call("llvm.fabs", [a])
+
+    def sqrt(self, a: Val) -> Val:
+        return self.w.call("llvm.sqrt", [a])
+
+    def copysign(self, a: Number, sign: Val) -> Val:
+        return self.w.call("llvm.copysign", [self.of(a), sign])
+
+    def polynomial(self, x: Val, table: Table, add: Number | None = None) -> Val:
+        """Horner's scheme; with `add`, the polynomial times x plus `add`."""
+        first, *rest = table[self.precision]
+        result = self.of(first)
+        for coefficient in rest:
+            result = self.fma(result, x, coefficient)
+        return result if add is None else self.fma(result, x, add)
+
+    # Comparisons.
+
+    def compare(self, condition: str, a: Number, b: Number) -> Val:
+        return self.w.compare(condition, self.of(a), self.of(b))
+
+    def select(self, condition: Val, a: Number, b: Number) -> Val:
+        return self.w.select(condition, self.of(a), self.of(b))
+
+    def at_most(self, x: Val, bound: float) -> Val:
+        """min(x, bound) that lets NaN through."""
+        return self.select(self.compare("gt", x, bound), bound, x)
+
+    def at_least(self, x: Val, bound: float) -> Val:
+        """max(x, bound) that lets NaN through."""
+        return self.select(self.compare("lt", x, bound), bound, x)
+
+    def zero_kept(self, x: Val, result: Val) -> Val:
+        """`result`, but x itself (and so its sign) where x is zero."""
+        return self.select(self.compare("eq", x, 0.0), x, result)
+
+    # Sums and products with what their rounding lost.
+
+    def two_sum(self, a: Val, b: Val) -> Pair:
+        total = self.add(a, b)
+        taken = self.sub(total, a)
+        return total, self.add(self.sub(a, self.sub(total, taken)), self.sub(b, taken))
+
+    def fast_two_sum(self, a: Number, b: Val) -> Pair:
+        """`two_sum` where `a` is zero or |a| >= |b|."""
+        total = self.add(a, b)
+        return total, self.sub(b, self.sub(total, a))
+
+    def two_product(self, a: Val, b: Number) -> Pair:
+        product = self.mul(a, b)
+        return product, self.fma(a, b, self.neg(product))
+
+    def quotient(self, above: Pair, below: Pair) -> Val:
+        """A quotient in about one rounding."""
+        inverse = self.div(1.0, below[0])
+        ratio = self.mul(above[0], inverse)
+        rest = self.add(self.nfma(ratio, below[0], above[0]), self.nfma(ratio, below[1], above[1]))
+        return self.fma(rest, inverse, ratio)
+
+    # Bits.
+
+    def bits(self, a: Val) -> Val:
+        """The value's bits as integers."""
+        return self.w.bits(a, self.integer)
+
+    def from_bits(self, a: Val) -> Val:
+        return self.w.bits(a, self.dtype)
+
+    def nearest(self, x: Val, factor: float = 1.0, offset: float = 0.0) -> Pair:
+        """`x * factor + offset` rounded to whole numbers: as floats, and as integers.
+
+        For numbers below 2^22 (2^51 in double precision).
+        """
+        # Adding 1.5 * 2^digits rounds to a whole number and leaves it in the low bits.
+        magic = 1.5 * 2.0**self.digits
+        if offset:
+            shifted = self.add(self.fma(x, factor, offset), magic)
+        else:
+            shifted = self.fma(x, factor, magic) if factor != 1.0 else self.add(x, magic)
+        return self.sub(shifted, magic), self.w.binary("sub", self.bits(shifted), self.bits(self.of(magic)))
+
+    def power_of_two(self, exponent: Val) -> Val:
+        """2 ** exponent for a normal result, from integers."""
+        biased = self.w.binary("add", exponent, self.whole(1023 if self.wide else 127))
+        return self.from_bits(self.w.binary("shl", biased, self.whole(self.digits)))
+
+    def scaled(self, value: Val, whole: Val, number: Val) -> Val:
+        """value * 2^number (`whole` is the number as a float), right at the ends of the range."""
+        if self.precision == "short":
+            return self.mul(value, self.power_of_two(number))
+        if self.full_of_avx512:
+            return self.instruction("scalef", [value, whole])
+        # In two steps, each within the range of exponents.
+        half = self.w.binary("ashr", number, self.whole(1))
+        rest = self.w.binary("sub", number, half)
+        return self.mul(self.mul(value, self.power_of_two(half)), self.power_of_two(rest))
+
+    @property
+    def full_of_avx512(self) -> bool:
+        """Whether values are vectors that AVX-512's own instructions take."""
+        return self.w.avx512 and self.lanes == (8 if self.wide else 16)
+
+    def instruction(self, name: str, operands: list[Val], immediate: str = "") -> Val:
+        """An instruction of AVX-512 on full vectors, in the current rounding mode."""
+        suffix, mask = ("pd", "i8") if self.wide else ("ps", "i16")
+        symbol, kind = f"llvm.x86.avx512.mask.{name}.{suffix}.512", operands[0].type
+        extra = [immediate] if immediate else []
+        kinds = [*(o.type for o in operands), *(e.split()[0] for e in extra), kind, mask, "i32"]
+        self.w.declared.add(f"declare {kind} @{symbol}({', '.join(kinds)})")
+        arguments = [*map(str, operands), *extra, f"{kind} zeroinitializer", f"{mask} -1", "i32 4"]
+        return self.w.emit(f"call {kind} @{symbol}({', '.join(arguments)})", self.dtype, self.lanes)
+
+    def signed_by_parity(self, value: Val, number: Val) -> Val:
+        """-value where the integer `number` is odd."""
+        sign = self.w.binary("shl", number, self.whole(63 if self.wide else 31))
+        return self.from_bits(self.w.binary("xor", self.bits(value), sign))
+
+    def signed_as(self, sign: Val, value: Val) -> Val:
+        """-value where `sign` is negative."""
+        bit = self.w.binary("and", self.bits(sign), self.bits(self.of(-0.0)))
+        return self.from_bits(self.w.binary("xor", self.bits(value), bit))
+
+    # What few lanes need.
+
+    def rarely(self, name: str, needed: Val, value: Val, operands: list[Val], compute: Rare) -> Val:
+        """`value`, replaced by `compute` of the operands in the lanes that are `needed`.
+
+        It stands in a function of its own, which the module has once, and which is called where any
+        lane needs it: the loop around stays short.
+        """
+        w = self.w
+        w.declared.add("declare i1 @llvm.expect.i1(i1, i1)")
+        some = needed.text
+        if self.lanes:
+            bits = w.emit(f"bitcast {needed} to i{self.lanes}", "bool")
+            some = w.emit(f"icmp ne i{self.lanes} {bits.text}, 0", "bool").text
+        expected = w.emit(f"call i1 @llvm.expect.i1(i1 {some}, i1 false)", "bool")
+        symbol = self._rare_function(name, [needed, value, *operands], compute)
+        before = w.block
+        with w.when(expected.text):
+            arguments = ", ".join(map(str, (needed, value, *operands)))
+            replaced = w.emit(f"call {value.type} @{symbol}({arguments})", value.dtype, value.lanes)
+            inside = w.block
+        merged = f"phi {value.type} [ {value.text}, %{before} ], [ {replaced.text}, %{inside} ]"
+        return w.emit(merged, value.dtype, value.lanes)
+
+    def _rare_function(self, name: str, operands: list[Val], compute: Rare) -> str:
+        """Writes the function in one line, among the declarations, and gives its symbol.
+
+        It is not optimised: that would take longer than the rest of most kernels.
+        """
+        symbol = f"fusegrad_{name}_{self.precision}_{self.lanes}"
+        inner = Writer(self.w.declared, self.w.avx512)
+        needed, value, *rest = (Val(f"%a{i}", o.dtype, o.lanes) for i, o in enumerate(operands))
+        math = Math(inner, value, self.precision == "short")
+        result = inner.select(needed, compute(math, needed, *rest), value)
+        parameters = ", ".join(map(str, (needed, value, *rest)))
+        bits = min(512, max(128, 8 * SIZES[self.dtype] * self.lanes))
+        width = f'"prefer-vector-width"="{bits}" "min-legal-vector-width"="{bits}"'
+        head = f"define private {value.type} @{symbol}({parameters}) noinline optnone cold nounwind {width} {{ entry:"
+        body = [*inner.entry, *inner.lines, f"ret {result}", "}"]
+        self.w.declared.add(" ".join([head, *(line.strip() for line in body)]))
+        return symbol
+
+    def from_library(self, name: str, x: Val, needed: Val) -> Val:
+        """The C library's function in the lanes that are `needed`, one after the other; x in the others."""
+        w, count = self.w, max(self.lanes, 1)
+        symbol, element = name if self.wide else f"{name}f", LLVM_TYPES[self.dtype]
+        values, flags = w.stack(f"[{count} x {element}]"), w.stack(f"[{count} x i8]")
+        w.line(f"store {x}, ptr {values}")
+        w.line(f"store {w.convert(needed, 'u8')}, ptr {flags}")
+        with w.loop("0", str(count)) as lane:
+            flag = w.emit(f"load i8, ptr {w.offset(flags, lane)}", "u8")
+            with w.when(w.convert(flag, "bool").text):
+                place = w.offset(values, lane, element)
+                value = w.emit(f"load {element}, ptr {place}", self.dtype)
+                w.line(f"store {w.call(symbol, [value])}, ptr {place}")
+        return w.emit(f"load {x.type}, ptr {values}", self.dtype, self.lanes)

@@ -1,0 +1,52 @@
+"""The error function, its complement, and its inverse."""
+
+from __future__ import annotations
+
+import math
+
+from fusegrad.compiler.mathematics.arithmetic import Math
+from fusegrad.compiler.mathematics.coefficients import ERF, ERF_FAR, ERFCX, ERFINV, ERFINV_FAR
+from fusegrad.compiler.mathematics.exponential import exp, times_exp
+from fusegrad.compiler.mathematics.logarithm import log
+from fusegrad.compiler.writer import Val
+
+
+def erf(m: Math, x: Val) -> Val:
+    """x (1 + polynomial in x^2) up to 1, then 1 - exp(polynomial in |x|)."""
+    size = m.abs(x)
+    near = m.fma(x, m.polynomial(m.mul(x, x), ERF), x)
+    far = m.sub(1.0, exp(m, m.polynomial(m.at_most(size, 6.0), ERF_FAR)))
+    return m.copysign(m.select(m.compare("lt", size, 1.0), near, far), x)
+
+
+def erfc(m: Math, x: Val) -> Val:
+    """1 - erf(x) up to 0.84; then e^(-x^2) times a polynomial in (x - 2) / (x + 2), over x + 2."""
+    size = m.abs(x)
+    one, lost = m.fast_two_sum(1.0, m.neg(x))
+    near = m.add(one, m.nfma(x, m.polynomial(m.mul(x, x), ERF), lost))
+    a = m.at_most(size, 28.0)
+    square, square_low = m.two_product(a, a)
+    below = m.add(a, 2.0)
+    below_low = m.sub(a, m.sub(below, 2.0))
+    inverse = m.div(1.0, below)
+    beyond = m.polynomial(m.fma(m.sub(a, 2.0), inverse, -0.25), ERFCX)
+    # (3/4 + beyond) / (a + 2), and what that misses.
+    ratio = m.mul(m.add(beyond, 0.75), inverse)
+    missing = m.nfma(ratio, below_low, m.add(m.nfma(ratio, below, 0.75), beyond))
+    tail = times_exp(m, ratio, m.mul(missing, inverse), m.neg(square), m.neg(square_low))
+    far = m.select(m.compare("lt", x, 0.0), m.sub(2.0, tail), tail)
+    return m.select(m.compare("lt", size, 0.84), near, far)
+
+
+def erfinv(m: Math, x: Val) -> Val:
+    """x times a function of w = -log(1 - x^2): near 1, where few are, sqrt(w) and what is missing to it."""
+    w = m.neg(log(m, m.nfma(x, x, 1.0)))
+    near = m.fma(x, 0.875, m.mul(x, m.polynomial(w, ERFINV)))
+
+    result = m.rarely("erfinv_far", m.compare("gt", w, 5.0), near, [x, w], _erfinv_far)
+    return m.select(m.compare("eq", w, math.inf), m.copysign(math.inf, x), result)
+
+
+def _erfinv_far(m: Math, _: Val, x: Val, w: Val) -> Val:
+    root = m.sqrt(w)
+    return m.fma(x, root, m.mul(x, m.polynomial(m.sub(root, 4.0), ERFINV_FAR)))

@@ -1,0 +1,422 @@
+"""A program's steps in memory: where values lie, the blocks of its kernels, and running it.
+
+What does not depend on sizes is worked out once, in a `Blueprint`; with the sizes put in it becomes a
+`Placed`, which runs. Values that leave (results, what backward reads) and what NumPy must see get
+arrays of their own; the rest lies in an arena, planned by the lifetimes of the values, and re-used
+by every call.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fusegrad.compiler import native, products
+from fusegrad.compiler.domain import Sources
+from fusegrad.compiler.emit import block_of, outer_accumulators
+from fusegrad.compiler.fusion import Step
+from fusegrad.compiler.kernel import ELEMENTARY, Compute
+from fusegrad.compiler.loops import BoundKernel
+from fusegrad.compiler.memory import aligned, aligned_bytes, data_address, pool
+from fusegrad.compiler.sizes import Values
+from fusegrad.compiler.writer import SIZES
+from fusegrad.eager.dtypes import FROM_SHORT
+from fusegrad.eager.families import Layout, contiguous_layout
+from fusegrad.eager.op import wrap
+from fusegrad.eager.sizes import Symbol, has_symbols
+from fusegrad.tracer.graph import Equation, Value
+
+# How many elements one chunk of a loop has at least, for cheap work; a chunk that computes
+# exponentials is shorter. Chunks are what threads share.
+CHUNK_WORK = 1 << 15
+MOST_CHUNKS = 64
+
+_NOTHING = np.empty(0)
+
+
+class Plain:
+    """Stands for the sizes of a program in which none was left open."""
+
+    @staticmethod
+    def of(value: Any) -> Any:
+        return value
+
+
+PLAIN = Plain()
+
+
+def copied(thing: Any) -> Any:
+    """A shallow copy of a plain object; `copy.copy` takes ten times as long."""
+    made = object.__new__(type(thing))
+    made.__dict__.update(thing.__dict__)
+    return made
+
+
+def with_sizes(equations: Sequence[Equation], sizes: Any) -> tuple[Equation, ...]:
+    """Equations with numbers for the sizes in them; the names of values stay."""
+    return tuple([e if sizes is PLAIN or not _has_sizes(e) else _with_sizes(e, sizes) for e in equations])
+
+
+def _has_sizes(equation: Equation) -> bool:
+    return has_symbols((*equation.inputs, *equation.params.values()))
+
+
+def _with_sizes(equation: Equation, sizes: Any) -> Equation:
+    inputs = tuple([sizes.of(v) for v in equation.inputs])
+    params = {k: sizes.of(v) for k, v in equation.params.items()}
+    return Equation(equation.op, inputs, params, equation.outputs, equation.source)
+
+
+def viewed(array: np.ndarray, chain: Sequence[Any]) -> np.ndarray:
+    """`array` through a chain of view equations."""
+    for equation in chain:
+        array = equation.op.evaluate((wrap(array),), dict(equation.params))
+    return array
+
+
+# What is known without sizes.
+
+
+class _Room(NamedTuple):
+    """Something that needs room in the arena: a value of so many bytes, or the scratch of a kernel.
+
+    until: the last step that reads it.
+    """
+
+    key: Any
+    size: Any
+    form: _KernelForm | None
+    until: int
+
+
+class _Fresh(NamedTuple):
+    """A value with an array of its own: its place among the arrays; strides, in bytes, if not row-major."""
+
+    place: int
+    shape: tuple[Any, ...]
+    dtype: np.dtype
+    strides: tuple[Any, ...] | None
+
+
+class _KernelForm:
+    """What the block of a kernel is made from.
+
+    recipe: the block up to how the work is cut, with 0 where `placed` and `numbers` say more. placed:
+    for each buffer where its slot stands, and the value that it holds. numbers: sizes as numbers of a
+    dtype. counts: the elements of each result.
+    """
+
+    def __init__(self, bound: BoundKernel) -> None:
+        kernel = bound.kernel
+        self.kernel, self.sizes = kernel, bound.sizes
+        number = {axis: i for i, axis in enumerate(kernel.axes)}
+        loop = next((s for s in kernel.loops() if s.kind in ("parallel", "chunked")), None)
+        self.loop = None if loop is None else [number[a] for a in loop.axes]
+        self.chunked = loop is not None and loop.kind == "chunked"
+        heavy = sum(isinstance(s, Compute) and s.op in ELEMENTARY for s in kernel.statements())
+        self.work = 1 + 2 * heavy
+        self.accumulators = [
+            (SIZES[a.dtype], [number[axis] for axis in a.axes]) for a in outer_accumulators(kernel)
+        ]
+        self.counts = [math.prod(a.value.shape) for a in bound.outputs]
+        self.recipe: list[Any] = list(bound.sizes)
+        self.numbers: list[tuple[int, Any, str]] = []
+        for value, (_, dtype) in zip(bound.numbers, kernel.numbers, strict=True):
+            if isinstance(value, Symbol):
+                self.numbers.append((len(self.recipe), value, dtype))
+            self.recipe.append(0 if isinstance(value, Symbol) else _number_bits(value, dtype))
+        self.placed: list[tuple[int, Value]] = []
+        for argument in (*bound.inputs, *bound.outputs):
+            self.placed.append((len(self.recipe), argument.value))
+            self.recipe += [0, argument.offset * argument.value.dtype.itemsize, *argument.strides]
+        self.length = block_of(kernel).length
+
+    def chunks(self, sizes: Sequence[int]) -> tuple[int, int]:
+        """Chunk length and number of chunks of the parallel loop, from sizes alone."""
+        if self.loop is None:
+            return 0, 0
+        total = math.prod([sizes[a] for a in self.loop])
+        count = max(1, min(MOST_CHUNKS, math.prod(sizes) * self.work // CHUNK_WORK, total))
+        length = -(-total // count)
+        if self.chunked:
+            length = -(-length // 64) * 64
+        return length, -(-total // length) if total else 1
+
+    def accumulator_places(self, sizes: Sequence[int]) -> tuple[list[int], int]:
+        """Offsets of the outer accumulators in a chunk's scratch, and the size of it."""
+        places, end = [], 0
+        for size, axes in self.accumulators:
+            places.append(end)
+            end += aligned(size * math.prod([sizes[a] for a in axes]))
+        return places, end
+
+    def scratch_bytes(self, sizes: Any) -> int:
+        """Bytes of scratch that a run takes."""
+        if not self.accumulators:
+            return 0
+        own = sizes.of(self.sizes)
+        return self.accumulator_places(own)[1] * max(1, self.chunks(own)[1])
+
+    def block(self, sizes: Any, place: Any, scratch: tuple[int, int]) -> list[int]:
+        """The block of one use of the kernel; see `emit.Block`."""
+        block: list[int] = [n if type(n) is int else sizes.of(n) for n in self.recipe]
+        own = block[: len(self.sizes)]
+        for at, value, dtype in self.numbers:
+            block[at] = _number_bits(sizes.of(value), dtype)
+        for at, value in self.placed:
+            block[at], start = place(value)
+            block[at + 1] += start
+        places, size = self.accumulator_places(own)
+        block += [*self.chunks(own), *scratch, size, *places]
+        assert len(block) == self.length
+        return block
+
+
+def _number_bits(value: Any, dtype: str) -> int:
+    """A number as the low bytes of an 8-byte place."""
+    packed = np.array(value).astype(FROM_SHORT[dtype].numpy).tobytes()
+    bits: int = struct.unpack("<q", packed.ljust(8, b"\0"))[0]
+    return bits
+
+
+@dataclass(frozen=True)
+class _Native:
+    """A stretch of kernels and products that run in one native call."""
+
+    calls: native.Calls
+
+
+@dataclass(frozen=True)
+class _Opaque:
+    """An op that NumPy runs: operands (array index and views, or numbers), and the results' indices and
+    strides in bytes (None: row-major).
+    """
+
+    equation: Equation
+    operands: tuple[Any, ...]
+    results: tuple[tuple[int, tuple[int, ...] | None], ...]
+
+
+class Blueprint:
+    """What is known of a program's way into memory without its sizes.
+
+    steps: of the program, in order. needed: the values that must have arrays of their own. into: those
+    that are put into the memory of an input. arrays: the values that have one, with their index; the
+    inputs come first.
+    """
+
+    def __init__(
+        self,
+        inputs: Sequence[Value],
+        steps: Sequence[Step],
+        sources: Sources,
+        needed: Sequence[Value],
+        into: Mapping[Value, Value],
+    ) -> None:
+        self.inputs, self.steps, self.sources = len(inputs), steps, sources
+        arrays = dict.fromkeys(inputs)
+        for value in needed:
+            arrays.setdefault(sources.base(value))
+        opaque: set[Value] = set()
+        for step in steps:
+            if step.kind == "opaque":
+                opaque.update(step.made)
+                for value in (*step.equations[0].values(), *step.made):
+                    arrays.setdefault(sources.base(value))
+        self.arrays = {v: i for i, v in enumerate(v for v in arrays if v not in into)}
+        self.arrays.update({v: self.arrays[target] for v, target in into.items()})
+        self.fresh = [
+            _Fresh(index, value.shape, value.dtype, self._byte_strides(value))
+            for value, index in self.arrays.items()
+            if index >= self.inputs and value not in opaque
+        ]
+        self.forms = [None if s.kernel is None else _KernelForm(s.kernel) for s in steps]
+        self.rooms = self._rooms()
+        self.layouts = [self._operands(s) if s.kind == "product" else None for s in steps]
+        self.opaque = {v: (self.arrays[v], self._byte_strides(v)) for v in opaque}
+
+    def _byte_strides(self, value: Value) -> tuple[Any, ...] | None:
+        """The strides in bytes of a value in memory; None if it is row-major."""
+        layout = self.sources.layouts.get(value)
+        if layout is None or layout == contiguous_layout(value.shape):
+            return None
+        return tuple([s * value.dtype.itemsize for s in layout.strides])
+
+    def _operands(self, step: Step) -> tuple[Layout, Layout]:
+        """How the operands of a product lie."""
+        x, y = (self.sources.layout(v) for v in step.equations[0].inputs)
+        assert x is not None and y is not None and products.foldable(x, y), (
+            "products that BLAS cannot read are copied or opaque"
+        )
+        return x, y
+
+    def _rooms(self) -> list[list[_Room]]:
+        """What each step needs room for in the arena."""
+        last: dict[Value, int] = {}
+        for number, step in enumerate(self.steps):
+            for equation in step.equations:
+                for value in equation.values():
+                    last[self.sources.base(value)] = number
+        rooms: list[list[_Room]] = []
+        for number, (step, form) in enumerate(zip(self.steps, self.forms, strict=True)):
+            made = [a.value for a in step.kernel.outputs] if step.kernel is not None else []
+            if step.kind == "product":
+                made = [step.equations[0].output]
+            here = [
+                _Room(v, math.prod(v.shape) * v.dtype.itemsize, None, last.get(v, number))
+                for v in made
+                if v not in self.arrays
+            ]
+            rooms.append([*here, _Room(step, 0, form, number)] if form is not None else here)
+        return rooms
+
+
+# With sizes.
+
+
+class Placed:
+    """A program with its sizes, in memory. sizes: says what the sizes in the blueprint are."""
+
+    def __init__(self, blueprint: Blueprint, sizes: Values | Plain) -> None:
+        self.blueprint, self.sizes = blueprint, sizes
+        self.arrays = blueprint.arrays
+        self.fresh = [
+            (index, sizes.of(shape), dtype, sizes.of(strides))
+            for index, shape, dtype, strides in blueprint.fresh
+        ]
+        self._place_arena()
+        self._build_calls()
+        self._arenas: list[tuple[np.ndarray, np.ndarray, int]] = []
+
+    # Memory.
+
+    def _place_arena(self) -> None:
+        """Offsets in the arena for values and scratch, by first fit over lifetimes."""
+        self.offsets: dict[Any, int] = {}
+        self.arena_bytes = 0
+        live: list[tuple[int, int, int]] = []  # last step, start, end
+        for number, rooms in enumerate(self.blueprint.rooms):
+            live = [entry for entry in live if entry[0] >= number]
+            for key, bytes_, form, until in rooms:
+                size = aligned(self.sizes.of(bytes_)) if form is None else form.scratch_bytes(self.sizes)
+                if size:
+                    start = _first_fit(live, size)
+                    live.append((until, start, start + size))
+                    self.offsets[key] = start
+                    self.arena_bytes = max(self.arena_bytes, start + size)
+
+    def _place(self, value: Value) -> tuple[int, int]:
+        """Slot and byte offset of a value in memory."""
+        index = self.arrays.get(value)
+        return (len(self.arrays) + 1, self.offsets.get(value, 0)) if index is None else (index + 1, 0)
+
+    # Code.
+
+    def _build_calls(self) -> None:
+        """The steps as native stretches with NumPy's ops in between."""
+        self.stages: list[_Native | _Opaque] = []
+        pending: list[tuple[int, list[int]]] = []
+
+        def flush() -> None:
+            if pending:
+                self.stages.append(_Native(native.Calls(list(pending))))
+                pending.clear()
+
+        blueprint = self.blueprint
+        for step, form, layouts in zip(blueprint.steps, blueprint.forms, blueprint.layouts, strict=True):
+            if form is not None:
+                # Over no elements there may still be sums to store.
+                if any(self.sizes.of(n) for n in form.counts):
+                    scratch = (len(self.arrays) + 1, self.offsets.get(step, 0))
+                    block = form.block(self.sizes, self._place, scratch)
+                    pending.append((native.kernel_address(form.kernel), block))
+            elif layouts is not None:
+                pending.append(self._product_call(step, layouts))
+            else:
+                flush()
+                self.stages.append(self._opaque_call(step))
+        flush()
+
+    def _product_call(self, step: Step, layouts: tuple[Layout, Layout]) -> tuple[int, list[int]]:
+        (equation,) = step.equations
+        x, y = (self._place(self.blueprint.sources.base(v)) for v in equation.inputs)
+        dtype = equation.output.dtype
+        places = x, y, self._place(self.blueprint.sources.base(equation.output))
+        left, right = (self.sizes.of(layout) for layout in layouts)
+        block = products.product_block(left, right, dtype.itemsize, places)
+        assert block is not None
+        return products.product_address(dtype), block
+
+    def _opaque_call(self, step: Step) -> _Opaque:
+        (equation,) = with_sizes(step.equations, self.sizes)
+        operands: list[Any] = []
+        for operand in equation.inputs:
+            if isinstance(operand, Value):
+                base, chain = self.blueprint.sources.resolve(operand)
+                operands.append((self.arrays[base], with_sizes(chain, self.sizes)))
+            else:
+                operands.append(operand)
+        results = tuple([self.sizes.of(self.blueprint.opaque[v]) for v in equation.outputs])
+        return _Opaque(equation, tuple(operands), results)
+
+    # Running.
+
+    def run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """See `Program.run`."""
+        arrays: list[Any] = [*inputs, *([_NOTHING] * (len(self.arrays) - len(inputs)))]
+        for index, shape, dtype, strides in self.fresh:
+            arrays[index] = pool.array(shape, dtype, strides)
+        try:
+            arena = self._arenas.pop()
+        except IndexError:
+            arena = self._new_arena()
+        if arena[1][0] != native.threads():
+            arena[1][0] = native.threads()
+        for stage in self.stages:
+            if isinstance(stage, _Native):
+                stage.calls.run_at(tuple(arrays), arena[2])
+            else:
+                _run_opaque(stage, arrays)
+        self._arenas.append(arena)
+        return arrays
+
+    def _new_arena(self) -> tuple[np.ndarray, np.ndarray, int]:
+        memory = aligned_bytes(self.arena_bytes)
+        slots = native.new_slots(len(self.arrays) + 1)
+        slots[len(self.arrays) + 1] = data_address(memory)
+        return memory, slots, data_address(slots)
+
+    def memory_bytes(self) -> int:
+        """Bytes of temporaries and results of one call."""
+        made = [v for v, i in self.arrays.items() if i >= self.blueprint.inputs]
+        bytes_ = (math.prod(self.sizes.of(v.shape)) * v.dtype.itemsize for v in made)
+        return self.arena_bytes + sum(map(aligned, bytes_))
+
+
+def _run_opaque(stage: _Opaque, arrays: list[Any]) -> None:
+    """Let NumPy evaluate an op and put its results in their places."""
+    equation = stage.equation
+    args = [wrap(viewed(arrays[o[0]], o[1])) if isinstance(o, tuple) else o for o in stage.operands]
+    result = equation.op.evaluate(args, dict(equation.params))
+    made = result if type(result) is tuple else (result,)
+    for (index, strides), array in zip(stage.results, made, strict=True):
+        if strides is None:
+            arrays[index] = np.ascontiguousarray(array) if np.ndim(array) else np.asarray(array)
+        else:
+            arrays[index] = pool.array(array.shape, array.dtype, strides)
+            arrays[index][...] = array
+
+
+def _first_fit(live: list[tuple[int, int, int]], size: int) -> int:
+    """The lowest offset where `size` bytes overlap nothing that lives."""
+    start = 0
+    for _, begin, end in sorted(live, key=lambda entry: entry[1]):
+        if start + size <= begin:
+            break
+        start = max(start, end)
+    return start

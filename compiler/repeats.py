@@ -1,0 +1,167 @@
+"""What is computed more than once, so that no kernel waits for, or reads, what it can make itself.
+
+Copies of an equation in one kernel cost nothing: the kernel computes equal scalars once.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Collection
+
+from fusegrad.compiler.fetch import FETCH
+from fusegrad.compiler.schedule import is_cheap
+from fusegrad.compiler.sizes import likely
+from fusegrad.eager.families import Elementwise, Reduction
+from fusegrad.tracer.graph import Equation, Graph, Value
+
+# What is so many times larger than what it is made of is made again rather than stored and read; and a
+# total over so much less than what waits for it gets a kernel of its own.
+MUCH = 8
+# Most copies that one graph gets.
+MOST_COPIES = 200
+
+
+def _size(value: Value) -> int:
+    return likely(math.prod(value.shape))
+
+
+class _Copies:
+    """Copies of equations under new names, with what they read copied too where `chosen` says so."""
+
+    def __init__(self, graph: Graph, chosen: Collection[Value]) -> None:
+        self.made = {v: e for e in graph.equations for v in e.outputs}
+        self.chosen = chosen
+        self.numbers = itertools.count()
+        self.equations: list[Equation] = []
+        self.count = 0
+
+    def reading(self, equation: Equation) -> Equation:
+        """The equation reading copies of its own."""
+        changes = {v: self.copy(v) for v in dict.fromkeys(equation.values()) if v in self.chosen}
+        if not changes:
+            return equation
+        inputs = tuple(changes.get(v, v) if isinstance(v, Value) else v for v in equation.inputs)
+        return Equation(equation.op, inputs, equation.params, equation.outputs, equation.source)
+
+    def copy(self, value: Value) -> Value:
+        """A copy of a value, whose equations are added to the list."""
+        origin = self.reading(self.made[value])
+        self.count += 1
+        copy = Value(f"{value.name}_again{next(self.numbers)}", value.type)
+        self.equations.append(Equation(origin.op, origin.inputs, origin.params, (copy,), origin.source))
+        return copy
+
+
+def with_repeats(graph: Graph, needed: Collection[Value]) -> Graph:
+    """Each reader makes the cheap results for itself that are much larger than what they are made of.
+
+    A mask that compares row numbers with column numbers is such a result. needed: what must be in
+    memory anyway.
+    """
+    spread: set[Value] = set()
+    for equation in graph.equations:
+        if _is_spread(equation, spread) and equation.output not in needed:
+            spread.add(equation.output)
+    if not spread:
+        return graph
+    copies = _Copies(graph, spread)
+    equations: list[Equation] = []
+    kept: list[Equation] = []
+    for equation in graph.equations:
+        if equation.outputs and equation.output in spread:
+            kept.append(equation)
+            continue
+        if isinstance(equation.op, (Elementwise, Reduction)) and copies.count < MOST_COPIES:
+            equation = copies.reading(equation)
+            equations += copies.equations
+            copies.equations = []
+        equations.append(equation)
+    return _with_read(graph, equations, kept)
+
+
+def _is_spread(equation: Equation, spread: Collection[Value]) -> bool:
+    if not isinstance(equation.op, Elementwise) or not is_cheap(equation):
+        return False
+    largest = max((_size(v) for v in equation.values() if v not in spread), default=0)
+    return MUCH * largest <= _size(equation.output)
+
+
+def _with_read(graph: Graph, equations: list[Equation], kept: list[Equation]) -> Graph:
+    """The graph of `equations`, and those of `kept` that something still reads."""
+    order = {v: i for i, e in enumerate(graph.equations) for v in e.outputs}
+    read = {v for e in equations for v in e.values()}
+    for equation in reversed(kept):
+        if equation.output in read:
+            read.update(equation.values())
+            # In front of the first equation that comes after it.
+            place = next(
+                (i for i, e in enumerate(equations) if order.get(e.outputs[0], 0) > order[equation.output]),
+                len(equations),
+            )
+            equations.insert(place, equation)
+    return Graph(graph.inputs, tuple(equations), graph.outputs)
+
+
+# Totals that the rest waits for.
+
+
+def early_totals(graph: Graph) -> tuple[Graph, dict[Value, list[Equation]]]:
+    """The totals that are best known before all else, with the equations (copies) that make them.
+
+    The mean of a loss over the rows that count, for example: how many there are takes a look at the
+    labels; known first, it lets the gradient share the kernel of the loss.
+    """
+    made = {v: e for e in graph.equations for v in e.outputs}
+    users = graph.users()
+    early: dict[Value, set[Value]] = {}
+    for equation in graph.equations:
+        if isinstance(equation.op, Reduction) and _size(equation.output) == 1:
+            cone = _behind(equation, made, graph.inputs)
+            if cone is not None and _awaited(equation.output, users, max(map(_size, equation.values()))):
+                early[equation.output] = cone
+    if not early:
+        return graph, {}
+    groups: dict[Value, list[Equation]] = {}
+    equations: list[Equation] = []
+    for equation in graph.equations:
+        if equation.outputs and equation.output in early:
+            copies = _Copies(graph, early[equation.output])
+            copies.numbers = itertools.count(len(groups) * MOST_COPIES)
+            equation = copies.reading(equation)
+            equations += copies.equations
+            groups[equation.output] = [*copies.equations, equation]
+        equations.append(equation)
+    return Graph(graph.inputs, tuple(equations), graph.outputs), groups
+
+
+def _behind(total: Equation, made: dict[Value, Equation], inputs: Collection[Value]) -> set[Value] | None:
+    """What a total is computed from; None where that is more than a few elementwise equations."""
+    found: set[Value] = set()
+    pending = [*total.values()]
+    while pending:
+        value = pending.pop()
+        if value in inputs or value in found:
+            continue
+        equation = made[value]
+        if equation.op.family not in ("elementwise", "view", "creation") or len(found) == MUCH:
+            return None
+        found.add(value)
+        pending += equation.values()
+    return found
+
+
+def _awaited(total: Value, users: dict[Value, list[Equation]], size: int) -> bool:
+    """Whether something much larger than `size` is computed from a total, by way of numbers alone."""
+    pending, seen = [total], {total}
+    while pending:
+        for equation in users.get(pending.pop(), ()):
+            if equation.op is FETCH or not equation.outputs:
+                continue
+            if equation.op.family == "elementwise" and _size(equation.output) >= MUCH * size:
+                return True
+            if _size(equation.output) == 1 or equation.op.family == "view":
+                fresh = [v for v in equation.outputs if v not in seen]
+                seen.update(fresh)
+                pending += fresh
+    return False

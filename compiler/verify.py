@@ -1,0 +1,95 @@
+"""`jit(verify=n)`: a replayed call done again by eager, and whether both agree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fusegrad.compiler.tree import Run
+from fusegrad.eager import views
+from fusegrad.eager.errors import user_spot
+from fusegrad.eager.op import wrap
+from fusegrad.eager.tensor import Tensor
+from fusegrad.tracer.hosts import at
+from fusegrad.tracer.tree import flatten
+from fusegrad.tracer.values import plain_key
+
+if TYPE_CHECKING:
+    from fusegrad.compiler.jit import JitFunction
+
+
+class JitError(RuntimeError):
+    """A promise that `jit` was asked for (`require`, `verify`) does not hold; the message says why."""
+
+
+class Again:
+    """What a call is about to change, so that eager can do it from the same start.
+
+    Made before the call's results are handed out and its memory is written.
+    """
+
+    def __init__(self, run: Run, leaves: Sequence[Any]) -> None:
+        commit, path = run.leaf.commit, run.leaf.path
+        assert path is not None
+        left = path.capture.left
+        self.possible = not left.after
+        self.undo: list[Callable[[], None]] = run.undo
+        self.written = commit.tensors(leaves) if commit is not None else []
+        self.memory = [np.array(t.array) for t in self.written]
+        self.owners = [owner for place, _ in left.gradients if (owner := at(place, leaves)) is not None]
+        self.gradients = [owner.grad for owner in self.owners]
+
+    def compare(
+        self, function: JitFunction, result: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        """Go back to the start, run eagerly, and raise JitError where something is not the same."""
+        if not self.possible:
+            return
+        ours = [result, self._now()]
+        for tensor, array in zip(self.written, self.memory, strict=True):
+            views.tell_readers(tensor.version)
+            views.count_write(tensor, user_spot())
+            tensor.array[...] = array
+        for owner, gradient in zip(self.owners, self.gradients, strict=True):
+            owner.grad = gradient
+        for restore in reversed(self.undo):
+            restore()
+        expected = function.__wrapped__(*args, **kwargs)
+        check_same(function, ours, [expected, self._now()])
+
+    def _now(self) -> list[Any]:
+        """Copies of the memory and the gradients."""
+        gradients = [owner.grad for owner in self.owners]
+        arrays = [t.array for t in self.written]
+        return [
+            [wrap(np.array(a)) for a in arrays],
+            [None if g is None else wrap(np.array(g.array)) for g in gradients],
+        ]
+
+
+# Two runs that should agree to rounding: what relative difference is rounding.
+_ROUNDING = {2: 1e-2, 4: 1e-3, 8: 1e-8}  # by the bytes of a real number
+
+
+def check_same(function: JitFunction, ours: Any, theirs: Any) -> None:
+    """Raise JitError where a compiled call's result is not eager's."""
+    mine: list[Any] = []
+    others: list[Any] = []
+    same = flatten(ours, mine).key == flatten(theirs, others).key
+    for place, (a, b) in enumerate(zip(mine, others, strict=False)):
+        if isinstance(a, Tensor) and isinstance(b, Tensor):
+            x, y = a.array, b.array
+            same = same and (x.shape, x.dtype, a.needs_grad) == (y.shape, y.dtype, b.needs_grad)
+            if same and x.dtype.kind in "fc":
+                rounding = _ROUNDING[x.real.itemsize]
+                same = np.allclose(x, y, rounding, rounding * 1e-2, equal_nan=True)
+            else:
+                same = same and np.array_equal(x, y)
+        else:
+            same = same and (a is b or plain_key(a) == plain_key(b))
+        if not same:
+            raise JitError(f"{function!r}: compiled and eager differ in result {place}:\n{a!r}\n{b!r}")
+    if not same:
+        raise JitError(f"{function!r}: compiled and eager give other containers:\n{ours!r}\n{theirs!r}")

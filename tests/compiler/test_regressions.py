@@ -1,0 +1,146 @@
+"""Small tests of what the drills, the threads and the random worlds found; and counts that must stay low."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fusegrad as fg
+from fusegrad.compiler import deferred
+
+
+@pytest.fixture(autouse=True)
+def always_deferred(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which way is faster must not decide what is tested."""
+    monkeypatch.setattr(deferred.Plan, "note", lambda *_: None)
+
+
+def ones(*shape: int) -> fg.Tensor:
+    return fg.ones(*shape, requires_grad=True)
+
+
+# Found.
+
+
+@pytest.mark.parametrize("open_run", [False, True])
+def test_a_higher_derivative_does_not_go_through_an_input_twice(open_run: bool):
+    # One input is made of the other: the call's own gradients end at both.
+    log: list[Any] = []
+
+    def product(x: fg.Tensor, y: fg.Tensor) -> fg.Tensor:
+        if open_run:
+            log.append("called")
+        return (x * y).sum()
+
+    jitted = fg.jit(product)
+    for _ in range(4):
+        x = ones(2)
+        (slope,) = fg.autograd.grad(jitted(x, x * 2), x, create_graph=True)
+        assert slope.tolist() == [4, 4]
+        assert fg.autograd.grad(slope.sum(), x)[0].tolist() == [4, 4]
+    assert jitted.stats.compiled_calls >= 2
+
+
+def test_a_higher_derivative_through_two_stretches():
+    log: list[float] = []
+
+    def program(x: fg.Tensor) -> fg.Tensor:
+        y = x.flip(-1) - x.tanh()
+        log.append(y.detach().sum().item())
+        return (x + y * 0.5).sum()
+
+    jitted = fg.jit(program)
+    for _ in range(5):
+        mine, reference = ones(3), ones(3)
+        slopes = [
+            fg.autograd.grad(f(x), x, create_graph=True)[0] for f, x in ((jitted, mine), (program, reference))
+        ]
+        np.testing.assert_allclose(slopes[0].detach(), slopes[1].detach(), rtol=1e-5)
+    assert jitted.stats.compiled_calls >= 3
+
+
+def test_a_number_that_is_an_input_of_a_stretch_is_not_freed_by_a_backward():
+    def two(x: fg.Tensor, factor: float) -> tuple[fg.Tensor, fg.Tensor]:
+        y = x * factor
+        return y.sin().sum(), (y * y).sum()
+
+    jitted = fg.jit(two)
+    for factor in (0.5, 0.7, 0.3, 0.6, 0.9, 0.2):
+        x = ones(3)
+        for result in jitted(x, factor):
+            result.backward()
+        expected = factor * np.cos(factor) + 2 * factor**2
+        np.testing.assert_allclose(x.grad, [expected] * 3, rtol=1e-5)
+    assert jitted.stats.compiled_calls >= 2
+
+
+def test_a_derivative_may_be_derived_after_a_write_that_eager_does_not_mind():
+    jitted = fg.jit(lambda x: (x * 3 - x.flip(0)).sum())
+    for _ in range(3):
+        x = ones(2)
+        loss = jitted(x)
+        x.detach().add_(1)
+        (slope,) = fg.autograd.grad(loss, x, create_graph=True)
+        assert slope.tolist() == [2, 2]
+
+
+def test_a_refused_function_leaves_nothing_behind():
+    # The refusal is remembered with the code; its traceback would hold the callers' frames.
+    def make() -> weakref.ref[Any]:
+        namespace: dict[str, Any] = {}
+        exec("def unknown(x): return x + 1", namespace)
+        kept = fg.nn.Linear(2, 2)
+        fg.jit(lambda x: namespace["unknown"](kept(x)))(fg.ones(1, 2))
+        kept.code = namespace["unknown"].__code__  # which outlives the call
+        codes.append(kept.code)
+        return weakref.ref(kept)
+
+    codes: list[Any] = []
+    model = make()
+    gc.collect()
+    assert model() is None
+
+
+# Counts.
+
+
+def test_both_sides_of_a_branch_that_flips_at_every_call_are_compiled():
+    jitted = fg.jit(lambda x: (x * 2).sum() if x.sum() > 0 else (x - 1).exp().sum())
+    for number in range(20):
+        sign = 1 if number % 2 else -1
+        x = fg.tensor([0.5 * sign, 0.25 * sign], requires_grad=True)
+        before = jitted.stats.compiled_calls
+        loss = jitted(x)
+        loss.backward()
+        # Each side is met once uncompiled.
+        assert (jitted.stats.compiled_calls > before) == (number >= 2)
+        expected = [2, 2] if sign > 0 else np.exp([-1.5, -1.25])
+        np.testing.assert_allclose(x.grad, expected, rtol=1e-5)
+    assert jitted.stats.compiled_calls == 18 and jitted.stats.compiles == 2
+
+
+COUNTED: dict[str, Callable[..., fg.Tensor]] = {
+    "learning rates": lambda x, rate: (x * x - rate * x).sum(),
+    "step counters": lambda x, rate: (x * min(1.0, (rate + 1) / 50)).sum(),
+}
+
+
+@pytest.mark.parametrize("name", COUNTED)
+def test_fifty_numbers_cost_two_compilations_at_most(name: str):
+    program = COUNTED[name]
+    jitted = fg.jit(program)
+    for number in range(50):
+        value = number * 0.013 if name == "learning rates" else number
+        mine, reference = ones(4), ones(4)
+        ours, theirs = jitted(mine, value), program(reference, value)
+        np.testing.assert_allclose(ours.detach(), theirs.detach(), rtol=1e-5, atol=1e-6)
+        ours.backward()
+        theirs.backward()
+        np.testing.assert_allclose(mine.grad, reference.grad, rtol=1e-5, atol=1e-6)
+    assert jitted.stats.compiles <= 2, str(jitted.explain())
+    assert jitted.stats.compiled_calls >= 40

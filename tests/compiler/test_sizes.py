@@ -1,0 +1,484 @@
+"""Sizes that are left open: what is planned once for all of them is what would be planned for each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from op_samples import SAMPLES, Sample
+
+import fusegrad as fg
+from fusegrad.compiler import native, plan as plans
+from fusegrad.compiler.deferred import Deferred
+from fusegrad.compiler.forms import Form
+from fusegrad.compiler.placement import Placed
+from fusegrad.compiler.plan import Plan
+from fusegrad.compiler.sizes import Dim, Fixed, Sizes
+from fusegrad.nn import functional as F
+
+
+@pytest.fixture(autouse=True)
+def always_deferred(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which way is faster must not decide what is tested."""
+    monkeypatch.setattr(Plan, "note", lambda *_: None)
+    monkeypatch.setattr(Plan, "defers", lambda self: True)
+
+
+def leaf(*shape: int, seed: int = 0) -> fg.Tensor:
+    return fg.tensor(np.random.default_rng(seed).normal(size=shape).astype("f4"), requires_grad=True)
+
+
+def same(a: fg.Tensor, b: fg.Tensor) -> None:
+    assert a.shape == b.shape and a.dtype == b.dtype and a.requires_grad == b.requires_grad
+    assert a.stride() == b.stride()
+    np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), rtol=2e-5, atol=2e-6)
+
+
+def like_eager(
+    function: Callable[..., Any], inputs: Callable[[int], list[fg.Tensor]], lengths: Any, weights: Any = ()
+) -> Any:
+    """Call `function` jitted and as it is with inputs of ever new sizes: results and gradients must agree."""
+    jitted = fg.jit(function)
+    for n in lengths:
+        found = []
+        for way in (jitted, function):
+            given = inputs(n)
+            result = way(*given)
+            if result.requires_grad:
+                result.sum().backward()
+            found.append((result, [t.grad for t in (*given, *weights)]))
+            for w in weights:
+                w.grad = None
+        same(found[0][0], found[1][0])
+        for a, b in zip(found[0][1], found[1][1], strict=True):
+            assert (a is None) == (b is None)
+            if a is not None and b is not None:
+                same(a, b)
+    return jitted
+
+
+# Ever new sizes.
+
+WEIGHTS = [leaf(6, 16), leaf(16), leaf(16, 10), leaf(10)]
+
+
+def perceptron(x, labels):
+    hidden = F.relu(x @ WEIGHTS[0] + WEIGHTS[1])
+    return F.cross_entropy(hidden @ WEIGHTS[2] + WEIGHTS[3], labels)
+
+
+def batch(n: int) -> list[fg.Tensor]:
+    labels = fg.tensor(np.random.default_rng(n).integers(0, 10, n))
+    return [leaf(n, 6, seed=n).detach(), labels]
+
+
+def recurrent(x):
+    h = fg.zeros(x.shape[0], 3)
+    for k in range(4):
+        h = (x[:, k : k + 1] * h + 0.5).tanh()
+    return (h * h).mean()
+
+
+def attention(x):
+    q, k, v = (x * 0.5).unflatten(-1, (2, 4)).transpose(1, 2), x.unflatten(-1, (2, 4)).transpose(1, 2), x
+    scores = (q @ k.transpose(-1, -2)).softmax(-1)
+    return (scores @ v.unflatten(-1, (2, 4)).transpose(1, 2)).transpose(1, 2).flatten(2)
+
+
+FUNCTIONS: dict[str, tuple[Callable[..., Any], Callable[[int], list[fg.Tensor]]]] = {
+    "a sum divided by the length": (lambda x: (x * 2).sum() / x.shape[0], lambda n: [leaf(n, seed=n)]),
+    "a perceptron with a loss": (perceptron, batch),
+    "a recurrence over columns": (recurrent, lambda n: [leaf(n, 6, seed=n)]),
+    "attention": (attention, lambda n: [leaf(2, n, 8, seed=n)]),
+    "a mean and a deviation": (lambda x: (x - x.mean(0)) / (x.std(0) + 1), lambda n: [leaf(n, 4, seed=n)]),
+    "layer norm": (lambda x: F.layer_norm(x, (5,)).reshape(-1) * 2, lambda n: [leaf(n, 5, seed=n)]),
+    "a transposed input": (lambda x: x.T.tanh() * 2 + 1, lambda n: [leaf(n, 4, seed=n)]),
+    "an input with gaps": (lambda x: (x * 3).exp().sum(1), lambda n: [leaf(n, 9, seed=n).detach()[:, 2:7]]),
+    "parts of it": (
+        lambda x: (x * 2)[: x.shape[0] - 1].sum(0) + (x * x)[-1],
+        lambda n: [leaf(n, 4, seed=n)],
+    ),
+    "put together": (lambda x: fg.cat([x * 2, x.tanh()]).sum(1), lambda n: [leaf(n, 4, seed=n)]),
+    "made from the size": (
+        lambda x: x * fg.arange(x.shape[0]).float()[:, None] + fg.ones(x.shape[0], 1),
+        lambda n: [leaf(n, 4, seed=n)],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_fifty_lengths_cost_two_compilations(name: str):
+    function, inputs = FUNCTIONS[name]
+    weights = WEIGHTS if function is perceptron else ()
+    jitted = like_eager(function, inputs, range(3, 6), weights)
+    kernels = native.Statistics.kernels
+    for n in range(6, 53):
+        jitted(*inputs(n))
+    assert jitted.stats.compiles <= 2, str(jitted.explain())
+    assert jitted.stats.compiled_calls >= 47
+    assert native.Statistics.kernels == kernels
+    again = like_eager(function, inputs, (3, 4, 5, 30, 17, 8, 2), weights)
+    assert again.stats.compiles <= 3
+
+
+def test_lengths_and_numbers_may_change_at_once():
+    jitted = fg.jit(lambda x, rate, power: (x * rate).tanh() + power)
+    for n in range(2, 40):
+        x = leaf(n, seed=n)
+        same(jitted(x, n * 0.1, n), (x * (n * 0.1)).tanh() + n)
+    assert jitted.stats.compiles == 2 and jitted.stats.compiled_calls >= 36
+
+
+def test_sizes_that_come_again_are_replayed():
+    jitted = fg.jit(lambda x: (x * 2).tanh())
+    for _ in range(8):
+        for n in (3, 4):
+            jitted(leaf(n))
+    text = str(jitted.explain())
+    assert "float32[4] requires_grad" in text and "float32[*] requires_grad" in text, text
+    assert "compiled for any sizes" in text
+    paths = [p for e in jitted.entries.values() for p in e.paths]
+    assert len(paths) == 2 and all(p.calls >= 3 for p in paths)
+
+
+def test_a_function_that_cannot_be_replayed_is_compiled_once_for_all_lengths():
+    seen: list[Any] = []
+
+    @fg.jit
+    def f(x):
+        seen.append(x.shape[0])
+        return (x * 2).tanh().sum()
+
+    for n in range(2, 30):
+        x = leaf(n, seed=n)
+        same(f(x), (x * 2).tanh().sum())
+    assert seen == list(range(2, 30))
+    assert f.stats.compiles <= 1 and f.stats.compiled_calls >= 25
+
+
+def test_python_decides_by_sizes_as_ever():
+    def f(x):
+        if x.shape[0] % 3 == 0:
+            return x * 2
+        total = x * 0
+        for k in range(min(4, x.shape[0])):
+            total = total + x[k]
+        return total
+
+    like_eager(f, lambda n: [leaf(n, seed=n)], range(1, 20))
+
+
+def test_sizes_of_one_and_none_broadcast_as_in_eager():
+    function = lambda x, y: (x + y) * x  # noqa: E731
+    shapes = [
+        (3, 1, 1, 4),
+        (4, 1, 1, 5),
+        (5, 1, 1, 6),
+        (1, 1, 1, 7),
+        (6, 1, 1, 1),
+        (2, 3, 1, 3),
+        (0, 1, 1, 3),
+    ]
+    jitted = fg.jit(function)
+    for a, b, c, d in shapes * 3:
+        x, y = leaf(a, b), leaf(c, d)
+        same(jitted(x, y), function(x, y))
+
+
+def test_sizes_that_do_not_fit_raise_what_eager_raises():
+    weight = leaf(4, 3)
+    caught: list[str] = []
+
+    def f(x):
+        y = x * 2
+        try:
+            return y @ weight
+        except RuntimeError as error:
+            caught.append(str(error))
+            return y
+
+    jitted = fg.jit(f)
+    for shape in ((2, 4), (3, 4), (5, 4), (6, 4), (6, 5), (7, 4), (8, 3)):
+        same(jitted(leaf(*shape)), f(leaf(*shape)))
+    assert len(caught) == 4 and len(set(caught)) == 2 and "cannot be multiplied" in caught[0]
+
+
+def test_derivatives_of_derivatives_at_new_sizes():
+    def f(x):
+        return ((x.reshape(-1, 2) * 2).tanh() ** 3).sum() / x.shape[0]
+
+    jitted = fg.jit(f)
+    for n in range(2, 24, 2):
+        found = []
+        for function in (jitted, f):
+            x = leaf(n, seed=n)
+            (first,) = fg.grad(function(x), x, create_graph=True)
+            (second,) = fg.grad((first * first).sum(), x)
+            found.append((first, second))
+        same(found[0][0].detach(), found[1][0].detach())
+        same(found[0][1], found[1][1])
+    assert jitted.stats.compiles == 2
+
+
+def test_a_backward_that_may_be_repeated_at_new_sizes():
+    jitted = fg.jit(lambda x: (x.tanh() * x).sum())
+    for n in range(2, 20):
+        x, y = leaf(n, seed=n), leaf(n, seed=n)
+        ours, theirs = jitted(x), (y.tanh() * y).sum()
+        for loss in (ours, theirs):
+            loss.backward(retain_graph=True)
+            loss.backward()
+        same(x.grad, y.grad)
+    (form,) = [s for e in jitted.entries.values() for s in e.plan.stretches]
+    assert form.stretch.parts[0].tree.root.usage.calls >= 10
+
+
+def test_few_sizes_are_remembered(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(plans, "MOST_SIZES", 4)
+    jitted = fg.jit(lambda x: x * 2 + 1)
+    for n in (*range(2, 30), 5, 6, 28):
+        same(jitted(leaf(n)), leaf(n) * 2 + 1)
+    endings = [
+        ending
+        for e in jitted.entries.values()
+        for root in e.plan.roots.values()
+        for first in root.following.values()
+        for second in first.following.values()
+        for ending in second.ends.values()
+    ]
+    assert len(endings) == 1 and len(endings[0].at) == 4
+    assert jitted.stats.compiles == 2
+
+
+def test_what_cannot_be_planned_with_open_sizes_is_planned_for_each(monkeypatch: pytest.MonkeyPatch):
+    def refused(*_: Any) -> Any:
+        raise Fixed("no")
+
+    monkeypatch.setattr(Sizes, "close", refused)
+    jitted = fg.jit(lambda x: (x * 2).tanh())
+    for n in range(2, 20):
+        same(jitted(leaf(n)), (leaf(n) * 2).tanh())
+    assert 1 < jitted.stats.compiles <= 2 + plans.MOST_FORMS
+
+
+# Results of one part of a stretch that the next part reads.
+
+
+def test_a_result_that_does_not_lie_in_rows_is_read_right():
+    log = []
+
+    def f(x):
+        log.append(1)
+        y = x.T * 2
+        z = (y * fg.arange(y.shape[1]).float()).sum(0)
+        return y * 1 if len(log) < 0 else y + 0, z, y
+
+    jitted = fg.jit(f)
+    for n in (3, 3, 3, 3, 4, 5):
+        for ours, theirs in zip(jitted(leaf(n, 4)), f(leaf(n, 4)), strict=True):
+            same(ours, theirs)
+    assert jitted.stats.compiled_calls >= 3
+
+
+def test_a_view_of_what_an_earlier_part_has_made_is_read_right():
+    log = []
+
+    def f(x):
+        log.append(1)
+        turned = x.T.tanh().T.T
+        y = turned.sum()
+        return y, turned * y + fg.arange(turned.shape[1]).float()
+
+    jitted = fg.jit(f)
+    for n in (3, 3, 3, 3, 4, 5):
+        for ours, theirs in zip(jitted(leaf(n, 4)), f(leaf(n, 4)), strict=True):
+            same(ours, theirs)
+    assert jitted.stats.compiled_calls >= 3
+
+
+# Expressions in sizes.
+
+
+def test_equal_polynomials_need_no_guard():
+    sizes = Sizes([5, 7])
+    n, m = sizes.dims
+    assert (n + m) * (n - m) == n * n - m * m and n * m // m == n and (4 * n * m) // 4 == m * n
+    assert n * m > n and n != 0 and n >= 2 and -n < 0 and n % n == 0 and 1 % n == 1 and n + 1 != 0
+    assert type(n - n + 3) is int and sizes.guards == {}
+
+
+def test_what_is_true_of_the_hints_alone_is_a_guard():
+    sizes = Sizes([5, 7])
+    n, m = sizes.dims
+    assert n < m and n != 6 and n // 2 == 2 and (m + 1) % 4 == 0 and divmod(m, n) == (1, 2)
+    holds = sizes.close()
+    assert holds(5, 7) and not holds(7, 5) and not holds(6, 7) and not holds(5, 8)
+    with pytest.raises(Fixed):
+        assert n < 6
+
+
+@pytest.mark.parametrize(
+    "need",
+    [
+        lambda n: range(n),
+        lambda n: np.empty(n),
+        lambda n: np.array([int(n)]),
+        lambda n: [0, 1, 2, 3, 4, 5][n],
+        lambda n: slice(0, n).indices(9),
+        lambda n: "x" * n,
+        lambda n: float(n),
+        lambda n: n**0.5,
+        lambda n: f"{n.number():d}",
+        lambda n: (1 / n) * 2,
+        lambda n: np.zeros((2, n)),
+    ],
+)
+def test_who_needs_the_number_fixes_it(need: Callable[[Any], Any]):
+    sizes = Sizes([5])
+    need(sizes.dims[0])
+    holds = sizes.close()
+    assert holds(5) and not holds(6)
+
+
+def test_sizes_of_two_plans_do_not_meet():
+    (n,), (m,) = Sizes([5]).dims, Sizes([5]).dims
+    with pytest.raises(Fixed):
+        assert n == m
+
+
+# The proof: plans with open sizes are the plans for each size, or are refused by a guard.
+
+
+class Watched(Plan):
+    """A plan that compiles nothing, and keeps what it was asked to compile."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.numbers_change = True
+        self.asked_for: list[tuple[Any, ...]] = []
+
+    def stretch(self, *asked: Any) -> None:
+        place, steps, outside, alive, sizes = asked
+        self.asked_for.append((place, list(steps), list(outside), alive, sizes))
+
+
+def stretches(plan: Watched, function: Callable[..., Any], inputs: list[Any]) -> list[tuple[Any, ...]]:
+    """The stretches of a deferred run."""
+    plan.asked_for = []
+    Deferred(plan).run(function, tuple(inputs), {})
+    return plan.asked_for
+
+
+def placed_like(ours: Placed, theirs: Placed) -> None:
+    """Two programs do the same with the same memory: everything that native code is given is equal."""
+    assert ours.fresh == theirs.fresh
+    assert ours.arena_bytes == theirs.arena_bytes
+    assert len(ours.stages) == len(theirs.stages)
+    for a, b in zip(ours.stages, theirs.stages, strict=True):
+        assert type(a) is type(b)
+        if hasattr(a, "calls"):
+            # The entries of the kernels (their texts are their names), and their blocks.
+            assert a.calls._table[::2].tolist() == b.calls._table[::2].tolist()
+            for x, y in zip(a.calls._blocks, b.calls._blocks, strict=True):
+                assert x.tolist() == y.tolist()
+        else:
+            assert repr(a.equation.op) == repr(b.equation.op)
+            assert dict(a.equation.params) == dict(b.equation.params)
+            assert a.results == b.results
+            assert [steps(o) for o in a.operands] == [steps(o) for o in b.operands]
+
+
+def steps(place: Any) -> Any:
+    """A place in a program's arrays, with the ops and parameters of its views."""
+    if not isinstance(place, tuple):
+        return place
+    index, chain = place
+    return index, [(e.op.name, dict(e.params)) for e in chain]
+
+
+def same_code(ours: Any, theirs: Any) -> None:
+    """Two stretches are compiled alike, forward and backward."""
+    assert [p.takes for p in ours.parts] == [p.takes for p in theirs.parts]
+    assert [p.gives for p in ours.parts] == [p.gives for p in theirs.parts]
+    for a, b in zip(ours.parts, theirs.parts, strict=True):
+        mine, other = a.tree.root, b.tree.root
+        placed_like(mine.program.placed(), other.program.placed())
+        for places in ("results", "checks", "gradient_places"):
+            assert list(map(steps, getattr(mine, places))) == list(map(steps, getattr(other, places)))
+        assert (mine.backward is None) == (other.backward is None)
+        if mine.backward is not None:
+            placed_like(mine.backward.placed(), other.backward.placed())
+        assert mine.path.output_types == other.path.output_types
+        if mine.path.derives_alone:
+            a.make_joint(mine)
+            b.make_joint(other)
+            if mine.joint is not None:
+                placed_like(mine.joint.program.placed(), other.joint.program.placed())
+
+
+@pytest.fixture
+def choices_are_guards(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Choices that may differ from what they would be at other sizes must not, to compare plans."""
+    monkeypatch.setattr(Dim, "likely", lambda size: size)
+
+
+def compared(function: Callable[..., Any], first: list[Any], second: list[Any]) -> list[str]:
+    """For each stretch of `function`: compiled for the sizes of `first` and those of `second`, with what
+    differs left open, is it what is compiled for `second` alone? "same", or "refused" by a guard.
+    """
+    plan = Watched()
+    for inputs in (first, second, first):
+        stretches(plan, function, inputs)
+    mine, other = stretches(plan, function, first), stretches(plan, function, second)
+    if [(place, alive) for place, _, _, alive, _ in mine] != [(p, alive) for p, _, _, alive, _ in other]:
+        return ["another way"]
+    found = []
+    for (_, steps_1, outside_1, alive, sizes_1), (_, steps_2, outside_2, _, sizes_2) in zip(
+        mine, other, strict=True
+    ):
+        form = Form(steps_1, outside_1, alive, sizes_1, [sizes_2])
+        ours = form.at(sizes_2)
+        if ours is not None:
+            same_code(ours, Form(steps_2, outside_2, alive, sizes_2).stretch)
+        found.append("refused" if ours is None else "same" if form.open else "constant")
+    return found
+
+
+LARGER = {3: 5, 4: 7, 5: 6, 6: 8, 8: 10, 10: 12}
+
+
+def inputs_of(sample: Sample, larger: bool) -> list[fg.Tensor]:
+    """A sample's inputs, in their own sizes or in others (where these were equal, they stay so)."""
+    made = []
+    for array in sample.inputs:
+        if larger:
+            shape = [LARGER.get(n, n) for n in array.shape]
+            array = np.resize(array, shape) if array.size else array
+        floating = array.dtype.kind == "f"
+        data = array.astype("f4") if floating else array
+        made.append(fg.tensor(data, requires_grad=floating and sample.gradients))
+    return made
+
+
+# Ops that must be planned with their sizes open, and some that go on without.
+NEVER_REFUSED = (
+    "add mul sub div tanh exp relu where sum mean amax softmax log_softmax logsumexp matmul addmm "
+    "reshape permute expand cat clamp var std standardize"
+).split()
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_an_op_planned_with_open_sizes_is_planned_as_for_each(name: str, choices_are_guards: None):
+    sample = next(s for s in SAMPLES[name])
+    if sample.random:
+        return
+    first, second = inputs_of(sample, False), inputs_of(sample, True)
+    function = lambda *inputs: sample.call(fg, *inputs)  # noqa: E731
+    try:
+        function(*second)
+    except (RuntimeError, IndexError, ValueError):
+        return  # parameters of the sample that go with its own sizes
+    found = compared(function, first, second)
+    assert name not in NEVER_REFUSED or "refused" not in found, found

@@ -1,0 +1,158 @@
+"""Slices, pads, concatenations and what picks by order: index arithmetic in the kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from kernel_checks import check, program_of, tensor
+
+import fusegrad as fg
+from fusegrad.compiler.program import viewed
+
+F = fg.nn.functional
+Function = Callable[..., Any]
+
+
+def kinds(program: Any) -> list[str]:
+    return [step.kind for step in program.steps]
+
+
+def set_inside(x: fg.Tensor, y: fg.Tensor) -> fg.Tensor:
+    z = x.clone()
+    z[1:-1] = y.tanh() * 2
+    return z
+
+
+def laplacian(u: fg.Tensor) -> fg.Tensor:
+    return u[2:, 1:-1] + u[:-2, 1:-1] + u[1:-1, 2:] + u[1:-1, :-2] - 4 * u[1:-1, 1:-1]
+
+
+def wave_step(u: fg.Tensor, before: fg.Tensor) -> fg.Tensor:
+    after = before.clone()
+    after[1:-1, 1:-1] = 2 * u[1:-1, 1:-1] - before[1:-1, 1:-1] + 0.1 * laplacian(u)
+    return after
+
+
+ONE: dict[str, tuple[Function, list[fg.Tensor]]] = {
+    "differences": (lambda x: x[1:-1] + x[2:] * 2, [tensor(40)]),
+    "stencil": (lambda x: laplacian(x).tanh(), [tensor(12, 30)]),
+    "pad": (lambda x: F.pad(x, (1, 2), value=3.0) * 2, [tensor(5, 7)]),
+    "pad on all sides": (lambda x: F.pad(x * 2, (1, 2, 3, 0)), [tensor(5, 7)]),
+    "pad that cuts": (lambda x: F.pad(x, (-1, 2, 1, -2)) + 1, [tensor(5, 7)]),
+    "pad, reflect": (lambda x: F.pad(x, (2, 3), mode="reflect") + 1, [tensor(5, 7)]),
+    "cat": (lambda x, y: fg.cat([x, y]).tanh(), [tensor(5, 7), tensor(3, 7)]),
+    "cat of what is computed": (lambda x, y: fg.cat([x * 2, y + 1, x], 1), [tensor(5, 7), tensor(5, 2)]),
+    "cat of two dtypes": (lambda x, y: fg.cat([x, y]), [tensor(5), tensor(3, dtype="f8")]),
+    "cat with nothing": (
+        lambda x, y: fg.cat([x, y]) + 1,
+        [tensor(5, 3), tensor(0, 3)],
+    ),
+    "stack": (lambda x, y: fg.stack([x, y], 1) * 2, [tensor(5, 7), tensor(5, 7, seed=1)]),
+    "roll": (lambda x: fg.roll(x, 2, 0) + fg.roll(x, -1, 1) - x, [tensor(5, 7)]),
+    "flip": (lambda x: x.flip(0) + x, [tensor(5, 7)]),
+    "written slice": (set_inside, [tensor(9, 4), tensor(7, 4, seed=1)]),
+    "written slice of one number": (
+        lambda x: fg.slice_scatter(x * 1, x[:2] * 0 + 5, 0, 1, 3),
+        [tensor(9, 4)],
+    ),
+    "written column": (lambda x: x.select_scatter(x[:, 0] * 3, 1, 2) + 1, [tensor(9, 4)]),
+    "every second": (lambda x, y: x.slice_scatter(y, 0, 1, 9, 2) * 2, [tensor(9, 4), tensor(4, 4, seed=1)]),
+    "wave equation": (wave_step, [tensor(20, 24), tensor(20, 24, seed=1)]),
+    "argmax": (lambda x: x.argmax(1), [tensor(5, 40)]),
+    "argmax of all": (lambda x: x.argmax(), [tensor(5, 40)]),
+    "argmin, kept": (lambda x: x.argmin(1, keepdim=True) + 1, [tensor(5, 40)]),
+    "max and where": (lambda x: x.max(1), [tensor(5, 40)]),
+    "min of whole numbers": (lambda x: (x * 3).int().min(1), [tensor(5, 40)]),
+    "any and all": (lambda x: ((x > 1).any(1), (x > -3).all(1), (x > 0).any()), [tensor(5, 40)]),
+}
+
+
+@pytest.mark.parametrize("name", ONE)
+def test_one_kernel(name: str):
+    function, args = ONE[name]
+    program = check(function, *args)
+    assert kinds(program) == ["kernel"], program.describe()
+
+
+MORE: dict[str, tuple[Function, list[fg.Tensor]]] = {
+    "argmax of columns": (lambda x: x.argmax(0), [tensor(40, 5)]),
+    "min of columns": (lambda x: x.min(0), [tensor(40, 5)]),
+    "amax in the middle": (lambda x: x.amax(1), [tensor(4, 20, 5)]),
+    "cat of many": (lambda x: fg.cat([x, x * 2, x + 1, x.exp(), x.sum(0, keepdim=True)]), [tensor(4, 5)]),
+    "stack of many": (lambda x: fg.stack([x * i for i in range(6)]), [tensor(4, 5)]),
+}
+
+
+@pytest.mark.parametrize("name", MORE)
+def test_no_numpy(name: str):
+    function, args = MORE[name]
+    program = check(function, *args)
+    assert set(kinds(program)) <= {"kernel", "loops"}, program.describe()
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i4"])
+@pytest.mark.parametrize("dim", [0, 1, None])
+def test_the_first_extreme_counts_and_the_first_nan(dtype: str, dim: int | None):
+    array = np.random.default_rng(0).integers(-2, 3, (33, 37)).astype(dtype)
+    if dtype[0] == "f":
+        array[3:5, 4:30:7] = np.nan
+        array[7, ::3] = np.inf
+        array[9] = -np.inf
+    x = fg.from_numpy(array)
+    results = [lambda x: x.argmax(dim), lambda x: x.argmin(dim)]
+    if dim is not None:
+        results += [lambda x: x.max(dim), lambda x: x.min(dim)]
+    for function in results:
+        program, inputs, expected = program_of(function, x)
+        arrays = program.run(inputs)
+        for value, theirs in zip(program.graph.outputs, expected, strict=True):
+            index, chain = program.locate(value)
+            np.testing.assert_array_equal(viewed(arrays[index], chain), theirs.numpy())
+
+
+def derived(function: Function, *args: fg.Tensor) -> Any:
+    """The function jitted, its gradients compared with eager's."""
+    jitted = fg.jit(function)
+    for _ in range(6):
+        mine = [a.detach().clone().requires_grad_() for a in args]
+        theirs = [a.detach().clone().requires_grad_() for a in args]
+        ours, expected = jitted(*mine), function(*theirs)
+        np.testing.assert_allclose(ours.detach().numpy(), expected.detach().numpy(), rtol=1e-5, atol=1e-6)
+        weights = fg.from_numpy(np.linspace(0.5, 1.5, expected.numel()).astype("f4"))
+        for result in (ours, expected):
+            result.backward() if not result.ndim else (result.reshape(-1) * weights).sum().backward()
+        for a, b in zip(mine, theirs, strict=True):
+            np.testing.assert_allclose(a.grad.numpy(), b.grad.numpy(), rtol=1e-5, atol=1e-6)
+    assert jitted.stats.compiled_calls >= 5
+    return jitted
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: ((x[1:] - x[:-1]) ** 2).sum(),
+        lambda x: (x[1:-1] * x[2:]).tanh(),
+        lambda x: x[:, 1] * x[:, 2:].sum(1),
+        lambda x: x[::2, 1::3].exp(),
+        lambda x: x[3] + x[1],
+        lambda x: x.unbind(0)[2] * x[0],
+        lambda x: fg.roll(x, (1, -2), (0, 1)) * x,
+        lambda x: F.pad(x, (1, -1, 0, 2)).tanh(),
+        lambda x: fg.cat([x, x * 2], 1).tanh(),
+        lambda x: fg.stack([x, x.exp(), x * 2, x + 1], 1).tanh(),
+        lambda x: laplacian(x).square().mean(),
+        lambda x: wave_step(x, x * 2).square().mean(),
+        lambda x: x.max(1)[0] * 2,
+        lambda x: x.min(0)[0].exp(),
+        lambda x: x[None, 2:, None].tanh(),
+    ],
+)
+def test_gradients_of_slices_and_picks_need_no_numpy(function: Function):
+    jitted = derived(function, tensor(8, 9))
+    ((variant,),) = (entry.variants for entry in jitted.entries.values())
+    (leaf,) = [s for s in variant.tree.root.walk() if s.path is not None]
+    for program in (leaf.program, leaf.backward):
+        assert set(kinds(program)) <= {"kernel", "loops"}, program.describe()

@@ -1,0 +1,123 @@
+"""Which value each array of a recorded run holds, also after it was written in place.
+
+A graph has no memory: a write into an array gives it another value. Where the array is a view, what
+it is a view of gets another value too, made by the op that the view's declaration names
+(`View.put`); and other views of the same array are taken anew when they are next read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fusegrad.eager.families import View
+from fusegrad.eager.op import Op, Params
+from fusegrad.eager.shared import owner
+from fusegrad.tracer.graph import Value
+
+# Makes an equation: op, inputs, params; gives its output.
+Emit = Callable[[Op, tuple[Any, ...], Params], Value]
+
+
+class Unfollowed(Exception):
+    """A write that no graph can say; the message says why."""
+
+
+class Known:
+    """An array that the run has seen, and the value that it holds.
+
+    parent: what it is a view of, by `op` and `params`; seen: the parent's value that `value` was
+    taken of. outside: whether it was there before the run; original: the value that it held at first.
+    """
+
+    __slots__ = ("array", "op", "original", "outside", "params", "parent", "seen", "value")
+
+    def __init__(
+        self, array: np.ndarray, value: Value, parent: Known | None, op: Any = None, params: Any = None
+    ) -> None:
+        self.array, self.value, self.original = array, value, value
+        self.parent, self.op, self.params, self.outside = parent, op, params, False
+        self.seen = None if parent is None else parent.value
+
+    def root(self) -> Known:
+        """What the array is a view of, in the end."""
+        known = self
+        while known.parent is not None:
+            known = known.parent
+        return known
+
+
+class Memory:
+    """The arrays of a run by identity; they are kept alive, so that none takes the id of another."""
+
+    def __init__(self, emit: Emit) -> None:
+        self._emit = emit
+        self._known: dict[int, Known] = {}
+        self._on: dict[int, list[Known]] = {}  # by the id of what owns the memory
+
+    def release(self) -> None:
+        """Forget all arrays, and who makes equations."""
+        self._known.clear()
+        self._on.clear()
+        del self._emit
+
+    def find(self, array: np.ndarray) -> Known | None:
+        """What is known of an array."""
+        return self._known.get(id(array))
+
+    def define(self, array: np.ndarray, value: Value, outside: bool = False) -> None:
+        """Note that an array holds a value; outside: it was there before the run."""
+        self._note(Known(array, value, None)).outside = outside
+
+    def outside(self) -> list[np.ndarray]:
+        """The arrays that were there before the run."""
+        return [k.array for k in self._known.values() if k.outside]
+
+    def written(self) -> list[Known]:
+        """The arrays from outside that were written."""
+        return [k for k in self._known.values() if k.outside and k.value is not k.original]
+
+    def view(self, array: np.ndarray, value: Value, source: np.ndarray, op: Op, params: Params) -> None:
+        """Note that an array holds a value, and whether it is a view of `source`."""
+        parent = self.find(source)
+        if parent is not None and isinstance(op, View) and np.may_share_memory(array, source):
+            self._note(Known(array, value, parent, op, params))
+        else:
+            self.define(array, value)
+
+    def _note(self, known: Known) -> Known:
+        self._known[id(known.array)] = known
+        self._on.setdefault(id(owner(known.array)), []).append(known)
+        return known
+
+    def current(self, known: Known) -> Value:
+        """The value that an array holds by now."""
+        if known.parent is not None:
+            value = self.current(known.parent)
+            if value is not known.seen:
+                known.value = self._emit(known.op, (value,), known.params)
+                known.seen = value
+        return known.value
+
+    def write(self, known: Known, value: Value) -> None:
+        """Give an array another value, and what it is a view of.
+
+        Raises Unfollowed, with nothing changed, where that cannot be said.
+        """
+        root = known.root()
+        for other in self._on[id(owner(known.array))]:
+            if other.root() is not root and np.may_share_memory(other.array, known.array):
+                raise Unfollowed("writes into memory that two tensors share")
+        chain = [known]
+        while chain[-1].parent is not None:
+            if chain[-1].op.put is None:
+                raise Unfollowed(f"writes into a view that {chain[-1].op.name}() gave")
+            chain.append(chain[-1].parent)
+        befores = [self.current(k) for k in chain]
+        chain[0].value = value
+        for view, parent, before in zip(chain, chain[1:], befores[1:], strict=False):
+            op, keeps, params = view.op.put(before.type, **view.params)
+            value = self._emit(op, (before, value) if keeps else (value,), params)
+            parent.value = view.seen = value

@@ -6,7 +6,6 @@ have left it, or nothing was touched.
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -42,49 +41,47 @@ class Commit:
                 assert isinstance(host, (Captured, GradientOf))
                 self.targets.append(host)
         self.program = _copying(path.left[: len(left.writes)]) if left.writes else None
-        self._apart: list[weakref.ref[np.ndarray]] = []
+        self._changes: list[int] = []
         self._bounds: list[tuple[int, int]] = []
 
-    def tensors(self, leaves: Sequence[Any]) -> list[Tensor]:
-        """The tensors that are written."""
-        return [leaves[t] if isinstance(t, int) else _tensor(t, leaves) for t in self.targets]
+    def tensors(self, leaves: Sequence[Any]) -> list[Tensor] | None:
+        """The tensors that are written; None where they must not be.
 
-    def allowed(self, leaves: Sequence[Any]) -> bool:
-        """Whether memory may be written: it is nobody else's among what the call reads, and writable.
-
-        The recorded run saw tensors that lie apart; the present ones may overlap.
+        They must be writable, and lie apart from each other and from whatever else the call reads: the
+        recorded run saw such tensors, the present ones may overlap.
         """
         if self.program is None:
-            return True
-        written = [t.array for t in self.tensors(leaves)]
-        if not all(array.flags.writeable for array in written):
-            return False
-        captured = [a for c in self.path.captured.values() if (a := c.array()) is not None]
-        if len(captured) != len(self._apart) or any(
-            r() is not a for r, a in zip(self._apart, captured, strict=True)
-        ):
-            self._apart = []
-            if not _apart([_bounds(a) for a in captured]):
-                return False
-            self._apart = [weakref.ref(a) for a in captured]
-            self._bounds = sorted(_bounds(a) for a in captured if a.size)
+            return []
+        tensors = []
+        for target in self.targets:
+            tensor = leaves[target] if isinstance(target, int) else _tensor(target, leaves)
+            if tensor is None or not tensor.array.flags.writeable:
+                return None
+            tensors.append(tensor)
+        captured = self.path.captured.values()
+        arrays = [c.array() for c in captured]
+        changes = [c.changes for c in captured]
+        if changes != self._changes:
+            self._bounds = sorted(_bounds(a) for a in arrays if a is not None and a.size)
+            self._changes = changes if _apart(self._bounds) else []
+            if not self._changes:
+                return None
         others = [leaves[i].array for i in self.path.argument_leaves.values()]
-        others += [_tensor(s, leaves).array for s in self.targets if isinstance(s, GradientOf)]
-        return not others or _apart([*self._bounds, *(_bounds(a) for a in others)])
+        others += [t.array for t, s in zip(tensors, self.targets, strict=True) if isinstance(s, GradientOf)]
+        return tensors if not others or _apart([*self._bounds, *map(_bounds, others)]) else None
 
-    def run(self, finals: Sequence[np.ndarray], leaves: Sequence[Any]) -> None:
-        """Write `finals` into memory, and set gradients."""
-        left = self.path.capture.left
-        count = len(left.writes)
+    def run(self, finals: Sequence[np.ndarray], tensors: Sequence[Tensor], leaves: Sequence[Any]) -> None:
+        """Write `finals` into the memory of `tensors`, and set gradients."""
         if self.program is not None:
-            tensors, spot = self.tensors(leaves), user_spot()
+            spot = user_spot()
             for tensor in tensors:
                 views.tell_readers(tensor.version)
                 # Before the write: nobody must find memory changed whose version is not.
                 views.count_write(tensor, spot)
-            arrays = [np.ascontiguousarray(a).reshape(a.shape) for a in finals[:count]]
+            arrays = [a if a.flags.c_contiguous else np.array(a, order="C") for a in finals[: len(tensors)]]
             self.program.run([*arrays, *(t.array for t in tensors)])
-        gradients = iter(finals[count:])
+        gradients = iter(finals[len(tensors) :])
+        left = self.path.capture.left
         for place, value in left.gradients:
             owner = at(place, leaves)
             array = None if value is None else next(gradients)
@@ -101,13 +98,11 @@ def _own(array: np.ndarray) -> np.ndarray:
     return array if array.base is None or array.flags.c_contiguous else np.array(array)
 
 
-def _tensor(source: Captured | GradientOf, leaves: Sequence[Any]) -> Tensor:
-    tensor = source.reference() if isinstance(source, Captured) else at(source.place, leaves)
-    assert tensor is not None, "the run has read it"
-    if isinstance(source, GradientOf):
-        assert tensor.grad is not None
-        return tensor.grad
-    return tensor
+def _tensor(source: Captured | GradientOf, leaves: Sequence[Any]) -> Tensor | None:
+    if isinstance(source, Captured):
+        return source.reference()
+    owner = at(source.place, leaves)
+    return None if owner is None else owner.grad
 
 
 def _copying(values: Sequence[Value]) -> Program:

@@ -33,7 +33,7 @@ from fusegrad.compiler import debug
 from fusegrad.tracer.lookup import MISSING
 from fusegrad.tracer.purity import is_heap_type
 from fusegrad.tracer.reads import Read
-from fusegrad.tracer.values import Expected, Strong, hold
+from fusegrad.tracer.values import Expected, Strong, hold, name_of
 
 classes_of: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
 namespace_of: Callable[[type], Any] = type.__dict__["__dict__"].__get__
@@ -77,12 +77,19 @@ class Guards:
     def _write(self) -> Callable[[], int | None]:
         from fusegrad.compiler.guard_lines import write
 
-        writer = Writer()
-        for number, read in enumerate(self.reads):
-            writer.add(number, read, write)
-        self.text = writer.text()
+        try:
+            writer = Writer()
+            for number, read in enumerate(self.reads):
+                writer.add(number, read, write)
+            self.text = writer.text()
+            check = writer.function(self.text)
+        except Exception:
+            # A fault of ours must not become one of the user's program: the reads can be asked themselves.
+            if debug.level():
+                raise
+            return lambda: 0
         debug.show(2, "guards", lambda: self.text)
-        return writer.function(self.text)
+        return check
 
 
 class TooDifficult(Exception):
@@ -118,7 +125,8 @@ class Writer:
         self._count = itertools.count(1)
         self._number = 0
         self._namespaces: dict[int, Namespace] = {}
-        self._ordered: dict[int, tuple[type, int]] = {}  # the classes whose bases are looked at
+        # Classes whose bases are looked at, by id: the class, its bases, and the first read that asks.
+        self._ordered: dict[int, tuple[type, tuple[type, ...], int]] = {}
         self._known: dict[Any, str] = {}  # variables by what they stand for
         self._alive: list[Any] = []  # so that ids stay their own
         self._lines: list[str] = []
@@ -161,13 +169,13 @@ class Writer:
 
     def constant(self, stem: str, value: Any) -> str:
         """A name in the source for a value that is known now."""
-        name = f"{stem}_{next(self._count)}"
+        name = self.variable(stem)
         self._constants[name] = value
         return name
 
     def variable(self, stem: str) -> str:
         """A new name for what is only known when the check runs."""
-        stem = re.sub(r"\W", "", stem)
+        stem = re.sub(r"\W", "", stem, flags=re.ASCII)
         return f"{stem if stem.isidentifier() else 'object'}_{next(self._count)}"
 
     def differs(self, expression: str, expected: Expected) -> str:
@@ -194,7 +202,7 @@ class Writer:
         name = self._known.get(id(value))
         if name is None:
             self._alive.append(value)
-            stem = stem or type.__dict__["__name__"].__get__(type(value))
+            stem = stem or name_of(type(value))
             if isinstance(reference, Strong):
                 name = self.constant(stem, value)
             else:
@@ -232,8 +240,8 @@ class Writer:
         """What is noted about a class that can change."""
         known = self._namespaces.get(id(kind))
         if known is None:
-            variable = self.variable(type.__dict__["__name__"].__get__(kind))
-            known = self._namespaces[id(kind)] = Namespace(kind, variable, self._number)
+            known = Namespace(kind, self.variable(name_of(kind)), self._number)
+            self._namespaces[id(kind)] = known
         return known
 
     def found_in(self, kind: type, name: str, after: type | None = None) -> tuple[type | None, Any]:
@@ -241,11 +249,8 @@ class Writer:
 
         What it defines there is for the caller to note.
         """
-        bases = classes_of(kind)
-        if is_heap_type(kind):
-            self._ordered.setdefault(id(kind), (kind, self._number))
         skipped = after is not None
-        for base in bases:
+        for base in self._bases(kind):
             namespace = namespace_of(base)
             if not skipped and name in namespace:
                 return base, namespace[name]
@@ -253,6 +258,15 @@ class Writer:
                 self.namespace(base).absent[name] = None
             skipped = skipped and base is not after
         return None, MISSING
+
+    def _bases(self, kind: type) -> tuple[type, ...]:
+        """A class and its bases, noted to stay these."""
+        if not is_heap_type(kind):
+            return classes_of(kind)
+        known = self._ordered.get(id(kind))
+        if known is None:
+            known = self._ordered[id(kind)] = kind, classes_of(kind), self._number
+        return known[1]
 
     def expect(self, kind: type, name: str, expected: Expected, after: type | None = None) -> Any:
         """A class defines, or inherits, just what is expected; gives it."""
@@ -278,25 +292,22 @@ class Writer:
     def _class_lines(self) -> list[str]:
         """What is asked about classes, before all reads."""
         lines = []
-        for kind, _ in self._ordered.values():
-            for base in classes_of(kind):
-                if is_heap_type(base):
-                    self.namespace(base)
+        for base in (base for _, bases, _ in self._ordered.values() for base in bases):
+            if is_heap_type(base):
+                self.namespace(base)
         for known in self._namespaces.values():
             lines.append(f"{known.variable} = {self.constant('reference', hold(known.kind))}()")
-        for kind, number in self._ordered.values():
-            bases = classes_of(kind)
+        for kind, bases, number in self._ordered.values():
             names = [f"base{i}" for i in range(len(bases))]
             lines.append(f"{', '.join(names)}, = classes_of({self.class_name(kind)})")
             wrong = [f"{n} is not {self.class_name(b)}" for n, b in zip(names, bases, strict=True)]
-            lines.append(f"if {' or '.join(wrong)}: return {number}  # bases of {known_name(kind)}")
+            lines.append(f"if {' or '.join(wrong)}: return {number}  # bases of {name_of(kind)}")
         for known in self._namespaces.values():
             wrong = self._namespace_wrong(known)
             if wrong:
                 lines.append(f"namespace = namespace_of({known.variable})")
-                lines.append(
-                    f"if {' or '.join(wrong)}: return {known.number}  # class {known_name(known.kind)}"
-                )
+                about = f"class {name_of(known.kind)}"
+                lines.append(f"if {' or '.join(wrong)}: return {known.number}  # {about}")
         return lines
 
     def _namespace_wrong(self, known: Namespace) -> list[str]:
@@ -309,8 +320,3 @@ class Writer:
         for name, expected in known.same.items():
             wrong.append(f"({self.differs(f'namespace[{name!r}]', expected)})")
         return wrong
-
-
-def known_name(kind: type) -> str:
-    """The name of a class, without asking its metaclass."""
-    return type.__dict__["__name__"].__get__(kind)

@@ -16,7 +16,6 @@ import types
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from operator import itemgetter
 from typing import Any
 
 from fusegrad.compiler import debug
@@ -259,15 +258,15 @@ class JitFunction:
             # Another object has taken the place in memory that the key is about.
             self.entries.pop(entry.key, None)
             raise _Miss(Difference("state", "an object among the arguments is gone"))
-        missed: list[tuple[int, Read | Stopped]] = []  # how far each variant is from this call, and why
+        missed: list[tuple[Variant, Read | Stopped]] = []
         for variant in list(entry.variants):
             failed = variant.shared.first_failure()
             if failed is not None:
-                missed.append((sum(not read.holds() for read in variant.shared.reads), failed))
+                missed.append((variant, failed))
                 continue
             found = variant.tree.run(leaves, variant.refusal)
             if isinstance(found, Stopped):
-                missed.append((0, found))
+                missed.append((variant, found))
                 continue
             path = found.leaf.path
             self.stats.compiled_calls += 1
@@ -279,11 +278,11 @@ class JitFunction:
                 again = Again(found, leaves)
             result = finish(found, leaves)
             if found.leaf.commit is not None:
-                found.leaf.commit.run(found.left, leaves)
+                found.leaf.commit.run(found.left, found.written, leaves)
             if again is not None:
                 again.compare(self, result, args, kwargs)
             return result
-        raise _Miss(_difference(min(missed, key=itemgetter(0))[1] if missed else None))
+        raise _Miss(_difference(missed))
 
     def _capture(self, key: Any, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -> Any:
         """Run eagerly with the recorder on, and compile the path."""
@@ -501,10 +500,11 @@ def describe_key(leaves: list[Any], shapes: list[Any] | None = None) -> str:
     return ", ".join(parts)
 
 
-def _difference(failed: Read | Stopped | None) -> Difference:
-    """What sent a call away."""
-    if failed is None:
+def _difference(missed: list[tuple[Variant, Read | Stopped]]) -> Difference:
+    """What sent a call away from the variant that is the most like the present state."""
+    if not missed:
         return Difference("state", "nothing was compiled yet")
+    _, failed = min(missed, key=lambda pair: sum(not read.holds() for read in pair[0].shared.reads))
     if isinstance(failed, Stopped):
         segment, reason, seen = failed
         if isinstance(reason, Read):

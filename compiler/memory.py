@@ -36,6 +36,12 @@ def aligned_bytes(size: int) -> np.ndarray:
     return raw[start : start + size]
 
 
+def _rounded(size: int) -> int:
+    """`size` rounded up by an eighth at most, so that results of similar sizes share blocks."""
+    step = 1 << (size.bit_length() - 4)
+    return -(-size // step) * step
+
+
 class Pool:
     """Blocks of memory for results, re-used when no array looks at them any more.
 
@@ -60,6 +66,7 @@ class Pool:
         return np.ndarray(shape, dtype, self._block(size), 0, strides)
 
     def _block(self, size: int) -> np.ndarray:
+        size = _rounded(size)
         with self._lock:
             blocks = self._blocks.setdefault(size, deque())
             for _ in range(len(blocks)):
@@ -69,10 +76,24 @@ class Pool:
                 if sys.getrefcount(block) <= 3:
                     return block
             block = np.empty(size, np.uint8)
+            if self._held + size > LARGEST_POOL:
+                self._make_room(size)
             if self._held + size <= LARGEST_POOL:
                 self._held += size
                 blocks.append(block)
             return block
+
+    def _make_room(self, size: int) -> None:
+        """Let blocks of other sizes go that nobody uses, those whose sizes came first before others."""
+        for other, blocks in self._blocks.items():
+            for _ in range(len(blocks) if other != size else 0):
+                block = blocks.popleft()
+                if sys.getrefcount(block) > 2:
+                    blocks.append(block)
+                else:
+                    self._held -= other
+            if self._held + size <= LARGEST_POOL:
+                return
 
     def clear(self) -> None:
         """Give back all blocks (those in use go with their arrays)."""

@@ -34,27 +34,34 @@ def layout_of(array: np.ndarray) -> Layout:
 
 
 class Captured:
-    """A tensor found outside by a captured run: held weakly, with what it must still be."""
+    """A tensor found outside by a captured run: held weakly, with what it must still be.
 
-    __slots__ = ("expected", "layout", "reference")
+    known: the array that it had when it was last looked at; arrays never change their type. changes: how
+    often it had another one.
+    """
+
+    __slots__ = ("changes", "expected", "known", "layout", "needs_grad", "reference")
 
     def __init__(self, tensor: Tensor) -> None:
         array = tensor.array
         self.reference = weakref.ref(tensor)
         self.layout = layout_of(array)
-        self.expected = (array.shape, array.dtype, array.strides, tensor.needs_grad)
+        self.expected = (array.shape, array.dtype, array.strides)
+        self.needs_grad = tensor.needs_grad
+        self.known, self.changes = weakref.ref(array), 0
 
     def array(self) -> np.ndarray | None:
         """The tensor's memory, or None if it is gone or of another type."""
         tensor = self.reference()
-        if tensor is None:
+        if tensor is None or tensor.needs_grad is not self.needs_grad:
             return None
         array = tensor.array
-        if not has_values(array):
+        if self.known() is array:
+            return array
+        if not has_values(array) or (array.shape, array.dtype, array.strides) != self.expected:
             return None
-        return (
-            array if (array.shape, array.dtype, array.strides, tensor.needs_grad) == self.expected else None
-        )
+        self.known, self.changes = weakref.ref(array), self.changes + 1
+        return array
 
 
 @dataclass(eq=False)
@@ -63,7 +70,8 @@ class Path:
 
     hosts: the inputs that Python gives, each with the number of branches before it.
     forward, backward: equations. results: the returned values, in the order of the capture's
-    outputs that are values; left: what `capture.left` names; seeds: the gradients of those at `seeded`; gradients: of `wanted`.
+    outputs that are values; left: what `capture.left` names; seeds: the gradients of those at `seeded`;
+    gradients: of `wanted`.
     saved: the results that backward reads, which the user must not have written over by then.
     derives_alone: whether one scalar is derived, so that backward most likely starts with 1.
     reached_from: for each gradient the seeds that it depends on: without any of them there is none.

@@ -237,6 +237,8 @@ class Blueprint:
         ]
         self.forms = [None if s.kernel is None else _KernelForm(s.kernel) for s in steps]
         self.rooms = self._rooms()
+        # For all sizes: memory for the arena, room for the addresses of all arrays, and where that is.
+        self.arenas: list[tuple[np.ndarray, np.ndarray, int]] = []
         self.layouts = [self._operands(s) if s.kind == "product" else None for s in steps]
         self.opaque = {v: (self.arrays[v], self._byte_strides(v)) for v in opaque}
 
@@ -284,14 +286,13 @@ class Placed:
 
     def __init__(self, blueprint: Blueprint, sizes: Values | Plain) -> None:
         self.blueprint, self.sizes = blueprint, sizes
-        self.arrays = blueprint.arrays
+        self.arrays, self._arenas = blueprint.arrays, blueprint.arenas
         self.fresh = [
             (index, sizes.of(shape), dtype, sizes.of(strides))
             for index, shape, dtype, strides in blueprint.fresh
         ]
         self._place_arena()
         self._build_calls()
-        self._arenas: list[tuple[np.ndarray, np.ndarray, int]] = []
 
     # Memory.
 
@@ -373,6 +374,8 @@ class Placed:
             arrays[index] = pool.array(shape, dtype, strides)
         try:
             arena = self._arenas.pop()
+            if len(arena[0]) < self.arena_bytes:
+                arena = self._new_arena()
         except IndexError:
             arena = self._new_arena()
         if arena[1][0] != native.threads():

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from fusegrad.compiler.fetch import Along
 from fusegrad.compiler.schedule import is_cheap
+from fusegrad.compiler.sizes import likely
 from fusegrad.eager.families import Elementwise, View
 from fusegrad.tracer.graph import Equation, Operand, Value
 
@@ -37,7 +38,7 @@ def pushed(
     """A fetch from `x` through what computes it; None where that would not pay."""
     if not shape or not isinstance(_producer(b, x), Equation):
         return None
-    wanted, all_of = math.prod(shape), math.prod(x.shape)
+    wanted, all_of = likely(math.prod(shape)), likely(math.prod(x.shape))
     few = wanted * FEW <= all_of
     if not few and wanted > (TIMES_CHEAP * all_of if _once(where) else all_of):
         return None

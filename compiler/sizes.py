@@ -43,7 +43,7 @@ class Sizes:
         self.hints = dict(zip(self.names, hints, strict=True))
         self.dims = [Dim(self, {(name,): 1}, hint) for name, hint in self.hints.items()]
         self._codes: dict[str, Any] = {}
-        self._all: tuple[int, Callable[..., tuple[Any, ...]]] = (0, lambda *_: ())
+        self._all: tuple[tuple[str, ...], Callable[..., tuple[Any, ...]]] = ((), lambda *_: ())
         self.begin()
 
     def begin(self) -> None:
@@ -65,13 +65,18 @@ class Sizes:
 
     def values(self, given: Sequence[int]) -> Values:
         """What expressions come to for these values."""
-        count, function = self._all
-        if count != len(self._codes):
+        codes, function = self._all
+        if len(codes) != len(self._codes):
             # Expressions are known from the first time that somebody asked for them; then all come at once.
-            code = "".join(f"{c}, " for c in self._codes)
-            function = eval(f"lambda {', '.join(self.names)}: ({code})")
-            self._all = len(self._codes), function
-        found = Values(zip(self._codes, function(*given), strict=False))
+            codes = tuple(self._codes)
+            listed = "".join(f"{code}, " for code in codes)
+            function = eval(f"lambda {', '.join(self.names)}: ({listed})")
+            self._all = codes, function
+        try:
+            found = Values(zip(codes, function(*given), strict=True))
+        except ZeroDivisionError:
+            # In an expression of a program whose guards do not hold.
+            found = Values()
         found.sizes, found.given = self, dict(zip(self.names, given, strict=True))
         return found
 

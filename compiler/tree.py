@@ -21,6 +21,7 @@ from fusegrad.compiler.program import Program, viewed
 from fusegrad.compiler.slices import backward_slice, kept, producers
 from fusegrad.eager.families import Layout, contiguous_layout
 from fusegrad.eager.op import EXPLAINED
+from fusegrad.eager.tensor import Tensor
 from fusegrad.tracer import passes
 from fusegrad.tracer.capture import Capture
 from fusegrad.tracer.graph import GUARD, Equation, Graph, Value
@@ -51,13 +52,14 @@ class Joint:
 @dataclass(eq=False)
 class Run:
     """A run that reached a leaf: its results, what is left to the world, what was kept, the gradients if they
-    came along, and what takes back the drawing of random numbers.
+    came along, and what takes back the drawing of random numbers. written: tensors that are to be.
     """
 
     leaf: Segment
     results: list[np.ndarray]
     left: list[np.ndarray]
     environment: list[Any]
+    written: list[Tensor] = field(default_factory=list)
     gradients: list[np.ndarray] | None = None
     undo: list[Callable[[], None]] = field(default_factory=list)
 
@@ -400,6 +402,7 @@ class Tree:
     ) -> Run | Stopped:
         segment = self.root
         environment: list[Any] = [None] * self.environment
+        written: list[Tensor] = []
         while True:
             if segment.path is not None:
                 reason = refuses(segment.path) if refuses is not None else None
@@ -408,18 +411,21 @@ class Tree:
                 changed = _changed(segment.path.capture, leaves)
                 if changed:
                     return Stopped(segment, changed)
-                if segment.commit is not None and not segment.commit.allowed(leaves):
+                targets = [] if segment.commit is None else segment.commit.tensors(leaves)
+                if targets is None:
                     return Stopped(segment, "memory that is written overlaps with what is read")
+                written = targets
             if segment.hosts and not self._ask(segment, leaves, environment, undo):
                 return Stopped(segment, "a gradient, or an optimizer's number, is not what it was")
             joint = segment.joint
             if joint is not None and segment.followed():
-                return _run_joint(segment, joint, leaves, environment) or Stopped(segment)
+                return _run_joint(segment, joint, leaves, environment, written) or Stopped(segment)
             made = _run_segment(segment, leaves, environment)
             if made is None:
                 return Stopped(segment)
             if segment.guard is None:
-                return Run(segment, _at(made, segment.results), _at(made, segment.left), environment)
+                left = _at(made, segment.left)
+                return Run(segment, _at(made, segment.results), left, environment, written)
             assert segment.guard_place is not None
             index, chain = segment.guard_place
             seen = guard_key(viewed(made[index], chain).item())
@@ -459,7 +465,9 @@ def _changed(capture: Capture, leaves: Sequence[Any]) -> str:
     return ""
 
 
-def _run_joint(segment: Segment, joint: Joint, leaves: Sequence[Any], environment: list[Any]) -> Run | None:
+def _run_joint(
+    segment: Segment, joint: Joint, leaves: Sequence[Any], environment: list[Any], written: list[Tensor]
+) -> Run | None:
     """Results and gradients at once; None where the program does not answer this call."""
     arrays = gather(joint.inputs, leaves, environment)
     if arrays is None:
@@ -472,7 +480,7 @@ def _run_joint(segment: Segment, joint: Joint, leaves: Sequence[Any], environmen
         return None
     results, left = _at(made, joint.results), _at(made, joint.left)
     gradients = gradients_at(made, joint.gradients, (*arrays, *results, *left))
-    return Run(segment, results, left, environment, gradients)
+    return Run(segment, results, left, environment, written, gradients)
 
 
 def _at(made: Sequence[np.ndarray], places: Sequence[tuple[int, tuple[Any, ...]]]) -> list[np.ndarray]:

@@ -31,12 +31,12 @@ class Again:
     """
 
     def __init__(self, run: Run, leaves: Sequence[Any]) -> None:
-        commit, path = run.leaf.commit, run.leaf.path
+        path = run.leaf.path
         assert path is not None
         left = path.capture.left
         self.possible = not left.after
         self.undo: list[Callable[[], None]] = run.undo
-        self.written = commit.tensors(leaves) if commit is not None else []
+        self.written = run.written
         self.memory = [np.array(t.array) for t in self.written]
         self.owners = [owner for place, _ in left.gradients if (owner := at(place, leaves)) is not None]
         self.gradients = [owner.grad for owner in self.owners]

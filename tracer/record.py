@@ -40,7 +40,8 @@ class Recorder(Interpreter):
     constants: values made from Python data during the run; hosts: what a replay asks Python for before
     it goes on, each with the number of branches before it.
     tracked: the values whose tensors needed gradients.
-    bare: the arguments that must have no `.grad`. after: Python code that a replay runs in the end.
+    bare: the arguments that must have no `.grad`. steps_taken: how often the run has counted up each count of
+    an optimizer's steps, by id. after: Python code that a replay runs in the end.
     gradients: the tensors from outside whose `.grad` was looked at or set, by id.
     open_reasons: (sentence, file, line, kind) for each thing that a replay could not repeat; changes:
     the same for what it does repeat, though it changes the world.
@@ -59,6 +60,7 @@ class Recorder(Interpreter):
         self.bare: list[int] = []
         self.reads: list[Read] = []
         self.after: list[weakref.WeakMethod[MethodType]] = []
+        self.steps_taken: dict[int, int] = {}
         self._done: tuple[Any, ...] = ()
         self.open_reasons: list[tuple[str, str, int, str]] = []
         self.changes: list[tuple[str, str, int, str]] = []

@@ -125,10 +125,16 @@ for _name, _function in _conversions.items():
 
 
 class Numbers(Host):
-    """The numbers of a rule, in one array, for parameters of one group, dtype and number of steps."""
+    """The numbers of a rule, in one array, for parameters of one group, dtype and number of steps.
 
-    def __init__(self, optimizer: ElementwiseOptimizer, group: ParameterGroup, dtype: np.dtype) -> None:
+    ahead: the steps that the run takes before this one, which are counted when it ends.
+    """
+
+    def __init__(
+        self, optimizer: ElementwiseOptimizer, group: ParameterGroup, dtype: np.dtype, ahead: int
+    ) -> None:
         self.optimizer, self.group, self.dtype = weakref.ref(optimizer), weakref.ref(group), dtype
+        self.ahead = ahead
         self.counts: list[weakref.ref[Tensor]] = []
         self.fixed: set[int] = set()
 
@@ -148,7 +154,7 @@ class Numbers(Host):
         if not self.counts:
             return 0.0
         taken = {count.array.item() for r in self.counts if (count := r()) is not None}
-        return taken.pop() + 1 if len(taken) == 1 else None
+        return taken.pop() + self.ahead + 1 if len(taken) == 1 else None
 
     def _array(self, leaves: list[Any]) -> np.ndarray:
         return np.array([x if _is_number(x) else 0 for x in leaves], self.dtype)
@@ -184,7 +190,7 @@ class Numbers(Host):
 
     def key(self) -> Any:
         counts = tuple(id(r()) for r in self.counts)
-        return ("numbers", id(self.optimizer()), id(self.group()), self.dtype, counts)
+        return ("numbers", id(self.optimizer()), id(self.group()), self.dtype, self.ahead, counts)
 
 
 def _is_number(value: Any) -> bool:
@@ -200,21 +206,19 @@ def _leaves(value: Any) -> Iterator[Any]:
 
 
 class ParametersRead(Read):
-    """That an optimizer has the parameters that it had."""
+    """That an optimizer has the parameters that it had.
 
-    __slots__ = ("optimizer", "seen")
+    rows: for each parameter group the group, and its parameters.
+    """
+
+    __slots__ = ("optimizer", "rows")
     kind = "optimizer"
     what = "parameters"
 
     def __init__(self, optimizer: Any) -> None:
         self.site, self.optimizer = NOWHERE, weakref.ref(optimizer)
-        self.seen = tuple(weakref.ref(x) if _weakly(x) else x for x in self.parts(optimizer))
-
-    def parts(self, optimizer: Any) -> Iterator[Any]:
-        """What is compared, tensors by identity."""
-        for group in optimizer.param_groups:
-            yield group
-            yield from group["params"]
+        groups = optimizer.param_groups
+        self.rows = [(weakref.ref(g), tuple(weakref.ref(p) for p in g["params"])) for g in groups]
 
     def subject(self) -> str:
         return f"the {self.what} of an optimizer"
@@ -223,42 +227,69 @@ class ParametersRead(Read):
         return "the same tensors"
 
     def token(self) -> tuple[Any, ...]:
-        return (type(self), id(self.optimizer()), tuple(id(x) for x in self.seen))
+        # Weak references stand for their objects: Python makes one for each.
+        return (type(self), id(self.optimizer()), tuple((id(g), tuple(map(id, ps))) for g, ps in self.rows))
 
     def _now(self) -> str:
         return "others"
 
     def _holds(self) -> bool:
         optimizer = self.optimizer()
-        if optimizer is None:
+        if optimizer is None or len(optimizer.param_groups) != len(self.rows):
             return False
-        now = list(self.parts(optimizer))
-        if len(now) != len(self.seen):
-            return False
-        return all((s() is n) if _weakly(n) else s == n for s, n in zip(self.seen, now, strict=True))
-
-
-def _weakly(value: Any) -> bool:
-    return isinstance(value, (Tensor, ParameterGroup))
+        for group, (known, parameters) in zip(optimizer.param_groups, self.rows, strict=True):
+            now = group["params"]
+            if known() is not group or len(now) != len(parameters):
+                return False
+            for parameter, reference in zip(now, parameters, strict=True):
+                if reference() is not parameter:
+                    return False
+        return True
 
 
 class StateRead(ParametersRead):
-    """That an optimizer has the parameters, and keeps for them the tensors, that it had."""
+    """That an optimizer has the parameters, and keeps for them the tensors, that it had.
 
-    __slots__ = ()
+    slots: the names of what is kept, for each group; kept: the tensors of each parameter.
+    """
+
+    __slots__ = ("kept", "slots")
     what = "state"
 
-    def parts(self, optimizer: Any) -> Iterator[Any]:
+    def __init__(self, optimizer: Any) -> None:
+        super().__init__(optimizer)
+        self.slots = [(*optimizer.slots(group), "step") for group in optimizer.param_groups]
+        self.kept = [
+            (parameter, name, weakref.ref(tensor))
+            for (_, parameters), names in zip(self.rows, self.slots, strict=True)
+            for parameter in parameters
+            for name, tensor in self._state(optimizer, parameter()).items()
+            if name in names and tensor is not None
+        ]
+
+    @staticmethod
+    def _state(optimizer: Any, parameter: Any) -> dict[str, Any]:
+        found: dict[str, Any] = dict.get(optimizer.state, parameter, {})
+        return found
+
+    def token(self) -> tuple[Any, ...]:
+        return (*super().token(), tuple((id(p), name, id(t)) for p, name, t in self.kept))
+
+    def _holds(self) -> bool:
+        if not super()._holds():
+            return False
+        optimizer: Any = self.optimizer()
         own = optimizer.__dict__
-        yield bool(own["_step_pre_hooks"] or own["_step_post_hooks"])
-        for group in optimizer.param_groups:
-            yield group
-            slots = optimizer.slots(group)
-            yield slots
-            for parameter in group["params"]:
-                yield parameter
-                kept = dict.get(optimizer.state, parameter, {})
-                yield from (kept.get(name) for name in (*slots, "step"))
+        if own["_step_pre_hooks"] or own["_step_post_hooks"]:
+            return False
+        if [(*optimizer.slots(group), "step") for group in optimizer.param_groups] != self.slots:
+            return False
+        state = optimizer.state
+        for parameter, name, tensor in self.kept:
+            kept = dict.get(state, parameter())
+            if kept is None or kept.get(name) is not tensor():
+                return False
+        return True
 
 
 def record_step(recorder: Recorder, optimizer: Any) -> bool:
@@ -300,13 +331,15 @@ def _numbers(
     recorder: Recorder, shared: dict[Any, Numbers], optimizer: Any, group: ParameterGroup, parameter: Tensor
 ) -> Numbers:
     """The numbers that the rule takes for a parameter, shared with those that have come as far."""
-    dtype, step = parameter.array.dtype, 0.0
+    dtype, step, ahead = parameter.array.dtype, 0.0, 0
     if optimizer.counted:
         count = optimizer.state[parameter]["step"]
         step = count.array.item() + 1
-    numbers = shared.get((id(group), dtype, step))
+        ahead = recorder.steps_taken.get(id(count), 0)
+        recorder.steps_taken[id(count)] = ahead + 1
+    numbers = shared.get((id(group), dtype, step, ahead))
     if numbers is None:
-        numbers = shared[id(group), dtype, step] = Numbers(optimizer, group, dtype)
+        numbers = shared[id(group), dtype, step, ahead] = Numbers(optimizer, group, dtype, ahead)
         numbers.start(step)
 
         def given(value: Value) -> Numbers:

@@ -89,6 +89,12 @@ def hold(value: Any) -> Callable[[], Any]:
         return Strong(value)
 
 
+def name_of(kind: type) -> str:
+    """The name of a class, without asking its metaclass."""
+    name: str = type.__dict__["__name__"].__get__(kind)
+    return name
+
+
 class Expected:
     """What a place held: a plain value, an object's identity, or nothing at all (``MISSING``).
 
@@ -98,7 +104,7 @@ class Expected:
     __slots__ = ("_kind", "key", "reference")
 
     def __init__(self, value: Any):
-        self._kind = _name_of(type(value))
+        self._kind = name_of(type(value))
         self.key = MISSING if value is MISSING else plain_key(value)
         self.reference = Strong(value) if value is MISSING or self.key is not MISSING else hold(value)
 
@@ -132,13 +138,10 @@ def text_of(value: Any) -> str:
         return f"class {type.__dict__['__qualname__'].__get__(value)}"
     if kind is FunctionType:
         return f"function {value.__qualname__}"
-    name = _name_of(kind)
+    name = name_of(kind)
     sizes = (c.__len__(value) for c in (list, tuple, dict, set, deque) if issubclass(kind, c))
     size = next((f"of {size}" for size in sizes), "object")
     return f"{_article(name)} {name} {size}"
-
-
-_name_of: Callable[[type], str] = type.__dict__["__name__"].__get__
 
 
 def _article(noun: str) -> str:

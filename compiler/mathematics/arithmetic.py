@@ -219,8 +219,8 @@ class Math:
         parameters = ", ".join(map(str, (needed, value, *rest)))
         bits = min(512, max(128, 8 * SIZES[self.dtype] * self.lanes))
         width = f'"prefer-vector-width"="{bits}" "min-legal-vector-width"="{bits}"'
-        head = f"define private {value.type} @{symbol}({parameters}) noinline optnone cold nounwind {width} {{ entry:"
-        body = [*inner.entry, *inner.lines, f"ret {result}", "}"]
+        head = f"define private {value.type} @{symbol}({parameters}) noinline optnone cold nounwind {width}"
+        body = ["{ entry:", *inner.entry, *inner.lines, f"ret {result}", "}"]
         self.w.declared.add(" ".join([head, *(line.strip() for line in body)]))
         return symbol
 

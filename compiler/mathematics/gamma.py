@@ -31,7 +31,7 @@ def lgamma(m: Math, x: Val) -> Val:
         logarithm, low = log(m, argument), m.of(0.0)
     else:
         logarithm, low = log_in_two(m, argument)
-        low = m.add(low, up_low)
+        low = m.select(m.compare("gt", argument, 0.0), m.add(low, up_low), 0.0)  # log 0 has no rest
     over = m.compare("lt", n, 2.0)  # the factors are divided by
     near_log, near_low = (m.select(over, m.neg(part), part) for part in (logarithm, low))
     rest = m.fma(u, m.polynomial(m.add(u, 0.25), LGAMMA), near_low)

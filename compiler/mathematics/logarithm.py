@@ -90,7 +90,7 @@ def log2(m: Math, x: Val) -> Val:
     f, k = _split_any(m, x)
     factor = math.log2(math.e)
     tail = m.fma(_beyond_f(m, f), factor, m.mul(f, factor - 1))
-    return _right_at_ends(m, x, m.add(k, m.add(f, tail)))
+    return _right_at_ends(m, x, m.add(m.add(k, f), tail))
 
 
 def log10(m: Math, x: Val) -> Val:
@@ -115,7 +115,7 @@ def log1p(m: Math, x: Val) -> Val:
 
 
 def log_in_two(m: Math, x: Val) -> Pair:
-    """log(x) for x >= 0 in two parts that hold about 66 bits; the first is right at 0, inf and NaN."""
+    """log(x) for x >= 0 in two parts that hold about 66 bits; at 0, inf and NaN the first alone is right."""
     f, k = _split_any(m, x)
     high, low = _log1p_in_two(m, f)
     ln2_high, ln2_low = LN2["f64"]

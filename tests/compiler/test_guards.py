@@ -518,3 +518,42 @@ def test_a_call_asks_every_read_once_and_tells_what_failed():
     assert f(-x).tolist() == [-2.0] * 3 and f.stats.compiled_calls == 5
     assert f(x).tolist() == [7.0] * 3 and f.stats.guard_failures == 2
     assert "`shift`" in str(f.last_miss[0]) and "now 5.0, was 1.0" in str(f.last_miss[0])
+
+
+def test_names_of_classes_need_not_be_names_in_the_source():
+    for name in ("<lambda>", "9 lives", "\ufb01", "if", "value", "\n"):
+        for slots in ({"__slots__": ("x",)}, {}):  # with and without weak references
+            owner: Any = type(name, (), slots)()
+            owner.x = 1.0
+            check = Guards([AttributeRead(owner, "x", lookup(owner, "x"), NOWHERE), TypeRead(owner, NOWHERE)])
+            assert check.first_failure() is None and "holds_" not in check.text
+            assert check._check is not None and check._check() is None
+            owner.x = 2.0
+            assert check.first_failure() is check.reads[0]
+
+
+def test_a_fault_in_writing_leaves_the_reads(monkeypatch: pytest.MonkeyPatch):
+    owner = types.SimpleNamespace(x=1.0)
+    check = Guards([AttributeRead(owner, "x", lookup(owner, "x"), NOWHERE)])
+    monkeypatch.setattr("fusegrad.compiler.guards.Writer.text", lambda self: "no Python")
+    for value in (1.0, 2.0, 1.0, 1.0, 1.0, 1.0):
+        owner.x = value
+        assert (check.first_failure() is None) == (value == 1.0)
+
+
+def test_a_replay_marks_what_is_made_in_inference_mode():
+    f = fg.jit(lambda x: x * 2)
+    x = fg.ones(3)
+    for _ in range(3):
+        with fg.inference_mode():
+            made = f(x)
+        assert made.is_inference()
+    with fg.no_grad():
+        assert not f(x).is_inference()
+    assert f.stats.compiled_calls == 3
+    w = fg.ones(3, requires_grad=True)
+    g = fg.jit(lambda x: (x * w).sum())
+    for _ in range(3):
+        g(fg.ones(3)).backward()
+    with pytest.raises(RuntimeError, match="Inference tensors cannot be saved"):
+        g(made)

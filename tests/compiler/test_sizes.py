@@ -10,7 +10,7 @@ import pytest
 from op_samples import SAMPLES, Sample
 
 import fusegrad as fg
-from fusegrad.compiler import native, plan as plans
+from fusegrad.compiler import memory, native, plan as plans
 from fusegrad.compiler.deferred import Deferred
 from fusegrad.compiler.forms import Form
 from fusegrad.compiler.placement import Placed
@@ -250,6 +250,35 @@ def test_few_sizes_are_remembered(monkeypatch: pytest.MonkeyPatch):
     ]
     assert len(endings) == 1 and len(endings[0].at) == 4
     assert jitted.stats.compiles == 2
+
+
+def test_results_and_temporaries_of_similar_sizes_share_memory():
+    pool = memory.Pool()
+    first = pool.array((1000, 100), np.dtype("f4"))
+    address = memory.data_address(first)
+    del first
+    assert memory.data_address(pool.array((1004, 100), np.dtype("f4"))) == address
+    assert pool._held < 1.2 * 4e5
+
+    jitted = fg.jit(lambda x: (x @ x.T).tanh() @ x)
+    for n in (*range(20, 40), 30, 25):
+        jitted(leaf(n, 4).detach())
+    (form,) = [s for e in jitted.entries.values() for s in e.plan.stretches]
+    arenas = form.stretch.parts[0].tree.root.program.blueprint.arenas
+    assert len(arenas) == 1 and 39 * 39 * 4 <= len(arenas[0][0]) < 2 * 39 * 39 * 4 + 1024
+
+
+def test_blocks_that_nobody_uses_make_room_for_other_sizes(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(memory, "LARGEST_POOL", 1 << 20)
+    pool = memory.Pool()
+    held = pool.array((1 << 17,), np.dtype("f4"))
+    for size in (1 << 16, 3 << 15, 1 << 16, 3 << 15):
+        pool.array((size,), np.dtype("f4"))
+    assert pool._held <= 1 << 20
+    held[:] = 7
+    other = pool.array((1 << 17,), np.dtype("f4"))
+    other[:] = 8
+    assert (held == 7).all()
 
 
 def test_what_cannot_be_planned_with_open_sizes_is_planned_for_each(monkeypatch: pytest.MonkeyPatch):

@@ -1,16 +1,19 @@
 """What a replayed call does to the world once its last guard has passed: memory written, `.grad` set.
 
 All memory is written by one native call, which nothing interrupts: either everything is as eager would
-have left it, or nothing was touched.
+have left it, or nothing was touched. Where nothing can go wrong any more once the program of the last
+stretch runs, its kernels write what is in place by themselves (`in_place`); the rest is copied.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
+from fusegrad.compiler.kernel import PLACE, Load, Store
+from fusegrad.compiler.loops import BoundKernel
 from fusegrad.compiler.memory import data_address
 from fusegrad.compiler.path import Captured, Path
 from fusegrad.compiler.program import Program, clone_op
@@ -22,13 +25,56 @@ from fusegrad.tracer.graph import Equation, Graph, Value
 from fusegrad.tracer.hosts import GradientOf, at
 
 
+def in_place(program: Program, pairs: Sequence[tuple[Value, Value]]) -> dict[Value, Value]:
+    """Which of `pairs` (output, input) the program may compute in the memory of the input.
+
+    Only if nothing can fail once it has begun; if no later step reads the input; and if the kernel that
+    makes the output reads the input nowhere else than where it writes.
+    """
+    steps = program.steps
+    if program.checks or any(step.kind == "opaque" for step in steps):
+        return {}
+    bases = [{program.sources.base(v) for e in step.equations for v in e.values()} for step in steps]
+    found = {}
+    for output, target in pairs:
+        at = next((i for i, step in enumerate(steps) if output in step.made), None)
+        if at is None or target not in program.graph.inputs:
+            continue
+        if any(target in read for read in bases[at + 1 :]):
+            continue
+        kernel = steps[at].kernel
+        if kernel is not None and _reads_where_it_writes(kernel, output, target):
+            found[output] = target
+    return found
+
+
+def _reads_where_it_writes(bound: BoundKernel, output: Value, target: Value) -> bool:
+    """Whether a kernel goes through the memory of `target` just as it does through `output`'s, and reads
+    each element before it writes it.
+    """
+    kernel = bound.kernel
+    arguments = list(zip((*kernel.inputs, *kernel.outputs), (*bound.inputs, *bound.outputs), strict=True))
+    ways = {(b.axes, a.offset, a.strides) for b, a in arguments if a.value in (output, target)}
+    if len(ways) != 1 or PLACE in next(iter(ways))[0]:
+        return False
+    read = [b for b, a in arguments if a.value == target]
+    statements = list(kernel.statements())
+    loads = [i for i, s in enumerate(statements) if isinstance(s, Load) and s.buffer in read]
+    written = [b for b, a in arguments if a.value == output]
+    stores = [(i, s) for i, s in enumerate(statements) if isinstance(s, Store) and s.buffer in written]
+    if len(stores) != 1 or stores[0][1].combine is not None or stores[0][1].when is not None:
+        return False
+    return all(i < stores[0][0] for i in loads)
+
+
 class Commit:
     """Writes what a path leaves.
 
-    targets: where the written tensors are: a leaf of the call, captured, or the `.grad` of one.
+    targets: where the written tensors are: a leaf of the call, captured, or the `.grad` of one. done: the
+    numbers of those that the path's program writes itself.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, done: Collection[int]) -> None:
         left = path.capture.left
         hosts = {h.value: h for h, _ in path.hosts}
         self.path = path
@@ -40,7 +86,10 @@ class Commit:
                 host = path.captured.get(value) or hosts[value]
                 assert isinstance(host, (Captured, GradientOf))
                 self.targets.append(host)
-        self.program = _copying(path.left[: len(left.writes)]) if left.writes else None
+        self.rest = [i for i in range(len(left.writes)) if i not in done]
+        self.program = _copying([path.left[i] for i in self.rest]) if self.rest else None
+        # Whether memory is written as soon as the last stretch runs.
+        self.begins = bool(done)
         self._changes: list[int] = []
         self._bounds: list[tuple[int, int]] = []
 
@@ -50,7 +99,7 @@ class Commit:
         They must be writable, and lie apart from each other and from whatever else the call reads: the
         recorded run saw such tensors, the present ones may overlap.
         """
-        if self.program is None:
+        if not self.targets:
             return []
         tensors = []
         for target in self.targets:
@@ -70,16 +119,21 @@ class Commit:
         others += [t.array for t, s in zip(tensors, self.targets, strict=True) if isinstance(s, GradientOf)]
         return tensors if not others or _apart([*self._bounds, *map(_bounds, others)]) else None
 
+    def begin(self, tensors: Sequence[Tensor]) -> None:
+        """The memory of `tensors` is written next: nobody must find it changed whose version is not."""
+        spot = user_spot()
+        for tensor in tensors:
+            views.tell_readers(tensor.version)
+            views.count_write(tensor, spot)
+
     def run(self, finals: Sequence[np.ndarray], tensors: Sequence[Tensor], leaves: Sequence[Any]) -> None:
-        """Write `finals` into the memory of `tensors`, and set gradients."""
+        """Write what the program has not into the memory of `tensors`, and set gradients."""
+        if not self.begins:
+            self.begin(tensors)
         if self.program is not None:
-            spot = user_spot()
-            for tensor in tensors:
-                views.tell_readers(tensor.version)
-                # Before the write: nobody must find memory changed whose version is not.
-                views.count_write(tensor, spot)
-            arrays = [a if a.flags.c_contiguous else np.array(a, order="C") for a in finals[: len(tensors)]]
-            self.program.run([*arrays, *(t.array for t in tensors)])
+            arrays = [finals[i] for i in self.rest]
+            arrays = [a if a.flags.c_contiguous else np.array(a, order="C") for a in arrays]
+            self.program.run([*arrays, *(tensors[i].array for i in self.rest)])
         gradients = iter(finals[len(tensors) :])
         left = self.path.capture.left
         for place, value in left.gradients:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from fusegrad.compiler.kernel import Load
 from fusegrad.eager.op import Op, Params, TensorType
 from fusegrad.tracer.graph import Equation
 
@@ -112,7 +111,7 @@ def write_fetch(context: Context, equation: Equation, index: int) -> str:
         if not (before or behind):
             continue
         place = _place(context, along, dims, names)
-        tests = [builder.ge(place, 0)] if before else []
+        tests = [builder.ge(place, context.size(0))] if before else []
         tests += [builder.lt(place, context.size(along.size))] if behind else []
         for test in tests:
             inside = test if inside is None else builder.and_(inside, test)
@@ -120,9 +119,7 @@ def write_fetch(context: Context, equation: Equation, index: int) -> str:
             if along.size != 1 or along.index is not None:
                 readable = test if readable is None else builder.and_(readable, test)
     buffer = context.kernel.load_buffer(uses[index, 0])
-    target = builder.fresh(buffer.dtype)
-    places = tuple(names[a.index] for _, a in indexed(where))
-    builder.statements.append(Load(target, buffer, places, readable))
+    target = context.load(buffer, tuple(names[a.index] for _, a in indexed(where)), readable)
     other = equation.inputs[1]
     if inside is None or (inside == readable and other == 0 and isinstance(other, (int, float))):
         return target

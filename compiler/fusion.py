@@ -8,21 +8,23 @@ see through them.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from fusegrad.compiler.domain import Sources, analyse, is_creation
-from fusegrad.compiler.fetch import Fetch
+from fusegrad.compiler.fetch import FETCH
 from fusegrad.compiler.joins import join_kernel
 from fusegrad.compiler.loops import BoundKernel, build_kernel
+from fusegrad.compiler.pools import SPREADS, spread_kernel, spreads
 from fusegrad.compiler.repeats import early_totals, with_repeats
 from fusegrad.compiler.scalar import NATIVE, NotLowered
 from fusegrad.compiler.scans import SCANS, scan_kernel
 from fusegrad.compiler.scatters import COMBINERS, scatter_kernel, scattered_from
 from fusegrad.compiler.schedule import Schedule, schedule
 from fusegrad.eager.dtypes import FROM_NUMPY
-from fusegrad.eager.families import Contraction, Elementwise, Reduction, View
+from fusegrad.eager.families import Contraction, View
 from fusegrad.eager.ops.elementwise import _clone
 from fusegrad.tracer.graph import GUARD, Equation, Graph, Value
 
@@ -85,6 +87,7 @@ class Fusion:
         self.creations: dict[Value, Equation] = {}
         self.order = {id(e): i for i, e in enumerate(graph.equations)}
         self.readers = self._readers()
+        self._known: dict[Any, bool] = {}  # what equations of one kind the kernel IR can say
         self._refused: set[tuple[int, int, int, int]] = set()  # pairs of steps that no nest can hold
 
     def _readers(self) -> dict[Value, set[int]]:
@@ -138,6 +141,8 @@ class Fusion:
             return scan_kernel(equation, self.sources)
         if equation.op.name in SCATTERS:
             return scatter_kernel(equation, self._constant(equation), self.sources)
+        if equation.op.name in SPREADS:
+            return spread_kernel(equation, self.sources)
         return join_kernel(equation, self.sources)
 
     # One equation.
@@ -150,7 +155,7 @@ class Fusion:
         ):
             if all(n for v in equation.values() for n in v.shape):
                 return Step("product", [equation])
-        elif isinstance(equation.op, (Elementwise, Reduction, Fetch)) and self._lowerable([equation]):
+        elif equation.op.family in ("elementwise", "reduction", "fetch") and self._lowerable([equation]):
             return Step("kernel", [equation])
         elif self._is_nest(equation):
             return Step("loops", [equation])
@@ -160,10 +165,12 @@ class Fusion:
     def _is_nest(equation: Equation) -> bool:
         """Whether a nest is written for the op, and its dtypes are those of kernels."""
         name = equation.op.name
-        if name in SCANS or name in SCATTERS or name == "cat":
+        if name in SCANS or name in SCATTERS or name in SPREADS or name == "cat":
             values = (*equation.values(), *equation.outputs)
             known = equation.params.get("reduce", "sum") in COMBINERS
-            if name == "cat":
+            if name in SPREADS:
+                known = spreads(equation)
+            elif name == "cat":
                 known = all(v.dtype == equation.output.dtype for v in values)
             return known and all(FROM_NUMPY[v.dtype].short in NATIVE for v in values)
         return False
@@ -176,8 +183,19 @@ class Fusion:
         return made.params["value"] if made is not None and made.op.name == "full" else None
 
     def _lowerable(self, equations: list[Equation]) -> bool:
-        """Whether the kernel IR can say the equation at all."""
-        equations = self._with_creations(equations)
+        """Whether the kernel IR can say the equation at all; the same for all equations like it."""
+        (equation,) = equations
+        types = tuple(
+            (v.type, self.sources.layout(v)) if isinstance(v, Value) else (type(v), repr(v))
+            for v in equation.inputs
+        )
+        key = equation.op.name, types, repr(sorted(equation.params.items()))
+        if key not in self._known:
+            self._known[key] = self._builds(self._with_creations(equations))
+        return self._known[key]
+
+    def _builds(self, equations: list[Equation]) -> bool:
+        """Whether there is a nest of the equations, and the kernel IR can say it."""
         plan = self._plan(equations)
         if plan is None:
             return False
@@ -234,9 +252,7 @@ class Fusion:
                 self.step_of[value] = step
 
     def _producers(self, step: Step) -> set[Step]:
-        made = set(step.made)
-        bases = {self.sources.base(v) for e in step.equations for v in e.values()} - made
-        return {self.step_of[b] for b in bases if b in self.step_of}
+        return {self.step_of[b] for b in self._reads(step) if b in self.step_of}
 
     @staticmethod
     def _needs(start: Step, target: Step, directly: bool = True) -> bool:
@@ -252,12 +268,19 @@ class Fusion:
                 pending += step.needs
         return False
 
+    def _fetches(self, reader: Step, maker: Step) -> bool:
+        """Whether one fetches from what the other makes: that has to be in memory by then."""
+        made = set(maker.made)
+        return any(e.op is FETCH and self.sources.base(e.inputs[0]) in made for e in reader.equations)
+
     def _joined(self, first: Step, second: Step) -> Step | None:
         """`second` merged into `first`, or None where one nest cannot hold both."""
         if first.apart or second.apart or len(first.equations) + len(second.equations) > LARGEST_GROUP:
             return None
         if self._needs(second, first, directly=False) or self._needs(first, second, directly=False):
             # Another step would have to run in between.
+            return None
+        if self._fetches(first, second) or self._fetches(second, first):
             return None
         held = {id(e) for e in first.equations}
         equations = [*first.equations, *(e for e in second.equations if id(e) not in held)]
@@ -286,24 +309,31 @@ class Fusion:
         """Join groups that read the same large array, so that it is read once, and those where one reads
         what the other makes: later joins may have made room for what did not fit at first.
         """
-        while self._merge_one_pair():
+        while sum(self._merge(first, second) for first, second in self._pairs()):
             pass
 
-    def _merge_one_pair(self) -> bool:
-        kernels = [s for s in self.steps if s.kind == "kernel" and not s.apart]
-        return any(
-            (first in second.needs or second in first.needs or self._share(first, second))
-            and self._joined(first, second) is not None
-            for i, second in enumerate(kernels)
-            for first in kernels[:i]
-        )
+    def _merge(self, first: Step, second: Step) -> bool:
+        present = first in self.steps and second in self.steps
+        return present and self._joined(first, second) is not None
 
-    def _share(self, first: Step, second: Step) -> bool:
-        reads = [
-            {self.sources.base(v) for e in s.equations for v in e.values()} - set(s.made)
-            for s in (first, second)
-        ]
-        return any(len(v.shape) and v not in self.creations for v in reads[0] & reads[1])
+    def _pairs(self) -> list[tuple[Step, Step]]:
+        """The kernels that might be one, the earlier one first."""
+        kernels = [s for s in self.steps if s.kind == "kernel" and not s.apart]
+        place = {s: i for i, s in enumerate(kernels)}
+        pairs = {(n, s) for s in kernels for n in s.needs if n in place}
+        readers: dict[Value, list[Step]] = {}
+        for step in kernels:
+            for value in self._reads(step):
+                if value.shape and value not in self.creations:
+                    readers.setdefault(value, []).append(step)
+        for steps in readers.values():
+            pairs.update(itertools.combinations(steps, 2))
+        found = {(a, b) if place[a] < place[b] else (b, a) for a, b in pairs}
+        return sorted(found, key=lambda pair: (place[pair[1]], place[pair[0]]))
+
+    def _reads(self, step: Step) -> set[Value]:
+        """What the step reads from memory."""
+        return {self.sources.base(v) for e in step.equations for v in e.values()} - set(step.made)
 
     def _ordered(self) -> list[Step]:
         """The steps, each after what it needs; ties in program order."""

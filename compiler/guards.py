@@ -88,7 +88,8 @@ class Guards:
             if debug.level():
                 raise
             return lambda: 0
-        debug.show(2, "guards", lambda: self.text)
+        if self.reads:
+            debug.show(2, "guards", lambda: self.text)
         return check
 
 

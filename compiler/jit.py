@@ -264,7 +264,8 @@ class JitFunction:
             if failed is not None:
                 missed.append((variant, failed))
                 continue
-            found = variant.tree.run(leaves, variant.refusal)
+            due = bool(self.verify) and (self.stats.compiled_calls + 1) % self.verify == 0
+            found = variant.tree.run(leaves, variant.refusal, due)
             if isinstance(found, Stopped):
                 missed.append((variant, found))
                 continue
@@ -273,9 +274,7 @@ class JitFunction:
             path.calls += 1
             if path.derives_alone and found.leaf.joint is None and found.leaf.followed():
                 self._compile_joint(variant.tree, found.leaf)
-            again = None
-            if self.verify and self.stats.compiled_calls % self.verify == 0:
-                again = Again(found, leaves)
+            again = Again(found, leaves) if due else None
             result = finish(found, leaves)
             if found.leaf.commit is not None:
                 found.leaf.commit.run(found.left, found.written, leaves)

@@ -20,7 +20,7 @@ def join_kernel(equation: Equation, sources: Sources) -> BoundKernel:
             along = nest.axis(part.shape[dim])
             indices = [*tasks, along, *inner]
             source = nest.input(part, indices)
-            target = nest.output(equation.output, indices, (dim, start))
+            target = nest.output(equation.output, indices, [(dim, start, 1)])
             rows = [along, *inner]
             with nest.loop(rows[:-1], "serial"), nest.loop(rows[-1:], "vector"):
                 nest.store(target, nest.load(source))

@@ -320,7 +320,7 @@ class Context:
             # Names of outer scalars are good here too.
             self.builder.dtypes = outer.builder.dtypes
         self.known: dict[Value, str] = {}
-        self._loads: dict[Buffer, str] = {}
+        self._loads: dict[tuple[Any, ...], str] = {}
 
     @property
     def statements(self) -> list[Statement]:
@@ -366,12 +366,15 @@ class Context:
         if use.member:
             return self.value(use.base)
         context = self.place(self.kernel.level(use))
-        buffer = self.kernel.load_buffer(use)
-        if buffer not in context._loads:
-            name = context.builder.fresh(buffer.dtype)
-            context.statements.append(Load(name, buffer))
-            context._loads[buffer] = name
-        return context._loads[buffer]
+        return context.load(self.kernel.load_buffer(use))
+
+    def load(self, buffer: Buffer, places: tuple[str, ...] = (), when: str | None = None) -> str:
+        """The scalar of a load in this place; the same load is written once."""
+        key = buffer, places, when
+        if key not in self._loads:
+            name = self._loads[key] = self.builder.fresh(buffer.dtype)
+            self.statements.append(Load(name, buffer, places, when))
+        return self._loads[key]
 
     def apply(self, equation: Equation, index: int) -> str:
         """The scalar of an elementwise or creation equation, through its declaration."""

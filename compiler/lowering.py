@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from fusegrad.compiler import pools
 from fusegrad.compiler.fetch import Along
 from fusegrad.compiler.rewriter import Rewriter
 from fusegrad.eager import dtypes
@@ -411,6 +412,7 @@ LOWERED: dict[str, Callable[..., Any]] = {
     "embed": _embed,
     "assign": _assign,
     "cat": _cat,
+    **pools.RULES,
     "argmax": _arg("amax"),
     "argmin": _arg("amin"),
     "max_dim": _with_place("amax"),

@@ -57,20 +57,33 @@ class Nest:
         self.inputs.append(buffer)
         return buffer[0]
 
-    def output(self, value: Value, indices: Sequence[Index], start: tuple[int, int] = (0, 0)) -> Buffer:
-        """The same for a value that the kernel makes, from a dimension's start (dimension, index) on."""
-        buffer = self._buffer(value, indices, f"y{len(self.outputs)}", start)
+    def output(
+        self, value: Value, indices: Sequence[Index], steps: Sequence[tuple[int, int, int]] = ()
+    ) -> Buffer:
+        """The same for a value that the kernel makes.
+
+        steps: (dimension, start, step) where the indices do not run from 0 by 1.
+        """
+        buffer = self._buffer(value, indices, f"y{len(self.outputs)}", steps)
         self.outputs.append(buffer)
         return buffer[0]
 
     def _buffer(
-        self, value: Value, indices: Sequence[Index], name: str, start: tuple[int, int] = (0, 0)
+        self,
+        value: Value,
+        indices: Sequence[Index],
+        name: str,
+        steps: Sequence[tuple[int, int, int]] = (),
     ) -> tuple[Buffer, Argument]:
         layout = self.sources.layout(value)
         assert layout is not None, "copies are put in before fusion"
         axes: list[str] = []
         strides: list[int] = []
-        for index, stride in zip(indices, layout.strides, strict=True):
+        offset, lengths = layout.offset, list(layout.strides)
+        for dim, start, step in steps:
+            offset += layout.strides[dim] * start
+            lengths[dim] *= step
+        for index, stride in zip(indices, lengths, strict=True):
             if isinstance(index, tuple):
                 axes += index
                 strides += [stride * self.sizes[index[1]], stride]
@@ -80,8 +93,6 @@ class Nest:
         unit = bool(axes) and axes[-1] != PLACE and strides[-1] == 1
         base = self.sources.base(value)
         buffer = Buffer(name, short_name(value.dtype), tuple(axes), unit)
-        dim, first = start
-        offset = layout.offset + (layout.strides[dim] * first if layout.strides else 0)
         return buffer, Argument(base, offset, tuple(strides))
 
     def number(self, value: Any, dtype: str) -> str:

@@ -127,7 +127,7 @@ class CompiledNode(autograd.Node):
 
     def _how(self, path: Path, value: Any) -> str:
         """What backward needs of an input; it may have to repeat the forward if nothing was kept."""
-        if value in path.kept_by_eager:
+        if path.kept_by_eager.get(value):
             return SAVED
         program = self.leaf.backward
         read = not self.filled or (program is not None and value in program.graph.inputs)
@@ -262,7 +262,7 @@ class CompiledNode(autograd.Node):
             # The gradients end at the call's inputs, also where one of them was made of another.
             wanted = [tensor.view(tensor.shape) for tensor in self._wanted(path)]
             tensors.update(zip(path.wanted, wanted, strict=True))
-            roots = evaluate_graph(graph, [tensors[v] for v in graph.inputs])
+            roots = evaluate_graph(graph, [tensors[v] for v in graph.inputs], path.capture.tracked)
             found = autograd.grad(
                 roots, wanted, list(seeds.values()), create_graph=create_graph, allow_unused=True
             )
@@ -340,10 +340,9 @@ def finish(run: Any, leaves: list[Any]) -> Any:
                 if node is not None:
                     if number in path.seeded:
                         autograd.place(tensor, node, path.seeded.index(number))
-                    if output.value in path.kept_by_eager:
-                        node.keep(tensor, RESULT, SAVED, output.value)
-                    elif number in path.saved:
-                        node.keep(tensor, RESULT, AGAIN, output.value)
+                    if output.value in path.kept_by_eager or number in path.saved:
+                        saved = number not in path.saved or path.kept_by_eager.get(output.value)
+                        node.keep(tensor, RESULT, SAVED if saved else AGAIN, output.value)
                 tensors[output.value] = tensor
             items.append(tensors[output.value])
             number += 1

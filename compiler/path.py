@@ -68,7 +68,8 @@ class Captured:
 class Path:
     """One captured path, with its backward derived and both optimised together.
 
-    hosts: the inputs that Python gives, each with the number of branches before it.
+    hosts: the inputs that Python gives, each with the number of branches before it. obliged: values that
+    nobody needs, but whose ops may refuse their input, as eager would.
     forward, backward: equations. results: the returned values, in the order of the capture's
     outputs that are values; left: what `capture.left` names; seeds: the gradients of those at `seeded`;
     gradients: of `wanted`.
@@ -76,10 +77,10 @@ class Path:
     derives_alone: whether one scalar is derived, so that backward most likely starts with 1.
     reached_from: for each gradient the seeds that it depends on: without any of them there is none.
     wanted_from: where the tensors of `wanted` are: a leaf of the call, or captured. grad_names,
-    output_types: of the results at `seeded`. kept_by_eager: the inputs and results that eager's nodes
-    keep for backward, so that a write into them is an error. kept_behind: for each result at `seeded`
-    the equations on its way back whose eager nodes keep something, which one backward frees;
-    values_behind: what they keep.
+    output_types: of the results at `seeded`. kept_by_eager: the values that eager's nodes keep for backward,
+    so that a write into them is an error, and whether it is one for the backward of every result.
+    kept_behind: for each result at `seeded` the equations on its way back whose eager nodes keep
+    something, which one backward frees; values_behind: what they keep.
     """
 
     capture: Capture
@@ -89,6 +90,7 @@ class Path:
     hosts: list[tuple[Host, int]]
     forward: tuple[Equation, ...]
     backward: tuple[Equation, ...]
+    obliged: frozenset[Value]
     results: tuple[Value, ...]
     left: tuple[Value, ...]
     seeds: tuple[Value, ...]
@@ -102,7 +104,7 @@ class Path:
     wanted_from: tuple[int | Captured, ...]
     grad_names: tuple[str, ...]
     output_types: tuple[tuple[tuple[int, ...], np.dtype], ...]
-    kept_by_eager: frozenset[Value]
+    kept_by_eager: dict[Value, bool]
     kept_behind: tuple[frozenset[int], ...]
     values_behind: tuple[frozenset[Value], ...]
     calls: int = 0
@@ -142,6 +144,7 @@ def make_path(capture: Capture, argument_leaves: dict[Value, int], numbers: Coll
         capture.hosts,
         whole.equations[:middle],
         whole.equations[middle + 1 :],
+        _obliged(whole.equations[:middle], whole.outputs[: len(outputs) + len(left)]),
         tuple(whole.outputs[: len(outputs)]),
         tuple(whole.outputs[len(outputs) :][: len(left)]),
         seeds,
@@ -159,11 +162,26 @@ def make_path(capture: Capture, argument_leaves: dict[Value, int], numbers: Coll
     )
 
 
+def _obliged(equations: Sequence[Equation], targets: Collection[Any]) -> frozenset[Value]:
+    """The results of ops that may refuse their input, where neither `targets` nor guards need them."""
+    needed = set(targets)
+    found = set()
+    for equation in reversed(equations):
+        used = equation.op is GUARD or any(v in needed for v in equation.outputs)
+        if not used and equation.output.dtype.kind in equation.op.refuses:
+            found.add(equation.output)
+            used = True
+        if used:
+            needed.update(equation.values())
+    return frozenset(found)
+
+
 def _kept_by_eager(
     graph: Graph, tracked: Collection[Value], seeded: Sequence[Value], numbers: Collection[Value]
-) -> tuple[frozenset[Value], tuple[frozenset[int], ...], tuple[frozenset[Value], ...]]:
-    """The values that eager's nodes keep; for each of `seeded` the nodes behind it that keep any, and
-    what those keep. A Python number is in a node for good, whatever a backward frees.
+) -> tuple[dict[Value, bool], tuple[frozenset[int], ...], tuple[frozenset[Value], ...]]:
+    """The values that eager's nodes keep, and whether behind all of `seeded`; for each of these the nodes
+    behind it that keep any, and what those keep. A Python number is in a node for good, whatever a
+    backward frees.
     """
     kept: dict[int, set[Value]] = {}
     behind: dict[Value, frozenset[int]] = {}
@@ -183,7 +201,7 @@ def _kept_by_eager(
         behind.update(dict.fromkeys(equation.outputs, frozenset(found | {number} if keeps else found)))
     nodes = tuple(behind.get(v, frozenset()) for v in seeded)
     values = tuple(frozenset().union(*(kept[n] for n in found)) for found in nodes)
-    return frozenset().union(*kept.values()), nodes, values
+    return {v: all(v in k for k in values) for v in frozenset().union(*values)}, nodes, values
 
 
 def _reached_from(backward: Graph, seeds: tuple[Value, ...]) -> tuple[frozenset[Value], ...]:

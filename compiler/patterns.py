@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fusegrad.compiler.sizes import Sizes
 from fusegrad.eager.op import EXPLAINED, Op, Params, TensorType, wrap
 from fusegrad.eager.ops.shape import Slice
 from fusegrad.eager.tensor import Tensor
@@ -137,8 +138,50 @@ def dense_strides(shape: Sequence[Any], order: Sequence[int], itemsize: int) -> 
 # Results.
 
 
+class Rule:
+    """An op's rule of shapes and dtypes, run once with open sizes for the inputs of one pattern.
+
+    Composite ops are taken apart to find what they give; with new sizes that need not be done again.
+    """
+
+    def __init__(self, op: Op, args: Sequence[Any], params: Params) -> None:
+        """Raises what the rule raises, and whatever goes wrong in rules that cannot do with open sizes."""
+        given = _sizes(args, params)
+        self._open = [place for place, n in enumerate(given) if n > 1]
+        self._small = small_sizes(given)
+        self._sizes = Sizes([given[place] for place in self._open])
+        symbols = list(given)
+        for place, symbol in zip(self._open, self._sizes.dims, strict=True):
+            symbols[place] = symbol
+        source = iter(symbols)
+        types = [
+            TensorType(tuple([next(source) for _ in a.array.shape]), a.array.dtype)
+            if isinstance(a, Tensor)
+            else a
+            for a in args
+        ]
+        inferred = op.infer(types, filled(params, source))
+        self._types = (inferred,) if isinstance(inferred, TensorType) else tuple(inferred)
+        self._holds = self._sizes.close()
+
+    def types(self, args: Sequence[Any], params: Params) -> list[TensorType] | None:
+        """The types of the results; None where the rule does not tell them."""
+        sizes = _sizes(args, params)
+        given = [sizes[place] for place in self._open]
+        if small_sizes(sizes) != self._small or not self._holds(*given):
+            return None
+        values = self._sizes.values(given)
+        return [TensorType(values.of(t.shape), t.dtype) for t in self._types]
+
+
+def _sizes(args: Sequence[Any], params: Params) -> list[int]:
+    """The sizes of the tensors among `args`, and those in the parameters."""
+    sizes = [n for a in args if isinstance(a, Tensor) for n in a.array.shape]
+    return [*sizes, *opened(params)[1]] if params else sizes
+
+
 def predicted(
-    op: Op, learned: Sequence[Made], args: Sequence[Any], params: Params
+    op: Op, learned: Sequence[Made], args: Sequence[Any], params: Params, rule: Rule | None
 ) -> tuple[Made, ...] | None:
     """What the op gives for `args`, of which only sizes differ from those that `learned` came from.
 
@@ -147,12 +190,15 @@ def predicted(
     try:
         if op.view:
             return _predicted_view(op, learned[0], args[0].array.view(np.ndarray), params)
-        types = [TensorType(a.array.shape, a.array.dtype) if isinstance(a, Tensor) else a for a in args]
-        inferred = op.infer(types, params)
+        types = rule.types(args, params) if rule is not None else None
+        if types is None:
+            given = [TensorType(a.array.shape, a.array.dtype) if isinstance(a, Tensor) else a for a in args]
+            inferred = op.infer(given, params)
+            types = [inferred] if isinstance(inferred, TensorType) else list(inferred)
     except EXPLAINED:
         return None
     found = []
-    for made, now in zip(learned, (inferred,) if isinstance(inferred, TensorType) else inferred, strict=True):
+    for made, now in zip(learned, types, strict=True):
         order = dense_order(made.type.shape, made.strides, made.type.dtype.itemsize)
         if small_sizes(now.shape) != small_sizes(made.type.shape):
             return None

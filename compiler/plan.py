@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -9,7 +10,7 @@ from typing import Any
 
 from fusegrad.compiler import debug
 from fusegrad.compiler.forms import Form
-from fusegrad.compiler.patterns import Made, predicted
+from fusegrad.compiler.patterns import Made, Rule, predicted
 from fusegrad.compiler.stretch import Step, Stretch
 from fusegrad.eager import dtypes
 from fusegrad.eager.op import Op, Params
@@ -36,10 +37,11 @@ class Place:
     step: the op that leads here, as it was when it was met first. number: how many values the run has
     made on the way. patterns: the keys of `following` without their Python numbers: an op that comes
     with another number takes it as an input from then on. ends: for each set of values that were alive
-    when a stretch ended here, its code. seen: the sizes of the first run whose stretch ended here.
+    when a stretch ended here, its code. gives: what the op made, by sizes; rule: how the types of that
+    follow. seen: the sizes of the first run whose stretch ended here.
     """
 
-    __slots__ = ("ends", "following", "gives", "number", "patterns", "seen", "step")
+    __slots__ = ("ends", "following", "gives", "number", "patterns", "rule", "seen", "step")
 
     def __init__(self, step: Step | None, number: int) -> None:
         self.step, self.number = step, number
@@ -48,6 +50,7 @@ class Place:
         self.ends: dict[tuple[int, ...], Ending] = {}
         self.seen: tuple[int, ...] | None = None
         self.gives: dict[Any, tuple[Made, ...] | None] = {}
+        self.rule: Rule | None = None
 
     def made(self, op: Op, args: tuple[Any, ...], params: Params, sizes: Any) -> tuple[Made, ...] | None:
         """What the op makes of inputs of these `sizes`; None where that cannot be told beforehand."""
@@ -56,7 +59,11 @@ class Place:
             assert self.step is not None
             if len(self.gives) >= MOST_SIZES:
                 self.gives.clear()
-            found = self.gives[sizes] = predicted(op, self.step.gives, args, params)
+            if len(self.gives) == 1 and not op.view:
+                # Sizes that differ once will differ again.
+                with contextlib.suppress(Exception):
+                    self.rule = Rule(op, args, params)
+            found = self.gives[sizes] = predicted(op, self.step.gives, args, params, self.rule)
         return found
 
 

@@ -54,7 +54,10 @@ class Program:
         self.graph = graph
         self.sources = Sources(graph, {**known, **results})
         self.outputs = [v for v in dict.fromkeys(graph.outputs) if isinstance(v, Value)]
-        self.steps = Fusion(graph, self.sources, [*self.outputs, *self.checks]).run()
+        fusion = Fusion(graph, self.sources, [*self.outputs, *self.checks])
+        self.steps = fusion.run()
+        # Among what it repeats there are views.
+        self.sources.producer.update(fusion.sources.producer)
         self.kernels = [s.kernel for s in self.steps if s.kernel is not None]
         self._sizes: Values | Plain = PLAIN
         self._placed: Placed | None = None

@@ -6,6 +6,7 @@ The text of a kernel is a Python function; here are the names that it uses.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from fusegrad.compiler.kernel import ELEMENTARY
 from fusegrad.compiler.loops import BoundKernel
 from fusegrad.compiler.scalar import identity as identity_number
 from fusegrad.eager.dtypes import FROM_SHORT
+from fusegrad.eager.families import Pointwise
 from fusegrad.eager.op import REGISTRY
 
 
@@ -36,7 +38,9 @@ def _sigmoid(x: Any) -> Any:
 
 def _by_eager(name: str) -> Callable[[Any], Any]:
     """What eager calls, for one number."""
-    return lambda x: REGISTRY[name].numpy(np.asarray(x))[()]
+    op = REGISTRY[name]
+    assert isinstance(op, Pointwise)
+    return lambda x: op.numpy(np.asarray(x))[()]
 
 
 # Where NumPy's name differs from the kernel's.
@@ -55,11 +59,13 @@ _OWN: dict[str, Callable[..., Any]] = {
     "select": lambda condition, x, y: x if condition else y,
 }
 _FUNCTIONS = (*ELEMENTARY, *"abs sign sqrt floor ceil trunc round not_ maximum minimum".split())
-NAMES: dict[str, Callable[..., Any]] = {
+NAMES: dict[str, Any] = {
     **{short: dtype.numpy.type for short, dtype in FROM_SHORT.items()},
     **dict.fromkeys(("parallel", "chunked", "vector", "serial"), _loop),
     **{name: getattr(np, _NUMPY.get(name, name)) for name in _FUNCTIONS if name not in _OWN},
     **_OWN,
+    "inf": math.inf,
+    "nan": math.nan,
     "identity": _identity,
 }
 

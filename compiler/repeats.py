@@ -7,19 +7,20 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from typing import Any
 
 from fusegrad.compiler.fetch import FETCH
 from fusegrad.compiler.schedule import is_cheap
 from fusegrad.compiler.sizes import likely
-from fusegrad.eager.families import Elementwise, Reduction
+from fusegrad.eager.families import Elementwise, Reduction, View
 from fusegrad.tracer.graph import Equation, Graph, Value
 
 # What is so many times larger than what it is made of is made again rather than stored and read; and a
 # total over so much less than what waits for it gets a kernel of its own.
 MUCH = 8
-# Most copies that one graph gets.
-MOST_COPIES = 200
+# Most copies that one graph gets for each of its equations.
+MOST_COPIES = 4
 
 
 def _size(value: Value) -> int:
@@ -32,17 +33,20 @@ class _Copies:
     def __init__(self, graph: Graph, chosen: Collection[Value]) -> None:
         self.made = {v: e for e in graph.equations for v in e.outputs}
         self.chosen = chosen
-        self.numbers = itertools.count()
+        self.numbers: Iterator[Any] = itertools.count()
         self.equations: list[Equation] = []
         self.count = 0
 
     def reading(self, equation: Equation) -> Equation:
         """The equation reading copies of its own."""
-        changes = {v: self.copy(v) for v in dict.fromkeys(equation.values()) if v in self.chosen}
-        if not changes:
+        # What is fetched from has to be in memory: there is one of it.
+        inputs = [
+            self.copy(v) if v in self.chosen and not (equation.op is FETCH and i == 0) else v
+            for i, v in enumerate(equation.inputs)
+        ]
+        if all(a is b for a, b in zip(inputs, equation.inputs, strict=True)):
             return equation
-        inputs = tuple(changes.get(v, v) if isinstance(v, Value) else v for v in equation.inputs)
-        return Equation(equation.op, inputs, equation.params, equation.outputs, equation.source)
+        return Equation(equation.op, tuple(inputs), equation.params, equation.outputs, equation.source)
 
     def copy(self, value: Value) -> Value:
         """A copy of a value, whose equations are added to the list."""
@@ -59,10 +63,17 @@ def with_repeats(graph: Graph, needed: Collection[Value]) -> Graph:
     A mask that compares row numbers with column numbers is such a result. needed: what must be in
     memory anyway.
     """
-    spread: set[Value] = set()
+    spread, free = set[Value](), set[Value]()
     for equation in graph.equations:
-        if _is_spread(equation, spread) and equation.output not in needed:
+        if len(equation.outputs) != 1:
+            continue
+        sources = [_size(v) for v in equation.values() if v not in free]
+        if equation.op.family == "creation" or (isinstance(equation.op, View) and not sources):
+            free.add(equation.output)
+        if equation.output not in needed and _is_repeated(equation, sources):
             spread.add(equation.output)
+            if equation.op is not FETCH:
+                free.add(equation.output)
     if not spread:
         return graph
     copies = _Copies(graph, spread)
@@ -72,7 +83,8 @@ def with_repeats(graph: Graph, needed: Collection[Value]) -> Graph:
         if equation.outputs and equation.output in spread:
             kept.append(equation)
             continue
-        if isinstance(equation.op, (Elementwise, Reduction)) and copies.count < MOST_COPIES:
+        family = equation.op.family
+        if family in ("elementwise", "reduction", "fetch") and copies.count < MOST_COPIES * len(copies.made):
             equation = copies.reading(equation)
             equations += copies.equations
             copies.equations = []
@@ -80,11 +92,17 @@ def with_repeats(graph: Graph, needed: Collection[Value]) -> Graph:
     return _with_read(graph, equations, kept)
 
 
-def _is_spread(equation: Equation, spread: Collection[Value]) -> bool:
-    if not isinstance(equation.op, Elementwise) or not is_cheap(equation):
-        return False
-    largest = max((_size(v) for v in equation.values() if v not in spread), default=0)
-    return MUCH * largest <= _size(equation.output)
+def _is_repeated(equation: Equation, sources: list[int]) -> bool:
+    """Whether each reader had better compute the equation for itself. sources: the sizes of its operands
+    but for those that are made of nothing, or repeated too.
+    """
+    if equation.op is FETCH:
+        # A read at another place of what is in memory.
+        return all(along.index is None for along in equation.params["where"]) and len(sources) == 1
+    if isinstance(equation.op, View):
+        return not sources and equation.inputs[0].type.ndim > 0
+    cheap = isinstance(equation.op, Elementwise) and is_cheap(equation)
+    return cheap and MUCH * max(sources, default=0) <= _size(equation.output)
 
 
 def _with_read(graph: Graph, equations: list[Equation], kept: list[Equation]) -> Graph:
@@ -95,10 +113,9 @@ def _with_read(graph: Graph, equations: list[Equation], kept: list[Equation]) ->
         if equation.output in read:
             read.update(equation.values())
             # In front of the first equation that comes after it.
-            place = next(
-                (i for i, e in enumerate(equations) if order.get(e.outputs[0], 0) > order[equation.output]),
-                len(equations),
-            )
+            mine = order[equation.output]
+            later = (i for i, e in enumerate(equations) if e.outputs and order.get(e.output, 0) > mine)
+            place = next(later, len(equations))
             equations.insert(place, equation)
     return Graph(graph.inputs, tuple(equations), graph.outputs)
 
@@ -127,7 +144,7 @@ def early_totals(graph: Graph) -> tuple[Graph, dict[Value, list[Equation]]]:
     for equation in graph.equations:
         if equation.outputs and equation.output in early:
             copies = _Copies(graph, early[equation.output])
-            copies.numbers = itertools.count(len(groups) * MOST_COPIES)
+            copies.numbers = (f"early{len(groups)}_{i}" for i in itertools.count())
             equation = copies.reading(equation)
             equations += copies.equations
             groups[equation.output] = [*copies.equations, equation]

@@ -12,9 +12,11 @@ from fusegrad.compiler.pushing import pushed
 from fusegrad.compiler.scalar import NATIVE
 from fusegrad.eager import dtypes
 from fusegrad.eager.dtypes import FROM_NUMPY
+from fusegrad.eager.families import Layout, View, contiguous_layout
 from fusegrad.eager.op import REGISTRY, Op
 from fusegrad.tracer.graph import Equation, Graph, Operand, Source, Value
 
+_INT64 = np.dtype(np.int64)
 CLONE = REGISTRY["clone"]
 
 
@@ -132,16 +134,42 @@ class Rewriter:
     def fetch(
         self, x: Value, other: Operand, indices: Sequence[Value], shape: Sequence[int], where: Sequence[Along]
     ) -> Value:
-        """See `fetch.Fetch`; of a constant there is nothing to read."""
-        origin = self.origin(x)
-        if origin is not None and origin.op.name == "full":
-            constant = self.full((), origin.params["value"], x.dtype)
+        """See `fetch.Fetch`; of a constant, and of a range, there is nothing to read."""
+        made = self._made_there(x, indices, shape, where)
+        if made is not None:
             inside = self.inside(indices, shape, where)
             if inside is not None:
-                constant = self.op("where", inside, constant, self.operand(other, x.dtype))
-            return self.expand(constant, shape)
+                made = self.op("where", inside, made, self.operand(other, x.dtype))
+            return self.expand(made, shape)
         moved = pushed(self, x, other, indices, shape, tuple(where))
         return self.fetch_memory(x, other, indices, shape, where) if moved is None else moved
+
+    def _made_there(
+        self, x: Value, indices: Sequence[Value], shape: Sequence[int], where: Sequence[Along]
+    ) -> Value | None:
+        """The elements of a constant or a range at some places; None for other tensors."""
+        origin = self.origin(x)
+        if origin is None or origin.op.name not in ("full", "arange"):
+            return None
+        if origin.op.name == "full":
+            return self.full((), origin.params["value"], x.dtype)
+        start, step, layout = origin.params["start"], origin.params["step"], self._layout(x)
+        if layout is None or not (isinstance(start, int) and isinstance(step, int)):
+            return None
+        number = self.full((), layout.offset, _INT64)
+        for along, stride in zip(where, layout.strides, strict=True):
+            if stride:
+                place = self.cast(self.place(along, indices, shape), _INT64)
+                number = self.op("add", number, self.op("mul", place, stride))
+        return self.cast(self.op("add", self.op("mul", number, step), start), x.dtype)
+
+    def _layout(self, x: Value) -> Layout | None:
+        """How a view of something row-major lies."""
+        equation = self.producer.get(x)
+        if equation is None or not isinstance(equation.op, View):
+            return contiguous_layout(x.shape)
+        layout = self._layout(equation.inputs[0])
+        return None if layout is None else equation.op.layout(layout, **equation.params)
 
     def fetch_memory(
         self, x: Value, other: Operand, indices: Sequence[Value], shape: Sequence[int], where: Sequence[Along]
@@ -192,7 +220,7 @@ class Rewriter:
         if along.index is not None:
             return indices[along.index]
         if along.dim is None:
-            return self.full((), along.start, np.dtype(np.int64))
+            return self.full((), along.start, _INT64)
         place = self.arange(shape[along.dim], along.dim, len(shape))
         if along.step != 1:
             place = self.op("mul", place, along.step)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fusegrad.compiler.commit import Commit
+from fusegrad.compiler.commit import Commit, in_place
 from fusegrad.compiler.path import Path, guard_key, layout_of
 from fusegrad.compiler.program import Program, viewed
 from fusegrad.compiler.slices import backward_slice, kept, producers
@@ -52,7 +52,9 @@ class Joint:
 @dataclass(eq=False)
 class Run:
     """A run that reached a leaf: its results, what is left to the world, what was kept, the gradients if they
-    came along, and what takes back the drawing of random numbers. written: tensors that are to be.
+    came along, and what takes back the drawing of random numbers.
+
+    written: tensors that are to be; memory: copies of what they held before, if those were asked for.
     """
 
     leaf: Segment
@@ -60,6 +62,7 @@ class Run:
     left: list[np.ndarray]
     environment: list[Any]
     written: list[Tensor] = field(default_factory=list)
+    memory: list[np.ndarray] = field(default_factory=list)
     gradients: list[np.ndarray] | None = None
     undo: list[Callable[[], None]] = field(default_factory=list)
 
@@ -268,6 +271,7 @@ class Tree:
             wanted.update(dict.fromkeys(segment.guard.values()))
         if segment.path is not None:
             wanted.update(dict.fromkeys((*segment.path.results, *segment.path.left)))
+        wanted.update(dict.fromkeys(_obliged(segment)))
         for chain in chains:
             made_by = _made_by([*above, *chain])
             wanted.update(dict.fromkeys(kept(_later_targets(chain), stretch, available, made_by)))
@@ -324,7 +328,7 @@ class Tree:
         path = segment.path
         assert path is not None
         checks = [e.inputs[0] for e in segment.equations if e.op is GUARD]
-        targets = dict.fromkeys((*path.results, *path.left, *checks, *path.gradients))
+        targets = dict.fromkeys((*path.results, *path.left, *checks, *_obliged(segment), *path.gradients))
         equations = [e for s in [*segment.above, segment] for e in s.equations] + list(path.backward)
         graph = self._graph(path, targets, dict(segment.kept_above), equations)
         program = Program(graph, self._layouts_for(graph, path), _result_layouts(segment)).finish()
@@ -368,6 +372,7 @@ class Tree:
     def _finish(self, segment: Segment, graph: Graph, extra: list[Value], ours: dict[Value, int]) -> None:
         program = segment.program
         assert program is not None
+        written = self._written_in_place(segment, program)
         program.finish(extra)
         segment.inputs = [self._source(v, segment.owner, ours) for v in graph.inputs]
         segment.gives = [(ours[v], program.arrays[v]) for v in extra]
@@ -378,18 +383,38 @@ class Tree:
         if segment.path is not None:
             segment.results = [program.locate(found[v]) for v in segment.path.results]
             segment.left = [program.locate(found[v]) for v in segment.path.left]
-            segment.commit = Commit(segment.path) if segment.path.capture.left else None
+            segment.commit = Commit(segment.path, written) if segment.path.capture.left else None
+
+    @staticmethod
+    def _written_in_place(segment: Segment, program: Program) -> set[int]:
+        """Have the program of a leaf write in place what it can; the numbers of those writes."""
+        path = segment.path
+        # A guard may still fail, or a later backward ask for what was there.
+        if path is None or path.wanted or any(e.op is GUARD for e in segment.equations):
+            return set()
+        writes = path.capture.left.writes
+        pairs = [(v, target) for v, (target, _) in zip(path.left, writes, strict=False)]
+        outputs = [v for v in program.graph.outputs if isinstance(v, Value)]
+        alone = [(v, t) for v, t in pairs if outputs.count(v) == 1 and v not in path.results]
+        program.into = in_place(program, alone)
+        return {i for i, (v, _) in enumerate(pairs) if v in program.into}
 
     # Running.
 
-    def run(self, leaves: Sequence[Any], refuses: Callable[[Path], Any] | None = None) -> Run | Stopped:
+    def run(
+        self,
+        leaves: Sequence[Any],
+        refuses: Callable[[Path], Any] | None = None,
+        keep: bool = False,
+    ) -> Run | Stopped:
         """Run to a leaf.
 
         refuses: asked before the last stretch of a path, why (if at all) its results must not be used.
-        Stopped says why no leaf was reached; then nothing outside has changed.
+        keep: give back copies of the memory that is about to be written. Stopped says why no leaf was
+        reached; then nothing outside has changed.
         """
         undo: list[Callable[[], None]] = []
-        found = self._walk(leaves, refuses, undo)
+        found = self._walk(leaves, refuses, undo, keep)
         if isinstance(found, Run):
             found.undo = undo
             return found
@@ -398,7 +423,11 @@ class Tree:
         return found
 
     def _walk(
-        self, leaves: Sequence[Any], refuses: Callable[[Path], Any] | None, undo: list[Callable[[], None]]
+        self,
+        leaves: Sequence[Any],
+        refuses: Callable[[Path], Any] | None,
+        undo: list[Callable[[], None]],
+        keep: bool,
     ) -> Run | Stopped:
         segment = self.root
         environment: list[Any] = [None] * self.environment
@@ -417,15 +446,18 @@ class Tree:
                 written = targets
             if segment.hosts and not self._ask(segment, leaves, environment, undo):
                 return Stopped(segment, "a gradient, or an optimizer's number, is not what it was")
+            memory = [np.array(t.array) for t in written] if keep else []
             joint = segment.joint
             if joint is not None and segment.followed():
-                return _run_joint(segment, joint, leaves, environment, written) or Stopped(segment)
+                return _run_joint(segment, joint, leaves, environment, written, memory) or Stopped(segment)
+            if segment.commit is not None and segment.commit.begins:
+                segment.commit.begin(written)
             made = _run_segment(segment, leaves, environment)
             if made is None:
                 return Stopped(segment)
             if segment.guard is None:
                 left = _at(made, segment.left)
-                return Run(segment, _at(made, segment.results), left, environment, written)
+                return Run(segment, _at(made, segment.results), left, environment, written, memory)
             assert segment.guard_place is not None
             index, chain = segment.guard_place
             seen = guard_key(viewed(made[index], chain).item())
@@ -466,7 +498,12 @@ def _changed(capture: Capture, leaves: Sequence[Any]) -> str:
 
 
 def _run_joint(
-    segment: Segment, joint: Joint, leaves: Sequence[Any], environment: list[Any], written: list[Tensor]
+    segment: Segment,
+    joint: Joint,
+    leaves: Sequence[Any],
+    environment: list[Any],
+    written: list[Tensor],
+    memory: list[np.ndarray],
 ) -> Run | None:
     """Results and gradients at once; None where the program does not answer this call."""
     arrays = gather(joint.inputs, leaves, environment)
@@ -480,7 +517,7 @@ def _run_joint(
         return None
     results, left = _at(made, joint.results), _at(made, joint.left)
     gradients = gradients_at(made, joint.gradients, (*arrays, *results, *left))
-    return Run(segment, results, left, environment, written, gradients)
+    return Run(segment, results, left, environment, written, memory, gradients)
 
 
 def _at(made: Sequence[np.ndarray], places: Sequence[tuple[int, tuple[Any, ...]]]) -> list[np.ndarray]:
@@ -559,6 +596,12 @@ def gather(
     return arrays
 
 
+def _obliged(segment: Segment) -> list[Value]:
+    """What a segment computes only to find out whether it can be."""
+    obliged = segment.owner.obliged
+    return [v for e in segment.equations for v in e.outputs if v in obliged] if obliged else []
+
+
 def _made_by(chain: Sequence[Segment]) -> dict[Value, Equation]:
     """The equations of a path from the root to a leaf, and of its backward."""
     equations = [e for s in chain for e in s.equations]
@@ -572,6 +615,7 @@ def _later_targets(chain: Sequence[Segment]) -> list[Any]:
     for segment in chain[1:]:
         targets += [v for e in segment.equations if e.op is GUARD for v in e.values()]
         targets += segment.guard.values() if segment.guard is not None else ()
+        targets += _obliged(segment)
     leaf = chain[-1].path
     assert leaf is not None
     return [*targets, *((*leaf.results, *leaf.left) if len(chain) > 1 else ()), *leaf.gradients]

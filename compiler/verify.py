@@ -25,9 +25,9 @@ class JitError(RuntimeError):
 
 
 class Again:
-    """What a call is about to change, so that eager can do it from the same start.
+    """What a call has changed or is about to, so that eager can do it from the same start.
 
-    Made before the call's results are handed out and its memory is written.
+    Made before the call's results are handed out.
     """
 
     def __init__(self, run: Run, leaves: Sequence[Any]) -> None:
@@ -37,7 +37,7 @@ class Again:
         self.possible = not left.after
         self.undo: list[Callable[[], None]] = run.undo
         self.written = run.written
-        self.memory = [np.array(t.array) for t in self.written]
+        self.memory = run.memory
         self.owners = [owner for place, _ in left.gradients if (owner := at(place, leaves)) is not None]
         self.gradients = [owner.grad for owner in self.owners]
 

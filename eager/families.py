@@ -172,9 +172,10 @@ class Elementwise(Pointwise):
         grad_name: str | None = None,
         data: int = 0,
         alone: bool = False,
+        refuses: str = "",
     ) -> None:
         super().__init__(name, arguments, numpy, rule, vjp, grad_name, data, alone)
-        self.scalar = scalar
+        self.scalar, self.refuses = scalar, refuses
 
 
 def fit(gradient: Tensor, shape: tuple[int, ...], dtype: np.dtype) -> Tensor:
@@ -366,6 +367,7 @@ class Opaque(Op):
     """
 
     family = "opaque"
+    refuses = "buifc"
 
     def __init__(
         self,

@@ -71,9 +71,12 @@ class Op:
     vjp: a gradient rule per argument name (None for one without gradient), or None for an op
     that is not differentiable; it cannot be left out.
     grad_name: PyTorch's name of the backward node, printed as `grad_fn=<NAME>`.
+    refuses: the kinds of result dtype (NumPy's letters) for which it may refuse its input because of values;
+    it must be computed then, even if nobody looks at the result.
     """
 
     family = "op"
+    refuses = ""
     view = False  # whether the result shares memory with the first input
 
     def __init__(

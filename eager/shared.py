@@ -57,10 +57,11 @@ def _note(owned: np.ndarray, holder: np.ndarray) -> None:
     identity = id(owned)
     holders = _held.setdefault(identity, {})
 
-    def returned(reference: weakref.ref[np.ndarray]) -> None:
+    def returned(reference: weakref.ref[np.ndarray], held: dict[int, Any] = _held) -> None:
+        # The table is an argument: when Python ends, the module's names go before the arrays.
         holders.pop(id(reference), None)
-        if not holders and _held.get(identity) is holders:
-            del _held[identity]
+        if not holders and held.get(identity) is holders:
+            del held[identity]
 
     reference = weakref.ref(holder, returned)
     holders[id(reference)] = reference

@@ -16,10 +16,10 @@ from fusegrad.eager.state import state
 from fusegrad.eager.tensor import Tensor
 from fusegrad.tracer.graph import Graph, Value
 from fusegrad.tracer.hosts import Host, Place
-from fusegrad.tracer.lookup import nn_module_class
+from fusegrad.tracer.lookup import nn_module_class, type_lookup
 from fusegrad.tracer.naming import NamingObserver
 from fusegrad.tracer.observe import Observer
-from fusegrad.tracer.reads import Read
+from fusegrad.tracer.reads import Read, Site
 from fusegrad.tracer.record import Recorder
 from fusegrad.tracer.tree import Structure, contents, flatten, is_container
 from fusegrad.tracer.values import is_plain
@@ -155,17 +155,21 @@ def capture(
     function: a plain Python function (bound methods and modules are given by their function with
     `self` among the arguments). Raises whatever the function raises; nothing is captured then.
     """
-    keywords = dict(kwargs or {})
+    keywords, given, called = dict(kwargs or {}), args, function
     function, args = plain_function(function, args)
     recorder = Recorder()
     leaves: list[Any] = []
-    flatten((args, keywords), leaves)
+    flatten((given, keywords), leaves)
     names = argument_names(function, args, keywords)
-    named = list(zip(names, leaves, strict=True))
+    named = list(zip(names[len(names) - len(leaves) :], leaves, strict=True))
     for place, (name, leaf) in enumerate(named):
         if isinstance(leaf, Tensor):
             recorder.argument(leaf, name, place)
-    observer = NamingObserver((args, keywords), [(n, v) for n, v in named if not isinstance(v, Tensor)])
+    bound = args[: len(args) - len(given)]
+    roots = [("self", owner) for owner in bound]
+    roots += [(n, v) for n, v in named if not isinstance(v, Tensor)]
+    observer = NamingObserver((given, keywords), roots)
+    _reach_bound(observer, called, bound)
     recorder.name_of, recorder.reached = observer.name_of, observer.reached
     previous, state.interpreter = state.interpreter, recorder
     try:
@@ -179,6 +183,19 @@ def capture(
     finally:
         observer.release()
         recorder.release()
+
+
+def _reach_bound(observer: Observer, called: Any, bound: tuple[Any, ...]) -> None:
+    """Note what a bound method or a callable object brings along: it is no argument of the call."""
+    for owner in bound:
+        observer.reached(owner)
+    while getattr(called, "__fusegrad_jit__", False) and not inspect.ismethod(called):
+        called = called.__wrapped__
+    if any(called is owner for owner in bound):
+        # Which code runs is for its class to say.
+        site = Site("", 0, type(called).__name__)
+        observer.read_type(called, site)
+        observer.read_class(type(called), "__call__", type_lookup(type(called), "__call__"), site)
 
 
 def plain_function(function: Any, args: tuple[Any, ...]) -> tuple[Callable[..., Any], tuple[Any, ...]]:

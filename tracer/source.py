@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import linecache
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import CodeType
@@ -36,6 +37,7 @@ class _File:
 
 
 _files: dict[str, _File] = {}
+_parsing = threading.Lock()
 
 
 def locate(code: CodeType) -> Located:
@@ -60,7 +62,8 @@ def _parsed(filename: str) -> _File | None:
     if known is not None and known.text == text:
         return known
     try:
-        tree = ast.parse(text, filename)
+        with _parsing:  # Python 3.11's parser counts its depth for all threads together
+            tree = ast.parse(text, filename)
     except (SyntaxError, ValueError):
         return None
     _files[filename] = parsed = _File(text, lines, tree)

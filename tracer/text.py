@@ -8,7 +8,7 @@ import keyword
 import math
 import re
 import tokenize
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -265,12 +265,15 @@ def load(text: str) -> Callable[..., tuple[Any, ...]]:
 
 
 def evaluate_graph(
-    graph: Graph, arguments: Mapping[Value, Any] | list[Any] | tuple[Any, ...]
+    graph: Graph,
+    arguments: Mapping[Value, Any] | list[Any] | tuple[Any, ...],
+    tracked: Collection[Value] | None = None,
 ) -> tuple[Any, ...]:
     """Run the graph's equations through `bind` on `arguments` (tensors, in the order of the inputs).
 
-    The result is eager's own: gradients are recorded, doors open. Raises GuardFailed where the
-    data take another path.
+    The result is eager's own: gradients are recorded, doors open. tracked: the values that may need
+    gradients; others were made without any (None: all may). Raises GuardFailed where the data take
+    another path.
     """
     known: dict[Value, Any] = dict(zip(graph.inputs, arguments, strict=True))
     for equation in graph.equations:
@@ -279,7 +282,9 @@ def evaluate_graph(
             _guard(args[0], **equation.params)
             continue
         result = bind(equation.op, args, dict(equation.params))
-        known.update(zip(equation.outputs, result if type(result) is tuple else (result,), strict=True))
+        for value, made in zip(equation.outputs, result if type(result) is tuple else (result,), strict=True):
+            free = tracked is None or value in tracked or not made.needs_grad
+            known[value] = made if free else made.detach()
     return tuple(known[v] if isinstance(v, Value) else v for v in graph.outputs)
 
 

@@ -148,10 +148,10 @@ class Math:
 
     def scaled(self, value: Val, whole: Val, number: Val) -> Val:
         """value * 2^number (`whole` is the number as a float), right at the ends of the range."""
-        if self.precision == "short":
-            return self.mul(value, self.power_of_two(number))
         if self.full_of_avx512:
             return self.instruction("scalef", [value, whole])
+        if self.precision == "short":
+            return self.mul(value, self.power_of_two(number))
         # In two steps, each within the range of exponents.
         half = self.w.binary("ashr", number, self.whole(1))
         rest = self.w.binary("sub", number, half)
@@ -159,18 +159,33 @@ class Math:
 
     @property
     def full_of_avx512(self) -> bool:
-        """Whether values are vectors that AVX-512's own instructions take."""
-        return self.w.avx512 and self.lanes == (8 if self.wide else 16)
+        """Whether values are one or two vectors that AVX-512's own instructions take."""
+        full = 8 if self.wide else 16
+        return self.w.avx512 and self.lanes in (full, 2 * full)
 
     def instruction(self, name: str, operands: list[Val], immediate: str = "") -> Val:
         """An instruction of AVX-512 on full vectors, in the current rounding mode."""
-        suffix, mask = ("pd", "i8") if self.wide else ("ps", "i16")
+        full, suffix, mask = (8, "pd", "i8") if self.wide else (16, "ps", "i16")
+        if self.lanes == 2 * full:
+            halves = [[self._half(o, start) for o in operands] for start in (0, full)]
+            half = Math(self.w, halves[0][0])
+            low, high = (half.instruction(name, given, immediate) for given in halves)
+            places = ", ".join(f"i32 {i}" for i in range(self.lanes))
+            text = f"shufflevector {low}, {high}, <{self.lanes} x i32> <{places}>"
+            return self.w.emit(text, self.dtype, self.lanes)
         symbol, kind = f"llvm.x86.avx512.mask.{name}.{suffix}.512", operands[0].type
         extra = [immediate] if immediate else []
         kinds = [*(o.type for o in operands), *(e.split()[0] for e in extra), kind, mask, "i32"]
         self.w.declared.add(f"declare {kind} @{symbol}({', '.join(kinds)})")
         arguments = [*map(str, operands), *extra, f"{kind} zeroinitializer", f"{mask} -1", "i32 4"]
         return self.w.emit(f"call {kind} @{symbol}({', '.join(arguments)})", self.dtype, self.lanes)
+
+    def _half(self, value: Val, start: int) -> Val:
+        """Half of the lanes, from `start` on."""
+        count = self.lanes // 2
+        places = ", ".join(f"i32 {i}" for i in range(start, start + count))
+        text = f"shufflevector {value}, {value.type} poison, <{count} x i32> <{places}>"
+        return self.w.emit(text, value.dtype, count)
 
     def signed_by_parity(self, value: Val, number: Val) -> Val:
         """-value where the integer `number` is odd."""

@@ -24,18 +24,24 @@ def erfc(m: Math, x: Val) -> Val:
     size = m.abs(x)
     one, lost = m.fast_two_sum(1.0, m.neg(x))
     near = m.add(one, m.nfma(x, m.polynomial(m.mul(x, x), ERF), lost))
-    a = m.at_most(size, 28.0)
-    square, square_low = m.two_product(a, a)
-    below = m.add(a, 2.0)
-    below_low = m.sub(a, m.sub(below, 2.0))
-    inverse = m.div(1.0, below)
-    beyond = m.polynomial(m.fma(m.sub(a, 2.0), inverse, -0.25), ERFCX)
-    # (3/4 + beyond) / (a + 2), and what that misses.
-    ratio = m.mul(m.add(beyond, 0.75), inverse)
-    missing = m.nfma(ratio, below_low, m.add(m.nfma(ratio, below, 0.75), beyond))
-    tail = times_exp(m, ratio, m.mul(missing, inverse), m.neg(square), m.neg(square_low))
+    tail = _erfc_far(m, m.at_most(size, 28.0))
     far = m.select(m.compare("lt", x, 0.0), m.sub(2.0, tail), tail)
     return m.select(m.compare("lt", size, 0.84), near, far)
+
+
+def _erfc_far(m: Math, x: Val) -> Val:
+    below = m.add(x, 2.0)
+    inverse = m.div(1.0, below)
+    beyond = m.polynomial(m.fma(m.sub(x, 2.0), inverse, -0.25), ERFCX)
+    ratio = m.mul(m.add(beyond, 0.75), inverse)
+    square = m.mul(x, x)
+    if m.precision == "short":
+        return m.mul(exp(m, m.neg(square)), ratio)
+    # (3/4 + beyond) / (x + 2) is ratio and what it misses; and the square, too, in two parts.
+    below_low = m.sub(x, m.sub(below, 2.0))
+    missing = m.nfma(ratio, below_low, m.add(m.nfma(ratio, below, 0.75), beyond))
+    square_low = m.fma(x, x, m.neg(square))
+    return times_exp(m, ratio, m.mul(missing, inverse), m.neg(square), m.neg(square_low))
 
 
 def erfinv(m: Math, x: Val) -> Val:

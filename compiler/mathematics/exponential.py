@@ -63,10 +63,10 @@ def expm1(m: Math, x: Val) -> Val:
     """e^x - 1, exact near 0: 2^k (e^r - 1) + (2^k - 1)."""
     low, high = (-40.0, 710.0) if m.wide else (-20.0, 89.0)
     _, number, r = _reduced(m, m.at_least(m.at_most(x, high), low))
-    small = _expm1_near_zero(m, r)
+    rest = m.mul(m.mul(r, r), m.polynomial(r, EXP))
     # 2^k leaves the range before e^x does, so it is built at half size and doubled.
     scale = m.power_of_two(m.w.binary("sub", number, m.whole(1)))
-    half = m.fma(scale, small, m.sub(scale, 0.5))
+    half = m.fma(scale, rest, m.fma(scale, r, m.sub(scale, 0.5)))
     tiny = m.compare("lt", m.abs(x), 2.0**-54 if m.wide else 2.0**-25)
     return m.select(tiny, x, m.add(half, half))
 

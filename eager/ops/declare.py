@@ -84,15 +84,16 @@ def binary(
     numbers: str = "xy",
     alone: bool = False,
     family: type[Elementwise] = Elementwise,
+    refuses: str = "",
 ) -> Callable[[Any, Any], Tensor]:
     """Declare a two-operand op and give its public function.
 
-    operator: Python's, if it has one.
+    operator: Python's, if it has one. refuses: see `Op`.
     numbers, alone: which operands may be Python numbers, and whether both at once.
     family: a subclass with a dtype rule of its own.
     """
     rules = None if vjp is None else {"x": vjp[0], "y": vjp[1]}
-    op = family(name, "x y", numpy, rule, scalar, rules, grad_name, alone=alone)
+    op = family(name, "x y", numpy, rule, scalar, rules, grad_name, alone=alone, refuses=refuses)
     if operator is not None:
         declare_operator(operator, lambda x, y: bind(op, (x, y)), reflected)
     METHODS[name] = function = function_of_two(op, name, doc, numbers)

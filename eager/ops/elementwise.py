@@ -309,6 +309,7 @@ floor_divide = binary(
     "Quotient rounded down.",
     operator="floordiv",
     alone=True,
+    refuses="iu",  # division by zero
 )
 remainder = binary(
     "remainder",
@@ -318,6 +319,7 @@ remainder = binary(
     (lambda g: g, lambda g, x, y: -g * floor_divide(x, y)),
     "The remainder with the divisor's sign.",
     operator="mod",
+    refuses="iu",
 )
 fmod = binary(
     "fmod",
@@ -327,6 +329,7 @@ fmod = binary(
     (lambda g: g, lambda g, x, y: -g * trunc(x / y)),
     "The remainder with the dividend's sign.",
     numbers="y",
+    refuses="iu",
 )
 
 # Rounding: gradients are zero.

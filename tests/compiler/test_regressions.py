@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import weakref
 from collections.abc import Callable
@@ -87,6 +88,66 @@ def test_a_derivative_may_be_derived_after_a_write_that_eager_does_not_mind():
         x.detach().add_(1)
         (slope,) = fg.autograd.grad(loss, x, create_graph=True)
         assert slope.tolist() == [2, 2]
+
+
+def test_a_higher_derivative_leaves_out_what_was_made_without_gradients():
+    def program(x: fg.Tensor) -> fg.Tensor:
+        with fg.no_grad():
+            fixed = x * 2
+        return (fixed * x * x).sum()
+
+    jitted = fg.jit(program)
+    for _ in range(3):
+        x = ones(2)
+        (slope,) = fg.autograd.grad(jitted(x), x, create_graph=True)
+        assert slope.tolist() == [4, 4]
+        assert fg.autograd.grad(slope.sum(), x)[0].tolist() == [4, 4]
+    assert jitted.stats.compiled_calls == 2
+
+
+@pytest.mark.parametrize("unused", [False, True])
+def test_a_write_that_only_some_backward_minds(unused: bool):
+    # x is kept for the first result, which the backward of the second does not go through.
+    weight = ones(2)
+
+    def program(x: fg.Tensor) -> tuple[fg.Tensor, fg.Tensor]:
+        first = x * weight
+        second = x.clone().exp().clamp(max=5)
+        return (second.detach() if unused else first), second
+
+    jitted = fg.jit(program)
+    for _ in range(4):
+        x = ones(2)
+        first, second = jitted(x)
+        x.detach().add_(1)
+        (second * 0.5).sum().backward()
+        np.testing.assert_allclose(x.grad, [np.e / 2] * 2, rtol=1e-5)
+        if not unused:
+            with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+                first.sum().backward()
+    assert jitted.stats.compiled_calls >= 2
+
+
+def test_two_steps_of_an_optimizer_in_one_call():
+    def program(model: fg.nn.Module, optimizer: Any, x: fg.Tensor) -> fg.Tensor:
+        for _ in range(2):
+            optimizer.zero_grad()
+            loss = (model(x) ** 2).mean()
+            loss.backward()
+            optimizer.step()
+        return loss.detach()
+
+    jitted = fg.jit(program)
+    model = fg.nn.Linear(3, 2)
+    twin = copy.deepcopy(model)
+    pair = [fg.optim.Adam(m.parameters(), lr=0.1) for m in (model, twin)]
+    for _ in range(5):
+        x = fg.ones(1, 3)
+        ours, theirs = jitted(model, pair[0], x), program(twin, pair[1], x)
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-6)
+        for a, b in zip(model.parameters(), twin.parameters(), strict=True):
+            np.testing.assert_allclose(a.detach(), b.detach(), rtol=1e-4, atol=1e-6)
+    assert jitted.stats.compiled_calls >= 2
 
 
 def test_a_refused_function_leaves_nothing_behind():

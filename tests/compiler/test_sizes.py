@@ -187,6 +187,22 @@ def test_sizes_of_one_and_none_broadcast_as_in_eager():
         same(jitted(x, y), function(x, y))
 
 
+def test_what_is_made_of_one_or_of_no_elements_has_its_own_shape():
+    def f(x, n):
+        return x * 2 + fg.ones(n).sum() + fg.zeros(n, 2).shape[0]
+
+    jitted = fg.jit(f)
+    for length, n in enumerate((3, 4, 5, 1, 6, 0, 2, 1, 7, 0, 5), 2):
+        same(jitted(leaf(length), n), f(leaf(length), n))
+
+    def shapes(x, n):
+        return fg.arange(n * 2).reshape(2, n) + x.detach().sum().long()
+
+    jitted = fg.jit(shapes)
+    for length, n in enumerate((3, 4, 5, 1, 6, 0, 2, 1, 7, 0, 5), 2):
+        same(jitted(leaf(length), n), shapes(leaf(length), n))
+
+
 def test_sizes_that_do_not_fit_raise_what_eager_raises():
     weight = leaf(4, 3)
     caught: list[str] = []
@@ -325,6 +341,18 @@ def test_a_view_of_what_an_earlier_part_has_made_is_read_right():
         for ours, theirs in zip(jitted(leaf(n, 4)), f(leaf(n, 4)), strict=True):
             same(ours, theirs)
     assert jitted.stats.compiled_calls >= 3
+
+
+def test_a_repeated_view_of_a_range_is_read_by_numpy_where_it_is_written():
+    def f(x):
+        return fg.arange(20).reshape(2, 10) + x.detach().sum().long()
+
+    jitted = fg.jit(f)
+    for _ in range(4):
+        junk = [np.full((2, 10), 77) for _ in range(50)]
+        del junk
+        same(jitted(fg.ones(3)), f(fg.ones(3)))
+    assert jitted.stats.compiled_calls >= 2
 
 
 # Expressions in sizes.

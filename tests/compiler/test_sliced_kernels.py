@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kernel_checks import check, program_of, tensor
+from kernel_checks import check, check_printed, program_of, tensor
 
 import fusegrad as fg
-from fusegrad.compiler.program import viewed
+from fusegrad.compiler.program import Program, viewed
+from fusegrad.tracer.text import parse_graph
 
 F = fg.nn.functional
 Function = Callable[..., Any]
@@ -156,3 +157,54 @@ def test_gradients_of_slices_and_picks_need_no_numpy(function: Function):
     (leaf,) = [s for s in variant.tree.root.walk() if s.path is not None]
     for program in (leaf.program, leaf.backward):
         assert set(kinds(program)) <= {"kernel", "loops"}, program.describe()
+
+
+POOLS: dict[str, Function] = {
+    "max": lambda x: F.max_pool2d(x, 2).tanh(),
+    "max, overlapping": lambda x: F.max_pool2d(x, 3, 2, 1).tanh(),
+    "max, one step": lambda x: F.max_pool2d(x, 3, 1),
+    "max, dilated": lambda x: F.max_pool2d(x, 2, 2, dilation=2),
+    "max, one dimension": lambda x: F.max_pool1d(x[0], 3, ceil_mode=True),
+    "max, indices": lambda x: F.max_pool2d(x, 2, return_indices=True)[0] * 2,
+    "mean": lambda x: F.avg_pool2d(x, 2) * 3,
+    "mean, overlapping": lambda x: F.avg_pool2d(x, 3, 2, 1),
+    "mean, padding left out": lambda x: F.avg_pool2d(x, 3, 2, 1, ceil_mode=True, count_include_pad=False),
+    "mean, own divisor": lambda x: F.avg_pool2d(x, 2, divisor_override=3),
+}
+
+
+@pytest.mark.parametrize("name", POOLS)
+def test_pools_need_no_numpy(name: str):
+    x = tensor(2, 3, 9, 10)
+    assert kinds(check(POOLS[name], x)) == ["kernel"]
+    jitted = derived(POOLS[name], x)
+    ((variant,),) = (entry.variants for entry in jitted.entries.values())
+    (leaf,) = [s for s in variant.tree.root.walk() if s.path is not None]
+    for program in (leaf.program, leaf.backward):
+        assert set(kinds(program)) <= {"kernel", "loops"}, program.describe()
+
+
+def test_a_pool_of_nan_and_of_nothing_but_padding():
+    array = np.random.default_rng(0).normal(size=(1, 2, 7, 7)).astype("f4")
+    array[0, 0, 2:4, 3] = np.nan
+    array[0, 1] = -np.inf
+    x = fg.from_numpy(array)
+    program, inputs, expected = program_of(lambda x: F.max_pool2d(x, 3, 2, 1, return_indices=True), x)
+    arrays = program.run(inputs)
+    for value, theirs in zip(program.graph.outputs, expected, strict=True):
+        index, chain = program.locate(value)
+        np.testing.assert_array_equal(viewed(arrays[index], chain), theirs.numpy())
+
+
+def test_a_spread_prints_as_python_that_runs():
+    graph = """def graph(g: f32[2, 3, 4], p: i32[2, 3, 4]) -> tuple[f32[2, 5, 9]]:
+    v0: f32[2, 5, 9] = max_pool_put(g, p, size=(5, 9), window=((2, 2, 1, 1), (3, 2, 0, 1)))
+    return (v0,)"""
+    program = Program(parse_graph(graph)).finish()
+    places = np.random.default_rng(0).integers(0, 6, (2, 3, 4)).astype("i4")
+    inputs = [tensor(2, 3, 4).numpy(), places]
+    arrays = program.run(inputs)
+    check_printed(program, inputs, arrays, 1e-6)
+    (equation,) = program.graph.equations
+    expected = equation.op.evaluate([fg.from_numpy(a) for a in inputs], dict(equation.params))
+    np.testing.assert_allclose(arrays[program.locate(equation.output)[0]], expected, rtol=1e-6)

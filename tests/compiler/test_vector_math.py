@@ -11,6 +11,7 @@ from mpmath import mp
 from vector_functions import MPMATH, OF_TWO, arguments, compiled, errors, full_lanes
 
 import fusegrad as fg
+from fusegrad.compiler.native import joined
 from fusegrad.compiler.vector_math import FUNCTIONS
 from fusegrad.eager.op import REGISTRY
 
@@ -138,6 +139,30 @@ def test_gradients_run_as_kernels_of_the_same_functions(name: str, derivative: s
         gradients.append(x.grad.numpy())
     assert function.stats.compiled_calls == 2
     np.testing.assert_allclose(gradients[2], gradients[0], rtol=1e-14)
+
+
+def test_the_kernels_of_a_module_share_the_code_for_rare_lanes():
+    texts = [compiled(name, "float32", full_lanes("float32")).text for name in ("sin", "cos", "sin")]
+    text = joined(texts)
+    assert text.count("define private void @fusegrad_large_angle") == 1
+    assert text.count("define private <") == 2
+    function = fg.jit(lambda x, y: (fg.sin(x).sum(), fg.sin(y @ y), fg.cos(x)))
+    x = fg.tensor([1e30, 2.0, -3e20, 5e5, 0.0])
+    y = fg.tensor(np.linspace(-9e5, 9e5, 64).reshape(8, 8).astype("float32"))
+    expected = function(x, y)
+    for ours, eager in zip(function(x, y), expected, strict=True):
+        np.testing.assert_allclose(ours.numpy(), eager.numpy(), rtol=1e-5, atol=1e-6)
+    assert function.stats.compiled_calls == 1
+
+
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
+@pytest.mark.parametrize("name", ["sin", "cos", "tan"])
+def test_what_is_no_angle_gives_nan_beside_lanes_that_are(name: str, value: float):
+    values = np.array([0.5, value, 1e300, -0.0, 2.0, value, 1e9, 3.0])
+    result = compiled(name, "float64", full_lanes("float64"))(values)
+    with np.errstate(all="ignore"):
+        expected = getattr(np, name)(values)
+    np.testing.assert_allclose(result, expected, rtol=1e-14)
 
 
 @each_dtype

@@ -35,11 +35,11 @@ types: .venv/test
 
 bench: .venv/bench
 	$(BIN)/python benchmarks/import_time.py --json benchmarks/results/import_time.json
-	$(BIN)/python benchmarks/chain.py --json benchmarks/results/chain.json
 	$(BIN)/python benchmarks/digits_loss.py --json benchmarks/results/digits_loss.json
 	$(BIN)/python benchmarks/small_tensors.py --json benchmarks/results/small_tensors.json
 	$(BIN)/python benchmarks/memory.py --json benchmarks/results/memory.json
 	$(BIN)/python benchmarks/guards.py --json benchmarks/results/guards.json
+	$(BIN)/fusegrad bench --json benchmarks/results/suite.json
 
 .venv/%: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv

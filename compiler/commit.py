@@ -116,7 +116,8 @@ class Commit:
             if not self._changes:
                 return None
         others = [leaves[i].array for i in self.path.argument_leaves.values()]
-        others += [t.array for t, s in zip(tensors, self.targets, strict=True) if isinstance(s, GradientOf)]
+        lent = [host.array(leaves) for host, _ in self.path.hosts if host.lent]
+        others += [array for array in lent if array is not None]
         return tensors if not others or _apart([*self._bounds, *map(_bounds, others)]) else None
 
     def begin(self, tensors: Sequence[Tensor]) -> None:

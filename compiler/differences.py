@@ -18,7 +18,7 @@ from fusegrad.eager.tensor import Tensor
 from fusegrad.tracer.capture import argument_names, plain_function
 from fusegrad.tracer.graph import Source
 from fusegrad.tracer.reads import Read
-from fusegrad.tracer.values import text_of
+from fusegrad.tracer.values import MISSING, text_of
 
 # What stands in a key before the leaves: see `jit.call_key`.
 MODES = ("structure", "grad mode", "default dtype")
@@ -32,7 +32,7 @@ class Difference:
     kind: "argument" (of what `aspect`: shape, dtype, strides, requires_grad, class, sharing, value, type,
         object), "structure", "mode", a kind of `Read` ("global", "closure", "attribute", ...), "branch",
         "tensor" (a captured one), "state" (anything else).
-    what: the place, in words. was, now: what was captured there and what was found, in words.
+    aspect: of a read, "number" where the place held one. what: the place, in words. was, now: what was captured there and what was found, in words.
     file, line, text: the user's line, where there is one.
     """
 
@@ -65,9 +65,16 @@ class Difference:
 def of_read(read: Read) -> Difference:
     """A read that does not hold any more."""
     site = read.site
+    aspect = "number" if _is_number(read) else ""
     return Difference(
-        read.kind, read.subject(), read.was(), read.now(), file=site.file, line=site.line, text=site.text
+        read.kind, read.subject(), read.was(), read.now(), aspect, site.file, site.line, site.text
     )
+
+
+def _is_number(read: Read) -> bool:
+    """Whether the place held a Python number."""
+    key = getattr(getattr(read, "expected", None), "key", MISSING)
+    return type(key) is tuple and len(key) == 2 and key[0] in (int, float)
 
 
 def of_branch(source: Source | None, seen: Iterable[Any], now: Any) -> Difference:

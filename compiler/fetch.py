@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class Along(NamedTuple):
     """Where the elements are along one dimension of what is fetched from.
 
-    size: of that dimension. index: the number of the index tensor that says where; without one it is
+    size: of that dimension. by: the number of the index tensor that says where; without one it is
     `start + step * i`, i running along the dimension `dim` of the result (None: `start` everywhere).
     """
 
@@ -29,11 +29,11 @@ class Along(NamedTuple):
     dim: int | None = None
     start: int = 0
     step: int = 1
-    index: int | None = None
+    by: int | None = None
 
     def tests(self, shape: tuple[int, ...]) -> tuple[bool, bool]:
         """Whether a place may lie before the first element, and behind the last."""
-        if self.index is not None:
+        if self.by is not None:
             return True, True
         last = self.start if self.dim is None else self.start + self.step * (shape[self.dim] - 1)
         return self.start < 0, last >= self.size
@@ -62,8 +62,9 @@ class Fetch(Op):
         inside = np.ones(shape, bool)
         places = []
         for along in where:
-            if along.index is not None:
-                place = np.asarray(indices[along.index], np.int64)
+            place: Any
+            if along.by is not None:
+                place = np.asarray(indices[along.by], np.int64)
             elif along.dim is None:
                 place = np.int64(along.start)
             else:
@@ -83,12 +84,12 @@ FETCH = Fetch()
 
 def affine(where: Sequence[Along]) -> list[tuple[int, Along]]:
     """The dimensions (by number) whose places are reached by steps; not those of one element."""
-    return [(d, a) for d, a in enumerate(where) if a.index is None and a.size != 1]
+    return [(d, a) for d, a in enumerate(where) if a.by is None and a.size != 1]
 
 
-def indexed(where: Sequence[Along]) -> list[tuple[int, Along]]:
-    """The dimensions (by number) whose places index tensors say."""
-    return [(d, a) for d, a in enumerate(where) if a.index is not None]
+def indexed(where: Sequence[Along]) -> list[tuple[int, int]]:
+    """The dimensions (by number) whose places index tensors say, and the numbers of these."""
+    return [(d, a.by) for d, a in enumerate(where) if a.by is not None]
 
 
 def tested_dims(equation: Equation) -> set[int]:
@@ -101,9 +102,7 @@ def write_fetch(context: Context, equation: Equation, index: int) -> str:
     """The statements that fetch one element; gives its name."""
     builder, where, shape = context.builder, equation.params["where"], equation.params["shape"]
     uses, dims = context.kernel.domain.uses, context.kernel.domain.members[equation.output]
-    names = {
-        a.index: builder.cast(context.operand(uses[index, 2 + a.index]), "i64") for _, a in indexed(where)
-    }
+    names = {k: builder.cast(context.operand(uses[index, 2 + k]), "i64") for _, k in indexed(where)}
     readable: str | None = None  # whether there is memory to read
     inside: str | None = None  # whether the element is what was asked for
     for along in where:
@@ -116,10 +115,10 @@ def write_fetch(context: Context, equation: Equation, index: int) -> str:
         for test in tests:
             inside = test if inside is None else builder.and_(inside, test)
             # One element has one place, which is read wherever it is asked for.
-            if along.size != 1 or along.index is not None:
+            if along.size != 1 or along.by is not None:
                 readable = test if readable is None else builder.and_(readable, test)
     buffer = context.kernel.load_buffer(uses[index, 0])
-    target = context.load(buffer, tuple(names[a.index] for _, a in indexed(where)), readable)
+    target = context.load(buffer, tuple(names[k] for _, k in indexed(where)), readable)
     other = equation.inputs[1]
     if inside is None or (inside == readable and other == 0 and isinstance(other, (int, float))):
         return target
@@ -130,8 +129,8 @@ def write_fetch(context: Context, equation: Equation, index: int) -> str:
 def _place(context: Context, along: Along, dims: Sequence[Any], names: dict[int, str]) -> str:
     """The scalar (i64) that is the place along one dimension of x."""
     builder = context.builder
-    if along.index is not None:
-        return names[along.index]
+    if along.by is not None:
+        return names[along.by]
     start = context.size(along.start)
     axis = None if along.dim is None else dims[along.dim]
     if axis is None:

@@ -46,6 +46,8 @@ OPEN_TRIES = 3
 # A function whose run was open may run closed later (it filled a cache, say): after so many deferred
 # calls one is recorded again.
 TRY_AGAIN = (8, 64)
+# How many other numbers are found in a place before calls are deferred.
+NUMBERS_READ = 3
 OPEN = "its runs cannot be replayed"
 
 
@@ -115,6 +117,18 @@ class Entry:
         self.last_failure: Difference | None = None
         self.texts: list[str] = []
         self.names: list[str] = []
+        self.numbers: dict[str, set[str]] = {}  # for places that held numbers: which others were found
+
+    def is_restless(self, difference: Difference) -> bool:
+        """Whether a number that the function reads was another one so often that there is no point in
+        capturing each: in a deferred run numbers are inputs.
+        """
+        if difference.aspect == "number":
+            seen = self.numbers.setdefault(difference.what, set())
+            seen.add(difference.now)
+            if len(seen) >= NUMBERS_READ:
+                self.given_up = f"{difference.what} is another number from call to call"
+        return bool(self.given_up)
 
     @property
     def paths(self) -> list[Any]:
@@ -187,6 +201,8 @@ class JitFunction:
                 if entry.variants:
                     self.stats.guard_failures += 1
                 debug.show(1, f"{self!r}: guard failed", lambda: str(entry.last_failure))
+                if entry.is_restless(miss.args[0]) and not self.require:
+                    return self._defer(entry, args, kwargs)
         return self._capture(key, args, kwargs, leaves)
 
     def _family(self, key: Any, leaves: list[Any]) -> Entry | None:

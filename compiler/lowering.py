@@ -113,7 +113,7 @@ def _sum(b: Rewriter, x: Value, dim: tuple[int, ...] | None, keepdim: bool) -> V
         where = [
             Along(n, i + extra) if n == x.shape[i + extra] else Along(n) for i, n in enumerate(value.shape)
         ]
-        where[d - extra] = Along(x.shape[d], index=0)
+        where[d - extra] = Along(x.shape[d], by=0)
         picked = b.fetch(value, 0, [index], shape, where)
     for condition in conditions:
         picked = b.op("where", condition, picked, b.full((), 0, x.dtype))
@@ -134,7 +134,7 @@ def _take(b: Rewriter, x: Value, index: Value, dim: int, name: str) -> Value:
     shape = (*x.shape[:dim], *index.shape, *x.shape[dim + 1 :])
     where = [
         *_all_of(x.shape[:dim]),
-        Along(size, index=0),
+        Along(size, by=0),
         *_all_of(x.shape[dim + 1 :], dim + count),
     ]
     return b.fetch(x, 0, [place], shape, where)
@@ -155,7 +155,7 @@ def _apart(b: Rewriter, x: Value, index: Value, dim: int) -> Value | None:
     places: list[Value] = []
     for each, size in zip(indices, sizes, strict=True):
         along = _position(b, each, size, dim, len(index.shape))
-        where.append(along or Along(size, index=len(places)))
+        where.append(along or Along(size, by=len(places)))
         if along is None:
             place = b.from_zero(each, size)
             places.append(b.reshape(place, (*place.shape, *(1,) * rest)))
@@ -175,7 +175,7 @@ def _position(b: Rewriter, index: Value, size: int, offset: int, rank: int) -> A
 def _gather(b: Rewriter, x: Value, index: Value, dim: int) -> Value:
     b.within(index, 0, x.shape[dim])
     where = [Along(n, d) for d, n in enumerate(x.shape)]
-    where[dim] = Along(x.shape[dim], index=0)
+    where[dim] = Along(x.shape[dim], by=0)
     return b.fetch(x, 0, [index], index.shape, where)
 
 
@@ -290,7 +290,8 @@ def _in_slice(b: Rewriter, value: Value, other: Operand, shape: Any, index: Sequ
     part = _spread(shape, index)
     if not math.prod(part):
         return other if isinstance(other, Value) else b.full(shape, other, value.dtype)
-    where, indices = [], []
+    where: list[Along] = []
+    indices: list[Value] = []
     value = b.reshape(value, part)
     for dim, size in enumerate(part):
         entry = entries[dim] if dim < len(entries) else Slice(0, shape[dim], 1)
@@ -299,7 +300,7 @@ def _in_slice(b: Rewriter, value: Value, other: Operand, shape: Any, index: Sequ
         elif entry.step == 1 or size == 1:
             where.append(Along(size, dim, -entry.start))
         else:
-            where.append(Along(size, index=len(indices)))
+            where.append(Along(size, by=len(indices)))
             indices.append(_steps(b, entry, shape[dim], dim, len(shape)))
     return b.fetch(value, other, indices, shape, where)
 

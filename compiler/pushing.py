@@ -66,7 +66,7 @@ def _producer(b: Rewriter, value: Value) -> Equation | None:
 def _once(where: Where) -> bool:
     """Whether no element is fetched twice."""
     dims = [a.dim for a in where if a.size != 1]
-    return all(a.index is None for a in where) and None not in dims and len(set(dims)) == len(dims)
+    return all(a.by is None for a in where) and None not in dims and len(set(dims)) == len(dims)
 
 
 def _cone(b: Rewriter, x: Value, few: bool, dear: bool) -> set[Value]:
@@ -135,9 +135,9 @@ class _Pushing:
         if origin is not None and origin.op.name == "full":
             return b.full((1,) * rank, origin.params["value"], value.dtype)
         kept = [(d, a) for d, a in enumerate(where) if a != _ALONE]
-        dims = [a.dim for _, a in kept]
+        dims = [-1 if a.dim is None else a.dim for _, a in kept]
         if all(
-            a.index is None and a.dim is not None and not a.start and a.step == 1
+            a.by is None and a.dim is not None and not a.start and a.step == 1
             and a.size == self.shape[a.dim]
             for _, a in kept
         ) and dims == sorted(dims):  # fmt: skip

@@ -98,7 +98,7 @@ def _is_repeated(equation: Equation, sources: list[int]) -> bool:
     """
     if equation.op is FETCH:
         # A read at another place of what is in memory.
-        return all(along.index is None for along in equation.params["where"]) and len(sources) == 1
+        return all(along.by is None for along in equation.params["where"]) and len(sources) == 1
     if isinstance(equation.op, View):
         return not sources and equation.inputs[0].type.ndim > 0
     cheap = isinstance(equation.op, Elementwise) and is_cheap(equation)
@@ -130,11 +130,11 @@ def early_totals(graph: Graph) -> tuple[Graph, dict[Value, list[Equation]]]:
     labels; known first, it lets the gradient share the kernel of the loss.
     """
     made = {v: e for e in graph.equations for v in e.outputs}
-    users = graph.users()
+    users, inputs = graph.users(), set(graph.inputs)
     early: dict[Value, set[Value]] = {}
     for equation in graph.equations:
         if isinstance(equation.op, Reduction) and _size(equation.output) == 1:
-            cone = _behind(equation, made, graph.inputs)
+            cone = _behind(equation, made, inputs)
             if cone is not None and _awaited(equation.output, users, max(map(_size, equation.values()))):
                 early[equation.output] = cone
     if not early:

@@ -95,8 +95,8 @@ class Rewriter:
 
     def equation(self, op: Op, operands: Sequence[Operand], params: Any) -> Value:
         """`op` for an op that is at hand."""
-        key = op.name, tuple((type(v), repr(v)) if not isinstance(v, Value) else v for v in operands)
-        key = *key, repr(sorted(params.items()))
+        known = tuple((type(v), repr(v)) if not isinstance(v, Value) else v for v in operands)
+        key = op.name, known, repr(sorted(params.items()))
         if key not in self._made:
             self._made[key] = self._new(op, tuple(operands), dict(params))
         return self._made[key]
@@ -217,8 +217,8 @@ class Rewriter:
 
     def place(self, along: Along, indices: Sequence[Value], shape: Sequence[int]) -> Value:
         """The places along one dimension of what is fetched from."""
-        if along.index is not None:
-            return indices[along.index]
+        if along.by is not None:
+            return indices[along.by]
         if along.dim is None:
             return self.full((), along.start, _INT64)
         place = self.arange(shape[along.dim], along.dim, len(shape))

@@ -1,4 +1,4 @@
-"""The command line: `fusegrad compare|explain|export|version`.
+"""The command line: `fusegrad compare|explain|export|bench|version`.
 
 A function is named `path.py:function`. Its arguments are found, in this order: from `--shapes`;
 `FUNCTION_args` or `example_args` in its file, a tuple or a function that makes one.
@@ -9,8 +9,10 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import os
+import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -40,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     options = parser().parse_args(arguments)
     try:
-        options.run(options)
+        return options.run(options) or 0
     except UsageError as error:
         print(f"fusegrad {options.command}: error: {error}", file=sys.stderr)
         return 2
@@ -53,7 +55,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         message = str(error).split(f"\n  at {__file__}:")[0]
         print(f"fusegrad {options.command}: error: {message}", file=sys.stderr)
         return 1
-    return 0
 
 
 def parser() -> argparse.ArgumentParser:
@@ -90,6 +91,15 @@ def parser() -> argparse.ArgumentParser:
         added.add_argument("--shapes", metavar="SHAPES", help="shapes of random arguments: 32x784,784x10")
         added.add_argument("--dtype", default="float32", help="their dtype (default: float32)")
     command("version", run_version, "print the version")
+    # The suite has a parser of its own: to this one, its options are no options.
+    bench = commands.add_parser(
+        "bench",
+        help="run the benchmark suite beside torch and JAX (`fusegrad bench --help`)",
+        prefix_chars="\0",
+        add_help=False,
+    )
+    bench.add_argument("arguments", nargs="*")
+    bench.set_defaults(run=run_bench)
     return top
 
 
@@ -141,6 +151,14 @@ def run_export(options: argparse.Namespace) -> None:
 
     fusegrad.export(function, args, options.path)
     print(f"wrote {options.path}")
+
+
+def run_bench(options: argparse.Namespace) -> int:
+    """`fusegrad bench`: the suite of the repository that this package was installed from."""
+    suite = Path(__file__).resolve().parent.parent / "benchmarks" / "suite.py"
+    if not suite.is_file():
+        raise UsageError("the benchmarks are in fusegrad's repository, not in the package; run it there")
+    return subprocess.run([sys.executable, str(suite), *options.arguments]).returncode
 
 
 def run_version(options: argparse.Namespace) -> None:

@@ -126,6 +126,9 @@ def _identity(equation: Equation) -> Value | None:
         and equation.inputs[0].type == equation.output.type
     ):
         return equation.inputs[0]
+    if unchanged and name == "pow_number" and equation.inputs[0].type == equation.output.type:
+        # The gradient of a square asks for it.
+        return equation.inputs[0] if equation.params["exponent"] == 1 else None
     if (
         unchanged
         and name == "permute"

@@ -41,7 +41,8 @@ class Recorder(Interpreter):
     it goes on, each with the number of branches before it.
     tracked: the values whose tensors needed gradients.
     bare: the arguments that must have no `.grad`. steps_taken: how often the run has counted up each count of
-    an optimizer's steps, by id. after: Python code that a replay runs in the end.
+    an optimizer's steps, by id, and the value that it then held. after: Python code that a replay runs in
+    the end.
     gradients: the tensors from outside whose `.grad` was looked at or set, by id.
     open_reasons: (sentence, file, line, kind) for each thing that a replay could not repeat; changes:
     the same for what it does repeat, though it changes the world.
@@ -60,7 +61,7 @@ class Recorder(Interpreter):
         self.bare: list[int] = []
         self.reads: list[Read] = []
         self.after: list[weakref.WeakMethod[MethodType]] = []
-        self.steps_taken: dict[int, int] = {}
+        self.steps_taken: dict[int, tuple[int, Value]] = {}
         self._done: tuple[Any, ...] = ()
         self.open_reasons: list[tuple[str, str, int, str]] = []
         self.changes: list[tuple[str, str, int, str]] = []
@@ -221,6 +222,8 @@ class Recorder(Interpreter):
             self.effect("writes under no_grad into a tensor that is on the graph")
         if self.is_outside(base):
             self.change("writes into a tensor in place")
+            if target.version is not base.version:
+                self.effect("writes through .data, which autograd does not notice")
         value = self.value_of(result)
         try:
             if index is not None:

@@ -297,6 +297,9 @@ def record_step(recorder: Recorder, optimizer: Any) -> bool:
     if not isinstance(optimizer, ElementwiseOptimizer) or not optimizer.traced:
         recorder.effect(f"{type(optimizer).__name__}.step() cannot be recorded")
         return False
+    if any(isinstance(v, Tensor) for group in optimizer.param_groups for v in group.values()):
+        recorder.effect(f"{type(optimizer).__name__} has tensors among its options")
+        return False
     members = list(_members(recorder, optimizer))
     for parameter, group in members:
         kept = dict.get(optimizer.state, parameter, {})
@@ -335,8 +338,7 @@ def _numbers(
     if optimizer.counted:
         count = optimizer.state[parameter]["step"]
         step = count.array.item() + 1
-        ahead = recorder.steps_taken.get(id(count), 0)
-        recorder.steps_taken[id(count)] = ahead + 1
+        ahead = _steps_ahead(recorder, count)
     numbers = shared.get((id(group), dtype, step, ahead))
     if numbers is None:
         numbers = shared[id(group), dtype, step, ahead] = Numbers(optimizer, group, dtype, ahead)
@@ -350,6 +352,17 @@ def _numbers(
     if optimizer.counted:
         numbers.counts.append(weakref.ref(count))
     return numbers
+
+
+def _steps_ahead(recorder: Recorder, count: Tensor) -> int:
+    """How many steps the run has counted in a tensor so far."""
+    value = recorder.value_of(count)
+    known = recorder.memory.find(count.array)
+    assert known is not None
+    taken, expected = recorder.steps_taken.get(id(count), (0, known.original))
+    if value is not expected:
+        recorder.effect("writes into the count of an optimizer's steps")
+    return taken
 
 
 def _step(recorder: Recorder, numbers: Numbers, parameter: Tensor, spot: Any) -> None:
@@ -374,6 +387,8 @@ def _step(recorder: Recorder, numbers: Numbers, parameter: Tensor, spot: Any) ->
         if result is not tensor:
             tensor.array[...] = result.array
             recorder.wrote(tensor, result)
+        if slot == "step":
+            recorder.steps_taken[id(tensor)] = numbers.ahead + 1, recorder.value_of(tensor)
     count_write(parameter, spot)
 
 

@@ -20,7 +20,7 @@ from fusegrad.eager.errors import failure, user_spot
 from fusegrad.eager.op import wrap
 from fusegrad.eager.optim.optimizer import Optimizer, ParameterGroup, scalar
 from fusegrad.eager.tensor import Tensor
-from fusegrad.eager.views import count_write
+from fusegrad.eager.views import count_write, tell_readers
 
 BLOCK = 8192  # elements: a rule's arrays of this size fit the second-level cache
 SMALL = 4096  # elements of the largest parameter that is bundled
@@ -155,6 +155,7 @@ class _Plan:
             count += 1
             step = count.item()
         constants = optimizer.constants(self.group, step, kept, fresh)
+        tell_readers(parameter.version)
         arrays = [array, *(kept[name].array for name in self.slots)]
         flats = [_flat(a) for a in arrays]
         self.apply(optimizer, flats[0], _flat(gradient), flats[1:], constants)
@@ -250,6 +251,7 @@ class _Bundle:
         self.fresh = False
         plan.apply(optimizer, self.p, self.g, self.slots, constants)
         for parameter, array, _, _, values, _ in self.rows:
+            tell_readers(parameter.version)
             np.copyto(array, values)
             count_write(parameter, spot)
         return True

@@ -11,7 +11,7 @@ from fusegrad.eager.errors import failure, user_spot
 from fusegrad.eager.op import wrap
 from fusegrad.eager.optim.optimizer import Optimizer, as_number, check_options
 from fusegrad.eager.tensor import Tensor
-from fusegrad.eager.views import count_write
+from fusegrad.eager.views import count_write, tell_readers
 
 
 class LBFGS(Optimizer):
@@ -190,6 +190,7 @@ class _Run:
         self.add(length)
         loss, gradient = self.evaluate(), self.flat_gradient()
         for parameter, array in zip(self.parameters, origin, strict=True):
+            tell_readers(parameter.version)
             parameter.array[...] = array
             count_write(parameter, self.spot)
         return _Point(length, loss, gradient, gradient.dot(self.direction))
@@ -202,6 +203,7 @@ class _Run:
         start = 0
         for parameter in self.parameters:
             array = parameter.array
+            tell_readers(parameter.version)
             count = array.size * (2 if array.dtype.kind == "c" else 1)
             part = np.multiply(self.direction[start : start + count], length)
             array += part.view(array.dtype).reshape(array.shape)

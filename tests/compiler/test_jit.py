@@ -701,3 +701,16 @@ def test_a_module_may_return_its_arguments():
         first, second, total = f(x, y)
         assert first is y and second is x and total.tolist() == [1.0, 1.0]
     assert f.stats.compiled_calls == 2
+
+
+def test_a_number_that_is_another_at_every_call_is_soon_no_constant():
+    class Settings:
+        rate = 0.0
+
+    f = fg.jit(lambda x: (x * Settings.rate).tanh().sum())
+    x = fg.arange(50.0)
+    for call in range(20):
+        Settings.rate = call / 100
+        assert f(x).item() == pytest.approx((x * Settings.rate).tanh().sum().item(), 1e-5)
+    assert f.stats.compiles <= 4
+    assert "is another number from call to call" in str(f.explain())

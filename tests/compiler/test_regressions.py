@@ -128,6 +128,23 @@ def test_a_write_that_only_some_backward_minds(unused: bool):
     assert jitted.stats.compiled_calls >= 2
 
 
+@pytest.mark.parametrize("kind", [fg.optim.SGD, fg.optim.Adam, fg.optim.LBFGS])
+def test_an_optimizer_steps_between_forward_and_backward(kind: Any):
+    # Eager keeps the result of exp, the compiled backward reads the parameter again.
+    jitted = fg.jit(lambda w: w.exp().clamp(max=50).sum())
+    for _ in range(4):
+        weight = ones(3)
+        optimizer = kind([weight], lr=0.5)
+        loss = jitted(weight)
+        weight.grad = fg.ones(3)
+        optimizer.step(*([lambda weight=weight: weight.detach().sum()] if kind is fg.optim.LBFGS else []))
+        assert weight.tolist() != [1, 1, 1]
+        weight.grad = None
+        (loss * 0.5).backward()
+        np.testing.assert_allclose(weight.grad, [np.e / 2] * 3, rtol=1e-5)
+    assert jitted.stats.compiled_calls == 3
+
+
 def test_two_steps_of_an_optimizer_in_one_call():
     def program(model: fg.nn.Module, optimizer: Any, x: fg.Tensor) -> fg.Tensor:
         for _ in range(2):

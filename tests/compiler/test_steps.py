@@ -316,13 +316,60 @@ def scheduled_first() -> World:
     return net, rule, both
 
 
+def twice() -> World:
+    net, rule, step = training()
+
+    def both(x: Any, y: Any) -> Any:
+        return step(x, y) + step(y @ fg.ones(3, 6), y)
+
+    return net, rule, both
+
+
+def counted_back() -> World:
+    net, rule, step = training()
+
+    def both(x: Any, y: Any) -> Any:
+        loss = step(x, y)
+        for p in net.parameters():
+            rule.state[p]["step"].sub_(1)
+        return loss + step(x, y)
+
+    return net, rule, both
+
+
+def through_data() -> World:
+    net, rule, step = training(lambda m: fg.optim.SGD(m.parameters(), lr=0.1))
+
+    def both(x: Any, y: Any) -> Any:
+        net[0].weight.data.mul_(0.9)
+        return step(x, y)
+
+    return net, rule, both
+
+
+def with_a_tensor_as_rate() -> World:
+    net, rule, step = training(lambda m: fg.optim.SGD(m.parameters(), lr=fg.tensor(0.1)))
+
+    def both(x: Any, y: Any) -> Any:
+        rule.param_groups[0]["lr"].mul_(0.9)
+        return step(x, y)
+
+    return net, rule, both
+
+
+@pytest.mark.parametrize("make", [counted_back, through_data, with_a_tensor_as_rate])
+def test_steps_that_are_no_steps_for_a_replay_are_right_all_the_same(make: Callable[[], World]):
+    trained(make, 6)
+
+
 def test_a_schedule_that_is_stepped_first_is_not_replayed():
     jitted = trained(scheduled_first, 6)
     assert "step it last" in str(jitted.explain())
 
 
 @pytest.mark.parametrize(
-    "make", [scheduled, accumulating, stepping_first, clearing_last, clipping, by_hand, normalised, dropping]
+    "make",
+    [scheduled, twice, accumulating, stepping_first, clearing_last, clipping, by_hand, normalised, dropping],
 )
 def test_kinds_of_steps_are_replayed(make: Callable[[], World]):
     jitted = trained(make, 9)

@@ -7,6 +7,7 @@ import datetime
 import json
 import os
 import platform
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,21 @@ from fusegrad.tracer.export.files import check_target, write_whole
 
 def options(description: str) -> argparse.Namespace:
     """The command line of a benchmark: `--json FILE`, `--repeat N`, `--quick`."""
-    parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--json", metavar="FILE", help="write the figures there")
-    parser.add_argument("--repeat", type=int, metavar="N", help="samples of each call")
-    parser.add_argument("--quick", action="store_true", help="few samples of small sizes: does it run?")
-    found = parser.parse_args()
+    return parsed(parser(description))
+
+
+def parser(description: str) -> argparse.ArgumentParser:
+    """The options that all benchmarks have, for those that add their own."""
+    made = argparse.ArgumentParser(description=description)
+    made.add_argument("--json", metavar="FILE", help="write the figures there")
+    made.add_argument("--repeat", type=int, metavar="N", help="samples of each call")
+    made.add_argument("--quick", action="store_true", help="few samples of small sizes: does it run?")
+    return made
+
+
+def parsed(made: argparse.ArgumentParser, arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """What the command line says; a file that cannot be written is refused before anything is timed."""
+    found = made.parse_args(arguments)
     if found.quick and found.repeat is None:
         found.repeat = 2
     if found.json is not None:
@@ -38,14 +49,50 @@ def save(path: str | None, figures: dict[str, Any]) -> None:
     print(f"wrote {path}")
 
 
+def environment(**settings: str) -> dict[str, str]:
+    """What a process in which imports or first calls are timed gets to see.
+
+    Python may keep bytecode: packages that are installed have theirs, and only a checkout would be
+    compiled anew by every process. JAX keeps nothing on disk, as it does unless it is asked to.
+    """
+    unwanted = ("PYTHONDONTWRITEBYTECODE", "JAX_COMPILATION_CACHE_DIR")
+    return {name: value for name, value in os.environ.items() if name not in unwanted} | settings
+
+
 def machine() -> dict[str, Any]:
     """What the figures depend on: the processor, its cores, and the versions."""
     versions = {"python": platform.python_version(), "fusegrad": fusegrad.__version__}
-    for package in ("numpy", "numba", "llvmlite", "torch", "jax"):
+    for package in ("numpy", "scipy-openblas32", "numba", "llvmlite", "torch", "jax"):
         version = _version(package)
         if version:
             versions[package] = version
     return {"processor": _processor(), "cores": len(os.sched_getaffinity(0)), "versions": versions}
+
+
+class Quiet:
+    """How much of the processors' time other programs take from now on, where Linux tells it."""
+
+    def __init__(self) -> None:
+        self._before = self._seconds()
+
+    def taken_by_others(self) -> float | None:
+        """Their share of all the time that the processors had since then."""
+        if self._before is None:
+            return None
+        now = self._seconds()
+        assert now is not None
+        everybody, busy, ours = (after - before for after, before in zip(now, self._before, strict=True))
+        return max(0.0, (busy - ours) / max(everybody, 1e-9))
+
+    def _seconds(self) -> tuple[float, float, float] | None:
+        """Seconds of all processors, of those the busy ones, and our own with our children's."""
+        try:
+            fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]
+        except OSError:
+            return None
+        ticks = [int(field) / os.sysconf("SC_CLK_TCK") for field in fields]
+        idle = ticks[3] + ticks[4]  # and waiting for a disk
+        return sum(ticks), sum(ticks) - idle, sum(os.times()[:4])
 
 
 def _version(package: str) -> str:

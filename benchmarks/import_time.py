@@ -21,7 +21,8 @@ PROGRAM = "import time; t = time.perf_counter(); import {}; print(time.perf_coun
 def import_seconds(module: str) -> float:
     """Seconds that importing `module` takes in a process of its own."""
     command = [sys.executable, "-c", PROGRAM.format(module)]
-    return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    done = subprocess.run(command, env=harness.environment(), capture_output=True, text=True, check=True)
+    return float(done.stdout)
 
 
 def main() -> None:

@@ -31,10 +31,6 @@ from fusegrad.eager.state import Interpreter, state
 from fusegrad.eager.tensor import Tensor
 
 LONGEST = 512  # ops that wait at a time
-# Ops on integers that refuse some values; they must raise at their own line.
-_REFUSING = frozenset({"floor_divide", "remainder", "fmod", "pow", "pow_number", "truncated_quotient"})
-# Ops that NumPy runs, and that take any values.
-_TOTAL = frozenset({"cat", "embed"})
 # Up to where floats take an integer as it is, by their bytes.
 _EXACT = {2: 2**11, 4: 2**24, 8: 2**53}
 # Doors through which a copy leaves.
@@ -449,9 +445,7 @@ def _known(op: Op, args: tuple[Any, ...], tensor: Tensor) -> Made:
 
 def _refuses(op: Op, step: Step) -> bool:
     """Whether the op may refuse its input because of values, and so has to be computed at its line."""
-    return (op.family == "opaque" and op.name not in _TOTAL) or (
-        op.name in _REFUSING and step.gives[0].type.dtype.kind in "iu"
-    )
+    return step.gives[0].type.dtype.kind in op.refuses
 
 
 def _aliases(op: Op, args: tuple[Any, ...], outputs: tuple[Tensor, ...]) -> bool:

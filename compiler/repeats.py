@@ -112,10 +112,10 @@ def _with_read(graph: Graph, equations: list[Equation], kept: list[Equation]) ->
     for equation in reversed(kept):
         if equation.output in read:
             read.update(equation.values())
-            # In front of the first equation that comes after it.
-            mine = order[equation.output]
-            later = (i for i, e in enumerate(equations) if e.outputs and order.get(e.output, 0) > mine)
-            place = next(later, len(equations))
+            # In front of the first equation that comes after it, and of the copies made for that one.
+            mine, place = order[equation.output], len(equations)
+            while place and order.get(next(iter(equations[place - 1].outputs), None), mine + 1) > mine:  # type: ignore[arg-type]
+                place -= 1
             equations.insert(place, equation)
     return Graph(graph.inputs, tuple(equations), graph.outputs)
 

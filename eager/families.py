@@ -367,7 +367,6 @@ class Opaque(Op):
     """
 
     family = "opaque"
-    refuses = "buifc"
 
     def __init__(
         self,
@@ -377,9 +376,10 @@ class Opaque(Op):
         infer: Callable[..., Any],
         vjp: dict[str, Callable[..., Any] | None] | None,
         grad_name: str | Callable[[Params], str] | None = None,
+        refuses: str = "buifc",
     ) -> None:
         super().__init__(name, arguments, vjp, grad_name)
-        self.numpy, self._infer = numpy, infer
+        self.numpy, self._infer, self.refuses = numpy, infer, refuses
 
     def evaluate(self, args: Sequence[Any], params: Params) -> Any:
         return self.numpy(*(a.array if isinstance(a, Tensor) else a for a in args), **params)

@@ -383,6 +383,7 @@ _assign: Opaque = Opaque(
     lambda types, index: types[0],
     {"x": _assign_gradient, "value": lambda g, index: bind(_getitem, (g,), {"index": index})},
     "CopySlices",
+    refuses="",
 )
 
 

@@ -71,6 +71,7 @@ _cat = Opaque(
     _cat_type,
     {"tensors": _cat_gradient},
     lambda params: getattr(type(params["dim"]), "grad_name", "CatBackward0"),
+    refuses="",
 )
 
 

@@ -88,6 +88,7 @@ _embed: Opaque = Opaque(
     _embed_numpy,
     lambda types, shape, index: TensorType(shape, types[0].dtype),
     {"x": lambda g, index: bind(_getitem, (g,), {"index": index})},
+    refuses="",
 )
 
 

@@ -8,10 +8,10 @@ a `Stretch` that runs; putting them in compiles nothing.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from fusegrad.compiler.lock import compiling
 from fusegrad.compiler.patterns import dense_order, dense_strides, filled, layout_key
 from fusegrad.compiler.placement import copied, with_sizes
 from fusegrad.compiler.sizes import Sizes, Values
@@ -178,7 +178,6 @@ class _OpenPart:
 
     def __init__(self, part: Part, sizes: Sizes) -> None:
         self.part, self.sizes = part, sizes
-        self._lock = threading.Lock()
         self._joint_holds: Callable[..., bool] | None = None  # once somebody has asked for a joint program
         assert part.tree.root.path is not None
         graph = part.tree.root.path.capture.graph
@@ -209,7 +208,7 @@ class _OpenPart:
 
     def _make_joint(self, leaf: Segment, values: Values) -> None:
         """Give the leaf its joint program, which is planned once, with guards of its own."""
-        with self._lock:
+        with compiling:
             if self._joint_holds is None:
                 self.sizes.begin()
                 try:

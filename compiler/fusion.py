@@ -8,7 +8,6 @@ see through them.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -30,6 +29,8 @@ from fusegrad.tracer.graph import GUARD, Equation, Graph, Value
 
 # A group that has grown to this many equations takes no more: planning is quadratic in it.
 LARGEST_GROUP = 160
+# Of the groups that read one array, each is tried with so many that come after it.
+NEAR = 8
 SCATTERS = frozenset({"put", "scatter", "scatter_reduce"})
 
 
@@ -327,7 +328,7 @@ class Fusion:
                 if value.shape and value not in self.creations:
                     readers.setdefault(value, []).append(step)
         for steps in readers.values():
-            pairs.update(itertools.combinations(steps, 2))
+            pairs.update((a, b) for i, a in enumerate(steps) for b in steps[i + 1 : i + 1 + NEAR])
         found = {(a, b) if place[a] < place[b] else (b, a) for a, b in pairs}
         return sorted(found, key=lambda pair: (place[pair[1]], place[pair[0]]))
 

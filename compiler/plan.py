@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
 from fusegrad.compiler import debug
 from fusegrad.compiler.forms import Form
+from fusegrad.compiler.lock import compiling
 from fusegrad.compiler.patterns import Made, Rule, predicted
 from fusegrad.compiler.stretch import Step, Stretch
 from fusegrad.eager import dtypes
@@ -124,7 +124,6 @@ class Plan:
         self.choice: str | None = None
         self.numbers_change = False
         self.sizes_change = False
-        self.lock = threading.Lock()
 
     def root(self) -> Place:
         """Where a stretch begins in the present modes."""
@@ -168,7 +167,7 @@ class Plan:
         found = ending.known(sizes)
         if found is not None or ending.failed:
             return found
-        with self.lock:
+        with compiling:
             # Another thread may have been faster.
             found = ending.known(sizes)
             full = len(ending.forms) >= MOST_FORMS or len(self.stretches) + self.failed >= MOST_STRETCHES

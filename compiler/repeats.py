@@ -114,7 +114,7 @@ def _with_read(graph: Graph, equations: list[Equation], kept: list[Equation]) ->
             read.update(equation.values())
             # In front of the first equation that comes after it, and of the copies made for that one.
             mine, place = order[equation.output], len(equations)
-            while place and order.get(next(iter(equations[place - 1].outputs), None), mine + 1) > mine:  # type: ignore[arg-type]
+            while place and all(order.get(v, mine + 1) > mine for v in equations[place - 1].outputs):
                 place -= 1
             equations.insert(place, equation)
     return Graph(graph.inputs, tuple(equations), graph.outputs)

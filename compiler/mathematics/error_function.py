@@ -47,8 +47,11 @@ def _erfc_far(m: Math, x: Val) -> Val:
 def erfinv(m: Math, x: Val) -> Val:
     """x times a function of w = -log(1 - x^2): near 1, where few are, sqrt(w) and what is missing to it."""
     w = m.neg(log(m, m.nfma(x, x, 1.0)))
-    near = m.fma(x, 0.875, m.mul(x, m.polynomial(w, ERFINV)))
-
+    # Most of erfinv(x) / x, and the rest, whose rounding then matters little.
+    large = m.compare("gt", w, 2.0)
+    most = m.select(large, 1.5, 0.875)
+    at_zero = m.select(large, -0.613773074547242, 0.011226925452758014)  # sqrt(pi) / 2 - most
+    near = m.fma(x, most, m.mul(x, m.polynomial(w, ERFINV, add=at_zero)))
     result = m.rarely("erfinv_far", m.compare("gt", w, 5.0), near, [x, w], _erfinv_far)
     return m.select(m.compare("eq", w, math.inf), m.copysign(math.inf, x), result)
 

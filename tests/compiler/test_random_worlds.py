@@ -441,8 +441,11 @@ class Plan:
                 if tensor.requires_grad:
                     self.derive(tensor, x, events)
         except Exception as error:
-            # Which of two errors about memory written too early comes first, is not compared.
-            events.append((type(error).__name__, str(error)[:45]))
+            # Which of two errors about what backward needs comes first, is not compared.
+            refused = any(
+                text in str(error) for text in ("through the graph a second", "needed for gradient")
+            )
+            events.append((type(error).__name__, "refused" if refused else str(error)[:45]))
         failed = any(
             isinstance(e, tuple) and isinstance(e[0], str) and e[0] != "call" for e in events[place:]
         )
@@ -481,7 +484,7 @@ def seen(value: Any) -> Any:
         return (
             value.detach().numpy().copy(),
             value.requires_grad,
-            value.stride(),
+            value.stride() if 1 not in value.shape else None,  # along one element it says nothing
             value.is_leaf,
         )
     if isinstance(value, (tuple, list)):

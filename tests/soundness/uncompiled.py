@@ -17,9 +17,10 @@ import fusegrad as fg
 
 HEAD = """# Programs of the soundness corpus without a compiled call
 
-Of the {total} programs in `tests/soundness/soundness_cases.py`, {compiled} ({share:.1%}) have at least one call
-that compiled code answered, replayed or deferred, when each call is made {warm} times before the hazard. These
-have none; the reasons are what `explain()` gives. `python tests/soundness/uncompiled.py` writes this page.
+Of the {total} programs in `tests/soundness/soundness_cases.py`, {compiled} ({share:.1%}) have at least
+one call that compiled code answered, replayed or deferred, when each call is made {warm} times before the
+hazard. These have none; the reasons are what `explain()` gives. `python tests/soundness/uncompiled.py`
+writes this page.
 """
 
 

@@ -76,7 +76,7 @@ class Commit:
 
     def __init__(self, path: Path, done: Collection[int]) -> None:
         left = path.capture.left
-        hosts = {h.value: h for h, _ in path.hosts}
+        hosts = {h.value: h for h in path.hosts}
         self.path = path
         self.targets: list[int | Captured | GradientOf] = []
         for value, _ in left.writes:
@@ -116,7 +116,7 @@ class Commit:
             if not self._changes:
                 return None
         others = [leaves[i].array for i in self.path.argument_leaves.values()]
-        lent = [host.array(leaves) for host, _ in self.path.hosts if host.lent]
+        lent = [host.array(leaves) for host in self.path.hosts if host.lent]
         others += [array for array in lent if array is not None]
         return tensors if not others or _apart([*self._bounds, *map(_bounds, others)]) else None
 

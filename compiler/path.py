@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 import weakref
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,7 +68,7 @@ class Captured:
 class Path:
     """One captured path, with its backward derived and both optimised together.
 
-    hosts: the inputs that Python gives, each with the number of branches before it. obliged: values that
+    hosts: the inputs that Python gives; `asks` finds them among the forward's equations. obliged: values that
     nobody needs, but whose ops may refuse their input, as eager would.
     forward, backward: equations. results: the returned values, in the order of the capture's
     outputs that are values; left: what `capture.left` names; seeds: the gradients of those at `seeded`;
@@ -87,7 +87,7 @@ class Path:
     inputs: tuple[Value, ...]
     captured: dict[Value, Captured]
     constants: dict[Value, np.ndarray]
-    hosts: list[tuple[Host, int]]
+    hosts: list[Host]
     forward: tuple[Equation, ...]
     backward: tuple[Equation, ...]
     obliged: frozenset[Value]
@@ -127,7 +127,7 @@ def make_path(capture: Capture, argument_leaves: dict[Value, int], numbers: Coll
         constants.update(extra)
     seeds = backward.inputs[: len(seeded)] if wanted else ()
     inputs = tuple(dict.fromkeys((*graph.inputs, *constants)))
-    equations = (*graph.equations, _BOUNDARY, *backward.equations)
+    equations = (*_with_hosts(graph.equations, capture.hosts), _BOUNDARY, *backward.equations)
     left = capture.left.values()
     whole = Graph((*inputs, *seeds), equations, (*outputs, *left, *backward.outputs))
     for run in (passes.decompose, passes.simplify, passes.common_subexpressions):
@@ -141,7 +141,7 @@ def make_path(capture: Capture, argument_leaves: dict[Value, int], numbers: Coll
         inputs,
         captured,
         constants,
-        capture.hosts,
+        [host for host, _ in capture.hosts],
         whole.equations[:middle],
         whole.equations[middle + 1 :],
         _obliged(whole.equations[:middle], whole.outputs[: len(outputs) + len(left)]),
@@ -154,12 +154,29 @@ def make_path(capture: Capture, argument_leaves: dict[Value, int], numbers: Coll
         argument_leaves,
         {i for i, v in enumerate(outputs) if v in backward.inputs},
         bool(wanted) and len(seeds) == 1 and all(n == 1 for n in seeds[0].shape),
-        _reached_from(backward, seeds),
+        _reached_from(graph, capture.tracked, [outputs[i] for i in seeded] if wanted else (), seeds, wanted),
         tuple(argument_leaves[v] if v in argument_leaves else captured[v] for v in wanted),
         tuple(values[i].grad_name for i in seeded),
         tuple((outputs[i].shape, outputs[i].dtype) for i in seeded),
         *_kept_by_eager(graph, capture.tracked, [outputs[i] for i in seeded], numbers),
     )
+
+
+def _with_hosts(equations: Sequence[Equation], hosts: list[tuple[Host, int]]) -> Iterator[Equation]:
+    """The equations, with a mark wherever Python is asked for something."""
+    pending = list(enumerate(place for _, place in hosts))
+    for number, equation in enumerate((*equations, None)):
+        while pending and pending[0][1] == number:
+            params = {"expected": pending.pop(0)[0], "kind": "host"}
+            yield Equation(GUARD, (0,), params, ())
+        if equation is not None:
+            yield equation
+
+
+def asks(equation: Equation) -> int | None:
+    """The number of the host that Python is asked for at this place, if it is one."""
+    here = equation.op is GUARD and equation.params["kind"] == "host"
+    return equation.params["expected"] if here else None
 
 
 def _obliged(equations: Sequence[Equation], targets: Collection[Any]) -> frozenset[Value]:
@@ -204,11 +221,24 @@ def _kept_by_eager(
     return {v: all(v in k for k in values) for v in frozenset().union(*values)}, nodes, values
 
 
-def _reached_from(backward: Graph, seeds: tuple[Value, ...]) -> tuple[frozenset[Value], ...]:
-    """For each output of a backward graph the seeds that it depends on."""
-    found: dict[Any, frozenset[Value]] = {seed: frozenset((seed,)) for seed in seeds}
+def _reached_from(
+    graph: Graph,
+    tracked: Collection[Value],
+    seeded: Sequence[Value],
+    seeds: Sequence[Value],
+    wanted: Sequence[Value],
+) -> tuple[frozenset[Value], ...]:
+    """For each of `wanted` the gradients that lead to it, from which eager's backward would come there.
+
+    What counts is the graph: the gradient of `x ** 0` is there, although it is zeros whatever comes.
+    """
+    behind: dict[Any, frozenset[Value]] = {value: frozenset((value,)) for value in wanted}
     nothing: frozenset[Value] = frozenset()
-    for equation in backward.equations:
-        seen = nothing.union(*(found.get(v, nothing) for v in equation.values()))
-        found.update(dict.fromkeys(equation.outputs, seen))
-    return tuple(found.get(v, nothing) for v in backward.outputs)
+    for equation in graph.equations:
+        found = nothing
+        for index, value in enumerate(equation.inputs):
+            if value in behind and value in tracked and equation.op.rule(index) is not None:
+                found |= behind[value]
+        behind.update((v, found) for v in equation.outputs if found and v in tracked)
+    ways = [(seed, behind.get(value, nothing)) for seed, value in zip(seeds, seeded, strict=True)]
+    return tuple(frozenset(seed for seed, reached in ways if value in reached) for value in wanted)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fusegrad.compiler.commit import Commit, in_place
-from fusegrad.compiler.path import Path, guard_key, layout_of
+from fusegrad.compiler.path import Path, asks, guard_key, layout_of
 from fusegrad.compiler.program import Program, viewed
 from fusegrad.compiler.slices import backward_slice, kept, producers
 from fusegrad.eager.families import Layout, contiguous_layout
@@ -164,15 +164,16 @@ class _Part(NamedTuple):
 
 def _parts(path: Path) -> list[_Part]:
     """The path's forward cut after each branch guard."""
-    result: list[_Part] = []
-    current: list[Equation] = []
-    for equation in (*path.forward, None):
-        if equation is None or is_branch(equation):
-            givers = [host for host, branches in path.hosts if branches == len(result)]
-            result.append(_Part(current, equation, givers))
-            current = []
+    result = [_Part([], None, [])]
+    for equation in path.forward:
+        host = asks(equation)
+        if host is not None:
+            result[-1].givers.append(path.hosts[host])
+        elif is_branch(equation):
+            result[-1] = result[-1]._replace(guard=equation)
+            result.append(_Part([], None, []))
         else:
-            current.append(equation)
+            result[-1].equations.append(equation)
     return result
 
 

@@ -88,7 +88,7 @@ class Capture:
     argument tensors, then captured tensors, then what Python gives, then constants; tensors: the argument
     tensors behind its inputs. tracked: the values that needed gradients. outputs, structure: how the
     result is built. left: what else it left. hosts: the inputs whose values Python gives, each with the
-    number of branches before it.
+    number of equations before it.
     reads: what must still hold for a replay. same: (leaf number, place) of tensors that were one array,
     and so are one value of the graph. bare: the leaves that had no `.grad`, and must have none.
     reasons: why it cannot be replayed; empty for a closed run. changes: what it did to the world that a

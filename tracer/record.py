@@ -38,7 +38,7 @@ class Recorder(Interpreter):
     equations: what ran, in order, guards included.
     inputs: the argument tensors' values; captured: values of tensors found outside, by value;
     constants: values made from Python data during the run; hosts: what a replay asks Python for before
-    it goes on, each with the number of branches before it.
+    it goes on, each with the number of equations before it.
     tracked: the values whose tensors needed gradients.
     bare: the arguments that must have no `.grad`. steps_taken: how often the run has counted up each count of
     an optimizer's steps, by id, and the value that it then held. after: Python code that a replay runs in
@@ -69,7 +69,6 @@ class Recorder(Interpreter):
         self.reached: Callable[[Tensor], Any] = lambda tensor: None
         self.memory = Memory(self._emit)
         self._first_node = next_sequence()
-        self._branches = 0
         self._places: dict[int, int] = {}
         self._names: set[str] = set()
         self._count = 0
@@ -112,7 +111,7 @@ class Recorder(Interpreter):
     def host(self, tensor: Tensor, name: str, make: Callable[[Value], Host], outside: bool = False) -> None:
         """Note that a replay asks Python for the values of `tensor`."""
         value = self._define(tensor, identifier(f"{name}{len(self.hosts)}", self._names), outside)
-        self.hosts.append((make(value), self._branches))
+        self.hosts.append((make(value), len(self.equations)))
 
     def release(self) -> None:
         """Forget the arrays of the run."""
@@ -200,7 +199,6 @@ class Recorder(Interpreter):
         value = self.value_of(tensor)
         params = {"expected": tensor.array.item(), "kind": kind}
         self.equations.append(Equation(GUARD, (value,), params, (), self._source()))
-        self._branches += kind == "branch"
 
     def _source(self) -> Source:
         file, line = user_location()

@@ -222,3 +222,29 @@ def test_fifty_numbers_cost_two_compilations_at_most(name: str):
         np.testing.assert_allclose(mine.grad, reference.grad, rtol=1e-5, atol=1e-6)
     assert jitted.stats.compiles <= 2, str(jitted.explain())
     assert jitted.stats.compiled_calls >= 40
+
+
+def test_numbers_are_drawn_behind_a_guard_that_was_asked_before():
+    def f(x):
+        if x.sum() > 0 and x.sum() > 0:
+            x = x * 2
+        return x + fg.rand(3)
+
+    jitted = fg.jit(f)
+    found = []
+    for function in (jitted, f):
+        fg.manual_seed(0)
+        found.append([function(fg.full((3,), float(1 - 2 * (i % 2)))).tolist() for i in range(8)])
+    assert found[0] == found[1]
+    assert jitted.stats.compiled_calls == 6
+
+
+def test_a_gradient_that_is_zeros_whatever_comes_is_there():
+    jitted = fg.jit(lambda x, y: ((x**0).sum(), (y * 2).sum()))
+    for _ in range(4):
+        x, y = (fg.ones(2, requires_grad=True) for _ in range(2))
+        zeros, other = jitted(x, y)
+        (zeros + 0).backward()
+        assert x.grad.tolist() == [0.0, 0.0] and y.grad is None
+        other.backward()
+        assert y.grad.tolist() == [2.0, 2.0]

@@ -1,6 +1,7 @@
 """`FUSEGRAD_DEBUG`: one level that shows more and more of what happens, on standard error.
 
-1 captures and guard failures; 2 also graphs and the checks of reads; 3 also kernels; 4 also LLVM IR; 5 also assembly.
+1 captures and guard failures; 2 also graphs and the checks of reads; 3 also kernels; 4 also LLVM IR; 5 also
+assembly.
 """
 
 from __future__ import annotations

@@ -32,7 +32,8 @@ class Difference:
     kind: "argument" (of what `aspect`: shape, dtype, strides, requires_grad, class, sharing, value, type,
         object), "structure", "mode", a kind of `Read` ("global", "closure", "attribute", ...), "branch",
         "tensor" (a captured one), "state" (anything else).
-    aspect: of a read, "number" where the place held one. what: the place, in words. was, now: what was captured there and what was found, in words.
+    aspect: of a read, "number" where the place held one. what: the place, in words. was, now: what was
+        captured there and what was found, in words.
     file, line, text: the user's line, where there is one.
     """
 

@@ -29,6 +29,20 @@ def data_address(array: np.ndarray) -> int:
     return array.__array_interface__["data"][0]
 
 
+def copied_as_it_lies(array: np.ndarray) -> np.ndarray:
+    """A copy with the same strides, gaps and all: code that was made for an array may read it instead."""
+    copy = np.array(array)
+    if copy.strides == array.strides or not array.size:
+        return copy
+    ends = [stride * (n - 1) for stride, n in zip(array.strides, array.shape, strict=True)]
+    before = -sum(end for end in ends if end < 0)
+    size = before + sum(end for end in ends if end > 0) + array.itemsize
+    room = np.empty(size, np.uint8)
+    same: np.ndarray = np.ndarray(array.shape, array.dtype, room, before, array.strides)
+    same[...] = array
+    return same
+
+
 def aligned_bytes(size: int) -> np.ndarray:
     """`size` uninitialised bytes that start on a cache line."""
     raw = np.empty(size + ALIGNMENT, np.uint8)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from fusegrad.compiler.memory import copied_as_it_lies
 from fusegrad.compiler.tree import Run, gather, gradients_at, refill
 from fusegrad.eager import autograd, views
 from fusegrad.eager.errors import failure
@@ -166,15 +167,15 @@ class CompiledNode(autograd.Node):
         for kind, reference in self.leaf.backward_inputs:
             if kind == "argument" and self.leaves[reference].version is version:
                 tensor = self.leaves[reference]
-                self.leaves[reference] = copied = wrap(np.array(tensor.array))
+                self.leaves[reference] = copied = wrap(copied_as_it_lies(tensor.array))
                 copied.needs_grad, copied.grad_fn = tensor.needs_grad, tensor.grad_fn
                 copied.output_index = tensor.output_index
             elif kind == "captured":
                 tensor = reference.reference()
                 if tensor is not None and tensor.version is version:
-                    self.preserved[id(reference)] = np.array(tensor.array)
+                    self.preserved[id(reference)] = copied_as_it_lies(tensor.array)
             elif kind == "kept" and any(r.version is version and r.what == RESULT for r in self.read):
-                self.environment[reference] = np.array(self.environment[reference])
+                self.environment[reference] = copied_as_it_lies(self.environment[reference])
         self.read = [r._replace(how=NOT) if r.version is version and r.how == AGAIN else r for r in self.read]
 
     def name(self, index: int = 0) -> str:

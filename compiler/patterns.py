@@ -150,7 +150,7 @@ class Rule:
         self._open = [place for place, n in enumerate(given) if n > 1]
         self._small = small_sizes(given)
         self._sizes = Sizes([given[place] for place in self._open])
-        symbols = list(given)
+        symbols: list[Any] = list(given)
         for place, symbol in zip(self._open, self._sizes.dims, strict=True):
             symbols[place] = symbol
         source = iter(symbols)

@@ -30,7 +30,9 @@ def recorded(function, *tensors, name="function"):
         state.interpreter = previous
     results = result if isinstance(result, tuple) else (result,)
     outputs = tuple(recorder.value_of(r) if isinstance(r, Tensor) else r for r in results)
-    drawn = {host.value: host.array(tensors) for host, _ in recorder.hosts}  # weights that are then written over
+    drawn = {
+        host.value: host.array(tensors) for host, _ in recorder.hosts
+    }  # weights that are then written over
     constants = {**recorder.constants, **drawn}
     inputs = (*recorder.inputs, *recorder.captured, *constants)
     graph = Graph(inputs, tuple(recorder.equations), outputs)

@@ -318,10 +318,7 @@ def drill_numbered(make: Callable[[int], Any], *setting: Any) -> int:
     raise AssertionError
 
 
-SETTINGS = [(p, calls, "") for p in PROGRAMS for calls in FAILING] + [
-    (noisy, 3, "eager"),
-    (twice, 3, "eager"),
-]
+SETTINGS = [*((p, calls, "") for p in PROGRAMS for calls in FAILING), (noisy, 3, "eager")]
 
 
 def named(value: Any) -> str:

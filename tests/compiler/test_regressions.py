@@ -248,3 +248,22 @@ def test_a_gradient_that_is_zeros_whatever_comes_is_there():
         assert x.grad.tolist() == [0.0, 0.0] and y.grad is None
         other.backward()
         assert y.grad.tolist() == [2.0, 2.0]
+
+
+@pytest.mark.parametrize("view", [lambda x: x[:, :2], lambda x: x.flip(0)[::2, 1:3], lambda x: x.T[1:3].T])
+def test_a_view_that_is_written_before_backward_is_copied_as_it_lies(view: Callable[[Any], Any]):
+    jitted = fg.jit(lambda part, w: fg.cat([part * w, part]).tanh().sum())
+    for call in range(8):
+        found = []
+        for function in (jitted, jitted.__wrapped__):
+            x, w = fg.arange(16.0).reshape(4, 4) / 16 + call, fg.full((2,), 0.5, requires_grad=True)
+            loss = function(view(x).detach(), w)
+            if call % 2:
+                with fg.no_grad():
+                    x.add_(7)
+            try:
+                loss.backward()
+                found.append(w.grad.tolist())
+            except RuntimeError as error:
+                found.append("modified by an inplace" in str(error))
+        assert found[0] == pytest.approx(found[1], 1e-3)

@@ -287,7 +287,10 @@ def _output(
             node = leaf.grad_fn
             name = node.name() if node is not None else ""
             strides = leaf.array.strides
-            freed = any(n.inputs is None for n in reachable([leaf]))
+            nodes = reachable([leaf])
+            freed = any(n.inputs is None for n in nodes)
+            if any(n.is_stale() for n in nodes):
+                reasons.append(Reason("gives a result whose backward needs memory written since", "", 0))
             return Output("value", recorder.value_of(leaf), None, leaf.needs_grad, name, strides, freed)
         reasons.append(Reason("returns a tensor of unknown origin", "", 0))
     elif not is_plain(leaf):

@@ -267,3 +267,18 @@ def test_a_view_that_is_written_before_backward_is_copied_as_it_lies(view: Calla
             except RuntimeError as error:
                 found.append("modified by an inplace" in str(error))
         assert found[0] == pytest.approx(found[1], 1e-3)
+
+
+def test_a_result_whose_backward_eager_refuses_is_refused():
+    state = fg.ones(2)
+
+    def f(x):
+        first = x * state.add_(1)
+        return first + x * state.mul_(2)
+
+    jitted = fg.jit(f)
+    for _ in range(4):
+        for function in (jitted, f):
+            with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+                function(fg.ones(2, requires_grad=True)).sum().backward()
+    assert "whose backward needs memory written since" in str(jitted.explain())

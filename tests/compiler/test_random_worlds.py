@@ -331,7 +331,7 @@ AFTER: list[Callable[[list[fg.Tensor], fg.Tensor, World], Any]] = [
     lambda results, x, w: None,
     lambda results, x, w: results[0].detach().mul_(0.5),
     lambda results, x, w: x.detach().add_(0.25),
-    # Not a write through .data: eager's backward then reads what it kept, some of it written, and no error says so.
+    # Not a write through .data: what eager's backward then reads is an accident, which no error tells.
     lambda results, x, w: w.log.append(w.weight.data.sum().item()),
     lambda results, x, w: w.weight.detach().add_(0.1),
 ]

@@ -33,7 +33,7 @@ class Explanation:
             "stats": dict(vars(function.stats)),
             "last_miss": [_difference(d) for d in function.last_miss],
             "misses": dict(function.misses.most_common()),
-            "entries": [_entry_dict(e) for e in function.entries.values()],
+            "entries": [_entry_dict(e) for e in list(function.entries.values())],
         }
 
     def __str__(self) -> str:

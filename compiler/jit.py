@@ -330,7 +330,7 @@ class JitFunction:
     def _tell_apart(self, entry: Entry, key: Any, leaves: list[Any], names: list[str]) -> None:
         """Note how a new kind of arguments differs from the most similar one that is known."""
         entry.texts = [leaf_text(leaf) for leaf in leaves]
-        others = [(e.key, e.texts, e.names) for e in self.entries.values() if e.names]
+        others = [(e.key, e.texts, e.names) for e in list(self.entries.values()) if e.names]
         entry.because = closest(key, entry.texts, names, others)
         self.last_miss = entry.because or self.last_miss
 
@@ -381,8 +381,8 @@ class JitFunction:
 
     def segments(self) -> list[Any]:
         """The segments of all compiled paths and stretches."""
-        trees = [v.tree for e in self.entries.values() for v in e.variants]
-        trees += [p.tree for e in self.entries.values() for s in e.plan.stretches for p in s.parts]
+        trees = [v.tree for e in list(self.entries.values()) for v in e.variants]
+        trees += [p.tree for e in list(self.entries.values()) for s in e.plan.stretches for p in s.parts]
         return [s for t in trees for s in t.root.walk()]
 
     def kernels(self) -> KernelCount:

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from fusegrad.compiler.stand_in import has_values
-from fusegrad.eager.families import Layout
+from fusegrad.eager.families import Layout, View, contiguous_layout
+from fusegrad.eager.sizes import has_symbols
 from fusegrad.eager.tensor import Tensor
 from fusegrad.tracer import passes
 from fusegrad.tracer.capture import Capture
@@ -202,6 +203,7 @@ def _kept_by_eager(
     """
     kept: dict[int, set[Value]] = {}
     behind: dict[Value, frozenset[int]] = {}
+    origins = _origins(graph)
     for number, equation in enumerate(graph.equations):
         found: set[int] = set()
         keeps: set[Value] = set()
@@ -213,12 +215,32 @@ def _kept_by_eager(
             saved = (equation.inputs[i] for i in rule.saves)
             keeps.update(v for v in saved if isinstance(v, Value) and v not in numbers)
             keeps.update(equation.outputs if rule.needs_output else ())
+        # What is kept of a view is the memory that it lies in.
+        keeps.update([origins[v] for v in keeps if v in origins])
         if keeps:
             kept[number] = keeps
         behind.update(dict.fromkeys(equation.outputs, frozenset(found | {number} if keeps else found)))
     nodes = tuple(behind.get(v, frozenset()) for v in seeded)
     values = tuple(frozenset().union(*(kept[n] for n in found)) for found in nodes)
     return {v: all(v in k for k in values) for v in frozenset().union(*values)}, nodes, values
+
+
+def _origins(graph: Graph) -> dict[Value, Value]:
+    """For each view of an input, directly or not, that input, whose memory it shares."""
+    origins: dict[Value, Value] = {v: v for v in graph.inputs}
+    layouts: dict[Value, Layout] = {}
+    for equation in graph.equations:
+        op = equation.op
+        if not isinstance(op, View) or equation.inputs[0] not in origins:
+            continue
+        source = equation.inputs[0]
+        open_sizes = has_symbols((source.shape, *equation.params.values()))
+        layout = layouts.get(source) or contiguous_layout(source.shape)
+        seen = layout if open_sizes else op.layout(layout, **equation.params)
+        if seen is not None:  # a reshape may have to copy
+            origins[equation.output] = origins[source]
+            layouts[equation.output] = seen
+    return {v: origin for v, origin in origins.items() if v is not origin}
 
 
 def _reached_from(

@@ -282,3 +282,15 @@ def test_a_result_whose_backward_eager_refuses_is_refused():
             with pytest.raises(RuntimeError, match="modified by an inplace operation"):
                 function(fg.ones(2, requires_grad=True)).sum().backward()
     assert "whose backward needs memory written since" in str(jitted.explain())
+
+
+def test_a_view_that_eager_keeps_is_memory_that_must_not_be_written():
+    jitted = fg.jit(lambda x, w: (x.reshape(2, 2) * w).sum())
+    for _ in range(4):
+        for function in (jitted, jitted.__wrapped__):
+            x, w = fg.arange(4.0), fg.ones(2, 2, requires_grad=True)
+            loss = function(x, w)
+            x.add_(1)
+            with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+                loss.backward()
+    assert jitted.stats.compiled_calls == 3

@@ -321,7 +321,7 @@ def finish(run: Any, leaves: list[Any]) -> Any:
     """The function's result from what a run of the tree gave."""
     path, results = run.leaf.path, run.results
     node = None
-    if path.wanted and state.grad_enabled:
+    if path.wanted:
         node = CompiledNode(run, leaves)
     tensors: dict[Any, Tensor] = {}
     items = []
@@ -336,7 +336,7 @@ def finish(run: Any, leaves: list[Any]) -> Any:
         else:
             if output.value not in tensors:
                 tensor = wrap(results[number])
-                if output.freed and state.grad_enabled:
+                if output.freed:
                     autograd.place(tensor, FreedNode(output.grad_name, tensor), 0)
                 if node is not None:
                     if number in path.seeded:

@@ -294,3 +294,20 @@ def test_a_view_that_eager_keeps_is_memory_that_must_not_be_written():
             with pytest.raises(RuntimeError, match="modified by an inplace operation"):
                 loss.backward()
     assert jitted.stats.compiled_calls == 3
+
+
+def test_a_function_may_turn_gradients_on_where_its_caller_has_them_off():
+    def f(x):
+        with fg.enable_grad():
+            y = x * 2
+        return y, x * 3
+
+    jitted = fg.jit(f)
+    for _ in range(4):
+        x = fg.ones(2, requires_grad=True)
+        with fg.no_grad():
+            y, z = jitted(x)
+        assert y.requires_grad and not z.requires_grad
+        y.sum().backward()
+        assert x.grad.tolist() == [2.0, 2.0]
+    assert jitted.stats.compiled_calls == 3

@@ -20,7 +20,7 @@ from fusegrad.tracer.graph import Source
 from fusegrad.tracer.reads import Read
 from fusegrad.tracer.values import MISSING, text_of
 
-# What stands in a key before the leaves: see `jit.call_key`.
+# What stands in a key before the leaves: see `keys.call_key`.
 MODES = ("structure", "grad mode", "default dtype")
 _FIELDS = ("shape", "dtype", "strides", "requires_grad", "class", "sharing", "inference")
 
@@ -118,7 +118,7 @@ def closest(
 ) -> list[Difference]:
     """How a call differs from the most similar one that was captured: that with the fewest differences.
 
-    key, texts, names: of the call (`jit.call_key`, each leaf in words, and what the user calls it); others:
+    key, texts, names: of the call (`keys.call_key`, each leaf in words, and what the user calls it); others:
     of those that were captured.
     """
     found: list[Difference] = []

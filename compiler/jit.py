@@ -21,21 +21,19 @@ from typing import Any
 from fusegrad.compiler import debug
 from fusegrad.compiler.deferred import Deferred, Plan
 from fusegrad.compiler.differences import Difference, closest, leaf_names, leaf_text, of_branch, of_read
-from fusegrad.compiler.family import NUMBERS, Family, family_key
+from fusegrad.compiler.family import Family, family_key
 from fusegrad.compiler.guards import Guards
+from fusegrad.compiler.keys import Unkeyed, call_key, describe_key, is_object
 from fusegrad.compiler.lock import compiling
 from fusegrad.compiler.node import finish
 from fusegrad.compiler.path import Path
-from fusegrad.compiler.stand_in import StandIn
 from fusegrad.compiler.tree import Stopped
 from fusegrad.compiler.verify import Again, JitError
-from fusegrad.eager import dtypes
 from fusegrad.eager.state import state
-from fusegrad.eager.tensor import Tensor, Untracked
+from fusegrad.eager.tensor import Tensor
 from fusegrad.tracer.capture import Capture, Reason, capture
 from fusegrad.tracer.reads import Read
-from fusegrad.tracer.tree import flatten
-from fusegrad.tracer.values import MISSING, hold, plain_key
+from fusegrad.tracer.values import hold
 
 # Bounds, after which calls stay eager and `explain()` says so.
 MOST_KEYS = 256
@@ -180,7 +178,7 @@ class JitFunction:
         leaves: list[Any] = []
         try:
             key = call_key(args, kwargs, leaves)
-        except _Unkeyed as error:
+        except Unkeyed as error:
             return self._eager(args, kwargs, str(error))
         entry = self.entries.get(key)
         if entry is None:
@@ -321,7 +319,7 @@ class JitFunction:
     def _new_entry(self, key: Any, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -> Entry:
         """Room for a kind of arguments, with how it differs from the most similar one that is known."""
         entry = Entry(key, describe_key(leaves))
-        entry.anchors = [hold(x) for x in leaves if _is_object(x)]
+        entry.anchors = [hold(x) for x in leaves if is_object(x)]
         entry.names = leaf_names(self.__wrapped__, args, kwargs, len(leaves))
         self._tell_apart(entry, key, leaves, entry.names)
         self.entries[key] = entry
@@ -439,80 +437,6 @@ def _add_path(entry: Entry, made: Capture, leaves: list[Any]) -> None:
         entry.variants.pop()
     layouts = {v: layout_of(leaves[i].array) for v, i in numbers.items()}
     entry.variants.insert(0, Variant(Tree([path], layouts)))
-
-
-# Keys.
-
-
-class _Unkeyed(Exception):
-    """Arguments that no key can tell apart."""
-
-
-def call_key(args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -> Any:
-    """What must be equal for two calls to be answered by the same code; fills `leaves`."""
-    parts: list[Any] = [_structure_key(args, kwargs, leaves), state.grad_enabled, dtypes.default_float()]
-    seen: dict[int, int] = {}
-    for place, leaf in enumerate(leaves):
-        if isinstance(leaf, Tensor):
-            array = leaf.array
-            if type(array) is StandIn:
-                array.item()  # refuses: the tensor waits in another thread
-            # The place of its first appearance tells f(x, x) from f(x, y).
-            first = seen.setdefault(id(leaf), place)
-            part = (array.shape, array.dtype, array.strides, leaf.needs_grad, type(leaf), first)
-            # Backward must not keep what was made in inference mode; eager raises there.
-            parts.append(part if type(leaf.version) is not Untracked else (*part, "inference"))
-        else:
-            plain = plain_key(leaf)
-            parts.append(plain if plain is not MISSING else (type(leaf), id(leaf)))
-    return tuple(parts)
-
-
-def _structure_key(args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -> Any:
-    """What tells the containers among the arguments apart; fills `leaves`."""
-    if not kwargs:
-        for arg in args:
-            kind = type(arg)
-            if kind is not Tensor and kind is not float and kind is not int and kind is not bool:
-                break
-        else:
-            # Nothing to take apart, as in most calls.
-            leaves += args
-            return _flat_key(len(args))
-    try:
-        return flatten((args, kwargs) if kwargs else args, leaves).key
-    except ValueError as error:
-        raise _Unkeyed(f"an argument is {error}") from None
-
-
-@functools.cache
-def _flat_key(count: int) -> Any:
-    """The structure of so many arguments that are no containers."""
-    return flatten((None,) * count, []).key
-
-
-def _is_object(leaf: Any) -> bool:
-    """Whether a leaf is keyed by its identity."""
-    return not isinstance(leaf, Tensor) and plain_key(leaf) is MISSING
-
-
-def describe_key(leaves: list[Any], shapes: list[Any] | None = None) -> str:
-    """The arguments of a key for people: `float32[32, 784], 3, <Model>`.
-
-    With `shapes`, of a family: `float32[*, 784], any int, <Model>`.
-    """
-    parts = []
-    for place, leaf in enumerate(leaves):
-        if isinstance(leaf, Tensor):
-            shape = leaf.array.shape if shapes is None else shapes[place] or ()
-            sizes = ", ".join("*" if n is None else str(n) for n in shape)
-            text = f"{leaf.array.dtype.name}[{sizes}]"
-            parts.append(text + (" requires_grad" if leaf.needs_grad else ""))
-        elif shapes is not None and type(leaf) in NUMBERS:
-            parts.append(f"any {type(leaf).__name__}")
-        else:
-            parts.append(repr(leaf) if not _is_object(leaf) else f"<{type(leaf).__name__}>")
-    return ", ".join(parts)
 
 
 def _difference(missed: list[tuple[Variant, Read | Stopped]]) -> Difference:

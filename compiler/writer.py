@@ -171,18 +171,6 @@ class Writer:
         self.declared.add(f"declare {result_type} @{symbol}({', '.join(a.type for a in args)})")
         return self.emit(f"call {result_type} @{symbol}({', '.join(map(str, args))})", result, lanes)
 
-    def each_lane(self, name: str, args: list[Val]) -> Val:
-        """A scalar library function applied lane by lane."""
-        lanes = args[0].lanes
-        if not lanes:
-            return self.call(name, args)
-        result = Val("poison", args[0].dtype, lanes)
-        for lane in range(lanes):
-            scalars = [self.emit(f"extractelement {a}, i32 {lane}", a.dtype) for a in args]
-            made = self.call(name, scalars)
-            result = self.emit(f"insertelement {result}, {made}, i32 {lane}", made.dtype, lanes)
-        return result
-
     def binary(self, op: str, a: Val, b: Val) -> Val:
         return self.emit(f"{op} {a}, {b.text}", a.dtype, a.lanes)
 

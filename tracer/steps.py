@@ -31,6 +31,7 @@ from fusegrad.tracer.graph import Value
 from fusegrad.tracer.hosts import Host
 from fusegrad.tracer.lookup import type_lookup
 from fusegrad.tracer.reads import NOWHERE, Read, Site
+from fusegrad.tracer.values import plain_key
 
 if TYPE_CHECKING:
     from fusegrad.tracer.observe import Observer
@@ -184,7 +185,7 @@ class Numbers(Host):
             return None
         for place, (now, then) in enumerate(zip(leaves, self.seen, strict=True)):
             fixed = place in self.fixed or not _is_number(then)
-            if type(now) is not type(then) or (fixed and now != then):
+            if type(now) is not type(then) or (fixed and plain_key(now) != plain_key(then)):
                 return None
         return self._array(leaves)
 

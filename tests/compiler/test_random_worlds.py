@@ -413,9 +413,13 @@ class Plan:
 
         return program
 
-    def run(self, jit: Callable[..., Any], function: Callable[..., Any]) -> list[Any]:
-        """Everything that a user could see of some calls in a changing world."""
+    def run(self, jit: Callable[..., Any], function: Callable[..., Any], nudge: int = 0) -> list[Any]:
+        """Everything that a user could see of some calls in a changing world.
+
+        nudge: not 0 moves every argument's elements by at most a rounding, another one for each number.
+        """
         fg.manual_seed(self.seed)
+        self.nudges = np.random.default_rng(nudge) if nudge else None
         world = World(self.seed, jit)
         events: list[Any] = []
         for call in range(CALLS):
@@ -428,8 +432,8 @@ class Plan:
         """One call, its backward, and what they leave behind."""
         generator = np.random.default_rng(self.seed + number % 2)
         shape, dtype = self.shapes[number], self.dtypes[number]
-        x = fg.tensor(generator.normal(size=shape).astype(dtype), requires_grad=number % 3 != 2)
-        y = fg.tensor(generator.normal(size=shape).astype(dtype))
+        x, y = (self.nudged(generator.normal(size=shape).astype(dtype)) for _ in range(2))
+        x.requires_grad_(number % 3 != 2)
         place = len(events)
         try:
             with fg.set_grad_enabled(self.modes[number]):
@@ -460,6 +464,12 @@ class Plan:
         world.log.clear()
         for leaf in leaves:
             leaf.grad = None
+
+    def nudged(self, array: np.ndarray) -> fg.Tensor:
+        if self.nudges is None:
+            return fg.tensor(array)
+        roundings = self.nudges.integers(-1, 2, array.shape) * np.finfo(array.dtype).eps
+        return fg.tensor((array * (1 + roundings)).astype(array.dtype))
 
     def derive(self, tensor: fg.Tensor, x: fg.Tensor, events: list[Any]) -> None:
         """The backward of one result; twice, or one that is derived again."""
@@ -505,16 +515,36 @@ def assert_same(ours: Any, theirs: Any, place: Any = ()) -> None:
         assert ours[0].dtype == theirs[0].dtype, (place, ours, theirs)
         np.testing.assert_allclose(ours[0], theirs[0], rtol=2e-3, atol=2e-4, err_msg=f"event {place}")
         assert ours[1:] == theirs[1:], (place, ours, theirs)
+    elif type(ours) is type(theirs) is float and ours * theirs > 0:
+        # What `item()` gave is as near as the tensor that it came from.
+        np.testing.assert_allclose(ours, theirs, rtol=2e-3, atol=2e-4, err_msg=f"event {place}")
     else:
         assert repr(ours) == repr(theirs), (place, ours, theirs)  # NaN is not equal to itself
 
 
+class Unstable(Exception):
+    """Eager's own results differ as much between inputs that are one rounding apart."""
+
+
 def check(seed: int) -> int:
-    """Run the program of `seed` jitted and eager; how many calls were answered by compiled code."""
+    """Run the program of `seed` jitted and eager; how many calls were answered by compiled code.
+
+    Adam divides a gradient by its own size: where that is zero but for rounding (of weights before a batch
+    norm), its steps follow the rounding. So a difference counts unless eager differs from itself too.
+    """
     plan = Plan.of(seed)
     program = plan.program()
     jitted = fg.jit(program)
-    assert_same(plan.run(fg.jit, jitted), plan.run(lambda f: f, program))
+    eager = plan.run(lambda f: f, program)
+    try:
+        assert_same(plan.run(fg.jit, jitted), eager)
+    except AssertionError as difference:
+        for nudge in range(1, 9):
+            try:
+                assert_same(plan.run(lambda f: f, program, nudge), eager)
+            except AssertionError:
+                raise Unstable(f"{str(difference)[:200]}, and eager against itself") from difference
+        raise
     return jitted.stats.compiled_calls
 
 
@@ -526,11 +556,14 @@ def test_random_programs_show_the_world_what_eager_shows(block: int):
 
 if __name__ == "__main__":
     first = int(sys.argv[2]) if len(sys.argv) > 2 else 0
-    failed = compiled = 0
+    failed = compiled = unstable = 0
     for number in range(first, first + int(sys.argv[1])):
         try:
             compiled += bool(check(number))
+        except Unstable as error:
+            unstable += 1
+            print(f"seed {number}: unstable: {error}", flush=True)
         except Exception as error:
             failed += 1
             print(f"seed {number}: {type(error).__name__}: {str(error)[:400]}", flush=True)
-    print(f"{sys.argv[1]} programs, {failed} differ, {compiled} with compiled calls")
+    print(f"{sys.argv[1]} programs, {failed} differ, {unstable} unstable, {compiled} with compiled calls")

@@ -13,6 +13,7 @@ import pytest
 
 import fusegrad as fg
 from fusegrad.compiler import deferred
+from fusegrad.eager.node import share
 
 
 @pytest.fixture(autouse=True)
@@ -182,6 +183,122 @@ def test_a_refused_function_leaves_nothing_behind():
     model = make()
     gc.collect()
     assert model() is None
+
+
+def test_a_result_that_is_the_gradient_too_is_not_the_same_memory():
+    def f(x):
+        y = x.exp()
+        return y.sum(), y.detach()
+
+    g = fg.jit(f)
+    x = ones(3)
+    for _ in range(8):
+        x.grad = None
+        loss, y = g(x)
+        loss.backward()
+        before = y.tolist()
+        g(x)[0].backward()
+        assert y.tolist() == before
+    assert g.kernels().joint
+
+
+def test_an_argument_that_is_also_read_from_outside_is_not_any_argument():
+    outside = fg.ones(3)
+
+    @fg.jit
+    def f(x):
+        return x + outside
+
+    for x in (outside, fg.full((3,), 5.0), outside, fg.full((3,), 7.0)):
+        assert f(x).tolist() == (x + outside).tolist()
+    assert f.stats.compiled_calls == 2
+
+
+def test_two_tensors_of_one_array_are_not_any_two():
+    def twins():
+        x = fg.ones(2)
+        return x, share(x)
+
+    f = fg.jit(lambda x, y: x + 2 * y)
+    for x, y in (twins(), (fg.ones(2), fg.zeros(2)), twins()):
+        assert f(x, y).tolist() == (x + 2 * y).tolist()
+
+
+def _divides(x):
+    x // (x - 2)
+    return x + 1
+
+
+def _indexes(x):
+    fg.arange(4)[x]
+    return (x * 2).sum()
+
+
+def _decomposes(x):
+    matrix = fg.eye(2) * x.sum()
+    fg.linalg.cholesky(matrix)
+    if x.sum() > 100:
+        fg.linalg.inv(matrix * 0)
+    return x + 1
+
+
+@pytest.mark.parametrize("function", [_divides, _indexes, _decomposes])
+def test_an_op_whose_result_nobody_needs_still_refuses_its_input(function: Any):
+    f = fg.jit(function)
+    for value in (1, 1, 3, 2, 5, -7, 1, 200, 200):
+        outcomes = []
+        for either in (f, function):
+            try:
+                outcomes.append(either(fg.tensor([value, 1])).tolist())
+            except (RuntimeError, IndexError) as error:
+                outcomes.append(str(error).splitlines()[0])
+        assert outcomes[0] == outcomes[1]
+    assert f.stats.compiled_calls >= 3
+
+
+def test_a_callable_object_runs_what_its_class_says_now():
+    class Double:
+        def __call__(self, x):
+            return x * 2
+
+    class Triple:
+        def __call__(self, x):
+            return x * 3
+
+    thing = Double()
+    f = fg.jit(thing)
+    assert [f(fg.ones(1)).item() for _ in range(3)] == [2.0] * 3
+    thing.__class__ = Triple
+    assert [f(fg.ones(1)).item() for _ in range(2)] == [3.0] * 2
+    kept, Triple.__call__ = Triple.__call__, lambda self, x: x * 4
+    assert [f(fg.ones(1)).item() for _ in range(2)] == [4.0] * 2
+    assert kept is not Triple.__call__ and f.stats.compiled_calls == 4
+
+
+def test_a_module_may_return_its_arguments():
+    class Swap(fg.nn.Module):
+        def forward(self, x, y):
+            return y, x, x + y
+
+    f = fg.jit(Swap())
+    for _ in range(3):
+        x, y = fg.ones(2), fg.zeros(2)
+        first, second, total = f(x, y)
+        assert first is y and second is x and total.tolist() == [1.0, 1.0]
+    assert f.stats.compiled_calls == 2
+
+
+def test_a_number_that_is_another_at_every_call_is_soon_no_constant():
+    class Settings:
+        rate = 0.0
+
+    f = fg.jit(lambda x: (x * Settings.rate).tanh().sum())
+    x = fg.arange(50.0)
+    for call in range(20):
+        Settings.rate = call / 100
+        assert f(x).item() == pytest.approx((x * Settings.rate).tanh().sum().item(), 1e-5)
+    assert f.stats.compiles <= 4
+    assert "is another number from call to call" in str(f.explain())
 
 
 # Counts.

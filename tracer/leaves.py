@@ -27,9 +27,30 @@ def call_trusted(observer: Observer, function: Any, site: Site, /, *args: Any, *
         engine = observer.is_known(owner) and (purity.is_trusted_object(owner) or purity.is_optimizer(owner))
         if not (engine or observer.is_tensor(owner) or purity.is_static(owner)):
             observer.consume(owner, site, what)
-    for value in (*args, *kwargs.values()):
-        observer.consume(value, site, what)
+    if purity.is_transform(function):
+        calls_it = not purity.makes_transform(function)
+        args = tuple([_passed(observer, value, calls_it, site, what) for value in args])
+    else:
+        for value in (*args, *kwargs.values()):
+            observer.consume(value, site, what)
     return observer.adopt(function(*args, **kwargs))
+
+
+def _passed(observer: Observer, value: Any, calls_it: bool, site: Site, what: str) -> Any:
+    """An argument of a transform. Of a function that is called it is the twin, which takes what the transform
+    gives as made by this run; objects are guarded where the function uses them.
+    """
+    if not (calls_it and callable(value)) or observer.is_tensor(value):
+        observer.consume(value, site, what, passed_on=True)
+        return value
+    twin = calls.callee(observer, value, site)
+
+    def given(*args: Any, **kwargs: Any) -> Any:
+        for argument in (*args, *kwargs.values()):
+            observer.adopt(argument)
+        return twin(*args, **kwargs)
+
+    return given
 
 
 def call_pure(observer: Observer, function: Any, mode: str, site: Site, /, *args: Any, **kwargs: Any) -> Any:

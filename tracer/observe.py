@@ -234,6 +234,8 @@ class Observer:
 
     def read_function(self, function: FunctionType, site: Site) -> None:
         """Code and defaults of a function from outside that is about to be called."""
+        if self.status(function) == LOCAL:
+            return
         self.read(("function", id(function)), lambda: FunctionRead(function, site))
         for default in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
             self.reached(default)
@@ -286,19 +288,30 @@ class Observer:
 
     # ---------------------------------------------------------------------------------- consumption
 
-    def consume(self, value: Any, site: Site, what: str, deep: bool = True, tensors: bool = True) -> bool:
+    def consume(
+        self,
+        value: Any,
+        site: Site,
+        what: str,
+        deep: bool = True,
+        tensors: bool = True,
+        passed_on: bool = False,
+    ) -> bool:
         """Guard what a builtin or an op will look at in ``value``; opens the run if that cannot be.
 
         deep: the elements are operated on, too, so none of them may run code of its own.
         tensors: whether tensors are fit for it (they are not where text or identity comes out).
+        passed_on: objects in containers are handed to the user's code, and not looked at before.
         Returns whether the value was fit.
         """
-        problem = self._problem(value, site, deep, tensors, set())
+        problem = self._problem(value, site, deep, tensors, passed_on, set())
         if problem is not None:
             self.open(f"{what} {problem}", site)
         return problem is None
 
-    def _problem(self, value: Any, site: Site, deep: bool, tensors: bool, visited: set[int]) -> str | None:
+    def _problem(
+        self, value: Any, site: Site, deep: bool, tensors: bool, passed_on: bool, visited: set[int]
+    ) -> str | None:
         kind = type(value)
         if self.is_tensor(value):
             return None if tensors else "a tensor"
@@ -311,7 +324,7 @@ class Observer:
             self.read_contents(value, site)
             if deep and not is_plain(value):
                 for item in flat_contents(value):
-                    problem = self._problem(item, site, deep, tensors, visited)
+                    problem = self._problem(item, site, deep, tensors, passed_on, visited)
                     if problem is not None:
                         return problem
             return None
@@ -323,12 +336,13 @@ class Observer:
             if not tensors:
                 return "an iterator"
             if kind in purity.VIEWS and deep:
-                problems = (self._problem(item, site, deep, tensors, visited) for item in value)
+                items = iter(value)
+                problems = (self._problem(item, site, deep, tensors, passed_on, visited) for item in items)
                 return next((problem for problem in problems if problem is not None), None)
             return None if self.is_local_iterator(value) else "an iterator that lives outside the function"
         if isinstance(value, enum.Enum):
             return None if purity.is_simple_enum(kind) else f"a {kind.__name__}, which has methods of its own"
-        if not deep:
+        if not deep or passed_on:
             return None if self.is_known(value) else f"a {kind.__name__} of unknown origin"
         if isinstance(value, (type, FunctionType, MethodType)) or callable(value):
             return f"the callable `{getattr(value, '__name__', kind.__name__)}`"

@@ -184,6 +184,9 @@ def lookup_pure(function: Any) -> str | None:
 # ---------------------------------------------------------------------------------- fusegrad's own
 
 _INSTRUMENTED = ("fusegrad.eager.nn", "fusegrad.eager.optim")
+# Functions here call the functions that they are given, or make functions that will, and pass objects on.
+_TRANSFORMS = "fusegrad.eager.func"
+_TRANSFORM_MAKERS = ("grad", "grad_of", "grad_and_value", "value_and_grad", "jacrev", "jacfwd", "hessian")
 
 
 def tensor_class() -> type | None:
@@ -217,6 +220,16 @@ def is_trusted(function: Any) -> bool:
     if isinstance(function, type):
         return is_trusted_module(function.__dict__.get("__module__"))
     return is_trusted_object(function)
+
+
+def is_transform(function: Any) -> bool:
+    """Whether a trusted function is a transform of a user's function, or makes one, as `value_and_grad`."""
+    return isinstance(function, FunctionType) and function.__globals__.get("__name__") == _TRANSFORMS
+
+
+def makes_transform(function: Any) -> bool:
+    """Whether a transform gives a function that will call the user's, instead of calling it."""
+    return function.__code__.co_name in _TRANSFORM_MAKERS
 
 
 def is_optimizers(module: Any) -> bool:

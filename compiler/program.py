@@ -17,7 +17,7 @@ from fusegrad.compiler.fusion import Fusion, with_copies
 from fusegrad.compiler.lowering import lower
 from fusegrad.compiler.placement import PLAIN, Blueprint, Placed, Plain, copied, viewed as viewed, with_sizes
 from fusegrad.compiler.sizes import OPEN_TEXT, Fixed, Values
-from fusegrad.eager.families import Contraction, Layout, View, contiguous_layout
+from fusegrad.eager.families import Contraction, Layout, View, contiguous_layout, is_dense
 from fusegrad.eager.op import REGISTRY
 from fusegrad.eager.sizes import has_symbols
 from fusegrad.tracer.graph import Equation, Graph, Value
@@ -147,7 +147,10 @@ class Program:
 
 
 def with_result_copies(graph: Graph, sources: Sources, results: dict[Value, Layout]) -> Graph:
-    """Results get memory of their own: what lies in an input, or in another result, is copied."""
+    """Results get memory of their own: what lies in an input, or in another result, is copied.
+
+    Of a view with gaps, the memory that it lies in: it has the strides that eager's has.
+    """
     bases = [sources.base(v) for v in graph.outputs if isinstance(v, Value)]
     equations = list(graph.equations)
     outputs: list[Any] = []
@@ -155,13 +158,24 @@ def with_result_copies(graph: Graph, sources: Sources, results: dict[Value, Layo
         if isinstance(value, Value):
             base = sources.base(value)
             if base in graph.inputs or (base != value and bases.count(base) > 1):
-                copy = Value(f"{value.name}_result", value.type)
-                equations.append(Equation(clone_op, (value,), {}, (copy,)))
+                _, chain = sources.resolve(value) if _has_gaps(sources.layout(value)) else (base, ())
+                source = base if chain else value
+                copy = Value(f"{source.name}_result", source.type)
+                equations.append(Equation(clone_op, (source,), {}, (copy,)))
                 if value in results:
                     results[copy] = results.pop(value)
+                for view in chain:
+                    seen = Value(f"{view.output.name}_result", view.output.type)
+                    equations.append(Equation(view.op, (copy, *view.inputs[1:]), view.params, (seen,)))
+                    copy = seen
                 value = copy
         outputs.append(value)
     return Graph(graph.inputs, tuple(equations), tuple(outputs))
+
+
+def _has_gaps(layout: Layout | None) -> bool:
+    """Whether elements lie apart, or several in one place."""
+    return layout is not None and not has_symbols(layout) and not is_dense(layout.shape, layout.strides)
 
 
 def _separate_creations(graph: Graph) -> Graph:

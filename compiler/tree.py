@@ -19,7 +19,7 @@ from fusegrad.compiler.commit import Commit, in_place
 from fusegrad.compiler.path import Path, asks, guard_key, layout_of
 from fusegrad.compiler.program import Program, viewed
 from fusegrad.compiler.slices import backward_slice, kept, producers
-from fusegrad.eager.families import Layout, contiguous_layout
+from fusegrad.eager.families import Layout, contiguous_layout, is_dense
 from fusegrad.eager.op import EXPLAINED
 from fusegrad.eager.tensor import Tensor
 from fusegrad.tracer import passes
@@ -639,16 +639,6 @@ def _result_layouts(segment: Segment) -> dict[Value, Layout]:
 def unusual_layout(shape: tuple[int, ...], strides: tuple[int, ...]) -> Layout | None:
     """The layout that results with these strides (in elements) are given in; None for row-major order."""
     usual = strides == contiguous_layout(shape).strides or 0 in shape
-    if not usual and all(s > 0 for s in strides) and _without_gaps(shape, strides):
+    if not usual and all(s > 0 for s in strides) and is_dense(shape, strides):
         return Layout(shape, strides)
     return None
-
-
-def _without_gaps(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
-    """Whether the strides are those of a row-major array with its dimensions in another order."""
-    step = 1
-    for stride, n in sorted((s, n) for s, n in zip(strides, shape, strict=True) if n != 1):
-        if stride != step:
-            return False
-        step *= n
-    return True

@@ -258,6 +258,16 @@ def contiguous_layout(shape: Sequence[int]) -> Layout:
     return Layout(tuple(shape), tuple(reversed(strides)))
 
 
+def is_dense(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    """Whether the strides are those of a row-major array with its dimensions in another order."""
+    step = 1
+    for stride, n in sorted((s, n) for s, n in zip(strides, shape, strict=True) if n != 1):
+        if stride != step:
+            return False
+        step *= n
+    return True
+
+
 class View(Op):
     """The same elements under another shape. `layout(layout, **params)` says where they lie.
 

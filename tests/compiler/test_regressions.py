@@ -301,6 +301,27 @@ def test_a_number_that_is_another_at_every_call_is_soon_no_constant():
     assert "is another number from call to call" in str(f.explain())
 
 
+VIEWS: dict[str, Callable[[fg.Tensor], fg.Tensor]] = {
+    "of what backward keeps": lambda x: fg.stack([x, x * 2]).amax(0)[..., :2],
+    "of a copied argument": lambda x: x.clone()[..., :2],
+    "with steps": lambda x: x.exp()[:, ::2],
+    "of one row many times": lambda x: x.tanh().sum(0).expand(3, 4),
+    "transposed": lambda x: x.exp().t()[1:],
+}
+
+
+@pytest.mark.parametrize("requires_grad", [False, True])
+@pytest.mark.parametrize("name", VIEWS)
+def test_a_result_that_is_a_view_lies_as_eager_has_it(name: str, requires_grad: bool):
+    jitted = fg.jit(VIEWS[name])
+    for _ in range(3):
+        x = fg.randn(3, 4, requires_grad=requires_grad)
+        found, expected = jitted(x), VIEWS[name](x)
+        assert found.stride() == expected.stride()
+        np.testing.assert_allclose(found.detach(), expected.detach(), rtol=1e-5)
+    assert jitted.stats.compiled_calls == 2
+
+
 # Counts.
 
 

@@ -6,7 +6,7 @@ which share everything but their places in memory (`compiler/placement.py`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from fusegrad.compiler.fusion import Fusion, with_copies
 from fusegrad.compiler.lowering import lower
 from fusegrad.compiler.placement import PLAIN, Blueprint, Placed, Plain, copied, viewed as viewed, with_sizes
 from fusegrad.compiler.sizes import OPEN_TEXT, Fixed, Values
-from fusegrad.eager.families import Contraction, Layout, View, contiguous_layout, is_dense
+from fusegrad.eager.families import Contraction, Layout, View, contiguous_layout
 from fusegrad.eager.op import REGISTRY
 from fusegrad.eager.sizes import has_symbols
 from fusegrad.tracer.graph import Equation, Graph, Value
@@ -29,7 +29,8 @@ class Program:
     """Runs a graph on arrays.
 
     graph: optimised, without composite ops. layouts: how the inputs lie. results: the layouts (in
-    elements) that outputs must have where they are not row-major. into: outputs that are put into the
+    elements) that outputs must have where they are not row-major. apart: outputs that are views with gaps
+    in the memory of something else, and stay that. into: outputs that are put into the
     memory of an input, whose values nobody else needs. The constructor divides the
     graph into steps; `finish` places them in memory and compiles.
     """
@@ -40,15 +41,17 @@ class Program:
         layouts: dict[Value, Layout] | None = None,
         results: dict[Value, Layout] | None = None,
         into: dict[Value, Value] | None = None,
+        apart: Collection[Value] = (),
     ) -> None:
         self.into = into or {}
         known = {v: (layouts or {}).get(v) or contiguous_layout(v.shape) for v in graph.inputs}
         self.given = {v for e in graph.equations for v in e.outputs}
         outputs = graph.outputs
         graph, self.checks = lower(graph)
-        now = zip(outputs, graph.outputs, strict=True)
+        now = list(zip(outputs, graph.outputs, strict=True))
         results = {new: results[old] for old, new in now if results and old in results}
-        graph = with_result_copies(graph, Sources(graph, known), results)
+        apart = {new for old, new in now if old in apart}
+        graph = with_result_copies(graph, Sources(graph, known), results, apart)
         graph = with_copies(_separate_creations(graph), Sources(graph, known))
         graph = _readable_products(graph, Sources(graph, known))
         self.graph = graph
@@ -146,10 +149,12 @@ class Program:
         return self.placed().memory_bytes()
 
 
-def with_result_copies(graph: Graph, sources: Sources, results: dict[Value, Layout]) -> Graph:
+def with_result_copies(
+    graph: Graph, sources: Sources, results: dict[Value, Layout], apart: Collection[Value] = ()
+) -> Graph:
     """Results get memory of their own: what lies in an input, or in another result, is copied.
 
-    Of a view with gaps, the memory that it lies in: it has the strides that eager's has.
+    Of those in `apart`, the memory that they lie in, so that they have the strides that eager's have.
     """
     bases = [sources.base(v) for v in graph.outputs if isinstance(v, Value)]
     equations = list(graph.equations)
@@ -158,7 +163,7 @@ def with_result_copies(graph: Graph, sources: Sources, results: dict[Value, Layo
         if isinstance(value, Value):
             base = sources.base(value)
             if base in graph.inputs or (base != value and bases.count(base) > 1):
-                _, chain = sources.resolve(value) if _has_gaps(sources.layout(value)) else (base, ())
+                chain = sources.resolve(value)[1] if value in apart else ()
                 source = base if chain else value
                 copy = Value(f"{source.name}_result", source.type)
                 equations.append(Equation(clone_op, (source,), {}, (copy,)))
@@ -171,11 +176,6 @@ def with_result_copies(graph: Graph, sources: Sources, results: dict[Value, Layo
                 value = copy
         outputs.append(value)
     return Graph(graph.inputs, tuple(equations), tuple(outputs))
-
-
-def _has_gaps(layout: Layout | None) -> bool:
-    """Whether elements lie apart, or several in one place."""
-    return layout is not None and not has_symbols(layout) and not is_dense(layout.shape, layout.strides)
 
 
 def _separate_creations(graph: Graph) -> Graph:

@@ -277,8 +277,9 @@ class Tree:
             made_by = _made_by([*above, *chain])
             wanted.update(dict.fromkeys(kept(_later_targets(chain), stretch, available, made_by)))
         graph = self._slice(segment.owner, wanted, available, [*above, segment])
-        results = _result_layouts(segment)
-        segment.program = Program(graph, self._layouts_for(graph, segment.owner), results)
+        layouts = self._layouts_for(graph, segment.owner)
+        results, apart = _result_layouts(segment)
+        segment.program = Program(graph, layouts, results, apart=apart)
         stored = [v for v in segment.program.stored() if v not in available]
         ours = {**available, **dict.fromkeys(stored, -1)}
         for value in stored:
@@ -332,7 +333,8 @@ class Tree:
         targets = dict.fromkeys((*path.results, *path.left, *checks, *_obliged(segment), *path.gradients))
         equations = [e for s in [*segment.above, segment] for e in s.equations] + list(path.backward)
         graph = self._graph(path, targets, dict(segment.kept_above), equations)
-        program = Program(graph, self._layouts_for(graph, path), _result_layouts(segment)).finish()
+        results, apart = _result_layouts(segment)
+        program = Program(graph, self._layouts_for(graph, path), results, apart=apart).finish()
         found = dict(zip(graph.outputs, program.graph.outputs, strict=True))
         inputs = []
         for value in graph.inputs:
@@ -622,18 +624,23 @@ def _later_targets(chain: Sequence[Segment]) -> list[Any]:
     return [*targets, *((*leaf.results, *leaf.left) if len(chain) > 1 else ()), *leaf.gradients]
 
 
-def _result_layouts(segment: Segment) -> dict[Value, Layout]:
-    """The layouts of results that eager does not give in row-major order."""
+def _result_layouts(segment: Segment) -> tuple[dict[Value, Layout], set[Value]]:
+    """The layouts of results that eager does not give in row-major order; and those that it gives as views
+    with gaps between their elements.
+    """
+    layouts: dict[Value, Layout] = {}
+    apart: set[Value] = set()
     if segment.path is None:
-        return {}
-    layouts = {}
+        return layouts, apart
     outputs = [o for o in segment.path.capture.outputs if o.value is not None]
     for value, output in zip(segment.path.results, outputs, strict=True):
         strides = tuple(s // value.dtype.itemsize for s in output.strides)
         layout = unusual_layout(value.shape, strides)
         if layout is not None:
             layouts[value] = layout
-    return layouts
+        elif 0 not in value.shape and not is_dense(value.shape, strides):
+            apart.add(value)
+    return layouts, apart
 
 
 def unusual_layout(shape: tuple[int, ...], strides: tuple[int, ...]) -> Layout | None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from fusegrad.compiler import pools
+from fusegrad.compiler import convolutions, pools
 from fusegrad.compiler.fetch import Along
 from fusegrad.compiler.rewriter import Rewriter
 from fusegrad.eager import dtypes
@@ -301,18 +301,8 @@ def _in_slice(b: Rewriter, value: Value, other: Operand, shape: Any, index: Sequ
             where.append(Along(size, dim, -entry.start))
         else:
             where.append(Along(size, by=len(indices)))
-            indices.append(_steps(b, entry, shape[dim], dim, len(shape)))
+            indices.append(b.counted(entry, shape[dim], dim, len(shape)))
     return b.fetch(value, other, indices, shape, where)
-
-
-def _steps(b: Rewriter, entry: Slice, count: int, dim: int, ndim: int) -> Value:
-    """For each position along a dimension the number of its element in a slice, -1 for others."""
-    place = b.op("sub", b.arange(count, dim, ndim), entry.start)
-    # A half more, and the quotient is never so close to a whole number that it could be rounded to it.
-    half = b.op("add", b.cast(place, np.dtype(np.float64)), 0.5)
-    number = b.cast(b.op("floor", b.op("div", half, entry.step)), np.dtype(np.int64))
-    hit = b.op("eq", b.op("mul", number, entry.step), place)
-    return b.op("where", hit, number, b.full((), -1, np.dtype(np.int64)))
 
 
 def _embed(b: Rewriter, x: Value, shape: tuple[int, ...], index: tuple[Any, ...]) -> Value | None:
@@ -414,6 +404,7 @@ LOWERED: dict[str, Callable[..., Any]] = {
     "assign": _assign,
     "cat": _cat,
     **pools.RULES,
+    **convolutions.RULES,
     "argmax": _arg("amax"),
     "argmin": _arg("amin"),
     "max_dim": _with_place("amax"),

@@ -14,6 +14,7 @@ from fusegrad.eager import dtypes
 from fusegrad.eager.dtypes import FROM_NUMPY
 from fusegrad.eager.families import Layout, View, contiguous_layout
 from fusegrad.eager.op import REGISTRY, Op
+from fusegrad.eager.ops.slicing import Slice
 from fusegrad.tracer.graph import Equation, Graph, Operand, Source, Value
 
 _INT64 = np.dtype(np.int64)
@@ -126,6 +127,15 @@ class Rewriter:
         """0, 1, ... along one of `ndim` dimensions."""
         numbers = self.op("arange", shape=(count,), start=0, step=1, dtype=dtype)
         return self.reshape(numbers, (1,) * along + (count,) + (1,) * (ndim - along - 1))
+
+    def counted(self, entry: Slice, count: int, along: int, ndim: int) -> Value:
+        """For each of `count` positions along a dimension its number in a slice; -1 for those outside."""
+        place = self.op("sub", self.arange(count, along, ndim), entry.start)
+        # A half more, and the quotient is never so close to a whole number that it could be rounded to it.
+        half = self.op("add", self.cast(place, np.dtype(np.float64)), 0.5)
+        number = self.cast(self.op("floor", self.op("div", half, entry.step)), _INT64)
+        hit = self.op("eq", self.op("mul", number, entry.step), place)
+        return self.op("where", hit, number, self.full((), -1, _INT64))
 
     def full(self, shape: Sequence[int], value: Any, dtype: np.dtype) -> Value:
         """A tensor of one number."""

@@ -16,7 +16,6 @@ from fusegrad.compiler.fetch import Along
 from fusegrad.compiler.rewriter import Rewriter
 from fusegrad.eager.ops.slicing import Slice
 from fusegrad.eager.ops.windows import Sizes, Window, reach
-from fusegrad.eager.sizes import has_symbols
 from fusegrad.tracer.graph import Value
 
 # Kernels of more elements than this are left to NumPy where columns are added up: each is a read.
@@ -27,13 +26,9 @@ def _kernel(window: Window) -> Sizes:
     return tuple([w[0] for w in window])
 
 
-def _known(size: Sizes, count: Sizes, *values: Value) -> bool:
-    """Whether BLAS has a product for the values, and the sizes of images are numbers."""
-    return (
-        all(v.dtype.kind == "f" and v.dtype.itemsize >= 4 for v in values)
-        and not has_symbols((size, count))
-        and all(not has_symbols(v.shape) and 0 not in v.shape for v in values)
-    )
+def _known(*values: Value) -> bool:
+    """Whether BLAS has a product for the values."""
+    return all(v.dtype.kind == "f" and 0 not in v.shape for v in values)
 
 
 # Columns.
@@ -112,7 +107,7 @@ def _with_bias(b: Rewriter, result: Value, bias: Sequence[Value]) -> Value:
 def _convolution(
     b: Rewriter, x: Value, weight: Value, *bias: Value, size: Sizes, window: Window, groups: int
 ) -> Value | None:
-    if not _known(x.shape[2:], size, x, weight):
+    if not _known(x, weight):
         return None
     out = weight.shape[0]
     matrix = b.reshape(weight, (groups, out // groups, math.prod(weight.shape[1:])))
@@ -123,7 +118,7 @@ def _convolution(
 def _transpose(
     b: Rewriter, x: Value, weight: Value, *bias: Value, size: Sizes, window: Window, groups: int
 ) -> Value | None:
-    if not _known(size, x.shape[2:], x, weight) or math.prod(_kernel(window)) > LARGEST_KERNEL:
+    if not _known(x, weight) or math.prod(_kernel(window)) > LARGEST_KERNEL:
         return None
     images, out, *count = x.shape
     channels = weight.shape[1] * groups
@@ -135,7 +130,7 @@ def _transpose(
 
 
 def _weight(b: Rewriter, x: Value, y: Value, size: Sizes, window: Window, groups: int) -> Value | None:
-    if not _known(x.shape[2:], y.shape[2:], x, y):
+    if not _known(x, y):
         return None
     images, out, *count = y.shape
     rows = b.reshape(y, (images, groups, out // groups, math.prod(count)))
@@ -145,7 +140,7 @@ def _weight(b: Rewriter, x: Value, y: Value, size: Sizes, window: Window, groups
 
 
 def _im2col(b: Rewriter, x: Value, size: Sizes, count: Sizes, window: Window) -> Value | None:
-    if not _known(size, count, x):
+    if not _known(x):
         return None
     columns = _columns(b, x, count, window, 1)
     return b.reshape(columns, (columns.shape[0], *columns.shape[2:]))
@@ -153,7 +148,7 @@ def _im2col(b: Rewriter, x: Value, size: Sizes, count: Sizes, window: Window) ->
 
 def _col2im(b: Rewriter, x: Value, size: Sizes, count: Sizes, window: Window) -> Value | None:
     kernel = _kernel(window)
-    if not _known(size, count, x) or math.prod(kernel) > LARGEST_KERNEL:
+    if not _known(x) or math.prod(kernel) > LARGEST_KERNEL:
         return None
     channels = x.shape[1] // math.prod(kernel)
     return _added(b, b.reshape(x, (x.shape[0], channels, *kernel, *count)), size, window)

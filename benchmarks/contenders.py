@@ -15,9 +15,15 @@ from fusegrad.compiler.terminal import installed
 Function = Callable[..., Any]
 
 OURS, REFERENCE = "fusegrad", "eager"  # what the suite is about, and what all must agree with
+# Only the function is jitted, and `backward()` is called on what it gives, as torch's users write it.
+APART = "fusegrad-backward"
 PEERS = ("torch", "torch.compile", "jax")  # the best of these is what the ratio is about
-CONTENDERS = (OURS, REFERENCE, *PEERS, "numba")
-PACKAGES = {REFERENCE: "fusegrad", "torch.compile": "torch"}  # where the name is not the package's
+CONTENDERS = (OURS, APART, REFERENCE, *PEERS, "numba")
+PACKAGES = {
+    REFERENCE: "fusegrad",
+    APART: "fusegrad",
+    "torch.compile": "torch",
+}  # where the name is not the package's
 
 
 def package_of(name: str) -> str:
@@ -27,6 +33,8 @@ def package_of(name: str) -> str:
 
 def available(workload: Workload, name: str) -> bool:
     """Whether the workload has a version for this contender, and its library is installed."""
+    if name == APART and not isinstance(workload, Gradients):
+        return False
     return hasattr(workload, package_of(name)) and installed(package_of(name))
 
 
@@ -43,7 +51,18 @@ def contender(workload: Workload, name: str) -> Contender:
     return BUILDERS[name](workload)
 
 
-def _with_fusegrad(workload: Workload, compiled: bool) -> Contender:
+def _with_fusegrad(workload: Workload) -> Contender:
+    """Value and gradients by one jitted function, as JAX's users write it."""
+    import fusegrad as fg
+
+    if not isinstance(workload, Gradients):
+        return _with_backward(workload, True)
+    derive = fg.jit(fg.value_and_grad(workload.fusegrad(fg), workload.wanted))
+    tensors = [fg.tensor(array) for array in workload.inputs()]
+    return Contender(lambda: derive(*tensors), [derive])
+
+
+def _with_backward(workload: Workload, compiled: bool) -> Contender:
     import fusegrad as fg
 
     jitted: list[Any] = []
@@ -104,8 +123,9 @@ def _as_it_stands(function: Function) -> Function:
 
 
 BUILDERS: dict[str, Callable[[Workload], Contender]] = {
-    "fusegrad": functools.partial(_with_fusegrad, compiled=True),
-    "eager": functools.partial(_with_fusegrad, compiled=False),
+    OURS: _with_fusegrad,
+    APART: functools.partial(_with_backward, compiled=True),
+    REFERENCE: functools.partial(_with_backward, compiled=False),
     "torch": functools.partial(_with_torch, compiled=False),
     "torch.compile": functools.partial(_with_torch, compiled=True),
     "jax": _with_jax,

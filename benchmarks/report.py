@@ -20,6 +20,7 @@ BUSY = 0.03  # the share of the processors' time that others may take in a run t
 
 COLORS = {
     "fusegrad": "#d9822b",
+    "fusegrad-backward": "#e5a663",
     "eager": "#e8c39e",
     "torch": "#c23b22",
     "torch.compile": "#7b3294",

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 from fusegrad.compiler.lock import compiling
 from fusegrad.compiler.patterns import dense_order, dense_strides, filled, layout_key
 from fusegrad.compiler.placement import copied, with_sizes
+from fusegrad.compiler.segments import Joint, Segment
 from fusegrad.compiler.sizes import Sizes, Values
 from fusegrad.compiler.stretch import Given, Part, Step, Stretch
-from fusegrad.compiler.tree import Joint, Segment
 from fusegrad.eager.families import Layout
 from fusegrad.eager.op import TensorType
 from fusegrad.eager.sizes import has_symbols

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from fusegrad.compiler import debug
+from fusegrad.compiler import debug, replay
 from fusegrad.compiler.deferred import Deferred, Plan
 from fusegrad.compiler.differences import Difference, closest, leaf_names, leaf_text, of_branch, of_read
 from fusegrad.compiler.family import Family, family_key
@@ -27,7 +27,7 @@ from fusegrad.compiler.keys import Unkeyed, call_key, describe_key, is_object
 from fusegrad.compiler.lock import compiling
 from fusegrad.compiler.node import finish
 from fusegrad.compiler.path import Path
-from fusegrad.compiler.tree import Stopped
+from fusegrad.compiler.segments import Stopped
 from fusegrad.compiler.verify import Again, JitError
 from fusegrad.eager.state import state
 from fusegrad.eager.tensor import Tensor
@@ -279,11 +279,12 @@ class JitFunction:
                 missed.append((variant, failed))
                 continue
             due = bool(self.verify) and (self.stats.compiled_calls + 1) % self.verify == 0
-            found = variant.tree.run(leaves, variant.refusal, due)
+            found = replay.run(variant.tree, leaves, variant.refusal, due)
             if isinstance(found, Stopped):
                 missed.append((variant, found))
                 continue
             path = found.leaf.path
+            assert path is not None
             self.stats.compiled_calls += 1
             path.calls += 1
             if path.derives_alone and found.leaf.joint is None and found.leaf.followed():

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from fusegrad.compiler.memory import copied_as_it_lies
-from fusegrad.compiler.tree import Run, gather, gradients_at, refill
+from fusegrad.compiler.replay import gather, gradients_at, refill
+from fusegrad.compiler.segments import Run
 from fusegrad.eager import autograd, views
 from fusegrad.eager.errors import failure
 from fusegrad.eager.op import wrap

@@ -14,11 +14,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fusegrad.compiler import replay
 from fusegrad.compiler.node import finish
 from fusegrad.compiler.path import layout_of, make_path
 from fusegrad.compiler.patterns import Made
 from fusegrad.compiler.placement import copied
-from fusegrad.compiler.tree import Run, Segment, Tree, unusual_layout
+from fusegrad.compiler.segments import Run, Segment
+from fusegrad.compiler.tree import Tree, unusual_layout
 from fusegrad.eager.families import Layout, contiguous_layout
 from fusegrad.eager.op import Op, Params, TensorType, wrap
 from fusegrad.eager.tensor import Tensor
@@ -208,7 +210,7 @@ class Stretch:
                 outside[i] if kind == "outside" else found[i] if kind == "made" else _scalar(scalars, i)
                 for kind, i in part.takes
             ]
-            run = part.tree.run(leaves)
+            run = replay.run(part.tree, leaves)
             if not isinstance(run, Run):
                 return None
             if run.leaf.path.derives_alone and run.leaf.joint is None and run.leaf.followed():  # type: ignore[union-attr]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fusegrad.compiler.tree import Run
+from fusegrad.compiler.segments import Run
 from fusegrad.eager import views
 from fusegrad.eager.errors import user_spot
 from fusegrad.eager.op import wrap

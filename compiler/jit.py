@@ -94,7 +94,8 @@ class Variant:
 
     def refusal(self, path: Path) -> Read | None:
         """Which of the path's own reads does not hold any more."""
-        return self._own[path].first_failure()
+        own = self._own[path]
+        return own.first_failure() if own.reads else None
 
 
 class Entry:
@@ -268,7 +269,7 @@ class JitFunction:
 
     def _replay(self, entry: Entry, leaves: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Answer from compiled code, or raise _Miss with the reason."""
-        if any(anchor() is None for anchor in entry.anchors):
+        if entry.anchors and any(anchor() is None for anchor in entry.anchors):
             # Another object has taken the place in memory that the key is about.
             self.entries.pop(entry.key, None)
             raise _Miss(Difference("state", "an object among the arguments is gone"))

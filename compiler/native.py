@@ -325,7 +325,7 @@ def new_slots(count: int) -> np.ndarray:
 class Calls:
     """Native functions with their blocks, called one after the other in one go."""
 
-    __slots__ = ("_blocks", "_run", "_table", "count", "table_address")
+    __slots__ = ("_blocks", "_known", "_run", "_table", "count", "table_address")
 
     def __init__(self, calls: Sequence[tuple[int, Sequence[int]]]) -> None:
         self._blocks = [np.array(block, np.int64) for _, block in calls]
@@ -333,7 +333,7 @@ class Calls:
         self._table = np.array(entries, np.int64).reshape(-1)
         self.table_address = data_address(self._table)
         self.count = len(calls)
-        self._run = driver()
+        self._run, self._known = driver(), layouts_known()
 
     def run(self, arrays: tuple[np.ndarray, ...], slots: np.ndarray) -> None:
         """Call all, with the memory of `arrays` in the slots from 1."""
@@ -341,7 +341,7 @@ class Calls:
 
     def run_at(self, arrays: tuple[np.ndarray, ...], slots_address: int) -> None:
         """`run` with the address of the slots, which the caller keeps alive."""
-        if layouts_known():
+        if self._known:
             items, count = id(arrays) + _TUPLE_ITEMS, len(arrays)
         else:
             items = count = 0

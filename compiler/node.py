@@ -321,9 +321,10 @@ def _plain(array: np.ndarray) -> np.ndarray:
 def finish(run: Any, leaves: list[Any]) -> Any:
     """The function's result from what a run of the tree gave."""
     path, results = run.leaf.path, run.results
-    node = None
-    if path.wanted:
-        node = CompiledNode(run, leaves)
+    structure: Structure = path.capture.structure
+    if path.plain and not state.inference:
+        return structure.build(map(wrap, results))
+    node = CompiledNode(run, leaves) if path.wanted else None
     tensors: dict[Any, Tensor] = {}
     items = []
     number = 0
@@ -350,5 +351,4 @@ def finish(run: Any, leaves: list[Any]) -> Any:
             number += 1
     if state.inference:
         mark_inference(list(tensors.values()))
-    structure: Structure = path.capture.structure
     return structure.build(iter(items))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import struct
 import weakref
 from collections.abc import Collection, Iterator, Sequence
@@ -109,6 +110,13 @@ class Path:
     kept_behind: tuple[frozenset[int], ...]
     values_behind: tuple[frozenset[Value], ...]
     calls: int = 0
+
+    @functools.cached_property
+    def plain(self) -> bool:
+        """Whether each result is a value of its own, and off the graph."""
+        outputs = self.capture.outputs
+        values = {o.value for o in outputs}
+        return not self.wanted and len(values - {None}) == len(outputs) and not any(o.freed for o in outputs)
 
 
 def make_path(capture: Capture, argument_leaves: dict[Value, int], numbers: Collection[Value] = ()) -> Path:

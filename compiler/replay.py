@@ -57,7 +57,8 @@ def _walk(
             reason = refuses(segment.path) if refuses is not None else None
             if reason is not None:
                 return Stopped(segment, reason)
-            changed = _changed(segment.path.capture, leaves)
+            capture = segment.path.capture
+            changed = _changed(capture, leaves) if capture.same or capture.bare else ""
             if changed:
                 return Stopped(segment, changed)
             targets = [] if segment.commit is None else segment.commit.tensors(leaves)
@@ -69,15 +70,19 @@ def _walk(
         memory = [np.array(t.array) for t in written] if keep else []
         joint = segment.joint
         if joint is not None and segment.followed():
-            return _run_joint(segment, joint, leaves, environment, written, memory) or Stopped(segment)
+            found = _run_joint(joint, leaves, environment)
+            if found is None:
+                return Stopped(segment)
+            results, left, gradients = found
+            return Run(segment, results, left, environment, written, memory, undo, gradients)
         if segment.commit is not None and segment.commit.begins:
             segment.commit.begin(written)
         made = _run_segment(segment, leaves, environment)
         if made is None:
             return Stopped(segment)
         if segment.guard is None:
-            left = _at(made, segment.left)
-            return Run(segment, _at(made, segment.results), left, environment, written, memory)
+            left = _at(made, segment.left) if segment.left else []
+            return Run(segment, _at(made, segment.results), left, environment, written, memory, undo)
         assert segment.guard_place is not None
         index, chain = segment.guard_place
         seen = guard_key(viewed(made[index], chain).item())
@@ -119,14 +124,9 @@ def _changed(capture: Capture, leaves: Sequence[Any]) -> str:
 
 
 def _run_joint(
-    segment: Segment,
-    joint: Joint,
-    leaves: Sequence[Any],
-    environment: list[Any],
-    written: list[Tensor],
-    memory: list[np.ndarray],
-) -> Run | None:
-    """Results and gradients at once; None where the program does not answer this call."""
+    joint: Joint, leaves: Sequence[Any], environment: list[Any]
+) -> tuple[list[np.ndarray], list[np.ndarray], list[np.ndarray]] | None:
+    """Results, what is left, and gradients at once; None where the program does not answer this call."""
     arrays = gather(joint.inputs, leaves, environment)
     if arrays is None:
         return None
@@ -134,11 +134,11 @@ def _run_joint(
         made = joint.program.run(arrays)
     except EXPLAINED:
         return None
-    if not all(array.item() for array in _at(made, joint.checks)):
+    if joint.checks and not all(array.item() for array in _at(made, joint.checks)):
         return None
     results, left = _at(made, joint.results), _at(made, joint.left)
     gradients = gradients_at(made, joint.gradients, (*arrays, *results, *left))
-    return Run(segment, results, left, environment, written, memory, gradients)
+    return results, left, gradients
 
 
 def _at(made: Sequence[np.ndarray], places: Sequence[tuple[int, tuple[Any, ...]]]) -> list[np.ndarray]:
@@ -175,7 +175,9 @@ def _run_segment(segment: Segment, leaves: Sequence[Any], environment: list[Any]
         return None
     for place, index in segment.gives:
         environment[place] = made[index]
-    return made if all(array.item() for array in _at(made, segment.checks)) else None
+    if segment.checks and not all(array.item() for array in _at(made, segment.checks)):
+        return None
+    return made
 
 
 def refill(leaf: Segment, leaves: Sequence[Any], environment: list[Any]) -> None:

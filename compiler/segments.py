@@ -32,7 +32,7 @@ class Joint:
     gradients: list[tuple[int, tuple[Any, ...]]]
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Run:
     """A run that reached a leaf: its results, what is left to the world, what was kept, the gradients if they
     came along, and what takes back the drawing of random numbers.
@@ -44,10 +44,10 @@ class Run:
     results: list[np.ndarray]
     left: list[np.ndarray]
     environment: list[Any]
-    written: list[Tensor] = field(default_factory=list)
-    memory: list[np.ndarray] = field(default_factory=list)
+    written: list[Tensor]
+    memory: list[np.ndarray]
+    undo: list[Callable[[], None]]
     gradients: list[np.ndarray] | None = None
-    undo: list[Callable[[], None]] = field(default_factory=list)
 
 
 class Stopped(NamedTuple):

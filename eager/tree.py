@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any
@@ -12,25 +13,21 @@ class Structure:
     """The shape of a container with its leaves taken out; hashable, compared by `key`.
 
     key: nested tuples that tell containers apart by type, length and keys (with their types,
-    in order); a leaf is None.
+    in order); a leaf is None. build: makes a fresh container with leaves put in, in order, from an iterator.
     """
 
-    __slots__ = ("_build", "key", "leaves")
+    __slots__ = ("build", "key", "leaves")
 
     def __init__(self, key: Hashable, leaves: int, build: Callable[[Iterator[Any]], Any]) -> None:
         self.key = key
         self.leaves = leaves
-        self._build = build
+        self.build = build
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Structure) and self.key == other.key
 
     def __hash__(self) -> int:
         return hash(self.key)
-
-    def build(self, leaves: Iterator[Any]) -> Any:
-        """A fresh container with `leaves` put in, in order."""
-        return self._build(leaves)
 
 
 _LEAF = Structure(None, 1, next)
@@ -95,13 +92,21 @@ def _flatten(value: Any, leaves: list[Any], outer: tuple[int, ...]) -> Structure
             return made
 
     else:
-        tag = None
+        tag, spread = None, _is_named_tuple(kind)
 
         def build(values: list[Any]) -> Any:
-            return kind(*values) if _is_named_tuple(kind) else kind(values)
+            return kind(*values) if spread else kind(values)
 
-    return Structure(
-        (kind, tag, tuple(p.key for p in parts)),
-        sum(p.leaves for p in parts),
-        lambda source: build([p.build(source) for p in parts]),
-    )
+    if all(part is _LEAF for part in parts):
+        number = len(parts)
+
+        def filled(source: Iterator[Any]) -> Any:
+            return build(list(itertools.islice(source, number)))
+
+    else:
+        makers = [part.build for part in parts]
+
+        def filled(source: Iterator[Any]) -> Any:
+            return build([make(source) for make in makers])
+
+    return Structure((kind, tag, tuple(p.key for p in parts)), sum(p.leaves for p in parts), filled)

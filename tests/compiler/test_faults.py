@@ -335,7 +335,8 @@ def test_an_exception_at_any_op(program_: Any, calls: int, way: str):
 def test_no_memory_for_an_op_or_a_compiled_program(program_: Any, calls: int, way: str):
     drill_numbered(lambda n: at_op(2 * n + 1, MemoryError), program_, calls, way)
     drill_numbered(lambda n: at_use(n, placement, "aligned_bytes"), program_, calls, way)
-    arrays = drill_numbered(lambda n: at_use(n, memory.pool, "array"), program_, calls, way)
+    arrays = drill_numbered(lambda n: at_use(n, placement, "small_array"), program_, calls, way)
+    drill_numbered(lambda n: at_use(n, memory.pool, "array"), program_, calls, way)
     runs = drill_numbered(lambda n: at_use(n, native.Calls, "run_at"), program_, calls, way)
     assert (arrays and runs) or calls < 3 or way
 

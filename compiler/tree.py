@@ -29,6 +29,10 @@ def is_branch(equation: Equation) -> bool:
     return equation.op is GUARD and equation.params["kind"] == "branch"
 
 
+# What a check must not wait for: it would be kept in memory for the rest.
+_DEAR = ("contraction", "opaque")
+
+
 class Diverged(Exception):
     """A path that cannot share this tree: it differs elsewhere than in the value of a guard."""
 
@@ -53,7 +57,31 @@ def _parts(path: Path) -> list[_Part]:
             result.append(_Part([], None, []))
         else:
             result[-1].equations.append(equation)
-    return result
+    return [*result[:-1], *_checked_first(path, result[-1])]
+
+
+def _checked_first(path: Path, last: _Part) -> list[_Part]:
+    """The last stretch of a path; where it writes memory, in two: what it checks, and the rest.
+
+    Nothing can stop the rest any more, so that it may write in place.
+    """
+    checks = [e for e in last.equations if e.op is GUARD]
+    if not checks or not path.capture.left.writes:
+        return [last]
+    asked = {host.value for host in last.givers}
+    made_by, needed = producers(last.equations), {id(e) for e in checks}
+    pending = [v for e in checks for v in e.values()]
+    while pending:
+        value = pending.pop()
+        equation = made_by.get(value)
+        if value in asked or (equation is not None and equation.op.family in _DEAR):
+            return [last]
+        if equation is not None and id(equation) not in needed:
+            needed.add(id(equation))
+            pending += equation.values()
+    first = [e for e in last.equations if id(e) in needed and e is not checks[-1]]
+    rest = [e for e in last.equations if id(e) not in needed]
+    return [_Part(first, checks[-1], []), _Part(rest, None, last.givers)]
 
 
 class Tree:

@@ -36,13 +36,12 @@ SAVED, AGAIN, NOT = "saved", "again", "not"
 RESULT = "a result"
 
 
-class Read(NamedTuple):
-    """A tensor that a call read or gave, and what backward needs of it."""
+class Fact(NamedTuple):
+    """A tensor that a call read or gave, and what backward needs of its memory; `value` stands for it in the
+    path.
+    """
 
-    version: list[Any]
-    number: int
     what: str
-    shape: tuple[int, ...]
     how: str
     value: Any
 
@@ -70,19 +69,24 @@ class CompiledNode(autograd.Node):
 
     Its edges go to the inputs that need gradients. A plain backward runs the compiled program; one
     with `create_graph` goes through the eager ops of the recorded graph, which derive further.
+
+    facts: of the inputs and the kept results; counters, numbers: what counts the writes into each, and where
+    it stood. Only the counters are held: the node must not hold its own outputs.
     """
 
     __slots__ = (
         "captured",
+        "counters",
         "environment",
+        "facts",
         "filled",
         "freed",
         "freeing",
         "leaf",
         "leaves",
         "names",
+        "numbers",
         "preserved",
-        "read",
         "ready",
     )
 
@@ -98,7 +102,7 @@ class CompiledNode(autograd.Node):
         self.begin()
         self.names, self.output_types = path.grad_names, path.output_types
         # The path holds captured tensors weakly; what backward needs must live until then.
-        self.captured = [c.reference() for c in path.captured.values()]
+        self.captured: list[Any] = [c.reference() for c in path.captured.values()]
         wanted = self._wanted(path)
         self.edges = [
             (i, t if t.grad_fn is None else t.grad_fn, t.output_index) for i, t in enumerate(wanted)
@@ -107,12 +111,17 @@ class CompiledNode(autograd.Node):
         self.freed: frozenset[int] = frozenset()
         self.freeing: frozenset[int] = frozenset()
         self.preserved: dict[int, np.ndarray] = {}
-        self.read: list[Read] = []
-        hows = self.leaf.hows.get(self.filled)
-        if hows is None:
-            hows = self.leaf.hows[self.filled] = [self._how(path, value) for _, value in self._inputs(path)]
-        for (tensor, value), how in zip(self._inputs(path), hows, strict=True):
-            self.keep(tensor, "an input", how, value)
+        facts = self.leaf.facts.get(self.filled)
+        if facts is None:
+            facts = self.leaf.facts[self.filled] = self._facts(path)
+        self.facts: Sequence[Fact] = facts
+        self.counters = [leaves[i].version for i in path.argument_leaves.values()]
+        if self.captured:
+            self.counters += [tensor.version for tensor in self.captured]
+        self.numbers = [counter[0] for counter in self.counters]
+        for fact, counter in zip(facts, self.counters, strict=False):
+            if fact.how == AGAIN:
+                views.ask_before_write(counter, self)
         self.inputs, self.versions, self.types = (), [], wanted
 
     def _wanted(self, path: Path) -> list[Any]:
@@ -120,12 +129,16 @@ class CompiledNode(autograd.Node):
         leaves = self.leaves
         return [leaves[s] if isinstance(s, int) else s.reference() for s in path.wanted_from]
 
-    def _inputs(self, path: Path) -> Iterator[tuple[Any, Any]]:
-        """The tensors from outside that the call read, and their values in the path."""
-        for value, leaf in path.argument_leaves.items():
-            yield self.leaves[leaf], value
-        for (value, _), tensor in zip(path.captured.items(), self.captured, strict=True):
-            yield tensor, value
+    def _facts(self, path: Path) -> tuple[Fact, ...]:
+        """Of the tensors from outside that the call read, then of the results that backward reads."""
+        values = (*path.argument_leaves, *path.captured)
+        read = [Fact("an input", self._how(path, value), value) for value in values]
+        given = []
+        for number, value in path.own_results.items():
+            if number in path.saved or value in path.kept_by_eager:
+                saved = number not in path.saved or path.kept_by_eager.get(value)
+                given.append(Fact(RESULT, SAVED if saved else AGAIN, value))
+        return (*read, *given)
 
     def _how(self, path: Path, value: Any) -> str:
         """What backward needs of an input; it may have to repeat the forward if nothing was kept."""
@@ -135,24 +148,19 @@ class CompiledNode(autograd.Node):
         read = not self.filled or (program is not None and value in program.graph.inputs)
         return AGAIN if read else NOT
 
-    def keep(self, tensor: Tensor, what: str, how: str, value: Any) -> None:
-        """Note a tensor from outside, or a result, and whether backward needs its memory as it is now.
-        `value` stands for it in the path.
-
-        Only the counter is held: the node must not hold its own outputs.
-        """
+    def keep(self, tensor: Tensor) -> None:
+        """Note the result that the next of `facts` is about, as it is now."""
         version = tensor.version
-        self.read.append(Read(version, version[0], what, tensor.array.shape, how, value))
-        if how == AGAIN:
+        if self.facts[len(self.counters)].how == AGAIN:
             views.ask_before_write(version, self)
+        self.counters.append(version)
+        self.numbers.append(version[0])
 
     def keep_written(self, index: int, output: Tensor, target: Tensor) -> None:
         """The call's result has been written into `target`, whose next write eager would notice."""
-        version = target.version
-        self.read = [
-            r._replace(version=version, number=version[0]) if r.version is output.version else r
-            for r in self.read
-        ]
+        for place, counter in enumerate(self.counters):
+            if counter is output.version:
+                self.counters[place], self.numbers[place] = target.version, target.version[0]
 
     def before_write(self, version: list[Any]) -> None:
         """Somebody is going to write memory that only the compiled backward reads: take copies.
@@ -175,9 +183,15 @@ class CompiledNode(autograd.Node):
                 tensor = reference.reference()
                 if tensor is not None and tensor.version is version:
                     self.preserved[id(reference)] = copied_as_it_lies(tensor.array)
-            elif kind == "kept" and any(r.version is version and r.what == RESULT for r in self.read):
+            elif kind == "kept" and any(c is version and f.what == RESULT for f, c in self._noted()):
                 self.environment[reference] = copied_as_it_lies(self.environment[reference])
-        self.read = [r._replace(how=NOT) if r.version is version and r.how == AGAIN else r for r in self.read]
+        self.facts = [
+            fact._replace(how=NOT) if counter is version and fact.how == AGAIN else fact
+            for fact, counter in self._noted()
+        ]
+
+    def _noted(self) -> Iterator[tuple[Fact, list[Any]]]:
+        return zip(self.facts, self.counters, strict=True)
 
     def name(self, index: int = 0) -> str:
         """The name of the eager node that made this output, as PyTorch prints it."""
@@ -191,9 +205,9 @@ class CompiledNode(autograd.Node):
     def _reached(self, gradients: list[Tensor | None]) -> list[Tensor | None]:
         path = self.leaf.path
         assert path is not None
-        given = {seed for seed, gradient in zip(path.seeds, gradients, strict=True) if gradient is not None}
         nodes, kept = path.kept_behind, path.values_behind
-        if len(given) < len(path.seeds):
+        partly = len(gradients) > 1 and any(g is None for g in gradients)
+        if partly:
             nodes = tuple(k for k, g in zip(nodes, gradients, strict=True) if g is not None)
             kept = tuple(v for v, g in zip(kept, gradients, strict=True) if g is not None)
         self.freeing = nodes[0] if len(nodes) == 1 else frozenset().union(*nodes)
@@ -203,21 +217,23 @@ class CompiledNode(autograd.Node):
         through_eager = state.grad_enabled or state.interpreter is not None
         self._check_unwritten(lambda r: r.value in needed or (r.how == AGAIN and not through_eager))
         found = self._apply_eagerly(gradients) if through_eager else self._gradients(gradients)
-        if len(given) == len(path.seeds):
+        if not partly:
             return [*found]
+        given = {seed for seed, gradient in zip(path.seeds, gradients, strict=True) if gradient is not None}
         if not all(np.isfinite(g.array).all() for g in found):
             # A result without a gradient counts as zero times its derivative, which may be infinite.
             found = self._apply_eagerly(gradients)
         return [g if given & seeds else None for g, seeds in zip(found, path.reached_from, strict=True)]
 
-    def _check_unwritten(self, needed: Callable[[Read], bool]) -> None:
+    def _check_unwritten(self, needed: Callable[[Fact], bool]) -> None:
         """Nobody may have written memory that this backward needs."""
-        for read in self.read:
-            now = read.version[0]
-            if now != read.number and needed(read):
-                where = (
-                    f"{read.what} of shape {list(read.shape)}, at version {read.number} then and {now} now"
-                )
+        if [counter[0] for counter in self.counters] == self.numbers:
+            return
+        for (fact, counter), then in zip(self._noted(), self.numbers, strict=True):
+            now = counter[0]
+            if now != then and needed(fact):
+                shape = list(fact.value.shape)
+                where = f"{fact.what} of shape {shape}, at version {then} then and {now} now"
                 raise failure(RuntimeError, MODIFIED.format(name=self.name(), where=where))
 
     def _gradients(self, gradients: list[Tensor | None]) -> list[Tensor]:
@@ -282,7 +298,7 @@ class CompiledNode(autograd.Node):
         self.ready = None
         self.captured = []
         self.leaves = ()
-        self.read = []
+        self.facts, self.counters, self.numbers = (), [], []
 
 
 def values_behind(graph: Graph, kept: frozenset[Any]) -> set[Any]:
@@ -328,6 +344,7 @@ def finish(run: Any, leaves: list[Any]) -> Any:
     tensors: dict[Any, Tensor] = {}
     items = []
     number = 0
+    seeded = path.seeded
     for output in path.capture.outputs:
         if output.kind == "argument":
             items.append(leaves[output.item])
@@ -341,11 +358,10 @@ def finish(run: Any, leaves: list[Any]) -> Any:
                 if output.freed:
                     autograd.place(tensor, FreedNode(output.grad_name, tensor), 0)
                 if node is not None:
-                    if number in path.seeded:
-                        autograd.place(tensor, node, path.seeded.index(number))
+                    if number in seeded:
+                        autograd.place(tensor, node, seeded.index(number))
                     if output.value in path.kept_by_eager or number in path.saved:
-                        saved = number not in path.saved or path.kept_by_eager.get(output.value)
-                        node.keep(tensor, RESULT, SAVED if saved else AGAIN, output.value)
+                        node.keep(tensor)
                 tensors[output.value] = tensor
             items.append(tensors[output.value])
             number += 1

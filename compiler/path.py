@@ -112,6 +112,15 @@ class Path:
     calls: int = 0
 
     @functools.cached_property
+    def own_results(self) -> dict[int, Value]:
+        """The results by number, each value once."""
+        found: dict[Value, int] = {}
+        values = [o.value for o in self.capture.outputs if o.value is not None]
+        for number, value in enumerate(values):
+            found.setdefault(value, number)
+        return {number: value for value, number in found.items()}
+
+    @functools.cached_property
     def plain(self) -> bool:
         """Whether each result is a value of its own, and off the graph."""
         outputs = self.capture.outputs

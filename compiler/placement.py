@@ -27,7 +27,7 @@ from fusegrad.compiler.sizes import Values
 from fusegrad.compiler.writer import SIZES
 from fusegrad.eager.dtypes import FROM_SHORT
 from fusegrad.eager.families import Layout, contiguous_layout
-from fusegrad.eager.op import wrap
+from fusegrad.eager.op import REGISTRY, wrap
 from fusegrad.eager.sizes import Symbol, has_symbols
 from fusegrad.tracer.graph import Equation, Value
 
@@ -37,6 +37,7 @@ CHUNK_WORK = 1 << 15
 MOST_CHUNKS = 64
 
 _NOTHING = np.empty(0)
+_RESHAPE = REGISTRY["reshape"]
 # By a name of its own, so that the fault drills can let it fail.
 small_array = np.empty
 
@@ -77,7 +78,10 @@ def _with_sizes(equation: Equation, sizes: Any) -> Equation:
 def viewed(array: np.ndarray, chain: Sequence[Any]) -> np.ndarray:
     """`array` through a chain of view equations."""
     for equation in chain:
-        array = equation.op.evaluate((wrap(array),), dict(equation.params))
+        if equation.op is _RESHAPE:
+            array = array.reshape(equation.params["shape"])
+        else:
+            array = equation.op.evaluate((wrap(array),), dict(equation.params))
     return array
 
 

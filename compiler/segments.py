@@ -90,8 +90,8 @@ class Segment:
     place in the program's arrays) of what later stretches read. checks: places of values that
     must be true. hosts: what Python gives before the program runs, with places in the environment.
     results, left: places of the path's results, and of what it leaves to the world, at a leaf; commit:
-    what then leaves it. hows: for a node of a leaf, what
-    its backward needs of each input, by whether its forward kept what backward reads.
+    what then leaves it. facts: for a node of a leaf, what
+    its backward needs of each input and result, by whether its forward kept what backward reads.
     """
 
     owner: Path
@@ -115,7 +115,7 @@ class Segment:
     kept_above: dict[Value, int] = field(default_factory=dict)
     joint: Joint | None = None
     commit: Commit | None = None
-    hows: dict[bool, list[str]] = field(default_factory=dict)
+    facts: dict[bool, Any] = field(default_factory=dict)
     usage: Usage = field(default_factory=Usage)
 
     def followed(self) -> bool:

@@ -121,6 +121,12 @@ def vector_bytes() -> int:
 
 
 @functools.cache
+def cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@functools.cache
 def pool_size() -> int:
     """How many threads parallel loops use: 1 where Numba has no OpenMP pool.
 
@@ -131,8 +137,7 @@ def pool_size() -> int:
         from numba.np.ufunc import omppool  # type: ignore[attr-defined]
     except ImportError:
         return 1
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    count = min(cores, int(os.environ.get("OMP_NUM_THREADS", "") or cores))
+    count = min(cores(), int(os.environ.get("OMP_NUM_THREADS", "") or cores()))
     ctypes.CFUNCTYPE(None, ctypes.c_int)(omppool.launch_threads)(count)
     add_symbol("numba_parallel_for", omppool.parallel_for)
     return count

@@ -29,10 +29,9 @@ from fusegrad.eager.sizes import broadcast_shapes
 
 # Multiplications below which a product is not divided: sharing costs more than it saves.
 SMALL_PRODUCT = 1 << 19
-# Products are cut into two parts, and into more (up to the second number) above this many
-# multiplications a part.
+# Products are cut into two parts, and into more (one for each core at most) above this many
+# multiplications a part. Each part packs an operand whole, so more parts than cores take longer.
 PART_PRODUCT = 1 << 24
-MOST_PARTS = 8
 
 # A product's block, in 8-byte places: sizes, then for each operand slot, byte offset, leading
 # dimension, whether it is transposed, and byte steps of the two batch dimensions.
@@ -261,7 +260,7 @@ def product_block(
     if folded is None:
         return None
     counts, folded_steps = folded
-    parts, length, by_rows = _division(m, n, k, counts[0] * counts[1])
+    parts, length, by_rows = _division(m, n, k, counts[0] * counts[1], bool(right[1]))
     block = [m, n, k, *counts, parts, length, by_rows]
     for layout, (leading, transposed, _), (slot, start), (s0, s1) in zip(
         (x, y), (left, right), places[:2], folded_steps[:2], strict=True
@@ -316,16 +315,17 @@ def _folded(batch: tuple[int, ...], steps: list[list[int]]) -> tuple[list[int], 
     return [n for n, _ in dims], [[d[1][j] for d in dims] for j in range(len(steps))]
 
 
-def _division(m: int, n: int, k: int, batch: int) -> tuple[int, int, int]:
+def _division(m: int, n: int, k: int, batch: int, transposed: bool) -> tuple[int, int, int]:
     """Into how many parts the result is cut, their length, and whether along the rows.
 
-    By sizes only: the parts, and so the results, are the same for any number of threads.
+    transposed: the right operand is, and packing all of it takes longest. By sizes and the machine's cores
+    only: the parts, and so the results, are the same for any number of threads.
     """
     if batch > 1 or m * n * k < SMALL_PRODUCT:
         return 1, max(m, n), 1
-    by_rows = m >= n // 2
+    by_rows = m > n if transposed else m >= n // 2
     length = m if by_rows else n
-    parts = min(MOST_PARTS, max(2, m * n * k // PART_PRODUCT), max(1, length // 8))
+    parts = min(max(2, native.cores()), max(2, m * n * k // PART_PRODUCT), max(1, length // 8))
     step = -(-length // parts)
     step = -(-step // 8) * 8
     return -(-length // step), step, int(by_rows)

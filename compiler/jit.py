@@ -279,7 +279,7 @@ class JitFunction:
             if failed is not None:
                 missed.append((variant, failed))
                 continue
-            due = bool(self.verify) and (self.stats.compiled_calls + 1) % self.verify == 0
+            due = self.verify > 0 and (self.stats.compiled_calls + 1) % self.verify == 0
             found = replay.run(variant.tree, leaves, variant.refusal, due)
             if isinstance(found, Stopped):
                 missed.append((variant, found))

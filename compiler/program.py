@@ -22,7 +22,7 @@ from fusegrad.eager.op import REGISTRY
 from fusegrad.eager.sizes import has_symbols
 from fusegrad.tracer.graph import Equation, Graph, Value
 
-clone_op = REGISTRY["clone"]
+clone_op, detach_op = REGISTRY["clone"], REGISTRY["detach"]
 
 
 class Program:
@@ -123,7 +123,9 @@ class Program:
     def locate(self, value: Value) -> tuple[int, tuple[Any, ...]]:
         """Where `run`'s arrays hold a value: an index, and the views to apply."""
         base, chain = self.sources.resolve(value)
-        return self.arrays[base], with_sizes(chain, self._sizes)
+        # For an array, `detach` is nothing.
+        views = [equation for equation in chain if equation.op is not detach_op]
+        return self.arrays[base], with_sizes(views, self._sizes)
 
     # Telling.
 

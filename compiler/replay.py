@@ -81,7 +81,7 @@ def _walk(
         if made is None:
             return Stopped(segment)
         if segment.guard is None:
-            left = _at(made, segment.left) if segment.left else []
+            left = _at(made, segment.left)
             return Run(segment, _at(made, segment.results), left, environment, written, memory, undo)
         assert segment.guard_place is not None
         index, chain = segment.guard_place
@@ -143,7 +143,7 @@ def _run_joint(
 
 def _at(made: Sequence[np.ndarray], places: Sequence[tuple[int, tuple[Any, ...]]]) -> list[np.ndarray]:
     """The arrays at `places` of what a program made."""
-    return [viewed(made[index], chain) if chain else made[index] for index, chain in places]
+    return [viewed(made[index], chain) if chain else made[index] for index, chain in places] if places else []
 
 
 def gradients_at(

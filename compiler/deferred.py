@@ -27,7 +27,7 @@ from fusegrad.eager import autograd, shared, views
 from fusegrad.eager.errors import failure
 from fusegrad.eager.families import Elementwise
 from fusegrad.eager.op import Op, Params, TensorType, evaluate, wrap
-from fusegrad.eager.state import Interpreter, state
+from fusegrad.eager.state import Interpreter, no_grad, state
 from fusegrad.eager.tensor import Tensor
 
 LONGEST = 512  # ops that wait at a time
@@ -66,6 +66,7 @@ class Deferred(Interpreter):
         self.compiled = 0  # stretches that ran natively
         self.learned = False
         self.tracked = False
+        self.refusing = False  # whether a test failed: an op of eager's is about to raise, at its own line
         self._begin()
 
     def run(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -85,7 +86,6 @@ class Deferred(Interpreter):
         self.place = self.plan.root()
         self.mode = state.grad_enabled
         self.waiting = True  # whether the tensors of this stretch have no values yet
-        self.strict = False  # whether the next op must be computed at once
         self.steps: list[Step] = []
         self.outside: list[Tensor] = []
         self.scalars: list[Any] = []
@@ -101,7 +101,7 @@ class Deferred(Interpreter):
         if self.mode is not state.grad_enabled or len(self.steps) >= LONGEST:
             self.settle()
             self.mode = state.grad_enabled
-        if op.family == "random" or state.inference:
+        if op.family == "random" or state.inference or self.refusing:
             self._reach_all(args)
             return evaluate(op, args, params)
         asked = self._asked(op, args, params)
@@ -130,7 +130,7 @@ class Deferred(Interpreter):
             result = evaluate(op, args, params)
             outputs = result if type(result) is tuple else (result,)
         self._note(step, outputs)
-        if self.strict or _refuses(op, step):
+        if _refuses(op, step):
             self.settle()
         return outputs
 
@@ -156,10 +156,22 @@ class Deferred(Interpreter):
         """A tensor made of Python data is one from outside."""
 
     def check(self, tensor: Tensor, passed: Callable[[], Tensor]) -> bool:
-        """An op tests its input now, or refuses it when it is computed: that must be at its own line."""
+        """An op tests its input now, or refuses it when it is computed; compiled code would not."""
         self.reach(tensor)
-        self.strict = True
+        if not self.refusing:
+            state.interpreter = None
+            try:
+                with no_grad():
+                    self.refusing = not passed().array.all()
+            finally:
+                state.interpreter = self
+            if self.refusing:
+                self.settle()
         return True
+
+    def enter_transform(self) -> None:
+        """What waits has to do with gradients outside, the transform's own ops with those inside."""
+        self.settle()
 
     # Finding the way.
 
@@ -289,7 +301,7 @@ class Deferred(Interpreter):
         self.place = self.place.following.setdefault(asked.key, place)
         self.steps.append(step)
         self._note(step, outputs)
-        if self.strict or _refuses(op, step):
+        if _refuses(op, step):
             self.settle()
         return result
 

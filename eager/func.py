@@ -56,6 +56,8 @@ class _Level:
         self.ended = False
 
     def __enter__(self) -> _Level:
+        if state.interpreter is not None:
+            state.interpreter.enter_transform()
         return self
 
     def __exit__(self, *exception: object) -> None:

@@ -58,6 +58,9 @@ class Interpreter:
             self.effect("calls backward(), which writes .grad")
         return self
 
+    def enter_transform(self) -> None:
+        """A functional transform begins: its function runs next, on tensors of its own."""
+
     def sees_gradient(self, tensor: Any) -> None:
         """What a tensor's `.grad` is, or whether there is any, is about to be used."""
 

@@ -193,6 +193,32 @@ def derived(a: fg.Tensor, w: World) -> fg.Tensor:
     return a + slope.clamp(-1, 1)
 
 
+def transformed(a: fg.Tensor, w: World) -> fg.Tensor:
+    """A transform of a function that reads the world, inside."""
+    scale = w.number
+
+    def energy(t: fg.Tensor, other: fg.Tensor) -> fg.Tensor:
+        moved = t * scale + w.table["scale"]
+        return (moved.sin() * other).sum() if moved.sum() > 0.3137 else (moved * moved).mean()
+
+    value, slope = fg.value_and_grad(energy)(a, rows(a).to(a.dtype))
+    return a * 0.5 + slope.clamp(-1, 1) + value.clamp(-1, 1)
+
+
+def labelled(a: fg.Tensor, w: World) -> fg.Tensor:
+    """A loss that checks its labels, and a write that must not happen if they are wrong."""
+    labels = fg.tensor([w.count % (SIZE + 2)])
+    loss = F.cross_entropy((rows(a) * w.state.detach())[None], labels)
+    w.state.detach().mul_(0.5)
+    return a + loss.detach().clamp(-1, 1)
+
+
+def convolved(a: fg.Tensor, w: World) -> fg.Tensor:
+    """A convolution over rows, with a kernel made of the world's."""
+    made = F.conv1d(a.reshape(-1, 1, SIZE), w.layer.weight.to(a.dtype)[:2, None, :3], padding=1)
+    return made.mean(1).reshape(a.shape) * 0.5
+
+
 def hooked(a: fg.Tensor, w: World) -> fg.Tensor:
     """A hook on a value inside."""
     made = a * 1.0
@@ -262,6 +288,9 @@ STATEMENTS: list[Statement] = [
     lambda a, b, w, o: stepped(a, w),
     lambda a, b, w, o: optimized(a, w),
     lambda a, b, w, o: derived(a, w),
+    lambda a, b, w, o: transformed(a, w),
+    lambda a, b, w, o: labelled(a, w),
+    lambda a, b, w, o: convolved(a, w),
     lambda a, b, w, o: hooked(a, w),
     lambda a, b, w, o: gathered(a, w),
     lambda a, b, w, o: queued(a, w),
@@ -293,7 +322,7 @@ STATEMENTS: list[Statement] = [
     lambda a, b, w, o: a.masked_fill(b > 0.3137, o.factor),
 ]
 
-WRITING = {"accumulated", "stepped", "optimized", "norm", "add_"}
+WRITING = {"accumulated", "labelled", "stepped", "optimized", "norm", "add_"}
 
 CHANGES: list[Callable[[World], Any]] = [
     lambda w: None,

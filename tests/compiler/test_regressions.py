@@ -301,6 +301,45 @@ def test_a_number_that_is_another_at_every_call_is_soon_no_constant():
     assert "is another number from call to call" in str(f.explain())
 
 
+def test_labels_out_of_range_are_refused_in_deferred_runs_too():
+    seen: list[int] = []
+
+    def loss(x: fg.Tensor, labels: fg.Tensor) -> fg.Tensor:
+        seen.append(len(seen))
+        return fg.nn.functional.cross_entropy(x * 2, labels)
+
+    jitted, x = fg.jit(loss), fg.randn(2, 4)
+    for label in (1, 2, 3, 4, 0, -1, 3, 4):
+        labels = fg.tensor([0, label])
+        if 0 <= label < 4:
+            np.testing.assert_allclose(jitted(x, labels), loss(x, labels), rtol=1e-5)
+        else:
+            with pytest.raises(IndexError, match="nll_loss"):
+                jitted(x, labels)
+    assert jitted.stats.compiled_calls >= 3
+
+
+def test_what_waits_before_a_transform_does_not_hang_its_result_on_the_graph():
+    seen: list[int] = []
+
+    def energy(x: fg.Tensor, scale: fg.Tensor) -> fg.Tensor:
+        moved = x * 3 + 1
+        return (moved.sin() * scale).sum() if moved.sum() > -100 else moved.sum()
+
+    def both(x: fg.Tensor, y: fg.Tensor) -> tuple[fg.Tensor, fg.Tensor]:
+        seen.append(len(seen))
+        before = x.sigmoid() - y
+        return before, fg.grad(energy)(y, before.detach())
+
+    jitted = fg.jit(both)
+    for _ in range(5):
+        x, y = ones(3), fg.randn(3)
+        for found, expected in zip(jitted(x, y), both(x, y), strict=True):
+            np.testing.assert_allclose(found.detach(), expected.detach(), rtol=1e-4, atol=1e-5)
+            assert (found.requires_grad, found.is_leaf) == (expected.requires_grad, expected.is_leaf)
+    assert jitted.stats.compiled_calls >= 3
+
+
 VIEWS: dict[str, Callable[[fg.Tensor], fg.Tensor]] = {
     "of what backward keeps": lambda x: fg.stack([x, x * 2]).amax(0)[..., :2],
     "of a copied argument": lambda x: x.clone()[..., :2],

@@ -20,15 +20,19 @@ from fusegrad.tracer.graph import Value
 
 # Kernels of more elements than this are left to NumPy where columns are added up: each is a read.
 LARGEST_KERNEL = 64
+# So are columns of more elements than this: eager makes them for a few images at a time.
+LARGEST_COLUMNS = 1 << 26
 
 
 def _kernel(window: Window) -> Sizes:
     return tuple([w[0] for w in window])
 
 
-def _known(*values: Value) -> bool:
-    """Whether BLAS has a product for the values."""
-    return all(v.dtype.kind == "f" and 0 not in v.shape for v in values)
+def _fits(images: Value, channels: int, count: Sequence[int], window: Window) -> bool:
+    """Whether BLAS has a product for values of this dtype, and there is room for the columns."""
+    rows = channels * math.prod(_kernel(window))
+    elements = images.shape[0] * rows * math.prod(count)
+    return images.dtype.kind == "f" and 0 < elements <= LARGEST_COLUMNS
 
 
 # Columns.
@@ -107,7 +111,7 @@ def _with_bias(b: Rewriter, result: Value, bias: Sequence[Value]) -> Value:
 def _convolution(
     b: Rewriter, x: Value, weight: Value, *bias: Value, size: Sizes, window: Window, groups: int
 ) -> Value | None:
-    if not _known(x, weight):
+    if not _fits(x, x.shape[1], size, window) or not weight.shape[0]:
         return None
     out = weight.shape[0]
     matrix = b.reshape(weight, (groups, out // groups, math.prod(weight.shape[1:])))
@@ -118,10 +122,10 @@ def _convolution(
 def _transpose(
     b: Rewriter, x: Value, weight: Value, *bias: Value, size: Sizes, window: Window, groups: int
 ) -> Value | None:
-    if not _known(x, weight) or math.prod(_kernel(window)) > LARGEST_KERNEL:
-        return None
     images, out, *count = x.shape
     channels = weight.shape[1] * groups
+    if not _fits(x, channels, count, window) or not out or math.prod(_kernel(window)) > LARGEST_KERNEL:
+        return None
     matrix = b.reshape(weight, (groups, out // groups, math.prod(weight.shape[1:])))
     rows = b.reshape(x, (images, groups, out // groups, math.prod(count)))
     columns = b.op("matmul", b.op("permute", matrix, dims=(0, 2, 1)), rows)
@@ -130,9 +134,9 @@ def _transpose(
 
 
 def _weight(b: Rewriter, x: Value, y: Value, size: Sizes, window: Window, groups: int) -> Value | None:
-    if not _known(x, y):
-        return None
     images, out, *count = y.shape
+    if not _fits(x, x.shape[1], count, window) or not out:
+        return None
     rows = b.reshape(y, (images, groups, out // groups, math.prod(count)))
     columns = b.op("permute", _columns(b, x, tuple(count), window, groups), dims=(0, 1, 3, 2))
     result = b.op("sum", b.op("matmul", rows, columns), dim=(0,), keepdim=False)
@@ -140,7 +144,7 @@ def _weight(b: Rewriter, x: Value, y: Value, size: Sizes, window: Window, groups
 
 
 def _im2col(b: Rewriter, x: Value, size: Sizes, count: Sizes, window: Window) -> Value | None:
-    if not _known(x):
+    if not _fits(x, x.shape[1], count, window):
         return None
     columns = _columns(b, x, count, window, 1)
     return b.reshape(columns, (columns.shape[0], *columns.shape[2:]))
@@ -148,9 +152,9 @@ def _im2col(b: Rewriter, x: Value, size: Sizes, count: Sizes, window: Window) ->
 
 def _col2im(b: Rewriter, x: Value, size: Sizes, count: Sizes, window: Window) -> Value | None:
     kernel = _kernel(window)
-    if not _known(x) or math.prod(kernel) > LARGEST_KERNEL:
-        return None
     channels = x.shape[1] // math.prod(kernel)
+    if not _fits(x, channels, count, window) or math.prod(kernel) > LARGEST_KERNEL:
+        return None
     return _added(b, b.reshape(x, (x.shape[0], channels, *kernel, *count)), size, window)
 
 

@@ -16,7 +16,8 @@ from fusegrad.eager.families import (
     DTypeRule,
     Elementwise,
 )
-from fusegrad.eager.op import bind, wrap
+from fusegrad.eager.node import constant
+from fusegrad.eager.op import bind
 from fusegrad.eager.ops import elementwise as ew, inplace as inplace_ops, shape
 from fusegrad.eager.ops.declare import METHODS, documented, function_of_one, tensor_operand
 from fusegrad.eager.ops.elementwise import exp, sigmoid, tanh, where
@@ -26,15 +27,15 @@ from fusegrad.eager.ops.special import clamp
 from fusegrad.eager.state import state
 from fusegrad.eager.tensor import Tensor
 
-_ALWAYS = wrap(np.array(True))
-
 
 def linked(gradient: Tensor, x: Tensor) -> Tensor:
     """`gradient` of a function made of straight lines, tied to `x` with a derivative of zero.
 
     A second gradient is then zeros, as in PyTorch, instead of an error that there is none.
     """
-    return where(_ALWAYS, gradient, x) if state.grad_enabled and x.needs_grad else gradient
+    if not (state.grad_enabled and x.needs_grad):
+        return gradient
+    return where(constant(1, (), np.dtype(bool)), gradient, x)
 
 
 def applied(function: Callable[[Tensor], Tensor], input: Tensor, in_place: bool, name: str) -> Tensor:

@@ -21,7 +21,8 @@ from fusegrad.eager.families import (
     DTypeRule,
     Elementwise,
 )
-from fusegrad.eager.op import bind, wrap
+from fusegrad.eager.node import constant
+from fusegrad.eager.op import bind
 from fusegrad.eager.ops import creation
 from fusegrad.eager.ops.declare import (
     METHODS as ELEMENTWISE_METHODS,
@@ -52,7 +53,6 @@ from fusegrad.eager.tensor import Tensor
 
 METHODS: dict[str, Callable[..., Any]] = ELEMENTWISE_METHODS
 
-_ALWAYS = wrap(np.array(True))
 
 # Clamping.
 
@@ -357,7 +357,8 @@ def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
 @method
 def fill(input: Tensor, value: Any) -> Tensor:
     """`value` in the shape and dtype of `input`. Source: `torch.fill`."""
-    return where(_ALWAYS, _like(operand(value), tensor_operand(input)), input)
+    always = constant(1, (), np.dtype(bool))
+    return where(always, _like(operand(value), tensor_operand(input)), input)
 
 
 def _like(value: Any, input: Tensor) -> Any:

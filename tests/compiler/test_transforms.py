@@ -120,6 +120,20 @@ def test_what_the_derived_function_does_happens_at_every_call():
     assert seen == list(range(5))
 
 
+def rectified(x: fg.Tensor, y: fg.Tensor) -> fg.Tensor:
+    return (fg.relu(x) * y.fill(2.0)).square().sum()
+
+
+@pytest.mark.parametrize("function", [loss, branching, rectified])
+def test_a_transform_of_arguments_that_need_gradients_is_replayed(function: Callable[..., Any]):
+    derive = fg.value_and_grad(function, (0, 1))
+    jitted = fg.jit(derive, require="replay")
+    for seed in range(6):
+        x, y = (t.requires_grad_() for t in pair(seed))
+        same(jitted(x, y), derive(x, y))
+    assert jitted.stats.compiled_calls >= 3
+
+
 def test_arguments_that_need_gradients_themselves_get_them():
     def gradients(function: Callable[..., Any], seed: int) -> list[Any]:
         x, y = (t.requires_grad_() for t in pair(seed))

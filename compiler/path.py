@@ -137,7 +137,10 @@ def make_path(capture: Capture, argument_leaves: dict[Value, int], numbers: Coll
     graph = capture.graph
     values = [o for o in capture.outputs if o.value is not None]
     outputs = [o.value for o in values if o.value is not None]
-    seeded = tuple(i for i, o in enumerate(values) if o.requires_grad and not o.freed)
+    first = {value: i for i, value in reversed(list(enumerate(outputs)))}  # a tensor may be returned twice
+    seeded = tuple(
+        i for i, o in enumerate(values) if o.requires_grad and not o.freed and first[outputs[i]] == i
+    )
     wanted = tuple(v for v in graph.inputs if v in capture.tracked) if seeded else ()
     backward, constants = Graph((), (), ()), dict(capture.constants)
     if wanted:

@@ -301,6 +301,26 @@ def test_a_number_that_is_another_at_every_call_is_soon_no_constant():
     assert "is another number from call to call" in str(f.explain())
 
 
+def test_a_tensor_that_is_returned_twice_is_derived_once():
+    def twice(x: fg.Tensor) -> tuple[fg.Tensor, fg.Tensor, fg.Tensor]:
+        y = (x * x).sin()
+        return y, x + 1, y
+
+    jitted = fg.jit(twice)
+    for _ in range(5):
+        slopes = []
+        for function in (jitted, twice):
+            x = fg.arange(3.0).requires_grad_()
+            first, other, second = function(x)
+            assert first is second
+            (first.sum() + 2 * second.sum()).backward(retain_graph=True)
+            first.sum().backward()
+            other.sum().backward()
+            slopes.append(x.grad)
+        np.testing.assert_allclose(*slopes, rtol=1e-5)
+    assert jitted.stats.compiled_calls == 4
+
+
 def test_labels_out_of_range_are_refused_in_deferred_runs_too():
     seen: list[int] = []
 

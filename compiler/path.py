@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import struct
 import weakref
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from fusegrad.eager.families import Layout, View, contiguous_layout
 from fusegrad.eager.sizes import has_symbols
 from fusegrad.eager.tensor import Tensor
 from fusegrad.tracer import passes
-from fusegrad.tracer.capture import Capture
+from fusegrad.tracer.capture import Capture, Output
 from fusegrad.tracer.differentiate import differentiate
 from fusegrad.tracer.graph import GUARD, Equation, Graph, Value
 from fusegrad.tracer.hosts import Host
@@ -179,7 +179,7 @@ def make_path(capture: Capture, argument_leaves: dict[Value, int], numbers: Coll
         tuple(argument_leaves[v] if v in argument_leaves else captured[v] for v in wanted),
         tuple(values[i].grad_name for i in seeded),
         tuple((outputs[i].shape, outputs[i].dtype) for i in seeded),
-        *_kept_by_eager(graph, capture.tracked, [outputs[i] for i in seeded], numbers),
+        *_kept_by_eager(graph, capture.tracked, [outputs[i] for i in seeded], numbers, _layouts(values)),
     )
 
 
@@ -215,15 +215,19 @@ def _obliged(equations: Sequence[Equation], targets: Collection[Any]) -> frozens
 
 
 def _kept_by_eager(
-    graph: Graph, tracked: Collection[Value], seeded: Sequence[Value], numbers: Collection[Value]
+    graph: Graph,
+    tracked: Collection[Value],
+    seeded: Sequence[Value],
+    numbers: Collection[Value],
+    layouts: Mapping[Value, Layout],
 ) -> tuple[dict[Value, bool], tuple[frozenset[int], ...], tuple[frozenset[Value], ...]]:
     """The values that eager's nodes keep, and whether behind all of `seeded`; for each of these the nodes
-    behind it that keep any, and what those keep. A Python number is in a node for good, whatever a
-    backward frees.
+    behind it that keep any, and what those keep. A Python number is in a node for good, whatever a backward
+    frees. layouts: of the results.
     """
     kept: dict[int, set[Value]] = {}
     behind: dict[Value, frozenset[int]] = {}
-    origins = _origins(graph)
+    origins = _origins(graph, layouts)
     for number, equation in enumerate(graph.equations):
         found: set[int] = set()
         keeps: set[Value] = set()
@@ -245,10 +249,19 @@ def _kept_by_eager(
     return {v: all(v in k for k in values) for v in frozenset().union(*values)}, nodes, values
 
 
-def _origins(graph: Graph) -> dict[Value, Value]:
-    """For each view of an input, directly or not, that input, whose memory it shares."""
-    origins: dict[Value, Value] = {v: v for v in graph.inputs}
-    layouts: dict[Value, Layout] = {}
+def _layouts(results: Sequence[Output]) -> dict[Value, Layout]:
+    """How results lie in memory."""
+    return {
+        o.value: Layout(o.value.shape, tuple([s // o.value.dtype.itemsize for s in o.strides]))
+        for o in results
+        if o.value is not None
+    }
+
+
+def _origins(graph: Graph, results: Mapping[Value, Layout]) -> dict[Value, Value]:
+    """For each view of an input or a result, directly or not, that one, whose memory it shares."""
+    origins: dict[Value, Value] = {v: v for v in (*graph.inputs, *results)}
+    layouts = dict(results)
     for equation in graph.equations:
         op = equation.op
         if not isinstance(op, View) or equation.inputs[0] not in origins:

@@ -321,6 +321,26 @@ def test_a_tensor_that_is_returned_twice_is_derived_once():
     assert jitted.stats.compiled_calls == 4
 
 
+@pytest.mark.parametrize("open_run", [False, True])
+def test_a_view_of_a_result_that_eager_keeps_is_memory_that_must_not_be_written(open_run: bool):
+    seen: list[int] = []
+
+    def both(x: fg.Tensor, w: fg.Tensor) -> tuple[fg.Tensor, fg.Tensor]:
+        if open_run:
+            seen.append(len(seen))
+        y = x + 1
+        return y, (y.reshape(2, 2) * w).sum()
+
+    jitted = fg.jit(both)
+    for _ in range(4):
+        for function in (jitted, both):
+            y, loss = function(fg.arange(4.0), fg.ones(2, 2, requires_grad=True))
+            y.add_(1)
+            with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+                loss.backward()
+    assert jitted.stats.compiled_calls >= 2
+
+
 def test_labels_out_of_range_are_refused_in_deferred_runs_too():
     seen: list[int] = []
 

@@ -185,13 +185,15 @@ class CompiledNode(autograd.Node):
                     self.preserved[id(reference)] = copied_as_it_lies(tensor.array)
             elif kind == "kept" and any(c is version and f.what == RESULT for f, c in self._noted()):
                 self.environment[reference] = copied_as_it_lies(self.environment[reference])
-        self.facts = [
+        noted = [
             fact._replace(how=NOT) if counter is version and fact.how == AGAIN else fact
             for fact, counter in self._noted()
         ]
+        self.facts = [*noted, *self.facts[len(noted) :]]
 
     def _noted(self) -> Iterator[tuple[Fact, list[Any]]]:
-        return zip(self.facts, self.counters, strict=True)
+        """What there is a counter for: another thread may write an input before the results are noted."""
+        return zip(self.facts, self.counters, strict=False)
 
     def name(self, index: int = 0) -> str:
         """The name of the eager node that made this output, as PyTorch prints it."""
@@ -229,7 +231,7 @@ class CompiledNode(autograd.Node):
         """Nobody may have written memory that this backward needs."""
         if [counter[0] for counter in self.counters] == self.numbers:
             return
-        for (fact, counter), then in zip(self._noted(), self.numbers, strict=True):
+        for (fact, counter), then in zip(self._noted(), self.numbers, strict=False):
             now = counter[0]
             if now != then and needed(fact):
                 shape = list(fact.value.shape)

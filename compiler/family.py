@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from fusegrad.compiler import lock
 from fusegrad.eager.tensor import Tensor
 
 # How often arguments must come before calls with them are captured, and how many are remembered.
 SEEN = 4
 MOST = 1024
 NUMBERS = (int, float)
+noting = lock.made()  # held while a family notes a call
 
 
 def family_key(key: tuple[Any, ...], leaves: list[Any]) -> tuple[Any, ...] | None:
@@ -53,16 +55,17 @@ class Family:
 
     def defers(self, key: tuple[Any, ...], leaves: list[Any]) -> bool:
         """Note a call; whether it is to be deferred, as long as its arguments do not come often."""
-        if key not in self._seen:
-            if len(self._seen) >= MOST:
-                self._seen.clear()
-            self._seen[key] = 0
-            self.shapes = [
-                None if old is None or new is None else _common(old, new)
-                for old, new in zip(self.shapes, self._shapes(key, leaves), strict=True)
-            ]
-        self._seen[key] += 1
-        return self._seen[key] <= SEEN
+        with noting:
+            if key not in self._seen:
+                if len(self._seen) >= MOST:
+                    self._seen.clear()
+                self._seen[key] = 0
+                self.shapes = [
+                    None if old is None or new is None else _common(old, new)
+                    for old, new in zip(self.shapes, self._shapes(key, leaves), strict=True)
+                ]
+            self._seen[key] += 1
+            return self._seen[key] <= SEEN
 
 
 def _common(old: tuple[int | None, ...], new: tuple[int | None, ...]) -> tuple[int | None, ...]:

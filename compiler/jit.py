@@ -101,14 +101,14 @@ class Variant:
 class Entry:
     """What is known for one key."""
 
-    def __init__(self, key: Any, key_text: str) -> None:
-        self.key, self.key_text = key, key_text
+    def __init__(self, key: Any, key_text: str, family: Family | None = None) -> None:
+        """family: where the key leaves sizes and numbers out."""
+        self.key, self.key_text, self.family = key, key_text, family
         self.variants: list[Variant] = []
         self.anchors: list[Callable[[], Any]] = []
         self.open_tries = 0
         self.compiles = 0
         self.plan = Plan()
-        self.family: Family | None = None  # where the key leaves sizes and numbers out
         self.reasons: list[Reason] = []
         self.given_up = ""
         # Why the key was new, and the last miss; the leaves in words, and what the user calls them.
@@ -214,12 +214,13 @@ class JitFunction:
             first = self._captured_once.setdefault(shared, key)
             if first is key:
                 return None
-            entry = self.entries[shared] = Entry(shared, "")
+            entry = Entry(shared, "", Family(first, leaves))
             entry.given_up = "other numbers or sizes than in captured calls"
             entry.plan.numbers_change = True
-            entry.family = Family(first, leaves)
             known = self.entries.get(first)
             self._tell_apart(entry, key, leaves, known.names if known is not None else [])
+            # Other threads meet it as soon as it is there; one of them may have been faster.
+            entry = self.entries.setdefault(shared, entry)
         family = entry.family
         assert family is not None
         before = family.shapes

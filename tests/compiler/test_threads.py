@@ -28,7 +28,8 @@ import numpy as np
 import pytest
 
 import fusegrad as fg
-from fusegrad.compiler import native
+from fusegrad.compiler import jit, native
+from fusegrad.compiler.family import Family
 from fusegrad.eager.state import state
 from fusegrad.tracer import observe
 
@@ -282,6 +283,26 @@ def test_eight_threads_get_what_eager_gives():
     assert play(lambda number: number < 2) > 200
 
 
+def test_a_thread_that_meets_new_lengths_while_another_makes_room_for_them(monkeypatch: pytest.MonkeyPatch):
+    jitted = fg.jit(lambda x: (x * 2).sum())
+    jitted(fg.ones(3))
+    others: list[Any] = []
+
+    def asked_meanwhile(*args: Any) -> Family:
+        monkeypatch.setattr(jit, "Family", Family)
+        thread = threading.Thread(target=lambda: others.append(jitted(fg.ones(5))))
+        thread.start()
+        thread.join(60)
+        return Family(*args)
+
+    monkeypatch.setattr(jit, "Family", asked_meanwhile)
+    assert jitted(fg.ones(4)).item() == 8
+    assert [other.item() for other in others] == [10]
+    # Both went into one family, which was told of both.
+    (family,) = [e.family for e in jitted.entries.values() if e.family is not None]
+    assert family.shapes == [(None,)]
+
+
 def in_a_process(code: str) -> str:
     """What a program of its own prints; it must end well within a minute."""
     done = subprocess.run(
@@ -298,7 +319,7 @@ def test_native_calls_let_other_threads_run():
     # A kernel that waits for another Python thread ends only if that one may run meanwhile.
     code = """
         import ctypes, threading, time
-        from fusegrad.compiler import native
+        from fusegrad.compiler import jit, native
 
         libc = ctypes.CDLL(None)
         slots = native.new_slots(15)  # has room for a semaphore

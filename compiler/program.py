@@ -167,12 +167,13 @@ def with_result_copies(
             if base in graph.inputs or (base != value and bases.count(base) > 1):
                 chain = sources.resolve(value)[1] if value in apart else ()
                 source = base if chain else value
-                copy = Value(f"{source.name}_result", source.type)
+                # Values are told apart by name, and several results may be views of one memory.
+                copy = Value(f"{value.name}_result", source.type)
                 equations.append(Equation(clone_op, (source,), {}, (copy,)))
                 if value in results:
                     results[copy] = results.pop(value)
-                for view in chain:
-                    seen = Value(f"{view.output.name}_result", view.output.type)
+                for number, view in enumerate(chain):
+                    seen = Value(f"{value.name}_result_view{number}", view.output.type)
                     equations.append(Equation(view.op, (copy, *view.inputs[1:]), view.params, (seen,)))
                     copy = seen
                 value = copy

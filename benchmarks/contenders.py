@@ -19,11 +19,8 @@ OURS, REFERENCE = "fusegrad", "eager"  # what the suite is about, and what all m
 APART = "fusegrad-backward"
 PEERS = ("torch", "torch.compile", "jax")  # the best of these is what the ratio is about
 CONTENDERS = (OURS, APART, REFERENCE, *PEERS, "numba")
-PACKAGES = {
-    REFERENCE: "fusegrad",
-    APART: "fusegrad",
-    "torch.compile": "torch",
-}  # where the name is not the package's
+# Where the name is not the package's.
+PACKAGES = {REFERENCE: "fusegrad", APART: "fusegrad", "torch.compile": "torch"}
 
 
 def package_of(name: str) -> str:

@@ -77,15 +77,9 @@ def call_overhead(repeat: int | None, seconds: float) -> float:
     """Seconds of a compiled call with its gradient where there is nothing to compute."""
     import fusegrad as fg
 
-    x = fg.ones((), requires_grad=True)
-    double = fg.jit(lambda x: x * 2)
-
-    def call() -> Any:
-        x.grad = None
-        double(x).backward()
-        return x.grad
-
-    return interleaved({"call": call}, repeat, seconds)["call"].median
+    x = fg.ones(())
+    double = fg.jit(fg.value_and_grad(lambda x: x * 2))
+    return interleaved({"call": lambda: double(x)}, repeat, seconds)["call"].median
 
 
 def limit_of(workload: Workload, limits: Mapping[str, Any]) -> dict[str, Any]:

@@ -88,7 +88,9 @@ class Ending:
             if found is not None:
                 self._keep(sizes, found)
         else:
-            self.at.move_to_end(sizes)
+            # Another thread may have dropped it meanwhile.
+            with contextlib.suppress(KeyError):
+                self.at.move_to_end(sizes)
         return found
 
     def add(self, sizes: tuple[int, ...], form: Form) -> Stretch | None:

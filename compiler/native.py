@@ -9,6 +9,7 @@ import _thread
 import ctypes
 import functools
 import hashlib
+import operator
 import os
 import threading
 import time
@@ -28,6 +29,7 @@ from fusegrad.compiler.functions import module_text
 from fusegrad.compiler.kernel import Kernel
 from fusegrad.compiler.lock import compiling
 from fusegrad.compiler.memory import data_address
+from fusegrad.eager.errors import failure
 
 _codegen = cpu_target.target_context.codegen()
 _addresses: dict[str, int] = {}
@@ -144,12 +146,15 @@ def pool_size() -> int:
 
 
 _alone = False
+_wanted: int | None = None  # what `set_num_threads` was told
+_threads = np.ones(1, np.int64)  # what native code reads
 
 
 def _alone_in_child() -> None:
     """A forked child has no pool: OpenMP's threads stay with the parent."""
     global _alone
     _alone = True
+    _threads[0] = 1
 
 
 if hasattr(os, "register_at_fork"):
@@ -158,7 +163,33 @@ if hasattr(os, "register_at_fork"):
 
 def threads() -> int:
     """The threads that a call made now may use."""
-    return 1 if _alone else pool_size()
+    return 1 if _alone else min(pool_size(), _wanted or pool_size())
+
+
+def set_num_threads(count: int) -> None:
+    """Let compiled code use at most `count` threads, from the next call on; as `torch.set_num_threads`.
+
+    Results do not depend on it. More than the machine's cores, or than OMP_NUM_THREADS, count as so many.
+    Raises TypeError for what is no int, RuntimeError for less than 1.
+
+    >>> import fusegrad as fg
+    >>> before = fg.get_num_threads()
+    >>> fg.set_num_threads(1)
+    >>> fg.get_num_threads()
+    1
+    >>> fg.set_num_threads(before)
+    """
+    global _wanted
+    count = operator.index(count)
+    if count < 1:
+        raise failure(RuntimeError, f"set_num_threads expects a positive number, not {count}")
+    _wanted = count
+    _threads[0] = threads()
+
+
+def get_num_threads() -> int:
+    """How many threads compiled code may use; as `torch.get_num_threads`."""
+    return threads()
 
 
 # Compiling.
@@ -256,19 +287,36 @@ def kernel_address(kernel: Kernel) -> int:
 
 # Calling in.
 
-# Where CPython keeps the items of a tuple, and NumPy the data of an array, counted from the
-# object's address. Reading them costs nothing; `ndarray.ctypes.data` costs 840 ns.
-_TUPLE_ITEMS = tuple.__basicsize__
+# Where NumPy keeps the address of an array's elements, counted from the object's. Reading it there costs
+# nothing; `ndarray.ctypes.data` costs 840 ns.
 _ARRAY_DATA = object.__basicsize__
 
+# A function as CPython calls those of its own modules (METH_FASTCALL), in 60 ns; through ctypes it takes
+# 900. `self` is an array: how many kernels there are, then the address and the block of each.
 _DRIVER = """
-define void @fusegrad_run(ptr %items, i64 %arrays, ptr %slots, ptr %calls, i64 %count) nounwind {{
+declare ptr @PyEval_SaveThread()
+declare void @PyEval_RestoreThread(ptr)
+declare void @Py_IncRef(ptr)
+@_Py_NoneStruct = external global i8
+@fusegrad_threads = external global i64
+
+define ptr @fusegrad_run(ptr %self, ptr %items, i64 %count) nounwind {{
 entry:
+  %table.field = getelementptr i8, ptr %self, i64 {data}
+  %table = load ptr, ptr %table.field
+  %kernels = load i64, ptr %table
+  %arrays = sub i64 %count, 1
+  %room.at = getelementptr ptr, ptr %items, i64 %arrays
+  %room = load ptr, ptr %room.at
+  %slots.field = getelementptr i8, ptr %room, i64 {data}
+  %slots = load ptr, ptr %slots.field
+  %threads = load i64, ptr @fusegrad_threads
+  store i64 %threads, ptr %slots
   br label %fill
 fill:
   %i = phi i64 [ 0, %entry ], [ %i1, %copy ]
   %more = icmp slt i64 %i, %arrays
-  br i1 %more, label %copy, label %calling
+  br i1 %more, label %copy, label %release
 copy:
   %item = getelementptr ptr, ptr %items, i64 %i
   %array = load ptr, ptr %item
@@ -278,78 +326,87 @@ copy:
   %slot = getelementptr ptr, ptr %slots, i64 %i1
   store ptr %memory, ptr %slot
   br label %fill
+release:
+  %thread = call ptr @PyEval_SaveThread()
+  br label %calling
 calling:
-  %c = phi i64 [ 0, %fill ], [ %c1, %call ]
-  %left = icmp slt i64 %c, %count
+  %c = phi i64 [ 0, %release ], [ %c1, %call ]
+  %left = icmp slt i64 %c, %kernels
   br i1 %left, label %call, label %done
 call:
   %twice = shl i64 %c, 1
-  %entry.at = getelementptr ptr, ptr %calls, i64 %twice
-  %function = load ptr, ptr %entry.at
-  %block.at = getelementptr ptr, ptr %entry.at, i64 1
+  %function.place = add i64 %twice, 1
+  %function.at = getelementptr ptr, ptr %table, i64 %function.place
+  %function = load ptr, ptr %function.at
+  %block.at = getelementptr ptr, ptr %function.at, i64 1
   %block = load ptr, ptr %block.at
   call void %function(ptr %slots, ptr %block)
   %c1 = add i64 %c, 1
   br label %calling
 done:
-  ret void
+  call void @PyEval_RestoreThread(ptr %thread)
+  call void @Py_IncRef(ptr @_Py_NoneStruct)
+  ret ptr @_Py_NoneStruct
 }}
 """
 
 
-@functools.cache
-def driver() -> Callable[[int, int, int, int, int], None]:
-    """`run(items, arrays, slots, calls, count)`: fill the slots from ndarrays and call the kernels.
+class _Method(ctypes.Structure):
+    """CPython's PyMethodDef."""
 
-    items: address of the first of `arrays` object pointers to ndarrays; slots: slot 0 holds the
-    number of threads, the arrays' memory goes to the slots from 1. The GIL is released.
-    """
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("address", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("text", ctypes.c_char_p),
+    )
+
+
+_FASTCALL = 0x80
+
+
+@functools.cache
+def _driver() -> Callable[[np.ndarray], Callable[..., None]]:
+    """What makes, of a table of kernels, the function that calls them."""
+    probe = np.arange(3)
+    found = ctypes.c_void_p.from_address(id(probe) + _ARRAY_DATA).value
+    if found != probe.__array_interface__["data"][0]:
+        raise RuntimeError("compiled code cannot be called here: NumPy's arrays lie otherwise in memory")
+    for name in ("PyEval_SaveThread", "PyEval_RestoreThread", "Py_IncRef"):
+        add_symbol(name, ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0)
+    add_symbol("_Py_NoneStruct", id(None))
+    add_symbol("fusegrad_threads", data_address(_threads))
+    _threads[0] = threads()
     with compiling:
         (address,) = compile_module("fusegrad_driver", _DRIVER.format(data=_ARRAY_DATA), ["fusegrad_run"])
-    prototype = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 5)
-    return prototype(address)
+    method = _Method(b"run", address, _FASTCALL, None)
+    new = ctypes.pythonapi.PyCFunction_NewEx
+    new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
+
+    def made(table: np.ndarray) -> Callable[..., None]:
+        return new(ctypes.addressof(method), table, None)
+
+    return made
 
 
-@functools.cache
-def layouts_known() -> bool:
-    """Whether tuples and arrays lie in memory as the driver expects; another Python may differ."""
-    array = np.arange(3)
-    pair = (None, array)
-    item = ctypes.c_void_p.from_address(id(pair) + _TUPLE_ITEMS + ctypes.sizeof(ctypes.c_void_p)).value
-    data = ctypes.c_void_p.from_address(id(array) + _ARRAY_DATA).value
-    return item == id(array) and data == array.__array_interface__["data"][0]
-
-
-def new_slots(count: int) -> np.ndarray:
-    """Room for the addresses of `count` buffers behind the number of threads."""
-    slots = np.zeros(count + 1, np.int64)
-    slots[0] = threads()
-    return slots
+def new_room(count: int) -> np.ndarray:
+    """Room for the number of threads and the addresses of `count` arrays."""
+    return np.empty(count + 1, np.int64)
 
 
 class Calls:
-    """Native functions with their blocks, called one after the other in one go."""
+    """Native functions with their blocks, called one after the other in one go.
 
-    __slots__ = ("_blocks", "_known", "_run", "_table", "count", "table_address")
+    run(*arrays, room): calls all, with the memory of the arrays in the slots from 1. They have to be
+    ndarrays; `room` has room for them. The GIL is released.
+    """
+
+    __slots__ = ("_blocks", "run")
+
+    run: Callable[..., None]
 
     def __init__(self, calls: Sequence[tuple[int, Sequence[int]]]) -> None:
         self._blocks = [np.array(block, np.int64) for _, block in calls]
         entries = [(address, data_address(b)) for (address, _), b in zip(calls, self._blocks, strict=True)]
-        self._table = np.array(entries, np.int64).reshape(-1)
-        self.table_address = data_address(self._table)
-        self.count = len(calls)
-        self._run, self._known = driver(), layouts_known()
-
-    def run(self, arrays: tuple[np.ndarray, ...], slots: np.ndarray) -> None:
-        """Call all, with the memory of `arrays` in the slots from 1."""
-        self.run_at(arrays, data_address(slots))
-
-    def run_at(self, arrays: tuple[np.ndarray, ...], slots_address: int) -> None:
-        """`run` with the address of the slots, which the caller keeps alive."""
-        if self._known:
-            items, count = id(arrays) + _TUPLE_ITEMS, len(arrays)
-        else:
-            items = count = 0
-            room = (ctypes.c_int64 * len(arrays)).from_address(slots_address + 8)
-            room[:] = [data_address(a) for a in arrays]
-        self._run(items, count, slots_address, self.table_address, self.count)
+        table = [len(calls), *(number for entry in entries for number in entry)]
+        self.run = _driver()(np.array(table, np.int64))

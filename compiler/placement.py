@@ -22,7 +22,7 @@ from fusegrad.compiler.emit import block_of, outer_accumulators
 from fusegrad.compiler.fusion import Step
 from fusegrad.compiler.kernel import ELEMENTARY, Compute
 from fusegrad.compiler.loops import BoundKernel
-from fusegrad.compiler.memory import SMALLEST_POOLED, aligned, aligned_bytes, data_address, pool
+from fusegrad.compiler.memory import SMALLEST_POOLED, aligned, aligned_bytes, pool
 from fusegrad.compiler.sizes import Values
 from fusegrad.compiler.writer import SIZES
 from fusegrad.eager.dtypes import FROM_SHORT
@@ -243,8 +243,8 @@ class Blueprint:
         ]
         self.forms = [None if s.kernel is None else _KernelForm(s.kernel) for s in steps]
         self.rooms = self._rooms()
-        # For all sizes: memory for the arena, room for the addresses of all arrays, and where that is.
-        self.arenas: list[tuple[np.ndarray, np.ndarray, int]] = []
+        # For all sizes: memory for the arena, and room for the addresses of all arrays.
+        self.arenas: list[tuple[np.ndarray, np.ndarray]] = []
         self.layouts = [self._operands(s) if s.kind == "product" else None for s in steps]
         self.opaque = {v: (self.arrays[v], self._byte_strides(v)) for v in opaque}
 
@@ -390,20 +390,16 @@ class Placed:
                 arena = self._new_arena()
         except IndexError:
             arena = self._new_arena()
-        arena[1][0] = native.threads()
         for stage in self.stages:
             if isinstance(stage, _Native):
-                stage.calls.run_at(tuple(arrays), arena[2])
+                stage.calls.run(*arrays, *arena)
             else:
                 _run_opaque(stage, arrays)
         self._arenas.append(arena)
         return arrays
 
-    def _new_arena(self) -> tuple[np.ndarray, np.ndarray, int]:
-        memory = aligned_bytes(self.arena_bytes)
-        slots = native.new_slots(len(self.arrays) + 1)
-        slots[len(self.arrays) + 1] = data_address(memory)
-        return memory, slots, data_address(slots)
+    def _new_arena(self) -> tuple[np.ndarray, np.ndarray]:
+        return aligned_bytes(self.arena_bytes), native.new_room(len(self.arrays) + 1)
 
     def memory_bytes(self) -> int:
         """Bytes of temporaries and results of one call."""

@@ -346,7 +346,7 @@ def matmul(x: np.ndarray, y: np.ndarray) -> np.ndarray:
             if prepared is not None:
                 calls, shape = prepared
                 result = np.empty(shape, x.dtype)
-                calls.run((x, y, result), native.new_slots(3))
+                calls.run(x, y, result, native.new_room(3))
                 return result
     return np.matmul(x, y)
 

@@ -618,6 +618,10 @@ from fusegrad.eager.tensor import (
 if _typing.TYPE_CHECKING:
     from fusegrad.compiler.compare import compare as compare
     from fusegrad.compiler.jit import jit as jit
+    from fusegrad.compiler.native import (
+        get_num_threads as get_num_threads,
+        set_num_threads as set_num_threads,
+    )
     from fusegrad.compiler.verify import JitError as JitError
     from fusegrad.tracer.export import export as export
 
@@ -634,6 +638,8 @@ _LAZY = {
     "JitError": "fusegrad.compiler.verify",
     "jit": "fusegrad.compiler.jit",
     "compare": "fusegrad.compiler.compare",
+    "get_num_threads": "fusegrad.compiler.native",
+    "set_num_threads": "fusegrad.compiler.native",
     "export": "fusegrad.tracer.export",
 }
 
@@ -867,6 +873,7 @@ __all__ = [
     "geqrf",
     "ger",
     "get_default_dtype",
+    "get_num_threads",
     "get_rng_state",
     "grad",
     "gradient",
@@ -1086,6 +1093,7 @@ __all__ = [
     "selu_",
     "set_default_dtype",
     "set_grad_enabled",
+    "set_num_threads",
     "set_printoptions",
     "set_rng_state",
     "sgn",

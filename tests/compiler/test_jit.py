@@ -500,15 +500,6 @@ def test_too_many_kinds_of_arguments_run_eagerly_and_say_so(monkeypatch: pytest.
     assert "kinds of arguments" in str(g.explain())
 
 
-def test_calls_work_where_objects_lie_otherwise_in_memory(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("fusegrad.compiler.native.layouts_known", lambda: False)
-    g = fg.jit(lambda x, y: (x * y).sum())
-    x, y = leaf(7), leaf(7, seed=1)
-    g(x, y)
-    same(g(x, y), (x * y).sum())
-    assert g.stats.compiled_calls == 1
-
-
 def test_a_forked_child_computes_alone():
     g = fg.jit(lambda x: x.exp().sum())
     x = fg.ones(300, 300)

@@ -303,6 +303,30 @@ def test_a_thread_that_meets_new_lengths_while_another_makes_room_for_them(monke
     assert family.shapes == [(None,)]
 
 
+def test_results_do_not_depend_on_the_number_of_threads():
+    def f(x, w):
+        return ((x @ w).tanh() * x.exp().sum(1, keepdim=True)).sum()
+
+    g = fg.jit(fg.value_and_grad(f, (0, 1)))
+    x, w = fg.randn(700, 300), fg.randn(300, 300)
+    g(x, w)
+    before = fg.get_num_threads()
+    try:
+        value, gradients = g(x, w)
+        for count in (1, 2, 1000):
+            fg.set_num_threads(count)
+            assert fg.get_num_threads() == min(count, native.pool_size())
+            again, others = g(x, w)
+            assert again.item() == value.item()
+            assert all((a == b).all() for a, b in zip(gradients, others, strict=True))
+        for count, error in ((0, RuntimeError), (-1, RuntimeError), (1.5, TypeError), ("2", TypeError)):
+            with pytest.raises(error):
+                fg.set_num_threads(count)
+    finally:
+        fg.set_num_threads(before)
+    assert g.stats.compiled_calls == 4
+
+
 def in_a_process(code: str) -> str:
     """What a program of its own prints; it must end well within a minute."""
     done = subprocess.run(
@@ -319,15 +343,14 @@ def test_native_calls_let_other_threads_run():
     # A kernel that waits for another Python thread ends only if that one may run meanwhile.
     code = """
         import ctypes, threading, time
-        from fusegrad.compiler import jit, native
+        from fusegrad.compiler import native
 
         libc = ctypes.CDLL(None)
-        slots = native.new_slots(15)  # has room for a semaphore
-        address = ctypes.c_void_p(slots.ctypes.data)
-        libc.sem_init(address, 0, 0)
+        room = native.new_room(15)  # the kernel's first argument is a semaphore to it
         calls = native.Calls([(ctypes.cast(libc.sem_wait, ctypes.c_void_p).value, [])])
-        threading.Timer(0.1, libc.sem_post, [address]).start()
-        calls.run((), slots)
+        native._threads[0] = 0  # which is put in front: how often it may go by
+        threading.Timer(0.1, libc.sem_post, [ctypes.c_void_p(room.ctypes.data)]).start()
+        calls.run(room)
         print("went on")
     """
     assert in_a_process(code) == "went on\n"

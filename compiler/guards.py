@@ -55,14 +55,19 @@ class Guards:
 
     def first_failure(self) -> Read | None:
         """A read that no longer holds (as a rule the first such), or None."""
-        check = self._check
-        if check is None:
-            check = self._check = self._write()
         try:
-            number = check()
+            number = self.check()
         except Exception:
             number = 0  # something that was looked into is gone, or of another kind
         return None if number is None else self._look_again(number)
+
+    @property
+    def check(self) -> Callable[[], int | None]:
+        """The generated function, which gives the number of a read that may not hold; it may raise, too."""
+        check = self._check
+        if check is None:
+            check = self._check = self._write()
+        return check
 
     def _look_again(self, number: int) -> Read | None:
         """The failing read, by what the reads themselves say."""

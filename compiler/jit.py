@@ -14,7 +14,7 @@ import functools
 import time
 import types
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +28,7 @@ from fusegrad.compiler.lock import compiling
 from fusegrad.compiler.node import finish
 from fusegrad.compiler.path import Path
 from fusegrad.compiler.segments import Stopped
+from fusegrad.compiler.shortcut import MISSED, Shortcut
 from fusegrad.compiler.verify import Again, JitError
 from fusegrad.eager.state import state
 from fusegrad.eager.tensor import Tensor
@@ -46,6 +47,8 @@ OPEN_TRIES = 3
 TRY_AGAIN = (8, 64)
 # How many other numbers are found in a place before calls are deferred.
 NUMBERS_READ = 3
+# After so many calls of a path its shortcut is written.
+SHORTCUT_AFTER = 3
 OPEN = "its runs cannot be replayed"
 
 
@@ -91,6 +94,11 @@ class Variant:
         self.tree = tree
         self.shared = guards(r for r in tree.paths[0].capture.reads if r.token() in common)
         self._own = {p: guards(r for r in p.capture.reads if r.token() not in common) for p in tree.paths}
+        self.shortcut: Shortcut | None = None
+
+    def has_own_reads(self, path: Path) -> bool:
+        """Whether the path read what others did not."""
+        return bool(self._own[path].reads)
 
     def refusal(self, path: Path) -> Read | None:
         """Which of the path's own reads does not hold any more."""
@@ -155,6 +163,7 @@ class JitFunction:
         self._captured_once: dict[Any, Any] = {}  # the first key of each family
         self.last_miss: list[Difference] = []
         self.misses: Counter[str] = Counter()  # how often each thing was other than it was
+        self._answer: Callable[[tuple[Any, ...]], Any] | None = None  # the shortcut that was taken last
         functools.update_wrapper(self, function, updated=())
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
@@ -172,6 +181,10 @@ class JitFunction:
     # Calling.
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self._answer is not None and not kwargs:
+            result = self._answer(args)
+            if result is not MISSED:
+                return result
         if state.interpreter is not None:
             # Inside another captured run: part of it.
             return self.__wrapped__(*args, **kwargs)
@@ -297,8 +310,17 @@ class JitFunction:
                 found.leaf.commit.run(found.left, found.written, leaves)
             if again is not None:
                 again.compare(self, result, args, kwargs)
+            if not (kwargs or self.verify) and path.calls > SHORTCUT_AFTER:
+                self._answer = self._shortcut(variant, args, leaves)
             return result
         raise _Miss(_difference(missed))
+
+    def _shortcut(self, variant: Variant, args: Sequence[Any], leaves: Sequence[Any]) -> Any:
+        """What answers calls like this one faster, if there is such a thing."""
+        known = variant.shortcut
+        if known is None or known.check is not variant.shared.check:
+            known = variant.shortcut = Shortcut(variant, args, leaves, self.stats)
+        return known.answer
 
     def _capture(self, key: Any, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -> Any:
         """Run eagerly with the recorder on, and compile the path."""
@@ -406,6 +428,7 @@ class JitFunction:
         with compiling:
             self.entries.clear()
             self._captured_once.clear()
+            self._answer = None
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Machine code: LLVM modules through Numba's code library, its thread pool, and calling in.
+"""Machine code: LLVM modules through Numba's code library, and its thread pool.
 
 Importing this module imports Numba; nothing before the first `jit` call does.
 """
@@ -28,7 +28,6 @@ from fusegrad.compiler.emit import lanes_of
 from fusegrad.compiler.functions import module_text
 from fusegrad.compiler.kernel import Kernel
 from fusegrad.compiler.lock import compiling
-from fusegrad.compiler.memory import data_address
 from fusegrad.eager.errors import failure
 
 _codegen = cpu_target.target_context.codegen()
@@ -147,14 +146,14 @@ def pool_size() -> int:
 
 _alone = False
 _wanted: int | None = None  # what `set_num_threads` was told
-_threads = np.ones(1, np.int64)  # what native code reads
+thread_count = np.ones(1, np.int64)  # what native code reads
 
 
 def _alone_in_child() -> None:
     """A forked child has no pool: OpenMP's threads stay with the parent."""
     global _alone
     _alone = True
-    _threads[0] = 1
+    thread_count[0] = 1
 
 
 if hasattr(os, "register_at_fork"):
@@ -184,7 +183,7 @@ def set_num_threads(count: int) -> None:
     if count < 1:
         raise failure(RuntimeError, f"set_num_threads expects a positive number, not {count}")
     _wanted = count
-    _threads[0] = threads()
+    thread_count[0] = threads()
 
 
 def get_num_threads() -> int:
@@ -283,130 +282,3 @@ def joined(texts: Sequence[str]) -> str:
 def kernel_address(kernel: Kernel) -> int:
     """The entry of a compiled kernel."""
     return _addresses[kernel_name(kernel)]
-
-
-# Calling in.
-
-# Where NumPy keeps the address of an array's elements, counted from the object's. Reading it there costs
-# nothing; `ndarray.ctypes.data` costs 840 ns.
-_ARRAY_DATA = object.__basicsize__
-
-# A function as CPython calls those of its own modules (METH_FASTCALL), in 60 ns; through ctypes it takes
-# 900. `self` is an array: how many kernels there are, then the address and the block of each.
-_DRIVER = """
-declare ptr @PyEval_SaveThread()
-declare void @PyEval_RestoreThread(ptr)
-declare void @Py_IncRef(ptr)
-@_Py_NoneStruct = external global i8
-@fusegrad_threads = external global i64
-
-define ptr @fusegrad_run(ptr %self, ptr %items, i64 %count) nounwind {{
-entry:
-  %table.field = getelementptr i8, ptr %self, i64 {data}
-  %table = load ptr, ptr %table.field
-  %kernels = load i64, ptr %table
-  %arrays = sub i64 %count, 1
-  %room.at = getelementptr ptr, ptr %items, i64 %arrays
-  %room = load ptr, ptr %room.at
-  %slots.field = getelementptr i8, ptr %room, i64 {data}
-  %slots = load ptr, ptr %slots.field
-  %threads = load i64, ptr @fusegrad_threads
-  store i64 %threads, ptr %slots
-  br label %fill
-fill:
-  %i = phi i64 [ 0, %entry ], [ %i1, %copy ]
-  %more = icmp slt i64 %i, %arrays
-  br i1 %more, label %copy, label %release
-copy:
-  %item = getelementptr ptr, ptr %items, i64 %i
-  %array = load ptr, ptr %item
-  %field = getelementptr i8, ptr %array, i64 {data}
-  %memory = load ptr, ptr %field
-  %i1 = add i64 %i, 1
-  %slot = getelementptr ptr, ptr %slots, i64 %i1
-  store ptr %memory, ptr %slot
-  br label %fill
-release:
-  %thread = call ptr @PyEval_SaveThread()
-  br label %calling
-calling:
-  %c = phi i64 [ 0, %release ], [ %c1, %call ]
-  %left = icmp slt i64 %c, %kernels
-  br i1 %left, label %call, label %done
-call:
-  %twice = shl i64 %c, 1
-  %function.place = add i64 %twice, 1
-  %function.at = getelementptr ptr, ptr %table, i64 %function.place
-  %function = load ptr, ptr %function.at
-  %block.at = getelementptr ptr, ptr %function.at, i64 1
-  %block = load ptr, ptr %block.at
-  call void %function(ptr %slots, ptr %block)
-  %c1 = add i64 %c, 1
-  br label %calling
-done:
-  call void @PyEval_RestoreThread(ptr %thread)
-  call void @Py_IncRef(ptr @_Py_NoneStruct)
-  ret ptr @_Py_NoneStruct
-}}
-"""
-
-
-class _Method(ctypes.Structure):
-    """CPython's PyMethodDef."""
-
-    _fields_ = (
-        ("name", ctypes.c_char_p),
-        ("address", ctypes.c_void_p),
-        ("flags", ctypes.c_int),
-        ("text", ctypes.c_char_p),
-    )
-
-
-_FASTCALL = 0x80
-
-
-@functools.cache
-def _driver() -> Callable[[np.ndarray], Callable[..., None]]:
-    """What makes, of a table of kernels, the function that calls them."""
-    probe = np.arange(3)
-    found = ctypes.c_void_p.from_address(id(probe) + _ARRAY_DATA).value
-    if found != probe.__array_interface__["data"][0]:
-        raise RuntimeError("compiled code cannot be called here: NumPy's arrays lie otherwise in memory")
-    for name in ("PyEval_SaveThread", "PyEval_RestoreThread", "Py_IncRef"):
-        add_symbol(name, ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0)
-    add_symbol("_Py_NoneStruct", id(None))
-    add_symbol("fusegrad_threads", data_address(_threads))
-    _threads[0] = threads()
-    with compiling:
-        (address,) = compile_module("fusegrad_driver", _DRIVER.format(data=_ARRAY_DATA), ["fusegrad_run"])
-    method = _Method(b"run", address, _FASTCALL, None)
-    new = ctypes.pythonapi.PyCFunction_NewEx
-    new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
-
-    def made(table: np.ndarray) -> Callable[..., None]:
-        return new(ctypes.addressof(method), table, None)
-
-    return made
-
-
-def new_room(count: int) -> np.ndarray:
-    """Room for the number of threads and the addresses of `count` arrays."""
-    return np.empty(count + 1, np.int64)
-
-
-class Calls:
-    """Native functions with their blocks, called one after the other in one go.
-
-    run(*arrays, room): calls all, with the memory of the arrays in the slots from 1. They have to be
-    ndarrays; `room` has room for them. The GIL is released.
-    """
-
-    __slots__ = ("_blocks", "run")
-
-    run: Callable[..., None]
-
-    def __init__(self, calls: Sequence[tuple[int, Sequence[int]]]) -> None:
-        self._blocks = [np.array(block, np.int64) for _, block in calls]
-        entries = [(address, data_address(b)) for (address, _), b in zip(calls, self._blocks, strict=True)]
-        table = [len(calls), *(number for entry in entries for number in entry)]
-        self.run = _driver()(np.array(table, np.int64))

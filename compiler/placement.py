@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fusegrad.compiler import native, products
+from fusegrad.compiler import calling, native, products
 from fusegrad.compiler.domain import Sources
 from fusegrad.compiler.emit import block_of, outer_accumulators
 from fusegrad.compiler.fusion import Step
@@ -36,7 +36,7 @@ from fusegrad.tracer.graph import Equation, Value
 CHUNK_WORK = 1 << 15
 MOST_CHUNKS = 64
 
-_NOTHING = np.empty(0)
+NOTHING = np.empty(0)
 _RESHAPE = REGISTRY["reshape"]
 # By a name of its own, so that the fault drills can let it fail.
 small_array = np.empty
@@ -194,7 +194,7 @@ def _number_bits(value: Any, dtype: str) -> int:
 class _Native:
     """A stretch of kernels and products that run in one native call."""
 
-    calls: native.Calls
+    calls: calling.Calls
 
 
 @dataclass(frozen=True)
@@ -292,15 +292,15 @@ class Placed:
 
     def __init__(self, blueprint: Blueprint, sizes: Values | Plain) -> None:
         self.blueprint, self.sizes = blueprint, sizes
-        self.arrays, self._arenas = blueprint.arrays, blueprint.arenas
+        self.arrays, self.arenas = blueprint.arrays, blueprint.arenas
         self.fresh = [(f.place, sizes.of(f.shape), f.dtype, sizes.of(f.strides)) for f in blueprint.fresh]
         # Small row-major arrays come straight from NumPy.
-        self._small = [
+        self.small = [
             f[:3] for f in self.fresh if not f[3] and math.prod(f[1]) * f[2].itemsize < SMALLEST_POOLED
         ]
-        places = {place for place, _, _ in self._small}
-        self._large = [f for f in self.fresh if f[0] not in places]
-        self._rest = [_NOTHING] * (len(blueprint.arrays) - blueprint.inputs)
+        places = {place for place, _, _ in self.small}
+        self.large = [f for f in self.fresh if f[0] not in places]
+        self._rest = [NOTHING] * (len(blueprint.arrays) - blueprint.inputs)
         self._place_arena()
         self._build_calls()
 
@@ -335,7 +335,7 @@ class Placed:
 
         def flush() -> None:
             if pending:
-                self.stages.append(_Native(native.Calls(list(pending))))
+                self.stages.append(_Native(calling.Calls(list(pending))))
                 pending.clear()
 
         blueprint = self.blueprint
@@ -380,26 +380,34 @@ class Placed:
     def run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         """See `Program.run`."""
         arrays: list[Any] = [*inputs, *self._rest]
-        for index, shape, dtype in self._small:
+        for index, shape, dtype in self.small:
             arrays[index] = small_array(shape, dtype)
-        for index, shape, dtype, strides in self._large:
+        for index, shape, dtype, strides in self.large:
             arrays[index] = pool.array(shape, dtype, strides)
-        try:
-            arena = self._arenas.pop()
-            if len(arena[0]) < self.arena_bytes:
-                arena = self._new_arena()
-        except IndexError:
-            arena = self._new_arena()
+        arena = self.take_arena()
         for stage in self.stages:
             if isinstance(stage, _Native):
                 stage.calls.run(*arrays, *arena)
             else:
                 _run_opaque(stage, arrays)
-        self._arenas.append(arena)
+        self.arenas.append(arena)
         return arrays
 
-    def _new_arena(self) -> tuple[np.ndarray, np.ndarray]:
-        return aligned_bytes(self.arena_bytes), native.new_room(len(self.arrays) + 1)
+    def take_arena(self) -> tuple[np.ndarray, np.ndarray]:
+        """Memory for temporaries and room for addresses, of its own for each run at a time."""
+        try:
+            arena = self.arenas.pop()
+            if len(arena[0]) >= self.arena_bytes:
+                return arena
+        except IndexError:
+            pass
+        return aligned_bytes(self.arena_bytes), calling.new_room(len(self.arrays) + 1)
+
+    @property
+    def calls(self) -> calling.Calls | None:
+        """The native call that is all there is to run; None where there is more, or nothing."""
+        stage = self.stages[0] if len(self.stages) == 1 else None
+        return stage.calls if isinstance(stage, _Native) else None
 
     def memory_bytes(self) -> int:
         """Bytes of temporaries and results of one call."""

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from fusegrad.compiler import native
+from fusegrad.compiler import calling, native
 from fusegrad.compiler.lock import compiling
 from fusegrad.compiler.parallel import function, module, run_tasks, worker_function
 from fusegrad.compiler.writer import Writer
@@ -346,7 +346,7 @@ def matmul(x: np.ndarray, y: np.ndarray) -> np.ndarray:
             if prepared is not None:
                 calls, shape = prepared
                 result = np.empty(shape, x.dtype)
-                calls.run(x, y, result, native.new_room(3))
+                calls.run(x, y, result, calling.new_room(3))
                 return result
     return np.matmul(x, y)
 
@@ -359,7 +359,7 @@ def _prepared(
     y_shape: tuple[int, ...],
     y_strides: tuple[int, ...],
     y_dtype: np.dtype,
-) -> tuple[native.Calls, tuple[int, ...]] | None:
+) -> tuple[calling.Calls, tuple[int, ...]] | None:
     """The native call for operands that lie so, and the shape of the result."""
     size = x_dtype.itemsize
     strides = (*x_strides, *y_strides)
@@ -374,7 +374,7 @@ def _prepared(
     rows = x_shape[-2:-1] if len(x_shape) > 1 else ()
     columns = y_shape[-1:] if len(y_shape) > 1 else ()
     shape = (*broadcast_shapes(x_shape[:-2], y_shape[:-2]), *rows, *columns)
-    return native.Calls([(product_address(x_dtype), block)]), shape
+    return calling.Calls([(product_address(x_dtype), block)]), shape
 
 
 @functools.cache

@@ -343,12 +343,12 @@ def test_native_calls_let_other_threads_run():
     # A kernel that waits for another Python thread ends only if that one may run meanwhile.
     code = """
         import ctypes, threading, time
-        from fusegrad.compiler import native
+        from fusegrad.compiler import calling, native
 
         libc = ctypes.CDLL(None)
-        room = native.new_room(15)  # the kernel's first argument is a semaphore to it
-        calls = native.Calls([(ctypes.cast(libc.sem_wait, ctypes.c_void_p).value, [])])
-        native._threads[0] = 0  # which is put in front: how often it may go by
+        room = calling.new_room(15)  # the kernel's first argument is a semaphore to it
+        calls = calling.Calls([(ctypes.cast(libc.sem_wait, ctypes.c_void_p).value, [])])
+        native.thread_count[0] = 0  # which is put in front: how often it may go by
         threading.Timer(0.1, libc.sem_post, [ctypes.c_void_p(room.ctypes.data)]).start()
         calls.run(room)
         print("went on")

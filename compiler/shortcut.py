@@ -1,0 +1,249 @@
+"""The shortcut of a path: a replay written out as one straight Python function.
+
+`jit` finds the code for a call by a key of all its arguments, and runs a tree that may branch. Where a
+function has answered such a call before, and its path has no guards on data, writes nothing and
+leaves no graph behind, all of that is known beforehand:
+
+    def answer(args):
+        if state.interpreter is not None or ...: return MISSED
+        if not (type(args) is tuple and len(args) == 2): return MISSED
+        args_0, args_1, = args
+        if not (match(args_0, args_1)): return MISSED
+        if check() is not None: return MISSED
+        made2 = empty(shape, dtype)
+        arena = taken()
+        run(args_0.array, args_1.array, made2, *arena)
+        arenas.append(arena)
+        stats.calls += 1
+        return wrap(made2)
+
+What it misses is answered as ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from operator import is_
+from typing import TYPE_CHECKING, Any
+
+from fusegrad.compiler import debug, placement
+from fusegrad.compiler.calling import Match
+from fusegrad.compiler.memory import pool
+from fusegrad.compiler.program import viewed
+from fusegrad.eager import dtypes
+from fusegrad.eager.op import EXPLAINED, wrap
+from fusegrad.eager.state import state
+from fusegrad.eager.tensor import Tensor, Untracked
+from fusegrad.tracer.tree import contents, is_container
+from fusegrad.tracer.values import MISSING, Expected
+
+if TYPE_CHECKING:
+    from fusegrad.compiler.jit import Stats, Variant
+    from fusegrad.compiler.segments import Segment
+
+MISSED: Any = object()
+_SLOTS = ("array", "needs_grad", "version")
+MOST_TENSORS = 64  # each is compared with all others
+
+
+class _TooDifficult(Exception):
+    """Something for which no line is written."""
+
+
+class Shortcut:
+    """The written function of a variant whose tree is a single leaf.
+
+    check: what asks the variant's reads; another one means that the shortcut is out of date.
+    """
+
+    def __init__(self, variant: Variant, args: Sequence[Any], leaves: Sequence[Any], stats: Stats) -> None:
+        """args, leaves: of a call that the variant has answered."""
+        self.check = variant.shared.check
+        self.text = ""
+        self.answer: Any = None
+        try:
+            writer = _Writer(variant, leaves, stats)
+            self.text = writer.write(args)
+        except _TooDifficult:
+            return
+        exec(compile(self.text, "<shortcut>", "exec"), writer.constants)
+        self.answer = writer.constants.pop("answer")
+        debug.show(2, "shortcut", lambda: self.text)
+
+
+class _Writer:
+    def __init__(self, variant: Variant, leaves: Sequence[Any], stats: Stats) -> None:
+        self.variant, self.leaves = variant, leaves
+        self.lines: list[str] = []
+        self.constants: dict[str, Any] = {
+            "state": state,
+            "dtypes": dtypes,
+            "stats": stats,
+            "path": variant.tree.root.path,
+            "wrap": wrap,
+            "viewed": viewed,
+            "empty": placement.small_array,
+            "pooled": pool.array,
+            "nothing": placement.NOTHING,
+            "is_": is_,
+            "EXPLAINED": EXPLAINED,
+            "MISSED": MISSED,
+        }
+        self.names: list[str] = []  # of the leaves of the arguments
+
+    def write(self, args: Sequence[Any]) -> str:
+        """The source. Raises _TooDifficult."""
+        leaf = self._leaf()
+        self._modes()
+        self._arguments(args)
+        self._guards()
+        self._results(leaf, self._run(leaf))
+        return "\n    ".join(["def answer(args):", *self.lines]) + "\n"
+
+    def _leaf(self) -> Segment:
+        """The leaf, if nothing but its program has to be run."""
+        leaf = self.variant.tree.root
+        path = leaf.path
+        if path is None or not path.plain or leaf.hosts or leaf.checks or leaf.commit is not None:
+            raise _TooDifficult
+        if path.capture.same or path.capture.bare or self.variant.has_own_reads(path):
+            raise _TooDifficult
+        return leaf
+
+    # Whether the call is as expected.
+
+    def constant(self, name: str, value: Any) -> str:
+        name = f"{name}{len(self.constants)}"
+        self.constants[name] = value
+        return name
+
+    def unless(self, right: str) -> None:
+        """A line that leaves where `right` is not true."""
+        self.lines.append(f"if not ({right}): return MISSED")
+
+    def _modes(self) -> None:
+        self.unless("state.interpreter is None and not state.inference")
+        self.unless(f"state.grad_enabled is {state.grad_enabled}")
+        self.unless(f"dtypes.default_float() is {self.constant('dtype', dtypes.default_float())}")
+
+    def _arguments(self, args: Sequence[Any]) -> None:
+        """Take the arguments apart, as `flatten` does, and compare the leaves."""
+        self._take_apart("args", args)
+        tensors: list[Tensor] = []
+        for name, leaf in zip(self.names, self.leaves, strict=True):
+            if isinstance(leaf, Tensor):
+                tensors.append(leaf)
+                continue
+            expected = Expected(leaf)
+            same = f"{self.constant('matches', expected.matches)}({name})"
+            if expected.key is not MISSING:
+                same = f"{name} is {self.constant('value', leaf)} or {same}"
+            self.unless(same)
+        if not tensors:
+            return
+        own = all(getattr(type(x), slot) is getattr(Tensor, slot) for x in tensors for slot in _SLOTS)
+        inference = any(type(x.version) is Untracked for x in tensors)
+        if (
+            not own
+            or inference
+            or len({id(x) for x in tensors}) < len(tensors)
+            or len(tensors) > MOST_TENSORS
+        ):
+            raise _TooDifficult
+        given = [name for name, x in zip(self.names, self.leaves, strict=True) if isinstance(x, Tensor)]
+        self.unless(f"{self.constant('match', Match(tensors).matches)}({', '.join(given)})")
+
+    def _take_apart(self, name: str, value: Any) -> None:
+        if not is_container(value):
+            self.names.append(name)
+            return
+        kind = type(value)
+        parts = contents(value)
+        names = [f"{name}_{i}" for i in range(len(parts))]
+        test = f"type({name}) is {kind.__name__} and len({name}) == {len(parts)}"
+        if kind is dict:
+            if not all(type(key) is str for key in value):
+                raise _TooDifficult
+            test += f" and all(map(is_, {name}, {self.constant('keys', list(value))}))"
+        elif kind is not list and kind is not tuple:
+            raise _TooDifficult
+        self.unless(test)
+        if names:
+            self.lines.append(f"{', '.join(names)}, = {name}{'.values()' if kind is dict else ''}")
+        for part_name, part in zip(names, parts, strict=True):
+            self._take_apart(part_name, part)
+
+    def _guards(self) -> None:
+        shared = self.variant.shared
+        if shared.reads:
+            check = self.constant("check", shared.check)
+            self.lines += ["try:", f"    if {check}() is not None: return MISSED"]
+            self.lines += ["except Exception: return MISSED"]
+
+    # What answers it.
+
+    def _run(self, leaf: Segment) -> list[str]:
+        """Lines that run the program; the names of its arrays."""
+        assert leaf.program is not None
+        placed = leaf.program.placed()
+        inputs = [self._input(kind, reference) for kind, reference in leaf.inputs]
+        if placed.calls is None:
+            run = self.constant("run", placed.run)
+            self.lines += ["try:", f"    made = {run}([{', '.join(inputs)}])"]
+            self.lines += ["except EXPLAINED: return MISSED"]
+            return [f"made[{i}]" for i in range(len(placed.arrays))]
+        names = [*inputs, *["nothing"] * (len(placed.arrays) - len(inputs))]
+        for index, shape, dtype in placed.small:
+            names[index] = f"made{index}"
+            given = self.constant("shape", shape), self.constant("dtype", dtype)
+            self.lines.append(f"made{index} = empty({', '.join(given)})")
+        for index, shape, dtype, strides in placed.large:
+            names[index] = f"made{index}"
+            given = tuple(self.constant(f"layout{index}_", x) for x in (shape, dtype, strides))
+            self.lines.append(f"made{index} = pooled({', '.join(given)})")
+        taken, given_back = self.constant("taken", placed.take_arena), self.constant("arenas", placed.arenas)
+        run = self.constant("run", placed.calls.run)
+        self.lines += [
+            f"arena = {taken}()",
+            f"{run}({', '.join(names)}, *arena)",
+            f"{given_back}.append(arena)",
+        ]
+        return names
+
+    def _input(self, kind: str, reference: Any) -> str:
+        if kind == "argument":
+            return f"{self.names[reference]}.array"
+        if kind == "constant":
+            return self.constant("array", reference)
+        if kind != "captured":
+            raise _TooDifficult
+        name = f"outside{len(self.lines)}"
+        self.lines.append(f"{name} = {self.constant('captured', reference.array)}()")
+        self.lines.append(f"if {name} is None: return MISSED")
+        return name
+
+    def _results(self, leaf: Segment, arrays: Sequence[str]) -> None:
+        """Lines that count the call and give the results as the function does."""
+        assert leaf.path is not None
+        self.lines += ["stats.calls += 1", "stats.compiled_calls += 1", "path.calls += 1"]
+        found = []
+        for index, chain in leaf.results:
+            array = f"viewed({arrays[index]}, {self.constant('chain', chain)})" if chain else arrays[index]
+            found.append(f"wrap({array})")
+        structure = leaf.path.capture.structure
+        text = _put_together(structure.key, iter(found))
+        if text is None:
+            text = f"{self.constant('build', structure.build)}(iter(({', '.join(found)},)))"
+        self.lines.append(f"return {text}")
+
+
+def _put_together(key: Any, parts: Iterator[str]) -> str | None:
+    """The expression for a container of the structure `key`; None where that takes more than brackets."""
+    if key is None:
+        return next(parts)
+    kind, _, inner = key
+    items = [_put_together(part, parts) for part in inner]
+    if kind not in (list, tuple) or None in items:
+        return None
+    text = "".join(f"{item}, " for item in items)
+    return f"[{text}]" if kind is list else f"({text})"

@@ -104,7 +104,7 @@ class _Writer:
         """The leaf, if nothing but its program has to be run."""
         leaf = self.variant.tree.root
         path = leaf.path
-        if path is None or not path.plain or leaf.hosts or leaf.checks or leaf.commit is not None:
+        if path is None or not path.plain or leaf.hosts or leaf.commit is not None:
             raise _TooDifficult
         if path.capture.same or path.capture.bare or self.variant.has_own_reads(path):
             raise _TooDifficult
@@ -184,11 +184,12 @@ class _Writer:
 
     def _run(self, leaf: Segment) -> list[str]:
         """Lines that run the program; the names of its arrays."""
-        assert leaf.program is not None
-        placed = leaf.program.placed()
+        program = leaf.program
+        assert program is not None
+        placed = program.placed()
         inputs = [self._input(kind, reference) for kind, reference in leaf.inputs]
         if placed.calls is None:
-            run = self.constant("run", placed.run)
+            run = self.constant("run", program.run)
             self.lines += ["try:", f"    made = {run}([{', '.join(inputs)}])"]
             self.lines += ["except EXPLAINED: return MISSED"]
             return [f"made[{i}]" for i in range(len(placed.arrays))]
@@ -201,13 +202,11 @@ class _Writer:
             names[index] = f"made{index}"
             given = tuple(self.constant(f"layout{index}_", x) for x in (shape, dtype, strides))
             self.lines.append(f"made{index} = pooled({', '.join(given)})")
-        taken, given_back = self.constant("taken", placed.take_arena), self.constant("arenas", placed.arenas)
-        run = self.constant("run", placed.calls.run)
-        self.lines += [
-            f"arena = {taken}()",
-            f"{run}({', '.join(names)}, *arena)",
-            f"{given_back}.append(arena)",
-        ]
+        self.lines.append(f"arena = {self.constant('taken', placed.take_arena)}()")
+        self.lines.append(f"{self.constant('run', placed.calls.run)}({', '.join(names)}, *arena)")
+        self.lines.append(f"{self.constant('arenas', placed.arenas)}.append(arena)")
+        # Indices within bounds, as `Program.run` tests them.
+        self.lines += [f"if not {names[program.arrays[check]]}: return MISSED" for check in program.checks]
         return names
 
     def _input(self, kind: str, reference: Any) -> str:
@@ -225,16 +224,18 @@ class _Writer:
     def _results(self, leaf: Segment, arrays: Sequence[str]) -> None:
         """Lines that count the call and give the results as the function does."""
         assert leaf.path is not None
+        for index, chain in leaf.checks:
+            self.lines.append(f"if not {self._seen(arrays[index], chain)}.item(): return MISSED")
         self.lines += ["stats.calls += 1", "stats.compiled_calls += 1", "path.calls += 1"]
-        found = []
-        for index, chain in leaf.results:
-            array = f"viewed({arrays[index]}, {self.constant('chain', chain)})" if chain else arrays[index]
-            found.append(f"wrap({array})")
+        found = [f"wrap({self._seen(arrays[index], chain)})" for index, chain in leaf.results]
         structure = leaf.path.capture.structure
         text = _put_together(structure.key, iter(found))
         if text is None:
             text = f"{self.constant('build', structure.build)}(iter(({', '.join(found)},)))"
         self.lines.append(f"return {text}")
+
+    def _seen(self, array: str, chain: Any) -> str:
+        return f"viewed({array}, {self.constant('chain', chain)})" if chain else array
 
 
 def _put_together(key: Any, parts: Iterator[str]) -> str | None:

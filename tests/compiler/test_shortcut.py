@@ -270,3 +270,20 @@ def test_match_reads_shapes_strides_and_classes():
     assert matches(tensors[2], tensors[1], tensors[0]) is False
     assert matches(tensors[0], tensors[1], tensors[0]) is False
     assert matches(tensors[0], 1.0, tensors[2]) is False
+
+
+def test_labels_out_of_range_are_refused_by_eagers_own_line():
+    def f(x, labels):
+        return fg.nn.functional.cross_entropy(x, labels) + x.gather(1, labels[:, None]).sum()
+
+    x = fg.randn(4, 3)
+    g = shortened(f, x, fg.tensor([0, 1, 2, 0]))
+    for labels in ([2, 2, 1, 0], [0, 1, 3, 0], [3, 0, 0, 0], [-1, 0, 0, 0], [1, 0, 0, 0]):
+        outcomes = []
+        for either in (g, f):
+            try:
+                outcomes.append(either(x, fg.tensor(labels)).item())
+            except (IndexError, RuntimeError) as error:
+                outcomes.append(str(error))
+        expected = pytest.approx(outcomes[1], rel=1e-6) if type(outcomes[1]) is float else outcomes[1]
+        assert outcomes[0] == expected

@@ -41,10 +41,13 @@ def bandwidths(repeat: int | None, seconds: float) -> dict[str, float]:
     def triad(a: Any, b: Any, c: Any, rounds: int, threads: int) -> None:
         part = a.size // threads
         for thread in numba.prange(threads):
+            # Numba vectorises loops that count from 0.
+            own = slice(thread * part, (thread + 1) * part)
+            x, y, z = a[own], b[own], c[own]
             for turn in range(rounds):
                 scale = np.float32(turn)
-                for i in range(thread * part, (thread + 1) * part):
-                    a[i] = b[i] + scale * c[i]
+                for i in range(part):
+                    x[i] = y[i] + scale * z[i]
 
     threads = numba.get_num_threads()
     found = {}

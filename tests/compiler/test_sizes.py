@@ -437,7 +437,7 @@ def placed_like(ours: Placed, theirs: Placed) -> None:
         assert type(a) is type(b)
         if hasattr(a, "calls"):
             # The entries of the kernels (their texts are their names), and their blocks.
-            assert a.calls._table[::2].tolist() == b.calls._table[::2].tolist()
+            assert a.calls.run.__self__[1::2].tolist() == b.calls.run.__self__[1::2].tolist()
             for x, y in zip(a.calls._blocks, b.calls._blocks, strict=True):
                 assert x.tolist() == y.tolist()
         else:

@@ -219,15 +219,16 @@ class _Native(NamedTuple):
 
 @functools.cache
 def _native() -> _Native:
-    for name in ("PyEval_SaveThread", "PyEval_RestoreThread", "Py_IncRef"):
-        native.add_symbol(name, ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0)
-    known = {"none": None, "true": True, "false": False, "list": list, "ndarray": np.ndarray}
-    for name, value in known.items():
-        native.add_symbol(f"fusegrad_{name}", id(value))
-    native.add_symbol("fusegrad_threads", data_address(native.thread_count))
-    native.thread_count[0] = native.threads()
-    text = (_HEAD + _RUN + _MATCH).format(**_places())
+    # Whoever forks waits for what is done under this lock: LLVM has locks of its own.
     with compiling:
+        for name in ("PyEval_SaveThread", "PyEval_RestoreThread", "Py_IncRef"):
+            native.add_symbol(name, ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0)
+        known = {"none": None, "true": True, "false": False, "list": list, "ndarray": np.ndarray}
+        for name, value in known.items():
+            native.add_symbol(f"fusegrad_{name}", id(value))
+        native.add_symbol("fusegrad_threads", data_address(native.thread_count))
+        native.thread_count[0] = native.threads()
+        text = (_HEAD + _RUN + _MATCH).format(**_places())
         run, match = native.compile_module("fusegrad_calling", text, ["fusegrad_run", "fusegrad_match"])
     return _Native(_maker(b"run", run), _maker(b"match", match))
 

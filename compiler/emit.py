@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from fusegrad.compiler import vector_math
 from fusegrad.compiler.access import Access, memory_type
 from fusegrad.compiler.kernel import (
+    ELEMENTARY,
     Accumulate,
     Accumulator,
     Assign,
@@ -271,15 +272,19 @@ class Emitter(Access):
         if lanes and self.mask is not None:
             nothing = w.constant(identity(accumulator.combine, accumulator.dtype), accumulator.dtype, lanes)
             value = w.select(self.mask, value, nothing)
-        known = w.emit(f"load {value.type}, ptr {room}", accumulator.dtype, lanes)
+        known = self.held(accumulator, self.stacks[accumulator.target])
         w.line(f"store {self.combine(accumulator, known, value)}, ptr {room}")
+
+    def held(self, accumulator: Accumulator, place: tuple[str, int]) -> Val:
+        """What an accumulator holds; place: its room and lanes."""
+        room, lanes = place
+        type_ = vector_type(LLVM_TYPES[accumulator.dtype], lanes)
+        return self.w.emit(f"load {type_}, ptr {room}", accumulator.dtype, lanes)
 
     def settled(self, accumulator: Accumulator) -> Val:
         """The accumulator's value as a scalar, its lanes combined."""
-        room, lanes = self.stacks[accumulator.target]
-        type_ = vector_type(LLVM_TYPES[accumulator.dtype], lanes)
-        value = self.w.emit(f"load {type_}, ptr {room}", accumulator.dtype, lanes)
-        return self.w.fold(value, lambda a, b: self.combine(accumulator, a, b)) if lanes else value
+        value = self.held(accumulator, self.stacks[accumulator.target])
+        return self.w.fold(value, lambda a, b: self.combine(accumulator, a, b)) if value.lanes else value
 
     def array_element(self, accumulator: Accumulator) -> str:
         """The address of an array accumulator's element at the current indices (row-major)."""
@@ -370,12 +375,19 @@ class Emitter(Access):
         return {a.target for a in outer_accumulators(self.kernel)}
 
     def vector_loop(self, axis: str, body: tuple[Statement, ...], start: str, stop: str) -> None:
-        """Full vectors first, then one masked vector for the rest."""
+        """Full vectors first, several at a time where that helps, then one masked vector for the rest."""
         w = self.w
         self.vector_axis = axis
         room = w.index("sub", stop, start)
         full = w.index("and", room, str(-self.lanes))
         end = w.index("add", start, full)
+        if waits_for_itself(body):
+            many = w.index("and", room, str(-self.lanes * COPIES))
+            start, first = w.index("add", start, many), start
+            some = w.name()
+            w.line(f"{some} = icmp sgt i64 {many}, 0")
+            with w.when(some):
+                self.copied(axis, body, first, start)
         with w.loop(start, end, str(self.lanes)) as index:
             self.indices[axis] = index
             self.statements(body)
@@ -390,6 +402,44 @@ class Emitter(Access):
             self.statements(body)
             self.mask = None
         self.vector_axis = None
+
+    def copied(self, axis: str, body: tuple[Statement, ...], start: str, stop: str) -> None:
+        """The body for several vectors at a time, each with accumulators of its own, combined at the end."""
+        w = self.w
+        accumulators = {s.accumulator.target: s.accumulator for s in body if isinstance(s, Accumulate)}
+        own = {target: self.stacks.pop(target) for target in accumulators}
+        rooms = [own]
+        for _ in range(COPIES - 1):
+            for target, accumulator in accumulators.items():
+                self.declare(accumulator, own[target][1])
+            rooms.append({target: self.stacks.pop(target) for target in accumulators})
+        with w.loop(start, stop, str(self.lanes * COPIES)) as index:
+            for copy, places in enumerate(rooms):
+                self.indices[axis] = w.index("add", index, str(self.lanes * copy))
+                self.stacks.update(places)
+                self.statements(body)
+        self.stacks.update(own)
+        for target, accumulator in accumulators.items():
+            for places in rooms[1:]:
+                known, part = self.held(accumulator, own[target]), self.held(accumulator, places[target])
+                w.line(f"store {self.combine(accumulator, known, part)}, ptr {own[target][0]}")
+
+
+# A short loop that does little but accumulate waits for each result before it can go on: so many vectors
+# are taken at a time, unless there is other work to do meanwhile.
+COPIES = 4
+SHORT_BODY = 8
+
+
+def waits_for_itself(body: tuple[Statement, ...]) -> bool:
+    """Whether a vector loop has little to do between two steps of an accumulator."""
+    accumulates = [s for s in body if isinstance(s, Accumulate)]
+    return (
+        bool(accumulates)
+        and len(body) <= SHORT_BODY
+        and not any(s.accumulator.axes for s in accumulates)
+        and not any(isinstance(s, Compute) and s.op in ELEMENTARY for s in body)
+    )
 
 
 def filled_in_vectors(accumulator: Accumulator, body: tuple[Statement, ...] | list[Statement]) -> bool:

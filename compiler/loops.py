@@ -22,7 +22,7 @@ from fusegrad.compiler.kernel import (
     Store,
 )
 from fusegrad.compiler.scalar import NotLowered, ScalarBuilder, short_name
-from fusegrad.compiler.schedule import Schedule
+from fusegrad.compiler.schedule import Schedule, saved_between_passes
 from fusegrad.eager.families import Elementwise, Reduction
 from fusegrad.eager.ops.creation import Creation
 from fusegrad.tracer.graph import Equation, Value
@@ -122,6 +122,7 @@ class KernelBuilder:
         self.outputs: dict[Value, tuple[Buffer, Argument]] = {}
         self.numbers: dict[tuple[Any, ...], tuple[str, str, Any]] = {}
         self.accumulators: dict[int, Accumulator] = {}
+        self.saved = saved_between_passes(plan, outputs)
 
     def _belongs_to_rows(self, index: int, kind: str) -> bool:
         """Whether a reduction counts on the rows being those of the schedule."""
@@ -238,6 +239,10 @@ class KernelBuilder:
     def _pass(self, row: Context, number: int) -> Loop | None:
         """One pass over the inner axes: what it stores and reduces, and what these need."""
         inner = Context(self, row, "inner")
+        for saved in self.saved:
+            if number in saved.again:
+                # Before anything else is stored there.
+                inner.known[saved.value] = inner.load(self.store_buffer(saved.home))
         self._store_members(
             inner, lambda e: self.plan.levels[e.output] == "inner" and self.plan.passes[e.output] == number
         )
@@ -245,6 +250,9 @@ class KernelBuilder:
             if self.plan.reductions[index] == "row":
                 row.statements.append(self.accumulator(index))
             inner.accumulate(index)
+        for saved in self.saved:
+            if number == saved.first and saved.value != saved.home:
+                inner.statements.append(Store(self.store_buffer(saved.home), inner.value(saved.value)))
         return self._inner_loop(inner.take())
 
     def _inner_loop(self, body: list[Statement]) -> Loop | None:

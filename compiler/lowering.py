@@ -391,6 +391,33 @@ def _with_place(extreme: str) -> Callable[..., tuple[Value, Value]]:
     return rule
 
 
+# What costs less otherwise.
+
+
+def _exp(b: Rewriter, x: Value) -> Value | None:
+    """exp of a log_softmax: the exponentials that were summed, over their sum.
+
+    With the largest element taken away they are at most 1, and their sum is at least 1.
+    """
+    less = b.producer.get(x)
+    if less is None or less.op.name != "sub":
+        return None
+    shifted, logarithm = less.inputs
+    log, shift = (b.producer.get(v) if isinstance(v, Value) else None for v in (logarithm, shifted))
+    if log is None or shift is None or (log.op.name, shift.op.name) != ("log", "sub"):
+        return None
+    total, largest = (
+        b.producer.get(v) if isinstance(v, Value) else None for v in (log.inputs[0], shift.inputs[1])
+    )
+    if total is None or largest is None or (total.op.name, largest.op.name) != ("sum", "amax"):
+        return None
+    summed = b.producer.get(total.inputs[0]) if isinstance(total.inputs[0], Value) else None
+    same = summed is not None and (summed.op.name, summed.inputs) == ("exp", (shifted,))
+    if not same or total.params != largest.params or largest.inputs[0] != shift.inputs[0]:
+        return None
+    return b.op("mul", total.inputs[0], b.op("div", 1, total.output))
+
+
 LOWERED: dict[str, Callable[..., Any]] = {
     "take": _take,
     "gather": _gather,
@@ -409,4 +436,5 @@ LOWERED: dict[str, Callable[..., Any]] = {
     "argmin": _arg("amin"),
     "max_dim": _with_place("amax"),
     "min_dim": _with_place("amin"),
+    "exp": _exp,
 }

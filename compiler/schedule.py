@@ -254,3 +254,69 @@ def _reused(domain: Domain, value: Value) -> bool:
                 if domain.axes(domain.members[equation.output]):
                     return True
     return False
+
+
+# What passes keep for each other.
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A costly value of one pass that later ones of the row read back instead of computing it again.
+
+    first: the pass that computes it; again: those that read it. home: the result whose memory it lies in
+    until the last of them, which then writes the result itself there; or the value, if it is a result.
+    """
+
+    value: Value
+    first: int
+    again: frozenset[int]
+    home: Value
+
+
+def saved_between_passes(plan: Schedule, outputs: Sequence[Value]) -> list[Saved]:
+    """What is saved: the softmax of a row stores its exponentials where its results go."""
+    found: list[Saved] = []
+    if plan.count < 2:
+        return found
+    homes = [v for v in outputs if plan.levels[v] == "inner"]
+    # Those that others are computed from come last: who reads those back has no need of these.
+    for equation in reversed(plan.domain.equations):
+        value = equation.output
+        if plan.levels[value] != "inner" or is_cheap(equation):
+            continue
+        when = [number for number in range(plan.count) if value in _needed(plan, outputs, number, found)]
+        home = next((v for v in homes if len(when) > 1 and _can_hold(plan, v, value, when)), None)
+        if home is not None:
+            homes.remove(home)
+            found.append(Saved(value, when[0], frozenset(when[1:]), home))
+    return found
+
+
+def _can_hold(plan: Schedule, home: Value, value: Value, when: Sequence[int]) -> bool:
+    """Whether the memory of `home` is free for `value` until the last of the passes `when`."""
+    if home == value:
+        return True
+    axes = plan.domain.axes
+    alike = home.dtype == value.dtype and axes(plan.domain.members[home]) == axes(plan.domain.members[value])
+    return alike and plan.passes[home] == when[-1]
+
+
+def _needed(plan: Schedule, outputs: Sequence[Value], number: int, saved: Sequence[Saved]) -> set[Value]:
+    """The members that a pass computes, or reads back, along the inner axes."""
+    domain = plan.domain
+    known = {s.value for s in saved if number in s.again}
+    index = {e.output: i for i, e in enumerate(domain.equations)}
+    operands = [domain.uses[place, 0] for place in plan.reductions]
+    roots = [*outputs, *(use.base for use in operands if use.member)]
+    pending = [v for v in roots if plan.levels[v] == "inner" and plan.passes[v] == number]
+    found: set[Value] = set()
+    while pending:
+        value = pending.pop()
+        if value in found or plan.levels[value] != "inner":
+            continue
+        found.add(value)
+        place = index[value]
+        if value not in known:
+            uses = [domain.uses.get((place, j)) for j in range(len(domain.equations[place].inputs))]
+            pending += [use.base for use in uses if use is not None and use.member]
+    return found

@@ -23,7 +23,8 @@ def _softmax_numpy(x: np.ndarray, dim: int) -> Any:
 
 def _softmax_decomposed(x: Tensor, dim: int) -> Tensor:
     shifted = exp(x - reduction.amax(x, dim, True))
-    return shifted / reduction.sum(shifted, dim, True)
+    # The sum is 1 at least; one division a row is enough.
+    return shifted * (1 / reduction.sum(shifted, dim, True))
 
 
 def _log_softmax_numpy(x: np.ndarray, dim: int) -> Any:

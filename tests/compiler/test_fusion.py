@@ -1,0 +1,136 @@
+"""What a kernel computes once although several passes need it, and loops that accumulate many at a time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fusegrad as fg
+
+F = fg.nn.functional
+
+
+def compiled(f: Callable[..., Any], *args: Any) -> tuple[Any, Any]:
+    """What the compiled function gives, and the function."""
+    g = fg.jit(f)
+    g(*args)
+    result = g(*args)
+    assert g.stats.compiled_calls == 1
+    return result, g
+
+
+def close(a: fg.Tensor, b: fg.Tensor) -> None:
+    np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=3e-6, atol=1e-7)
+
+
+def exponentials(g: Any) -> list[int]:
+    """How often each of its kernels computes exp."""
+    return [k.kernel.text.count("exp(") for k in g.kernels().forward]
+
+
+ROWS = fg.tensor(
+    [
+        [1.0, 2.0, -3.0, 0.5],
+        [1e4, -1e4, 0.0, 88.0],
+        [math.inf, 1.0, 2.0, 3.0],
+        [-math.inf, -math.inf, 1.0, 2.0],
+        [-math.inf] * 4,
+        [math.nan, 1.0, 2.0, 3.0],
+        [-200.0, 0.0, -90.0, -104.0],
+    ]
+)
+
+
+@pytest.mark.parametrize(
+    "x", [ROWS, fg.randn(5, 301), fg.randn(3, 16), fg.randn(2, 3, 70)], ids=["rows", "301", "16", "3d"]
+)
+def test_a_softmax_computes_its_exponentials_once(x: fg.Tensor):
+    y, g = compiled(lambda x: F.softmax(x, -1), x)
+    close(y, F.softmax(x, -1))
+    assert exponentials(g) == [1]
+
+
+@pytest.mark.parametrize("x", [ROWS, fg.randn(5, 301)], ids=["rows", "301"])
+def test_log_softmax_and_its_gradient_compute_them_once(x: fg.Tensor):
+    def loss(x, weight):
+        return (F.log_softmax(x, 1) * weight).sum()
+
+    weight = fg.randn(*x.shape)
+    (value, gradient), g = compiled(fg.value_and_grad(loss), x, weight)
+    expected = x.clone().requires_grad_()
+    loss(expected, weight).backward()
+    np.testing.assert_allclose(value.numpy(), loss(x, weight).numpy(), rtol=1e-5)
+    np.testing.assert_allclose(gradient.numpy(), expected.grad.numpy(), rtol=1e-5, atol=1e-6)
+    assert sum(exponentials(g)) == 1
+
+
+def test_several_results_each_hold_what_they_should():
+    def f(x):
+        e = (x - x.amax(1, keepdim=True)).exp()
+        return e, e / e.sum(1, keepdim=True), F.log_softmax(x, 1), x.tanh() * x.tanh().sum(1, keepdim=True)
+
+    x = fg.randn(6, 45)
+    found, g = compiled(f, x)
+    for ours, theirs in zip(found, f(x), strict=True):
+        close(ours, theirs)
+    assert sum(exponentials(g)) == 1
+
+
+def test_without_a_result_of_its_kind_there_is_no_place_to_keep_anything():
+    x = fg.randn(6, 45)
+    for f in (
+        lambda x: F.softmax(x * 2, 1).sum(),
+        lambda x: F.softmax(x, 1).double(),
+        lambda x: F.softmax(x, 1) > 0.02,
+        lambda x: (F.softmax(x, 1).sum(0), x.exp().sum()),
+    ):
+        found, _ = compiled(f, x)
+        for ours, theirs in zip(*((r if isinstance(r, tuple) else (r,)) for r in (found, f(x))), strict=True):
+            np.testing.assert_allclose(ours.numpy(), theirs.numpy(), rtol=1e-5)
+
+
+def test_memory_that_is_read_again_is_not_written_early():
+    def f(x):
+        x.copy_(F.softmax(x, 1) + x * 0.5)
+
+    ours, theirs = fg.randn(6, 45), fg.zeros(6, 45)
+    theirs.copy_(ours)
+    g = fg.jit(f)
+    for _ in range(5):
+        g(ours)
+        f(theirs)
+        close(ours, theirs)
+    assert g.stats.compiled_calls == 4
+
+
+SIZES = [1, 2, 15, 16, 17, 63, 64, 65, 127, 128, 129, 200, 256, 1000]
+
+
+@pytest.mark.parametrize("name", ["sum", "amax", "amin", "prod", "any", "all"])
+@pytest.mark.parametrize("dtype", [fg.float32, fg.float64, fg.int64, fg.bool], ids=str)
+def test_reductions_of_any_length(name: str, dtype: Any):
+    reduce = getattr(fg, name)
+    g = fg.jit(lambda x: (reduce(x, 1), reduce(x.T, 0)))
+    draw = np.random.default_rng(0)
+    for size in SIZES:
+        x = draw.integers(0, 3, (3, size)) if name != "prod" else draw.integers(0, 2, (3, size)) * 2 - 1
+        x = fg.tensor(x.astype(str(dtype).removeprefix("torch.").removeprefix("fusegrad.")))
+        for _ in range(2):
+            for ours in g(x):
+                np.testing.assert_array_equal(ours.numpy(), reduce(x, 1).numpy())
+
+
+@pytest.mark.parametrize("name", ["amax", "amin", "sum"])
+def test_a_nan_anywhere_is_found(name: str):
+    reduce = getattr(fg, name)
+    g = fg.jit(lambda x: reduce(x, 1))
+    size = 150
+    x = np.tile(np.arange(size, dtype=np.float32), (size, 1))
+    np.fill_diagonal(x, np.nan)
+    for _ in range(2):
+        assert np.isnan(g(fg.tensor(x)).numpy()).all()
+    assert not np.isnan(g(fg.tensor(np.nan_to_num(x))).numpy()).any()

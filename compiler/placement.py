@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -224,11 +224,14 @@ class Blueprint:
         needed: Sequence[Value],
         into: Mapping[Value, Value],
     ) -> None:
-        self.inputs, self.steps, self.sources = len(inputs), steps, sources
+        self.inputs, self.sources = len(inputs), sources
         arrays = dict.fromkeys(inputs)
         for value in needed:
             arrays.setdefault(sources.base(value))
         opaque: set[Value] = set()
+        self.inside = self._joined_in_place(steps, {*arrays, *into}, into)
+        joined = {whole for whole, _ in self.inside.values()}
+        self.steps = steps = [s for s in steps if s.kind != "loops" or s.equations[0].output not in joined]
         for step in steps:
             if step.kind == "opaque":
                 opaque.update(step.made)
@@ -247,6 +250,41 @@ class Blueprint:
         self.arenas: list[tuple[np.ndarray, np.ndarray]] = []
         self.layouts = [self._operands(s) if s.kind == "product" else None for s in steps]
         self.opaque = {v: (self.arrays[v], self._byte_strides(v)) for v in opaque}
+
+    def _joined_in_place(
+        self, steps: Sequence[Step], fixed: Collection[Value], into: Collection[Value]
+    ) -> dict[Value, tuple[Value, Any]]:
+        """For each value that is a part of a `cat` only, that, and from which element on it lies there.
+
+        fixed: the values that lie elsewhere.
+        """
+        kinds = {v: step.kind for step in steps for v in step.made}
+        read = {self.sources.base(v) for s in steps if s.kind == "opaque" for v in s.equations[0].values()}
+
+        def moves(part: Any) -> bool:
+            made = isinstance(part, Value) and kinds.get(part) in ("kernel", "product", "loops")
+            return made and part not in fixed and part not in read and self._byte_strides(part) is None
+
+        inside: dict[Value, tuple[Value, Any]] = {}
+        for step in steps:
+            equation = step.equations[0]
+            if step.kind != "loops" or equation.op.name != "cat" or equation.params["dim"] != 0:
+                continue
+            parts, whole = equation.inputs, equation.output
+            known = whole in into or self._byte_strides(whole) is not None or len({*parts}) < len(parts)
+            if known or not all(moves(part) and part not in inside for part in parts):
+                continue
+            start: Any = 0
+            for part in parts:
+                inside[part] = whole, start
+                start += math.prod(part.shape)
+        return inside
+
+    def outermost(self, value: Value) -> Value:
+        """The value in whose memory another lies: itself, if it is no part of anything."""
+        while value in self.inside:
+            value, _ = self.inside[value]
+        return value
 
     def _byte_strides(self, value: Value) -> tuple[Any, ...] | None:
         """The strides in bytes of a value in memory; None if it is row-major."""
@@ -269,17 +307,20 @@ class Blueprint:
         for number, step in enumerate(self.steps):
             for equation in step.equations:
                 for value in equation.values():
-                    last[self.sources.base(value)] = number
+                    last[self.outermost(self.sources.base(value))] = number
         rooms: list[list[_Room]] = []
+        roomed: set[Value] = set()
         for number, (step, form) in enumerate(zip(self.steps, self.forms, strict=True)):
             made = [a.value for a in step.kernel.outputs] if step.kernel is not None else []
             if step.kind == "product":
                 made = [step.equations[0].output]
+            made = [v for v in dict.fromkeys(map(self.outermost, made)) if v not in self.arrays]
             here = [
                 _Room(v, math.prod(v.shape) * v.dtype.itemsize, None, last.get(v, number))
                 for v in made
-                if v not in self.arrays
+                if v not in roomed
             ]
+            roomed.update(made)
             rooms.append([*here, _Room(step, 0, form, number)] if form is not None else here)
         return rooms
 
@@ -323,8 +364,14 @@ class Placed:
 
     def _place(self, value: Value) -> tuple[int, int]:
         """Slot and byte offset of a value in memory."""
+        start = 0
+        while value in self.blueprint.inside:
+            value, elements = self.blueprint.inside[value]
+            start += self.sizes.of(elements) * value.dtype.itemsize
         index = self.arrays.get(value)
-        return (len(self.arrays) + 1, self.offsets.get(value, 0)) if index is None else (index + 1, 0)
+        if index is None:
+            return len(self.arrays) + 1, self.offsets.get(value, 0) + start
+        return index + 1, start
 
     # Code.
 

@@ -14,6 +14,7 @@ import numpy as np
 from fusegrad.compiler import debug, native, products
 from fusegrad.compiler.domain import Sources, is_creation
 from fusegrad.compiler.fusion import Fusion, with_copies
+from fusegrad.compiler.gathering import gathered
 from fusegrad.compiler.lowering import lower
 from fusegrad.compiler.placement import PLAIN, Blueprint, Placed, Plain, copied, viewed as viewed, with_sizes
 from fusegrad.compiler.sizes import OPEN_TEXT, Fixed, Values
@@ -47,7 +48,7 @@ class Program:
         known = {v: (layouts or {}).get(v) or contiguous_layout(v.shape) for v in graph.inputs}
         self.given = {v for e in graph.equations for v in e.outputs}
         outputs = graph.outputs
-        graph, self.checks = lower(graph)
+        graph, self.checks = lower(gathered(graph))
         now = list(zip(outputs, graph.outputs, strict=True))
         results = {new: results[old] for old, new in now if results and old in results}
         apart = {new for old, new in now if old in apart}
@@ -80,6 +81,9 @@ class Program:
         needed = [*self.outputs, *self.checks, *extra]
         self.blueprint = Blueprint(self.graph.inputs, self.steps, self.sources, needed, self.into)
         self.arrays = self.blueprint.arrays
+        # What is computed in its place in a whole is not put there by another step.
+        self.steps = self.blueprint.steps
+        self.kernels = [s.kernel for s in self.steps if s.kernel is not None]
         products.share_pool()
         kernels = [k.kernel for k in self.kernels]
         if any(OPEN_TEXT in kernel.text for kernel in kernels):

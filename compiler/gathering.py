@@ -1,0 +1,231 @@
+"""Many small products as one large one.
+
+A loop in Python multiplies the slices of a tensor by the same matrix, one after the other, and its gradient
+adds up as many products again. Products of slices are slices of a product:
+
+    x[0] @ w, x[1] @ w, ...         are the rows of    x.reshape(-1, k) @ w
+
+and a sum of products is a product of what is joined along the dimension that is summed over:
+
+    a.T @ b + c.T @ d + ...         is                 cat([a, c, ...]).T @ cat([b, d, ...])
+
+The parts of a `cat` are computed in their places (`compiler/placement.py`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from fusegrad.compiler.sizes import likely
+from fusegrad.eager.op import REGISTRY, Op, Params, TensorType
+from fusegrad.eager.ops.slicing import Slice
+from fusegrad.eager.sizes import has_symbols
+from fusegrad.tracer import passes
+from fusegrad.tracer.graph import Equation, Graph, Source, Value
+
+# Fewer products than this, and products of more multiplications, stay as they are.
+FEW = 4
+LARGE = 1 << 22
+
+
+def gathered(graph: Graph) -> Graph:
+    """The graph with its small products gathered."""
+    if sum(e.op.name == "matmul" for e in graph.equations) < FEW:
+        return graph
+    gathering = _Gathering(graph)
+    gathering.slices()
+    gathering.sums()
+    return gathering.result()
+
+
+class _Gathering:
+    """One rewriting. before: by equation (id), what is computed in front of it; instead: what takes the place
+    of others.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.made = {v: e for e in graph.equations for v in e.outputs}
+        self.order = {v: i for i, e in enumerate(graph.equations) for v in e.outputs}
+        self.users = graph.users()
+        self.returned = set(graph.outputs)
+        self.before: dict[int, list[Equation]] = {}
+        self.instead: dict[Value, Equation] = {}
+        self.joined: dict[tuple[Value, ...], Value] = {}
+        self.place = 0  # of the equation in front of which new ones are put
+        self.source: Source | None = None
+
+    def result(self) -> Graph:
+        """What came of it."""
+        if not self.instead:
+            return self.graph
+        equations: list[Equation] = []
+        for number, equation in enumerate(self.graph.equations):
+            equations += self.before.get(number, ())
+            equations.append(
+                self.instead.get(equation.outputs[0], equation) if equation.outputs else equation
+            )
+        return passes.dead_code(Graph(self.graph.inputs, tuple(equations), self.graph.outputs))
+
+    def op(self, name: str, *operands: Value, **params: object) -> Value:
+        """A new equation in front of the present one."""
+        op: Op = REGISTRY[name]
+        type_ = op.infer([v.type for v in operands], params)
+        assert isinstance(type_, TensorType)
+        here = self.before.setdefault(self.place, [])
+        value = Value(f"gathered{self.place}_{len(here)}", type_)
+        here.append(Equation(op, operands, params, (value,), self.source))
+        return value
+
+    def at(self, equation: Equation) -> None:
+        """From now on new equations are put in front of `equation`."""
+        self.place, self.source = self.order[equation.output], equation.source
+
+    def _small(self, product: Equation) -> bool:
+        """Whether a product of matrices is one of those that are worth gathering."""
+        x, y = product.inputs
+        if not (isinstance(x, Value) and isinstance(y, Value)) or has_symbols((*x.shape, *y.shape)):
+            return False
+        plain = len(x.shape) == len(y.shape) == 2 and product.output.dtype.kind == "f"
+        return plain and 0 < likely(math.prod(x.shape) * y.shape[1]) <= LARGE
+
+    # Products of slices.
+
+    def slices(self) -> None:
+        """Products of the rows of one tensor with one matrix."""
+        groups: dict[tuple[Value, Value], dict[int, list[Equation]]] = {}
+        for equation in self.graph.equations:
+            if equation.op.name == "matmul" and self._small(equation):
+                row = self._row(equation.inputs[0])
+                if row is not None:
+                    x, number = row
+                    groups.setdefault((x, equation.inputs[1]), {}).setdefault(number, []).append(equation)
+        for (x, matrix), rows in groups.items():
+            first, last = min(rows), max(rows)
+            if len(rows) >= FEW and len(rows) == last - first + 1:
+                self._multiply(x, matrix, rows, first)
+
+    def _row(self, value: Value) -> tuple[Value, int] | None:
+        """The tensor, and the number, of which a matrix is a slice along the first dimension."""
+        equation = self.made.get(value)
+        if equation is None or equation.op.name != "getitem":
+            return None
+        (x,), index = equation.inputs, equation.params["index"]
+        if len(x.shape) != 3 or has_symbols(x.shape) or not index or type(index[0]) is not int:
+            return None
+        whole = [Slice(0, n, 1) for n in x.shape[1:]]
+        return (x, index[0]) if list(index[1:]) in (whole[:0], whole[:1], whole) else None
+
+    def _multiply(self, x: Value, matrix: Value, rows: dict[int, list[Equation]], first: int) -> None:
+        _, height, length = x.shape
+        count, width = len(rows), matrix.shape[1]
+        self.at(min((e for found in rows.values() for e in found), key=lambda e: self.order[e.output]))
+        part = self._rows(x, first, count)
+        product = self.op("matmul", self.op("reshape", part, shape=(count * height, length)), matrix)
+        whole = self.op("reshape", product, shape=(count, height, width))
+        for number, found in rows.items():
+            index = (number - first, Slice(0, height, 1), Slice(0, width, 1))
+            for equation in found:
+                self.instead[equation.output] = Equation(
+                    REGISTRY["getitem"], (whole,), {"index": index}, equation.outputs, equation.source
+                )
+
+    def _rows(self, x: Value, first: int, count: int) -> Value:
+        if count == x.shape[0]:
+            return x
+        entries = [Slice(first, first + count, 1), *(Slice(0, n, 1) for n in x.shape[1:])]
+        return self.op("getitem", x, index=tuple(entries))
+
+    # Sums of products.
+
+    def sums(self) -> None:
+        """Products that are added up, each of a transposed matrix with another."""
+        for equation in self.graph.equations:
+            if equation.op.name == "add" and not self._is_part(equation):
+                terms = self._terms(equation)
+                found: dict[Params, list[Equation]] = {}
+                for term in terms:
+                    product = self._product(term)
+                    if product is not None:
+                        shapes = (product.inputs[0].shape, product.inputs[1].shape)
+                        found.setdefault(shapes, []).append(product)
+                products = max(found.values(), key=len, default=[])
+                if len(products) >= FEW:
+                    self._sum(equation, terms, products)
+
+    def _alone(self, value: Value) -> bool:
+        """Whether one equation reads the value, and nothing else."""
+        return len(self.users.get(value, ())) == 1 and value not in self.returned
+
+    def _is_part(self, equation: Equation) -> bool:
+        """Whether the sum is a term of another sum only."""
+        (value,) = equation.outputs
+        return (
+            self._alone(value) and self.users[value][0].op.name == "add" and self._adds(self.users[value][0])
+        )
+
+    @staticmethod
+    def _adds(equation: Equation) -> bool:
+        """Whether an equation adds two matrices of its result's type."""
+        return all(isinstance(v, Value) and v.type == equation.output.type for v in equation.inputs)
+
+    def _terms(self, equation: Equation) -> list[Value]:
+        """What a sum of sums adds up, from left to right."""
+        terms: list[Value] = []
+        pending = [equation.output]
+        while pending:
+            value = pending.pop()
+            made = self.made.get(value)
+            whole = value == equation.output
+            if made is None or made.op.name != "add" or not (whole or self._alone(value)):
+                terms.append(value)
+            elif self._adds(made):
+                pending += reversed(made.inputs)
+            elif not whole and made.inputs[0] == 0 and made.inputs[1].type == value.type:  # type: ignore[union-attr]
+                pending.append(made.inputs[1])  # type: ignore[arg-type]  # what Python's `sum` begins with
+            else:
+                terms.append(value)
+        return terms
+
+    def _product(self, term: Value) -> Equation | None:
+        """The product `a.T @ b` that a term is, if it is one and nothing else reads it."""
+        product = self.made.get(term)
+        if (
+            product is None
+            or product.op.name != "matmul"
+            or not self._alone(term)
+            or not self._small(product)
+        ):
+            return None
+        left = self.made.get(product.inputs[0])
+        transposed = left is not None and left.op.name == "permute" and left.params["dims"] == (1, 0)
+        return product if transposed and product.output not in self.instead else None
+
+    def _sum(self, equation: Equation, terms: Sequence[Value], products: Sequence[Equation]) -> None:
+        """Put one product in the place of many."""
+        self.at(equation)
+        # A gradient adds up what came last first; so the slices of a tensor are in its own order.
+        products = sorted(products, key=lambda e: -self.order[e.output])
+        left = self._join([self.made[e.inputs[0]].inputs[0] for e in products])
+        right = self._join([e.inputs[1] for e in products])
+        gathered = {e.output for e in products}
+        rest = [term for term in terms if term not in gathered]
+        operands: tuple[Value, ...] = self.op("permute", left, dims=(1, 0)), right
+        op = REGISTRY["matmul"]
+        for term in rest:
+            operands, op = (self.op(op.name, *operands), term), equation.op
+        self.instead[equation.output] = Equation(op, operands, {}, equation.outputs, equation.source)
+
+    def _join(self, parts: Sequence[Value]) -> Value:
+        """Matrices on top of each other."""
+        found = [row for row in map(self._row, parts) if row is not None]
+        if len(found) == len(parts) and len({x for x, _ in found}) == 1:
+            x, first = found[0]
+            if [number for _, number in found] == [*range(first, first + len(parts))]:
+                shape = (len(parts) * parts[0].shape[0], parts[0].shape[1])
+                return self.op("reshape", self._rows(x, first, len(parts)), shape=shape)
+        key = tuple(parts)
+        if key not in self.joined:
+            self.joined[key] = self.op("cat", *parts, dim=0)
+        return self.joined[key]

@@ -26,9 +26,10 @@ from fusegrad.compiler.guards import Guards
 from fusegrad.compiler.keys import Unkeyed, call_key, describe_key, is_object
 from fusegrad.compiler.lock import compiling
 from fusegrad.compiler.node import finish
-from fusegrad.compiler.path import Path
+from fusegrad.compiler.path import Path, layout_of, make_path
 from fusegrad.compiler.segments import Stopped
 from fusegrad.compiler.shortcut import MISSED, Shortcut
+from fusegrad.compiler.tree import Diverged, Tree
 from fusegrad.compiler.verify import Again, JitError
 from fusegrad.eager.state import state
 from fusegrad.eager.tensor import Tensor
@@ -318,7 +319,7 @@ class JitFunction:
     def _shortcut(self, variant: Variant, args: Sequence[Any], leaves: Sequence[Any]) -> Any:
         """What answers calls like this one faster, if there is such a thing."""
         known = variant.shortcut
-        if known is None or known.check is not variant.shared.check:
+        if known is None or not known.is_of(variant):
             known = variant.shortcut = Shortcut(variant, args, leaves, self.stats)
         return known.answer
 
@@ -442,9 +443,6 @@ class KernelCount:
 
 def _add_path(entry: Entry, made: Capture, leaves: list[Any]) -> None:
     """Compile a captured path into the entry: into a tree that it shares a stretch with, or its own."""
-    from fusegrad.compiler.path import layout_of, make_path
-    from fusegrad.compiler.tree import Diverged, Tree
-
     numbers = {}
     for value in made.arguments:
         numbers[value] = next(

@@ -75,10 +75,15 @@ class Usage:
 
     def followed(self) -> bool:
         """Note a call that may be derived; whether it probably will be."""
+        expected = self.expected()
         self.calls += 1
         if self.calls >= 64:
             self.calls, self.derived = self.calls // 2, self.derived // 2
-        return self.derived >= JOINT_AFTER and 4 * self.derived >= 3 * (self.calls - 1)
+        return expected
+
+    def expected(self) -> bool:
+        """Whether the next call will probably be derived."""
+        return self.derived >= JOINT_AFTER and 4 * self.derived >= 3 * self.calls
 
 
 @dataclass(eq=False)

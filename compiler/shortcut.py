@@ -1,8 +1,8 @@
 """The shortcut of a path: a replay written out as one straight Python function.
 
 `jit` finds the code for a call by a key of all its arguments, and runs a tree that may branch. Where a
-function has answered such a call before, and its path has no guards on data, writes nothing and
-leaves no graph behind, all of that is known beforehand:
+function has answered such a call before, and its path has no guards on data and writes nothing, all of
+that is known beforehand:
 
     def answer(args):
         if state.interpreter is not None or ...: return MISSED
@@ -26,10 +26,14 @@ from collections.abc import Iterator, Sequence
 from operator import is_
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from fusegrad.compiler import debug, placement
 from fusegrad.compiler.calling import Match
 from fusegrad.compiler.memory import pool
+from fusegrad.compiler.node import finish
 from fusegrad.compiler.program import viewed
+from fusegrad.compiler.segments import Joint, Run, Segment
 from fusegrad.eager import dtypes
 from fusegrad.eager.op import EXPLAINED, wrap
 from fusegrad.eager.state import state
@@ -39,7 +43,7 @@ from fusegrad.tracer.values import MISSING, Expected
 
 if TYPE_CHECKING:
     from fusegrad.compiler.jit import Stats, Variant
-    from fusegrad.compiler.segments import Segment
+    from fusegrad.compiler.path import Path
 
 MISSED: Any = object()
 _SLOTS = ("array", "needs_grad", "version")
@@ -53,16 +57,16 @@ class _TooDifficult(Exception):
 class Shortcut:
     """The written function of a variant whose tree is a single leaf.
 
-    check: what asks the variant's reads; another one means that the shortcut is out of date.
+    check: what asks the variant's reads; joint: what computes its gradients at once, if anything does.
     """
 
     def __init__(self, variant: Variant, args: Sequence[Any], leaves: Sequence[Any], stats: Stats) -> None:
         """args, leaves: of a call that the variant has answered."""
-        self.check = variant.shared.check
+        self.check, self.joint = variant.shared.check, variant.tree.root.joint
         self.text = ""
         self.answer: Any = None
         try:
-            writer = _Writer(variant, leaves, stats)
+            writer = _Writer(variant, self.joint, leaves, stats)
             self.text = writer.write(args)
         except _TooDifficult:
             return
@@ -70,16 +74,28 @@ class Shortcut:
         self.answer = writer.constants.pop("answer")
         debug.show(2, "shortcut", lambda: self.text)
 
+    def is_of(self, variant: Variant) -> bool:
+        """Whether the variant is still what the shortcut was written for."""
+        return self.check is variant.shared.check and self.joint is variant.tree.root.joint
+
 
 class _Writer:
-    def __init__(self, variant: Variant, leaves: Sequence[Any], stats: Stats) -> None:
+    def __init__(self, variant: Variant, joint: Joint | None, leaves: Sequence[Any], stats: Stats) -> None:
         self.variant, self.leaves = variant, leaves
+        self.leaf = variant.tree.root
+        # What is run: forward and backward at once, if backward most likely follows.
+        self.code: Joint | Segment = joint or self.leaf
         self.lines: list[str] = []
         self.constants: dict[str, Any] = {
             "state": state,
             "dtypes": dtypes,
             "stats": stats,
-            "path": variant.tree.root.path,
+            "path": self.leaf.path,
+            "leaf": self.leaf,
+            "usage": self.leaf.usage,
+            "finish": finish,
+            "Run": Run,
+            "copied": np.array,
             "wrap": wrap,
             "viewed": viewed,
             "empty": placement.small_array,
@@ -93,22 +109,30 @@ class _Writer:
 
     def write(self, args: Sequence[Any]) -> str:
         """The source. Raises _TooDifficult."""
-        leaf = self._leaf()
+        path = self._path()
         self._modes()
         self._arguments(args)
         self._guards()
-        self._results(leaf, self._run(leaf))
+        if path.derives_alone:
+            self.lines.append("if not usage.expected(): return MISSED")
+        arrays = self._run()
+        self._count(arrays)
+        if path.plain:
+            self._results(path, arrays)
+        else:
+            self._node(arrays)
         return "\n    ".join(["def answer(args):", *self.lines]) + "\n"
 
-    def _leaf(self) -> Segment:
-        """The leaf, if nothing but its program has to be run."""
-        leaf = self.variant.tree.root
-        path = leaf.path
-        if path is None or not path.plain or leaf.hosts or leaf.commit is not None:
+    def _path(self) -> Path:
+        """The path, if nothing but its program has to be run."""
+        leaf, path = self.leaf, self.leaf.path
+        if path is None or leaf.hosts or leaf.commit is not None:
             raise _TooDifficult
         if path.capture.same or path.capture.bare or self.variant.has_own_reads(path):
             raise _TooDifficult
-        return leaf
+        if path.derives_alone and self.code is leaf:
+            raise _TooDifficult  # until it is known whether backward follows
+        return path
 
     # Whether the call is as expected.
 
@@ -182,12 +206,12 @@ class _Writer:
 
     # What answers it.
 
-    def _run(self, leaf: Segment) -> list[str]:
+    def _run(self) -> list[str]:
         """Lines that run the program; the names of its arrays."""
-        program = leaf.program
+        program = self.code.program
         assert program is not None
         placed = program.placed()
-        inputs = [self._input(kind, reference) for kind, reference in leaf.inputs]
+        inputs = [self._input(kind, reference) for kind, reference in self.code.inputs]
         if placed.calls is None:
             run = self.constant("run", program.run)
             self.lines += ["try:", f"    made = {run}([{', '.join(inputs)}])"]
@@ -221,21 +245,50 @@ class _Writer:
         self.lines.append(f"if {name} is None: return MISSED")
         return name
 
-    def _results(self, leaf: Segment, arrays: Sequence[str]) -> None:
-        """Lines that count the call and give the results as the function does."""
-        assert leaf.path is not None
-        for index, chain in leaf.checks:
-            self.lines.append(f"if not {self._seen(arrays[index], chain)}.item(): return MISSED")
+    def _count(self, arrays: Sequence[str]) -> None:
+        """Lines that count the call, if no op of it refuses its input."""
+        for place in self.code.checks:
+            self.lines.append(f"if not {self._seen(arrays, place)}.item(): return MISSED")
         self.lines += ["stats.calls += 1", "stats.compiled_calls += 1", "path.calls += 1"]
-        found = [f"wrap({self._seen(arrays[index], chain)})" for index, chain in leaf.results]
-        structure = leaf.path.capture.structure
+
+    def _results(self, path: Path, arrays: Sequence[str]) -> None:
+        """A line that gives the results as the function does."""
+        found = [f"wrap({self._seen(arrays, place)})" for place in self.code.results]
+        structure = path.capture.structure
         text = _put_together(structure.key, iter(found))
         if text is None:
             text = f"{self.constant('build', structure.build)}(iter(({', '.join(found)},)))"
         self.lines.append(f"return {text}")
 
-    def _seen(self, array: str, chain: Any) -> str:
-        return f"viewed({array}, {self.constant('chain', chain)})" if chain else array
+    def _node(self, arrays: Sequence[str]) -> None:
+        """Lines that give the results and put them on the graph."""
+        results = [self._seen(arrays, place) for place in self.code.results]
+        kept = ["None"] * self.variant.tree.environment
+        gradients = "None"
+        if isinstance(self.code, Joint):
+            self.lines.append("usage.followed()")
+            gradients = f"[{', '.join(self._gradients(arrays))}]"
+        else:
+            for place, index in self.leaf.gives:
+                kept[place] = arrays[index]
+        run = f"Run(leaf, [{', '.join(results)}], [], [{', '.join(kept)}], [], [], [], {gradients})"
+        self.lines.append(f"return finish({run}, [{', '.join(self.names)}])")
+
+    def _gradients(self, arrays: Sequence[str]) -> list[str]:
+        """The gradients, each in memory of its own; see `replay.gradients_at`."""
+        assert isinstance(self.code, Joint)
+        taken = {*range(len(self.code.inputs)), *(index for index, _ in self.code.results)}
+        found = []
+        for place in self.code.gradients:
+            array = self._seen(arrays, place)
+            found.append(f"copied({array})" if place[0] in taken else array)
+            taken.add(place[0])
+        return found
+
+    def _seen(self, arrays: Sequence[str], place: tuple[int, Any]) -> str:
+        """The array at a place of those that the program has."""
+        index, chain = place
+        return f"viewed({arrays[index]}, {self.constant('chain', chain)})" if chain else arrays[index]
 
 
 def _put_together(key: Any, parts: Iterator[str]) -> str | None:

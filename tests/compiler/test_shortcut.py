@@ -198,21 +198,84 @@ def test_tensors_from_outside_are_read_where_they_are_now(monkeypatch: pytest.Mo
     same(g(X), f(X))
 
 
-def test_what_has_effects_guards_or_a_graph_has_no_shortcut():
+def test_what_has_effects_or_guards_on_data_has_no_shortcut():
     def branches(x):
         return x * 2 if x.sum() > 0 else x
 
     def writes(x):
         return x.mul_(1)
 
-    def derived(x):
-        return x * 2
-
-    for f, x in ((branches, X), (writes, X.clone()), (derived, X.clone().requires_grad_())):
+    for f, x in ((branches, X), (writes, X.clone())):
         g = fg.jit(f)
         for _ in range(8):
             g(x)
         assert g.stats.compiled_calls >= 6 and g._answer is None
+
+
+def test_results_on_the_graph_are_derived_as_ever():
+    def f(x, w):
+        return fg.tanh(x @ w), (x * 2).sum(0)
+
+    def args() -> list[fg.Tensor]:
+        return [t.clone().requires_grad_() for t in (fg.ones(2, 3), fg.ones(3, 3) * 0.1)]
+
+    g = shortened(f, *args())
+    for derive in (
+        lambda y, z: (y.sum() + z.sum()).backward(),
+        lambda y, z: z.sum().backward(),
+        lambda y, z: (y * z).sum().backward(),
+        lambda y, z: [y.sum().backward(retain_graph=True), y.sum().backward()],
+        lambda y, z: fg.autograd.grad(y.sum(), y.grad_fn and [y], create_graph=True),
+    ):
+        ours, theirs = args(), args()
+        assert taken(g, *ours)
+        derive(*g(*ours))
+        derive(*f(*theirs))
+        for a, b in zip(ours, theirs, strict=True):
+            assert (a.grad is None) == (b.grad is None)
+            if a.grad is not None:
+                np.testing.assert_allclose(a.grad.numpy(), b.grad.numpy(), rtol=1e-6)
+
+
+def test_a_loss_has_a_shortcut_as_long_as_it_is_derived():
+    def loss(x):
+        return (x * x).sum()
+
+    g, x = fg.jit(loss), X.clone().requires_grad_()
+
+    def step() -> None:
+        x.grad = None
+        y = g(x)
+        y.backward()
+        same(x.grad, X * 2)
+        assert y.item() == 14 and y.grad_fn is not None
+
+    for _ in range(10):
+        step()
+    assert taken(g, x)
+    for _ in range(100):
+        assert g(x).item() == 14
+    assert not taken(g, x)
+    for _ in range(200):
+        step()
+    assert taken(g, x)
+    (first,) = fg.autograd.grad(g(x), x, create_graph=True)
+    (second,) = fg.autograd.grad(first.sum(), x)
+    same(second, fg.ones(3) * 2)
+
+
+def test_gradients_that_are_other_tensors_have_memory_of_their_own():
+    def loss(x, y):
+        return (x * y).sum() + y.sum() * 0
+
+    g = fg.jit(loss)
+    for _ in range(12):
+        x, y = X.clone().requires_grad_(), (X + 1).requires_grad_()
+        g(x, y).backward()
+    x.grad.mul_(5)
+    y.grad.add_(1)
+    same(x.detach(), X)
+    same(y.detach(), X + 1)
 
 
 def test_results_are_fresh_and_counted():

@@ -7,6 +7,7 @@ it is a view of gets another value too, made by the op that the view's declarati
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +17,7 @@ from fusegrad.eager.families import View
 from fusegrad.eager.op import Op, Params
 from fusegrad.eager.shared import owner
 from fusegrad.tracer.graph import Value
+from fusegrad.tracer.values import Strong
 
 # Makes an equation: op, inputs, params; gives its output.
 Emit = Callable[[Op, tuple[Any, ...], Params], Value]
@@ -30,16 +32,30 @@ class Known:
 
     parent: what it is a view of, by `op` and `params`; seen: the parent's value that `value` was
     taken of. outside: whether it was there before the run; original: the value that it held at first.
+    reference: gives the array. Those from outside are kept alive; what the run makes goes as it does
+    without a recorder, so that its memory can be used again.
     """
 
-    __slots__ = ("array", "op", "original", "outside", "params", "parent", "seen", "value")
+    __slots__ = ("op", "original", "outside", "params", "parent", "reference", "seen", "value")
 
     def __init__(
-        self, array: np.ndarray, value: Value, parent: Known | None, op: Any = None, params: Any = None
+        self,
+        reference: Callable[[], np.ndarray | None],
+        value: Value,
+        parent: Known | None = None,
+        op: Any = None,
+        params: Any = None,
     ) -> None:
-        self.array, self.value, self.original = array, value, value
+        self.reference, self.value, self.original = reference, value, value
         self.parent, self.op, self.params, self.outside = parent, op, params, False
         self.seen = None if parent is None else parent.value
+
+    @property
+    def array(self) -> np.ndarray:
+        """The array, which somebody has."""
+        array = self.reference()
+        assert array is not None, "an array that is gone is forgotten"
+        return array
 
     def root(self) -> Known:
         """What the array is a view of, in the end."""
@@ -50,7 +66,7 @@ class Known:
 
 
 class Memory:
-    """The arrays of a run by identity; they are kept alive, so that none takes the id of another."""
+    """The arrays of a run by identity, as long as they live: afterwards others may have their ids."""
 
     def __init__(self, emit: Emit) -> None:
         self._emit = emit
@@ -69,7 +85,9 @@ class Memory:
 
     def define(self, array: np.ndarray, value: Value, outside: bool = False) -> None:
         """Note that an array holds a value; outside: it was there before the run."""
-        self._note(Known(array, value, None)).outside = outside
+        known = Known(Strong(array) if outside else self._while_it_lives(array), value)
+        known.outside = outside
+        self._note(array, known)
 
     def outside(self) -> list[np.ndarray]:
         """The arrays that were there before the run."""
@@ -83,14 +101,25 @@ class Memory:
         """Note that an array holds a value, and whether it is a view of `source`."""
         parent = self.find(source)
         if parent is not None and isinstance(op, View) and np.may_share_memory(array, source):
-            self._note(Known(array, value, parent, op, params))
+            self._note(array, Known(self._while_it_lives(array), value, parent, op, params))
         else:
             self.define(array, value)
 
-    def _note(self, known: Known) -> Known:
-        self._known[id(known.array)] = known
-        self._on.setdefault(id(owner(known.array)), []).append(known)
-        return known
+    def _note(self, array: np.ndarray, known: Known) -> None:
+        self._known[id(array)] = known
+        self._on.setdefault(id(owner(array)), []).append(known)
+
+    def _while_it_lives(self, array: np.ndarray) -> Callable[[], np.ndarray | None]:
+        """A reference to an array, which is forgotten when it goes."""
+        own, on = id(array), id(owner(array))
+
+        def forget(_: Any) -> None:
+            self._known.pop(own, None)
+            others = [known for known in self._on.pop(on, ()) if known.reference() is not None]
+            if others:
+                self._on[on] = others
+
+        return weakref.ref(array, forget)
 
     def current(self, known: Known) -> Value:
         """The value that an array holds by now."""

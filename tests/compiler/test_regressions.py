@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import tracemalloc
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -397,8 +398,27 @@ def test_a_result_that_is_a_view_lies_as_eager_has_it(name: str, requires_grad: 
         x = fg.randn(3, 4, requires_grad=requires_grad)
         found, expected = jitted(x), VIEWS[name](x)
         assert found.stride() == expected.stride()
-        np.testing.assert_allclose(found.detach(), expected.detach(), rtol=1e-5)
+        np.testing.assert_allclose(found.detach(), expected.detach(), rtol=1e-5, atol=1e-6)
     assert jitted.stats.compiled_calls == 2
+
+
+def test_a_recorded_run_lets_go_of_what_it_makes():
+    def f(x):
+        for _ in range(40):
+            x = fg.tanh(x * 1.01) + x[:1]
+        return x
+
+    x = fg.randn(1000, 250)  # a megabyte
+    jitted = fg.jit(f)
+    tracemalloc.start()
+    try:
+        found = jitted(x)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert jitted.stats.eager_calls == jitted.stats.compiles == 1
+    assert peak < 20e6
+    np.testing.assert_allclose(jitted(x), found, rtol=1e-4)
 
 
 # Counts.

@@ -32,6 +32,7 @@ class Sources:
         self.producer: dict[Value, Equation] = {o: e for e in graph.equations for o in e.outputs}
         self.layouts: dict[Value, Layout] = dict(layouts or {})
         self._resolved: dict[Value, tuple[Value, tuple[Equation, ...]]] = {}
+        self._seen: dict[Value, Layout | None] = {}
 
     def resolve(self, value: Value) -> tuple[Value, tuple[Equation, ...]]:
         """The value that `value` is a view of, and the views in between, first applied first."""
@@ -52,13 +53,15 @@ class Sources:
 
     def layout(self, value: Value) -> Layout | None:
         """Where the elements of `value` lie in the memory of its base; None if no strides say it."""
+        if value in self._seen:
+            return self._seen[value]
         base, chain = self.resolve(value)
         layout: Layout | None = self.layouts.get(base) or contiguous_layout(base.shape)
         for equation in chain:
-            if layout is None:
-                return None
-            assert isinstance(equation.op, View)
-            layout = equation.op.layout(layout, **equation.params)
+            if layout is not None:
+                assert isinstance(equation.op, View)
+                layout = equation.op.layout(layout, **equation.params)
+        self._seen[value] = layout
         return layout
 
 
@@ -136,34 +139,48 @@ class Domain:
         return frozenset(a for a in dims if a is not None)
 
 
+# A dimension of something in the group, by number; None for one of size 1, which is not run along.
+_Node = int | None
+
+
 class _Union:
-    """Union-find over dimension nodes."""
+    """Union-find over numbered nodes. extents: how many elements there are along each."""
 
     def __init__(self) -> None:
-        self.parent: dict[Any, Any] = {}
+        self.extents: list[int] = []
+        self._parent: list[int] = []
 
-    def find(self, node: Any) -> Any:
-        root = node
-        while self.parent.get(root, root) != root:
-            root = self.parent[root]
-        while self.parent.get(node, node) != root:
-            self.parent[node], node = root, self.parent[node]
-        return root
+    def nodes(self, shape: Sequence[int]) -> list[_Node]:
+        """A node of its own for each dimension."""
+        found: list[_Node] = []
+        for n in shape:
+            if n == 1:
+                found.append(None)
+            else:
+                found.append(len(self._parent))
+                self._parent.append(len(self._parent))
+                self.extents.append(n)
+        return found
 
-    def join(self, a: Any, b: Any) -> None:
-        self.parent[self.find(a)] = self.find(b)
+    def find(self, node: int) -> int:
+        parent = self._parent
+        while parent[node] != node:
+            parent[node] = node = parent[parent[node]]
+        return node
+
+    def join(self, a: int, b: int) -> None:
+        self._parent[self.find(a)] = self.find(b)
 
 
 def analyse(equations: Sequence[Equation], sources: Sources) -> Domain | None:
     """The domain of a group, or None where it has none (a value meets its own transpose)."""
     union = _Union()
     made = {e.output for e in equations}
-    nodes: dict[tuple[int, int], list[Any]] = {}
-    extents: dict[Any, int] = {}
-    loads: dict[Any, list[Any]] = {}
+    outputs: dict[Value, list[_Node]] = {}
+    nodes: dict[tuple[int, int], list[_Node]] = {}
+    loads: dict[Any, list[int]] = {}
     for i, equation in enumerate(equations):
-        output = [(equation.output, d) if n != 1 else None for d, n in enumerate(equation.output.shape)]
-        extents.update((node, n) for node, n in zip(output, equation.output.shape, strict=True) if node)
+        output = outputs[equation.output] = union.nodes(equation.output.shape)
         for j, operand in enumerate(equation.inputs):
             if not isinstance(operand, Value):
                 continue
@@ -172,13 +189,16 @@ def analyse(equations: Sequence[Equation], sources: Sources) -> Domain | None:
                     return None
                 nodes[i, j] = output
                 continue
-            found = _operand_nodes(i, j, operand, made, sources)
-            if found is None:
-                return None
+            base, chain = sources.resolve(operand)
+            if base in made:
+                dims = mapped_dims(chain, base.shape)
+                if dims is None:
+                    return None
+                found = [None if d is None else outputs[base][d] for d in dims]
+            else:
+                found = union.nodes(operand.shape)
             nodes[i, j] = found
-            extents.update((node, n) for node, n in zip(found, operand.shape, strict=True) if node)
-            pairs = _joined(equation, operand, found, output)
-            base = sources.base(operand)
+            pairs = _joined(equation, found, output)
             if base not in made:
                 # The same access twice runs along the same axes: softmax reads x to find its
                 # maximum, and again to subtract it.
@@ -190,18 +210,10 @@ def analyse(equations: Sequence[Equation], sources: Sources) -> Domain | None:
                 pairs += zip(nodes_here, first, strict=True)
             for a, b in pairs:
                 union.join(a, b)
-    return _labelled(equations, nodes, extents, union, sources, made)
+    return _labelled(equations, outputs, nodes, union, sources)
 
 
-def _operand_nodes(i: int, j: int, operand: Value, made: set[Value], sources: Sources) -> list[Any] | None:
-    base, chain = sources.resolve(operand)
-    if base in made:
-        dims = mapped_dims(chain, base.shape)
-        return None if dims is None else [None if d is None else (base, d) for d in dims]
-    return [((i, j), d) if n != 1 else None for d, n in enumerate(operand.shape)]
-
-
-def _joined(equation: Equation, operand: Value, found: list[Any], output: list[Any]) -> list[tuple[Any, Any]]:
+def _joined(equation: Equation, found: list[_Node], output: list[_Node]) -> list[tuple[int, int]]:
     """The pairs of nodes that the equation's family makes one axis."""
     if isinstance(equation.op, Reduction):
         dim, keepdim = equation.params["dim"], equation.params["keepdim"]
@@ -219,24 +231,23 @@ def _joined(equation: Equation, operand: Value, found: list[Any], output: list[A
 
 def _labelled(
     equations: Sequence[Equation],
-    nodes: dict[tuple[int, int], list[Any]],
-    extents: dict[Any, int],
+    outputs: dict[Value, list[_Node]],
+    nodes: dict[tuple[int, int], list[_Node]],
     union: _Union,
     sources: Sources,
-    made: set[Value],
 ) -> Domain | None:
     """Number the classes and put the numbers in; None where one value has an axis twice."""
-    numbers: dict[Any, Axis] = {}
+    numbers: dict[int, Axis] = {}
     sizes: dict[Axis, int] = {}
 
-    def label(found: Sequence[Any]) -> Dims | None:
+    def label(found: Sequence[_Node]) -> Dims | None:
         dims: list[Axis | None] = []
         for node in found:
             if node is None:
                 dims.append(None)
                 continue
             axis = numbers.setdefault(union.find(node), len(numbers))
-            if sizes.setdefault(axis, extents[node]) != extents[node]:
+            if sizes.setdefault(axis, union.extents[node]) != union.extents[node]:
                 return None
             dims.append(axis)
         axes = [a for a in dims if a is not None]
@@ -245,11 +256,10 @@ def _labelled(
     members: dict[Value, Dims] = {}
     uses: dict[tuple[int, int], Use] = {}
     for i, equation in enumerate(equations):
-        value = equation.output
-        dims = label([(value, d) if n != 1 else None for d, n in enumerate(value.shape)])
+        dims = label(outputs[equation.output])
         if dims is None:
             return None
-        members[value] = dims
+        members[equation.output] = dims
         for j, operand in enumerate(equation.inputs):
             if not isinstance(operand, Value):
                 continue
@@ -262,12 +272,12 @@ def _labelled(
                 continue
             strides: dict[Axis, int] = {}
             offset = 0
-            if base not in made:
+            if base not in outputs:
                 layout = sources.layout(operand)
                 assert layout is not None, "copies are put in before fusion"
                 strides = {a: s for a, s in zip(dims, layout.strides, strict=True) if a is not None and s}
                 offset = layout.offset
-            uses[i, j] = Use(operand, base, base in made, dims, strides, offset)
+            uses[i, j] = Use(operand, base, base in outputs, dims, strides, offset)
     return Domain(equations, members, uses, sizes)
 
 

@@ -16,9 +16,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from fusegrad.compiler.sizes import likely
-from fusegrad.eager.op import REGISTRY, Op, Params, TensorType
+from fusegrad.eager.op import REGISTRY, Op, TensorType
 from fusegrad.eager.ops.slicing import Slice
 from fusegrad.eager.sizes import has_symbols
 from fusegrad.tracer import passes
@@ -144,7 +145,7 @@ class _Gathering:
         for equation in self.graph.equations:
             if equation.op.name == "add" and not self._is_part(equation):
                 terms = self._terms(equation)
-                found: dict[Params, list[Equation]] = {}
+                found: dict[Any, list[Equation]] = {}  # by the shapes of the operands
                 for term in terms:
                     product = self._product(term)
                     if product is not None:

@@ -224,8 +224,8 @@ class _Writer:
             self.lines.append(f"made{index} = empty({', '.join(given)})")
         for index, shape, dtype, strides in placed.large:
             names[index] = f"made{index}"
-            given = tuple(self.constant(f"layout{index}_", x) for x in (shape, dtype, strides))
-            self.lines.append(f"made{index} = pooled({', '.join(given)})")
+            layout = [self.constant(f"layout{index}_", x) for x in (shape, dtype, strides)]
+            self.lines.append(f"made{index} = pooled({', '.join(layout)})")
         self.lines.append(f"arena = {self.constant('taken', placed.take_arena)}()")
         self.lines.append(f"{self.constant('run', placed.calls.run)}({', '.join(names)}, *arena)")
         self.lines.append(f"{self.constant('arenas', placed.arenas)}.append(arena)")

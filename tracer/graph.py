@@ -33,6 +33,9 @@ class Value:
     name: str
     type: TensorType
 
+    def __hash__(self) -> int:
+        return hash(self.name)  # the type's takes longer, and tells nothing apart
+
     @property
     def shape(self) -> tuple[int, ...]:
         return self.type.shape

@@ -8,6 +8,7 @@ see through them.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -39,13 +40,14 @@ class Step:
     """What runs as one. kind: "kernel" (a fused group), "loops" (a nest written for one op), "product" (of
     matrices) or "opaque" (by NumPy).
 
-    apart: whether it stays as it is.
+    needs: the steps that must run before; users: those that need it. apart: whether it stays as it is.
     """
 
     kind: str
     equations: list[Equation]
     position: int = 0
     needs: set[Step] = field(default_factory=set)
+    users: set[Step] = field(default_factory=set)
     kernel: BoundKernel | None = None
     apart: bool = False
 
@@ -240,6 +242,8 @@ class Fusion:
         if step.kind == "kernel":
             step.equations = self._with_creations(step.equations)
         step.needs = self._producers(step)
+        for need in step.needs:
+            need.users.add(step)
         step.position = len(self.steps)
         if step.kind == "kernel" and not step.apart:
             # Positions may be equal; sets have no order that comes again.
@@ -257,16 +261,27 @@ class Fusion:
 
     @staticmethod
     def _needs(start: Step, target: Step, directly: bool = True) -> bool:
-        """Whether `start` needs `target`; with `directly` false, only through some other step counts."""
-        pending = [s for s in start.needs if directly or s is not target]
-        seen: set[int] = set()
-        while pending:
-            step = pending.pop()
+        """Whether `start` needs `target`; with `directly` false, only through some other step counts.
+
+        Asked from both ends: in a long program one of them mostly has little behind it.
+        """
+        behind = [s for s in start.needs if directly or s is not target]
+        ahead = [s for s in target.users if directly or s is not start]
+        needed: set[Step] = set()
+        using: set[Step] = set()
+        while behind and ahead:
+            step = behind.pop()
             if step is target:
                 return True
-            if id(step) not in seen:
-                seen.add(id(step))
-                pending += step.needs
+            if step not in needed:
+                needed.add(step)
+                behind += step.needs
+            step = ahead.pop()
+            if step is start:
+                return True
+            if step not in using:
+                using.add(step)
+                ahead += step.users
         return False
 
     def _fetches(self, reader: Step, maker: Step) -> bool:
@@ -278,6 +293,9 @@ class Fusion:
         """`second` merged into `first`, or None where one nest cannot hold both."""
         if first.apart or second.apart or len(first.equations) + len(second.equations) > LARGEST_GROUP:
             return None
+        tried = (id(first), len(first.equations), id(second), len(second.equations))
+        if tried in self._refused:
+            return None
         if self._needs(second, first, directly=False) or self._needs(first, second, directly=False):
             # Another step would have to run in between.
             return None
@@ -286,19 +304,20 @@ class Fusion:
         held = {id(e) for e in first.equations}
         equations = [*first.equations, *(e for e in second.equations if id(e) not in held)]
         equations.sort(key=lambda e: self.order[id(e)])
-        tried = (id(first), len(first.equations), id(second), len(second.equations))
-        if tried in self._refused or self._plan(equations) is None:
+        if self._plan(equations) is None:
             self._refused.add(tried)
             return None
         merged = second
         merged.equations = equations
         merged.needs = (first.needs | second.needs) - {first, second}
+        merged.users = (first.users | second.users) - {first, second}
         merged.position = max(first.position, second.position)
-        for step in self.steps:
-            if first in step.needs:
-                step.needs.discard(first)
-                if step is not merged:
-                    step.needs.add(merged)
+        for need in merged.needs:
+            need.users.discard(first)
+            need.users.add(merged)
+        for user in merged.users:
+            user.needs.discard(first)
+            user.needs.add(merged)
         if first in self.steps:
             self.steps.remove(first)
         for value in merged.made:
@@ -338,16 +357,20 @@ class Fusion:
 
     def _ordered(self) -> list[Step]:
         """The steps, each after what it needs; ties in program order."""
-        order: list[Step] = []
-        placed: set[int] = set()
         pending = sorted(self.steps, key=lambda s: s.position)
-        while pending:
-            for step in pending:
-                if all(id(n) in placed for n in step.needs):
-                    break
-            else:
-                raise AssertionError("steps that need each other: a bug in fusion")
+        missing = [len(step.needs) for step in pending]
+        waiting: dict[Step, list[int]] = {}
+        for number, step in enumerate(pending):
+            for need in step.needs:
+                waiting.setdefault(need, []).append(number)
+        ready = [number for number, count in enumerate(missing) if not count]
+        order: list[Step] = []
+        while ready:
+            step = pending[heapq.heappop(ready)]
             order.append(step)
-            placed.add(id(step))
-            pending.remove(step)
+            for number in waiting.get(step, ()):
+                missing[number] -= 1
+                if not missing[number]:
+                    heapq.heappush(ready, number)
+        assert len(order) == len(pending), "steps that need each other: a bug in fusion"
         return order

@@ -9,7 +9,7 @@ see through them.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -259,30 +259,44 @@ class Fusion:
     def _producers(self, step: Step) -> set[Step]:
         return {self.step_of[b] for b in self._reads(step) if b in self.step_of}
 
+    def _come_between(self, first: Step, second: Step) -> bool:
+        """Whether one of the steps needs the other through a third one, which then has to run in between."""
+        searches = [self._search(first, second), self._search(second, first)]
+        while searches:
+            # In turn: where one way there is a path, the other way there is none to be found.
+            for search in (*searches,):
+                found = next(search)
+                if found:
+                    return True
+                if found is False:
+                    searches.remove(search)
+        return False
+
     @staticmethod
-    def _needs(start: Step, target: Step, directly: bool = True) -> bool:
-        """Whether `start` needs `target`; with `directly` false, only through some other step counts.
+    def _search(start: Step, target: Step) -> Iterator[bool | None]:
+        """Whether `start` needs `target` through some other step; None as long as that is not known.
 
         Asked from both ends: in a long program one of them mostly has little behind it.
         """
-        behind = [s for s in start.needs if directly or s is not target]
-        ahead = [s for s in target.users if directly or s is not start]
+        behind = [s for s in start.needs if s is not target]
+        ahead = [s for s in target.users if s is not start]
         needed: set[Step] = set()
         using: set[Step] = set()
         while behind and ahead:
+            yield None
             step = behind.pop()
             if step is target:
-                return True
+                yield True
             if step not in needed:
                 needed.add(step)
                 behind += step.needs
             step = ahead.pop()
             if step is start:
-                return True
+                yield True
             if step not in using:
                 using.add(step)
                 ahead += step.users
-        return False
+        yield False
 
     def _fetches(self, reader: Step, maker: Step) -> bool:
         """Whether one fetches from what the other makes: that has to be in memory by then."""
@@ -296,10 +310,7 @@ class Fusion:
         tried = (id(first), len(first.equations), id(second), len(second.equations))
         if tried in self._refused:
             return None
-        if self._needs(second, first, directly=False) or self._needs(first, second, directly=False):
-            # Another step would have to run in between.
-            return None
-        if self._fetches(first, second) or self._fetches(second, first):
+        if self._come_between(first, second) or self._fetches(first, second) or self._fetches(second, first):
             return None
         held = {id(e) for e in first.equations}
         equations = [*first.equations, *(e for e in second.equations if id(e) not in held)]

@@ -127,6 +127,26 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+# How many turns a thread of the pool waits for more work before it sleeps: some microseconds, as between the
+# kernels of a call. By default it is milliseconds, in which NumPy's own threads (its OpenBLAS has a pool
+# of its own) find no core, and wait as long for each other.
+SPINS = "2000"
+
+
+@contextmanager
+def _short_spins() -> Iterator[None]:
+    """Inside, GNU's OpenMP is loaded with `SPINS`, unless the user says how long to wait."""
+    if {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & os.environ.keys():
+        yield
+        return
+    os.environ["GOMP_SPINCOUNT"] = SPINS
+    try:
+        yield
+    finally:
+        # What else is loaded later, and child processes, are not ours.
+        del os.environ["GOMP_SPINCOUNT"]
+
+
 @functools.cache
 def pool_size() -> int:
     """How many threads parallel loops use: 1 where Numba has no OpenMP pool.
@@ -134,8 +154,9 @@ def pool_size() -> int:
     Its workqueue layer is never used: it is slow, and two threads that enter it end the process.
     """
     try:
-        # An extension module, unknown to mypy.
-        from numba.np.ufunc import omppool  # type: ignore[attr-defined]
+        with _short_spins():
+            # An extension module, unknown to mypy.
+            from numba.np.ufunc import omppool  # type: ignore[attr-defined]
     except ImportError:
         return 1
     count = min(cores(), int(os.environ.get("OMP_NUM_THREADS", "") or cores()))

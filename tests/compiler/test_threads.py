@@ -356,6 +356,19 @@ def test_native_calls_let_other_threads_run():
     assert in_a_process(code) == "went on\n"
 
 
+@pytest.mark.parametrize("wish", [{}, {"GOMP_SPINCOUNT": "7"}, {"OMP_WAIT_POLICY": "passive"}], ids=str)
+def test_the_environment_is_what_it_was_when_the_pool_has_started(wish: dict[str, str]):
+    code = f"""
+        import os
+        os.environ |= {wish}
+        before = dict(os.environ)
+        from fusegrad.compiler import native
+        assert native.pool_size() >= 1 and dict(os.environ) == before
+        print("the same")
+    """
+    assert in_a_process(code) == "the same\n"
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_children_that_are_forked_while_threads_compile_and_run():
     code = """

@@ -175,7 +175,8 @@ class _Writer:
         ):
             raise _TooDifficult
         given = [name for name, x in zip(self.names, self.leaves, strict=True) if isinstance(x, Tensor)]
-        self.unless(f"{self.constant('match', Match(tensors).matches)}({', '.join(given)})")
+        match = self.constants["types"] = Match(tensors)  # which keeps them alive
+        self.unless(f"{self.constant('match', match.matches)}({', '.join(given)})")
 
     def _take_apart(self, name: str, value: Any) -> None:
         if not is_container(value):

@@ -10,7 +10,7 @@ that is known beforehand:
         args_0, args_1, = args
         if not (match(args_0, args_1)): return MISSED
         if check() is not None: return MISSED
-        made2 = empty(shape, dtype)
+        made2 = placement.small_array(shape, dtype)
         arena = taken()
         run(args_0.array, args_1.array, made2, *arena)
         arenas.append(arena)
@@ -98,7 +98,7 @@ class _Writer:
             "copied": np.array,
             "wrap": wrap,
             "viewed": viewed,
-            "empty": placement.small_array,
+            "placement": placement,
             "pooled": pool.array,
             "nothing": placement.NOTHING,
             "is_": is_,
@@ -222,7 +222,7 @@ class _Writer:
         for index, shape, dtype in placed.small:
             names[index] = f"made{index}"
             given = self.constant("shape", shape), self.constant("dtype", dtype)
-            self.lines.append(f"made{index} = empty({', '.join(given)})")
+            self.lines.append(f"made{index} = placement.small_array({', '.join(given)})")
         for index, shape, dtype, strides in placed.large:
             names[index] = f"made{index}"
             layout = [self.constant(f"layout{index}_", x) for x in (shape, dtype, strides)]

@@ -41,8 +41,8 @@ def gathered(graph: Graph) -> Graph:
 
 
 class _Gathering:
-    """One rewriting. before: by equation (id), what is computed in front of it; instead: what takes the place
-    of others.
+    """One rewriting. before: by the place of an equation, what is computed in front of it; instead: by their
+    outputs, what takes the place of others.
     """
 
     def __init__(self, graph: Graph) -> None:

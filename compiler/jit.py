@@ -182,8 +182,9 @@ class JitFunction:
     # Calling.
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if self._answer is not None and not kwargs:
-            result = self._answer(args)
+        answer = self._answer  # another thread may put another one there
+        if answer is not None and not kwargs:
+            result = answer(args)
             if result is not MISSED:
                 return result
         if state.interpreter is not None:

@@ -254,7 +254,8 @@ class Blueprint:
     def _joined_in_place(
         self, steps: Sequence[Step], fixed: Collection[Value], into: Collection[Value]
     ) -> dict[Value, tuple[Value, Any]]:
-        """For each value that is a part of a `cat` only, that, and from which element on it lies there.
+        """For each value that lies in the memory of the `cat` that it is a part of, that, and from which
+        element on.
 
         fixed: the values that lie elsewhere.
         """

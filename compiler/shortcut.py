@@ -67,11 +67,16 @@ class Shortcut:
         self.answer: Any = None
         try:
             writer = _Writer(variant, self.joint, leaves, stats)
-            self.text = writer.write(args)
+            text = writer.write(args)
+            exec(compile(text, "<shortcut>", "exec"), writer.constants)
         except _TooDifficult:
             return
-        exec(compile(self.text, "<shortcut>", "exec"), writer.constants)
-        self.answer = writer.constants.pop("answer")
+        except Exception:
+            # The long way works; a fault of ours must not become one of the user's program.
+            if debug.level():
+                raise
+            return
+        self.text, self.answer = text, writer.constants.pop("answer")
         debug.show(2, "shortcut", lambda: self.text)
 
     def is_of(self, variant: Variant) -> bool:

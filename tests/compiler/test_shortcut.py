@@ -12,7 +12,8 @@ import pytest
 
 import fusegrad as fg
 from fusegrad.compiler.calling import Match
-from fusegrad.compiler.shortcut import MISSED
+from fusegrad.compiler.jit import JitFunction
+from fusegrad.compiler.shortcut import MISSED, _Writer
 from fusegrad.eager.optim import Adam
 
 SCALE = 2.0
@@ -350,3 +351,32 @@ def test_labels_out_of_range_are_refused_by_eagers_own_line():
                 outcomes.append(str(error))
         expected = pytest.approx(outcomes[1], rel=1e-6) if type(outcomes[1]) is float else outcomes[1]
         assert outcomes[0] == expected
+
+
+def test_another_thread_may_take_a_shortcut_away_between_two_looks():
+    class Flickering(JitFunction):
+        looks = 0
+
+        @property
+        def _answer(self) -> Any:
+            self.looks += 1
+            return (lambda args: MISSED) if self.looks % 2 else None
+
+        @_answer.setter
+        def _answer(self, answer: Any) -> None:
+            pass
+
+    g = Flickering(product)
+    for _ in range(9):
+        same(g(X), product(X))
+
+
+def test_a_fault_of_the_writer_is_not_one_of_the_users_program(monkeypatch: pytest.MonkeyPatch):
+    def fails(writer: Any, args: Any) -> str:
+        raise KeyError("a bug")
+
+    monkeypatch.setattr(_Writer, "write", fails)
+    g = fg.jit(product)
+    for _ in range(8):
+        same(g(X), product(X))
+    assert g.stats.compiled_calls == 7 and g._answer is None

@@ -8,7 +8,6 @@ that they were, in 10 ns each.
 from __future__ import annotations
 
 import ctypes
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -217,19 +216,30 @@ class _Native(NamedTuple):
     matcher: Callable[[np.ndarray], Callable[..., bool]]
 
 
-@functools.cache
+_made: _Native | None = None
+
+
 def _native() -> _Native:
-    # Whoever forks waits for what is done under this lock: LLVM has locks of its own.
-    with compiling:
-        for name in ("PyEval_SaveThread", "PyEval_RestoreThread", "Py_IncRef"):
-            native.add_symbol(name, ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0)
-        known = {"none": None, "true": True, "false": False, "list": list, "ndarray": np.ndarray}
-        for name, value in known.items():
-            native.add_symbol(f"fusegrad_{name}", id(value))
-        native.add_symbol("fusegrad_threads", data_address(native.thread_count))
-        native.thread_count[0] = native.threads()
-        text = (_HEAD + _RUN + _MATCH).format(**_places())
-        run, match = native.compile_module("fusegrad_calling", text, ["fusegrad_run", "fusegrad_match"])
+    global _made
+    if _made is None:
+        # Whoever forks waits for what is done under this lock: LLVM has locks of its own.
+        with compiling:
+            # Another thread may have been faster. What is made must be one, and stay: CPython keeps the
+            # addresses of the methods in the functions that are made of them.
+            _made = _made or _compiled()
+    return _made
+
+
+def _compiled() -> _Native:
+    for name in ("PyEval_SaveThread", "PyEval_RestoreThread", "Py_IncRef"):
+        native.add_symbol(name, ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0)
+    known = {"none": None, "true": True, "false": False, "list": list, "ndarray": np.ndarray}
+    for name, value in known.items():
+        native.add_symbol(f"fusegrad_{name}", id(value))
+    native.add_symbol("fusegrad_threads", data_address(native.thread_count))
+    native.thread_count[0] = native.threads()
+    text = (_HEAD + _RUN + _MATCH).format(**_places())
+    run, match = native.compile_module("fusegrad_calling", text, ["fusegrad_run", "fusegrad_match"])
     return _Native(_maker(b"run", run), _maker(b"match", match))
 
 

@@ -356,6 +356,33 @@ def test_native_calls_let_other_threads_run():
     assert in_a_process(code) == "went on\n"
 
 
+def test_native_entries_are_made_once_though_many_threads_ask_first():
+    code = """
+        import gc, threading
+        import numpy as np
+        from fusegrad.compiler import calling
+        from fusegrad.eager.op import wrap
+
+        barrier, found = threading.Barrier(8), []
+
+        def ask():
+            barrier.wait()
+            found.append((calling._native(), calling.Match([wrap(np.ones(3))])))
+
+        threads = [threading.Thread(target=ask) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len({id(native) for native, _ in found}) == 1
+        matches = [match.matches for _, match in found]
+        gc.collect()
+        assert all(matches(wrap(np.zeros(3))) for matches in matches)
+        print("one")
+    """
+    assert in_a_process(code) == "one\n"
+
+
 @pytest.mark.parametrize("wish", [{}, {"GOMP_SPINCOUNT": "7"}, {"OMP_WAIT_POLICY": "passive"}], ids=str)
 def test_the_environment_is_what_it_was_when_the_pool_has_started(wish: dict[str, str]):
     code = f"""

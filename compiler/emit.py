@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from fusegrad.compiler import vector_math
 from fusegrad.compiler.access import Access, memory_type
+from fusegrad.compiler.interior import Interior, interior
 from fusegrad.compiler.kernel import (
     ELEMENTARY,
     Accumulate,
@@ -112,6 +113,7 @@ class Emitter(Access):
         # Set inside a vector loop: its axis, and the mask of a tail that is not full.
         self.vector_axis: str | None = None
         self.mask: Val | None = None
+        self.certain: frozenset[str] = frozenset()  # booleans that are true in the loop's interior
         self.stacks: dict[str, tuple[str, int]] = {}  # accumulators in registers: room, lanes
         self.partials: dict[str, str] = {}  # arrays of accumulators: address
 
@@ -227,7 +229,7 @@ class Emitter(Access):
 
     def write(self, statement: Store) -> None:
         """Store a value, or what the combiner makes of it and what is there."""
-        buffer, places, when = statement.buffer, statement.places, statement.when
+        buffer, places, when = statement.buffer, statement.places, self.unless_certain(statement.when)
         value = self.operand(statement.value, buffer.dtype)
         if statement.combine is not None:
             known = self.load(buffer, places, when)
@@ -328,7 +330,9 @@ class Emitter(Access):
         for statement in body:
             match statement:
                 case Load(target, buffer, places, when):
-                    self.values[target] = self.load(buffer, places, when)
+                    self.values[target] = self.load(buffer, places, self.unless_certain(when))
+                case Compute(target) if target in self.certain:
+                    self.values[target] = self.w.constant(True, "bool")
                 case Compute(target):
                     self.values[target] = self.compute(statement)
                 case Progression(target):
@@ -377,6 +381,10 @@ class Emitter(Access):
     def vector_loop(self, axis: str, body: tuple[Statement, ...], start: str, stop: str) -> None:
         """Full vectors first, several at a time where that helps, then one masked vector for the rest."""
         w = self.w
+        found = interior(axis, body)
+        if found is not None:
+            self.split_loop(axis, body, start, stop, found)
+            return
         self.vector_axis = axis
         room = w.index("sub", stop, start)
         full = w.index("and", room, str(-self.lanes))
@@ -395,13 +403,71 @@ class Emitter(Access):
         some = w.name()
         w.line(f"{some} = icmp sgt i64 {rest}, 0")
         with w.when(some):
-            self.indices[axis] = end
-            lane = "<" + ", ".join(f"i64 {i}" for i in range(self.lanes)) + ">"
-            limit = w.splat(Val(rest, "i64"), self.lanes)
-            self.mask = w.emit(f"icmp sgt {limit}, {lane}", "bool", self.lanes)
-            self.statements(body)
-            self.mask = None
+            self.masked(axis, body, end, stop)
         self.vector_axis = None
+
+    def masked(self, axis: str, body: tuple[Statement, ...], index: str, stop: str) -> None:
+        """The body for the vector at `index`, of which lanes from `stop` on take no part."""
+        w = self.w
+        self.indices[axis] = index
+        limit = w.splat(Val(w.index("sub", stop, index), "i64"), self.lanes)
+        self.mask = w.compare("gt", limit, self._lane_numbers())
+        self.statements(body)
+        self.mask = None
+
+    def split_loop(
+        self, axis: str, body: tuple[Statement, ...], start: str, stop: str, found: Interior
+    ) -> None:
+        """Whole vectors of the interior without its conditions; before and behind it one vector at a time,
+        with all of them. Both are in one loop that runs twice, so that there is one copy of its code.
+        """
+        w = self.w
+        first, last = self.interior_range(axis, start, stop, found)
+        self.vector_axis = axis
+        with w.loop("0", "2") as turn:
+            before = Val(w.name(), "bool")
+            w.line(f"{before.text} = icmp eq i64 {turn}, 0")
+            begin = w.select(before, Val(start, "i64"), Val(last, "i64"))
+            end = w.select(before, Val(first, "i64"), Val(stop, "i64"))
+            with w.loop(begin.text, end.text, str(self.lanes)) as index:
+                self.masked(axis, body, index, end.text)
+            with w.when(before.text):
+                self.certain = found.names
+                with w.loop(first, last, str(self.lanes)) as index:
+                    self.indices[axis] = index
+                    self.statements(body)
+                self.certain = frozenset()
+        self.vector_axis = None
+
+    def interior_range(self, axis: str, start: str, stop: str, found: Interior) -> tuple[str, str]:
+        """First and last index of the interior's whole vectors, counted from `start`; both are `stop` if
+        there is none.
+        """
+        w = self.w
+        self.indices[axis] = "0"
+        self.statements(found.before)
+        first, last = Val(start, "i64"), Val(stop, "i64")
+        for bound in found.bounds:
+            limit = w.binary("sub", self.operand(bound.limit, "i64"), self.values[bound.index])
+            if bound.op in ("gt", "le"):
+                limit = w.binary("add", limit, w.constant(1, "i64"))
+            if bound.op in ("ge", "gt"):
+                first = self._extreme("maximum", first, limit)
+            else:
+                last = self._extreme("minimum", last, limit)
+        for fact in found.facts:
+            last = w.select(self.values[fact], last, first)
+        ahead = w.index("add", w.index("sub", first.text, start), str(self.lanes - 1))
+        begin = w.index("add", start, w.index("and", ahead, str(-self.lanes)))
+        end = w.index("add", start, w.index("and", w.index("sub", last.text, start), str(-self.lanes)))
+        some = w.compare("lt", Val(begin, "i64"), Val(end, "i64"))
+        nothing = Val(stop, "i64")
+        begin, end = (w.select(some, Val(x, "i64"), nothing).text for x in (begin, end))
+        return begin, end
+
+    def unless_certain(self, when: str | None) -> str | None:
+        """A condition of a load or store, where it has to be tested."""
+        return None if when in self.certain else when
 
     def copied(self, axis: str, body: tuple[Statement, ...], start: str, stop: str) -> None:
         """The body for several vectors at a time, each with accumulators of its own, combined at the end."""

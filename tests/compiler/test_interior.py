@@ -1,0 +1,119 @@
+"""Loops whose conditions on the index hold in one range: it is run without them."""
+
+from __future__ import annotations
+
+import re
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+import fusegrad as fg
+from fusegrad.compiler.functions import module_text
+from fusegrad.compiler.interior import interior
+from fusegrad.compiler.kernel import Buffer, Compute, Load, Progression, Store
+
+F = fg.nn.functional
+X, Y = (Buffer(name, "f32", ("i0",), True) for name in "xy")
+
+
+def shifted(lower: str = "ge", upper: str = "lt"):
+    """`y[i] = x[i] if i + k0 >= k1 and i + k0 < k2 and fact else 0`."""
+    return [
+        Progression("t0", "i0", 0, 1, "i64"),
+        Compute("t1", "add", ("t0", "k0"), "i64"),
+        Compute("t2", lower, ("t1", "k1"), "bool"),
+        Compute("t3", upper, ("t1", "k2"), "bool"),
+        Compute("t4", "and_", ("t2", "t3"), "bool"),
+        Compute("t5", "and_", ("t4", "fact"), "bool"),
+        Load("t6", X, (), "t5"),
+        Store(Y, "t6"),
+    ]
+
+
+def test_bounds_and_facts_of_a_condition():
+    found = interior("i0", shifted())
+    assert found is not None
+    assert {(b.op, b.index, b.limit) for b in found.bounds} == {("ge", "t1", "k1"), ("lt", "t1", "k2")}
+    assert found.facts == ("fact",)
+    assert found.names == {"t2", "t3", "t4", "t5", "fact"}
+    assert [s.target for s in found.before] == ["t0", "t1"]
+
+
+def test_no_interior_where_the_condition_says_more_or_nothing():
+    assert interior("i0", shifted("eq")) is None
+    assert interior("i1", shifted()) is None  # nothing varies along it
+    body = shifted()
+    body[5] = Compute("t5", "or_", ("t4", "fact"), "bool")
+    assert interior("i0", body) is None
+
+
+def test_a_number_on_the_left_is_a_bound_on_the_other_side():
+    body = shifted()
+    body[2] = Compute("t2", "lt", ("k1", "t1"), "bool")
+    found = interior("i0", body)
+    assert found is not None and ("gt", "t1", "k1") in {(b.op, b.index, b.limit) for b in found.bounds}
+
+
+def padded(x, left: int, right: int):
+    return F.pad(x * 2, (left, right)) + 1
+
+
+def written(x, left: int, right: int):
+    y = x * 3
+    y[1:-1, left : x.shape[1] - right] = x[1:-1, : x.shape[1] - right - left] + x[2:, left + right :]
+    return y
+
+
+def cumulated(x, left: int, right: int):
+    return F.pad(x, (left, right)).sum(), F.pad(x, (left, right)).amax(1)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    function=st.sampled_from([padded, written, cumulated]),
+    columns=st.integers(1, 70),
+    left=st.integers(0, 40),
+    right=st.integers(0, 40),
+)
+def test_shifted_rows_are_as_eager_has_them(function, columns: int, left: int, right: int):
+    columns += left + right  # so that there is something left of it
+    x = fg.randn(5, columns)
+    compiled = fg.jit(lambda x: function(x, left, right))
+    expected = function(x, left, right)
+    for _ in range(2):
+        found = compiled(x)
+        pairs = zip(found, expected, strict=True) if isinstance(found, tuple) else [(found, expected)]
+        for ours, theirs in pairs:
+            np.testing.assert_allclose(ours.numpy(), theirs.numpy(), rtol=1e-5, atol=1e-5)
+    assert compiled.stats.compiled_calls == 1
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3])
+def test_rows_outside_are_left_alone(rows: int):
+    def inside(x):
+        y = x * 2
+        y[1:-1, 1:-1] = 0.5 * (x[2:, 1:-1] + x[:-2, 1:-1])
+        return y
+
+    x = fg.randn(rows, 100)
+    compiled = fg.jit(inside)
+    compiled(x)
+    np.testing.assert_array_equal(compiled(x).numpy(), inside(x).numpy())
+
+
+def test_the_interior_tests_no_lane():
+    def step(x):
+        y = x * 2
+        y[1:-1, 1:-1] = x[1:-1, :-2] + x[1:-1, 2:]
+        return y
+
+    compiled = fg.jit(step)
+    x = fg.randn(64, 512)
+    compiled(x), compiled(x)
+    (kernel,) = compiled.kernels().forward
+    # One loop asks before each access to x; the other loads whole vectors.
+    text = module_text(kernel.kernel, "k", 32, 8)
+    assert len(re.findall(r"call <8 x float> @llvm.masked.load", text)) >= 2
+    assert len(re.findall(r"= load <8 x float>", text)) >= 2

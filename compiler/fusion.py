@@ -222,7 +222,7 @@ class Fusion:
 
     def _plan(self, equations: Sequence[Equation]) -> Schedule | None:
         domain = analyse(equations, self.sources)
-        return None if domain is None else schedule(domain, self._outputs(equations))
+        return None if domain is None else schedule(domain, self._outputs(equations), self.sources)
 
     def _outputs(self, equations: Sequence[Equation]) -> list[Value]:
         """The members that are read outside the group or needed at the end."""

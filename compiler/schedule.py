@@ -16,11 +16,11 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fusegrad.compiler.domain import Axis, Domain, Use, is_creation
+from fusegrad.compiler.domain import Axis, Domain, Sources, Use, is_creation
 from fusegrad.compiler.fetch import FETCH
 from fusegrad.compiler.kernel import Compute
 from fusegrad.compiler.scalar import NotLowered, ScalarBuilder, short_name
@@ -91,12 +91,12 @@ class Schedule:
         return not self.domain.uses[index, 0].member and bool(self.inner)
 
 
-def schedule(domain: Domain, outputs: Sequence[Value]) -> Schedule | None:
+def schedule(domain: Domain, outputs: Sequence[Value], sources: Sources) -> Schedule | None:
     """The best valid nest for the group, or None where one nest cannot say it.
 
-    outputs: the members that are needed outside.
+    outputs: the members that are needed outside, which lie in memory as `sources` says.
     """
-    for outer, inner in _candidates(domain, outputs):
+    for outer, inner in _candidates(domain, outputs, sources):
         found = _classify(domain, outer, inner)
         if found is not None and _fits(found) and _stores_once(found, outputs):
             return found
@@ -121,9 +121,11 @@ def _fits(found: Schedule) -> bool:
     return found.count <= 1 or rows >= FEW_ROWS or length <= LONG_ROW
 
 
-def _candidates(domain: Domain, outputs: Sequence[Value]) -> Iterator[tuple[list[Axis], list[Axis]]]:
+def _candidates(
+    domain: Domain, outputs: Sequence[Value], sources: Sources
+) -> Iterator[tuple[list[Axis], list[Axis]]]:
     """Ways to divide the axes into rows and inner ones, best first."""
-    order = axis_order(domain, outputs)
+    order = axis_order(domain, outputs, sources)
     if not order:
         yield [], []
         return
@@ -142,16 +144,21 @@ def _candidates(domain: Domain, outputs: Sequence[Value]) -> Iterator[tuple[list
             yield [a for a in order if a not in inner], [a for a in order if a in inner]
 
 
-def axis_order(domain: Domain, outputs: Sequence[Value]) -> list[Axis]:
-    """All axes, outermost first: in the order of the largest array that is written, else read."""
+def axis_order(domain: Domain, outputs: Sequence[Value], sources: Sources) -> list[Axis]:
+    """All axes, outermost first: in the order of the largest array that is written, else read, in memory."""
     ranked: list[tuple[int, int, list[Axis]]] = []
+
+    def rank(strides: Mapping[Axis, int], number: int) -> None:
+        ranked.append((-len(strides), number, sorted(strides, key=lambda a: -abs(strides[a]))))
+
     for value in outputs:
-        axes = [a for a in domain.members[value] if a is not None]
-        ranked.append((-len(axes), 0, axes))
+        layout = sources.layout(value)
+        assert layout is not None, "a member lies in memory of its own"
+        steps = zip(domain.members[value], layout.strides, strict=True)
+        rank({a: step for a, step in steps if a is not None}, 0)
     for use in domain.uses.values():
         if not use.member:
-            axes = sorted(use.strides, key=lambda a: -abs(use.strides[a]))
-            ranked.append((-len(axes), 1, axes))
+            rank(use.strides, 1)
     for dims in domain.members.values():
         axes = [a for a in dims if a is not None]
         ranked.append((-len(axes), 2, axes))
@@ -197,7 +204,8 @@ def _place_elementwise(
         # After the loops, serially, only what was reduced over all rows is finished. A total that
         # is spread out again is work for a kernel of its own.
         along = any(u.member and found.levels[u.base] == "post" and Domain.axes(u.dims) == axes for u in uses)
-        return ("post", 0) if levels <= {"post", "pre"} and axes <= columns and along else None
+        fits = axes <= columns and along and all(_is_at_hand(found, u, columns) for u in uses if u.member)
+        return ("post", 0) if fits else None
     if axes & columns:
         if axes != rows | columns and not is_cheap(equation):
             return None
@@ -205,6 +213,13 @@ def _place_elementwise(
     if axes or when or "row" in levels:
         return "row", when
     return "pre", 0
+
+
+def _is_at_hand(found: Schedule, use: Use, columns: frozenset[Axis]) -> bool:
+    """Whether a member can be had after the loops: from there, from before them, or computed again."""
+    level = found.levels[use.base]
+    again = level == "inner" and found.passes[use.base] == 0 and Domain.axes(use.dims) <= columns
+    return level in ("post", "pre") or again
 
 
 def _place_reduction(

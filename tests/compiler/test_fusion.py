@@ -134,3 +134,22 @@ def test_a_nan_anywhere_is_found(name: str):
     for _ in range(2):
         assert np.isnan(g(fg.tensor(x)).numpy()).all()
     assert not np.isnan(g(fg.tensor(np.nan_to_num(x))).numpy()).any()
+
+
+@pytest.mark.parametrize("rows, columns", [(64, 48), (3, 5), (1, 7), (2000, 3)])
+def test_what_follows_a_sum_of_columns_runs_after_its_loop(rows: int, columns: int):
+    def update(x, mean, scale):
+        gradient = fg.where(x > 0, x, 0.0)
+        total = gradient.sum(0)
+        kept = mean * 0.9 + total * 0.1
+        return gradient, kept, total / ((scale * 0.5 + total * total).sqrt() + 1e-3)
+
+    args = fg.randn(rows, columns), fg.randn(columns), fg.rand(columns)
+    results, g = compiled(update, *args)
+    for ours, theirs in zip(results, update(*args), strict=True):
+        np.testing.assert_allclose(ours.numpy(), theirs.numpy(), rtol=2e-5, atol=1e-5)
+    (kernel,) = g.kernels().forward
+    # Along the rows, as they lie in memory: every array of theirs is read and written in whole vectors.
+    wide = [b for b in (*kernel.kernel.inputs, *kernel.kernel.outputs) if len(b.axes) == 2]
+    assert all(buffer.unit for buffer in wide)
+    assert wide or rows == 1

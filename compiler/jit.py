@@ -28,7 +28,8 @@ from fusegrad.compiler.lock import compiling
 from fusegrad.compiler.node import finish
 from fusegrad.compiler.path import Path, layout_of, make_path
 from fusegrad.compiler.segments import Stopped
-from fusegrad.compiler.shortcut import MISSED, Shortcut
+from fusegrad.compiler.shortcut import Shortcut
+from fusegrad.compiler.source import MISSED
 from fusegrad.compiler.tree import Diverged, Tree
 from fusegrad.compiler.verify import Again, JitError
 from fusegrad.eager.state import state

@@ -9,7 +9,8 @@ import numpy as np
 
 from fusegrad.compiler.memory import copied_as_it_lies
 from fusegrad.compiler.replay import gather, gradients_at, refill
-from fusegrad.compiler.segments import Run
+from fusegrad.compiler.segments import Run, Segment
+from fusegrad.compiler.source import MISSED
 from fusegrad.eager import autograd, views
 from fusegrad.eager.errors import failure
 from fusegrad.eager.op import wrap
@@ -34,6 +35,7 @@ MODIFIED = (
 # again; none does (but a backward through eager's ops runs the forward again).
 SAVED, AGAIN, NOT = "saved", "again", "not"
 RESULT = "a result"
+NOTHING_FREED: frozenset[int] = frozenset()
 
 
 class Fact(NamedTuple):
@@ -44,6 +46,38 @@ class Fact(NamedTuple):
     what: str
     how: str
     value: Any
+
+
+def facts_of(leaf: Segment, filled: bool) -> tuple[Fact, ...]:
+    """Of the tensors from outside that a call read, then of the results that backward reads.
+
+    filled: whether the forward kept what backward reads.
+    """
+    facts: tuple[Fact, ...] | None = leaf.facts.get(filled)
+    if facts is None:
+        facts = leaf.facts[filled] = tuple(_facts(leaf, filled))
+    return facts
+
+
+def _facts(leaf: Segment, filled: bool) -> Iterator[Fact]:
+    path = leaf.path
+    assert path is not None
+    for value in (*path.argument_leaves, *path.captured):
+        yield Fact("an input", _how(leaf, filled, value), value)
+    for number, value in path.own_results.items():
+        if number in path.saved or value in path.kept_by_eager:
+            saved = number not in path.saved or path.kept_by_eager.get(value)
+            yield Fact(RESULT, SAVED if saved else AGAIN, value)
+
+
+def _how(leaf: Segment, filled: bool, value: Any) -> str:
+    """What backward needs of an input; it may have to repeat the forward if nothing was kept."""
+    assert leaf.path is not None
+    if leaf.path.kept_by_eager.get(value):
+        return SAVED
+    program = leaf.backward
+    read = not filled or (program is not None and value in program.graph.inputs)
+    return AGAIN if read else NOT
 
 
 class FreedNode(autograd.Node):
@@ -71,12 +105,14 @@ class CompiledNode(autograd.Node):
     with `create_graph` goes through the eager ops of the recorded graph, which derive further.
 
     facts: of the inputs and the kept results; counters, numbers: what counts the writes into each, and where
-    it stood. Only the counters are held: the node must not hold its own outputs.
+    it stood. Only the counters are held: the node must not hold its own outputs. derived: what answers most
+    backwards of a node that a shortcut made (see `node_lines`).
     """
 
     __slots__ = (
         "captured",
         "counters",
+        "derived",
         "environment",
         "facts",
         "filled",
@@ -91,10 +127,12 @@ class CompiledNode(autograd.Node):
     )
 
     fresh = True
+    derived: Callable[[CompiledNode, list[Tensor | None]], Any] | None
 
     def __init__(self, run: Run, leaves: Sequence[Any]) -> None:
         path = run.leaf.path
         assert path is not None
+        self.derived = None
         self.leaf, self.leaves, self.environment = run.leaf, leaves, run.environment
         # The gradients for a backward that starts with 1, if the call computed them already.
         self.ready = run.gradients
@@ -108,12 +146,9 @@ class CompiledNode(autograd.Node):
             (i, t if t.grad_fn is None else t.grad_fn, t.output_index) for i, t in enumerate(wanted)
         ]
         # Of the eager nodes that this one stands for, those that a backward has freed, or is freeing.
-        self.freed: frozenset[int] = frozenset()
-        self.freeing: frozenset[int] = frozenset()
+        self.freed = self.freeing = NOTHING_FREED
         self.preserved: dict[int, np.ndarray] = {}
-        facts = self.leaf.facts.get(self.filled)
-        if facts is None:
-            facts = self.leaf.facts[self.filled] = self._facts(path)
+        facts = facts_of(self.leaf, self.filled)
         self.facts: Sequence[Fact] = facts
         self.counters = [leaves[i].version for i in path.argument_leaves.values()]
         if self.captured:
@@ -128,25 +163,6 @@ class CompiledNode(autograd.Node):
         """The inputs that get gradients."""
         leaves = self.leaves
         return [leaves[s] if isinstance(s, int) else s.reference() for s in path.wanted_from]
-
-    def _facts(self, path: Path) -> tuple[Fact, ...]:
-        """Of the tensors from outside that the call read, then of the results that backward reads."""
-        values = (*path.argument_leaves, *path.captured)
-        read = [Fact("an input", self._how(path, value), value) for value in values]
-        given = []
-        for number, value in path.own_results.items():
-            if number in path.saved or value in path.kept_by_eager:
-                saved = number not in path.saved or path.kept_by_eager.get(value)
-                given.append(Fact(RESULT, SAVED if saved else AGAIN, value))
-        return (*read, *given)
-
-    def _how(self, path: Path, value: Any) -> str:
-        """What backward needs of an input; it may have to repeat the forward if nothing was kept."""
-        if path.kept_by_eager.get(value):
-            return SAVED
-        program = self.leaf.backward
-        read = not self.filled or (program is not None and value in program.graph.inputs)
-        return AGAIN if read else NOT
 
     def keep(self, tensor: Tensor) -> None:
         """Note the result that the next of `facts` is about, as it is now."""
@@ -201,6 +217,10 @@ class CompiledNode(autograd.Node):
 
     def apply(self, gradients: list[Tensor | None], edges: Any = None) -> list[Tensor | None]:
         """The gradients of the inputs; None for one that only unused outputs depend on."""
+        if edges is None and self.derived is not None:
+            answer: Any = self.derived(self, gradients)
+            if answer is not MISSED:
+                return answer
         found = self._reached(gradients)
         return found if edges is None else [found[i] for i, _, _ in edges]
 
@@ -250,7 +270,7 @@ class CompiledNode(autograd.Node):
         if not self.filled:
             refill(leaf, self.leaves, self.environment)
             self.filled = True
-        given = [_plain(g.array) for g in seeds]
+        given = [in_rows(g.array) for g in seeds]
         arrays = gather(leaf.backward_inputs, self.leaves, self.environment, given, self.preserved)
         if arrays is None:
             return self._apply_eagerly(gradients)
@@ -331,7 +351,7 @@ def input_tensors(path: Path, leaves: Sequence[Any]) -> dict[Any, Any]:
     return tensors
 
 
-def _plain(array: np.ndarray) -> np.ndarray:
+def in_rows(array: np.ndarray) -> np.ndarray:
     """A gradient in row-major order, as the compiled backward takes it."""
     return array if array.flags.c_contiguous else np.ascontiguousarray(array)
 

@@ -250,9 +250,8 @@ def reach(*tensors: Tensor) -> None:
             state.interpreter.reach(tensor)
 
 
-def next_sequence() -> int:
-    """A number that is higher than those of all nodes made before, and lower than of those made later."""
-    return next(_sequence)
+# A number that is higher than those of all nodes made before, and lower than of those made later.
+next_sequence = _sequence.__next__
 
 
 def gradient_of(tensor: Tensor) -> Tensor | None:

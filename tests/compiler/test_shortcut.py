@@ -13,7 +13,8 @@ import pytest
 import fusegrad as fg
 from fusegrad.compiler.calling import Match
 from fusegrad.compiler.jit import JitFunction
-from fusegrad.compiler.shortcut import MISSED, _Writer
+from fusegrad.compiler.shortcut import _Writer
+from fusegrad.compiler.source import MISSED
 from fusegrad.eager.optim import Adam
 
 SCALE = 2.0

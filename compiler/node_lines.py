@@ -1,0 +1,198 @@
+"""The node of a shortcut: lines that make it, and its derivative as a straight Python function.
+
+What `node.finish` and `CompiledNode` find out at every call is known when a shortcut is written: which
+inputs get gradients, which counters say that memory was written, where backward takes what it reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fusegrad.compiler import debug
+from fusegrad.compiler.node import AGAIN, NOTHING_FREED, CompiledNode, facts_of, in_rows
+from fusegrad.compiler.path import Captured, Path
+from fusegrad.compiler.segments import Joint, Segment
+from fusegrad.compiler.source import Source, TooDifficult
+from fusegrad.eager.errors import user_spot
+from fusegrad.eager.node import next_sequence
+from fusegrad.eager.views import ask_before_write
+from fusegrad.tracer.capture import Output
+
+
+class NodeWriter:
+    """Writes into a function whose arguments have the names `names`, and whose path is that of `leaf`."""
+
+    def __init__(self, source: Source, leaf: Segment, joint: Joint | None, names: Sequence[str]) -> None:
+        assert leaf.path is not None
+        self.source, self.leaf, self.joint, self.names = source, leaf, joint, names
+        self.path: Path = leaf.path
+        self.outside: dict[Captured, str] = {}  # tensors from outside that the call read
+        if any(output.freed for output in self.path.capture.outputs):
+            raise TooDifficult
+        source.constants |= {
+            "new_node": CompiledNode.__new__,
+            "CompiledNode": CompiledNode,
+            "next_sequence": next_sequence,
+            "user_spot": user_spot,
+            "ask_before_write": ask_before_write,
+            "NOTHING_FREED": NOTHING_FREED,
+        }
+
+    def write(self, results: Sequence[str], kept: Sequence[str], gradients: Sequence[str]) -> list[str]:
+        """Lines that make the node and put the results on the graph; the expressions of what is returned.
+
+        results: expressions of arrays. kept: of what the forward kept for backward; gradients: of those that
+        came along.
+        """
+        source, path = self.source, self.path
+        filled = self.joint is None
+        facts = source.constant("facts", facts_of(self.leaf, filled))
+        ready = "None" if filled else f"[{', '.join(gradients)}]"
+        for captured in path.captured.values():
+            name = self.outside[captured] = f"captured{len(self.outside)}"
+            reference = source.constant("reference", captured.reference)
+            source.lines += [f"{name} = {reference}()", f"if {name} is None: return MISSED"]
+        source.lines += [
+            "node = new_node(CompiledNode)",
+            f"node.leaf, node.leaves = leaf, ({self._row(self.names)})",
+            f"node.environment, node.ready = [{', '.join(kept)}], {ready}",
+            f"node.filled, node.facts = {filled}, {facts}",
+            f"node.derived = {source.constant('derived', written_derivative(self.leaf, self.joint))}",
+            "node.extra = node.outputs = None",
+            "node.sequence, node.spot = next_sequence(), user_spot()",
+            f"node.names, node.output_types = {source.constant('names', path.grad_names)}, "
+            f"{source.constant('types', path.output_types)}",
+            f"node.captured = ({self._row(self.outside.values())})",
+            "node.freed = node.freeing = NOTHING_FREED",
+            "node.preserved, node.inputs, node.versions = {}, (), ()",
+        ]
+        self._edges()
+        items = self._tensors(results)
+        self._counters()
+        return items
+
+    @staticmethod
+    def _row(names: Any) -> str:
+        return "".join(f"{name}, " for name in names)
+
+    def _edges(self) -> None:
+        wanted = [self.names[s] if isinstance(s, int) else self.outside[s] for s in self.path.wanted_from]
+        edges = []
+        for index, name in enumerate(wanted):
+            self.source.lines.append(f"above{index} = {name}.grad_fn")
+            target = f"{name} if above{index} is None else above{index}"
+            edges.append(f"({index}, {target}, {name}.output_index)")
+        self.source.lines.append(f"node.types, node.edges = ({self._row(wanted)}), ({self._row(edges)})")
+
+    def _tensors(self, results: Sequence[str]) -> list[str]:
+        """Lines that make the results tensors; what each item of the structure is."""
+        path, lines = self.path, self.source.lines
+        self.known: dict[Any, str] = {}  # tensors by value
+        for number, value in path.own_results.items():
+            name = self.known[value] = f"result{number}"
+            lines.append(f"{name} = wrap({results[number]})")
+            if number in path.seeded:
+                lines.append(f"{name}.needs_grad, {name}.grad_fn = True, node")
+                lines.append(f"{name}.output_index = {path.seeded.index(number)}")
+        outputs = path.capture.outputs
+        return [
+            self._item(output) if output.value is None else self.known[output.value] for output in outputs
+        ]
+
+    def _item(self, output: Output) -> str:
+        if output.value is not None:
+            return self.known[output.value]
+        if output.kind == "argument":
+            return self.names[output.item]
+        if output.kind == "object":
+            return self.source.constant("item", output.item)
+        return f"{self.source.constant('item', output.item)}()"
+
+    def _counters(self) -> None:
+        """Lines that note how often the memory was written that the call read, and the results' that are
+        kept: see `CompiledNode.facts`.
+        """
+        path, lines = self.path, self.source.lines
+        counted = [self.names[i] for i in path.argument_leaves.values()]
+        counted += [self.outside[c] for c in path.captured.values()]
+        own = path.own_results.items()
+        counted += [self.known[v] for number, v in own if v in path.kept_by_eager or number in path.saved]
+        for number, name in enumerate(counted):
+            lines.append(f"version{number} = {name}.version")
+        versions = [f"version{number}" for number in range(len(counted))]
+        lines.append(f"node.counters = [{', '.join(versions)}]")
+        lines.append(f"node.numbers = [{', '.join(f'{v}[0]' for v in versions)}]")
+        for fact, version in zip(facts_of(self.leaf, self.joint is None), versions, strict=True):
+            if fact.how == AGAIN:
+                lines.append(f"ask_before_write({version}, node)")
+
+
+def written_derivative(leaf: Segment, joint: Joint | None) -> Any:
+    """`CompiledNode.apply` for a plain backward from all results of `leaf`; None where it is not written."""
+    try:
+        source = Source()
+        source.constants |= {"leaf": leaf, "usage": leaf.usage}
+        if joint is not None:
+            _write_ready(source, leaf, len(joint.gradients))
+        else:
+            _write_backward(source, leaf)
+        text = source.text("node, gradients")
+        debug.show(2, "derivative", lambda: text)
+        return source.function(text, "derivative")
+    except TooDifficult:
+        return None
+
+
+def _write_start(source: Source, leaf: Segment) -> None:
+    """Lines that leave where the long way has to look closer."""
+    assert leaf.path is not None
+    source.unless("state.interpreter is None and not state.grad_enabled")
+    source.unless("node.inputs is not None and not node.freed and not node.preserved")
+    source.unless("[counter[0] for counter in node.counters] == node.numbers")
+    seeds = "".join(f"seed{i}, " for i in range(len(leaf.path.seeds)))
+    source.lines.append(f"{seeds} = gradients")
+    source.unless(" and ".join(f"seed{i} is not None" for i in range(len(leaf.path.seeds))))
+
+
+def _write_end(source: Source, leaf: Segment, gradients: Sequence[str]) -> None:
+    assert leaf.path is not None
+    behind = frozenset().union(*leaf.path.kept_behind)
+    source.lines.append(f"node.freeing = {source.constant('behind', behind)}")
+    source.lines.append(f"return [{', '.join(f'wrap({gradient})' for gradient in gradients)}]")
+
+
+def _write_ready(source: Source, leaf: Segment, count: int) -> None:
+    """The gradients came along with the result."""
+    _write_start(source, leaf)
+    source.unless("node.ready is not None and seed0.array.item() == 1")
+    gradients = [f"gradient{i}" for i in range(count)]
+    source.lines.append(f"{''.join(f'{g}, ' for g in gradients)} = node.ready")
+    source.lines += ["node.ready = None", "usage.derived += 1"]
+    _write_end(source, leaf, gradients)
+
+
+def _write_backward(source: Source, leaf: Segment) -> None:
+    """The gradients are computed."""
+    if leaf.backward is None or (leaf.path is not None and leaf.path.derives_alone):
+        raise TooDifficult
+    _write_start(source, leaf)
+    source.unless(f"node.filled and leaf.backward is {source.constant('backward', leaf.backward)}")
+    source.constants["in_rows"] = in_rows
+    source.lines.append("leaves, kept = node.leaves, node.environment")
+    inputs = []
+    for kind, reference in leaf.backward_inputs:
+        if kind == "argument":
+            inputs.append(f"leaves[{reference}].array")
+        elif kind == "kept":
+            inputs.append(f"kept[{reference}]")
+        elif kind == "constant":
+            inputs.append(source.constant("array", reference))
+        elif kind == "seed":
+            name = f"array{reference}"
+            source.lines.append(f"{name} = in_rows(seed{reference}.array)")
+            inputs.append(name)
+        else:
+            inputs.append(source.outside(reference))
+    arrays = source.run(leaf.backward, inputs)
+    _write_end(source, leaf, source.apart(arrays, leaf.gradient_places, {*range(len(inputs))}))

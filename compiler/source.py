@@ -1,0 +1,112 @@
+"""Straight Python functions written for one program: their lines, and the constants that these name."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fusegrad.compiler import placement
+from fusegrad.compiler.memory import pool
+from fusegrad.compiler.program import Program, viewed
+from fusegrad.eager.op import EXPLAINED, wrap
+from fusegrad.eager.state import state
+
+MISSED: Any = object()  # what a function gives that does not answer
+Place = tuple[int, tuple[Any, ...]]
+
+
+class TooDifficult(Exception):
+    """Something for which no line is written."""
+
+
+class Source:
+    """A function that is being written. What it is not sure of it leaves with MISSED."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.constants: dict[str, Any] = {
+            "MISSED": MISSED,
+            "EXPLAINED": EXPLAINED,
+            "state": state,
+            "wrap": wrap,
+            "viewed": viewed,
+            "copied": np.array,
+            "placement": placement,
+            "pooled": pool.array,
+            "nothing": placement.NOTHING,
+        }
+
+    def constant(self, name: str, value: Any) -> str:
+        """A name in the source for a value that is known now."""
+        name = f"{name}{len(self.constants)}"
+        self.constants[name] = value
+        return name
+
+    def unless(self, right: str) -> None:
+        """A line that leaves where `right` is not true."""
+        self.lines.append(f"if not ({right}): return MISSED")
+
+    def text(self, arguments: str) -> str:
+        """The source of the function."""
+        return "\n    ".join([f"def answer({arguments}):", *self.lines]) + "\n"
+
+    def function(self, text: str, name: str) -> Any:
+        """The function of this source; its globals are its constants, without itself.
+
+        name: what it is. Its file counts as fusegrad's own, so that messages name the user's line behind it.
+        """
+        exec(compile(text, os.path.join(os.path.dirname(__file__), f"<{name}>"), "exec"), self.constants)
+        return self.constants.pop("answer")
+
+    # Programs.
+
+    def run(self, program: Program, inputs: Sequence[str]) -> list[str]:
+        """Lines that run a program; the names of its arrays."""
+        placed = program.placed()
+        if placed.calls is None:
+            run = self.constant("run", program.run)
+            self.lines += ["try:", f"    made = {run}([{', '.join(inputs)}])"]
+            self.lines += ["except EXPLAINED: return MISSED"]
+            return [f"made[{i}]" for i in range(len(placed.arrays))]
+        names = [*inputs, *["nothing"] * (len(placed.arrays) - len(inputs))]
+        for index, shape, dtype in placed.small:
+            names[index] = f"made{index}"
+            given = self.constant("shape", shape), self.constant("dtype", dtype)
+            self.lines.append(f"made{index} = placement.small_array({', '.join(given)})")
+        for index, shape, dtype, strides in placed.large:
+            names[index] = f"made{index}"
+            layout = [self.constant(f"layout{index}_", x) for x in (shape, dtype, strides)]
+            self.lines.append(f"made{index} = pooled({', '.join(layout)})")
+        self.lines.append(f"arena = {self.constant('taken', placed.take_arena)}()")
+        self.lines.append(f"{self.constant('run', placed.calls.run)}({', '.join(names)}, *arena)")
+        self.lines.append(f"{self.constant('arenas', placed.arenas)}.append(arena)")
+        # Indices within bounds, as `Program.run` tests them.
+        self.lines += [f"if not {names[program.arrays[check]]}: return MISSED" for check in program.checks]
+        return names
+
+    def outside(self, captured: Any) -> str:
+        """Lines that find the memory of a captured tensor; its name."""
+        name = f"outside{len(self.lines)}"
+        self.lines.append(f"{name} = {self.constant('captured', captured.array)}()")
+        self.lines.append(f"if {name} is None: return MISSED")
+        return name
+
+    def seen(self, arrays: Sequence[str], place: Place) -> str:
+        """The array at a place of those that a program has."""
+        index, chain = place
+        return f"viewed({arrays[index]}, {self.constant('chain', chain)})" if chain else arrays[index]
+
+    def apart(self, arrays: Sequence[str], places: Sequence[Place], taken: set[int]) -> list[str]:
+        """The arrays at `places`, each in memory of its own, as `replay.gradients_at` has them.
+
+        taken: the numbers of arrays that somebody else has.
+        """
+        found = []
+        for place in places:
+            array = self.seen(arrays, place)
+            found.append(f"copied({array})" if place[0] in taken else array)
+            taken.add(place[0])
+        return found

@@ -1,0 +1,186 @@
+"""The nodes of shortcuts: on the graph they are what eager's nodes are, and their backward says the same."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import fusegrad as fg
+from fusegrad.compiler.node import CompiledNode
+from fusegrad.compiler.source import MISSED
+
+WEIGHT = fg.tensor([[0.5, -1.0, 2.0], [1.5, 0.25, -0.5]]).requires_grad_()
+
+
+def product(x: Any, y: Any) -> Any:
+    return fg.tanh(x * y) * x
+
+
+def several(x: Any, y: Any) -> Any:
+    return x * y, {"sum": (x + y).sum(), "x": x, "text": "as it is"}, (x * 3).exp()
+
+
+def twice(x: Any, y: Any) -> Any:
+    z = fg.exp(x) * y
+    return z, z
+
+
+def outside(x: Any, y: Any) -> Any:
+    return (x * WEIGHT).sigmoid() @ y.T
+
+
+def loss(x: Any, y: Any) -> Any:
+    return ((x - y) ** 2).mean()
+
+
+PROGRAMS = (product, several, twice, outside, loss)
+
+
+def arguments() -> tuple[fg.Tensor, fg.Tensor]:
+    fg.manual_seed(0)
+    return fg.randn(2, 3).requires_grad_(), fg.randn(2, 3).requires_grad_()
+
+
+def shortened(f: Callable[..., Any]) -> Any:
+    """`f` jitted, so often called and derived that a shortcut answers."""
+    jitted = fg.jit(f)
+    for _ in range(8):
+        x, y = arguments()
+        sum(t.sum() for t in tensors(jitted(x, y)) if t.grad_fn is not None).backward()
+    assert jitted._answer is not None and jitted._answer((x, y)) is not MISSED, jitted.explain()
+    return jitted
+
+
+def tensors(value: Any) -> list[fg.Tensor]:
+    if isinstance(value, (list, tuple, dict)):
+        parts = value.values() if isinstance(value, dict) else value
+        return [t for part in parts for t in tensors(part)]
+    return [value] if isinstance(value, fg.Tensor) else []
+
+
+def gradients(*inputs: fg.Tensor) -> list[Any]:
+    return [None if t.grad is None else t.grad.tolist() for t in (*inputs, WEIGHT)]
+
+
+def after(f: Callable[..., Any], what: Callable[[list[fg.Tensor], Any, Any], Any]) -> Any:
+    """What is seen after `what` was done with the results and the arguments: an error, or gradients."""
+    x, y = arguments()
+    WEIGHT.grad = None
+    try:
+        seen = what(tensors(f(x, y)), x, y)
+    except RuntimeError as error:
+        return next(kind for kind in ("a second time", "modified by an inplace") if kind in str(error))
+    return seen, gradients(x, y)
+
+
+def close(a: Any, b: Any) -> bool:
+    """Whether nested lists and tuples are the same up to rounding."""
+    if isinstance(a, (list, tuple)):
+        return len(a) == len(b) and all(map(close, a, b))
+    return abs(a - b) <= 1e-6 + 1e-5 * abs(b) if isinstance(a, float) else a == b
+
+
+def plain(results: list[fg.Tensor], x: Any, y: Any) -> None:
+    for result in results:
+        if result.grad_fn is not None:
+            result.sum().backward(retain_graph=True)
+
+
+def added(results: list[fg.Tensor], x: Any, y: Any) -> None:
+    sum(r.sum() * (k + 1) for k, r in enumerate(results)).backward()
+
+
+def weighted(results: list[fg.Tensor], x: Any, y: Any) -> None:
+    results[0].backward(fg.ones_like(results[0]) * 2)
+
+
+def two_backwards(results: list[fg.Tensor], x: Any, y: Any) -> None:
+    results[0].sum().backward()
+    results[0].sum().backward()
+
+
+def second_derivative(results: list[fg.Tensor], x: Any, y: Any) -> None:
+    (first,) = fg.grad(results[0].sum(), x, create_graph=True)
+    first.sum().backward()
+
+
+def some_gradients(results: list[fg.Tensor], x: Any, y: Any) -> Any:
+    return [
+        g.tolist()
+        for g in fg.grad(results[-1].sum(), [y], retain_graph=True, allow_unused=True)
+        if g is not None
+    ]
+
+
+def an_input_written(results: list[fg.Tensor], x: Any, y: Any) -> None:
+    with fg.no_grad():
+        x.mul_(2)
+    results[0].sum().backward()
+
+
+def hooked(results: list[fg.Tensor], x: Any, y: Any) -> Any:
+    seen: list[Any] = []
+    x.register_hook(lambda g: g * 10)
+    results[0].register_hook(lambda g: seen.append(g.tolist()))
+    results[0].sum().backward()
+    return seen
+
+
+def transposed(results: list[fg.Tensor], x: Any, y: Any) -> None:
+    last = results[0]
+    last.backward(fg.ones(*reversed(last.shape)).T) if last.ndim == 2 else last.backward()
+
+
+def places(results: list[fg.Tensor], x: Any, y: Any) -> Any:
+    same = [(a is b, a is x) for a in results for b in results]
+    return [(r.requires_grad, r.is_leaf, r._version) for r in results], same
+
+
+WAYS = (
+    plain, added, weighted, two_backwards, second_derivative, some_gradients, an_input_written, hooked,
+    transposed, places,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda w: w.__name__)
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
+def test_a_node_is_what_eager_s_nodes_are(program: Any, way: Any):
+    jitted = shortened(program)
+    assert close(after(jitted, way), after(program, way))
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
+def test_the_written_derivative_answers(program: Any, monkeypatch: pytest.MonkeyPatch):
+    jitted = shortened(program)
+    x, y = arguments()
+    results = [r for r in tensors(jitted(x, y)) if type(r.grad_fn) is CompiledNode]
+    monkeypatch.setattr(CompiledNode, "_reached", None)  # the long way
+    (sum(r.sum() for r in results) if program is not loss else results[0]).backward()
+    assert x.grad is not None
+
+
+def test_a_message_names_the_user_s_line():
+    jitted = shortened(product)
+    x, y = arguments()
+    z = jitted(x, y)  # this line
+    assert type(z.grad_fn) is CompiledNode and z.grad_fn.derived is not None
+    z.sum().backward()
+    with pytest.raises(RuntimeError, match=r"test_node_lines.py:\d+: z = jitted\(x, y\)  # this line"):
+        z.sum().backward()
+
+
+def test_a_node_goes_with_its_result():
+    jitted = shortened(outside)
+    x, y = arguments()
+    z = jitted(x, y)
+    gone = weakref.ref(z.grad_fn)
+    gc.disable()
+    try:
+        del z
+        assert gone() is None
+    finally:
+        gc.enable()

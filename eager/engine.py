@@ -163,6 +163,8 @@ class _Walk:
         heap, pending, needed, to_leaf = self.heap, self.pending, self.needed, self.to_leaf
         check_nan = anomaly.setting.enabled and anomaly.setting.check_nan
         plain = needed is None and not check_nan
+        # Whether a leaf's gradient is of no interest to anybody but the leaf.
+        direct = needed is None and not self.waiting and not self.create_graph and state.interpreter is None
         produced: Any
         while heap:
             node = heapq.heappop(heap)[1]
@@ -183,7 +185,10 @@ class _Walk:
                 if gradient is None:
                     continue
                 if isinstance(target, Tensor):
-                    to_leaf(target, gradient, node.fresh)
+                    if direct and target.grad is not None:
+                        _add_into(target, gradient, self.taken)
+                    else:
+                        to_leaf(target, gradient, node.fresh)
                     continue
                 # `to_node`, spelled out.
                 place = target.sequence
@@ -340,9 +345,9 @@ def _add_into(leaf: Tensor, gradient: Tensor, taken: set[int]) -> None:
     """`leaf.grad += gradient`, in the memory of `leaf.grad`, as PyTorch does it, if nobody else holds it."""
     known = leaf.grad
     assert known is not None
-    array = known.array
+    array, added = known.array, gradient.array
     shared = not array.flags.writeable or id(array) in taken
-    aside = known.needs_grad or shared or array.dtype != gradient.array.dtype
+    aside = known.needs_grad or shared or array.dtype != added.dtype
     interpreter = state.interpreter
     if interpreter is not None:
         total = known + gradient
@@ -350,13 +355,13 @@ def _add_into(leaf: Tensor, gradient: Tensor, taken: set[int]) -> None:
             set_gradient(leaf, total)
         else:
             interpreter.before_write(known)
-            known.array[...] = total.array
+            array[...] = total.array
             known.version[0] += 1
             interpreter.wrote(known, total)
     elif aside:
-        leaf.grad = wrap(known.array + gradient.array)
+        leaf.grad = wrap(array + added)
     else:
-        np.add(known.array, gradient.array, out=known.array)
+        np.add(array, added, array)
         known.version[0] += 1
 
 

@@ -22,6 +22,7 @@ import numpy as np
 from fusegrad.compiler import calling, native
 from fusegrad.compiler.lock import compiling
 from fusegrad.compiler.parallel import function, module, run_tasks, worker_function
+from fusegrad.compiler.sizes import likely
 from fusegrad.compiler.writer import Writer
 from fusegrad.eager.families import Layout
 from fusegrad.eager.ops.contraction import set_product
@@ -267,6 +268,15 @@ def product_block(
     ):
         block += [slot, start + layout.offset * itemsize, leading, transposed, s0, s1]
     return [*block, places[2][0], places[2][1], n, 0, *folded_steps[2]]
+
+
+def is_small_transposed(x: Layout, y: Layout) -> bool:
+    """Whether `x @ y` is a small product of two matrices, of which the right one lies transposed."""
+    if len(x.shape) != 2 or len(y.shape) != 2:
+        return False
+    small = likely(x.shape[0] * y.shape[0] * y.shape[1]) < SMALL_PRODUCT
+    found = _matrix(y, 1)
+    return small and found is not None and found[1] == 1
 
 
 def foldable(x: Layout, y: Layout) -> bool:

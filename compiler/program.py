@@ -55,6 +55,7 @@ class Program:
         graph = with_result_copies(graph, Sources(graph, known), results, apart)
         graph = with_copies(_separate_creations(graph), Sources(graph, known))
         graph = _readable_products(graph, Sources(graph, known))
+        graph = _transposed_once(graph, Sources(graph, known))
         self.graph = graph
         self.sources = Sources(graph, {**known, **results})
         self.outputs = [v for v in dict.fromkeys(graph.outputs) if isinstance(v, Value)]
@@ -217,5 +218,33 @@ def _readable_products(graph: Graph, sources: Sources) -> Graph:
             equation = Equation(
                 equation.op, tuple(inputs), equation.params, equation.outputs, equation.source
             )
+        equations.append(equation)
+    return Graph(graph.inputs, tuple(equations), graph.outputs)
+
+
+# BLAS reads a small transposed right operand at two thirds of the speed of one that is not: turning it over
+# pays where so many products read it.
+TRANSPOSED_READERS = 4
+
+
+def _transposed_once(graph: Graph, sources: Sources) -> Graph:
+    """A copy of what many small products read transposed: the weights of a loop, on its way back."""
+    readers: dict[tuple[Value, Layout], list[int]] = {}
+    for number, equation in enumerate(graph.equations):
+        if isinstance(equation.op, Contraction):
+            left, right = (sources.layout(v) for v in equation.inputs)
+            if left is not None and right is not None and products.is_small_transposed(left, right):
+                readers.setdefault((sources.base(equation.inputs[1]), right), []).append(number)
+    first = {numbers[0]: numbers for numbers in readers.values() if len(numbers) >= TRANSPOSED_READERS}
+    copies: dict[int, Value] = {}  # by the number of the product that reads it
+    equations = []
+    for number, equation in enumerate(graph.equations):
+        if number in first:
+            copy = Value(f"{equation.output.name}_turned", equation.inputs[1].type)
+            equations.append(Equation(clone_op, (equation.inputs[1],), {}, (copy,), equation.source))
+            copies.update(dict.fromkeys(first[number], copy))
+        if number in copies:
+            inputs = equation.inputs[0], copies[number]
+            equation = Equation(equation.op, inputs, equation.params, equation.outputs, equation.source)
         equations.append(equation)
     return Graph(graph.inputs, tuple(equations), graph.outputs)

@@ -81,3 +81,41 @@ def test_the_private_blas_has_no_threads_of_its_own():
     products.routines()
     (library,) = products._keep
     assert library.scipy_openblas_get_num_threads() == 1
+
+
+def layouts_of(g: object) -> list[bool]:
+    """For each product of the compiled function, whether its right operand lies transposed."""
+    found = []
+    for segment in g.segments():  # type: ignore[attr-defined]
+        sources = segment.program.sources
+        for step in segment.program.steps:
+            if step.kind == "product":
+                left, right = map(sources.layout, step.equations[0].inputs)
+                found.append(products.is_small_transposed(left, right))
+    return found
+
+
+@pytest.mark.parametrize("times, turned", [(3, False), (6, True)])
+def test_what_many_small_products_read_transposed_is_turned_over_once(times: int, turned: bool):
+    def repeated(h: fg.Tensor, weight: fg.Tensor) -> fg.Tensor:
+        for _ in range(times):
+            h = fg.tanh(h @ weight.T)
+        return h
+
+    h, weight = fg.randn(8, 12), fg.randn(12, 12) * 0.3
+    g = fg.jit(repeated)
+    g(h, weight)
+    np.testing.assert_allclose(g(h, weight).numpy(), repeated(h, weight).numpy(), rtol=1e-5, atol=1e-6)
+    assert g.stats.compiled_calls == 1
+    assert layouts_of(g) == [not turned] * times
+
+
+def test_large_products_are_told_to_read_transposed():
+    weight = fg.randn(200, 200)
+    g = fg.jit(lambda h: [h @ weight.T for _ in range(6)][-1] @ weight.T @ weight.T @ weight.T @ weight.T)
+    h = fg.randn(300, 200)
+    g(h)
+    np.testing.assert_allclose(
+        g(h).numpy(), (h @ weight.T @ weight.T @ weight.T @ weight.T @ weight.T).numpy(), rtol=1e-3, atol=0.5
+    )
+    assert not any(k.kernel.text.count("y0") for k in g.kernels().forward)

@@ -409,7 +409,7 @@ class Placed:
         left, right = (self.sizes.of(layout) for layout in layouts)
         block = products.product_block(left, right, dtype.itemsize, places)
         assert block is not None
-        return products.product_address(dtype), block
+        return products.product_address(dtype, block), block
 
     def _opaque_call(self, step: Step) -> _Opaque:
         (equation,) = with_sizes(step.equations, self.sizes)

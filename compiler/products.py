@@ -1,5 +1,8 @@
 """Matrix products on the loops' own thread pool.
 
+What fits the nearer caches, and whose right operand lies in rows, is computed by our own kernel
+(`compiler/tiled_products.py`), the rest by BLAS.
+
 OpenMP's workers spin after a loop, BLAS's own after a product, and on few cores they starve each
 other (DESIGN.md, "One thread pool"). So BLAS is called single-threaded, on parts of the result
 that the workers of the one pool take. The copy of OpenBLAS is private where the wheel
@@ -14,16 +17,16 @@ import ctypes
 import functools
 import glob
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from fusegrad.compiler import calling, native
+from fusegrad.compiler import calling, native, tiled_products
 from fusegrad.compiler.lock import compiling
 from fusegrad.compiler.parallel import function, module, run_tasks, worker_function
 from fusegrad.compiler.sizes import likely
-from fusegrad.compiler.writer import Writer
+from fusegrad.compiler.writer import LLVM_TYPES, Writer
 from fusegrad.eager.families import Layout
 from fusegrad.eager.ops.contraction import set_product
 from fusegrad.eager.sizes import broadcast_shapes
@@ -33,6 +36,10 @@ SMALL_PRODUCT = 1 << 19
 # Products are cut into two parts, and into more (one for each core at most) above this many
 # multiplications a part. Each part packs an operand whole, so more parts than cores take longer.
 PART_PRODUCT = 1 << 24
+
+# What goes to the tiled kernel: right operands of so many elements at most, of more columns than one, where
+# vectors are so long (shorter ones have no masks, which it uses in every step).
+TILED, TILED_BYTES = 1 << 19, 32
 
 # A product's block, in 8-byte places: sizes, then for each operand slot, byte offset, leading
 # dimension, whether it is transposed, and byte steps of the two batch dimensions.
@@ -97,41 +104,52 @@ def _scipy_routines() -> tuple[dict[str, int], str]:
     return found, f"scipy {scipy.__version__}"
 
 
+_ROUTINES = {"float32": ("sgemm", "f32"), "float64": ("dgemm", "f64")}
+
+
 @functools.cache
-def _compiled() -> dict[str, int]:
-    """The entries of the two product kernels, by dtype name."""
-    addresses, _ = routines()
-    texts = []
-    for name, real in (("sgemm", "float"), ("dgemm", "double")):
-        native.add_symbol(f"fusegrad_{name}", addresses[name])
-        texts.append(_module(name, real))
-    symbols = ["product_sgemm", "product_dgemm"]
-    found = native.compile_module("fusegrad_products", native.joined(texts), symbols)
-    return dict(zip(("float32", "float64"), found, strict=True))
+def _compiled(dtype: str, tiled: bool) -> int:
+    """The entry of a product kernel for a dtype: of the one that calls BLAS, or of the tiled one."""
+    routine, short = _ROUTINES[dtype]
+    symbol = f"{'tiled' if tiled else 'product'}_{routine}"
+    if not tiled:
+        native.add_symbol(f"fusegrad_{routine}", routines()[0][routine])
+    text = _module(routine, short, symbol, tiled)
+    return native.compile_module(f"fusegrad_{symbol}", text, [symbol])[0]
 
 
-def product_address(dtype: np.dtype) -> int:
-    """The entry of the product kernel for float32 or float64."""
+def product_address(dtype: np.dtype, block: Sequence[int]) -> int:
+    """The entry of the kernel that computes the product of a block, in float32 or float64."""
     with compiling:
-        return _compiled()[dtype.name]
+        return _compiled(dtype.name, _is_tiled(block))
 
 
-def _module(name: str, real: str) -> str:
+def _is_tiled(block: Sequence[int]) -> bool:
+    """Whether the right operand lies in rows that the nearer caches hold a part of."""
+    fits = block[N] > 1 and block[N] * block[K] <= TILED and native.vector_bytes() >= TILED_BYTES
+    return fits and not block[B + 3]
+
+
+def _module(name: str, dtype: str, symbol: str, tiled: bool) -> str:
     """LLVM IR of one product kernel: tasks (a batch entry and a part of it) on the pool."""
-    symbol = f"product_{name}"
-    declared: set[str] = {f"declare void @fusegrad_{name}({', '.join(['ptr'] * 13)})"}
+    declared: set[str] = set()
+    one = []
+    if tiled:
+        one = [tiled_products.product_function(f"{symbol}.one", dtype, native.vector_bytes(), declared)]
+    else:
+        declared.add(f"declare void @fusegrad_{name}({', '.join(['ptr'] * 13)})")
     w = Writer(declared)
     batch = w.index("mul", w.load_index("%block", BATCH0), w.load_index("%block", BATCH1))
     run_tasks(w, symbol, w.index("mul", batch, w.load_index("%block", PARTS)))
     entry = function(f"void @{symbol}(ptr %slots, ptr %block)", w)
-    return module(declared, [entry, worker_function(symbol), _task(name, symbol, real)])
+    call = _call_tiled if tiled else _call_blas
+    return module(
+        declared, [*one, entry, worker_function(symbol), _task(name, symbol, LLVM_TYPES[dtype], call)]
+    )
 
 
-def _task(name: str, symbol: str, real: str) -> str:
-    """`SYMBOL.task(number, slots, block)`: the product of one part of the rows or columns.
-
-    BLAS counts columns first, so the row-major C = A B is asked for as C' = B' A'.
-    """
+def _task(name: str, symbol: str, real: str, call: Callable[..., None]) -> str:
+    """`SYMBOL.task(number, slots, block)`: the product of one part of the rows or columns, by `call`."""
     w = Writer(set())
     parts, part, by_rows = (w.load_index("%block", p) for p in (PARTS, PART, BY_ROWS))
     entry, share = w.index("udiv", "%number", parts), w.index("urem", "%number", parts)
@@ -148,6 +166,16 @@ def _task(name: str, symbol: str, real: str) -> str:
     b = _moved(w, b, B, n_start, rows_of=False, size=real)
     c = _moved(w, c, C, m_start, rows_of=True, size=real)
     c = w.offset(c, n_start, real)
+    call(w, name, symbol, real, (m, n, k), (a, b, c))
+    signature = f"internal void @{symbol}.task(i64 %number, ptr %slots, ptr %block)"
+    return function(signature, w, "noinline nounwind")
+
+
+def _call_blas(
+    w: Writer, name: str, symbol: str, real: str, sizes: tuple[str, ...], memory: tuple[str, ...]
+) -> None:
+    """BLAS counts columns first, so the row-major C = A B is asked for as C' = B' A'."""
+    (m, n, k), (a, b, c) = sizes, memory
     one, zero = w.stack(real), w.stack(real)
     w.line(f"store {real} 1.0, ptr {one}")
     w.line(f"store {real} 0.0, ptr {zero}")
@@ -157,8 +185,18 @@ def _task(name: str, symbol: str, real: str) -> str:
         c, _int32(w, w.load_index("%block", C + 2)),
     ]  # fmt: skip
     w.line(f"call void @fusegrad_{name}({', '.join('ptr ' + x for x in arguments)})")
-    signature = f"internal void @{symbol}.task(i64 %number, ptr %slots, ptr %block)"
-    return function(signature, w, "noinline nounwind")
+
+
+def _call_tiled(
+    w: Writer, name: str, symbol: str, real: str, sizes: tuple[str, ...], memory: tuple[str, ...]
+) -> None:
+    """The kernel of `tiled_products` takes the steps of A along rows and columns."""
+    (m, n, k), (a, b, c) = sizes, memory
+    row, column = (_step_of(w, A, rows_of) for rows_of in (True, False))
+    b_row, c_row = (w.load_index("%block", place + 2) for place in (B, C))
+    given = [f"i64 {x}" for x in (m, n, k)] + [f"ptr {a}", f"i64 {row}", f"i64 {column}"]
+    given += [f"ptr {b}", f"i64 {b_row}", f"ptr {c}", f"i64 {c_row}"]
+    w.line(f"call void @{symbol}.one({', '.join(given)})")
 
 
 def _range(w: Writer, rows: str, start: str, part: str, total: str, dimension: str) -> tuple[str, str]:
@@ -188,13 +226,18 @@ def _operand(w: Writer, place: int, first: str, second: str) -> str:
 
 
 def _moved(w: Writer, base: str, place: int, start: str, rows_of: bool, size: str) -> str:
-    """`base` moved to row (or column) `start`: by the leading dimension, or by one if transposed."""
+    """`base` moved to row (or column) `start`."""
+    return w.offset(base, w.index("mul", start, _step_of(w, place, rows_of)), size)
+
+
+def _step_of(w: Writer, place: int, rows_of: bool) -> str:
+    """From one row (or column) of an operand to the next: the leading dimension, or one if transposed."""
     leading, flag, transposed = w.load_index("%block", place + 2), w.load_index("%block", place + 3), w.name()
     w.line(f"{transposed} = icmp ne i64 {flag}, 0")
     step = w.name()
     plain, other = (leading, "1") if rows_of else ("1", leading)
     w.line(f"{step} = select i1 {transposed}, i64 {other}, i64 {plain}")
-    return w.offset(base, w.index("mul", start, step), size)
+    return step
 
 
 def _letter(w: Writer, place: int) -> str:
@@ -208,9 +251,9 @@ def _letter(w: Writer, place: int) -> str:
 
 def _int32(w: Writer, value: str) -> str:
     """A 32-bit integer in memory, as the Fortran interface takes it."""
-    room, narrow = w.stack("i32"), w.name()
-    w.line(f"{narrow} = trunc i64 {value} to i32")
-    w.line(f"store i32 {narrow}, ptr {room}")
+    room, tiled = w.stack("i32"), w.name()
+    w.line(f"{tiled} = trunc i64 {value} to i32")
+    w.line(f"store i32 {tiled}, ptr {room}")
     return room
 
 
@@ -270,13 +313,12 @@ def product_block(
     return [*block, places[2][0], places[2][1], n, 0, *folded_steps[2]]
 
 
-def is_small_transposed(x: Layout, y: Layout) -> bool:
-    """Whether `x @ y` is a small product of two matrices, of which the right one lies transposed."""
-    if len(x.shape) != 2 or len(y.shape) != 2:
+def is_transposed(y: Layout) -> bool:
+    """Whether a right operand is one matrix that lies transposed, and small enough for the tiled kernel."""
+    if len(y.shape) != 2 or likely(y.shape[0] * y.shape[1]) > TILED:
         return False
-    small = likely(x.shape[0] * y.shape[0] * y.shape[1]) < SMALL_PRODUCT
     found = _matrix(y, 1)
-    return small and found is not None and found[1] == 1
+    return found is not None and found[1] == 1
 
 
 def foldable(x: Layout, y: Layout) -> bool:
@@ -384,7 +426,7 @@ def _prepared(
     rows = x_shape[-2:-1] if len(x_shape) > 1 else ()
     columns = y_shape[-1:] if len(y_shape) > 1 else ()
     shape = (*broadcast_shapes(x_shape[:-2], y_shape[:-2]), *rows, *columns)
-    return calling.Calls([(product_address(x_dtype), block)]), shape
+    return calling.Calls([(product_address(x_dtype, block), block)]), shape
 
 
 @functools.cache

@@ -6,6 +6,8 @@ which share everything but their places in memory (`compiler/placement.py`).
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
@@ -17,7 +19,7 @@ from fusegrad.compiler.fusion import Fusion, with_copies
 from fusegrad.compiler.gathering import gathered
 from fusegrad.compiler.lowering import lower
 from fusegrad.compiler.placement import PLAIN, Blueprint, Placed, Plain, copied, viewed as viewed, with_sizes
-from fusegrad.compiler.sizes import OPEN_TEXT, Fixed, Values
+from fusegrad.compiler.sizes import OPEN_TEXT, Fixed, Values, likely
 from fusegrad.eager.families import Contraction, Layout, View, contiguous_layout
 from fusegrad.eager.op import REGISTRY
 from fusegrad.eager.sizes import has_symbols
@@ -222,20 +224,24 @@ def _readable_products(graph: Graph, sources: Sources) -> Graph:
     return Graph(graph.inputs, tuple(equations), graph.outputs)
 
 
-# BLAS reads a small transposed right operand at two thirds of the speed of one that is not: turning it over
-# pays where so many products read it.
-TRANSPOSED_READERS = 4
+# Rows of left operands from which on it pays to turn over what they are multiplied with: the kernel for right
+# operands in rows is faster than what reads them transposed.
+TURNED_ROWS = 200
 
 
 def _transposed_once(graph: Graph, sources: Sources) -> Graph:
-    """A copy of what many small products read transposed: the weights of a loop, on its way back."""
+    """A copy of what many rows are multiplied with that lies transposed: the weights, on the way back."""
     readers: dict[tuple[Value, Layout], list[int]] = {}
+    rows: Counter[tuple[Value, Layout]] = Counter()
     for number, equation in enumerate(graph.equations):
         if isinstance(equation.op, Contraction):
-            left, right = (sources.layout(v) for v in equation.inputs)
-            if left is not None and right is not None and products.is_small_transposed(left, right):
-                readers.setdefault((sources.base(equation.inputs[1]), right), []).append(number)
-    first = {numbers[0]: numbers for numbers in readers.values() if len(numbers) >= TRANSPOSED_READERS}
+            left, right = equation.values()
+            layout = sources.layout(right)
+            if layout is not None and products.is_transposed(layout):
+                key = sources.base(right), layout
+                readers.setdefault(key, []).append(number)
+                rows[key] += likely(math.prod(left.shape[:-1]))
+    first = {numbers[0]: numbers for key, numbers in readers.items() if rows[key] >= TURNED_ROWS}
     copies: dict[int, Value] = {}  # by the number of the product that reads it
     equations = []
     for number, equation in enumerate(graph.equations):

@@ -1,0 +1,150 @@
+"""Products of matrices by tiles: a part of the result stays in registers while the inner dimension runs by.
+
+A library packs both operands first, which for matrices that the nearer caches hold takes a good part of the
+time of the product. Here an element of the left operand is spread over a vector and multiplied with a row of
+the right one, as both lie in memory.
+"""
+
+from __future__ import annotations
+
+from fusegrad.compiler.parallel import function
+from fusegrad.compiler.writer import LLVM_TYPES, SIZES, Val, Writer, vector_type
+
+# A tile has so many rows, and of the columns the smallest of these numbers of vectors that takes them.
+ROWS = 4
+VECTORS = (1, 2, 4)
+# The inner dimension runs by in parts, so that what a tile reads of both operands is still near for the next.
+DEPTH = 256
+# From so many rows on the columns of the right operand are laid side by side first: rows that lie a power of
+# two apart take each other's place in the cache.
+PACKED_ROWS = 32
+_PARAMETERS = (
+    "i64 %m, i64 %n, i64 %k, ptr %a, i64 %a_row, i64 %a_column, ptr %b, i64 %b_row, ptr %c, i64 %c_row"
+)
+
+
+def product_function(name: str, dtype: str, vector_bytes: int, declared: set[str]) -> str:
+    """LLVM IR of `NAME(m, n, k, a, a_row, a_column, b, b_row, c, c_row)`: C = A B; steps in elements.
+
+    The rows of B and C are contiguous; A may lie in any way. No size is 0. Each element is summed in the
+    order of the inner dimension.
+    """
+    w = Writer(declared)
+    lanes = vector_bytes // SIZES[dtype]
+    with w.loop("0", "%k", str(DEPTH)) as start, w.loop("0", "%n", str(VECTORS[-1] * lanes)) as column:
+        columns, less = w.index("sub", "%n", column), 0
+        for vectors in VECTORS:
+            with w.when(_between(w, columns, less * lanes, vectors * lanes if vectors < VECTORS[-1] else 0)):
+                _Tiles(w, dtype, lanes, vectors).write(start, column, columns)
+            less = vectors
+    return function(f"internal void @{name}({_PARAMETERS})", w, "noinline nounwind")
+
+
+def _between(w: Writer, number: str, above: int, most: int) -> str:
+    """Whether a number is larger than `above`, and not larger than `most` (0: no matter)."""
+    found = w.compare("gt", Val(number, "i64"), w.constant(above, "i64"))
+    if most:
+        found = w.binary("and", found, w.compare("le", Val(number, "i64"), w.constant(most, "i64")))
+    return found.text
+
+
+class _Tiles:
+    """Writes the loop over the tiles of one width."""
+
+    def __init__(self, w: Writer, dtype: str, lanes: int, vectors: int) -> None:
+        self.w, self.dtype, self.lanes, self.vectors = w, dtype, lanes, vectors
+        self.element, self.vector = LLVM_TYPES[dtype], vector_type(LLVM_TYPES[dtype], lanes)
+        suffix, mask = f"v{lanes}{dtype}.p0", f"<{lanes} x i1>"
+        self.masked_load, self.masked_store = f"llvm.masked.load.{suffix}", f"llvm.masked.store.{suffix}"
+        w.declared |= {
+            f"declare {self.vector} @{self.masked_load}(ptr, i32, {mask}, {self.vector})",
+            f"declare void @{self.masked_store}({self.vector}, ptr, i32, {mask})",
+        }
+
+    def write(self, start: str, column: str, columns: str) -> None:
+        """All rows of the result, from `column` on, for the part of the inner dimension from `start` on."""
+        w = self.w
+        end = self._least(w.index("add", start, str(DEPTH)), "%k")
+        later = w.splat(w.compare("gt", Val(start, "i64"), w.constant(0, "i64")), self.lanes)
+        numbers = Val("<" + ", ".join(f"i64 {i}" for i in range(self.lanes)) + ">", "i64", self.lanes)
+        masks = []
+        for j in range(self.vectors):
+            here = Val(w.index("sub", columns, str(j * self.lanes)), "i64")
+            masks.append(w.compare("gt", w.splat(here, self.lanes), numbers))
+        known = [w.binary("and", mask, later) for mask in masks]
+        strip, step = self._strip(start, end, column, masks)
+        last = w.index("sub", "%m", "1")
+        with w.loop("0", "%m", str(ROWS)) as row:
+            # Rows behind the last one are that one again.
+            rows = [self._least(w.index("add", row, str(i)), last) for i in range(ROWS)]
+            targets = [self._line("%c", w.index("mul", row, "%c_row"), column) for row in rows]
+            self._tile(rows, targets, (strip, step), (start, end), masks, known)
+
+    def _strip(self, start: str, end: str, column: str, masks: list[Val]) -> tuple[str, str]:
+        """The columns of the right operand that tiles read: where they lie, and the step between rows."""
+        w, width = self.w, self.vectors * self.lanes
+        room = w.stack(f"[{DEPTH * width} x {self.element}]")
+        packed = w.offset(room, w.index("mul", start, str(-width)), self.element)
+        many = w.compare("ge", Val("%m", "i64"), w.constant(PACKED_ROWS, "i64"))
+        with w.when(many.text), w.loop(start, end) as inner:
+            source = self._line("%b", w.index("mul", inner, "%b_row"), column)
+            target = w.offset(packed, w.index("mul", inner, str(width)), self.element)
+            for j, mask in enumerate(masks):
+                value, align = self._read(source, j, mask), SIZES[self.dtype]
+                w.line(f"store {value}, ptr {self._at(target, j)}, align {align}")
+        strip = w.name("p")
+        w.line(f"{strip} = select {many}, ptr {packed}, ptr {w.offset('%b', column, self.element)}")
+        step = w.select(many, w.constant(width, "i64"), Val("%b_row", "i64"))
+        return strip, step.text
+
+    def _least(self, a: str, b: str) -> str:
+        w, x, y = self.w, Val(a, "i64"), Val(b, "i64")
+        return w.select(w.compare("lt", x, y), x, y).text
+
+    def _tile(
+        self,
+        rows: list[str],
+        targets: list[str],
+        strip: tuple[str, str],
+        part: tuple[str, str],
+        masks: list[Val],
+        known: list[Val],
+    ) -> None:
+        """One tile, stored in the lines `targets`; known: their lanes that an earlier part has stored."""
+        w = self.w
+        rooms = [[w.stack(self.vector) for _ in masks] for _ in rows]
+        for target, places in zip(targets, rooms, strict=True):
+            for j, room in enumerate(places):
+                w.line(f"store {self._read(target, j, known[j])}, ptr {room}")
+        lefts = [w.offset("%a", w.index("mul", row, "%a_row"), self.element) for row in rows]
+        with w.loop(*part) as inner:
+            line = w.offset(strip[0], w.index("mul", inner, strip[1]), self.element)
+            right = [self._read(line, j, mask) for j, mask in enumerate(masks)]
+            step = w.index("mul", inner, "%a_column")
+            for left, places in zip(lefts, rooms, strict=True):
+                address = w.offset(left, step, self.element)
+                value = w.emit(f"load {self.element}, ptr {address}, align {SIZES[self.dtype]}", self.dtype)
+                spread = w.splat(value, self.lanes)
+                for vector, room in zip(right, places, strict=True):
+                    total = w.emit(f"load {self.vector}, ptr {room}", self.dtype, self.lanes)
+                    w.line(f"store {w.call('llvm.fma', [spread, vector, total])}, ptr {room}")
+        for target, places in zip(targets, rooms, strict=True):
+            for j, room in enumerate(places):
+                self._write(
+                    w.emit(f"load {self.vector}, ptr {room}", self.dtype, self.lanes), target, j, masks[j]
+                )
+
+    def _line(self, base: str, start: str, column: str) -> str:
+        return self.w.offset(self.w.offset(base, start, self.element), column, self.element)
+
+    def _at(self, line: str, j: int) -> str:
+        return self.w.offset(line, str(j * self.lanes), self.element) if j else line
+
+    def _read(self, line: str, j: int, mask: Val) -> Val:
+        """The j-th vector of a line, 0 where the mask is false."""
+        given = f"ptr {self._at(line, j)}, i32 {SIZES[self.dtype]}, {mask}, {self.vector} zeroinitializer"
+        return self.w.emit(f"call {self.vector} @{self.masked_load}({given})", self.dtype, self.lanes)
+
+    def _write(self, value: Val, line: str, j: int, mask: Val) -> None:
+        given = f"{value}, ptr {self._at(line, j)}, i32 {SIZES[self.dtype]}, {mask}"
+        self.w.line(f"call void @{self.masked_store}({given})")

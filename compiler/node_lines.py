@@ -28,6 +28,7 @@ class NodeWriter:
         self.source, self.leaf, self.joint, self.names = source, leaf, joint, names
         self.path: Path = leaf.path
         self.outside: dict[Captured, str] = {}  # tensors from outside that the call read
+        self.known: dict[Any, str] = {}  # the results, by value
         if any(output.freed for output in self.path.capture.outputs):
             raise TooDifficult
         source.constants |= {
@@ -88,17 +89,13 @@ class NodeWriter:
     def _tensors(self, results: Sequence[str]) -> list[str]:
         """Lines that make the results tensors; what each item of the structure is."""
         path, lines = self.path, self.source.lines
-        self.known: dict[Any, str] = {}  # tensors by value
         for number, value in path.own_results.items():
             name = self.known[value] = f"result{number}"
             lines.append(f"{name} = wrap({results[number]})")
             if number in path.seeded:
                 lines.append(f"{name}.needs_grad, {name}.grad_fn = True, node")
                 lines.append(f"{name}.output_index = {path.seeded.index(number)}")
-        outputs = path.capture.outputs
-        return [
-            self._item(output) if output.value is None else self.known[output.value] for output in outputs
-        ]
+        return [self._item(output) for output in path.capture.outputs]
 
     def _item(self, output: Output) -> str:
         if output.value is not None:

@@ -39,7 +39,9 @@ PART_PRODUCT = 1 << 24
 
 # What goes to the tiled kernel: right operands of so many elements at most, of more columns than one, where
 # vectors are so long (shorter ones have no masks, which it uses in every step).
-TILED, TILED_BYTES = 1 << 19, 32
+TILED, TILED_BYTES = 1 << 20, 32
+# Right operands that lie transposed are turned over if they have no more elements than this.
+TURNED = 1 << 17
 
 # A product's block, in 8-byte places: sizes, then for each operand slot, byte offset, leading
 # dimension, whether it is transposed, and byte steps of the two batch dimensions.
@@ -313,9 +315,9 @@ def product_block(
     return [*block, places[2][0], places[2][1], n, 0, *folded_steps[2]]
 
 
-def is_transposed(y: Layout) -> bool:
-    """Whether a right operand is one matrix that lies transposed, and small enough for the tiled kernel."""
-    if len(y.shape) != 2 or likely(y.shape[0] * y.shape[1]) > TILED:
+def can_be_turned(y: Layout) -> bool:
+    """Whether a right operand is one matrix that lies transposed, and so small that it may be turned over."""
+    if len(y.shape) != 2 or likely(y.shape[0] * y.shape[1]) > TURNED:
         return False
     found = _matrix(y, 1)
     return found is not None and found[1] == 1

@@ -237,7 +237,7 @@ def _transposed_once(graph: Graph, sources: Sources) -> Graph:
         if isinstance(equation.op, Contraction):
             left, right = equation.values()
             layout = sources.layout(right)
-            if layout is not None and products.is_transposed(layout):
+            if layout is not None and products.can_be_turned(layout):
                 key = sources.base(right), layout
                 readers.setdefault(key, []).append(number)
                 rows[key] += likely(math.prod(left.shape[:-1]))

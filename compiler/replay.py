@@ -210,7 +210,7 @@ def gather(
         elif kind == "seed":
             arrays.append(seeds[reference])
         else:
-            array = preserved.get(id(reference))
+            array = preserved.get(id(reference)) if preserved else None
             if array is None:
                 array = reference.array()
             if array is None:

@@ -89,7 +89,7 @@ def transposed_of(g: object) -> list[bool]:
     """For each product of the compiled function, whether its right operand lies transposed."""
     steps = [(s.program.sources, step) for s in g.segments() for step in s.program.steps]  # type: ignore[attr-defined]
     rights = [(sources, step.equations[0].inputs[1]) for sources, step in steps if step.kind == "product"]
-    return [products.is_transposed(sources.layout(right)) for sources, right in rights]
+    return [products.can_be_turned(sources.layout(right)) for sources, right in rights]
 
 
 @pytest.mark.parametrize("times, turned", [(3, False), (30, True)])

@@ -127,9 +127,12 @@ def product_address(dtype: np.dtype, block: Sequence[int]) -> int:
 
 
 def _is_tiled(block: Sequence[int]) -> bool:
-    """Whether the right operand lies in rows that the nearer caches hold a part of."""
-    fits = block[N] > 1 and block[N] * block[K] <= TILED and native.vector_bytes() >= TILED_BYTES
-    return fits and not block[B + 3]
+    """Whether the nearer caches hold enough of the right operand, which few rows should not turn over."""
+    m, n, k = block[M], block[N], block[K]
+    fits = n > 1 and n * k <= TILED and native.vector_bytes() >= TILED_BYTES
+    # Where little is computed for each element of a large result, its writing takes longest: BLAS is better.
+    writes = k < 64 and m * n > 1 << 14
+    return fits and not writes and (not block[B + 3] or m >= tiled_products.PACKED_ROWS)
 
 
 def _module(name: str, dtype: str, symbol: str, tiled: bool) -> str:
@@ -137,7 +140,7 @@ def _module(name: str, dtype: str, symbol: str, tiled: bool) -> str:
     declared: set[str] = set()
     one = []
     if tiled:
-        one = [tiled_products.product_function(f"{symbol}.one", dtype, native.vector_bytes(), declared)]
+        one = tiled_products.product_functions(f"{symbol}.one", dtype, native.vector_bytes(), declared)
     else:
         declared.add(f"declare void @fusegrad_{name}({', '.join(['ptr'] * 13)})")
     w = Writer(declared)
@@ -192,12 +195,12 @@ def _call_blas(
 def _call_tiled(
     w: Writer, name: str, symbol: str, real: str, sizes: tuple[str, ...], memory: tuple[str, ...]
 ) -> None:
-    """The kernel of `tiled_products` takes the steps of A along rows and columns."""
-    (m, n, k), (a, b, c) = sizes, memory
-    row, column = (_step_of(w, A, rows_of) for rows_of in (True, False))
-    b_row, c_row = (w.load_index("%block", place + 2) for place in (B, C))
-    given = [f"i64 {x}" for x in (m, n, k)] + [f"ptr {a}", f"i64 {row}", f"i64 {column}"]
-    given += [f"ptr {b}", f"i64 {b_row}", f"ptr {c}", f"i64 {c_row}"]
+    """The kernel of `tiled_products` takes the steps of A and B along rows and columns."""
+    given = [f"i64 {size}" for size in sizes]
+    for place, address in zip((A, B), memory, strict=False):
+        steps = [f"i64 {_step_of(w, place, rows_of)}" for rows_of in (True, False)]
+        given += [f"ptr {address}", *steps]
+    given += [f"ptr {memory[2]}", f"i64 {w.load_index('%block', C + 2)}"]
     w.line(f"call void @{symbol}.one({', '.join(given)})")
 
 

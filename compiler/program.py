@@ -224,9 +224,9 @@ def _readable_products(graph: Graph, sources: Sources) -> Graph:
     return Graph(graph.inputs, tuple(equations), graph.outputs)
 
 
-# Rows of left operands from which on it pays to turn over what they are multiplied with: the kernel for right
-# operands in rows is faster than what reads them transposed.
-TURNED_ROWS = 200
+# Where products of few rows, of so many together, have a right operand that lies transposed, it pays to turn
+# it over once: with more rows each does so itself.
+TURNED_ROWS, FEW_ROWS = 200, 64
 
 
 def _transposed_once(graph: Graph, sources: Sources) -> Graph:
@@ -237,10 +237,11 @@ def _transposed_once(graph: Graph, sources: Sources) -> Graph:
         if isinstance(equation.op, Contraction):
             left, right = equation.values()
             layout = sources.layout(right)
-            if layout is not None and products.can_be_turned(layout):
+            count = likely(math.prod(left.shape[:-1]))
+            if layout is not None and count <= FEW_ROWS and products.can_be_turned(layout):
                 key = sources.base(right), layout
                 readers.setdefault(key, []).append(number)
-                rows[key] += likely(math.prod(left.shape[:-1]))
+                rows[key] += count
     first = {numbers[0]: numbers for key, numbers in readers.items() if rows[key] >= TURNED_ROWS}
     copies: dict[int, Value] = {}  # by the number of the product that reads it
     equations = []

@@ -19,23 +19,30 @@ DEPTH = 256
 # two apart take each other's place in the cache.
 PACKED_ROWS = 32
 _PARAMETERS = (
-    "i64 %m, i64 %n, i64 %k, ptr %a, i64 %a_row, i64 %a_column, ptr %b, i64 %b_row, ptr %c, i64 %c_row"
+    "i64 %m, i64 %n, i64 %k, ptr %a, i64 %a_row, i64 %a_column, "
+    "ptr %b, i64 %b_row, i64 %b_column, ptr %c, i64 %c_row"
 )
+_TURN_PARAMETERS = "ptr %room, i64 %width, ptr %b, i64 %b_column, i64 %depth, i64 %columns"
 
 
-def product_function(name: str, dtype: str, vector_bytes: int, declared: set[str]) -> str:
-    """LLVM IR of `NAME(m, n, k, a, a_row, a_column, b, b_row, c, c_row)`: C = A B; steps in elements.
+def product_functions(name: str, dtype: str, vector_bytes: int, declared: set[str]) -> list[str]:
+    """LLVM IR of `NAME(m, n, k, a, a_row, a_column, b, b_row, b_column, c, c_row)`: C = A B.
 
-    The rows of B and C are contiguous; A may lie in any way. No size is 0. Each element is summed in the
-    order of the inner dimension.
+    Steps are in elements. The rows of C are contiguous, and the rows or the columns of B; A may lie in any
+    way. No size is 0. Each element is summed in the order of the inner dimension.
     """
+    turn = _turn_function(f"{name}.turn", dtype, vector_bytes // SIZES[dtype], declared)
+    return [turn, _product_function(name, dtype, vector_bytes, declared)]
+
+
+def _product_function(name: str, dtype: str, vector_bytes: int, declared: set[str]) -> str:
     w = Writer(declared)
     lanes = vector_bytes // SIZES[dtype]
     with w.loop("0", "%k", str(DEPTH)) as start, w.loop("0", "%n", str(VECTORS[-1] * lanes)) as column:
         columns, less = w.index("sub", "%n", column), 0
         for vectors in VECTORS:
             with w.when(_between(w, columns, less * lanes, vectors * lanes if vectors < VECTORS[-1] else 0)):
-                _Tiles(w, dtype, lanes, vectors).write(start, column, columns)
+                _Tiles(w, dtype, lanes, vectors).tiles(f"{name}.turn", start, column, columns)
             less = vectors
     return function(f"internal void @{name}({_PARAMETERS})", w, "noinline nounwind")
 
@@ -48,11 +55,55 @@ def _between(w: Writer, number: str, above: int, most: int) -> str:
     return found.text
 
 
-class _Tiles:
-    """Writes the loop over the tiles of one width."""
+def _turn_function(name: str, dtype: str, lanes: int, declared: set[str]) -> str:
+    """`NAME(room, width, b, b_column, depth, columns)`: the columns of a matrix, each contiguous, put side by
+    side into rows of `width` elements. What is behind the last column is that one again.
+    """
+    w = Writer(declared)
+    vectors = _Vectors(w, dtype, lanes)
+    last = w.index("sub", "%columns", "1")
+    with w.loop("0", "%columns", str(lanes)) as column, w.loop("0", "%depth", str(lanes)) as start:
+        mask = vectors.first(w.index("sub", "%depth", start))
+        lines = []
+        for i in range(lanes):
+            place = w.index("mul", _least(w, w.index("add", column, str(i)), last), "%b_column")
+            lines.append(vectors.read(vectors.line("%b", place, start), 0, mask))
+        for i, line in enumerate(_transposed(w, lines)):
+            row = w.index("mul", w.index("add", start, str(i)), "%width")
+            w.line(f"store {line}, ptr {vectors.line('%room', row, column)}, align {SIZES[dtype]}")
+    return function(f"internal void @{name}({_TURN_PARAMETERS})", w, "noinline nounwind")
 
-    def __init__(self, w: Writer, dtype: str, lanes: int, vectors: int) -> None:
-        self.w, self.dtype, self.lanes, self.vectors = w, dtype, lanes, vectors
+
+def _transposed(w: Writer, lines: list[Val]) -> list[Val]:
+    """As many vectors as each has lanes, transposed: ever smaller blocks off the diagonal change places."""
+    lanes, size = len(lines), len(lines) // 2
+    while size:
+        made = list(lines)
+        for i in (i for i in range(lanes) if not i & size):
+            a, b = lines[i], lines[i + size]
+            low = [e if not e & size else lanes + e - size for e in range(lanes)]
+            high = [e + size if not e & size else lanes + e for e in range(lanes)]
+            made[i], made[i + size] = _shuffled(w, a, b, low), _shuffled(w, a, b, high)
+        lines, size = made, size // 2
+    return lines
+
+
+def _shuffled(w: Writer, a: Val, b: Val, places: list[int]) -> Val:
+    order = ", ".join(f"i32 {place}" for place in places)
+    return w.emit(f"shufflevector {a}, {b}, <{len(places)} x i32> <{order}>", a.dtype, a.lanes)
+
+
+def _least(w: Writer, a: str, b: str) -> str:
+    """The smaller of two whole numbers."""
+    x, y = Val(a, "i64"), Val(b, "i64")
+    return w.select(w.compare("lt", x, y), x, y).text
+
+
+class _Vectors:
+    """Reads and writes vectors whose last lanes may have no place in memory."""
+
+    def __init__(self, w: Writer, dtype: str, lanes: int) -> None:
+        self.w, self.dtype, self.lanes = w, dtype, lanes
         self.element, self.vector = LLVM_TYPES[dtype], vector_type(LLVM_TYPES[dtype], lanes)
         suffix, mask = f"v{lanes}{dtype}.p0", f"<{lanes} x i1>"
         self.masked_load, self.masked_store = f"llvm.masked.load.{suffix}", f"llvm.masked.store.{suffix}"
@@ -61,45 +112,78 @@ class _Tiles:
             f"declare void @{self.masked_store}({self.vector}, ptr, i32, {mask})",
         }
 
-    def write(self, start: str, column: str, columns: str) -> None:
+    def first(self, count: str) -> Val:
+        """The mask of the first `count` lanes."""
+        numbers = Val("<" + ", ".join(f"i64 {i}" for i in range(self.lanes)) + ">", "i64", self.lanes)
+        return self.w.compare("gt", self.w.splat(Val(count, "i64"), self.lanes), numbers)
+
+    def line(self, base: str, start: str, column: str) -> str:
+        return self.w.offset(self.w.offset(base, start, self.element), column, self.element)
+
+    def at(self, line: str, j: int) -> str:
+        return self.w.offset(line, str(j * self.lanes), self.element) if j else line
+
+    def read(self, line: str, j: int, mask: Val) -> Val:
+        """The j-th vector of a line, 0 where the mask is false."""
+        given = f"ptr {self.at(line, j)}, i32 {SIZES[self.dtype]}, {mask}, {self.vector} zeroinitializer"
+        return self.w.emit(f"call {self.vector} @{self.masked_load}({given})", self.dtype, self.lanes)
+
+
+class _Tiles(_Vectors):
+    """Writes the loop over the tiles of one width."""
+
+    def __init__(self, w: Writer, dtype: str, lanes: int, vectors: int) -> None:
+        super().__init__(w, dtype, lanes)
+        self.vectors = vectors
+
+    def write(self, value: Val, line: str, j: int, mask: Val) -> None:
+        """Store the j-th vector of a line; the first half of the tile is always full."""
+        if 2 * j < self.vectors and self.vectors > 1:
+            self.w.line(f"store {value}, ptr {self.at(line, j)}, align {SIZES[self.dtype]}")
+        else:
+            given = f"{value}, ptr {self.at(line, j)}, i32 {SIZES[self.dtype]}, {mask}"
+            self.w.line(f"call void @{self.masked_store}({given})")
+
+    def tiles(self, turn: str, start: str, column: str, columns: str) -> None:
         """All rows of the result, from `column` on, for the part of the inner dimension from `start` on."""
         w = self.w
-        end = self._least(w.index("add", start, str(DEPTH)), "%k")
+        end = _least(w, w.index("add", start, str(DEPTH)), "%k")
         later = w.splat(w.compare("gt", Val(start, "i64"), w.constant(0, "i64")), self.lanes)
-        numbers = Val("<" + ", ".join(f"i64 {i}" for i in range(self.lanes)) + ">", "i64", self.lanes)
-        masks = []
-        for j in range(self.vectors):
-            here = Val(w.index("sub", columns, str(j * self.lanes)), "i64")
-            masks.append(w.compare("gt", w.splat(here, self.lanes), numbers))
+        masks = [self.first(w.index("sub", columns, str(j * self.lanes))) for j in range(self.vectors)]
         known = [w.binary("and", mask, later) for mask in masks]
-        strip, step = self._strip(start, end, column, masks)
+        strip, step = self._strip(turn, (start, end), column, columns, masks)
         last = w.index("sub", "%m", "1")
         with w.loop("0", "%m", str(ROWS)) as row:
             # Rows behind the last one are that one again.
-            rows = [self._least(w.index("add", row, str(i)), last) for i in range(ROWS)]
-            targets = [self._line("%c", w.index("mul", row, "%c_row"), column) for row in rows]
+            rows = [_least(w, w.index("add", row, str(i)), last) for i in range(ROWS)]
+            targets = [self.line("%c", w.index("mul", row, "%c_row"), column) for row in rows]
             self._tile(rows, targets, (strip, step), (start, end), masks, known)
 
-    def _strip(self, start: str, end: str, column: str, masks: list[Val]) -> tuple[str, str]:
+    def _strip(
+        self, turn: str, part: tuple[str, str], column: str, columns: str, masks: list[Val]
+    ) -> tuple[str, str]:
         """The columns of the right operand that tiles read: where they lie, and the step between rows."""
         w, width = self.w, self.vectors * self.lanes
         room = w.stack(f"[{DEPTH * width} x {self.element}]")
-        packed = w.offset(room, w.index("mul", start, str(-width)), self.element)
+        packed = w.offset(room, w.index("mul", part[0], str(-width)), self.element)
+        turned = w.compare("ne", Val("%b_column", "i64"), w.constant(1, "i64"))
         many = w.compare("ge", Val("%m", "i64"), w.constant(PACKED_ROWS, "i64"))
-        with w.when(many.text), w.loop(start, end) as inner:
-            source = self._line("%b", w.index("mul", inner, "%b_row"), column)
+        straight = w.binary("and", many, w.binary("xor", turned, w.constant(True, "bool")))
+        with w.when(straight.text), w.loop(*part) as inner:
+            source = self.line("%b", w.index("mul", inner, "%b_row"), column)
             target = w.offset(packed, w.index("mul", inner, str(width)), self.element)
             for j, mask in enumerate(masks):
-                value, align = self._read(source, j, mask), SIZES[self.dtype]
-                w.line(f"store {value}, ptr {self._at(target, j)}, align {align}")
-        strip = w.name("p")
-        w.line(f"{strip} = select {many}, ptr {packed}, ptr {w.offset('%b', column, self.element)}")
-        step = w.select(many, w.constant(width, "i64"), Val("%b_row", "i64"))
+                value, align = self.read(source, j, mask), SIZES[self.dtype]
+                w.line(f"store {value}, ptr {self.at(target, j)}, align {align}")
+        with w.when(turned.text):
+            source = self.line("%b", w.index("mul", column, "%b_column"), part[0])
+            depth, here = w.index("sub", part[1], part[0]), _least(w, columns, str(width))
+            given = f"ptr {room}, i64 {width}, ptr {source}, i64 %b_column, i64 {depth}, i64 {here}"
+            w.line(f"call void @{turn}({given})")
+        moved, strip = w.binary("or", many, turned), w.name("p")
+        w.line(f"{strip} = select {moved}, ptr {packed}, ptr {w.offset('%b', column, self.element)}")
+        step = w.select(moved, w.constant(width, "i64"), Val("%b_row", "i64"))
         return strip, step.text
-
-    def _least(self, a: str, b: str) -> str:
-        w, x, y = self.w, Val(a, "i64"), Val(b, "i64")
-        return w.select(w.compare("lt", x, y), x, y).text
 
     def _tile(
         self,
@@ -115,11 +199,11 @@ class _Tiles:
         rooms = [[w.stack(self.vector) for _ in masks] for _ in rows]
         for target, places in zip(targets, rooms, strict=True):
             for j, room in enumerate(places):
-                w.line(f"store {self._read(target, j, known[j])}, ptr {room}")
+                w.line(f"store {self.read(target, j, known[j])}, ptr {room}")
         lefts = [w.offset("%a", w.index("mul", row, "%a_row"), self.element) for row in rows]
         with w.loop(*part) as inner:
             line = w.offset(strip[0], w.index("mul", inner, strip[1]), self.element)
-            right = [self._read(line, j, mask) for j, mask in enumerate(masks)]
+            right = [self.read(line, j, mask) for j, mask in enumerate(masks)]
             step = w.index("mul", inner, "%a_column")
             for left, places in zip(lefts, rooms, strict=True):
                 address = w.offset(left, step, self.element)
@@ -130,21 +214,6 @@ class _Tiles:
                     w.line(f"store {w.call('llvm.fma', [spread, vector, total])}, ptr {room}")
         for target, places in zip(targets, rooms, strict=True):
             for j, room in enumerate(places):
-                self._write(
+                self.write(
                     w.emit(f"load {self.vector}, ptr {room}", self.dtype, self.lanes), target, j, masks[j]
                 )
-
-    def _line(self, base: str, start: str, column: str) -> str:
-        return self.w.offset(self.w.offset(base, start, self.element), column, self.element)
-
-    def _at(self, line: str, j: int) -> str:
-        return self.w.offset(line, str(j * self.lanes), self.element) if j else line
-
-    def _read(self, line: str, j: int, mask: Val) -> Val:
-        """The j-th vector of a line, 0 where the mask is false."""
-        given = f"ptr {self._at(line, j)}, i32 {SIZES[self.dtype]}, {mask}, {self.vector} zeroinitializer"
-        return self.w.emit(f"call {self.vector} @{self.masked_load}({given})", self.dtype, self.lanes)
-
-    def _write(self, value: Val, line: str, j: int, mask: Val) -> None:
-        given = f"{value}, ptr {self._at(line, j)}, i32 {SIZES[self.dtype]}, {mask}"
-        self.w.line(f"call void @{self.masked_store}({given})")

@@ -1,7 +1,7 @@
 """Matrix products on the loops' own thread pool.
 
-What fits the nearer caches, and whose right operand lies in rows, is computed by our own kernel
-(`compiler/tiled_products.py`), the rest by BLAS.
+What has a right operand that the caches hold is computed by our own kernel (`compiler/tiled_products.py`),
+the rest by BLAS.
 
 OpenMP's workers spin after a loop, BLAS's own after a product, and on few cores they starve each
 other (DESIGN.md, "One thread pool"). So BLAS is called single-threaded, on parts of the result
@@ -256,9 +256,9 @@ def _letter(w: Writer, place: int) -> str:
 
 def _int32(w: Writer, value: str) -> str:
     """A 32-bit integer in memory, as the Fortran interface takes it."""
-    room, tiled = w.stack("i32"), w.name()
-    w.line(f"{tiled} = trunc i64 {value} to i32")
-    w.line(f"store i32 {tiled}, ptr {room}")
+    room, narrow = w.stack("i32"), w.name()
+    w.line(f"{narrow} = trunc i64 {value} to i32")
+    w.line(f"store i32 {narrow}, ptr {room}")
     return room
 
 

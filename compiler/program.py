@@ -20,6 +20,7 @@ from fusegrad.compiler.gathering import gathered
 from fusegrad.compiler.lowering import lower
 from fusegrad.compiler.placement import PLAIN, Blueprint, Placed, Plain, copied, viewed as viewed, with_sizes
 from fusegrad.compiler.sizes import OPEN_TEXT, Fixed, Values, likely
+from fusegrad.compiler.tiled_products import PACKED_ROWS
 from fusegrad.eager.families import Contraction, Layout, View, contiguous_layout
 from fusegrad.eager.op import REGISTRY
 from fusegrad.eager.sizes import has_symbols
@@ -224,9 +225,9 @@ def _readable_products(graph: Graph, sources: Sources) -> Graph:
     return Graph(graph.inputs, tuple(equations), graph.outputs)
 
 
-# Where products of few rows, of so many together, have a right operand that lies transposed, it pays to turn
-# it over once: with more rows each does so itself.
-TURNED_ROWS, FEW_ROWS = 200, 64
+# Where products of few rows each, of so many together, have a right operand that lies transposed, it pays to
+# turn it over once: with more rows each does so itself.
+TURNED_ROWS, FEW_ROWS = 200, PACKED_ROWS
 
 
 def _transposed_once(graph: Graph, sources: Sources) -> Graph:
@@ -237,11 +238,11 @@ def _transposed_once(graph: Graph, sources: Sources) -> Graph:
         if isinstance(equation.op, Contraction):
             left, right = equation.values()
             layout = sources.layout(right)
-            count = likely(math.prod(left.shape[:-1]))
-            if layout is not None and count <= FEW_ROWS and products.can_be_turned(layout):
+            few = likely(math.prod(left.shape[-2:-1])) <= FEW_ROWS
+            if layout is not None and few and products.can_be_turned(layout):
                 key = sources.base(right), layout
                 readers.setdefault(key, []).append(number)
-                rows[key] += count
+                rows[key] += likely(math.prod(left.shape[:-1]))
     first = {numbers[0]: numbers for key, numbers in readers.items() if rows[key] >= TURNED_ROWS}
     copies: dict[int, Value] = {}  # by the number of the product that reads it
     equations = []

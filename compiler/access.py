@@ -62,16 +62,13 @@ class Access:
         offsets = spread
         if self._varies(buffer):
             step = self.steps[buffer.name, buffer.axes.index(self.vector_axis or "")]
-            moved = w.binary("mul", w.splat(Val(step, "i64"), self.lanes), self._lane_numbers())
+            moved = w.binary("mul", w.splat(Val(step, "i64"), self.lanes), w.lane_numbers(self.lanes))
             offsets = moved if offsets is None else w.binary("add", offsets, moved)
         if offsets is None:
             offsets = w.constant(0, "i64", self.lanes)
         addresses = w.name("p")
         w.line(f"{addresses} = getelementptr {memory_type(buffer.dtype)}, ptr {address}, {offsets}")
         return addresses
-
-    def _lane_numbers(self) -> Val:
-        return Val("<" + ", ".join(f"i64 {i}" for i in range(self.lanes)) + ">", "i64", self.lanes)
 
     # Conditions.
 

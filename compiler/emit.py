@@ -219,8 +219,7 @@ class Emitter(Access):
             return w.constant(statement.start, statement.dtype)
         index = Val(self.indices[statement.axis], "i64")
         if statement.axis == self.vector_axis:
-            lane = "<" + ", ".join(f"i64 {i}" for i in range(self.lanes)) + ">"
-            index = w.emit(f"add {w.splat(index, self.lanes)}, {lane}", "i64", self.lanes)
+            index = w.binary("add", w.splat(index, self.lanes), w.lane_numbers(self.lanes))
         scaled = w.binary("mul", index, w.constant(statement.step, "i64", index.lanes))
         whole = w.binary("add", scaled, w.constant(statement.start, "i64", index.lanes))
         return w.convert(whole, statement.dtype)
@@ -408,10 +407,8 @@ class Emitter(Access):
 
     def masked(self, axis: str, body: tuple[Statement, ...], index: str, stop: str) -> None:
         """The body for the vector at `index`, of which lanes from `stop` on take no part."""
-        w = self.w
         self.indices[axis] = index
-        limit = w.splat(Val(w.index("sub", stop, index), "i64"), self.lanes)
-        self.mask = w.compare("gt", limit, self._lane_numbers())
+        self.mask = self.w.first_lanes(self.w.index("sub", stop, index), self.lanes)
         self.statements(body)
         self.mask = None
 

@@ -28,8 +28,8 @@ class Bound:
 class Interior:
     """Where the conditions of a loop hold.
 
-    before: the statements that say so, to be computed at index 0 before the loop. bounds, facts: what must
-    hold, of the index and of the rest. names: the booleans that are true then.
+    before: the statements that these need, to be computed at index 0 before the loop. bounds, facts: what
+    must hold, of the index and of the rest. names: the booleans that are true then.
     """
 
     before: tuple[Statement, ...]
@@ -53,7 +53,7 @@ def interior(axis: str, body: Iterable[Statement]) -> Interior | None:
     names = frozenset(part for name in asked for part in found.parts(name))
     facts = tuple(n for n in found.uniform if n in names)
     facts += tuple(sorted(n for n in names if n not in found.made))
-    before = tuple(s for s in found.before if s.target not in names or s.target in facts)
+    before = found.needed_for([*facts, *(operand for b in bounds for operand in (b.index, b.limit))])
     return Interior(before, tuple(sorted(bounds, key=repr)), facts, names)
 
 
@@ -87,15 +87,15 @@ class _Conditions:
         self.made[target] = statement
         if isinstance(statement, Progression):
             if statement.axis != self.axis:
-                self._keep(statement, self.uniform)
+                self._keep(statement)
             elif statement.step == 1 and statement.dtype == "i64":
                 self.moved.add(target)
                 self.before.append(statement)
         elif isinstance(statement, Compute):
             self._see_compute(statement)
 
-    def _keep(self, statement: Compute | Progression, where: dict[str, None]) -> None:
-        where[statement.target] = None
+    def _keep(self, statement: Compute | Progression) -> None:
+        self.uniform[statement.target] = None
         self.before.append(statement)
 
     def _is_uniform(self, operand: Operand) -> bool:
@@ -104,7 +104,7 @@ class _Conditions:
     def _see_compute(self, statement: Compute) -> None:
         target, op, operands = statement.target, statement.op, statement.operands
         if all(map(self._is_uniform, operands)):
-            self._keep(statement, self.uniform)
+            self._keep(statement)
         elif op == "select" and isinstance(operands[0], str):
             self.selects.append(operands[0])
         elif op == "and_" and all(isinstance(o, str) for o in operands):
@@ -134,3 +134,13 @@ class _Conditions:
     def bounds_of(self, name: str) -> set[Bound]:
         """What `name` asks of the index; empty if it is more than bounds, or nothing."""
         return {self.tests[part] for part in self.parts(name) if part in self.tests}
+
+    def needed_for(self, operands: Iterable[Operand]) -> tuple[Statement, ...]:
+        """Those of the statements in `before` that `operands` are computed from, in order."""
+        needed = set(operands)
+        found: list[Statement] = []
+        for statement in reversed(self.before):
+            if statement.target in needed:
+                found.append(statement)
+                needed.update(statement.operands if isinstance(statement, Compute) else ())
+        return tuple(reversed(found))

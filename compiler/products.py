@@ -18,6 +18,7 @@ import functools
 import glob
 import os
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -106,6 +107,9 @@ def _scipy_routines() -> tuple[dict[str, int], str]:
     return found, f"scipy {scipy.__version__}"
 
 
+_Three = tuple[
+    str, str, str
+]  # rows, columns and inner dimension, or the addresses of both operands and the result
 _ROUTINES = {"float32": ("sgemm", "f32"), "float64": ("dgemm", "f64")}
 
 
@@ -147,13 +151,12 @@ def _module(name: str, dtype: str, symbol: str, tiled: bool) -> str:
     batch = w.index("mul", w.load_index("%block", BATCH0), w.load_index("%block", BATCH1))
     run_tasks(w, symbol, w.index("mul", batch, w.load_index("%block", PARTS)))
     entry = function(f"void @{symbol}(ptr %slots, ptr %block)", w)
-    call = _call_tiled if tiled else _call_blas
-    return module(
-        declared, [*one, entry, worker_function(symbol), _task(name, symbol, LLVM_TYPES[dtype], call)]
-    )
+    real = LLVM_TYPES[dtype]
+    call = partial(_call_tiled, f"{symbol}.one") if tiled else partial(_call_blas, f"fusegrad_{name}", real)
+    return module(declared, [*one, entry, worker_function(symbol), _task(symbol, real, call)])
 
 
-def _task(name: str, symbol: str, real: str, call: Callable[..., None]) -> str:
+def _task(symbol: str, real: str, call: Callable[[Writer, _Three, _Three], None]) -> str:
     """`SYMBOL.task(number, slots, block)`: the product of one part of the rows or columns, by `call`."""
     w = Writer(set())
     parts, part, by_rows = (w.load_index("%block", p) for p in (PARTS, PART, BY_ROWS))
@@ -171,14 +174,12 @@ def _task(name: str, symbol: str, real: str, call: Callable[..., None]) -> str:
     b = _moved(w, b, B, n_start, rows_of=False, size=real)
     c = _moved(w, c, C, m_start, rows_of=True, size=real)
     c = w.offset(c, n_start, real)
-    call(w, name, symbol, real, (m, n, k), (a, b, c))
+    call(w, (m, n, k), (a, b, c))
     signature = f"internal void @{symbol}.task(i64 %number, ptr %slots, ptr %block)"
     return function(signature, w, "noinline nounwind")
 
 
-def _call_blas(
-    w: Writer, name: str, symbol: str, real: str, sizes: tuple[str, ...], memory: tuple[str, ...]
-) -> None:
+def _call_blas(routine: str, real: str, w: Writer, sizes: _Three, memory: _Three) -> None:
     """BLAS counts columns first, so the row-major C = A B is asked for as C' = B' A'."""
     (m, n, k), (a, b, c) = sizes, memory
     one, zero = w.stack(real), w.stack(real)
@@ -189,19 +190,17 @@ def _call_blas(
         b, _int32(w, w.load_index("%block", B + 2)), a, _int32(w, w.load_index("%block", A + 2)), zero,
         c, _int32(w, w.load_index("%block", C + 2)),
     ]  # fmt: skip
-    w.line(f"call void @fusegrad_{name}({', '.join('ptr ' + x for x in arguments)})")
+    w.line(f"call void @{routine}({', '.join('ptr ' + x for x in arguments)})")
 
 
-def _call_tiled(
-    w: Writer, name: str, symbol: str, real: str, sizes: tuple[str, ...], memory: tuple[str, ...]
-) -> None:
+def _call_tiled(kernel: str, w: Writer, sizes: _Three, memory: _Three) -> None:
     """The kernel of `tiled_products` takes the steps of A and B along rows and columns."""
     given = [f"i64 {size}" for size in sizes]
     for place, address in zip((A, B), memory, strict=False):
         steps = [f"i64 {_step_of(w, place, rows_of)}" for rows_of in (True, False)]
         given += [f"ptr {address}", *steps]
     given += [f"ptr {memory[2]}", f"i64 {w.load_index('%block', C + 2)}"]
-    w.line(f"call void @{symbol}.one({', '.join(given)})")
+    w.line(f"call void @{kernel}({', '.join(given)})")
 
 
 def _range(w: Writer, rows: str, start: str, part: str, total: str, dimension: str) -> tuple[str, str]:

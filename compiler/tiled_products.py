@@ -1,8 +1,8 @@
 """Products of matrices by tiles: a part of the result stays in registers while the inner dimension runs by.
 
 A library packs both operands first, which for matrices that the nearer caches hold takes a good part of the
-time of the product. Here an element of the left operand is spread over a vector and multiplied with a row of
-the right one, as both lie in memory.
+time of the product. Here an element of the left operand, wherever it lies, is spread over a vector and
+multiplied with a row of the right one, of which a strip is packed where many rows of the left one meet it.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _turn_function(name: str, dtype: str, lanes: int, declared: set[str]) -> str
     vectors = _Vectors(w, dtype, lanes)
     last = w.index("sub", "%columns", "1")
     with w.loop("0", "%columns", str(lanes)) as column, w.loop("0", "%depth", str(lanes)) as start:
-        mask = vectors.first(w.index("sub", "%depth", start))
+        mask = w.first_lanes(w.index("sub", "%depth", start), lanes)
         lines = []
         for i in range(lanes):
             place = w.index("mul", _least(w, w.index("add", column, str(i)), last), "%b_column")
@@ -112,11 +112,6 @@ class _Vectors:
             f"declare void @{self.masked_store}({self.vector}, ptr, i32, {mask})",
         }
 
-    def first(self, count: str) -> Val:
-        """The mask of the first `count` lanes."""
-        numbers = Val("<" + ", ".join(f"i64 {i}" for i in range(self.lanes)) + ">", "i64", self.lanes)
-        return self.w.compare("gt", self.w.splat(Val(count, "i64"), self.lanes), numbers)
-
     def line(self, base: str, start: str, column: str) -> str:
         return self.w.offset(self.w.offset(base, start, self.element), column, self.element)
 
@@ -149,7 +144,8 @@ class _Tiles(_Vectors):
         w = self.w
         end = _least(w, w.index("add", start, str(DEPTH)), "%k")
         later = w.splat(w.compare("gt", Val(start, "i64"), w.constant(0, "i64")), self.lanes)
-        masks = [self.first(w.index("sub", columns, str(j * self.lanes))) for j in range(self.vectors)]
+        before = (str(j * self.lanes) for j in range(self.vectors))
+        masks = [w.first_lanes(w.index("sub", columns, count), self.lanes) for count in before]
         known = [w.binary("and", mask, later) for mask in masks]
         strip, step = self._strip(turn, (start, end), column, columns, masks)
         last = w.index("sub", "%m", "1")
@@ -214,6 +210,5 @@ class _Tiles(_Vectors):
                     w.line(f"store {w.call('llvm.fma', [spread, vector, total])}, ptr {room}")
         for target, places in zip(targets, rooms, strict=True):
             for j, room in enumerate(places):
-                self.write(
-                    w.emit(f"load {self.vector}, ptr {room}", self.dtype, self.lanes), target, j, masks[j]
-                )
+                value = w.emit(f"load {self.vector}, ptr {room}", self.dtype, self.lanes)
+                self.write(value, target, j, masks[j])

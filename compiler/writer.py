@@ -161,6 +161,14 @@ class Writer:
         zeros = f"<{lanes} x i32> zeroinitializer"
         return self.emit(f"shufflevector {first}, {vector} poison, {zeros}", value.dtype, lanes)
 
+    def lane_numbers(self, lanes: int) -> Val:
+        """0, 1, 2 and so on, one in each lane."""
+        return Val("<" + ", ".join(f"i64 {i}" for i in range(lanes)) + ">", "i64", lanes)
+
+    def first_lanes(self, count: str, lanes: int) -> Val:
+        """True in the first `count` (i64) lanes."""
+        return self.compare("gt", self.splat(Val(count, "i64"), lanes), self.lane_numbers(lanes))
+
     def call(self, name: str, args: list[Val], dtype: str | None = None) -> Val:
         """An intrinsic overloaded on its first argument's type, or a library function."""
         lanes = args[0].lanes

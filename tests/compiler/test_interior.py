@@ -41,6 +41,15 @@ def test_bounds_and_facts_of_a_condition():
     assert [s.target for s in found.before] == ["t0", "t1"]
 
 
+def test_only_what_the_bounds_need_is_computed_before_the_loop():
+    body = shifted()
+    body.insert(0, Compute("t8", "div", ("k3", "k4"), "i64"))  # by zero, perhaps, in a loop that does not run
+    body.insert(1, Compute("t9", "mul", ("k0", 2), "i64"))
+    body[3] = Compute("t1", "add", ("t0", "t9"), "i64")
+    found = interior("i0", body)
+    assert found is not None and [s.target for s in found.before] == ["t9", "t0", "t1"]
+
+
 def test_no_interior_where_the_condition_says_more_or_nothing():
     assert interior("i0", shifted("eq")) is None
     assert interior("i1", shifted()) is None  # nothing varies along it

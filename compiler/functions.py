@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fusegrad.compiler.emit import Emitter, filled_in_vectors, memory_type, outer_accumulators, parts
 from fusegrad.compiler.kernel import Accumulator, Kernel, Loop, Statement, Store
-from fusegrad.compiler.parallel import function, module, run_tasks, worker_function
+from fusegrad.compiler.parallel import function, module, run_tasks, task_name, worker_function
 from fusegrad.compiler.scalar import identity
 from fusegrad.compiler.writer import LLVM_TYPES, Val
 
@@ -46,7 +46,7 @@ def chunk_function(name: str, emitter: Emitter, attributes: str) -> str:
             value = emitter.settled(accumulator)
             place = w.offset(scratch, w.load_index("%block", block.accumulators[accumulator.target]))
             _store_number(emitter, value, place)
-    signature = f"internal void @{name}.task(i64 %number, ptr %slots, ptr %block)"
+    signature = f"void @{task_name(name)}(i64 %number, ptr %slots, ptr %block)"
     return function(signature, w, f"noinline {attributes}")
 
 

@@ -59,17 +59,19 @@ class Step:
 def with_copies(graph: Graph, layouts: Sources) -> Graph:
     """A copy in front of every reshape that strides cannot say (of a transposed array, say)."""
     equations: list[Equation] = []
-    changed = False
+    copies: dict[Value, Value] = {}
     for equation in graph.equations:
         if isinstance(equation.op, View) and layouts.layout(equation.output) is None:
             operand = equation.inputs[0]
             if layouts.layout(operand) is not None:
-                copy = Value(f"{equation.output.name}_copy", operand.type)
-                equations.append(Equation(_clone, (operand,), {}, (copy,), equation.source))
-                equation = Equation(equation.op, (copy,), equation.params, equation.outputs, equation.source)
-                changed = True
+                if operand not in copies:
+                    copies[operand] = Value(f"{equation.output.name}_copy", operand.type)
+                    copying = Equation(_clone, (operand,), {}, (copies[operand],), equation.source)
+                    equations.append(copying)
+                inputs = (copies[operand],)
+                equation = Equation(equation.op, inputs, equation.params, equation.outputs, equation.source)
         equations.append(equation)
-    if not changed:
+    if not copies:
         return graph
     following = Graph(graph.inputs, tuple(equations), graph.outputs)
     return with_copies(following, Sources(following, layouts.layouts))

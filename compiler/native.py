@@ -24,10 +24,11 @@ from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import cpu_target
 
 from fusegrad.compiler import debug
-from fusegrad.compiler.emit import lanes_of
+from fusegrad.compiler.emit import lanes_of, parts
 from fusegrad.compiler.functions import module_text
 from fusegrad.compiler.kernel import Kernel
 from fusegrad.compiler.lock import compiling
+from fusegrad.compiler.parallel import task_name
 from fusegrad.eager.errors import failure
 
 _codegen = cpu_target.target_context.codegen()
@@ -275,8 +276,9 @@ def compile_kernels(kernels: Sequence[Kernel]) -> None:
             debug.show(3, "kernel", functools.partial(getattr, kernel, "text"))
             texts.append(module_text(kernel, name, vector_bytes(), lanes_of(kernel, vector_bytes())))
         digest = hashlib.sha256("".join(new).encode()).hexdigest()[:16]
-        addresses = compile_module(f"fusegrad_{digest}", joined(texts), list(new))
-        _addresses.update(zip(new, addresses, strict=True))
+        symbols = [*new, *(task_name(name) for name, kernel in new.items() if parts(kernel)[1] is not None)]
+        addresses = compile_module(f"fusegrad_{digest}", joined(texts), symbols)
+        _addresses.update(zip(symbols, addresses, strict=True))
         if _since_cold is not None:
             _since_cold.update(new)
         Statistics.kernels += len(new)
@@ -308,6 +310,7 @@ def joined(texts: Sequence[str]) -> str:
     return "\n".join([*sorted(declared), *bodies])
 
 
-def kernel_address(kernel: Kernel) -> int:
-    """The entry of a compiled kernel."""
-    return _addresses[kernel_name(kernel)]
+def kernel_addresses(kernel: Kernel) -> tuple[int, int]:
+    """Of a compiled kernel: its entry, and what computes one chunk (0 where it has no parallel loop)."""
+    name = kernel_name(kernel)
+    return _addresses[name], _addresses.get(task_name(name), 0)

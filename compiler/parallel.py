@@ -9,6 +9,11 @@ from fusegrad.compiler.writer import Writer
 PARALLEL_FOR = "declare void @numba_parallel_for(ptr, ptr, ptr, ptr, ptr, i64, i64, i32)"
 
 
+def task_name(symbol: str) -> str:
+    """The function that does one task: `(number, slots, block)`."""
+    return f"{symbol}.task"
+
+
 def run_tasks(w: Writer, symbol: str, count: str) -> None:
     """Call `SYMBOL.task(i, slots, block)` for i below `count`.
 
@@ -37,7 +42,7 @@ def run_tasks(w: Writer, symbol: str, count: str) -> None:
             f"ptr {data}, i64 0, i64 1, i32 {workers})"
         )
     with w.when(alone), w.loop("0", count) as index:
-        w.line(f"call void @{symbol}.task(i64 {index}, ptr %slots, ptr %block)")
+        w.line(f"call void @{task_name(symbol)}(i64 {index}, ptr %slots, ptr %block)")
 
 
 def worker_function(symbol: str) -> str:
@@ -47,7 +52,7 @@ def worker_function(symbol: str) -> str:
   %slots = load ptr, ptr %data
   %second = getelementptr ptr, ptr %data, i64 1
   %block = load ptr, ptr %second
-  call void @{symbol}.task(i64 %number, ptr %slots, ptr %block)
+  call void @{task_name(symbol)}(i64 %number, ptr %slots, ptr %block)
   ret void
 }}"""
 

@@ -9,32 +9,21 @@ by every call.
 from __future__ import annotations
 
 import math
-import struct
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from fusegrad.compiler import calling, native, products
-from fusegrad.compiler.domain import Sources
-from fusegrad.compiler.emit import block_of, outer_accumulators
+from fusegrad.compiler.batches import Batch, batch_address, batches
+from fusegrad.compiler.blueprint import Blueprint, Placing
 from fusegrad.compiler.fusion import Step
-from fusegrad.compiler.kernel import ELEMENTARY, Compute
-from fusegrad.compiler.loops import BoundKernel
-from fusegrad.compiler.memory import SMALLEST_POOLED, aligned, aligned_bytes, pool
+from fusegrad.compiler.memory import SMALLEST_POOLED, aligned, aligned_bytes, data_address, pool
 from fusegrad.compiler.sizes import Values
-from fusegrad.compiler.writer import SIZES
-from fusegrad.eager.dtypes import FROM_SHORT
-from fusegrad.eager.families import Layout, contiguous_layout
 from fusegrad.eager.op import REGISTRY, wrap
-from fusegrad.eager.sizes import Symbol, has_symbols
+from fusegrad.eager.sizes import has_symbols
 from fusegrad.tracer.graph import Equation, Value
-
-# How many elements one chunk of a loop has at least, for cheap work; a chunk that computes
-# exponentials is shorter. Chunks are what threads share.
-CHUNK_WORK = 1 << 15
-MOST_CHUNKS = 64
 
 NOTHING = np.empty(0)
 _RESHAPE = REGISTRY["reshape"]
@@ -85,111 +74,6 @@ def viewed(array: np.ndarray, chain: Sequence[Any]) -> np.ndarray:
     return array
 
 
-# What is known without sizes.
-
-
-class _Room(NamedTuple):
-    """Something that needs room in the arena: a value of so many bytes, or the scratch of a kernel.
-
-    until: the last step that reads it.
-    """
-
-    key: Any
-    size: Any
-    form: _KernelForm | None
-    until: int
-
-
-class _Fresh(NamedTuple):
-    """A value with an array of its own: its place among the arrays; strides, in bytes, if not row-major."""
-
-    place: int
-    shape: tuple[Any, ...]
-    dtype: np.dtype
-    strides: tuple[Any, ...] | None
-
-
-class _KernelForm:
-    """What the block of a kernel is made from.
-
-    recipe: the block up to how the work is cut, with 0 where `placed` and `numbers` say more. placed:
-    for each buffer where its slot stands, and the value that it holds. numbers: sizes as numbers of a
-    dtype. counts: the elements of each result.
-    """
-
-    def __init__(self, bound: BoundKernel) -> None:
-        kernel = bound.kernel
-        self.kernel, self.sizes = kernel, bound.sizes
-        number = {axis: i for i, axis in enumerate(kernel.axes)}
-        loop = next((s for s in kernel.loops() if s.kind in ("parallel", "chunked")), None)
-        self.loop = None if loop is None else [number[a] for a in loop.axes]
-        self.chunked = loop is not None and loop.kind == "chunked"
-        heavy = sum(isinstance(s, Compute) and s.op in ELEMENTARY for s in kernel.statements())
-        self.work = 1 + 2 * heavy
-        self.accumulators = [
-            (SIZES[a.dtype], [number[axis] for axis in a.axes]) for a in outer_accumulators(kernel)
-        ]
-        self.counts = [math.prod(a.value.shape) for a in bound.outputs]
-        self.recipe: list[Any] = list(bound.sizes)
-        self.numbers: list[tuple[int, Any, str]] = []
-        for value, (_, dtype) in zip(bound.numbers, kernel.numbers, strict=True):
-            if isinstance(value, Symbol):
-                self.numbers.append((len(self.recipe), value, dtype))
-            self.recipe.append(0 if isinstance(value, Symbol) else _number_bits(value, dtype))
-        self.placed: list[tuple[int, Value]] = []
-        for argument in (*bound.inputs, *bound.outputs):
-            self.placed.append((len(self.recipe), argument.value))
-            self.recipe += [0, argument.offset * argument.value.dtype.itemsize, *argument.strides]
-        self.length = block_of(kernel).length
-
-    def chunks(self, sizes: Sequence[int]) -> tuple[int, int]:
-        """Chunk length and number of chunks of the parallel loop, from sizes alone."""
-        if self.loop is None:
-            return 0, 0
-        total = math.prod([sizes[a] for a in self.loop])
-        count = max(1, min(MOST_CHUNKS, math.prod(sizes) * self.work // CHUNK_WORK, total))
-        length = -(-total // count)
-        if self.chunked:
-            length = -(-length // 64) * 64
-        return length, -(-total // length) if total else 1
-
-    def accumulator_places(self, sizes: Sequence[int]) -> tuple[list[int], int]:
-        """Offsets of the outer accumulators in a chunk's scratch, and the size of it."""
-        places, end = [], 0
-        for size, axes in self.accumulators:
-            places.append(end)
-            end += aligned(size * math.prod([sizes[a] for a in axes]))
-        return places, end
-
-    def scratch_bytes(self, sizes: Any) -> int:
-        """Bytes of scratch that a run takes."""
-        if not self.accumulators:
-            return 0
-        own = sizes.of(self.sizes)
-        return self.accumulator_places(own)[1] * max(1, self.chunks(own)[1])
-
-    def block(self, sizes: Any, place: Any, scratch: tuple[int, int]) -> list[int]:
-        """The block of one use of the kernel; see `emit.Block`."""
-        block: list[int] = [n if type(n) is int else sizes.of(n) for n in self.recipe]
-        own = block[: len(self.sizes)]
-        for at, value, dtype in self.numbers:
-            block[at] = _number_bits(sizes.of(value), dtype)
-        for at, value in self.placed:
-            block[at], start = place(value)
-            block[at + 1] += start
-        places, size = self.accumulator_places(own)
-        block += [*self.chunks(own), *scratch, size, *places]
-        assert len(block) == self.length
-        return block
-
-
-def _number_bits(value: Any, dtype: str) -> int:
-    """A number as the low bytes of an 8-byte place."""
-    packed = np.array(value).astype(FROM_SHORT[dtype].numpy).tobytes()
-    bits: int = struct.unpack("<q", packed.ljust(8, b"\0"))[0]
-    return bits
-
-
 @dataclass(frozen=True)
 class _Native:
     """A stretch of kernels and products that run in one native call."""
@@ -208,127 +92,6 @@ class _Opaque:
     results: tuple[tuple[int, tuple[int, ...] | None], ...]
 
 
-class Blueprint:
-    """What is known of a program's way into memory without its sizes.
-
-    steps: of the program, in order. needed: the values that must have arrays of their own. into: those
-    that are put into the memory of an input. arrays: the values that have one, with their index; the
-    inputs come first.
-    """
-
-    def __init__(
-        self,
-        inputs: Sequence[Value],
-        steps: Sequence[Step],
-        sources: Sources,
-        needed: Sequence[Value],
-        into: Mapping[Value, Value],
-    ) -> None:
-        self.inputs, self.sources = len(inputs), sources
-        arrays = dict.fromkeys(inputs)
-        for value in needed:
-            arrays.setdefault(sources.base(value))
-        opaque: set[Value] = set()
-        self.inside = self._joined_in_place(steps, {*arrays, *into}, into)
-        joined = {whole for whole, _ in self.inside.values()}
-        self.steps = steps = [s for s in steps if s.kind != "loops" or s.equations[0].output not in joined]
-        for step in steps:
-            if step.kind == "opaque":
-                opaque.update(step.made)
-                for value in (*step.equations[0].values(), *step.made):
-                    arrays.setdefault(sources.base(value))
-        self.arrays = {v: i for i, v in enumerate(v for v in arrays if v not in into)}
-        self.arrays.update({v: self.arrays[target] for v, target in into.items()})
-        self.fresh = [
-            _Fresh(index, value.shape, value.dtype, self._byte_strides(value))
-            for value, index in self.arrays.items()
-            if index >= self.inputs and value not in opaque
-        ]
-        self.forms = [None if s.kernel is None else _KernelForm(s.kernel) for s in steps]
-        self.rooms = self._rooms()
-        # For all sizes: memory for the arena, and room for the addresses of all arrays.
-        self.arenas: list[tuple[np.ndarray, np.ndarray]] = []
-        self.layouts = [self._operands(s) if s.kind == "product" else None for s in steps]
-        self.opaque = {v: (self.arrays[v], self._byte_strides(v)) for v in opaque}
-
-    def _joined_in_place(
-        self, steps: Sequence[Step], fixed: Collection[Value], into: Collection[Value]
-    ) -> dict[Value, tuple[Value, Any]]:
-        """For each value that lies in the memory of the `cat` that it is a part of, that, and from which
-        element on.
-
-        fixed: the values that lie elsewhere.
-        """
-        kinds = {v: step.kind for step in steps for v in step.made}
-        read = {self.sources.base(v) for s in steps if s.kind == "opaque" for v in s.equations[0].values()}
-
-        def moves(part: Any) -> bool:
-            made = isinstance(part, Value) and kinds.get(part) in ("kernel", "product", "loops")
-            return made and part not in fixed and part not in read and self._byte_strides(part) is None
-
-        inside: dict[Value, tuple[Value, Any]] = {}
-        for step in steps:
-            equation = step.equations[0]
-            if step.kind != "loops" or equation.op.name != "cat" or equation.params["dim"] != 0:
-                continue
-            parts, whole = equation.inputs, equation.output
-            known = whole in into or self._byte_strides(whole) is not None or len({*parts}) < len(parts)
-            if known or not all(moves(part) and part not in inside for part in parts):
-                continue
-            start: Any = 0
-            for part in parts:
-                inside[part] = whole, start
-                start += math.prod(part.shape)
-        return inside
-
-    def outermost(self, value: Value) -> Value:
-        """The value in whose memory another lies: itself, if it is no part of anything."""
-        while value in self.inside:
-            value, _ = self.inside[value]
-        return value
-
-    def _byte_strides(self, value: Value) -> tuple[Any, ...] | None:
-        """The strides in bytes of a value in memory; None if it is row-major."""
-        layout = self.sources.layouts.get(value)
-        if layout is None or layout == contiguous_layout(value.shape):
-            return None
-        return tuple([s * value.dtype.itemsize for s in layout.strides])
-
-    def _operands(self, step: Step) -> tuple[Layout, Layout]:
-        """How the operands of a product lie."""
-        x, y = (self.sources.layout(v) for v in step.equations[0].inputs)
-        assert x is not None and y is not None and products.foldable(x, y), (
-            "products that BLAS cannot read are copied or opaque"
-        )
-        return x, y
-
-    def _rooms(self) -> list[list[_Room]]:
-        """What each step needs room for in the arena."""
-        last: dict[Value, int] = {}
-        for number, step in enumerate(self.steps):
-            for equation in step.equations:
-                for value in equation.values():
-                    last[self.outermost(self.sources.base(value))] = number
-        rooms: list[list[_Room]] = []
-        roomed: set[Value] = set()
-        for number, (step, form) in enumerate(zip(self.steps, self.forms, strict=True)):
-            made = [a.value for a in step.kernel.outputs] if step.kernel is not None else []
-            if step.kind == "product":
-                made = [step.equations[0].output]
-            made = [v for v in dict.fromkeys(map(self.outermost, made)) if v not in self.arrays]
-            here = [
-                _Room(v, math.prod(v.shape) * v.dtype.itemsize, None, last.get(v, number))
-                for v in made
-                if v not in roomed
-            ]
-            roomed.update(made)
-            rooms.append([*here, _Room(step, 0, form, number)] if form is not None else here)
-        return rooms
-
-
-# With sizes.
-
-
 class Placed:
     """A program with its sizes, in memory. sizes: says what the sizes in the blueprint are."""
 
@@ -343,28 +106,41 @@ class Placed:
         places = {place for place, _, _ in self.small}
         self.large = [f for f in self.fresh if f[0] not in places]
         self._rest = [NOTHING] * (len(blueprint.arrays) - blueprint.inputs)
+        self.batches = batches(blueprint, sizes)
         self._place_arena()
         self._build_calls()
 
     # Memory.
 
     def _place_arena(self) -> None:
-        """Offsets in the arena for values and scratch, by first fit over lifetimes."""
+        """Offsets in the arena for values and scratch, by first fit over lifetimes.
+
+        The steps of a batch run at one time.
+        """
         self.offsets: dict[Any, int] = {}
         self.arena_bytes = 0
         live: list[tuple[int, int, int]] = []  # last step, start, end
+        within = {number: b for b in self.batches for number in range(b.first, b.last)}
         for number, rooms in enumerate(self.blueprint.rooms):
-            live = [entry for entry in live if entry[0] >= number]
+            batch = within.get(number)
+            if batch is None or batch.first == number:
+                live = [entry for entry in live if entry[0] >= number]
+            needed = [] if batch is None or batch.first < number else [(batch, batch.bytes(), number)]
             for key, bytes_, form, until in rooms:
-                size = aligned(self.sizes.of(bytes_)) if form is None else form.scratch_bytes(self.sizes)
+                if batch is None or key not in batch.own:
+                    size = self.sizes.of(bytes_) if form is None else form.scratch_bytes(self.sizes)
+                    needed.append((key, size, until))
+            for key, size, until in needed:
                 if size:
-                    start = _first_fit(live, size)
-                    live.append((until, start, start + size))
+                    start, size = _first_fit(live, aligned(size)), aligned(size)
+                    live.append((within[until].last - 1 if until in within else until, start, start + size))
                     self.offsets[key] = start
                     self.arena_bytes = max(self.arena_bytes, start + size)
 
-    def _place(self, value: Value) -> tuple[int, int]:
-        """Slot and byte offset of a value in memory."""
+    def _place(self, value: Value, batch: Batch | None = None) -> tuple[int, int]:
+        """Slot and byte offset of a value in memory; in a batch it may be one of its own."""
+        if batch is not None and value in batch.own:
+            return self._slots() + list(batch.own).index(value), 0
         start = 0
         while value in self.blueprint.inside:
             value, elements = self.blueprint.inside[value]
@@ -374,11 +150,16 @@ class Placed:
             return len(self.arrays) + 1, self.offsets.get(value, 0) + start
         return index + 1, start
 
+    def _slots(self) -> int:
+        """How many slots there are: the number of threads, the arrays, and the arena."""
+        return len(self.arrays) + 2
+
     # Code.
 
     def _build_calls(self) -> None:
         """The steps as native stretches with NumPy's ops in between."""
         self.stages: list[_Native | _Opaque] = []
+        self._blocks: list[np.ndarray] = []  # of the steps of batches, whose blocks have their addresses
         pending: list[tuple[int, list[int]]] = []
 
         def flush() -> None:
@@ -386,30 +167,54 @@ class Placed:
                 self.stages.append(_Native(calling.Calls(list(pending))))
                 pending.clear()
 
-        blueprint = self.blueprint
-        for step, form, layouts in zip(blueprint.steps, blueprint.forms, blueprint.layouts, strict=True):
-            if form is not None:
-                # Over no elements there may still be sums to store.
-                if any(self.sizes.of(n) for n in form.counts):
-                    scratch = (len(self.arrays) + 1, self.offsets.get(step, 0))
-                    block = form.block(self.sizes, self._place, scratch)
-                    pending.append((native.kernel_address(form.kernel), block))
-            elif layouts is not None:
-                pending.append(self._product_call(step, layouts))
-            else:
+        starts = {batch.first: batch for batch in self.batches}
+        within = {number for b in self.batches for number in range(b.first, b.last)}
+        for number, step in enumerate(self.blueprint.steps):
+            if number in starts:
+                pending.append(self._batch_call(starts[number]))
+            elif step.kind == "opaque":
                 flush()
                 self.stages.append(self._opaque_call(step))
+            elif number not in within:
+                pending += [(entry, block) for entry, _, block in self._native_call(number)]
         flush()
 
-    def _product_call(self, step: Step, layouts: tuple[Layout, Layout]) -> tuple[int, list[int]]:
-        (equation,) = step.equations
-        x, y = (self._place(self.blueprint.sources.base(v)) for v in equation.inputs)
+    def _batch_call(self, batch: Batch) -> tuple[int, list[int]]:
+        """The call that runs the steps of a batch, entry by entry."""
+        calls = []
+        for number in range(batch.first, batch.last):
+            for _, task, numbers in self._native_call(number, batch):
+                self._blocks.append(np.array(numbers, np.int64))
+                calls.append((task, data_address(self._blocks[-1])))
+        room = len(self.arrays) + 1, self.offsets[batch]
+        return batch_address(), batch.block(room, self._slots(), calls)
+
+    def _native_call(self, number: int, batch: Batch | None = None) -> list[tuple[int, int, list[int]]]:
+        """A step's entry, its task, and its block; nothing where there is nothing to compute."""
+        step, form = self.blueprint.steps[number], self.blueprint.forms[number]
+
+        def place(value: Value) -> tuple[int, int]:
+            return self._place(value, batch)
+
+        if form is None:
+            return [self._product_call(number, place)]
+        # Over no elements there may still be sums to store.
+        if not any(self.sizes.of(n) for n in form.counts):
+            return []
+        scratch = (len(self.arrays) + 1, self.offsets.get(step, 0))
+        block = form.block(self.sizes, place, scratch, batch.entries if batch is not None else 0)
+        return [(*native.kernel_addresses(form.kernel), block)]
+
+    def _product_call(self, number: int, place: Placing) -> tuple[int, int, list[int]]:
+        layouts, (equation,) = self.blueprint.layouts[number], self.blueprint.steps[number].equations
+        assert layouts is not None
+        x, y = (place(self.blueprint.sources.base(v)) for v in equation.inputs)
         dtype = equation.output.dtype
-        places = x, y, self._place(self.blueprint.sources.base(equation.output))
         left, right = (self.sizes.of(layout) for layout in layouts)
+        places = x, y, place(self.blueprint.sources.base(equation.output))
         block = products.product_block(left, right, dtype.itemsize, places)
         assert block is not None
-        return products.product_address(dtype, block), block
+        return (*products.product_addresses(dtype, block), block)
 
     def _opaque_call(self, step: Step) -> _Opaque:
         (equation,) = with_sizes(step.equations, self.sizes)

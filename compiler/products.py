@@ -25,7 +25,7 @@ import numpy as np
 
 from fusegrad.compiler import calling, native, tiled_products
 from fusegrad.compiler.lock import compiling
-from fusegrad.compiler.parallel import function, module, run_tasks, worker_function
+from fusegrad.compiler.parallel import function, module, run_tasks, task_name, worker_function
 from fusegrad.compiler.sizes import likely
 from fusegrad.compiler.writer import LLVM_TYPES, Writer
 from fusegrad.eager.families import Layout
@@ -114,18 +114,21 @@ _ROUTINES = {"float32": ("sgemm", "f32"), "float64": ("dgemm", "f64")}
 
 
 @functools.cache
-def _compiled(dtype: str, tiled: bool) -> int:
-    """The entry of a product kernel for a dtype: of the one that calls BLAS, or of the tiled one."""
+def _compiled(dtype: str, tiled: bool) -> tuple[int, int]:
+    """A product kernel for a dtype, the one that calls BLAS or the tiled one: its entry and its task."""
     routine, short = _ROUTINES[dtype]
     symbol = f"{'tiled' if tiled else 'product'}_{routine}"
     if not tiled:
         native.add_symbol(f"fusegrad_{routine}", routines()[0][routine])
     text = _module(routine, short, symbol, tiled)
-    return native.compile_module(f"fusegrad_{symbol}", text, [symbol])[0]
+    entry, task = native.compile_module(f"fusegrad_{symbol}", text, [symbol, task_name(symbol)])
+    return entry, task
 
 
-def product_address(dtype: np.dtype, block: Sequence[int]) -> int:
-    """The entry of the kernel that computes the product of a block, in float32 or float64."""
+def product_addresses(dtype: np.dtype, block: Sequence[int]) -> tuple[int, int]:
+    """Of the kernel that computes the product of a block, in float32 or float64: its entry, and the task
+    that computes a part of it.
+    """
     with compiling:
         return _compiled(dtype.name, _is_tiled(block))
 
@@ -175,7 +178,7 @@ def _task(symbol: str, real: str, call: Callable[[Writer, _Three, _Three], None]
     c = _moved(w, c, C, m_start, rows_of=True, size=real)
     c = w.offset(c, n_start, real)
     call(w, (m, n, k), (a, b, c))
-    signature = f"internal void @{symbol}.task(i64 %number, ptr %slots, ptr %block)"
+    signature = f"void @{task_name(symbol)}(i64 %number, ptr %slots, ptr %block)"
     return function(signature, w, "noinline nounwind")
 
 
@@ -292,6 +295,22 @@ def as_matrix(layout: Layout, left: bool) -> Layout:
     return Layout((1, n), (0, step), layout.offset) if left else Layout((n, 1), (step, 0), layout.offset)
 
 
+def _rows_together(x: Layout, y: Layout) -> tuple[Layout, Layout]:
+    """Both operands; the rows of a batch that one matrix is multiplied with as rows of one product, if they
+    lie so.
+    """
+    while len(x.shape) > 2 == len(y.shape):
+        (*batch, entries, rows, columns), (*steps, entry, row, column) = x.shape, x.strides
+        if entries == 1:
+            step = row
+        elif rows == 1 or entry == rows * row:
+            step = entry if rows == 1 else row
+        else:
+            break
+        x = Layout((*batch, entries * rows, columns), (*steps, step, column), x.offset)
+    return x, y
+
+
 def product_block(
     x: Layout, y: Layout, itemsize: int, places: tuple[tuple[int, int], tuple[int, int], tuple[int, int]]
 ) -> list[int] | None:
@@ -299,7 +318,7 @@ def product_block(
 
     places: slot and byte offset of the memory of x, y and the result.
     """
-    x, y = as_matrix(x, True), as_matrix(y, False)
+    x, y = _rows_together(as_matrix(x, True), as_matrix(y, False))
     left, right = _matrix(x, itemsize), _matrix(y, itemsize)
     if left is None or right is None:
         return None
@@ -317,6 +336,11 @@ def product_block(
     return [*block, places[2][0], places[2][1], n, 0, *folded_steps[2]]
 
 
+def rows_of(x: Layout, y: Layout) -> Any:
+    """How many rows the products of `x @ y` have."""
+    return _rows_together(as_matrix(x, True), as_matrix(y, False))[0].shape[-2]
+
+
 def can_be_turned(y: Layout) -> bool:
     """Whether a right operand is one matrix that lies transposed, and so small that it may be turned over."""
     if len(y.shape) != 2 or likely(y.shape[0] * y.shape[1]) > TURNED:
@@ -327,7 +351,7 @@ def can_be_turned(y: Layout) -> bool:
 
 def foldable(x: Layout, y: Layout) -> bool:
     """Whether the batch of a product of readable operands has at most the two dimensions of a block."""
-    x, y = as_matrix(x, True), as_matrix(y, False)
+    x, y = _rows_together(as_matrix(x, True), as_matrix(y, False))
     return _folded_batch(x, x.strides[:-2], y, y.strides[:-2], x.shape[-2] * y.shape[-1]) is not None
 
 
@@ -430,7 +454,7 @@ def _prepared(
     rows = x_shape[-2:-1] if len(x_shape) > 1 else ()
     columns = y_shape[-1:] if len(y_shape) > 1 else ()
     shape = (*broadcast_shapes(x_shape[:-2], y_shape[:-2]), *rows, *columns)
-    return calling.Calls([(product_address(x_dtype, block), block)]), shape
+    return calling.Calls([(product_addresses(x_dtype, block)[0], block)]), shape
 
 
 @functools.cache

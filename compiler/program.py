@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 
 from fusegrad.compiler import debug, native, products
+from fusegrad.compiler.blueprint import Blueprint
 from fusegrad.compiler.domain import Sources, is_creation
 from fusegrad.compiler.fusion import Fusion, with_copies
 from fusegrad.compiler.gathering import gathered
 from fusegrad.compiler.lowering import lower
-from fusegrad.compiler.placement import PLAIN, Blueprint, Placed, Plain, copied, viewed as viewed, with_sizes
+from fusegrad.compiler.placement import PLAIN, Placed, Plain, copied, viewed as viewed, with_sizes
 from fusegrad.compiler.sizes import OPEN_TEXT, Fixed, Values, likely
 from fusegrad.compiler.tiled_products import PACKED_ROWS
 from fusegrad.eager.families import Contraction, Layout, View, contiguous_layout
@@ -139,8 +140,10 @@ class Program:
 
     def describe(self) -> list[str]:
         """One line per step: what it computes and how large it is."""
+        batches = self._placed.batches if self._placed is not None else []
+        apart = {number for batch in batches for number in range(batch.first, batch.last)}
         lines = []
-        for step in self.steps:
+        for number, step in enumerate(self.steps):
             ops = [e.op.name for e in step.equations]
             names = ", ".join(ops[:8]) + (f" and {len(ops) - 8} more" if len(ops) > 8 else "")
             title = {
@@ -149,9 +152,8 @@ class Program:
                 "product": "matrix product",
                 "opaque": "NumPy",
             }[step.kind]
-            lines.append(
-                f"{title}: {names} -> {', '.join(str(list(self._sizes.of(v.shape))) for v in step.made[-1:])}"
-            )
+            sizes = ", ".join(str(list(self._sizes.of(v.shape))) for v in step.made[-1:])
+            lines.append(f"{title}: {names} -> {sizes}{', entry by entry' if number in apart else ''}")
         return lines
 
     def memory_bytes(self) -> int:
@@ -237,9 +239,10 @@ def _transposed_once(graph: Graph, sources: Sources) -> Graph:
     for number, equation in enumerate(graph.equations):
         if isinstance(equation.op, Contraction):
             left, right = equation.values()
-            layout = sources.layout(right)
-            few = likely(math.prod(left.shape[-2:-1])) <= FEW_ROWS
-            if layout is not None and few and products.can_be_turned(layout):
+            lies, layout = sources.layout(left), sources.layout(right)
+            if lies is None or layout is None or not products.can_be_turned(layout):
+                continue
+            if likely(products.rows_of(lies, layout)) <= FEW_ROWS:
                 key = sources.base(right), layout
                 readers.setdefault(key, []).append(number)
                 rows[key] += likely(math.prod(left.shape[:-1]))

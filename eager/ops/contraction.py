@@ -60,11 +60,16 @@ def _x_gradient(g: Tensor, y: Tensor, x_type: Any) -> Tensor:
 
 
 def _y_gradient(g: Tensor, x: Tensor, y_type: Any) -> Tensor:
-    """x^H @ g, with vectors as matrices of one row or column."""
+    """x^H @ g, with vectors as matrices of one row or column.
+
+    Where a batch was multiplied with one matrix, its rows are those of one product, as in PyTorch.
+    """
     if len(y_type.shape) == 1:
         g = shape.unsqueeze(g, -1)
     if x.array.ndim == 1:
         g, x = shape.unsqueeze(g, -2), shape.unsqueeze(x, -2)
+    if len(y_type.shape) <= 2 < x.array.ndim:
+        g, x = shape.flatten(g, 0, -2), shape.flatten(x, 0, -2)
     gradient = matmul(shape.adjoint(x), g)
     return shape.squeeze(gradient, -1) if len(y_type.shape) == 1 else gradient
 

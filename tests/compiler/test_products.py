@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import hypothesis.strategies as st
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from hypothesis import given, settings
 import fusegrad as fg
 from fusegrad.compiler import native, products
 from fusegrad.compiler.memory import SMALLEST_POOLED, Pool
+from fusegrad.eager.families import Layout, contiguous_layout
 from fusegrad.eager.ops import contraction
 
 SHAPES = [
@@ -132,6 +135,45 @@ def test_products_of_all_sizes(m, n, k, batch, dtype, left, right, gap):
     tolerance = 1e-3 if dtype == "float32" else 1e-11
     np.testing.assert_allclose(found, np.matmul(x, y), rtol=tolerance, atol=tolerance)
     assert g.stats.compiled_calls == 1
+
+
+ROWS = [
+    (contiguous_layout((7, 5, 3)), (3, 4), 35),
+    (contiguous_layout((2, 7, 5, 3)), (3, 4), 70),
+    (contiguous_layout((7, 5, 3)), (7, 3, 4), 5),  # each entry has a right operand of its own
+    (Layout((7, 1, 3), (3, 1, 1)), (3, 4), 7),
+    (Layout((1, 5, 3), (0, 3, 1)), (3, 4), 5),
+    (Layout((5, 7, 3), (3, 15, 1)), (3, 4), 7),  # the batch lies between the rows
+    (Layout((7, 5, 3), (30, 3, 1)), (3, 4), 5),  # gaps between the entries
+    (Layout((7, 5, 3), (5, 1, 35)), (3, 4), 35),  # transposed
+]
+
+
+@pytest.mark.parametrize("x, y, rows", ROWS)
+def test_a_batch_times_one_matrix_is_one_product_where_it_lies_so(x: Layout, y: tuple[int, ...], rows: int):
+    block = products.product_block(x, contiguous_layout(y), 4, ((1, 0), (2, 0), (3, 0)))
+    assert block is not None and block[products.M] == rows
+    memory, right = np.random.default_rng(0).normal(size=1000), np.random.default_rng(1).normal(size=y)
+    left = np.lib.stride_tricks.as_strided(memory, x.shape, [s * memory.itemsize for s in x.strides])
+    g = fg.jit(lambda x, y: x @ y)
+    for _ in range(3):
+        found = g(fg.from_numpy(left), fg.from_numpy(right))
+    assert g.stats.compiled_calls == 2
+    np.testing.assert_allclose(found.numpy(), left @ right, rtol=1e-12, atol=1e-12)
+
+
+def test_a_weight_gradient_of_a_batch_is_one_product():
+    def function(x: fg.Tensor, w: fg.Tensor) -> Any:
+        return fg.value_and_grad(lambda w: fg.tanh(x @ w).sum())(w)
+
+    x, w = fg.randn(3, 4, 50, 20), fg.randn(20, 30)
+    g = fg.jit(function)
+    for _ in range(2):
+        gradient = g(x, w)[1]
+    np.testing.assert_allclose(gradient.numpy(), function(x, w)[1].numpy(), rtol=1e-4, atol=1e-4)
+    (segment,) = g.segments()
+    made = [step.made[-1].shape for step in segment.program.steps if step.kind == "product"]
+    assert made == [(3, 4, 50, 30), (20, 30)]
 
 
 def test_infinities_and_nans_stay_in_their_rows():

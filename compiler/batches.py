@@ -1,0 +1,312 @@
+"""Steps that treat the entries of a batch apart, run entry by entry.
+
+Attention multiplies the matrices of every head, takes a softmax of each and multiplies again. Run step by
+step, what one step leaves for the next has gone from the nearer caches; run head by head, it is still
+there, and what no other step reads needs room for one head a thread.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fusegrad.compiler import native, products
+from fusegrad.compiler.blueprint import Blueprint, KernelForm
+from fusegrad.compiler.emit import parts
+from fusegrad.compiler.kernel import PLACE, Buffer
+from fusegrad.compiler.lock import compiling
+from fusegrad.compiler.loops import Argument
+from fusegrad.compiler.memory import aligned
+from fusegrad.compiler.parallel import function, module, run_tasks, worker_function
+from fusegrad.compiler.writer import Writer
+from fusegrad.tracer.graph import Value
+
+# From how many bytes on, handed from step to step, the steps are run entry by entry.
+WORTH = 1 << 20
+
+# The block of a batch, in 8-byte places: then follow, for each value of its own, where it lies in a worker's
+# room and the bytes of an entry, and for each step its task and its block.
+ENTRIES, STEPS, SLOTS, OWN, ROOM, ROOM_BYTES, REST = 0, 1, 2, 3, 4, 6, 7
+# A worker's room comes after the counter of entries.
+COUNTER_BYTES = 64
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """The steps from `first` to before `last`, run for each of so many entries.
+
+    own: the values that only these steps read, and the bytes of one entry.
+    """
+
+    first: int
+    last: int
+    entries: int
+    own: dict[Value, int]
+
+    def room_bytes(self) -> int:
+        """Bytes that one worker needs for the values of its own."""
+        return sum(map(aligned, self.own.values()))
+
+    def bytes(self) -> int:
+        """Bytes that all of it needs in the arena."""
+        return COUNTER_BYTES + min(native.cores(), self.entries) * self.room_bytes()
+
+    def block(self, room: tuple[int, int], slots: int, calls: Sequence[tuple[int, int]]) -> list[int]:
+        """The block of the call.
+
+        room: slot and byte offset of its room. slots: how many there are; those of its own come after.
+        calls: the address of each step's task, and of its block.
+        """
+        block = [self.entries, len(calls), slots, len(self.own), *room, self.room_bytes()]
+        start = COUNTER_BYTES
+        for size in self.own.values():
+            block += [start, size]
+            start += aligned(size)
+        return [*block, *(number for call in calls for number in call)]
+
+
+# Which steps.
+
+
+def batches(blueprint: Blueprint, sizes: Any) -> list[Batch]:
+    """The stretches of steps that are run entry by entry."""
+    found: list[Batch] = []
+    number = 0
+    while number < len(blueprint.steps):
+        entries = _entries(blueprint, sizes, number)
+        following = number + 1
+        if entries > 1 and entries >= native.cores():
+            finder = _Finder(blueprint, sizes, entries)
+            first = number
+            while first > (found[-1].last if found else 0) and finder.reads(first - 1) is not None:
+                first -= 1
+            while following < len(blueprint.steps) and finder.reads(following) is not None:
+                following += 1
+            found += finder.batches(first, following)
+        number = following
+    return found
+
+
+def _entries(blueprint: Blueprint, sizes: Any, number: int) -> int:
+    """How many matrices a product has as its left operand; 1 for other steps."""
+    block = _product_block(blueprint, sizes, number)
+    return 1 if block is None else block[products.BATCH0] * block[products.BATCH1]
+
+
+def _product_block(blueprint: Blueprint, sizes: Any, number: int) -> list[int] | None:
+    """The block of a step that is a product of several matrices, placed nowhere."""
+    layouts = blueprint.layouts[number]
+    if layouts is None or len(blueprint.steps[number].equations[0].output.shape) < 3:
+        return None
+    left, right = (sizes.of(layout) for layout in layouts)
+    return products.product_block(left, right, 1, ((0, 0), (0, 0), (0, 0)))
+
+
+class _Finder:
+    """What the steps do with the entries of a batch of a certain length."""
+
+    def __init__(self, blueprint: Blueprint, sizes: Any, entries: int) -> None:
+        self.blueprint, self.sizes, self.entries = blueprint, sizes, entries
+        self.reads = functools.cache(self._reads)
+
+    def batches(self, first: int, last: int) -> Iterator[Batch]:
+        """The steps from `first` to `last`, so that none reads another entry of what one before it made."""
+        start, made = first, set[Value]()
+        for number in range(first, last):
+            reads = self.reads(number)
+            assert reads is not None
+            if any(value in made and not apart for value, apart in reads.items()):
+                yield from self._batch(start, number)
+                start, made = number, set()
+            made.update(self._made(number))
+        yield from self._batch(start, last)
+
+    def _batch(self, first: int, last: int) -> Iterator[Batch]:
+        """The batch of these steps, if they hand on so much that it is worth it."""
+        made = {v for number in range(first, last) for v in self._made(number)}
+        handed = {v for number in range(first, last) for v in self.reads(number) or () if v in made}
+        rooms = [room for number in range(first, last) for room in self.blueprint.rooms[number]]
+        own = {r.key: self._entry_bytes(r.key) for r in rooms if r.key in handed and r.until < last}
+        if sum(self._entry_bytes(v) for v in handed) * self.entries >= WORTH:
+            yield Batch(first, last, self.entries, own)
+
+    def _entry_bytes(self, value: Value) -> int:
+        return self._count(value) // self.entries * value.dtype.itemsize
+
+    def _count(self, value: Value) -> int:
+        return math.prod(self.sizes.of(value.shape))
+
+    def _made(self, number: int) -> list[Value]:
+        form, step = self.blueprint.forms[number], self.blueprint.steps[number]
+        return [step.equations[0].output] if form is None else [a.value for a in form.bound.outputs]
+
+    def _reads(self, number: int) -> dict[Value, bool] | None:
+        """What a step reads, and whether a task for one entry reads only that entry of it.
+
+        None where the step has no such tasks, or what it makes does not lie entry after entry in memory of
+        its own.
+        """
+        blueprint = self.blueprint
+        form = blueprint.forms[number]
+        if form is None and blueprint.layouts[number] is None:
+            return None
+        for value in self._made(number):
+            given = blueprint.arrays.get(value, blueprint.inputs) < blueprint.inputs
+            if given or value in blueprint.inside or self._count(value) % self.entries:
+                return None
+        return self._product_reads(number) if form is None else self._kernel_reads(form)
+
+    def _product_reads(self, number: int) -> dict[Value, bool] | None:
+        block = _product_block(self.blueprint, self.sizes, number)
+        if block is None or block[products.BATCH0] * block[products.BATCH1] != self.entries:
+            return None
+        reads: dict[Value, bool] = {}
+        m, n, k = block[products.M], block[products.N], block[products.K]
+        for operand, place, (rows, columns) in zip(
+            self.blueprint.steps[number].equations[0].inputs,
+            (products.A, products.B),
+            ((m, k), (k, n)),
+            strict=True,
+        ):
+            value = self.blueprint.sources.base(operand)
+            entry = self._count(value) // self.entries
+            _, offset, leading, transposed, outer, inner = block[place : place + 6]
+            lines, length = (columns, rows) if transposed else (rows, columns)
+            in_order = inner == entry and (
+                block[products.BATCH0] == 1 or outer == inner * block[products.BATCH1]
+            )
+            apart = offset == 0 and in_order and (lines - 1) * leading + length <= entry
+            reads[value] = reads.get(value, True) and apart
+        return reads
+
+    def _kernel_reads(self, form: KernelForm) -> dict[Value, bool] | None:
+        kernel, bound = form.kernel, form.bound
+        if form.loop is None or len(kernel.body) > 1 or parts(kernel)[1] is None:
+            return None
+        own = self.sizes.of(bound.sizes)
+        divided = _divided([(kernel.axes[axis], own[axis]) for axis in form.loop], self.entries)
+        if divided is None:
+            return None
+        axes = dict(zip(kernel.axes, own, strict=True))
+        if not all(
+            self._apart(b, a, axes, divided) for b, a in zip(kernel.outputs, bound.outputs, strict=True)
+        ):
+            return None
+        reads: dict[Value, bool] = {}
+        for buffer, argument in zip(kernel.inputs, bound.inputs, strict=True):
+            apart = self._apart(buffer, argument, axes, divided)
+            reads[argument.value] = reads.get(argument.value, True) and apart
+        return reads
+
+    def _apart(
+        self, buffer: Buffer, argument: Argument, axes: dict[str, int], divided: dict[str, int]
+    ) -> bool:
+        """Whether a task for one entry touches only that entry of a buffer.
+
+        divided: into how many the axes of the parallel loop are divided for the entries, from the outermost.
+        """
+        if PLACE in buffer.axes or self.sizes.of(argument.offset) != 0:
+            return False
+        steps = dict(zip(buffer.axes, self.sizes.of(argument.strides), strict=True))
+        entry = expected = self._count(argument.value) // self.entries
+        for axis, count in reversed(divided.items()):
+            if count > 1 and steps.get(axis, 0) * (axes[axis] // count) != expected:
+                return False
+            expected *= count
+        reach = sum((axes[a] // divided.get(a, 1) - 1) * step for a, step in steps.items())
+        return min(steps.values(), default=0) >= 0 and reach < entry
+
+
+def _divided(loop: Sequence[tuple[str, int]], entries: int) -> dict[str, int] | None:
+    """For the outermost axes of a loop, into how many each is divided, for entries to be stretches of it.
+
+    None where entries and sizes do not fit.
+    """
+    divided: dict[str, int] = {}
+    for axis, size in loop:
+        if entries > 1:
+            count = math.gcd(size, entries)
+            if count != min(size, entries):
+                return None
+            divided[axis] = count
+            entries //= count
+    return divided if entries == 1 else None
+
+
+# Code.
+
+_COPY = "llvm.memcpy.p0.p0.i64"
+
+
+def batch_address() -> int:
+    """The function that runs a batch."""
+    with compiling:
+        return _compiled()
+
+
+@functools.cache
+def _compiled() -> int:
+    """It starts a worker for each thread; each takes entries from a counter until there are no more."""
+    symbol = "fusegrad_batch"
+    w = Writer(
+        {"declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)", "declare i64 @llvm.smin.i64(i64, i64)"}
+    )
+    entries, threads, workers = w.load_index("%block", ENTRIES), w.load_index("%slots", 0), w.name()
+    w.line(f"store i64 0, ptr {_room(w)}")
+    w.line(f"{workers} = call i64 @llvm.smin.i64(i64 {threads}, i64 {entries})")
+    run_tasks(w, symbol, workers)
+    functions = [
+        function(f"void @{symbol}(ptr %slots, ptr %block)", w),
+        worker_function(symbol),
+        _task(symbol),
+    ]
+    return native.compile_module(symbol, module(w.declared, functions), [symbol])[0]
+
+
+def _room(w: Writer) -> str:
+    """The address of the room in the arena, where the counter stands."""
+    slot, offset = w.load_index("%block", ROOM), w.load_index("%block", ROOM + 1)
+    return w.offset(_load(w, w.offset("%slots", slot, "ptr")), offset)
+
+
+def _load(w: Writer, address: str, type_: str = "ptr") -> str:
+    name = w.name("p")
+    w.line(f"{name} = load {type_}, ptr {address}")
+    return name
+
+
+def _task(symbol: str) -> str:
+    """`SYMBOL.task(worker, slots, block)`: the steps for one entry after the other, with slots of its own."""
+    w = Writer(set())
+    entries, steps, known, own = (w.load_index("%block", place) for place in (ENTRIES, STEPS, SLOTS, OWN))
+    slots, entry, more = w.name("p"), w.name(), w.name()
+    w.line(f"{slots} = alloca ptr, i64 {w.index('add', known, own)}")
+    size = w.index("mul", known, "8")
+    w.line(f"call void @{_COPY}(ptr {slots}, ptr %slots, i64 {size}, i1 false)")
+    counter = _room(w)
+    room = w.offset(counter, w.index("mul", "%number", w.load_index("%block", ROOM_BYTES)))
+    w.line("br label %next")
+    w.start("next")
+    w.line(f"{entry} = atomicrmw add ptr {counter}, i64 1 monotonic")
+    w.line(f"{more} = icmp slt i64 {entry}, {entries}")
+    w.line(f"br i1 {more}, label %one, label %done")
+    w.start("one")
+    rest = w.offset("%block", str(REST), "i64")
+    with w.loop("0", own) as i:
+        # As if all entries lay here: the steps add what lies before this one.
+        field = w.offset(rest, w.index("shl", i, "1"), "i64")
+        start, step = w.load_index(field, 0), w.load_index(field, 1)
+        start = w.index("sub", start, w.index("mul", entry, step))
+        place = w.offset(slots, w.index("add", known, i), "ptr")
+        w.line(f"store ptr {w.offset(room, start)}, ptr {place}")
+    calls = w.offset(rest, w.index("shl", own, "1"), "i64")
+    with w.loop("0", steps) as i:
+        field = w.offset(calls, w.index("shl", i, "1"), "i64")
+        task, block = _load(w, field), _load(w, w.offset(field, "1", "i64"))
+        w.line(f"call void {task}(i64 {entry}, ptr {slots}, ptr {block})")
+    w.line("br label %next")
+    w.start("done")
+    return function(f"internal void @{symbol}.task(i64 %number, ptr %slots, ptr %block)", w)

@@ -1,0 +1,156 @@
+"""Steps that run entry by entry of a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fusegrad as fg
+from fusegrad.compiler import batches, native
+
+
+@pytest.fixture(autouse=True)
+def always(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However little is handed on."""
+    monkeypatch.setattr(batches, "WORTH", 1)
+
+
+def placed(jitted: Any) -> Any:
+    (segment,) = jitted.segments()
+    return segment.program.placed()
+
+
+def steps(jitted: Any) -> list[tuple[int, int]]:
+    """How many steps each batch has, and how many values of its own."""
+    return [(b.last - b.first, len(b.own)) for b in placed(jitted).batches]
+
+
+@pytest.fixture(autouse=True)
+def seed() -> None:
+    fg.manual_seed(0)
+
+
+def random(*shape: int, dtype: Any = fg.float32) -> fg.Tensor:
+    return fg.randn(*shape, dtype=dtype) * 0.5
+
+
+def same(function: Callable[..., Any], *args: fg.Tensor, tolerance: float = 2e-5) -> Any:
+    """The jitted function, after its results have been compared with eager's."""
+    jitted = fg.jit(function)
+    expected = function(*args)
+    for _ in range(3):
+        found = jitted(*args)
+        for x, y in zip(flat(found), flat(expected), strict=True):
+            np.testing.assert_allclose(x, y, rtol=tolerance, atol=tolerance)
+    return jitted
+
+
+def flat(results: Any) -> list[np.ndarray]:
+    if isinstance(results, fg.Tensor):
+        return [results.numpy()]
+    return [array for result in results for array in flat(result)]
+
+
+def attention(q: fg.Tensor, k: fg.Tensor, v: fg.Tensor) -> fg.Tensor:
+    return fg.softmax(q @ k.mT * 0.25, -1) @ v
+
+
+@pytest.mark.parametrize("dtype", [fg.float32, fg.float64])
+@pytest.mark.parametrize("shape", [(8, 5, 3), (2, 3, 33, 17), (64, 1, 1), (4, 2, 70, 64)])
+def test_attention_and_its_gradients_run_head_by_head(shape: tuple[int, ...], dtype: Any):
+    q, k, v = (random(*shape, dtype=dtype) for _ in range(3))
+
+    def function(q: fg.Tensor, k: fg.Tensor, v: fg.Tensor) -> Any:
+        return fg.value_and_grad(lambda *given: (attention(*given) ** 2).sum(), (0, 1, 2))(q, k, v)
+
+    jitted = same(function, q, k, v)
+    if shape[-2] > 1:
+        # Forward the scores are the batch's own, backward the gradients before and after the softmax.
+        assert [own for _, own in steps(jitted)] == [1, 2]
+
+
+def test_what_is_made_between_has_room_for_one_entry_a_thread():
+    q, k, v = (random(64, 48, 16) for _ in range(3))
+    jitted = fg.jit(attention)
+    with fg.no_grad():
+        for _ in range(3):
+            jitted(q, k, v)
+    entry = 48 * 48 * 4
+    assert steps(jitted) == [(3, 2)]
+    assert placed(jitted).arena_bytes <= 64 + min(64, native.cores()) * 2 * entry
+
+
+def test_a_step_that_reads_other_entries_begins_another_batch():
+    def function(x: fg.Tensor, y: fg.Tensor) -> fg.Tensor:
+        z = fg.tanh(x @ y) * 2  # by entries
+        return fg.exp(z.flip(0) @ y) @ z  # the last entry first
+
+    x, y = random(6, 9, 9) * 0.1, random(6, 9, 9) * 0.1
+    jitted = same(function, x, y)
+    assert all(first >= 2 or last <= 3 for first, last in [(b.first, b.last) for b in placed(jitted).batches])
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        lambda z: z.transpose(0, 1).contiguous(),
+        lambda z: z - z.mean(0, keepdim=True),
+        lambda z: z.cumsum(0),
+        lambda z: z.roll(1, 0),
+        lambda z: z[[1, 0, 2, 3]],
+        lambda z: fg.cat([z[2:], z[:2]]),
+        lambda z: z.reshape(4, 4, 5).mT,
+        lambda z: z.softmax(0),
+        lambda z: fg.where(z > 0, z, z.sum()),
+        lambda z: z * z[0],
+        lambda z: z * z[:, :1, :1],
+        lambda z: z.softmax(-1).softmax(-2),
+        lambda z: z + fg.arange(4.0).reshape(4, 1, 1),
+    ],
+)
+def test_between_products_anything_is_right(between: Callable[[fg.Tensor], fg.Tensor]):
+    def function(x: fg.Tensor, y: fg.Tensor) -> fg.Tensor:
+        z = between(fg.sin(x @ y))
+        return fg.cos(z @ z.mT) @ z
+
+    same(function, random(4, 4, 5), random(4, 5, 5))
+    same(function, random(4, 4, 5)[:, :, :], random(5, 5).expand(4, 5, 5))
+
+
+def test_operands_that_are_views_of_what_the_batch_made():
+    def function(x: fg.Tensor, y: fg.Tensor) -> fg.Tensor:
+        z = fg.tanh(x @ y)  # (2, 3, 6, 6)
+        return z[:, :, :3, 1:4] @ z[:, :, 3:, :3] + z[..., :3, :3].mT @ z[..., 3:, 3:]
+
+    jitted = same(function, random(2, 3, 6, 4), random(2, 3, 4, 6))
+    assert steps(jitted)
+
+
+def test_the_same_for_any_number_of_threads():
+    q, k, v = (random(16, 30, 20) for _ in range(3))
+    jitted = fg.jit(attention)
+    several = [jitted(q, k, v).numpy().tobytes() for _ in range(3)]
+    threads = fg.get_num_threads()
+    fg.set_num_threads(1)
+    try:
+        assert jitted(q, k, v).numpy().tobytes() == several[-1]
+    finally:
+        fg.set_num_threads(threads)
+
+
+def test_little_is_left_to_run_step_by_step(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(batches, "WORTH", 1 << 20)
+    q, k, v = (random(8, 20, 10) for _ in range(3))
+    assert steps(same(attention, q, k, v)) == []
+
+
+def test_the_steps_are_told():
+    (segment,) = same(attention, *(random(8, 20, 10) for _ in range(3))).segments()
+    assert [line.split(" -> ")[1] for line in segment.program.describe()] == [
+        "[8, 20, 20], entry by entry",
+        "[8, 20, 20], entry by entry",
+        "[8, 20, 10], entry by entry",
+    ]

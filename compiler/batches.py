@@ -3,13 +3,17 @@
 Attention multiplies the matrices of every head, takes a softmax of each and multiplies again. Run step by
 step, what one step leaves for the next has gone from the nearer caches; run head by head, it is still
 there, and what no other step reads needs room for one head a thread.
+
+A recurrent network multiplies the rows of a state by the same matrix again and again, each time too little
+to be shared. There the entries are blocks of rows, one for each core, and every core takes its rows through
+all of the steps.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,13 +23,15 @@ from fusegrad.compiler.emit import parts
 from fusegrad.compiler.kernel import PLACE, Buffer
 from fusegrad.compiler.lock import compiling
 from fusegrad.compiler.loops import Argument
-from fusegrad.compiler.memory import aligned
+from fusegrad.compiler.memory import aligned, first_fit
 from fusegrad.compiler.parallel import function, module, run_tasks, worker_function
 from fusegrad.compiler.writer import Writer
 from fusegrad.tracer.graph import Value
 
 # From how many bytes on, handed from step to step, the steps are run entry by entry.
 WORTH = 1 << 20
+# With blocks of rows: from how many multiplications on, and with how many rows at least.
+WORTH_WORK, FEWEST_ROWS = 1 << 20, 4
 
 # The block of a batch, in 8-byte places: then follow, for each value of its own, where it lies in a worker's
 # room and the bytes of an entry, and for each step its task and its block.
@@ -38,17 +44,24 @@ COUNTER_BYTES = 64
 class Batch:
     """The steps from `first` to before `last`, run for each of so many entries.
 
-    own: the values that only these steps read, and the bytes of one entry.
+    rows: whether the entries are blocks of rows of single products. own: the values that only these steps
+    read, with the place of an entry in a worker's room, and its bytes.
     """
 
     first: int
     last: int
     entries: int
-    own: dict[Value, int]
+    rows: bool
+    own: dict[Value, tuple[int, int]]
+
+    @functools.cached_property
+    def slots(self) -> dict[Value, int]:
+        """The numbers of the slots of its own, from 0."""
+        return {value: number for number, value in enumerate(self.own)}
 
     def room_bytes(self) -> int:
         """Bytes that one worker needs for the values of its own."""
-        return sum(map(aligned, self.own.values()))
+        return max((start + aligned(size) for start, size in self.own.values()), default=0)
 
     def bytes(self) -> int:
         """Bytes that all of it needs in the arena."""
@@ -61,10 +74,8 @@ class Batch:
         calls: the address of each step's task, and of its block.
         """
         block = [self.entries, len(calls), slots, len(self.own), *room, self.room_bytes()]
-        start = COUNTER_BYTES
-        for size in self.own.values():
-            block += [start, size]
-            start += aligned(size)
+        for start, size in self.own.values():
+            block += [COUNTER_BYTES + start, size]
         return [*block, *(number for call in calls for number in call)]
 
 
@@ -76,10 +87,8 @@ def batches(blueprint: Blueprint, sizes: Any) -> list[Batch]:
     found: list[Batch] = []
     number = 0
     while number < len(blueprint.steps):
-        entries = _entries(blueprint, sizes, number)
-        following = number + 1
-        if entries > 1 and entries >= native.cores():
-            finder = _Finder(blueprint, sizes, entries)
+        finder, following = _finder(blueprint, sizes, number), number + 1
+        if finder is not None:
             first = number
             while first > (found[-1].last if found else 0) and finder.reads(first - 1) is not None:
                 first -= 1
@@ -90,26 +99,42 @@ def batches(blueprint: Blueprint, sizes: Any) -> list[Batch]:
     return found
 
 
-def _entries(blueprint: Blueprint, sizes: Any, number: int) -> int:
-    """How many matrices a product has as its left operand; 1 for other steps."""
+def _finder(blueprint: Blueprint, sizes: Any, number: int) -> _Finder | None:
+    """What finds the batch that a step belongs to, if that is a product with entries to share."""
     block = _product_block(blueprint, sizes, number)
-    return 1 if block is None else block[products.BATCH0] * block[products.BATCH1]
+    if block is None:
+        return None
+    cores, entries = native.cores(), _matrices(block)
+    if entries == 1 and cores > 1 and _rows_are_shared(block, cores):
+        return _Finder(blueprint, sizes, cores, True)
+    return _Finder(blueprint, sizes, entries, False) if entries >= max(2, cores) else None
 
 
 def _product_block(blueprint: Blueprint, sizes: Any, number: int) -> list[int] | None:
-    """The block of a step that is a product of several matrices, placed nowhere."""
+    """The block of a step that is a product, placed nowhere."""
     layouts = blueprint.layouts[number]
-    if layouts is None or len(blueprint.steps[number].equations[0].output.shape) < 3:
+    if layouts is None:
         return None
     left, right = (sizes.of(layout) for layout in layouts)
     return products.product_block(left, right, 1, ((0, 0), (0, 0), (0, 0)))
 
 
+def _matrices(block: list[int]) -> int:
+    return block[products.BATCH0] * block[products.BATCH1]
+
+
+def _rows_are_shared(block: list[int], entries: int) -> bool:
+    """Whether a product is too small to be divided by itself, and has enough rows for so many entries."""
+    rows = block[products.M]
+    whole = _matrices(block) == block[products.PARTS] == 1
+    return whole and rows % entries == 0 and rows // entries >= FEWEST_ROWS
+
+
 class _Finder:
     """What the steps do with the entries of a batch of a certain length."""
 
-    def __init__(self, blueprint: Blueprint, sizes: Any, entries: int) -> None:
-        self.blueprint, self.sizes, self.entries = blueprint, sizes, entries
+    def __init__(self, blueprint: Blueprint, sizes: Any, entries: int, rows: bool) -> None:
+        self.blueprint, self.sizes, self.entries, self.rows = blueprint, sizes, entries, rows
         self.reads = functools.cache(self._reads)
 
     def batches(self, first: int, last: int) -> Iterator[Batch]:
@@ -121,17 +146,36 @@ class _Finder:
             if any(value in made and not apart for value, apart in reads.items()):
                 yield from self._batch(start, number)
                 start, made = number, set()
-            made.update(self._made(number))
+            for value in self._made(number):
+                # Who reads the whole that a part lies in reads it otherwise.
+                made |= {value, self.blueprint.outermost(value)}
         yield from self._batch(start, last)
 
     def _batch(self, first: int, last: int) -> Iterator[Batch]:
-        """The batch of these steps, if they hand on so much that it is worth it."""
+        """The batch of these steps, if it is worth it."""
         made = {v for number in range(first, last) for v in self._made(number)}
         handed = {v for number in range(first, last) for v in self.reads(number) or () if v in made}
-        rooms = [room for number in range(first, last) for room in self.blueprint.rooms[number]]
-        own = {r.key: self._entry_bytes(r.key) for r in rooms if r.key in handed and r.until < last}
-        if sum(self._entry_bytes(v) for v in handed) * self.entries >= WORTH:
-            yield Batch(first, last, self.entries, own)
+        if not (self._is_worth_sharing(first, last) if self.rows else self._is_much(handed)):
+            return
+        own: dict[Value, tuple[int, int]] = {}
+        live: list[tuple[int, int, int]] = []
+        for number in range(first, last):
+            live = [entry for entry in live if entry[0] >= number]
+            for room in self.blueprint.rooms[number]:
+                if room.key in handed and room.until < last:
+                    size = self._entry_bytes(room.key)
+                    start = first_fit(live, aligned(size))
+                    live.append((room.until, start, start + aligned(size)))
+                    own[room.key] = start, size
+        yield Batch(first, last, self.entries, self.rows, own)
+
+    def _is_much(self, handed: Iterable[Value]) -> bool:
+        return sum(map(self._entry_bytes, handed)) * self.entries >= WORTH
+
+    def _is_worth_sharing(self, first: int, last: int) -> bool:
+        found = (_product_block(self.blueprint, self.sizes, number) for number in range(first, last))
+        works = [math.prod(block[products.M : products.K + 1]) for block in found if block is not None]
+        return len(works) > 1 and sum(works) >= WORTH_WORK
 
     def _entry_bytes(self, value: Value) -> int:
         return self._count(value) // self.entries * value.dtype.itemsize
@@ -154,33 +198,35 @@ class _Finder:
         if form is None and blueprint.layouts[number] is None:
             return None
         for value in self._made(number):
-            given = blueprint.arrays.get(value, blueprint.inputs) < blueprint.inputs
-            if given or value in blueprint.inside or self._count(value) % self.entries:
+            given = blueprint.arrays.get(blueprint.outermost(value), blueprint.inputs) < blueprint.inputs
+            if given or self._count(value) % self.entries:
                 return None
         return self._product_reads(number) if form is None else self._kernel_reads(form)
 
     def _product_reads(self, number: int) -> dict[Value, bool] | None:
         block = _product_block(self.blueprint, self.sizes, number)
-        if block is None or block[products.BATCH0] * block[products.BATCH1] != self.entries:
+        if block is None:
             return None
-        reads: dict[Value, bool] = {}
-        m, n, k = block[products.M], block[products.N], block[products.K]
-        for operand, place, (rows, columns) in zip(
-            self.blueprint.steps[number].equations[0].inputs,
-            (products.A, products.B),
-            ((m, k), (k, n)),
-            strict=True,
-        ):
-            value = self.blueprint.sources.base(operand)
-            entry = self._count(value) // self.entries
-            _, offset, leading, transposed, outer, inner = block[place : place + 6]
-            lines, length = (columns, rows) if transposed else (rows, columns)
-            in_order = inner == entry and (
-                block[products.BATCH0] == 1 or outer == inner * block[products.BATCH1]
-            )
-            apart = offset == 0 and in_order and (lines - 1) * leading + length <= entry
-            reads[value] = reads.get(value, True) and apart
-        return reads
+        if not _rows_are_shared(block, self.entries) if self.rows else _matrices(block) != self.entries:
+            return None
+        x, y = map(self.blueprint.sources.base, self.blueprint.steps[number].equations[0].values())
+        left = self._operand_is_apart(x, block, products.A, block[products.M], block[products.K])
+        right = self._operand_is_apart(y, block, products.B, block[products.K], block[products.N])
+        return {x: left, y: right} if x != y else {x: left and right}
+
+    def _operand_is_apart(self, value: Value, block: list[int], place: int, rows: int, columns: int) -> bool:
+        """Whether an entry of the product reads only that entry of an operand of these rows and columns."""
+        entry = self._count(value) // self.entries
+        _, offset, leading, transposed, outer, inner = block[place : place + 6]
+        if offset:
+            return False
+        if self.rows:
+            of_left = place == products.A and not transposed
+            return of_left and rows // self.entries * leading == entry and columns <= leading
+        if block[products.BATCH0] > 1 and outer != inner * block[products.BATCH1]:
+            return False
+        lines, length = (columns, rows) if transposed else (rows, columns)
+        return inner == entry and (lines - 1) * leading + length <= entry
 
     def _kernel_reads(self, form: KernelForm) -> dict[Value, bool] | None:
         kernel, bound = form.kernel, form.bound

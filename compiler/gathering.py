@@ -9,6 +9,8 @@ and a sum of products is a product of what is joined along the dimension that is
 
     a.T @ b + c.T @ d + ...         is                 cat([a, c, ...]).T @ cat([b, d, ...])
 
+What is joined so, and also added up row by row, is added up at once: b.sum(0) + d.sum(0) + ...
+
 The parts of a `cat` are computed in their places (`compiler/placement.py`).
 """
 
@@ -28,6 +30,7 @@ from fusegrad.tracer.graph import Equation, Graph, Source, Value
 # Fewer products than this, and products of more multiplications, stay as they are.
 FEW = 4
 LARGE = 1 << 22
+_ROWS = {"dim": (0,), "keepdim": False}  # of a sum over the rows of a matrix
 
 
 def gathered(graph: Graph) -> Graph:
@@ -141,19 +144,36 @@ class _Gathering:
     # Sums of products.
 
     def sums(self) -> None:
-        """Products that are added up, each of a transposed matrix with another."""
-        for equation in self.graph.equations:
-            if equation.op.name == "add" and not self._is_part(equation):
-                terms = self._terms(equation)
-                found: dict[Any, list[Equation]] = {}  # by the shapes of the operands
-                for term in terms:
-                    product = self._product(term)
-                    if product is not None:
-                        shapes = (product.inputs[0].shape, product.inputs[1].shape)
-                        found.setdefault(shapes, []).append(product)
-                products = max(found.values(), key=len, default=[])
-                if len(products) >= FEW:
-                    self._sum(equation, terms, products)
+        """Products added up, each of a transposed matrix with another; then sums of the same rows."""
+        whole = [e for e in self.graph.equations if e.op.name == "add" and not self._is_part(e)]
+        for equation in whole:
+            terms = self._terms(equation)
+            found: dict[Any, list[Equation]] = {}  # by the shapes of the operands
+            for term in terms:
+                product = self._product(term)
+                if product is not None:
+                    shapes = (product.inputs[0].shape, product.inputs[1].shape)
+                    found.setdefault(shapes, []).append(product)
+            products = max(found.values(), key=len, default=[])
+            if len(products) >= FEW:
+                self._sum(equation, terms, products)
+        for equation in whole:
+            terms = self._terms(equation)
+            parts = {self.made[term].inputs[0]: term for term in terms if self._sums_rows(term)}
+            for joined, value in self.joined.items():
+                if parts.keys() == {*joined}:
+                    self.at(equation)
+                    self._replace(equation, terms, {*parts.values()}, "sum", (value,), _ROWS)
+
+    def _sums_rows(self, term: Value) -> bool:
+        """Whether a term is the sum of the rows of a matrix, and nothing else reads it."""
+        made = self.made.get(term)
+        rows = (
+            made is not None
+            and made.op.name == "sum"
+            and dict(made.params) == {"dim": (0,), "keepdim": False}
+        )
+        return rows and self._alone(term)
 
     def _alone(self, value: Value) -> bool:
         """Whether one equation reads the value, and nothing else."""
@@ -210,13 +230,25 @@ class _Gathering:
         products = sorted(products, key=lambda e: -self.order[e.output])
         left = self._join([self.made[e.inputs[0]].inputs[0] for e in products])
         right = self._join([e.inputs[1] for e in products])
-        gathered = {e.output for e in products}
-        rest = [term for term in terms if term not in gathered]
-        operands: tuple[Value, ...] = self.op("permute", left, dims=(1, 0)), right
-        op = REGISTRY["matmul"]
-        for term in rest:
-            operands, op = (self.op(op.name, *operands), term), equation.op
-        self.instead[equation.output] = Equation(op, operands, {}, equation.outputs, equation.source)
+        operands = self.op("permute", left, dims=(1, 0)), right
+        self._replace(equation, terms, {e.output for e in products}, "matmul", operands, {})
+
+    def _replace(
+        self,
+        equation: Equation,
+        terms: Sequence[Value],
+        gathered: set[Value],
+        name: str,
+        operands: tuple[Value, ...],
+        params: dict[str, Any],
+    ) -> None:
+        """Let a sum of terms add up what an op makes of `operands`, and the terms that were not gathered."""
+        for term in terms:
+            if term not in gathered:
+                operands, name, params = (self.op(name, *operands, **params), term), "add", {}
+        self.instead[equation.output] = Equation(
+            REGISTRY[name], operands, params, equation.outputs, equation.source
+        )
 
     def _join(self, parts: Sequence[Value]) -> Value:
         """Matrices on top of each other."""
@@ -228,5 +260,7 @@ class _Gathering:
                 return self.op("reshape", self._rows(x, first, len(parts)), shape=shape)
         key = tuple(parts)
         if key not in self.joined:
-            self.joined[key] = self.op("cat", *parts, dim=0)
+            # Right behind the last part, so that whatever else needs it comes later.
+            place, self.place = self.place, 1 + max(self.order.get(part, -1) for part in parts)
+            self.joined[key], self.place = self.op("cat", *parts, dim=0), place
         return self.joined[key]

@@ -117,3 +117,13 @@ class Pool:
 
 
 pool = Pool()
+
+
+def first_fit(live: list[tuple[int, int, int]], size: int) -> int:
+    """The lowest offset where `size` bytes overlap nothing of `live`: (anything, start, end)."""
+    start = 0
+    for _, begin, end in sorted(live, key=lambda entry: entry[1]):
+        if start + size <= begin:
+            break
+        start = max(start, end)
+    return start

@@ -17,9 +17,9 @@ import numpy as np
 
 from fusegrad.compiler import calling, native, products
 from fusegrad.compiler.batches import Batch, batch_address, batches
-from fusegrad.compiler.blueprint import Blueprint, Placing
+from fusegrad.compiler.blueprint import Blueprint
 from fusegrad.compiler.fusion import Step
-from fusegrad.compiler.memory import SMALLEST_POOLED, aligned, aligned_bytes, data_address, pool
+from fusegrad.compiler.memory import SMALLEST_POOLED, aligned, aligned_bytes, data_address, first_fit, pool
 from fusegrad.compiler.sizes import Values
 from fusegrad.eager.op import REGISTRY, wrap
 from fusegrad.eager.sizes import has_symbols
@@ -132,7 +132,7 @@ class Placed:
                     needed.append((key, size, until))
             for key, size, until in needed:
                 if size:
-                    start, size = _first_fit(live, aligned(size)), aligned(size)
+                    start, size = first_fit(live, aligned(size)), aligned(size)
                     live.append((within[until].last - 1 if until in within else until, start, start + size))
                     self.offsets[key] = start
                     self.arena_bytes = max(self.arena_bytes, start + size)
@@ -140,7 +140,7 @@ class Placed:
     def _place(self, value: Value, batch: Batch | None = None) -> tuple[int, int]:
         """Slot and byte offset of a value in memory; in a batch it may be one of its own."""
         if batch is not None and value in batch.own:
-            return self._slots() + list(batch.own).index(value), 0
+            return self._slots() + batch.slots[value], 0
         start = 0
         while value in self.blueprint.inside:
             value, elements = self.blueprint.inside[value]
@@ -193,27 +193,27 @@ class Placed:
         """A step's entry, its task, and its block; nothing where there is nothing to compute."""
         step, form = self.blueprint.steps[number], self.blueprint.forms[number]
 
-        def place(value: Value) -> tuple[int, int]:
-            return self._place(value, batch)
-
         if form is None:
-            return [self._product_call(number, place)]
+            return [self._product_call(number, batch)]
         # Over no elements there may still be sums to store.
         if not any(self.sizes.of(n) for n in form.counts):
             return []
         scratch = (len(self.arrays) + 1, self.offsets.get(step, 0))
-        block = form.block(self.sizes, place, scratch, batch.entries if batch is not None else 0)
+        entries = batch.entries if batch is not None else 0
+        block = form.block(self.sizes, lambda value: self._place(value, batch), scratch, entries)
         return [(*native.kernel_addresses(form.kernel), block)]
 
-    def _product_call(self, number: int, place: Placing) -> tuple[int, int, list[int]]:
+    def _product_call(self, number: int, batch: Batch | None) -> tuple[int, int, list[int]]:
         layouts, (equation,) = self.blueprint.layouts[number], self.blueprint.steps[number].equations
         assert layouts is not None
-        x, y = (place(self.blueprint.sources.base(v)) for v in equation.inputs)
+        x, y, made = map(self.blueprint.sources.base, (*equation.values(), equation.output))
+        places = self._place(x, batch), self._place(y, batch), self._place(made, batch)
         dtype = equation.output.dtype
         left, right = (self.sizes.of(layout) for layout in layouts)
-        places = x, y, place(self.blueprint.sources.base(equation.output))
         block = products.product_block(left, right, dtype.itemsize, places)
         assert block is not None
+        if batch is not None and batch.rows:
+            products.divide_rows(block, batch.entries)
         return (*products.product_addresses(dtype, block), block)
 
     def _opaque_call(self, step: Step) -> _Opaque:
@@ -281,13 +281,3 @@ def _run_opaque(stage: _Opaque, arrays: list[Any]) -> None:
         else:
             arrays[index] = pool.array(array.shape, array.dtype, strides)
             arrays[index][...] = array
-
-
-def _first_fit(live: list[tuple[int, int, int]], size: int) -> int:
-    """The lowest offset where `size` bytes overlap nothing that lives."""
-    start = 0
-    for _, begin, end in sorted(live, key=lambda entry: entry[1]):
-        if start + size <= begin:
-            break
-        start = max(start, end)
-    return start

@@ -295,6 +295,11 @@ def as_matrix(layout: Layout, left: bool) -> Layout:
     return Layout((1, n), (0, step), layout.offset) if left else Layout((n, 1), (step, 0), layout.offset)
 
 
+def divide_rows(block: list[int], parts: int) -> None:
+    """Let the tasks of a product compute so many blocks of rows."""
+    block[PARTS : BY_ROWS + 1] = parts, block[M] // parts, 1
+
+
 def _rows_together(x: Layout, y: Layout) -> tuple[Layout, Layout]:
     """Both operands; the rows of a batch that one matrix is multiplied with as rows of one product, if they
     lie so.

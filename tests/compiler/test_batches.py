@@ -154,3 +154,107 @@ def test_the_steps_are_told():
         "[8, 20, 20], entry by entry",
         "[8, 20, 10], entry by entry",
     ]
+
+
+# Blocks of rows.
+
+
+def recurrent(x: fg.Tensor, w: fg.Tensor, u: fg.Tensor, b: fg.Tensor) -> fg.Tensor:
+    h = fg.zeros(x.shape[1], u.shape[0])
+    for row in x:
+        h = fg.tanh(row @ w + h @ u + b)
+    return (h * h).mean()
+
+
+@pytest.fixture(params=[2, 3, 4])
+def cores(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    """So many cores, whatever the machine has, and no work too little to be shared."""
+    monkeypatch.setattr(native, "cores", lambda: request.param)
+    monkeypatch.setattr(batches, "WORTH_WORK", 1)
+    monkeypatch.setattr(batches, "FEWEST_ROWS", 1)
+    count: int = request.param
+    return count
+
+
+@pytest.mark.parametrize("inputs, width", [(6, 5), (16, 16), (1, 33)])
+def test_a_recurrent_network_runs_by_blocks_of_rows(cores: int, inputs: int, width: int):
+    def function(*given: fg.Tensor) -> Any:
+        return fg.value_and_grad(recurrent, (0, 1, 2, 3))(*given)
+
+    x, w = random(7, 12, inputs), random(inputs, width)
+    jitted = same(function, x, w, random(width, width), random(width))
+    found = placed(jitted).batches
+    # Forward and backward; between them all rows are added up.
+    assert [(b.entries, b.rows) for b in found][:2] == [(cores, True)] * 2
+    # A state and what comes of it for each element of the input, and as many gradients.
+    assert sum(b.last - b.first for b in found) >= 2 * 2 * 6
+
+
+def test_rows_that_cannot_be_divided_run_step_by_step(cores: int):
+    x, w = random(7, 12 * cores + 1, 4), random(4, 5)
+    jitted = same(recurrent, x, w, random(5, 5), random(5))
+    assert steps(jitted) == []
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        lambda z: z - z.mean(0),
+        lambda z: z.flip(0),
+        lambda z: z.roll(1, 0),
+        lambda z: z.cumsum(0),
+        lambda z: z.softmax(1),
+        lambda z: z[fg.arange(11, -1, -1)],
+        lambda z: fg.cat([z[6:], z[:6]]),
+        lambda z: z.T.reshape(12, 8),
+        lambda z: z.T.contiguous().T,
+        lambda z: z.reshape(24, 4).tanh().reshape(12, 8),
+        lambda z: z * z[0],
+        lambda z: z * z[:, :1],
+        lambda z: z + fg.arange(12.0)[:, None],
+        lambda z: fg.where(z.sum(1, keepdim=True) > 0, z, -z),
+        lambda z: (z @ z.T)[:, :8],
+        lambda z: z.T @ z,
+        lambda z: z[:6] @ z[6:].T @ z[6:],
+    ],
+)
+def test_between_products_of_rows_anything_is_right(cores: int, between: Callable[[fg.Tensor], fg.Tensor]):
+    def function(x: fg.Tensor, w: fg.Tensor) -> fg.Tensor:
+        z = fg.sin(x @ w)
+        z = between(fg.cos(z @ w)) @ w
+        return fg.tanh(z) @ w
+
+    same(function, random(12, 8), random(8, 8))
+
+
+def test_what_the_batch_made_may_be_its_right_operand(cores: int):
+    def function(x: fg.Tensor) -> fg.Tensor:
+        z = x
+        for _ in range(4):
+            z = fg.tanh(z @ x) @ z
+        return z
+
+    same(function, random(12, 12) * 0.3)
+
+
+def test_what_is_joined_of_rows_is_read_whole(cores: int):
+    def function(x: fg.Tensor, w: fg.Tensor) -> fg.Tensor:
+        states = [x]
+        for _ in range(4):
+            states.append(fg.tanh(states[-1] @ w))
+        whole = fg.cat(states[1:])
+        return fg.tanh(whole.flip(0) @ w) @ w
+
+    same(function, random(12, 8), random(8, 8))
+
+
+def test_blocks_of_rows_give_the_same_for_any_number_of_threads(cores: int):
+    given = random(9, 12, 6), random(6, 20), random(20, 20), random(20)
+    jitted = fg.jit(recurrent)
+    several = [jitted(*given).numpy().tobytes() for _ in range(3)]
+    threads = fg.get_num_threads()
+    fg.set_num_threads(1)
+    try:
+        assert jitted(*given).numpy().tobytes() == several[-1]
+    finally:
+        fg.set_num_threads(threads)

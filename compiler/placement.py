@@ -8,8 +8,8 @@ by every call.
 
 from __future__ import annotations
 
+import bisect
 import math
-import struct
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -17,24 +17,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fusegrad.compiler import calling, native, products
+from fusegrad.compiler.blocks import Cut, KernelForm, kernel_form
 from fusegrad.compiler.domain import Sources
-from fusegrad.compiler.emit import block_of, outer_accumulators
 from fusegrad.compiler.fusion import Step
-from fusegrad.compiler.kernel import ELEMENTARY, Compute
-from fusegrad.compiler.loops import BoundKernel
 from fusegrad.compiler.memory import SMALLEST_POOLED, aligned, aligned_bytes, pool
 from fusegrad.compiler.sizes import Values
-from fusegrad.compiler.writer import SIZES
-from fusegrad.eager.dtypes import FROM_SHORT
 from fusegrad.eager.families import Layout, contiguous_layout
 from fusegrad.eager.op import REGISTRY, wrap
-from fusegrad.eager.sizes import Symbol, has_symbols
+from fusegrad.eager.sizes import has_symbols
 from fusegrad.tracer.graph import Equation, Value
-
-# How many elements one chunk of a loop has at least, for cheap work; a chunk that computes
-# exponentials is shorter. Chunks are what threads share.
-CHUNK_WORK = 1 << 15
-MOST_CHUNKS = 64
 
 NOTHING = np.empty(0)
 _RESHAPE = REGISTRY["reshape"]
@@ -96,7 +87,7 @@ class _Room(NamedTuple):
 
     key: Any
     size: Any
-    form: _KernelForm | None
+    form: KernelForm | None
     until: int
 
 
@@ -107,87 +98,6 @@ class _Fresh(NamedTuple):
     shape: tuple[Any, ...]
     dtype: np.dtype
     strides: tuple[Any, ...] | None
-
-
-class _KernelForm:
-    """What the block of a kernel is made from.
-
-    recipe: the block up to how the work is cut, with 0 where `placed` and `numbers` say more. placed:
-    for each buffer where its slot stands, and the value that it holds. numbers: sizes as numbers of a
-    dtype. counts: the elements of each result.
-    """
-
-    def __init__(self, bound: BoundKernel) -> None:
-        kernel = bound.kernel
-        self.kernel, self.sizes = kernel, bound.sizes
-        number = {axis: i for i, axis in enumerate(kernel.axes)}
-        loop = next((s for s in kernel.loops() if s.kind in ("parallel", "chunked")), None)
-        self.loop = None if loop is None else [number[a] for a in loop.axes]
-        self.chunked = loop is not None and loop.kind == "chunked"
-        heavy = sum(isinstance(s, Compute) and s.op in ELEMENTARY for s in kernel.statements())
-        self.work = 1 + 2 * heavy
-        self.accumulators = [
-            (SIZES[a.dtype], [number[axis] for axis in a.axes]) for a in outer_accumulators(kernel)
-        ]
-        self.counts = [math.prod(a.value.shape) for a in bound.outputs]
-        self.recipe: list[Any] = list(bound.sizes)
-        self.numbers: list[tuple[int, Any, str]] = []
-        for value, (_, dtype) in zip(bound.numbers, kernel.numbers, strict=True):
-            if isinstance(value, Symbol):
-                self.numbers.append((len(self.recipe), value, dtype))
-            self.recipe.append(0 if isinstance(value, Symbol) else _number_bits(value, dtype))
-        self.placed: list[tuple[int, Value]] = []
-        for argument in (*bound.inputs, *bound.outputs):
-            self.placed.append((len(self.recipe), argument.value))
-            self.recipe += [0, argument.offset * argument.value.dtype.itemsize, *argument.strides]
-        self.length = block_of(kernel).length
-
-    def chunks(self, sizes: Sequence[int]) -> tuple[int, int]:
-        """Chunk length and number of chunks of the parallel loop, from sizes alone."""
-        if self.loop is None:
-            return 0, 0
-        total = math.prod([sizes[a] for a in self.loop])
-        count = max(1, min(MOST_CHUNKS, math.prod(sizes) * self.work // CHUNK_WORK, total))
-        length = -(-total // count)
-        if self.chunked:
-            length = -(-length // 64) * 64
-        return length, -(-total // length) if total else 1
-
-    def accumulator_places(self, sizes: Sequence[int]) -> tuple[list[int], int]:
-        """Offsets of the outer accumulators in a chunk's scratch, and the size of it."""
-        places, end = [], 0
-        for size, axes in self.accumulators:
-            places.append(end)
-            end += aligned(size * math.prod([sizes[a] for a in axes]))
-        return places, end
-
-    def scratch_bytes(self, sizes: Any) -> int:
-        """Bytes of scratch that a run takes."""
-        if not self.accumulators:
-            return 0
-        own = sizes.of(self.sizes)
-        return self.accumulator_places(own)[1] * max(1, self.chunks(own)[1])
-
-    def block(self, sizes: Any, place: Any, scratch: tuple[int, int]) -> list[int]:
-        """The block of one use of the kernel; see `emit.Block`."""
-        block: list[int] = [n if type(n) is int else sizes.of(n) for n in self.recipe]
-        own = block[: len(self.sizes)]
-        for at, value, dtype in self.numbers:
-            block[at] = _number_bits(sizes.of(value), dtype)
-        for at, value in self.placed:
-            block[at], start = place(value)
-            block[at + 1] += start
-        places, size = self.accumulator_places(own)
-        block += [*self.chunks(own), *scratch, size, *places]
-        assert len(block) == self.length
-        return block
-
-
-def _number_bits(value: Any, dtype: str) -> int:
-    """A number as the low bytes of an 8-byte place."""
-    packed = np.array(value).astype(FROM_SHORT[dtype].numpy).tobytes()
-    bits: int = struct.unpack("<q", packed.ljust(8, b"\0"))[0]
-    return bits
 
 
 @dataclass(frozen=True)
@@ -244,7 +154,8 @@ class Blueprint:
             for value, index in self.arrays.items()
             if index >= self.inputs and value not in opaque
         ]
-        self.forms = [None if s.kernel is None else _KernelForm(s.kernel) for s in steps]
+        cuts: dict[int, Cut] = {}  # by the id of a kernel
+        self.forms = [None if s.kernel is None else kernel_form(s.kernel, cuts) for s in steps]
         self.rooms = self._rooms()
         # For all sizes: memory for the arena, and room for the addresses of all arrays.
         self.arenas: list[tuple[np.ndarray, np.ndarray]] = []
@@ -352,14 +263,14 @@ class Placed:
         """Offsets in the arena for values and scratch, by first fit over lifetimes."""
         self.offsets: dict[Any, int] = {}
         self.arena_bytes = 0
-        live: list[tuple[int, int, int]] = []  # last step, start, end
+        live: list[tuple[int, int, int]] = []  # start, end, last step; in the order of the starts
         for number, rooms in enumerate(self.blueprint.rooms):
-            live = [entry for entry in live if entry[0] >= number]
+            live = [entry for entry in live if entry[2] >= number]
             for key, bytes_, form, until in rooms:
                 size = aligned(self.sizes.of(bytes_)) if form is None else form.scratch_bytes(self.sizes)
                 if size:
                     start = _first_fit(live, size)
-                    live.append((until, start, start + size))
+                    bisect.insort(live, (start, start + size, until))
                     self.offsets[key] = start
                     self.arena_bytes = max(self.arena_bytes, start + size)
 
@@ -479,9 +390,9 @@ def _run_opaque(stage: _Opaque, arrays: list[Any]) -> None:
 
 
 def _first_fit(live: list[tuple[int, int, int]], size: int) -> int:
-    """The lowest offset where `size` bytes overlap nothing that lives."""
+    """The lowest offset where `size` bytes overlap nothing that lives (in order)."""
     start = 0
-    for _, begin, end in sorted(live, key=lambda entry: entry[1]):
+    for begin, end, _ in live:
         if start + size <= begin:
             break
         start = max(start, end)

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from fusegrad.compiler import native, products
-from fusegrad.compiler.blueprint import Blueprint, KernelForm
+from fusegrad.compiler.blocks import KernelForm
+from fusegrad.compiler.blueprint import Blueprint
 from fusegrad.compiler.emit import parts
 from fusegrad.compiler.kernel import PLACE, Buffer
 from fusegrad.compiler.lock import compiling
@@ -160,13 +161,11 @@ class _Finder:
         own: dict[Value, tuple[int, int]] = {}
         live: list[tuple[int, int, int]] = []
         for number in range(first, last):
-            live = [entry for entry in live if entry[0] >= number]
+            live = [entry for entry in live if entry[2] >= number]
             for room in self.blueprint.rooms[number]:
                 if room.key in handed and room.until < last:
                     size = self._entry_bytes(room.key)
-                    start = first_fit(live, aligned(size))
-                    live.append((room.until, start, start + aligned(size)))
-                    own[room.key] = start, size
+                    own[room.key] = first_fit(live, aligned(size), room.until), size
         yield Batch(first, last, self.entries, self.rows, own)
 
     def _is_much(self, handed: Iterable[Value]) -> bool:
@@ -230,10 +229,11 @@ class _Finder:
 
     def _kernel_reads(self, form: KernelForm) -> dict[Value, bool] | None:
         kernel, bound = form.kernel, form.bound
-        if form.loop is None or len(kernel.body) > 1 or parts(kernel)[1] is None:
+        loop = form.cut.loop
+        if loop is None or len(kernel.body) > 1 or parts(kernel)[1] is None:
             return None
         own = self.sizes.of(bound.sizes)
-        divided = _divided([(kernel.axes[axis], own[axis]) for axis in form.loop], self.entries)
+        divided = _divided([(kernel.axes[axis], own[axis]) for axis in loop], self.entries)
         if divided is None:
             return None
         axes = dict(zip(kernel.axes, own, strict=True))

@@ -3,32 +3,17 @@
 from __future__ import annotations
 
 import math
-import struct
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from fusegrad.compiler import products
+from fusegrad.compiler.blocks import Cut, KernelForm, kernel_form
 from fusegrad.compiler.domain import Sources
-from fusegrad.compiler.emit import block_of, outer_accumulators
 from fusegrad.compiler.fusion import Step
-from fusegrad.compiler.kernel import ELEMENTARY, Compute
-from fusegrad.compiler.loops import BoundKernel
-from fusegrad.compiler.memory import aligned
-from fusegrad.compiler.writer import SIZES
-from fusegrad.eager.dtypes import FROM_SHORT
 from fusegrad.eager.families import Layout, contiguous_layout
-from fusegrad.eager.sizes import Symbol
 from fusegrad.tracer.graph import Value
-
-# How many elements one chunk of a loop has at least, for cheap work; a chunk that computes
-# exponentials is shorter. Chunks are what threads share.
-CHUNK_WORK = 1 << 15
-MOST_CHUNKS = 64
-
-# Gives the slot and the byte offset of a value.
-Placing = Callable[[Value], tuple[int, int]]
 
 
 class Room(NamedTuple):
@@ -50,92 +35,6 @@ class _Fresh(NamedTuple):
     shape: tuple[Any, ...]
     dtype: np.dtype
     strides: tuple[Any, ...] | None
-
-
-class KernelForm:
-    """What the block of a kernel is made from.
-
-    recipe: the block up to how the work is cut, with 0 where `placed` and `numbers` say more. placed:
-    for each buffer where its slot stands, and the value that it holds. numbers: sizes as numbers of a
-    dtype. counts: the elements of each result.
-    """
-
-    def __init__(self, bound: BoundKernel) -> None:
-        kernel = bound.kernel
-        self.bound, self.kernel, self.sizes = bound, kernel, bound.sizes
-        number = {axis: i for i, axis in enumerate(kernel.axes)}
-        loop = next((s for s in kernel.loops() if s.kind in ("parallel", "chunked")), None)
-        self.loop = None if loop is None else [number[a] for a in loop.axes]
-        self.chunked = loop is not None and loop.kind == "chunked"
-        heavy = sum(isinstance(s, Compute) and s.op in ELEMENTARY for s in kernel.statements())
-        self.work = 1 + 2 * heavy
-        self.accumulators = [
-            (SIZES[a.dtype], [number[axis] for axis in a.axes]) for a in outer_accumulators(kernel)
-        ]
-        self.counts = [math.prod(a.value.shape) for a in bound.outputs]
-        self.recipe: list[Any] = list(bound.sizes)
-        self.numbers: list[tuple[int, Any, str]] = []
-        for value, (_, dtype) in zip(bound.numbers, kernel.numbers, strict=True):
-            if isinstance(value, Symbol):
-                self.numbers.append((len(self.recipe), value, dtype))
-            self.recipe.append(0 if isinstance(value, Symbol) else _number_bits(value, dtype))
-        self.placed: list[tuple[int, Value]] = []
-        for argument in (*bound.inputs, *bound.outputs):
-            self.placed.append((len(self.recipe), argument.value))
-            self.recipe += [0, argument.offset * argument.value.dtype.itemsize, *argument.strides]
-        self.length = block_of(kernel).length
-
-    def chunks(self, sizes: Sequence[int], entries: int = 0) -> tuple[int, int]:
-        """Chunk length and number of chunks of the parallel loop, from sizes alone.
-
-        entries: one chunk for each of so many entries of a batch.
-        """
-        if self.loop is None:
-            return 0, 0
-        total = math.prod([sizes[a] for a in self.loop])
-        if entries:
-            return total // entries, entries
-        count = max(1, min(MOST_CHUNKS, math.prod(sizes) * self.work // CHUNK_WORK, total))
-        length = -(-total // count)
-        if self.chunked:
-            length = -(-length // 64) * 64
-        return length, -(-total // length) if total else 1
-
-    def accumulator_places(self, sizes: Sequence[int]) -> tuple[list[int], int]:
-        """Offsets of the outer accumulators in a chunk's scratch, and the size of it."""
-        places, end = [], 0
-        for size, axes in self.accumulators:
-            places.append(end)
-            end += aligned(size * math.prod([sizes[a] for a in axes]))
-        return places, end
-
-    def scratch_bytes(self, sizes: Any) -> int:
-        """Bytes of scratch that a run takes."""
-        if not self.accumulators:
-            return 0
-        own = sizes.of(self.sizes)
-        return self.accumulator_places(own)[1] * max(1, self.chunks(own)[1])
-
-    def block(self, sizes: Any, place: Placing, scratch: tuple[int, int], entries: int) -> list[int]:
-        """The block of one use of the kernel; see `emit.Block`, and `chunks` for `entries`."""
-        block: list[int] = [n if type(n) is int else sizes.of(n) for n in self.recipe]
-        own = block[: len(self.sizes)]
-        for at, value, dtype in self.numbers:
-            block[at] = _number_bits(sizes.of(value), dtype)
-        for at, value in self.placed:
-            block[at], start = place(value)
-            block[at + 1] += start
-        places, size = self.accumulator_places(own)
-        block += [*self.chunks(own, entries), *scratch, size, *places]
-        assert len(block) == self.length
-        return block
-
-
-def _number_bits(value: Any, dtype: str) -> int:
-    """A number as the low bytes of an 8-byte place."""
-    packed = np.array(value).astype(FROM_SHORT[dtype].numpy).tobytes()
-    bits: int = struct.unpack("<q", packed.ljust(8, b"\0"))[0]
-    return bits
 
 
 class Blueprint:
@@ -174,7 +73,8 @@ class Blueprint:
             for value, index in self.arrays.items()
             if index >= self.inputs and value not in opaque
         ]
-        self.forms = [None if s.kernel is None else KernelForm(s.kernel) for s in steps]
+        cuts: dict[int, Cut] = {}  # by the id of a kernel
+        self.forms = [None if s.kernel is None else kernel_form(s.kernel, cuts) for s in steps]
         self.rooms = self._rooms()
         # For all sizes: memory for the arena, and room for the addresses of all arrays.
         self.arenas: list[tuple[np.ndarray, np.ndarray]] = []

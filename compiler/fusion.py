@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from fusegrad.compiler.alike import Alike, Group
 from fusegrad.compiler.domain import Sources, analyse, is_creation
 from fusegrad.compiler.fetch import FETCH
 from fusegrad.compiler.joins import join_kernel
@@ -41,6 +42,7 @@ class Step:
     matrices) or "opaque" (by NumPy).
 
     needs: the steps that must run before; users: those that need it. apart: whether it stays as it is.
+    fetched: the equations (by id) that make what is fetched from, which has to be in memory by then.
     """
 
     kind: str
@@ -48,6 +50,7 @@ class Step:
     position: int = 0
     needs: set[Step] = field(default_factory=set)
     users: set[Step] = field(default_factory=set)
+    fetched: set[int] = field(default_factory=set)
     kernel: BoundKernel | None = None
     apart: bool = False
 
@@ -87,22 +90,38 @@ class Fusion:
         self.needed = {sources.base(v) for v in needed}
         graph, self.early = early_totals(with_repeats(graph, self.needed))
         self.graph, self.sources = graph, Sources(graph, sources.layouts)
-        self.steps: list[Step] = []
+        self.steps: dict[Step, None] = {}  # in order
         self.step_of: dict[Value, Step] = {}
         self.creations: dict[Value, Equation] = {}
         self.order = {id(e): i for i, e in enumerate(graph.equations)}
-        self.readers = self._readers()
-        self._known: dict[Any, bool] = {}  # what equations of one kind the kernel IR can say
+        self._bases = {id(e): self._read_memory(e) for e in graph.equations}
+        self._readers = self._readers_of_results()
+        self._makers = {v: id(e) for e in graph.equations for v in e.outputs}
+        self._alike = Alike(self.sources)
+        # By what groups that are alike have in common: whether the kernel IR can say them, whether there is
+        # a nest of them, and the kernel of one.
+        self._said: dict[Any, bool] = {}
+        self._planned: dict[Any, bool] = {}
+        self._built: dict[Any, tuple[BoundKernel, Group]] = {}
         self._refused: set[tuple[int, int, int, int]] = set()  # pairs of steps that no nest can hold
 
-    def _readers(self) -> dict[Value, set[int]]:
-        """For each value in memory the equations (by id) that read it, through views."""
+    def _read_memory(self, equation: Equation) -> list[Value]:
+        """The values in memory that an equation reads, maybe through views; a view reads none."""
+        return [] if isinstance(equation.op, View) else [self.sources.base(v) for v in equation.values()]
+
+    def _readers_of_results(self) -> dict[int, set[int]]:
+        """For each equation those (all by id) that read its results in memory. What is made from nothing has
+        none: they can make it.
+        """
         readers: dict[Value, set[int]] = {}
         for equation in self.graph.equations:
-            if not isinstance(equation.op, View):
-                for value in equation.values():
-                    readers.setdefault(self.sources.base(value), set()).add(id(equation))
-        return readers
+            for base in self._bases[id(equation)]:
+                readers.setdefault(base, set()).add(id(equation))
+        found = {id(e): set[int]() for e in self.graph.equations}
+        for equation in self.graph.equations:
+            if not is_creation(equation):
+                found[id(equation)].update(*(readers.get(v, ()) for v in equation.outputs))
+        return found
 
     def run(self) -> list[Step]:
         """The steps in an order in which they can run, kernels built."""
@@ -132,13 +151,23 @@ class Fusion:
         steps = self._ordered()
         for step in steps:
             if step.kind == "kernel":
-                plan = self._plan(step.equations)
-                assert plan is not None
-                step.kernel = build_kernel(plan, self._outputs(step.equations), self.sources)
+                step.kernel = self._kernel(step.equations)
             elif step.kind == "loops":
                 (equation,) = step.equations
                 step.kernel = self._nest(equation)
         return steps
+
+    def _kernel(self, equations: Sequence[Equation]) -> BoundKernel:
+        """The kernel of a group, which is built once for all groups like it."""
+        outputs = self._outputs(equations)
+        group = self._alike.group(equations, outputs)
+        if group.key in self._built:
+            return group.kernel_like(*self._built[group.key])
+        plan = self._plan(equations)
+        assert plan is not None
+        kernel = build_kernel(plan, outputs, self.sources)
+        self._built[group.key] = kernel, group
+        return kernel
 
     def _nest(self, equation: Equation) -> BoundKernel:
         """The kernel that is written for the equation's op."""
@@ -190,14 +219,10 @@ class Fusion:
     def _lowerable(self, equations: list[Equation]) -> bool:
         """Whether the kernel IR can say the equation at all; the same for all equations like it."""
         (equation,) = equations
-        types = tuple(
-            (v.type, self.sources.layout(v)) if isinstance(v, Value) else (type(v), repr(v))
-            for v in equation.inputs
-        )
-        key = equation.op.name, types, repr(sorted(equation.params.items()))
-        if key not in self._known:
-            self._known[key] = self._builds(self._with_creations(equations))
-        return self._known[key]
+        key = self._alike.group(equations, [equation.output]).key
+        if key not in self._said:
+            self._said[key] = self._builds(self._with_creations(equations))
+        return self._said[key]
 
     def _builds(self, equations: list[Equation]) -> bool:
         """Whether there is a nest of the equations, and the kernel IR can say it."""
@@ -215,8 +240,7 @@ class Fusion:
         made = {v for e in equations for v in e.outputs}
         extra = []
         for equation in equations:
-            for value in equation.values():
-                base = self.sources.base(value)
+            for base in self._bases[id(equation)]:
                 if base in self.creations and base not in made and base not in self.step_of:
                     extra.append(self.creations[base])
                     made.add(base)
@@ -226,16 +250,17 @@ class Fusion:
         domain = analyse(equations, self.sources)
         return None if domain is None else schedule(domain, self._outputs(equations), self.sources)
 
+    def _fits(self, equations: Sequence[Equation]) -> bool:
+        """Whether one nest can hold the equations; the same for all groups like it."""
+        key = self._alike.group(equations, self._outputs(equations)).key
+        if key not in self._planned:
+            self._planned[key] = self._plan(equations) is not None
+        return self._planned[key]
+
     def _outputs(self, equations: Sequence[Equation]) -> list[Value]:
         """The members that are read outside the group or needed at the end."""
         inside = {id(e) for e in equations}
-        return [
-            v
-            for e in equations
-            for v in e.outputs
-            if v in self.needed
-            or (not is_creation(e) and any(r not in inside for r in self.readers.get(v, ())))
-        ]
+        return [e.output for e in equations if e.output in self.needed or not self._readers[id(e)] <= inside]
 
     # Joining.
 
@@ -243,6 +268,8 @@ class Fusion:
         """Put a step in, joined with the groups before it where that works."""
         if step.kind == "kernel":
             step.equations = self._with_creations(step.equations)
+            sources = [self._bases[id(e)][0] for e in step.equations if e.op is FETCH]
+            step.fetched = {self._makers[v] for v in sources if v in self._makers}
         step.needs = self._producers(step)
         for need in step.needs:
             need.users.add(step)
@@ -252,14 +279,14 @@ class Fusion:
             for producer in sorted(step.needs, key=lambda s: (-s.position, self.order[id(s.equations[0])])):
                 if producer.kind == "kernel" and producer in step.needs:
                     step = self._joined(producer, step) or step
-        if step not in self.steps:
-            self.steps.append(step)
+        self.steps.setdefault(step)
         for value in step.made:
             if value not in self.creations or value in self.needed:
                 self.step_of[value] = step
 
     def _producers(self, step: Step) -> set[Step]:
-        return {self.step_of[b] for b in self._reads(step) if b in self.step_of}
+        found = (self.step_of.get(b) for e in step.equations for b in self._bases[id(e)])
+        return {s for s in found if s is not None}
 
     def _come_between(self, first: Step, second: Step) -> bool:
         """Whether one of the steps needs the other through a third one, which then has to run in between."""
@@ -302,8 +329,7 @@ class Fusion:
 
     def _fetches(self, reader: Step, maker: Step) -> bool:
         """Whether one fetches from what the other makes: that has to be in memory by then."""
-        made = set(maker.made)
-        return any(e.op is FETCH and self.sources.base(e.inputs[0]) in made for e in reader.equations)
+        return bool(reader.fetched) and not reader.fetched.isdisjoint([id(e) for e in maker.equations])
 
     def _joined(self, first: Step, second: Step) -> Step | None:
         """`second` merged into `first`, or None where one nest cannot hold both."""
@@ -317,13 +343,14 @@ class Fusion:
         held = {id(e) for e in first.equations}
         equations = [*first.equations, *(e for e in second.equations if id(e) not in held)]
         equations.sort(key=lambda e: self.order[id(e)])
-        if self._plan(equations) is None:
+        if not self._fits(equations):
             self._refused.add(tried)
             return None
         merged = second
         merged.equations = equations
         merged.needs = (first.needs | second.needs) - {first, second}
         merged.users = (first.users | second.users) - {first, second}
+        merged.fetched = first.fetched | second.fetched
         merged.position = max(first.position, second.position)
         for need in merged.needs:
             need.users.discard(first)
@@ -331,8 +358,7 @@ class Fusion:
         for user in merged.users:
             user.needs.discard(first)
             user.needs.add(merged)
-        if first in self.steps:
-            self.steps.remove(first)
+        self.steps.pop(first, None)
         for value in merged.made:
             if self.step_of.get(value) is first:
                 self.step_of[value] = merged
@@ -366,7 +392,7 @@ class Fusion:
 
     def _reads(self, step: Step) -> set[Value]:
         """What the step reads from memory."""
-        return {self.sources.base(v) for e in step.equations for v in e.values()} - set(step.made)
+        return {b for e in step.equations for b in self._bases[id(e)]} - set(step.made)
 
     def _ordered(self) -> list[Step]:
         """The steps, each after what it needs; ties in program order."""

@@ -22,6 +22,7 @@ from fusegrad.compiler import debug, replay
 from fusegrad.compiler.deferred import Deferred, Plan
 from fusegrad.compiler.differences import Difference, closest, leaf_names, leaf_text, of_branch, of_read
 from fusegrad.compiler.family import Family, family_key
+from fusegrad.compiler.garbage import uncollected
 from fusegrad.compiler.guards import Guards
 from fusegrad.compiler.keys import Unkeyed, call_key, describe_key, is_object
 from fusegrad.compiler.lock import compiling
@@ -443,6 +444,7 @@ class KernelCount:
     joint: list[Any]
 
 
+@uncollected
 def _add_path(entry: Entry, made: Capture, leaves: list[Any]) -> None:
     """Compile a captured path into the entry: into a tree that it shares a stretch with, or its own."""
     numbers = {}

@@ -6,6 +6,7 @@ come from blocks whose earlier arrays are gone, and temporaries from arenas that
 
 from __future__ import annotations
 
+import bisect
 import math
 import sys
 from collections import deque
@@ -17,6 +18,23 @@ from fusegrad.compiler import lock
 ALIGNMENT = 64
 SMALLEST_POOLED = 1 << 16
 LARGEST_POOL = 1 << 30
+
+
+# The largest block that glibc's malloc may keep when it is freed.
+LARGEST_KEPT = 1 << 25
+
+
+def keep_freed_memory() -> None:
+    """Let malloc keep what arrays leave, where it would give it back to the system.
+
+    glibc gives memory at the end of its heap back at once, and the next array has to have its pages cleared
+    again: eager ops in a loop, as a recorded run has them, then take several times as long. That ends for
+    good when it sees that large blocks are freed, of which one is enough; it keeps up to twice as much then.
+    """
+    np.empty(LARGEST_KEPT - (1 << 14), np.uint8)
+
+
+keep_freed_memory()
 
 
 def aligned(size: int) -> int:
@@ -119,11 +137,15 @@ class Pool:
 pool = Pool()
 
 
-def first_fit(live: list[tuple[int, int, int]], size: int) -> int:
-    """The lowest offset where `size` bytes overlap nothing of `live`: (anything, start, end)."""
+def first_fit(live: list[tuple[int, int, int]], size: int, until: int) -> int:
+    """The lowest offset where `size` bytes overlap nothing that lives, among which they are from now on.
+
+    live: start, end and last step, in the order of the starts.
+    """
     start = 0
-    for _, begin, end in sorted(live, key=lambda entry: entry[1]):
+    for begin, end, _ in live:
         if start + size <= begin:
             break
         start = max(start, end)
+    bisect.insort(live, (start, start + size, until))
     return start

@@ -226,16 +226,16 @@ def _kept_by_eager(
     frees. layouts: of the results.
     """
     kept: dict[int, set[Value]] = {}
-    behind: dict[Value, frozenset[int]] = {}
+    ways: dict[Value, tuple[int, list[Value]]] = {}  # from a result back: the equation, and where it leads
     origins = _origins(graph, layouts)
     for number, equation in enumerate(graph.equations):
-        found: set[int] = set()
         keeps: set[Value] = set()
+        leads: list[Value] = []
         for index, value in enumerate(equation.inputs):
             rule = equation.op.rule(index) if value in tracked else None
             if rule is None:
                 continue
-            found |= behind.get(value, frozenset())
+            leads.append(value)
             saved = (equation.inputs[i] for i in rule.saves)
             keeps.update(v for v in saved if isinstance(v, Value) and v not in numbers)
             keeps.update(equation.outputs if rule.needs_output else ())
@@ -243,10 +243,21 @@ def _kept_by_eager(
         keeps.update([origins[v] for v in keeps if v in origins])
         if keeps:
             kept[number] = keeps
-        behind.update(dict.fromkeys(equation.outputs, frozenset(found | {number} if keeps else found)))
-    nodes = tuple(behind.get(v, frozenset()) for v in seeded)
+        ways.update(dict.fromkeys(equation.outputs, (number, leads)))
+    nodes = tuple(frozenset(_behind(v, ways) & kept.keys()) for v in seeded)
     values = tuple(frozenset().union(*(kept[n] for n in found)) for found in nodes)
     return {v: all(v in k for k in values) for v in frozenset().union(*values)}, nodes, values
+
+
+def _behind(value: Value, ways: Mapping[Value, tuple[int, list[Value]]]) -> set[int]:
+    """The equations, by number, on the way back from a value."""
+    pending, found = [value], set[int]()
+    while pending:
+        way = ways.get(pending.pop())
+        if way is not None and way[0] not in found:
+            found.add(way[0])
+            pending += way[1]
+    return found
 
 
 def _layouts(results: Sequence[Output]) -> dict[Value, Layout]:

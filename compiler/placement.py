@@ -119,12 +119,12 @@ class Placed:
         """
         self.offsets: dict[Any, int] = {}
         self.arena_bytes = 0
-        live: list[tuple[int, int, int]] = []  # last step, start, end
+        live: list[tuple[int, int, int]] = []
         within = {number: b for b in self.batches for number in range(b.first, b.last)}
         for number, rooms in enumerate(self.blueprint.rooms):
             batch = within.get(number)
             if batch is None or batch.first == number:
-                live = [entry for entry in live if entry[0] >= number]
+                live = [entry for entry in live if entry[2] >= number]
             needed = [] if batch is None or batch.first < number else [(batch, batch.bytes(), number)]
             for key, bytes_, form, until in rooms:
                 if batch is None or key not in batch.own:
@@ -132,10 +132,9 @@ class Placed:
                     needed.append((key, size, until))
             for key, size, until in needed:
                 if size:
-                    start, size = first_fit(live, aligned(size)), aligned(size)
-                    live.append((within[until].last - 1 if until in within else until, start, start + size))
-                    self.offsets[key] = start
-                    self.arena_bytes = max(self.arena_bytes, start + size)
+                    until = within[until].last - 1 if until in within else until
+                    self.offsets[key] = start = first_fit(live, aligned(size), until)
+                    self.arena_bytes = max(self.arena_bytes, start + aligned(size))
 
     def _place(self, value: Value, batch: Batch | None = None) -> tuple[int, int]:
         """Slot and byte offset of a value in memory; in a batch it may be one of its own."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from fusegrad.compiler import debug
 from fusegrad.compiler.forms import Form
+from fusegrad.compiler.garbage import uncollected
 from fusegrad.compiler.lock import compiling
 from fusegrad.compiler.patterns import Made, Rule, predicted
 from fusegrad.compiler.stretch import Step, Stretch
@@ -188,6 +189,7 @@ class Plan:
             self.stretches.append(form)
             return ending.add(sizes, form)
 
+    @uncollected
     def _form(self, *given: Any) -> Form | None:
         """Compile; None where the compiler fails: its faults must not become ones of the user's program."""
         try:

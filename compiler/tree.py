@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fusegrad.compiler.commit import Commit, in_place
+from fusegrad.compiler.garbage import uncollected
 from fusegrad.compiler.path import Path, asks, guard_key, layout_of
 from fusegrad.compiler.program import Program
 from fusegrad.compiler.segments import Joint, Segment
@@ -232,6 +233,7 @@ class Tree:
         found = dict(zip(graph.outputs, segment.backward.graph.outputs, strict=True))
         segment.gradient_places = [segment.backward.locate(found[g]) for g in path.gradients]
 
+    @uncollected
     def make_joint(self, segment: Segment) -> None:
         """Compile the results and gradients of a leaf (with one scalar to derive) as one program."""
         path = segment.path

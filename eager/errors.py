@@ -64,10 +64,16 @@ def spot_text(spot: Spot | None) -> str:
 
 def user_frame() -> FrameType | None:
     """The innermost frame on the stack that is not fusegrad's own."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and is_own_file(frame.f_code.co_filename):
+    frame: FrameType | None = _frame(1)
+    while frame is not None:
+        name = frame.f_code.co_filename
+        own = _own_file(name)
+        if own is None:
+            own = _known_files[name] = is_own_file(name)
+        if not own:
+            return frame
         frame = frame.f_back
-    return frame
+    return None
 
 
 def user_location() -> tuple[str, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import inspect
 import weakref
 from collections.abc import Callable, Iterator, Mapping
@@ -23,6 +24,10 @@ from fusegrad.tracer.reads import Read, Site
 from fusegrad.tracer.record import Recorder
 from fusegrad.tracer.tree import Structure, contents, flatten, is_container
 from fusegrad.tracer.values import is_plain
+
+# The observer loads these when it first needs them, since they need it; here they take no time of a run.
+for _name in ("calls", "instrument", "steps"):
+    importlib.import_module(f"fusegrad.tracer.{_name}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,10 @@ stretch runs, its kernels write what is in place by themselves (`in_place`); the
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from typing import Any
+import weakref
+from collections.abc import Callable, Collection, Iterator, Sequence
+from operator import is_
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -78,20 +80,22 @@ class Commit:
         left = path.capture.left
         hosts = {h.value: h for h in path.hosts}
         self.path = path
-        self.targets: list[int | Captured | GradientOf] = []
+        self.targets: list[int | Callable[[], Tensor | None] | GradientOf] = []
         for value, _ in left.writes:
             if value in path.argument_leaves:
                 self.targets.append(path.argument_leaves[value])
             else:
                 host = path.captured.get(value) or hosts[value]
                 assert isinstance(host, (Captured, GradientOf))
-                self.targets.append(host)
+                self.targets.append(host.reference if isinstance(host, Captured) else host)
         self.rest = [i for i in range(len(left.writes)) if i not in done]
         self.program = _copying([path.left[i] for i in self.rest]) if self.rest else None
         # Whether memory is written as soon as the last stretch runs.
         self.begins = bool(done)
-        self._changes: list[int] = []
-        self._bounds: list[tuple[int, int]] = []
+        self._references = [c.reference for c in path.captured.values()]
+        self._arguments = [*path.argument_leaves.values()]
+        self._lent = [host for host in path.hosts if host.lent]
+        self._apart = _Apart([], [], [])
 
     def tensors(self, leaves: Sequence[Any]) -> list[Tensor] | None:
         """The tensors that are written; None where they must not be.
@@ -101,24 +105,33 @@ class Commit:
         """
         if not self.targets:
             return []
-        tensors = []
-        for target in self.targets:
-            tensor = leaves[target] if isinstance(target, int) else _tensor(target, leaves)
+        tensors = [_tensor(target, leaves) for target in self.targets]
+        for tensor in tensors:
             if tensor is None or not tensor.array.flags.writeable:
                 return None
-            tensors.append(tensor)
-        captured = self.path.captured.values()
-        arrays = [c.array() for c in captured]
-        changes = [c.changes for c in captured]
-        if changes != self._changes:
-            self._bounds = sorted(_bounds(a) for a in arrays if a is not None and a.size)
-            self._changes = changes if _apart(self._bounds) else []
-            if not self._changes:
-                return None
-        others = [leaves[i].array for i in self.path.argument_leaves.values()]
-        lent = [host.array(leaves) for host in self.path.hosts if host.lent]
-        others += [array for array in lent if array is not None]
-        return tensors if not others or _apart([*self._bounds, *map(_bounds, others)]) else None
+        return tensors if self._is_apart(leaves) else None  # type: ignore[return-value]
+
+    def _is_apart(self, leaves: Sequence[Any]) -> bool:
+        """Whether nothing overlaps: looked at where a tensor has another array than when last nothing did."""
+        seen, bounds, seen_others = self._apart
+        captured = [None if (t := reference()) is None else t.array for reference in self._references]
+        if not _same(captured, seen):
+            arrays = [a for c in self.path.captured.values() if (a := c.array()) is not None]
+            bounds, seen_others = sorted(_bounds(a) for a in arrays if a.size), []
+            if not _apart(bounds):
+                return False
+            seen = [weakref.ref(a) for a in arrays]
+        others = [leaves[i].array for i in self._arguments]
+        for host in self._lent:
+            array = host.array(leaves)
+            if array is not None:
+                others.append(array)
+        if not _same(others, seen_others):
+            if not _apart([*bounds, *map(_bounds, others)]):
+                return False
+            seen_others = [weakref.ref(a) for a in others]
+        self._apart = _Apart(seen, bounds, seen_others)
+        return True
 
     def begin(self, tensors: Sequence[Tensor]) -> None:
         """The memory of `tensors` is written next: nobody must find it changed whose version is not."""
@@ -153,9 +166,26 @@ def _own(array: np.ndarray) -> np.ndarray:
     return array if array.base is None or array.flags.c_contiguous else np.array(array)
 
 
-def _tensor(source: Captured | GradientOf, leaves: Sequence[Any]) -> Tensor | None:
-    if isinstance(source, Captured):
-        return source.reference()
+class _Apart(NamedTuple):
+    """Memory in which nothing overlaps: the arrays of captured tensors, where they lie, and other arrays."""
+
+    seen: list[weakref.ref[np.ndarray]]
+    bounds: list[tuple[int, int]]
+    others: list[weakref.ref[np.ndarray]]
+
+
+def _same(arrays: Sequence[np.ndarray | None], seen: Sequence[weakref.ref[np.ndarray]]) -> bool:
+    """Whether these are the arrays that were seen. None stands for one that is gone, which nobody reads."""
+    return len(arrays) == len(seen) and all(map(is_, arrays, [reference() for reference in seen]))
+
+
+def _tensor(source: Any, leaves: Sequence[Any]) -> Tensor | None:
+    """The tensor at one of `Commit.targets`."""
+    if type(source) is weakref.ref:
+        return source()
+    if type(source) is int:
+        tensor: Tensor = leaves[source]
+        return tensor
     owner = at(source.place, leaves)
     return None if owner is None else owner.grad
 

@@ -7,7 +7,7 @@ classes leave open must not matter to the read. `TooDifficult` leaves a read to 
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable
 from types import GetSetDescriptorType, MemberDescriptorType, ModuleType
 from typing import Any
@@ -34,6 +34,7 @@ from fusegrad.tracer.reads import (
     Read,
     TypeRead,
 )
+from fusegrad.tracer.steps import ParametersRead, StateRead
 from fusegrad.tracer.values import Expected, Strong, is_plain
 
 # Longer containers are compared by a loop, not by a line for each item.
@@ -229,7 +230,8 @@ def _length(writer: Writer, read: LengthRead) -> list[str]:
     kind = type(read.owner())
     if not any(kind is c for c in (list, dict, set, deque, OrderedDict)):
         raise TooDifficult
-    return [f"len({writer.owner(read.owner)}) != {read.expected.reference()}"]
+    held, length = writer.owner(read.owner), read.expected.reference()
+    return [f"len({held}) != {length}" if length else held]
 
 
 def _contents(writer: Writer, read: ContentsRead) -> list[str]:
@@ -248,6 +250,60 @@ def _contents(writer: Writer, read: ContentsRead) -> list[str]:
     return [*wrong, others]
 
 
+# Optimizers.
+
+
+def _parameters(writer: Writer, read: ParametersRead) -> list[str]:
+    _groups(writer, read)
+    return []
+
+
+def _groups(writer: Writer, read: ParametersRead) -> list[str]:
+    """The names of an optimizer's groups, after lines that ask whether all is as it was."""
+    groups = _own(writer, read.optimizer, "param_groups", list)
+    names = [writer.held(known) for known, _ in read.rows]
+    rows = (
+        groups,
+        *((name, *(id(p()) for p in row)) for name, (_, row) in zip(names, read.rows, strict=True)),
+    )
+    if rows not in writer.known:
+        writer.known[rows] = groups
+        writer.check(f"len({groups}) != {len(names)}")
+        for number, (name, (_, parameters)) in enumerate(zip(names, read.rows, strict=True)):
+            writer.check(f"{groups}[{number}] is not {name}")
+            now = writer.part(f"{name}['params']", "parameters", writer.constant("builtin", list))
+            writer.check(f"len({now}) != {len(parameters)}")
+            for place, parameter in enumerate(parameters):
+                writer.check(f"{now}[{place}] is not {writer.held(parameter)}")
+    return names
+
+
+def _state(writer: Writer, read: StateRead) -> list[str]:
+    names = _groups(writer, read)
+    for hooks in ("_step_pre_hooks", "_step_post_hooks"):
+        writer.check(_own(writer, read.optimizer, hooks, dict))
+    held, state = writer.owner(read.optimizer), _own(writer, read.optimizer, "state", defaultdict)
+    for name, slots in zip(names, read.slots, strict=True):
+        writer.check(f"(*{held}.slots({name}), 'step') != {writer.constant('slots', slots)}")
+    wrong = []
+    for parameter, name, tensor in read.kept:
+        kept = writer.part(f"dict.get({state}, {writer.held(parameter)})", "kept", "dict")
+        wrong.append(writer.differs(f"{kept}[{name!r}]", Expected(tensor())))
+    return wrong
+
+
+def _own(writer: Writer, reference: Callable[[], Any], name: str, kind: type) -> str:
+    """A name for what an object has under `name`, in its dict alone, of exactly the builtin type `kind`."""
+    owner = reference()
+    base, _ = writer.found_in(type(owner), "__getattribute__")
+    if base is None or is_heap_type(base) or writer.found_in(type(owner), name)[0] is not None:
+        raise TooDifficult
+    attributes = _attributes_of(writer, owner, writer.owner(reference))
+    if attributes is None:
+        raise TooDifficult
+    return writer.part(f"{attributes}[{name!r}]", name.strip("_"), writer.constant("builtin", kind))
+
+
 _KINDS: dict[type, Callable[[Writer, Any], list[str]]] = {
     GlobalRead: _global,
     CellRead: _cell,
@@ -258,4 +314,6 @@ _KINDS: dict[type, Callable[[Writer, Any], list[str]]] = {
     ItemRead: _item,
     LengthRead: _length,
     ContentsRead: _contents,
+    ParametersRead: _parameters,
+    StateRead: _state,
 }

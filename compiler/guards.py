@@ -133,7 +133,7 @@ class Writer:
         self._namespaces: dict[int, Namespace] = {}
         # Classes whose bases are looked at, by id: the class, its bases, and the first read that asks.
         self._ordered: dict[int, tuple[type, tuple[type, ...], int]] = {}
-        self._known: dict[Any, str] = {}  # variables by what they stand for
+        self.known: dict[Any, str] = {}  # variables by what they stand for
         self._alive: list[Any] = []  # so that ids stay their own
         self._lines: list[str] = []
 
@@ -151,12 +151,12 @@ class Writer:
     def add(self, number: int, read: Read, write: Callable[[Writer, Any], list[str]]) -> None:
         """One read, by lines that return its number."""
         self._number = number
-        lines, known = len(self._lines), dict(self._known)
+        lines, known = len(self._lines), dict(self.known)
         try:
             wrong = write(self, read)
         except Exception:  # what cannot be written is asked as ever
             del self._lines[lines:]
-            self._known = known
+            self.known = known
             wrong = [f"not {self.constant('holds', read.holds)}()"]
         about = f"# {read.describe()}  ({read.site.file}:{read.site.line})"
         about = about.replace("\n", " ").encode("utf-8", "backslashreplace").decode()
@@ -205,7 +205,7 @@ class Writer:
         value = reference()
         if value is None:
             raise TooDifficult
-        name = self._known.get(id(value))
+        name = self.known.get(id(value))
         if name is None:
             self._alive.append(value)
             stem = stem or name_of(type(value))
@@ -214,23 +214,23 @@ class Writer:
             else:
                 name = self.variable(stem)
                 self._lines.append(f"{name} = {self.constant('reference', reference)}()")
-            self._known[id(value)] = name
+            self.known[id(value)] = name
         return name
 
     def owner(self, reference: Callable[[], Any]) -> str:
         """A name for a held object, which is still of the class that it is of now."""
         name, kind = self.held(reference), type(reference())
         can_change = is_heap_type(kind) or not isinstance(reference, Strong)
-        if can_change and ("type", name) not in self._known:
-            self._known["type", name] = name
+        if can_change and ("type", name) not in self.known:
+            self.known["type", name] = name
             self.check(f"type({name}) is not {self.class_name(kind)}")
         return name
 
     def part(self, expression: str, stem: str, kind: str = "") -> str:
         """A name for a part of an owner (its dict, a closure), of exactly the builtin type `kind`."""
-        name = self._known.get(expression)
+        name = self.known.get(expression)
         if name is None:
-            name = self._known[expression] = self.variable(stem)
+            name = self.known[expression] = self.variable(stem)
             self._lines.append(f"{name} = {expression}")
             if kind:
                 self.check(f"type({name}) is not {kind}")

@@ -22,6 +22,7 @@ from fusegrad.tracer.text import evaluate_graph
 from fusegrad.tracer.tree import Structure
 
 if TYPE_CHECKING:
+    from fusegrad.compiler.adding import Adding
     from fusegrad.compiler.path import Path
 
 
@@ -105,11 +106,12 @@ class CompiledNode(autograd.Node):
     with `create_graph` goes through the eager ops of the recorded graph, which derive further.
 
     facts: of the inputs and the kept results; counters, numbers: what counts the writes into each, and where
-    it stood. Only the counters are held: the node must not hold its own outputs. derived: what answers most
-    backwards of a node that a shortcut made (see `node_lines`).
+    it stood. Only the counters are held: the node must not hold its own outputs. derived, adding: what
+    answers most backwards of a node that a shortcut made (see `backward_lines` and `adding`).
     """
 
     __slots__ = (
+        "adding",
         "captured",
         "counters",
         "derived",
@@ -128,11 +130,12 @@ class CompiledNode(autograd.Node):
 
     fresh = True
     derived: Callable[[CompiledNode, list[Tensor | None]], Any] | None
+    adding: Adding | None
 
     def __init__(self, run: Run, leaves: Sequence[Any]) -> None:
         path = run.leaf.path
         assert path is not None
-        self.derived = None
+        self.derived = self.adding = None
         self.leaf, self.leaves, self.environment = run.leaf, leaves, run.environment
         # The gradients for a backward that starts with 1, if the call computed them already.
         self.ready = run.gradients
@@ -223,6 +226,15 @@ class CompiledNode(autograd.Node):
                 return answer
         found = self._reached(gradients)
         return found if edges is None else [found[i] for i, _, _ in edges]
+
+    def hand(
+        self, gradients: list[Tensor | None], taken: set[int]
+    ) -> tuple[Sequence[tuple[int, Any, int]], Sequence[Tensor | None]]:
+        if self.adding is not None:
+            answer: Any = self.adding.answer(self, gradients, taken)
+            if answer is not MISSED:
+                return answer
+        return self.edges, self.apply(gradients)
 
     def _reached(self, gradients: list[Tensor | None]) -> list[Tensor | None]:
         path = self.leaf.path

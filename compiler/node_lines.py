@@ -1,4 +1,4 @@
-"""The node of a shortcut: lines that make it, and its derivative as a straight Python function.
+"""The node of a shortcut: the lines that make it.
 
 What `node.finish` and `CompiledNode` find out at every call is known when a shortcut is written: which
 inputs get gradients, which counters say that memory was written, where backward takes what it reads.
@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fusegrad.compiler import debug
-from fusegrad.compiler.node import AGAIN, NOTHING_FREED, CompiledNode, facts_of, in_rows
+from fusegrad.compiler.adding import Adding
+from fusegrad.compiler.backward_lines import written_derivative
+from fusegrad.compiler.node import AGAIN, NOTHING_FREED, CompiledNode, facts_of
 from fusegrad.compiler.path import Captured, Path
 from fusegrad.compiler.segments import Joint, Segment
 from fusegrad.compiler.source import Source, TooDifficult
@@ -21,11 +22,16 @@ from fusegrad.tracer.capture import Output
 
 
 class NodeWriter:
-    """Writes into a function whose arguments have the names `names`, and whose path is that of `leaf`."""
+    """Writes into a function whose arguments have the names `names`, and whose path is that of `leaf`.
 
-    def __init__(self, source: Source, leaf: Segment, joint: Joint | None, names: Sequence[str]) -> None:
+    leaves: the arguments of a call that it will answer.
+    """
+
+    def __init__(
+        self, source: Source, leaf: Segment, joint: Joint | None, names: Sequence[str], leaves: Sequence[Any]
+    ) -> None:
         assert leaf.path is not None
-        self.source, self.leaf, self.joint, self.names = source, leaf, joint, names
+        self.source, self.leaf, self.joint, self.names, self.leaves = source, leaf, joint, names, leaves
         self.path: Path = leaf.path
         self.outside: dict[Captured, str] = {}  # tensors from outside that the call read
         self.known: dict[Any, str] = {}  # the results, by value
@@ -78,13 +84,22 @@ class NodeWriter:
         return "".join(f"{name}, " for name in names)
 
     def _edges(self) -> None:
-        wanted = [self.names[s] if isinstance(s, int) else self.outside[s] for s in self.path.wanted_from]
+        sources = self.path.wanted_from
+        wanted = [self.names[s] if isinstance(s, int) else self.outside[s] for s in sources]
         edges = []
         for index, name in enumerate(wanted):
             self.source.lines.append(f"above{index} = {name}.grad_fn")
             target = f"{name} if above{index} is None else above{index}"
             edges.append(f"({index}, {target}, {name}.output_index)")
         self.source.lines.append(f"node.types, node.edges = ({self._row(wanted)}), ({self._row(edges)})")
+        # Where the gradients go to leaves now, they will again.
+        tensors = [self.leaves[s] if isinstance(s, int) else s.reference() for s in sources]
+        ends = [i for i, tensor in enumerate(tensors) if tensor is not None and tensor.grad_fn is None]
+        adding = "None"
+        if ends and self.joint is None:
+            same = " and ".join(f"above{i} is None" for i in ends)
+            adding = f"{self.source.constant('adding', Adding(self.leaf, ends))} if {same} else None"
+        self.source.lines.append(f"node.adding = {adding}")
 
     def _tensors(self, results: Sequence[str]) -> list[str]:
         """Lines that make the results tensors; what each item of the structure is."""
@@ -123,73 +138,3 @@ class NodeWriter:
         for fact, version in zip(facts_of(self.leaf, self.joint is None), versions, strict=True):
             if fact.how == AGAIN:
                 lines.append(f"ask_before_write({version}, node)")
-
-
-def written_derivative(leaf: Segment, joint: Joint | None) -> Any:
-    """`CompiledNode.apply` for a plain backward from all results of `leaf`; None where it is not written."""
-    try:
-        source = Source()
-        source.constants |= {"leaf": leaf, "usage": leaf.usage}
-        if joint is not None:
-            _write_ready(source, leaf, len(joint.gradients))
-        else:
-            _write_backward(source, leaf)
-        text = source.text("node, gradients")
-        debug.show(2, "derivative", lambda: text)
-        return source.function(text, "derivative")
-    except TooDifficult:
-        return None
-
-
-def _write_start(source: Source, leaf: Segment) -> None:
-    """Lines that leave where the long way has to look closer."""
-    assert leaf.path is not None
-    source.unless("state.interpreter is None and not state.grad_enabled")
-    source.unless("node.inputs is not None and not node.freed and not node.preserved")
-    source.unless("[counter[0] for counter in node.counters] == node.numbers")
-    seeds = "".join(f"seed{i}, " for i in range(len(leaf.path.seeds)))
-    source.lines.append(f"{seeds} = gradients")
-    source.unless(" and ".join(f"seed{i} is not None" for i in range(len(leaf.path.seeds))))
-
-
-def _write_end(source: Source, leaf: Segment, gradients: Sequence[str]) -> None:
-    assert leaf.path is not None
-    behind = frozenset().union(*leaf.path.kept_behind)
-    source.lines.append(f"node.freeing = {source.constant('behind', behind)}")
-    source.lines.append(f"return [{', '.join(f'wrap({gradient})' for gradient in gradients)}]")
-
-
-def _write_ready(source: Source, leaf: Segment, count: int) -> None:
-    """The gradients came along with the result."""
-    _write_start(source, leaf)
-    source.unless("node.ready is not None and seed0.array.item() == 1")
-    gradients = [f"gradient{i}" for i in range(count)]
-    source.lines.append(f"{''.join(f'{g}, ' for g in gradients)} = node.ready")
-    source.lines += ["node.ready = None", "usage.derived += 1"]
-    _write_end(source, leaf, gradients)
-
-
-def _write_backward(source: Source, leaf: Segment) -> None:
-    """The gradients are computed."""
-    if leaf.backward is None or (leaf.path is not None and leaf.path.derives_alone):
-        raise TooDifficult
-    _write_start(source, leaf)
-    source.unless(f"node.filled and leaf.backward is {source.constant('backward', leaf.backward)}")
-    source.constants["in_rows"] = in_rows
-    source.lines.append("leaves, kept = node.leaves, node.environment")
-    inputs = []
-    for kind, reference in leaf.backward_inputs:
-        if kind == "argument":
-            inputs.append(f"leaves[{reference}].array")
-        elif kind == "kept":
-            inputs.append(f"kept[{reference}]")
-        elif kind == "constant":
-            inputs.append(source.constant("array", reference))
-        elif kind == "seed":
-            name = f"array{reference}"
-            source.lines.append(f"{name} = in_rows(seed{reference}.array)")
-            inputs.append(name)
-        else:
-            inputs.append(source.outside(reference))
-    arrays = source.run(leaf.backward, inputs)
-    _write_end(source, leaf, source.apart(arrays, leaf.gradient_places, {*range(len(inputs))}))

@@ -81,9 +81,9 @@ class Program:
                 values.update(dict.fromkeys(step.made))
         return [v for v in values if v in self.given]
 
-    def finish(self, extra: Iterable[Value] = ()) -> Program:
-        """Compile. extra: stored values that later stretches read."""
-        needed = [*self.outputs, *self.checks, *extra]
+    def finish(self, extra: Iterable[Value] = (), unread: Collection[Value] = ()) -> Program:
+        """Compile. extra: stored values that later stretches read; unread: outputs that nobody does."""
+        needed = [*(v for v in self.outputs if v not in unread), *self.checks, *extra]
         self.blueprint = Blueprint(self.graph.inputs, self.steps, self.sources, needed, self.into)
         self.arrays = self.blueprint.arrays
         # What is computed in its place in a whole is not put there by another step.

@@ -213,7 +213,7 @@ class _Writer(Source):
         else:
             for place, index in self.leaf.gives:
                 kept[place] = arrays[index]
-        items = NodeWriter(self, self.leaf, joint, self.names).write(results, kept, gradients)
+        items = NodeWriter(self, self.leaf, joint, self.names, self.leaves).write(results, kept, gradients)
         self._return(path, items)
 
     def _return(self, path: Path, items: Sequence[str]) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -63,8 +64,10 @@ class Source:
 
     # Programs.
 
-    def run(self, program: Program, inputs: Sequence[str]) -> list[str]:
-        """Lines that run a program; the names of its arrays."""
+    def run(
+        self, program: Program, inputs: Sequence[str], known: Mapping[int, str] = MappingProxyType({})
+    ) -> list[str]:
+        """Lines that run a program; the names of its arrays. known: of small ones that are there already."""
         placed = program.placed()
         if placed.calls is None:
             run = self.constant("run", program.run)
@@ -72,7 +75,10 @@ class Source:
             self.lines += ["except EXPLAINED: return MISSED"]
             return [f"made[{i}]" for i in range(len(placed.arrays))]
         names = [*inputs, *["nothing"] * (len(placed.arrays) - len(inputs))]
+        names = [known.get(index, name) for index, name in enumerate(names)]
         for index, shape, dtype in placed.small:
+            if index in known:
+                continue
             names[index] = f"made{index}"
             given = self.constant("shape", shape), self.constant("dtype", dtype)
             self.lines.append(f"made{index} = placement.small_array({', '.join(given)})")

@@ -181,6 +181,7 @@ class Tree:
         if segment.path is not None:
             wanted.update(dict.fromkeys((*segment.path.results, *segment.path.left)))
         wanted.update(dict.fromkeys(_obliged(segment)))
+        asked = set(wanted)
         for chain in chains:
             made_by = _made_by([*above, *chain])
             wanted.update(dict.fromkeys(kept(_later_targets(chain), stretch, available, made_by)))
@@ -200,7 +201,9 @@ class Tree:
             segment.kept_above = {v: ours[v] for v in available if ours[v] >= 0}
         extra = [v for v in stored if ours[v] >= 0]
         available.update({v: i for v, i in ours.items() if v in available})
-        self._finish(segment, graph, extra, ours)
+        # What was kept in case that backward reads it, and is not read.
+        unread = [v for v in wanted if v not in asked and ours.get(v, -1) < 0]
+        self._finish(segment, graph, extra, unread, ours)
 
     def _slice(self, owner: Path, targets: Any, available: dict[Value, int], chain: list[Segment]) -> Graph:
         equations = [e for s in chain for e in s.equations]
@@ -281,14 +284,21 @@ class Tree:
             return "captured", owner.captured[value]
         return "constant", owner.constants[value]
 
-    def _finish(self, segment: Segment, graph: Graph, extra: list[Value], ours: dict[Value, int]) -> None:
+    def _finish(
+        self,
+        segment: Segment,
+        graph: Graph,
+        extra: list[Value],
+        unread: list[Value],
+        ours: dict[Value, int],
+    ) -> None:
         program = segment.program
         assert program is not None
         written = self._written_in_place(segment, program)
-        program.finish(extra)
+        found = dict(zip(graph.outputs, program.graph.outputs, strict=True))
+        program.finish(extra, [found[v] for v in unread])
         segment.inputs = [self._source(v, segment.owner, ours) for v in graph.inputs]
         segment.gives = [(ours[v], program.arrays[v]) for v in extra]
-        found = dict(zip(graph.outputs, program.graph.outputs, strict=True))
         segment.checks = [program.locate(found[e.inputs[0]]) for e in segment.equations if e.op is GUARD]
         if segment.guard is not None:
             segment.guard_place = program.locate(found[segment.guard.inputs[0]])

@@ -171,15 +171,20 @@ class _Walk:
             slots = pending.pop(node.sequence)
             try:
                 if plain and node.extra is None:
-                    edges, produced = node.edges, node.apply(slots)
+                    edges = ran = node.edges
+                    if direct and node.adding is not None:
+                        edges, produced = node.hand(slots, self.taken)
+                    else:
+                        produced = node.apply(slots)
                 else:
                     edges, produced = self._apply(node, slots)
+                    ran = edges
                     if check_nan:
                         anomaly.check(node, produced)
             except Exception as error:
                 raise told(error, node) from None
             slots = []
-            if not retain_graph and edges:
+            if not retain_graph and ran:
                 node.release()
             for (_, target, output), gradient in zip(edges, produced, strict=True):
                 if gradient is None:

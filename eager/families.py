@@ -361,7 +361,7 @@ class Composite(Op):
         self.decompose, self.numpy = decompose, numpy
 
     def evaluate(self, args: Sequence[Any], params: Params) -> Any:
-        return self.numpy(*(a.array if isinstance(a, Tensor) else a for a in args), **params)
+        return self.numpy(*[a.array if isinstance(a, Tensor) else a for a in args], **params)
 
     def infer(self, types: Sequence[Any], params: Params) -> Any:
         return abstract.infer_function(self.decompose, types, params)
@@ -392,7 +392,7 @@ class Opaque(Op):
         self.numpy, self._infer, self.refuses = numpy, infer, refuses
 
     def evaluate(self, args: Sequence[Any], params: Params) -> Any:
-        return self.numpy(*(a.array if isinstance(a, Tensor) else a for a in args), **params)
+        return self.numpy(*[a.array if isinstance(a, Tensor) else a for a in args], **params)
 
     def infer(self, types: Sequence[Any], params: Params) -> Any:
         return self._infer(types, **params)
@@ -427,7 +427,7 @@ class Random(Op):
         self.numpy, self._infer = numpy, infer
 
     def evaluate(self, args: Sequence[Any], params: Params) -> Any:
-        return self.numpy(*(a.array if isinstance(a, Tensor) else a for a in args), **params)
+        return self.numpy(*[a.array if isinstance(a, Tensor) else a for a in args], **params)
 
     def infer(self, types: Sequence[Any], params: Params) -> Any:
         return self._infer(types, **params)

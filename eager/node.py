@@ -63,6 +63,7 @@ class Node:
     )
 
     fresh = False  # whether each gradient that `apply` gives has memory of its own
+    adding: Any = None  # what `hand` adds by itself, if it does
     refused = ""  # why no gradient can be sent here
     op: Op
     params: Params
@@ -140,6 +141,16 @@ class Node:
         g: Any = gradients[0] if len(gradients) == 1 else filled(gradients, self.output_types)
         op, types, params = self.op, self.types, self.params
         return [op.gradient(i, g, inputs, outputs, types, params) for i, _, _ in edges or self.edges]
+
+    def hand(
+        self, gradients: list[Tensor | None], taken: set[int]
+    ) -> tuple[Sequence[tuple[int, Any, int]], Sequence[Tensor | None]]:
+        """`apply`, where nobody sees more of a backward than the `.grad` of leaves: the node may have added
+        to some of them, and gives the edges that are left with their gradients.
+
+        taken: ids of arrays that are not written (see `engine.accumulate`).
+        """
+        return self.edges, self.apply(gradients)
 
     def is_stale(self) -> bool:
         """Whether memory that an op kept for backward has been written, so that `apply` will refuse."""

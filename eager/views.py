@@ -162,12 +162,12 @@ def tell_readers(version: list[Any]) -> None:
 
 def count_write(tensor: Tensor, spot: Any) -> None:
     """Count a write into the memory of `tensor` that changes no place on the graph, done at `spot`."""
-    if tensor.alias is not None or type(tensor.version) is not list:
+    version = tensor.version
+    if tensor.alias is not None or type(version) is not list:
         wrote(tensor)
         return
-    version = tensor.version
-    version[0] += 1
-    version[1] = (version[0], spot)
+    version[0] = number = version[0] + 1
+    version[1] = (number, spot)
 
 
 # Writes that leave nothing of what was there: it gets a gradient of zeros, and not none.

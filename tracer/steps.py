@@ -184,6 +184,8 @@ class Numbers(Host):
         if len(leaves) != len(self.seen):
             return None
         for place, (now, then) in enumerate(zip(leaves, self.seen, strict=True)):
+            if now is then:
+                continue
             fixed = place in self.fixed or not _is_number(then)
             if type(now) is not type(then) or (fixed and plain_key(now) != plain_key(then)):
                 return None

@@ -54,6 +54,7 @@ def _getitem_layout(layout: Layout, index: tuple[Any, ...]) -> Layout:
     return Layout(tuple(shape), tuple(strides), offset)
 
 
+@functools.lru_cache(maxsize=4096)
 def numpy_index(index: tuple[Any, ...]) -> tuple[Any, ...]:
     """A frozen index as NumPy takes it; the result is a view whatever the index."""
     return (*[slice(*e) if type(e) is Slice else e for e in index], ...)
@@ -97,6 +98,8 @@ def basic_index(index: Any, shape: tuple[int, ...]) -> tuple[Any, ...] | None:
 
     None when the index is an advanced one (tensors, lists). Raises IndexError out of range.
     """
+    if type(index) is int and shape and -shape[0] <= index < shape[0]:
+        return (index % shape[0], *map(_whole, shape[1:]))
     entries = index if isinstance(index, tuple) else (index,)
     used, place = 0, -1  # how many dimensions have an entry, and where the Ellipsis is
     for position, entry in enumerate(entries):

@@ -153,3 +153,16 @@ def test_what_follows_a_sum_of_columns_runs_after_its_loop(rows: int, columns: i
     wide = [b for b in (*kernel.kernel.inputs, *kernel.kernel.outputs) if len(b.axes) == 2]
     assert all(buffer.unit for buffer in wide)
     assert wide or rows == 1
+
+
+def test_what_backward_does_not_read_has_no_array_of_its_own():
+    @fg.jit
+    def cell(x, w, u):
+        return fg.tanh(x @ w + x @ u)
+
+    x, w, u = fg.randn(3, requires_grad=True), fg.randn(3, 3), fg.randn(3, 3)
+    for _ in range(2):
+        cell(x, w, u).sum().backward()
+    (segment,) = cell.segments()
+    assert len(segment.program.placed().fresh) == 1  # the products lie in the arena
+    assert "tanh" in str(segment.program.graph) and "tanh" not in str(segment.backward.graph)

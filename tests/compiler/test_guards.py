@@ -34,6 +34,7 @@ from fusegrad.tracer.reads import (
     Read,
     TypeRead,
 )
+from fusegrad.tracer.steps import ParametersRead, StateRead
 
 NAN = float("nan")
 PLAIN = [
@@ -557,3 +558,59 @@ def test_a_replay_marks_what_is_made_in_inference_mode():
         g(fg.ones(3)).backward()
     with pytest.raises(RuntimeError, match="Inference tensors cannot be saved"):
         g(made)
+
+
+def _first_state_changed(optimizer: Any) -> None:
+    kept = next(iter(optimizer.state.values()))
+    kept["exp_avg"] = kept["exp_avg"].clone()
+
+
+OPTIMIZER_CHANGES: tuple[Callable[[Any], Any], ...] = (
+    lambda o: None,
+    lambda o: o.param_groups[0].update(lr=0.5),
+    lambda o: o.param_groups[0].update(amsgrad=True),
+    lambda o: o.param_groups.append({"params": []}),
+    lambda o: o.param_groups.reverse(),
+    lambda o: o.param_groups.__setitem__(0, dict(o.param_groups[0])),
+    lambda o: o.param_groups[0]["params"].pop(),
+    lambda o: o.param_groups[0]["params"].reverse(),
+    lambda o: o.param_groups[0].update(params=list(o.param_groups[0]["params"])),
+    lambda o: o.param_groups[0].update(params=tuple(o.param_groups[0]["params"])),
+    lambda o: o.param_groups[0].pop("params"),
+    lambda o: o.register_step_pre_hook(lambda *given: None),
+    lambda o: o.register_step_post_hook(lambda *given: None),
+    lambda o: o.state.clear(),
+    lambda o: o.state.pop(o.param_groups[1]["params"][0]),
+    lambda o: setattr(o, "state", dict(o.state)),
+    lambda o: o.load_state_dict(o.state_dict()),
+    lambda o: setattr(o, "slots", lambda group: ()),
+    lambda o: setattr(o, "__class__", fg.optim.AdamW),
+    lambda o: delattr(o, "param_groups"),
+    _first_state_changed,
+)
+
+
+@pytest.mark.parametrize("number", range(len(OPTIMIZER_CHANGES)))
+def test_the_check_of_an_optimizer_says_what_its_reads_say(number: int) -> None:
+    weights = [fg.ones(2, requires_grad=True) for _ in range(3)]
+    optimizer = fg.optim.Adam([{"params": weights[:2]}, {"params": weights[2:]}])
+    sum(w.sum() for w in weights).backward()
+    optimizer.step()
+    reads = [ParametersRead(optimizer), StateRead(optimizer)]
+    guards = [*(Guards([read]) for read in reads), Guards(reads), Guards(reversed(reads))]
+    assert all(g.first_failure() is None for g in guards)
+    assert not any("holds" in g.text for g in guards)
+    OPTIMIZER_CHANGES[number](optimizer)
+    for g in guards:
+        assert (g.first_failure() is None) == all(read.holds() for read in g.reads)
+
+
+def test_an_optimizer_is_not_kept_alive() -> None:
+    weight = fg.ones(2, requires_grad=True)
+    optimizer = fg.optim.SGD([weight], lr=0.1)
+    reads = [ParametersRead(optimizer), StateRead(optimizer)]
+    guards = Guards(reads)
+    assert guards.first_failure() is None
+    gone = weakref.ref(optimizer)
+    del optimizer
+    assert gone() is None and guards.first_failure() is not None

@@ -693,3 +693,33 @@ def test_memory_that_is_read_elsewhere_is_not_written_too_early(function: Any, s
         mine, theirs = ([fg.tensor(a) for a in given] for _ in range(2))
         close([jitted(*mine), mine], [function(*theirs), theirs], 1e-9)
     assert jitted.stats.compiled_calls == 3
+
+
+def _overlapping_later(jitted: bool) -> list[Any]:
+    """What calls give and leave while memory comes to overlap, and lies apart again."""
+    memory = np.zeros(8, np.float32)
+    weight, other = fg.from_numpy(memory[:4]), fg.from_numpy(memory[4:])
+    parts = [memory[:4], memory[4:], memory[2:6], memory[:4]]
+
+    def call(x: fg.Tensor) -> fg.Tensor:
+        weight.add_(x)
+        other.mul_(2.0)
+        other.add_(weight)
+        return (weight * other).sum()
+
+    step = fg.jit(call) if jitted else call
+    seen: list[Any] = []
+    batch = fg.tensor([1.0, -2.0, 0.5, 3.0])
+    for part in parts:
+        weight.data = fg.from_numpy(part)
+        for given in (batch, batch, batch, fg.from_numpy(memory[1:5]), batch * 2, fg.from_numpy(part)):
+            seen.append((step(given).item(), memory.tolist()))
+            memory *= 0.25
+    if jitted:
+        assert step.stats.compiled_calls >= 8, step.explain()
+    return seen
+
+
+def test_memory_may_come_to_overlap_and_lie_apart_again():
+    for ours, eagers in zip(_overlapping_later(True), _overlapping_later(False), strict=True):
+        assert ours[0] == pytest.approx(eagers[0]) and ours[1] == pytest.approx(eagers[1])

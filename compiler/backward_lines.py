@@ -63,6 +63,7 @@ def _write_ready(source: Source, leaf: Segment, count: int) -> None:
 def _write_backward(source: Source, leaf: Segment) -> None:
     """The gradients are computed."""
     inputs = write_inputs(source, leaf)
+    assert leaf.backward is not None
     arrays = source.run(leaf.backward, inputs)
     note_freed(source, leaf)
     _write_end(source, source.apart(arrays, leaf.gradient_places, {*range(len(inputs))}))

@@ -30,6 +30,7 @@ from workloads import WORKLOADS
 from workloads.base import Workload
 
 from fusegrad.compiler.terminal import progress
+from fusegrad.tracer.export.files import check_target
 
 CONTEND = Path(__file__).with_name("contend.py")
 POOL = "one_pool"
@@ -107,6 +108,10 @@ def options_of(arguments: Sequence[str] | None) -> Any:
         options.keys = {key for found in matches for key in found}
     else:
         options.keys = {key for key in keys if not (options.quick and key in SLOW)}
+        if options.json is None and not options.quick:
+            # What takes half an hour is not only printed.
+            options.json = "bench.json"
+            check_target(options.json, "benchmark")
     if options.against and not Path(options.against).is_file():
         parser.error(f"there is no file {options.against}")
     if options.contenders is None:

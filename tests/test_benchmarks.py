@@ -139,6 +139,13 @@ def suite(monkeypatch: Any) -> Any:
     return suite_module
 
 
+def test_a_whole_run_keeps_its_figures(suite: Any, monkeypatch: Any, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert suite.options_of([]).json == "bench.json"
+    assert suite.options_of(["--json", "mine.json"]).json == "mine.json"
+    assert suite.options_of(["--quick"]).json is None and suite.options_of(["--only", "small"]).json is None
+
+
 def small_run(suite: Any, *options: str, names: tuple[str, ...] = ("fusegrad", "numba")) -> int:
     return suite.main(
         ["--only", "small", "--repeat", "1", "--no-first-calls", "--contenders", *names, *options]

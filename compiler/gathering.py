@@ -161,19 +161,18 @@ class _Gathering:
             terms = self._terms(equation)
             parts = {self.made[term].inputs[0]: term for term in terms if self._sums_rows(term)}
             for joined, value in self.joined.items():
-                if parts.keys() == {*joined}:
+                # What is joined twice is added up once.
+                if len(joined) == len(parts) and parts.keys() == {*joined}:
                     self.at(equation)
                     self._replace(equation, terms, {*parts.values()}, "sum", (value,), _ROWS)
+                    break
 
     def _sums_rows(self, term: Value) -> bool:
         """Whether a term is the sum of the rows of a matrix, and nothing else reads it."""
         made = self.made.get(term)
-        rows = (
-            made is not None
-            and made.op.name == "sum"
-            and dict(made.params) == {"dim": (0,), "keepdim": False}
-        )
-        return rows and self._alone(term)
+        if made is None or made.op.name != "sum" or not self._alone(term):
+            return False
+        return dict(made.params) == _ROWS
 
     def _alone(self, value: Value) -> bool:
         """Whether one equation reads the value, and nothing else."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import hypothesis.strategies as st
 import numpy as np
 import pytest
+from hypothesis import example, given, settings
 
 import fusegrad as fg
 
@@ -193,3 +195,35 @@ def test_joins_of_changing_lengths():
     for n in (3, 4, 5, 7, 3, 1, 9):
         x, y = fg.randn(n, 5), fg.randn(n + 1, 5)
         np.testing.assert_allclose(g(x, y).numpy(), f(x, y).numpy(), rtol=1e-5)
+
+
+TERMS: dict[str, Callable[..., fg.Tensor]] = {
+    "x @ w": lambda x, y, h, w, u, b: x @ w,
+    "y @ w": lambda x, y, h, w, u, b: y @ w,
+    "h @ w": lambda x, y, h, w, u, b: h @ w,
+    "h @ u": lambda x, y, h, w, u, b: h @ u,
+    "y @ u.T": lambda x, y, h, w, u, b: y @ u.T,
+    "tanh(x @ u) @ w": lambda x, y, h, w, u, b: fg.tanh(x @ u) @ w,
+    "b": lambda x, y, h, w, u, b: b,
+    "b * h": lambda x, y, h, w, u, b: b * h,
+    "b[0] + u[1]": lambda x, y, h, w, u, b: b[0] + u[1],
+    "h": lambda x, y, h, w, u, b: h,
+}
+
+
+@settings(max_examples=60, deadline=None)
+@given(names=st.lists(st.sampled_from([*TERMS]), min_size=1, max_size=5), length=st.integers(3, 7))
+@example(names=["x @ w", "y @ w", "b"], length=6)  # the same gradient meets `w` twice, and `b` once
+@example(names=["x @ w", "b", "b"], length=5)
+def test_loops_of_any_body(names: list[str], length: int):
+    def loop(x, y, w, u, b):
+        h = fg.zeros(4, 5, dtype=fg.float64)  # since such loops amplify roundings
+        for t in range(length):
+            h = fg.tanh(sum((TERMS[name](x[t], y[t], h, w, u, b) for name in names), h * 0.5))
+        # So that all have gradients, whatever the body reads.
+        return (h * h).sum() + sum((z * z).sum() for z in (x, y, w, u, b))
+
+    fg.manual_seed(length)
+    shapes = ((length, 4, 5), (length, 4, 5), (5, 5), (5, 5), (5,))
+    arguments = [fg.randn(*shape, dtype=fg.float64) * 0.4 for shape in shapes]
+    agree(lambda *args: fg.value_and_grad(loop, (0, 1, 2, 3, 4))(*args), *arguments)

@@ -25,7 +25,7 @@ from fusegrad.compiler.kernel import PLACE, Buffer
 from fusegrad.compiler.lock import compiling
 from fusegrad.compiler.loops import Argument
 from fusegrad.compiler.memory import aligned, first_fit
-from fusegrad.compiler.parallel import function, module, run_tasks, worker_function
+from fusegrad.compiler.parallel import function, module, run_tasks, task_name, worker_function
 from fusegrad.compiler.writer import Writer
 from fusegrad.tracer.graph import Value
 
@@ -82,33 +82,37 @@ class Batch:
 
 # Which steps.
 
+# The block of each step that is a product.
+_Blocks = Sequence[list[int] | None]
+
 
 def batches(blueprint: Blueprint, sizes: Any) -> list[Batch]:
     """The stretches of steps that are run entry by entry."""
     found: list[Batch] = []
+    blocks = [_product_block(blueprint, sizes, number) for number in range(len(blueprint.steps))]
     number = 0
-    while number < len(blueprint.steps):
-        finder, following = _finder(blueprint, sizes, number), number + 1
+    while number < len(blocks):
+        finder, following = _finder(blueprint, sizes, blocks, number), number + 1
         if finder is not None:
             first = number
             while first > (found[-1].last if found else 0) and finder.reads(first - 1) is not None:
                 first -= 1
-            while following < len(blueprint.steps) and finder.reads(following) is not None:
+            while following < len(blocks) and finder.reads(following) is not None:
                 following += 1
             found += finder.batches(first, following)
         number = following
     return found
 
 
-def _finder(blueprint: Blueprint, sizes: Any, number: int) -> _Finder | None:
+def _finder(blueprint: Blueprint, sizes: Any, blocks: _Blocks, number: int) -> _Finder | None:
     """What finds the batch that a step belongs to, if that is a product with entries to share."""
-    block = _product_block(blueprint, sizes, number)
+    block = blocks[number]
     if block is None:
         return None
     cores, entries = native.cores(), _matrices(block)
     if entries == 1 and cores > 1 and _rows_are_shared(block, cores):
-        return _Finder(blueprint, sizes, cores, True)
-    return _Finder(blueprint, sizes, entries, False) if entries >= max(2, cores) else None
+        return _Finder(blueprint, sizes, blocks, cores, True)
+    return _Finder(blueprint, sizes, blocks, entries, False) if entries >= max(2, cores) else None
 
 
 def _product_block(blueprint: Blueprint, sizes: Any, number: int) -> list[int] | None:
@@ -134,8 +138,9 @@ def _rows_are_shared(block: list[int], entries: int) -> bool:
 class _Finder:
     """What the steps do with the entries of a batch of a certain length."""
 
-    def __init__(self, blueprint: Blueprint, sizes: Any, entries: int, rows: bool) -> None:
-        self.blueprint, self.sizes, self.entries, self.rows = blueprint, sizes, entries, rows
+    def __init__(self, blueprint: Blueprint, sizes: Any, blocks: _Blocks, entries: int, rows: bool) -> None:
+        self.blueprint, self.sizes, self.blocks = blueprint, sizes, blocks
+        self.entries, self.rows = entries, rows
         self.reads = functools.cache(self._reads)
 
     def batches(self, first: int, last: int) -> Iterator[Batch]:
@@ -172,8 +177,8 @@ class _Finder:
         return sum(map(self._entry_bytes, handed)) * self.entries >= WORTH
 
     def _is_worth_sharing(self, first: int, last: int) -> bool:
-        found = (_product_block(self.blueprint, self.sizes, number) for number in range(first, last))
-        works = [math.prod(block[products.M : products.K + 1]) for block in found if block is not None]
+        found = filter(None, self.blocks[first:last])
+        works = [math.prod(block[products.M : products.K + 1]) for block in found]
         return len(works) > 1 and sum(works) >= WORTH_WORK
 
     def _entry_bytes(self, value: Value) -> int:
@@ -203,7 +208,7 @@ class _Finder:
         return self._product_reads(number) if form is None else self._kernel_reads(form)
 
     def _product_reads(self, number: int) -> dict[Value, bool] | None:
-        block = _product_block(self.blueprint, self.sizes, number)
+        block = self.blocks[number]
         if block is None:
             return None
         if not _rows_are_shared(block, self.entries) if self.rows else _matrices(block) != self.entries:
@@ -284,7 +289,7 @@ def _divided(loop: Sequence[tuple[str, int]], entries: int) -> dict[str, int] | 
 
 # Code.
 
-_COPY = "llvm.memcpy.p0.p0.i64"
+_COPY, _LEAST = "void @llvm.memcpy.p0.p0.i64", "i64 @llvm.smin.i64"
 
 
 def batch_address() -> int:
@@ -297,12 +302,10 @@ def batch_address() -> int:
 def _compiled() -> int:
     """It starts a worker for each thread; each takes entries from a counter until there are no more."""
     symbol = "fusegrad_batch"
-    w = Writer(
-        {"declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)", "declare i64 @llvm.smin.i64(i64, i64)"}
-    )
+    w = Writer({f"declare {_COPY}(ptr, ptr, i64, i1)", f"declare {_LEAST}(i64, i64)"})
     entries, threads, workers = w.load_index("%block", ENTRIES), w.load_index("%slots", 0), w.name()
     w.line(f"store i64 0, ptr {_room(w)}")
-    w.line(f"{workers} = call i64 @llvm.smin.i64(i64 {threads}, i64 {entries})")
+    w.line(f"{workers} = call {_LEAST}(i64 {threads}, i64 {entries})")
     run_tasks(w, symbol, workers)
     functions = [
         function(f"void @{symbol}(ptr %slots, ptr %block)", w),
@@ -331,7 +334,7 @@ def _task(symbol: str) -> str:
     slots, entry, more = w.name("p"), w.name(), w.name()
     w.line(f"{slots} = alloca ptr, i64 {w.index('add', known, own)}")
     size = w.index("mul", known, "8")
-    w.line(f"call void @{_COPY}(ptr {slots}, ptr %slots, i64 {size}, i1 false)")
+    w.line(f"call {_COPY}(ptr {slots}, ptr %slots, i64 {size}, i1 false)")
     counter = _room(w)
     room = w.offset(counter, w.index("mul", "%number", w.load_index("%block", ROOM_BYTES)))
     w.line("br label %next")
@@ -355,4 +358,4 @@ def _task(symbol: str) -> str:
         w.line(f"call void {task}(i64 {entry}, ptr {slots}, ptr {block})")
     w.line("br label %next")
     w.start("done")
-    return function(f"internal void @{symbol}.task(i64 %number, ptr %slots, ptr %block)", w)
+    return function(f"internal void @{task_name(symbol)}(i64 %number, ptr %slots, ptr %block)", w)

@@ -19,7 +19,6 @@ ALIGNMENT = 64
 SMALLEST_POOLED = 1 << 16
 LARGEST_POOL = 1 << 30
 
-
 # The largest block that glibc's malloc may keep when it is freed.
 LARGEST_KEPT = 1 << 25
 

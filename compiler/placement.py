@@ -191,7 +191,6 @@ class Placed:
     def _native_call(self, number: int, batch: Batch | None = None) -> list[tuple[int, int, list[int]]]:
         """A step's entry, its task, and its block; nothing where there is nothing to compute."""
         step, form = self.blueprint.steps[number], self.blueprint.forms[number]
-
         if form is None:
             return [self._product_call(number, batch)]
         # Over no elements there may still be sums to store.

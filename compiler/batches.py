@@ -66,7 +66,7 @@ class Batch:
 
     def bytes(self) -> int:
         """Bytes that all of it needs in the arena."""
-        return COUNTER_BYTES + min(native.cores(), self.entries) * self.room_bytes()
+        return COUNTER_BYTES + min(native.pool_size(), self.entries) * self.room_bytes()
 
     def block(self, room: tuple[int, int], slots: int, calls: Sequence[tuple[int, int]]) -> list[int]:
         """The block of the call.

@@ -10,7 +10,7 @@ import numpy as np
 
 from fusegrad.eager import anomaly, hooks
 from fusegrad.eager.errors import failure, spot_text
-from fusegrad.eager.node import Node, constant, set_gradient
+from fusegrad.eager.node import Node, constant, is_writable, set_gradient
 from fusegrad.eager.state import state
 from fusegrad.eager.tensor import Tensor
 
@@ -351,8 +351,7 @@ def _add_into(leaf: Tensor, gradient: Tensor, taken: set[int]) -> None:
     known = leaf.grad
     assert known is not None
     array, added = known.array, gradient.array
-    shared = not array.flags.writeable or id(array) in taken
-    aside = known.needs_grad or shared or array.dtype != added.dtype
+    aside = not is_writable(known, gradient, taken)
     interpreter = state.interpreter
     if interpreter is not None:
         total = known + gradient

@@ -275,7 +275,8 @@ class View(Op):
     the elements are copied. On a contiguous layout it always succeeds: it is the shape rule too.
 
     `put(x_type, **params)` says how x is made anew when values were written into the view: the op,
-    whether it takes x as it was before the values, and its params.
+    whether it takes x as it was before the values, and its params. part: whether the view has less
+    elements than x, each once.
     """
 
     family = "view"
@@ -289,9 +290,10 @@ class View(Op):
         vjp: dict[str, Callable[..., Any] | None] | None,
         grad_name: str | Callable[[Params], str] | None = None,
         put: Callable[..., tuple[Op, bool, Params]] | None = None,
+        part: bool = False,
     ) -> None:
         super().__init__(name, "x", vjp, grad_name)
-        self.numpy, self.layout, self.put = numpy, layout, put
+        self.numpy, self.layout, self.put, self.part = numpy, layout, put, part
 
     def evaluate(self, args: Sequence[Any], params: Params) -> Any:
         return self.numpy(args[0].array, **params)

@@ -200,6 +200,42 @@ def written_text(version: list[Any]) -> str:
     return f"\n  written in place at {where}" if where else ""
 
 
+class PartNode(Node):
+    """The node of a part of a tensor, whose gradient is zero but for that part.
+
+    To the `.grad` of a leaf it is added where the part is: a table has many rows, of which a program may pick
+    one at a time.
+    """
+
+    __slots__ = ()
+
+    adding = True
+
+    def hand(
+        self, gradients: list[Tensor | None], taken: set[int]
+    ) -> tuple[Sequence[tuple[int, Any, int]], Sequence[Tensor | None]]:
+        ((_, leaf, _),), (gradient,) = self.edges, gradients
+        known = leaf.grad if isinstance(leaf, Tensor) else None
+        if known is None or gradient is None or known.array.shape != self.types[0][0]:
+            return self.edges, self.apply(gradients)
+        if not is_writable(known, gradient, taken):
+            return self.edges, self.apply(gradients)
+        part = self.op.numpy(known.array, **self.params)  # type: ignore[attr-defined]
+        np.add(part, gradient.array, part)
+        known.version[0] += 1
+        return (), ()
+
+
+def is_writable(known: Tensor, gradient: Tensor, taken: set[int]) -> bool:
+    """Whether `known`, the `.grad` of a leaf, takes what is added to it in its own memory.
+
+    taken: ids of arrays that somebody else may hold.
+    """
+    array = known.array
+    free = array.flags.writeable and id(array) not in taken
+    return free and not known.needs_grad and array.dtype == gradient.array.dtype
+
+
 class Passing(Node):
     """Hands the gradient of a tensor with other memory on to `source`."""
 
@@ -354,7 +390,7 @@ def record(op: Op, args: tuple[Any, ...], params: Params, outputs: tuple[Tensor,
                 saved[i] = args[i]
                 versions.append((i, args[i].version[0]))
     if edges:
-        node = _new_node(Node)
+        node = _new_node(PartNode if op.part else Node)
         node.op, node.params, node.edges, node.inputs = op, params, edges, saved
         node.types, node.versions = types, versions
         node.sequence = next(_sequence)

@@ -78,6 +78,7 @@ class Op:
     family = "op"
     refuses = ""
     view = False  # whether the result shares memory with the first input
+    part = False  # whether that is a part of it, each element once
 
     def __init__(
         self,

@@ -53,7 +53,7 @@ def _power_scalar(b: Any, x: Any, exponent: float) -> Any:
 def _power_gradient(g: Tensor, x: Tensor, exponent: float) -> Tensor:
     if exponent == 0:
         return ew.creation.zeros_like(g)
-    return g * (pow(x, exponent - 1) * exponent)
+    return g * ((x if exponent == 2 else pow(x, exponent - 1)) * exponent)
 
 
 class _PowerOp(Elementwise):

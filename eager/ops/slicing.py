@@ -74,6 +74,7 @@ _getitem = View(
     {"x": lambda g, x_type, index: bind(_embed, (g,), {"shape": x_type.shape, "index": index})},
     _getitem_name,
     lambda x_type, index: (indexing._assign, True, {"index": index}),
+    part=True,
 )
 
 

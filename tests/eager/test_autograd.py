@@ -22,6 +22,39 @@ def test_gradients_accumulate_and_can_be_retained():
     assert held is x.grad  # in place, as PyTorch does it
 
 
+INDICES = (1, (2, 0), slice(1, None), (slice(None, None, 2), 3), (..., None, -2), None, (1, slice(0, 0)), ...)
+
+
+@pytest.mark.parametrize("index", INDICES, ids=str)
+def test_gradients_of_parts_are_added_where_the_part_is(index):
+    found = []
+    for library in (fg, torch):
+        x = library.ones(3, 4, requires_grad=True)
+        for factor in (2.0, 3.0, 5.0):
+            (x[index] * x[0].sum() * factor).sum().backward()
+        found.append(x.grad.tolist())
+    assert found[0] == found[1]
+
+
+def test_a_part_is_added_to_the_gradient_that_is_there_only_where_that_may_be_written():
+    table = fg.ones(3, 2, requires_grad=True)
+    table[0].sum().backward()
+    held, writes = table.grad, table.grad._version
+    (table[1] * table[2]).sum().backward()
+    assert table.grad is held and held._version == writes + 2
+    assert held.tolist() == [[1, 1]] * 3
+    part = table[0]
+    table.data = fg.ones(4, 2)
+    table.grad = fg.zeros(4, 2)
+    with pytest.raises(ValueError, match="shapes"):
+        part.sum().backward()
+    assert table.grad.tolist() == [[0, 0]] * 4
+    table = fg.ones(3, 2, requires_grad=True)
+    table.grad = fg.from_numpy(np.broadcast_to(np.float32(1), (3, 2)))
+    table[1].sum().backward()
+    assert table.grad.tolist() == [[1, 1], [2, 2], [1, 1]]
+
+
 def test_a_gradient_is_not_shared_between_leaves():
     x, y = (fg.tensor([1.0], requires_grad=True) for _ in range(2))
     (x + y).backward()

@@ -2,18 +2,17 @@
 
 Every value is a cube of the same size, or becomes one, so that any operation can follow any other, and one
 that mixes up entries, rows or columns fits as well as one that does not. What the generator finds becomes a
-small test of its own.
+small test of its own. More: `PYTHONPATH=tests python tests/compiler/test_random_networks.py COUNT SEED`.
 """
 
 from __future__ import annotations
 
 import random
-import sys
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
+import random_functions
 
 import fusegrad as fg
 from fusegrad.compiler import batches, native
@@ -159,47 +158,12 @@ def network(choices: random.Random) -> tuple[list[Any], Callable[..., Any]]:
     return [steps, shown], function
 
 
-def arguments(seed: int) -> list[fg.Tensor]:
-    """Two cubes, two matrices and a row, in float64: what amplifies roundings is no difference then."""
-    generator = np.random.default_rng(seed)
-    shapes = ((SIZE,) * 3, (SIZE,) * 3, (SIZE, SIZE), (SIZE, SIZE), (SIZE,))
-    return [fg.tensor(generator.normal(size=shape) * 0.6, requires_grad=True) for shape in shapes]
-
-
-def compare(ours: list[fg.Tensor], theirs: list[fg.Tensor]) -> None:
-    for a, b in zip(ours, theirs, strict=True):
-        reference = b.detach().numpy()
-        np.testing.assert_allclose(a.detach().numpy(), reference, 1e-6, 1e-9 * (1 + np.abs(reference).max()))
-
-
 def check(seed: int) -> int:
-    """Compare one network, and its gradients in both of the usual ways; how many batches of steps it had."""
-    choices = random.Random(seed)
-    text, function = network(choices)
-
-    def derived(*given: fg.Tensor) -> Any:
-        (loss, shown), gradients = fg.value_and_grad(function, (0, 1, 2, 3, 4), has_aux=True)(*given)
-        return [loss, *shown, *gradients]
-
-    def backward(forward: Callable[..., Any], given: list[fg.Tensor]) -> list[Any]:
-        loss, shown = forward(*given)
-        loss.backward()
-        return [loss, *shown, *(value.grad for value in given)]
-
-    inner, outer = fg.jit(function), fg.jit(derived)
-    threads = fg.get_num_threads()
-    try:
-        for call in range(4):
-            fg.set_num_threads(1 + (seed + call) % threads)
-            expected = backward(function, arguments(call))
-            compare(backward(inner, arguments(call)), expected)
-            compare(outer(*(value.detach() for value in arguments(call))), expected)
-    except Exception as error:
-        raise AssertionError(f"seed {seed}: {text}") from error
-    finally:
-        fg.set_num_threads(threads)
-    assert outer.stats.compiled_calls >= 2, str(outer.explain())
-    return sum(len(segment.program.placed().batches) for segment in outer.segments())
+    """Compare one network; how many batches of steps it had."""
+    text, function = network(random.Random(seed))
+    shapes = ((SIZE,) * 3, (SIZE,) * 3, (SIZE, SIZE), (SIZE, SIZE), (SIZE,))
+    jitted = random_functions.check(function, shapes, text)
+    return sum(len(segment.program.placed().batches) for segment in jitted.segments())
 
 
 def divide_everything(patch: pytest.MonkeyPatch, cores: int) -> None:
@@ -218,14 +182,10 @@ def test_random_networks_have_eagers_values_and_gradients(cores: int, monkeypatc
 
 
 if __name__ == "__main__":
-    first = int(sys.argv[2]) if len(sys.argv) > 2 else 0
     with pytest.MonkeyPatch.context() as patch:
-        failed = divided = 0
-        for number in range(first, first + int(sys.argv[1])):
-            divide_everything(patch, (1, 2, 4)[number % 3])
-            try:
-                divided += check(number) > 0
-            except Exception as error:
-                failed += 1
-                print(f"{error}: {error.__cause__!r:.600}", flush=True)
-        print(f"{sys.argv[1]} networks, {failed} differ, {divided} in batches")
+
+        def divided(seed: int) -> int:
+            divide_everything(patch, (1, 2, 4)[seed % 3])
+            return check(seed)
+
+        random_functions.run(divided)

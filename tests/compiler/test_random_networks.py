@@ -177,8 +177,8 @@ def divide_everything(patch: pytest.MonkeyPatch, cores: int) -> None:
 @pytest.mark.parametrize("cores", [1, 2, 4])
 def test_random_networks_have_eagers_values_and_gradients(cores: int, monkeypatch: pytest.MonkeyPatch):
     divide_everything(monkeypatch, cores)
-    divided = sum(check(seed) > 0 for seed in range(100 * cores, 100 * cores + 16))
-    assert divided >= 5
+    divided = sum(check(seed) > 0 for seed in range(100 * cores, 100 * cores + 12))
+    assert divided >= 4
 
 
 if __name__ == "__main__":

@@ -18,6 +18,9 @@ DEPTH = 256
 # From so many rows on the columns of the right operand are laid side by side first: rows that lie a power of
 # two apart take each other's place in the cache.
 PACKED_ROWS = 32
+# Columns are turned over in blocks of such vectors: in wider ones it is no faster, and LLVM takes three times
+# as long for their shuffles.
+TURNED_BYTES = 32
 _PARAMETERS = (
     "i64 %m, i64 %n, i64 %k, ptr %a, i64 %a_row, i64 %a_column, "
     "ptr %b, i64 %b_row, i64 %b_column, ptr %c, i64 %c_row"
@@ -31,7 +34,7 @@ def product_functions(name: str, dtype: str, vector_bytes: int, declared: set[st
     Steps are in elements. The rows of C are contiguous, and the rows or the columns of B; A may lie in any
     way. No size is 0. Each element is summed in the order of the inner dimension.
     """
-    turn = _turn_function(f"{name}.turn", dtype, vector_bytes // SIZES[dtype], declared)
+    turn = _turn_function(f"{name}.turn", dtype, min(vector_bytes, TURNED_BYTES) // SIZES[dtype], declared)
     return [turn, _product_function(name, dtype, vector_bytes, declared)]
 
 

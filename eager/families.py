@@ -275,8 +275,7 @@ class View(Op):
     the elements are copied. On a contiguous layout it always succeeds: it is the shape rule too.
 
     `put(x_type, **params)` says how x is made anew when values were written into the view: the op,
-    whether it takes x as it was before the values, and its params. part: whether the view has less
-    elements than x, each once.
+    whether it takes x as it was before the values, and its params. part: see `Op`.
     """
 
     family = "view"

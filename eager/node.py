@@ -216,9 +216,13 @@ class PartNode(Node):
     ) -> tuple[Sequence[tuple[int, Any, int]], Sequence[Tensor | None]]:
         ((_, leaf, _),), (gradient,) = self.edges, gradients
         known = leaf.grad if isinstance(leaf, Tensor) else None
-        if known is None or gradient is None or known.array.shape != self.types[0][0]:
-            return self.edges, self.apply(gradients)
-        if not is_writable(known, gradient, taken):
+        # What the leaf has by now may have another shape than what the part was taken of.
+        if (
+            known is None
+            or gradient is None
+            or known.array.shape != self.types[0][0]
+            or not is_writable(known, gradient, taken)
+        ):
             return self.edges, self.apply(gradients)
         part = self.op.numpy(known.array, **self.params)  # type: ignore[attr-defined]
         np.add(part, gradient.array, part)

@@ -78,7 +78,7 @@ class Op:
     family = "op"
     refuses = ""
     view = False  # whether the result shares memory with the first input
-    part = False  # whether that is a part of it, each element once
+    part = False  # whether that is some or all of its elements, each once
 
     def __init__(
         self,

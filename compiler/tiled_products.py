@@ -10,9 +10,10 @@ from __future__ import annotations
 from fusegrad.compiler.parallel import function
 from fusegrad.compiler.writer import LLVM_TYPES, SIZES, Val, Writer, vector_type
 
-# A tile has so many rows, and of the columns the smallest of these numbers of vectors that takes them.
+# A tile has so many rows, and of the columns the smallest of these numbers of vectors that takes them: the
+# largest leaves registers for a row of the right operand and an element of the left one (AVX-512 has 32).
 ROWS = 4
-VECTORS = (1, 2, 4)
+VECTORS, VECTORS_OF_AVX512 = (1, 2, 3), (1, 2, 4)
 # The inner dimension runs by in parts, so that what a tile reads of both operands is still near for the next.
 DEPTH = 256
 # From so many rows on the columns of the right operand are laid side by side first: rows that lie a power of
@@ -41,13 +42,23 @@ def product_functions(name: str, dtype: str, vector_bytes: int, declared: set[st
 def _product_function(name: str, dtype: str, vector_bytes: int, declared: set[str]) -> str:
     w = Writer(declared)
     lanes = vector_bytes // SIZES[dtype]
-    with w.loop("0", "%k", str(DEPTH)) as start, w.loop("0", "%n", str(VECTORS[-1] * lanes)) as column:
-        columns, less = w.index("sub", "%n", column), 0
-        for vectors in VECTORS:
-            with w.when(_between(w, columns, less * lanes, vectors * lanes if vectors < VECTORS[-1] else 0)):
+    choice = VECTORS_OF_AVX512 if vector_bytes == 64 else VECTORS
+    width = _strip_width(w, *(vectors * lanes for vectors in choice[-2:]))
+    with w.loop("0", "%k", str(DEPTH)) as start, w.loop("0", "%n", width) as column:
+        columns, less = _least(w, w.index("sub", "%n", column), width), 0
+        for vectors in choice:
+            most = vectors * lanes if vectors < choice[-1] else 0
+            with w.when(_between(w, columns, less * lanes, most)):
                 _Tiles(w, dtype, lanes, vectors).tiles(f"{name}.turn", start, column, columns)
             less = vectors
     return function(f"internal void @{name}({_PARAMETERS})", w, "noinline nounwind")
+
+
+def _strip_width(w: Writer, narrow: int, wide: int) -> str:
+    """The columns of a strip: the fewer, where as many strips take all columns, so that none has few."""
+    strips = w.index("sdiv", w.index("add", "%n", str(wide - 1)), str(wide))
+    enough = w.compare("ge", Val(w.index("mul", strips, str(narrow)), "i64"), Val("%n", "i64"))
+    return w.select(enough, w.constant(narrow, "i64"), w.constant(wide, "i64")).text
 
 
 def _between(w: Writer, number: str, above: int, most: int) -> str:
@@ -121,10 +132,21 @@ class _Vectors:
     def at(self, line: str, j: int) -> str:
         return self.w.offset(line, str(j * self.lanes), self.element) if j else line
 
-    def read(self, line: str, j: int, mask: Val) -> Val:
+    def read(self, line: str, j: int, mask: Val | None = None) -> Val:
         """The j-th vector of a line, 0 where the mask is false."""
+        if mask is None:
+            place = f"ptr {self.at(line, j)}, align {SIZES[self.dtype]}"
+            return self.w.emit(f"load {self.vector}, {place}", self.dtype, self.lanes)
         given = f"ptr {self.at(line, j)}, i32 {SIZES[self.dtype]}, {mask}, {self.vector} zeroinitializer"
         return self.w.emit(f"call {self.vector} @{self.masked_load}({given})", self.dtype, self.lanes)
+
+    def write(self, value: Val, line: str, j: int, mask: Val | None = None) -> None:
+        """Store the j-th vector of a line, where the mask is true."""
+        if mask is None:
+            self.w.line(f"store {value}, ptr {self.at(line, j)}, align {SIZES[self.dtype]}")
+        else:
+            given = f"{value}, ptr {self.at(line, j)}, i32 {SIZES[self.dtype]}, {mask}"
+            self.w.line(f"call void @{self.masked_store}({given})")
 
 
 class _Tiles(_Vectors):
@@ -132,54 +154,46 @@ class _Tiles(_Vectors):
 
     def __init__(self, w: Writer, dtype: str, lanes: int, vectors: int) -> None:
         super().__init__(w, dtype, lanes)
-        self.vectors = vectors
-
-    def write(self, value: Val, line: str, j: int, mask: Val) -> None:
-        """Store the j-th vector of a line; the first half of the tile is always full."""
-        if 2 * j < self.vectors and self.vectors > 1:
-            self.w.line(f"store {value}, ptr {self.at(line, j)}, align {SIZES[self.dtype]}")
-        else:
-            given = f"{value}, ptr {self.at(line, j)}, i32 {SIZES[self.dtype]}, {mask}"
-            self.w.line(f"call void @{self.masked_store}({given})")
+        self.vectors, self.width = vectors, vectors * lanes
 
     def tiles(self, turn: str, start: str, column: str, columns: str) -> None:
         """All rows of the result, from `column` on, for the part of the inner dimension from `start` on."""
         w = self.w
-        end = _least(w, w.index("add", start, str(DEPTH)), "%k")
-        later = w.splat(w.compare("gt", Val(start, "i64"), w.constant(0, "i64")), self.lanes)
+        part = start, _least(w, w.index("add", start, str(DEPTH)), "%k")
         before = (str(j * self.lanes) for j in range(self.vectors))
         masks = [w.first_lanes(w.index("sub", columns, count), self.lanes) for count in before]
-        known = [w.binary("and", mask, later) for mask in masks]
-        strip, step = self._strip(turn, (start, end), column, columns, masks)
+        full = w.compare("ge", Val(columns, "i64"), w.constant(self.width, "i64"))
+        strip = self._strip(turn, part, column, columns, masks, full)
         last = w.index("sub", "%m", "1")
         with w.loop("0", "%m", str(ROWS)) as row:
             # Rows behind the last one are that one again.
             rows = [_least(w, w.index("add", row, str(i)), last) for i in range(ROWS)]
             targets = [self.line("%c", w.index("mul", row, "%c_row"), column) for row in rows]
-            self._tile(rows, targets, (strip, step), (start, end), masks, known)
+            self._tile(rows, targets, strip, part, masks, full)
 
     def _strip(
-        self, turn: str, part: tuple[str, str], column: str, columns: str, masks: list[Val]
+        self, turn: str, part: tuple[str, str], column: str, columns: str, masks: list[Val], full: Val
     ) -> tuple[str, str]:
         """The columns of the right operand that tiles read: where they lie, and the step between rows."""
-        w, width = self.w, self.vectors * self.lanes
+        w, width = self.w, self.width
         room = w.stack(f"[{DEPTH * width} x {self.element}]")
         packed = w.offset(room, w.index("mul", part[0], str(-width)), self.element)
         turned = w.compare("ne", Val("%b_column", "i64"), w.constant(1, "i64"))
         many = w.compare("ge", Val("%m", "i64"), w.constant(PACKED_ROWS, "i64"))
-        straight = w.binary("and", many, w.binary("xor", turned, w.constant(True, "bool")))
+        # Columns that do not fill a tile's vectors are packed with zeros behind them: tiles need no masks.
+        moved = w.binary("or", many, w.negated(full))
+        straight = w.binary("and", moved, w.negated(turned))
         with w.when(straight.text), w.loop(*part) as inner:
             source = self.line("%b", w.index("mul", inner, "%b_row"), column)
             target = w.offset(packed, w.index("mul", inner, str(width)), self.element)
             for j, mask in enumerate(masks):
-                value, align = self.read(source, j, mask), SIZES[self.dtype]
-                w.line(f"store {value}, ptr {self.at(target, j)}, align {align}")
+                self.write(self.read(source, j, mask), target, j)
         with w.when(turned.text):
             source = self.line("%b", w.index("mul", column, "%b_column"), part[0])
-            depth, here = w.index("sub", part[1], part[0]), _least(w, columns, str(width))
-            given = f"ptr {room}, i64 {width}, ptr {source}, i64 %b_column, i64 {depth}, i64 {here}"
+            depth = w.index("sub", part[1], part[0])
+            given = f"ptr {room}, i64 {width}, ptr {source}, i64 %b_column, i64 {depth}, i64 {columns}"
             w.line(f"call void @{turn}({given})")
-        moved, strip = w.binary("or", many, turned), w.name("p")
+        moved, strip = w.binary("or", moved, turned), w.name("p")
         w.line(f"{strip} = select {moved}, ptr {packed}, ptr {w.offset('%b', column, self.element)}")
         step = w.select(moved, w.constant(width, "i64"), Val("%b_row", "i64"))
         return strip, step.text
@@ -191,27 +205,36 @@ class _Tiles(_Vectors):
         strip: tuple[str, str],
         part: tuple[str, str],
         masks: list[Val],
-        known: list[Val],
+        full: Val,
     ) -> None:
-        """One tile, stored in the lines `targets`; known: their lanes that an earlier part has stored."""
+        """One tile, added to what an earlier part of the inner dimension left in the lines `targets`."""
         w = self.w
         rooms = [[w.stack(self.vector) for _ in masks] for _ in rows]
-        for target, places in zip(targets, rooms, strict=True):
-            for j, room in enumerate(places):
-                w.line(f"store {self.read(target, j, known[j])}, ptr {room}")
+        places = [
+            (target, j, room)
+            for target, line in zip(targets, rooms, strict=True)
+            for j, room in enumerate(line)
+        ]
+        for _, _, room in places:
+            w.line(f"store {self.vector} zeroinitializer, ptr {room}")
+        with w.when(w.compare("gt", Val(part[0], "i64"), w.constant(0, "i64")).text):
+            for target, j, room in places:
+                w.line(f"store {self.read(target, j, masks[j])}, ptr {room}")
         lefts = [w.offset("%a", w.index("mul", row, "%a_row"), self.element) for row in rows]
         with w.loop(*part) as inner:
             line = w.offset(strip[0], w.index("mul", inner, strip[1]), self.element)
-            right = [self.read(line, j, mask) for j, mask in enumerate(masks)]
+            right = [self.read(line, j) for j in range(self.vectors)]
             step = w.index("mul", inner, "%a_column")
-            for left, places in zip(lefts, rooms, strict=True):
+            for left, line_rooms in zip(lefts, rooms, strict=True):
                 address = w.offset(left, step, self.element)
                 value = w.emit(f"load {self.element}, ptr {address}, align {SIZES[self.dtype]}", self.dtype)
                 spread = w.splat(value, self.lanes)
-                for vector, room in zip(right, places, strict=True):
+                for vector, room in zip(right, line_rooms, strict=True):
                     total = w.emit(f"load {self.vector}, ptr {room}", self.dtype, self.lanes)
                     w.line(f"store {w.call('llvm.fma', [spread, vector, total])}, ptr {room}")
-        for target, places in zip(targets, rooms, strict=True):
-            for j, room in enumerate(places):
-                value = w.emit(f"load {self.vector}, ptr {room}", self.dtype, self.lanes)
-                self.write(value, target, j, masks[j])
+        totals = [w.emit(f"load {self.vector}, ptr {room}", self.dtype, self.lanes) for _, _, room in places]
+        # A masked store takes many times as long on a machine without registers for masks.
+        for whole, condition in ((True, full), (False, w.negated(full))):
+            with w.when(condition.text):
+                for (target, j, _), total in zip(places, totals, strict=True):
+                    self.write(total, target, j, None if whole else masks[j])

@@ -182,6 +182,10 @@ class Writer:
     def binary(self, op: str, a: Val, b: Val) -> Val:
         return self.emit(f"{op} {a}, {b.text}", a.dtype, a.lanes)
 
+    def negated(self, value: Val) -> Val:
+        """`not value`, of booleans."""
+        return self.binary("xor", value, self.constant(True, "bool", value.lanes))
+
     def compare(self, condition: str, a: Val, b: Val) -> Val:
         """`condition` is eq, ne, lt, le, gt or ge; comparisons with NaN are false, ne true."""
         if a.dtype[0] == "f":

@@ -61,7 +61,7 @@ def _with_large(m: Math, name: str, x: Val, near: Val, halves: int, offset: int,
     without it odd).
     """
     within = m.compare("le", m.abs(x), _LIMIT[m.precision])
-    far = m.w.binary("xor", within, m.w.constant(True, "bool", m.lanes))
+    far = m.w.negated(within)
 
     def compute(m: Math, needed: Val, x: Val) -> Val:
         rest, rest_low, odd = fraction(m, x, needed, halves, offset)

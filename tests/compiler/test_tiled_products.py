@@ -1,0 +1,55 @@
+"""The product kernel for vectors of any width: what the machine lacks LLVM makes of shorter ones."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from fusegrad.compiler import native
+from fusegrad.compiler.parallel import module
+from fusegrad.compiler.tiled_products import DEPTH, PACKED_ROWS, product_functions
+from fusegrad.compiler.writer import SIZES
+
+SIZE, ADDRESS = ctypes.c_int64, ctypes.c_void_p
+
+
+@functools.cache
+def product_of(dtype: str, vector_bytes: int) -> Callable[..., Any]:
+    """The kernel of a dtype (as the IR names it) and a width, as a function of ctypes."""
+    name, declared = f"product_{dtype}_{vector_bytes}", set[str]()
+    *others, product = product_functions(name, dtype, vector_bytes, declared)
+    text = module(declared, [*others, product.replace("define internal", "define", 1)])
+    (address,) = native.compile_module(name, text, [name])
+    operand = (ADDRESS, SIZE, SIZE)
+    return ctypes.CFUNCTYPE(None, SIZE, SIZE, SIZE, *operand, *operand, ADDRESS, SIZE)(address)
+
+
+@pytest.mark.parametrize("vector_bytes", [16, 32, 64])
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+@settings(max_examples=60, deadline=None)
+@given(
+    m=st.sampled_from([1, 3, 4, 6, PACKED_ROWS - 1, PACKED_ROWS, PACKED_ROWS + 3]),
+    n=st.integers(1, 80),
+    k=st.sampled_from([1, 5, DEPTH - 1, DEPTH, DEPTH + 1, 2 * DEPTH + 3]),
+    left=st.booleans(), right=st.booleans(),
+)  # fmt: skip
+def test_products_for_vectors_of_any_width(vector_bytes, dtype, m, n, k, left, right):
+    draw, itemsize = np.random.default_rng(0), SIZES[dtype]
+    x, y = (draw.normal(size=shape).astype(f"f{itemsize}") for shape in ((m, k), (k, n)))
+    a = np.asfortranarray(x) if left else x
+    b = np.asfortranarray(y) if right else y
+    made = np.full((m + 1, n + 1), 7, x.dtype)
+    (a_row, a_column), (b_row, b_column) = ((1, m) if left else (k, 1)), ((1, k) if right else (n, 1))
+    product_of(dtype, vector_bytes)(
+        m, n, k, a.ctypes.data, a_row, a_column, b.ctypes.data, b_row, b_column, made.ctypes.data, n + 1
+    )
+    tolerance = 1e-3 if dtype == "f32" else 1e-11
+    np.testing.assert_allclose(made[:m, :n], x @ y, rtol=tolerance, atol=tolerance)
+    assert (made[m] == 7).all() and (made[:, n] == 7).all()

@@ -22,6 +22,7 @@ PACKED_ROWS = 32
 # Columns are turned over in blocks of such vectors: in wider ones it is no faster, and LLVM takes three times
 # as long for their shuffles.
 TURNED_BYTES = 32
+LINE = 64  # bytes that a cache fetches at a time
 _PARAMETERS = (
     "i64 %m, i64 %n, i64 %k, ptr %a, i64 %a_row, i64 %a_column, "
     "ptr %b, i64 %b_row, i64 %b_column, ptr %c, i64 %c_row"
@@ -187,6 +188,9 @@ class _Tiles(_Vectors):
             source = self.line("%b", w.index("mul", inner, "%b_row"), column)
             target = w.offset(packed, w.index("mul", inner, str(width)), self.element)
             for j, mask in enumerate(masks):
+                if j * self.lanes * SIZES[self.dtype] % LINE == 0:
+                    # The next strip is on its way while tiles read this one.
+                    w.prefetch(self.at(source, j + self.vectors))
                 self.write(self.read(source, j, mask), target, j)
         with w.when(turned.text):
             source = self.line("%b", w.index("mul", column, "%b_column"), part[0])

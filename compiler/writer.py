@@ -144,6 +144,11 @@ class Writer:
         self.line(f"{name} = getelementptr {element}, ptr {pointer}, i64 {index}")
         return name
 
+    def prefetch(self, address: str) -> None:
+        """Have the line at an address fetched into the nearest cache; there need not be one."""
+        self.declared.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+        self.line(f"call void @llvm.prefetch.p0(ptr {address}, i32 0, i32 3, i32 1)")
+
     # Values.
 
     def constant(self, value: Any, dtype: str, lanes: int = 0) -> Val:
@@ -161,9 +166,9 @@ class Writer:
         zeros = f"<{lanes} x i32> zeroinitializer"
         return self.emit(f"shufflevector {first}, {vector} poison, {zeros}", value.dtype, lanes)
 
-    def lane_numbers(self, lanes: int) -> Val:
+    def lane_numbers(self, lanes: int, dtype: str = "i64") -> Val:
         """0, 1, 2 and so on, one in each lane."""
-        return Val("<" + ", ".join(f"i64 {i}" for i in range(lanes)) + ">", "i64", lanes)
+        return Val("<" + ", ".join(f"{dtype} {i}" for i in range(lanes)) + ">", dtype, lanes)
 
     def first_lanes(self, count: str, lanes: int) -> Val:
         """True in the first `count` (i64) lanes."""

@@ -90,12 +90,19 @@ def outer_accumulators(kernel: Kernel) -> list[Accumulator]:
     return [s for s in parts(kernel)[0] if isinstance(s, Accumulator)]
 
 
+# The instructions of an elementary function wait for one another. Where vectors are no longer than this, two
+# are computed side by side, so that each fills the gaps of the other; with AVX-512 one takes long enough.
+PAIRED_BYTES = 32
+
+
 def lanes_of(kernel: Kernel, vector_bytes: int) -> int:
     """How many lanes the kernel's vectors have: by the widest float that it computes with."""
+    computes = [s for s in kernel.statements() if isinstance(s, Compute)]
     dtypes = {s.dtype for s in kernel.statements() if isinstance(s, (Compute, Accumulator, Progression))}
     dtypes |= {s.buffer.dtype for s in kernel.statements() if isinstance(s, (Load, Store))}
     wide = "f64" in dtypes or ("i64" in dtypes and "f32" not in dtypes)
-    return max(2, vector_bytes // (8 if wide else 4))
+    paired = vector_bytes <= PAIRED_BYTES and any(s.op in ELEMENTARY for s in computes)
+    return max(2, vector_bytes // (8 if wide else 4)) * (2 if paired else 1)
 
 
 class Emitter(Access):
@@ -113,6 +120,7 @@ class Emitter(Access):
         # Set inside a vector loop: its axis, and the mask of a tail that is not full.
         self.vector_axis: str | None = None
         self.mask: Val | None = None
+        self.counting: dict[Operand, Val] = {}  # vectors that count on from an index: that index
         self.certain: frozenset[str] = frozenset()  # booleans that are true in the loop's interior
         self.stacks: dict[str, tuple[str, int]] = {}  # accumulators in registers: room, lanes
         self.partials: dict[str, str] = {}  # arrays of accumulators: address
@@ -155,6 +163,8 @@ class Emitter(Access):
 
     def compute(self, statement: Compute) -> Val:
         """One scalar statement, on vectors where an operand is one."""
+        if statement.op == "eq" and (found := self._lane_of_index(statement.operands)) is not None:
+            return found
         named = [self.values[o] for o in statement.operands if isinstance(o, str)]
         dtype = named[-1].dtype
         operands = [self.operand(o, dtype) for o in statement.operands]
@@ -164,6 +174,21 @@ class Emitter(Access):
             for o, v in zip(statement.operands, operands, strict=True)
         ]
         return self.apply(statement.op, operands, statement.dtype)
+
+    def _lane_of_index(self, operands: tuple[Operand, ...]) -> Val | None:
+        """Where the vector axis's index equals a scalar: true in one lane at most. None for other operands.
+
+        Long integers take two vectors; which lane it is takes one of short ones.
+        """
+        w, (index, other) = self.w, operands
+        if other in self.counting:
+            index, other = other, index
+        if index not in self.counting or not isinstance(other, str) or self.values[other].lanes:
+            return None
+        lane = w.binary("sub", self.values[other], self.counting[index])
+        inside = w.emit(f"icmp ult {lane}, {self.lanes}", "bool")
+        lane = w.convert(w.select(inside, lane, w.constant(-1, "i64")), "i32")
+        return w.compare("eq", w.splat(lane, self.lanes), w.lane_numbers(self.lanes, "i32"))
 
     def apply(self, op: str, operands: list[Val], dtype: str) -> Val:
         """A primitive on values of one width."""
@@ -219,6 +244,8 @@ class Emitter(Access):
             return w.constant(statement.start, statement.dtype)
         index = Val(self.indices[statement.axis], "i64")
         if statement.axis == self.vector_axis:
+            if (statement.start, statement.step, statement.dtype) == (0, 1, "i64"):
+                self.counting[statement.target] = index
             index = w.binary("add", w.splat(index, self.lanes), w.lane_numbers(self.lanes))
         scaled = w.binary("mul", index, w.constant(statement.step, "i64", index.lanes))
         whole = w.binary("add", scaled, w.constant(statement.start, "i64", index.lanes))

@@ -146,11 +146,14 @@ class Math:
         biased = self.w.binary("add", exponent, self.whole(1023 if self.wide else 127))
         return self.from_bits(self.w.binary("shl", biased, self.whole(self.digits)))
 
-    def scaled(self, value: Val, whole: Val, number: Val) -> Val:
-        """value * 2^number (`whole` is the number as a float), right at the ends of the range."""
+    def scaled(self, value: Val, whole: Val, number: Val, normal: bool = False) -> Val:
+        """value * 2^number (`whole` is the number as a float), right at the ends of the range.
+
+        normal: 2^number is certainly no denormal, nor infinite.
+        """
         if self.full_of_avx512:
             return self.instruction("scalef", [value, whole])
-        if self.precision == "short":
+        if normal or self.precision == "short":
             return self.mul(value, self.power_of_two(number))
         # In two steps, each within the range of exponents.
         half = self.w.binary("ashr", number, self.whole(1))

@@ -87,7 +87,7 @@ def tanh(m: Math, x: Val) -> Val:
     near = m.fma(x, m.mul(z, m.polynomial(z, TANH)), x)
     size = m.abs(x)
     whole, number, r = _reduced(m, m.mul(m.at_most(size, 20.0 if m.wide else 10.0), 2.0))
-    e = m.scaled(m.add(_expm1_near_zero(m, r), 1.0), whole, number)
+    e = m.scaled(m.add(_expm1_near_zero(m, r), 1.0), whole, number, normal=True)
     far = m.sub(1.0, m.div(2.0, m.add(e, 1.0)))
     return m.copysign(m.select(m.compare("lt", size, 0.55), near, far), x)
 

@@ -284,3 +284,16 @@ def test_scans_of_special_values():
     arrays = program.run(inputs)
     for value, theirs in zip(program.graph.outputs, expected, strict=True):
         np.testing.assert_allclose(arrays[program.locate(value)[0]], theirs.numpy(), rtol=1e-6)
+
+
+@pytest.mark.parametrize("size", [5, 16, 37])
+@pytest.mark.parametrize("swapped", [False, True])
+def test_the_place_of_a_row_is_one_element_or_none(size: int, swapped: bool):
+    """As in the gradient of cross-entropy: the index is compared with a label, which may be anything."""
+
+    def function(x: fg.Tensor, label: fg.Tensor) -> fg.Tensor:
+        index = fg.arange(size)
+        return fg.where(label == index if swapped else index == label, x, -x)
+
+    labels = [-(2**63), -1, 0, size // 2, size - 1, size, 2**32, 2**32 + 3, 2**63 - 1]
+    check(function, tensor(len(labels), size), fg.tensor(labels).reshape(-1, 1))

@@ -49,6 +49,10 @@ class Access:
         pointer = self.pointers[buffer.name]
         return self.w.offset(pointer, position, memory_type(buffer.dtype)) if position != "0" else pointer
 
+    def row_address(self, buffer: Buffer) -> str:
+        """Where the element at the current indices is."""
+        return self._element(buffer, self._position(buffer, ())[0])
+
     def _varies(self, buffer: Buffer) -> bool:
         return self.vector_axis is not None and self.vector_axis in buffer.axes
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from fusegrad.compiler import vector_math
 from fusegrad.compiler.access import Access, memory_type
+from fusegrad.compiler.ahead import Ahead
 from fusegrad.compiler.interior import Interior, interior
 from fusegrad.compiler.kernel import (
     ELEMENTARY,
@@ -122,6 +123,7 @@ class Emitter(Access):
         self.mask: Val | None = None
         self.counting: dict[Operand, Val] = {}  # vectors that count on from an index: that index
         self.certain: frozenset[str] = frozenset()  # booleans that are true in the loop's interior
+        self.ahead: Ahead | None = None
         self.stacks: dict[str, tuple[str, int]] = {}  # accumulators in registers: room, lanes
         self.partials: dict[str, str] = {}  # arrays of accumulators: address
 
@@ -422,8 +424,11 @@ class Emitter(Access):
             w.line(f"{some} = icmp sgt i64 {many}, 0")
             with w.when(some):
                 self.copied(axis, body, first, start)
+        lines = self.next_row(axis) if self.ahead is not None and self.ahead.body is body else {}
         with w.loop(start, end, str(self.lanes)) as index:
             self.indices[axis] = index
+            for buffer, line in lines.items():
+                w.prefetch(w.offset(line, index, memory_type(buffer.dtype)))
             self.statements(body)
         rest = w.index("sub", stop, end)
         some = w.name()
@@ -431,6 +436,16 @@ class Emitter(Access):
         with w.when(some):
             self.masked(axis, body, end, stop)
         self.vector_axis = None
+
+    def next_row(self, axis: str) -> dict[Buffer, str]:
+        """Where what is fetched ahead begins."""
+        assert self.ahead is not None
+        before = dict(self.indices)
+        self.indices[axis] = "0"
+        self.indices[self.ahead.row] = self.w.index("add", self.indices[self.ahead.row], "1")
+        found = {buffer: self.row_address(buffer) for buffer in self.ahead.buffers}
+        self.indices = before
+        return found
 
     def masked(self, axis: str, body: tuple[Statement, ...], index: str, stop: str) -> None:
         """The body for the vector at `index`, of which lanes from `stop` on take no part."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fusegrad.compiler.ahead import ahead_of
 from fusegrad.compiler.emit import Emitter, filled_in_vectors, memory_type, outer_accumulators, parts
 from fusegrad.compiler.kernel import Accumulator, Kernel, Loop, Statement, Store
 from fusegrad.compiler.parallel import function, module, run_tasks, task_name, worker_function
@@ -38,6 +39,7 @@ def chunk_function(name: str, emitter: Emitter, attributes: str) -> str:
     if loop.kind == "chunked":
         emitter.vector_loop(loop.axes[0], loop.body, start, stop)
     else:
+        emitter.ahead = ahead_of(loop, emitter.lanes)
         with w.loop(start, stop) as index:
             _unflatten(emitter, loop.axes, index)
             emitter.statements(loop.body)

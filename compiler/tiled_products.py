@@ -8,7 +8,7 @@ multiplied with a row of the right one, of which a strip is packed where many ro
 from __future__ import annotations
 
 from fusegrad.compiler.parallel import function
-from fusegrad.compiler.writer import LLVM_TYPES, SIZES, Val, Writer, vector_type
+from fusegrad.compiler.writer import LINE, LLVM_TYPES, SIZES, Val, Writer, vector_type
 
 # A tile has so many rows, and of the columns the smallest of these numbers of vectors that takes them: the
 # largest leaves registers for a row of the right operand and an element of the left one (AVX-512 has 32).
@@ -22,7 +22,6 @@ PACKED_ROWS = 32
 # Columns are turned over in blocks of such vectors: in wider ones it is no faster, and LLVM takes three times
 # as long for their shuffles.
 TURNED_BYTES = 32
-LINE = 64  # bytes that a cache fetches at a time
 _PARAMETERS = (
     "i64 %m, i64 %n, i64 %k, ptr %a, i64 %a_row, i64 %a_column, "
     "ptr %b, i64 %b_row, i64 %b_column, ptr %c, i64 %c_row"

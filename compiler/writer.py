@@ -15,6 +15,8 @@ LLVM_TYPES = {
 }  # fmt: skip
 SIZES = {"bool": 1, "u8": 1, "i8": 1, "i16": 2, "i32": 4, "i64": 8, "f32": 4, "f64": 8}
 
+LINE = 64  # bytes that a cache fetches at a time
+
 
 @dataclass(frozen=True, slots=True)
 class Val:

@@ -12,6 +12,8 @@ from kernel_checks import check, program_of, tensor
 
 import fusegrad as fg
 from fusegrad.compiler import native
+from fusegrad.compiler.emit import lanes_of
+from fusegrad.compiler.functions import module_text
 from fusegrad.compiler.loops import Argument
 from fusegrad.compiler.program import viewed
 from fusegrad.tracer import passes
@@ -198,3 +200,28 @@ def test_sums_of_no_elements_are_stored(shape: tuple[int, ...]):
             result = function(fg.ones(*shape))
             np.testing.assert_array_equal(result.numpy(), (fg.ones(*shape) * 2).sum(dims).numpy() + 1)
         assert function.stats.compiled_calls == 2
+
+
+def prefetches(function: Function, *args: fg.Tensor) -> int:
+    """How many prefetches the kernels of a function have for vectors of 64 bytes."""
+    program, _, _ = program_of(function, *args)
+    texts = (module_text(k.kernel, "kernel", 64, lanes_of(k.kernel, 64)) for k in program.kernels)
+    return sum(text.count("call void @llvm.prefetch") for text in texts)
+
+
+def test_rows_that_are_gone_over_twice_have_the_next_one_fetched():
+    x = tensor(7, 300)
+    assert prefetches(lambda x: fg.softmax(x, 1), x) == 1
+    assert prefetches(lambda x, y: fg.softmax(x + y, 1), x, tensor(300)) == 1  # y is the same in all rows
+    assert prefetches(lambda x: fg.softmax(x.double(), 1), x) == 0  # half a line a vector
+    assert prefetches(lambda x: fg.tanh(x) * 2, x) == prefetches(lambda x: x.sum(1), x) == 0
+    check(lambda x: fg.softmax(x, 1), tensor(1, 300))
+    check(lambda x: fg.softmax(x, 2), tensor(3, 5, 80).transpose(0, 1))
+
+
+def test_two_vectors_of_elementary_functions_are_computed_side_by_side():
+    (heavy,), (light,) = (
+        program_of(f, tensor(40))[0].kernels for f in (lambda x: fg.exp(x) * 2, lambda x: x * 2 + 1)
+    )
+    assert [lanes_of(heavy.kernel, n) for n in (16, 32, 64)] == [8, 16, 16]
+    assert [lanes_of(light.kernel, n) for n in (16, 32, 64)] == [4, 8, 16]

@@ -39,10 +39,13 @@ SMALL_PRODUCT = 1 << 19
 PART_PRODUCT = 1 << 24
 
 # What goes to the tiled kernel: right operands of so many elements at most, of more columns than one, where
-# vectors are so long; and where few registers make small tiles, so many multiplications at most (from there
-# on BLAS, which packs both operands, is faster by a tenth).
+# vectors are so long.
 TILED, TILED_BYTES = 1 << 20, 32
-SMALL_TILES, SMALL_TILES_BYTES = 1 << 24, 32
+# Of these, where few registers make small tiles (AVX2): so many multiplications at most, or a short inner
+# dimension; from there on BLAS, which packs both operands, is faster by a tenth.
+SMALL_TILES, SMALL_TILES_BYTES, SHORT = 1 << 24, 32, 64
+# Where tiles are large: unless little is computed for each of so many elements. BLAS writes them faster.
+LARGE_RESULT = 1 << 14
 # Right operands that lie transposed are turned over if they have no more elements than this.
 TURNED = 1 << 17
 
@@ -138,12 +141,12 @@ def product_addresses(dtype: np.dtype, block: Sequence[int]) -> tuple[int, int]:
 def _is_tiled(block: Sequence[int]) -> bool:
     """Whether the nearer caches hold enough of the right operand, which few rows should not turn over."""
     m, n, k = block[M], block[N], block[K]
-    vector_bytes = native.vector_bytes()
-    fits = n > 1 and n * k <= TILED and vector_bytes >= TILED_BYTES
-    pays = vector_bytes > SMALL_TILES_BYTES or m * n * k <= SMALL_TILES
-    # Where little is computed for each element of a large result, its writing takes longest: BLAS is better.
-    writes = k < 64 and m * n > 1 << 14
-    return fits and pays and not writes and (not block[B + 3] or m >= tiled_products.PACKED_ROWS)
+    if native.vector_bytes() > SMALL_TILES_BYTES:
+        pays = k >= SHORT or m * n <= LARGE_RESULT
+    else:
+        pays = k < SHORT or m * n * k <= SMALL_TILES
+    fits = n > 1 and n * k <= TILED and native.vector_bytes() >= TILED_BYTES
+    return fits and pays and (not block[B + 3] or m >= tiled_products.PACKED_ROWS)
 
 
 def _module(name: str, dtype: str, symbol: str, tiled: bool) -> str:

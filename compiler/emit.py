@@ -97,13 +97,13 @@ PAIRED_BYTES = 32
 
 
 def lanes_of(kernel: Kernel, vector_bytes: int) -> int:
-    """How many lanes the kernel's vectors have: by the widest float that it computes with."""
-    computes = [s for s in kernel.statements() if isinstance(s, Compute)]
+    """How many lanes the kernel's vectors have: by the widest float that it computes with, and what with it."""
     dtypes = {s.dtype for s in kernel.statements() if isinstance(s, (Compute, Accumulator, Progression))}
     dtypes |= {s.buffer.dtype for s in kernel.statements() if isinstance(s, (Load, Store))}
     wide = "f64" in dtypes or ("i64" in dtypes and "f32" not in dtypes)
-    paired = vector_bytes <= PAIRED_BYTES and any(s.op in ELEMENTARY for s in computes)
-    return max(2, vector_bytes // (8 if wide else 4)) * (2 if paired else 1)
+    heavy = any(isinstance(s, Compute) and s.op in ELEMENTARY for s in kernel.statements())
+    vectors = 2 if heavy and vector_bytes <= PAIRED_BYTES else 1
+    return vectors * max(2, vector_bytes // (8 if wide else 4))
 
 
 class Emitter(Access):

@@ -60,13 +60,23 @@ def environment(**settings: str) -> dict[str, str]:
 
 
 def machine() -> dict[str, Any]:
-    """What the figures depend on: the processor, its cores, and the versions."""
+    """What the figures depend on: the processor, its cores, the bits of its vectors, and the versions."""
+    from fusegrad.compiler.native import vector_bytes  # which imports Numba
+
     versions = {"python": platform.python_version(), "fusegrad": fusegrad.__version__}
     for package in ("numpy", "scipy-openblas32", "numba", "llvmlite", "torch", "jax"):
         version = _version(package)
         if version:
             versions[package] = version
-    return {"processor": _processor(), "cores": len(os.sched_getaffinity(0)), "versions": versions}
+    bits = 8 * vector_bytes()
+    cores = len(os.sched_getaffinity(0))
+    return {"processor": _processor(), "cores": cores, "vector_bits": bits, "versions": versions}
+
+
+def machine_text(found: dict[str, Any]) -> str:
+    """A machine in a few words; records before November 2026 do not tell the vectors."""
+    bits = f", vectors of {found['vector_bits']} bits" if "vector_bits" in found else ""
+    return f"{found['processor']}, {found['cores']} cores{bits}"
 
 
 class Quiet:

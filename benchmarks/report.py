@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from contenders import CONTENDERS, OURS, PEERS
+from harness import machine_text
 
 from fusegrad.compiler.measure import seconds_text
 from fusegrad.compiler.terminal import installed, print_table
@@ -178,7 +179,7 @@ def show_change(record: Record, earlier: Record) -> None:
         changes.append(then / now)
         ratios = [f"{ratio:.2f}" if ratio else "–" for ratio in (before["ratio"], row["ratio"])]
         rows.append([row["title"], seconds_text(then), seconds_text(now), f"{then / now:.2f}", *ratios])
-    notes = [f"against the run of {earlier['time'][:16]} on {earlier['machine']['processor']}"]
+    notes = [f"against the run of {earlier['time'][:16]} on {machine_text(earlier['machine'])}"]
     mean = geometric_mean(changes)
     if mean:
         notes.append(f"geometric mean: {mean:.2f} times as fast as before")
@@ -204,7 +205,7 @@ def save_plots(record: Record, path: Path) -> list[Path]:
         return found["first"] if found else None
 
     steady, cold = path.with_suffix(".png"), path.with_name(f"{path.stem}_first_call.png")
-    machine = f"{record['machine']['processor']}, {record['machine']['cores']} cores"
+    machine = machine_text(record["machine"])
     title = f"Time of value and gradients, fusegrad = 1{mark}"
     _save_dots(record, steady, title, f"times fusegrad's · {machine}", relative, goals=True)
     if any(first(row, name) for row in record["workloads"].values() for name in CONTENDERS):

@@ -97,7 +97,7 @@ PAIRED_BYTES = 32
 
 
 def lanes_of(kernel: Kernel, vector_bytes: int) -> int:
-    """How many lanes the kernel's vectors have: by the widest float that it computes with, and what with it."""
+    """How many lanes the kernel's vectors have: by its widest float and its heaviest functions."""
     dtypes = {s.dtype for s in kernel.statements() if isinstance(s, (Compute, Accumulator, Progression))}
     dtypes |= {s.buffer.dtype for s in kernel.statements() if isinstance(s, (Load, Store))}
     wide = "f64" in dtypes or ("i64" in dtypes and "f32" not in dtypes)

@@ -1,6 +1,6 @@
 """What the suite does in processes of their own; leaves its figures in a file.
 
-python benchmarks/contend.py '{"task": "steady", "workload": "rosenbrock", ...}' FILE
+python benchmarks/contend.py '{"task": "steady", "key": "rosenbrock", ...}' FILE
 """
 
 # Fusegrad and the libraries are imported inside the functions: first calls and imports are timed here.

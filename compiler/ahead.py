@@ -26,7 +26,8 @@ def ahead_of(rows: Loop, lanes: int) -> Ahead | None:
     if len(passes) < 2:
         return None
     axis, row = passes[-1].axes[0], rows.axes[-1]
-    read = dict.fromkeys(s.buffer for s in passes[0].body if isinstance(s, Load) and not s.when)
+    loads = (s for s in passes[0].body if isinstance(s, Load))
+    read = dict.fromkeys(s.buffer for s in loads if not (s.when or s.places))
     buffers = tuple(
         buffer
         for buffer in read

@@ -71,12 +71,12 @@ def _between(w: Writer, number: str, above: int, most: int) -> str:
 
 def _turn_function(name: str, dtype: str, lanes: int, declared: set[str]) -> str:
     """`NAME(room, width, b, b_column, depth, columns)`: the columns of a matrix, each contiguous, put side by
-    side into rows of `width` elements. What is behind the last column is that one again.
+    side into rows of `width` elements, a multiple of the lanes. Behind the last column is that one again.
     """
     w = Writer(declared)
     vectors = _Vectors(w, dtype, lanes)
     last = w.index("sub", "%columns", "1")
-    with w.loop("0", "%columns", str(lanes)) as column, w.loop("0", "%depth", str(lanes)) as start:
+    with w.loop("0", "%width", str(lanes)) as column, w.loop("0", "%depth", str(lanes)) as start:
         mask = w.first_lanes(w.index("sub", "%depth", start), lanes)
         lines = []
         for i in range(lanes):
@@ -180,7 +180,7 @@ class _Tiles(_Vectors):
         packed = w.offset(room, w.index("mul", part[0], str(-width)), self.element)
         turned = w.compare("ne", Val("%b_column", "i64"), w.constant(1, "i64"))
         many = w.compare("ge", Val("%m", "i64"), w.constant(PACKED_ROWS, "i64"))
-        # Columns that do not fill a tile's vectors are packed with zeros behind them: tiles need no masks.
+        # Behind columns that do not fill a tile's vectors the packed strip has others: tiles need no masks.
         moved = w.binary("or", many, w.negated(full))
         straight = w.binary("and", moved, w.negated(turned))
         with w.when(straight.text), w.loop(*part) as inner:

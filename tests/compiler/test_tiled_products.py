@@ -21,14 +21,17 @@ SIZE, ADDRESS = ctypes.c_int64, ctypes.c_void_p
 
 
 @functools.cache
-def product_of(dtype: str, vector_bytes: int) -> Callable[..., Any]:
-    """The kernel of a dtype (as the IR names it) and a width, as a function of ctypes."""
+def functions_of(dtype: str, vector_bytes: int) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """What turns columns over, and the product, for a dtype (as the IR names it) and a width."""
     name, declared = f"product_{dtype}_{vector_bytes}", set[str]()
-    *others, product = product_functions(name, dtype, vector_bytes, declared)
-    text = module(declared, [*others, product.replace("define internal", "define", 1)])
-    (address,) = native.compile_module(name, text, [name])
+    texts = product_functions(name, dtype, vector_bytes, declared)
+    text = module(declared, [text.replace("define internal", "define", 1) for text in texts])
+    turn, product = native.compile_module(name, text, [f"{name}.turn", name])
     operand = (ADDRESS, SIZE, SIZE)
-    return ctypes.CFUNCTYPE(None, SIZE, SIZE, SIZE, *operand, *operand, ADDRESS, SIZE)(address)
+    return (
+        ctypes.CFUNCTYPE(None, ADDRESS, SIZE, ADDRESS, SIZE, SIZE, SIZE)(turn),
+        ctypes.CFUNCTYPE(None, SIZE, SIZE, SIZE, *operand, *operand, ADDRESS, SIZE)(product),
+    )
 
 
 @pytest.mark.parametrize("vector_bytes", [16, 32, 64])
@@ -47,9 +50,22 @@ def test_products_for_vectors_of_any_width(vector_bytes, dtype, m, n, k, left, r
     b = np.asfortranarray(y) if right else y
     made = np.full((m + 1, n + 1), 7, x.dtype)
     (a_row, a_column), (b_row, b_column) = ((1, m) if left else (k, 1)), ((1, k) if right else (n, 1))
-    product_of(dtype, vector_bytes)(
+    functions_of(dtype, vector_bytes)[1](
         m, n, k, a.ctypes.data, a_row, a_column, b.ctypes.data, b_row, b_column, made.ctypes.data, n + 1
     )
     tolerance = 1e-3 if dtype == "f32" else 1e-11
     np.testing.assert_allclose(made[:m, :n], x @ y, rtol=tolerance, atol=tolerance)
     assert (made[m] == 7).all() and (made[:, n] == 7).all()
+
+
+@pytest.mark.parametrize("vector_bytes", [16, 32, 64])
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+@pytest.mark.parametrize("columns", [1, 5, 16, 33])
+def test_a_turned_strip_is_written_to_its_end(vector_bytes: int, dtype: str, columns: int):
+    """Tiles read all of it: what nobody wrote might be numbers that a processor is slow with."""
+    depth, width = 19, 64
+    y = np.random.default_rng(0).normal(size=(columns, depth)).astype(f"f{SIZES[dtype]}")
+    room = np.full((depth + 32, width), np.nan, y.dtype)  # rows are written in blocks, too
+    turn = functions_of(dtype, vector_bytes)[0]
+    turn(room.ctypes.data, width, y.ctypes.data, depth, depth, columns)
+    np.testing.assert_array_equal(room[:depth], np.pad(y, ((0, width - columns), (0, 0)), "edge").T)

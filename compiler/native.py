@@ -14,7 +14,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, ParamSpec, TypeVar
 
 import llvmlite.binding as llvm
@@ -30,6 +30,7 @@ from fusegrad.compiler.kernel import Kernel
 from fusegrad.compiler.lock import compiling
 from fusegrad.compiler.parallel import task_name
 from fusegrad.eager.errors import failure
+from fusegrad.eager.loading import environment
 
 _codegen = cpu_target.target_context.codegen()
 _addresses: dict[str, int] = {}
@@ -142,20 +143,6 @@ def cores() -> int:
 SPINS = "2000"
 
 
-@contextmanager
-def _short_spins() -> Iterator[None]:
-    """Inside, GNU's OpenMP is loaded with `SPINS`, unless the user says how long to wait."""
-    if {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & os.environ.keys():
-        yield
-        return
-    os.environ["GOMP_SPINCOUNT"] = SPINS
-    try:
-        yield
-    finally:
-        # What else is loaded later, and child processes, are not ours.
-        del os.environ["GOMP_SPINCOUNT"]
-
-
 @functools.cache
 def pool_size() -> int:
     """How many threads parallel loops use: 1 where Numba has no OpenMP pool.
@@ -163,7 +150,9 @@ def pool_size() -> int:
     Its workqueue layer is never used: it is slow, and two threads that enter it end the process.
     """
     try:
-        with _short_spins():
+        # The user may say how long to wait.
+        asked = {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & os.environ.keys()
+        with nullcontext() if asked else environment(GOMP_SPINCOUNT=SPINS):
             # An extension module, unknown to mypy.
             from numba.np.ufunc import omppool  # type: ignore[attr-defined]
     except ImportError:

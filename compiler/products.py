@@ -17,7 +17,7 @@ import ctypes
 import functools
 import glob
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -29,6 +29,7 @@ from fusegrad.compiler.parallel import function, module, run_tasks, task_name, w
 from fusegrad.compiler.sizes import likely
 from fusegrad.compiler.writer import LLVM_TYPES, Writer
 from fusegrad.eager.families import Layout
+from fusegrad.eager.loading import environment
 from fusegrad.eager.ops.contraction import set_product
 from fusegrad.eager.sizes import broadcast_shapes
 
@@ -55,21 +56,6 @@ M, N, K, BATCH0, BATCH1, PARTS, PART, BY_ROWS, A, B, C = 0, 1, 2, 3, 4, 5, 6, 7,
 LENGTH = 26
 
 
-@contextlib.contextmanager
-def _environment(**settings: str) -> Iterator[None]:
-    """Environment variables set for as long as a library loads."""
-    before = {name: os.environ.get(name) for name in settings}
-    os.environ.update(settings)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
-
-
 @functools.cache
 def routines() -> tuple[dict[str, int], str]:
     """Addresses of single-threaded sgemm and dgemm (Fortran interface), and where they are from."""
@@ -80,7 +66,7 @@ def _private_routines() -> tuple[dict[str, int], str] | None:
     # OpenBLAS takes AVX2 kernels on many AVX-512 machines, at half the speed, unless told. It
     # reads its settings when it is loaded, which the wheel's import does.
     core = {"OPENBLAS_CORETYPE": "SkylakeX"} if native.vector_bytes() == 64 else {}
-    with _environment(OPENBLAS_NUM_THREADS="1", **core):
+    with environment(OPENBLAS_NUM_THREADS="1", **core):
         try:
             import scipy_openblas32 as wheel
         except ImportError:

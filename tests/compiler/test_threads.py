@@ -396,6 +396,79 @@ def test_the_environment_is_what_it_was_when_the_pool_has_started(wish: dict[str
     assert in_a_process(code) == "the same\n"
 
 
+@pytest.mark.parametrize(("wish", "found"), [(None, "16"), ("20", "20")])
+def test_threads_of_numpy_that_is_loaded_by_fusegrad_soon_sleep(wish: str | None, found: str):
+    code = f"""
+        import os
+        wish = {wish!r}
+        if wish is None:
+            os.environ.pop("OPENBLAS_THREAD_TIMEOUT", None)
+        else:
+            os.environ["OPENBLAS_THREAD_TIMEOUT"] = wish
+        import fusegrad
+        assert os.environ.get("OPENBLAS_THREAD_TIMEOUT") == wish
+        import ctypes
+        from numpy._core import _multiarray_umath
+        # Looked for in what the module is linked with.
+        library = ctypes.CDLL(_multiarray_umath.__file__)
+        asked = getattr(library, "openblas_thread_timeout", None)
+        print(asked() if asked else "no OpenBLAS")
+    """
+    printed = in_a_process(code).strip()
+    assert printed in (found, "no OpenBLAS")
+
+
+@pytest.mark.skipif(sys.platform != "linux" or native.pool_size() < 2, reason="no cores to be told apart")
+def test_a_thread_of_the_pool_is_kept_from_the_core_of_the_thread_that_starts_loops():
+    code = """
+        import ctypes, os, threading
+        import numpy as np
+        import fusegrad as fg
+        from fusegrad.compiler import native, products
+
+        cores = os.sched_getaffinity(0)
+        core, worker = min(cores), None
+        number, address = ctypes.c_int64, ctypes.c_void_p
+
+        # A pool with one thread, on the core of the one that starts loops.
+        @ctypes.CFUNCTYPE(None, address, *[ctypes.POINTER(number)] * 3, address, number, number, ctypes.c_int)
+        def parallel_for(function, start, count, step, data, dimensions, arrays, threads):
+            def work():
+                os.sched_setaffinity(0, {core})
+                task = ctypes.CFUNCTYPE(None, address, address, address, address)(function)
+                for i in range(count[0]):
+                    task(ctypes.byref(number(start[0] + i * step[0])), count, step, data)
+                done.set()
+                checked.wait()
+
+            global worker
+            done = threading.Event()
+            worker = threading.Thread(target=work, daemon=True)
+            os.sched_setaffinity(0, {core})
+            worker.start()
+            done.wait()
+            os.sched_setaffinity(0, mine)  # this mostly stays where it is, if it may
+
+        assert native.pool_size() > 1
+        native.add_symbol("numba_parallel_for", ctypes.cast(parallel_for, address).value)
+        x = np.random.default_rng(0).standard_normal((300, 300))
+
+        def found(allowed):
+            global mine, checked
+            mine, checked = allowed, threading.Event()
+            assert np.allclose(products.matmul(x, x), x @ x)
+            kept = os.sched_getaffinity(worker.native_id)
+            checked.set()
+            return kept
+
+        # Where the starter may be nowhere else, nothing is changed.
+        assert found({core}) == {core}
+        assert any(found(cores) == cores - {core} for attempt in range(100))
+        print("kept apart")
+    """
+    assert in_a_process(code) == "kept apart\n"
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_children_that_are_forked_while_threads_compile_and_run():
     code = """

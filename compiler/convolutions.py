@@ -138,8 +138,10 @@ def _weight(b: Rewriter, x: Value, y: Value, size: Sizes, window: Window, groups
     if not _fits(x, x.shape[1], count, window) or not out:
         return None
     rows = b.reshape(y, (images, groups, out // groups, math.prod(count)))
-    columns = b.op("permute", _columns(b, x, tuple(count), window, groups), dims=(0, 1, 3, 2))
-    result = b.op("sum", b.op("matmul", rows, columns), dim=(0,), keepdim=False)
+    # The gradient lies transposed, so that it is the rows and not all the columns that are turned over.
+    turned = b.op("permute", rows, dims=(0, 1, 3, 2))
+    product = b.op("matmul", _columns(b, x, tuple(count), window, groups), turned)
+    result = b.op("permute", b.op("sum", product, dim=(0,), keepdim=False), dims=(0, 2, 1))
     return b.reshape(result, (out, x.shape[1] // groups, *size))
 
 

@@ -42,11 +42,10 @@ PART_PRODUCT = 1 << 24
 # What goes to the tiled kernel: right operands of so many elements at most, of more columns than one, where
 # vectors are so long.
 TILED, TILED_BYTES = 1 << 20, 32
-# Of these, where few registers make small tiles (AVX2): so many multiplications at most, or a short inner
-# dimension; from there on BLAS, which packs both operands, is faster by a tenth.
-SMALL_TILES, SMALL_TILES_BYTES, SHORT = 1 << 24, 32, 64
-# Where tiles are large: unless little is computed for each of so many elements. BLAS writes them faster.
-LARGE_RESULT = 1 << 14
+# Of these, so many multiplications at most, or a short inner dimension: where few registers make small tiles
+# (AVX2), and of left operands that lie transposed. From there on BLAS, which packs both operands, is faster
+# by a tenth.
+SMALL_TILES, SMALL_TILES_BYTES, ACROSS, SHORT = 1 << 24, 32, 1 << 27, 64
 # Right operands that lie transposed are turned over if they have no more elements than this.
 TURNED = 1 << 17
 
@@ -127,10 +126,12 @@ def product_addresses(dtype: np.dtype, block: Sequence[int]) -> tuple[int, int]:
 def _is_tiled(block: Sequence[int]) -> bool:
     """Whether the nearer caches hold enough of the right operand, which few rows should not turn over."""
     m, n, k = block[M], block[N], block[K]
-    if native.vector_bytes() > SMALL_TILES_BYTES:
-        pays = k >= SHORT or m * n <= LARGE_RESULT
-    else:
-        pays = k < SHORT or m * n * k <= SMALL_TILES
+    most = work = m * n * k
+    if native.vector_bytes() <= SMALL_TILES_BYTES:
+        most = SMALL_TILES
+    elif block[A + 3]:
+        most = ACROSS
+    pays = k < SHORT or work <= most
     fits = n > 1 and n * k <= TILED and native.vector_bytes() >= TILED_BYTES
     return fits and pays and (not block[B + 3] or m >= tiled_products.PACKED_ROWS)
 

@@ -15,7 +15,8 @@ class Access:
     """The part of `Emitter` that knows addresses.
 
     values: the scalars so far. pointers, steps: of the buffers, steps by buffer and dimension.
-    indices: of the loops around. vector_axis, mask: set inside a vector loop, and in its tail.
+    indices: of the loops around. vector_axis: set inside a vector loop. mask, left: set in its tail, the
+    lanes that take part and how many they are (or more than there are).
     """
 
     w: Writer
@@ -26,6 +27,7 @@ class Access:
     indices: dict[str, str]
     vector_axis: str | None
     mask: Val | None
+    left: str | None
 
     # Addresses.
 
@@ -56,16 +58,16 @@ class Access:
     def _varies(self, buffer: Buffer) -> bool:
         return self.vector_axis is not None and self.vector_axis in buffer.axes
 
-    def _unit(self, buffer: Buffer) -> bool:
-        """Whether the lanes of a buffer that varies lie side by side."""
-        return self.steps[buffer.name, buffer.axes.index(self.vector_axis or "")] == "1"
+    def _step(self, buffer: Buffer) -> str:
+        """How far apart the lanes of a buffer lie that varies."""
+        return self.steps[buffer.name, buffer.axes.index(self.vector_axis or "")]
 
     def _lane_addresses(self, buffer: Buffer, position: str, spread: Val | None) -> str:
         """The addresses of the elements of all lanes."""
         w, address = self.w, self._element(buffer, position)
         offsets = spread
         if self._varies(buffer):
-            step = self.steps[buffer.name, buffer.axes.index(self.vector_axis or "")]
+            step = self._step(buffer)
             moved = w.binary("mul", w.splat(Val(step, "i64"), self.lanes), w.lane_numbers(self.lanes))
             offsets = moved if offsets is None else w.binary("add", offsets, moved)
         if offsets is None:
@@ -95,16 +97,37 @@ class Access:
         varies = self._varies(buffer)
         if not varies and spread is None and not (condition and condition.lanes):
             value = self._load_one(buffer, position, condition)
-        elif varies and spread is None and self._unit(buffer):
+        elif varies and spread is None and self._step(buffer) == "1":
             vector, address = vector_type(memory, self.lanes), self._element(buffer, position)
             if self.mask is None and condition is None:
                 value = w.emit(f"load {vector}, ptr {address}, align {align}", dtype, self.lanes)
             else:
                 value = self._masked_load("load", f"ptr {address}", "p0", buffer.dtype, condition)
+        elif varies and spread is None and self._step(buffer) == "2" and condition is None:
+            value = self._every_other(buffer, position)
         else:
             addresses = f"<{self.lanes} x ptr> {self._lane_addresses(buffer, position, spread)}"
             value = self._masked_load("gather", addresses, f"v{self.lanes}p0", buffer.dtype, condition)
         return w.convert(value, "bool") if buffer.dtype == "bool" else value
+
+    def _every_other(self, buffer: Buffer, position: str) -> Val:
+        """Lanes two elements apart, from two vectors: one that begins with the first, one that ends with the
+        last. Nothing that lies beyond is read; a gather takes several times as long.
+        """
+        w, lanes, memory, align = self.w, self.lanes, memory_type(buffer.dtype), SIZES[buffer.dtype]
+        dtype, parts = "u8" if buffer.dtype == "bool" else buffer.dtype, []
+        first = self._element(buffer, position)
+        for start in (0, lanes - 1):
+            address = w.offset(first, str(start), memory)
+            if self.left is None:
+                place = f"ptr {address}, align {align}"
+                parts.append(w.emit(f"load {vector_type(memory, lanes)}, {place}", dtype, lanes))
+            else:
+                count = w.index("sub", w.index("shl", self.left, "1"), str(1 + start))
+                mask = w.first_lanes(count, lanes)
+                parts.append(self._masked_vector("load", f"ptr {address}", "p0", buffer.dtype, mask))
+        places = [2 * i if 2 * i < lanes else 2 * i + 1 for i in range(lanes)]
+        return w.shuffled(*parts, places)
 
     def _load_one(self, buffer: Buffer, position: str, condition: Val | None) -> Val:
         w, memory, align = self.w, memory_type(buffer.dtype), SIZES[buffer.dtype]
@@ -119,8 +142,10 @@ class Access:
         return w.emit(f"load {memory}, ptr {room}", dtype)
 
     def _masked_load(self, kind: str, address: str, suffix: str, dtype: str, condition: Val | None) -> Val:
+        return self._masked_vector(kind, address, suffix, dtype, self._mask(condition))
+
+    def _masked_vector(self, kind: str, address: str, suffix: str, dtype: str, mask: Val) -> Val:
         w, loaded = self.w, "u8" if dtype == "bool" else dtype
-        mask = self._mask(condition)
         vector = vector_type(memory_type(dtype), self.lanes)
         symbol = f"llvm.masked.{kind}.v{self.lanes}{_suffix(dtype)}.{suffix}"
         kinds = address.rsplit(" ", 1)[0]
@@ -148,7 +173,7 @@ class Access:
             return
         value = w.splat(value, self.lanes)
         vector = vector_type(memory_type(buffer.dtype), self.lanes)
-        if varies and spread is None and self._unit(buffer):
+        if varies and spread is None and self._step(buffer) == "1":
             address = self._element(buffer, position)
             if self.mask is None and condition is None:
                 w.line(f"store {value}, ptr {address}, align {align}")

@@ -118,9 +118,10 @@ class Emitter(Access):
         self.steps: dict[tuple[str, int], str] = {}
         self.sizes: dict[str, str] = {}
         self.indices: dict[str, str] = {}
-        # Set inside a vector loop: its axis, and the mask of a tail that is not full.
+        # Set inside a vector loop: its axis; the mask of a tail that is not full, and of how many lanes.
         self.vector_axis: str | None = None
         self.mask: Val | None = None
+        self.left: str | None = None
         self.counting: dict[Operand, Val] = {}  # vectors that count on from an index: that index
         self.certain: frozenset[str] = frozenset()  # booleans that are true in the loop's interior
         self.ahead: Ahead | None = None
@@ -143,8 +144,8 @@ class Emitter(Access):
             self.pointers[buffer.name] = self.address(block.buffers[buffer.name])
             for i in range(len(buffer.axes)):
                 place = block.buffers[buffer.name] + 2 + i
-                unit = buffer.unit and i == len(buffer.axes) - 1
-                self.steps[buffer.name, i] = "1" if unit else w.load_index("%block", place)
+                known = buffer.step is not None and i == len(buffer.axes) - 1
+                self.steps[buffer.name, i] = str(buffer.step) if known else w.load_index("%block", place)
 
     def address(self, place: int) -> str:
         """The address that a slot and a byte offset in the block give."""
@@ -330,7 +331,7 @@ class Emitter(Access):
 
     def _array_buffer(self, accumulator: Accumulator, address: str) -> Buffer:
         """An array of accumulators seen as a buffer whose current element is at `address`."""
-        buffer = Buffer(f"*{accumulator.target}", accumulator.dtype, (self.vector_axis or "",), True)
+        buffer = Buffer(f"*{accumulator.target}", accumulator.dtype, (self.vector_axis or "",), 1)
         self.pointers[buffer.name], self.steps[buffer.name, 0] = address, "1"
         return buffer
 
@@ -450,9 +451,10 @@ class Emitter(Access):
     def masked(self, axis: str, body: tuple[Statement, ...], index: str, stop: str) -> None:
         """The body for the vector at `index`, of which lanes from `stop` on take no part."""
         self.indices[axis] = index
-        self.mask = self.w.first_lanes(self.w.index("sub", stop, index), self.lanes)
+        self.left = self.w.index("sub", stop, index)
+        self.mask = self.w.first_lanes(self.left, self.lanes)
         self.statements(body)
-        self.mask = None
+        self.mask = self.left = None
 
     def split_loop(
         self, axis: str, body: tuple[Statement, ...], start: str, stop: str, found: Interior

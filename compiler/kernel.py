@@ -56,9 +56,19 @@ Operand = Any  # the name of a scalar, or a Python number
 PLACE = "_"
 
 
+# Steps of a buffer along its last axis that kernels are compiled for; others are arguments.
+KNOWN_STEPS = (1, 2)
+
+
+def known_step(step: Any) -> int | None:
+    """A step, if kernels are compiled for it."""
+    return next((known for known in KNOWN_STEPS if step == known), None)
+
+
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """An array argument. axes: the axes it is indexed by; unit: whether the last of them has step 1.
+    """An array argument. axes: the axes it is indexed by; step: of the last of them, if it is one of
+    `KNOWN_STEPS`.
 
     An axis may be `PLACE`: each load or store then says which scalar is the index there.
     """
@@ -66,7 +76,12 @@ class Buffer:
     name: str
     dtype: str
     axes: tuple[str, ...]
-    unit: bool
+    step: int | None
+
+    @property
+    def unit(self) -> bool:
+        """Whether neighbours along the last axis lie side by side."""
+        return self.step == 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,12 +293,15 @@ def _body_text(body: tuple[Statement, ...], indent: int) -> list[str]:
 
 
 def _buffer_text(buffer: Buffer) -> str:
-    steps = [a + ":1" if buffer.unit and a == buffer.axes[-1] else a for a in buffer.axes]
+    last = [f"{a}:{buffer.step}" if buffer.step is not None else a for a in buffer.axes[-1:]]
+    steps = [*buffer.axes[:-1], *last]
     return f'{buffer.name}: "{buffer.dtype}[{", ".join(steps)}]"'
 
 
 def print_kernel(kernel: Kernel) -> str:
-    """The kernel as a Python function. An axis marked `:1` is contiguous in that buffer."""
+    """The kernel as a Python function. An axis marked `:1` is contiguous in that buffer, of one marked `:2`
+    it takes every other element.
+    """
     arguments = ["n" + a[1:] for a in kernel.axes]
     arguments += [f"{name}: {dtype}" for name, dtype in kernel.numbers]
     arguments += [_buffer_text(b) for b in (*kernel.inputs, *kernel.outputs)]

@@ -20,6 +20,7 @@ from fusegrad.compiler.kernel import (
     Read,
     Statement,
     Store,
+    known_step,
 )
 from fusegrad.compiler.scalar import NotLowered, ScalarBuilder, short_name
 from fusegrad.compiler.schedule import Schedule, saved_between_passes
@@ -143,9 +144,9 @@ class KernelBuilder:
         """A buffer indexed by scalars, then by the axes in `strides`, and its steps."""
         axes = [a for a in self.outer + self.inner if a in strides]
         last = (self.inner or self.outer)[-1:]
-        unit = bool(axes) and axes[-1:] == last and strides[axes[-1]] == 1
+        step = known_step(strides[axes[-1]]) if axes and axes[-1:] == last else None
         names = (PLACE,) * len(places) + tuple(self.axis_names[a] for a in axes)
-        return Buffer(prefix, dtype, names, unit), (*places, *(strides[a] for a in axes))
+        return Buffer(prefix, dtype, names, step), (*places, *(strides[a] for a in axes))
 
     def load_buffer(self, use: Use) -> Buffer:
         """The input buffer for a load (the same access gives the same buffer)."""

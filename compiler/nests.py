@@ -19,6 +19,7 @@ from fusegrad.compiler.kernel import (
     Recall,
     Store,
     Variable,
+    known_step,
 )
 from fusegrad.compiler.loops import Argument, BoundKernel
 from fusegrad.compiler.scalar import ScalarBuilder, short_name
@@ -90,9 +91,9 @@ class Nest:
             elif index is not None:
                 axes.append(index)
                 strides.append(stride)
-        unit = bool(axes) and axes[-1] != PLACE and strides[-1] == 1
+        step = known_step(strides[-1]) if axes and axes[-1] != PLACE else None
         base = self.sources.base(value)
-        buffer = Buffer(name, short_name(value.dtype), tuple(axes), unit)
+        buffer = Buffer(name, short_name(value.dtype), tuple(axes), step)
         return buffer, Argument(base, offset, tuple(strides))
 
     def number(self, value: Any, dtype: str) -> str:

@@ -169,6 +169,8 @@ def spread_kernel(equation: Equation, sources: Sources) -> BoundKernel:
     filled = nest.output(result, [*lead, *whole])
     values = nest.input(equation.inputs[0], [*lead, *windows])
     chosen = nest.input(equation.inputs[1], [*lead, *windows]) if len(equation.inputs) > 1 else None
+    # Where no two windows meet, what is there is 0 still, to which -0.0 is added as well.
+    apart = all(s > (k - 1) * dilation for k, s, _, dilation in window)
     with nest.loop(lead, "parallel"):
         with nest.loop(whole[:-1], "serial"), nest.loop(whole[-1:], "vector"):
             nest.store(filled, nest.number(0, dtype))
@@ -182,7 +184,11 @@ def spread_kernel(equation: Equation, sources: Sources) -> BoundKernel:
                 if chosen is not None:
                     hit = nest.builder.eq(nest.load(chosen), nest.number(number, chosen.dtype))
                     inside = nest.builder.and_(inside, hit)
-                nest.store(target, nest.load(values), when=inside, combine="add")
+                value = nest.load(values)
+                if apart:
+                    nest.store(target, nest.builder.add(value, nest.number(0, dtype)), when=inside)
+                else:
+                    nest.store(target, value, when=inside, combine="add")
     return nest.bound()
 
 

@@ -97,14 +97,9 @@ def _transposed(w: Writer, lines: list[Val]) -> list[Val]:
             a, b = lines[i], lines[i + size]
             low = [e if not e & size else lanes + e - size for e in range(lanes)]
             high = [e + size if not e & size else lanes + e for e in range(lanes)]
-            made[i], made[i + size] = _shuffled(w, a, b, low), _shuffled(w, a, b, high)
+            made[i], made[i + size] = w.shuffled(a, b, low), w.shuffled(a, b, high)
         lines, size = made, size // 2
     return lines
-
-
-def _shuffled(w: Writer, a: Val, b: Val, places: list[int]) -> Val:
-    order = ", ".join(f"i32 {place}" for place in places)
-    return w.emit(f"shufflevector {a}, {b}, <{len(places)} x i32> <{order}>", a.dtype, a.lanes)
 
 
 def _least(w: Writer, a: str, b: str) -> str:
@@ -165,11 +160,12 @@ class _Tiles(_Vectors):
         full = w.compare("ge", Val(columns, "i64"), w.constant(self.width, "i64"))
         strip = self._strip(turn, part, column, columns, masks, full)
         last = w.index("sub", "%m", "1")
+        first = w.compare("eq", Val(column, "i64"), w.constant(0, "i64"))
         with w.loop("0", "%m", str(ROWS)) as row:
             # Rows behind the last one are that one again.
             rows = [_least(w, w.index("add", row, str(i)), last) for i in range(ROWS)]
             targets = [self.line("%c", w.index("mul", row, "%c_row"), column) for row in rows]
-            self._tile(rows, targets, strip, part, masks, full)
+            self._tile(rows, targets, strip, part, masks, full, first)
 
     def _strip(
         self, turn: str, part: tuple[str, str], column: str, columns: str, masks: list[Val], full: Val
@@ -209,8 +205,12 @@ class _Tiles(_Vectors):
         part: tuple[str, str],
         masks: list[Val],
         full: Val,
+        first: Val,
     ) -> None:
-        """One tile, added to what an earlier part of the inner dimension left in the lines `targets`."""
+        """One tile, added to what an earlier part of the inner dimension left in the lines `targets`.
+
+        first: whether the left operand is read for the first time.
+        """
         w = self.w
         rooms = [[w.stack(self.vector) for _ in masks] for _ in rows]
         places = [
@@ -224,6 +224,8 @@ class _Tiles(_Vectors):
             for target, j, room in places:
                 w.line(f"store {self.read(target, j, masks[j])}, ptr {room}")
         lefts = [w.offset("%a", w.index("mul", row, "%a_row"), self.element) for row in rows]
+        with w.when(first.text):
+            self._fetch_next_rows(lefts, part)
         with w.loop(*part) as inner:
             line = w.offset(strip[0], w.index("mul", inner, strip[1]), self.element)
             right = [self.read(line, j) for j in range(self.vectors)]
@@ -241,3 +243,12 @@ class _Tiles(_Vectors):
             with w.when(condition.text):
                 for (target, j, _), total in zip(places, totals, strict=True):
                     self.write(total, target, j, None if whole else masks[j])
+
+    def _fetch_next_rows(self, lefts: list[str], part: tuple[str, str]) -> None:
+        """Have the rows of the left operand that the next tile reads on their way."""
+        w = self.w
+        ahead = w.index("mul", "%a_row", str(ROWS))
+        with w.loop(*part, str(LINE // SIZES[self.dtype])) as inner:
+            step = w.index("add", w.index("mul", inner, "%a_column"), ahead)
+            for left in lefts:
+                w.prefetch(w.offset(left, step, self.element))

@@ -176,6 +176,11 @@ class Writer:
         """True in the first `count` (i64) lanes."""
         return self.compare("gt", self.splat(Val(count, "i64"), lanes), self.lane_numbers(lanes))
 
+    def shuffled(self, a: Val, b: Val, places: list[int]) -> Val:
+        """The lanes at `places` of two vectors of one width, counted through both."""
+        order = ", ".join(f"i32 {place}" for place in places)
+        return self.emit(f"shufflevector {a}, {b}, <{len(places)} x i32> <{order}>", a.dtype, len(places))
+
     def call(self, name: str, args: list[Val], dtype: str | None = None) -> Val:
         """An intrinsic overloaded on its first argument's type, or a library function."""
         lanes = args[0].lanes

@@ -15,7 +15,7 @@ from fusegrad.compiler.interior import interior
 from fusegrad.compiler.kernel import Buffer, Compute, Load, Progression, Store
 
 F = fg.nn.functional
-X, Y = (Buffer(name, "f32", ("i0",), True) for name in "xy")
+X, Y = (Buffer(name, "f32", ("i0",), 1) for name in "xy")
 
 
 def shifted(lower: str = "ge", upper: str = "lt"):

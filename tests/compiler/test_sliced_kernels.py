@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import ctypes
+import mmap
+import sys
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -10,6 +13,7 @@ import pytest
 from kernel_checks import check, check_printed, program_of, tensor
 
 import fusegrad as fg
+from fusegrad.compiler import native
 from fusegrad.compiler.program import Program, viewed
 from fusegrad.tracer.text import parse_graph
 
@@ -208,3 +212,55 @@ def test_a_spread_prints_as_python_that_runs():
     (equation,) = program.graph.equations
     expected = equation.op.evaluate([fg.from_numpy(a) for a in inputs], dict(equation.params))
     np.testing.assert_allclose(arrays[program.locate(equation.output)[0]], expected, rtol=1e-6)
+
+
+@pytest.fixture
+def at_the_end_of_memory() -> Iterator[Callable[[np.ndarray], np.ndarray]]:
+    """Copies arrays to where memory ends: what reads beyond them ends the process."""
+    page, libc = mmap.PAGESIZE, ctypes.CDLL(None)
+    kept: list[tuple[int, int]] = []
+    libc.mmap.restype, libc.mmap.argtypes = ctypes.c_void_p, [ctypes.c_void_p, *[ctypes.c_size_t] * 5]
+    libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+
+    def moved(array: np.ndarray) -> np.ndarray:
+        pages = -(-array.nbytes // page)
+        start = libc.mmap(None, (pages + 1) * page, 3, 0x22, 2**64 - 1, 0)  # private, anonymous
+        kept.append((start, (pages + 1) * page))
+        assert libc.mprotect(start + pages * page, page, 0) == 0
+        place = start + pages * page - array.nbytes
+        memory = (ctypes.c_char * array.nbytes).from_address(place)
+        result = np.frombuffer(memory, array.dtype).reshape(array.shape)
+        result[...] = array
+        return result
+
+    yield moved
+    for start, size in kept:
+        libc.munmap(start, size)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the fixture is written for Linux")
+@pytest.mark.parametrize("vector_bytes", [16, 32, 64])
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i8", "i4", "?", "u1"])
+def test_every_other_element(
+    monkeypatch: pytest.MonkeyPatch,
+    at_the_end_of_memory: Callable[[np.ndarray], np.ndarray],
+    vector_bytes: int,
+    dtype: str,
+):
+    if vector_bytes > native.vector_bytes():
+        pytest.skip("this machine has no such vectors")
+    monkeypatch.setattr(native, "vector_bytes", lambda: vector_bytes)
+    draw = np.random.default_rng(0)
+
+    def halves(x: fg.Tensor) -> fg.Tensor:
+        return fg.where(x[:, ::2] == x[:, 1::2], x[:, ::2], x[:, 1::2])
+
+    with native.cold():
+        for columns in (2, 4, 6, 14, 16, 18, 30, 32, 34, 62, 64, 66, 130):
+            x = fg.from_numpy(at_the_end_of_memory(draw.integers(0, 3, (3, columns)).astype(dtype)))
+            (kernel,) = check(halves, x).kernels
+            assert columns == 2 or ":2" in kernel.kernel.text
+        # The last element is the last of all.
+        x = fg.from_numpy(at_the_end_of_memory(draw.integers(0, 3, 2001).astype(dtype)))
+        check(lambda x: x[::2] == x[0], x)

@@ -34,7 +34,7 @@ def ahead_of(rows: Loop, lanes: int) -> Ahead | None:
         if buffer.unit
         and buffer.axes[-1] == axis
         and row in buffer.axes
-        # Fetched once for each vector: of several to a line, all but one would be in vain.
+        # Fetched with each vector: of several to a line, all but one would be in vain.
         and lanes * SIZES[buffer.dtype] >= LINE
     )
     return Ahead(passes[-1].body, row, buffers) if buffers else None

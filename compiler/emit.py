@@ -38,7 +38,7 @@ from fusegrad.compiler.kernel import (
     walk,
 )
 from fusegrad.compiler.scalar import identity
-from fusegrad.compiler.writer import LLVM_TYPES, Val, Writer, vector_type
+from fusegrad.compiler.writer import LINE, LLVM_TYPES, SIZES, Val, Writer, vector_type
 
 _BINARY = {"add": ("fadd", "add"), "sub": ("fsub", "sub"), "mul": ("fmul", "mul"), "div": ("fdiv", "sdiv")}
 _LOGIC = {"and_": "and", "or_": "or", "xor": "xor"}
@@ -91,19 +91,17 @@ def outer_accumulators(kernel: Kernel) -> list[Accumulator]:
     return [s for s in parts(kernel)[0] if isinstance(s, Accumulator)]
 
 
-# The instructions of an elementary function wait for one another. Where vectors are no longer than this, two
-# are computed side by side, so that each fills the gaps of the other; with AVX-512 one takes long enough.
-PAIRED_BYTES = 32
-
-
 def lanes_of(kernel: Kernel, vector_bytes: int) -> int:
-    """How many lanes the kernel's vectors have: by its widest float and its heaviest functions."""
+    """How many lanes the kernel's vectors have: by its widest float and its heaviest functions.
+
+    The instructions of an elementary function wait for one another; two vectors of them side by side fill
+    each other's gaps.
+    """
     dtypes = {s.dtype for s in kernel.statements() if isinstance(s, (Compute, Accumulator, Progression))}
     dtypes |= {s.buffer.dtype for s in kernel.statements() if isinstance(s, (Load, Store))}
     wide = "f64" in dtypes or ("i64" in dtypes and "f32" not in dtypes)
     heavy = any(isinstance(s, Compute) and s.op in ELEMENTARY for s in kernel.statements())
-    vectors = 2 if heavy and vector_bytes <= PAIRED_BYTES else 1
-    return vectors * max(2, vector_bytes // (8 if wide else 4))
+    return (2 if heavy else 1) * max(2, vector_bytes // (8 if wide else 4))
 
 
 class Emitter(Access):
@@ -429,7 +427,9 @@ class Emitter(Access):
         with w.loop(start, end, str(self.lanes)) as index:
             self.indices[axis] = index
             for buffer, line in lines.items():
-                w.prefetch(w.offset(line, index, memory_type(buffer.dtype)))
+                vector = w.offset(line, index, memory_type(buffer.dtype))
+                for start in range(0, self.lanes * SIZES[buffer.dtype], LINE):
+                    w.prefetch(w.offset(vector, str(start)))
             self.statements(body)
         rest = w.index("sub", stop, end)
         some = w.name()

@@ -22,6 +22,7 @@ import traceback
 import weakref
 from collections.abc import Callable
 from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -467,6 +468,58 @@ def test_a_thread_of_the_pool_is_kept_from_the_core_of_the_thread_that_starts_lo
         print("kept apart")
     """
     assert in_a_process(code) == "kept apart\n"
+
+
+@pytest.mark.skipif(native.pool_size() < 2, reason="no pool here")
+def test_each_task_is_done_once_in_whatever_order_threads_come(tmp_path: Path):
+    # Tasks that add to what is there: one that is left out or done twice is seen.
+    code = """
+        import ctypes, random, threading
+        import fusegrad as fg
+        from fusegrad.compiler import native
+
+        number, address = ctypes.c_int64, ctypes.c_void_p
+        seen, draw = [], random.Random(0)
+
+        @ctypes.CFUNCTYPE(None, address, *[ctypes.POINTER(number)] * 3, address, number, number, ctypes.c_int)
+        def parallel_for(function, start, count, step, data, dimensions, arrays, threads):
+            work = ctypes.CFUNCTYPE(None, address, address, address, address)(function)
+            assert count[0] == threads == native.thread_count[0]
+            ranges = list(range(threads))
+            draw.shuffle(ranges)
+
+            def some():
+                while ranges:
+                    work(ctypes.byref(number(ranges.pop())), count, step, data)
+
+            workers = [threading.Thread(target=some) for _ in range(draw.choice([0, 3]))]
+            for worker in workers:
+                worker.start()
+            some()
+            for worker in workers:
+                worker.join()
+            seen.append(threads)
+
+        assert native.pool_size() > 1
+        native.add_symbol("numba_parallel_for", ctypes.cast(parallel_for, address).value)
+
+        @fg.jit
+        def count_on(x):
+            x += 1
+
+        for size in (80_000, 300_000, 3_000_000):
+            x = fg.zeros(size)
+            for turn in range(12):
+                native.thread_count[0] = (2, 3, 7, 64)[turn % 4]
+                count_on(x)
+                assert bool((x == turn + 1).all()), (size, turn)
+        assert len(seen) > 15 and set(seen) == {2, 3, 7, 64}, seen
+        assert count_on.stats.compiled_calls > 20
+        print("once")
+    """
+    path = tmp_path / "program.py"  # with a source, so that calls are replayed
+    path.write_text(textwrap.dedent(code))
+    assert in_a_process(f"import runpy; runpy.run_path({str(path)!r})") == "once\n"
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")

@@ -127,7 +127,7 @@ class Access:
                 mask = w.first_lanes(count, lanes)
                 parts.append(self._masked_vector("load", f"ptr {address}", "p0", buffer.dtype, mask))
         places = [2 * i if 2 * i < lanes else 2 * i + 1 for i in range(lanes)]
-        return w.shuffled(*parts, places)
+        return w.shuffled(parts[0], parts[1], places)
 
     def _load_one(self, buffer: Buffer, position: str, condition: Val | None) -> Val:
         w, memory, align = self.w, memory_type(buffer.dtype), SIZES[buffer.dtype]

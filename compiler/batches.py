@@ -25,7 +25,7 @@ from fusegrad.compiler.kernel import PLACE, Buffer
 from fusegrad.compiler.lock import compiling
 from fusegrad.compiler.loops import Argument
 from fusegrad.compiler.memory import aligned, first_fit
-from fusegrad.compiler.parallel import function, module, run_tasks, task_name, worker_function
+from fusegrad.compiler.parallel import function, module, run_tasks, task_name
 from fusegrad.compiler.writer import Writer
 from fusegrad.tracer.graph import Value
 
@@ -309,7 +309,6 @@ def _compiled() -> int:
     run_tasks(w, symbol, workers)
     functions = [
         function(f"void @{symbol}(ptr %slots, ptr %block)", w),
-        worker_function(symbol),
         _task(symbol),
     ]
     return native.compile_module(symbol, module(w.declared, functions), [symbol])[0]

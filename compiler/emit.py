@@ -428,8 +428,8 @@ class Emitter(Access):
             self.indices[axis] = index
             for buffer, line in lines.items():
                 vector = w.offset(line, index, memory_type(buffer.dtype))
-                for start in range(0, self.lanes * SIZES[buffer.dtype], LINE):
-                    w.prefetch(w.offset(vector, str(start)))
+                for place in range(0, self.lanes * SIZES[buffer.dtype], LINE):
+                    w.prefetch(w.offset(vector, str(place)))
             self.statements(body)
         rest = w.index("sub", stop, end)
         some = w.name()

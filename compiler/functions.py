@@ -5,7 +5,7 @@ from __future__ import annotations
 from fusegrad.compiler.ahead import ahead_of
 from fusegrad.compiler.emit import Emitter, filled_in_vectors, memory_type, outer_accumulators, parts
 from fusegrad.compiler.kernel import Accumulator, Kernel, Loop, Statement, Store
-from fusegrad.compiler.parallel import function, module, run_tasks, task_name, worker_function
+from fusegrad.compiler.parallel import function, module, run_tasks, task_name
 from fusegrad.compiler.scalar import identity
 from fusegrad.compiler.writer import LLVM_TYPES, Val
 
@@ -172,5 +172,5 @@ def module_text(kernel: Kernel, name: str, vector_bytes: int, lanes: int) -> str
 
     functions = [entry_function(name, emitter(), attributes)]
     if parts(kernel)[1] is not None:
-        functions += [chunk_function(name, emitter(), attributes), worker_function(name)]
+        functions.append(chunk_function(name, emitter(), attributes))
     return module(declared, functions)

@@ -91,9 +91,9 @@ class Nest:
             elif index is not None:
                 axes.append(index)
                 strides.append(stride)
-        step = known_step(strides[-1]) if axes and axes[-1] != PLACE else None
+        last = known_step(strides[-1]) if axes and axes[-1] != PLACE else None
         base = self.sources.base(value)
-        buffer = Buffer(name, short_name(value.dtype), tuple(axes), step)
+        buffer = Buffer(name, short_name(value.dtype), tuple(axes), last)
         return buffer, Argument(base, offset, tuple(strides))
 
     def number(self, value: Any, dtype: str) -> str:

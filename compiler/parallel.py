@@ -10,19 +10,17 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from fusegrad.compiler.writer import Val, Writer
+from fusegrad.compiler.writer import Writer
 
 # What threads read lies side by side: for the pool where to start, how many ranges there are, and the step;
-# slots and block, how many tasks there are, and how many of each range are taken; who started them on which
-# core, and who of them found itself there.
-_PLACES = 10
-_START, _RANGES, _STEP, _SLOTS, _BLOCK, _TASKS, _TAKEN, _STARTER, _CORE, _FOUND = range(_PLACES)
+# slots, block and the task, how many tasks there are, and how many of each range are taken; who started them
+# on which core, and who of them found itself there.
+_PLACES = 11
+_START, _RANGES, _STEP, _SLOTS, _BLOCK, _TASK, _TASKS, _TAKEN, _STARTER, _CORE, _FOUND = range(_PLACES)
 # Of each range two numbers, on lines of their own: of all tasks taken, and of those taken from its end.
 _RANGE_WORDS = 16
 # How many other threads' ranges a thread helps with.
 _HELPED = 3
-
-_PARALLEL_FOR = "declare void @numba_parallel_for(ptr, ptr, ptr, ptr, ptr, i64, i64, i32)"
 
 # Whether threads can say on which core they are, and be kept from one.
 _CORES_ARE_KNOWN = sys.platform == "linux"
@@ -38,6 +36,13 @@ def _field(name: str, place: int, type_: str) -> str:
     return f"""
   %{name}.at = getelementptr i64, ptr %data, i64 {place - _SLOTS}
   %{name} = load {type_}, ptr %{name}.at"""
+
+
+def _given(place: int, value: str) -> str:
+    """Writes what threads read."""
+    return f"""
+  %place{place} = getelementptr i64, ptr %room, i64 {place}
+  store {value}, ptr %place{place}"""
 
 
 # A thread of the pool that finds itself on the core of the one that started the loop says so, and is kept
@@ -57,14 +62,17 @@ found:
   store atomic i64 %self, ptr %found.at monotonic, align 8
   br label %ranges"""
 
-# `fusegrad_work(task, args, data)`: the tasks of a range, `args` says of which, and what is left of others.
-# Its own range is gone through from the start, others from the end, so that no two threads do the same.
+# The functions are not optimised, which would take longer than most kernels' compilation.
+_PLAINLY = "noinline optnone nounwind"
+
+# `fusegrad_work`, as Numba's pool calls it: the tasks of a range, `args` says of which, and what is left of
+# others. The own range is gone through from the start, others from the end, so that none is done twice.
 _WORK = _one_line(f"""
-define private void @fusegrad_work(ptr %task, ptr %args, ptr %data) noinline nounwind {{
+define private void @fusegrad_work(ptr %args, ptr %sizes, ptr %steps, ptr %data) {_PLAINLY} {{
 entry:
   %mine = load i64, ptr %args
-  %slots = load ptr, ptr %data{_field("block", _BLOCK, "ptr")}{_field("tasks", _TASKS, "i64")}
-  {_field("taken", _TAKEN, "ptr")}{_field("threads", _RANGES, "i64")}
+  %slots = load ptr, ptr %data {_field("block", _BLOCK, "ptr")} {_field("task", _TASK, "ptr")}
+  {_field("tasks", _TASKS, "i64")} {_field("taken", _TAKEN, "ptr")} {_field("threads", _RANGES, "i64")}
   {_LOOK if _CORES_ARE_KNOWN else "br label %ranges"}
 ranges:
   br label %range
@@ -116,7 +124,7 @@ end.of.all:
 # `fusegrad_apart(thread)`: from now on a thread uses the cores that this one may use, less the one where
 # this is. Where no core is left, the last call does nothing.
 _APART = _one_line("""
-define private void @fusegrad_apart(i64 %thread) noinline cold nounwind {
+define private void @fusegrad_apart(i64 %thread) noinline optnone nounwind {
 entry:
   %cores = alloca [16 x i64]
   %got = call i32 @sched_getaffinity(i32 0, i64 128, ptr %cores)
@@ -149,66 +157,78 @@ _KEEPING_APART = {
 }
 
 
+_STARTED_HERE = f"""
+  %starter = call i64 @pthread_self()
+  %core = call i32 @sched_getcpu()
+  {_given(_STARTER, "i64 %starter")} {_given(_CORE, "i32 %core")} {_given(_FOUND, "i64 0")}"""
+_KEEP_APART = f"""
+  %found = load i64, ptr %place{_FOUND}
+  %some = icmp ne i64 %found, 0
+  br i1 %some, label %apart, label %done
+apart:
+  call void @fusegrad_apart(i64 %found)"""
+
+# `fusegrad_share(task, tasks, slots, block)`: does the tasks, on the pool if there are several tasks and
+# threads; slot 0 says how many threads. The pool takes arrays of addresses to step through; the one given
+# here steps from 0 by 1, so that the "address" a thread sees is the number of its range.
+_SHARE = _one_line(f"""
+define private void @fusegrad_share(ptr %task, i64 %tasks, ptr %slots, ptr %block) {_PLAINLY} {{
+entry:
+  %room = alloca [{_PLACES} x i64]
+  %threads = load i64, ptr %slots
+  %several = icmp sgt i64 %tasks, 1
+  %pool = icmp sgt i64 %threads, 1
+  %spread = and i1 %several, %pool
+  br i1 %spread, label %ranges, label %here
+ranges:
+  %taken = alloca [{_RANGE_WORDS} x i64], i64 %threads, align {8 * _RANGE_WORDS}
+  br label %clear
+clear:
+  %range = phi i64 [ 0, %ranges ], [ %range.next, %clear ]
+  %words = getelementptr [{_RANGE_WORDS} x i64], ptr %taken, i64 %range
+  store <2 x i64> zeroinitializer, ptr %words
+  %range.next = add i64 %range, 1
+  %unclear = icmp slt i64 %range.next, %threads
+  br i1 %unclear, label %clear, label %start
+start:
+  {_given(_START, "i64 0")} {_given(_RANGES, "i64 %threads")} {_given(_STEP, "i64 1")}
+  {_given(_SLOTS, "ptr %slots")} {_given(_BLOCK, "ptr %block")} {_given(_TASK, "ptr %task")}
+  {_given(_TASKS, "i64 %tasks")} {_given(_TAKEN, "ptr %taken")} {_STARTED_HERE if _CORES_ARE_KNOWN else ""}
+  %workers = trunc i64 %threads to i32
+  call void @numba_parallel_for(ptr @fusegrad_work, ptr %place{_START}, ptr %place{_RANGES},
+    ptr %place{_STEP}, ptr %place{_SLOTS}, i64 0, i64 1, i32 %workers)
+  {_KEEP_APART if _CORES_ARE_KNOWN else ""}
+  br label %done
+here:
+  %first = icmp sgt i64 %tasks, 0
+  br i1 %first, label %one, label %done
+one:
+  %number = phi i64 [ 0, %here ], [ %number.next, %one ]
+  call void %task(i64 %number, ptr %slots, ptr %block)
+  %number.next = add i64 %number, 1
+  %more = icmp slt i64 %number.next, %tasks
+  br i1 %more, label %one, label %done
+done:
+  ret void
+}}""")
+
+_SHARING = {
+    "declare void @numba_parallel_for(ptr, ptr, ptr, ptr, ptr, i64, i64, i32)",
+    _WORK,
+    _SHARE,
+    *(_KEEPING_APART if _CORES_ARE_KNOWN else ()),
+}
+
+
 def task_name(symbol: str) -> str:
     """The function that does one task: `(number, slots, block)`."""
     return f"{symbol}.task"
 
 
 def run_tasks(w: Writer, symbol: str, count: str) -> None:
-    """Call `SYMBOL.task(i, slots, block)` for i below `count`.
-
-    Slot 0 says how many threads there are; a single task, or a single thread, stays here.
-    """
-    threads, several, pool = w.load_index("%slots", 0), w.name(), w.name()
-    w.line(f"{several} = icmp sgt i64 {count}, 1")
-    w.line(f"{pool} = icmp sgt i64 {threads}, 1")
-    spread, alone = w.name(), w.name()
-    w.line(f"{spread} = and i1 {several}, {pool}")
-    w.line(f"{alone} = xor i1 {spread}, true")
-    with w.when(spread):
-        _share_tasks(w, symbol, count, threads)
-    with w.when(alone), w.loop("0", count) as index:
-        w.line(f"call void @{task_name(symbol)}(i64 {index}, ptr %slots, ptr %block)")
-
-
-def _share_tasks(w: Writer, symbol: str, count: str, threads: str) -> None:
-    """Call the tasks on the pool's threads."""
-    w.declared |= {_PARALLEL_FOR, _WORK, *(_KEEPING_APART if _CORES_ARE_KNOWN else ())}
-    taken = w.name("p")
-    w.line(f"{taken} = alloca [{_RANGE_WORDS} x i64], i64 {threads}, align {8 * _RANGE_WORDS}")
-    with w.loop("0", threads) as number:
-        words = w.offset(taken, w.index("mul", number, str(_RANGE_WORDS)), "i64")
-        w.line(f"store <2 x i64> zeroinitializer, ptr {words}")
-    room = w.stack(f"[{_PLACES} x i64]")
-    places = [w.offset(room, str(place), "i64") for place in range(_PLACES)]
-    # The pool takes arrays of addresses to step through; the one given here steps from 0 by 1, so that the
-    # "address" a thread sees is the number of its range.
-    given = ["i64 0", f"i64 {threads}", "i64 1", "ptr %slots", "ptr %block", f"i64 {count}", f"ptr {taken}"]
-    if _CORES_ARE_KNOWN:
-        starter, core = w.name(), w.name()
-        w.line(f"{starter} = call i64 @pthread_self()")
-        w.line(f"{core} = call i32 @sched_getcpu()")
-        given += [f"i64 {starter}", f"i32 {core}", "i64 0"]
-    for place, value in zip(places, given, strict=False):
-        w.line(f"store {value}, ptr {place}")
-    workers = w.name()
-    w.line(f"{workers} = trunc i64 {threads} to i32")
-    w.line(
-        f"call void @numba_parallel_for(ptr @{symbol}.worker, ptr {places[_START]}, "
-        f"ptr {places[_RANGES]}, ptr {places[_STEP]}, ptr {places[_SLOTS]}, i64 0, i64 1, i32 {workers})"
-    )
-    if _CORES_ARE_KNOWN:
-        found = w.load_index(room, _FOUND)
-        with w.when(w.compare("ne", Val(found, "i64"), w.constant(0, "i64")).text):
-            w.line(f"call void @fusegrad_apart(i64 {found})")
-
-
-def worker_function(symbol: str) -> str:
-    """`SYMBOL.worker`: the form in which Numba's pool calls what does the tasks."""
-    return f"""define internal void @{symbol}.worker(ptr %args, ptr %sizes, ptr %steps, ptr %data) {{
-  call void @fusegrad_work(ptr @{task_name(symbol)}, ptr %args, ptr %data)
-  ret void
-}}"""
+    """Call `SYMBOL.task(i, slots, block)` for i below `count`."""
+    w.declared |= _SHARING
+    w.line(f"call void @fusegrad_share(ptr @{task_name(symbol)}, i64 {count}, ptr %slots, ptr %block)")
 
 
 def function(signature: str, w: Writer, attributes: str = "nounwind") -> str:

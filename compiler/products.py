@@ -25,7 +25,7 @@ import numpy as np
 
 from fusegrad.compiler import calling, native, tiled_products
 from fusegrad.compiler.lock import compiling
-from fusegrad.compiler.parallel import function, module, run_tasks, task_name, worker_function
+from fusegrad.compiler.parallel import function, module, run_tasks, task_name
 from fusegrad.compiler.sizes import likely
 from fusegrad.compiler.writer import LLVM_TYPES, Writer
 from fusegrad.eager.families import Layout
@@ -150,7 +150,7 @@ def _module(name: str, dtype: str, symbol: str, tiled: bool) -> str:
     entry = function(f"void @{symbol}(ptr %slots, ptr %block)", w)
     real = LLVM_TYPES[dtype]
     call = partial(_call_tiled, f"{symbol}.one") if tiled else partial(_call_blas, f"fusegrad_{name}", real)
-    return module(declared, [*one, entry, worker_function(symbol), _task(symbol, real, call)])
+    return module(declared, [*one, entry, _task(symbol, real, call)])
 
 
 def _task(symbol: str, real: str, call: Callable[[Writer, _Three, _Three], None]) -> str:

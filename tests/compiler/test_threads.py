@@ -485,12 +485,11 @@ def test_each_task_is_done_once_in_whatever_order_threads_come(tmp_path: Path):
         def parallel_for(function, start, count, step, data, dimensions, arrays, threads):
             work = ctypes.CFUNCTYPE(None, address, address, address, address)(function)
             assert count[0] == threads == native.thread_count[0]
-            ranges = list(range(threads))
-            draw.shuffle(ranges)
+            ranges = iter(draw.sample(range(threads), threads))
 
             def some():
-                while ranges:
-                    work(ctypes.byref(number(ranges.pop())), count, step, data)
+                for i in ranges:  # which all threads take from
+                    work(ctypes.byref(number(i)), count, step, data)
 
             workers = [threading.Thread(target=some) for _ in range(draw.choice([0, 3]))]
             for worker in workers:

@@ -12,6 +12,7 @@ from fusegrad.compiler import products
 from fusegrad.compiler.blocks import Cut, KernelForm, kernel_form
 from fusegrad.compiler.domain import Sources
 from fusegrad.compiler.fusion import Step
+from fusegrad.compiler.loops import reads_where_it_writes
 from fusegrad.eager.families import Layout, contiguous_layout
 from fusegrad.tracer.graph import Value
 
@@ -19,13 +20,15 @@ from fusegrad.tracer.graph import Value
 class Room(NamedTuple):
     """Something that needs room in the arena: a value of so many bytes, or the scratch of a kernel.
 
-    until: the last step that reads it.
+    until: the last step that reads it. over: a value that is read for the last time by the step that makes
+    this one, which may be written over it.
     """
 
     key: Any
     size: Any
     form: KernelForm | None
     until: int
+    over: Value | None = None
 
 
 class _Fresh(NamedTuple):
@@ -146,11 +149,27 @@ class Blueprint:
             if step.kind == "product":
                 made = [step.equations[0].output]
             made = [v for v in dict.fromkeys(map(self.outermost, made)) if v not in self.arrays]
-            here = [
-                Room(v, math.prod(v.shape) * v.dtype.itemsize, None, last.get(v, number))
-                for v in made
-                if v not in roomed
-            ]
+            ending = [v for v in roomed if last.get(v) == number]
+            here = []
+            for v in made:
+                if v not in roomed:
+                    over = self._written_over(v, step, ending)
+                    size = math.prod(v.shape) * v.dtype.itemsize
+                    here.append(Room(v, size, None, last.get(v, number), over))
             roomed.update(made)
             rooms.append([*here, Room(step, 0, form, number)] if form is not None else here)
         return rooms
+
+    def _written_over(self, made: Value, step: Step, ending: list[Value]) -> Value | None:
+        """Which of the values that a kernel reads for the last time it may write `made` over.
+
+        It is taken off `ending`.
+        """
+        wholes = {whole for whole, _ in self.inside.values()}
+        if step.kernel is None or made in wholes:
+            return None
+        for number, value in enumerate(ending):
+            alike = (value.shape, value.dtype.itemsize) == (made.shape, made.dtype.itemsize)
+            if alike and value not in wholes and reads_where_it_writes(step.kernel, made, value):
+                return ending.pop(number)
+        return None

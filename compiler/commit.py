@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fusegrad.compiler.kernel import PLACE, Load, Store
-from fusegrad.compiler.loops import BoundKernel
+from fusegrad.compiler.loops import reads_where_it_writes
 from fusegrad.compiler.memory import data_address
 from fusegrad.compiler.path import Captured, Path
 from fusegrad.compiler.program import Program, clone_op
@@ -45,28 +44,9 @@ def in_place(program: Program, pairs: Sequence[tuple[Value, Value]]) -> dict[Val
         if any(target in read for read in bases[at + 1 :]):
             continue
         kernel = steps[at].kernel
-        if kernel is not None and _reads_where_it_writes(kernel, output, target):
+        if kernel is not None and reads_where_it_writes(kernel, output, target):
             found[output] = target
     return found
-
-
-def _reads_where_it_writes(bound: BoundKernel, output: Value, target: Value) -> bool:
-    """Whether a kernel goes through the memory of `target` just as it does through `output`'s, and reads
-    each element before it writes it.
-    """
-    kernel = bound.kernel
-    arguments = list(zip((*kernel.inputs, *kernel.outputs), (*bound.inputs, *bound.outputs), strict=True))
-    ways = {(b.axes, a.offset, a.strides) for b, a in arguments if a.value in (output, target)}
-    if len(ways) != 1 or PLACE in next(iter(ways))[0]:
-        return False
-    read = [b for b, a in arguments if a.value == target]
-    statements = list(kernel.statements())
-    loads = [i for i, s in enumerate(statements) if isinstance(s, Load) and s.buffer in read]
-    written = [b for b, a in arguments if a.value == output]
-    stores = [(i, s) for i, s in enumerate(statements) if isinstance(s, Store) and s.buffer in written]
-    if len(stores) != 1 or stores[0][1].combine is not None or stores[0][1].when is not None:
-        return False
-    return all(i < stores[0][0] for i in loads)
 
 
 class Commit:

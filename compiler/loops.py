@@ -21,6 +21,7 @@ from fusegrad.compiler.kernel import (
     Statement,
     Store,
     known_step,
+    walk,
 )
 from fusegrad.compiler.scalar import NotLowered, ScalarBuilder, short_name
 from fusegrad.compiler.schedule import Schedule, saved_between_passes
@@ -50,6 +51,27 @@ class BoundKernel:
     inputs: tuple[Argument, ...]
     outputs: tuple[Argument, ...]
     numbers: tuple[Any, ...]
+
+
+def reads_where_it_writes(bound: BoundKernel, output: Value, target: Value) -> bool:
+    """Whether a kernel goes through the memory of `target` just as it does through `output`'s, and reads
+    each element before it writes it: both may then lie in the same memory.
+    """
+    kernel = bound.kernel
+    arguments = list(zip((*kernel.inputs, *kernel.outputs), (*bound.inputs, *bound.outputs), strict=True))
+    ways = {(b.axes, a.offset, a.strides) for b, a in arguments if a.value in (output, target)}
+    if len(ways) != 1 or PLACE in next(iter(ways))[0]:
+        return False
+    read = [b for b, a in arguments if a.value == target]
+    statements = list(kernel.statements())
+    loads = [i for i, s in enumerate(statements) if isinstance(s, Load) and s.buffer in read]
+    written = [b for b, a in arguments if a.value == output]
+    stores = [(i, s) for i, s in enumerate(statements) if isinstance(s, Store) and s.buffer in written]
+    if len(stores) != 1 or stores[0][1].combine is not None or stores[0][1].when is not None:
+        return False
+    place, store = stores[0]
+    around = {axis for loop in kernel.loops() if store in walk(loop.body) for axis in loop.axes}
+    return around <= {*store.buffer.axes} and all(i < place for i in loads)
 
 
 class _Collapse:

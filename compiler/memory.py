@@ -148,3 +148,10 @@ def first_fit(live: list[tuple[int, int, int]], size: int, until: int) -> int:
         start = max(start, end)
     bisect.insort(live, (start, start + size, until))
     return start
+
+
+def taken_over(live: list[tuple[int, int, int]], start: int, until: int) -> int:
+    """`start`, where what lives there until now leaves its room to something else; see `first_fit`."""
+    number = bisect.bisect_left(live, (start,))
+    live[number] = start, live[number][1], until
+    return start

@@ -19,7 +19,15 @@ from fusegrad.compiler import calling, native, products
 from fusegrad.compiler.batches import Batch, batch_address, batches
 from fusegrad.compiler.blueprint import Blueprint
 from fusegrad.compiler.fusion import Step
-from fusegrad.compiler.memory import SMALLEST_POOLED, aligned, aligned_bytes, data_address, first_fit, pool
+from fusegrad.compiler.memory import (
+    SMALLEST_POOLED,
+    aligned,
+    aligned_bytes,
+    data_address,
+    first_fit,
+    pool,
+    taken_over,
+)
 from fusegrad.compiler.sizes import Values
 from fusegrad.eager.op import REGISTRY, wrap
 from fusegrad.eager.sizes import has_symbols
@@ -125,15 +133,18 @@ class Placed:
             batch = within.get(number)
             if batch is None or batch.first == number:
                 live = [entry for entry in live if entry[2] >= number]
-            needed = [] if batch is None or batch.first < number else [(batch, batch.bytes(), number)]
-            for key, bytes_, form, until in rooms:
+            needed = [] if batch is None or batch.first < number else [(batch, batch.bytes(), number, None)]
+            for key, bytes_, form, until, over in rooms:
                 if batch is None or key not in batch.own:
                     size = self.sizes.of(bytes_) if form is None else form.scratch_bytes(self.sizes)
-                    needed.append((key, size, until))
-            for key, size, until in needed:
+                    needed.append((key, size, until, over if batch is None else None))
+            for key, size, until, over in needed:
                 if size:
                     until = within[until].last - 1 if until in within else until
-                    self.offsets[key] = start = first_fit(live, aligned(size), until)
+                    if over in self.offsets:
+                        self.offsets[key] = start = taken_over(live, self.offsets[over], until)
+                    else:
+                        self.offsets[key] = start = first_fit(live, aligned(size), until)
                     self.arena_bytes = max(self.arena_bytes, start + aligned(size))
 
     def _place(self, value: Value, batch: Batch | None = None) -> tuple[int, int]:

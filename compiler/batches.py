@@ -25,7 +25,7 @@ from fusegrad.compiler.kernel import PLACE, Buffer
 from fusegrad.compiler.lock import compiling
 from fusegrad.compiler.loops import Argument
 from fusegrad.compiler.memory import aligned, first_fit
-from fusegrad.compiler.parallel import function, module, run_tasks, task_name
+from fusegrad.compiler.parallel import function, module, run_tasks, task_name, threads_of_team
 from fusegrad.compiler.writer import Writer
 from fusegrad.tracer.graph import Value
 
@@ -303,7 +303,7 @@ def _compiled() -> int:
     """It starts a worker for each thread; each takes entries from a counter until there are no more."""
     symbol = "fusegrad_batch"
     w = Writer({f"declare {_COPY}(ptr, ptr, i64, i1)", f"declare {_LEAST}(i64, i64)"})
-    entries, threads, workers = w.load_index("%block", ENTRIES), w.load_index("%slots", 0), w.name()
+    entries, threads, workers = w.load_index("%block", ENTRIES), threads_of_team(w), w.name()
     w.line(f"store i64 0, ptr {_room(w)}")
     w.line(f"{workers} = call {_LEAST}(i64 {threads}, i64 {entries})")
     run_tasks(w, symbol, workers)

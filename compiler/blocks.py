@@ -117,6 +117,10 @@ class KernelForm:
         assert len(block) == self.cut.length
         return block
 
+    def is_shared(self, sizes: Any) -> bool:
+        """Whether a use of the kernel has several tasks."""
+        return self.chunks(sizes.of(self.sizes))[1] > 1
+
 
 def kernel_form(bound: BoundKernel, cuts: dict[int, Cut]) -> KernelForm:
     """The form of one use; how a kernel is cut is found out once."""

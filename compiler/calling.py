@@ -16,6 +16,7 @@ import numpy as np
 from fusegrad.compiler import native
 from fusegrad.compiler.lock import compiling
 from fusegrad.compiler.memory import data_address
+from fusegrad.compiler.parallel import TEAMS, module
 from fusegrad.eager.op import wrap
 from fusegrad.eager.tensor import Tensor
 
@@ -36,20 +37,23 @@ declare void @Py_IncRef(ptr)
 @fusegrad_threads = external global i64
 """
 
-# `self` is an array: how many kernels there are, then the address and the block of each.
+# `self` is an array: how many kernels there are, how many of them up to the last that has tasks to share,
+# then the address and the block of each.
 _RUN = """
 define ptr @fusegrad_run(ptr %self, ptr %items, i64 %count) nounwind {{
 entry:
   %table.field = getelementptr i8, ptr %self, i64 {DATA}
   %table = load ptr, ptr %table.field
   %kernels = load i64, ptr %table
+  %sharing.at = getelementptr i64, ptr %table, i64 1
+  %sharing = load i64, ptr %sharing.at
+  %calls = getelementptr ptr, ptr %table, i64 2
   %arrays = sub i64 %count, 1
   %room.at = getelementptr ptr, ptr %items, i64 %arrays
   %room = load ptr, ptr %room.at
   %slots.field = getelementptr i8, ptr %room, i64 {DATA}
   %slots = load ptr, ptr %slots.field
-  %threads = load i64, ptr @fusegrad_threads
-  store i64 %threads, ptr %slots
+  store ptr null, ptr %slots
   br label %fill
 fill:
   %i = phi i64 [ 0, %entry ], [ %i1, %copy ]
@@ -66,22 +70,17 @@ copy:
   br label %fill
 release:
   %thread = call ptr @PyEval_SaveThread()
-  br label %calling
-calling:
-  %c = phi i64 [ 0, %release ], [ %c1, %call ]
-  %left = icmp slt i64 %c, %kernels
-  br i1 %left, label %call, label %done
-call:
-  %twice = shl i64 %c, 1
-  %function.place = add i64 %twice, 1
-  %function.at = getelementptr ptr, ptr %table, i64 %function.place
-  %function = load ptr, ptr %function.at
-  %block.at = getelementptr ptr, ptr %function.at, i64 1
-  %block = load ptr, ptr %block.at
-  call void %function(ptr %slots, ptr %block)
-  %c1 = add i64 %c, 1
-  br label %calling
-done:
+  %threads = load i64, ptr @fusegrad_threads
+  %others = icmp sgt i64 %threads, 1
+  %some = icmp sgt i64 %sharing, 0
+  %both = and i1 %others, %some
+  br i1 %both, label %team, label %alone
+team:
+  call void @fusegrad_team(ptr %calls, i64 %sharing, ptr %slots, i64 %threads)
+  br label %alone
+alone:
+  %first = phi i64 [ 0, %release ], [ %sharing, %team ]
+  call void @fusegrad_sequence(ptr %calls, i64 %first, i64 %kernels, ptr %slots)
   call void @PyEval_RestoreThread(ptr %thread)
   call void @Py_IncRef(ptr @fusegrad_none)
   ret ptr @fusegrad_none
@@ -238,7 +237,7 @@ def _compiled() -> _Native:
         native.add_symbol(f"fusegrad_{name}", id(value))
     native.add_symbol("fusegrad_threads", data_address(native.thread_count))
     native.thread_count[0] = native.threads()
-    text = (_HEAD + _RUN + _MATCH).format(**_places())
+    text = module(TEAMS, [(_HEAD + _RUN + _MATCH).format(**_places())])
     run, match = native.compile_module("fusegrad_calling", text, ["fusegrad_run", "fusegrad_match"])
     return _Native(_maker(b"run", run), _maker(b"match", match))
 
@@ -288,8 +287,16 @@ def _maker(name: bytes, address: int) -> Callable[[np.ndarray], Callable[..., An
 
 
 def new_room(count: int) -> np.ndarray:
-    """Room for the number of threads and the addresses of `count` arrays."""
+    """Room for the address of the team and those of `count` arrays."""
     return np.empty(count + 1, np.int64)
+
+
+class Call(NamedTuple):
+    """A native function, its block, and whether it has tasks that several threads can share."""
+
+    address: int
+    block: Sequence[int]
+    shared: bool
 
 
 class Calls:
@@ -303,10 +310,11 @@ class Calls:
 
     run: Callable[..., None]
 
-    def __init__(self, calls: Sequence[tuple[int, Sequence[int]]]) -> None:
-        self._blocks = [np.array(block, np.int64) for _, block in calls]
-        entries = [(address, data_address(b)) for (address, _), b in zip(calls, self._blocks, strict=True)]
-        table = [len(calls), *(number for entry in entries for number in entry)]
+    def __init__(self, calls: Sequence[Call]) -> None:
+        self._blocks = [np.array(call.block, np.int64) for call in calls]
+        entries = [(call.address, data_address(b)) for call, b in zip(calls, self._blocks, strict=True)]
+        sharing = max((number for number, call in enumerate(calls, 1) if call.shared), default=0)
+        table = [len(calls), sharing, *(number for entry in entries for number in entry)]
         self.run = _native().caller(np.array(table, np.int64))
 
 

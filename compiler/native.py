@@ -137,10 +137,10 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-# How many turns a thread of the pool waits for more work before it sleeps: some microseconds, as between the
-# kernels of a call. By default it is milliseconds, in which NumPy's own threads (its OpenBLAS has a pool
-# of its own) find no core, and wait as long for each other.
-SPINS = "2000"
+# How many turns a thread of the pool waits for the next call before it sleeps: some microseconds, as one call
+# takes in Python before the next. By default it is milliseconds, in which NumPy's own threads (its OpenBLAS
+# has a pool of its own) find no core, and wait as long for each other.
+SPINS = "700"
 
 
 @functools.cache

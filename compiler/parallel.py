@@ -1,26 +1,42 @@
 """Running numbered tasks on Numba's OpenMP pool, or here, from LLVM IR.
 
-Each thread has a range of the tasks, so that it comes back to the same part of the data with each kernel. One
-that is done takes tasks from the ends of the next threads' ranges: those may have been asleep, and wake up
-late.
+A native call whose kernels have work to share brings a team together once (`fusegrad_team`): one thread
+leads and calls the kernels in turn, the others wait for what these share. Of each job every thread has a
+range of the tasks, so that it comes back to the same part of the data with each kernel. One that is done
+takes tasks from the ends of the others' ranges: those may have been asleep, and come late or not at all.
+Nobody waits for a thread that has taken no task.
 """
 
 from __future__ import annotations
 
+import platform
 import sys
 from collections.abc import Sequence
 
 from fusegrad.compiler.writer import Writer
 
-# What threads read lies side by side: for the pool where to start, how many ranges there are, and the step;
-# slots, block and the task, how many tasks there are, and how many of each range are taken; who started them
-# on which core, and who of them found itself there.
-_PLACES = 11
-_START, _RANGES, _STEP, _SLOTS, _BLOCK, _TASK, _TASKS, _TAKEN, _STARTER, _CORE, _FOUND = range(_PLACES)
-# Of each range two numbers, on lines of their own: of all tasks taken, and of those taken from its end.
-_RANGE_WORDS = 16
-# How many other threads' ranges a thread helps with.
-_HELPED = 3
+# What a team has in common, in words of 8 bytes, on lines of their own where several threads write: its
+# state; the job, which is a function of so many tasks with its arguments; how many threads there are, what
+# the leader runs, who brought the team together on which core, and what the pool wants to be told; who found
+# itself on that core, and the leader's number; for each thread's range how many of its tasks are taken, and
+# from its end.
+_LINE = 16
+_STATE = 0
+_TASK, _TASKS, _SLOTS, _BLOCK = range(_LINE, _LINE + 4)
+_THREADS, _TABLE, _LAST, _ROOM, _STARTER, _CORE, _ARGUMENT, _COUNT, _STEP = range(2 * _LINE, 2 * _LINE + 9)
+_FOUND, _LEADER = 3 * _LINE, 3 * _LINE + 1
+_RANGES = 4 * _LINE
+
+# The state: whether there are tasks to take, whether all is done, how many threads (but for the leader) are
+# at the job, and the job's number.
+_OPEN, _DONE, _INSIDE, _NUMBER_BITS = 1, 2, 1 << 8, 32
+_ALL_INSIDE = (1 << _NUMBER_BITS) - _INSIDE
+
+_NOBODY = -1
+
+# How many turns a thread waits with its core to itself before it offers that to others: longer than serial
+# kernels between parallel ones mostly take.
+_TURNS = 4000
 
 # Whether threads can say on which core they are, and be kept from one.
 _CORES_ARE_KNOWN = sys.platform == "linux"
@@ -31,53 +47,54 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _field(name: str, place: int, type_: str) -> str:
-    """Reads what threads read into `%NAME`."""
+def _field(name: str, place: int, type_: str = "i64") -> str:
+    """Reads what the team has in common into `%NAME`."""
     return f"""
-  %{name}.at = getelementptr i64, ptr %data, i64 {place - _SLOTS}
+  %{name}.at = getelementptr i64, ptr %team, i64 {place}
   %{name} = load {type_}, ptr %{name}.at"""
 
 
 def _given(place: int, value: str) -> str:
-    """Writes what threads read."""
+    """Writes what the team has in common."""
     return f"""
-  %place{place} = getelementptr i64, ptr %room, i64 {place}
+  %place{place} = getelementptr i64, ptr %team, i64 {place}
   store {value}, ptr %place{place}"""
 
-
-# A thread of the pool that finds itself on the core of the one that started the loop says so, and is kept
-# from there before the next loop. Linux wakes it there while it takes all other cores for busy, and in a
-# virtual machine it takes cores that sleep for such. Where threads sleep between loops they would meet again
-# every time: on two cores each loop then takes three to four times as long, for seconds.
-_LOOK = f"""{_field("core", _CORE, "i32")}
-  %here = call i32 @sched_getcpu()
-  %same = icmp eq i32 %here, %core
-  br i1 %same, label %who, label %ranges
-who: {_field("starter", _STARTER, "i64")}
-  %self = call i64 @pthread_self()
-  %other = icmp ne i64 %self, %starter
-  br i1 %other, label %found, label %ranges
-found:
-  %found.at = getelementptr i64, ptr %data, i64 {_FOUND - _SLOTS}
-  store atomic i64 %self, ptr %found.at monotonic, align 8
-  br label %ranges"""
 
 # The functions are not optimised, which would take longer than most kernels' compilation.
 _PLAINLY = "noinline optnone nounwind"
 
-# `fusegrad_work`, as Numba's pool calls it: the tasks of a range, `args` says of which, and what is left of
-# others. The own range is gone through from the start, others from the end, so that none is done twice.
-_WORK = _one_line(f"""
-define private void @fusegrad_work(ptr %args, ptr %sizes, ptr %steps, ptr %data) {_PLAINLY} {{
+# `fusegrad_pause(turn)`: waits a little.
+_PAUSES = {
+    "x86_64": ("declare void @llvm.x86.sse2.pause()", "call void @llvm.x86.sse2.pause()"),
+    "aarch64": ("declare void @llvm.aarch64.hint(i32)", "call void @llvm.aarch64.hint(i32 1)"),
+}
+_PAUSES |= {"AMD64": _PAUSES["x86_64"], "arm64": _PAUSES["aarch64"]}
+_PAUSE_DECLARED, _PAUSE_CALL = _PAUSES.get(platform.machine(), ("", ""))
+_PAUSING = {line for line in (_PAUSE_DECLARED, "declare i32 @sched_yield()") if line}
+_PAUSE = _one_line(f"""
+define private void @fusegrad_pause(i64 %turn) {_PLAINLY} {{
 entry:
-  %mine = load i64, ptr %args
-  %slots = load ptr, ptr %data {_field("block", _BLOCK, "ptr")} {_field("task", _TASK, "ptr")}
-  {_field("tasks", _TASKS, "i64")} {_field("taken", _TAKEN, "ptr")} {_field("threads", _RANGES, "i64")}
-  {_LOOK if _CORES_ARE_KNOWN else "br label %ranges"}
-ranges:
+  %long = icmp ugt i64 %turn, {_TURNS}
+  br i1 %long, label %yield, label %pause
+yield:
+  %yielded = call i32 @sched_yield()
+  ret void
+pause:
+  {_PAUSE_CALL}
+  ret void
+}}""")
+
+# `fusegrad_tasks(team, mine)`: the tasks of a range, and what is left of others. The own range is gone
+# through from the start, others from the end, so that none is done twice.
+_TASKS_OF = _one_line(f"""
+define private void @fusegrad_tasks(ptr %team, i64 %mine) {_PLAINLY} {{
+entry:
+  {_field("task", _TASK, "ptr")} {_field("tasks", _TASKS)} {_field("slots", _SLOTS, "ptr")}
+  {_field("block", _BLOCK, "ptr")} {_field("threads", _THREADS)}
   br label %range
 range:
-  %turn = phi i64 [ 0, %ranges ], [ %turn.next, %next ]
+  %turn = phi i64 [ 0, %entry ], [ %turn.next, %next ]
   %from.mine = add i64 %mine, %turn
   %number = urem i64 %from.mine, %threads
   %behind = add i64 %number, 1
@@ -86,13 +103,18 @@ range:
   %start = udiv i64 %start.part, %threads
   %end = udiv i64 %end.part, %threads
   %length = sub i64 %end, %start
-  %place = mul i64 %number, {_RANGE_WORDS}
-  %all.at = getelementptr i64, ptr %taken, i64 %place
+  %line = mul i64 %number, {_LINE}
+  %place = add i64 %line, {_RANGES}
+  %all.at = getelementptr i64, ptr %team, i64 %place
   %back.at = getelementptr i64, ptr %all.at, i64 1
   %own = icmp eq i64 %turn, 0
-  br label %take
-take:
+  br label %look
+look:
   %done = phi i64 [ 0, %range ], [ %done.next, %one ]
+  %known = load atomic i64, ptr %all.at monotonic, align 8
+  %some = icmp ult i64 %known, %length
+  br i1 %some, label %take, label %next
+take:
   %before = atomicrmw add ptr %all.at, i64 1 monotonic
   %more = icmp ult i64 %before, %length
   br i1 %more, label %which, label %next
@@ -110,21 +132,160 @@ one:
   %which.task = phi i64 [ %first, %forward ], [ %last, %backward ]
   call void %task(i64 %which.task, ptr %slots, ptr %block)
   %done.next = add i64 %done, 1
-  br label %take
+  br label %look
 next:
   %turn.next = add i64 %turn, 1
-  %exists = icmp ult i64 %turn.next, %threads
-  %helped = icmp ule i64 %turn.next, {_HELPED}
-  %again = and i1 %exists, %helped
-  br i1 %again, label %range, label %end.of.all
-end.of.all:
+  %others = icmp ult i64 %turn.next, %threads
+  br i1 %others, label %range, label %all
+all:
+  ret void
+}}""")
+
+# `fusegrad_share(task, tasks, slots, block)`: does the tasks, with the team that slot 0 names if there are
+# several. Before it goes on, the threads that took tasks have left; who comes later finds the job closed.
+_SHARE = _one_line(f"""
+define private void @fusegrad_share(ptr %task, i64 %tasks, ptr %slots, ptr %block) {_PLAINLY} {{
+entry:
+  %team = load ptr, ptr %slots
+  %several = icmp sgt i64 %tasks, 1
+  %others = icmp ne ptr %team, null
+  %spread = and i1 %several, %others
+  br i1 %spread, label %job, label %here
+job:
+  {_given(_TASK, "ptr %task")} {_given(_TASKS, "i64 %tasks")}
+  {_given(_SLOTS, "ptr %slots")} {_given(_BLOCK, "ptr %block")} {_field("threads", _THREADS)}
+  br label %clear
+clear:
+  %range = phi i64 [ 0, %job ], [ %range.next, %clear ]
+  %line = mul i64 %range, {_LINE}
+  %words = add i64 %line, {_RANGES}
+  %words.at = getelementptr i64, ptr %team, i64 %words
+  store <2 x i64> zeroinitializer, ptr %words.at
+  %range.next = add i64 %range, 1
+  %unclear = icmp slt i64 %range.next, %threads
+  br i1 %unclear, label %clear, label %start
+start:
+  %state = load atomic i64, ptr %team monotonic, align 8
+  %opened = add i64 %state, {(1 << _NUMBER_BITS) + _OPEN}
+  store atomic i64 %opened, ptr %team release, align 8
+  {_field("leader", _LEADER)}
+  call void @fusegrad_tasks(ptr %team, i64 %leader)
+  %closed = atomicrmw and ptr %team, i64 {~_OPEN} acq_rel
+  br label %wait
+wait:
+  %turn = phi i64 [ 0, %start ], [ %turn.next, %again ]
+  %now = load atomic i64, ptr %team acquire, align 8
+  %inside = and i64 %now, {_ALL_INSIDE}
+  %busy = icmp ne i64 %inside, 0
+  br i1 %busy, label %again, label %done
+again:
+  call void @fusegrad_pause(i64 %turn)
+  %turn.next = add i64 %turn, 1
+  br label %wait
+here:
+  %first = icmp sgt i64 %tasks, 0
+  br i1 %first, label %one, label %done
+one:
+  %number = phi i64 [ 0, %here ], [ %number.next, %one ]
+  call void %task(i64 %number, ptr %slots, ptr %block)
+  %number.next = add i64 %number, 1
+  %more = icmp slt i64 %number.next, %tasks
+  br i1 %more, label %one, label %done
+done:
+  ret void
+}}""")
+
+# `fusegrad_sequence(table, first, last, slots)`: calls the functions of a table, each with its block.
+_SEQUENCE = _one_line(f"""
+define private void @fusegrad_sequence(ptr %table, i64 %first, i64 %last, ptr %slots) {_PLAINLY} {{
+entry:
+  br label %next
+next:
+  %number = phi i64 [ %first, %entry ], [ %number.next, %call ]
+  %left = icmp slt i64 %number, %last
+  br i1 %left, label %call, label %done
+call:
+  %place = shl i64 %number, 1
+  %function.at = getelementptr ptr, ptr %table, i64 %place
+  %function = load ptr, ptr %function.at
+  %block.at = getelementptr ptr, ptr %function.at, i64 1
+  %block = load ptr, ptr %block.at
+  call void %function(ptr %slots, ptr %block)
+  %number.next = add i64 %number, 1
+  br label %next
+done:
+  ret void
+}}""")
+
+# A thread of the pool that finds itself on the core of the one that brought the team together says so, and is
+# kept from there before the next call. Linux wakes it there while it takes all other cores for busy, and in a
+# virtual machine it takes cores that sleep for such. Where threads sleep between calls they would meet again
+# every time: on two cores each call then takes three to four times as long, for seconds.
+_LOOK = f"""{_field("core", _CORE, "i32")}
+  %here = call i32 @sched_getcpu()
+  %same = icmp eq i32 %here, %core
+  br i1 %same, label %who, label %role
+who: {_field("starter", _STARTER)}
+  %self = call i64 @pthread_self()
+  %other = icmp ne i64 %self, %starter
+  br i1 %other, label %found, label %role
+found:
+  %found.at = getelementptr i64, ptr %team, i64 {_FOUND}
+  store atomic i64 %self, ptr %found.at monotonic, align 8
+  br label %role"""
+
+# `fusegrad_work`, as Numba's pool calls it; `args` says for which thread of the team. Who comes first leads,
+# so that a thread that the pool gives several numbers finds all done when it comes to the next.
+_WORK = _one_line(f"""
+define private void @fusegrad_work(ptr %args, ptr %sizes, ptr %steps, ptr %team) {_PLAINLY} {{
+entry:
+  %mine = load i64, ptr %args
+  {_LOOK if _CORES_ARE_KNOWN else "br label %role"}
+role:
+  %leader.at = getelementptr i64, ptr %team, i64 {_LEADER}
+  %claim = cmpxchg ptr %leader.at, i64 {_NOBODY}, i64 %mine monotonic monotonic
+  %leads = extractvalue {{ i64, i1 }} %claim, 1
+  br i1 %leads, label %lead, label %wait
+lead:
+  {_field("table", _TABLE, "ptr")} {_field("last", _LAST)} {_field("slots", _ROOM, "ptr")}
+  call void @fusegrad_sequence(ptr %table, i64 0, i64 %last, ptr %slots)
+  store atomic i64 {_DONE}, ptr %team release, align 8
+  ret void
+wait:
+  %known = phi i64 [ 0, %role ], [ %known, %again ], [ %number, %job ]
+  %turn = phi i64 [ 0, %role ], [ %turn.next, %again ], [ 0, %job ]
+  %now = load atomic i64, ptr %team acquire, align 8
+  %done.bit = and i64 %now, {_DONE}
+  %done = icmp ne i64 %done.bit, 0
+  br i1 %done, label %end, label %look
+look:
+  %open.bit = and i64 %now, {_OPEN}
+  %open = icmp ne i64 %open.bit, 0
+  %number = lshr i64 %now, {_NUMBER_BITS}
+  %new = icmp ne i64 %number, %known
+  %enters = and i1 %open, %new
+  br i1 %enters, label %enter, label %again
+enter:
+  %with.me = add i64 %now, {_INSIDE}
+  %pair = cmpxchg ptr %team, i64 %now, i64 %with.me acquire monotonic
+  %entered = extractvalue {{ i64, i1 }} %pair, 1
+  br i1 %entered, label %job, label %again
+job:
+  call void @fusegrad_tasks(ptr %team, i64 %mine)
+  %without.me = atomicrmw sub ptr %team, i64 {_INSIDE} release
+  br label %wait
+again:
+  call void @fusegrad_pause(i64 %turn)
+  %turn.next = add i64 %turn, 1
+  br label %wait
+end:
   ret void
 }}""")
 
 # `fusegrad_apart(thread)`: from now on a thread uses the cores that this one may use, less the one where
 # this is. Where no core is left, the last call does nothing.
-_APART = _one_line("""
-define private void @fusegrad_apart(i64 %thread) noinline optnone nounwind {
+_APART = _one_line(f"""
+define private void @fusegrad_apart(i64 %thread) {_PLAINLY} {{
 entry:
   %cores = alloca [16 x i64]
   %got = call i32 @sched_getaffinity(i32 0, i64 128, ptr %cores)
@@ -147,7 +308,7 @@ set:
   br label %done
 done:
   ret void
-}""")
+}}""")
 _KEEPING_APART = {
     _APART,
     "declare i32 @sched_getcpu()",
@@ -155,8 +316,6 @@ _KEEPING_APART = {
     "declare i32 @sched_getaffinity(i32, i64, ptr)",
     "declare i32 @pthread_setaffinity_np(i64, i64, ptr)",
 }
-
-
 _STARTED_HERE = f"""
   %starter = call i64 @pthread_self()
   %core = call i32 @sched_getcpu()
@@ -168,54 +327,40 @@ _KEEP_APART = f"""
 apart:
   call void @fusegrad_apart(i64 %found)"""
 
-# `fusegrad_share(task, tasks, slots, block)`: does the tasks, on the pool if there are several tasks and
-# threads; slot 0 says how many threads. The pool takes arrays of addresses to step through; the one given
-# here steps from 0 by 1, so that the "address" a thread sees is the number of its range.
-_SHARE = _one_line(f"""
-define private void @fusegrad_share(ptr %task, i64 %tasks, ptr %slots, ptr %block) {_PLAINLY} {{
+# `fusegrad_team(table, last, slots, threads)`: calls the first `last` functions of a table, whose tasks so
+# many threads of the pool share. The pool takes arrays of addresses to step through; the one given here steps
+# from 0 by 1, so that the "address" a thread sees is its number.
+_TEAM = _one_line(f"""
+define private void @fusegrad_team(ptr %table, i64 %last, ptr %slots, i64 %threads) {_PLAINLY} {{
 entry:
-  %room = alloca [{_PLACES} x i64]
-  %threads = load i64, ptr %slots
-  %several = icmp sgt i64 %tasks, 1
-  %pool = icmp sgt i64 %threads, 1
-  %spread = and i1 %several, %pool
-  br i1 %spread, label %ranges, label %here
-ranges:
-  %taken = alloca [{_RANGE_WORDS} x i64], i64 %threads, align {8 * _RANGE_WORDS}
-  br label %clear
-clear:
-  %range = phi i64 [ 0, %ranges ], [ %range.next, %clear ]
-  %words = getelementptr [{_RANGE_WORDS} x i64], ptr %taken, i64 %range
-  store <2 x i64> zeroinitializer, ptr %words
-  %range.next = add i64 %range, 1
-  %unclear = icmp slt i64 %range.next, %threads
-  br i1 %unclear, label %clear, label %start
-start:
-  {_given(_START, "i64 0")} {_given(_RANGES, "i64 %threads")} {_given(_STEP, "i64 1")}
-  {_given(_SLOTS, "ptr %slots")} {_given(_BLOCK, "ptr %block")} {_given(_TASK, "ptr %task")}
-  {_given(_TASKS, "i64 %tasks")} {_given(_TAKEN, "ptr %taken")} {_STARTED_HERE if _CORES_ARE_KNOWN else ""}
+  %lines = mul i64 %threads, {_LINE}
+  %words = add i64 %lines, {_RANGES}
+  %team = alloca i64, i64 %words, align {8 * _LINE}
+  {_given(_STATE, "i64 0")} {_given(_LEADER, f"i64 {_NOBODY}")} {_given(_THREADS, "i64 %threads")}
+  {_given(_TABLE, "ptr %table")}
+  {_given(_LAST, "i64 %last")} {_given(_ROOM, "ptr %slots")} {_given(_ARGUMENT, "i64 0")}
+  {_given(_COUNT, "i64 %threads")} {_given(_STEP, "i64 1")} {_STARTED_HERE if _CORES_ARE_KNOWN else ""}
+  store ptr %team, ptr %slots
   %workers = trunc i64 %threads to i32
-  call void @numba_parallel_for(ptr @fusegrad_work, ptr %place{_START}, ptr %place{_RANGES},
-    ptr %place{_STEP}, ptr %place{_SLOTS}, i64 0, i64 1, i32 %workers)
+  call void @numba_parallel_for(ptr @fusegrad_work, ptr %place{_ARGUMENT}, ptr %place{_COUNT},
+    ptr %place{_STEP}, ptr %team, i64 0, i64 1, i32 %workers)
+  store ptr null, ptr %slots
   {_KEEP_APART if _CORES_ARE_KNOWN else ""}
   br label %done
-here:
-  %first = icmp sgt i64 %tasks, 0
-  br i1 %first, label %one, label %done
-one:
-  %number = phi i64 [ 0, %here ], [ %number.next, %one ]
-  call void %task(i64 %number, ptr %slots, ptr %block)
-  %number.next = add i64 %number, 1
-  %more = icmp slt i64 %number.next, %tasks
-  br i1 %more, label %one, label %done
 done:
   ret void
 }}""")
 
-_SHARING = {
+_SHARING = {_TASKS_OF, _SHARE, _PAUSE, *_PAUSING}
+_ALONE = "@fusegrad_alone = private constant i64 1"
+
+# What a module has to hold that brings teams together.
+TEAMS = {
     "declare void @numba_parallel_for(ptr, ptr, ptr, ptr, ptr, i64, i64, i32)",
+    *_SHARING - {_SHARE},
+    _SEQUENCE,
     _WORK,
-    _SHARE,
+    _TEAM,
     *(_KEEPING_APART if _CORES_ARE_KNOWN else ()),
 }
 
@@ -229,6 +374,17 @@ def run_tasks(w: Writer, symbol: str, count: str) -> None:
     """Call `SYMBOL.task(i, slots, block)` for i below `count`."""
     w.declared |= _SHARING
     w.line(f"call void @fusegrad_share(ptr @{task_name(symbol)}, i64 {count}, ptr %slots, ptr %block)")
+
+
+def threads_of_team(w: Writer) -> str:
+    """How many threads share tasks here."""
+    w.declared.add(_ALONE)
+    team, alone, place = w.name("p"), w.name(), w.name("p")
+    w.line(f"{team} = load ptr, ptr %slots")
+    w.line(f"{alone} = icmp eq ptr {team}, null")
+    known = w.offset(team, str(_THREADS), "i64")
+    w.line(f"{place} = select i1 {alone}, ptr @fusegrad_alone, ptr {known}")
+    return w.load_index(place, 0)
 
 
 def function(signature: str, w: Writer, attributes: str = "nounwind") -> str:

@@ -133,7 +133,9 @@ class Placed:
             batch = within.get(number)
             if batch is None or batch.first == number:
                 live = [entry for entry in live if entry[2] >= number]
-            needed = [] if batch is None or batch.first < number else [(batch, batch.bytes(), number, None)]
+            needed: list[tuple[Any, int, int, Value | None]] = []
+            if batch is not None and batch.first == number:
+                needed.append((batch, batch.bytes(), number, None))
             for key, bytes_, form, until, over in rooms:
                 if batch is None or key not in batch.own:
                     size = self.sizes.of(bytes_) if form is None else form.scratch_bytes(self.sizes)
@@ -170,7 +172,7 @@ class Placed:
         """The steps as native stretches with NumPy's ops in between."""
         self.stages: list[_Native | _Opaque] = []
         self._blocks: list[np.ndarray] = []  # of the steps of batches, whose blocks have their addresses
-        pending: list[tuple[int, list[int]]] = []
+        pending: list[calling.Call] = []
 
         def flush() -> None:
             if pending:
@@ -186,21 +188,21 @@ class Placed:
                 flush()
                 self.stages.append(self._opaque_call(step))
             elif number not in within:
-                pending += [(entry, block) for entry, _, block in self._native_call(number)]
+                pending += [call for call, _ in self._native_call(number)]
         flush()
 
-    def _batch_call(self, batch: Batch) -> tuple[int, list[int]]:
+    def _batch_call(self, batch: Batch) -> calling.Call:
         """The call that runs the steps of a batch, entry by entry."""
         calls = []
         for number in range(batch.first, batch.last):
-            for _, task, numbers in self._native_call(number, batch):
-                self._blocks.append(np.array(numbers, np.int64))
+            for call, task in self._native_call(number, batch):
+                self._blocks.append(np.array(call.block, np.int64))
                 calls.append((task, data_address(self._blocks[-1])))
         room = len(self.arrays) + 1, self.offsets[batch]
-        return batch_address(), batch.block(room, self._slots(), calls)
+        return calling.Call(batch_address(), batch.block(room, self._slots(), calls), batch.entries > 1)
 
-    def _native_call(self, number: int, batch: Batch | None = None) -> list[tuple[int, int, list[int]]]:
-        """A step's entry, its task, and its block; nothing where there is nothing to compute."""
+    def _native_call(self, number: int, batch: Batch | None = None) -> list[tuple[calling.Call, int]]:
+        """The call of a step, and the address of its task; nothing where there is nothing to compute."""
         step, form = self.blueprint.steps[number], self.blueprint.forms[number]
         if form is None:
             return [self._product_call(number, batch)]
@@ -210,9 +212,10 @@ class Placed:
         scratch = (len(self.arrays) + 1, self.offsets.get(step, 0))
         entries = batch.entries if batch is not None else 0
         block = form.block(self.sizes, lambda value: self._place(value, batch), scratch, entries)
-        return [(*native.kernel_addresses(form.kernel), block)]
+        entry, task = native.kernel_addresses(form.kernel)
+        return [(calling.Call(entry, block, form.is_shared(self.sizes)), task)]
 
-    def _product_call(self, number: int, batch: Batch | None) -> tuple[int, int, list[int]]:
+    def _product_call(self, number: int, batch: Batch | None) -> tuple[calling.Call, int]:
         layouts, (equation,) = self.blueprint.layouts[number], self.blueprint.steps[number].equations
         assert layouts is not None
         x, y, made = map(self.blueprint.sources.base, (*equation.values(), equation.output))
@@ -223,7 +226,8 @@ class Placed:
         assert block is not None
         if batch is not None and batch.rows:
             products.divide_rows(block, batch.entries)
-        return (*products.product_addresses(dtype, block), block)
+        entry, task = products.product_addresses(dtype, block)
+        return calling.Call(entry, block, products.is_shared(block)), task
 
     def _opaque_call(self, step: Step) -> _Opaque:
         (equation,) = with_sizes(step.equations, self.sizes)

@@ -123,6 +123,11 @@ def product_addresses(dtype: np.dtype, block: Sequence[int]) -> tuple[int, int]:
         return _compiled(dtype.name, _is_tiled(block))
 
 
+def is_shared(block: Sequence[int]) -> bool:
+    """Whether a product has several tasks."""
+    return block[BATCH0] * block[BATCH1] * block[PARTS] > 1
+
+
 def _is_tiled(block: Sequence[int]) -> bool:
     """Whether the nearer caches hold enough of the right operand, which few rows should not turn over."""
     m, n, k = block[M], block[N], block[K]
@@ -453,7 +458,8 @@ def _prepared(
     rows = x_shape[-2:-1] if len(x_shape) > 1 else ()
     columns = y_shape[-1:] if len(y_shape) > 1 else ()
     shape = (*broadcast_shapes(x_shape[:-2], y_shape[:-2]), *rows, *columns)
-    return calling.Calls([(product_addresses(x_dtype, block)[0], block)]), shape
+    address, _ = product_addresses(x_dtype, block)
+    return calling.Calls([calling.Call(address, block, is_shared(block))]), shape
 
 
 @functools.cache

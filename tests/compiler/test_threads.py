@@ -340,16 +340,55 @@ def in_a_process(code: str) -> str:
     return done.stdout
 
 
+def in_a_file(directory: Path, code: str) -> str:
+    """What a program prints that has a source, so that its calls are replayed."""
+    path = directory / "program.py"
+    path.write_text(code)
+    return in_a_process(f"import runpy; runpy.run_path({str(path)!r})")
+
+
+# A pool whose threads come in any order, sometimes only one after the other.
+UNSTEADY_POOL = """
+import ctypes, random, threading
+import fusegrad as fg
+from fusegrad.compiler import native
+
+number, address = ctypes.c_int64, ctypes.c_void_p
+seen, draw = [], random.Random(0)
+
+@ctypes.CFUNCTYPE(None, address, *[ctypes.POINTER(number)] * 3, address, number, number, ctypes.c_int)
+def parallel_for(function, start, count, step, data, dimensions, arrays, threads):
+    work = ctypes.CFUNCTYPE(None, address, address, address, address)(function)
+    assert count[0] == threads == native.thread_count[0]
+    ranges = iter(draw.sample(range(threads), threads))
+
+    def some():
+        for i in ranges:  # which all threads take from
+            work(ctypes.byref(number(i)), count, step, data)
+
+    workers = [threading.Thread(target=some) for _ in range(draw.choice([0, 3]))]
+    for worker in workers:
+        worker.start()
+    some()
+    for worker in workers:
+        worker.join()
+    seen.append(threads)
+
+assert native.pool_size() > 1
+native.add_symbol("numba_parallel_for", ctypes.cast(parallel_for, address).value)
+"""
+
+
 def test_native_calls_let_other_threads_run():
     # A kernel that waits for another Python thread ends only if that one may run meanwhile.
     code = """
         import ctypes, threading, time
-        from fusegrad.compiler import calling, native
+        from fusegrad.compiler import calling
 
         libc = ctypes.CDLL(None)
         room = calling.new_room(15)  # the kernel's first argument is a semaphore to it
-        calls = calling.Calls([(ctypes.cast(libc.sem_wait, ctypes.c_void_p).value, [])])
-        native.thread_count[0] = 0  # which is put in front: how often it may go by
+        wait = ctypes.cast(libc.sem_wait, ctypes.c_void_p).value
+        calls = calling.Calls([calling.Call(wait, [], shared=False)])
         threading.Timer(0.1, libc.sem_post, [ctypes.c_void_p(room.ctypes.data)]).start()
         calls.run(room)
         print("went on")
@@ -474,34 +513,6 @@ def test_a_thread_of_the_pool_is_kept_from_the_core_of_the_thread_that_starts_lo
 def test_each_task_is_done_once_in_whatever_order_threads_come(tmp_path: Path):
     # Tasks that add to what is there: one that is left out or done twice is seen.
     code = """
-        import ctypes, random, threading
-        import fusegrad as fg
-        from fusegrad.compiler import native
-
-        number, address = ctypes.c_int64, ctypes.c_void_p
-        seen, draw = [], random.Random(0)
-
-        @ctypes.CFUNCTYPE(None, address, *[ctypes.POINTER(number)] * 3, address, number, number, ctypes.c_int)
-        def parallel_for(function, start, count, step, data, dimensions, arrays, threads):
-            work = ctypes.CFUNCTYPE(None, address, address, address, address)(function)
-            assert count[0] == threads == native.thread_count[0]
-            ranges = iter(draw.sample(range(threads), threads))
-
-            def some():
-                for i in ranges:  # which all threads take from
-                    work(ctypes.byref(number(i)), count, step, data)
-
-            workers = [threading.Thread(target=some) for _ in range(draw.choice([0, 3]))]
-            for worker in workers:
-                worker.start()
-            some()
-            for worker in workers:
-                worker.join()
-            seen.append(threads)
-
-        assert native.pool_size() > 1
-        native.add_symbol("numba_parallel_for", ctypes.cast(parallel_for, address).value)
-
         @fg.jit
         def count_on(x):
             x += 1
@@ -516,9 +527,26 @@ def test_each_task_is_done_once_in_whatever_order_threads_come(tmp_path: Path):
         assert count_on.stats.compiled_calls > 20
         print("once")
     """
-    path = tmp_path / "program.py"  # with a source, so that calls are replayed
-    path.write_text(textwrap.dedent(code))
-    assert in_a_process(f"import runpy; runpy.run_path({str(path)!r})") == "once\n"
+    assert in_a_file(tmp_path, UNSTEADY_POOL + textwrap.dedent(code)) == "once\n"
+
+
+@pytest.mark.skipif(native.pool_size() < 2, reason="no pool here")
+def test_threads_come_together_once_for_all_kernels_of_a_call(tmp_path: Path):
+    code = """
+        @fg.jit
+        def several(x):
+            return fg.softmax((x @ x) * 0.01, 1) @ x + x.sum(0)
+
+        native.thread_count[0] = 2
+        for turn in range(8):
+            x = fg.randn(200, 200, dtype=fg.float64)
+            several(x)
+            before, found = len(seen), several(x)
+            assert len(seen) == before + 1
+            assert fg.allclose(found, fg.softmax((x @ x) * 0.01, 1) @ x + x.sum(0))
+        print("once a call")
+    """
+    assert in_a_file(tmp_path, UNSTEADY_POOL + textwrap.dedent(code)) == "once a call\n"
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")

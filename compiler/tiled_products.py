@@ -10,10 +10,11 @@ from __future__ import annotations
 from fusegrad.compiler.parallel import function
 from fusegrad.compiler.writer import LINE, LLVM_TYPES, SIZES, Val, Writer, vector_type
 
-# A tile has so many rows, and of the columns the smallest of these numbers of vectors that takes them: the
-# largest leaves registers for a row of the right operand and an element of the left one (AVX-512 has 32).
-ROWS = 4
+# A tile has of the columns the smallest of these numbers of vectors that takes them, and so many rows: a sum
+# waits for the one before, and eight at a time fill the gaps. The largest leaves registers for a row of the
+# right operand and an element of the left one (AVX-512 has 32).
 VECTORS, VECTORS_OF_AVX512 = (1, 2, 3), (1, 2, 4)
+ROWS = {1: 8, 2: 4, 3: 4, 4: 4}
 # The inner dimension runs by in parts, so that what a tile reads of both operands is still near for the next.
 DEPTH = 256
 # From so many rows on the columns of the right operand are laid side by side first: rows that lie a power of
@@ -149,7 +150,7 @@ class _Tiles(_Vectors):
 
     def __init__(self, w: Writer, dtype: str, lanes: int, vectors: int) -> None:
         super().__init__(w, dtype, lanes)
-        self.vectors, self.width = vectors, vectors * lanes
+        self.vectors, self.width, self.rows = vectors, vectors * lanes, ROWS[vectors]
 
     def tiles(self, turn: str, start: str, column: str, columns: str) -> None:
         """All rows of the result, from `column` on, for the part of the inner dimension from `start` on."""
@@ -161,9 +162,9 @@ class _Tiles(_Vectors):
         strip = self._strip(turn, part, column, columns, masks, full)
         last = w.index("sub", "%m", "1")
         first = w.compare("eq", Val(column, "i64"), w.constant(0, "i64"))
-        with w.loop("0", "%m", str(ROWS)) as row:
+        with w.loop("0", "%m", str(self.rows)) as row:
             # Rows behind the last one are that one again.
-            rows = [_least(w, w.index("add", row, str(i)), last) for i in range(ROWS)]
+            rows = [_least(w, w.index("add", row, str(i)), last) for i in range(self.rows)]
             targets = [self.line("%c", w.index("mul", row, "%c_row"), column) for row in rows]
             self._tile(rows, targets, strip, part, masks, full, first)
 
@@ -247,7 +248,7 @@ class _Tiles(_Vectors):
     def _fetch_next_rows(self, lefts: list[str], part: tuple[str, str]) -> None:
         """Have the rows of the left operand that the next tile reads on their way."""
         w = self.w
-        ahead = w.index("mul", "%a_row", str(ROWS))
+        ahead = w.index("mul", "%a_row", str(self.rows))
         with w.loop(*part, str(LINE // SIZES[self.dtype])) as inner:
             step = w.index("add", w.index("mul", inner, "%a_column"), ahead)
             for left in lefts:

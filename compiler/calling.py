@@ -8,6 +8,7 @@ that they were, in 10 ns each.
 from __future__ import annotations
 
 import ctypes
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -16,7 +17,7 @@ import numpy as np
 from fusegrad.compiler import native
 from fusegrad.compiler.lock import compiling
 from fusegrad.compiler.memory import data_address
-from fusegrad.compiler.parallel import TEAMS, module
+from fusegrad.compiler.parallel import team_module
 from fusegrad.eager.op import wrap
 from fusegrad.eager.tensor import Tensor
 
@@ -37,8 +38,8 @@ declare void @Py_IncRef(ptr)
 @fusegrad_threads = external global i64
 """
 
-# `self` is an array: how many kernels there are, how many of them up to the last that has tasks to share,
-# then the address and the block of each.
+# `self` is an array: how many kernels there are; how many of them a team calls, up to the last that has tasks
+# to share, and by which function; then the address and the block of each.
 _RUN = """
 define ptr @fusegrad_run(ptr %self, ptr %items, i64 %count) nounwind {{
 entry:
@@ -47,7 +48,8 @@ entry:
   %kernels = load i64, ptr %table
   %sharing.at = getelementptr i64, ptr %table, i64 1
   %sharing = load i64, ptr %sharing.at
-  %calls = getelementptr ptr, ptr %table, i64 2
+  %team.at = getelementptr ptr, ptr %table, i64 2
+  %calls = getelementptr ptr, ptr %table, i64 3
   %arrays = sub i64 %count, 1
   %room.at = getelementptr ptr, ptr %items, i64 %arrays
   %room = load ptr, ptr %room.at
@@ -74,13 +76,25 @@ release:
   %others = icmp sgt i64 %threads, 1
   %some = icmp sgt i64 %sharing, 0
   %both = and i1 %others, %some
-  br i1 %both, label %team, label %alone
+  br i1 %both, label %team, label %calling
 team:
-  call void @fusegrad_team(ptr %calls, i64 %sharing, ptr %slots, i64 %threads)
-  br label %alone
-alone:
-  %first = phi i64 [ 0, %release ], [ %sharing, %team ]
-  call void @fusegrad_sequence(ptr %calls, i64 %first, i64 %kernels, ptr %slots)
+  %together = load ptr, ptr %team.at
+  call void %together(ptr %calls, i64 %sharing, ptr %slots, i64 %threads)
+  br label %calling
+calling:
+  %c = phi i64 [ 0, %release ], [ %sharing, %team ], [ %c1, %call ]
+  %left = icmp slt i64 %c, %kernels
+  br i1 %left, label %call, label %done
+call:
+  %twice = shl i64 %c, 1
+  %function.at = getelementptr ptr, ptr %calls, i64 %twice
+  %function = load ptr, ptr %function.at
+  %block.at = getelementptr ptr, ptr %function.at, i64 1
+  %block = load ptr, ptr %block.at
+  call void %function(ptr %slots, ptr %block)
+  %c1 = add i64 %c, 1
+  br label %calling
+done:
   call void @PyEval_RestoreThread(ptr %thread)
   call void @Py_IncRef(ptr @fusegrad_none)
   ret ptr @fusegrad_none
@@ -237,9 +251,20 @@ def _compiled() -> _Native:
         native.add_symbol(f"fusegrad_{name}", id(value))
     native.add_symbol("fusegrad_threads", data_address(native.thread_count))
     native.thread_count[0] = native.threads()
-    text = module(TEAMS, [(_HEAD + _RUN + _MATCH).format(**_places())])
+    text = (_HEAD + _RUN + _MATCH).format(**_places())
     run, match = native.compile_module("fusegrad_calling", text, ["fusegrad_run", "fusegrad_match"])
     return _Native(_maker(b"run", run), _maker(b"match", match))
+
+
+def _team() -> int:
+    """The function that brings a team together."""
+    with compiling:
+        return _compiled_team()
+
+
+@functools.cache
+def _compiled_team() -> int:
+    return native.compile_module("fusegrad_team", team_module(), ["fusegrad_team"])[0]
 
 
 def _places() -> dict[str, int]:
@@ -314,7 +339,9 @@ class Calls:
         self._blocks = [np.array(call.block, np.int64) for call in calls]
         entries = [(call.address, data_address(b)) for call, b in zip(calls, self._blocks, strict=True)]
         sharing = max((number for number, call in enumerate(calls, 1) if call.shared), default=0)
-        table = [len(calls), sharing, *(number for entry in entries for number in entry)]
+        if native.pool_size() == 1:
+            sharing = 0
+        table = [len(calls), sharing, _team() if sharing else 0, *(n for entry in entries for n in entry)]
         self.run = _native().caller(np.array(table, np.int64))
 
 

@@ -16,14 +16,16 @@ from collections.abc import Sequence
 from fusegrad.compiler.writer import Writer
 
 # What a team has in common, in words of 8 bytes, on lines of their own where several threads write: its
-# state; the job, which is a function of so many tasks with its arguments; how many threads there are, what
-# the leader runs, who brought the team together on which core, and what the pool wants to be told; who found
-# itself on that core, and the leader's number; for each thread's range how many of its tasks are taken, and
-# from its end.
+# state; the job, which is a function of so many tasks with its arguments; how many threads there are, the
+# function that gives them a job, what the leader runs, who brought the team together on which core, and what
+# the pool wants to be told; who found itself on that core, and the leader's number; for each thread's range
+# how many of its tasks are taken, and how many of these from its end.
 _LINE = 16
 _STATE = 0
 _TASK, _TASKS, _SLOTS, _BLOCK = range(_LINE, _LINE + 4)
-_THREADS, _TABLE, _LAST, _ROOM, _STARTER, _CORE, _ARGUMENT, _COUNT, _STEP = range(2 * _LINE, 2 * _LINE + 9)
+_THREADS, _GIVE, _TABLE, _LAST, _ROOM, _STARTER, _CORE, _ARGUMENT, _COUNT, _STEP = range(
+    2 * _LINE, 2 * _LINE + 10
+)
 _FOUND, _LEADER = 3 * _LINE, 3 * _LINE + 1
 _RANGES = 4 * _LINE
 
@@ -141,22 +143,16 @@ all:
   ret void
 }}""")
 
-# `fusegrad_share(task, tasks, slots, block)`: does the tasks, with the team that slot 0 names if there are
-# several. Before it goes on, the threads that took tasks have left; who comes later finds the job closed.
-_SHARE = _one_line(f"""
-define private void @fusegrad_share(ptr %task, i64 %tasks, ptr %slots, ptr %block) {_PLAINLY} {{
+# `fusegrad_give(team, task, tasks, slots, block)`: does the tasks with a team. Before it goes on, the threads
+# that took tasks have left; who comes later finds the job closed.
+_GIVE_JOB = _one_line(f"""
+define private void @fusegrad_give(ptr %team, ptr %task, i64 %tasks, ptr %slots, ptr %block) {_PLAINLY} {{
 entry:
-  %team = load ptr, ptr %slots
-  %several = icmp sgt i64 %tasks, 1
-  %others = icmp ne ptr %team, null
-  %spread = and i1 %several, %others
-  br i1 %spread, label %job, label %here
-job:
   {_given(_TASK, "ptr %task")} {_given(_TASKS, "i64 %tasks")}
   {_given(_SLOTS, "ptr %slots")} {_given(_BLOCK, "ptr %block")} {_field("threads", _THREADS)}
   br label %clear
 clear:
-  %range = phi i64 [ 0, %job ], [ %range.next, %clear ]
+  %range = phi i64 [ 0, %entry ], [ %range.next, %clear ]
   %line = mul i64 %range, {_LINE}
   %words = add i64 %line, {_RANGES}
   %words.at = getelementptr i64, ptr %team, i64 %words
@@ -182,15 +178,6 @@ again:
   call void @fusegrad_pause(i64 %turn)
   %turn.next = add i64 %turn, 1
   br label %wait
-here:
-  %first = icmp sgt i64 %tasks, 0
-  br i1 %first, label %one, label %done
-one:
-  %number = phi i64 [ 0, %here ], [ %number.next, %one ]
-  call void %task(i64 %number, ptr %slots, ptr %block)
-  %number.next = add i64 %number, 1
-  %more = icmp slt i64 %number.next, %tasks
-  br i1 %more, label %one, label %done
 done:
   ret void
 }}""")
@@ -331,12 +318,13 @@ apart:
 # many threads of the pool share. The pool takes arrays of addresses to step through; the one given here steps
 # from 0 by 1, so that the "address" a thread sees is its number.
 _TEAM = _one_line(f"""
-define private void @fusegrad_team(ptr %table, i64 %last, ptr %slots, i64 %threads) {_PLAINLY} {{
+define void @fusegrad_team(ptr %table, i64 %last, ptr %slots, i64 %threads) {_PLAINLY} {{
 entry:
   %lines = mul i64 %threads, {_LINE}
   %words = add i64 %lines, {_RANGES}
   %team = alloca i64, i64 %words, align {8 * _LINE}
   {_given(_STATE, "i64 0")} {_given(_LEADER, f"i64 {_NOBODY}")} {_given(_THREADS, "i64 %threads")}
+  {_given(_GIVE, "ptr @fusegrad_give")}
   {_given(_TABLE, "ptr %table")}
   {_given(_LAST, "i64 %last")} {_given(_ROOM, "ptr %slots")} {_given(_ARGUMENT, "i64 0")}
   {_given(_COUNT, "i64 %threads")} {_given(_STEP, "i64 1")} {_STARTED_HERE if _CORES_ARE_KNOWN else ""}
@@ -351,18 +339,44 @@ done:
   ret void
 }}""")
 
-_SHARING = {_TASKS_OF, _SHARE, _PAUSE, *_PAUSING}
-_ALONE = "@fusegrad_alone = private constant i64 1"
 
-# What a module has to hold that brings teams together.
-TEAMS = {
-    "declare void @numba_parallel_for(ptr, ptr, ptr, ptr, ptr, i64, i64, i32)",
-    *_SHARING - {_SHARE},
-    _SEQUENCE,
-    _WORK,
-    _TEAM,
-    *(_KEEPING_APART if _CORES_ARE_KNOWN else ()),
-}
+def team_module() -> str:
+    """LLVM IR of `fusegrad_team(table, last, slots, threads)`."""
+    declared = {
+        "declare void @numba_parallel_for(ptr, ptr, ptr, ptr, ptr, i64, i64, i32)",
+        *_PAUSING,
+        *(_KEEPING_APART if _CORES_ARE_KNOWN else ()),
+    }
+    return module(declared, [_PAUSE, _TASKS_OF, _GIVE_JOB, _SEQUENCE, _WORK, _TEAM])
+
+
+# In the modules of kernels, `fusegrad_share(task, tasks, slots, block)`: does the tasks, with the team that
+# slot 0 names if there is one and several tasks.
+_SHARE = _one_line(f"""
+define private void @fusegrad_share(ptr %task, i64 %tasks, ptr %slots, ptr %block) {_PLAINLY} {{
+entry:
+  %team = load ptr, ptr %slots
+  %several = icmp sgt i64 %tasks, 1
+  %others = icmp ne ptr %team, null
+  %spread = and i1 %several, %others
+  br i1 %spread, label %job, label %here
+job:
+  {_field("give", _GIVE, "ptr")}
+  call void %give(ptr %team, ptr %task, i64 %tasks, ptr %slots, ptr %block)
+  br label %done
+here:
+  %first = icmp sgt i64 %tasks, 0
+  br i1 %first, label %one, label %done
+one:
+  %number = phi i64 [ 0, %here ], [ %number.next, %one ]
+  call void %task(i64 %number, ptr %slots, ptr %block)
+  %number.next = add i64 %number, 1
+  %more = icmp slt i64 %number.next, %tasks
+  br i1 %more, label %one, label %done
+done:
+  ret void
+}}""")
+_ALONE = "@fusegrad_alone = private constant i64 1"
 
 
 def task_name(symbol: str) -> str:
@@ -372,7 +386,7 @@ def task_name(symbol: str) -> str:
 
 def run_tasks(w: Writer, symbol: str, count: str) -> None:
     """Call `SYMBOL.task(i, slots, block)` for i below `count`."""
-    w.declared |= _SHARING
+    w.declared.add(_SHARE)
     w.line(f"call void @fusegrad_share(ptr @{task_name(symbol)}, i64 {count}, ptr %slots, ptr %block)")
 
 

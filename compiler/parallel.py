@@ -9,6 +9,7 @@ Nobody waits for a thread that has taken no task.
 
 from __future__ import annotations
 
+import os
 import platform
 import sys
 from collections.abc import Sequence
@@ -36,9 +37,10 @@ _ALL_INSIDE = (1 << _NUMBER_BITS) - _INSIDE
 
 _NOBODY = -1
 
-# How many turns a thread waits with its core to itself before it offers that to others: longer than serial
-# kernels between parallel ones mostly take.
-_TURNS = 4000
+# How many turns a thread waits with its core to itself, longer than what is serial between parallel kernels
+# mostly takes; in how many more it offers the core to others; and for how many microseconds it sleeps in each
+# turn after that.
+_TURNS, _YIELDS, _SLEEP = 2000, 500, 50
 
 # Whether threads can say on which core they are, and be kept from one.
 _CORES_ARE_KNOWN = sys.platform == "linux"
@@ -66,24 +68,29 @@ def _given(place: int, value: str) -> str:
 # The functions are not optimised, which would take longer than most kernels' compilation.
 _PLAINLY = "noinline optnone nounwind"
 
-# `fusegrad_pause(turn)`: waits a little.
-_PAUSES = {
-    "x86_64": ("declare void @llvm.x86.sse2.pause()", "call void @llvm.x86.sse2.pause()"),
-    "aarch64": ("declare void @llvm.aarch64.hint(i32)", "call void @llvm.aarch64.hint(i32 1)"),
-}
-_PAUSES |= {"AMD64": _PAUSES["x86_64"], "arm64": _PAUSES["aarch64"]}
-_PAUSE_DECLARED, _PAUSE_CALL = _PAUSES.get(platform.machine(), ("", ""))
-_PAUSING = {line for line in (_PAUSE_DECLARED, "declare i32 @sched_yield()") if line}
+# `fusegrad_pause(turn)`: waits a little, with what the machine and the system have for it.
+_X86 = "declare void @llvm.x86.sse2.pause()", "call void @llvm.x86.sse2.pause()"
+_ARM = "declare void @llvm.aarch64.hint(i32)", "call void @llvm.aarch64.hint(i32 1)"
+_PAUSES = {"x86_64": _X86, "AMD64": _X86, "aarch64": _ARM, "arm64": _ARM}
+_INSTRUCTION, _SPIN = _PAUSES.get(platform.machine(), ("", ""))
+_SYSTEM = hasattr(os, "sched_yield")
+_PAUSING = {_INSTRUCTION, *(("declare i32 @sched_yield()", "declare i32 @usleep(i32)") if _SYSTEM else ())}
 _PAUSE = _one_line(f"""
 define private void @fusegrad_pause(i64 %turn) {_PLAINLY} {{
 entry:
-  %long = icmp ugt i64 %turn, {_TURNS}
-  br i1 %long, label %yield, label %pause
-yield:
-  %yielded = call i32 @sched_yield()
-  ret void
+  %short = icmp ule i64 %turn, {_TURNS}
+  br i1 %short, label %pause, label %others
 pause:
-  {_PAUSE_CALL}
+  {_SPIN}
+  ret void
+others:
+  %long = icmp ugt i64 %turn, {_TURNS + _YIELDS}
+  br i1 %long, label %sleep, label %yield
+yield:
+  {"%yielded = call i32 @sched_yield()" if _SYSTEM else _SPIN}
+  ret void
+sleep:
+  {f"%slept = call i32 @usleep(i32 {_SLEEP})" if _SYSTEM else _SPIN}
   ret void
 }}""")
 

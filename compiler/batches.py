@@ -86,10 +86,9 @@ class Batch:
 _Blocks = Sequence[list[int] | None]
 
 
-def batches(blueprint: Blueprint, sizes: Any) -> list[Batch]:
+def batches(blueprint: Blueprint, sizes: Any, blocks: _Blocks) -> list[Batch]:
     """The stretches of steps that are run entry by entry."""
     found: list[Batch] = []
-    blocks = [_product_block(blueprint, sizes, number) for number in range(len(blueprint.steps))]
     number = 0
     while number < len(blocks):
         finder, following = _finder(blueprint, sizes, blocks, number), number + 1
@@ -115,13 +114,16 @@ def _finder(blueprint: Blueprint, sizes: Any, blocks: _Blocks, number: int) -> _
     return _Finder(blueprint, sizes, blocks, entries, False) if entries >= max(2, cores) else None
 
 
-def _product_block(blueprint: Blueprint, sizes: Any, number: int) -> list[int] | None:
-    """The block of a step that is a product, placed nowhere."""
-    layouts = blueprint.layouts[number]
-    if layouts is None:
-        return None
-    left, right = (sizes.of(layout) for layout in layouts)
-    return products.product_block(left, right, 1, ((0, 0), (0, 0), (0, 0)))
+def product_blocks(blueprint: Blueprint, sizes: Any) -> _Blocks:
+    """The block of each step that is a product, placed nowhere."""
+    blocks: list[list[int] | None] = []
+    for layouts in blueprint.layouts:
+        if layouts is None:
+            blocks.append(None)
+        else:
+            left, right = (sizes.of(layout) for layout in layouts)
+            blocks.append(products.product_block(left, right, 1, ((0, 0), (0, 0), (0, 0))))
+    return blocks
 
 
 def _matrices(block: list[int]) -> int:

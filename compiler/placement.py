@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from fusegrad.compiler import calling, native, products
-from fusegrad.compiler.batches import Batch, batch_address, batches
+from fusegrad.compiler.batches import Batch, batch_address, batches, product_blocks
 from fusegrad.compiler.blueprint import Blueprint
 from fusegrad.compiler.fusion import Step
 from fusegrad.compiler.memory import (
@@ -114,7 +114,13 @@ class Placed:
         places = {place for place, _, _ in self.small}
         self.large = [f for f in self.fresh if f[0] not in places]
         self._rest = [NOTHING] * (len(blueprint.arrays) - blueprint.inputs)
-        self.batches = batches(blueprint, sizes)
+        blocks = product_blocks(blueprint, sizes)
+        self.batches = batches(blueprint, sizes, blocks)
+        products.compile_together(
+            (step.equations[0].output.dtype, block)
+            for step, block in zip(blueprint.steps, blocks, strict=True)
+            if block is not None
+        )
         self._place_arena()
         self._build_calls()
 

@@ -17,7 +17,7 @@ import ctypes
 import functools
 import glob
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -104,23 +104,63 @@ _ROUTINES = {"float32": ("sgemm", "f32"), "float64": ("dgemm", "f64")}
 
 
 @functools.cache
-def _compiled(dtype: str, tiled: bool) -> tuple[int, int]:
-    """A product kernel for a dtype, the one that calls BLAS or the tiled one: its entry and its task."""
+def _compiled(dtype: str, tiles: tuple[int, ...]) -> tuple[int, int]:
+    """The entry and the task of a product kernel: of tiles of so many vectors, or without any by BLAS."""
     routine, short = _ROUTINES[dtype]
-    symbol = f"{'tiled' if tiled else 'product'}_{routine}"
-    if not tiled:
+    symbol = "_".join(["tiled", routine, *map(str, tiles)]) if tiles else f"product_{routine}"
+    if not tiles:
         native.add_symbol(f"fusegrad_{routine}", routines()[0][routine])
-    text = _module(routine, short, symbol, tiled)
+    text = _module(routine, short, symbol, tiles)
     entry, task = native.compile_module(f"fusegrad_{symbol}", text, [symbol, task_name(symbol)])
     return entry, task
 
 
+# By dtype, the tiles of the kernels that there are.
+_tiled: dict[str, list[tuple[int, ...]]] = {}
+
+
+def _with_tiles(dtype: str, tiles: set[int]) -> tuple[int, int]:
+    """A kernel that has these tiles: one that is there, or a new one.
+
+    The first has no others, since compiling takes time for each; the second has all, and serves from then on.
+    """
+    known = _tiled.setdefault(dtype, [])
+    found = next((other for other in known if tiles <= {*other}), None)
+    if found is None:
+        found = tiled_products.all_tiles(native.vector_bytes()) if known else tuple(sorted(tiles))
+        known.append(found)
+    return _compiled(dtype, found)
+
+
 def product_addresses(dtype: np.dtype, block: Sequence[int]) -> tuple[int, int]:
-    """Of the kernel that computes the product of a block, in float32 or float64: its entry, and the task
+    """The entry and the task of the kernel for a product.
+
+    The entry is a function of (slots, block), for blocks of `product_block`; the task is the function
     that computes a part of it.
     """
     with compiling:
-        return _compiled(dtype.name, _is_tiled(block))
+        if _is_tiled(block):
+            return _with_tiles(dtype.name, _tiles(dtype, block))
+        return _compiled(dtype.name, ())
+
+
+def compile_together(blocks: Iterable[tuple[np.dtype, Sequence[int]]]) -> None:
+    """Compile the tiles of several products (their dtypes and blocks) as one, which takes less time."""
+    needed: dict[str, set[int]] = {}
+    for dtype, block in blocks:
+        if _is_tiled(block):
+            needed.setdefault(dtype.name, set()).update(_tiles(dtype, block))
+    with compiling:
+        for name, tiles in needed.items():
+            _with_tiles(name, tiles)
+
+
+def _tiles(dtype: np.dtype, block: Sequence[int]) -> set[int]:
+    """How many vectors the tiles of a product have, in any of its parts."""
+    last = block[N] - block[PART] * (block[PARTS] - 1)
+    columns = {block[N]} if block[BY_ROWS] else {block[PART], last}
+    short, width = _ROUTINES[dtype.name][1], native.vector_bytes()
+    return {v for n in columns for v in tiled_products.tiles_for(n, short, width)}
 
 
 def is_shared(block: Sequence[int]) -> bool:
@@ -141,12 +181,13 @@ def _is_tiled(block: Sequence[int]) -> bool:
     return fits and pays and (not block[B + 3] or m >= tiled_products.PACKED_ROWS)
 
 
-def _module(name: str, dtype: str, symbol: str, tiled: bool) -> str:
+def _module(name: str, dtype: str, symbol: str, tiles: tuple[int, ...]) -> str:
     """LLVM IR of one product kernel: tasks (a batch entry and a part of it) on the pool."""
     declared: set[str] = set()
     one = []
-    if tiled:
-        one = tiled_products.product_functions(f"{symbol}.one", dtype, native.vector_bytes(), declared)
+    if tiles:
+        vector_bytes = native.vector_bytes()
+        one = tiled_products.product_functions(f"{symbol}.one", dtype, vector_bytes, tiles, declared)
     else:
         declared.add(f"declare void @fusegrad_{name}({', '.join(['ptr'] * 13)})")
     w = Writer(declared)
@@ -154,7 +195,7 @@ def _module(name: str, dtype: str, symbol: str, tiled: bool) -> str:
     run_tasks(w, symbol, w.index("mul", batch, w.load_index("%block", PARTS)))
     entry = function(f"void @{symbol}(ptr %slots, ptr %block)", w)
     real = LLVM_TYPES[dtype]
-    call = partial(_call_tiled, f"{symbol}.one") if tiled else partial(_call_blas, f"fusegrad_{name}", real)
+    call = partial(_call_tiled, f"{symbol}.one") if tiles else partial(_call_blas, f"fusegrad_{name}", real)
     return module(declared, [*one, entry, _task(symbol, real, call)])
 
 

@@ -7,6 +7,8 @@ multiplied with a row of the right one, of which a strip is packed where many ro
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from fusegrad.compiler.parallel import function
 from fusegrad.compiler.writer import LINE, LLVM_TYPES, SIZES, Val, Writer, vector_type
 
@@ -30,33 +32,54 @@ _PARAMETERS = (
 _TURN_PARAMETERS = "ptr %room, i64 %width, ptr %b, i64 %b_column, i64 %depth, i64 %columns"
 
 
-def product_functions(name: str, dtype: str, vector_bytes: int, declared: set[str]) -> list[str]:
+def all_tiles(vector_bytes: int) -> tuple[int, ...]:
+    """How many vectors tiles may have."""
+    return VECTORS_OF_AVX512 if vector_bytes == 64 else VECTORS
+
+
+def tiles_for(columns: int, dtype: str, vector_bytes: int) -> set[int]:
+    """How many vectors the tiles of a product with so many columns have: in whole strips, and in the rest."""
+    choice, lanes = all_tiles(vector_bytes), vector_bytes // SIZES[dtype]
+    narrow, wide = (vectors * lanes for vectors in choice[-2:])
+    width = narrow if -(-columns // wide) * narrow >= columns else wide
+    strips = {min(columns, width), columns % width or width} if columns > width else {columns}
+    return {next(v for v in choice if v * lanes >= strip) for strip in strips}
+
+
+def product_functions(
+    name: str, dtype: str, vector_bytes: int, tiles: Collection[int], declared: set[str]
+) -> list[str]:
     """LLVM IR of `NAME(m, n, k, a, a_row, a_column, b, b_row, b_column, c, c_row)`: C = A B.
 
     Steps are in elements. The rows of C are contiguous, and the rows or the columns of B; A may lie in any
-    way. No size is 0. Each element is summed in the order of the inner dimension.
+    way. No size is 0. Each element is summed in the order of the inner dimension. tiles: how many vectors the
+    tiles have; no others may be needed for n.
     """
     turn = _turn_function(f"{name}.turn", dtype, min(vector_bytes, TURNED_BYTES) // SIZES[dtype], declared)
-    return [turn, _product_function(name, dtype, vector_bytes, declared)]
+    return [turn, _product_function(name, dtype, vector_bytes, tiles, declared)]
 
 
-def _product_function(name: str, dtype: str, vector_bytes: int, declared: set[str]) -> str:
+def _product_function(
+    name: str, dtype: str, vector_bytes: int, tiles: Collection[int], declared: set[str]
+) -> str:
     w = Writer(declared)
-    lanes = vector_bytes // SIZES[dtype]
-    choice = VECTORS_OF_AVX512 if vector_bytes == 64 else VECTORS
+    lanes, choice = vector_bytes // SIZES[dtype], all_tiles(vector_bytes)
     width = _strip_width(w, *(vectors * lanes for vectors in choice[-2:]))
     with w.loop("0", "%k", str(DEPTH)) as start, w.loop("0", "%n", width) as column:
-        columns, less = _least(w, w.index("sub", "%n", column), width), 0
-        for vectors in choice:
-            most = vectors * lanes if vectors < choice[-1] else 0
-            with w.when(_between(w, columns, less * lanes, most)):
-                _Tiles(w, dtype, lanes, vectors).tiles(f"{name}.turn", start, column, columns)
-            less = vectors
+        columns = _least(w, w.index("sub", "%n", column), width)
+        for less, vectors in zip((0, *choice), choice, strict=False):
+            if vectors in tiles:
+                most = vectors * lanes if vectors < choice[-1] else 0
+                with w.when(_between(w, columns, less * lanes, most)):
+                    _Tiles(w, dtype, lanes, vectors).tiles(f"{name}.turn", start, column, columns)
     return function(f"internal void @{name}({_PARAMETERS})", w, "noinline nounwind")
 
 
 def _strip_width(w: Writer, narrow: int, wide: int) -> str:
-    """The columns of a strip: the fewer, where as many strips take all columns, so that none has few."""
+    """The columns of a strip: the fewer, where as many strips take all columns, so that none has few.
+
+    `tiles_for` says the same.
+    """
     strips = w.index("sdiv", w.index("add", "%n", str(wide - 1)), str(wide))
     enough = w.compare("ge", Val(w.index("mul", strips, str(narrow)), "i64"), Val("%n", "i64"))
     return w.select(enough, w.constant(narrow, "i64"), w.constant(wide, "i64")).text

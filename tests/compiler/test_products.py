@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 
 import fusegrad as fg
-from fusegrad.compiler import native, products
+from fusegrad.compiler import native, products, tiled_products
 from fusegrad.compiler.memory import SMALLEST_POOLED, Pool
 from fusegrad.eager.families import Layout, contiguous_layout
 from fusegrad.eager.ops import contraction
@@ -181,3 +181,23 @@ def test_infinities_and_nans_stay_in_their_rows():
     x[3, 299], x[5, 0] = np.inf, np.nan
     found = products.matmul(x, np.ones((300, 40), np.float32))
     assert np.isinf(found[3]).all() and np.isnan(found[5]).all() and np.isfinite(found[[0, 4, 6, 8]]).all()
+
+
+@pytest.mark.skipif(native.vector_bytes() < products.TILED_BYTES, reason="products go to BLAS here")
+def test_a_dtype_has_two_tiled_kernels_at_most(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(products, "_tiled", {})
+    every = tiled_products.all_tiles(native.vector_bytes())
+    lanes = native.vector_bytes() // 4
+
+    def tiles_after(*columns: int) -> list[tuple[int, ...]]:
+        """The tiles of the kernels that there are when products with so many columns have come."""
+        places = (1, 0), (2, 0), (3, 0)
+        rights = [contiguous_layout((32, n)) for n in columns]
+        blocks = [products.product_block(contiguous_layout((64, 32)), right, 4, places) for right in rights]
+        products.compile_together((np.dtype("float32"), block) for block in blocks if block is not None)
+        return products._tiled["float32"]
+
+    assert tiles_after(lanes, lanes - 1) == [(1,)]
+    assert tiles_after(1) == [(1,)]
+    assert tiles_after(2 * lanes) == [(1,), every]
+    assert tiles_after(every[-1] * lanes, every[-1] * lanes + 1) == [(1,), every]

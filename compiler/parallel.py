@@ -24,9 +24,8 @@ from fusegrad.compiler.writer import Writer
 _LINE = 16
 _STATE = 0
 _TASK, _TASKS, _SLOTS, _BLOCK = range(_LINE, _LINE + 4)
-_THREADS, _GIVE, _TABLE, _LAST, _ROOM, _STARTER, _CORE, _ARGUMENT, _COUNT, _STEP = range(
-    2 * _LINE, 2 * _LINE + 10
-)
+_THREADS, _GIVE, _TABLE, _LAST, _ROOM, _STARTER, _CORE = range(2 * _LINE, 2 * _LINE + 7)
+_ARGUMENT, _COUNT, _STEP = range(_CORE + 1, _CORE + 4)
 _FOUND, _LEADER = 3 * _LINE, 3 * _LINE + 1
 _RANGES = 4 * _LINE
 
@@ -44,11 +43,6 @@ _TURNS, _YIELDS, _SLEEP = 2000, 500, 50
 
 # Whether threads can say on which core they are, and be kept from one.
 _CORES_ARE_KNOWN = sys.platform == "linux"
-
-
-def _one_line(text: str) -> str:
-    """A function in one line, so that modules that are joined have it once."""
-    return " ".join(text.split())
 
 
 def _field(name: str, place: int, type_: str = "i64") -> str:
@@ -75,7 +69,7 @@ _PAUSES = {"x86_64": _X86, "AMD64": _X86, "aarch64": _ARM, "arm64": _ARM}
 _INSTRUCTION, _SPIN = _PAUSES.get(platform.machine(), ("", ""))
 _SYSTEM = hasattr(os, "sched_yield")
 _PAUSING = {_INSTRUCTION, *(("declare i32 @sched_yield()", "declare i32 @usleep(i32)") if _SYSTEM else ())}
-_PAUSE = _one_line(f"""
+_PAUSE = f"""
 define private void @fusegrad_pause(i64 %turn) {_PLAINLY} {{
 entry:
   %short = icmp ule i64 %turn, {_TURNS}
@@ -92,11 +86,11 @@ yield:
 sleep:
   {f"%slept = call i32 @usleep(i32 {_SLEEP})" if _SYSTEM else _SPIN}
   ret void
-}}""")
+}}"""
 
 # `fusegrad_tasks(team, mine)`: the tasks of a range, and what is left of others. The own range is gone
 # through from the start, others from the end, so that none is done twice.
-_TASKS_OF = _one_line(f"""
+_TASKS_OF = f"""
 define private void @fusegrad_tasks(ptr %team, i64 %mine) {_PLAINLY} {{
 entry:
   {_field("task", _TASK, "ptr")} {_field("tasks", _TASKS)} {_field("slots", _SLOTS, "ptr")}
@@ -148,11 +142,11 @@ next:
   br i1 %others, label %range, label %all
 all:
   ret void
-}}""")
+}}"""
 
 # `fusegrad_give(team, task, tasks, slots, block)`: does the tasks with a team. Before it goes on, the threads
 # that took tasks have left; who comes later finds the job closed.
-_GIVE_JOB = _one_line(f"""
+_GIVE_JOB = f"""
 define private void @fusegrad_give(ptr %team, ptr %task, i64 %tasks, ptr %slots, ptr %block) {_PLAINLY} {{
 entry:
   {_given(_TASK, "ptr %task")} {_given(_TASKS, "i64 %tasks")}
@@ -187,10 +181,10 @@ again:
   br label %wait
 done:
   ret void
-}}""")
+}}"""
 
 # `fusegrad_sequence(table, first, last, slots)`: calls the functions of a table, each with its block.
-_SEQUENCE = _one_line(f"""
+_SEQUENCE = f"""
 define private void @fusegrad_sequence(ptr %table, i64 %first, i64 %last, ptr %slots) {_PLAINLY} {{
 entry:
   br label %next
@@ -209,7 +203,7 @@ call:
   br label %next
 done:
   ret void
-}}""")
+}}"""
 
 # A thread of the pool that finds itself on the core of the one that brought the team together says so, and is
 # kept from there before the next call. Linux wakes it there while it takes all other cores for busy, and in a
@@ -230,7 +224,7 @@ found:
 
 # `fusegrad_work`, as Numba's pool calls it; `args` says for which thread of the team. Who comes first leads,
 # so that a thread that the pool gives several numbers finds all done when it comes to the next.
-_WORK = _one_line(f"""
+_WORK = f"""
 define private void @fusegrad_work(ptr %args, ptr %sizes, ptr %steps, ptr %team) {_PLAINLY} {{
 entry:
   %mine = load i64, ptr %args
@@ -274,11 +268,11 @@ again:
   br label %wait
 end:
   ret void
-}}""")
+}}"""
 
 # `fusegrad_apart(thread)`: from now on a thread uses the cores that this one may use, less the one where
 # this is. Where no core is left, the last call does nothing.
-_APART = _one_line(f"""
+_APART = f"""
 define private void @fusegrad_apart(i64 %thread) {_PLAINLY} {{
 entry:
   %cores = alloca [16 x i64]
@@ -302,9 +296,8 @@ set:
   br label %done
 done:
   ret void
-}}""")
+}}"""
 _KEEPING_APART = {
-    _APART,
     "declare i32 @sched_getcpu()",
     "declare i64 @pthread_self()",
     "declare i32 @sched_getaffinity(i32, i64, ptr)",
@@ -324,7 +317,7 @@ apart:
 # `fusegrad_team(table, last, slots, threads)`: calls the first `last` functions of a table, whose tasks so
 # many threads of the pool share. The pool takes arrays of addresses to step through; the one given here steps
 # from 0 by 1, so that the "address" a thread sees is its number.
-_TEAM = _one_line(f"""
+_TEAM = f"""
 define void @fusegrad_team(ptr %table, i64 %last, ptr %slots, i64 %threads) {_PLAINLY} {{
 entry:
   %lines = mul i64 %threads, {_LINE}
@@ -344,7 +337,7 @@ entry:
   br label %done
 done:
   ret void
-}}""")
+}}"""
 
 
 def team_module() -> str:
@@ -354,12 +347,14 @@ def team_module() -> str:
         *_PAUSING,
         *(_KEEPING_APART if _CORES_ARE_KNOWN else ()),
     }
-    return module(declared, [_PAUSE, _TASKS_OF, _GIVE_JOB, _SEQUENCE, _WORK, _TEAM])
+    apart = [_APART] if _CORES_ARE_KNOWN else []
+    return module(declared, [_PAUSE, _TASKS_OF, _GIVE_JOB, _SEQUENCE, _WORK, *apart, _TEAM])
 
 
 # In the modules of kernels, `fusegrad_share(task, tasks, slots, block)`: does the tasks, with the team that
-# slot 0 names if there is one and several tasks.
-_SHARE = _one_line(f"""
+# slot 0 names if there is one and several tasks. In one line, so that modules that are joined have it once.
+_SHARE = " ".join(
+    f"""
 define private void @fusegrad_share(ptr %task, i64 %tasks, ptr %slots, ptr %block) {_PLAINLY} {{
 entry:
   %team = load ptr, ptr %slots
@@ -382,7 +377,8 @@ one:
   br i1 %more, label %one, label %done
 done:
   ret void
-}}""")
+}}""".split()
+)
 _ALONE = "@fusegrad_alone = private constant i64 1"
 
 

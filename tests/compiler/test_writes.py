@@ -234,3 +234,27 @@ def _overlapping_later(jitted: bool) -> list[Any]:
 def test_memory_may_come_to_overlap_and_lie_apart_again():
     for ours, eagers in zip(_overlapping_later(True), _overlapping_later(False), strict=True):
         assert ours[0] == pytest.approx(eagers[0]) and ours[1] == pytest.approx(eagers[1])
+
+
+@pytest.mark.parametrize("classes", [5, 40, 700])
+def test_what_a_loop_picked_from_is_written_in_place_behind_it(classes: int):
+    # The loss of each row reads the bias of its label; the bias is written when all rows are done.
+    def step(bias: fg.Tensor, x: fg.Tensor, labels: fg.Tensor) -> fg.Tensor:
+        bias.grad = None
+        loss = fg.nn.functional.cross_entropy(x + bias, labels)
+        loss.backward()
+        with fg.no_grad():
+            bias -= bias.grad * 0.5
+        return loss.detach()
+
+    draw, jitted = np.random.default_rng(0), fg.jit(step)
+    x = fg.tensor(draw.standard_normal((300, classes)), dtype=fg.float32)
+    labels = fg.tensor(draw.integers(0, classes, 300))
+    ours, theirs = (fg.zeros(classes, requires_grad=True) for _ in range(2))
+    for _ in range(4):
+        losses = [jitted(ours, x, labels).item(), step(theirs, x, labels).item()]
+        np.testing.assert_allclose(*losses, rtol=1e-5)
+        np.testing.assert_allclose(*(t.detach().numpy() for t in (ours, theirs)), rtol=1e-5, atol=1e-6)
+    assert jitted.stats.compiled_calls == 3
+    *_, leaf = jitted.segments()
+    assert leaf.commit.rest == []

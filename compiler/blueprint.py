@@ -62,8 +62,10 @@ class Blueprint:
             arrays.setdefault(sources.base(value))
         opaque: set[Value] = set()
         self.inside = self._joined_in_place(steps, {*arrays, *into}, into)
-        joined = {whole for whole, _ in self.inside.values()}
-        self.steps = steps = [s for s in steps if s.kind != "loops" or s.equations[0].output not in joined]
+        self.wholes = {whole for whole, _ in self.inside.values()}
+        self.steps = steps = [
+            s for s in steps if s.kind != "loops" or s.equations[0].output not in self.wholes
+        ]
         for step in steps:
             if step.kind == "opaque":
                 opaque.update(step.made)
@@ -144,19 +146,22 @@ class Blueprint:
                     last[self.outermost(self.sources.base(value))] = number
         rooms: list[list[Room]] = []
         roomed: set[Value] = set()
+        ending: dict[
+            int, list[Value]
+        ] = {}  # by number of a step, those with room that it is the last to read
         for number, (step, form) in enumerate(zip(self.steps, self.forms, strict=True)):
             made = [a.value for a in step.kernel.outputs] if step.kernel is not None else []
             if step.kind == "product":
                 made = [step.equations[0].output]
-            made = [v for v in dict.fromkeys(map(self.outermost, made)) if v not in self.arrays]
-            ending = [v for v in roomed if last.get(v) == number]
             here = []
-            for v in made:
-                if v not in roomed:
-                    over = self._written_over(v, step, ending)
-                    size = math.prod(v.shape) * v.dtype.itemsize
-                    here.append(Room(v, size, None, last.get(v, number), over))
-            roomed.update(made)
+            for v in dict.fromkeys(map(self.outermost, made)):
+                if v not in self.arrays and v not in roomed:
+                    over = self._written_over(v, step, ending.get(number, []))
+                    until = last.get(v, number)
+                    here.append(Room(v, math.prod(v.shape) * v.dtype.itemsize, None, until, over))
+                    roomed.add(v)
+            for room in here:
+                ending.setdefault(room.until, []).append(room.key)
             rooms.append([*here, Room(step, 0, form, number)] if form is not None else here)
         return rooms
 
@@ -165,11 +170,10 @@ class Blueprint:
 
         It is taken off `ending`.
         """
-        wholes = {whole for whole, _ in self.inside.values()}
-        if step.kernel is None or made in wholes:
+        if step.kernel is None or made in self.wholes:
             return None
         for number, value in enumerate(ending):
             alike = (value.shape, value.dtype.itemsize) == (made.shape, made.dtype.itemsize)
-            if alike and value not in wholes and reads_where_it_writes(step.kernel, made, value):
+            if alike and value not in self.wholes and reads_where_it_writes(step.kernel, made, value):
                 return ending.pop(number)
         return None

@@ -27,6 +27,7 @@ from fusegrad.compiler import calling, native, tiled_products
 from fusegrad.compiler.lock import compiling
 from fusegrad.compiler.parallel import function, module, run_tasks, task_name
 from fusegrad.compiler.sizes import likely
+from fusegrad.compiler.tiled_products import Tile
 from fusegrad.compiler.writer import LLVM_TYPES, Writer
 from fusegrad.eager.families import Layout
 from fusegrad.eager.loading import environment
@@ -104,10 +105,11 @@ _ROUTINES = {"float32": ("sgemm", "f32"), "float64": ("dgemm", "f64")}
 
 
 @functools.cache
-def _compiled(dtype: str, tiles: tuple[int, ...]) -> tuple[int, int]:
-    """The entry and the task of a product kernel: of tiles of so many vectors, or without any by BLAS."""
+def _compiled(dtype: str, tiles: tuple[Tile, ...]) -> tuple[int, int]:
+    """The entry and the task of a product kernel: of these tiles, or without any by BLAS."""
     routine, short = _ROUTINES[dtype]
-    symbol = "_".join(["tiled", routine, *map(str, tiles)]) if tiles else f"product_{routine}"
+    names = (f"{tile.vectors}x{tile.rows}" for tile in tiles)
+    symbol = "_".join(["tiled", routine, *names]) if tiles else f"product_{routine}"
     if not tiles:
         native.add_symbol(f"fusegrad_{routine}", routines()[0][routine])
     text = _module(routine, short, symbol, tiles)
@@ -116,10 +118,10 @@ def _compiled(dtype: str, tiles: tuple[int, ...]) -> tuple[int, int]:
 
 
 # By dtype, the tiles of the kernels that there are.
-_tiled: dict[str, list[tuple[int, ...]]] = {}
+_tiled: dict[str, list[tuple[Tile, ...]]] = {}
 
 
-def _with_tiles(dtype: str, tiles: set[int]) -> tuple[int, int]:
+def _with_tiles(dtype: str, tiles: set[Tile]) -> tuple[int, int]:
     """A kernel that has these tiles: one that is there, or a new one.
 
     The first has no others, since compiling takes time for each; the second has all, and serves from then on.
@@ -139,28 +141,32 @@ def product_addresses(dtype: np.dtype, block: Sequence[int]) -> tuple[int, int]:
     that computes a part of it.
     """
     with compiling:
-        if _is_tiled(block):
-            return _with_tiles(dtype.name, _tiles(dtype, block))
-        return _compiled(dtype.name, ())
+        if not _is_tiled(block):
+            return _compiled(dtype.name, ())
+        tiles, known = _tiles(dtype, block), _tiled.get(dtype.name, [])
+        if not any(tiles <= {*other} for other in known):
+            # A program with other products may have settled for shorter ones.
+            tiles = next(({*other} for other in known if tiled_products.serves(other, tiles)), tiles)
+        return _with_tiles(dtype.name, tiles)
 
 
 def compile_together(blocks: Iterable[tuple[np.dtype, Sequence[int]]]) -> None:
     """Compile the tiles of several products (their dtypes and blocks) as one, which takes less time."""
-    needed: dict[str, set[int]] = {}
+    needed: dict[str, set[Tile]] = {}
     for dtype, block in blocks:
         if _is_tiled(block):
             needed.setdefault(dtype.name, set()).update(_tiles(dtype, block))
     with compiling:
         for name, tiles in needed.items():
-            _with_tiles(name, tiles)
+            _with_tiles(name, tiled_products.short(tiles))
 
 
-def _tiles(dtype: np.dtype, block: Sequence[int]) -> set[int]:
-    """How many vectors the tiles of a product have, in any of its parts."""
-    last = block[N] - block[PART] * (block[PARTS] - 1)
-    columns = {block[N]} if block[BY_ROWS] else {block[PART], last}
+def _tiles(dtype: np.dtype, block: Sequence[int]) -> set[Tile]:
+    """The tiles of a product, in any of its parts."""
+    parts = [block[PART], block[M if block[BY_ROWS] else N] - block[PART] * (block[PARTS] - 1)]
+    sizes = [(part, block[N]) if block[BY_ROWS] else (block[M], part) for part in parts]
     short, width = _ROUTINES[dtype.name][1], native.vector_bytes()
-    return {v for n in columns for v in tiled_products.tiles_for(n, short, width)}
+    return {tile for m, n in sizes for tile in tiled_products.tiles_for(m, n, short, width)}
 
 
 def is_shared(block: Sequence[int]) -> bool:
@@ -181,7 +187,7 @@ def _is_tiled(block: Sequence[int]) -> bool:
     return fits and pays and (not block[B + 3] or m >= tiled_products.PACKED_ROWS)
 
 
-def _module(name: str, dtype: str, symbol: str, tiles: tuple[int, ...]) -> str:
+def _module(name: str, dtype: str, symbol: str, tiles: tuple[Tile, ...]) -> str:
     """LLVM IR of one product kernel: tasks (a batch entry and a part of it) on the pool."""
     declared: set[str] = set()
     one = []

@@ -8,15 +8,29 @@ multiplied with a row of the right one, of which a strip is packed where many ro
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import NamedTuple
 
 from fusegrad.compiler.parallel import function
 from fusegrad.compiler.writer import LINE, LLVM_TYPES, SIZES, Val, Writer, vector_type
 
-# A tile has of the columns the smallest of these numbers of vectors that takes them, and so many rows: a sum
-# waits for the one before, and eight at a time fill the gaps. The largest leaves registers for a row of the
-# right operand and an element of the left one (AVX-512 has 32).
-VECTORS, VECTORS_OF_AVX512 = (1, 2, 3), (1, 2, 4)
-ROWS = {1: 8, 2: 4, 3: 4, 4: 4}
+
+class Tile(NamedTuple):
+    """How many vectors of columns a tile has, and how many rows.
+
+    A sum waits for the one before; eight at a time fill the gaps. The largest leave registers for a row of
+    the right operand and an element of the left one.
+    """
+
+    vectors: int
+    rows: int
+
+
+# Of the columns a tile has the smallest number of vectors that takes them. Where there are two of that width
+# the taller one, which reads less of the right operand, is for products of so many rows: fewer leave much of
+# it idle.
+TALL = 128
+TILES = Tile(1, 8), Tile(2, 4), Tile(3, 4)
+TILES_OF_AVX512 = Tile(1, 8), Tile(2, 4), Tile(4, 4), Tile(4, 6)  # twice as many registers
 # The inner dimension runs by in parts, so that what a tile reads of both operands is still near for the next.
 DEPTH = 256
 # From so many rows on the columns of the right operand are laid side by side first: rows that lie a power of
@@ -32,46 +46,71 @@ _PARAMETERS = (
 _TURN_PARAMETERS = "ptr %room, i64 %width, ptr %b, i64 %b_column, i64 %depth, i64 %columns"
 
 
-def all_tiles(vector_bytes: int) -> tuple[int, ...]:
+def all_tiles(vector_bytes: int) -> tuple[Tile, ...]:
+    """The tiles that there are."""
+    return TILES_OF_AVX512 if vector_bytes == 64 else TILES
+
+
+def _widths(vector_bytes: int) -> list[int]:
     """How many vectors tiles may have."""
-    return VECTORS_OF_AVX512 if vector_bytes == 64 else VECTORS
+    return sorted({tile.vectors for tile in all_tiles(vector_bytes)})
 
 
-def tiles_for(columns: int, dtype: str, vector_bytes: int) -> set[int]:
-    """How many vectors the tiles of a product with so many columns have: in whole strips, and in the rest."""
-    choice, lanes = all_tiles(vector_bytes), vector_bytes // SIZES[dtype]
-    narrow, wide = (vectors * lanes for vectors in choice[-2:])
+def tiles_for(rows: int, columns: int, dtype: str, vector_bytes: int) -> set[Tile]:
+    """The tiles of a product with so many rows and columns: for whole strips of columns, and for the rest."""
+    widths, lanes = _widths(vector_bytes), vector_bytes // SIZES[dtype]
+    narrow, wide = (vectors * lanes for vectors in widths[-2:])
     width = narrow if -(-columns // wide) * narrow >= columns else wide
     strips = {min(columns, width), columns % width or width} if columns > width else {columns}
-    return {next(v for v in choice if v * lanes >= strip) for strip in strips}
+    found = set()
+    for strip in strips:
+        vectors = next(v for v in widths if v * lanes >= strip)
+        alike = [tile for tile in all_tiles(vector_bytes) if tile.vectors == vectors]
+        found.add(alike[-1] if rows >= TALL else alike[0])
+    return found
+
+
+def short(tiles: Collection[Tile]) -> set[Tile]:
+    """The tiles without the taller of two of one width."""
+    return {t for t in tiles if not any(o.vectors == t.vectors and o.rows < t.rows for o in tiles)}
+
+
+def serves(known: Collection[Tile], tiles: Collection[Tile]) -> bool:
+    """Whether `known` has the tiles, or shorter ones for tall ones."""
+    return all(any(k.vectors == t.vectors and k.rows <= t.rows for k in known) for t in tiles)
 
 
 def product_functions(
-    name: str, dtype: str, vector_bytes: int, tiles: Collection[int], declared: set[str]
+    name: str, dtype: str, vector_bytes: int, tiles: Collection[Tile], declared: set[str]
 ) -> list[str]:
     """LLVM IR of `NAME(m, n, k, a, a_row, a_column, b, b_row, b_column, c, c_row)`: C = A B.
 
     Steps are in elements. The rows of C are contiguous, and the rows or the columns of B; A may lie in any
-    way. No size is 0. Each element is summed in the order of the inner dimension. tiles: how many vectors the
-    tiles have; no others may be needed for n.
+    way. No size is 0. Each element is summed in the order of the inner dimension. tiles: what it is made of;
+    there must be one of each width that n needs.
     """
     turn = _turn_function(f"{name}.turn", dtype, min(vector_bytes, TURNED_BYTES) // SIZES[dtype], declared)
     return [turn, _product_function(name, dtype, vector_bytes, tiles, declared)]
 
 
 def _product_function(
-    name: str, dtype: str, vector_bytes: int, tiles: Collection[int], declared: set[str]
+    name: str, dtype: str, vector_bytes: int, tiles: Collection[Tile], declared: set[str]
 ) -> str:
     w = Writer(declared)
-    lanes, choice = vector_bytes // SIZES[dtype], all_tiles(vector_bytes)
-    width = _strip_width(w, *(vectors * lanes for vectors in choice[-2:]))
+    lanes, widths = vector_bytes // SIZES[dtype], _widths(vector_bytes)
+    width = _strip_width(w, *(vectors * lanes for vectors in widths[-2:]))
+    tall = w.compare("ge", Val("%m", "i64"), w.constant(TALL, "i64"))
     with w.loop("0", "%k", str(DEPTH)) as start, w.loop("0", "%n", width) as column:
         columns = _least(w, w.index("sub", "%n", column), width)
-        for less, vectors in zip((0, *choice), choice, strict=False):
-            if vectors in tiles:
-                most = vectors * lanes if vectors < choice[-1] else 0
-                with w.when(_between(w, columns, less * lanes, most)):
-                    _Tiles(w, dtype, lanes, vectors).tiles(f"{name}.turn", start, column, columns)
+        for less, vectors in zip((0, *widths), widths, strict=False):
+            alike = sorted(tile for tile in tiles if tile.vectors == vectors)
+            most = vectors * lanes if vectors < widths[-1] else 0
+            for tile in alike:
+                chosen = _between(w, columns, less * lanes, most)
+                if len(alike) > 1:
+                    chosen = w.binary("and", chosen, tall if tile is alike[-1] else w.negated(tall))
+                with w.when(chosen.text):
+                    _Tiles(w, dtype, lanes, tile).tiles(f"{name}.turn", start, column, columns)
     return function(f"internal void @{name}({_PARAMETERS})", w, "noinline nounwind")
 
 
@@ -85,12 +124,12 @@ def _strip_width(w: Writer, narrow: int, wide: int) -> str:
     return w.select(enough, w.constant(narrow, "i64"), w.constant(wide, "i64")).text
 
 
-def _between(w: Writer, number: str, above: int, most: int) -> str:
+def _between(w: Writer, number: str, above: int, most: int) -> Val:
     """Whether a number is larger than `above`, and not larger than `most` (0: no matter)."""
     found = w.compare("gt", Val(number, "i64"), w.constant(above, "i64"))
     if most:
         found = w.binary("and", found, w.compare("le", Val(number, "i64"), w.constant(most, "i64")))
-    return found.text
+    return found
 
 
 def _turn_function(name: str, dtype: str, lanes: int, declared: set[str]) -> str:
@@ -169,11 +208,12 @@ class _Vectors:
 
 
 class _Tiles(_Vectors):
-    """Writes the loop over the tiles of one width."""
+    """Writes the loop over tiles of one kind."""
 
-    def __init__(self, w: Writer, dtype: str, lanes: int, vectors: int) -> None:
+    def __init__(self, w: Writer, dtype: str, lanes: int, tile: Tile) -> None:
         super().__init__(w, dtype, lanes)
-        self.vectors, self.width, self.rows = vectors, vectors * lanes, ROWS[vectors]
+        self.vectors, self.rows = tile
+        self.width = self.vectors * lanes
 
     def tiles(self, turn: str, start: str, column: str, columns: str) -> None:
         """All rows of the result, from `column` on, for the part of the inner dimension from `start` on."""

@@ -189,15 +189,29 @@ def test_a_dtype_has_two_tiled_kernels_at_most(monkeypatch: pytest.MonkeyPatch):
     every = tiled_products.all_tiles(native.vector_bytes())
     lanes = native.vector_bytes() // 4
 
-    def tiles_after(*columns: int) -> list[tuple[int, ...]]:
-        """The tiles of the kernels that there are when products with so many columns have come."""
-        places = (1, 0), (2, 0), (3, 0)
-        rights = [contiguous_layout((32, n)) for n in columns]
-        blocks = [products.product_block(contiguous_layout((64, 32)), right, 4, places) for right in rights]
-        products.compile_together((np.dtype("float32"), block) for block in blocks if block is not None)
-        return products._tiled["float32"]
+    def tiles_after(*sizes: tuple[int, int]) -> list[tuple[Any, ...]]:
+        """The tiles of the kernels that there are when products of so many rows and columns have come."""
+        dtype, places, blocks = np.dtype("float32"), ((1, 0), (2, 0), (3, 0)), []
+        for m, n in sizes:
+            block = products.product_block(contiguous_layout((m, 32)), contiguous_layout((32, n)), 4, places)
+            assert block is not None
+            blocks.append(block)
+        products.compile_together((dtype, block) for block in blocks)
+        there = list(products._tiled["float32"])
+        for block in blocks:
+            products.product_addresses(dtype, block)
+        assert products._tiled["float32"] == there  # nothing is compiled after
+        return there
 
-    assert tiles_after(lanes, lanes - 1) == [(1,)]
-    assert tiles_after(1) == [(1,)]
-    assert tiles_after(2 * lanes) == [(1,), every]
-    assert tiles_after(every[-1] * lanes, every[-1] * lanes + 1) == [(1,), every]
+    narrow, tall = every[0], every[-1]
+    # With AVX-512 the widest tiles are of two heights; products of both are given the shorter.
+    wide = next(tile for tile in every if tile.vectors == tall.vectors)
+    few, many = 64, 2 * tiled_products.TALL
+    assert tiles_after((few, lanes), (many, lanes - 1)) == [(narrow,)]
+    assert tiles_after((few, 1)) == [(narrow,)]
+    assert tiles_after((few, 2 * lanes)) == [(narrow,), every]
+    assert tiles_after((many, tall.vectors * lanes), (few, 3 * lanes + 1)) == [(narrow,), every]
+    products._tiled.clear()
+    assert tiles_after((many, tall.vectors * lanes)) == [(tall,)]
+    products._tiled.clear()
+    assert tiles_after((many, tall.vectors * lanes), (few, tall.vectors * lanes)) == [(wide,)]

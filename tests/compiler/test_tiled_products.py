@@ -14,7 +14,15 @@ from hypothesis import given, settings
 
 from fusegrad.compiler import native
 from fusegrad.compiler.parallel import module
-from fusegrad.compiler.tiled_products import DEPTH, PACKED_ROWS, product_functions, tiles_for
+from fusegrad.compiler.tiled_products import (
+    DEPTH,
+    PACKED_ROWS,
+    TALL,
+    Tile,
+    all_tiles,
+    product_functions,
+    tiles_for,
+)
 from fusegrad.compiler.writer import SIZES
 
 SIZE, ADDRESS = ctypes.c_int64, ctypes.c_void_p
@@ -22,10 +30,10 @@ SIZE, ADDRESS = ctypes.c_int64, ctypes.c_void_p
 
 @functools.cache
 def functions_of(
-    dtype: str, vector_bytes: int, tiles: tuple[int, ...]
+    dtype: str, vector_bytes: int, tiles: tuple[Tile, ...]
 ) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """What turns columns over, and the product, for a dtype (as the IR names it), a width, and tiles."""
-    name, declared = "_".join(map(str, ("product", dtype, vector_bytes, *tiles))), set[str]()
+    name, declared = "_".join(map(str, ("product", dtype, vector_bytes, *sum(tiles, ())))), set[str]()
     texts = product_functions(name, dtype, vector_bytes, tiles, declared)
     text = module(declared, [text.replace("define internal", "define", 1) for text in texts])
     turn, product = native.compile_module(name, text, [f"{name}.turn", name])
@@ -40,20 +48,21 @@ def functions_of(
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
 @settings(max_examples=60, deadline=None)
 @given(
-    m=st.sampled_from([1, 3, 4, 6, PACKED_ROWS - 1, PACKED_ROWS, PACKED_ROWS + 3]),
+    m=st.sampled_from([1, 3, 4, 6, PACKED_ROWS - 1, PACKED_ROWS, PACKED_ROWS + 3, TALL, TALL + 4]),
     n=st.integers(1, 200),
     k=st.sampled_from([1, 5, DEPTH - 1, DEPTH, DEPTH + 1, 2 * DEPTH + 3]),
-    left=st.booleans(), right=st.booleans(),
+    left=st.booleans(), right=st.booleans(), every=st.booleans(),
 )  # fmt: skip
-def test_products_for_vectors_of_any_width(vector_bytes, dtype, m, n, k, left, right):
+def test_products_for_vectors_of_any_width(vector_bytes, dtype, m, n, k, left, right, every):
     draw, itemsize = np.random.default_rng(0), SIZES[dtype]
     x, y = (draw.normal(size=shape).astype(f"f{itemsize}") for shape in ((m, k), (k, n)))
     a = np.asfortranarray(x) if left else x
     b = np.asfortranarray(y) if right else y
     made = np.full((m + 1, n + 1), 7, x.dtype)
     (a_row, a_column), (b_row, b_column) = ((1, m) if left else (k, 1)), ((1, k) if right else (n, 1))
-    # With no other tiles than are said to be needed.
-    functions_of(dtype, vector_bytes, tuple(sorted(tiles_for(n, dtype, vector_bytes))))[1](
+    # With no other tiles than are said to be needed, or with all that there are.
+    tiles = all_tiles(vector_bytes) if every else tiles_for(m, n, dtype, vector_bytes)
+    functions_of(dtype, vector_bytes, tuple(sorted(tiles)))[1](
         m, n, k, a.ctypes.data, a_row, a_column, b.ctypes.data, b_row, b_column, made.ctypes.data, n + 1
     )
     tolerance = 1e-3 if dtype == "f32" else 1e-11
@@ -69,6 +78,6 @@ def test_a_turned_strip_is_written_to_its_end(vector_bytes: int, dtype: str, col
     depth, width = 19, 64
     y = np.random.default_rng(0).normal(size=(columns, depth)).astype(f"f{SIZES[dtype]}")
     room = np.full((depth + 32, width), np.nan, y.dtype)  # rows are written in blocks, too
-    turn = functions_of(dtype, vector_bytes, (1,))[0]
+    turn = functions_of(dtype, vector_bytes, (Tile(1, 8),))[0]
     turn(room.ctypes.data, width, y.ctypes.data, depth, depth, columns)
     np.testing.assert_array_equal(room[:depth], np.pad(y, ((0, width - columns), (0, 0)), "edge").T)

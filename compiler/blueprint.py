@@ -146,9 +146,7 @@ class Blueprint:
                     last[self.outermost(self.sources.base(value))] = number
         rooms: list[list[Room]] = []
         roomed: set[Value] = set()
-        ending: dict[
-            int, list[Value]
-        ] = {}  # by number of a step, those with room that it is the last to read
+        ending: dict[int, list[Value]] = {}  # by number of a step, the values that it is the last to read
         for number, (step, form) in enumerate(zip(self.steps, self.forms, strict=True)):
             made = [a.value for a in step.kernel.outputs] if step.kernel is not None else []
             if step.kind == "product":

@@ -17,7 +17,7 @@ import numpy as np
 from fusegrad.compiler import native
 from fusegrad.compiler.lock import compiling
 from fusegrad.compiler.memory import data_address
-from fusegrad.compiler.parallel import team_module
+from fusegrad.compiler.parallel import SEQUENCE, team_module
 from fusegrad.eager.op import wrap
 from fusegrad.eager.tensor import Tensor
 
@@ -82,19 +82,8 @@ team:
   call void %together(ptr %calls, i64 %sharing, ptr %slots, i64 %threads)
   br label %calling
 calling:
-  %c = phi i64 [ 0, %release ], [ %sharing, %team ], [ %c1, %call ]
-  %left = icmp slt i64 %c, %kernels
-  br i1 %left, label %call, label %done
-call:
-  %twice = shl i64 %c, 1
-  %function.at = getelementptr ptr, ptr %calls, i64 %twice
-  %function = load ptr, ptr %function.at
-  %block.at = getelementptr ptr, ptr %function.at, i64 1
-  %block = load ptr, ptr %block.at
-  call void %function(ptr %slots, ptr %block)
-  %c1 = add i64 %c, 1
-  br label %calling
-done:
+  %first = phi i64 [ 0, %release ], [ %sharing, %team ]
+  call void @fusegrad_sequence(ptr %calls, i64 %first, i64 %kernels, ptr %slots)
   call void @PyEval_RestoreThread(ptr %thread)
   call void @Py_IncRef(ptr @fusegrad_none)
   ret ptr @fusegrad_none
@@ -251,7 +240,7 @@ def _compiled() -> _Native:
         native.add_symbol(f"fusegrad_{name}", id(value))
     native.add_symbol("fusegrad_threads", data_address(native.thread_count))
     native.thread_count[0] = native.threads()
-    text = (_HEAD + _RUN + _MATCH).format(**_places())
+    text = SEQUENCE + (_HEAD + _RUN + _MATCH).format(**_places())
     run, match = native.compile_module("fusegrad_calling", text, ["fusegrad_run", "fusegrad_match"])
     return _Native(_maker(b"run", run), _maker(b"match", match))
 

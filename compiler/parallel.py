@@ -184,8 +184,8 @@ done:
 }}"""
 
 # `fusegrad_sequence(table, first, last, slots)`: calls the functions of a table, each with its block.
-_SEQUENCE = f"""
-define private void @fusegrad_sequence(ptr %table, i64 %first, i64 %last, ptr %slots) {_PLAINLY} {{
+SEQUENCE = """
+define private void @fusegrad_sequence(ptr %table, i64 %first, i64 %last, ptr %slots) nounwind {
 entry:
   br label %next
 next:
@@ -203,7 +203,7 @@ call:
   br label %next
 done:
   ret void
-}}"""
+}"""
 
 # A thread of the pool that finds itself on the core of the one that brought the team together says so, and is
 # kept from there before the next call. Linux wakes it there while it takes all other cores for busy, and in a
@@ -348,7 +348,7 @@ def team_module() -> str:
         *(_KEEPING_APART if _CORES_ARE_KNOWN else ()),
     }
     apart = [_APART] if _CORES_ARE_KNOWN else []
-    return module(declared, [_PAUSE, _TASKS_OF, _GIVE_JOB, _SEQUENCE, _WORK, *apart, _TEAM])
+    return module(declared, [_PAUSE, _TASKS_OF, _GIVE_JOB, SEQUENCE, _WORK, *apart, _TEAM])
 
 
 # In the modules of kernels, `fusegrad_share(task, tasks, slots, block)`: does the tasks, with the team that

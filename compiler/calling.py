@@ -1,22 +1,22 @@
 """Calling in: what CPython calls as it calls the functions of its own modules.
 
-Two functions of LLVM IR take Python objects as they are (METH_FASTCALL) and look into them: one runs kernels
-on the memory of arrays, in 60 ns where ctypes takes 900; one tells whether tensors are of the types
-that they were, in 10 ns each.
+Three functions of LLVM IR take Python objects as they are (METH_FASTCALL) and look into them: one runs
+kernels on the memory of arrays, in 60 ns where ctypes takes 900; one tells whether tensors are of the types
+that they were, in 10 ns each; one whether tensors, of which some are written, lie apart.
 """
 
 from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from fusegrad.compiler import native
 from fusegrad.compiler.lock import compiling
-from fusegrad.compiler.memory import data_address
+from fusegrad.compiler.memory import bounds_of, data_address
 from fusegrad.compiler.parallel import SEQUENCE, team_module
 from fusegrad.eager.op import wrap
 from fusegrad.eager.tensor import Tensor
@@ -24,7 +24,8 @@ from fusegrad.eager.tensor import Tensor
 # Where things are, counted from an object's address. Those of arrays are part of NumPy's ABI:
 # its C macros put them into every extension module.
 _TYPE = object.__basicsize__ - ctypes.sizeof(ctypes.c_void_p)
-_DATA, _NDIM, _SHAPE, _STRIDES, _DTYPE = (object.__basicsize__ + 8 * place for place in (0, 1, 2, 3, 5))
+_DATA, _NDIM, _SHAPE, _STRIDES, _DTYPE, _FLAGS = (object.__basicsize__ + 8 * n for n in (0, 1, 2, 3, 5, 6))
+_WRITEABLE = 0x0400  # among the flags
 
 _HEAD = """
 declare ptr @PyEval_SaveThread()
@@ -90,17 +91,19 @@ calling:
 }}
 """
 
-# `self` is an array: for each tensor its class, `needs_grad`, its dtype, how many dimensions, shape and
-# strides. No two of them may be one.
+# `self` is an array: whether two of the tensors may be one; then for each its class, `needs_grad`, its dtype,
+# how many dimensions, shape and strides.
 _MATCH = """
 define ptr @fusegrad_match(ptr %self, ptr %items, i64 %count) nounwind {{
 entry:
   %table.field = getelementptr i8, ptr %self, i64 {DATA}
   %table = load ptr, ptr %table.field
+  %alike = load i64, ptr %table
+  %first = getelementptr i64, ptr %table, i64 1
   br label %tensors
 tensors:
   %i = phi i64 [ 0, %entry ], [ %i1, %next ]
-  %known = phi ptr [ %table, %entry ], [ %known1, %next ]
+  %known = phi ptr [ %first, %entry ], [ %known1, %next ]
   %more = icmp slt i64 %i, %count
   br i1 %more, label %class, label %yes
 class:
@@ -159,6 +162,7 @@ layout:
 sizes:
   %d = phi i64 [ 0, %layout ], [ %d1, %size ]
   %sizes.more = icmp slt i64 %d, %ndim
+  %skipped = mul i64 %alike, %i
   br i1 %sizes.more, label %size, label %others
 size:
   %size.at = getelementptr i64, ptr %shape, i64 %d
@@ -175,13 +179,93 @@ size:
   %d1 = add i64 %d, 1
   br i1 %dim.same, label %sizes, label %no
 others:
-  %j = phi i64 [ 0, %sizes ], [ %j1, %other ]
+  %j = phi i64 [ %skipped, %sizes ], [ %j1, %other ]
   %others.more = icmp slt i64 %j, %i
   br i1 %others.more, label %other, label %next
 other:
   %other.at = getelementptr ptr, ptr %items, i64 %j
   %other.x = load ptr, ptr %other.at
   %apart = icmp ne ptr %other.x, %x
+  %j1 = add i64 %j, 1
+  br i1 %apart, label %others, label %no
+next:
+  %i1 = add i64 %i, 1
+  br label %tensors
+yes:
+  call void @Py_IncRef(ptr @fusegrad_true)
+  ret ptr @fusegrad_true
+no:
+  call void @Py_IncRef(ptr @fusegrad_false)
+  ret ptr @fusegrad_false
+}}
+"""
+
+# `self` is an array: how many of the tensors have to lie where they did; then for each of all the address of
+# its memory, where it begins and ends from there, and the flags that its array must have.
+_APART = """
+define ptr @fusegrad_apart(ptr %self, ptr %items, i64 %count) nounwind {{
+entry:
+  %table.field = getelementptr i8, ptr %self, i64 {DATA}
+  %table = load ptr, ptr %table.field
+  %staying = load i64, ptr %table
+  %rows = getelementptr i64, ptr %table, i64 1
+  br label %tensors
+tensors:
+  %i = phi i64 [ 0, %entry ], [ %i1, %next ]
+  %more = icmp slt i64 %i, %count
+  br i1 %more, label %tensor, label %yes
+tensor:
+  %item = getelementptr ptr, ptr %items, i64 %i
+  %x = load ptr, ptr %item
+  %array.at = getelementptr i8, ptr %x, i64 {array}
+  %array = load ptr, ptr %array.at
+  %flags.at = getelementptr i8, ptr %array, i64 {FLAGS}
+  %flags.short = load i32, ptr %flags.at
+  %flags = sext i32 %flags.short to i64
+  %memory.at = getelementptr i8, ptr %array, i64 {DATA}
+  %memory = load i64, ptr %memory.at
+  %row = getelementptr [4 x i64], ptr %rows, i64 %i
+  %flags.known.at = getelementptr i64, ptr %row, i64 3
+  %flags.known = load i64, ptr %flags.known.at
+  %flags.both = and i64 %flags, %flags.known
+  %flags.same = icmp eq i64 %flags.both, %flags.known
+  br i1 %flags.same, label %place, label %no
+place:
+  %stays = icmp slt i64 %i, %staying
+  %memory.known = load i64, ptr %row
+  %memory.same = icmp eq i64 %memory, %memory.known
+  br i1 %stays, label %stayed, label %bounds
+stayed:
+  br i1 %memory.same, label %next, label %no
+bounds:
+  %begin.at = getelementptr i64, ptr %row, i64 1
+  %begin.offset = load i64, ptr %begin.at
+  %begin = add i64 %memory, %begin.offset
+  %end.at = getelementptr i64, ptr %row, i64 2
+  %end.offset = load i64, ptr %end.at
+  %end = add i64 %memory, %end.offset
+  br label %others
+others:
+  %j = phi i64 [ 0, %bounds ], [ %j1, %other ]
+  %others.more = icmp slt i64 %j, %i
+  br i1 %others.more, label %other, label %next
+other:
+  %other.at = getelementptr ptr, ptr %items, i64 %j
+  %other.x = load ptr, ptr %other.at
+  %other.array.at = getelementptr i8, ptr %other.x, i64 {array}
+  %other.array = load ptr, ptr %other.array.at
+  %other.memory.at = getelementptr i8, ptr %other.array, i64 {DATA}
+  %other.memory = load i64, ptr %other.memory.at
+  %other.row = getelementptr [4 x i64], ptr %rows, i64 %j
+  %other.begin.at = getelementptr i64, ptr %other.row, i64 1
+  %other.begin.offset = load i64, ptr %other.begin.at
+  %other.begin = add i64 %other.memory, %other.begin.offset
+  %other.end.at = getelementptr i64, ptr %other.row, i64 2
+  %other.end.offset = load i64, ptr %other.end.at
+  %other.end = add i64 %other.memory, %other.end.offset
+  %before = icmp sle i64 %end, %other.begin
+  %behind = icmp sle i64 %other.end, %begin
+  %apart = or i1 %before, %behind
   %j1 = add i64 %j, 1
   br i1 %apart, label %others, label %no
 next:
@@ -216,6 +300,7 @@ class _Native(NamedTuple):
 
     caller: Callable[[np.ndarray], Callable[..., None]]
     matcher: Callable[[np.ndarray], Callable[..., bool]]
+    parter: Callable[[np.ndarray], Callable[..., bool]]
 
 
 _made: _Native | None = None
@@ -240,9 +325,10 @@ def _compiled() -> _Native:
         native.add_symbol(f"fusegrad_{name}", id(value))
     native.add_symbol("fusegrad_threads", data_address(native.thread_count))
     native.thread_count[0] = native.threads()
-    text = SEQUENCE + (_HEAD + _RUN + _MATCH).format(**_places())
-    run, match = native.compile_module("fusegrad_calling", text, ["fusegrad_run", "fusegrad_match"])
-    return _Native(_maker(b"run", run), _maker(b"match", match))
+    text = SEQUENCE + (_HEAD + _RUN + _MATCH + _APART).format(**_places())
+    names = ["run", "match", "apart"]
+    addresses = native.compile_module("fusegrad_calling", text, [f"fusegrad_{name}" for name in names])
+    return _Native(*(_maker(name.encode(), at) for name, at in zip(names, addresses, strict=True)))
 
 
 def _team() -> int:
@@ -259,7 +345,7 @@ def _compiled_team() -> int:
 def _places() -> dict[str, int]:
     """Where native code finds things in objects, tried out on some."""
     places = {"TYPE": _TYPE, "DATA": _DATA, "NDIM": _NDIM, "SHAPE": _SHAPE, "STRIDES": _STRIDES}
-    places["DTYPE"] = _DTYPE
+    places |= {"DTYPE": _DTYPE, "FLAGS": _FLAGS}
     array = np.zeros((2, 3, 5), np.float32)[:, ::2]
     tensor = wrap(array)
     tensor.needs_grad = True
@@ -274,7 +360,10 @@ def _places() -> dict[str, int]:
         _words(_word(id(array) + _SHAPE), 3) == array.shape,
         _words(_word(id(array) + _STRIDES), 3) == array.strides,
         _word(id(array) + _DTYPE) == id(array.dtype),
+        _word(id(array) + _FLAGS) & _WRITEABLE == _WRITEABLE,
     ]
+    array.flags.writeable = False
+    found.append(_word(id(array) + _FLAGS) & _WRITEABLE == 0)
     if not all(found):
         raise RuntimeError("compiled code cannot be called: objects lie otherwise in memory than expected")
     return places
@@ -337,19 +426,46 @@ class Calls:
 class Match:
     """Whether tensors are of the types that others had: class, dtype, shape, strides, `needs_grad`.
 
-    matches(*tensors): as many as there were; no two of them the same, and none made in inference mode.
-    Anything else may be given in their places, and does not match.
+    matches(*tensors): as many as there were; none made in inference mode, and no two of them the same, unless
+    they may be `alike`. Anything else may be given in their places, and does not match.
     """
 
     __slots__ = ("_alive", "matches")
 
     matches: Callable[..., bool]
 
-    def __init__(self, tensors: Sequence[Tensor]) -> None:
+    def __init__(self, tensors: Sequence[Tensor], alike: bool = False) -> None:
         self._alive = [(type(t), t.array.dtype) for t in tensors]
-        table: list[int] = []
+        table = [int(alike)]
         for t in tensors:
             array = t.array
             table += [id(type(t)), id(t.needs_grad), id(array.dtype)]
             table += [array.ndim, *array.shape, *array.strides]
         self.matches = _native().matcher(np.array(table, np.int64))
+
+
+class Apart:
+    """Whether of tensors, of which some are written, no two overlap.
+
+    holds(*staying, *others): tensors of the types of those given here. The first have to lie where they did
+    when they were last `seen`; the others may lie elsewhere by now. What is written must be writeable.
+    """
+
+    __slots__ = ("_table", "holds")
+
+    holds: Callable[..., bool]
+
+    def __init__(self, staying: Sequence[Tensor], others: Sequence[Tensor], written: Collection[int]) -> None:
+        """written: ids of those of the tensors that are. Whether they are apart now has been looked at."""
+        rows = []
+        for tensor in (*staying, *others):
+            begin, end = bounds_of(tensor.array)
+            at = data_address(tensor.array)
+            rows += [at, begin - at, end - at, _WRITEABLE if id(tensor) in written else 0]
+        self._table = np.array([len(staying), *rows], np.int64)
+        self.holds = _native().parter(self._table)
+
+    def seen(self, staying: Sequence[Tensor]) -> None:
+        """Note where the first tensors lie, of which somebody has found out that they are apart."""
+        for number, tensor in enumerate(staying):
+            self._table[1 + 4 * number] = data_address(tensor.array)

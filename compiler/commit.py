@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fusegrad.compiler.loops import reads_where_it_writes
-from fusegrad.compiler.memory import data_address
+from fusegrad.compiler.memory import bounds_of
 from fusegrad.compiler.path import Captured, Path
 from fusegrad.compiler.program import Program, clone_op
 from fusegrad.eager import views
@@ -97,7 +97,7 @@ class Commit:
         captured = [None if (t := reference()) is None else t.array for reference in self._references]
         if not _same(captured, seen):
             arrays = [a for c in self.path.captured.values() if (a := c.array()) is not None]
-            bounds, seen_others = sorted(_bounds(a) for a in arrays if a.size), []
+            bounds, seen_others = sorted(bounds_of(a) for a in arrays if a.size), []
             if not _apart(bounds):
                 return False
             seen = [weakref.ref(a) for a in arrays]
@@ -107,7 +107,7 @@ class Commit:
             if array is not None:
                 others.append(array)
         if not _same(others, seen_others):
-            if not _apart([*bounds, *map(_bounds, others)]):
+            if not _apart([*bounds, *map(bounds_of, others)]):
                 return False
             seen_others = [weakref.ref(a) for a in others]
         self._apart = _Apart(seen, bounds, seen_others)
@@ -115,33 +115,38 @@ class Commit:
 
     def begin(self, tensors: Sequence[Tensor]) -> None:
         """The memory of `tensors` is written next: nobody must find it changed whose version is not."""
-        spot = user_spot()
-        for tensor in tensors:
-            views.tell_readers(tensor.version)
-            views.count_write(tensor, spot)
+        views.count_writes(tensors, user_spot())
 
     def run(self, finals: Sequence[np.ndarray], tensors: Sequence[Tensor], leaves: Sequence[Any]) -> None:
         """Write what the program has not into the memory of `tensors`, and set gradients."""
         if not self.begins:
             self.begin(tensors)
         if self.program is not None:
-            arrays = [finals[i] for i in self.rest]
-            arrays = [a if a.flags.c_contiguous else np.array(a, order="C") for a in arrays]
-            self.program.run([*arrays, *(tensors[i].array for i in self.rest)])
+            self.copy([finals[i] for i in self.rest], [tensors[i].array for i in self.rest])
         gradients = iter(finals[len(tensors) :])
         left = self.path.capture.left
         for place, value in left.gradients:
             owner = at(place, leaves)
             array = None if value is None else next(gradients)
             if owner is not None:
-                owner.grad = None if array is None else wrap(_own(array))
-        for method in left.after:
+                owner.grad = None if array is None else wrap(own(array))
+        self.call_after()
+
+    def copy(self, finals: Sequence[np.ndarray], targets: Sequence[np.ndarray]) -> None:
+        """Write what the program has not into the memory of `targets`."""
+        assert self.program is not None
+        arrays = [a if a.flags.c_contiguous else np.array(a, order="C") for a in finals]
+        self.program.run([*arrays, *targets])
+
+    def call_after(self) -> None:
+        """Call the methods that are called when all is done."""
+        for method in self.path.capture.left.after:
             call = method()
             if call is not None:
                 call()
 
 
-def _own(array: np.ndarray) -> np.ndarray:
+def own(array: np.ndarray) -> np.ndarray:
     """The array, or a copy where it is a view of another result's memory."""
     return array if array.base is None or array.flags.c_contiguous else np.array(array)
 
@@ -178,16 +183,6 @@ def _copying(values: Sequence[Value]) -> Program:
     equations = tuple(Equation(clone_op, (f,), {}, (c,)) for f, c in zip(finals, copies, strict=True))
     graph = Graph((*finals, *targets), equations, tuple(copies))
     return Program(graph, into=dict(zip(copies, targets, strict=True))).finish()
-
-
-def _bounds(array: np.ndarray) -> tuple[int, int]:
-    """The first address of an array's memory, and the one behind its last."""
-    start = data_address(array)
-    if array.flags.c_contiguous:
-        return start, start + array.nbytes
-    low = sum(min(0, s * (n - 1)) for n, s in zip(array.shape, array.strides, strict=True))
-    high = sum(max(0, s * (n - 1)) for n, s in zip(array.shape, array.strides, strict=True))
-    return start + low, start + high + array.itemsize
 
 
 def _apart(bounds: list[tuple[int, int]]) -> bool:

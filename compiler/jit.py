@@ -28,7 +28,7 @@ from fusegrad.compiler.keys import Unkeyed, call_key, describe_key, is_object
 from fusegrad.compiler.lock import compiling
 from fusegrad.compiler.node import finish
 from fusegrad.compiler.path import Path, layout_of, make_path
-from fusegrad.compiler.segments import Stopped
+from fusegrad.compiler.segments import Segment, Stopped
 from fusegrad.compiler.shortcut import Shortcut
 from fusegrad.compiler.source import MISSED
 from fusegrad.compiler.tree import Diverged, Tree
@@ -97,15 +97,26 @@ class Variant:
         self.tree = tree
         self.shared = guards(r for r in tree.paths[0].capture.reads if r.token() in common)
         self._own = {p: guards(r for r in p.capture.reads if r.token() not in common) for p in tree.paths}
-        self.shortcut: Shortcut | None = None
+        self.shortcuts: dict[Segment, Shortcut] = {}
+        self._row: tuple[Any, int] = None, 0  # the leaf that answered last, and how often in a row
 
-    def has_own_reads(self, path: Path) -> bool:
-        """Whether the path read what others did not."""
-        return bool(self._own[path].reads)
+    def own(self, path: Path) -> Guards:
+        """What the path read and others did not."""
+        return self._own[path]
+
+    def comes_again(self, leaf: Segment) -> bool:
+        """Note that a leaf has answered the long way; whether it is likely to answer the next call.
+
+        Where there are others it must have come often in a row: a shortcut that meets another value at a
+        guard has run up to there in vain.
+        """
+        known, count = self._row
+        self._row = leaf, count + 1 if known is leaf else 1
+        return leaf is self.tree.root or self._row[1] > SHORTCUT_AFTER
 
     def refusal(self, path: Path) -> Read | None:
         """Which of the path's own reads does not hold any more."""
-        own = self._own[path]
+        own = self.own(path)
         return own.first_failure() if own.reads else None
 
 
@@ -308,22 +319,23 @@ class JitFunction:
             path.calls += 1
             if path.derives_alone and found.leaf.joint is None and found.leaf.followed():
                 self._compile_joint(variant.tree, found.leaf)
-            again = Again(found, leaves) if due else None
+            second = Again(found, leaves) if due else None
             result = finish(found, leaves)
             if found.leaf.commit is not None:
                 found.leaf.commit.run(found.left, found.written, leaves)
-            if again is not None:
-                again.compare(self, result, args, kwargs)
+            if second is not None:
+                second.compare(self, result, args, kwargs)
+            again = variant.comes_again(found.leaf)
             if not (kwargs or self.verify) and path.calls > SHORTCUT_AFTER:
-                self._answer = self._shortcut(variant, args, leaves)
+                self._answer = self._shortcut(variant, found.leaf, args, leaves) if again else None
             return result
         raise _Miss(_difference(missed))
 
-    def _shortcut(self, variant: Variant, args: Sequence[Any], leaves: Sequence[Any]) -> Any:
+    def _shortcut(self, variant: Variant, leaf: Segment, args: Sequence[Any], leaves: Sequence[Any]) -> Any:
         """What answers calls like this one faster, if there is such a thing."""
-        known = variant.shortcut
+        known = variant.shortcuts.get(leaf)
         if known is None or not known.is_of(variant):
-            known = variant.shortcut = Shortcut(variant, args, leaves, self.stats)
+            known = variant.shortcuts[leaf] = Shortcut(variant, leaf, args, leaves, self.stats)
         return known.answer
 
     def _capture(self, key: Any, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -> Any:

@@ -46,6 +46,16 @@ def data_address(array: np.ndarray) -> int:
     return array.__array_interface__["data"][0]
 
 
+def bounds_of(array: np.ndarray) -> tuple[int, int]:
+    """The first address of an array's memory, and the one behind its last."""
+    start = data_address(array)
+    if array.flags.c_contiguous:
+        return start, start + array.nbytes
+    low = sum(min(0, s * (n - 1)) for n, s in zip(array.shape, array.strides, strict=True))
+    high = sum(max(0, s * (n - 1)) for n, s in zip(array.shape, array.strides, strict=True))
+    return start + low, start + high + array.itemsize
+
+
 def copied_as_it_lies(array: np.ndarray) -> np.ndarray:
     """A copy with the same strides, gaps and all: code that was made for an array may read it instead."""
     copy = np.array(array)

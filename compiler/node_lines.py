@@ -11,12 +11,12 @@ from typing import Any
 
 from fusegrad.compiler.adding import Adding
 from fusegrad.compiler.backward_lines import written_derivative
-from fusegrad.compiler.node import AGAIN, NOTHING_FREED, CompiledNode, facts_of
+from fusegrad.compiler.node import AGAIN, NOTHING_FREED, CompiledNode, FreedNode, facts_of
 from fusegrad.compiler.path import Captured, Path
 from fusegrad.compiler.segments import Joint, Segment
-from fusegrad.compiler.source import Source, TooDifficult
+from fusegrad.compiler.source import Source
 from fusegrad.eager.errors import user_spot
-from fusegrad.eager.node import next_sequence
+from fusegrad.eager.node import next_sequence, place
 from fusegrad.eager.views import ask_before_write
 from fusegrad.tracer.capture import Output
 
@@ -24,19 +24,26 @@ from fusegrad.tracer.capture import Output
 class NodeWriter:
     """Writes into a function whose arguments have the names `names`, and whose path is that of `leaf`.
 
-    leaves: the arguments of a call that it will answer.
+    leaves: the arguments of a call that it will answer. outside: the names of the tensors from outside that
+    the call read, if it has a node.
     """
 
     def __init__(
-        self, source: Source, leaf: Segment, joint: Joint | None, names: Sequence[str], leaves: Sequence[Any]
+        self,
+        source: Source,
+        leaf: Segment,
+        joint: Joint | None,
+        names: Sequence[str],
+        leaves: Sequence[Any],
+        outside: Sequence[str],
     ) -> None:
         assert leaf.path is not None
         self.source, self.leaf, self.joint, self.names, self.leaves = source, leaf, joint, names, leaves
         self.path: Path = leaf.path
-        self.outside: dict[Captured, str] = {}  # tensors from outside that the call read
+        self.outside: dict[Captured, str] = dict(
+            zip(self.path.captured.values(), outside, strict=bool(outside))
+        )
         self.known: dict[Any, str] = {}  # the results, by value
-        if any(output.freed for output in self.path.capture.outputs):
-            raise TooDifficult
         source.constants |= {
             "new_node": CompiledNode.__new__,
             "CompiledNode": CompiledNode,
@@ -44,22 +51,29 @@ class NodeWriter:
             "user_spot": user_spot,
             "ask_before_write": ask_before_write,
             "NOTHING_FREED": NOTHING_FREED,
+            "FreedNode": FreedNode,
+            "place": place,
         }
 
     def write(self, results: Sequence[str], kept: Sequence[str], gradients: Sequence[str]) -> list[str]:
-        """Lines that make the node and put the results on the graph; the expressions of what is returned.
+        """Lines that make the node, if there is one, and put the results on the graph; the expressions of
+        what is returned.
 
         results: expressions of arrays. kept: of what the forward kept for backward; gradients: of those that
         came along.
         """
+        if not self.path.wanted:
+            return self._tensors(results)
+        self._node(kept, gradients)
+        items = self._tensors(results)
+        self._counters()
+        return items
+
+    def _node(self, kept: Sequence[str], gradients: Sequence[str]) -> None:
         source, path = self.source, self.path
         filled = self.joint is None
         facts = source.constant("facts", facts_of(self.leaf, filled))
         ready = "None" if filled else f"[{', '.join(gradients)}]"
-        for captured in path.captured.values():
-            name = self.outside[captured] = f"captured{len(self.outside)}"
-            reference = source.constant("reference", captured.reference)
-            source.lines += [f"{name} = {reference}()", f"if {name} is None: return MISSED"]
         source.lines += [
             "node = new_node(CompiledNode)",
             f"node.leaf, node.leaves = leaf, ({self._row(self.names)})",
@@ -75,9 +89,6 @@ class NodeWriter:
             "node.preserved, node.inputs, node.versions = {}, (), ()",
         ]
         self._edges()
-        items = self._tensors(results)
-        self._counters()
-        return items
 
     @staticmethod
     def _row(names: Any) -> str:
@@ -104,10 +115,14 @@ class NodeWriter:
     def _tensors(self, results: Sequence[str]) -> list[str]:
         """Lines that make the results tensors; what each item of the structure is."""
         path, lines = self.path, self.source.lines
+        outputs = [o for o in path.capture.outputs if o.value is not None]
+        freed = {o.value: o.grad_name if o.freed else "" for o in reversed(outputs)}
         for number, value in path.own_results.items():
             name = self.known[value] = f"result{number}"
             lines.append(f"{name} = wrap({results[number]})")
-            if number in path.seeded:
+            if freed.get(value):
+                lines.append(f"place({name}, FreedNode({freed[value]!r}, {name}), 0)")
+            elif path.wanted and number in path.seeded:
                 lines.append(f"{name}.needs_grad, {name}.grad_fn = True, node")
                 lines.append(f"{name}.output_index = {path.seeded.index(number)}")
         return [self._item(output) for output in path.capture.outputs]

@@ -28,6 +28,7 @@ class Source:
 
     def __init__(self) -> None:
         self.lines: list[str] = []
+        self.variables: set[str] = set()  # what arrays of programs are called
         self.constants: dict[str, Any] = {
             "MISSED": MISSED,
             "EXPLAINED": EXPLAINED,
@@ -65,33 +66,50 @@ class Source:
     # Programs.
 
     def run(
-        self, program: Program, inputs: Sequence[str], known: Mapping[int, str] = MappingProxyType({})
+        self,
+        program: Program,
+        inputs: Sequence[str],
+        known: Mapping[int, str] = MappingProxyType({}),
+        begin: Sequence[str] = (),
     ) -> list[str]:
-        """Lines that run a program; the names of its arrays. known: of small ones that are there already."""
+        """Lines that run a program; the names of its arrays.
+
+        known: of small ones that are there already; begin: lines for when nothing can stop it any more.
+        """
         placed = program.placed()
         if placed.calls is None:
+            assert not begin, "what NumPy runs may stop"
+            made = self._own_name("made")
             run = self.constant("run", program.run)
-            self.lines += ["try:", f"    made = {run}([{', '.join(inputs)}])"]
+            self.lines += ["try:", f"    {made} = {run}([{', '.join(inputs)}])"]
             self.lines += ["except EXPLAINED: return MISSED"]
-            return [f"made[{i}]" for i in range(len(placed.arrays))]
+            return [f"{made}[{i}]" for i in range(len(placed.arrays))]
         names = [*inputs, *["nothing"] * (len(placed.arrays) - len(inputs))]
         names = [known.get(index, name) for index, name in enumerate(names)]
         for index, shape, dtype in placed.small:
             if index in known:
                 continue
-            names[index] = f"made{index}"
+            name = names[index] = self._own_name(f"made{index}")
             given = self.constant("shape", shape), self.constant("dtype", dtype)
-            self.lines.append(f"made{index} = placement.small_array({', '.join(given)})")
+            self.lines.append(f"{name} = placement.small_array({', '.join(given)})")
         for index, shape, dtype, strides in placed.large:
-            names[index] = f"made{index}"
+            name = names[index] = self._own_name(f"made{index}")
             layout = [self.constant(f"layout{index}_", x) for x in (shape, dtype, strides)]
-            self.lines.append(f"made{index} = pooled({', '.join(layout)})")
+            self.lines.append(f"{name} = pooled({', '.join(layout)})")
         self.lines.append(f"arena = {self.constant('taken', placed.take_arena)}()")
+        self.lines += begin
         self.lines.append(f"{self.constant('run', placed.calls.run)}({', '.join(names)}, *arena)")
         self.lines.append(f"{self.constant('arenas', placed.arenas)}.append(arena)")
         # Indices within bounds, as `Program.run` tests them.
         self.lines += [f"if not {names[program.arrays[check]]}: return MISSED" for check in program.checks]
         return names
+
+    def _own_name(self, name: str) -> str:
+        """A variable of that name, or of a longer one where another program has an array of it."""
+        while name in self.variables:
+            name += "_"
+        self.variables.add(name)
+        return name
 
     def outside(self, captured: Any) -> str:
         """Lines that find the memory of a captured tensor; its name."""

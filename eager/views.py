@@ -170,6 +170,18 @@ def count_write(tensor: Tensor, spot: Any) -> None:
     version[1] = (number, spot)
 
 
+def count_writes(tensors: Sequence[Tensor], spot: Any) -> None:
+    """`tell_readers` and `count_write` for the memory of each: all of a step's parameters, say."""
+    for tensor in tensors:
+        version: Any = tensor.version
+        if tensor.alias is not None or type(version) is not list or len(version) > 2:
+            tell_readers(version)
+            count_write(tensor, spot)
+        else:
+            version[0] = number = version[0] + 1
+            version[1] = (number, spot)
+
+
 # Writes that leave nothing of what was there: it gets a gradient of zeros, and not none.
 OVERWRITING = ("copy_", "fill_", "zero_")
 

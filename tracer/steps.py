@@ -142,7 +142,7 @@ class Numbers(Host):
     def start(self, step: float) -> None:
         """Ask for the numbers as they are now."""
         self.first = self._constants(step)
-        self.seen = list(_leaves(self.first))
+        self.seen = _leaves(self.first)
         self.tensor = wrap(self._array(self.seen))
 
     def _constants(self, step: float) -> Any:
@@ -158,7 +158,7 @@ class Numbers(Host):
         return taken.pop() + self.ahead + 1 if len(taken) == 1 else None
 
     def _array(self, leaves: list[Any]) -> np.ndarray:
-        return np.array([x if _is_number(x) else 0 for x in leaves], self.dtype)
+        return np.array([x if type(x) is float or type(x) is int else 0 for x in leaves], self.dtype)
 
     def constants(self) -> Any:
         """What the rule gets while it is recorded."""
@@ -180,16 +180,20 @@ class Numbers(Host):
         step = self._step()
         if self.optimizer() is None or self.group() is None or step is None:
             return None
-        leaves = list(_leaves(self._constants(step)))
-        if len(leaves) != len(self.seen):
+        found = _leaves(self._constants(step))
+        if len(found) != len(self.seen):
             return None
-        for place, (now, then) in enumerate(zip(leaves, self.seen, strict=True)):
+        for now, then, fixed in zip(found, self.seen, self._fixed, strict=True):
             if now is then:
                 continue
-            fixed = place in self.fixed or not _is_number(then)
             if type(now) is not type(then) or (fixed and plain_key(now) != plain_key(then)):
                 return None
-        return self._array(leaves)
+        return self._array(found)
+
+    @functools.cached_property
+    def _fixed(self) -> list[bool]:
+        """Which of the numbers must be what they were in the run that was recorded, which is over."""
+        return [place in self.fixed or not _is_number(then) for place, then in enumerate(self.seen)]
 
     def key(self) -> Any:
         counts = tuple(id(r()) for r in self.counts)
@@ -200,12 +204,14 @@ def _is_number(value: Any) -> bool:
     return type(value) in (int, float)
 
 
-def _leaves(value: Any) -> Iterator[Any]:
-    if isinstance(value, tuple):
-        for item in value:
-            yield from _leaves(item)
-    else:
-        yield value
+def _leaves(value: Any) -> list[Any]:
+    """What a rule's numbers, which are nested tuples, hold."""
+    if type(value) is not tuple:
+        return [value]
+    for item in value:
+        if type(item) is tuple:
+            return [leaf for item in value for leaf in _leaves(item)]
+    return list(value)
 
 
 class ParametersRead(Read):

@@ -14,6 +14,8 @@ from fusegrad.compiler.verify import JitError
 from fusegrad.eager import op as engine
 from fusegrad.eager.nn.utils import clip_grad_norm_, clip_grad_value_
 
+pytestmark = pytest.mark.usefixtures("answered")
+
 World = tuple[Any, Any, Callable[..., Any]]  # model, optimizer, step
 
 

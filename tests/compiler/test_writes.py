@@ -9,6 +9,8 @@ import pytest
 
 import fusegrad as fg
 
+pytestmark = pytest.mark.usefixtures("answered")
+
 
 def test_writes_into_arguments_are_replayed():
     def f(x: Any, y: Any) -> Any:

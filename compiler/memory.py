@@ -77,7 +77,7 @@ def aligned_bytes(size: int) -> np.ndarray:
     return raw[start : start + size]
 
 
-def _rounded(size: int) -> int:
+def rounded(size: int) -> int:
     """`size` rounded up by an eighth at most, so that results of similar sizes share blocks."""
     step = 1 << (size.bit_length() - 4)
     return -(-size // step) * step
@@ -104,15 +104,15 @@ class Pool:
             if strides is None:
                 return np.empty(shape, dtype)
             return np.ndarray(shape, dtype, np.empty(size, np.uint8), 0, strides)
-        return np.ndarray(shape, dtype, self._block(size), 0, strides)
+        return np.ndarray(shape, dtype, self.block(rounded(size)), 0, strides)
 
-    def _block(self, size: int) -> np.ndarray:
-        size = _rounded(size)
+    def block(self, size: int) -> np.ndarray:
+        """A block of a size that `rounded` gave."""
         with self._lock:
-            blocks = self._blocks.setdefault(size, deque())
-            for _ in range(len(blocks)):
-                block = blocks.popleft()
-                blocks.append(block)
+            blocks = self._blocks.get(size)
+            if blocks is None:
+                blocks = self._blocks[size] = deque()
+            for block in blocks:
                 # Counted are: the deque, the variable here, and the argument of the count.
                 if sys.getrefcount(block) <= 3:
                     return block

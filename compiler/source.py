@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from fusegrad.compiler import placement
-from fusegrad.compiler.memory import pool
+from fusegrad.compiler.memory import SMALLEST_POOLED, pool, rounded
 from fusegrad.compiler.program import Program, viewed
 from fusegrad.eager.op import EXPLAINED, wrap
 from fusegrad.eager.state import state
@@ -38,6 +39,8 @@ class Source:
             "copied": np.array,
             "placement": placement,
             "pooled": pool.array,
+            "ndarray": np.ndarray,
+            "block": pool.block,
             "nothing": placement.NOTHING,
         }
 
@@ -95,7 +98,11 @@ class Source:
         for index, shape, dtype, strides in placed.large:
             name = names[index] = self._own_name(f"made{index}")
             layout = [self.constant(f"layout{index}_", x) for x in (shape, dtype, strides)]
-            self.lines.append(f"{name} = pooled({', '.join(layout)})")
+            size = math.prod(shape) * dtype.itemsize
+            made = f"pooled({', '.join(layout)})"
+            if size >= SMALLEST_POOLED:  # what `Pool.array` does then
+                made = f"ndarray({layout[0]}, {layout[1]}, block({rounded(size)}), 0, {layout[2]})"
+            self.lines.append(f"{name} = {made}")
         self.lines.append(f"arena = {self.constant('taken', placed.take_arena)}()")
         self.lines += begin
         self.lines.append(f"{self.constant('run', placed.calls.run)}({', '.join(names)}, *arena)")

@@ -29,10 +29,11 @@ class Tile(NamedTuple):
 # the taller one, which reads less of the right operand, is for products of so many rows: fewer leave much of
 # it idle.
 TALL = 128
-TILES = Tile(1, 8), Tile(2, 4), Tile(3, 4)
-TILES_OF_AVX512 = Tile(1, 8), Tile(2, 4), Tile(4, 4), Tile(4, 6)  # twice as many registers
-# The inner dimension runs by in parts, so that what a tile reads of both operands is still near for the next.
-DEPTH = 256
+TILES = Tile(1, 8), Tile(2, 6), Tile(3, 4)
+TILES_OF_AVX512 = Tile(1, 8), Tile(2, 8), Tile(4, 4), Tile(4, 6)  # twice as many registers
+# The inner dimension runs by in parts, so that what a tile reads of both operands is still near for the next:
+# of the right one a column of vectors of so many bytes. Four of them fit into a first cache of 48 KB.
+COLUMN_BYTES = 8192
 # From so many rows on the columns of the right operand are laid side by side first: rows that lie a power of
 # two apart take each other's place in the cache.
 PACKED_ROWS = 32
@@ -49,6 +50,11 @@ _TURN_PARAMETERS = "ptr %room, i64 %width, ptr %b, i64 %b_column, i64 %depth, i6
 def all_tiles(vector_bytes: int) -> tuple[Tile, ...]:
     """The tiles that there are."""
     return TILES_OF_AVX512 if vector_bytes == 64 else TILES
+
+
+def depth(vector_bytes: int) -> int:
+    """How many rows of the right operand are a part."""
+    return COLUMN_BYTES // vector_bytes
 
 
 def _widths(vector_bytes: int) -> list[int]:
@@ -100,7 +106,7 @@ def _product_function(
     lanes, widths = vector_bytes // SIZES[dtype], _widths(vector_bytes)
     width = _strip_width(w, *(vectors * lanes for vectors in widths[-2:]))
     tall = w.compare("ge", Val("%m", "i64"), w.constant(TALL, "i64"))
-    with w.loop("0", "%k", str(DEPTH)) as start, w.loop("0", "%n", width) as column:
+    with w.loop("0", "%k", str(depth(vector_bytes))) as start, w.loop("0", "%n", width) as column:
         columns = _least(w, w.index("sub", "%n", column), width)
         for less, vectors in zip((0, *widths), widths, strict=False):
             alike = sorted(tile for tile in tiles if tile.vectors == vectors)
@@ -214,11 +220,12 @@ class _Tiles(_Vectors):
         super().__init__(w, dtype, lanes)
         self.vectors, self.rows = tile
         self.width = self.vectors * lanes
+        self.depth = depth(lanes * SIZES[dtype])
 
     def tiles(self, turn: str, start: str, column: str, columns: str) -> None:
         """All rows of the result, from `column` on, for the part of the inner dimension from `start` on."""
         w = self.w
-        part = start, _least(w, w.index("add", start, str(DEPTH)), "%k")
+        part = start, _least(w, w.index("add", start, str(self.depth)), "%k")
         before = (str(j * self.lanes) for j in range(self.vectors))
         masks = [w.first_lanes(w.index("sub", columns, count), self.lanes) for count in before]
         full = w.compare("ge", Val(columns, "i64"), w.constant(self.width, "i64"))
@@ -236,7 +243,7 @@ class _Tiles(_Vectors):
     ) -> tuple[str, str]:
         """The columns of the right operand that tiles read: where they lie, and the step between rows."""
         w, width = self.w, self.width
-        room = w.stack(f"[{DEPTH * width} x {self.element}]")
+        room = w.stack(f"[{self.depth * width} x {self.element}]")
         packed = w.offset(room, w.index("mul", part[0], str(-width)), self.element)
         turned = w.compare("ne", Val("%b_column", "i64"), w.constant(1, "i64"))
         many = w.compare("ge", Val("%m", "i64"), w.constant(PACKED_ROWS, "i64"))

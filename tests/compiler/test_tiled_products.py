@@ -15,11 +15,11 @@ from hypothesis import given, settings
 from fusegrad.compiler import native
 from fusegrad.compiler.parallel import module
 from fusegrad.compiler.tiled_products import (
-    DEPTH,
     PACKED_ROWS,
     TALL,
     Tile,
     all_tiles,
+    depth,
     product_functions,
     tiles_for,
 )
@@ -50,11 +50,12 @@ def functions_of(
 @given(
     m=st.sampled_from([1, 3, 4, 6, PACKED_ROWS - 1, PACKED_ROWS, PACKED_ROWS + 3, TALL, TALL + 4]),
     n=st.integers(1, 200),
-    k=st.sampled_from([1, 5, DEPTH - 1, DEPTH, DEPTH + 1, 2 * DEPTH + 3]),
+    parts=st.sampled_from([0, 1, 2]), more=st.sampled_from([-1, 0, 1, 5]),
     left=st.booleans(), right=st.booleans(), every=st.booleans(),
 )  # fmt: skip
-def test_products_for_vectors_of_any_width(vector_bytes, dtype, m, n, k, left, right, every):
+def test_products_for_vectors_of_any_width(vector_bytes, dtype, m, n, parts, more, left, right, every):
     draw, itemsize = np.random.default_rng(0), SIZES[dtype]
+    k = max(parts * depth(vector_bytes) + more, 1)
     x, y = (draw.normal(size=shape).astype(f"f{itemsize}") for shape in ((m, k), (k, n)))
     a = np.asfortranarray(x) if left else x
     b = np.asfortranarray(y) if right else y

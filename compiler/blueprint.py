@@ -81,8 +81,7 @@ class Blueprint:
         cuts: dict[int, Cut] = {}  # by the id of a kernel
         self.forms = [None if s.kernel is None else kernel_form(s.kernel, cuts) for s in steps]
         self.rooms = self._rooms()
-        # For all sizes: memory for the arena, and room for the addresses of all arrays.
-        self.arenas: list[tuple[np.ndarray, np.ndarray]] = []
+        self.arenas: list[np.ndarray] = []  # memory for temporaries, for all sizes
         self.layouts = [self._operands(s) if s.kind == "product" else None for s in steps]
         self.opaque = {v: (self.arrays[v], self._byte_strides(v)) for v in opaque}
 

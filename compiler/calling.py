@@ -51,16 +51,13 @@ entry:
   %sharing = load i64, ptr %sharing.at
   %team.at = getelementptr ptr, ptr %table, i64 2
   %calls = getelementptr ptr, ptr %table, i64 3
-  %arrays = sub i64 %count, 1
-  %room.at = getelementptr ptr, ptr %items, i64 %arrays
-  %room = load ptr, ptr %room.at
-  %slots.field = getelementptr i8, ptr %room, i64 {DATA}
-  %slots = load ptr, ptr %slots.field
+  %places = add i64 %count, 1
+  %slots = alloca ptr, i64 %places
   store ptr null, ptr %slots
   br label %fill
 fill:
   %i = phi i64 [ 0, %entry ], [ %i1, %copy ]
-  %more = icmp slt i64 %i, %arrays
+  %more = icmp slt i64 %i, %count
   br i1 %more, label %copy, label %release
 copy:
   %item = getelementptr ptr, ptr %items, i64 %i
@@ -389,11 +386,6 @@ def _maker(name: bytes, address: int) -> Callable[[np.ndarray], Callable[..., An
     return made
 
 
-def new_room(count: int) -> np.ndarray:
-    """Room for the address of the team and those of `count` arrays."""
-    return np.empty(count + 1, np.int64)
-
-
 class Call(NamedTuple):
     """A native function, its block, and whether it has tasks that several threads can share."""
 
@@ -405,8 +397,8 @@ class Call(NamedTuple):
 class Calls:
     """Native functions with their blocks, called one after the other in one go.
 
-    run(*arrays, room): calls all, with the memory of the arrays in the slots from 1. They have to be
-    ndarrays; `room` has room for them. The GIL is released.
+    run(*arrays): calls all, with the memory of the arrays, which have to be ndarrays, in the slots from 1.
+    The GIL is released.
     """
 
     __slots__ = ("_blocks", "run")

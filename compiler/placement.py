@@ -256,24 +256,25 @@ class Placed:
             arrays[index] = small_array(shape, dtype)
         for index, shape, dtype, strides in self.large:
             arrays[index] = pool.array(shape, dtype, strides)
-        arena = self.take_arena()
+        arena = self.take_arena() if self.arena_bytes else NOTHING
         for stage in self.stages:
             if isinstance(stage, _Native):
-                stage.calls.run(*arrays, *arena)
+                stage.calls.run(*arrays, arena)
             else:
                 _run_opaque(stage, arrays)
-        self.arenas.append(arena)
+        if self.arena_bytes:
+            self.arenas.append(arena)
         return arrays
 
-    def take_arena(self) -> tuple[np.ndarray, np.ndarray]:
-        """Memory for temporaries and room for addresses, of its own for each run at a time."""
+    def take_arena(self) -> np.ndarray:
+        """Memory for temporaries, of its own for each run at a time."""
         try:
             arena = self.arenas.pop()
-            if len(arena[0]) >= self.arena_bytes:
+            if len(arena) >= self.arena_bytes:
                 return arena
         except IndexError:
             pass
-        return aligned_bytes(self.arena_bytes), calling.new_room(len(self.arrays) + 1)
+        return aligned_bytes(self.arena_bytes)
 
     @property
     def calls(self) -> calling.Calls | None:

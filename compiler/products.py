@@ -477,7 +477,7 @@ def matmul(x: np.ndarray, y: np.ndarray) -> np.ndarray:
             if prepared is not None:
                 calls, shape = prepared
                 result = np.empty(shape, x.dtype)
-                calls.run(x, y, result, calling.new_room(3))
+                calls.run(x, y, result)
                 return result
     return np.matmul(x, y)
 

@@ -11,7 +11,7 @@ function has answered such a call before, it is known beforehand what that comes
         if check() is not None: return MISSED
         made2 = placement.small_array(shape, dtype)
         arena = taken()
-        run(args_0.array, args_1.array, made2, *arena)
+        run(args_0.array, args_1.array, made2, arena)
         arenas.append(arena)
         stats.calls += 1
         return wrap(made2)

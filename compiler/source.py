@@ -80,6 +80,7 @@ class Source:
         known: of small ones that are there already; begin: lines for when nothing can stop it any more.
         """
         placed = program.placed()
+        self.constant("placed", placed)  # which keeps alive what its native calls read
         if placed.calls is None:
             assert not begin, "what NumPy runs may stop"
             made = self._own_name("made")
@@ -103,10 +104,14 @@ class Source:
             if size >= SMALLEST_POOLED:  # what `Pool.array` does then
                 made = f"ndarray({layout[0]}, {layout[1]}, block({rounded(size)}), 0, {layout[2]})"
             self.lines.append(f"{name} = {made}")
-        self.lines.append(f"arena = {self.constant('taken', placed.take_arena)}()")
+        arena = "nothing"
+        if placed.arena_bytes:
+            arena = "arena"
+            self.lines.append(f"arena = {self.constant('taken', placed.take_arena)}()")
         self.lines += begin
-        self.lines.append(f"{self.constant('run', placed.calls.run)}({', '.join(names)}, *arena)")
-        self.lines.append(f"{self.constant('arenas', placed.arenas)}.append(arena)")
+        self.lines.append(f"{self.constant('run', placed.calls.run)}({', '.join(names)}, {arena})")
+        if placed.arena_bytes:
+            self.lines.append(f"{self.constant('arenas', placed.arenas)}.append(arena)")
         # Indices within bounds, as `Program.run` tests them.
         self.lines += [f"if not {names[program.arrays[check]]}: return MISSED" for check in program.checks]
         return names

@@ -281,7 +281,7 @@ def test_results_and_temporaries_of_similar_sizes_share_memory():
         jitted(leaf(n, 4).detach())
     (form,) = [s for e in jitted.entries.values() for s in e.plan.stretches]
     arenas = form.stretch.parts[0].tree.root.program.blueprint.arenas
-    assert len(arenas) == 1 and 39 * 39 * 4 <= len(arenas[0][0]) < 2 * 39 * 39 * 4 + 1024
+    assert len(arenas) == 1 and 39 * 39 * 4 <= len(arenas[0]) < 2 * 39 * 39 * 4 + 1024
 
 
 def test_blocks_that_nobody_uses_make_room_for_other_sizes(monkeypatch: pytest.MonkeyPatch):

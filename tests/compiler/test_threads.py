@@ -383,14 +383,22 @@ def test_native_calls_let_other_threads_run():
     # A kernel that waits for another Python thread ends only if that one may run meanwhile.
     code = """
         import ctypes, threading, time
-        from fusegrad.compiler import calling
+        import numpy as np
+        from fusegrad.compiler import calling, native
 
-        libc = ctypes.CDLL(None)
-        room = calling.new_room(15)  # the kernel's first argument is a semaphore to it
-        wait = ctypes.cast(libc.sem_wait, ctypes.c_void_p).value
-        calls = calling.Calls([calling.Call(wait, [], shared=False)])
-        threading.Timer(0.1, libc.sem_post, [ctypes.c_void_p(room.ctypes.data)]).start()
-        calls.run(room)
+        libc, semaphore = ctypes.CDLL(None), np.zeros(16, np.int64)
+        native.add_symbol("sem_wait", ctypes.cast(libc.sem_wait, ctypes.c_void_p).value)
+        (kernel,) = native.compile_module("waiting", '''
+            declare i32 @sem_wait(ptr)
+            define void @waiting(ptr %slots, ptr %block) {
+              %slot = getelementptr ptr, ptr %slots, i64 1
+              %semaphore = load ptr, ptr %slot
+              %waited = call i32 @sem_wait(ptr %semaphore)
+              ret void
+            }''', ["waiting"])
+        calls = calling.Calls([calling.Call(kernel, [], shared=False)])
+        threading.Timer(0.1, libc.sem_post, [ctypes.c_void_p(semaphore.ctypes.data)]).start()
+        calls.run(semaphore)
         print("went on")
     """
     assert in_a_process(code) == "went on\n"

@@ -64,7 +64,7 @@ def _write_backward(source: Source, leaf: Segment) -> None:
     """The gradients are computed."""
     inputs = write_inputs(source, leaf)
     assert leaf.backward is not None
-    arrays = source.run(leaf.backward, inputs)
+    arrays = source.run(leaf.backward, inputs, places=leaf.gradient_places)
     note_freed(source, leaf)
     _write_end(source, source.apart(arrays, leaf.gradient_places, {*range(len(inputs))}))
 

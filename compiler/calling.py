@@ -25,7 +25,7 @@ from fusegrad.eager.tensor import Tensor
 # its C macros put them into every extension module.
 _TYPE = object.__basicsize__ - ctypes.sizeof(ctypes.c_void_p)
 _DATA, _NDIM, _SHAPE, _STRIDES, _DTYPE, _FLAGS = (object.__basicsize__ + 8 * n for n in (0, 1, 2, 3, 5, 6))
-_WRITEABLE = 0x0400  # among the flags
+_OWNDATA, _WRITEABLE = 0x0004, 0x0400  # among the flags
 
 _HEAD = """
 declare ptr @PyEval_SaveThread()
@@ -88,15 +88,18 @@ calling:
 }}
 """
 
-# `self` is an array: whether two of the tensors may be one; then for each its class, `needs_grad`, its dtype,
-# how many dimensions, shape and strides.
+# `self` is an array: whether two of the tensors may be one; flags that their arrays must have, which then are
+# no two the same; then for each its class, `needs_grad`, its dtype, how many dimensions, shape and strides.
 _MATCH = """
 define ptr @fusegrad_match(ptr %self, ptr %items, i64 %count) nounwind {{
 entry:
   %table.field = getelementptr i8, ptr %self, i64 {DATA}
   %table = load ptr, ptr %table.field
   %alike = load i64, ptr %table
-  %first = getelementptr i64, ptr %table, i64 1
+  %flags.known.at = getelementptr i64, ptr %table, i64 1
+  %flags.known = load i64, ptr %flags.known.at
+  %own = icmp ne i64 %flags.known, 0
+  %first = getelementptr i64, ptr %table, i64 2
   br label %tensors
 tensors:
   %i = phi i64 [ 0, %entry ], [ %i1, %next ]
@@ -147,7 +150,13 @@ layout:
   %ndim.known.at = getelementptr i64, ptr %known, i64 3
   %ndim.known = load i64, ptr %ndim.known.at
   %ndim.same = icmp eq i64 %ndim, %ndim.known
-  %layout.same = and i1 %dtype.same, %ndim.same
+  %flags.at = getelementptr i8, ptr %array, i64 {FLAGS}
+  %flags.short = load i32, ptr %flags.at
+  %flags = sext i32 %flags.short to i64
+  %flags.both = and i64 %flags, %flags.known
+  %flags.same = icmp eq i64 %flags.both, %flags.known
+  %kind.of.layout = and i1 %dtype.same, %ndim.same
+  %layout.same = and i1 %kind.of.layout, %flags.same
   %shape.at = getelementptr i8, ptr %array, i64 {SHAPE}
   %shape = load ptr, ptr %shape.at
   %strides.at = getelementptr i8, ptr %array, i64 {STRIDES}
@@ -182,7 +191,11 @@ others:
 other:
   %other.at = getelementptr ptr, ptr %items, i64 %j
   %other.x = load ptr, ptr %other.at
-  %apart = icmp ne ptr %other.x, %x
+  %other.array.at = getelementptr i8, ptr %other.x, i64 {array}
+  %other.array = load ptr, ptr %other.array.at
+  %other.tensor = icmp ne ptr %other.x, %x
+  %other.memory = icmp ne ptr %other.array, %array
+  %apart = select i1 %own, i1 %other.memory, i1 %other.tensor
   %j1 = add i64 %j, 1
   br i1 %apart, label %others, label %no
 next:
@@ -197,15 +210,31 @@ no:
 }}
 """
 
-# `self` is an array: how many of the tensors have to lie where they did; then for each of all the address of
-# its memory, where it begins and ends from there, and the flags that its array must have.
+# `self` is an array: how many of the first are only held against others; up to which they have to lie where
+# they did; then for each of all the address of its memory, where it begins and ends from there, and the flags
+# that its array must have. What is given may be arrays, too.
 _APART = """
+define private ptr @fusegrad_array_of(ptr %x) nounwind alwaysinline {{
+  %type.at = getelementptr i8, ptr %x, i64 {TYPE}
+  %type = load ptr, ptr %type.at
+  %is.array = icmp eq ptr %type, @fusegrad_ndarray
+  br i1 %is.array, label %itself, label %tensor
+itself:
+  ret ptr %x
+tensor:
+  %array.at = getelementptr i8, ptr %x, i64 {array}
+  %array = load ptr, ptr %array.at
+  ret ptr %array
+}}
+
 define ptr @fusegrad_apart(ptr %self, ptr %items, i64 %count) nounwind {{
 entry:
   %table.field = getelementptr i8, ptr %self, i64 {DATA}
   %table = load ptr, ptr %table.field
-  %staying = load i64, ptr %table
-  %rows = getelementptr i64, ptr %table, i64 1
+  %read = load i64, ptr %table
+  %staying.at = getelementptr i64, ptr %table, i64 1
+  %staying = load i64, ptr %staying.at
+  %rows = getelementptr i64, ptr %table, i64 2
   br label %tensors
 tensors:
   %i = phi i64 [ 0, %entry ], [ %i1, %next ]
@@ -214,8 +243,7 @@ tensors:
 tensor:
   %item = getelementptr ptr, ptr %items, i64 %i
   %x = load ptr, ptr %item
-  %array.at = getelementptr i8, ptr %x, i64 {array}
-  %array = load ptr, ptr %array.at
+  %array = call ptr @fusegrad_array_of(ptr %x)
   %flags.at = getelementptr i8, ptr %array, i64 {FLAGS}
   %flags.short = load i32, ptr %flags.at
   %flags = sext i32 %flags.short to i64
@@ -228,6 +256,9 @@ tensor:
   %flags.same = icmp eq i64 %flags.both, %flags.known
   br i1 %flags.same, label %place, label %no
 place:
+  %only.read = icmp slt i64 %i, %read
+  br i1 %only.read, label %next, label %known
+known:
   %stays = icmp slt i64 %i, %staying
   %memory.known = load i64, ptr %row
   %memory.same = icmp eq i64 %memory, %memory.known
@@ -249,8 +280,7 @@ others:
 other:
   %other.at = getelementptr ptr, ptr %items, i64 %j
   %other.x = load ptr, ptr %other.at
-  %other.array.at = getelementptr i8, ptr %other.x, i64 {array}
-  %other.array = load ptr, ptr %other.array.at
+  %other.array = call ptr @fusegrad_array_of(ptr %other.x)
   %other.memory.at = getelementptr i8, ptr %other.array, i64 {DATA}
   %other.memory = load i64, ptr %other.memory.at
   %other.row = getelementptr [4 x i64], ptr %rows, i64 %j
@@ -357,7 +387,8 @@ def _places() -> dict[str, int]:
         _words(_word(id(array) + _SHAPE), 3) == array.shape,
         _words(_word(id(array) + _STRIDES), 3) == array.strides,
         _word(id(array) + _DTYPE) == id(array.dtype),
-        _word(id(array) + _FLAGS) & _WRITEABLE == _WRITEABLE,
+        _word(id(array) + _FLAGS) & (_WRITEABLE | _OWNDATA) == _WRITEABLE,
+        _word(id(array.base) + _FLAGS) & _OWNDATA == _OWNDATA,
     ]
     array.flags.writeable = False
     found.append(_word(id(array) + _FLAGS) & _WRITEABLE == 0)
@@ -419,16 +450,17 @@ class Match:
     """Whether tensors are of the types that others had: class, dtype, shape, strides, `needs_grad`.
 
     matches(*tensors): as many as there were; none made in inference mode, and no two of them the same, unless
-    they may be `alike`. Anything else may be given in their places, and does not match.
+    they may be `alike`. Anything else may be given in their places, and does not match. own: each must have a
+    writeable array for itself, in memory of its own.
     """
 
     __slots__ = ("_alive", "matches")
 
     matches: Callable[..., bool]
 
-    def __init__(self, tensors: Sequence[Tensor], alike: bool = False) -> None:
+    def __init__(self, tensors: Sequence[Tensor], alike: bool = False, own: bool = False) -> None:
         self._alive = [(type(t), t.array.dtype) for t in tensors]
-        table = [int(alike)]
+        table = [int(alike), _OWNDATA | _WRITEABLE if own else 0]
         for t in tensors:
             array = t.array
             table += [id(type(t)), id(t.needs_grad), id(array.dtype)]
@@ -439,25 +471,34 @@ class Match:
 class Apart:
     """Whether of tensors, of which some are written, no two overlap.
 
-    holds(*staying, *others): tensors of the types of those given here. The first have to lie where they did
-    when they were last `seen`; the others may lie elsewhere by now. What is written must be writeable.
+    holds(*read, *staying, *others): tensors, or arrays, of the types of those given here. The staying ones
+    have to lie where they did when they were last `seen`; the others may lie elsewhere by now. What is
+    written must be writeable. What is only `read` may overlap each other.
     """
 
-    __slots__ = ("_table", "holds")
+    __slots__ = ("_read", "_table", "holds")
 
     holds: Callable[..., bool]
 
-    def __init__(self, staying: Sequence[Tensor], others: Sequence[Tensor], written: Collection[int]) -> None:
+    def __init__(
+        self,
+        staying: Sequence[Tensor],
+        others: Sequence[Tensor],
+        written: Collection[int],
+        read: Sequence[np.ndarray] = (),
+    ) -> None:
         """written: ids of those of the tensors that are. Whether they are apart now has been looked at."""
         rows = []
-        for tensor in (*staying, *others):
-            begin, end = bounds_of(tensor.array)
-            at = data_address(tensor.array)
-            rows += [at, begin - at, end - at, _WRITEABLE if id(tensor) in written else 0]
-        self._table = np.array([len(staying), *rows], np.int64)
+        tensors = [(tensor.array, id(tensor) in written) for tensor in (*staying, *others)]
+        for array, is_written in (*((array, False) for array in read), *tensors):
+            begin, end = bounds_of(array)
+            at = data_address(array)
+            rows += [at, begin - at, end - at, _WRITEABLE if is_written else 0]
+        self._read = len(read)
+        self._table = np.array([len(read), len(read) + len(staying), *rows], np.int64)
         self.holds = _native().parter(self._table)
 
     def seen(self, staying: Sequence[Tensor]) -> None:
         """Note where the first tensors lie, of which somebody has found out that they are apart."""
-        for number, tensor in enumerate(staying):
-            self._table[1 + 4 * number] = data_address(tensor.array)
+        for number, tensor in enumerate(staying, self._read):
+            self._table[2 + 4 * number] = data_address(tensor.array)

@@ -324,9 +324,10 @@ class CompiledNode(autograd.Node):
         """Free what the last backward went through: results apart from each other are derived apart."""
         path = self.leaf.path
         assert path is not None
-        self.freed |= self.freeing
-        if not all(behind and behind <= self.freed for behind in path.kept_behind):
-            return
+        freed = self.freed = self.freed | self.freeing
+        for behind in path.kept_behind:
+            if not behind or not behind <= freed:
+                return
         self.inputs = None
         self.environment = []
         self.ready = None

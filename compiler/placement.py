@@ -34,7 +34,7 @@ from fusegrad.eager.sizes import has_symbols
 from fusegrad.tracer.graph import Equation, Value
 
 NOTHING = np.empty(0)
-_RESHAPE = REGISTRY["reshape"]
+RESHAPE = REGISTRY["reshape"]
 # By a name of its own, so that the fault drills can let it fail.
 small_array = np.empty
 
@@ -75,7 +75,7 @@ def _with_sizes(equation: Equation, sizes: Any) -> Equation:
 def viewed(array: np.ndarray, chain: Sequence[Any]) -> np.ndarray:
     """`array` through a chain of view equations."""
     for equation in chain:
-        if equation.op is _RESHAPE:
+        if equation.op is RESHAPE:
             array = array.reshape(equation.params["shape"])
         else:
             array = equation.op.evaluate((wrap(array),), dict(equation.params))

@@ -116,6 +116,7 @@ class Segment:
     backward: Program | None = None
     backward_inputs: list[tuple[str, Any]] = field(default_factory=list)
     gradient_places: list[tuple[int, tuple[Any, ...]]] = field(default_factory=list)
+    gradients: list[Value] = field(default_factory=list)
     above: list[Segment] = field(default_factory=list)
     kept_above: dict[Value, int] = field(default_factory=dict)
     joint: Joint | None = None

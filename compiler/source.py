@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from fusegrad.compiler import placement
 from fusegrad.compiler.memory import SMALLEST_POOLED, pool, rounded
+from fusegrad.compiler.placement import RESHAPE
 from fusegrad.compiler.program import Program, viewed
 from fusegrad.eager.op import EXPLAINED, wrap
 from fusegrad.eager.state import state
@@ -30,6 +30,7 @@ class Source:
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.variables: set[str] = set()  # what arrays of programs are called
+        self.shaped: dict[str, Sequence[Any]] = {}  # of these, those made in the shape that views give them
         self.constants: dict[str, Any] = {
             "MISSED": MISSED,
             "EXPLAINED": EXPLAINED,
@@ -72,12 +73,13 @@ class Source:
         self,
         program: Program,
         inputs: Sequence[str],
-        known: Mapping[int, str] = MappingProxyType({}),
         begin: Sequence[str] = (),
+        places: Sequence[Place] = (),
     ) -> list[str]:
         """Lines that run a program; the names of its arrays.
 
-        known: of small ones that are there already; begin: lines for when nothing can stop it any more.
+        begin: lines for when nothing can stop it any more. places: all that will be `seen` of it, where that
+        is known; nobody else has its arrays then.
         """
         placed = program.placed()
         self.constant("placed", placed)  # which keeps alive what its native calls read
@@ -89,11 +91,12 @@ class Source:
             self.lines += ["except EXPLAINED: return MISSED"]
             return [f"{made}[{i}]" for i in range(len(placed.arrays))]
         names = [*inputs, *["nothing"] * (len(placed.arrays) - len(inputs))]
-        names = [known.get(index, name) for index, name in enumerate(names)]
         for index, shape, dtype in placed.small:
-            if index in known:
-                continue
             name = names[index] = self._own_name(f"made{index}")
+            views = [chain for place, chain in places if place == index]
+            if len(views) == 1 and views[0] and all(view.op is RESHAPE for view in views[0]):
+                # Native code asks for memory only.
+                self.shaped[name], shape = views[0], views[0][-1].params["shape"]
             given = self.constant("shape", shape), self.constant("dtype", dtype)
             self.lines.append(f"{name} = placement.small_array({', '.join(given)})")
         for index, shape, dtype, strides in placed.large:
@@ -133,7 +136,9 @@ class Source:
     def seen(self, arrays: Sequence[str], place: Place) -> str:
         """The array at a place of those that a program has."""
         index, chain = place
-        return f"viewed({arrays[index]}, {self.constant('chain', chain)})" if chain else arrays[index]
+        if not chain or self.shaped.get(arrays[index]) is chain:
+            return arrays[index]
+        return f"viewed({arrays[index]}, {self.constant('chain', chain)})"
 
     def apart(self, arrays: Sequence[str], places: Sequence[Place], taken: set[int]) -> list[str]:
         """The arrays at `places`, each in memory of its own, as `replay.gradients_at` has them.

@@ -234,7 +234,8 @@ class Tree:
         segment.backward_inputs = [self._source(v, path, available) for v in graph.inputs]
         path.saved |= {i for i, v in enumerate(path.results) if v in graph.inputs}
         found = dict(zip(graph.outputs, segment.backward.graph.outputs, strict=True))
-        segment.gradient_places = [segment.backward.locate(found[g]) for g in path.gradients]
+        segment.gradients = [found[g] for g in path.gradients]
+        segment.gradient_places = [segment.backward.locate(g) for g in segment.gradients]
 
     @uncollected
     def make_joint(self, segment: Segment) -> None:

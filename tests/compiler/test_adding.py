@@ -12,6 +12,7 @@ import pytest
 
 import fusegrad as fg
 from fusegrad.compiler.node import CompiledNode
+from fusegrad.compiler.source import MISSED
 from fusegrad.eager import engine
 from fusegrad.eager.node import Node, PartNode
 
@@ -237,6 +238,27 @@ def a_gradient_read_by_the_call(w: World) -> None:
         w.cell(w.b.grad, w.table[0]).sum().backward()
 
 
+def part_of_a_gradient_read_by_the_call(w: World) -> None:
+    plain(w)
+    with contextlib.suppress(RuntimeError):
+        w.cell(w.w.grad[1], w.table[0]).sum().backward()
+
+
+def memory_of_a_result(w: World) -> None:
+    """Backward reads the results of `cell` when it adds to them."""
+    plain(w)
+    y = w.cell(w.table[0], w.table[1])
+    w.b.grad = y.detach()
+    with contextlib.suppress(RuntimeError):
+        y.sum().backward()
+
+
+def a_gradient_that_starts_from_another(w: World) -> None:
+    plain(w)
+    with contextlib.suppress(RuntimeError):
+        w.cell(w.table[0], w.table[1]).backward(w.w.grad[2])
+
+
 class Fails(fg.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Any) -> Any:
@@ -301,6 +323,9 @@ SCENES = (
     some_inputs,
     a_weight_written,
     a_gradient_read_by_the_call,
+    part_of_a_gradient_read_by_the_call,
+    memory_of_a_result,
+    a_gradient_that_starts_from_another,
     an_error_in_the_middle,
     anomalies,
     negative_zeros,
@@ -308,7 +333,13 @@ SCENES = (
 )
 
 # Where eager's backward raises, in the middle of it or at other nodes.
-REFUSED = (memory_of_a_weight, twice_over_the_graph, a_weight_written, a_gradient_read_by_the_call)
+REFUSED = (
+    memory_of_a_weight,
+    twice_over_the_graph,
+    a_weight_written,
+    a_gradient_read_by_the_call,
+    part_of_a_gradient_read_by_the_call,
+)
 
 
 def exact(seen: Any) -> str:
@@ -397,3 +428,22 @@ def test_leaves_of_threads() -> None:
     for thread in threads:
         thread.join()
     assert not failures
+
+
+def test_memory_that_backward_reads_is_not_added_to() -> None:
+    """A kernel may write a sum before another one reads what lies there."""
+    jitted = compiled(cell)
+    w = World(jitted)
+    plain(w)
+
+    def answers(x: Any, g: Any) -> bool:
+        y = w.cell(x, w.table[1])
+        if g is None:
+            g, w.b.grad = fg.ones(SIZE), y.detach()
+        with fg.no_grad():  # as in backward
+            return y.grad_fn.adding.answer(y.grad_fn, [g], set()) is not MISSED
+
+    assert answers(w.table[0], fg.ones(SIZE))
+    assert not answers(w.w.grad[1].requires_grad_(), fg.ones(SIZE))
+    assert not answers(w.table[0], w.u.grad[2])
+    assert not answers(w.table[0], None)

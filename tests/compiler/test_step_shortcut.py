@@ -186,6 +186,21 @@ def test_apart_knows_places_bounds_and_flags():
     assert not both.holds(first, fg.from_numpy(memory[1:17:2]))
     assert not both.holds(first, fg.from_numpy(memory[14:30:2]))
     assert both.holds(first, fg.from_numpy(memory[15:31:2]))
+    # Two that are only read, and are given as arrays.
+    one, other = memory[0:8], memory[4:12]
+    written = fg.from_numpy(memory[20:28])
+    reading = Apart([], [written], {id(written)}, [one, other])
+    assert reading.holds(one, other, written) and reading.holds(other, other, written)
+    assert not reading.holds(one, memory[13:21], written)
+
+
+def test_match_looks_for_arrays_that_nobody_else_has():
+    x, y = fg.ones(3), fg.ones(3)
+    match = Match([x, y], own=True)
+    assert match.matches(x, y) and not match.matches(x, x)
+    assert not match.matches(x, x.detach()) and not match.matches(x, fg.ones(4)[1:])
+    y.array.flags.writeable = False
+    assert not match.matches(x, y) and Match([x, y]).matches(x, y)
 
 
 def test_match_takes_one_tensor_twice_where_that_may_be():

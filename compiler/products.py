@@ -44,8 +44,8 @@ PART_PRODUCT = 1 << 24
 # vectors are so long.
 TILED, TILED_BYTES = 1 << 20, 32
 # Of these, so many multiplications at most, or a short inner dimension: where few registers make small tiles
-# (AVX2), and of left operands that lie transposed. From there on BLAS, which packs both operands, is faster
-# by a tenth.
+# (AVX2), and of operands that lie transposed. From there on BLAS, which packs both operands, is faster by a
+# tenth.
 SMALL_TILES, SMALL_TILES_BYTES, ACROSS, SHORT = 1 << 24, 32, 1 << 27, 64
 # Right operands that lie transposed are turned over if they have no more elements than this.
 TURNED = 1 << 17
@@ -180,7 +180,7 @@ def _is_tiled(block: Sequence[int]) -> bool:
     most = work = m * n * k
     if native.vector_bytes() <= SMALL_TILES_BYTES:
         most = SMALL_TILES
-    elif block[A + 3]:
+    elif block[A + 3] or block[B + 3]:
         most = ACROSS
     pays = k < SHORT or work <= most
     fits = n > 1 and n * k <= TILED and native.vector_bytes() >= TILED_BYTES

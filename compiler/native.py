@@ -28,7 +28,7 @@ from fusegrad.compiler.emit import lanes_of, parts
 from fusegrad.compiler.functions import module_text
 from fusegrad.compiler.kernel import Kernel
 from fusegrad.compiler.lock import compiling
-from fusegrad.compiler.parallel import task_name
+from fusegrad.compiler.parallel import PAUSES, task_name
 from fusegrad.eager.errors import failure
 from fusegrad.eager.loading import environment
 
@@ -137,10 +137,22 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-# How many turns a thread of the pool waits for the next call before it sleeps: some microseconds, as one call
-# takes in Python before the next. By default it is milliseconds, in which NumPy's own threads (its OpenBLAS
-# has a pool of its own) find no core, and wait as long for each other.
-SPINS = "700"
+# How many seconds a thread of the pool waits for the next call before it sleeps: as one call takes in Python
+# before the next. By default it is milliseconds, in which NumPy's own threads (its OpenBLAS has a pool of its
+# own) find no core, and wait as long for each other.
+WAIT = 17e-6
+
+
+def _spins() -> int:
+    """In how many turns OpenMP's threads wait so long: one takes 10 to 50 ns, as the processor pauses."""
+    (address,) = _compiled("fusegrad_pauses", PAUSES, ["fusegrad_pauses"])
+    pauses, turns = ctypes.CFUNCTYPE(None, ctypes.c_int64)(address), 500
+    seconds = []
+    for _ in range(5):
+        started = time.perf_counter()
+        pauses(turns)
+        seconds.append(time.perf_counter() - started)
+    return round(WAIT / (min(seconds) / turns))
 
 
 @functools.cache
@@ -152,7 +164,7 @@ def pool_size() -> int:
     try:
         # The user may say how long to wait.
         asked = {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & os.environ.keys()
-        with nullcontext() if asked else environment(GOMP_SPINCOUNT=SPINS):
+        with nullcontext() if asked else environment(GOMP_SPINCOUNT=str(_spins())):
             # An extension module, unknown to mypy.
             from numba.np.ufunc import omppool  # type: ignore[attr-defined]
     except ImportError:

@@ -88,6 +88,22 @@ sleep:
   ret void
 }}"""
 
+# `fusegrad_pauses(count)`: turns of a loop that only pauses, as OpenMP's threads wait for their next call.
+PAUSES = f"""
+{_INSTRUCTION}
+define void @fusegrad_pauses(i64 %count) {_PLAINLY} {{
+entry:
+  br label %turn
+turn:
+  %number = phi i64 [ 0, %entry ], [ %next, %turn ]
+  {_SPIN}
+  %next = add i64 %number, 1
+  %more = icmp slt i64 %next, %count
+  br i1 %more, label %turn, label %done
+done:
+  ret void
+}}"""
+
 # `fusegrad_tasks(team, mine)`: the tasks of a range, and what is left of others. The own range is gone
 # through from the start, others from the end, so that none is done twice.
 _TASKS_OF = f"""

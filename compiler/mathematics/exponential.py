@@ -27,36 +27,38 @@ def _expm1_near_zero(m: Math, r: Val) -> Val:
     return m.fma(m.mul(r, r), m.polynomial(r, EXP), r)
 
 
-def _bounded(m: Math, x: Val) -> Val:
-    """x limited to where e^x is neither 0 nor infinite for certain, and a little more."""
+def _bounded(m: Math, x: Val) -> tuple[Val, Val]:
+    """x limited to where e^x is neither 0 nor infinite for certain, and a little more; where e^x is 0."""
     low, high = {"f32": (-104.0, 89.0), "f64": (-746.0, 710.0), "short": (-700.0, 700.0)}[m.precision]
-    return m.at_least(m.at_most(x, high), low)
+    return m.at_least(m.at_most(x, high), low), m.compare("lt", x, low)
 
 
 def exp(m: Math, x: Val) -> Val:
     """e^x."""
-    whole, number, r = _reduced(m, _bounded(m, x))
-    return m.scaled(m.add(_expm1_near_zero(m, r), 1.0), whole, number)
+    bounded, gone = _bounded(m, x)
+    whole, number, r = _reduced(m, bounded)
+    return m.scaled(m.add(_expm1_near_zero(m, r), 1.0), whole, number, gone=gone)
 
 
 def times_exp(m: Math, factor: Val, factor_low: Val | None, high: Val, low: Val) -> Val:
     """(factor + factor_low) * e^(high + low), where `low` is nothing beside `high`."""
-    bounded = _bounded(m, high)
+    bounded, gone = _bounded(m, high)
     whole, number, r = _reduced(m, bounded)
     r, r_low = m.fast_two_sum(r, m.select(m.compare("eq", bounded, high), low, 0.0))
     small = m.add(r, m.fma(m.mul(r, r), m.polynomial(r, EXP), r_low))
     if factor_low is None:
-        return m.scaled(m.fma(factor, small, factor), whole, number)
+        return m.scaled(m.fma(factor, small, factor), whole, number, gone=gone)
     rest = m.fma(factor, small, m.fma(factor_low, small, factor_low))
-    return m.scaled(m.add(factor, rest), whole, number)
+    return m.scaled(m.add(factor, rest), whole, number, gone=gone)
 
 
 def exp2(m: Math, x: Val) -> Val:
     """2^x."""
     low, high = (-1080.0, 1026.0) if m.wide else (-152.0, 130.0)
+    gone = m.compare("lt", x, low)
     x = m.at_least(m.at_most(x, high), low)
     whole, number = m.nearest(x)
-    return m.scaled(m.polynomial(m.sub(x, whole), EXP2, add=1.0), whole, number)
+    return m.scaled(m.polynomial(m.sub(x, whole), EXP2, add=1.0), whole, number, gone=gone)
 
 
 def expm1(m: Math, x: Val) -> Val:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 from fusegrad.compiler.mathematics.coefficients import Table
@@ -152,13 +151,12 @@ class Math:
     ) -> Val:
         """value * 2^number (`whole` is the number as a float), right at the ends of the range.
 
-        normal: 2^number is certainly no denormal, nor infinite. gone: where the result is certainly 0. Those
-        are multiplied by 0: some processors take 150 cycles for a product that underflows.
+        normal: 2^number is certainly no denormal, nor infinite. gone: where the result is certainly 0. It is
+        not computed there: some processors take 150 cycles for a product that underflows.
         """
         if self.full_of_avx512:
-            if gone is not None:
-                whole = self.select(gone, -math.inf, whole)
-            return self.instruction("scalef", [value, whole])
+            made = self.instruction("scalef", [value, whole])
+            return made if gone is None else self.select(gone, 0.0, made)
         if normal or self.precision == "short":
             return self.mul(value, self.power_of_two(number))
         # In two steps, each within the range of exponents.

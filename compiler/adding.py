@@ -9,10 +9,11 @@ program of its own derives and adds in one native call.
         edges = node.edges
         total2, total3 = edges[2][1].grad, edges[3][1].grad
         if not match(total2, total3): return MISSED
-        if not (not taken or taken.isdisjoint((id(total2.array), id(total3.array)))): return MISSED
-        made6 = placement.small_array(shape, dtype)
+        sum2, sum3 = total2.array, total3.array
+        if not (not taken or taken.isdisjoint((id(sum2), id(sum3)))): return MISSED
+        if not apart(read0, ..., sum2, sum3): return MISSED
         ...
-        run(leaves[0].array, ..., total2.array, total3.array, made6, made7, nothing, nothing, arena)
+        run(read0, ..., sum2, sum3, made6, made7, nothing, nothing, arena)
         total2.version[0] += 1
         ...
         return (edges[0], edges[1]), [wrap(made6), wrap(made7)]

@@ -88,6 +88,19 @@ calling:
 }}
 """
 
+# How questions about tensors go on, and how they end.
+_ANSWERS = """next:
+  %i1 = add i64 %i, 1
+  br label %tensors
+yes:
+  call void @Py_IncRef(ptr @fusegrad_true)
+  ret ptr @fusegrad_true
+no:
+  call void @Py_IncRef(ptr @fusegrad_false)
+  ret ptr @fusegrad_false
+}}
+"""
+
 # `self` is an array: whether two of the tensors may be one; flags that their arrays must have, which then are
 # no two the same; then for each its class, `needs_grad`, its dtype, how many dimensions, shape and strides.
 _MATCH = """
@@ -198,16 +211,6 @@ other:
   %apart = select i1 %own, i1 %other.memory, i1 %other.tensor
   %j1 = add i64 %j, 1
   br i1 %apart, label %others, label %no
-next:
-  %i1 = add i64 %i, 1
-  br label %tensors
-yes:
-  call void @Py_IncRef(ptr @fusegrad_true)
-  ret ptr @fusegrad_true
-no:
-  call void @Py_IncRef(ptr @fusegrad_false)
-  ret ptr @fusegrad_false
-}}
 """
 
 # `self` is an array: how many of the first are only held against others; up to which they have to lie where
@@ -295,16 +298,6 @@ other:
   %apart = or i1 %before, %behind
   %j1 = add i64 %j, 1
   br i1 %apart, label %others, label %no
-next:
-  %i1 = add i64 %i, 1
-  br label %tensors
-yes:
-  call void @Py_IncRef(ptr @fusegrad_true)
-  ret ptr @fusegrad_true
-no:
-  call void @Py_IncRef(ptr @fusegrad_false)
-  ret ptr @fusegrad_false
-}}
 """
 
 
@@ -352,7 +345,7 @@ def _compiled() -> _Native:
         native.add_symbol(f"fusegrad_{name}", id(value))
     native.add_symbol("fusegrad_threads", data_address(native.thread_count))
     native.thread_count[0] = native.threads()
-    text = SEQUENCE + (_HEAD + _RUN + _MATCH + _APART).format(**_places())
+    text = SEQUENCE + (_HEAD + _RUN + _MATCH + _ANSWERS + _APART + _ANSWERS).format(**_places())
     names = ["run", "match", "apart"]
     addresses = native.compile_module("fusegrad_calling", text, [f"fusegrad_{name}" for name in names])
     return _Native(*(_maker(name.encode(), at) for name, at in zip(names, addresses, strict=True)))

@@ -214,7 +214,7 @@ def batches_of_trees() -> list[list[Tree]]:
 
 
 def random_trees() -> Iterator[list[Tree]]:
-    """Another batch each time. They are drawn beforehand, which would be a tenth of the fastest call."""
+    """Another batch each time. All are drawn before any call: that is no part of the network."""
     return itertools.cycle(batches_of_trees())
 
 

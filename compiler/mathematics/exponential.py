@@ -28,7 +28,7 @@ def _expm1_near_zero(m: Math, r: Val) -> Val:
 
 
 def _bounded(m: Math, x: Val) -> tuple[Val, Val]:
-    """x limited to where e^x is neither 0 nor infinite for certain, and a little more; where e^x is 0."""
+    """x limited to where e^x is neither 0 nor infinite for certain, and a little more; and where it is 0."""
     low, high = {"f32": (-104.0, 89.0), "f64": (-746.0, 710.0), "short": (-700.0, 700.0)}[m.precision]
     return m.at_least(m.at_most(x, high), low), m.compare("lt", x, low)
 

@@ -8,16 +8,15 @@ that they were, in 10 ns each; one whether tensors, of which some are written, l
 from __future__ import annotations
 
 import ctypes
-import functools
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from fusegrad.compiler import native
+from fusegrad.compiler import native, team
 from fusegrad.compiler.lock import compiling
 from fusegrad.compiler.memory import bounds_of, data_address
-from fusegrad.compiler.parallel import SEQUENCE, team_module
+from fusegrad.compiler.parallel import SEQUENCE
 from fusegrad.eager.op import wrap
 from fusegrad.eager.tensor import Tensor
 
@@ -351,17 +350,6 @@ def _compiled() -> _Native:
     return _Native(*(_maker(name.encode(), at) for name, at in zip(names, addresses, strict=True)))
 
 
-def _team() -> int:
-    """The function that brings a team together."""
-    with compiling:
-        return _compiled_team()
-
-
-@functools.cache
-def _compiled_team() -> int:
-    return native.compile_module("fusegrad_team", team_module(), ["fusegrad_team"])[0]
-
-
 def _places() -> dict[str, int]:
     """Where native code finds things in objects, tried out on some."""
     places = {"TYPE": _TYPE, "DATA": _DATA, "NDIM": _NDIM, "SHAPE": _SHAPE, "STRIDES": _STRIDES}
@@ -435,7 +423,12 @@ class Calls:
         sharing = max((number for number, call in enumerate(calls, 1) if call.shared), default=0)
         if native.pool_size() == 1:
             sharing = 0
-        table = [len(calls), sharing, _team() if sharing else 0, *(n for entry in entries for n in entry)]
+        table = [
+            len(calls),
+            sharing,
+            team.pool().address if sharing else 0,
+            *(n for entry in entries for n in entry),
+        ]
         self.run = _native().caller(np.array(table, np.int64))
 
 

@@ -1,4 +1,4 @@
-"""Machine code: LLVM modules through Numba's code library, and its thread pool.
+"""Machine code: LLVM modules through Numba's code library, and how many threads it may use.
 
 Importing this module imports Numba, as does whatever needs `jit`; `import fusegrad` does not.
 """
@@ -6,7 +6,6 @@ Importing this module imports Numba, as does whatever needs `jit`; `import fuseg
 from __future__ import annotations
 
 import _thread
-import ctypes
 import functools
 import hashlib
 import operator
@@ -14,7 +13,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any, ParamSpec, TypeVar
 
 import llvmlite.binding as llvm
@@ -28,9 +27,8 @@ from fusegrad.compiler.emit import lanes_of, parts
 from fusegrad.compiler.functions import module_text
 from fusegrad.compiler.kernel import Kernel
 from fusegrad.compiler.lock import compiling
-from fusegrad.compiler.parallel import PAUSES, task_name
+from fusegrad.compiler.parallel import task_name
 from fusegrad.eager.errors import failure
-from fusegrad.eager.loading import environment
 
 _codegen = cpu_target.target_context.codegen()
 _addresses: dict[str, int] = {}
@@ -137,42 +135,12 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-# How many seconds a thread of the pool waits for the next call before it sleeps: as one call takes in Python
-# before the next. By default it is milliseconds, in which NumPy's own threads (its OpenBLAS has a pool of its
-# own) find no core, and wait as long for each other.
-WAIT = 17e-6
-
-
-def _spins() -> int:
-    """In how many turns OpenMP's threads wait so long: one takes 10 to 50 ns, as the processor pauses."""
-    (address,) = _compiled("fusegrad_pauses", PAUSES, ["fusegrad_pauses"])
-    pauses, turns = ctypes.CFUNCTYPE(None, ctypes.c_int64)(address), 500
-    seconds = []
-    for _ in range(5):
-        started = time.perf_counter()
-        pauses(turns)
-        seconds.append(time.perf_counter() - started)
-    return round(WAIT / (min(seconds) / turns))
-
-
 @functools.cache
 def pool_size() -> int:
-    """How many threads parallel loops use: 1 where Numba has no OpenMP pool.
-
-    Its workqueue layer is never used: it is slow, and two threads that enter it end the process.
-    """
-    try:
-        # The user may say how long to wait.
-        asked = {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & os.environ.keys()
-        with nullcontext() if asked else environment(GOMP_SPINCOUNT=str(_spins())):
-            # An extension module, unknown to mypy.
-            from numba.np.ufunc import omppool  # type: ignore[attr-defined]
-    except ImportError:
+    """How many threads parallel loops use: 1 where the system has no POSIX threads."""
+    if os.name != "posix":
         return 1
-    count = min(cores(), int(os.environ.get("OMP_NUM_THREADS", "") or cores()))
-    ctypes.CFUNCTYPE(None, ctypes.c_int)(omppool.launch_threads)(count)
-    add_symbol("numba_parallel_for", omppool.parallel_for)
-    return count
+    return min(cores(), int(os.environ.get("OMP_NUM_THREADS", "") or cores()))
 
 
 _alone = False
@@ -181,7 +149,7 @@ thread_count = np.ones(1, np.int64)  # what native code reads
 
 
 def _alone_in_child() -> None:
-    """A forked child has no pool: OpenMP's threads stay with the parent."""
+    """A forked child has no pool: its threads stay with the parent."""
     global _alone
     _alone = True
     thread_count[0] = 1
@@ -231,16 +199,9 @@ def add_symbol(name: str, address: int) -> None:
     llvm.add_symbol(name, address)
 
 
+@undisturbed
 def compile_module(name: str, text: str, symbols: Sequence[str]) -> list[int]:
     """Compile LLVM IR and give the addresses of `symbols` in it."""
-    if pool_size() == 1:
-        # No loop asks for the pool then, but the symbol must be there to link.
-        add_symbol("numba_parallel_for", ctypes.cast(_no_pool, ctypes.c_void_p).value or 0)
-    return _compiled(name, text, symbols)
-
-
-@undisturbed
-def _compiled(name: str, text: str, symbols: Sequence[str]) -> list[int]:
     started = time.perf_counter()
     library = _Library(_codegen, name)
     module = llvm.parse_assembly(text)
@@ -254,11 +215,6 @@ def _compiled(name: str, text: str, symbols: Sequence[str]) -> list[int]:
     debug.show(4, "LLVM IR", lambda: text)
     debug.show(5, "assembly", library.get_asm_str)
     return [library.get_pointer_to_function(symbol) for symbol in symbols]
-
-
-@ctypes.CFUNCTYPE(None)
-def _no_pool() -> None:
-    raise AssertionError("a parallel loop was started without a thread pool")
 
 
 def kernel_name(kernel: Kernel) -> str:

@@ -3,9 +3,9 @@
 What has a right operand that the caches hold is computed by our own kernel (`compiler/tiled_products.py`),
 the rest by BLAS.
 
-OpenMP's workers spin after a loop, BLAS's own after a product, and on few cores they starve each
-other (DESIGN.md, "One thread pool"). So BLAS is called single-threaded, on parts of the result
-that the workers of the one pool take. The copy of OpenBLAS is private where the wheel
+The threads of a library's own pool spin after a product, and on few cores starve those of ours
+(DESIGN.md, "One thread pool"). So BLAS is called single-threaded, on parts of the result that the
+threads of the one pool take. The copy of OpenBLAS is private where the wheel
 `scipy-openblas32` is installed (extra "blas"), with the kernels that fit the machine; otherwise
 it is the one inside SciPy, set to one thread.
 """

@@ -8,6 +8,7 @@ that they were, in 10 ns each; one whether tensors, of which some are written, l
 from __future__ import annotations
 
 import ctypes
+import functools
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
@@ -314,42 +315,44 @@ class _Method(ctypes.Structure):
 _FASTCALL = 0x80
 
 
-class _Native(NamedTuple):
-    """What makes of a table the function that reads it."""
-
-    caller: Callable[[np.ndarray], Callable[..., None]]
-    matcher: Callable[[np.ndarray], Callable[..., bool]]
-    parter: Callable[[np.ndarray], Callable[..., bool]]
+# The functions, each compiled when it is first needed: the first call of a program runs kernels alone.
+_TEXTS = {"run": (SEQUENCE, _RUN), "match": ("", _MATCH + _ANSWERS), "apart": ("", _APART + _ANSWERS)}
+_made: dict[str, Callable[[np.ndarray], Callable[..., Any]]] = {}
 
 
-_made: _Native | None = None
-
-
-def _native() -> _Native:
-    global _made
-    if _made is None:
+def _native(name: str) -> Callable[[np.ndarray], Callable[..., Any]]:
+    """What makes of a table the function NAME that reads it."""
+    made = _made.get(name)
+    if made is None:
         # Whoever forks waits for what is done under this lock: LLVM has locks of its own.
         with compiling:
             # Another thread may have been faster. What is made must be one, and stay: CPython keeps the
             # addresses of the methods in the functions that are made of them.
-            _made = _made or _compiled()
-    return _made
+            made = _made.get(name)
+            if made is None:
+                made = _made[name] = _compiled(name)
+    return made
 
 
-def _compiled() -> _Native:
-    for name in ("PyEval_SaveThread", "PyEval_RestoreThread", "Py_IncRef"):
-        native.add_symbol(name, ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0)
+def _compiled(name: str) -> Callable[[np.ndarray], Callable[..., Any]]:
+    _add_symbols()
+    besides, text = _TEXTS[name]
+    text = besides + (_HEAD + text).format(**_places())
+    (address,) = native.compile_module(f"fusegrad_{name}", text, [f"fusegrad_{name}"])
+    return _maker(name.encode(), address)
+
+
+@functools.cache
+def _add_symbols() -> None:
+    functions = ("PyEval_SaveThread", "PyEval_RestoreThread", "Py_IncRef")
+    symbols = {n: ctypes.cast(getattr(ctypes.pythonapi, n), ctypes.c_void_p).value or 0 for n in functions}
     known = {"none": None, "true": True, "false": False, "list": list, "ndarray": np.ndarray}
-    for name, value in known.items():
-        native.add_symbol(f"fusegrad_{name}", id(value))
-    native.add_symbol("fusegrad_threads", data_address(native.thread_count))
+    symbols |= {f"fusegrad_{name}": id(value) for name, value in known.items()}
+    native.add_symbols({**symbols, "fusegrad_threads": data_address(native.thread_count)})
     native.thread_count[0] = native.threads()
-    text = SEQUENCE + (_HEAD + _RUN + _MATCH + _ANSWERS + _APART + _ANSWERS).format(**_places())
-    names = ["run", "match", "apart"]
-    addresses = native.compile_module("fusegrad_calling", text, [f"fusegrad_{name}" for name in names])
-    return _Native(*(_maker(name.encode(), at) for name, at in zip(names, addresses, strict=True)))
 
 
+@functools.cache
 def _places() -> dict[str, int]:
     """Where native code finds things in objects, tried out on some."""
     places = {"TYPE": _TYPE, "DATA": _DATA, "NDIM": _NDIM, "SHAPE": _SHAPE, "STRIDES": _STRIDES}
@@ -429,7 +432,7 @@ class Calls:
             team.pool().address if sharing else 0,
             *(n for entry in entries for n in entry),
         ]
-        self.run = _native().caller(np.array(table, np.int64))
+        self.run = _native("run")(np.array(table, np.int64))
 
 
 class Match:
@@ -451,7 +454,7 @@ class Match:
             array = t.array
             table += [id(type(t)), id(t.needs_grad), id(array.dtype)]
             table += [array.ndim, *array.shape, *array.strides]
-        self.matches = _native().matcher(np.array(table, np.int64))
+        self.matches = _native("match")(np.array(table, np.int64))
 
 
 class Apart:
@@ -482,7 +485,7 @@ class Apart:
             rows += [at, begin - at, end - at, _WRITEABLE if is_written else 0]
         self._read = len(read)
         self._table = np.array([len(read), len(read) + len(staying), *rows], np.int64)
-        self.holds = _native().parter(self._table)
+        self.holds = _native("apart")(self._table)
 
     def seen(self, staying: Sequence[Tensor]) -> None:
         """Note where the first tensors lie, of which somebody has found out that they are apart."""

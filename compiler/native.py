@@ -12,7 +12,7 @@ import operator
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, ParamSpec, TypeVar
 
@@ -194,9 +194,10 @@ def get_num_threads() -> int:
 
 
 @undisturbed
-def add_symbol(name: str, address: int) -> None:
-    """Make a function known to the modules that are compiled from now on."""
-    llvm.add_symbol(name, address)
+def add_symbols(addresses: Mapping[str, int]) -> None:
+    """Make functions and variables known by name to the modules that are compiled from now on."""
+    for name, address in addresses.items():
+        llvm.add_symbol(name, address)
 
 
 @undisturbed

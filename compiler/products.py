@@ -111,7 +111,7 @@ def _compiled(dtype: str, tiles: tuple[Tile, ...]) -> tuple[int, int]:
     names = (f"{tile.vectors}x{tile.rows}" for tile in tiles)
     symbol = "_".join(["tiled", routine, *names]) if tiles else f"product_{routine}"
     if not tiles:
-        native.add_symbol(f"fusegrad_{routine}", routines()[0][routine])
+        native.add_symbols({f"fusegrad_{routine}": routines()[0][routine]})
     text = _module(routine, short, symbol, tiles)
     entry, task = native.compile_module(f"fusegrad_{symbol}", text, [symbol, task_name(symbol)])
     return entry, task

@@ -513,13 +513,11 @@ _SYSTEM = {
 }
 
 
-def team_module() -> str:
+def _team_module() -> str:
     """LLVM IR of the functions of a team and its threads."""
-    declared = {
-        "@fusegrad_common = external global i64",
-        *_SYSTEM,
-        *((_INSTRUCTION,) if _INSTRUCTION else ()),
-    }
+    declared = {"@fusegrad_common = external global i64", *_SYSTEM}
+    if _INSTRUCTION:
+        declared.add(_INSTRUCTION)
     apart = []
     if _CORES_ARE_KNOWN:
         declared |= _KEEPING_APART
@@ -543,9 +541,9 @@ class _Pool:
         size = native.pool_size()
         self.common = aligned_bytes(8 * (_RANGES + _LINE * size)).view(np.int64)
         self.common[:] = 0
-        native.add_symbol("fusegrad_common", data_address(self.common))
+        native.add_symbols({"fusegrad_common": data_address(self.common)})
         names = ["fusegrad_team", "fusegrad_start", "fusegrad_stop"]
-        self.address, start, stop = native.compile_module("fusegrad_team", team_module(), names)
+        self.address, start, stop = native.compile_module("fusegrad_team", _team_module(), names)
         number, place = ctypes.c_int64, ctypes.c_void_p
         self._ids = (number * size)()
         self._started = ctypes.CFUNCTYPE(number, place, number)(start)(self._ids, size - 1)

@@ -364,7 +364,7 @@ def test_native_calls_let_other_threads_run():
         from fusegrad.compiler import calling, native
 
         libc, semaphore = ctypes.CDLL(None), np.zeros(16, np.int64)
-        native.add_symbol("sem_wait", ctypes.cast(libc.sem_wait, ctypes.c_void_p).value)
+        native.add_symbols({"sem_wait": ctypes.cast(libc.sem_wait, ctypes.c_void_p).value})
         (kernel,) = native.compile_module("waiting", '''
             declare i32 @sem_wait(ptr)
             define void @waiting(ptr %slots, ptr %block) {
@@ -392,7 +392,7 @@ def test_native_entries_are_made_once_though_many_threads_ask_first():
 
         def ask():
             barrier.wait()
-            found.append((calling._native(), calling.Match([wrap(np.ones(3))])))
+            found.append((calling._native("run"), calling.Match([wrap(np.ones(3))])))
 
         threads = [threading.Thread(target=ask) for _ in range(8)]
         for thread in threads:
@@ -522,8 +522,8 @@ def test_a_call_that_finds_the_team_taken_computes_alone(tmp_path: Path):
         from fusegrad.compiler import calling
 
         libc, semaphores = ctypes.CDLL(None), np.zeros((2, 16), np.int64)
-        for name in ("sem_wait", "sem_post"):
-            native.add_symbol(name, ctypes.cast(getattr(libc, name), ctypes.c_void_p).value)
+        functions = {"sem_wait": libc.sem_wait, "sem_post": libc.sem_post}
+        native.add_symbols({n: ctypes.cast(f, ctypes.c_void_p).value for n, f in functions.items()})
         (kernel,) = native.compile_module("waiting", '''
             declare i32 @sem_wait(ptr)
             declare i32 @sem_post(ptr)

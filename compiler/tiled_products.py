@@ -291,9 +291,12 @@ class _Tiles(_Vectors):
         ]
         for _, _, room in places:
             w.line(f"store {self.vector} zeroinitializer, ptr {room}")
-        with w.when(w.compare("gt", Val(part[0], "i64"), w.constant(0, "i64")).text):
-            for target, j, room in places:
-                w.line(f"store {self.read(target, j, masks[j])}, ptr {room}")
+        later = w.compare("gt", Val(part[0], "i64"), w.constant(0, "i64")).text
+        with w.when(later):
+            # What is there arrives while the tile is computed.
+            for target, j, _ in places:
+                if j * self.lanes * SIZES[self.dtype] % LINE == 0:
+                    w.prefetch(self.at(target, j))
         lefts = [w.offset("%a", w.index("mul", row, "%a_row"), self.element) for row in rows]
         with w.when(first.text):
             self._fetch_next_rows(lefts, part)
@@ -308,6 +311,11 @@ class _Tiles(_Vectors):
                 for vector, room in zip(right, line_rooms, strict=True):
                     total = w.emit(f"load {self.vector}, ptr {room}", self.dtype, self.lanes)
                     w.line(f"store {w.call('llvm.fma', [spread, vector, total])}, ptr {room}")
+        with w.when(later):
+            for target, j, room in places:
+                total = w.emit(f"load {self.vector}, ptr {room}", self.dtype, self.lanes)
+                before = self.read(target, j, masks[j])
+                w.line(f"store {w.binary('fadd', before, total)}, ptr {room}")
         totals = [w.emit(f"load {self.vector}, ptr {room}", self.dtype, self.lanes) for _, _, room in places]
         # A masked store takes many times as long on a machine without registers for masks.
         for whole, condition in ((True, full), (False, w.negated(full))):

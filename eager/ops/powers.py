@@ -28,7 +28,7 @@ def _power(x: Any, exponent: Any) -> Any:
         return 1 / np.sqrt(x) if exponent == -0.5 else np.power(x, exponent)
     result = x * x
     for _ in range(count - 2):
-        result = result * x
+        result *= x
     return result
 
 

@@ -124,7 +124,12 @@ sinc = unary(
 
 
 def _sigmoid(x: Any) -> Any:
-    return 1 / (1 + np.exp(-x))
+    result = -x
+    # In one piece of memory: a large array's fresh pages take longer than what is computed on them.
+    room = result if isinstance(result, np.ndarray) else None
+    result = np.exp(result, out=room)
+    result += 1
+    return np.divide(1, result, out=room)
 
 
 sigmoid = unary(

@@ -126,7 +126,7 @@ def vector_bytes() -> int:
     return 16
 
 
-# The thread pool.
+# How many threads.
 
 
 @functools.cache

@@ -140,7 +140,9 @@ def pool_size() -> int:
     """How many threads parallel loops use: 1 where the system has no POSIX threads."""
     if os.name != "posix":
         return 1
-    return min(cores(), int(os.environ.get("OMP_NUM_THREADS", "") or cores()))
+    # OpenMP takes a number for each level of nesting; what is none is ignored, as it does.
+    asked = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
+    return min(cores(), int(asked)) if asked.isdecimal() and int(asked) else cores()
 
 
 _alone = False

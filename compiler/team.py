@@ -69,7 +69,7 @@ def _given(place: int, value: str) -> str:
   store {value}, ptr %place{place}"""
 
 
-def _now(name: str, place: int, order: str = "acquire") -> str:
+def _current(name: str, place: int, order: str = "acquire") -> str:
     """Reads what other threads write into `%NAME`."""
     return f"""
   %{name}.at = getelementptr i64, ptr %team, i64 {place}
@@ -102,9 +102,9 @@ sleep:
   ret void
 }}"""
 
-# `fusegrad_now()`: nanoseconds.
+# `fusegrad_clock()`: nanoseconds.
 _CLOCK = f"""
-define private i64 @fusegrad_now() {PLAINLY} {{
+define private i64 @fusegrad_clock() {PLAINLY} {{
 entry:
   %time = alloca [2 x i64]
   %told = call i32 @clock_gettime(i32 {getattr(time, "CLOCK_MONOTONIC", 1)}, ptr %time)
@@ -190,7 +190,7 @@ clear:
   %unclear = icmp slt i64 %range.next, %threads
   br i1 %unclear, label %clear, label %start
 start:
-  {_now("state", _STATE, "monotonic")}
+  {_current("state", _STATE, "monotonic")}
   %opened = add i64 %state, {(1 << _NUMBER_BITS) + _OPEN}
   store atomic i64 %opened, ptr %state.at release, align 8
   call void @fusegrad_tasks(ptr %team, i64 0)
@@ -221,7 +221,7 @@ entry:
   %locked = call i32 @pthread_mutex_lock(ptr %mutex)
   br label %look
 look:
-  {_now("calls", _CALLS, "seq_cst")}
+  {_current("calls", _CALLS, "seq_cst")}
   %none = icmp eq i64 %calls, %seen
   br i1 %none, label %wait, label %awake
 wait:
@@ -235,7 +235,7 @@ awake:
 
 define private void @fusegrad_wake(ptr %team) {PLAINLY} {{
 entry:
-  {_now("asleep", _ASLEEP, "seq_cst")}
+  {_current("asleep", _ASLEEP, "seq_cst")}
   %some = icmp sgt i64 %asleep, 0
   br i1 %some, label %wake, label %done
 wake:
@@ -256,11 +256,11 @@ define private void @fusegrad_await(ptr %team, i64 %seen, ptr %habit) {PLAINLY} 
 entry:
   %distrust.at = getelementptr i64, ptr %habit, i64 1
   %patience = load i64, ptr %habit
-  %start = call i64 @fusegrad_now()
+  %start = call i64 @fusegrad_clock()
   br label %look
 look:
   %last = phi i64 [ %start, %entry ], [ %time, %clock ]
-  {_now("calls", _CALLS)}
+  {_current("calls", _CALLS)}
   %new = icmp ne i64 %calls, %seen
   br i1 %new, label %found, label %turn
 turn:
@@ -277,7 +277,7 @@ offer:
   %yielded = call i32 @sched_yield()
   br label %clock
 clock:
-  %time = call i64 @fusegrad_now()
+  %time = call i64 @fusegrad_clock()
   %length = sub i64 %time, %last
   %disturbed = icmp sgt i64 %length, {_DISTURBED}
   br i1 %disturbed, label %crowded, label %look
@@ -288,7 +288,7 @@ sleep:
   call void @fusegrad_sleep(ptr %team, i64 %seen)
   br label %found
 found:
-  %end = call i64 @fusegrad_now()
+  %end = call i64 @fusegrad_clock()
   %gap = sub i64 %end, %start
   %soon = icmp slt i64 %gap, {_LONG}
   %distrust = load i64, ptr %distrust.at
@@ -330,12 +330,12 @@ entry:
   store i64 0, ptr %known.at
   br label %next
 next:
-  {_now("calls", _CALLS)}
+  {_current("calls", _CALLS)}
   %odd = and i64 %calls, 1
   %runs = icmp ne i64 %odd, 0
   br i1 %runs, label %call, label %idle
 idle:
-  {_now("ending", _ENDING)}
+  {_current("ending", _ENDING)}
   %ends = icmp ne i64 %ending, 0
   br i1 %ends, label %end, label %await
 await:
@@ -347,7 +347,7 @@ help:
   br label %round
 round:
   %turn = phi i64 [ 0, %help ], [ %turn.next, %again ], [ 0, %left ]
-  {_now("state", _STATE)}
+  {_current("state", _STATE)}
   %open.bit = and i64 %state, {_OPEN}
   %open = icmp ne i64 %open.bit, 0
   %number = lshr i64 %state, {_NUMBER_BITS}
@@ -374,7 +374,7 @@ left:
 again:
   call void @fusegrad_pause(i64 %turn)
   %turn.next = add i64 %turn, 1
-  {_now("calls.now", _CALLS)}
+  {_current("calls.now", _CALLS)}
   %same.calls = icmp eq i64 %calls.now, %calls
   br i1 %same.calls, label %round, label %next
 end:
@@ -419,7 +419,7 @@ _LEADER_HERE = f"""
   %core = sext i32 %here to i64
   {_given(_CORE, "i64 %core")} {_given(_FOUND, "i64 0")}"""
 _KEEP_APART = f"""
-  {_now("found", _FOUND, "monotonic")}
+  {_current("found", _FOUND, "monotonic")}
   %some = icmp ne i64 %found, 0
   br i1 %some, label %apart, label %free
 apart:

@@ -408,6 +408,21 @@ def test_native_entries_are_made_once_though_many_threads_ask_first():
     assert in_a_process(code) == "one\n"
 
 
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [("1", 1), (" 1,4", 1), *((text, native.cores()) for text in ("100000", "0", "-1", "many", ""))],
+)
+def test_as_many_threads_as_the_environment_asks_for(asked: str, found: int):
+    code = f"""
+        import os
+        os.environ["OMP_NUM_THREADS"] = {asked!r}
+        import fusegrad as fg
+        assert fg.get_num_threads() == {found}
+        print("as asked")
+    """
+    assert in_a_process(code) == "as asked\n"
+
+
 @pytest.mark.skipif(native.pool_size() < 2, reason="no pool here")
 @pytest.mark.parametrize("wish", [{}, {"GOMP_SPINCOUNT": "7"}, {"OMP_WAIT_POLICY": "passive"}], ids=str)
 def test_the_environment_is_what_it_was_when_the_pool_has_started(wish: dict[str, str]):

@@ -92,8 +92,9 @@ def product_functions(
     """LLVM IR of `NAME(m, n, k, a, a_row, a_column, b, b_row, b_column, c, c_row)`: C = A B.
 
     Steps are in elements. The rows of C are contiguous, and the rows or the columns of B; A may lie in any
-    way. No size is 0. Each element is summed in the order of the inner dimension. tiles: what it is made of;
-    there must be one of each width that n needs.
+    way. No size is 0. Each element is summed in the order of the inner dimension, part by part.
+
+    tiles: what it is made of; there must be one of each width that n needs.
     """
     turn = _turn_function(f"{name}.turn", dtype, min(vector_bytes, TURNED_BYTES) // SIZES[dtype], declared)
     return [turn, _product_function(name, dtype, vector_bytes, tiles, declared)]

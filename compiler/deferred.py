@@ -21,12 +21,12 @@ import numpy as np
 
 from fusegrad.compiler.patterns import Made, layout_key, opened
 from fusegrad.compiler.plan import MOST_STEPS, Place, Plan
-from fusegrad.compiler.stand_in import has_values, stand_in
 from fusegrad.compiler.stretch import Step
 from fusegrad.eager import autograd, shared, views
 from fusegrad.eager.errors import failure
 from fusegrad.eager.families import Elementwise
 from fusegrad.eager.op import Op, Params, TensorType, evaluate, wrap
+from fusegrad.eager.stand_in import has_values, stand_in
 from fusegrad.eager.state import Interpreter, no_grad, state
 from fusegrad.eager.tensor import Tensor
 

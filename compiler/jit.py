@@ -339,10 +339,30 @@ class JitFunction:
         return known.answer
 
     def _capture(self, key: Any, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -> Any:
-        """Run eagerly with the recorder on, and compile the path."""
-        self.stats.eager_calls += 1
-        made = capture(self.__wrapped__, args, kwargs)
+        """Run eagerly with the recorder on, and compile the path.
+
+        Where the run has put ops off, the result is what the path computes.
+        """
+        made = capture(self.__wrapped__, args, kwargs, puts_off=True)
         result, made.result = made.result, None
+        later = made.later
+        assert later is not None
+        waits = later.waits
+        try:
+            self.stats.eager_calls += not waits
+            entry = self._learn(key, made, args, kwargs, leaves)
+            if waits:
+                result = self._replay(entry, leaves, args, kwargs)
+        except _Miss:
+            self.stats.eager_calls += 1  # there is no path, or it does not answer
+        finally:
+            later.settle()
+        return result
+
+    def _learn(
+        self, key: Any, made: Capture, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]
+    ) -> Entry:
+        """Compile a captured path, or note why it cannot be replayed."""
         with compiling:
             entry = self.entries.get(key)
             if entry is None:
@@ -355,7 +375,7 @@ class JitFunction:
             else:
                 entry.given_up = ""
                 self._compile(entry, made, leaves)
-        return result
+        return entry
 
     def _new_entry(self, key: Any, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -> Entry:
         """Room for a kind of arguments, with how it differs from the most similar one that is known."""

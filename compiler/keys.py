@@ -6,8 +6,8 @@ import functools
 from typing import Any
 
 from fusegrad.compiler.family import NUMBERS
-from fusegrad.compiler.stand_in import StandIn
 from fusegrad.eager import dtypes
+from fusegrad.eager.stand_in import StandIn
 from fusegrad.eager.state import state
 from fusegrad.eager.tensor import Tensor, Untracked
 from fusegrad.tracer.tree import flatten

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from fusegrad.compiler.stand_in import has_values
 from fusegrad.eager.families import Layout, View, contiguous_layout
 from fusegrad.eager.sizes import has_symbols
+from fusegrad.eager.stand_in import has_values
 from fusegrad.eager.tensor import Tensor
 from fusegrad.tracer import passes
 from fusegrad.tracer.capture import Capture, Output

@@ -12,6 +12,7 @@ from fusegrad.compiler.forms import Form
 from fusegrad.compiler.garbage import uncollected
 from fusegrad.compiler.lock import compiling
 from fusegrad.compiler.patterns import Made, Rule, predicted
+from fusegrad.compiler.sizes import Fixed
 from fusegrad.compiler.stretch import Step, Stretch
 from fusegrad.eager import dtypes
 from fusegrad.eager.op import Op, Params
@@ -194,6 +195,8 @@ class Plan:
         """Compile; None where the compiler fails: its faults must not become ones of the user's program."""
         try:
             return Form(*given)
+        except Fixed:
+            return None  # its sizes cannot be left open
         except Exception:
             if debug.level():
                 raise

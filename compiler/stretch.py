@@ -22,7 +22,7 @@ from fusegrad.compiler.placement import copied
 from fusegrad.compiler.segments import Run, Segment
 from fusegrad.compiler.tree import Tree, unusual_layout
 from fusegrad.eager.families import Layout, contiguous_layout
-from fusegrad.eager.op import Op, Params, TensorType, wrap
+from fusegrad.eager.op import Op, Params, TensorType, evaluate, wrap
 from fusegrad.eager.tensor import Tensor
 from fusegrad.tracer.capture import Capture, Output
 from fusegrad.tracer.graph import Equation, Graph, Value
@@ -107,14 +107,20 @@ class Stretch:
         self.makers = [step for step in steps for _ in step.gives]
         # Views are made of their bases afterwards, so that they share memory as they should.
         wanted = {self._base(i) for i in alive}
-        bounds = [0, *(self.steps.index(self.makers[i]) + 1 for i in self._cuts(wanted)), len(self.steps)]
-        bounds = sorted(set(bounds))
+        cuts = self._cuts(wanted, alive)
+        self._handed = cuts - wanted
+        bounds = sorted({0, *(self.steps.index(self.makers[i]) + 1 for i in cuts), len(self.steps)})
         self.parts: list[Part] = []
         for start, end in itertools.pairwise(bounds):
             later = {self._base(i) for step in self.steps[end:] for i in step.sources()} | wanted
             part = self._part(self.steps[start:end], later, outside)
             if part is not None:
                 self.parts.append(part)
+
+    @property
+    def hands_views(self) -> bool:
+        """Whether a part takes a view of what another one gives."""
+        return bool(self._handed)
 
     def with_parts(self, parts: list[Part]) -> Stretch:
         """The same steps with other code."""
@@ -132,23 +138,29 @@ class Stretch:
         step = self.makers[number]
         return step.gives[number - step.first]
 
-    def _cuts(self, wanted: set[int]) -> list[int]:
-        """The wanted values with gradients that other such values are computed from."""
-        tracked = {i for i in wanted if self._known(i).needs_grad}
+    def _cuts(self, wanted: set[int], alive: Sequence[int]) -> set[int]:
+        """The values with gradients that somebody holds, views among them, and that wanted ones are computed
+        from.
+        """
+        tracked = {i for i in (*wanted, *alive) if self._known(i).needs_grad}
         reached: dict[int, set[int]] = {}
         for step in self.steps:
             found = set().union(*(reached[i] | ({i} & tracked) for i in step.sources()))
             for k in range(len(step.gives)):
                 reached[step.first + k] = found
-        return sorted(set().union(*(reached[i] for i in tracked)))
+        return set().union(*(reached[i] for i in tracked & wanted))
 
     def _views(self, steps: Sequence[Step]) -> list[Step]:
-        """The steps that make the views which `steps` take from before: parts hand on their bases only."""
+        """The steps that make the views which `steps` take from before: parts hand on their bases alone,
+        unless somebody may derive to them.
+        """
         made, found = _numbers(steps), dict[int, Step]()
         pending = [i for step in steps for i in step.sources()]
         while pending:
             number = pending.pop()
-            if number not in made and number not in found and self._known(number).shares:
+            if number in made or number in found or number in self._handed:
+                continue
+            if self._known(number).shares:
                 found[number] = self.makers[number]
                 pending += found[number].sources()
         return [found[number] for number in sorted(found)]
@@ -189,6 +201,8 @@ class Stretch:
             return Given(TensorType((), where[1]), Layout((), ()), False)
         known = self._known(where)
         strides = tuple(s // known.type.dtype.itemsize for s in known.strides)
+        if where in self._handed:
+            return Given(known.type, Layout(known.type.shape, strides), known.needs_grad)
         layout = unusual_layout(known.type.shape, strides)
         return Given(known.type, layout or contiguous_layout(known.type.shape), known.needs_grad)
 
@@ -202,12 +216,17 @@ class Stretch:
         return Capture(None, graph, graph.inputs, {}, {}, frozenset(tracked), outputs, structure)
 
     def run(self, outside: Sequence[Tensor], scalars: Sequence[Any]) -> dict[int, Tensor] | None:
-        """The values by number, without views; None where an op refuses its input, so that eager must
-        say why."""
+        """The values by number, without the views that nobody derives to; None where an op refuses its input,
+        so that eager must say why.
+        """
         found: dict[int, Tensor] = {}
         for part in self.parts:
             leaves = [
-                outside[i] if kind == "outside" else found[i] if kind == "made" else _scalar(scalars, i)
+                outside[i]
+                if kind == "outside"
+                else self._made(i, found)
+                if kind == "made"
+                else _scalar(scalars, i)
                 for kind, i in part.takes
             ]
             run = replay.run(part.tree, leaves)
@@ -217,6 +236,14 @@ class Stretch:
                 part.make_joint(run.leaf)
             found.update(zip(part.gives, finish(run, leaves), strict=True))
         return found
+
+    def _made(self, number: int, found: dict[int, Tensor]) -> Tensor:
+        """A value that a part has made, or a view of one; noted in `found`."""
+        if number not in found:
+            step = self.makers[number]
+            sources = {i: self._made(i, found) for i in step.sources()}
+            found[number] = evaluate(step.op, step.operands(sources, (), ()), step.params)
+        return found[number]
 
 
 def _numbers(steps: Sequence[Step]) -> set[int]:

@@ -84,7 +84,9 @@ class _Level:
         roots = [t for t in tensors if isinstance(t, Tensor) and t.needs_grad]
         if not self.tracked or not roots:
             return False
-        reach(*roots)
+        if state.interpreter is not None:
+            for root in roots:
+                state.interpreter.reach_graph(root)
         leaves = [t for t in roots if t.grad_fn is None]
         leaves += [t for node in reachable(roots) for _, t, _ in node.edges if isinstance(t, Tensor)]
         return any(self._is_outside(t) for t in leaves)

@@ -159,6 +159,8 @@ def retain_grad(tensor: Any) -> None:
 
 def retains_grad(tensor: Any) -> bool:
     """Whether backward keeps the gradient of this tensor, which is no leaf."""
+    if state.interpreter is not None:
+        state.interpreter.reach_graph(tensor)
     node = tensor.grad_fn
     if node is None or node.extra is None:
         return False

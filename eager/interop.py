@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fusegrad.eager.errors import failure
-from fusegrad.eager.node import share
+from fusegrad.eager.node import reach, share
 from fusegrad.eager.op import wrap
 from fusegrad.eager.ops.creation import from_numpy
 from fusegrad.eager.tensor import Tensor, device
@@ -105,6 +105,7 @@ _device = device
 @method
 def __copy__(self: Tensor) -> Tensor:
     """`copy.copy`: the same memory, as a leaf, with the same attributes."""
+    reach(self)
     tensor = share(self)
     tensor.__class__ = type(self)
     tensor.needs_grad = self.needs_grad

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fusegrad.eager.errors import located
+from fusegrad.eager.stand_in import StandIn
 from fusegrad.eager.state import state
 from fusegrad.eager.tensor import Tensor
 
@@ -177,12 +178,16 @@ def bind(op: Op, args: tuple[Any, ...], params: Params = NO_PARAMS) -> Any:
     return evaluate(op, args, params)
 
 
-def evaluate(op: Op, args: tuple[Any, ...], params: Params) -> Any:
-    """Run `op` with NumPy now, and put it on the autograd graph where a gradient may be asked for."""
-    try:
-        value = op.evaluate(args, params)
-    except EXPLAINED as error:
-        raise _explained(op, args, params, error) from None
+def evaluate(op: Op, args: tuple[Any, ...], params: Params, value: Any = None) -> Any:
+    """Run `op` with NumPy now, and put it on the autograd graph where a gradient may be asked for.
+
+    value: what it gives, if there is something already (stand-ins for arrays).
+    """
+    if value is None:
+        try:
+            value = op.evaluate(args, params)
+        except EXPLAINED as error:
+            raise _explained(op, args, params, error) from None
     recording = state.grad_enabled
     if type(value) is tuple:
         outputs = tuple([wrap(v) for v in value])
@@ -215,7 +220,7 @@ EXPLAINED = (ValueError, TypeError, IndexError, RuntimeError, OverflowError, Zer
 def wrap(array: Any) -> Tensor:
     """A tensor around `array` (no copy); NumPy scalars become 0-d arrays."""
     tensor = _new(Tensor)
-    tensor.array = array if type(array) is _ndarray else np.asarray(array)
+    tensor.array = array if type(array) is _ndarray or type(array) is StandIn else np.asarray(array)
     tensor.needs_grad = False
     tensor.grad = None
     tensor.grad_fn = None

@@ -30,6 +30,7 @@ from fusegrad.eager.generator import (
     seed,
     set_rng_state,
 )
+from fusegrad.eager.node import reach
 from fusegrad.eager.op import TensorType, bind
 from fusegrad.eager.ops import elementwise as ew
 from fusegrad.eager.ops.creation import _requiring, _size
@@ -313,6 +314,7 @@ def normal(
             raise failure(TypeError, "size is needed where mean and std are numbers")
         size = broadcast_tensors(*given)[0].array.shape
         dtype = given[0].dtype if len(given) == 1 else promote_types(given[0].dtype, given[1].dtype)
+    reach(*given)
     negative = (std.array < 0).any() if isinstance(std, Tensor) else std < 0
     if negative:
         raise failure(RuntimeError, "normal expects all elements of std >= 0.0")
@@ -342,6 +344,8 @@ def bernoulli(
 
 def _check_probability(p: Any) -> None:
     """Refuse what is no probability. (A recorded run draws numbers, so it is never replayed unchecked.)"""
+    if isinstance(p, Tensor):
+        reach(p)
     values = p.array if isinstance(p, Tensor) else np.asarray(p)
     if values.size and not ((values >= 0) & (values <= 1)).all():
         raise failure(RuntimeError, "Expected p_in >= 0 && p_in <= 1")
@@ -380,6 +384,7 @@ def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
     """Poisson numbers of the rates in `input`. Source: `torch.poisson`."""
     if input.array.dtype.kind != "f":
         raise failure(RuntimeError, f"poisson not implemented for {input.array.dtype.name}")
+    reach(input)
     if (input.array < 0).any():
         raise failure(RuntimeError, "invalid Poisson rate, expected rate to be non-negative")
     return bind(_poisson, (input,), {"generator": _generator(generator)})

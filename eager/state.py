@@ -22,6 +22,10 @@ class Interpreter:
     def reach(self, tensor: Any) -> None:
         """Somebody is about to read the values of `tensor`, or memory that they depend on."""
 
+    def reach_graph(self, tensor: Any) -> None:
+        """Somebody is about to look at the place of `tensor` on the graph, though not at its values."""
+        self.reach(tensor)
+
     def leave(self, tensor: Any, door: str, value: Any) -> None:
         """A tensor's `value` reaches Python through `door` ("bool", "item", "repr", ...)."""
 

@@ -367,14 +367,6 @@ class Tensor:
             "data_ptr", lambda: self._lent().__array_interface__["data"][0] if self.array.size else 0
         )
 
-    def storage_offset(self) -> int:
-        """How many elements the first one lies behind the start of the memory that was allocated."""
-        owner: Any = self.array
-        while isinstance(owner.base, np.ndarray):
-            owner = owner.base
-        start, first = (a.__array_interface__["data"][0] for a in (owner, self.array))
-        return (first - start) // self.array.itemsize if self.array.size else 0
-
     def is_set_to(self, tensor: Tensor) -> bool:
         """Whether both have the same memory, shape and strides."""
         mine, other = self.array, tensor.array

@@ -17,6 +17,7 @@ from fusegrad.eager.state import state
 from fusegrad.eager.tensor import Tensor
 from fusegrad.tracer.graph import Graph, Value
 from fusegrad.tracer.hosts import Host, Place
+from fusegrad.tracer.later import Later
 from fusegrad.tracer.lookup import nn_module_class, type_lookup
 from fusegrad.tracer.naming import NamingObserver
 from fusegrad.tracer.observe import Observer
@@ -97,7 +98,7 @@ class Capture:
     reads: what must still hold for a replay. same: (leaf number, place) of tensors that were one array,
     and so are one value of the graph. bare: the leaves that had no `.grad`, and must have none.
     reasons: why it cannot be replayed; empty for a closed run. changes: what it did to the world that a
-    replay does, too.
+    replay does, too. later: what of the result waits to be computed.
     """
 
     result: Any
@@ -116,6 +117,7 @@ class Capture:
     reads: list[Read] = field(default_factory=list)
     reasons: list[Reason] = field(default_factory=list)
     changes: list[Reason] = field(default_factory=list)
+    later: Later | None = None
 
 
 def argument_names(
@@ -153,16 +155,20 @@ def argument_names(
 
 
 def capture(
-    function: Callable[..., Any], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    function: Callable[..., Any],
+    args: tuple[Any, ...] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    puts_off: bool = False,
 ) -> Capture:
     """Run `function` eagerly, record it, and observe what it read and did.
 
     function: a plain Python function (bound methods and modules are given by their function with
-    `self` among the arguments). Raises whatever the function raises; nothing is captured then.
+    `self` among the arguments). puts_off: whether tensors of the result may have no values until the
+    capture's `later` is settled. Raises whatever the function raises; nothing is captured then.
     """
     keywords, given, called = dict(kwargs or {}), args, function
     function, args = plain_function(function, args)
-    recorder = Recorder()
+    recorder = Recorder(puts_off)
     leaves: list[Any] = []
     flatten((given, keywords), leaves)
     names = argument_names(function, args, keywords)
@@ -176,15 +182,24 @@ def capture(
     observer = NamingObserver((given, keywords), roots)
     _reach_bound(observer, called, bound)
     recorder.name_of, recorder.reached = observer.name_of, observer.reached
+    observer.opened = recorder.later.settle
     previous, state.interpreter = state.interpreter, recorder
     try:
         result = observer.run(function, args, keywords)
+    except BaseException:
+        recorder.later.settle()  # what the run leaves behind has its values
+        raise
     finally:
         state.interpreter = previous
     try:
         made = _finish(recorder, observer, result, leaves)
         made.reasons = [_placed(r, function) for r in made.reasons]
+        if made.reasons:
+            recorder.later.settle()
         return made
+    except BaseException:
+        recorder.later.settle()
+        raise
     finally:
         observer.release()
         recorder.release()
@@ -272,6 +287,7 @@ def _finish(recorder: Recorder, observer: Observer, result: Any, leaves: list[An
         [*observer.reads, *recorder.reads],
         list(dict.fromkeys(reasons)),
         [Reason(*change) for change in dict.fromkeys(recorder.changes)],
+        recorder.later,
     )
 
 

@@ -109,6 +109,14 @@ class Memory:
         self._known[id(array)] = known
         self._on.setdefault(id(owner(array)), []).append(known)
 
+    def replace(self, array: np.ndarray, other: np.ndarray) -> None:
+        """Note that what an array held lies in another one from now on."""
+        known = self._known.pop(id(array), None)
+        if known is not None:
+            self._on[id(owner(array))].remove(known)
+            known.reference = self._while_it_lives(other)
+            self._note(other, known)
+
     def _while_it_lives(self, array: np.ndarray) -> Callable[[], np.ndarray | None]:
         """A reference to an array, which is forgotten when it goes."""
         own, on = id(array), id(owner(array))

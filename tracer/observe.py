@@ -62,6 +62,7 @@ class Observer:
     reads: what was read of outer state, each place once.
     effects: why the run is open; empty if it is closed.
     captured_tensors: every tensor that a read yielded, by id.
+    opened: called when something was done, or is about to be, that opens the run.
     """
 
     def __init__(self, arguments: tuple[tuple, dict]):
@@ -69,6 +70,7 @@ class Observer:
         self.effects: list[Effect] = []
         self.captured_tensors: dict[int, Any] = {}
         self.arguments = arguments
+        self.opened: Callable[[], Any] = lambda: None
         self._tensor = purity.tensor_class()
         self._status: dict[int, str] = {}
         self._kept: dict[int, Any] = {}  # so that ids stay valid for as long as statuses are kept
@@ -101,6 +103,7 @@ class Observer:
 
     def open(self, reason: str, site: Site | None = None) -> None:
         """Note that the run cannot be replayed, and why."""
+        self.opened()
         effect = Effect(reason, site or NOWHERE)
         if not any(e.reason == effect.reason and e.site == effect.site for e in self.effects):
             self.effects.append(effect)

@@ -1,7 +1,7 @@
 """The recorder: notes every op of a run, and every value that leaves the tensor world.
 
-While it is in charge of a thread, `bind` still evaluates eagerly, so the run's results are
-eager's own; each op is written down as an equation of the graph beside.
+While it is in charge of a thread, `bind` still evaluates eagerly, or as late as nobody can tell
+(`later.py`); each op is written down as an equation of the graph beside.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from fusegrad.eager.tensor import Tensor
 from fusegrad.eager.views import base_of
 from fusegrad.tracer.graph import GUARD, Equation, Source, Value
 from fusegrad.tracer.hosts import Draw, Gradient, GradientOf, Host, NoGradient, Place
+from fusegrad.tracer.later import Later
 from fusegrad.tracer.memory import Memory, Unfollowed
 from fusegrad.tracer.reads import Read
 from fusegrad.tracer.text import array_type, identifier
@@ -50,7 +51,8 @@ class Recorder(Interpreter):
     tensor was come by in a way that `reads` guard.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, puts_off: bool = False) -> None:
+        """puts_off: whether ops may wait (see `later.py`)."""
         self.equations: list[Equation] = []
         self.inputs: list[Value] = []
         self.captured: dict[Value, Tensor] = {}
@@ -68,6 +70,7 @@ class Recorder(Interpreter):
         self.name_of: Callable[[Tensor], str] = lambda tensor: ""
         self.reached: Callable[[Tensor], Any] = lambda tensor: None
         self.memory = Memory(self._emit)
+        self.later = Later(self.memory, puts_off)
         self._first_node = next_sequence()
         self._places: dict[int, int] = {}
         self._names: set[str] = set()
@@ -142,8 +145,9 @@ class Recorder(Interpreter):
     def bind(self, op: Op, args: tuple[Any, ...], params: Params) -> Any:
         if op.family == "random":
             return self._draw(op, args, params)
+        self.later.meets(args)
         inputs = tuple(self.value_of(a) if isinstance(a, Tensor) else a for a in args)
-        result = evaluate(op, args, params)
+        result = self.later.run(op, args, params)
         made = []
         for tensor in result if type(result) is tuple else (result,):
             value = Value(self._fresh(), array_type(tensor.array))
@@ -159,6 +163,7 @@ class Recorder(Interpreter):
 
     def _draw(self, op: Op, args: tuple[Any, ...], params: Params) -> Any:
         """Random numbers: a replay draws them from the same generator, in the same order."""
+        self.later.settle()
         result = evaluate(op, args, params)
         if any(isinstance(a, Tensor) for a in args):
             self.effect(f"draws random numbers that depend on a tensor ({op.name})")
@@ -174,6 +179,12 @@ class Recorder(Interpreter):
         self.equations.append(Equation(op, inputs, dict(params), (output,), self._source()))
         return output
 
+    def reach(self, tensor: Tensor) -> None:
+        self.later.reach(tensor)
+
+    def reach_graph(self, tensor: Tensor) -> None:
+        """A tensor without values has its place on the graph."""
+
     def leave(self, tensor: Tensor, door: str, value: Any) -> None:
         if door in SCALAR_DOORS and tensor.array.size == 1:
             self._guard(tensor, "branch")
@@ -183,16 +194,21 @@ class Recorder(Interpreter):
 
     def check(self, tensor: Tensor, passed: Callable[[], Tensor]) -> bool:
         """An op's own test of its input: a replay must find it true, or let eager raise its error."""
-        outcome = passed()
+        self.reach(tensor)
+        outcome = self.later.at_once(passed)
         if bool(outcome.array.item()):
             self._guard(outcome, "check")
+        else:
+            self.later.settle()  # the op is about to raise, at its own line
         return True
 
     def effect(self, reason: str, kind: str = "") -> None:
+        self.later.settle()
         self.open_reasons.append((reason, *user_location(), kind))
 
     def change(self, what: str) -> None:
         """Note what a replay does to the world."""
+        self.later.settle()
         self.changes.append((what, *user_location(), ""))
 
     def _guard(self, tensor: Tensor, kind: str) -> None:
@@ -208,6 +224,7 @@ class Recorder(Interpreter):
 
     def before_write(self, target: Tensor) -> None:
         """What is there before is noted, if nobody has used it yet."""
+        self.later.settle()
         self.value_of(target)
 
     def wrote(self, target: Tensor, result: Tensor, index: Any = None, on_graph: bool = False) -> None:
@@ -248,6 +265,8 @@ class Recorder(Interpreter):
 
     def backward(self, roots: Sequence[Tensor], accumulates: bool) -> Recorder:
         """A backward is recorded like the rest, as long as it stays within the run."""
+        if accumulates:
+            self.later.settle()
         for node in reachable(roots):
             if node.sequence < self._first_node:
                 self.effect("goes backward through ops that were done outside")
@@ -259,6 +278,7 @@ class Recorder(Interpreter):
         return self
 
     def sees_gradient(self, tensor: Tensor) -> None:
+        self.later.settle()
         if id(tensor) in self.gradients or not self.is_outside(tensor):
             return
         self.gradients[id(tensor)] = Gradient(tensor, tensor.grad)
@@ -272,6 +292,7 @@ class Recorder(Interpreter):
             self.reads.append(NoGradient(tensor))
 
     def before_gradient(self, tensor: Tensor) -> None:
+        self.later.settle()
         if self.is_outside(tensor):
             self.change("sets .grad")
             self.gradients.setdefault(id(tensor), Gradient(tensor, None)).assigned = True
@@ -302,6 +323,7 @@ class Recorder(Interpreter):
             self.effect("steps a learning rate schedule before the parameters; step it last")
 
     def takes_step(self, optimizer: Any) -> bool:
+        self.later.settle()
         from fusegrad.tracer.steps import record_step
 
         return record_step(self, optimizer)

@@ -13,7 +13,7 @@ from fusegrad.eager.errors import failure
 from fusegrad.eager.nn.hooks import HOOKS, Hooked, RemovableHandle
 from fusegrad.eager.nn.parameter import Buffer, Parameter
 from fusegrad.eager.nn.saved_state import IncompatibleKeys, Saved
-from fusegrad.eager.node import gradient_of, set_gradient
+from fusegrad.eager.node import gradient_of, reach, set_gradient
 from fusegrad.eager.op import wrap
 from fusegrad.eager.state import no_grad
 from fusegrad.eager.tensor import Tensor
@@ -321,11 +321,14 @@ class Module(Hooked, Saved):
                 continue
             with no_grad():
                 changed, gradient = fn(parameter), parameter.grad
+                reach(changed)
                 if changed.array is not parameter.array:
                     parameter.array = changed.array
                     parameter.version = [parameter.version[0] + 1, *parameter.version[1:]]
                 if gradient is not None:
-                    gradient.array = fn(gradient).array
+                    changed = fn(gradient)
+                    reach(changed)
+                    gradient.array = changed.array
         for name, buffer in self._buffers.items():
             if buffer is not None:
                 self._buffers[name] = fn(buffer)

@@ -7,16 +7,18 @@ from typing import Any
 import numpy as np
 
 from fusegrad.eager import dtypes
+from fusegrad.eager.node import reach, share
 from fusegrad.eager.op import wrap
 from fusegrad.eager.tensor import Tensor
 
 
 def _sharing(cls: type[Tensor], data: Any) -> Any:
     """A tensor of a class of its own with the memory of `data` (an empty one, for None)."""
-    array = np.zeros(0, dtypes.default_float().numpy) if data is None else data.array
-    tensor = wrap(array)
-    if isinstance(data, Tensor):
-        tensor.version = data.version
+    if data is None:
+        tensor = wrap(np.zeros(0, dtypes.default_float().numpy))
+    else:
+        reach(data)
+        tensor = share(data)
     tensor.__class__ = cls
     return tensor
 

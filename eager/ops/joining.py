@@ -294,14 +294,14 @@ def repeat_interleave(
 
 def _repeated_indices(repeats: Tensor, output_size: int | None) -> Tensor:
     """The index i as often as `repeats[i]` says. How many there are depends on the values."""
+    if state.interpreter is not None:
+        state.interpreter.effect("repeats slices, a result whose shape depends on the values")
     counts = repeats.array
     if counts.ndim != 1 or counts.dtype not in (np.int64, np.int32):
         raise failure(
             RuntimeError,
             f"repeats must be a vector of int64 or int32, got {counts.dtype.name}{list(counts.shape)}",
         )
-    if state.interpreter is not None:
-        state.interpreter.effect("repeats slices, a result whose shape depends on the values")
     if (counts < 0).any():
         raise failure(RuntimeError, "repeats can not be negative")
     if output_size is not None and int(counts.sum()) != output_size:

@@ -246,7 +246,7 @@ def slice_scatter(
 
 def assigned(input: Tensor, src: Tensor, index: tuple[Any, ...]) -> Tensor:
     """`input` with `src` at a frozen index; raises RuntimeError unless it has just that shape."""
-    part = input.array[numpy_index(index)].shape
+    part = np.broadcast_to(np.int8(0), input.array.shape)[numpy_index(index)].shape
     if src.array.shape != part:
         raise failure(
             RuntimeError,

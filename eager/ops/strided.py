@@ -11,6 +11,7 @@ import numpy as np
 from fusegrad.eager import views
 from fusegrad.eager.errors import failure
 from fusegrad.eager.families import Layout, Opaque, View, contiguous_layout
+from fusegrad.eager.node import reach
 from fusegrad.eager.op import TensorType, bind
 from fusegrad.eager.ops import creation, diagonals, elementwise as ew, order, shape as shapes, slicing
 from fusegrad.eager.ops.shape import METHODS, _sizes, method, normal_dim, reshape
@@ -88,6 +89,7 @@ def _offset(array: np.ndarray, storage: np.ndarray) -> int:
 @method
 def storage_offset(input: Tensor) -> int:
     """Where the first element lies in the memory, in elements. Source: `torch.Tensor.storage_offset`."""
+    reach(input)
     return _offset(input.array, _storage(input.array)) if input.array.size else 0
 
 
@@ -155,6 +157,7 @@ def _layouts(
     input: Tensor, size: Any, stride: Any, storage_offset: int | None, name: str
 ) -> tuple[Layout, Layout]:
     """Where the wanted elements and the given ones lie, counted from the first given element."""
+    reach(input)  # what is going to be computed has no memory yet
     sizes, strides = _sizes((tuple(size),)), _sizes((tuple(stride),))
     if len(sizes) != len(strides):
         raise failure(RuntimeError, f"mismatch in length of strides and shape: {strides} and {sizes}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import threading
 import weakref
@@ -511,3 +512,63 @@ def test_a_function_with_nothing_to_compile_is_left_alone(monkeypatch: pytest.Mo
         assert f(x) is x
     (entry,) = f.entries.values()
     assert entry.plan.choice == "eager"
+
+
+def test_what_shares_the_memory_of_a_tensor_has_its_values():
+    log: list[int] = []
+
+    def f(x):
+        log.append(1)
+        parameter = fg.nn.Parameter(x * 2)
+        buffer = fg.nn.Buffer(x * 3)
+        copied = copy.copy(x * 4)
+        layer = fg.nn.Linear(2, 2).double()
+        with fg.no_grad():
+            layer.weight.fill_(1.0)
+        return parameter * 5 + buffer * 6 + copied * 7 + layer.weight.sum()
+
+    jitted = fg.jit(f)
+    for i in range(5):
+        found = jitted(fg.full((3,), float(i)))
+        np.testing.assert_array_equal(found.detach().numpy(), np.full(3, i * 56.0 + 4))
+    assert jitted.stats.compiled_calls >= 2
+
+
+@pytest.mark.parametrize("ask", ["retain_grad", "grad", "hook"])
+def test_a_view_has_the_gradient_of_what_was_computed_from_it(ask: str):
+    log: list[Any] = []
+
+    def f(x):
+        y = x * 2
+        part = y[1:, 0]
+        row = part[:1]
+        loss = (part.tanh() * part).sum() + (row * 3).sum() + y.sum()
+        log.append(loss.item())
+        if ask == "grad":
+            return fg.autograd.grad(loss, [part, row, y])
+        if ask == "hook":
+            part.register_hook(lambda g: log.append(g.tolist()))
+        part.retain_grad()
+        row.retain_grad()
+        loss.backward()
+        return part.grad, row.grad, y
+
+    compiled_like_eager(lambda x: sum((t * t).sum() for t in f(x)), lambda: leaf(4, 3))
+    assert len(log) == (20 if ask == "hook" else 10)
+
+
+def test_views_that_are_derived_to_have_any_size():
+    log: list[float] = []
+
+    def f(x):
+        y = x * 2
+        part = y[1:, 0]
+        loss = (part.tanh() * part).sum() + y.sum()
+        log.append(loss.item())
+        return fg.autograd.grad(loss, part)[0]
+
+    jitted = fg.jit(f)
+    for rows, columns in [(4, 3), (4, 3), (5, 3), (6, 4), (9, 2), (7, 7), (3, 3), (12, 5)] * 2:
+        x = leaf(rows, columns)
+        same(jitted(x), f(x))
+    assert jitted.stats.compiled_calls >= 8, str(jitted.explain())

@@ -497,7 +497,11 @@ def compared(function: Callable[..., Any], first: list[Any], second: list[Any]) 
     for (_, steps_1, outside_1, alive, sizes_1), (_, steps_2, outside_2, _, sizes_2) in zip(
         mine, other, strict=True
     ):
-        form = Form(steps_1, outside_1, alive, sizes_1, [sizes_2])
+        try:
+            form = Form(steps_1, outside_1, alive, sizes_1, [sizes_2])
+        except Fixed:
+            found.append("refused")
+            continue
         ours = form.at(sizes_2)
         if ours is not None:
             same_code(ours, Form(steps_2, outside_2, alive, sizes_2).stretch)

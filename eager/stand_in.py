@@ -33,7 +33,12 @@ def _refuse(*_: Any, **__: Any) -> Any:
 
 
 class StandIn(np.ndarray):
-    """An array whose elements nobody may read or write."""
+    """An array whose elements nobody may read or write.
+
+    values: the array that has taken its place, if there is one by now.
+    """
+
+    values: np.ndarray | None = None
 
     def __array_ufunc__(self, *args: Any, **kwargs: Any) -> Any:
         _refuse()
@@ -57,10 +62,10 @@ def has_values(array: np.ndarray) -> bool:
     return type(array) is not StandIn
 
 
-def stand_in(shape: tuple[int, ...], dtype: np.dtype, strides: tuple[int, ...]) -> StandIn:
-    """A stand-in; its memory is never touched."""
+def stand_in(shape: tuple[int, ...], dtype: np.dtype, strides: tuple[int, ...] | None = None) -> StandIn:
+    """A stand-in, in row-major order unless strides are given; its memory is never touched."""
     array = np.empty(shape, dtype)
-    if array.strides != strides and array.size:
+    if strides is not None and array.strides != strides and array.size:
         order = sorted(range(len(shape)), key=lambda d: -strides[d])
         array = np.empty([shape[d] for d in order], dtype).transpose(np.argsort(order))
     return array.view(StandIn)

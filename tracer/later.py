@@ -1,0 +1,225 @@
+"""The ops of a recorded run that wait: what is going to be compiled need not be evaluated before.
+
+Where tensors are large, eager's run takes longer than recording and compiling it. So ops are put off whose
+results are known but for their values: type, strides, place on the autograd graph. As soon as somebody
+is going to look at values, or memory changes, all that waits is evaluated in order, as eager does it, and
+nothing is put off any more. If that does not come before the end of the run, the compiled path computes its
+results.
+
+A tensor without values has a stand-in for its array (`eager/stand_in.py`).
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fusegrad.eager import anomaly, shared
+from fusegrad.eager.families import Layout, View, contiguous_layout
+from fusegrad.eager.node import watchers
+from fusegrad.eager.op import EXPLAINED, Op, Params, TensorType, evaluate, wrap
+from fusegrad.eager.stand_in import StandIn, stand_in
+from fusegrad.eager.state import no_grad, state
+from fusegrad.eager.tensor import Tensor
+from fusegrad.tracer.memory import Memory
+
+# An op on so many elements takes eager long enough for putting it off to pay.
+LARGE = 2**18
+# Whose rules tell types, and whose results lie in row-major order if their operands do.
+_FAMILIES = frozenset({"elementwise", "reduction", "contraction", "composite", "view"})
+
+
+class _Waiting(NamedTuple):
+    """An op that waits.
+
+    args: arrays and Python numbers. made: the stand-ins for its results.
+    """
+
+    op: Op
+    args: tuple[Any, ...]
+    params: Params
+    made: tuple[StandIn, ...]
+
+    def sources(self) -> list[int]:
+        """The ids of the stand-ins that it reads."""
+        return [id(a) for a in self.args if type(a) is StandIn]
+
+
+class Later:
+    """The ops of one run that wait.
+
+    memory: told which array has taken the place of a stand-in. on: whether any op may wait.
+    """
+
+    def __init__(self, memory: Memory, on: bool) -> None:
+        self._memory, self._on = memory, on
+        self._paused = False
+        self._waiting: deque[_Waiting] = deque()
+        # By the id of a stand-in: the tensors that have it for an array.
+        self._holders: dict[int, list[weakref.ref[Tensor]]] = {}
+
+    @property
+    def waits(self) -> bool:
+        """Whether anything is put off."""
+        return bool(self._waiting)
+
+    def run(self, op: Op, args: tuple[Any, ...], params: Params) -> Any:
+        """What the op gives: evaluated, or without values."""
+        made = self.foretold(op, args, params) if self._on and not self._paused else None
+        if made is not None:
+            return self._put_off(op, args, params, made)
+        if self._waiting:
+            for a in args:
+                if isinstance(a, Tensor):
+                    self.reach(a)
+        return evaluate(op, args, params)
+
+    def reach(self, tensor: Tensor) -> None:
+        """Somebody is going to read the values of `tensor`."""
+        if self._stands(tensor.array):
+            self.settle()
+        self.meets((tensor,))
+
+    def meets(self, args: Sequence[Any]) -> None:
+        """Give the tensors among `args` their arrays, where these are there already.
+
+        A tensor that shares the array of another may not have been known of when that got its values.
+        """
+        for tensor in args:
+            if (
+                isinstance(tensor, Tensor)
+                and type(tensor.array) is StandIn
+                and tensor.array.values is not None
+            ):
+                tensor.array = tensor.array.values
+
+    def at_once(self, function: Callable[[], Any]) -> Any:
+        """What `function` gives, nothing of it put off."""
+        self._paused = True
+        try:
+            return function()
+        finally:
+            self._paused = False
+
+    def _stands(self, array: np.ndarray) -> bool:
+        """Whether the array is a stand-in of this run's."""
+        return type(array) is StandIn and id(array) in self._holders
+
+    # What an op gives, but for values.
+
+    def foretold(self, op: Op, args: Sequence[Any], params: Params) -> Any:
+        """A stand-in for the result, or a tuple of them; None for an op that does not wait."""
+        if op.family not in _FAMILIES or state.inference or anomaly.setting.enabled or watchers:
+            return None
+        arrays = [a.array for a in args if isinstance(a, Tensor)]
+        waits = any(self._stands(a) for a in arrays)
+        if not waits and (op.view or all(a.size < LARGE for a in arrays)):
+            return None
+        if any(shared.is_exposed(a) for a in arrays):
+            return None  # NumPy code may write it without a word
+        if op.view and isinstance(op, View):
+            array = arrays[0].view(np.ndarray)
+            if op.layout(_layout(array), **params) is not None:
+                return op.evaluate((wrap(array),), params).view(StandIn)
+        try:
+            given = [TensorType(a.array.shape, a.array.dtype) if isinstance(a, Tensor) else a for a in args]
+            inferred = op.infer(given, params)
+            types = inferred if type(inferred) is tuple else (inferred,)
+            if any(t.dtype.kind in op.refuses for t in types) or not _gives_rows(op, arrays, types):
+                return None
+            made = tuple([stand_in(*t) for t in types])
+            return made if type(inferred) is tuple else made[0]
+        except EXPLAINED:
+            return None  # eager says why
+
+    def _put_off(self, op: Op, args: tuple[Any, ...], params: Params, made: Any) -> Any:
+        result = evaluate(op, args, params, made)
+        outputs = result if type(result) is tuple else (result,)
+        arrays = tuple([tensor.array for tensor in outputs])
+        self._holders.update((id(array), []) for array in arrays)
+        # A node keeps outputs in tensors of their own.
+        kept = [t for o in outputs if o.grad_fn is not None for t in o.grad_fn.outputs or ()]
+        for tensor in (*outputs, *kept, *(a for a in args if isinstance(a, Tensor))):
+            if self._stands(tensor.array):
+                self._holders[id(tensor.array)].append(weakref.ref(tensor))
+        operands = tuple([a.array if isinstance(a, Tensor) else a for a in args])
+        self._waiting.append(_Waiting(op, operands, dict(params), arrays))
+        return result
+
+    # Computing what waits.
+
+    def settle(self) -> None:
+        """Evaluate what waits and somebody holds; nothing waits any more from now on.
+
+        If that fails, tensors lose their stand-ins: nobody must take those for values.
+        """
+        self._on = False
+        if not self._waiting:
+            return
+        needed = self._needed()
+        interpreter, state.interpreter = state.interpreter, None
+        try:
+            while self._waiting:
+                waiting = self._waiting.popleft()
+                if any(id(array) in needed for array in waiting.made):
+                    self._compute(waiting)
+        finally:
+            state.interpreter = interpreter
+            self._waiting.clear()
+            for holders in self._holders.values():
+                for tensor in _alive(holders):
+                    del tensor.array
+            self._holders.clear()
+
+    def _needed(self) -> set[int]:
+        """The stand-ins that somebody holds, and those that they are computed from."""
+        needed = {identity for identity, holders in self._holders.items() if _alive(holders)}
+        for waiting in reversed(self._waiting):
+            if any(id(array) in needed for array in waiting.made):
+                needed.update(waiting.sources())
+        return needed
+
+    def _compute(self, waiting: _Waiting) -> None:
+        args = [a.values if type(a) is StandIn else a for a in waiting.args]
+        tensors = tuple([wrap(a) if isinstance(a, np.ndarray) else a for a in args])
+        with no_grad():
+            result = evaluate(waiting.op, tensors, waiting.params)
+        for array, computed in zip(waiting.made, result if type(result) is tuple else (result,), strict=True):
+            array.values = computed.array
+            for tensor in _alive(self._holders.pop(id(array))):
+                if tensor.array is array:
+                    tensor.array = array.values
+            self._memory.replace(array, array.values)
+
+
+def _alive(holders: Sequence[weakref.ref[Tensor]]) -> list[Tensor]:
+    return [tensor for reference in holders if (tensor := reference()) is not None]
+
+
+def _gives_rows(op: Op, arrays: Sequence[np.ndarray], types: Sequence[TensorType]) -> bool:
+    """Whether the results certainly lie in row-major order."""
+    if op.view or op.family == "contraction" or all(_layout(a) == contiguous_layout(a.shape) for a in arrays):
+        return True
+    if op.family not in ("elementwise", "reduction") or not all(map(_in_order, arrays)):
+        return False
+    # NumPy puts the dimensions of a result in the order in which the operands have them. Those along which
+    # nothing moves have no place in it; but copies, as a cast or a function in several steps makes them, do.
+    if not any(0 in a.strides for a in arrays):
+        return True
+    dtypes = {a.dtype for a in arrays} | {t.dtype for t in types if t.dtype.kind != "b"}
+    in_one_step = op.family == "reduction" or isinstance(op.numpy, np.ufunc)  # type: ignore[attr-defined]
+    return in_one_step and len(dtypes) == 1 and arrays[0].dtype.kind == "f"
+
+
+def _in_order(array: np.ndarray) -> bool:
+    """Whether strides fall from dimension to dimension, but for those along which nothing moves."""
+    strides = [s for n, s in zip(array.shape, array.strides, strict=True) if n > 1 and s]
+    return all(s > 0 for s in strides) and strides == sorted(strides, reverse=True)
+
+
+def _layout(array: np.ndarray) -> Layout:
+    return Layout(array.shape, tuple([s // array.itemsize for s in array.strides]))

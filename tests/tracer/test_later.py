@@ -224,11 +224,8 @@ def asks_for_all_but_values(x):
     return y + len(y), y.stride(), y.is_contiguous(), y.storage_offset(), y.requires_grad, name
 
 
-FUNCTIONS = [
-    f
-    for f in list(globals().values())
-    if inspect.isfunction(f) and list(inspect.signature(f).parameters) == ["x"]
-]
+DEFINED = [f for f in list(globals().values()) if inspect.isfunction(f)]
+FUNCTIONS = [f for f in DEFINED if list(inspect.signature(f).parameters) == ["x"]]
 
 
 def seen(value: Any) -> Any:

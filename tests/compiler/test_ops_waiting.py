@@ -1,0 +1,65 @@
+"""Every op asked for with tensors that have no values yet: in deferred runs, and in first calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from op_samples import SAMPLES, Sample
+
+import fusegrad as fg
+from fusegrad.compiler import plan
+from fusegrad.tracer import later
+
+CASES = [
+    pytest.param(s, id=f"{name}-{k}") for name, samples in SAMPLES.items() for k, s in enumerate(samples)
+]
+log: list[int] = []
+
+
+@pytest.fixture(autouse=True)
+def all_that_can_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(later, "LARGE", 0)
+    monkeypatch.setattr(plan.Plan, "note", lambda *_: None)
+    monkeypatch.setattr(plan.Plan, "defers", lambda self: True)
+
+
+def results(function: Callable[..., Any], sample: Sample) -> list[Any]:
+    """What a call gives, as arrays and Python values, or the error that it raises."""
+    fg.manual_seed(5)
+    tensors = [fg.tensor(a.astype("f4") if a.dtype.kind == "f" else a) for a in sample.inputs]
+    for tensor in tensors:
+        tensor.requires_grad_(tensor.dtype.is_floating_point)
+    try:
+        return flat(function(*tensors))
+    except (RuntimeError, ValueError, IndexError, TypeError) as error:
+        return [type(error)]
+
+
+def flat(value: Any) -> list[Any]:
+    if isinstance(value, (tuple, list)):
+        return [x for item in value for x in flat(item)]
+    return [value.detach().numpy() if isinstance(value, fg.Tensor) else value]
+
+
+@pytest.mark.parametrize("is_open", [True, False], ids=["deferred", "first call"])
+@pytest.mark.parametrize("sample", CASES)
+def test_an_op_waits_for_its_operands(sample: Sample, is_open: bool) -> None:
+    def function(*tensors: Any) -> Any:
+        if is_open:
+            log.append(1)
+        return sample.call(fg, *[t if t.dtype == fg.bool else t * 1 for t in tensors])
+
+    jitted = fg.jit(function)
+    expected = results(function, sample)
+    for _ in range(4 if is_open else 1):
+        found = results(jitted, sample)
+        assert len(found) == len(expected)
+        for mine, other in zip(found, expected, strict=True):
+            if isinstance(other, np.ndarray):
+                assert (mine.shape, mine.dtype) == (other.shape, other.dtype)
+                np.testing.assert_allclose(mine, other, rtol=2e-3, atol=1e-4)
+            else:
+                assert mine == other

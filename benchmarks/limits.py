@@ -2,7 +2,7 @@
 
 The suite holds every time against the largest of three bounds: the bytes that must be moved over the
 bandwidth measured for a working set of that size, the operations over the speed of the fastest large
-matrix product, and what a compiled call with a gradient takes on one number.
+matrix product, and what compiled calls with their gradients take on one number.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ from fusegrad.compiler.terminal import installed
 # Working sets: within the first, the second, and the last level of caches, and well beyond.
 WORKING_SETS = (1 << 15, 1 << 19, 1 << 24, 1 << 28)
 PRODUCT = 1024  # rows and columns of the product that counts as the peak
+NODES = 32  # compiled calls in a row whose graph is gone through backwards
 
 
 def measured(repeat: int | None, seconds: float) -> dict[str, Any]:
-    """`bandwidth`: bytes a second by working set; `peak`: operations a second by dtype; `call`: seconds."""
+    """`bandwidth`: bytes a second by working set; `peak`: operations a second by dtype; `call`, `node`: seconds."""
     return {
         "bandwidth": bandwidths(repeat, seconds),
         "peak": {dtype: peak(dtype, repeat, seconds) for dtype in ("float32", "float64")},
-        "call": call_overhead(repeat, seconds),
+        **call_overhead(repeat, seconds),
     }
 
 
@@ -76,13 +77,24 @@ def peak(dtype: str, repeat: int | None, seconds: float) -> float:
     return 2 * PRODUCT**3 / best
 
 
-def call_overhead(repeat: int | None, seconds: float) -> float:
-    """Seconds of a compiled call with its gradient where there is nothing to compute."""
+def call_overhead(repeat: int | None, seconds: float) -> dict[str, float]:
+    """Seconds where there is nothing to compute: `call`, of a compiled call that gives its gradient, and `node`,
+    of one that puts a node on the graph, and of that node's part of a backward.
+    """
     import fusegrad as fg
 
-    x = fg.ones(())
+    x, leaf = fg.ones(()), fg.ones(2, requires_grad=True)
     double = fg.jit(fg.value_and_grad(lambda x: x * 2))
-    return interleaved({"call": lambda: double(x)}, repeat, seconds)["call"].median
+    halve = fg.jit(lambda x: x * 0.5)
+
+    def nodes() -> None:
+        leaf.grad, y = None, leaf
+        for _ in range(NODES):
+            y = halve(y)
+        y.sum().backward()
+
+    found = interleaved({"call": lambda: double(x), "node": nodes}, repeat, seconds)
+    return {"call": found["call"].median, "node": found["node"].median / NODES}
 
 
 def limit_of(workload: Workload, limits: Mapping[str, Any]) -> dict[str, Any]:
@@ -92,7 +104,7 @@ def limit_of(workload: Workload, limits: Mapping[str, Any]) -> dict[str, Any]:
     bounds = {
         "memory": workload.bytes / limits["bandwidth"][level],
         "flops": workload.flops / limits["peak"]["float64" if workload.double else "float32"],
-        "call": limits["call"],
+        "call": workload.nodes * limits["node"] if workload.nodes else limits["call"],
     }
     kind = max(bounds, key=lambda name: bounds[name])
     return {"kind": kind, "seconds": bounds[kind], "bounds": bounds}

@@ -26,7 +26,8 @@ class Workload:
     key: its name on the command line (`--only`). title: its name in the table. target: the ratio
     "best peer / fusegrad" to reach. bytes, flops: what must at least be moved and computed for value
     and gradients, for the fraction of the machine's limit. working_set: the bytes that are touched,
-    where they are touched several times; they say which memory (cache or not) is the limit.
+    where they are touched several times; they say which memory (cache or not) is the limit. nodes: how many
+    compiled functions a call puts on the graph, where it is more than one function.
     """
 
     key: str
@@ -34,6 +35,7 @@ class Workload:
     target: float
     bytes: int
     flops: int
+    nodes = 0
     double = False  # computes in float64
     changes_state = False  # a call changes what the next one computes, as an optimizer's step does
 

@@ -228,7 +228,8 @@ class TreeNetwork(Whole):
     changes_state = True  # the next call has other trees
     trees, words, width = 200, 20, 32
     bytes = 4 * (2 * 2 * width * width + 2 * words * width)
-    flops = 200 * 9 * 3 * 2 * 2 * width**2
+    nodes = trees * 9  # a cell for each leaf but one, of 4 to 16
+    flops = nodes * 3 * 2 * 2 * width**2
 
     def arrays(self, draw: np.random.Generator) -> list[Array]:
         width = self.width

@@ -1,4 +1,4 @@
-"""`jit`: run a function eagerly once, then replay what it computed as native code.
+"""`jit`: run a function once, then replay what it computed as native code.
 
 A call is looked up by a key of its arguments (structure, dtypes, shapes, layouts, Python values
 by type and bits, grad mode). Under a key lie variants, each a trace tree whose paths were
@@ -529,6 +529,9 @@ def jit(function: Callable[..., Any] | None = None, *, verify: int = 0, require:
     types skip the Python body, as long as everything that it read is as it was. What cannot be
     replayed soundly runs its body, and `explain()` says why. Works on functions, methods and
     modules. Raises TypeError for what cannot be called.
+
+    Where tensors have some hundred thousand elements, the first call's body runs without computing
+    anything, unless it looks at values or writes; then the compiled code gives the result.
 
     verify: run every `verify`-th replayed call eagerly as well, and raise `JitError` where the results
     differ by more than rounding. Memory, gradients and random generators are put back for it (not

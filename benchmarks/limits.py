@@ -23,7 +23,7 @@ NODES = 32  # compiled calls in a row whose graph is gone through backwards
 
 
 def measured(repeat: int | None, seconds: float) -> dict[str, Any]:
-    """`bandwidth`: bytes a second by working set; `peak`: operations a second by dtype; `call`, `node`: seconds."""
+    """`bandwidth`: bytes a second by working set; `peak`: operations a second by dtype; others: seconds."""
     return {
         "bandwidth": bandwidths(repeat, seconds),
         "peak": {dtype: peak(dtype, repeat, seconds) for dtype in ("float32", "float64")},
@@ -78,8 +78,8 @@ def peak(dtype: str, repeat: int | None, seconds: float) -> float:
 
 
 def call_overhead(repeat: int | None, seconds: float) -> dict[str, float]:
-    """Seconds where there is nothing to compute: `call`, of a compiled call that gives its gradient, and `node`,
-    of one that puts a node on the graph, and of that node's part of a backward.
+    """Seconds where there is nothing to compute: `call`, of a compiled call that gives its gradient, and
+    `node`, of one that puts a node on the graph, and of that node's part of a backward.
     """
     import fusegrad as fg
 

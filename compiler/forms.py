@@ -15,7 +15,7 @@ from fusegrad.compiler.lock import compiling
 from fusegrad.compiler.patterns import dense_order, dense_strides, filled, layout_key
 from fusegrad.compiler.placement import copied, with_sizes
 from fusegrad.compiler.segments import Joint, Segment
-from fusegrad.compiler.sizes import Fixed, Sizes, Values
+from fusegrad.compiler.sizes import Sizes, Values
 from fusegrad.compiler.stretch import Given, Part, Step, Stretch
 from fusegrad.eager.families import Layout
 from fusegrad.eager.op import TensorType
@@ -62,8 +62,6 @@ class Form:
             return
         given, opened = _opened(steps, outside, symbols)
         self._stretch = Stretch(opened, given, alive)
-        if self._stretch.hands_views:
-            raise Fixed("a part takes a view, whose strides were not asked for")
         self._parts = [_OpenPart(part, self.sizes) for part in self._stretch.parts]
         self._holds = self.sizes.close()
         first = self.at(sizes)
@@ -92,7 +90,8 @@ class Form:
             return None
         self.uses += 1
         values = self.sizes.values(given)
-        return self._stretch.with_parts([part.at(values) for part in self._parts])
+        parts = [part.at(values) for part in self._parts]
+        return self._stretch.with_parts(parts, lambda params: {k: values.of(v) for k, v in params.items()})
 
 
 class _Known(NamedTuple):

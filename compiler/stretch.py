@@ -20,9 +20,11 @@ from fusegrad.compiler.path import layout_of, make_path
 from fusegrad.compiler.patterns import Made
 from fusegrad.compiler.placement import copied
 from fusegrad.compiler.segments import Run, Segment
+from fusegrad.compiler.sizes import Fixed
 from fusegrad.compiler.tree import Tree, unusual_layout
-from fusegrad.eager.families import Layout, contiguous_layout
+from fusegrad.eager.families import Layout, View, contiguous_layout
 from fusegrad.eager.op import Op, Params, TensorType, evaluate, wrap
+from fusegrad.eager.sizes import has_symbols
 from fusegrad.eager.tensor import Tensor
 from fusegrad.tracer.capture import Capture, Output
 from fusegrad.tracer.graph import Equation, Graph, Value
@@ -109,6 +111,7 @@ class Stretch:
         wanted = {self._base(i) for i in alive}
         cuts = self._cuts(wanted, alive)
         self._handed = cuts - wanted
+        self._open = any(has_symbols(made.type.shape) for step in steps for made in step.gives)
         bounds = sorted({0, *(self.steps.index(self.makers[i]) + 1 for i in cuts), len(self.steps)})
         self.parts: list[Part] = []
         for start, end in itertools.pairwise(bounds):
@@ -117,15 +120,12 @@ class Stretch:
             if part is not None:
                 self.parts.append(part)
 
-    @property
-    def hands_views(self) -> bool:
-        """Whether a part takes a view of what another one gives."""
-        return bool(self._handed)
-
-    def with_parts(self, parts: list[Part]) -> Stretch:
-        """The same steps with other code."""
+    def with_parts(self, parts: list[Part], sized: Callable[[Params], Params]) -> Stretch:
+        """The same steps with other code; `sized` gives the parameters with numbers for open sizes."""
         made = copied(self)
         made.parts = parts
+        if self._handed:
+            made.makers = [step._replace(params=sized(step.params)) for step in self.makers]
         return made
 
     def _base(self, number: int) -> int:
@@ -200,11 +200,23 @@ class Stretch:
         if kind == "scalar":
             return Given(TensorType((), where[1]), Layout((), ()), False)
         known = self._known(where)
-        strides = tuple(s // known.type.dtype.itemsize for s in known.strides)
         if where in self._handed:
-            return Given(known.type, Layout(known.type.shape, strides), known.needs_grad)
+            return Given(known.type, Layout(known.type.shape, self._strides(where)), known.needs_grad)
+        strides = tuple(s // known.type.dtype.itemsize for s in known.strides)
         layout = unusual_layout(known.type.shape, strides)
         return Given(known.type, layout or contiguous_layout(known.type.shape), known.needs_grad)
+
+    def _strides(self, number: int) -> tuple[Any, ...]:
+        """The strides of a value in elements, also of a view whose sizes are open."""
+        known, step = self._known(number), self.makers[number]
+        if not (known.shares and self._open):
+            return tuple(s // known.type.dtype.itemsize for s in known.strides)
+        if not isinstance(step.op, View):
+            raise Fixed(f"{step.op.name} does not say where the elements of a view lie")
+        (source,) = step.sources()
+        layout = step.op.layout(Layout(self._known(source).type.shape, self._strides(source)), **step.params)
+        assert layout is not None, "a view lies somewhere in what it is a view of"
+        return layout.strides
 
     def _capture(self, graph: Graph, tracked: set[Value], gives: list[int]) -> Capture:
         """A graph as if a run of it had been recorded that returned all its results."""

@@ -54,7 +54,8 @@ def test_an_op_waits_for_its_operands(sample: Sample, is_open: bool) -> None:
 
     jitted = fg.jit(function)
     expected = results(function, sample)
-    for _ in range(4 if is_open else 1):
+    # The first two open runs are recorded, and learn the ops; in the third all of them wait.
+    for _ in range(3 if is_open else 1):
         found = results(jitted, sample)
         assert len(found) == len(expected)
         for mine, other in zip(found, expected, strict=True):

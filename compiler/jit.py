@@ -27,12 +27,13 @@ from fusegrad.compiler.guards import Guards
 from fusegrad.compiler.keys import Unkeyed, call_key, describe_key, is_object
 from fusegrad.compiler.lock import compiling
 from fusegrad.compiler.node import finish
-from fusegrad.compiler.path import Path, layout_of, make_path
+from fusegrad.compiler.path import Path, make_path
 from fusegrad.compiler.segments import Segment, Stopped
 from fusegrad.compiler.shortcut import Shortcut
 from fusegrad.compiler.source import MISSED
 from fusegrad.compiler.tree import Diverged, Tree
 from fusegrad.compiler.verify import Again, JitError
+from fusegrad.eager.families import layout_of
 from fusegrad.eager.state import state
 from fusegrad.eager.tensor import Tensor
 from fusegrad.tracer.capture import Capture, Reason, capture

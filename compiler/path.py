@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fusegrad.eager.families import Layout, View, contiguous_layout
+from fusegrad.eager.families import Layout, View, contiguous_layout, layout_of
 from fusegrad.eager.sizes import has_symbols
 from fusegrad.eager.stand_in import has_values
 from fusegrad.eager.tensor import Tensor
@@ -28,11 +28,6 @@ _BOUNDARY = Equation(GUARD, (0,), {"expected": 0, "kind": "boundary"}, ())
 def guard_key(value: Any) -> Any:
     """What a guard compares: the value by type and bits."""
     return struct.pack("<d", value) if isinstance(value, float) else (type(value), value)
-
-
-def layout_of(array: np.ndarray) -> Layout:
-    """How an array lies, in elements."""
-    return Layout(array.shape, tuple(s // array.itemsize for s in array.strides))
 
 
 class Captured:

@@ -16,13 +16,13 @@ import numpy as np
 
 from fusegrad.compiler import replay
 from fusegrad.compiler.node import finish
-from fusegrad.compiler.path import layout_of, make_path
+from fusegrad.compiler.path import make_path
 from fusegrad.compiler.patterns import Made
 from fusegrad.compiler.placement import copied
 from fusegrad.compiler.segments import Run, Segment
 from fusegrad.compiler.sizes import Fixed
 from fusegrad.compiler.tree import Tree, unusual_layout
-from fusegrad.eager.families import Layout, View, contiguous_layout
+from fusegrad.eager.families import Layout, View, contiguous_layout, layout_of
 from fusegrad.eager.op import Op, Params, TensorType, evaluate, wrap
 from fusegrad.eager.sizes import has_symbols
 from fusegrad.eager.tensor import Tensor
@@ -199,12 +199,12 @@ class Stretch:
             return outside[where]
         if kind == "scalar":
             return Given(TensorType((), where[1]), Layout((), ()), False)
-        known = self._known(where)
+        known, strides = self._known(where), self._strides(where)
+        shape = known.type.shape
         if where in self._handed:
-            return Given(known.type, Layout(known.type.shape, self._strides(where)), known.needs_grad)
-        strides = tuple(s // known.type.dtype.itemsize for s in known.strides)
-        layout = unusual_layout(known.type.shape, strides)
-        return Given(known.type, layout or contiguous_layout(known.type.shape), known.needs_grad)
+            return Given(known.type, Layout(shape, strides), known.needs_grad)
+        layout = unusual_layout(shape, strides) or contiguous_layout(shape)
+        return Given(known.type, layout, known.needs_grad)
 
     def _strides(self, number: int) -> tuple[Any, ...]:
         """The strides of a value in elements, also of a view whose sizes are open."""

@@ -15,11 +15,11 @@ import numpy as np
 
 from fusegrad.compiler.commit import Commit, in_place
 from fusegrad.compiler.garbage import uncollected
-from fusegrad.compiler.path import Path, asks, guard_key, layout_of
+from fusegrad.compiler.path import Path, asks, guard_key
 from fusegrad.compiler.program import Program
 from fusegrad.compiler.segments import Joint, Segment
 from fusegrad.compiler.slices import backward_slice, kept, producers
-from fusegrad.eager.families import Layout, contiguous_layout, is_dense
+from fusegrad.eager.families import Layout, contiguous_layout, is_dense, layout_of
 from fusegrad.tracer import passes
 from fusegrad.tracer.graph import GUARD, Equation, Graph, Value
 from fusegrad.tracer.hosts import Host

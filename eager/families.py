@@ -258,6 +258,11 @@ def contiguous_layout(shape: Sequence[int]) -> Layout:
     return Layout(tuple(shape), tuple(reversed(strides)))
 
 
+def layout_of(array: np.ndarray) -> Layout:
+    """Where the elements of an array lie, counted from the first."""
+    return Layout(array.shape, tuple([s // array.itemsize for s in array.strides]))
+
+
 def is_dense(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
     """Whether the strides are those of a row-major array with its dimensions in another order."""
     step = 1

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fusegrad.eager import anomaly, shared
-from fusegrad.eager.families import Layout, View, contiguous_layout
+from fusegrad.eager.families import View, contiguous_layout, layout_of
 from fusegrad.eager.node import watchers
 from fusegrad.eager.op import EXPLAINED, Op, Params, TensorType, evaluate, wrap
 from fusegrad.eager.stand_in import StandIn, stand_in
@@ -123,7 +123,7 @@ class Later:
             return None  # NumPy code may write it without a word
         if op.view and isinstance(op, View):
             array = arrays[0].view(np.ndarray)
-            if op.layout(_layout(array), **params) is not None:
+            if op.layout(layout_of(array), **params) is not None:
                 return op.evaluate((wrap(array),), params).view(StandIn)
         try:
             given = [TensorType(a.array.shape, a.array.dtype) if isinstance(a, Tensor) else a for a in args]
@@ -202,7 +202,11 @@ def _alive(holders: Sequence[weakref.ref[Tensor]]) -> list[Tensor]:
 
 def _gives_rows(op: Op, arrays: Sequence[np.ndarray], types: Sequence[TensorType]) -> bool:
     """Whether the results certainly lie in row-major order."""
-    if op.view or op.family == "contraction" or all(_layout(a) == contiguous_layout(a.shape) for a in arrays):
+    if (
+        op.view
+        or op.family == "contraction"
+        or all(layout_of(a) == contiguous_layout(a.shape) for a in arrays)
+    ):
         return True
     if op.family not in ("elementwise", "reduction") or not all(map(_in_order, arrays)):
         return False
@@ -219,7 +223,3 @@ def _in_order(array: np.ndarray) -> bool:
     """Whether strides fall from dimension to dimension, but for those along which nothing moves."""
     strides = [s for n, s in zip(array.shape, array.strides, strict=True) if n > 1 and s]
     return all(s > 0 for s in strides) and strides == sorted(strides, reverse=True)
-
-
-def _layout(array: np.ndarray) -> Layout:
-    return Layout(array.shape, tuple([s // array.itemsize for s in array.strides]))

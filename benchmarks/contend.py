@@ -26,23 +26,34 @@ SETTLED = 3  # a call is part of the warm-up if it takes so many times as long a
 def first_calls(key: str, name: str, package: str) -> dict[str, Any]:
     """Seconds of the import, of the first call, and of the calls until it is as fast as it gets (`ready`).
 
-    The inputs are made before the first call; the library does nothing else before it.
+    The inputs are made before the first call; the library does nothing else before it. Of fusegrad's first
+    call also what it had to do: the ops that it recorded (`ops`), and LLVM's share of the time (`llvm`).
     """
     started = time.perf_counter()
     importlib.import_module(package)
     imported = time.perf_counter() - started
-    from contenders import contender
+    from contenders import contender, recorded
     from workloads import BY_KEY
 
-    call = contender(BY_KEY[key], name).call
+    made = contender(BY_KEY[key], name)
+    before = _seconds_of_llvm()
     seconds: list[float] = []
+    work: dict[str, float] = {}
     while len(seconds) < FIRST_CALLS and sum(seconds) < FIRST_SECONDS:
         started = time.perf_counter()
-        call()
+        made.call()
         seconds.append(time.perf_counter() - started)
+        if made.jitted and not work:
+            work = {"ops": recorded(made), "llvm": (_seconds_of_llvm() - before) / seconds[0]}
     slow = [place for place, taken in enumerate(seconds) if taken > SETTLED * min(seconds)]
     ready = sum(seconds[: slow[-1] + 1]) if slow else seconds[0]
-    return {"import": imported, "first": seconds[0], "ready": ready, "calls": seconds}
+    return {"import": imported, "first": seconds[0], "ready": ready, "calls": seconds, **work}
+
+
+def _seconds_of_llvm() -> float:
+    """How long fusegrad has compiled in this process, without loading its compiler."""
+    native = sys.modules.get("fusegrad.compiler.native")
+    return native.Statistics.seconds if native else 0.0
 
 
 def steady(key: str, names: list[str], repeat: int | None, seconds: float) -> Figures:

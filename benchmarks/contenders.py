@@ -139,6 +139,11 @@ def as_arrays(result: Any) -> list[Array]:
     return [np.array(result)]
 
 
+def recorded(made: Contender) -> int:
+    """How many ops fusegrad has recorded and planned so far, over all paths of the jitted functions."""
+    return sum(len(segment.equations) for function in made.jitted for segment in function.segments())
+
+
 def way_of(made: Contender) -> str:
     """How fusegrad answers one more call: "replay", "deferred", "eager", or several of them.
 

@@ -154,18 +154,30 @@ def _remarks(record: Record) -> list[str]:
 
 
 def show_first_calls(record: Record) -> None:
-    """The first call in a fresh process, and for fusegrad the calls until it is as fast as it gets."""
+    """The first call in a fresh process, and for fusegrad the calls until it is as fast as it gets, and what
+    the first had to do.
+    """
     names = columns_of(record)
     rows = []
     for row in record["workloads"].values():
         figures = {name: row["contenders"].get(name, {}).get("first_call") for name in names}
         ours = figures.get(OURS)
         cells = [seconds_text(found["first"]) if found else "–" for found in figures.values()]
-        rows.append([row["title"], *cells, seconds_text(ours["ready"]) if ours else "–"])
+        rows.append([row["title"], *cells, *_work_cells(ours)])
     if any(cell != "–" for row in rows for cell in row[1:]):
         notes = ["in a fresh process without caches, after the import"]
         notes.append("until steady: all calls up to the last slow one of fusegrad's")
-        print_table("first call", ["", *names, "until steady"], rows, notes)
+        notes.append("ops: that its first call recorded; LLVM: its share of that call. The rest is Python:")
+        notes.append("running the body, recording and planning the ops, and the call itself")
+        print_table("first call", ["", *names, "until steady", "ops", "LLVM"], rows, notes)
+
+
+def _work_cells(found: Record | None) -> list[str]:
+    """Of fusegrad's first calls: seconds until steady, ops recorded, LLVM's share; records may be older."""
+    if found is None:
+        return ["–"] * 3
+    work = [f"{found['ops']:,}", f"{found['llvm']:.0%}"] if "ops" in found else ["–"] * 2
+    return [seconds_text(found["ready"]), *work]
 
 
 def show_change(record: Record, earlier: Record) -> None:

@@ -56,6 +56,7 @@ def test_the_suite_from_the_command_line(tmp_path: Path) -> None:
         "replay",
         "first call",
         "until steady",
+        "LLVM",
         "a quick run",
         "other programs took",
     ):
@@ -71,6 +72,9 @@ def test_the_suite_from_the_command_line(tmp_path: Path) -> None:
             assert figures["status"] == "ok"
             assert 0 < figures["timing"]["median"] < figures["first_call"]["ready"] + 1
             assert figures["first_call"]["first"] == figures["first_call"]["calls"][0]
+        ours = row["contenders"]["fusegrad"]["first_call"]
+        assert ours["ops"] > 0 and 0 < ours["llvm"] < 1
+        assert "ops" not in row["contenders"]["eager"]["first_call"]
     plots = {"suite.png", "suite_first_call.png"} if importlib.util.find_spec("matplotlib") else set()
     assert {path.name for path in tmp_path.iterdir()} == {"suite.json", *plots}
 

@@ -19,22 +19,6 @@ ALIGNMENT = 64
 SMALLEST_POOLED = 1 << 16
 LARGEST_POOL = 1 << 30
 
-# The largest block that glibc's malloc may keep when it is freed.
-LARGEST_KEPT = 1 << 25
-
-
-def keep_freed_memory() -> None:
-    """Let malloc keep what arrays leave, where it would give it back to the system.
-
-    glibc gives memory at the end of its heap back at once, and the next array has to have its pages cleared
-    again: eager ops in a loop, as a recorded run has them, then take several times as long. That ends for
-    good when it sees that large blocks are freed, of which one is enough; it keeps up to twice as much then.
-    """
-    np.empty(LARGEST_KEPT - (1 << 14), np.uint8)
-
-
-keep_freed_memory()
-
 
 def aligned(size: int) -> int:
     """`size` rounded up to whole cache lines."""

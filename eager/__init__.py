@@ -1,6 +1,8 @@
 """The engine."""
 
+from fusegrad.eager.heap import keep_freed_memory
 from fusegrad.eager.loading import load_numpy
 
 # Before any other module imports it.
 load_numpy()
+keep_freed_memory()

@@ -185,20 +185,17 @@ def capture(
     observer.opened = recorder.later.settle
     previous, state.interpreter = state.interpreter, recorder
     try:
-        result = observer.run(function, args, keywords)
-    except BaseException:
-        recorder.later.settle()  # what the run leaves behind has its values
-        raise
-    finally:
-        state.interpreter = previous
-    try:
+        try:
+            result = observer.run(function, args, keywords)
+        finally:
+            state.interpreter = previous
         made = _finish(recorder, observer, result, leaves)
         made.reasons = [_placed(r, function) for r in made.reasons]
         if made.reasons:
             recorder.later.settle()
         return made
     except BaseException:
-        recorder.later.settle()
+        recorder.later.settle()  # what the run leaves behind has its values
         raise
     finally:
         observer.release()

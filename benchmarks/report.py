@@ -173,11 +173,10 @@ def show_first_calls(record: Record) -> None:
 
 
 def _work_cells(found: Record | None) -> list[str]:
-    """Of fusegrad's first calls: seconds until steady, ops recorded, LLVM's share; records may be older."""
+    """Of fusegrad's first calls: seconds until steady, ops recorded, LLVM's share of the first."""
     if found is None:
         return ["–"] * 3
-    work = [f"{found['ops']:,}", f"{found['llvm']:.0%}"] if "ops" in found else ["–"] * 2
-    return [seconds_text(found["ready"]), *work]
+    return [seconds_text(found["ready"]), f"{found['ops']:,}", f"{found['llvm']:.0%}"]
 
 
 def show_change(record: Record, earlier: Record) -> None:

@@ -9,6 +9,7 @@ from fusegrad.compiler.writer import LLVM_TYPES, SIZES, Val, Writer
 
 Number = Val | float
 Pair = tuple[Val, Val]  # a value and what its rounding lost
+Scaling = Callable[[Val], Val]  # of a value: the value times a power of two
 Rare = Callable[..., Val]  # of the arithmetic to write it with, the lanes that are needed, and operands
 
 
@@ -81,6 +82,10 @@ class Math:
     def compare(self, condition: str, a: Number, b: Number) -> Val:
         return self.w.compare(condition, self.of(a), self.of(b))
 
+    def negative(self, a: Val) -> Val:
+        """Where the sign is set; cheaper to select by than a comparison."""
+        return self.w.compare("lt", self.bits(a), self.whole(0))
+
     def select(self, condition: Val, a: Number, b: Number) -> Val:
         return self.w.select(condition, self.of(a), self.of(b))
 
@@ -133,39 +138,64 @@ class Math:
 
         For numbers below 2^22 (2^51 in double precision).
         """
-        # Adding 1.5 * 2^digits rounds to a whole number and leaves it in the low bits.
-        magic = 1.5 * 2.0**self.digits
         if offset:
-            shifted = self.add(self.fma(x, factor, offset), magic)
-        else:
-            shifted = self.fma(x, factor, magic) if factor != 1.0 else self.add(x, magic)
-        return self.sub(shifted, magic), self.w.binary("sub", self.bits(shifted), self.bits(self.of(magic)))
+            x, factor = self.fma(x, factor, offset), 1.0
+        whole, shifted = self._rounded(x, factor, self.magic)
+        return whole, self.w.binary("sub", self.bits(shifted), self.bits(self.of(self.magic)))
+
+    @property
+    def magic(self) -> float:
+        """Adding it rounds to a whole number, and leaves that in the low bits."""
+        return 1.5 * 2.0**self.digits
+
+    def _rounded(self, x: Val, factor: float, magic: Number) -> Pair:
+        """`x * factor` rounded to whole numbers, and with `magic` added."""
+        shifted = self.fma(x, factor, magic) if factor != 1.0 else self.add(x, magic)
+        return self.sub(shifted, magic), shifted
 
     def power_of_two(self, exponent: Val) -> Val:
         """2 ** exponent for a normal result, from integers."""
-        biased = self.w.binary("add", exponent, self.whole(1023 if self.wide else 127))
+        biased = self.w.binary("add", exponent, self.whole(self.bias))
         return self.from_bits(self.w.binary("shl", biased, self.whole(self.digits)))
 
-    def scaled(
-        self, value: Val, whole: Val, number: Val, normal: bool = False, gone: Val | None = None
-    ) -> Val:
-        """value * 2^number (`whole` is the number as a float), right at the ends of the range.
+    @property
+    def bias(self) -> int:
+        """What is added to exponents to make them bits."""
+        return 1023 if self.wide else 127
 
-        normal: 2^number is certainly no denormal, nor infinite. gone: where the result is certainly 0. It is
-        not computed there: some processors take 150 cycles for a product that underflows.
+    def power_near(
+        self, x: Val, factor: float = 1.0, normal: bool = False, below_one: bool = False
+    ) -> tuple[Val, Scaling]:
+        """The whole number n nearest to x * factor, as a float, and the scaling by 2^n.
+
+        The scaling is right at the ends of the range, too: for n up to 1 beyond the largest exponent, and
+        down to -152 (-1078 in double precision), where it gives 0. normal: 2^n is certainly no denormal, nor
+        infinite. below_one: nor above 1.
         """
         if self.full_of_avx512:
-            made = self.instruction("scalef", [value, whole])
-            return made if gone is None else self.select(gone, 0.0, made)
-        if normal or self.precision == "short":
-            return self.mul(value, self.power_of_two(number))
-        # In two steps, each within the range of exponents.
-        half = self.w.binary("ashr", number, self.whole(1))
-        rest = self.w.binary("sub", number, half)
-        scale = self.power_of_two(rest)
-        if gone is not None:
-            scale = self.select(gone, 0.0, scale)
-        return self.mul(self.mul(value, self.power_of_two(half)), scale)
+            whole, _ = self._rounded(x, factor, self.magic)
+            return whole, lambda value: self.instruction("scalef", [value, whole])
+        # With the exponent's bias in them, the low bits need but be moved to where the exponent stands.
+        magic: Number = self.magic + self.bias
+        rest: Number | None = None
+        if not normal and self.precision != "short":
+            # In two steps, each within the range of exponents: below 1 first by too much, above by too
+            # little. The least number has no bits left, so that nothing underflows to 0, which takes some
+            # processors 150 cycles. `magic` stays even: halves are rounded as with AVX-512.
+            more = 55 if self.wide else 25
+            magic, rest = self.magic + self.bias + more, 2.0**-more
+            if not below_one:
+                negative = self.negative(x)
+                magic = self.select(negative, magic, self.magic + self.bias - 1)
+                rest = self.select(negative, rest, 2.0)
+        whole, shifted = self._rounded(x, factor, magic)
+        power = self.from_bits(self.w.binary("shl", self.bits(shifted), self.whole(self.digits)))
+
+        def scaled(value: Val) -> Val:
+            product = self.mul(value, power)
+            return product if rest is None else self.mul(product, rest)
+
+        return whole, scaled
 
     @property
     def full_of_avx512(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from fusegrad.compiler.mathematics.arithmetic import Math
+from fusegrad.compiler.mathematics.arithmetic import Math, Scaling
 from fusegrad.compiler.mathematics.coefficients import COSH, EXP, EXP2, SINH, TANH
 from fusegrad.compiler.writer import Val
 
@@ -15,11 +15,16 @@ LN2 = {
 }
 
 
-def _reduced(m: Math, x: Val) -> tuple[Val, Val, Val]:
-    """x = k ln2 + r: k as floats and as integers, and r."""
-    whole, number = m.nearest(x, 1 / math.log(2))
+def _remainder(m: Math, x: Val, whole: Val) -> Val:
+    """x - whole ln2."""
     high, low = LN2[m.dtype]
-    return whole, number, m.nfma(whole, low, m.nfma(whole, high, x))
+    return m.nfma(whole, low, m.nfma(whole, high, x))
+
+
+def _reduced(m: Math, x: Val) -> tuple[Val, Val]:
+    """x = k ln2 + r: k as integers, and r."""
+    whole, number = m.nearest(x, 1 / math.log(2))
+    return number, _remainder(m, x, whole)
 
 
 def _expm1_near_zero(m: Math, r: Val) -> Val:
@@ -27,44 +32,46 @@ def _expm1_near_zero(m: Math, r: Val) -> Val:
     return m.fma(m.mul(r, r), m.polynomial(r, EXP), r)
 
 
-def _bounded(m: Math, x: Val) -> tuple[Val, Val]:
-    """x limited to where e^x is neither 0 nor infinite for certain, and a little more; and where it is 0."""
-    low, high = {"f32": (-104.0, 89.0), "f64": (-746.0, 710.0), "short": (-700.0, 700.0)}[m.precision]
-    return m.at_least(m.at_most(x, high), low), m.compare("lt", x, low)
+def _split(m: Math, x: Val, below_zero: bool = False) -> tuple[Val, Val, Scaling]:
+    """x = k ln2 + r: x limited to where e^x is neither 0 nor infinite for certain, and a little more; r; and
+    the scaling by 2^k. below_zero: x is certainly not above.
+    """
+    # At these ends k is where `power_near` gives 0, and beyond the largest exponent.
+    low, high = {"f32": (-105.4, 89.0), "f64": (-747.2, 710.0), "short": (-700.0, 700.0)}[m.precision]
+    bounded = m.at_least(x if below_zero else m.at_most(x, high), low)
+    whole, scaled = m.power_near(bounded, 1 / math.log(2), below_one=below_zero)
+    return bounded, _remainder(m, bounded, whole), scaled
 
 
-def exp(m: Math, x: Val) -> Val:
-    """e^x."""
-    bounded, gone = _bounded(m, x)
-    whole, number, r = _reduced(m, bounded)
-    return m.scaled(m.add(_expm1_near_zero(m, r), 1.0), whole, number, gone=gone)
+def exp(m: Math, x: Val, below_zero: bool = False) -> Val:
+    """e^x. below_zero: x is certainly not above."""
+    _, r, scaled = _split(m, x, below_zero)
+    return scaled(m.fma(m.polynomial(r, EXP, add=1.0), r, 1.0))
 
 
 def times_exp(m: Math, factor: Val, factor_low: Val | None, high: Val, low: Val) -> Val:
     """(factor + factor_low) * e^(high + low), where `low` is nothing beside `high`."""
-    bounded, gone = _bounded(m, high)
-    whole, number, r = _reduced(m, bounded)
+    bounded, r, scaled = _split(m, high)
     r, r_low = m.fast_two_sum(r, m.select(m.compare("eq", bounded, high), low, 0.0))
     small = m.add(r, m.fma(m.mul(r, r), m.polynomial(r, EXP), r_low))
     if factor_low is None:
-        return m.scaled(m.fma(factor, small, factor), whole, number, gone=gone)
+        return scaled(m.fma(factor, small, factor))
     rest = m.fma(factor, small, m.fma(factor_low, small, factor_low))
-    return m.scaled(m.add(factor, rest), whole, number, gone=gone)
+    return scaled(m.add(factor, rest))
 
 
 def exp2(m: Math, x: Val) -> Val:
     """2^x."""
-    low, high = (-1080.0, 1026.0) if m.wide else (-152.0, 130.0)
-    gone = m.compare("lt", x, low)
+    low, high = (-1078.0, 1024.5) if m.wide else (-152.0, 128.5)  # as in `_split`
     x = m.at_least(m.at_most(x, high), low)
-    whole, number = m.nearest(x)
-    return m.scaled(m.polynomial(m.sub(x, whole), EXP2, add=1.0), whole, number, gone=gone)
+    whole, scaled = m.power_near(x)
+    return scaled(m.polynomial(m.sub(x, whole), EXP2, add=1.0))
 
 
 def expm1(m: Math, x: Val) -> Val:
     """e^x - 1, exact near 0: 2^k (e^r - 1) + (2^k - 1)."""
     low, high = (-40.0, 710.0) if m.wide else (-20.0, 89.0)
-    _, number, r = _reduced(m, m.at_least(m.at_most(x, high), low))
+    number, r = _reduced(m, m.at_least(m.at_most(x, high), low))
     rest = m.mul(m.mul(r, r), m.polynomial(r, EXP))
     # 2^k leaves the range before e^x does, so it is built at half size and doubled.
     scale = m.power_of_two(m.w.binary("sub", number, m.whole(1)))
@@ -75,11 +82,11 @@ def expm1(m: Math, x: Val) -> Val:
 
 def sigmoid(m: Math, x: Val) -> Val:
     """1 / (1 + e) or e / (1 + e) with e = e^-|x|, so that nothing overflows."""
-    e = exp(m, m.neg(m.abs(x)))
+    e = exp(m, m.neg(m.abs(x)), below_zero=True)
     total = m.add(e, 1.0)
     # What the sum lost in rounding, divided by it: 1 / (1 + e) is near 1 - e / 2 on [0, 1].
     lost = m.mul(m.sub(e, m.sub(total, 1.0)), m.fma(e, -0.5, 1.0))
-    quotient = m.div(m.select(m.compare("lt", x, 0.0), e, 1.0), total)
+    quotient = m.div(m.select(m.negative(x), e, 1.0), total)
     return m.nfma(quotient, lost, quotient)
 
 
@@ -88,8 +95,9 @@ def tanh(m: Math, x: Val) -> Val:
     z = m.mul(x, x)
     near = m.fma(x, m.mul(z, m.polynomial(z, TANH)), x)
     size = m.abs(x)
-    whole, number, r = _reduced(m, m.mul(m.at_most(size, 20.0 if m.wide else 10.0), 2.0))
-    e = m.scaled(m.add(_expm1_near_zero(m, r), 1.0), whole, number, normal=True)
+    double = m.mul(m.at_most(size, 20.0 if m.wide else 10.0), 2.0)
+    whole, scaled = m.power_near(double, 1 / math.log(2), normal=True)
+    e = scaled(m.add(_expm1_near_zero(m, _remainder(m, double, whole)), 1.0))
     far = m.sub(1.0, m.div(2.0, m.add(e, 1.0)))
     return m.copysign(m.select(m.compare("lt", size, 0.55), near, far), x)
 
@@ -104,7 +112,7 @@ class _Hyperbolic:
     def __init__(self, m: Math, x: Val) -> None:
         self.m = m
         size = m.at_most(m.abs(x), 710.6 if m.wide else 89.6)
-        _, number, self.r = _reduced(m, size)
+        number, self.r = _reduced(m, size)
         grown = m.power_of_two(m.w.binary("sub", number, m.whole(2)))
         shrunk = m.power_of_two(m.w.binary("sub", m.whole(-2), number))
         shrunk = m.select(m.compare("lt", size, 40.0), shrunk, 0.0)  # beyond, it adds nothing and underflows

@@ -154,16 +154,15 @@ class Writer:
     # Values.
 
     def constant(self, value: Any, dtype: str, lanes: int = 0) -> Val:
-        text = literal(value, dtype)
-        if lanes:
-            text = "<" + ", ".join([f"{LLVM_TYPES[dtype]} {text}"] * lanes) + ">"
-        return Val(text, dtype, lanes)
+        return self.splat(Val(literal(value, dtype), dtype), lanes)
 
     def splat(self, value: Val, lanes: int) -> Val:
         """A scalar in every lane."""
         if value.lanes or not lanes:
             return value
         vector = vector_type(LLVM_TYPES[value.dtype], lanes)
+        if not value.text.startswith("%"):
+            return Val("<" + ", ".join([str(value)] * lanes) + ">", value.dtype, lanes)
         first = self.emit(f"insertelement {vector} poison, {value}, i32 0", value.dtype, lanes)
         zeros = f"<{lanes} x i32> zeroinitializer"
         return self.emit(f"shufflevector {first}, {vector} poison, {zeros}", value.dtype, lanes)
@@ -173,8 +172,14 @@ class Writer:
         return Val("<" + ", ".join(f"{dtype} {i}" for i in range(lanes)) + ">", dtype, lanes)
 
     def first_lanes(self, count: str, lanes: int) -> Val:
-        """True in the first `count` (i64) lanes."""
-        return self.compare("gt", self.splat(Val(count, "i64"), lanes), self.lane_numbers(lanes))
+        """True in the first `count` (i64) lanes, of which there may be more, or less than none."""
+        number = Val(count, "i64")
+        if lanes > 4:
+            # Short integers are compared in as many vectors as floats fill; of long ones it takes two, and
+            # to put them together six instructions.
+            number = self.call("llvm.smin", [number, self.constant(lanes, "i64")])
+            number = self.convert(self.call("llvm.smax", [number, self.constant(0, "i64")]), "i32")
+        return self.compare("gt", self.splat(number, lanes), self.lane_numbers(lanes, number.dtype))
 
     def shuffled(self, a: Val, b: Val, places: list[int]) -> Val:
         """The lanes at `places` of two vectors of one width, counted through both."""

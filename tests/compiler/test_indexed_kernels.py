@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +13,7 @@ from kernel_checks import check, program_of, tensor
 
 import fusegrad as fg
 from fusegrad.compiler import native
+from fusegrad.compiler.functions import module_text
 
 F = fg.nn.functional
 Function = Callable[..., Any]
@@ -297,3 +299,20 @@ def test_the_place_of_a_row_is_one_element_or_none(size: int, swapped: bool):
 
     labels = [-(2**63), -1, 0, size // 2, size - 1, size, 2**32, 2**32 + 3, 2**63 - 1]
     check(function, tensor(len(labels), size), fg.tensor(labels).reshape(-1, 1))
+
+
+@pytest.mark.parametrize("size", [3, 16, 37])
+@pytest.mark.parametrize("swapped", [False, True])
+def test_a_condition_of_the_row_decides_between_its_numbers(size: int, swapped: bool):
+    """Once a row, not in each vector: `(of each element and of the row)` selects one of two scalars."""
+
+    def function(x: fg.Tensor, valid: fg.Tensor, high: fg.Tensor, low: fg.Tensor) -> fg.Tensor:
+        above = x > 0
+        return x * fg.where(valid & above if swapped else above & valid, high, low)
+
+    rows = [tensor(6, 1, seed=seed) for seed in (1, 2)]
+    valid = fg.tensor([True, False] * 3).reshape(-1, 1)
+    program = check(function, tensor(6, size), valid, *rows)
+    check(lambda x, valid: x * fg.where(valid & (x > 0), 3.0, -0.0), tensor(6, size), valid)
+    (kernel,) = program.kernels
+    assert re.search(r"select i1 \S+, float", module_text(kernel.kernel, "kernel", 32, 8))

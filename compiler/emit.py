@@ -121,7 +121,7 @@ class Emitter(Access):
         self.mask: Val | None = None
         self.left: str | None = None
         self.counting: dict[Operand, Val] = {}  # vectors that count on from an index: that index
-        self.narrowed: dict[str, tuple[Val, Val]] = {}  # conditions that are one of all lanes and one of each
+        self.narrowed: dict[Val, tuple[Val, Val]] = {}  # conditions that are one of all lanes and one of each
         self.certain: frozenset[str] = frozenset()  # booleans that are true in the loop's interior
         self.ahead: Ahead | None = None
         self.stacks: dict[str, tuple[str, int]] = {}  # accumulators in registers: room, lanes
@@ -170,29 +170,23 @@ class Emitter(Access):
         named = [self.values[o] for o in statement.operands if isinstance(o, str)]
         dtype = named[-1].dtype
         operands = [self.operand(o, dtype) for o in statement.operands]
-        if statement.op == "and_" and dtype == "bool":
-            self._note_narrowing(statement.target, operands)
-        elif statement.op == "select":
-            operands = self._narrowed_before(statement.operands[0], operands)
+        if statement.op == "select":
+            operands = self._narrowed_before(*operands)
         lanes = max(o.lanes for o in operands)
-        operands = [self.w.splat(o, lanes) for o in operands]
-        return self.apply(statement.op, operands, statement.dtype)
+        result = self.apply(statement.op, [self.w.splat(o, lanes) for o in operands], statement.dtype)
+        if statement.op == "and_" and dtype == "bool":
+            every, each = sorted(operands, key=lambda o: o.lanes)
+            if each.lanes and not every.lanes:
+                self.narrowed[result] = every, each
+        return result
 
-    def _note_narrowing(self, target: str, operands: list[Val]) -> None:
-        """Note which condition of all lanes, and which of each, have to hold both."""
-        every, each = sorted(operands, key=lambda o: o.lanes)
-        self.narrowed.pop(target, None)
-        if each.lanes and not every.lanes:
-            self.narrowed[target] = every, each
-
-    def _narrowed_before(self, condition: Operand, operands: list[Val]) -> list[Val]:
+    def _narrowed_before(self, condition: Val, yes: Val, no: Val) -> list[Val]:
         """The operands of a selection between scalars, where one condition is for all lanes: that one then
         decides between the scalars. Without registers for masks a vector of it takes ten instructions.
         """
-        _, yes, no = operands
         if condition not in self.narrowed or yes.lanes or no.lanes:
-            return operands
-        every, each = self.narrowed[condition]  # type: ignore[index]
+            return [condition, yes, no]
+        every, each = self.narrowed[condition]
         return [each, self.w.select(every, yes, no), no]
 
     def _lane_of_index(self, operands: tuple[Operand, ...]) -> Val | None:

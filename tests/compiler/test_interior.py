@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import hypothesis.strategies as st
+import llvmlite.binding as llvm
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -12,7 +13,7 @@ from hypothesis import given, settings
 import fusegrad as fg
 from fusegrad.compiler.functions import module_text
 from fusegrad.compiler.interior import interior
-from fusegrad.compiler.kernel import Buffer, Compute, Load, Progression, Store
+from fusegrad.compiler.kernel import Buffer, Compute, Kernel, Load, Loop, Progression, Store
 
 F = fg.nn.functional
 X, Y = (Buffer(name, "f32", ("i0",), 1) for name in "xy")
@@ -126,3 +127,18 @@ def test_the_interior_tests_no_lane():
     text = module_text(kernel.kernel, "k", 32, 8)
     assert len(re.findall(r"call <8 x float> @llvm.masked.load", text)) >= 2
     assert len(re.findall(r"= load <8 x float>", text)) >= 2
+
+
+def test_numbers_that_the_condition_decides_between_are_chosen_anew_in_the_interior():
+    """There the condition is true; outside a part of it is one of all lanes."""
+    body = shifted()
+    body[-1:] = [
+        Compute("t7", "select", ("t5", "k3", 2.0), "f32"),
+        Compute("t8", "mul", ("t6", "t7"), "f32"),
+        Store(Y, "t8"),
+    ]
+    numbers = [("k0", "i64"), ("k1", "i64"), ("k2", "i64"), ("fact", "bool"), ("k3", "f32")]
+    kernel = Kernel(("i0",), (X,), (Y,), tuple(numbers), (Loop(("i0",), "vector", tuple(body)),))
+    text = module_text(kernel, "k", 32, 8)
+    assert re.search(r"select i1 \S+, float", text)
+    llvm.parse_assembly(text).verify()  # raises where a value does not reach its use

@@ -10,12 +10,10 @@ then combines these in order and runs the statements after the loops.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from dataclasses import dataclass
 
-from fusegrad.compiler import vector_math
-from fusegrad.compiler.access import Access, memory_type
+from fusegrad.compiler.access import memory_type
+from fusegrad.compiler.accumulation import Accumulation, combined
 from fusegrad.compiler.ahead import Ahead
 from fusegrad.compiler.interior import Interior, interior
 from fusegrad.compiler.kernel import (
@@ -37,12 +35,8 @@ from fusegrad.compiler.kernel import (
     Variable,
     walk,
 )
-from fusegrad.compiler.scalar import identity
+from fusegrad.compiler.primitives import apply, extreme
 from fusegrad.compiler.writer import LINE, LLVM_TYPES, SIZES, Val, Writer, vector_type
-
-_BINARY = {"add": ("fadd", "add"), "sub": ("fsub", "sub"), "mul": ("fmul", "mul"), "div": ("fdiv", "sdiv")}
-_LOGIC = {"and_": "and", "or_": "or", "xor": "xor"}
-_COMBINE = {"add": "add", "mul": "mul", "max": "maximum", "min": "minimum", "or": "or_", "and": "and_"}
 
 
 @dataclass(frozen=True)
@@ -104,7 +98,7 @@ def lanes_of(kernel: Kernel, vector_bytes: int) -> int:
     return (2 if heavy else 1) * max(2, vector_bytes // (8 if wide else 4))
 
 
-class Emitter(Access):
+class Emitter(Accumulation):
     """Writes one function of a kernel."""
 
     def __init__(self, kernel: Kernel, lanes: int, declared: set[str], avx512: bool = False) -> None:
@@ -160,9 +154,6 @@ class Emitter(Access):
 
     # Scalars.
 
-    def operand(self, operand: Operand, dtype: str) -> Val:
-        return self.values[operand] if isinstance(operand, str) else self.w.constant(operand, dtype)
-
     def compute(self, statement: Compute) -> Val:
         """One scalar statement, on vectors where an operand is one."""
         if statement.op == "eq" and (found := self._lane_of_index(statement.operands)) is not None:
@@ -173,7 +164,7 @@ class Emitter(Access):
         if statement.op == "select":
             operands = self._narrowed_before(*operands)
         lanes = max(o.lanes for o in operands)
-        result = self.apply(statement.op, [self.w.splat(o, lanes) for o in operands], statement.dtype)
+        result = apply(self.w, statement.op, [self.w.splat(o, lanes) for o in operands], statement.dtype)
         if statement.op == "and_" and dtype == "bool":
             every, each = sorted(operands, key=lambda o: o.lanes)
             if each.lanes and not every.lanes:
@@ -204,53 +195,6 @@ class Emitter(Access):
         lane = w.convert(w.select(inside, lane, w.constant(-1, "i64")), "i32")
         return w.compare("eq", w.splat(lane, self.lanes), w.lane_numbers(self.lanes, "i32"))
 
-    def apply(self, op: str, operands: list[Val], dtype: str) -> Val:
-        """A primitive on values of one width."""
-        w, first = self.w, operands[0]
-        floating = first.dtype[0] == "f"
-        if first.dtype == "bool" and op in ("add", "mul", "maximum", "minimum"):
-            op = "or_" if op in ("add", "maximum") else "and_"
-        if op in _BINARY:
-            return w.binary(_BINARY[op][0 if floating else 1], *operands)
-        if op in _LOGIC:
-            return w.binary(_LOGIC[op], *operands)
-        if op in ("eq", "ne", "lt", "le", "gt", "ge"):
-            return w.compare(op, *operands)
-        if op == "select":
-            return w.select(*operands)
-        if op == "cast":
-            return w.convert(first, dtype)
-        if op in ("maximum", "minimum"):
-            return self._extreme(op, *operands)
-        if op == "not_":
-            ones = w.constant(True if first.dtype == "bool" else -1, first.dtype, first.lanes)
-            return w.binary("xor", first, ones)
-        zero = w.constant(0, first.dtype, first.lanes)
-        if op == "neg":
-            return w.emit(f"fneg {first}", dtype, first.lanes) if floating else w.binary("sub", zero, first)
-        if op == "sign":
-            return self._sign(first, zero)
-        if not floating:
-            if op == "abs":
-                return w.select(w.compare("lt", first, zero), w.binary("sub", zero, first), first)
-            return first  # rounding a whole number
-        return vector_math.call(w, op, operands)
-
-    def _extreme(self, op: str, x: Val, y: Val) -> Val:
-        """The larger or smaller; NaN if either is, as NumPy and PyTorch have it."""
-        w = self.w
-        wins = w.compare("ge" if op == "maximum" else "le", x, y)
-        if x.dtype[0] != "f":
-            return w.select(wins, x, y)
-        unordered = w.emit(f"fcmp uno {x}, {x.text}", "bool", x.lanes)
-        return w.select(w.binary("or", wins, unordered), x, y)
-
-    def _sign(self, x: Val, zero: Val) -> Val:
-        w = self.w
-        one, minus = (w.constant(v, x.dtype, x.lanes) for v in (1, -1 if x.dtype != "u8" else 1))
-        # NaN is neither above nor below zero, and gives 0 as in PyTorch.
-        return w.select(w.compare("gt", x, zero), one, w.select(w.compare("lt", x, zero), minus, zero))
-
     def progression(self, statement: Progression) -> Val:
         """`start + step * axis` in whole numbers, then as the dtype."""
         w = self.w
@@ -273,9 +217,7 @@ class Emitter(Access):
         value = self.operand(statement.value, buffer.dtype)
         if statement.combine is not None:
             known = self.load(buffer, places, when)
-            value = self.apply(
-                _COMBINE[statement.combine], [known, self.w.splat(value, known.lanes)], buffer.dtype
-            )
+            value = combined(self.w, statement.combine, known, self.w.splat(value, known.lanes))
         self.store(buffer, value, places, when)
 
     def variable(self, target: str, value: Val) -> None:
@@ -285,84 +227,6 @@ class Emitter(Access):
         if target not in self.stacks:
             self.stacks[target] = self.w.stack(value.type), lanes
         self.w.line(f"store {value}, ptr {self.stacks[target][0]}")
-
-    # Accumulators.
-
-    def declare(self, accumulator: Accumulator, lanes: int) -> None:
-        """Room for an accumulator that holds its identity."""
-        type_ = vector_type(LLVM_TYPES[accumulator.dtype], lanes)
-        if accumulator.target not in self.stacks:
-            self.stacks[accumulator.target] = self.w.stack(type_), lanes
-        start = self.w.constant(identity(accumulator.combine, accumulator.dtype), accumulator.dtype, lanes)
-        self.w.line(f"store {start}, ptr {self.stacks[accumulator.target][0]}")
-
-    def combine(self, accumulator: Accumulator, a: Val, b: Val) -> Val:
-        return self.apply(_COMBINE[accumulator.combine], [a, b], accumulator.dtype)
-
-    def accumulate(self, statement: Accumulate) -> None:
-        """Take a value into its accumulator; lanes beyond the end take the identity."""
-        w, accumulator = self.w, statement.accumulator
-        value = self.operand(statement.value, accumulator.dtype)
-        if accumulator.axes:
-            address = self.array_element(accumulator)
-            known = self.load_array(accumulator, address)
-            value = w.splat(value, known.lanes)
-            self.store_array(accumulator, address, self.combine(accumulator, known, value))
-            return
-        room, lanes = self.stacks[accumulator.target]
-        value = w.splat(value, lanes)
-        if lanes and self.mask is not None:
-            nothing = w.constant(identity(accumulator.combine, accumulator.dtype), accumulator.dtype, lanes)
-            value = w.select(self.mask, value, nothing)
-        known = self.held(accumulator, self.stacks[accumulator.target])
-        w.line(f"store {self.combine(accumulator, known, value)}, ptr {room}")
-
-    def held(self, accumulator: Accumulator, place: tuple[str, int]) -> Val:
-        """What an accumulator holds; place: its room and lanes."""
-        room, lanes = place
-        type_ = vector_type(LLVM_TYPES[accumulator.dtype], lanes)
-        return self.w.emit(f"load {type_}, ptr {room}", accumulator.dtype, lanes)
-
-    def settled(self, accumulator: Accumulator) -> Val:
-        """The accumulator's value as a scalar, its lanes combined."""
-        value = self.held(accumulator, self.stacks[accumulator.target])
-        return self.w.fold(value, lambda a, b: self.combine(accumulator, a, b)) if value.lanes else value
-
-    def array_element(self, accumulator: Accumulator) -> str:
-        """The address of an array accumulator's element at the current indices (row-major)."""
-        w = self.w
-        position = "0"
-        for axis in accumulator.axes:
-            if position != "0":
-                position = w.index("mul", position, self.sizes[axis])
-                position = w.index("add", position, self.indices[axis])
-            else:
-                position = self.indices[axis]
-        return w.offset(self.partials[accumulator.target], position, memory_type(accumulator.dtype))
-
-    def _array_buffer(self, accumulator: Accumulator, address: str) -> Buffer:
-        """An array of accumulators seen as a buffer whose current element is at `address`."""
-        buffer = Buffer(f"*{accumulator.target}", accumulator.dtype, (self.vector_axis or "",), 1)
-        self.pointers[buffer.name], self.steps[buffer.name, 0] = address, "1"
-        return buffer
-
-    def load_array(self, accumulator: Accumulator, address: str) -> Val:
-        """The accumulators from `address` on: one, or as many as lanes in a vector loop."""
-        with self._at_zero():
-            return self.load(self._array_buffer(accumulator, address))
-
-    def store_array(self, accumulator: Accumulator, address: str, value: Val) -> None:
-        """Put accumulators back at `address`."""
-        with self._at_zero():
-            self.store(self._array_buffer(accumulator, address), value)
-
-    @contextlib.contextmanager
-    def _at_zero(self) -> Iterator[None]:
-        """The vector axis at 0: array accumulators are addressed with the index already added."""
-        before = dict(self.indices)
-        self.indices[self.vector_axis or ""] = "0"
-        yield
-        self.indices = before
 
     # Statements.
 
@@ -506,9 +370,9 @@ class Emitter(Access):
             if bound.op in ("gt", "le"):
                 limit = w.binary("add", limit, w.constant(1, "i64"))
             if bound.op in ("ge", "gt"):
-                first = self._extreme("maximum", first, limit)
+                first = extreme(w, "maximum", first, limit)
             else:
-                last = self._extreme("minimum", last, limit)
+                last = extreme(w, "minimum", last, limit)
         for fact in found.facts:
             last = w.select(self.values[fact], last, first)
         ahead = w.index("add", w.index("sub", first.text, start), str(self.lanes - 1))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from fusegrad.compiler.access import memory_type
 from fusegrad.compiler.ahead import ahead_of
-from fusegrad.compiler.emit import Emitter, filled_in_vectors, memory_type, outer_accumulators, parts
+from fusegrad.compiler.emit import Emitter, filled_in_vectors, outer_accumulators, parts
 from fusegrad.compiler.kernel import Accumulator, Kernel, Loop, Statement, Store
 from fusegrad.compiler.parallel import function, module, run_tasks, task_name
 from fusegrad.compiler.scalar import identity

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import re
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,6 +17,14 @@ LLVM_TYPES = {
 SIZES = {"bool": 1, "u8": 1, "i8": 1, "i16": 2, "i32": 4, "i64": 8, "f32": 4, "f64": 8}
 
 LINE = 64  # bytes that a cache fetches at a time
+
+# What depends on nothing but its operands, and may be done where it turns out not to be needed. Integer
+# division may not; what reads memory has a `ptr` among its operands.
+_PURE = re.compile(
+    r"(?:[fl]?add|f?sub|f?mul|fdiv|fneg|and|x?or|shl|[al]shr|[fi]cmp|select|bitcast|[sz]ext|trunc|fpext|"
+    r"fptrunc|[us]itofp|fpto[us]i|insertelement|extractelement|shufflevector|call [^@]*@llvm\.)(?!.*\bptr\b)"
+)
+_NAMES = re.compile(r"%\w+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,18 +76,29 @@ class Writer:
         self.declared = declared
         self._count = 0
         self.block = "entry"
+        self._before: list[list[str]] = []  # of each loop around: what is done once, before it begins
+        self._depth: dict[str, int] = {}  # in how many of these loops a name is computed anew
 
     def name(self, prefix: str = "v") -> str:
         self._count += 1
-        return f"%{prefix}{self._count}"
+        name = f"%{prefix}{self._count}"
+        self._depth[name] = len(self._before)
+        return name
 
     def line(self, text: str) -> None:
         self.lines.append("  " + text)
 
     def emit(self, text: str, dtype: str, lanes: int = 0) -> Val:
-        """`%new = text`."""
+        """`%new = text`, before the outermost loop that has no part in it."""
         name = self.name()
-        self.line(f"{name} = {text}")
+        line = f"{name} = {text}"
+        if self._before and _PURE.match(text):
+            depth = max((self._depth.get(operand, 0) for operand in _NAMES.findall(text)), default=0)
+            if depth < len(self._before):
+                self._before[depth].append(f"  {line}")
+                self._depth[name] = depth
+                return Val(name, dtype, lanes)
+        self.line(line)
         return Val(name, dtype, lanes)
 
     def stack(self, type_: str) -> str:
@@ -99,6 +119,10 @@ class Writer:
         number = self._count = self._count + 1
         head, body, done = f"head{number}", f"body{number}", f"done{number}"
         before = self.block
+        once: list[str] = []
+        first = len(self.lines)
+        self.lines.append("")  # what is done once, when all of it is known
+        self._before.append(once)
         index, following = self.name("i"), self.name("n")
         self.line(f"br label %{head}")
         self.start(head)
@@ -112,6 +136,8 @@ class Writer:
         self.line(f"{following} = add nsw i64 {index}, {step}")
         self.line(f"br label %{head}")
         self.lines[place] = f"  {index} = phi i64 [ {start}, %{before} ], [ {following}, %{self.block} ]"
+        self.lines[first : first + 1] = once
+        self._before.pop()
         self.start(done)
 
     @contextlib.contextmanager

@@ -1,0 +1,49 @@
+"""What the writer of LLVM IR puts where."""
+
+from __future__ import annotations
+
+import re
+
+from kernel_checks import program_of, tensor
+
+import fusegrad as fg
+from fusegrad.compiler.emit import lanes_of
+from fusegrad.compiler.functions import module_text
+from fusegrad.compiler.writer import Val, Writer
+
+
+def place(w: Writer, value: Val) -> str:
+    """The label of the block that computes a value."""
+    text = "\n".join(["entry:", *w.lines])
+    before, _, _ = text.partition(f"{value.text} = ")
+    return next(line[:-1] for line in reversed(before.splitlines()) if line.endswith(":"))
+
+
+def test_what_does_not_change_in_a_loop_is_computed_before_it():
+    w = Writer(set())
+    number = Val("%number", "i64")
+    with w.loop("0", "9") as outer:
+        with w.loop("0", "9") as inner:
+            everywhere = w.splat(number, 4)
+            by_row = w.binary("add", everywhere, w.splat(Val(outer, "i64"), 4))
+            by_element = w.binary("add", by_row, w.splat(Val(inner, "i64"), 4))
+            may_fail = w.binary("sdiv", number, number)
+            read = w.emit("load i64, ptr %block", "i64")
+            of_read = w.binary("add", read, number)
+        after = w.binary("mul", number, number)
+    rows, elements = (line for line in w.lines if line.startswith("body"))
+    assert place(w, everywhere) == place(w, after) == "entry"
+    assert place(w, by_row) == rows[:-1]
+    assert {place(w, value) for value in (by_element, may_fail, read, of_read)} == {elements[:-1]}
+
+
+def test_numbers_of_a_row_are_spread_over_lanes_once_a_row():
+    def centred(x: fg.Tensor, y: fg.Tensor) -> fg.Tensor:
+        return (x - x.mean(1, keepdim=True)) * y.sum() + 3
+
+    program, _, _ = program_of(centred, tensor(6, 300), tensor(5))
+    for bound in program.kernels:
+        text = module_text(bound.kernel, "kernel", 32, lanes_of(bound.kernel, 32))
+        loops = re.findall(r"\nbody(\d+):\n([^:]*)\n  br label %head\1\n", text)
+        vectors = [body for _, body in loops if "load <8 x float>" in body]
+        assert vectors and not any("insertelement" in body for body in vectors)

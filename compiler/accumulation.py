@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Iterator
 
 from fusegrad.compiler.access import Access, memory_type
 from fusegrad.compiler.kernel import Accumulate, Accumulator, Buffer, Operand
 from fusegrad.compiler.primitives import apply
 from fusegrad.compiler.scalar import identity
-from fusegrad.compiler.writer import LLVM_TYPES, Val, Writer, vector_type
+from fusegrad.compiler.writer import LLVM_TYPES, SIZES, Val, Writer, vector_type
 
+WHOLE = {"f32": "i32", "f64": "i64"}  # integers as wide as a float
 _COMBINE = {"add": "add", "mul": "mul", "max": "maximum", "min": "minimum", "or": "or_", "and": "and_"}
 
 
@@ -23,12 +25,15 @@ class Accumulation(Access):
     """The part of `Emitter` that knows accumulators.
 
     sizes: of the axes. stacks: accumulators in registers (and variables): room and lanes. partials: arrays of
-    accumulators: address.
+    accumulators: address. nans: of extremes of floats that are held without NaN: room for the lanes that met
+    one. unpaired: while vectors come in pairs, by accumulator the one that has not been looked at for NaN.
     """
 
     sizes: dict[str, str]
     stacks: dict[str, tuple[str, int]]
     partials: dict[str, str]
+    nans: dict[str, str]
+    unpaired: dict[str, Val] | None
 
     def operand(self, operand: Operand, dtype: str) -> Val:
         """A scalar by its name, or a number."""
@@ -41,8 +46,26 @@ class Accumulation(Access):
             self.stacks[accumulator.target] = self.w.stack(type_), lanes
         start = self.w.constant(identity(accumulator.combine, accumulator.dtype), accumulator.dtype, lanes)
         self.w.line(f"store {start}, ptr {self.stacks[accumulator.target][0]}")
+        if lanes and accumulator.combine in ("max", "min") and accumulator.dtype[0] == "f":
+            self._declare_nans(accumulator, lanes)
+
+    def _declare_nans(self, accumulator: Accumulator, lanes: int) -> None:
+        """Room for the lanes of an extreme that met a NaN.
+
+        The larger of two numbers is one instruction, that NaN wins takes three more; whether any of two
+        vectors has one takes two. With AVX-512 what was compared is in registers of their own.
+        """
+        if self.w.avx512:
+            return
+        nobody = self.w.constant(0, WHOLE[accumulator.dtype], lanes)
+        if accumulator.target not in self.nans:
+            self.nans[accumulator.target] = self.w.stack(nobody.type)
+        self.w.line(f"store {nobody}, ptr {self.nans[accumulator.target]}")
 
     def combine(self, accumulator: Accumulator, a: Val, b: Val) -> Val:
+        if accumulator.target in self.nans and a.lanes:
+            other = self.w.compare("gt" if accumulator.combine == "max" else "lt", b, a)
+            return self.w.select(other, b, a)
         return combined(self.w, accumulator.combine, a, b)
 
     def accumulate(self, statement: Accumulate) -> None:
@@ -62,6 +85,31 @@ class Accumulation(Access):
             value = w.select(self.mask, value, nothing)
         known = self.held(accumulator, self.stacks[accumulator.target])
         w.line(f"store {self.combine(accumulator, known, value)}, ptr {room}")
+        if accumulator.target in self.nans:
+            self._note_nan(accumulator.target, value)
+
+    @contextlib.contextmanager
+    def in_pairs(self) -> Iterator[None]:
+        """What is accumulated here comes an even number of times."""
+        self.unpaired = {}
+        yield
+        assert not self.unpaired
+        self.unpaired = None
+
+    def _note_nan(self, target: str, value: Val) -> None:
+        """Mark the lanes in which `value`, or the one before it that has not been looked at, has a NaN."""
+        w, other = self.w, value
+        if self.unpaired is not None:
+            if target not in self.unpaired:
+                self.unpaired[target] = value
+                return
+            other = self.unpaired.pop(target)
+        whole = WHOLE[value.dtype]
+        unordered = w.emit(f"fcmp uno {other}, {value.text}", "bool", value.lanes)
+        type_ = vector_type(LLVM_TYPES[whole], value.lanes)
+        found = w.emit(f"sext {unordered} to {type_}", whole, value.lanes)
+        known = w.emit(f"load {type_}, ptr {self.nans[target]}", whole, value.lanes)
+        w.line(f"store {w.binary('or', known, found)}, ptr {self.nans[target]}")
 
     def held(self, accumulator: Accumulator, place: tuple[str, int]) -> Val:
         """What an accumulator holds; place: its room and lanes."""
@@ -71,8 +119,17 @@ class Accumulation(Access):
 
     def settled(self, accumulator: Accumulator) -> Val:
         """The accumulator's value as a scalar, its lanes combined."""
+        w = self.w
         value = self.held(accumulator, self.stacks[accumulator.target])
-        return self.w.fold(value, lambda a, b: self.combine(accumulator, a, b)) if value.lanes else value
+        if not value.lanes:
+            return value
+        total = w.fold(value, lambda a, b: self.combine(accumulator, a, b))
+        if accumulator.target not in self.nans:
+            return total
+        bits = 8 * SIZES[value.dtype] * value.lanes
+        lanes = w.emit(f"load i{bits}, ptr {self.nans[accumulator.target]}", "i64")
+        some = w.emit(f"icmp ne i{bits} {lanes.text}, 0", "bool")
+        return w.select(some, w.constant(math.nan, value.dtype), total)
 
     def array_element(self, accumulator: Accumulator) -> str:
         """The address of an array accumulator's element at the current indices (row-major)."""

@@ -120,6 +120,8 @@ class Emitter(Accumulation):
         self.ahead: Ahead | None = None
         self.stacks: dict[str, tuple[str, int]] = {}  # accumulators in registers: room, lanes
         self.partials: dict[str, str] = {}  # arrays of accumulators: address
+        self.nans: dict[str, str] = {}
+        self.unpaired: dict[str, Val] | None = None
 
     # Arguments.
 
@@ -397,7 +399,7 @@ class Emitter(Accumulation):
             for target, accumulator in accumulators.items():
                 self.declare(accumulator, own[target][1])
             rooms.append({target: self.stacks.pop(target) for target in accumulators})
-        with w.loop(start, stop, str(self.lanes * COPIES)) as index:
+        with w.loop(start, stop, str(self.lanes * COPIES)) as index, self.in_pairs():
             for copy, places in enumerate(rooms):
                 self.indices[axis] = w.index("add", index, str(self.lanes * copy))
                 self.stacks.update(places)

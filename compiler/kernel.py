@@ -15,8 +15,8 @@ from typing import Any
 
 # Functions of floats that cost many instructions.
 ELEMENTARY = frozenset(
-    "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan atan2 sinh cosh tanh sigmoid erf "
-    "erfc erfinv lgamma digamma pow hypot".split()
+    "exp exp_nonpositive exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan atan2 sinh cosh tanh "
+    "sigmoid erf erfc erfinv lgamma digamma pow hypot".split()
 )
 # How each scalar primitive reads in the printed kernel. The Python names that are no operators
 # are found in `reference.py`, which runs printed kernels.

@@ -18,6 +18,8 @@ from fusegrad.compiler import convolutions, pools
 from fusegrad.compiler.fetch import Along
 from fusegrad.compiler.rewriter import Rewriter
 from fusegrad.eager import dtypes
+from fusegrad.eager.families import Elementwise
+from fusegrad.eager.op import REGISTRY
 from fusegrad.eager.ops.slicing import Slice
 from fusegrad.eager.sizes import broadcast_shapes
 from fusegrad.tracer import passes
@@ -394,26 +396,54 @@ def _with_place(extreme: str) -> Callable[..., tuple[Value, Value]]:
 # What costs less otherwise.
 
 
-def _exp(b: Rewriter, x: Value) -> Value | None:
-    """exp of a log_softmax: the exponentials that were summed, over their sum.
+class _OfNonpositive(Elementwise):
+    """An op on what has no element above 0. Not in the registry of ops: eager does not know it."""
 
-    With the largest element taken away they are at most 1, and their sum is at least 1.
+    def __init__(self, name: str) -> None:
+        vars(self).update(vars(REGISTRY[name]))
+        self.name = self.scalar = f"{name}_nonpositive"
+
+
+_EXP_NONPOSITIVE = _OfNonpositive("exp")
+
+
+def _exp(b: Rewriter, x: Value) -> Value | None:
+    """exp of a log_softmax: the exponentials that were summed, over their sum. exp of what the largest
+    element was taken from: nothing there is above 0.
     """
     less = b.producer.get(x)
     if less is None or less.op.name != "sub":
         return None
-    shifted, logarithm = less.inputs
-    log, shift = (b.producer.get(v) if isinstance(v, Value) else None for v in (logarithm, shifted))
-    if log is None or shift is None or (log.op.name, shift.op.name) != ("log", "sub"):
+    first, second = (b.producer.get(v) if isinstance(v, Value) else None for v in less.inputs)
+    if second is None:
         return None
+    if second.op.name == "amax" and second.inputs[0] == less.inputs[0] and _stands_beside(second):
+        return b.equation(_EXP_NONPOSITIVE, (x,), {})
+    if second.op.name == "log" and first is not None and first.op.name == "sub":
+        return _exp_of_log_softmax(b, first, second)
+    return None
+
+
+def _stands_beside(reduction: Equation) -> bool:
+    """Whether the result broadcasts with the operand so that each element meets what it went into."""
+    (x,) = reduction.values()
+    dim = reduction.params["dim"]
+    return reduction.params["keepdim"] or dim is None or len(dim) == len(x.shape)
+
+
+def _exp_of_log_softmax(b: Rewriter, shift: Equation, log: Equation) -> Value | None:
+    """exp(shift - log).
+
+    With the largest element taken away the exponentials are at most 1, and their sum is at least 1.
+    """
     total, largest = (
         b.producer.get(v) if isinstance(v, Value) else None for v in (log.inputs[0], shift.inputs[1])
     )
     if total is None or largest is None or (total.op.name, largest.op.name) != ("sum", "amax"):
         return None
     summed = b.producer.get(total.inputs[0]) if isinstance(total.inputs[0], Value) else None
-    same = summed is not None and (summed.op.name, summed.inputs) == ("exp", (shifted,))
-    if not same or total.params != largest.params or largest.inputs[0] != shift.inputs[0]:
+    same = summed is not None and (summed.op, summed.inputs) == (_EXP_NONPOSITIVE, shift.outputs)
+    if not same or total.params != largest.params:
         return None
     return b.op("mul", total.inputs[0], b.op("div", 1, total.output))
 

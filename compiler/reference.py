@@ -45,6 +45,7 @@ def _by_eager(name: str) -> Callable[[Any], Any]:
 
 # Where NumPy's name differs from the kernel's.
 _NUMPY = {
+    "exp_nonpositive": "exp",
     "asin": "arcsin",
     "acos": "arccos",
     "atan": "arctan",

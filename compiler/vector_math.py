@@ -7,6 +7,7 @@ measured errors.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 from fusegrad.compiler.mathematics import (
@@ -48,6 +49,8 @@ FUNCTIONS: dict[str, Callable[..., Val]] = {
     "lgamma": gamma.lgamma,
     "digamma": gamma.digamma,
 }
+# Of operands that are certainly not above 0 (NaN may be among them): the same bits in fewer instructions.
+_OF_NONPOSITIVE = {"exp_nonpositive": functools.partial(exponential.exp, below_zero=True)}
 # What takes fewer instructions in double precision, with short polynomials, than it would take
 # to be right in float32.
 IN_DOUBLE = frozenset({"tan", "pow", "hypot", "erfc", "erfinv", "lgamma", "digamma"})
@@ -65,4 +68,5 @@ def call(writer: Writer, name: str, operands: list[Val]) -> Val:
         doubles = [writer.convert(operand, "f64") for operand in operands]
         result = FUNCTIONS[name](Math(writer, doubles[0], short=True), *doubles)
         return writer.convert(result, "f32")
-    return FUNCTIONS[name](Math(writer, operands[0]), *operands)
+    function = _OF_NONPOSITIVE.get(name) or FUNCTIONS[name]
+    return function(Math(writer, operands[0]), *operands)

@@ -77,6 +77,17 @@ def test_special_values_are_those_of_eager(name: str, dtype: str):
 
 
 @each_dtype
+def test_of_what_is_not_above_zero_exp_has_the_same_bits(dtype: str):
+    ends = np.array([0.0, -0.0, -np.inf, np.nan], dtype)
+    values = np.concatenate([-np.abs(arguments("exp", dtype, 20_000)[0]), ends])
+    if dtype == "float32":
+        bits = np.arange(2**31, 2**32, 1009, np.uint64).astype(np.uint32)
+        values = np.concatenate([values, bits.view(np.float32)])
+    short, whole = (compiled(name, dtype, full_lanes(dtype)) for name in ("exp_nonpositive", "exp"))
+    np.testing.assert_array_equal(short(values), whole(values), strict=True)
+
+
+@each_dtype
 @each_function
 def test_scalars_and_vectors_of_every_width_give_the_same_bits(name: str, dtype: str):
     given = arguments(name, dtype, 400, seed=7)

@@ -12,6 +12,10 @@ Pair = tuple[Val, Val]  # a value and what its rounding lost
 Scaling = Callable[[Val], Val]  # of a value: the value times a power of two
 Rare = Callable[..., Val]  # of the arithmetic to write it with, the lanes that are needed, and operands
 
+# Horner's scheme waits for each of its steps. From so many coefficients on, two at a time are made one of a
+# polynomial in x^2 (Estrin's scheme): a multiplication more, and half the waiting.
+LONG_POLYNOMIAL = 7
+
 
 class Math:
     """Short names for arithmetic on values of one float dtype and width; Python numbers may stand for values.
@@ -70,12 +74,18 @@ class Math:
         return self.w.call("llvm.copysign", [self.of(a), sign])
 
     def polynomial(self, x: Val, table: Table, add: Number | None = None) -> Val:
-        """Horner's scheme; with `add`, the polynomial times x plus `add`."""
-        first, *rest = table[self.precision]
-        result = self.of(first)
+        """Horner's scheme, in pairs where it is long; with `add`, the polynomial times x plus `add`."""
+        coefficients: list[Number] = [*table[self.precision]]
+        power = x
+        while len(coefficients) >= LONG_POLYNOMIAL:
+            single = len(coefficients) % 2
+            pairs = zip(coefficients[single::2], coefficients[single + 1 :: 2], strict=True)
+            coefficients = [*coefficients[:single], *(self.fma(a, power, b) for a, b in pairs)]
+            power = self.mul(power, power)
+        result, *rest = coefficients
         for coefficient in rest:
-            result = self.fma(result, x, coefficient)
-        return result if add is None else self.fma(result, x, add)
+            result = self.fma(result, power, coefficient)
+        return self.of(result) if add is None else self.fma(result, x, add)
 
     # Comparisons.
 

@@ -17,6 +17,7 @@ import numpy as np
 from fusegrad.compiler import convolutions, pools
 from fusegrad.compiler.fetch import Along
 from fusegrad.compiler.rewriter import Rewriter
+from fusegrad.compiler.signs import sign
 from fusegrad.eager import dtypes
 from fusegrad.eager.families import Elementwise
 from fusegrad.eager.op import REGISTRY
@@ -408,27 +409,17 @@ _EXP_NONPOSITIVE = _OfNonpositive("exp")
 
 
 def _exp(b: Rewriter, x: Value) -> Value | None:
-    """exp of a log_softmax: the exponentials that were summed, over their sum. exp of what the largest
-    element was taken from: nothing there is above 0.
+    """exp of a log_softmax: the exponentials that were summed, over their sum. exp of what is nowhere above
+    0, such as what the largest element was taken from, takes fewer instructions.
     """
     less = b.producer.get(x)
-    if less is None or less.op.name != "sub":
-        return None
-    first, second = (b.producer.get(v) if isinstance(v, Value) else None for v in less.inputs)
-    if second is None:
-        return None
-    if second.op.name == "amax" and second.inputs[0] == less.inputs[0] and _stands_beside(second):
-        return b.equation(_EXP_NONPOSITIVE, (x,), {})
-    if second.op.name == "log" and first is not None and first.op.name == "sub":
-        return _exp_of_log_softmax(b, first, second)
-    return None
-
-
-def _stands_beside(reduction: Equation) -> bool:
-    """Whether the result broadcasts with the operand so that each element meets what it went into."""
-    (x,) = reduction.values()
-    dim = reduction.params["dim"]
-    return reduction.params["keepdim"] or dim is None or len(dim) == len(x.shape)
+    if less is not None and less.op.name == "sub":
+        shift, log = (b.producer.get(v) if isinstance(v, Value) else None for v in less.inputs)
+        if shift is not None and log is not None and (shift.op.name, log.op.name) == ("sub", "log"):
+            made = _exp_of_log_softmax(b, shift, log)
+            if made is not None:
+                return made
+    return b.equation(_EXP_NONPOSITIVE, (x,), {}) if sign(b.producer, x) < 0 else None
 
 
 def _exp_of_log_softmax(b: Rewriter, shift: Equation, log: Equation) -> Value | None:

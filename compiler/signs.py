@@ -1,4 +1,4 @@
-"""What is known of the signs of a tensor's elements from how they are made. They may be NaN or a zero, too."""
+"""Which signs the elements of tensors certainly have, from how they are made."""
 
 from __future__ import annotations
 

@@ -194,7 +194,8 @@ def test_joins_of_changing_lengths():
     g = fg.jit(f)
     for n in (3, 4, 5, 7, 3, 1, 9):
         x, y = fg.randn(n, 5), fg.randn(n + 1, 5)
-        np.testing.assert_allclose(g(x, y).numpy(), f(x, y).numpy(), rtol=1e-5)
+        # Terms of a sum may cancel out, so what rounding leaves is no share of the sum.
+        np.testing.assert_allclose(g(x, y).numpy(), f(x, y).numpy(), rtol=1e-5, atol=1e-5)
 
 
 TERMS: dict[str, Callable[..., fg.Tensor]] = {

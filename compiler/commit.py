@@ -14,10 +14,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fusegrad.compiler.division import clone_op
 from fusegrad.compiler.loops import reads_where_it_writes
 from fusegrad.compiler.memory import bounds_of
 from fusegrad.compiler.path import Captured, Path
-from fusegrad.compiler.program import Program, clone_op
+from fusegrad.compiler.program import Program
 from fusegrad.eager import views
 from fusegrad.eager.errors import user_spot
 from fusegrad.eager.op import wrap

@@ -6,8 +6,6 @@ which share everything but their places in memory (`compiler/placement.py`).
 
 from __future__ import annotations
 
-import math
-from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
@@ -15,19 +13,15 @@ import numpy as np
 
 from fusegrad.compiler import debug, native, products
 from fusegrad.compiler.blueprint import Blueprint
-from fusegrad.compiler.domain import Sources, is_creation
-from fusegrad.compiler.fusion import Fusion, with_copies
-from fusegrad.compiler.gathering import gathered
-from fusegrad.compiler.lowering import lower
+from fusegrad.compiler.division import divided
 from fusegrad.compiler.placement import PLAIN, Placed, Plain, copied, viewed as viewed, with_sizes
-from fusegrad.compiler.sizes import OPEN_TEXT, Fixed, Values, likely
-from fusegrad.compiler.tiled_products import PACKED_ROWS
-from fusegrad.eager.families import Contraction, Layout, View, contiguous_layout
+from fusegrad.compiler.sizes import OPEN_TEXT, Fixed, Values
+from fusegrad.eager.families import Layout, contiguous_layout
 from fusegrad.eager.op import REGISTRY
 from fusegrad.eager.sizes import has_symbols
-from fusegrad.tracer.graph import Equation, Graph, Value
+from fusegrad.tracer.graph import Graph, Value
 
-clone_op, detach_op = REGISTRY["clone"], REGISTRY["detach"]
+detach_op = REGISTRY["detach"]
 
 
 class Program:
@@ -51,22 +45,8 @@ class Program:
         self.into = into or {}
         known = {v: (layouts or {}).get(v) or contiguous_layout(v.shape) for v in graph.inputs}
         self.given = {v for e in graph.equations for v in e.outputs}
-        outputs = graph.outputs
-        graph, self.checks = lower(gathered(graph))
-        now = list(zip(outputs, graph.outputs, strict=True))
-        results = {new: results[old] for old, new in now if results and old in results}
-        apart = {new for old, new in now if old in apart}
-        graph = with_result_copies(graph, Sources(graph, known), results, apart)
-        graph = with_copies(_separate_creations(graph), Sources(graph, known))
-        graph = _readable_products(graph, Sources(graph, known))
-        graph = _transposed_once(graph, Sources(graph, known))
-        self.graph = graph
-        self.sources = Sources(graph, {**known, **results})
-        self.outputs = [v for v in dict.fromkeys(graph.outputs) if isinstance(v, Value)]
-        fusion = Fusion(graph, self.sources, [*self.outputs, *self.checks])
-        self.steps = fusion.run()
-        # Among what it repeats there are views.
-        self.sources.producer.update(fusion.sources.producer)
+        self.graph, self.sources, self.steps, self.checks = divided(graph, known, results or {}, apart)
+        self.outputs = [v for v in dict.fromkeys(self.graph.outputs) if isinstance(v, Value)]
         self.kernels = [s.kernel for s in self.steps if s.kernel is not None]
         self._sizes: Values | Plain = PLAIN
         self._placed: Placed | None = None
@@ -159,103 +139,3 @@ class Program:
     def memory_bytes(self) -> int:
         """Bytes of temporaries and results of one call."""
         return self.placed().memory_bytes()
-
-
-def with_result_copies(
-    graph: Graph, sources: Sources, results: dict[Value, Layout], apart: Collection[Value] = ()
-) -> Graph:
-    """Results get memory of their own: what lies in an input, or in another result, is copied.
-
-    Of those in `apart`, the memory that they lie in, so that they have the strides that eager's have.
-    """
-    bases = [sources.base(v) for v in graph.outputs if isinstance(v, Value)]
-    equations = list(graph.equations)
-    outputs: list[Any] = []
-    for value in graph.outputs:
-        if isinstance(value, Value):
-            base = sources.base(value)
-            if base in graph.inputs or (base != value and bases.count(base) > 1):
-                chain = sources.resolve(value)[1] if value in apart else ()
-                source = base if chain else value
-                # Values are told apart by name, and several results may be views of one memory.
-                copy = Value(f"{value.name}_result", source.type)
-                equations.append(Equation(clone_op, (source,), {}, (copy,)))
-                if value in results:
-                    results[copy] = results.pop(value)
-                for number, view in enumerate(chain):
-                    seen = Value(f"{value.name}_result_view{number}", view.output.type)
-                    equations.append(Equation(view.op, (copy, *view.inputs[1:]), view.params, (seen,)))
-                    copy = seen
-                value = copy
-        outputs.append(value)
-    return Graph(graph.inputs, tuple(equations), tuple(outputs))
-
-
-def _separate_creations(graph: Graph) -> Graph:
-    """Each view of a constant or range gets one of its own, so that it can run along other axes.
-
-    `arange(n) - arange(n)[:, None]` reads one range along both axes of the result.
-    """
-    made = {e.output: e for e in graph.equations if is_creation(e)}
-    equations: list[Equation] = []
-    for equation in graph.equations:
-        source = equation.inputs[0] if equation.inputs else None
-        if isinstance(equation.op, View) and source in made:
-            own = Value(f"{equation.output.name}_source", source.type)
-            equations.append(Equation(made[source].op, (), made[source].params, (own,), equation.source))
-            equation = Equation(equation.op, (own,), equation.params, equation.outputs, equation.source)
-        equations.append(equation)
-    return Graph(graph.inputs, tuple(equations), graph.outputs)
-
-
-def _readable_products(graph: Graph, sources: Sources) -> Graph:
-    """A copy in front of matrix operands that BLAS cannot read as they lie."""
-    equations = []
-    for equation in graph.equations:
-        if isinstance(equation.op, Contraction):
-            inputs = list(equation.inputs)
-            for i, operand in enumerate(inputs):
-                layout = sources.layout(operand)
-                if layout is not None and not products.readable(layout):
-                    copy = Value(f"{equation.output.name}_operand{i}", operand.type)
-                    equations.append(Equation(clone_op, (operand,), {}, (copy,), equation.source))
-                    inputs[i] = copy
-            equation = Equation(
-                equation.op, tuple(inputs), equation.params, equation.outputs, equation.source
-            )
-        equations.append(equation)
-    return Graph(graph.inputs, tuple(equations), graph.outputs)
-
-
-# Where products of few rows each, of so many together, have a right operand that lies transposed, it pays to
-# turn it over once: with more rows each does so itself.
-TURNED_ROWS, FEW_ROWS = 200, PACKED_ROWS
-
-
-def _transposed_once(graph: Graph, sources: Sources) -> Graph:
-    """A copy of what many rows are multiplied with that lies transposed: the weights, on the way back."""
-    readers: dict[tuple[Value, Layout], list[int]] = {}
-    rows: Counter[tuple[Value, Layout]] = Counter()
-    for number, equation in enumerate(graph.equations):
-        if isinstance(equation.op, Contraction):
-            left, right = equation.values()
-            lies, layout = sources.layout(left), sources.layout(right)
-            if lies is None or layout is None or not products.can_be_turned(layout):
-                continue
-            if likely(products.rows_of(lies, layout)) <= FEW_ROWS:
-                key = sources.base(right), layout
-                readers.setdefault(key, []).append(number)
-                rows[key] += likely(math.prod(left.shape[:-1]))
-    first = {numbers[0]: numbers for key, numbers in readers.items() if rows[key] >= TURNED_ROWS}
-    copies: dict[int, Value] = {}  # by the number of the product that reads it
-    equations = []
-    for number, equation in enumerate(graph.equations):
-        if number in first:
-            copy = Value(f"{equation.output.name}_turned", equation.inputs[1].type)
-            equations.append(Equation(clone_op, (equation.inputs[1],), {}, (copy,), equation.source))
-            copies.update(dict.fromkeys(first[number], copy))
-        if number in copies:
-            inputs = equation.inputs[0], copies[number]
-            equation = Equation(equation.op, inputs, equation.params, equation.outputs, equation.source)
-        equations.append(equation)
-    return Graph(graph.inputs, tuple(equations), graph.outputs)

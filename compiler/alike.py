@@ -59,12 +59,28 @@ class Group(NamedTuple):
         return BoundKernel(kernel.kernel, kernel.sizes, inputs, outputs, kernel.numbers)
 
 
-class Alike:
-    """Describes groups of equations by all that planning looks at: everything but names."""
+class Plans:
+    """What was found out about groups, by their keys: for graphs whose groups are alike.
 
-    def __init__(self, sources: Sources) -> None:
+    said: whether the kernel IR can say them; fit: whether there is a nest of them; built: the kernel of one.
+    """
+
+    def __init__(self) -> None:
+        self.kinds: dict[Any, int] = {}
+        self.said: dict[Any, bool] = {}
+        self.fit: dict[Any, bool] = {}
+        self.built: dict[Any, tuple[BoundKernel, Group]] = {}
+
+
+class Alike:
+    """Describes groups of equations by all that planning looks at: everything but names.
+
+    kinds: numbers for what equations have in common, which it adds to.
+    """
+
+    def __init__(self, sources: Sources, kinds: dict[Any, int] | None = None) -> None:
         self.sources = sources
-        self._kinds: dict[Any, int] = {}
+        self._kinds = {} if kinds is None else kinds
         self._numbers: dict[Value, int] = {}
         self._values: list[Value] = []
         self._known: dict[int, _Described] = {}  # by the id of an equation
@@ -99,7 +115,7 @@ class Alike:
     def _describe(self, equation: Equation) -> _Described:
         operands = tuple([None if isinstance(v, Value) else (type(v), repr(v)) for v in equation.inputs])
         result = equation.output.type, self.sources.layout(equation.output)
-        kind = self._kind((equation.op.name, _text(equation), operands, result))
+        kind = self._kind((equation.op.name, parameters_text(equation), operands, result))
         reads = tuple([self._read(v) for v in equation.values()])
         found = self._known[id(equation)] = _Described(kind, reads, self._number(equation.output))
         return found
@@ -107,7 +123,7 @@ class Alike:
     def _read(self, value: Value) -> _Read:
         base, chain = self.sources.resolve(value)
         layout = self.sources.layout(value)
-        views = tuple([(e.op.name, _text(e), e.output.shape) for e in chain])
+        views = tuple([(e.op.name, parameters_text(e), e.output.shape) for e in chain])
         steps, offset = (None, 0) if layout is None else (layout.strides, layout.offset)
         made, loaded = self._kind((value.type, base.type, views)), self._kind((value.type, base.dtype, steps))
         return _Read(self._number(base), offset, made, loaded)
@@ -122,6 +138,6 @@ class Alike:
         return number
 
 
-def _text(equation: Equation) -> str:
+def parameters_text(equation: Equation) -> str:
     """The parameters as text, which tells 1, 1.0 and True apart."""
     return repr(sorted(equation.params.items())) if equation.params else ""

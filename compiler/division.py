@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 from fusegrad.compiler import products
+from fusegrad.compiler.alike import Plans
 from fusegrad.compiler.domain import Sources, is_creation
 from fusegrad.compiler.fusion import Fusion, Step, with_copies
 from fusegrad.compiler.gathering import gathered
@@ -38,9 +39,13 @@ def divided(
     graph: Graph,
     known: Mapping[Value, Layout],
     results: Mapping[Value, Layout],
-    apart: Collection[Value] = (),
+    apart: Collection[Value],
+    plans: Plans,
 ) -> Division:
-    """The steps of a graph, their kernels built. known: how its inputs lie; results, apart: see `Program`."""
+    """The steps of a graph, their kernels built.
+
+    known: how its inputs lie; results, apart: see `Program`. plans: what is known of groups of other graphs.
+    """
     outputs = graph.outputs
     graph, checks = lower(gathered(graph))
     now = list(zip(outputs, graph.outputs, strict=True))
@@ -50,7 +55,8 @@ def divided(
     graph = _readable_products(graph, Sources(graph, known))
     graph = _transposed_once(graph, Sources(graph, known))
     sources = Sources(graph, {**known, **laid})
-    fusion = Fusion(graph, sources, [v for v in (*graph.outputs, *checks) if isinstance(v, Value)])
+    needed = [v for v in (*graph.outputs, *checks) if isinstance(v, Value)]
+    fusion = Fusion(graph, sources, needed, plans)
     steps = fusion.run()
     # Among what it repeats there are views.
     sources.producer.update(fusion.sources.producer)

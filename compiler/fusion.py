@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from fusegrad.compiler.alike import Alike, Group
+from fusegrad.compiler.alike import Alike, Plans
 from fusegrad.compiler.domain import Sources, analyse, is_creation
 from fusegrad.compiler.fetch import FETCH
 from fusegrad.compiler.joins import join_kernel
@@ -83,10 +83,11 @@ def with_copies(graph: Graph, layouts: Sources) -> Graph:
 class Fusion:
     """Divides one graph into steps.
 
-    needed: the values that must be in memory at the end (results, guards, what backward reads).
+    needed: the values that must be in memory at the end (results, guards, what backward reads). plans: what
+    is known of groups of other graphs.
     """
 
-    def __init__(self, graph: Graph, sources: Sources, needed: Iterable[Value]) -> None:
+    def __init__(self, graph: Graph, sources: Sources, needed: Iterable[Value], plans: Plans) -> None:
         self.needed = {sources.base(v) for v in needed}
         graph, self.early = early_totals(with_repeats(graph, self.needed))
         self.graph, self.sources = graph, Sources(graph, sources.layouts)
@@ -97,12 +98,7 @@ class Fusion:
         self._bases = {id(e): self._read_memory(e) for e in graph.equations}
         self._readers = self._readers_of_results()
         self._makers = {v: id(e) for e in graph.equations for v in e.outputs}
-        self._alike = Alike(self.sources)
-        # By what groups that are alike have in common: whether the kernel IR can say them, whether there is
-        # a nest of them, and the kernel of one.
-        self._said: dict[Any, bool] = {}
-        self._planned: dict[Any, bool] = {}
-        self._built: dict[Any, tuple[BoundKernel, Group]] = {}
+        self._plans, self._alike = plans, Alike(self.sources, plans.kinds)
         self._refused: set[tuple[int, int, int, int]] = set()  # pairs of steps that no nest can hold
 
     def _read_memory(self, equation: Equation) -> list[Value]:
@@ -161,12 +157,12 @@ class Fusion:
         """The kernel of a group, which is built once for all groups like it."""
         outputs = self._outputs(equations)
         group = self._alike.group(equations, outputs)
-        if group.key in self._built:
-            return group.kernel_like(*self._built[group.key])
+        if group.key in self._plans.built:
+            return group.kernel_like(*self._plans.built[group.key])
         plan = self._plan(equations)
         assert plan is not None
         kernel = build_kernel(plan, outputs, self.sources)
-        self._built[group.key] = kernel, group
+        self._plans.built[group.key] = kernel, group
         return kernel
 
     def _nest(self, equation: Equation) -> BoundKernel:
@@ -220,9 +216,9 @@ class Fusion:
         """Whether the kernel IR can say the equation at all; the same for all equations like it."""
         (equation,) = equations
         key = self._alike.group(equations, [equation.output]).key
-        if key not in self._said:
-            self._said[key] = self._builds(self._with_creations(equations))
-        return self._said[key]
+        if key not in self._plans.said:
+            self._plans.said[key] = self._builds(self._with_creations(equations))
+        return self._plans.said[key]
 
     def _builds(self, equations: list[Equation]) -> bool:
         """Whether there is a nest of the equations, and the kernel IR can say it."""
@@ -253,9 +249,9 @@ class Fusion:
     def _fits(self, equations: Sequence[Equation]) -> bool:
         """Whether one nest can hold the equations; the same for all groups like it."""
         key = self._alike.group(equations, self._outputs(equations)).key
-        if key not in self._planned:
-            self._planned[key] = self._plan(equations) is not None
-        return self._planned[key]
+        if key not in self._plans.fit:
+            self._plans.fit[key] = self._plan(equations) is not None
+        return self._plans.fit[key]
 
     def _outputs(self, equations: Sequence[Equation]) -> list[Value]:
         """The members that are read outside the group or needed at the end."""

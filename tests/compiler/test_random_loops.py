@@ -15,6 +15,7 @@ import pytest
 import random_functions
 
 import fusegrad as fg
+from fusegrad.compiler import rounds
 
 WIDTH = 5
 Place = Callable[[int, int], int]
@@ -124,13 +125,19 @@ STATEMENTS: dict[str, Statement] = {
 }
 
 
-def loop(choices: random.Random) -> tuple[Any, int, Callable[..., Any]]:
-    """Its text, how many turns it has, and a function of two matrices, weights and a row."""
-    length = choices.randint(6, 13)
-    body = [
-        tuple(choices.choice([*names]) for names in (STATEMENTS, PLACES, NUMBERS))
-        for _ in range(choices.randint(1, 5))
-    ]
+# What is the same in every turn, and whatever takes rows or numbers that are.
+UNSTEADY = {"product", "product of the row", "turned product", "branch", "rolled"}
+STEADY = sorted(STATEMENTS.keys() - UNSTEADY), ["2"], ["0.5", "late"]
+
+
+def loop(choices: random.Random, steady: bool = False) -> tuple[Any, int, Callable[..., Any]]:
+    """Its text, how many turns it has, and a function of two matrices, weights and a row.
+
+    steady: whether its turns are alike, and many.
+    """
+    length = choices.randint(14, 32) if steady else choices.randint(6, 13)
+    offered = STEADY if steady else (STATEMENTS, PLACES, NUMBERS)
+    body = [tuple(choices.choice([*names]) for names in offered) for _ in range(choices.randint(1, 5))]
 
     def function(x: fg.Tensor, y: fg.Tensor, w: fg.Tensor, b: fg.Tensor) -> Any:
         s = Turns(x, y, w, b)
@@ -144,9 +151,9 @@ def loop(choices: random.Random) -> tuple[Any, int, Callable[..., Any]]:
     return [length, body], length, function
 
 
-def check(seed: int) -> None:
+def check(seed: int, steady: bool = False) -> None:
     """Compare one loop."""
-    text, length, function = loop(random.Random(seed))
+    text, length, function = loop(random.Random(seed), steady)
     shapes = ((length, WIDTH), (length, WIDTH), (WIDTH, WIDTH), (WIDTH,))
     random_functions.check(function, shapes, text)
 
@@ -155,6 +162,13 @@ def check(seed: int) -> None:
 def test_random_loops_have_eagers_values_and_gradients(block: int):
     for seed in range(4 * block, 4 * block + 4):
         check(seed)
+
+
+@pytest.mark.parametrize("block", range(2))
+def test_loops_of_many_rounds_have_eagers_values_and_gradients(block: int, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(rounds, "SMALLEST_TURN", 4)
+    for seed in range(4 * block, 4 * block + 4):
+        check(seed, steady=True)
 
 
 if __name__ == "__main__":

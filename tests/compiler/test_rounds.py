@@ -1,0 +1,151 @@
+"""Rounds of a Python loop are planned once, and what comes of it is what came of planning all of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fusegrad as fg
+from fusegrad.compiler import division, rounds
+
+Loop = Callable[..., Any]
+
+
+@pytest.fixture
+def planned(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many equations each graph has that is divided; turns may be short."""
+    counts: list[int] = []
+
+    def counting(graph: Any, *rest: Any) -> division.Division:
+        counts.append(len(graph.equations))
+        return division.divided(graph, *rest)
+
+    monkeypatch.setattr(rounds, "divided", counting)
+    monkeypatch.setattr(rounds, "SMALLEST_TURN", 8)
+    return counts
+
+
+def compiled(function: Loop, *args: Any) -> Any:
+    """The jitted function, which gives eager's values."""
+    jitted = fg.jit(function)
+    for _ in range(3):
+        expected, found = function(*args), jitted(*args)
+        for a, b in zip(expected, found, strict=True):
+            np.testing.assert_allclose(b.numpy(), a.numpy(), rtol=1e-6, atol=1e-6)
+    assert jitted.stats.compiled_calls == 2, str(jitted.explain())
+    return jitted
+
+
+def kernels(jitted: Any) -> Counter[str]:
+    """The texts of its kernels, and how often each runs."""
+    return Counter(bound.kernel.text for bound in jitted.kernels().forward)
+
+
+def wave(count: int) -> Loop:
+    """Steps of the wave equation, which write slices in place."""
+
+    def simulate(start: fg.Tensor) -> list[fg.Tensor]:
+        now, before = start.clone(), start.clone()
+        for _ in range(count):
+            inner = now[1:-1]
+            before[1:-1] = 2 * inner - before[1:-1] + 0.25 * (now[2:] + now[:-2] - 2 * inner)
+            now, before = before, now
+        return [now, before]
+
+    return simulate
+
+
+def test_a_loop_is_planned_by_some_of_its_rounds(planned: list[int]):
+    short, long = compiled(wave(30), fg.randn(40)), compiled(wave(90), fg.randn(40))
+    assert len(planned) == 6  # before, one turn, behind
+    assert sum(planned[3:]) <= sum(planned[:3]) + 2 * rounds.SMALLEST_TURN
+    assert sum(kernels(long).values()) == 90
+    assert kernels(long).keys() == kernels(short).keys()
+
+
+def test_kernels_and_memory_are_those_of_planning_all_rounds(
+    planned: list[int], monkeypatch: pytest.MonkeyPatch
+):
+    x = fg.randn(40)
+    turned = compiled(wave(50), x)
+    monkeypatch.setattr(rounds, "SMALLEST_TURN", 1 << 30)
+    whole = compiled(wave(50), x)
+    assert len(planned) == 4
+    assert kernels(turned) == kernels(whole)
+    assert turned.memory_bytes() == whole.memory_bytes()
+
+
+def every_state(x: fg.Tensor) -> list[fg.Tensor]:
+    states = [x]
+    for _ in range(40):
+        states.append(fg.tanh(states[-1].flip(0)) + 0.5 * x.cumsum(0))
+    return [fg.stack(states), states[7], states[-1]]
+
+
+def last_row_of_a_matrix(x: fg.Tensor) -> list[fg.Tensor]:
+    rows = x.reshape(4, 10)
+    for _ in range(40):
+        rows = fg.cat([rows[1:], (rows[:1] * 0.5 + rows[-1:]).sin()])
+    return [rows.T]
+
+
+def other_from_some_turn_on(x: fg.Tensor) -> list[fg.Tensor]:
+    total = x * 0
+    for turn in range(60):
+        x = (x * (0.5 if turn < 31 else 0.25)).cos()
+        total = total + x.sum() * x
+    return [x, total]
+
+
+def counted(x: fg.Tensor) -> list[fg.Tensor]:
+    for turn in range(40):
+        x = fg.where(x > turn / 40, x * 0.5, x + fg.arange(len(x)) * 0.01)
+    return [x]
+
+
+def indexed(x: fg.Tensor) -> list[fg.Tensor]:
+    place = (x.abs() * 10).long() % len(x)
+    for _ in range(40):
+        x = x[place] * 0.5 + 0.1
+        place = place[place]
+    return [x, place]
+
+
+@pytest.mark.parametrize(
+    "function", [every_state, last_row_of_a_matrix, other_from_some_turn_on, counted, indexed]
+)
+def test_loops_have_eagers_values(function: Loop, planned: list[int]):
+    compiled(function, fg.randn(40, dtype=fg.float64))
+
+
+def test_an_index_out_of_range_in_any_round_is_found(planned: list[int]):
+    def walk(x: fg.Tensor, places: fg.Tensor) -> list[fg.Tensor]:
+        total = x[places]
+        for _ in range(60):
+            places = places + 1
+            total = total * 0.5 + x[places]
+        return [total]
+
+    jitted = compiled(walk, fg.randn(63), fg.tensor([0, 1, 2]))
+    assert len(planned) > 1
+    for first in (-70, 1, 30):
+        with pytest.raises(IndexError):
+            jitted(fg.randn(63), fg.tensor([0, first, 2]) + 1)
+
+
+def test_products_are_looked_at_all_together(planned: list[int]):
+    def powers(x: fg.Tensor) -> list[fg.Tensor]:
+        y = x
+        for _ in range(40):
+            y = fg.tanh(y @ x)
+        return [y]
+
+    jitted = fg.jit(powers)
+    x = fg.randn(8, 8) * 0.1
+    jitted(x)
+    np.testing.assert_allclose(jitted(x)[0].numpy(), powers(x)[0].numpy(), rtol=1e-4, atol=1e-5)
+    assert planned == [80]

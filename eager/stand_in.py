@@ -45,8 +45,7 @@ class StandIn(np.ndarray):
 
     def __array_function__(self, function: Callable[..., Any], types: Any, args: Any, kwargs: Any) -> Any:
         if function in _ABOUT_MEMORY or function in _LIKE:
-            plain = [a.view(np.ndarray) if isinstance(a, StandIn) else a for a in args]
-            return function(*plain, **kwargs)
+            return function(*map(plain, args), **kwargs)
         return _refuse()
 
 
@@ -55,6 +54,11 @@ for _name in dir(np.ndarray):
         setattr(StandIn, _name, _refuse)
 for _name in _MEMORY:
     setattr(StandIn, _name, property(_refuse))
+
+
+def plain(array: Any) -> Any:
+    """An array to ask where its elements lie, but not for these; anything else as it is."""
+    return array.view(np.ndarray) if isinstance(array, StandIn) else array
 
 
 def has_values(array: np.ndarray) -> bool:

@@ -41,9 +41,13 @@ class Interpreter:
 
     # Writes.
 
-    def before_write(self, target: Any) -> None:
-        """The memory of `target` is about to be written."""
+    def before_write(self, target: Any, may_wait: bool = False) -> None:
+        """The memory of `target` is about to be written. may_wait: `writes_later` will be asked first."""
         self.effect("writes into a tensor in place")
+
+    def writes_later(self, target: Any, index: Any, value: Any) -> bool:
+        """Whether the write `target[index] = value` of memory waits, and the interpreter does it."""
+        return False
 
     def wrote(self, target: Any, result: Any, index: Any = None, on_graph: bool = False) -> None:
         """The values of `result` were written into `target`, at a basic `index` if one is given.

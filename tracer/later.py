@@ -1,10 +1,10 @@
 """The ops of a recorded run that wait: what is going to be compiled need not be evaluated before.
 
 Where tensors are large, eager's run takes longer than recording and compiling it. So ops are put off whose
-results are known but for their values: type, strides, place on the autograd graph. As soon as somebody
-is going to look at values, or memory changes, all that waits is evaluated in order, as eager does it, and
-nothing is put off any more. If that does not come before the end of the run, the compiled path computes its
-results.
+results are known but for their values: type, strides, place on the autograd graph. As soon as somebody is
+going to look at values, or to write what was there before, all that waits is evaluated in order, as eager
+does it, and nothing is put off any more. Writes into what has no values yet wait with the rest. If nobody
+comes before the end of the run, the compiled path computes its results.
 
 A tensor without values has a stand-in for its array (`eager/stand_in.py`).
 """
@@ -14,7 +14,7 @@ from __future__ import annotations
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 
@@ -44,9 +44,25 @@ class _Waiting(NamedTuple):
     params: Params
     made: tuple[StandIn, ...]
 
-    def sources(self) -> list[int]:
-        """The ids of the stand-ins that it reads."""
-        return [id(a) for a in self.args if type(a) is StandIn]
+    def sources(self) -> list[StandIn]:
+        """The stand-ins that it reads."""
+        return [a for a in self.args if type(a) is StandIn]
+
+
+class _Write(NamedTuple):
+    """A write that waits: `target[index] = value`, as arrays. made: whose memory it changes."""
+
+    target: StandIn
+    index: Any
+    value: np.ndarray
+
+    @property
+    def made(self) -> tuple[StandIn]:
+        return (self.target,)
+
+    def sources(self) -> list[StandIn]:
+        """The stand-ins that it reads."""
+        return [self.value] if type(self.value) is StandIn else []
 
 
 class Later:
@@ -58,7 +74,7 @@ class Later:
     def __init__(self, memory: Memory, on: bool) -> None:
         self._memory, self._on = memory, on
         self._paused = False
-        self._waiting: deque[_Waiting] = deque()
+        self._waiting: deque[_Waiting | _Write] = deque()
         # By the id of a stand-in: the tensors that have it for an array.
         self._holders: dict[int, list[weakref.ref[Tensor]]] = {}
 
@@ -97,6 +113,23 @@ class Later:
             ):
                 tensor.array = tensor.array.values
 
+    def has_waiting(self, tensor: Tensor) -> bool:
+        """Whether the tensor is one of those that wait."""
+        return self._stands(tensor.array)
+
+    def write(self, target: Tensor, index: Any, value: Tensor) -> bool:
+        """Have a write into a tensor wait; False where it does not."""
+        self.meets((target, value))
+        array = target.array
+        if not self._stands(array):
+            return False
+        if shared.is_exposed(value.array):
+            self.settle()  # NumPy code may write it without a word
+            self.meets((target,))
+            return False
+        self._waiting.append(_Write(array, index, value.array))
+        return True
+
     def at_once(self, function: Callable[[], Any]) -> Any:
         """What `function` gives, nothing of it put off."""
         self._paused = True
@@ -105,7 +138,7 @@ class Later:
         finally:
             self._paused = False
 
-    def _stands(self, array: np.ndarray) -> bool:
+    def _stands(self, array: np.ndarray) -> TypeGuard[StandIn]:
         """Whether the array is a stand-in of this run's."""
         return type(array) is StandIn and id(array) in self._holders
 
@@ -165,7 +198,7 @@ class Later:
         try:
             while self._waiting:
                 waiting = self._waiting.popleft()
-                if any(id(array) in needed for array in waiting.made):
+                if not needed.isdisjoint(map(_memory, waiting.made)):
                     self._compute(waiting)
         finally:
             state.interpreter = interpreter
@@ -176,14 +209,20 @@ class Later:
             self._holders.clear()
 
     def _needed(self) -> set[int]:
-        """The stand-ins that somebody holds, and those that they are computed from."""
-        needed = {identity for identity, holders in self._holders.items() if _alive(holders)}
+        """The memory that somebody holds, and that from which it is computed; see `_memory`."""
+        made = (array for waiting in self._waiting for array in waiting.made)
+        needed = {_memory(array) for array in made if _alive(self._holders[id(array)])}
         for waiting in reversed(self._waiting):
-            if any(id(array) in needed for array in waiting.made):
-                needed.update(waiting.sources())
+            if not needed.isdisjoint(map(_memory, waiting.made)):
+                needed.update(map(_memory, waiting.sources()))
         return needed
 
-    def _compute(self, waiting: _Waiting) -> None:
+    def _compute(self, waiting: _Waiting | _Write) -> None:
+        if isinstance(waiting, _Write):
+            target, value = (a.values if type(a) is StandIn else a for a in (waiting.target, waiting.value))
+            assert target is not None
+            target[waiting.index] = value
+            return
         args = [a.values if type(a) is StandIn else a for a in waiting.args]
         tensors = tuple([wrap(a) if isinstance(a, np.ndarray) else a for a in args])
         with no_grad():
@@ -198,6 +237,11 @@ class Later:
 
 def _alive(holders: Sequence[weakref.ref[Tensor]]) -> list[Tensor]:
     return [tensor for reference in holders if (tensor := reference()) is not None]
+
+
+def _memory(array: StandIn) -> int:
+    """A number for the memory of a stand-in, which its views share."""
+    return id(shared.owner(array))
 
 
 def _gives_rows(op: Op, arrays: Sequence[np.ndarray], types: Sequence[TensorType]) -> bool:

@@ -222,10 +222,15 @@ class Recorder(Interpreter):
 
     # Writes.
 
-    def before_write(self, target: Tensor) -> None:
+    def before_write(self, target: Tensor, may_wait: bool = False) -> None:
         """What is there before is noted, if nobody has used it yet."""
-        self.later.settle()
+        if not (may_wait and self.later.has_waiting(target)):
+            self.later.settle()
+        self.later.meets((target,))
         self.value_of(target)
+
+    def writes_later(self, target: Tensor, index: Any, value: Tensor) -> bool:
+        return self.later.write(target, index, value)
 
     def wrote(self, target: Tensor, result: Tensor, index: Any = None, on_graph: bool = False) -> None:
         known = self.memory.find(target.array)

@@ -35,6 +35,7 @@ from fusegrad.eager.ops import (
     transcendental,
 )
 from fusegrad.eager.ops.elementwise import renamed
+from fusegrad.eager.stand_in import plain
 from fusegrad.eager.state import state
 from fusegrad.eager.tensor import Tensor
 
@@ -48,9 +49,10 @@ def begin_write(target: Tensor, name: str, others: Sequence[Any] = ()) -> None:
     one (outside no_grad), for views whose origin stands against it, and for memory that may not be
     written.
     """
+    recorded = state.grad_enabled and recording(target, others)
     if state.interpreter is not None:
-        state.interpreter.before_write(target)
-    if state.grad_enabled and recording(target, others):
+        state.interpreter.before_write(target, may_wait=not recorded)
+    if recorded:
         views.check_write(target, name)
     if not target.array.flags.writeable:
         raise failure(
@@ -77,7 +79,6 @@ def commit(target: Tensor, result: Tensor, name: str) -> Tensor:
 
     Raises RuntimeError when the shape differs, or the dtype is of a higher category (int += float).
     """
-    reach(result)
     array, new = target.array, result.array
     if new.shape != array.shape:
         raise failure(
@@ -93,8 +94,7 @@ def commit(target: Tensor, result: Tensor, name: str) -> Tensor:
                 f"{array.dtype.name}",
             )
         result = ew.cast(result, array.dtype)
-        reach(result)
-    array[...] = result.array
+    _store(target, ..., result)
     views.wrote(target)
     on_graph = state.grad_enabled and recording(target, (result,))
     if on_graph:
@@ -102,6 +102,14 @@ def commit(target: Tensor, result: Tensor, name: str) -> Tensor:
     if state.interpreter is not None:
         state.interpreter.wrote(target, result, None, on_graph)
     return target
+
+
+def _store(target: Tensor, index: Any, value: Tensor) -> None:
+    """Put the values of `value` into the memory of `target`, now or when an interpreter does."""
+    interpreter = state.interpreter
+    if interpreter is None or not interpreter.writes_later(target, index, value):
+        reach(value)
+        target.array[index] = value.array
 
 
 def before(target: Tensor, others: Sequence[Any] = ()) -> Tensor:
@@ -129,7 +137,7 @@ def check_overlap(written: np.ndarray, target: Tensor, others: Sequence[Any], it
         read = other.array
         if (itself and read is written) or not (_dense(read) and _dense(written)) or not read.size:
             continue
-        starts = [a.__array_interface__["data"][0] for a in (read, written)]
+        starts = [plain(a).__array_interface__["data"][0] for a in (read, written)]
         same = starts[0] == starts[1] and read.nbytes == written.nbytes
         if itself and same and read.strides == written.strides:
             continue
@@ -296,11 +304,10 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
 def _assign_part(self: Tensor, basic: tuple[Any, ...], value: Tensor) -> None:
     """Write through a basic index without looking at the other elements."""
     place = shape.numpy_index(basic)
-    part = self.array[place]
+    part = plain(self.array)[place]
     value = shape.expand(indexing._without_ones(value, part.ndim), part.shape)
     check_overlap(part, self, (value,))
-    reach(value)
-    self.array[place] = value.array
+    _store(self, place, value)
     views.wrote(self)
     on_graph = state.grad_enabled and recording(self, (value,))
     if state.interpreter is not None:

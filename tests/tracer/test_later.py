@@ -151,6 +151,85 @@ def writes(x):
     return y, z
 
 
+def steps_of_a_wave(x):
+    now, before = x.detach().clone(), x.detach().clone()
+    for _ in range(3):
+        before[1:-1] = 2 * now[1:-1] - before[1:-1] + (now[2:] + now[:-2])
+        now, before = before, now
+    return now, before.sum().item()
+
+
+def writes_through_views(x):
+    y = (x * 2).detach()
+    early, part = y[1:], y.t()[1:]
+    part[...] = 7
+    part += x.detach().t()[1:]
+    y[:, 0].mul_(3)
+    y.view(-1)[::2] = early[0, 1]
+    KEPT.append(early)
+    return early + 1, part.sum().item()
+
+
+def writes_where_a_mask_says(x):
+    y = (x * 2).detach()
+    y[y > 0.3] = -1
+    y[x < 0] = (x * 3).detach()[x < 0]
+    y.masked_fill_(y == -1, 5).clamp_(-1, 4)
+    return y
+
+
+def writes_what_nobody_holds(x):
+    y = (x * 2).detach()
+    z = y + 1
+    y.zero_()
+    del y
+    return z, z.sum().item()
+
+
+def writes_numbers_of_numpys(x):
+    y = (x * 2).detach()
+    y[0] = LENT[0]
+    MEMORY[0] += 1
+    y[1:] += LENT[0]
+    return y
+
+
+def writes_what_is_written_later(x):
+    y, z = (x * 2).detach(), (x * 3).detach()
+    y[0] = z[1]
+    z[1] = y[1]
+    y.copy_(z.exp())
+    return y, z
+
+
+def writes_what_does_not_fit(x):
+    y = (x * 2).detach()
+    y[0] = 1
+    KEPT.append(y)
+    y[1] = fg.ones(7)
+
+
+def writes_over_itself(x):
+    y = (x * 2).detach()
+    y[1:] = y[:-1]
+    return y
+
+
+def writes_on_the_graph(x):
+    y = x.detach() * 2
+    y[0] = 1
+    y[1:] = x[1:] * 2
+    y *= 3
+    return y
+
+
+def writes_integers(x):
+    y = (x * 10).detach().long()
+    y[0] = (x * 2).detach()[1]
+    y += 1
+    return y, y.float().mul_(0.5)
+
+
 def goes_backward(x):
     y = (x * WEIGHT).tanh().sum()
     y.backward()
@@ -281,6 +360,23 @@ def test_a_large_first_call_is_computed_by_the_path_alone(monkeypatch: pytest.Mo
     small = fg.jit(chain)
     small(x[:-1], y[:-1])
     assert (small.stats.compiled_calls, small.stats.eager_calls) == (0, 1)
+
+
+def test_writes_into_what_waits_wait_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    def smoothed(x):
+        y, z = x * 2, x.clone()
+        for _ in range(3):
+            z[1:-1] += y[:-2] + y[2:]
+            z *= 0.25
+            y, z = z, y
+        return y
+
+    x = fg.linspace(-1, 1, later.LARGE)
+    expected = smoothed(x)
+    monkeypatch.setattr(Later, "_compute", None)  # nothing is evaluated afterwards
+    jitted = fg.jit(smoothed)
+    np.testing.assert_array_equal(jitted(x), expected)
+    assert (jitted.stats.compiled_calls, jitted.stats.eager_calls) == (1, 0)
 
 
 def test_what_the_compiler_refuses_is_evaluated(monkeypatch: pytest.MonkeyPatch, all_are_large: None) -> None:

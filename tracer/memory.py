@@ -71,7 +71,8 @@ class Memory:
     def __init__(self, emit: Emit) -> None:
         self._emit = emit
         self._known: dict[int, Known] = {}
-        self._on: dict[int, list[Known]] = {}  # by the id of what owns the memory
+        # By the id of what owns the memory, by root, and by the id of the array: a loop may leave many views.
+        self._on: dict[int, dict[Known, dict[int, Known]]] = {}
 
     def release(self) -> None:
         """Forget all arrays, and who makes equations."""
@@ -107,27 +108,31 @@ class Memory:
 
     def _note(self, array: np.ndarray, known: Known) -> None:
         self._known[id(array)] = known
-        self._on.setdefault(id(owner(array)), []).append(known)
+        self._on.setdefault(id(owner(array)), {}).setdefault(known.root(), {})[id(array)] = known
+
+    def _forget(self, own: int, on: int) -> Known | None:
+        """What was known of an array, both by their ids, of which nothing is known any more."""
+        known = self._known.pop(own, None)
+        if known is not None:
+            roots, root = self._on[on], known.root()
+            del roots[root][own]
+            if not roots[root]:
+                del roots[root]
+            if not roots:
+                del self._on[on]
+        return known
 
     def replace(self, array: np.ndarray, other: np.ndarray) -> None:
         """Note that what an array held lies in another one from now on."""
-        known = self._known.pop(id(array), None)
+        known = self._forget(id(array), id(owner(array)))
         if known is not None:
-            self._on[id(owner(array))].remove(known)
             known.reference = self._while_it_lives(other)
             self._note(other, known)
 
     def _while_it_lives(self, array: np.ndarray) -> Callable[[], np.ndarray | None]:
         """A reference to an array, which is forgotten when it goes."""
         own, on = id(array), id(owner(array))
-
-        def forget(_: Any) -> None:
-            self._known.pop(own, None)
-            others = [known for known in self._on.pop(on, ()) if known.reference() is not None]
-            if others:
-                self._on[on] = others
-
-        return weakref.ref(array, forget)
+        return weakref.ref(array, lambda _: self._forget(own, on))
 
     def current(self, known: Known) -> Value:
         """The value that an array holds by now."""
@@ -144,9 +149,10 @@ class Memory:
         Raises Unfollowed, with nothing changed, where that cannot be said.
         """
         root = known.root()
-        for other in self._on[id(owner(known.array))]:
-            if other.root() is not root and np.may_share_memory(other.array, known.array):
-                raise Unfollowed("writes into memory that two tensors share")
+        array = known.array
+        others = [group for other, group in self._on[id(owner(array))].items() if other is not root]
+        if any(np.may_share_memory(k.array, array) for group in others for k in [*group.values()]):
+            raise Unfollowed("writes into memory that two tensors share")
         chain = [known]
         while chain[-1].parent is not None:
             if chain[-1].op.put is None:

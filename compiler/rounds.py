@@ -16,6 +16,7 @@ from fusegrad.compiler.division import Division, divided
 from fusegrad.compiler.domain import Sources, is_creation
 from fusegrad.compiler.fusion import LARGEST_GROUP, Step
 from fusegrad.compiler.loops import Argument, BoundKernel
+from fusegrad.compiler.schedule import is_cheap
 from fusegrad.eager.families import Contraction, Layout, contiguous_layout
 from fusegrad.tracer.graph import GUARD, Equation, Graph, Value
 
@@ -24,6 +25,8 @@ from fusegrad.tracer.graph import GUARD, Equation, Graph, Value
 SMALLEST_TURN, FEWEST_TURNS = LARGEST_GROUP, 3
 # The first rounds mostly differ (they read what was there before), and what comes behind may join the last.
 FIRST_ROUNDS, LAST_ROUNDS = 2, 1
+# More than so many values are not kept in memory for later if these are made again as well.
+FEW_SAVED = 8
 # How often a period, and where a round begins, is guessed.
 GUESSES = 32
 
@@ -210,6 +213,10 @@ class _Unrolling:
         given = self._given_by_turns(maps, turn, {**handed, **asked})
         if given is None or any(here != layouts[0] for here in layouts) or not self.laid.isdisjoint(handed):
             return None
+        saved = {names[v] for v in given for names in maps} - {*itertools.chain(*read)}
+        saved |= before.own & {*handed} - {v for v in read[0] if v not in moving}
+        if sum(self._is_made_again(v) for v in saved if v not in asked) > FEW_SAVED:
+            return None
         first = [v for v in {**handed, **asked} if v in before.own or (v in asked and v not in self.place)]
         return before.giving(first), turn.giving(given), behind.giving([v for v in asked if v in behind.own])
 
@@ -227,6 +234,10 @@ class _Unrolling:
         if views or any(names[v] in self.laid for v in others[0] for names in maps):
             return None
         return sorted(others[0], key=lambda v: self.place[v])
+
+    def _is_made_again(self, value: Value) -> bool:
+        """Whether whoever needs a value later on had better make it again than read it from memory."""
+        return is_cheap(self.graph.equations[self.place[value]])
 
     def _part(self, start: int, end: int, moving: Collection[Value] = ()) -> _Part:
         """The equations of a stretch. Views of what it reads it makes for itself, and what is made of nothing

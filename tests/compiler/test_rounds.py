@@ -79,6 +79,31 @@ def test_kernels_and_memory_are_those_of_planning_all_rounds(
     assert turned.memory_bytes() == whole.memory_bytes()
 
 
+def test_gradients_of_a_loop_keep_no_more_than_without_turns(
+    planned: list[int], monkeypatch: pytest.MonkeyPatch
+):
+    def energy(start: fg.Tensor, speed: fg.Tensor) -> fg.Tensor:
+        now, before = start, start
+        for _ in range(60):
+            inner = now[1:-1]
+            # Backward needs the bracket, and makes it again.
+            after = 2 * inner - before[1:-1] + speed * (now[2:] + now[:-2] - 2 * inner)
+            now, before = fg.nn.functional.pad(after, (1, 1)), now
+        return (now * now).sum()
+
+    def derived(start: fg.Tensor, speed: fg.Tensor) -> list[fg.Tensor]:
+        value, gradients = fg.value_and_grad(energy, (0, 1))(start, speed)
+        return [value, *gradients]
+
+    x = fg.rand(40, dtype=fg.float64), fg.tensor(0.2, dtype=fg.float64)
+    monkeypatch.setattr(rounds, "SMALLEST_TURN", 100)
+    turned = compiled(derived, *x)
+    monkeypatch.setattr(rounds, "SMALLEST_TURN", 1 << 30)
+    whole = compiled(derived, *x)
+    assert sum(kernels(turned).values()) <= 1.05 * sum(kernels(whole).values())
+    assert turned.memory_bytes() <= 1.05 * whole.memory_bytes()
+
+
 def every_state(x: fg.Tensor) -> list[fg.Tensor]:
     states = [x]
     for _ in range(40):

@@ -193,7 +193,10 @@ class _Merged:
 
 def getitem(self: Tensor, index: Any) -> Tensor:
     """`x[index]` for everything PyTorch takes. Source: `torch.Tensor.__getitem__`."""
-    basic, advanced = split_index(self, index)
+    basic = basic_index(index, self.array.shape)
+    if basic is not None:
+        return bind(_getitem, (self,), {"index": basic})
+    basic, advanced = _split_advanced(self, index)
     if basic is not None:
         self = bind(_getitem, (self,), {"index": basic})
     if not advanced:
@@ -209,8 +212,11 @@ def split_index(x: Tensor, index: Any) -> tuple[tuple[Any, ...] | None, list[Ten
     Raises IndexError for what cannot be an index, or is out of range.
     """
     basic = basic_index(index, x.array.shape)
-    if basic is not None:
-        return basic, []
+    return _split_advanced(x, index) if basic is None else (basic, [])
+
+
+def _split_advanced(x: Tensor, index: Any) -> tuple[tuple[Any, ...] | None, list[Tensor | None]]:
+    """`split_index` for an index that is no basic one."""
     entries = [_entry(e) for e in _as_tuple(index)]
     simple: list[Any] = []
     tensors: list[Tensor | None] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import functools
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -67,7 +67,14 @@ def _getitem_name(params: Params) -> str:
     return "UnsqueezeBackward0" if None in index else "SliceBackward0"
 
 
-_getitem = View(
+class _GetItem(View):
+    """Rows of a table are picked one at a time, so this goes without Python's way for any parameters."""
+
+    def evaluate(self, args: Sequence[Any], params: Params) -> Any:
+        return self.numpy(args[0].array, params["index"])
+
+
+_getitem = _GetItem(
     "getitem",
     lambda x, index: x[numpy_index(index)],
     _getitem_layout,
@@ -100,7 +107,7 @@ def basic_index(index: Any, shape: tuple[int, ...]) -> tuple[Any, ...] | None:
     None when the index is an advanced one (tensors, lists). Raises IndexError out of range.
     """
     if type(index) is int and shape and -shape[0] <= index < shape[0]:
-        return (index % shape[0], *map(_whole, shape[1:]))
+        return (index % shape[0], *_wholes(shape[1:]))
     entries = index if isinstance(index, tuple) else (index,)
     used, place = 0, -1  # how many dimensions have an entry, and where the Ellipsis is
     for position, entry in enumerate(entries):
@@ -121,7 +128,7 @@ def basic_index(index: Any, shape: tuple[int, ...]) -> tuple[Any, ...] | None:
         elif entry is Ellipsis:
             if position == place:  # a second one stands for no dimensions
                 rest = dim + len(shape) - used
-                result += [_whole(n) for n in shape[dim:rest]]
+                result += _wholes(shape[dim:rest])
                 dim = rest
         else:
             n = shape[dim]
@@ -132,7 +139,7 @@ def basic_index(index: Any, shape: tuple[int, ...]) -> tuple[Any, ...] | None:
             else:
                 raise failure(IndexError, f"index {entry} is out of bounds for dimension {dim} with size {n}")
             dim += 1
-    result += [_whole(n) for n in shape[dim:]]
+    result += _wholes(shape[dim:])
     return tuple(result)
 
 
@@ -140,6 +147,12 @@ def basic_index(index: Any, shape: tuple[int, ...]) -> tuple[Any, ...] | None:
 def _whole(n: int) -> Slice:
     """All of a dimension of size `n`."""
     return Slice(0, n, 1)
+
+
+@functools.lru_cache(maxsize=4096)
+def _wholes(sizes: tuple[int, ...]) -> tuple[Slice, ...]:
+    """All of each of the dimensions of these sizes."""
+    return tuple(map(_whole, sizes))
 
 
 def _frozen(entry: slice, n: int) -> Slice:
@@ -155,7 +168,7 @@ def _frozen(entry: slice, n: int) -> Slice:
 
 def _along(shape: tuple[int, ...], dim: int, entry: Any) -> tuple[Any, ...]:
     """The frozen index with `entry` for `dim` and all of the other dimensions."""
-    index: list[Any] = [_whole(n) for n in shape]
+    index: list[Any] = [*_wholes(shape)]
     index[dim] = entry
     return tuple(index)
 

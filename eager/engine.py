@@ -76,8 +76,9 @@ def _run_backward(
 class _Walk:
     """One backward.
 
-    pending: the gradients that have arrived at a node, by its sequence number; heap: the nodes
-    that have any, newest first. A node runs when all newer ones did, so nothing arrives later.
+    pending: the nodes that gradients have arrived at, with these, by the sequence numbers of the nodes;
+    heap: minus these numbers, so the newest first. A node runs when all newer ones did, so nothing arrives
+    later.
     taken: ids of arrays that somebody else may hold (see `accumulate`).
     waiting: for leaves whose gradient is needed as a whole (those with hooks, and the wanted
     ones): what arrived, and how many edges have yet to send theirs.
@@ -93,8 +94,8 @@ class _Walk:
     def __init__(self, create_graph: bool, taken: set[int]) -> None:
         self.create_graph = create_graph
         self.taken = taken
-        self.pending: dict[int, Slots] = {}
-        self.heap: list[tuple[int, Node]] = []
+        self.pending: dict[int, tuple[Node, Slots]] = {}
+        self.heap: list[int] = []
 
     # Preparing.
 
@@ -149,12 +150,14 @@ class _Walk:
 
     def to_node(self, node: Node, output: int, gradient: Tensor) -> None:
         """Hand the gradient of an output to the node that made it."""
-        slots = self.pending.get(node.sequence)
-        if slots is None:
-            if self.needed is not None and node.sequence not in self.needed:
+        place = node.sequence
+        arrived = self.pending.get(place)
+        if arrived is None:
+            if self.needed is not None and place not in self.needed:
                 return
-            slots = self.pending[node.sequence] = [None] * len(node.output_types)
-            heapq.heappush(self.heap, (-node.sequence, node))
+            arrived = self.pending[place] = (node, [None] * len(node.output_types))
+            heapq.heappush(self.heap, -place)
+        slots = arrived[1]
         known = slots[output]
         slots[output] = gradient if known is None else known + gradient
 
@@ -167,8 +170,7 @@ class _Walk:
         direct = needed is None and not self.waiting and not self.create_graph and state.interpreter is None
         produced: Any
         while heap:
-            node = heapq.heappop(heap)[1]
-            slots = pending.pop(node.sequence)
+            node, slots = pending.pop(-heapq.heappop(heap))
             try:
                 if plain and node.extra is None:
                     edges = ran = node.edges
@@ -186,7 +188,8 @@ class _Walk:
             slots = []
             if not retain_graph and ran:
                 node.release()
-            for (_, target, output), gradient in zip(edges, produced, strict=True):
+            for number, (_, target, output) in enumerate(edges):
+                gradient = produced[number]
                 if gradient is None:
                     continue
                 if isinstance(target, Tensor):
@@ -197,15 +200,16 @@ class _Walk:
                     continue
                 # `to_node`, spelled out.
                 place = target.sequence
-                waiting = pending.get(place)
-                if waiting is None:
+                arrived = pending.get(place)
+                if arrived is None:
                     if needed is not None and place not in needed:
                         continue
-                    waiting = pending[place] = [None] * len(target.output_types)
-                    heapq.heappush(heap, (-place, target))
-                known = waiting[output]
-                waiting[output] = gradient if known is None else known + gradient
-            produced = gradient = known = None
+                    arrived = pending[place] = (target, [None] * len(target.output_types))
+                    heapq.heappush(heap, -place)
+                slots = arrived[1]
+                known = slots[output]
+                slots[output] = gradient if known is None else known + gradient
+            produced = gradient = known = arrived = None
             if self.waiting and needed is None:
                 self._arrived(edges)
 

@@ -224,7 +224,7 @@ class PartNode(Node):
             or not is_writable(known, gradient, taken)
         ):
             return self.edges, self.apply(gradients)
-        part = self.op.numpy(known.array, **self.params)  # type: ignore[attr-defined]
+        part = self.op.evaluate((known,), self.params)
         np.add(part, gradient.array, part)
         known.version[0] += 1
         return (), ()
@@ -356,15 +356,15 @@ def constant(value: int, shape: tuple[int, ...], dtype: np.dtype) -> Tensor:
     """A tensor full of 0 or 1 that backward starts with, made by an op where an interpreter looks on."""
     if state.interpreter is not None:
         return creation.full(shape, value, dtype=FROM_NUMPY[dtype])
-    return wrap((np.ones if value else np.zeros)(shape, dtype))
+    array = np.empty(shape, dtype)
+    array.fill(value)  # `np.ones` takes three times as long for a number
+    return wrap(array)
 
 
 def record(op: Op, args: tuple[Any, ...], params: Params, outputs: tuple[Tensor, ...]) -> None:
     """Put `op` on the graph: the outputs that can have a gradient get a node that made them."""
     edges = []
-    saved: Any = ()
-    if op.saves:
-        saved = [None if isinstance(a, Tensor) else a for a in args]
+    saved: Any = [None if isinstance(a, Tensor) else a for a in args] if op.saves else ()
     types: list[Any] = []
     versions: list[tuple[int, int]] = []
     keep_output = False
@@ -394,11 +394,12 @@ def record(op: Op, args: tuple[Any, ...], params: Params, outputs: tuple[Tensor,
                 saved[i] = args[i]
                 versions.append((i, args[i].version[0]))
     if edges:
-        node = _new_node(PartNode if op.part else Node)
-        node.op, node.params, node.edges, node.inputs = op, params, edges, saved
+        node = PartNode() if op.part else Node()
+        node.op, node.params = op, params
+        node.edges, node.inputs = edges, saved
         node.types, node.versions = types, versions
         node.sequence = next(_sequence)
-        node.extra = None
+        node.extra = node.outputs = None
         # `user_spot`, spelled out, since it runs for every op. Whoever asks for an op is called by
         # something, so there are four frames above this one, and but the last all are fusegrad's.
         frame: Any = _frame(4)
@@ -409,20 +410,25 @@ def record(op: Op, args: tuple[Any, ...], params: Params, outputs: tuple[Tensor,
             code = frame.f_code
             own = own_file(code.co_filename)
         node.spot = (code, frame.f_lasti) if own is False else user_spot()
-        _attach(node, outputs, keep_output)
+        if keep_output:
+            _keep(node, outputs)
+        _attach(node, outputs)
 
 
-def _attach(node: Node, outputs: tuple[Tensor, ...], keep: bool) -> None:
-    """Make `outputs` those of `node`, and have it keep their values if its rules ask for them."""
+def _keep(node: Node, outputs: tuple[Tensor, ...]) -> None:
+    """Have `node` keep the values of its outputs, which its rules ask for."""
+    node.outputs = tuple([share(o) for o in outputs])
+    node.versions += [(-1 - i, o.version[0]) for i, o in enumerate(outputs)]
+
+
+def _attach(node: Node, outputs: tuple[Tensor, ...]) -> None:
+    """Make `outputs` those of `node`."""
     output_types = node.output_types = []
-    node.outputs = None
-    if keep:
-        node.outputs = tuple([share(o) for o in outputs])
-        node.versions += [(-1 - i, o.version[0]) for i, o in enumerate(outputs)]
     for i, output in enumerate(outputs):
         array = output.array
-        output_types.append((array.shape, array.dtype))
-        if array.dtype.kind in "fc":
+        dtype = array.dtype
+        output_types.append((array.shape, dtype))
+        if dtype.kind in "fc":
             output.needs_grad = True
             output.grad_fn = node
             output.output_index = i
@@ -430,7 +436,6 @@ def _attach(node: Node, outputs: tuple[Tensor, ...], keep: bool) -> None:
         watch(node)
 
 
-_new_node = Node.__new__
 _frame = sys._getframe
 own_file = _known_files.get
 

@@ -219,7 +219,7 @@ EXPLAINED = (ValueError, TypeError, IndexError, RuntimeError, OverflowError, Zer
 
 def wrap(array: Any) -> Tensor:
     """A tensor around `array` (no copy); NumPy scalars become 0-d arrays."""
-    tensor = _new(Tensor)
+    tensor = Tensor()
     tensor.array = array if type(array) is _ndarray or type(array) is StandIn else np.asarray(array)
     tensor.needs_grad = False
     tensor.grad = None
@@ -230,7 +230,6 @@ def wrap(array: Any) -> Tensor:
     return tensor
 
 
-_new = Tensor.__new__
 _ndarray = np.ndarray
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fusegrad.compiler import debug
-from fusegrad.compiler.node import in_rows
+from fusegrad.compiler.node import facts_of, in_rows
 from fusegrad.compiler.segments import Joint, Segment
 from fusegrad.compiler.source import Source, TooDifficult
 
@@ -27,12 +27,15 @@ def written_derivative(leaf: Segment, joint: Joint | None) -> Any:
         return None
 
 
-def _write_start(source: Source, leaf: Segment) -> None:
-    """Lines that leave where the long way has to look closer."""
+def _write_start(source: Source, leaf: Segment, filled: bool) -> None:
+    """Lines that leave where the long way has to look closer. filled: see `facts_of`."""
     assert leaf.path is not None
     source.unless("state.interpreter is None and not state.grad_enabled")
     source.unless("node.inputs is not None and not node.freed and not node.preserved")
-    source.unless("[counter[0] for counter in node.counters] == node.numbers")
+    counters = [f"counter{i}" for i in range(len(facts_of(leaf, filled)))]
+    if counters:
+        source.lines.append(f"{', '.join(counters)}, = node.counters")
+        source.unless(f"[{', '.join(f'{counter}[0]' for counter in counters)}] == node.numbers")
     seeds = "".join(f"seed{i}, " for i in range(len(leaf.path.seeds)))
     source.lines.append(f"{seeds} = gradients")
     source.unless(" and ".join(f"seed{i} is not None" for i in range(len(leaf.path.seeds))))
@@ -51,7 +54,7 @@ def _write_end(source: Source, gradients: Sequence[str]) -> None:
 
 def _write_ready(source: Source, leaf: Segment, count: int) -> None:
     """The gradients came along with the result."""
-    _write_start(source, leaf)
+    _write_start(source, leaf, filled=False)
     source.unless("node.ready is not None and seed0.array.item() == 1")
     gradients = [f"gradient{i}" for i in range(count)]
     source.lines.append(f"{''.join(f'{g}, ' for g in gradients)} = node.ready")
@@ -73,7 +76,7 @@ def write_inputs(source: Source, leaf: Segment) -> list[str]:
     """Lines that leave where the long way has to look closer, and find what the backward program takes."""
     if leaf.backward is None or (leaf.path is not None and leaf.path.derives_alone):
         raise TooDifficult
-    _write_start(source, leaf)
+    _write_start(source, leaf, filled=True)
     source.unless(f"node.filled and leaf.backward is {source.constant('backward', leaf.backward)}")
     source.constants["in_rows"] = in_rows
     source.lines.append("leaves, kept = node.leaves, node.environment")

@@ -21,7 +21,7 @@ from fusegrad.eager.tensor import Tensor
 _BOOL = np.dtype(bool)
 
 # What may stand next to float arrays as it is: NumPy treats Python's numbers as weak, like PyTorch.
-_WEAK = (float, int)
+WEAK = (float, int)
 
 # Which kinds of dtype an elementwise op takes as they are, and what it gives.
 # compute: kinds the NumPy function may see; others are cast to the default float (or refused).
@@ -109,9 +109,9 @@ class Pointwise(Analytic):
                 if isinstance(y, Tensor):
                     if y.array.dtype is dtype and dtype.kind in self.kinds:
                         return self.numpy(x, y.array, **params)
-                elif dtype.kind == "f" and "f" in self.kinds and type(y) in _WEAK:
+                elif dtype.kind == "f" and "f" in self.kinds and type(y) in WEAK:
                     return self.numpy(x, y, **params)
-            elif isinstance(y, Tensor) and type(x) in _WEAK:
+            elif isinstance(y, Tensor) and type(x) in WEAK:
                 y = y.array
                 if y.dtype.kind == "f" and "f" in self.kinds:
                     return self.numpy(x, y, **params)

@@ -10,7 +10,7 @@ import numpy as np
 
 from fusegrad.eager import dtypes
 from fusegrad.eager.errors import failure
-from fusegrad.eager.families import NUMBER, Elementwise
+from fusegrad.eager.families import NUMBER, WEAK, Elementwise
 from fusegrad.eager.op import TensorType, bind
 from fusegrad.eager.ops import elementwise as ew
 from fusegrad.eager.ops.comparison import where
@@ -64,6 +64,8 @@ class _PowerOp(Elementwise):
 
     def evaluate(self, args: Any, params: Any) -> Any:
         array, exponent = args[0].array, params["exponent"]
+        if array.dtype.kind == "f" and type(exponent) in WEAK:
+            return self.numpy(array, exponent)
         compute = self.compute_dtype([array, exponent])
         if compute.kind in "iu" and exponent < 0:
             raise RuntimeError("Integers to negative integer powers are not allowed.")

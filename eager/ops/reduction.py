@@ -61,7 +61,8 @@ def _spread(g: Tensor, shape_: tuple[int, ...], dim: tuple[int, ...] | None, kee
         kept = reduced_shape(shape_, dim, True)
         if g.array.shape != kept:
             g = shape.reshape(g, kept)
-    return shape.expand(g, shape_)
+    # What `expand` asks for is certain here.
+    return g if g.array.shape == shape_ else bind(shape._expand, (g,), {"shape": shape_})
 
 
 def _sum_dtype(dtype: np.dtype) -> np.dtype:

@@ -306,8 +306,10 @@ def _expand_numpy(x: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
         return np.broadcast_to(x, shape)
     # What `broadcast_to` does, in a third of its time: every sum's gradient takes this way.
     extra = len(shape) - x.ndim
-    own = [s if n == m else 0 for n, m, s in zip(x.shape, shape[extra:], x.strides, strict=True)]
-    result: np.ndarray = np.ndarray(shape, x.dtype, x, 0, (*(0,) * extra, *own))
+    strides = [0] * extra
+    if x.ndim:
+        strides += [s if n == m else 0 for n, m, s in zip(x.shape, shape[extra:], x.strides, strict=True)]
+    result: np.ndarray = np.ndarray(shape, x.dtype, x, 0, strides)
     result.flags.writeable = False
     return result
 

@@ -324,7 +324,7 @@ class CompiledNode(autograd.Node):
         """Free what the last backward went through: results apart from each other are derived apart."""
         path = self.leaf.path
         assert path is not None
-        freed = self.freed = self.freed | self.freeing
+        freed = self.freed = self.freed | self.freeing if self.freed else self.freeing
         for behind in path.kept_behind:
             if not behind or not behind <= freed:
                 return

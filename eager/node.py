@@ -356,8 +356,9 @@ def constant(value: int, shape: tuple[int, ...], dtype: np.dtype) -> Tensor:
     """A tensor full of 0 or 1 that backward starts with, made by an op where an interpreter looks on."""
     if state.interpreter is not None:
         return creation.full(shape, value, dtype=FROM_NUMPY[dtype])
-    array = np.empty(shape, dtype)
-    array.fill(value)  # `np.ones` takes three times as long for a number
+    array = np.zeros(shape, dtype)
+    if value:
+        array[...] = value  # `np.ones` takes four times as long for a number
     return wrap(array)
 
 

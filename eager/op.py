@@ -192,11 +192,12 @@ def evaluate(op: Op, args: tuple[Any, ...], params: Params, value: Any = None) -
     if type(value) is tuple:
         outputs = tuple([wrap(v) for v in value])
     else:
-        outputs = (wrap(value),)
-        if op.view and _shares(outputs[0].array, args[0].array):
-            outputs[0].version = args[0].version
+        output = wrap(value)
+        outputs = (output,)
+        if op.view and _shares(output.array, args[0].array):
+            output.version = args[0].version
             if op.rules is not None:
-                taken(outputs[0], args[0], op, params, recording)
+                taken(output, args[0], op, params, recording)
     if recording:
         if op.rules is not None:
             for a in args:

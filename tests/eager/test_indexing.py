@@ -241,3 +241,12 @@ def test_out_takes_the_result_and_refuses_shared_memory():
     assert fg.cat([x, x], out=out) is out and out.shape == (8,)
     with pytest.raises(RuntimeError, match="single memory location"):
         fg.take(x, fg.tensor([0, 1]), out=x[:2])
+
+
+def test_warnings_about_an_index_name_the_line_that_reads():
+    x = fg.ones(3, 4)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        x[[slice(0, 1), 0]]
+        x[fg.ones(3, dtype=fg.uint8)]
+    assert [w.filename for w in told] == [__file__, __file__]

@@ -16,7 +16,7 @@ program of its own derives and adds in one native call.
         run(read0, ..., sum2, sum3, made6, made7, nothing, nothing, arena)
         total2.version[0] += 1
         ...
-        return (edges[0], edges[1]), [wrap(made6), wrap(made7)]
+        return (edges[0], edges[1]), (wrap(made6), wrap(made7))
 
 What is missed is added by the engine, as ever.
 """
@@ -125,8 +125,9 @@ class _Writer(Source):
         made = self.apart(arrays, places, {*range(len(inputs))})
         self.lines += [f"total{n}.version[0] += 1" for n in numbers]
         backward_lines.note_freed(self, self.leaf)
-        edges, wrapped = (f"edges[{n}]" for n in rest), (f"wrap({gradient})" for gradient in made)
-        self.lines.append(f"return [{', '.join(edges)}], [{', '.join(wrapped)}]")
+        edges = "".join(f"edges[{n}], " for n in rest)
+        wrapped = "".join(f"wrap({gradient}), " for gradient in made)
+        self.lines.append(f"return ({edges}), ({wrapped})")
         return self.text("node, gradients, taken")
 
     def _find_sums(self, numbers: Sequence[int], inputs: Sequence[str]) -> None:

@@ -295,8 +295,8 @@ class Tree:
     ) -> None:
         program = segment.program
         assert program is not None
-        written = self._written_in_place(segment, program)
         found = dict(zip(graph.outputs, program.graph.outputs, strict=True))
+        written = self._written_in_place(segment, program, found)
         program.finish(extra, [found[v] for v in unread])
         segment.inputs = [self._source(v, segment.owner, ours) for v in graph.inputs]
         segment.gives = [(ours[v], program.arrays[v]) for v in extra]
@@ -309,18 +309,21 @@ class Tree:
             segment.commit = Commit(segment.path, written) if segment.path.capture.left else None
 
     @staticmethod
-    def _written_in_place(segment: Segment, program: Program) -> set[int]:
-        """Have the program of a leaf write in place what it can; the numbers of those writes."""
+    def _written_in_place(segment: Segment, program: Program, found: dict[Value, Value]) -> set[int]:
+        """Have the program of a leaf write in place what it can; the numbers of those writes.
+
+        found: what stands for the outputs of the segment in the program.
+        """
         path = segment.path
         # A guard may still fail, or a later backward ask for what was there.
         if path is None or path.wanted or any(e.op is GUARD for e in segment.equations):
             return set()
-        writes = path.capture.left.writes
-        pairs = [(v, target) for v, (target, _) in zip(path.left, writes, strict=False)]
-        outputs = [v for v in program.graph.outputs if isinstance(v, Value)]
-        alone = [(v, t) for v, t in pairs if outputs.count(v) == 1 and v not in path.results]
+        pairs = zip(path.left, path.capture.left.writes, strict=False)
+        writes = [(found[v], target) for v, (target, _) in pairs]
+        outputs, results = list(program.graph.outputs), {found[v] for v in path.results}
+        alone = [(v, t) for v, t in writes if outputs.count(v) == 1 and v not in results]
         program.into = in_place(program, alone)
-        return {i for i, (v, _) in enumerate(pairs) if v in program.into}
+        return {i for i, (v, _) in enumerate(writes) if v in program.into}
 
 
 def _obliged(segment: Segment) -> list[Value]:

@@ -147,16 +147,17 @@ class _Finder:
 
     def batches(self, first: int, last: int) -> Iterator[Batch]:
         """The steps from `first` to `last`, so that none reads another entry of what one before it made."""
-        start, made = first, set[Value]()
+        start, made, wholes = first, set[Value](), set[Value]()
         for number in range(first, last):
             reads = self.reads(number)
             assert reads is not None
-            if any(value in made and not apart for value, apart in reads.items()):
+            if any(value in wholes or (value in made and not apart) for value, apart in reads.items()):
                 yield from self._batch(start, number)
-                start, made = number, set()
+                start, made, wholes = number, set(), set()
             for value in self._made(number):
-                # Who reads the whole that a part lies in reads it otherwise.
-                made |= {value, self.blueprint.outermost(value)}
+                made.add(value)
+                # An entry of the whole that a part lies in is no entry of the part.
+                wholes.update(self.blueprint.around(value))
         yield from self._batch(start, last)
 
     def _batch(self, first: int, last: int) -> Iterator[Batch]:

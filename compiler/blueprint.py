@@ -115,11 +115,17 @@ class Blueprint:
                 start += math.prod(part.shape)
         return inside
 
-    def outermost(self, value: Value) -> Value:
-        """The value in whose memory another lies: itself, if it is no part of anything."""
+    def around(self, value: Value) -> list[Value]:
+        """The values that a value is a part of, the smallest first."""
+        found: list[Value] = []
         while value in self.inside:
             value, _ = self.inside[value]
-        return value
+            found.append(value)
+        return found
+
+    def outermost(self, value: Value) -> Value:
+        """The value in whose memory another lies: itself, if it is no part of anything."""
+        return [value, *self.around(value)][-1]
 
     def _byte_strides(self, value: Value) -> tuple[Any, ...] | None:
         """The strides in bytes of a value in memory; None if it is row-major."""

@@ -190,6 +190,16 @@ def test_a_recurrent_network_runs_by_blocks_of_rows(cores: int, inputs: int, wid
     assert sum(b.last - b.first for b in found) >= 2 * 2 * 6
 
 
+def test_a_whole_is_read_when_all_rows_of_its_parts_are_there(cores: int):
+    def joined(x: fg.Tensor, *weights: fg.Tensor) -> fg.Tensor:
+        parts = [fg.tanh(x @ w) @ w for w in weights]
+        return fg.cat(parts) * 2
+
+    weights = [random(6, 6) for _ in range(5)]
+    jitted = same(joined, random(12, 6), *weights)
+    assert steps(jitted)  # the products share rows; what reads the whole has other ones
+
+
 def test_rows_that_cannot_be_divided_run_step_by_step(cores: int):
     x, w = random(7, 12 * cores + 1, 4), random(4, 5)
     jitted = same(recurrent, x, w, random(5, 5), random(5))

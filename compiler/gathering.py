@@ -11,21 +11,26 @@ and a sum of products is a product of what is joined along the dimension that is
 
 What is joined so, and also added up row by row, is added up at once: b.sum(0) + d.sum(0) + ...
 
+The gradient of a tensor whose slices were read is a sum of tensors that are zero but for one slice each:
+these slices one behind the other.
+
 The parts of a `cat` are computed in their places (`compiler/placement.py`).
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 from fusegrad.compiler.sizes import likely
+from fusegrad.eager.dtypes import FROM_NUMPY
 from fusegrad.eager.op import REGISTRY, Op, TensorType
 from fusegrad.eager.ops.slicing import Slice
 from fusegrad.eager.sizes import has_symbols
 from fusegrad.tracer import passes
-from fusegrad.tracer.graph import Equation, Graph, Source, Value
+from fusegrad.tracer.graph import Equation, Graph, Operand, Source, Value
 
 # Fewer products than this, and products of more multiplications, stay as they are.
 FEW = 4
@@ -35,11 +40,13 @@ _ROWS = {"dim": (0,), "keepdim": False}  # of a sum over the rows of a matrix
 
 def gathered(graph: Graph) -> Graph:
     """The graph with its small products gathered."""
-    if sum(e.op.name == "matmul" for e in graph.equations) < FEW:
+    names = Counter(e.op.name for e in graph.equations)
+    if max(names["matmul"], names["embed"]) < FEW:
         return graph
     gathering = _Gathering(graph)
     gathering.slices()
     gathering.sums()
+    gathering.rows()
     return gathering.result()
 
 
@@ -72,10 +79,10 @@ class _Gathering:
             )
         return passes.dead_code(Graph(self.graph.inputs, tuple(equations), self.graph.outputs))
 
-    def op(self, name: str, *operands: Value, **params: object) -> Value:
+    def op(self, name: str, *operands: Operand, **params: object) -> Value:
         """A new equation in front of the present one."""
         op: Op = REGISTRY[name]
-        type_ = op.infer([v.type for v in operands], params)
+        type_ = op.infer([v.type if isinstance(v, Value) else v for v in operands], params)
         assert isinstance(type_, TensorType)
         here = self.before.setdefault(self.place, [])
         value = Value(f"gathered{self.place}_{len(here)}", type_)
@@ -238,7 +245,7 @@ class _Gathering:
         terms: Sequence[Value],
         gathered: set[Value],
         name: str,
-        operands: tuple[Value, ...],
+        operands: tuple[Operand, ...],
         params: dict[str, Any],
     ) -> None:
         """Let a sum of terms add up what an op makes of `operands`, and the terms that were not gathered."""
@@ -248,6 +255,89 @@ class _Gathering:
         self.instead[equation.output] = Equation(
             REGISTRY[name], operands, params, equation.outputs, equation.source
         )
+
+    # Sums of slices.
+
+    def rows(self) -> None:
+        """Sums of what is zero but for one slice."""
+        for equation in [e for e in self.graph.equations if e.op.name == "add" and not self._is_part(e)]:
+            terms = self._added(equation)
+            dim, layers = self._layers(terms)
+            gathered = {term for layer in layers for term in layer.values()}
+            last = max((place for place, term in enumerate(terms) if term in gathered), default=0)
+            others = [term for term in terms[:last] if term not in gathered]
+            # Whatever else is added up must be added in the same order. Of two numbers either can be first.
+            if layers and len(others) <= (len(layers) == 1):
+                self.at(equation)
+                first, *further = (self._stacked(layer, dim, equation.output.type) for layer in layers)
+                # An element of the sum has had zeros added to it: it is no -0.
+                operands: tuple[Operand, ...] = first, 0
+                for stacked in further:
+                    operands = self.op("add", *operands), stacked
+                self._replace(equation, terms, gathered, "add", operands, {})
+
+    def _layers(self, terms: Sequence[Value]) -> tuple[int, list[dict[int, Value]]]:
+        """The terms that are zero but for one slice along a dimension, by its number; those that come first
+        for their number, second, and so on, as long as there are some.
+        """
+        found: dict[int, list[dict[int, Value]]] = {}
+        for term in terms:
+            slice_ = self._only_slice(term)
+            if slice_ is not None:
+                dim, number = slice_
+                layers = found.setdefault(dim, [])
+                free = next((layer for layer in layers if number not in layer), None)
+                if free is None:
+                    layers.append({number: term})
+                else:
+                    free[number] = term
+        dim, layers = max(found.items(), key=lambda item: len(item[1][0]), default=(0, []))
+        return dim, [layer for layer in layers if len(layer) >= FEW]
+
+    def _added(self, equation: Equation) -> list[Value]:
+        """What a sum adds up, one after the other."""
+        terms: list[Value] = []
+        value = equation.output
+        while value == equation.output or self._alone(value):
+            made = self.made.get(value)
+            if made is None or made.op.name != "add" or not self._adds(made):
+                break
+            value, term = made.inputs
+            terms.append(term)
+        return [value, *reversed(terms)]
+
+    def _only_slice(self, term: Value) -> tuple[int, int] | None:
+        """A dimension, and the number of the slice along it outside of which a tensor is zero."""
+        made = self.made.get(term)
+        if made is None or made.op.name != "embed" or not self._alone(term) or has_symbols(term.shape):
+            return None
+        index = made.params["index"]
+        dims = [d for d, entry in enumerate(index) if type(entry) is int]
+        whole = [Slice(0, n, 1) for n in term.shape]
+        if len(dims) != 1 or len(whole) == 1 or len(index) != len(whole) or 0 in term.shape:
+            return None
+        (dim,) = dims
+        return (dim, index[dim]) if [*index[:dim], whole[dim], *index[dim + 1 :]] == whole else None
+
+    def _stacked(self, rows: dict[int, Value], dim: int, type_: TensorType) -> Value:
+        """A tensor of slices along a dimension, by number, and of zeros where there are none."""
+        count, rest = type_.shape[dim], (*type_.shape[:dim], *type_.shape[dim + 1 :])
+        parts: list[Value] = []
+        end = 0
+        for number in (*sorted(rows), count):
+            if number > end:
+                shape = ((number - end) * rest[0], *rest[1:])
+                parts.append(self.op("full", shape=shape, value=0, dtype=FROM_NUMPY[type_.dtype]))
+            if number in rows:
+                parts.append(self.made[rows[number]].inputs[0])
+            end = number + 1
+        # Parts that lie one behind the other are computed in their places.
+        stacked = self.op("reshape", self.op("cat", *parts, dim=0), shape=(count, *rest))
+        if dim == 0:
+            return stacked
+        return self.op("permute", stacked, dims=(*range(1, dim + 1), 0, *range(dim + 1, len(type_.shape))))
+
+    # Matrices on top of each other.
 
     def _join(self, parts: Sequence[Value]) -> Value:
         """Matrices on top of each other."""

@@ -198,6 +198,70 @@ def test_joins_of_changing_lengths():
         np.testing.assert_allclose(g(x, y).numpy(), f(x, y).numpy(), rtol=1e-5, atol=1e-5)
 
 
+def _rows(x):
+    return sum((x[t] * (t - 2.5) for t in range(len(x))), fg.zeros(x.shape[1:]))
+
+
+def _columns(x):
+    return sum((x[:, t] * (t - 2.5) for t in range(x.shape[1])), fg.zeros(x.shape[0], *x.shape[2:]))
+
+
+def _elements_of_rows(x):
+    return sum((x[..., t] * (t - 2.5) for t in range(x.shape[-1])), fg.zeros(x.shape[:-1]))
+
+
+def _some_rows_backwards(x):
+    return sum((x[t] * (t - 2.5) for t in (6, 5, 4, 2, 1)), fg.zeros(x.shape[1:]))
+
+
+def _neighbours(x):
+    return sum((x[t] * x[t + 1] for t in range(len(x) - 1)), fg.zeros(x.shape[1:]))
+
+
+def _neighbours_between(x):
+    pairs = [x[t] * x[t + 1] for t in range(len(x) - 1)]
+    return sum(pairs[:3]) + (x * 0.1).sum(0) + sum(pairs[3:])
+
+
+def _rows_and_all(x):
+    return _rows(x) + (x * 3).sum(0)
+
+
+def _rows_between(x):
+    rows = [x[t] * (t - 2.5) for t in range(len(x))]
+    return sum(rows[:3]) + (x * 3).sum(0) + (x * 0.1).sum(0) + sum(rows[3:])
+
+
+@pytest.mark.parametrize(
+    ("function", "whole"),
+    [
+        (_rows, True), (_columns, True), (_elements_of_rows, True), (_some_rows_backwards, True),
+        (_neighbours, True), (_rows_and_all, True), (_rows_between, False),
+        (_neighbours_between, False),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("shape", [(7, 6), (7, 6, 5)])
+def test_gradients_of_slices_lie_one_behind_the_other(
+    function: Callable[..., fg.Tensor], whole: bool, shape: tuple[int, ...]
+):
+    def derived(x, w):
+        return fg.grad(lambda x: (function(x) * w).sum())(x)
+
+    jitted = fg.jit(derived)
+    for seed in range(3):
+        x = fg.tensor(np.random.default_rng(seed).standard_normal(shape), dtype=fg.float32)
+        # What is derived is multiplied by zeros, some of them negative, too.
+        w = fg.tensor([0.0, -0.0, 1.5, -1.0, fg.inf], dtype=fg.float32)[: function(x).shape[-1], ...]
+        w = w if len(w) == function(x).shape[-1] else fg.cat([w, w])[: function(x).shape[-1]]
+        ours, theirs = jitted(x, w).numpy(), derived(x, w).numpy()
+        np.testing.assert_array_equal(ours, theirs)
+        np.testing.assert_array_equal(np.signbit(ours), np.signbit(theirs))
+    assert jitted.stats.compiled_calls == 2
+    # Otherwise each element asks for each slice whether it lies in it.
+    asks = any(" if " in k.kernel.text or "select(" in k.kernel.text for k in jitted.kernels().forward)
+    assert asks != whole
+
+
 TERMS: dict[str, Callable[..., fg.Tensor]] = {
     "x @ w": lambda x, y, h, w, u, b: x @ w,
     "y @ w": lambda x, y, h, w, u, b: y @ w,

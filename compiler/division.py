@@ -35,18 +35,21 @@ class Division(NamedTuple):
     checks: list[Value]
 
 
-def divided(
-    graph: Graph,
-    known: Mapping[Value, Layout],
-    results: Mapping[Value, Layout],
-    apart: Collection[Value],
-    plans: Plans,
-) -> Division:
-    """The steps of a graph, their kernels built.
+class Given(NamedTuple):
+    """What there is to know of a graph that is divided.
 
-    known: how its inputs lie; results, apart: see `Program`. plans: what is known of groups of other graphs.
+    known: how its inputs lie. results, apart: see `Program`. plans: what is known of groups of other graphs.
     """
-    outputs = graph.outputs
+
+    known: Mapping[Value, Layout]
+    results: Mapping[Value, Layout]
+    apart: Collection[Value]
+    plans: Plans
+
+
+def divided(graph: Graph, given: Given) -> Division:
+    """The steps of a graph, their kernels built."""
+    outputs, (known, results, apart, plans) = graph.outputs, given
     graph, checks = lower(gathered(graph))
     now = list(zip(outputs, graph.outputs, strict=True))
     laid = {new: results[old] for old, new in now if results and old in results}

@@ -14,6 +14,7 @@ import numpy as np
 from fusegrad.compiler import debug, native, products
 from fusegrad.compiler.alike import Plans
 from fusegrad.compiler.blueprint import Blueprint
+from fusegrad.compiler.division import Given
 from fusegrad.compiler.placement import PLAIN, Placed, Plain, copied, viewed as viewed, with_sizes
 from fusegrad.compiler.rounds import divided_by_rounds
 from fusegrad.compiler.sizes import OPEN_TEXT, Fixed, Values
@@ -46,7 +47,7 @@ class Program:
         self.into = into or {}
         known = {v: (layouts or {}).get(v) or contiguous_layout(v.shape) for v in graph.inputs}
         self.given = {v for e in graph.equations for v in e.outputs}
-        divided = divided_by_rounds(graph, known, results or {}, apart, Plans())
+        divided = divided_by_rounds(graph, Given(known, results or {}, apart, Plans()))
         self.graph, self.sources, self.steps, self.checks = divided
         self.outputs = [v for v in dict.fromkeys(self.graph.outputs) if isinstance(v, Value)]
         self.kernels = [s.kernel for s in self.steps if s.kernel is not None]

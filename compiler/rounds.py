@@ -11,8 +11,8 @@ import itertools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from fusegrad.compiler.alike import Plans, parameters_text
-from fusegrad.compiler.division import Division, divided
+from fusegrad.compiler.alike import parameters_text
+from fusegrad.compiler.division import Division, Given, divided
 from fusegrad.compiler.domain import Sources, is_creation
 from fusegrad.compiler.fusion import LARGEST_GROUP, Step
 from fusegrad.compiler.loops import Argument, BoundKernel
@@ -33,21 +33,15 @@ GUESSES = 32
 Names = dict[Value, Value]
 
 
-def divided_by_rounds(
-    graph: Graph,
-    known: Mapping[Value, Layout],
-    results: Mapping[Value, Layout],
-    apart: Collection[Value],
-    plans: Plans,
-) -> Division:
+def divided_by_rounds(graph: Graph, given: Given) -> Division:
     """The steps of a graph like `divided`'s; where it has many rounds of a loop, some stand for all."""
     if len(graph.equations) > FEWEST_TURNS * SMALLEST_TURN:
-        unrolling = _Unrolling(graph, known, results, apart, plans)
+        unrolling = _Unrolling(graph, given)
         for turns in _guesses(graph):
             found = unrolling.division(turns)
             if found is not None:
                 return found
-    return divided(graph, known, results, apart, plans)
+    return divided(graph, given)
 
 
 # Finding them.
@@ -143,17 +137,10 @@ class _Part(NamedTuple):
 class _Unrolling:
     """Divides a graph with turns: what is before them, one of them for all, what is behind."""
 
-    def __init__(
-        self,
-        graph: Graph,
-        known: Mapping[Value, Layout],
-        results: Mapping[Value, Layout],
-        apart: Collection[Value],
-        plans: Plans,
-    ) -> None:
-        self.graph, self.known, self.results, self.apart, self.plans = graph, known, results, apart, plans
-        self.laid = {*results, *apart}
-        self.sources = Sources(graph, known)
+    def __init__(self, graph: Graph, given: Given) -> None:
+        self.graph, self.given = graph, given
+        self.laid = {*given.results, *given.apart}
+        self.sources = Sources(graph, given.known)
         self.place = {v: i for i, e in enumerate(graph.equations) for v in e.outputs}
 
     def division(self, turns: _Turns) -> Division | None:
@@ -174,7 +161,7 @@ class _Unrolling:
         for names in maps:
             joining.add(turn, body, names)
         joining.add(behind, self._divided(behind, divided_by_rounds), {})
-        return joining.division(self.known)
+        return joining.division(self.given.known)
 
     def _maps(self, turns: _Turns) -> list[Names] | None:
         """For each turn what it has in the places of the first one's values; None where they differ."""
@@ -210,18 +197,18 @@ class _Unrolling:
         layouts = [[self._layout(v) for v in values] for values in read]
         handed = dict.fromkeys([*itertools.chain(*read), *behind.graph.inputs])
         asked = dict.fromkeys(v for v in self.graph.outputs if isinstance(v, Value))
-        given = self._given_by_turns(maps, turn, {**handed, **asked})
-        if given is None or any(here != layouts[0] for here in layouts) or not self.laid.isdisjoint(handed):
+        gives = self._given_by_turns(maps, turn, {**handed, **asked})
+        if gives is None or any(here != layouts[0] for here in layouts) or not self.laid.isdisjoint(handed):
             return None
-        saved = {names[v] for v in given for names in maps} - {*itertools.chain(*read)}
+        saved = {names[v] for v in gives for names in maps} - {*itertools.chain(*read)}
         saved |= before.own & {*handed} - {v for v in read[0] if v not in moving}
         if sum(self._is_made_again(v) for v in saved if v not in asked) > FEW_SAVED:
             return None
         first = [v for v in {**handed, **asked} if v in before.own or (v in asked and v not in self.place)]
-        return before.giving(first), turn.giving(given), behind.giving([v for v in asked if v in behind.own])
+        return before.giving(first), turn.giving(gives), behind.giving([v for v in asked if v in behind.own])
 
     def _layout(self, value: Value) -> Layout:
-        return self.known.get(value) or contiguous_layout(value.shape)
+        return self.given.known.get(value) or contiguous_layout(value.shape)
 
     def _given_by_turns(
         self, maps: Sequence[Names], turn: _Part, wanted: Collection[Value]
@@ -259,7 +246,7 @@ class _Unrolling:
 
     def _divided(self, part: _Part, divide: Callable[..., Division]) -> Division:
         known = {v: self._layout(v) for v in part.graph.inputs}
-        return divide(part.graph, known, self.results, self.apart, self.plans)
+        return divide(part.graph, self.given._replace(known=known))
 
 
 def _in_memory(part: _Part, division: Division, handed: Collection[Value]) -> bool:

@@ -52,7 +52,7 @@ def divided(graph: Graph, given: Given) -> Division:
     outputs, (known, results, apart, plans) = graph.outputs, given
     graph, checks = lower(gathered(graph))
     now = list(zip(outputs, graph.outputs, strict=True))
-    laid = {new: results[old] for old, new in now if results and old in results}
+    laid = {new: results[old] for old, new in now if old in results}
     graph = with_result_copies(graph, Sources(graph, known), laid, {new for old, new in now if old in apart})
     graph = with_copies(_separate_creations(graph), Sources(graph, known))
     graph = _readable_products(graph, Sources(graph, known))

@@ -152,7 +152,7 @@ class _Gathering:
 
     def sums(self) -> None:
         """Products added up, each of a transposed matrix with another; then sums of the same rows."""
-        whole = [e for e in self.graph.equations if e.op.name == "add" and not self._is_part(e)]
+        whole = self._whole_sums()
         for equation in whole:
             terms = self._terms(equation)
             found: dict[Any, list[Equation]] = {}  # by the shapes of the operands
@@ -184,6 +184,10 @@ class _Gathering:
     def _alone(self, value: Value) -> bool:
         """Whether one equation reads the value, and nothing else."""
         return len(self.users.get(value, ())) == 1 and value not in self.returned
+
+    def _whole_sums(self) -> list[Equation]:
+        """The sums that are no terms of others."""
+        return [e for e in self.graph.equations if e.op.name == "add" and not self._is_part(e)]
 
     def _is_part(self, equation: Equation) -> bool:
         """Whether the sum is a term of another sum only."""
@@ -260,7 +264,7 @@ class _Gathering:
 
     def rows(self) -> None:
         """Sums of what is zero but for one slice."""
-        for equation in [e for e in self.graph.equations if e.op.name == "add" and not self._is_part(e)]:
+        for equation in self._whole_sums():
             terms = self._added(equation)
             dim, layers = self._layers(terms)
             gathered = {term for layer in layers for term in layer.values()}

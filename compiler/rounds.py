@@ -265,7 +265,7 @@ class _Joining:
         self.now: Names = {}  # what stands for the values that parts hand on
         self.outputs: Names = {}
         self.equations: list[Equation] = []
-        self.repeated: dict[Value, Equation] = {}
+        self.producer: dict[Value, Equation] = {}  # what the steps repeat is no equation of the graph
         self.layouts: dict[Value, Layout] = {}
         self.steps: list[Step] = []
         self.checks: list[Value] = []
@@ -281,7 +281,7 @@ class _Joining:
         renaming = _Renaming(new | {v: names.get(v, v) for v in part.own}, next(self._marks))
         self.equations += map(renaming.equation, division.graph.equations)
         producer = division.sources.producer.items()
-        self.repeated.update((renaming.value(v), renaming.equation(e)) for v, e in producer)
+        self.producer.update((renaming.value(v), renaming.equation(e)) for v, e in producer)
         layouts = division.sources.layouts.items()
         self.layouts.update((renaming.value(v), layout) for v, layout in layouts if v not in new)
         self.steps += map(renaming.step, division.steps)
@@ -296,7 +296,7 @@ class _Joining:
         outputs = tuple([self.outputs[v] if isinstance(v, Value) else v for v in self.graph.outputs])
         graph = Graph(self.graph.inputs, tuple(self.equations), outputs)
         sources = Sources(graph, {**known, **self.layouts})
-        sources.producer.update(self.repeated)
+        sources.producer.update(self.producer)
         return Division(graph, sources, self.steps, self.checks)
 
 

@@ -31,9 +31,9 @@ class Access:
 
     # Addresses.
 
-    def _position(self, buffer: Buffer, places: tuple[str, ...]) -> tuple[str, Val | None]:
-        """Where the element is, counted in elements: for lane 0, and what vector indices add to it."""
-        w, position, spread = self.w, "0", None
+    def _address(self, buffer: Buffer, places: tuple[str, ...] = ()) -> tuple[str, Val | None]:
+        """Where the element is: that of lane 0, and how many elements vector indices add to it."""
+        w, moves, spread = self.w, [], None
         given = iter(places)
         for i, axis in enumerate(buffer.axes):
             step = self.steps[buffer.name, i]
@@ -43,17 +43,16 @@ class Access:
                 moved = index if step == "1" else w.binary("mul", index, steps)
                 spread = moved if spread is None else w.binary("add", spread, moved)
                 continue
-            text = index.text if step == "1" else w.index("mul", index.text, step)
-            position = text if position == "0" else w.index("add", position, text)
-        return position, spread
-
-    def _element(self, buffer: Buffer, position: str) -> str:
-        pointer = self.pointers[buffer.name]
-        return self.w.offset(pointer, position, memory_type(buffer.dtype)) if position != "0" else pointer
+            moves.append(w.index("mul", index.text, step))
+        address = self.pointers[buffer.name]
+        # The address of a row, say, before that of an element: it is known before the loop along the row.
+        for move in sorted(moves, key=w.depth):
+            address = w.offset(address, move, memory_type(buffer.dtype))
+        return address, spread
 
     def row_address(self, buffer: Buffer) -> str:
         """Where the element at the current indices is."""
-        return self._element(buffer, self._position(buffer, ())[0])
+        return self._address(buffer)[0]
 
     def _varies(self, buffer: Buffer) -> bool:
         return self.vector_axis is not None and self.vector_axis in buffer.axes
@@ -62,10 +61,9 @@ class Access:
         """How far apart the lanes of a buffer lie that varies."""
         return self.steps[buffer.name, buffer.axes.index(self.vector_axis or "")]
 
-    def _lane_addresses(self, buffer: Buffer, position: str, spread: Val | None) -> str:
-        """The addresses of the elements of all lanes."""
-        w, address = self.w, self._element(buffer, position)
-        offsets = spread
+    def _lane_addresses(self, buffer: Buffer, address: str, spread: Val | None) -> str:
+        """The addresses of the elements of all lanes, of which the first one lies at `address`."""
+        w, offsets = self.w, spread
         if self._varies(buffer):
             step = self._step(buffer)
             moved = w.binary("mul", w.splat(Val(step, "i64"), self.lanes), w.lane_numbers(self.lanes))
@@ -92,31 +90,30 @@ class Access:
         w, memory = self.w, memory_type(buffer.dtype)
         dtype = "u8" if buffer.dtype == "bool" else buffer.dtype
         condition = None if when is None else self.values[when]
-        position, spread = self._position(buffer, places)
+        address, spread = self._address(buffer, places)
         align = SIZES[buffer.dtype]
         varies = self._varies(buffer)
         if not varies and spread is None and not (condition and condition.lanes):
-            value = self._load_one(buffer, position, condition)
+            value = self._load_one(buffer, address, condition)
         elif varies and spread is None and self._step(buffer) == "1":
-            vector, address = vector_type(memory, self.lanes), self._element(buffer, position)
             if self.mask is None and condition is None:
+                vector = vector_type(memory, self.lanes)
                 value = w.emit(f"load {vector}, ptr {address}, align {align}", dtype, self.lanes)
             else:
                 value = self._masked_load("load", f"ptr {address}", "p0", buffer.dtype, condition)
         elif varies and spread is None and self._step(buffer) == "2" and condition is None:
-            value = self._every_other(buffer, position)
+            value = self._every_other(buffer, address)
         else:
-            addresses = f"<{self.lanes} x ptr> {self._lane_addresses(buffer, position, spread)}"
+            addresses = f"<{self.lanes} x ptr> {self._lane_addresses(buffer, address, spread)}"
             value = self._masked_load("gather", addresses, f"v{self.lanes}p0", buffer.dtype, condition)
         return w.convert(value, "bool") if buffer.dtype == "bool" else value
 
-    def _every_other(self, buffer: Buffer, position: str) -> Val:
+    def _every_other(self, buffer: Buffer, first: str) -> Val:
         """Lanes two elements apart, from two vectors: one that begins with the first, one that ends with the
         last. Nothing that lies beyond is read; a gather takes several times as long.
         """
         w, lanes, memory, align = self.w, self.lanes, memory_type(buffer.dtype), SIZES[buffer.dtype]
         dtype, parts = "u8" if buffer.dtype == "bool" else buffer.dtype, []
-        first = self._element(buffer, position)
         for start in (0, lanes - 1):
             address = w.offset(first, str(start), memory)
             if self.left is None:
@@ -129,15 +126,15 @@ class Access:
         places = [2 * i if 2 * i < lanes else 2 * i + 1 for i in range(lanes)]
         return w.shuffled(parts[0], parts[1], places)
 
-    def _load_one(self, buffer: Buffer, position: str, condition: Val | None) -> Val:
+    def _load_one(self, buffer: Buffer, address: str, condition: Val | None) -> Val:
         w, memory, align = self.w, memory_type(buffer.dtype), SIZES[buffer.dtype]
         dtype = "u8" if buffer.dtype == "bool" else buffer.dtype
         if condition is None:
-            return w.emit(f"load {memory}, ptr {self._element(buffer, position)}, align {align}", dtype)
+            return w.emit(f"load {memory}, ptr {address}, align {align}", dtype)
         room = w.stack(memory)
         w.line(f"store {w.constant(0, dtype)}, ptr {room}")
         with w.when(condition.text):
-            value = w.emit(f"load {memory}, ptr {self._element(buffer, position)}, align {align}", dtype)
+            value = w.emit(f"load {memory}, ptr {address}, align {align}", dtype)
             w.line(f"store {value}, ptr {room}")
         return w.emit(f"load {memory}, ptr {room}", dtype)
 
@@ -166,34 +163,33 @@ class Access:
         if value.dtype == "bool":
             value = w.convert(value, "u8")
         condition = None if when is None else self.values[when]
-        position, spread = self._position(buffer, places)
+        address, spread = self._address(buffer, places)
         varies = self._varies(buffer)
         if not varies and spread is None:
-            self._store_one(buffer, position, value, condition)
+            self._store_one(buffer, address, value, condition)
             return
         value = w.splat(value, self.lanes)
         vector = vector_type(memory_type(buffer.dtype), self.lanes)
         if varies and spread is None and self._step(buffer) == "1":
-            address = self._element(buffer, position)
             if self.mask is None and condition is None:
                 w.line(f"store {value}, ptr {address}, align {align}")
                 return
             kind, addresses = "ptr", address
             symbol = f"llvm.masked.store.v{self.lanes}{_suffix(value.dtype)}.p0"
         else:
-            kind, addresses = f"<{self.lanes} x ptr>", self._lane_addresses(buffer, position, spread)
+            kind, addresses = f"<{self.lanes} x ptr>", self._lane_addresses(buffer, address, spread)
             symbol = f"llvm.masked.scatter.v{self.lanes}{_suffix(value.dtype)}.v{self.lanes}p0"
         w.declared.add(f"declare void @{symbol}({vector}, {kind}, i32, <{self.lanes} x i1>)")
         w.line(f"call void @{symbol}({value}, {kind} {addresses}, i32 {align}, {self._mask(condition)})")
 
-    def _store_one(self, buffer: Buffer, position: str, value: Val, condition: Val | None) -> None:
+    def _store_one(self, buffer: Buffer, address: str, value: Val, condition: Val | None) -> None:
         w, align = self.w, SIZES[buffer.dtype]
         assert not (condition and condition.lanes), "a condition of lanes for one element"
         if condition is None:
-            w.line(f"store {value}, ptr {self._element(buffer, position)}, align {align}")
+            w.line(f"store {value}, ptr {address}, align {align}")
             return
         with w.when(condition.text):
-            w.line(f"store {value}, ptr {self._element(buffer, position)}, align {align}")
+            w.line(f"store {value}, ptr {address}, align {align}")
 
 
 def memory_type(dtype: str) -> str:

@@ -207,9 +207,11 @@ class Emitter(Accumulation):
             if (statement.start, statement.step, statement.dtype) == (0, 1, "i64"):
                 self.counting[statement.target] = index
             index = w.binary("add", w.splat(index, self.lanes), w.lane_numbers(self.lanes))
-        scaled = w.binary("mul", index, w.constant(statement.step, "i64", index.lanes))
-        whole = w.binary("add", scaled, w.constant(statement.start, "i64", index.lanes))
-        return w.convert(whole, statement.dtype)
+        if statement.step != 1:
+            index = w.binary("mul", index, w.constant(statement.step, "i64", index.lanes))
+        if statement.start != 0:
+            index = w.binary("add", index, w.constant(statement.start, "i64", index.lanes))
+        return w.convert(index, statement.dtype)
 
     # Stores and variables.
 

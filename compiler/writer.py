@@ -19,12 +19,14 @@ SIZES = {"bool": 1, "u8": 1, "i8": 1, "i16": 2, "i32": 4, "i64": 8, "f32": 4, "f
 LINE = 64  # bytes that a cache fetches at a time
 
 # What depends on nothing but its operands, and may be done where it turns out not to be needed. Integer
-# division may not; what reads memory has a `ptr` among its operands.
+# division may not; what reads memory has a `ptr` among its operands, but for the address itself.
 _PURE = re.compile(
-    r"(?:[fl]?add|f?sub|f?mul|fdiv|fneg|and|x?or|shl|[al]shr|[fi]cmp|select|bitcast|[sz]ext|trunc|fpext|"
+    r"getelementptr|(?:[fl]?add|f?sub|f?mul|fdiv|fneg|and|x?or|shl|[al]shr|[fi]cmp|select|bitcast|[sz]ext|trunc|fpext|"
     r"fptrunc|[us]itofp|fpto[us]i|insertelement|extractelement|shufflevector|call [^@]*@llvm\.)(?!.*\bptr\b)"
 )
 _NAMES = re.compile(r"%\w+")
+# Integer arithmetic that gives its first operand back.
+_NOTHING_DONE = {("add", "0"), ("sub", "0"), ("mul", "1"), ("shl", "0")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +65,9 @@ def literal(value: Any, dtype: str) -> str:
 
 
 class Writer:
-    """Appends instructions to one function.
+    """Appends instructions to one function: each where it is done least often, and none a second time.
 
+    LLVM would move and unite them as well, but takes longer for it than for all the rest of its passes.
     declared: intrinsics and symbols that the module needs; avx512: whether the code may use
     instructions of AVX-512 by name.
     """
@@ -78,6 +81,9 @@ class Writer:
         self.block = "entry"
         self._before: list[list[str]] = []  # of each loop around: what is done once, before it begins
         self._depth: dict[str, int] = {}  # in how many of these loops a name is computed anew
+        # The names of what was computed, by its text: in the function, and in each loop and condition around.
+        self._known: list[dict[str, str]] = [{}]
+        self._loops: list[dict[str, str]] = []  # those of them that are of loops
 
     def name(self, prefix: str = "v") -> str:
         self._count += 1
@@ -89,17 +95,28 @@ class Writer:
         self.lines.append("  " + text)
 
     def emit(self, text: str, dtype: str, lanes: int = 0) -> Val:
-        """`%new = text`, before the outermost loop that has no part in it."""
+        """`%new = text`, before the outermost loop that has no part in it; or the name that it has."""
+        if not _PURE.match(text):
+            name = self.name()
+            self.line(f"{name} = {text}")
+            return Val(name, dtype, lanes)
+        for known in self._known:
+            if text in known:
+                return Val(known[text], dtype, lanes)
         name = self.name()
-        line = f"{name} = {text}"
-        if self._before and _PURE.match(text):
-            depth = max((self._depth.get(operand, 0) for operand in _NAMES.findall(text)), default=0)
-            if depth < len(self._before):
-                self._before[depth].append(f"  {line}")
-                self._depth[name] = depth
-                return Val(name, dtype, lanes)
-        self.line(line)
+        depth = max(map(self.depth, _NAMES.findall(text)), default=0)
+        if depth < len(self._before):
+            self._before[depth].append(f"  {name} = {text}")
+            self._depth[name] = depth
+            self._loops[depth][text] = name
+        else:
+            self.line(f"{name} = {text}")
+            self._known[-1][text] = name
         return Val(name, dtype, lanes)
+
+    def depth(self, name: str) -> int:
+        """In how many of the loops around a name, or a number, is computed anew."""
+        return self._depth.get(name, 0)
 
     def stack(self, type_: str) -> str:
         """Room on the stack, taken once at the function's start."""
@@ -110,6 +127,11 @@ class Writer:
     # Control flow.
 
     def start(self, label: str) -> None:
+        """A block that may be come to from anywhere."""
+        self._known[-1].clear()
+        self._begin(label)
+
+    def _begin(self, label: str) -> None:
         self.lines.append(f"{label}:")
         self.block = label
 
@@ -123,22 +145,25 @@ class Writer:
         first = len(self.lines)
         self.lines.append("")  # what is done once, when all of it is known
         self._before.append(once)
+        self._known.append({})
+        self._loops.append(self._known[-1])
         index, following = self.name("i"), self.name("n")
         self.line(f"br label %{head}")
-        self.start(head)
+        self._begin(head)
         place = len(self.lines)
         self.lines.append("")  # the phi, once the last block of the body is known
         test = self.name()
         self.line(f"{test} = icmp slt i64 {index}, {stop}")
         self.line(f"br i1 {test}, label %{body}, label %{done}")
-        self.start(body)
+        self._begin(body)
         yield index
         self.line(f"{following} = add nsw i64 {index}, {step}")
         self.line(f"br label %{head}")
         self.lines[place] = f"  {index} = phi i64 [ {start}, %{before} ], [ {following}, %{self.block} ]"
         self.lines[first : first + 1] = once
-        self._before.pop()
-        self.start(done)
+        for stack in (self._before, self._known, self._loops):
+            stack.pop()
+        self._begin(done)
 
     @contextlib.contextmanager
     def when(self, condition: str) -> Iterator[None]:
@@ -146,31 +171,30 @@ class Writer:
         number = self._count = self._count + 1
         then, after = f"then{number}", f"after{number}"
         self.line(f"br i1 {condition}, label %{then}, label %{after}")
-        self.start(then)
+        self._begin(then)
+        self._known.append({})
         yield
+        self._known.pop()
         self.line(f"br label %{after}")
-        self.start(after)
+        self._begin(after)
 
     # Integers for addresses.
 
     def index(self, op: str, a: str, b: str) -> str:
         """Integer arithmetic on i64 names or literals."""
-        name = self.name()
-        self.line(f"{name} = {op} i64 {a}, {b}")
-        return name
+        return a if (op, b) in _NOTHING_DONE else self.emit(f"{op} i64 {a}, {b}", "i64").text
 
     def load_index(self, pointer: str, place: int) -> str:
         """`((i64*)pointer)[place]`."""
-        address, name = self.name("p"), self.name()
-        self.line(f"{address} = getelementptr i64, ptr {pointer}, i64 {place}")
-        self.line(f"{name} = load i64, ptr {address}")
-        return name
+        return self.emit(f"load i64, ptr {self.offset(pointer, str(place), 'i64')}", "i64").text
 
     def offset(self, pointer: str, index: str, element: str = "i8") -> str:
         """The address `index` elements after `pointer`."""
-        name = self.name("p")
-        self.line(f"{name} = getelementptr {element}, ptr {pointer}, i64 {index}")
-        return name
+        return (
+            pointer
+            if index == "0"
+            else self.emit(f"getelementptr {element}, ptr {pointer}, i64 {index}", "i64").text
+        )
 
     def prefetch(self, address: str) -> None:
         """Have the line at an address fetched into the nearest cache; there need not be one."""

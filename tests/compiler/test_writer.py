@@ -37,6 +37,39 @@ def test_what_does_not_change_in_a_loop_is_computed_before_it():
     assert {place(w, value) for value in (by_element, may_fail, read, of_read)} == {elements[:-1]}
 
 
+def test_nothing_is_computed_twice_where_it_is_known():
+    w = Writer(set())
+    one, two = Val("%one", "i64"), Val("%two", "i64")
+    with w.when("%condition"):
+        inside = w.binary("mul", one, two)
+        assert w.binary("mul", one, two) == inside
+    outside = w.binary("mul", one, two)
+    assert outside != inside  # which is computed only where the condition holds
+    with w.loop("0", "9"):
+        assert w.binary("mul", one, two) == outside
+        moved = w.binary("add", one, two)
+        with w.loop("0", "9"):
+            assert w.binary("add", one, two) == moved
+        read = [w.emit("load i64, ptr %block", "i64") for _ in range(2)]
+    assert w.binary("add", one, two) != moved
+    assert read[0] != read[1]  # there may be a store between them
+    known = w.binary("xor", one, two)
+    w.start("anywhere")
+    assert w.binary("xor", one, two) != known
+
+
+def test_addresses_of_a_row_are_known_before_the_loop_along_it():
+    def shifted(x: fg.Tensor) -> fg.Tensor:
+        return x[1:, 1:] * x[:-1, :-1]
+
+    program, _, _ = program_of(shifted, tensor(40, 50))
+    for bound in program.kernels:
+        text = module_text(bound.kernel, "kernel", 32, lanes_of(bound.kernel, 32))
+        loops = re.findall(r"\nbody(\d+):\n([^:]*)\n  br label %head\1\n", text)
+        vectors = [body for _, body in loops if "load <8 x float>" in body]
+        assert vectors and not any("= mul" in body or "= add i64" in body for body in vectors)
+
+
 def test_numbers_of_a_row_are_spread_over_lanes_once_a_row():
     def centred(x: fg.Tensor, y: fg.Tensor) -> fg.Tensor:
         return (x - x.mean(1, keepdim=True)) * y.sum() + 3

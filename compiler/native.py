@@ -210,7 +210,7 @@ def compile_module(name: str, text: str, symbols: Sequence[str]) -> list[int]:
     module = llvm.parse_assembly(text)
     module.verify()
     library.add_llvm_module(module)
-    with global_compiler_lock:
+    with global_compiler_lock, _addresses_as_written():
         library.finalize()
     _libraries.append(library)
     Statistics.modules += 1
@@ -218,6 +218,20 @@ def compile_module(name: str, text: str, symbols: Sequence[str]) -> list[int]:
     debug.show(4, "LLVM IR", lambda: text)
     debug.show(5, "assembly", library.get_asm_str)
     return [library.get_pointer_to_function(symbol) for symbol in symbols]
+
+
+@contextmanager
+def _addresses_as_written() -> Iterator[None]:
+    """Inside, LLVM does not look for other ways to count addresses on in loops.
+
+    The writer has put in front of a loop what can be; looking takes a tenth of the time of all that LLVM
+    does. It is a setting of the process, so what Numba compiles next must find it as it is.
+    """
+    llvm.set_option("fusegrad", "-disable-lsr=true")
+    try:
+        yield
+    finally:
+        llvm.set_option("fusegrad", "-disable-lsr=false")
 
 
 def kernel_name(kernel: Kernel) -> str:

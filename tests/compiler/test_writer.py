@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 
+import llvmlite.binding as llvm
+import pytest
 from kernel_checks import program_of, tensor
 
 import fusegrad as fg
+from fusegrad.compiler import native
 from fusegrad.compiler.emit import lanes_of
 from fusegrad.compiler.functions import module_text
 from fusegrad.compiler.writer import Val, Writer
@@ -68,6 +71,16 @@ def test_addresses_of_a_row_are_known_before_the_loop_along_it():
         loops = re.findall(r"\nbody(\d+):\n([^:]*)\n  br label %head\1\n", text)
         vectors = [body for _, body in loops if "load <8 x float>" in body]
         assert vectors and not any("= mul" in body or "= add i64" in body for body in vectors)
+
+
+def test_what_numba_compiles_is_looked_through_for_addresses_as_ever(monkeypatch):
+    options: list[str] = []
+    monkeypatch.setattr(llvm, "set_option", lambda name, option: options.append(option))
+    native.compile_module("options", "define void @options_are_put_back() { ret void }", [])
+    assert options == ["-disable-lsr=true", "-disable-lsr=false"]
+    with pytest.raises(RuntimeError):
+        native.compile_module("options", "define void @what_is_no_code() {", [])
+    assert len(options) % 2 == 0
 
 
 def test_numbers_of_a_row_are_spread_over_lanes_once_a_row():

@@ -34,7 +34,7 @@ def in_place(program: Program, pairs: Sequence[tuple[Value, Value]]) -> dict[Val
     makes the output reads the input nowhere else than where it writes.
     """
     steps = program.steps
-    if program.checks or any(step.kind == "opaque" for step in steps):
+    if not pairs or program.checks or any(step.kind == "opaque" for step in steps):
         return {}
     bases = [{program.sources.base(v) for e in step.equations for v in e.values()} for step in steps]
     found = {}

@@ -280,8 +280,9 @@ class _Joining:
         new = {v: self.now.get(now, now) for v in part.graph.inputs for now in (names.get(v, v),)}
         renaming = _Renaming(new | {v: names.get(v, v) for v in part.own}, next(self._marks))
         self.equations += map(renaming.equation, division.graph.equations)
-        producer = division.sources.producer.items()
-        self.producer.update((renaming.value(v), renaming.equation(e)) for v, e in producer)
+        own = {id(e) for e in division.graph.equations}
+        others = [(v, e) for v, e in division.sources.producer.items() if id(e) not in own]
+        self.producer.update((renaming.value(v), renaming.equation(e)) for v, e in others)
         layouts = division.sources.layouts.items()
         self.layouts.update((renaming.value(v), layout) for v, layout in layouts if v not in new)
         self.steps += map(renaming.step, division.steps)

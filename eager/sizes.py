@@ -30,7 +30,7 @@ def size_of(value: Any) -> Any:
 def has_symbols(value: Any) -> bool:
     """Whether there are symbols in a size, a shape, or tuples of these."""
     if isinstance(value, tuple):
-        return any(has_symbols(n) for n in value)
+        return any(has_symbols(n) for n in value if type(n) is not int)
     return isinstance(value, Symbol)
 
 

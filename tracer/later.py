@@ -11,6 +11,7 @@ A tensor without values has a stand-in for its array (`eager/stand_in.py`).
 
 from __future__ import annotations
 
+import functools
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -244,26 +245,39 @@ def _memory(array: StandIn) -> int:
     return id(shared.owner(array))
 
 
+class _Order(NamedTuple):
+    """How the elements of an array follow one another.
+
+    rows: in row-major order, without gaps. falls: strides fall from dimension to dimension, but for those
+    along which nothing moves. repeats: there are such dimensions.
+    """
+
+    rows: bool
+    falls: bool
+    repeats: bool
+
+
+@functools.lru_cache(maxsize=1024)
+def _order(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> _Order:
+    moving = [s for n, s in zip(shape, strides, strict=True) if n > 1 and s]
+    rows = contiguous_layout(shape).strides == tuple([s // itemsize for s in strides])
+    falls = all(s > 0 for s in moving) and moving == sorted(moving, reverse=True)
+    return _Order(rows, falls, 0 in strides)
+
+
 def _gives_rows(op: Op, arrays: Sequence[np.ndarray], types: Sequence[TensorType]) -> bool:
     """Whether the results certainly lie in row-major order."""
-    if (
-        op.view
-        or op.family == "contraction"
-        or all(layout_of(a) == contiguous_layout(a.shape) for a in arrays)
-    ):
+    if op.view or op.family == "contraction":
         return True
-    if op.family not in ("elementwise", "reduction") or not all(map(_in_order, arrays)):
+    orders = [_order(a.shape, a.strides, a.itemsize) for a in arrays]
+    if all(o.rows for o in orders):
+        return True
+    if op.family not in ("elementwise", "reduction") or not all(o.falls for o in orders):
         return False
     # NumPy puts the dimensions of a result in the order in which the operands have them. Those along which
     # nothing moves have no place in it; but copies, as a cast or a function in several steps makes them, do.
-    if not any(0 in a.strides for a in arrays):
+    if not any(o.repeats for o in orders):
         return True
     dtypes = {a.dtype for a in arrays} | {t.dtype for t in types if t.dtype.kind != "b"}
     in_one_step = op.family == "reduction" or isinstance(op.numpy, np.ufunc)  # type: ignore[attr-defined]
     return in_one_step and len(dtypes) == 1 and arrays[0].dtype.kind == "f"
-
-
-def _in_order(array: np.ndarray) -> bool:
-    """Whether strides fall from dimension to dimension, but for those along which nothing moves."""
-    strides = [s for n, s in zip(array.shape, array.strides, strict=True) if n > 1 and s]
-    return all(s > 0 for s in strides) and strides == sorted(strides, reverse=True)

@@ -101,7 +101,7 @@ class Memory:
     def view(self, array: np.ndarray, value: Value, source: np.ndarray, op: Op, params: Params) -> None:
         """Note that an array holds a value, and whether it is a view of `source`."""
         parent = self.find(source)
-        if parent is not None and isinstance(op, View) and np.may_share_memory(array, source):
+        if parent is not None and isinstance(op, View) and _shares(array, source):
             self._note(array, Known(self._while_it_lives(array), value, parent, op, params))
         else:
             self.define(array, value)
@@ -164,3 +164,8 @@ class Memory:
             op, keeps, params = view.op.put(before.type, **view.params)
             value = self._emit(op, (before, value) if keeps else (value,), params)
             parent.value = view.seen = value
+
+
+def _shares(array: np.ndarray, source: np.ndarray) -> bool:
+    """Whether what a view op gave of `source` lies in the same memory, or is a copy."""
+    return bool(array.size) and owner(array) is owner(source)

@@ -109,13 +109,15 @@ def entry_function(name: str, emitter: Emitter, attributes: str) -> str:
     """`NAME(slots, block)`: runs the chunks, combines what they left, and finishes."""
     kernel, w, block = emitter.kernel, emitter.w, emitter.block
     before, loop, after = parts(kernel)
-    _header(emitter, before)
+    stores = [s for s in before if isinstance(s, Store)]
+    if loop is None or stores or after or outer_accumulators(kernel):
+        _header(emitter, before)
     if loop is not None:
         chunks = w.load_index("%block", block.chunk + 1)
         run_tasks(w, name, chunks)
         for accumulator in outer_accumulators(kernel):
             _combine_chunks(emitter, accumulator, chunks)
-    emitter.statements([s for s in before if isinstance(s, Store)])
+    emitter.statements(stores)
     emitter.statements(after)
     return function(f"void @{name}(ptr noalias %slots, ptr noalias %block)", w, attributes)
 

@@ -212,11 +212,11 @@ def compile_module(name: str, text: str, symbols: Sequence[str]) -> list[int]:
     library.add_llvm_module(module)
     with global_compiler_lock, _addresses_as_written():
         library.finalize()
-    _libraries.append(library)
-    Statistics.modules += 1
-    Statistics.seconds += time.perf_counter() - started
-    debug.show(4, "LLVM IR", lambda: text)
-    debug.show(5, "assembly", library.get_asm_str)
+        _libraries.append(library)
+        Statistics.modules += 1
+        Statistics.seconds += time.perf_counter() - started
+        debug.show(4, "LLVM IR", lambda: text)
+        debug.show(5, "assembly", library.get_asm_str)
     return [library.get_pointer_to_function(symbol) for symbol in symbols]
 
 

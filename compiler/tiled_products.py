@@ -251,9 +251,12 @@ class _Tiles(_Vectors):
         # Behind columns that do not fill a tile's vectors the packed strip has others: tiles need no masks.
         moved = w.binary("or", many, w.negated(full))
         straight = w.binary("and", moved, w.negated(turned))
-        with w.when(straight.text), w.loop(*part) as inner:
-            source = self.line("%b", w.index("mul", inner, "%b_row"), column)
-            target = w.offset(packed, w.index("mul", inner, str(width)), self.element)
+        source = self.line("%b", w.index("mul", part[0], "%b_row"), column)
+        with w.when(straight.text), w.loop(*part):
+            source, target = (
+                w.counter(source, "%b_row", self.element),
+                w.counter(room, str(width), self.element),
+            )
             for j, mask in enumerate(masks):
                 if j * self.lanes * SIZES[self.dtype] % LINE == 0:
                     # The next strip is on its way while tiles read this one.
@@ -301,10 +304,11 @@ class _Tiles(_Vectors):
         lefts = [w.offset("%a", w.index("mul", row, "%a_row"), self.element) for row in rows]
         with w.when(first.text):
             self._fetch_next_rows(lefts, part)
-        with w.loop(*part) as inner:
-            line = w.offset(strip[0], w.index("mul", inner, strip[1]), self.element)
+        line = w.offset(strip[0], w.index("mul", part[0], strip[1]), self.element)
+        step = w.index("mul", part[0], "%a_column")
+        with w.loop(*part):
+            line, step = w.counter(line, strip[1], self.element), w.counter(step, "%a_column")
             right = [self.read(line, j) for j in range(self.vectors)]
-            step = w.index("mul", inner, "%a_column")
             for left, line_rooms in zip(lefts, rooms, strict=True):
                 address = w.offset(left, step, self.element)
                 value = w.emit(f"load {self.element}, ptr {address}, align {SIZES[self.dtype]}", self.dtype)

@@ -84,6 +84,8 @@ class Writer:
         # The names of what was computed, by its text: in the function, and in each loop and condition around.
         self._known: list[dict[str, str]] = [{}]
         self._loops: list[dict[str, str]] = []  # those of them that are of loops
+        # Of each loop around: what else is counted on, its type, start, and what it is the next time.
+        self._counters: list[list[tuple[str, str, str, str]]] = []
 
     def name(self, prefix: str = "v") -> str:
         self._count += 1
@@ -147,6 +149,7 @@ class Writer:
         self._before.append(once)
         self._known.append({})
         self._loops.append(self._known[-1])
+        self._counters.append([])
         index, following = self.name("i"), self.name("n")
         self.line(f"br label %{head}")
         self._begin(head)
@@ -159,11 +162,25 @@ class Writer:
         yield index
         self.line(f"{following} = add nsw i64 {index}, {step}")
         self.line(f"br label %{head}")
-        self.lines[place] = f"  {index} = phi i64 [ {start}, %{before} ], [ {following}, %{self.block} ]"
+        self.lines[place : place + 1] = [
+            f"  {name} = phi {type_} [ {begin}, %{before} ], [ {then}, %{self.block} ]"
+            for name, type_, begin, then in ((index, "i64", start, following), *self._counters[-1])
+        ]
         self.lines[first : first + 1] = once
-        for stack in (self._before, self._known, self._loops):
+        for stack in (self._before, self._known, self._loops, self._counters):
             stack.pop()
         self._begin(done)
+
+    def counter(self, start: str, step: str, element: str = "") -> str:
+        """What is `start` in the first round of the loop around, and `step` more in each further one: an
+        integer, or the address of an `element`, that many elements on.
+        """
+        number, name = len(self._before), self.name("c")
+        type_ = "ptr" if element else "i64"
+        following = self.offset(name, step, element) if element else self.index("add", name, step)
+        assert self.depth(start) < number and self.depth(step) < number, "known before the loop"
+        self._counters[-1].append((name, type_, start, following))
+        return name
 
     @contextlib.contextmanager
     def when(self, condition: str) -> Iterator[None]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import re
 
 import llvmlite.binding as llvm
+import numpy as np
 import pytest
 from kernel_checks import program_of, tensor
 
@@ -12,6 +14,7 @@ import fusegrad as fg
 from fusegrad.compiler import native
 from fusegrad.compiler.emit import lanes_of
 from fusegrad.compiler.functions import module_text
+from fusegrad.compiler.parallel import function
 from fusegrad.compiler.writer import Val, Writer
 
 
@@ -71,6 +74,31 @@ def test_addresses_of_a_row_are_known_before_the_loop_along_it():
         loops = re.findall(r"\nbody(\d+):\n([^:]*)\n  br label %head\1\n", text)
         vectors = [body for _, body in loops if "load <8 x float>" in body]
         assert vectors and not any("= mul" in body or "= add i64" in body for body in vectors)
+
+
+def test_counters_go_on_with_a_loop():
+    w = Writer(set())
+    with w.loop("2", "%n", "2"):
+        place = w.counter("%room", "1", "i64")
+        number = w.counter("100", "%step")
+        with w.loop("0", "3"):
+            w.line(f"store i64 {number}, ptr {place}")
+    text = function("void @counters(ptr %room, i64 %n, i64 %step)", w)
+    (address,) = native.compile_module("counters", text, ["counters"])
+    room = np.zeros(5, np.int64)
+    ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(address)(room.ctypes.data, 9, -7)
+    assert room.tolist() == [100, 93, 86, 79, 0]
+
+
+def test_assembly_that_is_shown_is_of_the_code_that_runs(monkeypatch, capfd):
+    options: list[str] = []
+    monkeypatch.setattr(llvm, "set_option", lambda name, option: options.append(option))
+    monkeypatch.setenv("FUSEGRAD_DEBUG", "5")
+    shown = native._Library.get_asm_str
+    monkeypatch.setattr(native._Library, "get_asm_str", lambda self: options.append("shown") or shown(self))
+    native.compile_module("shown", "define void @shown_as_it_is() { ret void }", [])
+    assert options == ["-disable-lsr=true", "shown", "-disable-lsr=false"]
+    assert "shown_as_it_is" in capfd.readouterr().err
 
 
 def test_what_numba_compiles_is_looked_through_for_addresses_as_ever(monkeypatch):

@@ -117,13 +117,16 @@ class Statistics:
 @functools.cache
 @undisturbed
 def vector_bytes() -> int:
-    """The width of the machine's vectors in bytes."""
-    features = llvm.get_host_cpu_features()
-    if features.get("avx512f") and features.get("avx512vl"):
+    """The width of the machine's vectors in bytes, of those that Numba compiles for.
+
+    NUMBA_ENABLE_AVX, NUMBA_CPU_NAME and NUMBA_CPU_FEATURES may leave some out. LLVM ends the process where it
+    meets an instruction by name that its target lacks.
+    """
+    host, told = llvm.get_host_cpu_features(), _codegen._tm_features.split(",")
+    features = {name for name, there in host.items() if there and f"+{name}" in told}
+    if {"avx512f", "avx512vl"} <= features:
         return 64
-    if features.get("avx2"):
-        return 32
-    return 16
+    return 32 if "avx2" in features else 16
 
 
 # How many threads.

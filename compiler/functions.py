@@ -109,7 +109,7 @@ def entry_function(name: str, emitter: Emitter, attributes: str) -> str:
     """`NAME(slots, block)`: runs the chunks, combines what they left, and finishes."""
     kernel, w, block = emitter.kernel, emitter.w, emitter.block
     before, loop, after = parts(kernel)
-    stores = [s for s in before if isinstance(s, Store)]
+    stores: list[Statement] = [s for s in before if isinstance(s, Store)]
     if loop is None or stores or after or outer_accumulators(kernel):
         _header(emitter, before)
     if loop is not None:

@@ -253,10 +253,8 @@ class _Tiles(_Vectors):
         straight = w.binary("and", moved, w.negated(turned))
         source = self.line("%b", w.index("mul", part[0], "%b_row"), column)
         with w.when(straight.text), w.loop(*part):
-            source, target = (
-                w.counter(source, "%b_row", self.element),
-                w.counter(room, str(width), self.element),
-            )
+            source = w.counter(source, "%b_row", self.element)
+            target = w.counter(room, str(width), self.element)
             for j, mask in enumerate(masks):
                 if j * self.lanes * SIZES[self.dtype] % LINE == 0:
                     # The next strip is on its way while tiles read this one.
@@ -307,7 +305,8 @@ class _Tiles(_Vectors):
         line = w.offset(strip[0], w.index("mul", part[0], strip[1]), self.element)
         step = w.index("mul", part[0], "%a_column")
         with w.loop(*part):
-            line, step = w.counter(line, strip[1], self.element), w.counter(step, "%a_column")
+            line = w.counter(line, strip[1], self.element)
+            step = w.counter(step, "%a_column")
             right = [self.read(line, j) for j in range(self.vectors)]
             for left, line_rooms in zip(lefts, rooms, strict=True):
                 address = w.offset(left, step, self.element)

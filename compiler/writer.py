@@ -67,7 +67,7 @@ def literal(value: Any, dtype: str) -> str:
 class Writer:
     """Appends instructions to one function: each where it is done least often, and none a second time.
 
-    LLVM would move and unite them as well, but takes longer for it than for all the rest of its passes.
+    LLVM would move and unite them as well, for up to a third of all its time.
     declared: intrinsics and symbols that the module needs; avx512: whether the code may use
     instructions of AVX-512 by name.
     """
@@ -173,7 +173,7 @@ class Writer:
 
     def counter(self, start: str, step: str, element: str = "") -> str:
         """What is `start` in the first round of the loop around, and `step` more in each further one: an
-        integer, or the address of an `element`, that many elements on.
+        integer, or the address of an `element`, that many elements on. Asked for before any condition in it.
         """
         number, name = len(self._before), self.name("c")
         type_ = "ptr" if element else "i64"
@@ -207,11 +207,9 @@ class Writer:
 
     def offset(self, pointer: str, index: str, element: str = "i8") -> str:
         """The address `index` elements after `pointer`."""
-        return (
-            pointer
-            if index == "0"
-            else self.emit(f"getelementptr {element}, ptr {pointer}, i64 {index}", "i64").text
-        )
+        if index == "0":
+            return pointer
+        return self.emit(f"getelementptr {element}, ptr {pointer}, i64 {index}", "i64").text
 
     def prefetch(self, address: str) -> None:
         """Have the line at an address fetched into the nearest cache; there need not be one."""

@@ -219,6 +219,7 @@ def compile_module(name: str, text: str, symbols: Sequence[str]) -> list[int]:
         Statistics.modules += 1
         Statistics.seconds += time.perf_counter() - started
         debug.show(4, "LLVM IR", lambda: text)
+        # Which is made anew from the module, so with the same setting.
         debug.show(5, "assembly", library.get_asm_str)
     return [library.get_pointer_to_function(symbol) for symbol in symbols]
 

@@ -27,7 +27,7 @@ def first_calls(key: str, name: str, package: str) -> dict[str, Any]:
     """Seconds of the import, of the first call, and of the calls until it is as fast as it gets (`ready`).
 
     The inputs are made before the first call; the library does nothing else before it. Of fusegrad's first
-    call also what it had to do: the ops that it recorded (`ops`), and LLVM's share of the time (`llvm`).
+    call also the ops that it recorded (`ops`), and the share of the time that it waited for LLVM (`llvm`).
     """
     started = time.perf_counter()
     importlib.import_module(package)
@@ -51,9 +51,9 @@ def first_calls(key: str, name: str, package: str) -> dict[str, Any]:
 
 
 def _seconds_of_llvm() -> float:
-    """How long fusegrad has compiled in this process, without loading its compiler."""
-    native = sys.modules.get("fusegrad.compiler.native")
-    return native.Statistics.seconds if native else 0.0
+    """How long fusegrad has waited for machine code in this process, without loading its compiler."""
+    machine_code = sys.modules.get("fusegrad.compiler.machine_code")
+    return machine_code.Statistics.seconds if machine_code else 0.0
 
 
 def steady(key: str, names: list[str], repeat: int | None, seconds: float) -> Figures:

@@ -167,13 +167,15 @@ def show_first_calls(record: Record) -> None:
     if any(cell != "–" for row in rows for cell in row[1:]):
         notes = ["in a fresh process without caches, after the import"]
         notes.append("until steady: all calls up to the last slow one of fusegrad's")
-        notes.append("ops: that its first call recorded; LLVM: its share of that call. The rest is Python:")
-        notes.append("running the body, recording and planning the ops, and the call itself")
+        notes.append("ops: that its first call recorded; LLVM: the share of the time in which it waited for")
+        notes.append(
+            "machine code. The rest is Python: running the body, recording and planning, and the call"
+        )
         print_table("first call", ["", *names, "until steady", "ops", "LLVM"], rows, notes)
 
 
 def _work_cells(found: Record | None) -> list[str]:
-    """Of fusegrad's first calls: seconds until steady, ops recorded, LLVM's share of the first."""
+    """Of fusegrad's first calls: seconds until steady, ops recorded, the share of waiting for LLVM."""
     if found is None:
         return ["–"] * 3
     return [seconds_text(found["ready"]), f"{found['ops']:,}", f"{found['llvm']:.0%}"]

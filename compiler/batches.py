@@ -17,12 +17,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fusegrad.compiler import native, products
+from fusegrad.compiler import machine_code, native, products
 from fusegrad.compiler.blocks import KernelForm
 from fusegrad.compiler.blueprint import Blueprint
 from fusegrad.compiler.emit import parts
 from fusegrad.compiler.kernel import PLACE, Buffer
-from fusegrad.compiler.lock import compiling
 from fusegrad.compiler.loops import Argument
 from fusegrad.compiler.memory import aligned, first_fit
 from fusegrad.compiler.parallel import function, module, run_tasks, task_name, threads_of_team
@@ -297,13 +296,16 @@ _COPY, _LEAST = "void @llvm.memcpy.p0.p0.i64", "i64 @llvm.smin.i64"
 
 def batch_address() -> int:
     """The function that runs a batch."""
-    with compiling:
-        return _compiled()
+    (address,) = code().addresses().values()
+    return address
 
 
-@functools.cache
-def _compiled() -> int:
-    """It starts a worker for each thread; each takes entries from a counter until there are no more."""
+@machine_code.remembered
+def code() -> machine_code.Module:
+    """The module of that function, which is being compiled from the first time that it is asked for.
+
+    It starts a worker for each thread; each takes entries from a counter until there are no more.
+    """
     symbol = "fusegrad_batch"
     w = Writer({f"declare {_COPY}(ptr, ptr, i64, i1)", f"declare {_LEAST}(i64, i64)"})
     entries, threads, workers = w.load_index("%block", ENTRIES), threads_of_team(w), w.name()
@@ -314,7 +316,7 @@ def _compiled() -> int:
         function(f"void @{symbol}(ptr %slots, ptr %block)", w),
         _task(symbol),
     ]
-    return native.compile_module(symbol, module(w.declared, functions), [symbol])[0]
+    return machine_code.Module(module(w.declared, functions), [symbol])
 
 
 def _room(w: Writer) -> str:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fusegrad.compiler import native, team
+from fusegrad.compiler import machine_code, native, team
 from fusegrad.compiler.lock import compiling
 from fusegrad.compiler.memory import bounds_of, data_address
 from fusegrad.compiler.parallel import SEQUENCE
@@ -335,11 +335,22 @@ def _native(name: str) -> Callable[[np.ndarray], Callable[..., Any]]:
 
 
 def _compiled(name: str) -> Callable[[np.ndarray], Callable[..., Any]]:
+    (address,) = _module(name).addresses().values()
+    return _maker(name.encode(), address)
+
+
+@machine_code.remembered
+def _module(name: str) -> machine_code.Module:
+    """The module of a function, which is being compiled from the first time that it is asked for."""
     _add_symbols()
     besides, text = _TEXTS[name]
-    text = besides + (_HEAD + text).format(**_places())
-    (address,) = native.compile_module(f"fusegrad_{name}", text, [f"fusegrad_{name}"])
-    return _maker(name.encode(), address)
+    return machine_code.Module(besides + (_HEAD + text).format(**_places()), [f"fusegrad_{name}"])
+
+
+def prepare() -> None:
+    """Begin to compile what all programs need, where there is a core to do so meanwhile."""
+    if native.cores() > 1 and "run" not in _made:
+        _module("run")
 
 
 @functools.cache
@@ -348,7 +359,7 @@ def _add_symbols() -> None:
     symbols = {n: ctypes.cast(getattr(ctypes.pythonapi, n), ctypes.c_void_p).value or 0 for n in functions}
     known = {"none": None, "true": True, "false": False, "list": list, "ndarray": np.ndarray}
     symbols |= {f"fusegrad_{name}": id(value) for name, value in known.items()}
-    native.add_symbols({**symbols, "fusegrad_threads": data_address(native.thread_count)})
+    machine_code.add_symbols({**symbols, "fusegrad_threads": data_address(native.thread_count)})
     native.thread_count[0] = native.threads()
 
 

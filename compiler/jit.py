@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fusegrad.compiler import debug, replay
+from fusegrad.compiler import calling, debug, replay
 from fusegrad.compiler.deferred import Deferred, Plan
 from fusegrad.compiler.differences import Difference, closest, leaf_names, leaf_text, of_branch, of_read
 from fusegrad.compiler.family import Family, family_key
@@ -344,6 +344,7 @@ class JitFunction:
 
         Where the run has put ops off, the result is what the path computes.
         """
+        calling.prepare()
         made = capture(self.__wrapped__, args, kwargs, puts_off=True)
         result, made.result = made.result, None
         later = made.later

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from fusegrad.compiler import calling, native, products
-from fusegrad.compiler.batches import Batch, batch_address, batches, product_blocks
+from fusegrad.compiler import calling, native, products, team
+from fusegrad.compiler.batches import Batch, batch_address, batches, code as batch_code, product_blocks
 from fusegrad.compiler.blueprint import Blueprint
 from fusegrad.compiler.fusion import Step
 from fusegrad.compiler.memory import (
@@ -121,8 +121,19 @@ class Placed:
             for step, block in zip(blueprint.steps, blocks, strict=True)
             if block is not None
         )
+        if self.batches:
+            batch_code()
+        if native.pool_size() > 1 and self._has_shared_tasks(blocks):
+            team.code()
         self._place_arena()
         self._build_calls()
+
+    def _has_shared_tasks(self, blocks: Sequence[list[int] | None]) -> bool:
+        """Whether a step has tasks that several threads can share. blocks: of the products."""
+        forms = (form for form in self.blueprint.forms if form is not None)
+        return any(form.is_shared(self.sizes) for form in forms) or any(
+            map(products.is_shared, filter(None, blocks))
+        )
 
     # Memory.
 

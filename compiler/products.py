@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from fusegrad.compiler import calling, native, tiled_products
+from fusegrad.compiler import calling, machine_code, native, tiled_products
 from fusegrad.compiler.lock import compiling
 from fusegrad.compiler.parallel import function, module, run_tasks, task_name
 from fusegrad.compiler.sizes import likely
@@ -104,24 +104,22 @@ _Three = tuple[
 _ROUTINES = {"float32": ("sgemm", "f32"), "float64": ("dgemm", "f64")}
 
 
-@functools.cache
-def _compiled(dtype: str, tiles: tuple[Tile, ...]) -> tuple[int, int]:
+@machine_code.remembered
+def _code(dtype: str, tiles: tuple[Tile, ...]) -> machine_code.Module:
     """The entry and the task of a product kernel: of these tiles, or without any by BLAS."""
     routine, short = _ROUTINES[dtype]
     names = (f"{tile.vectors}x{tile.rows}" for tile in tiles)
     symbol = "_".join(["tiled", routine, *names]) if tiles else f"product_{routine}"
     if not tiles:
-        native.add_symbols({f"fusegrad_{routine}": routines()[0][routine]})
-    text = _module(routine, short, symbol, tiles)
-    entry, task = native.compile_module(f"fusegrad_{symbol}", text, [symbol, task_name(symbol)])
-    return entry, task
+        machine_code.add_symbols({f"fusegrad_{routine}": routines()[0][routine]})
+    return machine_code.Module(_module(routine, short, symbol, tiles), [symbol, task_name(symbol)])
 
 
 # By dtype, the tiles of the kernels that there are.
 _tiled: dict[str, list[tuple[Tile, ...]]] = {}
 
 
-def _with_tiles(dtype: str, tiles: set[Tile]) -> tuple[int, int]:
+def _with_tiles(dtype: str, tiles: set[Tile]) -> machine_code.Module:
     """A kernel that has these tiles: one that is there, or a new one.
 
     The first has no others, since compiling takes time for each; the second has all, and serves from then on.
@@ -131,7 +129,7 @@ def _with_tiles(dtype: str, tiles: set[Tile]) -> tuple[int, int]:
     if found is None:
         found = tiled_products.all_tiles(native.vector_bytes()) if known else tuple(sorted(tiles))
         known.append(found)
-    return _compiled(dtype, found)
+    return _code(dtype, found)
 
 
 def product_addresses(dtype: np.dtype, block: Sequence[int]) -> tuple[int, int]:
@@ -142,20 +140,27 @@ def product_addresses(dtype: np.dtype, block: Sequence[int]) -> tuple[int, int]:
     """
     with compiling:
         if not _is_tiled(block):
-            return _compiled(dtype.name, ())
-        tiles, known = _tiles(dtype, block), _tiled.get(dtype.name, [])
-        if not any(tiles <= {*other} for other in known):
-            # A program with other products may have settled for shorter ones.
-            tiles = next(({*other} for other in known if tiled_products.serves(other, tiles)), tiles)
-        return _with_tiles(dtype.name, tiles)
+            code = _code(dtype.name, ())
+        else:
+            tiles, known = _tiles(dtype, block), _tiled.get(dtype.name, [])
+            if not any(tiles <= {*other} for other in known):
+                # A program with other products may have settled for shorter ones.
+                tiles = next(({*other} for other in known if tiled_products.serves(other, tiles)), tiles)
+            code = _with_tiles(dtype.name, tiles)
+    entry, task = code.addresses().values()
+    return entry, task
 
 
 def compile_together(blocks: Iterable[tuple[np.dtype, Sequence[int]]]) -> None:
-    """Compile the tiles of several products (their dtypes and blocks) as one, which takes less time."""
+    """Begin to compile what several products (their dtypes and blocks) need; tiles as one, which takes less
+    time.
+    """
     needed: dict[str, set[Tile]] = {}
     for dtype, block in blocks:
         if _is_tiled(block):
             needed.setdefault(dtype.name, set()).update(_tiles(dtype, block))
+        else:
+            _code(dtype.name, ())
     with compiling:
         for name, tiles in needed.items():
             _with_tiles(name, tiled_products.short(tiles))

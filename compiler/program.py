@@ -77,7 +77,10 @@ class Program:
         if any(OPEN_TEXT in kernel.text for kernel in kernels):
             raise Fixed("a kernel has a size in its text")
         native.compile_kernels(kernels)
-        if not self._has_open_sizes():
+        if self._has_open_sizes():
+            for kernel in kernels:
+                native.kernel_addresses(kernel)  # what LLVM has against one must show here
+        else:
             self.placed()
         debug.show(2, "graph", lambda: str(self.graph))
         return self

@@ -24,7 +24,7 @@ import time
 
 import numpy as np
 
-from fusegrad.compiler import native
+from fusegrad.compiler import machine_code, native
 from fusegrad.compiler.lock import compiling
 from fusegrad.compiler.memory import aligned_bytes, data_address
 from fusegrad.compiler.parallel import GIVE, PLAINLY, SEQUENCE, THREADS, field, module
@@ -531,6 +531,23 @@ def _team_module() -> str:
 _TURNS_OF_NUMBA = 1000
 
 
+@functools.cache
+def _common() -> np.ndarray:
+    """What the team has in common."""
+    common = aligned_bytes(8 * (_RANGES + _LINE * native.pool_size())).view(np.int64)
+    common[:] = 0
+    return common
+
+
+@machine_code.remembered
+def code() -> machine_code.Module:
+    """The functions of a team and its threads, which are being compiled from the first time that they are
+    asked for.
+    """
+    machine_code.add_symbols({"fusegrad_common": data_address(_common())})
+    return machine_code.Module(_team_module(), ["fusegrad_team", "fusegrad_start", "fusegrad_stop"])
+
+
 class _Pool:
     """The team and its threads, as many as there may be.
 
@@ -538,12 +555,8 @@ class _Pool:
     """
 
     def __init__(self) -> None:
-        size = native.pool_size()
-        self.common = aligned_bytes(8 * (_RANGES + _LINE * size)).view(np.int64)
-        self.common[:] = 0
-        native.add_symbols({"fusegrad_common": data_address(self.common)})
-        names = ["fusegrad_team", "fusegrad_start", "fusegrad_stop"]
-        self.address, start, stop = native.compile_module("fusegrad_team", _team_module(), names)
+        size, self.common = native.pool_size(), _common()
+        self.address, start, stop = code().addresses().values()
         number, place = ctypes.c_int64, ctypes.c_void_p
         self._ids = (number * size)()
         self._started = ctypes.CFUNCTYPE(number, place, number)(start)(self._ids, size - 1)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from mpmath import mp
 
-from fusegrad.compiler import native, vector_math
+from fusegrad.compiler import machine_code, native, vector_math
 from fusegrad.compiler.parallel import function, module
 from fusegrad.compiler.writer import LLVM_TYPES, Writer, vector_type
 
@@ -61,8 +61,8 @@ class Compiled:
         attributes = f'"prefer-vector-width"="{width}" "min-legal-vector-width"="{width}" nounwind'
         pointers = ", ".join(f"ptr noalias {pointer}" for pointer in (*inputs, "%out"))
         self.text = module(w.declared, [function(f"void @{symbol}({pointers}, i64 %n)", w, attributes)])
-        (address,) = native.compile_module(symbol, self.text, [symbol])
-        self.assembly: str = native._libraries[-1].get_asm_str()
+        (address,) = machine_code.compile_module(self.text, [symbol])
+        self.assembly: str = machine_code.assembly(self.text)
         self._run = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * (arity + 1), ctypes.c_int64)(address)
 
     def __call__(self, *arrays: np.ndarray) -> np.ndarray:

@@ -74,11 +74,11 @@ def test_native_calls_let_other_threads_run():
     code = """
         import ctypes, threading, time
         import numpy as np
-        from fusegrad.compiler import calling, native
+        from fusegrad.compiler import calling, machine_code
 
         libc, semaphore = ctypes.CDLL(None), np.zeros(16, np.int64)
-        native.add_symbols({"sem_wait": ctypes.cast(libc.sem_wait, ctypes.c_void_p).value})
-        (kernel,) = native.compile_module("waiting", '''
+        machine_code.add_symbols({"sem_wait": ctypes.cast(libc.sem_wait, ctypes.c_void_p).value})
+        (kernel,) = machine_code.compile_module('''
             declare i32 @sem_wait(ptr)
             define void @waiting(ptr %slots, ptr %block) {
               %slot = getelementptr ptr, ptr %slots, i64 1
@@ -247,12 +247,12 @@ def test_a_call_that_finds_the_team_taken_computes_alone(tmp_path: Path):
     code = """
         import ctypes, threading
         import numpy as np
-        from fusegrad.compiler import calling
+        from fusegrad.compiler import calling, machine_code
 
         libc, semaphores = ctypes.CDLL(None), np.zeros((2, 16), np.int64)
         functions = {"sem_wait": libc.sem_wait, "sem_post": libc.sem_post}
-        native.add_symbols({n: ctypes.cast(f, ctypes.c_void_p).value for n, f in functions.items()})
-        (kernel,) = native.compile_module("waiting", '''
+        machine_code.add_symbols({n: ctypes.cast(f, ctypes.c_void_p).value for n, f in functions.items()})
+        (kernel,) = machine_code.compile_module('''
             declare i32 @sem_wait(ptr)
             declare i32 @sem_post(ptr)
             define void @waiting(ptr %slots, ptr %block) {

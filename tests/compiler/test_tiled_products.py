@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from fusegrad.compiler import native
+from fusegrad.compiler import machine_code
 from fusegrad.compiler.parallel import module
 from fusegrad.compiler.tiled_products import (
     PACKED_ROWS,
@@ -36,7 +36,7 @@ def functions_of(
     name, declared = "_".join(map(str, ("product", dtype, vector_bytes, *sum(tiles, ())))), set[str]()
     texts = product_functions(name, dtype, vector_bytes, tiles, declared)
     text = module(declared, [text.replace("define internal", "define", 1) for text in texts])
-    turn, product = native.compile_module(name, text, [f"{name}.turn", name])
+    turn, product = machine_code.compile_module(text, [f"{name}.turn", name])
     operand = (ADDRESS, SIZE, SIZE)
     return (
         ctypes.CFUNCTYPE(None, ADDRESS, SIZE, ADDRESS, SIZE, SIZE, SIZE)(turn),

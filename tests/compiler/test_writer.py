@@ -5,13 +5,11 @@ from __future__ import annotations
 import ctypes
 import re
 
-import llvmlite.binding as llvm
 import numpy as np
-import pytest
 from kernel_checks import program_of, tensor
 
 import fusegrad as fg
-from fusegrad.compiler import native
+from fusegrad.compiler import machine_code
 from fusegrad.compiler.emit import lanes_of
 from fusegrad.compiler.functions import module_text
 from fusegrad.compiler.parallel import function
@@ -84,37 +82,10 @@ def test_counters_go_on_with_a_loop():
         with w.loop("0", "3"):
             w.line(f"store i64 {number}, ptr {place}")
     text = function("void @counters(ptr %room, i64 %n, i64 %step)", w)
-    (address,) = native.compile_module("counters", text, ["counters"])
+    (address,) = machine_code.compile_module(text, ["counters"])
     room = np.zeros(5, np.int64)
     ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(address)(room.ctypes.data, 9, -7)
     assert room.tolist() == [100, 93, 86, 79, 0]
-
-
-def test_assembly_that_is_shown_is_of_the_code_that_runs(monkeypatch, capfd):
-    options: list[str] = []
-    monkeypatch.setattr(llvm, "set_option", lambda name, option: options.append(option))
-    monkeypatch.setenv("FUSEGRAD_DEBUG", "5")
-    shown = native._Library.get_asm_str
-    monkeypatch.setattr(native._Library, "get_asm_str", lambda self: options.append("shown") or shown(self))
-    native.compile_module("shown", "define void @shown_as_it_is() { ret void }", [])
-    assert options == ["-disable-lsr=true", "shown", "-disable-lsr=false"]
-    assert "shown_as_it_is" in capfd.readouterr().err
-
-
-def test_what_numba_compiles_is_looked_through_for_addresses_as_ever(monkeypatch):
-    options: list[str] = []
-    monkeypatch.setattr(llvm, "set_option", lambda name, option: options.append(option))
-    native.compile_module("options", "define void @options_are_put_back() { ret void }", [])
-    assert options == ["-disable-lsr=true", "-disable-lsr=false"]
-
-    def failing(library: native._Library) -> None:
-        assert options[-1] == "-disable-lsr=true"
-        raise MemoryError
-
-    monkeypatch.setattr(native._Library, "finalize", failing)
-    with pytest.raises(MemoryError):
-        native.compile_module("options", "define void @options_are_put_back_then_too() { ret void }", [])
-    assert options[-1] == "-disable-lsr=false"
 
 
 def test_numbers_of_a_row_are_spread_over_lanes_once_a_row():

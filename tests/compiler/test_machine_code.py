@@ -1,0 +1,193 @@
+"""Modules become machine code side by side, each in an LLVM context of its own, and leave nothing behind."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import llvmlite.binding as llvm
+import pytest
+from kernel_checks import program_of, tensor
+
+import fusegrad as fg
+from fusegrad.compiler import machine_code, native
+from fusegrad.compiler.lock import compiling
+from fusegrad.compiler.machine_code import Module, compile_module
+
+numbers = iter(range(1_000_000))
+
+
+def giving(number: int) -> tuple[str, str]:
+    """A function of no arguments that gives a number: its name and its module."""
+    name = f"giving_{next(numbers)}"
+    return name, f"define i64 @{name}() {{ ret i64 {number} }}"
+
+
+def called(address: int) -> int:
+    return ctypes.CFUNCTYPE(ctypes.c_int64)(address)()
+
+
+def begun(number: int) -> Module:
+    name, text = giving(number)
+    with compiling:
+        return Module(text, [name])
+
+
+def result(module: Module) -> int:
+    (address,) = module.addresses().values()
+    return called(address)
+
+
+def emitting(monkeypatch: pytest.MonkeyPatch, first: Callable[[], Any]) -> None:
+    """Have something done before LLVM makes machine code of a module."""
+    emit = machine_code._emit
+    monkeypatch.setattr(machine_code, "_emit", lambda *given: (first(), emit(*given))[1])
+
+
+@pytest.fixture
+def options(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What LLVM was told for the whole process, and "emitted" for each module."""
+    told: list[str] = []
+    monkeypatch.setattr(llvm, "set_option", lambda name, option: told.append(option))
+    emitting(monkeypatch, lambda: told.append("emitted"))
+    return told
+
+
+def test_modules_are_compiled_side_by_side(monkeypatch):
+    both = threading.Barrier(2)
+    emitting(monkeypatch, lambda: both.wait(60))
+    first, second = begun(3), begun(4)
+    assert [result(first), result(second)] == [3, 4]
+
+
+def test_kernels_of_a_program_are_shared_out(monkeypatch):
+    def two(x: fg.Tensor) -> fg.Tensor:
+        return fg.tanh(x).sum(0).exp() + fg.sin(x).mean(0)[:, None].log1p().sum()
+
+    monkeypatch.setattr(native, "cores", lambda: 2)
+    with native.cold():
+        program, _, _ = program_of(two, tensor(40, 30))
+        names = [native.kernel_name(bound.kernel) for bound in program.kernels]
+        assert len({native._modules[name] for name in names}) == 2
+
+
+def test_small_kernels_share_a_module():
+    assert native._shares({"a": 100, "b": 200}, 8) == [["b", "a"]]
+    sizes = {"a": 9_000, "b": 5_000, "c": 4_500, "d": 100}
+    assert native._shares(sizes, 2) == [["a", "d"], ["b", "c"]]
+    assert native._shares(sizes, 1) == [["a", "b", "c", "d"]]
+    assert native._shares({}, 2) == []
+
+
+def test_what_is_no_llvm_ir_says_so():
+    with pytest.raises(RuntimeError, match="parsing error"):
+        compile_module("define nothing", [])
+    with pytest.raises(RuntimeError, match="dominate"):
+        compile_module("define i64 @early() {\n%x = add i64 %y, 1\n%y = add i64 1, 1\nret i64 %x }", [])
+
+
+def test_a_module_that_failed_is_compiled_anew(monkeypatch):
+    name, text = giving(5)
+    made = []
+
+    @machine_code.remembered
+    def code() -> Module:
+        made.append(name)
+        return Module(text, [name])
+
+    with monkeypatch.context() as patch:
+        patch.setattr(machine_code, "_emit", failing)
+        with pytest.raises(MemoryError):
+            code().addresses()
+    assert result(code()) == result(code()) == 5
+    assert len(made) == 2
+
+
+def failing(*_: Any) -> None:
+    raise MemoryError
+
+
+def test_a_kernel_that_failed_is_compiled_anew(monkeypatch):
+    x = fg.linspace(0, 1, 7)
+
+    @fg.jit
+    def scaled(x):
+        return x * 3.25 + 0.125
+
+    expected = x * 3.25 + 0.125
+    with native.cold():
+        with monkeypatch.context() as patch:
+            patch.setattr(machine_code, "_emit", failing)
+            assert (scaled(x) == expected).all()
+        assert "MemoryError" in str(scaled.explain())
+        scaled.clear()
+        for _ in range(2):
+            assert (scaled(x) == expected).all()
+        assert scaled.stats.compiled_calls == 1
+
+
+def test_assembly_that_is_shown_is_of_the_code_that_runs(monkeypatch, options, capfd):
+    monkeypatch.setenv("FUSEGRAD_DEBUG", "5")
+    name, text = giving(6)
+    compile_module(text, [name])
+    assert options == 2 * ["-disable-lsr=true", "emitted", "-disable-lsr=false"]
+    shown = capfd.readouterr().err
+    assert f"define i64 @{name}()" in shown and f"{name}:" in shown
+
+
+def test_what_numba_compiles_is_looked_through_for_addresses_as_ever(monkeypatch, options):
+    assert result(begun(7)) == 7
+    assert options == ["-disable-lsr=true", "emitted", "-disable-lsr=false"]
+    monkeypatch.setattr(machine_code, "_emit", failing)
+    with pytest.raises(MemoryError):
+        begun(8).addresses()
+    assert options[3:] == ["-disable-lsr=true", "-disable-lsr=false"]
+
+
+def test_the_setting_stays_until_the_last_of_several_modules_is_done(monkeypatch, options):
+    both = threading.Barrier(2)
+    emitting(monkeypatch, lambda: both.wait(60))
+    modules = begun(1), begun(2)
+    assert [result(m) for m in modules] == [1, 2]
+    assert options == ["-disable-lsr=true", "emitted", "emitted", "-disable-lsr=false"]
+
+
+def test_several_threads_may_wait_for_one_module(monkeypatch):
+    emitting(monkeypatch, lambda: time.sleep(0.05))
+    module = begun(9)
+    running, seen = module._running, []
+    threads = [threading.Thread(target=lambda: seen.append(running.wait())) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert seen == [[], [], []] and result(module) == 9
+
+
+def test_an_interrupt_waits_until_a_module_is_done(monkeypatch):
+    if not hasattr(signal, "pthread_kill"):
+        pytest.skip("no signals to threads here")
+    main = threading.main_thread().ident
+    assert main is not None
+    emitting(monkeypatch, lambda: (signal.pthread_kill(main, signal.SIGINT), time.sleep(0.1)))
+    module = begun(10)
+    with pytest.raises(KeyboardInterrupt):
+        module.addresses()
+    assert result(module) == 10
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_fork_waits_for_modules(monkeypatch):
+    with monkeypatch.context() as patch:
+        emitting(patch, lambda: time.sleep(0.2))
+        module = begun(11)
+        child = os.fork()
+    if not child:
+        signal.alarm(60)
+        os._exit(result(module) + result(begun(12)))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 11 + 12

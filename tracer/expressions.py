@@ -55,7 +55,16 @@ class Expressions:
 
     def at(self, origin: ast.AST, node: Any) -> Any:
         """Give a new node, and what has no position within it, the position of the original."""
-        return ast.fix_missing_locations(ast.copy_location(node, origin))
+        ast.copy_location(node, origin)
+        pending = [node]
+        while pending:
+            for child in ast.iter_child_nodes(pending.pop()):
+                if "lineno" not in child._attributes:
+                    pending.append(child)
+                elif not hasattr(child, "lineno"):
+                    pending.append(ast.copy_location(child, origin))
+                # What has a position has it from here, or from the user's file, and so has all within it.
+        return node
 
     def hook(self, name: str, origin: ast.AST, *arguments: Any, site: bool = True) -> ast.Call:
         """A call of one hook; strings, numbers and None among the arguments become constants."""

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import CodeType
+from typing import Any
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
@@ -75,12 +76,9 @@ def _locate(code: CodeType) -> Located | None:
     if parsed is None:
         return None
     for statement in parsed.tree.body:
-        first = min([statement.lineno, *(d.lineno for d in getattr(statement, "decorator_list", ()))])
-        if not first <= code.co_firstlineno <= (statement.end_lineno or first):
-            continue
         candidates = [
             (node, class_name)
-            for node, class_name in _functions(statement, None)
+            for node, class_name in _functions(statement, None, code.co_firstlineno)
             if _name(node) == code.co_name and _first_line(node) == code.co_firstlineno
         ]
         if isinstance(candidates and candidates[0][0], ast.Lambda):
@@ -92,22 +90,25 @@ def _locate(code: CodeType) -> Located | None:
     return None
 
 
-def _functions(node: ast.AST, class_name: str | None) -> Iterator[tuple[FunctionNode, str | None]]:
-    """Every function within ``node`` with the innermost class around it."""
+def _functions(node: ast.AST, class_name: str | None, line: int) -> Iterator[tuple[FunctionNode, str | None]]:
+    """Every function within ``node`` that stands on a line, with the innermost class around it."""
+    if "lineno" in node._attributes and not _first_line(node) <= line <= (node.end_lineno or 0):  # type: ignore[attr-defined]
+        return
     if isinstance(node, FunctionNode):
         yield node, class_name
     for child in ast.iter_child_nodes(node):
         inner = node.name if isinstance(node, ast.ClassDef) and child in node.body else class_name
-        yield from _functions(child, inner)
+        yield from _functions(child, inner, line)
 
 
 def _name(node: FunctionNode) -> str:
     return "<lambda>" if isinstance(node, ast.Lambda) else node.name
 
 
-def _first_line(node: FunctionNode) -> int:
-    decorators = [] if isinstance(node, ast.Lambda) else node.decorator_list
-    return min([node.lineno, *(decorator.lineno for decorator in decorators)])
+def _first_line(node: Any) -> int:
+    """The line where a node begins, decorators included."""
+    first: int = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", ()))])
+    return first
 
 
 def _covers(node: ast.Lambda, code: CodeType) -> bool:

@@ -21,8 +21,8 @@ from fusegrad.eager.families import Contraction, Layout, contiguous_layout
 from fusegrad.tracer.graph import GUARD, Equation, Graph, Value
 
 # A turn is as many rounds as have more equations than a kernel takes: what could share one mostly does. So
-# many turns there must be for it to pay.
-SMALLEST_TURN, FEWEST_TURNS = LARGEST_GROUP, 3
+# many turns there must be for it to pay. Where each of a few rounds has steps of its own, these are enough.
+SMALLEST_TURN, FEWEST_TURNS, SHORT_TURN = LARGEST_GROUP, 3, 3
 # The first rounds mostly differ (they read what was there before), and what comes behind may join the last.
 FIRST_ROUNDS, LAST_ROUNDS = 2, 1
 # More than so many values are not kept in memory for later if these are made again as well.
@@ -50,12 +50,14 @@ def divided_by_rounds(graph: Graph, given: Given) -> Division:
 class _Turns(NamedTuple):
     """Stretches of equations that may be alike, one behind the other.
 
-    first: where the first one begins; length: of each, in equations; number: how many there are.
+    first: where the first one begins; length: of each, in equations; number: how many there are; rounds: of
+    the loop in each, which must have steps of their own if there are few of them.
     """
 
     first: int
     length: int
     number: int
+    rounds: int
 
     @property
     def end(self) -> int:
@@ -72,9 +74,7 @@ def _guesses(graph: Graph) -> Iterator[_Turns]:
     stretches = dict.fromkeys(_periodic(kinds, quarter * len(kinds) // 4) for quarter in (2, 1, 3))
     for first, end, period in filter(None, stretches):
         for begins in range(first, first + min(period, GUESSES)):
-            turns = _divided_into_turns(begins, end, period)
-            if turns is not None:
-                yield turns
+            yield from _divided_into_turns(begins, end, period)
 
 
 def _kinds(graph: Graph) -> list[int]:
@@ -104,20 +104,20 @@ def _periodic(kinds: Sequence[int], middle: int) -> tuple[int, int, int] | None:
             first -= 1
         while end < len(kinds) and kinds[end] == kinds[end - period]:
             end += 1
-        if _divided_into_turns(first, end, period) is not None:
+        if any(_divided_into_turns(first, end, period)):
             return first, end, period
     return None
 
 
-def _divided_into_turns(first: int, end: int, period: int) -> _Turns | None:
-    """As many rounds a turn as leave the least to plan: those of one turn, and those that are left over."""
+def _divided_into_turns(first: int, end: int, period: int) -> Iterator[_Turns]:
+    """Turns of few rounds; and of as many as leave the least to plan: those of one, and those left over."""
     rounds = (end - first) // period - FIRST_ROUNDS - LAST_ROUNDS
     least = -(-SMALLEST_TURN // period)
     lengths = [n for n in range(least, 2 * least) if rounds // n >= FEWEST_TURNS]
-    if not lengths:
-        return None
-    length = min(lengths, key=lambda n: n + rounds % n)
-    return _Turns(first + FIRST_ROUNDS * period, length * period, rounds // length)
+    if lengths:
+        least_to_plan = min(lengths, key=lambda n: n + rounds % n)
+        for length in dict.fromkeys([min(SHORT_TURN, least_to_plan), least_to_plan]):
+            yield _Turns(first + FIRST_ROUNDS * period, length * period, rounds // length, length)
 
 
 # Planning one for all.
@@ -152,7 +152,10 @@ class _Unrolling:
         if not maps or parts is None:
             return None
         before, turn, behind = parts
-        head, body = self._divided(before, divided_by_rounds), self._divided(turn, divided)
+        body = self._divided(turn, divided)
+        if turns.length < SMALLEST_TURN and not _rounds_apart(body.steps, turns.rounds):
+            return None
+        head = self._divided(before, divided_by_rounds)
         handed = {v for names in maps for v in names.values()} | {*behind.graph.inputs}
         if not (_in_memory(before, head, handed) and _in_memory(turn, body, turn.own)):
             return None
@@ -255,6 +258,13 @@ def _in_memory(part: _Part, division: Division, handed: Collection[Value]) -> bo
     pairs = zip(part.graph.outputs, division.graph.outputs, strict=True)
     found = [now for value, now in pairs if value in handed]
     return all(sources.base(v) == v and sources.layout(v) == contiguous_layout(v.shape) for v in found)
+
+
+def _rounds_apart(steps: Sequence[Step], rounds: int) -> bool:
+    """Whether each round has steps of its own, and the same ones."""
+    kinds = [s.equations[0].op.name if s.kernel is None else s.kernel.kernel.digest for s in steps]
+    length = len(kinds) // rounds
+    return kinds == rounds * kinds[:length]
 
 
 class _Joining:

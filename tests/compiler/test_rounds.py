@@ -79,6 +79,30 @@ def test_kernels_and_memory_are_those_of_planning_all_rounds(
     assert turned.memory_bytes() == whole.memory_bytes()
 
 
+def test_few_rounds_are_enough_where_each_has_steps_of_its_own(
+    planned: list[int], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(rounds, "SMALLEST_TURN", 100)
+    loop = compiled(wave(90), fg.randn(40))
+    assert len(planned) == 3 and max(planned) < 100
+    monkeypatch.setattr(rounds, "SMALLEST_TURN", 1 << 30)
+    assert kernels(loop) == kernels(compiled(wave(90), fg.randn(40)))
+
+
+def test_few_rounds_are_not_enough_where_a_kernel_has_several(
+    planned: list[int], monkeypatch: pytest.MonkeyPatch
+):
+    def settle(x: fg.Tensor) -> list[fg.Tensor]:
+        for _ in range(150):
+            x = x - 0.1 * fg.sin(x)
+        return [x]
+
+    monkeypatch.setattr(rounds, "SMALLEST_TURN", 100)
+    loop = compiled(settle, fg.randn(40))
+    assert min(planned) < 100 < max(planned)
+    assert sum(kernels(loop).values()) <= 6
+
+
 def test_gradients_of_a_loop_keep_no_more_than_without_turns(
     planned: list[int], monkeypatch: pytest.MonkeyPatch
 ):

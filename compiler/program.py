@@ -33,7 +33,7 @@ class Program:
     elements) that outputs must have where they are not row-major. apart: outputs that are views with gaps
     in the memory of something else, and stay that. into: outputs that are put into the
     memory of an input, whose values nobody else needs. The constructor divides the
-    graph into steps; `finish` places them in memory and compiles.
+    graph into steps; `begin` has them compiled, and `complete` places them in memory.
     """
 
     def __init__(
@@ -64,8 +64,8 @@ class Program:
                 values.update(dict.fromkeys(step.made))
         return [v for v in values if v in self.given]
 
-    def finish(self, extra: Iterable[Value] = (), unread: Collection[Value] = ()) -> Program:
-        """Compile. extra: stored values that later stretches read; unread: outputs that nobody does."""
+    def begin(self, extra: Iterable[Value] = (), unread: Collection[Value] = ()) -> Program:
+        """Begin to compile. extra: stored values that later stretches read; unread: outputs nobody reads."""
         needed = [*(v for v in self.outputs if v not in unread), *self.checks, *extra]
         self.blueprint = Blueprint(self.graph.inputs, self.steps, self.sources, needed, self.into)
         self.arrays = self.blueprint.arrays
@@ -77,13 +77,21 @@ class Program:
         if any(OPEN_TEXT in kernel.text for kernel in kernels):
             raise Fixed("a kernel has a size in its text")
         native.compile_kernels(kernels)
+        return self
+
+    def complete(self) -> Program:
+        """Wait for what was begun, and place it in memory. Raises what LLVM has against a kernel."""
         if self._has_open_sizes():
-            for kernel in kernels:
-                native.kernel_addresses(kernel)  # what LLVM has against one must show here
+            for bound in self.kernels:
+                native.kernel_addresses(bound.kernel)
         else:
             self.placed()
         debug.show(2, "graph", lambda: str(self.graph))
         return self
+
+    def finish(self) -> Program:
+        """Compile."""
+        return self.begin().complete()
 
     def _has_open_sizes(self) -> bool:
         values = [*self.graph.inputs, *(v for e in self.graph.equations for v in e.outputs)]

@@ -103,6 +103,10 @@ class Tree:
         for path in paths[1:]:
             self._insert(path)
         self._plan(self.root, {}, [])
+        # All of its programs are compiled at once.
+        for segment in self.root.walk():
+            for program in filter(None, (segment.program, segment.backward)):
+                program.complete()
 
     # Growing.
 
@@ -230,7 +234,7 @@ class Tree:
         segment.above = chain[:-1]
         equations = [*(e for s in chain for e in s.equations), *path.backward]
         graph = self._graph(path, path.gradients, available, equations)
-        segment.backward = Program(passes.dead_code(graph), self._layouts_for(graph, path)).finish()
+        segment.backward = Program(passes.dead_code(graph), self._layouts_for(graph, path)).begin()
         segment.backward_inputs = [self._source(v, path, available) for v in graph.inputs]
         path.saved |= {i for i, v in enumerate(path.results) if v in graph.inputs}
         found = dict(zip(graph.outputs, segment.backward.graph.outputs, strict=True))
@@ -297,7 +301,7 @@ class Tree:
         assert program is not None
         found = dict(zip(graph.outputs, program.graph.outputs, strict=True))
         written = self._written_in_place(segment, program, found)
-        program.finish(extra, [found[v] for v in unread])
+        program.begin(extra, [found[v] for v in unread])
         segment.inputs = [self._source(v, segment.owner, ours) for v in graph.inputs]
         segment.gives = [(ours[v], program.arrays[v]) for v in extra]
         segment.checks = [program.locate(found[e.inputs[0]]) for e in segment.equations if e.op is GUARD]

@@ -7,6 +7,7 @@ that they were, in 10 ns each; one whether tensors, of which some are written, l
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 from collections.abc import Callable, Collection, Sequence
@@ -350,7 +351,8 @@ def _module(name: str) -> machine_code.Module:
 def prepare() -> None:
     """Begin to compile what all programs need, where there is a core to do so meanwhile."""
     if native.cores() > 1 and "run" not in _made:
-        _module("run")
+        with contextlib.suppress(Exception):  # which whoever needs it meets again
+            _module("run")
 
 
 @functools.cache

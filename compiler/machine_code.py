@@ -179,6 +179,7 @@ class _Work:
         self._passes = _passes()
         self._builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options())
         self._message = ffi.OutputString()
+        self._buffer: Any = None
 
     def run(self) -> None:
         """Let LLVM do its work."""
@@ -187,15 +188,16 @@ class _Work:
             self._buffer = _emit(self._machine, self._module, self._kind, self._message)
 
     def code(self) -> bytes:
-        """What came of it. Raises RuntimeError where LLVM could not do it."""
+        """What came of it, once. Raises RuntimeError where LLVM could not do it."""
+        buffer, self._buffer = self._buffer, None
         with self._message:
-            if not self._buffer:
-                raise RuntimeError(str(self._message))
+            if not buffer:
+                raise RuntimeError(f"LLVM gives no machine code: {self._message}")
             try:
-                start = ffi.lib.LLVMPY_GetBufferStart(self._buffer)
-                return ctypes.string_at(start, ffi.lib.LLVMPY_GetBufferSize(self._buffer))
+                start = ffi.lib.LLVMPY_GetBufferStart(buffer)
+                return ctypes.string_at(start, ffi.lib.LLVMPY_GetBufferSize(buffer))
             finally:
-                ffi.lib.LLVMPY_DisposeMemoryBuffer(self._buffer)
+                ffi.lib.LLVMPY_DisposeMemoryBuffer(buffer)
                 self._close()
 
 
@@ -253,6 +255,7 @@ def _count(change: int) -> None:
 # From text to addresses.
 
 _at_work: list[Running[None]] = []
+_loading = threading.Lock()
 
 
 class Module:
@@ -263,7 +266,8 @@ class Module:
 
     def __init__(self, text: str, symbols: Sequence[str]) -> None:
         self._text, self._symbols = text, symbols
-        self._addresses: dict[str, int] = {}
+        self._addresses: dict[str, int] | None = None
+        self._lost = self._shown = False
         self._work = undisturbed(_Work)(text, _OBJECT)
         self._running = Running(self._work.run)
         _at_work[:] = [*(r for r in _at_work if not r.finished), self._running]
@@ -271,40 +275,48 @@ class Module:
     @property
     def failed(self) -> bool:
         """Whether LLVM has failed."""
-        return self._running.failed
+        return self._lost or self._running.failed
 
     def addresses(self) -> dict[str, int]:
         """Where its symbols are, for which one waits. Raises what LLVM failed with."""
         with compiling:
-            if not self._addresses:
-                started = time.perf_counter()
-                self._running.result()
-                self._addresses = undisturbed(_loaded)(self._work, self._symbols)
+            if self._addresses is not None and self._shown:
+                return self._addresses
+            started = time.perf_counter()
+            self._running.result()
+            found = undisturbed(self._load)()
+            Statistics.seconds += time.perf_counter() - started
+            debug.show(4, "LLVM IR", lambda: self._text)
+            debug.show(5, "assembly", lambda: assembly(self._text))
+            self._shown, self._text = True, ""
+            return found
+
+    def _load(self) -> dict[str, int]:
+        """The addresses; done once, though whoever asked first may have been interrupted."""
+        with _loading:
+            if self._addresses is None:
+                try:
+                    engine = _engine()
+                    engine.add_object_file(llvm.ObjectFileRef.from_data(self._work.code()))
+                    engine.finalize_object()
+                    self._addresses = {name: engine.get_function_address(name) for name in self._symbols}
+                except BaseException:
+                    self._lost = True
+                    raise
                 Statistics.modules += 1
-                Statistics.seconds += time.perf_counter() - started
-                debug.show(4, "LLVM IR", lambda: self._text)
-                debug.show(5, "assembly", lambda: assembly(self._text))
-                del self._text, self._work
+                del self._work
             return self._addresses
 
 
-def _loaded(work: _Work, symbols: Sequence[str]) -> dict[str, int]:
-    """The addresses of symbols in what came of some work."""
-    engine = _engine()
-    engine.add_object_file(llvm.ObjectFileRef.from_data(work.code()))
-    engine.finalize_object()
-    return {symbol: engine.get_function_address(symbol) for symbol in symbols}
-
-
-def remembered(make: Callable[P, Module]) -> Callable[P, Module]:
+def remembered(make: Callable[..., Module]) -> Callable[..., Module]:
     """`make`, which begins to compile a module, done once for the same arguments, unless LLVM fails."""
-    known: dict[Any, Module] = {}
+    known: dict[tuple[Any, ...], Module] = {}
 
     @functools.wraps(make)
-    def module(*args: P.args, **kwargs: P.kwargs) -> Module:
+    def module(*args: Any) -> Module:
         with compiling:
             if args not in known or known[args].failed:
-                known[args] = make(*args, **kwargs)
+                known[args] = make(*args)
             return known[args]
 
     return module

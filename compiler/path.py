@@ -220,6 +220,8 @@ def _kept_by_eager(
     behind it that keep any, and what those keep. A Python number is in a node for good, whatever a backward
     frees. layouts: of the results.
     """
+    if not seeded:
+        return {}, (), ()
     kept: dict[int, set[Value]] = {}
     ways: dict[Value, tuple[int, list[Value]]] = {}  # from a result back: the equation, and where it leads
     origins = _origins(graph, layouts)
@@ -293,6 +295,8 @@ def _reached_from(
 
     What counts is the graph: the gradient of `x ** 0` is there, although it is zeros whatever comes.
     """
+    if not wanted:
+        return ()
     behind: dict[Any, frozenset[Value]] = {value: frozenset((value,)) for value in wanted}
     nothing: frozenset[Value] = frozenset()
     for equation in graph.equations:

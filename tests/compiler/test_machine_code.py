@@ -5,6 +5,9 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import subprocess
+import sys
+import textwrap
 import threading
 import time
 from collections.abc import Callable
@@ -131,6 +134,26 @@ def test_a_kernel_that_failed_is_compiled_anew(monkeypatch):
         assert scaled.stats.compiled_calls == 1
 
 
+def test_a_machine_with_no_threads_left_runs_eagerly(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(
+        textwrap.dedent("""
+            import _thread
+            import fusegrad as fg
+
+            def no_threads(*_):
+                raise RuntimeError("can't start new thread")
+
+            jitted = fg.jit(lambda x: (x * 2).sum())
+            _thread.start_new_thread = no_threads
+            print(jitted(fg.ones(3)).item(), jitted(fg.ones(3)).item(), jitted.stats.compiled_calls)
+            print("can't start new thread" in str(jitted.explain()))
+        """)
+    )
+    run = subprocess.run([sys.executable, program], capture_output=True, text=True, check=True)
+    assert run.stdout == "6.0 6.0 0\nTrue\n"
+
+
 def test_assembly_that_is_shown_is_of_the_code_that_runs(monkeypatch, options, capfd):
     monkeypatch.setenv("FUSEGRAD_DEBUG", "5")
     name, text = giving(6)
@@ -179,6 +202,42 @@ def test_an_interrupt_waits_until_a_module_is_done(monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         module.addresses()
     assert result(module) == 10
+
+
+def test_an_interrupt_while_code_is_loaded_loads_it_once(monkeypatch):
+    module = begun(13)
+    loads = []
+    load = llvm.ObjectFileRef.from_data
+
+    def loading(code: bytes) -> Any:
+        loads.append(code)
+        signal.raise_signal(signal.SIGINT)  # for the main thread, which waits
+        return load(code)
+
+    monkeypatch.setattr(llvm.ObjectFileRef, "from_data", loading)
+    with pytest.raises(KeyboardInterrupt):
+        module.addresses()
+    assert result(module) == 13 and len(loads) == 1
+
+
+def test_code_that_could_not_be_loaded_is_compiled_anew(monkeypatch):
+    name, text = giving(14)
+
+    @machine_code.remembered
+    def code() -> Module:
+        return Module(text, [name])
+
+    with monkeypatch.context() as patch:
+        patch.setattr(llvm.ObjectFileRef, "from_data", failing)
+        for _ in range(2):
+            with pytest.raises(MemoryError):
+                code().addresses()
+        lost = code()
+        with pytest.raises(MemoryError):
+            lost.addresses()
+    with pytest.raises(RuntimeError, match="no machine code"):
+        lost.addresses()
+    assert result(code()) == 14
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")

@@ -9,9 +9,11 @@ by every call.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from itertools import chain
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -87,6 +89,16 @@ class _Native:
     """A stretch of kernels and products that run in one native call."""
 
     calls: calling.Calls
+
+
+class _Use(NamedTuple):
+    """A native function that is called with a block. shared: whether several threads can share its tasks;
+    addresses: gives those of its entry and its task.
+    """
+
+    block: list[int]
+    shared: bool
+    addresses: Callable[[], tuple[int, int]]
 
 
 @dataclass(frozen=True)
@@ -197,42 +209,46 @@ class Placed:
                 pending.clear()
 
         starts = {batch.first: batch for batch in self.batches}
-        within = {number for b in self.batches for number in range(b.first, b.last)}
+        within = {number: b for b in self.batches for number in range(b.first, b.last)}
+        # All blocks before the first address, for which one may have to wait.
+        uses = [
+            [] if step.kind == "opaque" else self._uses(number, within.get(number))
+            for number, step in enumerate(self.blueprint.steps)
+        ]
         for number, step in enumerate(self.blueprint.steps):
             if number in starts:
-                pending.append(self._batch_call(starts[number]))
+                batch = starts[number]
+                pending.append(self._batch_call(batch, [*chain(*uses[number : batch.last])]))
             elif step.kind == "opaque":
                 flush()
                 self.stages.append(self._opaque_call(step))
             elif number not in within:
-                pending += [call for call, _ in self._native_call(number)]
+                pending += [calling.Call(use.addresses()[0], use.block, use.shared) for use in uses[number]]
         flush()
 
-    def _batch_call(self, batch: Batch) -> calling.Call:
+    def _batch_call(self, batch: Batch, uses: Sequence[_Use]) -> calling.Call:
         """The call that runs the steps of a batch, entry by entry."""
         calls = []
-        for number in range(batch.first, batch.last):
-            for call, task in self._native_call(number, batch):
-                self._blocks.append(np.array(call.block, np.int64))
-                calls.append((task, data_address(self._blocks[-1])))
+        for use in uses:
+            self._blocks.append(np.array(use.block, np.int64))
+            calls.append((use.addresses()[1], data_address(self._blocks[-1])))
         room = len(self.arrays) + 1, self.offsets[batch]
         return calling.Call(batch_address(), batch.block(room, self._slots(), calls), batch.entries > 1)
 
-    def _native_call(self, number: int, batch: Batch | None = None) -> list[tuple[calling.Call, int]]:
-        """The call of a step, and the address of its task; nothing where there is nothing to compute."""
+    def _uses(self, number: int, batch: Batch | None) -> list[_Use]:
+        """The use of a native function that is a step; none where there is nothing to compute."""
         step, form = self.blueprint.steps[number], self.blueprint.forms[number]
         if form is None:
-            return [self._product_call(number, batch)]
+            return [self._product_use(number, batch)]
         # Over no elements there may still be sums to store.
         if not any(self.sizes.of(n) for n in form.counts):
             return []
         scratch = (len(self.arrays) + 1, self.offsets.get(step, 0))
         entries = batch.entries if batch is not None else 0
         block = form.block(self.sizes, lambda value: self._place(value, batch), scratch, entries)
-        entry, task = native.kernel_addresses(form.kernel)
-        return [(calling.Call(entry, block, form.is_shared(self.sizes)), task)]
+        return [_Use(block, form.is_shared(self.sizes), partial(native.kernel_addresses, form.kernel))]
 
-    def _product_call(self, number: int, batch: Batch | None) -> tuple[calling.Call, int]:
+    def _product_use(self, number: int, batch: Batch | None) -> _Use:
         layouts, (equation,) = self.blueprint.layouts[number], self.blueprint.steps[number].equations
         assert layouts is not None
         x, y, made = map(self.blueprint.sources.base, (*equation.values(), equation.output))
@@ -243,8 +259,7 @@ class Placed:
         assert block is not None
         if batch is not None and batch.rows:
             products.divide_rows(block, batch.entries)
-        entry, task = products.product_addresses(dtype, block)
-        return calling.Call(entry, block, products.is_shared(block)), task
+        return _Use(block, products.is_shared(block), partial(products.product_addresses, dtype, block))
 
     def _opaque_call(self, step: Step) -> _Opaque:
         (equation,) = with_sizes(step.equations, self.sizes)

@@ -16,6 +16,7 @@ from typing import Any
 import llvmlite.binding as llvm
 import pytest
 from kernel_checks import program_of, tensor
+from llvmlite.binding import ffi
 
 import fusegrad as fg
 from fusegrad.compiler import machine_code, native
@@ -66,6 +67,20 @@ def test_modules_are_compiled_side_by_side(monkeypatch):
     emitting(monkeypatch, lambda: both.wait(60))
     first, second = begun(3), begun(4)
     assert [result(first), result(second)] == [3, 4]
+
+
+def test_llvm_works_though_another_thread_has_the_lock_of_llvmlite(monkeypatch, options):
+    held = threading.Event()
+    run_passes = machine_code._run_passes
+    monkeypatch.setattr(machine_code, "_run_passes", lambda *given: (held.wait(60), run_passes(*given)))
+    module = begun(15)
+    with ffi.lib._lock:
+        held.set()
+        end = time.monotonic() + 60
+        while not module._running.finished and time.monotonic() < end:
+            time.sleep(0.001)
+        assert module._running.finished
+    assert result(module) == 15
 
 
 def test_kernels_of_a_program_are_shared_out(monkeypatch):

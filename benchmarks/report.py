@@ -167,9 +167,11 @@ def show_first_calls(record: Record) -> None:
     if any(cell != "–" for row in rows for cell in row[1:]):
         notes = ["in a fresh process without caches, after the import"]
         notes.append("until steady: all calls up to the last slow one of fusegrad's")
-        notes.append("ops: that its first call recorded; LLVM: the share of the time in which it waited for")
         notes.append(
-            "machine code. The rest is Python: running the body, recording and planning, and the call"
+            "ops: that its first call recorded; LLVM: the share of the time that it waited for machine"
+        )
+        notes.append(
+            "code. The rest is Python: running the body, recording and planning, and the call itself"
         )
         print_table("first call", ["", *names, "until steady", "ops", "LLVM"], rows, notes)
 

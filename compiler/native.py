@@ -123,15 +123,16 @@ def _is_known(name: str) -> bool:
 
 
 def _shares(sizes: Mapping[str, int], most: int) -> list[list[str]]:
-    """Names in at most so many groups of about the same size, none of them small."""
-    count = max(1, min(most, sum(sizes.values()) // LEAST_MODULE, len(sizes)))
+    """Names in at most so many groups of about the same size; one more only for what is worth a module."""
+    besides_the_largest = sum(sizes.values()) - max(sizes.values(), default=0)
+    count = min(most, len(sizes), 1 + besides_the_largest // LEAST_MODULE)
     shares: list[list[str]] = [[] for _ in range(count)]
     filled = [0] * count
     for name in sorted(sizes, key=lambda name: -sizes[name]):
         least = filled.index(min(filled))
         shares[least].append(name)
         filled[least] += sizes[name]
-    return [share for share in shares if share]
+    return shares
 
 
 @contextmanager

@@ -142,10 +142,8 @@ class Placed:
 
     def _has_shared_tasks(self, blocks: Sequence[list[int] | None]) -> bool:
         """Whether a step has tasks that several threads can share. blocks: of the products."""
-        forms = (form for form in self.blueprint.forms if form is not None)
-        return any(form.is_shared(self.sizes) for form in forms) or any(
-            map(products.is_shared, filter(None, blocks))
-        )
+        kernels = any(form.is_shared(self.sizes) for form in self.blueprint.forms if form is not None)
+        return kernels or any(products.is_shared(block) for block in blocks if block is not None)
 
     # Memory.
 

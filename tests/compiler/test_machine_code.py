@@ -96,6 +96,7 @@ def test_kernels_of_a_program_are_shared_out(monkeypatch):
 
 def test_small_kernels_share_a_module():
     assert native._shares({"a": 100, "b": 200}, 8) == [["b", "a"]]
+    assert native._shares({"a": 9_000, "b": 200}, 8) == [["a", "b"]]
     sizes = {"a": 9_000, "b": 5_000, "c": 4_500, "d": 100}
     assert native._shares(sizes, 2) == [["a", "d"], ["b", "c"]]
     assert native._shares(sizes, 1) == [["a", "b", "c", "d"]]

@@ -36,23 +36,29 @@ class _Copies:
         self.numbers: Iterator[Any] = itertools.count()
         self.equations: list[Equation] = []
         self.count = 0
+        self._own: dict[Value, Value] = {}
 
     def reading(self, equation: Equation) -> Equation:
-        """The equation reading copies of its own."""
+        """The equation reading copies of its own, one of each value; theirs are added to the list."""
+        self._own.clear()
+        return self._rewired(equation)
+
+    def _rewired(self, equation: Equation) -> Equation:
         # What is fetched from has to be in memory: there is one of it.
         inputs = [
-            self.copy(v) if v in self.chosen and not (equation.op is FETCH and i == 0) else v
+            self._copy(v) if v in self.chosen and not (equation.op is FETCH and i == 0) else v
             for i, v in enumerate(equation.inputs)
         ]
         if all(a is b for a, b in zip(inputs, equation.inputs, strict=True)):
             return equation
         return Equation(equation.op, tuple(inputs), equation.params, equation.outputs, equation.source)
 
-    def copy(self, value: Value) -> Value:
-        """A copy of a value, whose equations are added to the list."""
-        origin = self.reading(self.made[value])
+    def _copy(self, value: Value) -> Value:
+        if value in self._own:
+            return self._own[value]
+        origin = self._rewired(self.made[value])
         self.count += 1
-        copy = Value(f"{value.name}_again{next(self.numbers)}", value.type)
+        copy = self._own[value] = Value(f"{value.name}_again{next(self.numbers)}", value.type)
         self.equations.append(Equation(origin.op, origin.inputs, origin.params, (copy,), origin.source))
         return copy
 

@@ -14,7 +14,10 @@ import pytest
 
 import fusegrad as fg
 from fusegrad.compiler import deferred
+from fusegrad.compiler.repeats import with_repeats
 from fusegrad.eager.node import share
+from fusegrad.tracer import passes
+from fusegrad.tracer.capture import capture
 
 
 @pytest.fixture(autouse=True)
@@ -548,3 +551,18 @@ def test_a_function_may_turn_gradients_on_where_its_caller_has_them_off():
         y.sum().backward()
         assert x.grad.tolist() == [2.0, 2.0]
     assert jitted.stats.compiled_calls == 3
+
+
+def test_a_chain_made_of_one_number_gets_as_many_copies_as_it_has_links():
+    def f(x, links):
+        chain = fg.full((4,), 0.3)
+        for _ in range(links):
+            chain = (chain + chain * 0.1).clamp(-2, 2)
+        return x + chain
+
+    counts = []
+    for links in (10, 20):
+        graph = passes.optimise(capture(f, (fg.ones(4), links)).graph)
+        counts.append(len(with_repeats(graph, graph.outputs).equations))
+    assert counts[1] <= 2 * counts[0]
+    np.testing.assert_array_equal(fg.jit(f)(fg.ones(4), 40).numpy(), f(fg.ones(4), 40).numpy())

@@ -140,7 +140,7 @@ def _resolve_data(observer: Observer, owner: Any, name: str, raw: Any, site: Sit
             observer.open(f"property `{name}`: {refusal.reason}", site)
             return getattr(owner, name)
         return getter(owner)
-    if purity.is_namedtuple(owner) and name in type(owner)._fields:
+    if purity.is_namedtuple_class(type(owner)) and name in type(owner)._fields:
         value = getattr(owner, name)
         return observer.reached(value) if observer.status(owner) == OUTER else value
     if isinstance(owner, enum.Enum) and name in ("value", "name"):

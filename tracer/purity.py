@@ -12,7 +12,7 @@ import math
 import operator
 import sys
 import types
-from collections import Counter, OrderedDict, defaultdict, deque
+from collections import Counter, OrderedDict, defaultdict, deque, namedtuple
 from collections.abc import Iterable, Reversible
 from types import (
     BuiltinFunctionType,
@@ -222,6 +222,14 @@ def is_trusted(function: Any) -> bool:
     return is_trusted_object(function)
 
 
+def is_op(function: Any) -> bool:
+    """Whether a function is one of the engine's that are made of ops, and do nothing besides."""
+    if not isinstance(function, FunctionType):
+        return False
+    module = function.__globals__.get("__name__")
+    return isinstance(module, str) and module.startswith("fusegrad.eager.ops.") and is_trusted(function)
+
+
 def is_transform(function: Any) -> bool:
     """Whether a trusted function is a transform of a user's function, or makes one, as `value_and_grad`."""
     return isinstance(function, FunctionType) and function.__globals__.get("__name__") == _TRANSFORMS
@@ -283,7 +291,23 @@ def is_static(value: Any) -> bool:
 def is_namedtuple(value: Any) -> bool:
     """Whether the value is an instance of a class made by ``namedtuple``, without code of its own."""
     kind = type(value)
-    return kind.__base__ is tuple and is_namedtuple_class(kind)
+    return kind.__base__ is tuple and is_namedtuple_class(kind) and not _has_operators(kind)
+
+
+def _has_operators(namedtuple_class: type) -> bool:
+    """Whether operators, calls or loops run code that a namedtuple's class adds to what all of them have."""
+    return any(
+        isinstance(function, FunctionType)
+        and name.startswith("__")
+        and name != "__new__"
+        and function.__code__.co_filename != _NAMEDTUPLES
+        and not is_trusted(function)
+        for name, function in vars(namedtuple_class).items()
+    )
+
+
+# The file that has the code of all namedtuples.
+_NAMEDTUPLES = namedtuple("_Nothing", "").__repr__.__code__.co_filename
 
 
 def is_namedtuple_class(kind: type) -> bool:

@@ -5,6 +5,7 @@ import sys
 import traceback
 import types
 from collections import OrderedDict, namedtuple
+from typing import NamedTuple
 
 import pytest
 
@@ -499,6 +500,19 @@ def test_named_tuples_and_ordered_dicts():
         return q, q.x, q[1], [k + k for k in d], d["a"], OrderedDict(b=1)
 
     assert not same(f, point(1, 2), OrderedDict(a=1)).effects
+
+
+class Scale(NamedTuple):
+    asked: list
+
+    def __mul__(self, x):
+        self.asked.append(None)
+        return x * len(self.asked)
+
+
+def test_operators_that_a_namedtuple_adds_run_at_each_call():
+    f, scale = fg.jit(lambda x, scale: scale * x), Scale([])
+    assert [f(fg.ones(1), scale).item() for _ in range(4)] == [1.0, 2.0, 3.0, 4.0]
 
 
 def test_nested_targets_take_apart_what_python_takes_apart():

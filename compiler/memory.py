@@ -100,7 +100,8 @@ class Pool:
                 # Counted are: the deque, the variable here, and the argument of the count.
                 if sys.getrefcount(block) <= 3:
                     return block
-            block = np.empty(size, np.uint8)
+            # An array on what is none: of its users NumPy then counts it as the memory's owner.
+            block = np.frombuffer(aligned_bytes(size).data, np.uint8)
             if self._held + size > LARGEST_POOL:
                 self._make_room(size)
             if self._held + size <= LARGEST_POOL:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import fusegrad as fg
+from fusegrad.compiler.memory import ALIGNMENT, SMALLEST_POOLED, Pool, data_address
 from fusegrad.compiler.placement import Placed
 
 SIDE = 48
@@ -70,3 +71,14 @@ def test_only_one_of_two_results_is_written_over_what_both_are_made_from():
         return (y * 0.5) @ (y + 1)
 
     placed_after_runs(function)
+
+
+def test_large_results_start_on_a_cache_line_in_a_block_that_nobody_looks_at():
+    pool, shape = Pool(), (SMALLEST_POOLED,)
+    view = pool.array(shape, np.dtype(np.uint8))[1:]
+    other = pool.array(shape, np.dtype(np.uint8))
+    assert not np.shares_memory(view, other)
+    assert data_address(other) % ALIGNMENT == 0
+    where = data_address(other)
+    del other
+    assert data_address(pool.array(shape, np.dtype(np.uint8))) == where

@@ -30,7 +30,7 @@ import numpy as np
 
 from fusegrad.compiler import backward_lines, debug
 from fusegrad.compiler.calling import Apart, Match
-from fusegrad.compiler.commit import in_place
+from fusegrad.compiler.in_place import in_place
 from fusegrad.compiler.lock import compiling
 from fusegrad.compiler.program import Program
 from fusegrad.compiler.replay import gather

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import itertools
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
@@ -429,23 +430,28 @@ class Calls:
     The GIL is released.
     """
 
-    __slots__ = ("_blocks", "run")
+    __slots__ = ("_blocks", "_calls", "run")
 
     run: Callable[..., None]
 
-    def __init__(self, calls: Sequence[Call]) -> None:
+    def __init__(self, calls: Sequence[Call], times: int = 1) -> None:
+        """times: how often `run` goes through them."""
+        self._calls = calls
         self._blocks = [np.array(call.block, np.int64) for call in calls]
         entries = [(call.address, data_address(b)) for call, b in zip(calls, self._blocks, strict=True)]
-        sharing = max((number for number, call in enumerate(calls, 1) if call.shared), default=0)
-        if native.pool_size() == 1:
-            sharing = 0
+        last = max((number for number, call in enumerate(calls, 1) if call.shared), default=0)
+        sharing = (times - 1) * len(calls) + last if last and native.pool_size() > 1 else 0
         table = [
-            len(calls),
+            times * len(calls),
             sharing,
             team.pool().address if sharing else 0,
-            *(n for entry in entries for n in entry),
+            *[*itertools.chain(*entries)] * times,
         ]
         self.run = _native("run")(np.array(table, np.int64))
+
+    def repeated(self, times: int) -> Calls:
+        """The same so many times over, in one go."""
+        return Calls(self._calls, times)
 
 
 class Match:

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fusegrad.compiler.division import clone_op
-from fusegrad.compiler.loops import reads_where_it_writes
 from fusegrad.compiler.memory import bounds_of
 from fusegrad.compiler.path import Captured, Path
 from fusegrad.compiler.program import Program
@@ -25,29 +24,6 @@ from fusegrad.eager.op import wrap
 from fusegrad.eager.tensor import Tensor
 from fusegrad.tracer.graph import Equation, Graph, Value
 from fusegrad.tracer.hosts import GradientOf, at
-
-
-def in_place(program: Program, pairs: Sequence[tuple[Value, Value]]) -> dict[Value, Value]:
-    """Which of `pairs` (output, input) the program may compute in the memory of the input.
-
-    Only if nothing can fail once it has begun; if no later step reads the input; and if the kernel that
-    makes the output reads the input nowhere else than where it writes.
-    """
-    steps = program.steps
-    if not pairs or program.checks or any(step.kind == "opaque" for step in steps):
-        return {}
-    bases = [{program.sources.base(v) for e in step.equations for v in e.values()} for step in steps]
-    found = {}
-    for output, target in pairs:
-        at = next((i for i, step in enumerate(steps) if output in step.made), None)
-        if at is None or target not in program.graph.inputs:
-            continue
-        if any(target in read for read in bases[at + 1 :]):
-            continue
-        kernel = steps[at].kernel
-        if kernel is not None and reads_where_it_writes(kernel, output, target):
-            found[output] = target
-    return found
 
 
 class Commit:

@@ -220,12 +220,12 @@ def compiled_facts(compiled: JitFunction) -> dict[str, Any]:
     """What is known of compiled code besides its times."""
     kernels = compiled.kernels()
     programs = [p for s in compiled.segments() for p in (s.program, s.backward) if p is not None]
-    steps = [step.kind for program in programs for step in program.steps]
+    steps = [step.title for program in programs for part in (program, *program.bodies) for step in part.steps]
     return {
         "forward_kernels": len(kernels.forward),
         "backward_kernels": len(kernels.backward),
-        "products": steps.count("product"),
-        "numpy_steps": steps.count("opaque"),
+        "products": steps.count("matrix product"),
+        "numpy_steps": steps.count("NumPy"),
         "memory_bytes": compiled.memory_bytes(),
         "explanation": str(compiled.explain()),
     }

@@ -39,7 +39,7 @@ SCATTERS = frozenset({"put", "scatter", "scatter_reduce"})
 @dataclass(eq=False)
 class Step:
     """What runs as one. kind: "kernel" (a fused group), "loops" (a nest written for one op), "product" (of
-    matrices) or "opaque" (by NumPy).
+    matrices) or "opaque" (by NumPy, or rounds of a loop, see `bodies.py`).
 
     needs: the steps that must run before; users: those that need it. apart: whether it stays as it is.
     fetched: the equations (by id) that make what is fetched from, which has to be in memory by then.
@@ -57,6 +57,16 @@ class Step:
     @property
     def made(self) -> list[Value]:
         return [v for e in self.equations for v in e.outputs]
+
+    @property
+    def title(self) -> str:
+        """What it is, in words."""
+        if self.equations[0].op.family == "rolled":
+            return "rounds of a loop"
+        return _TITLES[self.kind]
+
+
+_TITLES = {"kernel": "fused kernel", "loops": "loop nest", "product": "matrix product", "opaque": "NumPy"}
 
 
 def with_copies(graph: Graph, layouts: Sources) -> Graph:

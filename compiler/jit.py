@@ -453,7 +453,10 @@ class JitFunction:
         backward = [s.backward for s in segments if s.backward is not None]
         joint = [s.joint.program for s in segments if s.joint is not None]
         return KernelCount(
-            *([k for p in programs for k in p.kernels] for programs in (forward, backward, joint))
+            *(
+                [k for p in programs for part in (p, *p.bodies) for k in part.kernels]
+                for programs in (forward, backward, joint)
+            )
         )
 
     def memory_bytes(self) -> int:

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from fusegrad.compiler.alike import Plans
+from fusegrad.compiler.bodies import with_compiled_loops
 from fusegrad.eager.families import Layout, View, contiguous_layout, layout_of
 from fusegrad.eager.sizes import has_symbols
 from fusegrad.eager.stand_in import has_values
@@ -77,7 +79,8 @@ class Path:
     output_types: of the results at `seeded`. kept_by_eager: the values that eager's nodes keep for backward,
     so that a write into them is an error, and whether it is one for the backward of every result.
     kept_behind: for each result at `seeded` the equations on its way back whose eager nodes keep
-    something, which one backward frees; values_behind: what they keep.
+    something, which one backward frees; values_behind: what they keep. plans: what is known of the groups of
+    equations that kernels are made of.
     """
 
     capture: Capture
@@ -104,6 +107,7 @@ class Path:
     kept_by_eager: dict[Value, bool]
     kept_behind: tuple[frozenset[int], ...]
     values_behind: tuple[frozenset[Value], ...]
+    plans: Plans
     calls: int = 0
 
     @functools.cached_property
@@ -129,7 +133,8 @@ def make_path(capture: Capture, argument_leaves: dict[Value, int], numbers: Coll
     argument_leaves: for each argument of the graph its number among the leaves of the call. numbers: the
     arguments that stand for Python numbers.
     """
-    graph = capture.graph
+    plans = Plans()
+    graph = with_compiled_loops(capture.graph, plans)
     values = [o for o in capture.outputs if o.value is not None]
     outputs = [o.value for o in values if o.value is not None]
     first = {value: i for i, value in reversed(list(enumerate(outputs)))}  # a tensor may be returned twice
@@ -175,6 +180,7 @@ def make_path(capture: Capture, argument_leaves: dict[Value, int], numbers: Coll
         tuple(values[i].grad_name for i in seeded),
         tuple((outputs[i].shape, outputs[i].dtype) for i in seeded),
         *_kept_by_eager(graph, capture.tracked, [outputs[i] for i in seeded], numbers, _layouts(values)),
+        plans,
     )
 
 

@@ -22,6 +22,7 @@ from fusegrad.eager.families import Layout, contiguous_layout
 from fusegrad.eager.op import REGISTRY
 from fusegrad.eager.sizes import has_symbols
 from fusegrad.tracer.graph import Graph, Value
+from fusegrad.tracer.rolled import ROLLED
 
 detach_op = REGISTRY["detach"]
 
@@ -32,8 +33,8 @@ class Program:
     graph: optimised, without composite ops. layouts: how the inputs lie. results: the layouts (in
     elements) that outputs must have where they are not row-major. apart: outputs that are views with gaps
     in the memory of something else, and stay that. into: outputs that are put into the
-    memory of an input, whose values nobody else needs. The constructor divides the
-    graph into steps; `begin` has them compiled, and `complete` places them in memory.
+    memory of an input, whose values nobody else needs. plans: what is known of other graphs. The constructor
+    divides the graph into steps; `begin` has them compiled, and `complete` places them in memory.
     """
 
     def __init__(
@@ -43,11 +44,12 @@ class Program:
         results: dict[Value, Layout] | None = None,
         into: dict[Value, Value] | None = None,
         apart: Collection[Value] = (),
+        plans: Plans | None = None,
     ) -> None:
         self.into = into or {}
         known = {v: (layouts or {}).get(v) or contiguous_layout(v.shape) for v in graph.inputs}
         self.given = {v for e in graph.equations for v in e.outputs}
-        divided = divided_by_rounds(graph, Given(known, results or {}, apart, Plans()))
+        divided = divided_by_rounds(graph, Given(known, results or {}, apart, plans or Plans()))
         self.graph, self.sources, self.steps, self.checks = divided
         self.outputs = [v for v in dict.fromkeys(self.graph.outputs) if isinstance(v, Value)]
         self.kernels = [s.kernel for s in self.steps if s.kernel is not None]
@@ -63,6 +65,12 @@ class Program:
             else:
                 values.update(dict.fromkeys(step.made))
         return [v for v in values if v in self.given]
+
+    @property
+    def bodies(self) -> list[Program]:
+        """What runs the rounds of its loops; see `bodies.py`."""
+        loops = (e.params["body"] for e in self.graph.equations if e.op is ROLLED)
+        return [body.program for body in dict.fromkeys(loops)]
 
     def begin(self, extra: Iterable[Value] = (), unread: Collection[Value] = ()) -> Program:
         """Begin to compile. extra: stored values that later stretches read; unread: outputs nobody reads."""
@@ -86,6 +94,8 @@ class Program:
                 native.kernel_addresses(bound.kernel)
         else:
             self.placed()
+        for body in self.bodies:
+            body.complete()
         debug.show(2, "graph", lambda: str(self.graph))
         return self
 
@@ -138,18 +148,17 @@ class Program:
         apart = {number for batch in batches for number in range(batch.first, batch.last)}
         lines = []
         for number, step in enumerate(self.steps):
+            equation = step.equations[0]
+            if equation.op is ROLLED:
+                lines.append(f"{step.title}, {equation.params['rounds']} times:")
+                lines += [f"  {line}" for line in equation.params["body"].program.describe()]
+                continue
             ops = [e.op.name for e in step.equations]
             names = ", ".join(ops[:8]) + (f" and {len(ops) - 8} more" if len(ops) > 8 else "")
-            title = {
-                "kernel": "fused kernel",
-                "loops": "loop nest",
-                "product": "matrix product",
-                "opaque": "NumPy",
-            }[step.kind]
             sizes = ", ".join(str(list(self._sizes.of(v.shape))) for v in step.made[-1:])
-            lines.append(f"{title}: {names} -> {sizes}{', entry by entry' if number in apart else ''}")
+            lines.append(f"{step.title}: {names} -> {sizes}{', entry by entry' if number in apart else ''}")
         return lines
 
     def memory_bytes(self) -> int:
         """Bytes of temporaries and results of one call."""
-        return self.placed().memory_bytes()
+        return self.placed().memory_bytes() + sum(body.placed().arena_bytes for body in self.bodies)

@@ -153,7 +153,7 @@ class _Unrolling:
             return None
         before, turn, behind = parts
         body = self._divided(turn, divided)
-        if turns.length < SMALLEST_TURN and not _rounds_apart(body.steps, turns.rounds):
+        if turns.length < SMALLEST_TURN and not rounds_apart(body.steps, turns.rounds):
             return None
         head = self._divided(before, divided_by_rounds)
         handed = {v for names in maps for v in names.values()} | {*behind.graph.inputs}
@@ -260,7 +260,7 @@ def _in_memory(part: _Part, division: Division, handed: Collection[Value]) -> bo
     return all(sources.base(v) == v and sources.layout(v) == contiguous_layout(v.shape) for v in found)
 
 
-def _rounds_apart(steps: Sequence[Step], rounds: int) -> bool:
+def rounds_apart(steps: Sequence[Step], rounds: int) -> bool:
     """Whether each round has steps of its own, and the same ones."""
     kinds = [s.equations[0].op.name if s.kernel is None else s.kernel.kernel.digest for s in steps]
     length = len(kinds) // rounds

@@ -13,8 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fusegrad.compiler.commit import Commit, in_place
+from fusegrad.compiler.bodies import with_copies_for_loops
+from fusegrad.compiler.commit import Commit
 from fusegrad.compiler.garbage import uncollected
+from fusegrad.compiler.in_place import in_place
 from fusegrad.compiler.path import Path, asks, guard_key
 from fusegrad.compiler.program import Program
 from fusegrad.compiler.segments import Joint, Segment
@@ -192,7 +194,7 @@ class Tree:
         graph = self._slice(segment.owner, wanted, available, [*above, segment])
         layouts = self._layouts_for(graph, segment.owner)
         results, apart = _result_layouts(segment)
-        segment.program = Program(graph, layouts, results, apart=apart)
+        segment.program = Program(graph, layouts, results, apart=apart, plans=segment.owner.plans)
         stored = [v for v in segment.program.stored() if v not in available]
         ours = {**available, **dict.fromkeys(stored, -1)}
         for value in stored:
@@ -224,7 +226,7 @@ class Tree:
             if available.get(value) == -1:
                 available[value] = self.environment
                 self.environment += 1
-        return graph
+        return with_copies_for_loops(graph)
 
     def _plan_backward(self, segment: Segment, available: dict[Value, int], chain: list[Segment]) -> None:
         path = segment.path
@@ -234,7 +236,8 @@ class Tree:
         segment.above = chain[:-1]
         equations = [*(e for s in chain for e in s.equations), *path.backward]
         graph = self._graph(path, path.gradients, available, equations)
-        segment.backward = Program(passes.dead_code(graph), self._layouts_for(graph, path)).begin()
+        layouts = self._layouts_for(graph, path)
+        segment.backward = Program(passes.dead_code(graph), layouts, plans=path.plans).begin()
         segment.backward_inputs = [self._source(v, path, available) for v in graph.inputs]
         path.saved |= {i for i, v in enumerate(path.results) if v in graph.inputs}
         found = dict(zip(graph.outputs, segment.backward.graph.outputs, strict=True))
@@ -251,7 +254,8 @@ class Tree:
         equations = [e for s in [*segment.above, segment] for e in s.equations] + list(path.backward)
         graph = self._graph(path, targets, dict(segment.kept_above), equations)
         results, apart = _result_layouts(segment)
-        program = Program(graph, self._layouts_for(graph, path), results, apart=apart).finish()
+        layouts = self._layouts_for(graph, path)
+        program = Program(graph, layouts, results, apart=apart, plans=path.plans).finish()
         found = dict(zip(graph.outputs, program.graph.outputs, strict=True))
         inputs = []
         for value in graph.inputs:

@@ -28,6 +28,7 @@ def callee(observer: Observer, function: Any, site: Site) -> Any:
     Twins and unknown callables are called directly, without a frame of ours in between.
     """
     kind = type(function)
+    observer.deeds += not purity.is_op(function.__func__ if kind is MethodType else function)
     if kind is FunctionType:
         if attributes.is_jitted(function):
             return _jitted(observer, function, site)

@@ -7,7 +7,7 @@ import sys
 from types import FunctionType
 from typing import Any
 
-from fusegrad.tracer import attributes, calls, operations, purity
+from fusegrad.tracer import attributes, calls, operations, purity, rolling
 from fusegrad.tracer.observe import active
 from fusegrad.tracer.sites import SiteTable
 from fusegrad.tracer.values import is_plain
@@ -167,6 +167,19 @@ class Hooks:
         if observer is None:
             return value
         return operations.iterate_unpacked(observer, value, pattern, self.sites[site])
+
+    def rounds(self, value: Any, site: int) -> Any:
+        """What a plain loop (see `plain_loops.py`) iterates over."""
+        observer = active()
+        if observer is None:
+            return value
+        return rolling.rounds(observer, operations.iterate(observer, value, self.sites[site]))
+
+    @staticmethod
+    def round_ended(rounds: Any, *carried: Any) -> None:
+        """The end of a round of a plain loop, with what the next one takes over."""
+        if isinstance(rounds, rolling.Rounds):
+            rounds.ended(*carried)
 
     def unpacked(self, value: Any, pattern: tuple[Any, ...], site: int) -> Any:
         """What a tuple target takes apart."""

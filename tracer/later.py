@@ -66,6 +66,22 @@ class _Write(NamedTuple):
         return [self.value] if type(self.value) is StandIn else []
 
 
+class _Repeat(NamedTuple):
+    """Rounds of a loop that wait: the op gives other values for the first of its operands, which take them.
+
+    made: these. others: the rest of its operands.
+    """
+
+    op: Op
+    made: tuple[StandIn, ...]
+    others: tuple[np.ndarray, ...]
+    params: Params
+
+    def sources(self) -> list[StandIn]:
+        """The stand-ins that it reads."""
+        return [a for a in (*self.made, *self.others) if type(a) is StandIn]
+
+
 class Later:
     """The ops of one run that wait.
 
@@ -75,7 +91,7 @@ class Later:
     def __init__(self, memory: Memory, on: bool) -> None:
         self._memory, self._on = memory, on
         self._paused = False
-        self._waiting: deque[_Waiting | _Write] = deque()
+        self._waiting: deque[_Waiting | _Write | _Repeat] = deque()
         # By the id of a stand-in: the tensors that have it for an array.
         self._holders: dict[int, list[weakref.ref[Tensor]]] = {}
 
@@ -118,6 +134,15 @@ class Later:
         """Whether the tensor is one of those that wait."""
         return self._stands(tensor.array)
 
+    def is_held(self, array: np.ndarray) -> bool:
+        """Whether a tensor has the array: those that wait are kept for later in any case."""
+        return not self._stands(array) or bool(_alive(self._holders[id(array)]))
+
+    def versions(self) -> dict[int, list[Any]]:
+        """The version counters, by id, of the tensors that have no values yet."""
+        tensors = (t for holders in self._holders.values() for t in _alive(holders))
+        return {id(t.version): t.version for t in tensors}
+
     def write(self, target: Tensor, index: Any, value: Tensor) -> bool:
         """Have a write into a tensor wait; False where it does not."""
         self.meets((target, value))
@@ -129,6 +154,21 @@ class Later:
             self.meets((target,))
             return False
         self._waiting.append(_Write(array, index, value.array))
+        return True
+
+    @property
+    def on(self) -> bool:
+        """Whether ops may wait, still."""
+        return self._on and not self._paused
+
+    def repeat(
+        self, op: Op, carried: Sequence[np.ndarray], others: Sequence[np.ndarray], params: Params
+    ) -> bool:
+        """Have rounds of a loop wait that change what is `carried`; False where that has values already."""
+        made = [a for a in carried if self._stands(a)]
+        if len(made) < len(carried) or any(map(shared.is_exposed, others)):
+            return False
+        self._waiting.append(_Repeat(op, tuple(made), tuple(others), params))
         return True
 
     def at_once(self, function: Callable[[], Any]) -> Any:
@@ -218,22 +258,36 @@ class Later:
                 needed.update(map(_memory, waiting.sources()))
         return needed
 
-    def _compute(self, waiting: _Waiting | _Write) -> None:
+    def _compute(self, waiting: _Waiting | _Write | _Repeat) -> None:
         if isinstance(waiting, _Write):
-            target, value = (a.values if type(a) is StandIn else a for a in (waiting.target, waiting.value))
-            assert target is not None
+            target, value = map(_with_values, (waiting.target, waiting.value))
             target[waiting.index] = value
             return
-        args = [a.values if type(a) is StandIn else a for a in waiting.args]
-        tensors = tuple([wrap(a) if isinstance(a, np.ndarray) else a for a in args])
-        with no_grad():
-            result = evaluate(waiting.op, tensors, waiting.params)
+        if isinstance(waiting, _Repeat):
+            results = _evaluated(waiting.op, (*waiting.made, *waiting.others), waiting.params)
+            # One may lie in the memory of another's operand.
+            for array, values in zip(waiting.made, [r.array.copy() for r in results], strict=True):
+                _with_values(array)[...] = values
+            return
+        result = _evaluated(waiting.op, waiting.args, waiting.params)
         for array, computed in zip(waiting.made, result if type(result) is tuple else (result,), strict=True):
             array.values = computed.array
             for tensor in _alive(self._holders.pop(id(array))):
                 if tensor.array is array:
                     tensor.array = array.values
             self._memory.replace(array, array.values)
+
+
+def _with_values(operand: Any) -> Any:
+    """What is computed in place of a stand-in."""
+    return operand.values if type(operand) is StandIn else operand
+
+
+def _evaluated(op: Op, args: Sequence[Any], params: Params) -> Any:
+    """What an op gives for arrays and Python numbers."""
+    operands = map(_with_values, args)
+    with no_grad():
+        return evaluate(op, tuple([wrap(a) if isinstance(a, np.ndarray) else a for a in operands]), params)
 
 
 def _alive(holders: Sequence[weakref.ref[Tensor]]) -> list[Tensor]:

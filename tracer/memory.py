@@ -8,7 +8,7 @@ it is a view of gets another value too, made by the op that the view's declarati
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -57,6 +57,10 @@ class Known:
         assert array is not None, "an array that is gone is forgotten"
         return array
 
+    def is_current(self) -> bool:
+        """Whether the array holds `value`, still: what it is a view of was not written otherwise."""
+        return self.parent is None or (self.seen is self.parent.value and self.parent.is_current())
+
     def root(self) -> Known:
         """What the array is a view of, in the end."""
         known = self
@@ -93,6 +97,16 @@ class Memory:
     def outside(self) -> list[np.ndarray]:
         """The arrays that were there before the run."""
         return [k.array for k in self._known.values() if k.outside]
+
+    def roots(self, held: Callable[[np.ndarray], bool]) -> dict[Known, Value]:
+        """The arrays that are no views and are held, maybe through a view, and the value of each."""
+        roots = [k.root() for k in self._known.values() if held(k.array)]
+        return {root: root.value for root in roots}
+
+    def holding(self, values: Sequence[Value]) -> list[np.ndarray] | None:
+        """Arrays that hold these values; None where one has none."""
+        found = {k.value: k.array for k in self._known.values() if k.is_current()}
+        return [found[v] for v in values] if found.keys() >= {*values} else None
 
     def written(self) -> list[Known]:
         """The arrays from outside that were written."""

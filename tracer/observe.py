@@ -63,6 +63,7 @@ class Observer:
     effects: why the run is open; empty if it is closed.
     captured_tensors: every tensor that a read yielded, by id.
     opened: called when something was done, or is about to be, that opens the run.
+    deeds: how often code ran, or an object was changed, that are not the engine's.
     """
 
     def __init__(self, arguments: tuple[tuple, dict]):
@@ -71,6 +72,7 @@ class Observer:
         self.captured_tensors: dict[int, Any] = {}
         self.arguments = arguments
         self.opened: Callable[[], Any] = lambda: None
+        self.deeds = 0
         self._tensor = purity.tensor_class()
         self._status: dict[int, str] = {}
         self._kept: dict[int, Any] = {}  # so that ids stay valid for as long as statuses are kept
@@ -378,6 +380,7 @@ class Observer:
         """The twin of a function, one per run. Raises Unsupported."""
         from fusegrad.tracer.instrument import instrument
 
+        self.deeds += 1
         twin = self._twins.get(id(function))
         if twin is None:
             twin = self._twins[id(function)] = instrument(function)

@@ -71,6 +71,7 @@ def apply(observer: Observer, function: Callable, symbol: str, operands: tuple, 
 
 def inplace(observer: Observer, symbol: str, owner: Any, value: Any, site: Site) -> Any:
     """``owner += value`` without the store."""
+    observer.deeds += not observer.is_tensor(owner)
     if (type(owner) in _MUTABLE or type(owner) in purity.DICTS) and observer.status(owner) != LOCAL:
         observer.open(f"changes {outside(observer, owner)} in place", site)
     if type(owner) in (list, deque) and purity.is_user_iterable(value):
@@ -341,6 +342,7 @@ def store_item(observer: Observer, value: Any, owner: Any, key: Any, site: Site)
         for part in (key, value):
             observer.consume(part, site, "writes to a tensor")
     else:
+        observer.deeds += 1
         _check_write(observer, owner, key, "__setitem__", site)
         if type(value) in purity.ITERATORS or purity.is_user_iterable(value):
             if isinstance(key, slice):

@@ -327,6 +327,21 @@ class Recorder(Interpreter):
         if self.after and self._work() != self._done:
             self.effect("steps a learning rate schedule before the parameters; step it last")
 
+    # Rounds of loops (see `rolling.py`).
+
+    def noted(self) -> tuple[int, ...]:
+        """How much was noted besides equations: inputs, and what a replay asks or does outside the graph."""
+        inputs = self.inputs, self.captured, self.constants, self.hosts, self.bare
+        world = self.gradients, self.reads, self.after, self.steps_taken, self.open_reasons, self.changes
+        return tuple(map(len, (*inputs, *world)))
+
+    def replace(self, first: int, op: Op, inputs: tuple[Any, ...], params: Params) -> tuple[Value, ...]:
+        """Say all equations from the one numbered `first` on in another one; what it gives."""
+        source = self.equations[first].source
+        made = tuple([Value(self._fresh(), type_) for type_ in op.infer([v.type for v in inputs], params)])
+        self.equations[first:] = [Equation(op, inputs, params, made, source)]
+        return made
+
     def takes_step(self, optimizer: Any) -> bool:
         self.later.settle()
         from fusegrad.tracer.steps import record_step

@@ -6,6 +6,7 @@ import ast
 from typing import Any
 
 from fusegrad.tracer.expressions import HOOKS, OPERATORS, Expressions, Pattern, names_pattern
+from fusegrad.tracer.plain_loops import carried_variables
 from fusegrad.tracer.source import Unsupported
 
 
@@ -144,11 +145,24 @@ class Rewriter(Expressions):
         return self.store(name, target), (), [*stores, *self.forget([name], target)]
 
     def statement_For(self, node: ast.For) -> list[ast.stmt]:
+        carried = carried_variables(node, self.scope.is_own)
+        if carried is not None:
+            return self.plain_loop(node, carried)
         iterable = self.expression(node.iter)
         target, pattern, stores = self.target(node.target)
         iterable = self.iterable(node.iter, iterable, pattern)
         body, orelse = [*stores, *self.statements(node.body)], self.statements(node.orelse)
         return [self.at(node, ast.For(target=target, iter=iterable, body=body, orelse=orelse))]
+
+    def plain_loop(self, node: ast.For, carried: list[str]) -> list[ast.stmt]:
+        """A loop of which some rounds may be left out."""
+        name = self.temporary()
+        rounds = self.keep(name, self.hook("rounds", node.iter, self.expression(node.iter)), node.iter)
+        names = (name, *carried)
+        ended = self.hook("round_ended", node, *(self.load(n, node) for n in names), site=False)
+        body = [*self.statements(node.body), self.at(node, ast.Expr(value=ended))]
+        loop = ast.For(target=node.target, iter=self.load(name, node.iter), body=body, orelse=[])
+        return [rounds, self.at(node, loop), *self.forget([name], node)]
 
     def statement_While(self, node: ast.While) -> list[ast.stmt]:
         body, orelse = self.statements(node.body), self.statements(node.orelse)

@@ -12,13 +12,17 @@ COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 @dataclass(slots=True)
 class Scope:
-    """One function, lambda or comprehension within the function that is rewritten."""
+    """One function, lambda or comprehension within the function that is rewritten.
+
+    bound: the names of its own variables. rebound: those that functions within it declare `nonlocal`.
+    """
 
     parent: Scope | None
     bound: set[str]
     is_comprehension: bool = False
     first_parameter: str | None = None
     declared_global: set[str] = field(default_factory=set)
+    rebound: frozenset[str] = frozenset()
 
     def is_local(self, name: str) -> bool:
         """Whether the name is bound here or in a scope around, up to the function that is rewritten."""
@@ -30,6 +34,10 @@ class Scope:
                 return True
             scope = scope.parent
         return False
+
+    def is_own(self, name: str) -> bool:
+        """Whether the name is a variable of this scope, which nobody else rebinds."""
+        return name in self.bound and name not in self.rebound
 
 
 def function_scope(node: FunctionNode, parent: Scope | None) -> Scope:
@@ -47,7 +55,9 @@ def function_scope(node: FunctionNode, parent: Scope | None) -> Scope:
     for name in collector.globals.keys() & collector.bound:
         raise Unsupported(f"it rebinds the global `{name}`", collector.globals[name])
     bound = {a.arg for a in parameters} | (collector.bound - collector.nonlocals.keys())
-    return Scope(parent, bound, False, first[0].arg if first else None, set(collector.globals))
+    rebound = {name for n in ast.walk(node) if isinstance(n, ast.Nonlocal) for name in n.names}
+    parameter = first[0].arg if first else None
+    return Scope(parent, bound, False, parameter, set(collector.globals), frozenset(rebound))
 
 
 def comprehension_scope(generators: list[ast.comprehension], parent: Scope) -> Scope:

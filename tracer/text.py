@@ -8,8 +8,10 @@ import keyword
 import math
 import re
 import tokenize
-from collections.abc import Callable, Collection, Mapping
-from typing import Any
+import zlib
+from collections.abc import Callable, Collection, Mapping, Sequence
+from types import FunctionType
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,6 +23,7 @@ from fusegrad.eager.ops.shape import Slice
 from fusegrad.eager.sizes import Symbol
 from fusegrad.eager.tensor import Tensor
 from fusegrad.tracer.graph import GUARD, Equation, Graph, Source, Value
+from fusegrad.tracer.rolled import Body, repeated
 
 COMMENT_COLUMN = 72
 MAX_HEAD = 110  # a longer signature has one input a line
@@ -43,6 +46,8 @@ def literal_text(value: Any) -> str:
         return f"complex({literal_text(value.real)}, {literal_text(value.imag)})"
     if isinstance(value, tuple) and not isinstance(value, Slice):
         return f"({', '.join(literal_text(v) for v in value)}{',' if len(value) == 1 else ''})"
+    if isinstance(value, Body):
+        return f"round_{zlib.crc32(value.graph.text.encode()):08x}"
     if value is None or isinstance(value, (bool, str, Slice, Symbol)):
         return repr(value)
     if isinstance(value, (int, float)):  # of a subclass too: NumPy's float64, an enumeration's member
@@ -79,6 +84,10 @@ def print_graph(graph: Graph, sources: bool = True, name: str = "graph", source_
     if len(head) > MAX_HEAD and graph.inputs:
         head = head.replace(inputs, "\n    " + inputs.replace("], ", "],\n    ") + ",\n", 1)
     lines = head.split("\n")
+    bodies = (p for e in graph.equations for p in e.params.values() if isinstance(p, Body))
+    for body in dict.fromkeys(bodies):
+        text = print_graph(body.graph, sources, literal_text(body), source_text)
+        lines += [f"    {line}" for line in text.split("\n")]
     for equation in graph.equations:
         line = "    " + equation_text(equation)
         if sources and equation.source is not None:
@@ -157,9 +166,14 @@ def parse_graph(text: str) -> Graph:
     """The graph that `print_graph` printed. Raises SyntaxError for anything else."""
     text = python_text(text)
     module = ast.parse(text)
-    comments = _comments(text)
     (function,) = [n for n in module.body if isinstance(n, ast.FunctionDef)]
+    return _graph_of(function, _comments(text))
+
+
+def _graph_of(function: ast.FunctionDef, comments: dict[int, str]) -> Graph:
+    """The graph that a printed function says. comments: by line."""
     values: dict[str, Value] = {}
+    bodies: dict[str, Body] = {}
 
     def define(name: str, annotation: ast.expr) -> Value:
         values[name] = Value(name, _type(annotation))
@@ -168,10 +182,13 @@ def parse_graph(text: str) -> Graph:
     def operand(node: ast.expr) -> Any:
         return values[node.id] if isinstance(node, ast.Name) and node.id in values else _literal(node)
 
+    def parameter(node: ast.expr) -> Any:
+        return bodies[node.id] if isinstance(node, ast.Name) and node.id in bodies else _literal(node)
+
     def equation(call: ast.expr, outputs: tuple[Value, ...]) -> Equation:
         if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in REGISTRY):
             raise SyntaxError(f"not an equation: {ast.unparse(call)}")
-        params = {k.arg or "": _literal(k.value) for k in call.keywords}
+        params = {k.arg or "": parameter(k.value) for k in call.keywords}
         inputs = tuple(operand(a) for a in call.args)
         return Equation(REGISTRY[call.func.id], inputs, params, outputs, _source(comments.get(call.lineno)))
 
@@ -186,6 +203,8 @@ def parse_graph(text: str) -> Graph:
                 types = _type(annotation)
                 equations.append(equation(call, (Value(name, types),)))
                 define(name, annotation)
+            case ast.FunctionDef(name=name):
+                bodies[name] = Body(_graph_of(statement, comments))
             case ast.Assign(targets=[ast.Tuple(elts=targets)], value=call):
                 made = tuple(values[t.id] for t in targets if isinstance(t, ast.Name))
                 equations.append(equation(call, made))
@@ -226,7 +245,9 @@ def namespace() -> dict[str, Any]:
         op = REGISTRY[name]
 
         def run(*args: Any, **params: Any) -> Any:
-            return bind(op, args, {k: _frozen(v) for k, v in params.items()})
+            made = bind(op, args, {k: _frozen(v) for k, v in params.items()})
+            # An op of several results may have one of them here, which the text assigns as such.
+            return made[0] if type(made) is tuple and len(made) == 1 else made
 
         return run
 
@@ -234,7 +255,18 @@ def namespace() -> dict[str, Any]:
     return {**names, **dtypes.FROM_SHORT, "inf": math.inf, "nan": math.nan, "guard": _guard}
 
 
+class _Round(NamedTuple):
+    """A printed body as a function, in place of a `Body`."""
+
+    function: Callable[..., tuple[Any, ...]]
+
+    def repeat(self, tensors: Sequence[Tensor], rounds: int) -> tuple[Any, ...]:
+        return repeated(self.function, tensors, rounds)
+
+
 def _frozen(value: Any) -> Any:
+    if isinstance(value, FunctionType):
+        return _Round(value)
     if isinstance(value, slice):
         return Slice(value.start, value.stop, value.step)
     return (

@@ -7,6 +7,7 @@ come from blocks whose earlier arrays are gone, and temporaries from arenas that
 from __future__ import annotations
 
 import bisect
+import itertools
 import math
 import sys
 from collections import deque
@@ -18,6 +19,9 @@ from fusegrad.compiler import lock
 ALIGNMENT = 64
 SMALLEST_POOLED = 1 << 16
 LARGEST_POOL = 1 << 30
+PAGE = 1 << 12
+# Without a divisor in common with the lines of a page, so that all of them get their turn.
+LINES_APART = 9
 
 
 def aligned(size: int) -> int:
@@ -77,6 +81,7 @@ class Pool:
     def __init__(self) -> None:
         self._blocks: dict[int, deque[np.ndarray]] = {}
         self._held = 0
+        self._made = itertools.count()
         self._lock = lock.made()
 
     def array(
@@ -100,8 +105,10 @@ class Pool:
                 # Counted are: the deque, the variable here, and the argument of the count.
                 if sys.getrefcount(block) <= 3:
                     return block
-            # An array on what is none: of its users NumPy then counts it as the memory's owner.
-            block = np.frombuffer(aligned_bytes(size).data, np.uint8)
+            # A load waits for a store whose address ends in the same bits, so blocks start at other lines of
+            # their pages. An array on what is none: NumPy then takes it for the memory's owner.
+            start = next(self._made) * LINES_APART * ALIGNMENT % PAGE
+            block = np.frombuffer(aligned_bytes(start + size)[start:].data, np.uint8)
             if self._held + size > LARGEST_POOL:
                 self._make_room(size)
             if self._held + size <= LARGEST_POOL:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import fusegrad as fg
-from fusegrad.compiler.memory import ALIGNMENT, SMALLEST_POOLED, Pool, data_address
+from fusegrad.compiler.memory import ALIGNMENT, PAGE, SMALLEST_POOLED, Pool, data_address
 from fusegrad.compiler.placement import Placed
 
 SIDE = 48
@@ -79,6 +79,7 @@ def test_large_results_start_on_a_cache_line_in_a_block_that_nobody_looks_at():
     other = pool.array(shape, np.dtype(np.uint8))
     assert not np.shares_memory(view, other)
     assert data_address(other) % ALIGNMENT == 0
+    assert (data_address(other) - data_address(view) + 1) % PAGE, "both start at the same place in a page"
     where = data_address(other)
     del other
     assert data_address(pool.array(shape, np.dtype(np.uint8))) == where

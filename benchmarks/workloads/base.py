@@ -18,6 +18,8 @@ Array = np.ndarray
 
 # What one elementary function costs at least: range reduction and a polynomial of seven terms.
 FUNCTION_FLOPS = 20
+# In float64 its polynomials have twice the terms, and erf has two of them and an exponential.
+FUNCTION_FLOPS_DOUBLE = 50
 
 
 class Workload:

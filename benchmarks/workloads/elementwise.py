@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from workloads.base import FUNCTION_FLOPS, Array, Call, Gradients
+from workloads.base import FUNCTION_FLOPS, FUNCTION_FLOPS_DOUBLE, Array, Call, Gradients
 
 
 class Rosenbrock(Gradients):
@@ -113,7 +113,7 @@ class BlackScholes(Gradients):
     double = True
     size = 1_000_000
     rate = 0.03
-    bytes, flops = 8 * 8 * size, (6 * FUNCTION_FLOPS + 40) * size
+    bytes, flops = 8 * 8 * size, (6 * FUNCTION_FLOPS_DOUBLE + 40) * size
 
     def arrays(self, draw: np.random.Generator) -> list[Array]:
         """Spot, strike, years, volatility."""

@@ -72,7 +72,10 @@ def _compiled(body: Body, plans: Plans) -> CompiledBody | None:
 
 
 class CompiledBody(Body):
-    """A body whose results lie in the memory of its first inputs."""
+    """A body whose results lie in the memory of its first inputs: for programs alone, which give it copies.
+
+    What runs a graph op by op takes that of the capture, whose bodies leave what they are given.
+    """
 
     def __init__(self, graph: Graph, program: Program) -> None:
         super().__init__(graph)

@@ -8,7 +8,7 @@ program of its own derives and adds in one native call.
         ...
         edges = node.edges
         total2, total3 = edges[2][1].grad, edges[3][1].grad
-        if not match(total2, total3): return MISSED
+        if not match(total2, total3): return MISSED  # which is None here
         sum2, sum3 = total2.array, total3.array
         if not (not taken or taken.isdisjoint((id(sum2), id(sum3)))): return MISSED
         if not apart(read0, ..., sum2, sum3): return MISSED
@@ -35,7 +35,7 @@ from fusegrad.compiler.lock import compiling
 from fusegrad.compiler.program import Program
 from fusegrad.compiler.replay import gather
 from fusegrad.compiler.segments import Segment
-from fusegrad.compiler.source import MISSED, Place, Source, TooDifficult
+from fusegrad.compiler.source import Place, Source, TooDifficult
 from fusegrad.eager.op import REGISTRY, TensorType
 from fusegrad.eager.tensor import Tensor
 from fusegrad.tracer.graph import Equation, Graph, Value
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 class Adding:
     """The backward of one leaf of a tree, for nodes whose edges of the numbers `edges` end at leaves.
 
-    answer(node, gradients, taken): the edges that are left and their gradients, or MISSED; see `Node.hand`.
+    answer(node, gradients, taken): see `eager.node.Adding`.
     """
 
     def __init__(self, leaf: Segment, edges: Sequence[int]) -> None:
@@ -63,7 +63,7 @@ class Adding:
                 if self.answer == self._first:
                     self.answer = self._written(totals, node, gradients)
             return self.answer(node, gradients, taken)
-        return MISSED
+        return None
 
     def _written(self, totals: Sequence[Tensor], node: CompiledNode, gradients: Sequence[Any]) -> Any:
         try:
@@ -85,7 +85,7 @@ class Adding:
 
 
 def _missed(node: CompiledNode, gradients: Sequence[Any], taken: set[int]) -> Any:
-    return MISSED
+    return None
 
 
 def _is_plain(total: Tensor | None) -> bool:
@@ -102,7 +102,7 @@ class _Writer(Source):
     """
 
     def __init__(self, leaf: Segment, totals: dict[int, Tensor], examples: Sequence[np.ndarray]) -> None:
-        super().__init__()
+        super().__init__(missed=None)
         self.leaf, self.examples = leaf, examples
         self.constants["leaf"] = leaf
         types = [(gradient.shape, gradient.dtype) for gradient in leaf.gradients]
@@ -126,7 +126,7 @@ class _Writer(Source):
         self.lines += [f"total{n}.version[0] += 1" for n in numbers]
         backward_lines.note_freed(self, self.leaf)
         edges = "".join(f"edges[{n}], " for n in rest)
-        wrapped = "".join(f"wrap({gradient}), " for gradient in made)
+        wrapped = "".join(f"{self.tensor(gradient)}, " for gradient in made)
         self.lines.append(f"return ({edges}), ({wrapped})")
         return self.text("node, gradients, taken")
 

@@ -44,12 +44,13 @@ def _write_start(source: Source, leaf: Segment, filled: bool) -> None:
 def note_freed(source: Source, leaf: Segment) -> None:
     """A line that notes what the backward goes through."""
     assert leaf.path is not None
-    behind = frozenset().union(*leaf.path.kept_behind)
+    kept = leaf.path.kept_behind
+    behind = kept[0] if len(kept) == 1 else frozenset().union(*kept)
     source.lines.append(f"node.freeing = {source.constant('behind', behind)}")
 
 
 def _write_end(source: Source, gradients: Sequence[str]) -> None:
-    source.lines.append(f"return [{', '.join(f'wrap({gradient})' for gradient in gradients)}]")
+    source.lines.append(f"return [{', '.join(map(source.tensor, gradients))}]")
 
 
 def _write_ready(source: Source, leaf: Segment, count: int) -> None:

@@ -1,8 +1,9 @@
 """Calling in: what CPython calls as it calls the functions of its own modules.
 
-Three functions of LLVM IR take Python objects as they are (METH_FASTCALL) and look into them: one runs
-kernels on the memory of arrays, in 60 ns where ctypes takes 900; one tells whether tensors are of the types
-that they were, in 10 ns each; one whether tensors, of which some are written, lie apart.
+Functions of LLVM IR take Python objects as they are (METH_FASTCALL) and look into them: one runs kernels on
+the memory of arrays, in 60 ns where ctypes takes 900; one tells whether tensors are of the types that they
+were, in 10 ns each; one whether tensors, of which some are written, lie apart. What small programs need
+besides is in `making.py`.
 """
 
 from __future__ import annotations
@@ -318,11 +319,11 @@ _FASTCALL = 0x80
 
 
 # The functions, each compiled when it is first needed: the first call of a program runs kernels alone.
-_TEXTS = {"run": (SEQUENCE, _RUN), "match": ("", _MATCH + _ANSWERS), "apart": ("", _APART + _ANSWERS)}
+TEXTS = {"run": (SEQUENCE, _RUN), "match": ("", _MATCH + _ANSWERS), "apart": ("", _APART + _ANSWERS)}
 _made: dict[str, Callable[[np.ndarray], Callable[..., Any]]] = {}
 
 
-def _native(name: str) -> Callable[[np.ndarray], Callable[..., Any]]:
+def native_function(name: str) -> Callable[[np.ndarray], Callable[..., Any]]:
     """What makes of a table the function NAME that reads it."""
     made = _made.get(name)
     if made is None:
@@ -345,7 +346,7 @@ def _compiled(name: str) -> Callable[[np.ndarray], Callable[..., Any]]:
 def _module(name: str) -> machine_code.Module:
     """The module of a function, which is being compiled from the first time that it is asked for."""
     _add_symbols()
-    besides, text = _TEXTS[name]
+    besides, text = TEXTS[name]
     return machine_code.Module(besides + (_HEAD + text).format(**_places()), [f"fusegrad_{name}"])
 
 
@@ -358,12 +359,26 @@ def prepare() -> None:
 
 @functools.cache
 def _add_symbols() -> None:
-    functions = ("PyEval_SaveThread", "PyEval_RestoreThread", "Py_IncRef")
+    functions = ["PyEval_SaveThread", "PyEval_RestoreThread", "Py_IncRef", "Py_DecRef"]
+    functions += ["PyTuple_New", "PyList_GetSlice", "PyType_GenericAlloc"]
     symbols = {n: ctypes.cast(getattr(ctypes.pythonapi, n), ctypes.c_void_p).value or 0 for n in functions}
     known = {"none": None, "true": True, "false": False, "list": list, "ndarray": np.ndarray}
     symbols |= {f"fusegrad_{name}": id(value) for name, value in known.items()}
+    symbols["fusegrad_new_array"] = _numpy_function(_NEW_FROM_DESCR)
     machine_code.add_symbols({**symbols, "fusegrad_threads": data_address(native.thread_count)})
     native.thread_count[0] = native.threads()
+
+
+# The number of `PyArray_NewFromDescr` in the table of functions that NumPy has for C programs, as its headers
+# have it; `import_array` finds the table in this way.
+_NEW_FROM_DESCR = 94
+
+
+def _numpy_function(number: int) -> int:
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    table = pointer(np._core._multiarray_umath._ARRAY_API, None)  # type: ignore[attr-defined]
+    return _word(table + 8 * number)
 
 
 @functools.cache
@@ -371,14 +386,16 @@ def _places() -> dict[str, int]:
     """Where native code finds things in objects, tried out on some."""
     places = {"TYPE": _TYPE, "DATA": _DATA, "NDIM": _NDIM, "SHAPE": _SHAPE, "STRIDES": _STRIDES}
     places |= {"DTYPE": _DTYPE, "FLAGS": _FLAGS}
+    places |= {"HEAD": object.__basicsize__, "ITEMS": tuple.__basicsize__}
     array = np.zeros((2, 3, 5), np.float32)[:, ::2]
     tensor = wrap(array)
     tensor.needs_grad = True
-    start = id(tensor)
+    items, start = (array,), id(tensor)
     words = {place: _word(start + place) for place in range(object.__basicsize__, Tensor.__basicsize__, 8)}
     for name in ("array", "needs_grad", "version"):
         (places[name],) = [place for place, word in words.items() if word == id(getattr(tensor, name))]
     found = [
+        _word(id(items) + tuple.__basicsize__) == id(array),
         _word(id(array) + _TYPE) == id(np.ndarray),
         _word(id(array) + _DATA) == data_address(array),
         _word(id(array) + _NDIM) & 0xFFFFFFFF == 3,
@@ -415,6 +432,9 @@ def _maker(name: bytes, address: int) -> Callable[[np.ndarray], Callable[..., An
     return made
 
 
+_BEFORE_ENTRIES = 3  # words in the table of `fusegrad_run`
+
+
 class Call(NamedTuple):
     """A native function, its block, and whether it has tasks that several threads can share."""
 
@@ -430,7 +450,7 @@ class Calls:
     The GIL is released.
     """
 
-    __slots__ = ("_blocks", "_calls", "run")
+    __slots__ = ("_blocks", "_calls", "_table", "run")
 
     run: Callable[..., None]
 
@@ -447,7 +467,17 @@ class Calls:
             team.pool().address if sharing else 0,
             *[*itertools.chain(*entries)] * times,
         ]
-        self.run = _native("run")(np.array(table, np.int64))
+        self._table = np.array(table, np.int64)
+        self.run = native_function("run")(self._table)
+
+    def table(self) -> tuple[int, int]:
+        """How many kernels are called, and the address of the first one's entry in the table of them."""
+        return int(self._table[0]), data_address(self._table) + 8 * _BEFORE_ENTRIES
+
+    @property
+    def shared(self) -> bool:
+        """Whether any of them has tasks that several threads can share."""
+        return any(call.shared for call in self._calls)
 
     def repeated(self, times: int) -> Calls:
         """The same so many times over, in one go."""
@@ -473,7 +503,7 @@ class Match:
             array = t.array
             table += [id(type(t)), id(t.needs_grad), id(array.dtype)]
             table += [array.ndim, *array.shape, *array.strides]
-        self.matches = _native("match")(np.array(table, np.int64))
+        self.matches = native_function("match")(np.array(table, np.int64))
 
 
 class Apart:
@@ -504,7 +534,7 @@ class Apart:
             rows += [at, begin - at, end - at, _WRITEABLE if is_written else 0]
         self._read = len(read)
         self._table = np.array([len(read), len(read) + len(staying), *rows], np.int64)
-        self.holds = _native("apart")(self._table)
+        self.holds = native_function("apart")(self._table)
 
     def seen(self, staying: Sequence[Tensor]) -> None:
         """Note where the first tensors lie, of which somebody has found out that they are apart."""

@@ -77,7 +77,7 @@ class CommitWriter:
             gradient = "None"
             if value is not None:
                 final, (_, chain) = next(made)
-                gradient = f"wrap(own({final}))" if chain else f"wrap({final})"
+                gradient = f"wrap(own({final}))" if chain else source.tensor(final)
             source.lines.append(f"{owner}.grad = {gradient}")
         if self.left.after:
             source.lines.append(f"{source.constant('after', commit.call_after)}()")

@@ -37,6 +37,7 @@ MODIFIED = (
 SAVED, AGAIN, NOT = "saved", "again", "not"
 RESULT = "a result"
 NOTHING_FREED: frozenset[int] = frozenset()
+NOTHING_PRESERVED: dict[int, np.ndarray] = {}
 
 
 class Fact(NamedTuple):
@@ -143,14 +144,14 @@ class CompiledNode(autograd.Node):
         self.begin()
         self.names, self.output_types = path.grad_names, path.output_types
         # The path holds captured tensors weakly; what backward needs must live until then.
-        self.captured: list[Any] = [c.reference() for c in path.captured.values()]
+        self.captured: Sequence[Any] = [c.reference() for c in path.captured.values()]
         wanted = self._wanted(path)
         self.edges = [
             (i, t if t.grad_fn is None else t.grad_fn, t.output_index) for i, t in enumerate(wanted)
         ]
         # Of the eager nodes that this one stands for, those that a backward has freed, or is freeing.
         self.freed = self.freeing = NOTHING_FREED
-        self.preserved: dict[int, np.ndarray] = {}
+        self.preserved: dict[int, np.ndarray] = NOTHING_PRESERVED
         facts = facts_of(self.leaf, self.filled)
         self.facts: Sequence[Fact] = facts
         self.counters = [leaves[i].version for i in path.argument_leaves.values()]
@@ -201,7 +202,8 @@ class CompiledNode(autograd.Node):
             elif kind == "captured":
                 tensor = reference.reference()
                 if tensor is not None and tensor.version is version:
-                    self.preserved[id(reference)] = copied_as_it_lies(tensor.array)
+                    copy = copied_as_it_lies(tensor.array)
+                    self.preserved = {**self.preserved, id(reference): copy}
             elif kind == "kept" and any(c is version and f.what == RESULT for f, c in self._noted()):
                 self.environment[reference] = copied_as_it_lies(self.environment[reference])
         noted = [
@@ -226,15 +228,6 @@ class CompiledNode(autograd.Node):
                 return answer
         found = self._reached(gradients)
         return found if edges is None else [found[i] for i, _, _ in edges]
-
-    def hand(
-        self, gradients: list[Tensor | None], taken: set[int]
-    ) -> tuple[Sequence[tuple[int, Any, int]], Sequence[Tensor | None]]:
-        if self.adding is not None:
-            answer: Any = self.adding.answer(self, gradients, taken)
-            if answer is not MISSED:
-                return answer
-        return self.edges, self.apply(gradients)
 
     def _reached(self, gradients: list[Tensor | None]) -> list[Tensor | None]:
         path = self.leaf.path
@@ -326,14 +319,11 @@ class CompiledNode(autograd.Node):
         assert path is not None
         freed = self.freed = self.freed | self.freeing if self.freed else self.freeing
         for behind in path.kept_behind:
-            if not behind or not behind <= freed:
+            if not behind or not (behind is freed or behind <= freed):
                 return
-        self.inputs = None
-        self.environment = []
-        self.ready = None
-        self.captured = []
-        self.leaves = ()
-        self.facts, self.counters, self.numbers = (), [], []
+        self.inputs = self.ready = None
+        self.captured = self.leaves = self.facts = ()
+        self.environment, self.counters, self.numbers = [], [], []
 
 
 def values_behind(graph: Graph, kept: frozenset[Any]) -> set[Any]:

@@ -11,7 +11,14 @@ from typing import Any
 
 from fusegrad.compiler.adding import Adding
 from fusegrad.compiler.backward_lines import written_derivative
-from fusegrad.compiler.node import AGAIN, NOTHING_FREED, CompiledNode, FreedNode, facts_of
+from fusegrad.compiler.node import (
+    AGAIN,
+    NOTHING_FREED,
+    NOTHING_PRESERVED,
+    CompiledNode,
+    FreedNode,
+    facts_of,
+)
 from fusegrad.compiler.path import Captured, Path
 from fusegrad.compiler.segments import Joint, Segment
 from fusegrad.compiler.source import Source
@@ -45,12 +52,9 @@ class NodeWriter:
         )
         self.known: dict[Any, str] = {}  # the results, by value
         source.constants |= {
-            "new_node": CompiledNode.__new__,
-            "CompiledNode": CompiledNode,
             "next_sequence": next_sequence,
             "user_spot": user_spot,
             "ask_before_write": ask_before_write,
-            "NOTHING_FREED": NOTHING_FREED,
             "FreedNode": FreedNode,
             "place": place,
         }
@@ -70,25 +74,28 @@ class NodeWriter:
         return items
 
     def _node(self, kept: Sequence[str], gradients: Sequence[str]) -> None:
-        source, path = self.source, self.path
-        filled = self.joint is None
-        facts = source.constant("facts", facts_of(self.leaf, filled))
-        ready = "None" if filled else f"[{', '.join(gradients)}]"
-        source.lines += [
-            "node = new_node(CompiledNode)",
-            f"node.leaf, node.leaves = leaf, ({self._row(self.names)})",
-            f"node.environment, node.ready = [{', '.join(kept)}], {ready}",
-            f"node.filled, node.facts = {filled}, {facts}",
-            f"node.derived = {source.constant('derived', written_derivative(self.leaf, self.joint))}",
-            "node.extra = node.outputs = None",
-            "node.sequence, node.spot = next_sequence(), user_spot()",
-            f"node.names, node.output_types = {source.constant('names', path.grad_names)}, "
-            f"{source.constant('types', path.output_types)}",
-            f"node.captured = ({self._row(self.outside.values())})",
-            "node.freed = node.freeing = NOTHING_FREED",
-            "node.preserved, node.inputs, node.versions = {}, (), ()",
-        ]
+        source, filled = self.source, self.joint is None
+        source.object("node", self._like(filled))
+        source.lines.append(f"node.environment = [{', '.join(kept)}]")
+        # There are the user's frame, `JitFunction.__call__`, and this function.
+        source.lines.append("node.sequence, node.spot = next_sequence(), user_spot(3)")
+        if not filled:
+            source.lines.append(f"node.ready = [{', '.join(gradients)}]")
+        if self.outside:
+            source.lines.append(f"node.captured = ({self._row(self.outside.values())})")
         self._edges()
+
+    def _like(self, filled: bool) -> CompiledNode:
+        """A node with what is the same for all calls."""
+        node, path = CompiledNode.__new__(CompiledNode), self.path
+        node.leaf, node.filled, node.facts = self.leaf, filled, facts_of(self.leaf, filled)
+        node.derived, node.adding = written_derivative(self.leaf, self.joint), None
+        node.ready = node.extra = node.outputs = None
+        node.names, node.output_types = path.grad_names, path.output_types
+        node.freed = node.freeing = NOTHING_FREED
+        node.preserved = NOTHING_PRESERVED
+        node.captured, node.inputs, node.versions = (), (), []
+        return node
 
     @staticmethod
     def _row(names: Any) -> str:
@@ -102,15 +109,19 @@ class NodeWriter:
             self.source.lines.append(f"above{index} = {name}.grad_fn")
             target = f"{name} if above{index} is None else above{index}"
             edges.append(f"({index}, {target}, {name}.output_index)")
-        self.source.lines.append(f"node.types, node.edges = ({self._row(wanted)}), ({self._row(edges)})")
+        if wanted == [*self.names]:
+            self.source.lines.append(f"node.leaves = node.types = ({self._row(wanted)})")
+        else:
+            self.source.lines.append(f"node.leaves = ({self._row(self.names)})")
+            self.source.lines.append(f"node.types = ({self._row(wanted)})")
+        self.source.lines.append(f"node.edges = ({self._row(edges)})")
         # Where the gradients go to leaves now, they will again.
         tensors = [self.leaves[s] if isinstance(s, int) else s.reference() for s in sources]
         ends = [i for i, tensor in enumerate(tensors) if tensor is not None and tensor.grad_fn is None]
-        adding = "None"
         if ends and self.joint is None:
             same = " and ".join(f"above{i} is None" for i in ends)
-            adding = f"{self.source.constant('adding', Adding(self.leaf, ends))} if {same} else None"
-        self.source.lines.append(f"node.adding = {adding}")
+            adding = self.source.constant("adding", Adding(self.leaf, ends))
+            self.source.lines.append(f"if {same}: node.adding = {adding}")
 
     def _tensors(self, results: Sequence[str]) -> list[str]:
         """Lines that make the results tensors; what each item of the structure is."""
@@ -119,7 +130,7 @@ class NodeWriter:
         freed = {o.value: o.grad_name if o.freed else "" for o in reversed(outputs)}
         for number, value in path.own_results.items():
             name = self.known[value] = f"result{number}"
-            lines.append(f"{name} = wrap({results[number]})")
+            lines.append(f"{name} = {self.source.tensor(results[number])}")
             if freed.get(value):
                 lines.append(f"place({name}, FreedNode({freed[value]!r}, {name}), 0)")
             elif path.wanted and number in path.seeded:

@@ -21,6 +21,7 @@ from fusegrad.compiler import calling, native, products, team
 from fusegrad.compiler.batches import Batch, batch_address, batches, code as batch_code, product_blocks
 from fusegrad.compiler.blueprint import Blueprint
 from fusegrad.compiler.fusion import Step
+from fusegrad.compiler.making import MOST_WORK
 from fusegrad.compiler.memory import (
     SMALLEST_POOLED,
     aligned,
@@ -140,6 +141,7 @@ class Placed:
             batch_code()
         if native.pool_size() > 1 and self._has_shared_tasks(blocks):
             team.code()
+        self.work = self._work(blocks)
         self._place_arena()
         self._build_calls()
 
@@ -147,6 +149,12 @@ class Placed:
         """Whether a step has tasks that several threads can share. blocks: of the products."""
         kernels = any(form.is_shared(self.sizes) for form in self.blueprint.forms if form is not None)
         return kernels or any(products.is_shared(block) for block in blocks if block is not None)
+
+    def _work(self, blocks: Sequence[list[int] | None]) -> int:
+        """How many elements the kernels go over, with several multiplications of products for one."""
+        forms = [form for form in self.blueprint.forms if form is not None]
+        elements = sum(math.prod(self.sizes.of(n) for n in form.counts) for form in forms)
+        return elements + sum(products.multiplications(block) for block in blocks if block is not None) // 8
 
     # Memory.
 
@@ -324,6 +332,12 @@ class Placed:
         """The native call that is all there is to run; None where there is more, or nothing."""
         stage = self.stages[0] if len(self.stages) == 1 else None
         return stage.calls if isinstance(stage, _Native) else None
+
+    @property
+    def is_small(self) -> bool:
+        """Whether it is one native call that `making.Making` may do."""
+        calls = self.calls
+        return calls is not None and not calls.shared and self.work <= MOST_WORK
 
     def memory_bytes(self) -> int:
         """Bytes of temporaries and results of one call."""

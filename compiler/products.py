@@ -16,6 +16,7 @@ import contextlib
 import ctypes
 import functools
 import glob
+import math
 import os
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -390,6 +391,12 @@ def product_block(
     ):
         block += [slot, start + layout.offset * itemsize, leading, transposed, s0, s1]
     return [*block, places[2][0], places[2][1], n, 0, *folded_steps[2]]
+
+
+def multiplications(block: Sequence[int]) -> int:
+    """How many a product takes."""
+    m, n, k, *counts = block[:5]
+    return m * n * k * math.prod(counts)
 
 
 def rows_of(x: Layout, y: Layout) -> Any:

@@ -323,7 +323,7 @@ class _Writer(Source):
         """Lines that give the results and put them on the graph; the items of what is returned."""
         results = [self.seen(arrays, place) for place in self.code.results]
         if path.plain:
-            return [f"wrap({result})" for result in results]
+            return [self.tensor(result) for result in results]
         gradients: list[str] = []
         if isinstance(self.code, Joint):
             self.lines.append("usage.followed()")

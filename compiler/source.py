@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from fusegrad.compiler import placement
+from fusegrad.compiler.making import Making
 from fusegrad.compiler.memory import SMALLEST_POOLED, pool, rounded
-from fusegrad.compiler.placement import RESHAPE
+from fusegrad.compiler.placement import RESHAPE, Placed
 from fusegrad.compiler.program import Program, viewed
 from fusegrad.eager.op import EXPLAINED, wrap
 from fusegrad.eager.state import state
@@ -24,15 +26,59 @@ class TooDifficult(Exception):
     """Something for which no line is written."""
 
 
-class Source:
-    """A function that is being written. What it is not sure of it leaves with MISSED."""
+class _Array(NamedTuple):
+    """An array that a program makes: what it is called in the source, and its slot in native calls."""
 
-    def __init__(self) -> None:
+    name: str
+    slot: int
+    shape: tuple[int, ...]
+    dtype: np.dtype
+
+
+@dataclass
+class _Making:
+    """A line of the source that runs a small program, if there is any, by the function `run`.
+
+    given: what that takes. tensors: the numbers of the arrays that are wrapped. like: what another object
+    that is made is like, and what it is called.
+    """
+
+    placed: Placed | None
+    run: str
+    line: int
+    given: Sequence[str]
+    arrays: Sequence[_Array]
+    tensors: list[int] = field(default_factory=list)
+    like: tuple[Any, str] | None = None
+
+    def text(self) -> str:
+        names = [array.name for array in self.arrays]
+        names += [f"{self.arrays[number].name}_tensor" for number in self.tensors]
+        names += [self.like[1]] if self.like is not None else []
+        assigned = f"{', '.join(names)}, = " if names else ""
+        return f"{assigned}{self.run}({', '.join(self.given)})"
+
+    def made(self) -> Making:
+        like = self.like[0] if self.like is not None else None
+        if self.placed is None:
+            return Making(None, like=like)
+        arrays = [(array.slot, array.shape, array.dtype) for array in self.arrays]
+        return Making(self.placed.calls, self.placed.arena_bytes, arrays, self.tensors, like)
+
+
+class Source:
+    """A function that is being written. What it is not sure of it leaves with MISSED.
+
+    missed: what that is to be.
+    """
+
+    def __init__(self, missed: Any = MISSED) -> None:
         self.lines: list[str] = []
         self.variables: set[str] = set()  # what arrays of programs are called
+        self.making: list[_Making] = []  # small programs that run
         self.shaped: dict[str, Sequence[Any]] = {}  # of these, those made in the shape that views give them
         self.constants: dict[str, Any] = {
-            "MISSED": MISSED,
+            "MISSED": missed,
             "EXPLAINED": EXPLAINED,
             "state": state,
             "wrap": wrap,
@@ -57,6 +103,10 @@ class Source:
 
     def text(self, arguments: str) -> str:
         """The source of the function."""
+        for making in self.making:
+            self.lines[making.line] = making.text()
+            made = self.constants[f"{making.run}_alive"] = making.made()
+            self.constants[making.run] = made.run
         return "\n    ".join([f"def answer({arguments}):", *self.lines]) + "\n"
 
     def function(self, text: str, name: str) -> Any:
@@ -91,14 +141,14 @@ class Source:
             self.lines += ["except EXPLAINED: return MISSED"]
             return [f"{made}[{i}]" for i in range(len(placed.arrays))]
         names = [*inputs, *["nothing"] * (len(placed.arrays) - len(inputs))]
+        small = []
         for index, shape, dtype in placed.small:
             name = names[index] = self._own_name(f"made{index}")
             views = [chain for place, chain in places if place == index]
             if len(views) == 1 and views[0] and all(view.op is RESHAPE for view in views[0]):
                 # Native code asks for memory only.
                 self.shaped[name], shape = views[0], views[0][-1].params["shape"]
-            given = self.constant("shape", shape), self.constant("dtype", dtype)
-            self.lines.append(f"{name} = placement.small_array({', '.join(given)})")
+            small.append(_Array(name, index + 1, shape, dtype))
         for index, shape, dtype, strides in placed.large:
             name = names[index] = self._own_name(f"made{index}")
             layout = [self.constant(f"layout{index}_", x) for x in (shape, dtype, strides)]
@@ -107,17 +157,54 @@ class Source:
             if size >= SMALLEST_POOLED:  # what `Pool.array` does then
                 made = f"ndarray({layout[0]}, {layout[1]}, block({rounded(size)}), 0, {layout[2]})"
             self.lines.append(f"{name} = {made}")
+        if placed.is_small and not begin:
+            given = ["nothing" if name in (array.name for array in small) else name for name in names]
+            self._make(placed, given, small)
+        else:
+            self._run_large(placed, names, small, begin)
+        # Indices within bounds, as `Program.run` tests them.
+        self.lines += [f"if not {names[program.arrays[check]]}: return MISSED" for check in program.checks]
+        return names
+
+    def _make(self, placed: Placed | None, given: Sequence[str], arrays: Sequence[_Array]) -> _Making:
+        """A line that runs a small program, which is written when it is known what it makes."""
+        making = _Making(placed, self.constant("make", None), len(self.lines), given, arrays)
+        self.making.append(making)
+        self.lines.append("")
+        return making
+
+    def _run_large(
+        self, placed: Placed, names: Sequence[str], small: Sequence[_Array], begin: Sequence[str]
+    ) -> None:
+        """Lines that run a program for which other threads need not wait."""
+        for array in small:
+            layout = self.constant("shape", array.shape), self.constant("dtype", array.dtype)
+            self.lines.append(f"{array.name} = placement.small_array({', '.join(layout)})")
         arena = "nothing"
         if placed.arena_bytes:
             arena = "arena"
             self.lines.append(f"arena = {self.constant('taken', placed.take_arena)}()")
         self.lines += begin
+        assert placed.calls is not None
         self.lines.append(f"{self.constant('run', placed.calls.run)}({', '.join(names)}, {arena})")
         if placed.arena_bytes:
             self.lines.append(f"{self.constant('arenas', placed.arenas)}.append(arena)")
-        # Indices within bounds, as `Program.run` tests them.
-        self.lines += [f"if not {names[program.arrays[check]]}: return MISSED" for check in program.checks]
-        return names
+
+    def object(self, name: str, like: Any) -> str:
+        """The name of a new object with the same in its slots as another, which has nothing but slots."""
+        latest = self.making[-1] if self.making else None
+        making = latest if latest is not None and latest.like is None else self._make(None, [], [])
+        making.like = like, name
+        return name
+
+    def tensor(self, array: str) -> str:
+        """An expression for a new tensor around the array that has this expression."""
+        for making in self.making:
+            for number, made in enumerate(making.arrays):
+                if made.name == array and number not in making.tensors:
+                    making.tensors.append(number)
+                    return f"{array}_tensor"
+        return f"wrap({array})"
 
     def _own_name(self, name: str) -> str:
         """A variable of that name, or of a longer one where another program has an array of it."""

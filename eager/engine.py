@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Sequence
+from heapq import heappop, heappush
 from typing import Any
 
 import numpy as np
@@ -71,6 +71,9 @@ def _run_backward(
         return []
     finally:
         state.grad_enabled = previous
+
+
+_NOTHING: Slots = []
 
 
 class _Walk:
@@ -156,28 +159,31 @@ class _Walk:
             if self.needed is not None and place not in self.needed:
                 return
             arrived = self.pending[place] = (node, [None] * len(node.output_types))
-            heapq.heappush(self.heap, -place)
+            heappush(self.heap, -place)
         slots = arrived[1]
         known = slots[output]
         slots[output] = gradient if known is None else known + gradient
 
     def run(self, retain_graph: bool) -> None:
         """Run the nodes, newest first, dropping what each kept and was given as soon as it has run."""
-        heap, pending, needed, to_leaf = self.heap, self.pending, self.needed, self.to_leaf
+        heap, pending, needed, waiting = self.heap, self.pending, self.needed, self.waiting
+        taken, to_leaf = self.taken, self.to_leaf
         check_nan = anomaly.setting.enabled and anomaly.setting.check_nan
         plain = needed is None and not check_nan
         # Whether a leaf's gradient is of no interest to anybody but the leaf.
-        direct = needed is None and not self.waiting and not self.create_graph and state.interpreter is None
+        direct = needed is None and not waiting and not self.create_graph and state.interpreter is None
         produced: Any
         while heap:
-            node, slots = pending.pop(-heapq.heappop(heap))
+            node, slots = pending.pop(-heappop(heap))
             try:
                 if plain and node.extra is None:
                     edges = ran = node.edges
-                    if direct and node.adding is not None:
-                        edges, produced = node.hand(slots, self.taken)
-                    else:
+                    adding = node.adding if direct else None
+                    handed = None if adding is None else adding.answer(node, slots, taken)
+                    if handed is None:
                         produced = node.apply(slots)
+                    else:
+                        edges, produced = handed
                 else:
                     edges, produced = self._apply(node, slots)
                     ran = edges
@@ -185,7 +191,7 @@ class _Walk:
                         anomaly.check(node, produced)
             except Exception as error:
                 raise told(error, node) from None
-            slots = []
+            slots = _NOTHING
             if not retain_graph and ran:
                 node.release()
             for number, (_, target, output) in enumerate(edges):
@@ -194,7 +200,7 @@ class _Walk:
                     continue
                 if isinstance(target, Tensor):
                     if direct and target.grad is not None:
-                        _add_into(target, gradient, self.taken)
+                        _add_into(target, gradient, taken)
                     else:
                         to_leaf(target, gradient, node.fresh)
                     continue
@@ -205,12 +211,12 @@ class _Walk:
                     if needed is not None and place not in needed:
                         continue
                     arrived = pending[place] = (target, [None] * len(target.output_types))
-                    heapq.heappush(heap, -place)
+                    heappush(heap, -place)
                 slots = arrived[1]
                 known = slots[output]
                 slots[output] = gradient if known is None else known + gradient
-            produced = gradient = known = arrived = None
-            if self.waiting and needed is None:
+            produced = handed = gradient = known = arrived = None
+            if waiting and needed is None:
                 self._arrived(edges)
 
     def _apply(self, node: Node, slots: Slots) -> tuple[Any, Any]:

@@ -40,7 +40,11 @@ def user_spot(depth: int = 2) -> Spot | None:
 
     Called for every recorded op, so it costs a tenth of a microsecond and a dict look-up per frame.
     """
-    frame: FrameType | None = _frame(depth)
+    frame: FrameType | None
+    try:
+        frame = _frame(depth)
+    except ValueError:  # there are not so many
+        return None
     while frame is not None:
         code = frame.f_code
         own = _own_file(code.co_filename)

@@ -7,6 +7,7 @@ scalar expression, layout rule, combiner or decomposition.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -22,6 +23,24 @@ _BOOL = np.dtype(bool)
 
 # What may stand next to float arrays as it is: NumPy treats Python's numbers as weak, like PyTorch.
 WEAK = (float, int)
+
+
+@functools.lru_cache(maxsize=4096, typed=True)
+def _same_number(number: float, dtype: np.dtype) -> Any:
+    """A number other than 0 as NumPy has it next to arrays of a float dtype, which is faster.
+
+    Itself where NumPy has something to say about it. Zeros would be found for each other, whatever the sign.
+    """
+    with np.errstate(all="ignore"):
+        array = np.array(number, dtype)
+    array.flags.writeable = False
+    return array if np.isfinite(array) else number
+
+
+def _takes_one_dtype(numpy: Any) -> bool:
+    """Whether a ufunc computes two floats in the dtype of both."""
+    return isinstance(numpy, np.ufunc) and numpy.nin == 2 and any(t.startswith("ff->") for t in numpy.types)
+
 
 # Which kinds of dtype an elementwise op takes as they are, and what it gives.
 # compute: kinds the NumPy function may see; others are cast to the default float (or refused).
@@ -93,6 +112,7 @@ class Pointwise(Analytic):
     ) -> None:
         super().__init__(name, arguments, vjp, grad_name)
         self.numpy, self.rule_of_dtype, self.data, self.alone = numpy, rule, data, alone
+        self.one_dtype = _takes_one_dtype(numpy)
         self.kinds = rule.kinds
 
     def evaluate(self, args: Sequence[Any], params: Params) -> Any:
@@ -110,10 +130,14 @@ class Pointwise(Analytic):
                     if y.array.dtype is dtype and dtype.kind in self.kinds:
                         return self.numpy(x, y.array, **params)
                 elif dtype.kind == "f" and "f" in self.kinds and type(y) in WEAK:
+                    if y and self.one_dtype:
+                        y = _same_number(y, dtype)
                     return self.numpy(x, y, **params)
             elif isinstance(y, Tensor) and type(x) in WEAK:
                 y = y.array
                 if y.dtype.kind == "f" and "f" in self.kinds:
+                    if x and self.one_dtype:
+                        x = _same_number(x, y.dtype)
                     return self.numpy(x, y, **params)
         return self._evaluate_mixed(args, params)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -38,6 +38,19 @@ MODIFIED = (
 )
 
 
+Handed = tuple[Sequence[tuple[int, Any, int]], Sequence[Any]]
+
+
+class Adding(Protocol):
+    """Runs a node where nobody sees more of a backward than the `.grad` of leaves.
+
+    taken: the ids of arrays that are not written (see `engine.accumulate`). Gives the edges that are left, of
+    which nothing has been added to leaves, and their gradients; None where `Node.apply` has to be asked.
+    """
+
+    def answer(self, node: Any, gradients: list[Any], taken: set[int]) -> Handed | None: ...
+
+
 class Node:
     """One op on the graph: what its gradient rules need, and where the gradients go.
 
@@ -63,7 +76,7 @@ class Node:
     )
 
     fresh = False  # whether each gradient that `apply` gives has memory of its own
-    adding: Any = None  # what `hand` adds by itself, if it does
+    adding: Adding | None = None  # what adds to the `.grad` of leaves for this node, if anything does
     refused = ""  # why no gradient can be sent here
     op: Op
     params: Params
@@ -142,16 +155,6 @@ class Node:
         op, types, params = self.op, self.types, self.params
         return [op.gradient(i, g, inputs, outputs, types, params) for i, _, _ in edges or self.edges]
 
-    def hand(
-        self, gradients: list[Tensor | None], taken: set[int]
-    ) -> tuple[Sequence[tuple[int, Any, int]], Sequence[Tensor | None]]:
-        """`apply`, where nobody sees more of a backward than the `.grad` of leaves: the node may have added
-        to some of them, and gives the edges that are left with their gradients.
-
-        taken: ids of arrays that are not written (see `engine.accumulate`).
-        """
-        return self.edges, self.apply(gradients)
-
     def is_stale(self) -> bool:
         """Whether memory that an op kept for backward has been written, so that `apply` will refuse."""
         inputs, outputs = self.inputs, self.outputs
@@ -200,6 +203,26 @@ def written_text(version: list[Any]) -> str:
     return f"\n  written in place at {where}" if where else ""
 
 
+class _PartAdding:
+    """Adds the gradient of a part of a leaf to that part of its `.grad`."""
+
+    def answer(self, node: Any, gradients: list[Any], taken: set[int]) -> Handed | None:
+        leaf, gradient = node.edges[0][1], gradients[0]
+        known = leaf.grad if isinstance(leaf, Tensor) else None
+        # What the leaf has by now may have another shape than what the part was taken of.
+        if (
+            known is None
+            or gradient is None
+            or known.array.shape != node.types[0][0]
+            or not is_writable(known, gradient, taken)
+        ):
+            return None
+        part = node.op.evaluate((known,), node.params)
+        np.add(part, gradient.array, part)
+        known.version[0] += 1
+        return (), ()
+
+
 class PartNode(Node):
     """The node of a part of a tensor, whose gradient is zero but for that part.
 
@@ -209,25 +232,7 @@ class PartNode(Node):
 
     __slots__ = ()
 
-    adding = True
-
-    def hand(
-        self, gradients: list[Tensor | None], taken: set[int]
-    ) -> tuple[Sequence[tuple[int, Any, int]], Sequence[Tensor | None]]:
-        ((_, leaf, _),), (gradient,) = self.edges, gradients
-        known = leaf.grad if isinstance(leaf, Tensor) else None
-        # What the leaf has by now may have another shape than what the part was taken of.
-        if (
-            known is None
-            or gradient is None
-            or known.array.shape != self.types[0][0]
-            or not is_writable(known, gradient, taken)
-        ):
-            return self.edges, self.apply(gradients)
-        part = self.op.evaluate((known,), self.params)
-        np.add(part, gradient.array, part)
-        known.version[0] += 1
-        return (), ()
+    adding: Adding | None = _PartAdding()
 
 
 def is_writable(known: Tensor, gradient: Tensor, taken: set[int]) -> bool:
@@ -236,8 +241,9 @@ def is_writable(known: Tensor, gradient: Tensor, taken: set[int]) -> bool:
     taken: ids of arrays that somebody else may hold.
     """
     array = known.array
-    free = array.flags.writeable and id(array) not in taken
-    return free and not known.needs_grad and array.dtype == gradient.array.dtype
+    dtype, added = array.dtype, gradient.array.dtype
+    alike = dtype is added or dtype == added
+    return alike and array.flags.writeable and id(array) not in taken and not known.needs_grad
 
 
 class Passing(Node):
@@ -362,12 +368,16 @@ def constant(value: int, shape: tuple[int, ...], dtype: np.dtype) -> Tensor:
     return wrap(array)
 
 
-def record(op: Op, args: tuple[Any, ...], params: Params, outputs: tuple[Tensor, ...]) -> None:
-    """Put `op` on the graph: the outputs that can have a gradient get a node that made them."""
-    edges = []
+def _kept(
+    op: Op, args: tuple[Any, ...], versions: list[tuple[int, int]]
+) -> tuple[list[tuple[int, Any, int]], list[Any], Any, bool]:
+    """The edges, types and inputs of a node for `op`, and whether it keeps outputs.
+
+    versions: to which the number of writes into each input that is kept is added.
+    """
+    edges: list[tuple[int, Any, int]] = []
     saved: Any = [None if isinstance(a, Tensor) else a for a in args] if op.saves else ()
     types: list[Any] = []
-    versions: list[tuple[int, int]] = []
     keep_output = False
     rules: Any = op.rules
     for index, a in enumerate(args):
@@ -394,36 +404,42 @@ def record(op: Op, args: tuple[Any, ...], params: Params, outputs: tuple[Tensor,
             if saved[i] is None:
                 saved[i] = args[i]
                 versions.append((i, args[i].version[0]))
-    if edges:
-        node = PartNode() if op.part else Node()
-        node.op, node.params = op, params
-        node.edges, node.inputs = edges, saved
-        node.types, node.versions = types, versions
-        node.sequence = next(_sequence)
-        node.extra = node.outputs = None
-        # `user_spot`, spelled out, since it runs for every op. Whoever asks for an op is called by
-        # something, so there are four frames above this one, and but the last all are fusegrad's.
-        frame: Any = _frame(4)
+    return edges, types, saved, keep_output
+
+
+def record(op: Op, args: tuple[Any, ...], params: Params, outputs: tuple[Tensor, ...]) -> None:
+    """Put `op` on the graph: the outputs that can have a gradient get a node that made them."""
+    versions: list[tuple[int, int]] = []
+    types: list[Any]
+    keep_output = False
+    if op.keeps_nothing:
+        # What the loop comes to for the one input, which needs a gradient, or nobody would be here.
+        (x,) = args
+        array, made = x.array, x.grad_fn
+        edges = [(0, x, 0) if made is None else (0, *edge_of(x))]
+        types, saved = [(array.shape, array.dtype)], ()
+    else:
+        edges, types, saved, keep_output = _kept(op, args, versions)
+    if not edges:
+        return
+    node = PartNode() if op.part else Node()
+    node.op, node.params = op, params
+    node.edges, node.inputs = edges, saved
+    node.types, node.versions = types, versions
+    node.sequence = next(_sequence)
+    node.extra = node.outputs = None
+    # `user_spot`, spelled out, since it runs for every op. Whoever asks for an op is called by
+    # something, so there are four frames above this one, and but the last all are fusegrad's.
+    frame: Any = _frame(4)
+    code = frame.f_code
+    own = own_file(code.co_filename)
+    while own:
+        frame = frame.f_back
         code = frame.f_code
         own = own_file(code.co_filename)
-        while own:
-            frame = frame.f_back
-            code = frame.f_code
-            own = own_file(code.co_filename)
-        node.spot = (code, frame.f_lasti) if own is False else user_spot()
-        if keep_output:
-            _keep(node, outputs)
-        _attach(node, outputs)
-
-
-def _keep(node: Node, outputs: tuple[Tensor, ...]) -> None:
-    """Have `node` keep the values of its outputs, which its rules ask for."""
-    node.outputs = tuple([share(o) for o in outputs])
-    node.versions += [(-1 - i, o.version[0]) for i, o in enumerate(outputs)]
-
-
-def _attach(node: Node, outputs: tuple[Tensor, ...]) -> None:
-    """Make `outputs` those of `node`."""
+    node.spot = (code, frame.f_lasti) if own is False else user_spot()
+    if keep_output:
+        _keep(node, outputs)
     output_types = node.output_types = []
     for i, output in enumerate(outputs):
         array = output.array
@@ -435,6 +451,12 @@ def _attach(node: Node, outputs: tuple[Tensor, ...]) -> None:
             output.output_index = i
     for watch in watchers:
         watch(node)
+
+
+def _keep(node: Node, outputs: tuple[Tensor, ...]) -> None:
+    """Have `node` keep the values of its outputs, which its rules ask for."""
+    node.outputs = tuple([share(o) for o in outputs])
+    node.versions += [(-1 - i, o.version[0]) for i, o in enumerate(outputs)]
 
 
 _frame = sys._getframe

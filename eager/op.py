@@ -65,6 +65,10 @@ class Rule:
         self.needs_output = any(kind == "output" for kind, _ in self.sources)
 
 
+def _keeps_nothing(rules: Any) -> bool:
+    return all(r is not None and not r.saves and not r.needs_output for r in rules)
+
+
 class Op:
     """One operation. Families subclass this; `evaluate`, `infer` and `fit` are theirs.
 
@@ -101,6 +105,8 @@ class Op:
             self.rules = tuple(r and Rule(self.arguments, self.variadic, r) for r in rules)
         # Whether any rule asks for an input: if none does, backward keeps no list of them.
         self.saves = any(r is not None and r.saves for r in self.rules or ())
+        # Whether there is one input, and nothing is kept for its gradient: so it is for most views.
+        self.keeps_nothing = len(self.rules or ()) == 1 and not self.variadic and _keeps_nothing(self.rules)
         self._grad_name = grad_name or "".join(p.capitalize() for p in name.split("_")) + "Backward0"
         REGISTRY[name] = self
 
@@ -194,10 +200,12 @@ def evaluate(op: Op, args: tuple[Any, ...], params: Params, value: Any = None) -
     else:
         output = wrap(value)
         outputs = (output,)
-        if op.view and _shares(output.array, args[0].array):
-            output.version = args[0].version
-            if op.rules is not None:
-                taken(output, args[0], op, params, recording)
+        if op.view:
+            source = args[0]
+            if op.part or _shares(output.array, source.array):
+                output.version = source.version
+                if op.rules is not None:
+                    taken(output, source, op, params, recording)
     if recording:
         if op.rules is not None:
             for a in args:

@@ -71,7 +71,7 @@ class _GetItem(View):
     """Rows of a table are picked one at a time, so this goes without Python's way for any parameters."""
 
     def evaluate(self, args: Sequence[Any], params: Params) -> Any:
-        return self.numpy(args[0].array, params["index"])
+        return args[0].array[numpy_index(params["index"])]
 
 
 _getitem = _GetItem(
@@ -107,7 +107,7 @@ def basic_index(index: Any, shape: tuple[int, ...]) -> tuple[Any, ...] | None:
     None when the index is an advanced one (tensors, lists). Raises IndexError out of range.
     """
     if type(index) is int and shape and -shape[0] <= index < shape[0]:
-        return (index % shape[0], *_wholes(shape[1:]))
+        return _one(index, shape)
     entries = index if isinstance(index, tuple) else (index,)
     used, place = 0, -1  # how many dimensions have an entry, and where the Ellipsis is
     for position, entry in enumerate(entries):
@@ -141,6 +141,12 @@ def basic_index(index: Any, shape: tuple[int, ...]) -> tuple[Any, ...] | None:
             dim += 1
     result += _wholes(shape[dim:])
     return tuple(result)
+
+
+@functools.lru_cache(maxsize=4096)
+def _one(index: int, shape: tuple[int, ...]) -> tuple[Any, ...]:
+    """One entry of the first dimension, and all of the others."""
+    return (index % shape[0], *_wholes(shape[1:]))
 
 
 @functools.lru_cache(maxsize=4096)

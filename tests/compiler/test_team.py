@@ -105,7 +105,7 @@ def test_native_entries_are_made_once_though_many_threads_ask_first():
 
         def ask():
             barrier.wait()
-            found.append((calling._native("run"), calling.Match([wrap(np.ones(3))])))
+            found.append((calling.native_function("run"), calling.Match([wrap(np.ones(3))])))
 
         threads = [threading.Thread(target=ask) for _ in range(8)]
         for thread in threads:

@@ -141,6 +141,24 @@ class Source:
             self.lines += ["except EXPLAINED: return MISSED"]
             return [f"{made}[{i}]" for i in range(len(placed.arrays))]
         names = [*inputs, *["nothing"] * (len(placed.arrays) - len(inputs))]
+        small = self._small_arrays(placed, names, places)
+        made_natively = placed.is_small and not begin
+        if not made_natively:
+            for array in small:
+                layout = self.constant("shape", array.shape), self.constant("dtype", array.dtype)
+                self.lines.append(f"{array.name} = placement.small_array({', '.join(layout)})")
+        self._large_arrays(placed, names)
+        if made_natively:
+            given = ["nothing" if name in (array.name for array in small) else name for name in names]
+            self._make(placed, given, small)
+        else:
+            self._run(placed, names, begin)
+        # Indices within bounds, as `Program.run` tests them.
+        self.lines += [f"if not {names[program.arrays[check]]}: return MISSED" for check in program.checks]
+        return names
+
+    def _small_arrays(self, placed: Placed, names: list[str], places: Sequence[Place]) -> list[_Array]:
+        """The small arrays that a program needs for its results, put into `names`."""
         small = []
         for index, shape, dtype in placed.small:
             name = names[index] = self._own_name(f"made{index}")
@@ -149,6 +167,10 @@ class Source:
                 # Native code asks for memory only.
                 self.shaped[name], shape = views[0], views[0][-1].params["shape"]
             small.append(_Array(name, index + 1, shape, dtype))
+        return small
+
+    def _large_arrays(self, placed: Placed, names: list[str]) -> None:
+        """Lines that get the other arrays, whose names are put into `names`."""
         for index, shape, dtype, strides in placed.large:
             name = names[index] = self._own_name(f"made{index}")
             layout = [self.constant(f"layout{index}_", x) for x in (shape, dtype, strides)]
@@ -157,14 +179,6 @@ class Source:
             if size >= SMALLEST_POOLED:  # what `Pool.array` does then
                 made = f"ndarray({layout[0]}, {layout[1]}, block({rounded(size)}), 0, {layout[2]})"
             self.lines.append(f"{name} = {made}")
-        if placed.is_small and not begin:
-            given = ["nothing" if name in (array.name for array in small) else name for name in names]
-            self._make(placed, given, small)
-        else:
-            self._run_large(placed, names, small, begin)
-        # Indices within bounds, as `Program.run` tests them.
-        self.lines += [f"if not {names[program.arrays[check]]}: return MISSED" for check in program.checks]
-        return names
 
     def _make(self, placed: Placed | None, given: Sequence[str], arrays: Sequence[_Array]) -> _Making:
         """A line that runs a small program, which is written when it is known what it makes."""
@@ -173,13 +187,8 @@ class Source:
         self.lines.append("")
         return making
 
-    def _run_large(
-        self, placed: Placed, names: Sequence[str], small: Sequence[_Array], begin: Sequence[str]
-    ) -> None:
-        """Lines that run a program for which other threads need not wait."""
-        for array in small:
-            layout = self.constant("shape", array.shape), self.constant("dtype", array.dtype)
-            self.lines.append(f"{array.name} = placement.small_array({', '.join(layout)})")
+    def _run(self, placed: Placed, names: Sequence[str], begin: Sequence[str]) -> None:
+        """Lines that run a program with all of its arrays, for which other threads of Python do not wait."""
         arena = "nothing"
         if placed.arena_bytes:
             arena = "arena"

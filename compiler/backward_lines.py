@@ -16,6 +16,8 @@ def written_derivative(leaf: Segment, joint: Joint | None) -> Any:
     try:
         source = Source()
         source.constants |= {"leaf": leaf, "usage": leaf.usage}
+        # Otherwise a backward goes through eager's ops.
+        source.unless("state.interpreter is None and not state.grad_enabled")
         if joint is not None:
             _write_ready(source, leaf, len(joint.gradients))
         else:
@@ -30,7 +32,6 @@ def written_derivative(leaf: Segment, joint: Joint | None) -> Any:
 def _write_start(source: Source, leaf: Segment, filled: bool) -> None:
     """Lines that leave where the long way has to look closer. filled: see `facts_of`."""
     assert leaf.path is not None
-    source.unless("state.interpreter is None and not state.grad_enabled")
     source.unless("node.inputs is not None and not node.freed and not node.preserved")
     counters = [f"counter{i}" for i in range(len(facts_of(leaf, filled)))]
     if counters:

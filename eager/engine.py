@@ -10,7 +10,7 @@ import numpy as np
 
 from fusegrad.eager import anomaly, hooks
 from fusegrad.eager.errors import failure, spot_text
-from fusegrad.eager.node import Node, constant, is_writable, set_gradient
+from fusegrad.eager.node import DONE, Node, constant, is_writable, set_gradient
 from fusegrad.eager.state import state
 from fusegrad.eager.tensor import Tensor
 
@@ -58,16 +58,18 @@ def _run_backward(
         walk.await_hooked(roots)
     previous, state.grad_enabled = state.grad_enabled, create_graph
     try:
-        for root, seed in zip(roots, seeds, strict=True):
+        for root in roots:
+            seed = seeds.pop(0)
             if root.grad_fn is None:
                 walk.to_leaf(root, seed)
             else:
                 walk.to_node(root.grad_fn, root.output_index, seed)
-        del seeds, seed
+        del seed
         walk.run(retain_graph)
         if wanted is not None:
             return walk.results(wanted)
-        walk.finish()
+        if walk.waiting:
+            walk.finish()
         return []
     finally:
         state.grad_enabled = previous
@@ -180,6 +182,8 @@ class _Walk:
                     edges = ran = node.edges
                     adding = node.adding if direct else None
                     handed = None if adding is None else adding.answer(node, slots, taken)
+                    if handed is DONE:
+                        continue
                     if handed is None:
                         produced = node.apply(slots)
                     else:
@@ -269,7 +273,8 @@ class _Walk:
 
     def finish(self) -> None:
         """Settle leaves that some of their edges sent nothing."""
-        for waiting in (self.waiting or {}).values():
+        assert self.waiting is not None
+        for waiting in self.waiting.values():
             if waiting.gradient is not None:
                 self._settle(waiting)
 

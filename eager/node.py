@@ -39,6 +39,7 @@ MODIFIED = (
 
 
 Handed = tuple[Sequence[tuple[int, Any, int]], Sequence[Any]]
+DONE: Handed = ((), ())  # from a node of which nothing is left to add, nor to release
 
 
 class Adding(Protocol):
@@ -220,7 +221,7 @@ class _PartAdding:
         part = node.op.evaluate((known,), node.params)
         np.add(part, gradient.array, part)
         known.version[0] += 1
-        return (), ()
+        return DONE
 
 
 class PartNode(Node):

@@ -21,6 +21,8 @@ from fusegrad.eager.tensor import Tensor
 
 def _power(x: Any, exponent: Any) -> Any:
     """`x ** exponent` for a number; small whole powers as products (exact to a rounding each)."""
+    if exponent == 2:
+        return x * x
     count = small_power(exponent)
     if count is None:
         if exponent == 0.5:

@@ -24,11 +24,12 @@ def accepting_axis(function: Callable[..., Any]) -> Callable[..., Any]:
     """`function` taking NumPy's `axis` and `keepdims` for `dim` and `keepdim`, like PyTorch."""
 
     def accepting(*args: Any, **kwargs: Any) -> Any:
-        if kwargs:
-            if "axis" in kwargs:
-                kwargs["dim"] = kwargs.pop("axis")
-            if "keepdims" in kwargs:
-                kwargs["keepdim"] = kwargs.pop("keepdims")
+        if not kwargs:
+            return function(*args)
+        if "axis" in kwargs:
+            kwargs["dim"] = kwargs.pop("axis")
+        if "keepdims" in kwargs:
+            kwargs["keepdim"] = kwargs.pop("keepdims")
         return function(*args, **kwargs)
 
     accepting.__doc__ = function.__doc__

@@ -12,10 +12,14 @@ from fusegrad.compiler.writer import Val
 
 
 def erf(m: Math, x: Val) -> Val:
-    """x (1 + polynomial in x^2) up to 1, then 1 - exp(polynomial in |x|)."""
+    """x (1 + polynomial in x^2) up to 1, then 1 - exp(-x^2) times a polynomial in |x|.
+
+    The exponential is written as in the derivative, so that a kernel with both computes it once.
+    """
     size = m.abs(x)
     near = m.fma(x, m.polynomial(m.mul(x, x), ERF), x)
-    far = m.sub(1.0, exp(m, m.polynomial(m.at_most(size, 6.0), ERF_FAR)))
+    bell = exp(m, m.mul(m.neg(x), x), below_zero=True)
+    far = m.nfma(bell, m.polynomial(m.at_most(size, 6.0), ERF_FAR), 1.0)
     return m.copysign(m.select(m.compare("lt", size, 1.0), near, far), x)
 
 

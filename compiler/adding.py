@@ -13,10 +13,10 @@ program of its own derives and adds in one native call.
         if not (not taken or taken.isdisjoint((id(sum2), id(sum3)))): return MISSED
         if not apart(read0, ..., sum2, sum3): return MISSED
         ...
-        run(read0, ..., sum2, sum3, made6, made7, nothing, nothing, arena)
+        made6, made7, made6_tensor, made7_tensor, = make(read0, ..., sum2, sum3, nothing, ...)
         total2.version[0] += 1
         ...
-        return (edges[0], edges[1]), (wrap(made6), wrap(made7))
+        return (edges[0], edges[1]), (made6_tensor, made7_tensor)
 
 What is missed is added by the engine, as ever.
 """

@@ -59,12 +59,10 @@ def _run_backward(
     previous, state.grad_enabled = state.grad_enabled, create_graph
     try:
         for root in roots:
-            seed = seeds.pop(0)
             if root.grad_fn is None:
-                walk.to_leaf(root, seed)
+                walk.to_leaf(root, seeds.pop(0))
             else:
-                walk.to_node(root.grad_fn, root.output_index, seed)
-        del seed
+                walk.to_node(root.grad_fn, root.output_index, seeds.pop(0))
         walk.run(retain_graph)
         if wanted is not None:
             return walk.results(wanted)

@@ -77,6 +77,14 @@ def test_backward_twice_and_non_scalar_backward_are_errors():
         (x * 2).backward(fg.ones(3))
 
 
+def test_backward_of_several_tensors_and_of_none():
+    for lib in (fg, torch):
+        x = lib.ones(3, requires_grad=True)
+        assert lib.autograd.backward([]) is None and x.grad is None
+        lib.autograd.backward([x.sum(), (x * 2).sum()])
+        assert x.grad.tolist() == [3, 3, 3]
+
+
 def test_grad_function():
     x = fg.tensor(3.0, requires_grad=True)
     unused = fg.tensor(1.0, requires_grad=True)

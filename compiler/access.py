@@ -8,7 +8,7 @@ the loop leaves out touch no memory.
 from __future__ import annotations
 
 from fusegrad.compiler.kernel import PLACE, Buffer
-from fusegrad.compiler.writer import LLVM_TYPES, SIZES, Val, Writer, vector_type
+from fusegrad.compiler.writer import LINE, LLVM_TYPES, SIZES, Val, Writer, vector_type
 
 
 class Access:
@@ -16,7 +16,8 @@ class Access:
 
     values: the scalars so far. pointers, steps: of the buffers, steps by buffer and dimension.
     indices: of the loops around. vector_axis: set inside a vector loop. mask, left: set in its tail, the
-    lanes that take part and how many they are (or more than there are).
+    lanes that take part and how many they are (or more than there are). streamed: the names of the buffers
+    that are stored past the caches.
     """
 
     w: Writer
@@ -28,6 +29,7 @@ class Access:
     vector_axis: str | None
     mask: Val | None
     left: str | None
+    streamed: frozenset[str]
 
     # Addresses.
 
@@ -172,7 +174,10 @@ class Access:
         vector = vector_type(memory_type(buffer.dtype), self.lanes)
         if varies and spread is None and self._step(buffer) == "1":
             if self.mask is None and condition is None:
-                w.line(f"store {value}, ptr {address}, align {align}")
+                how = f"align {align}"
+                if buffer.name in self.streamed:
+                    how = f"align {min(LINE, self.lanes * align)}, !nontemporal !{{i32 1}}"
+                w.line(f"store {value}, ptr {address}, {how}")
                 return
             kind, addresses = "ptr", address
             symbol = f"llvm.masked.store.v{self.lanes}{_suffix(value.dtype)}.p0"

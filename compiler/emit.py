@@ -105,6 +105,7 @@ class Emitter(Accumulation):
         self.kernel, self.lanes = kernel, lanes
         self.w = Writer(declared, avx512)
         self.block = block_of(kernel)
+        self.streamed = frozenset(kernel.streamed)
         self.values: dict[str, Val] = {}
         self.pointers: dict[str, str] = {}
         self.steps: dict[tuple[str, int], str] = {}

@@ -49,6 +49,9 @@ def chunk_function(name: str, emitter: Emitter, attributes: str) -> str:
             value = emitter.settled(accumulator)
             place = w.offset(scratch, w.load_index("%block", block.accumulators[accumulator.target]))
             _store_number(emitter, value, place)
+    if kernel.streamed:
+        # What x86 stores past the caches is seen later than what is stored after it, unless one waits.
+        w.line("fence seq_cst")
     signature = f"void @{task_name(name)}(i64 %number, ptr %slots, ptr %block)"
     return function(signature, w, f"noinline {attributes}")
 

@@ -201,13 +201,17 @@ Statement = (
 
 @dataclass(frozen=True)
 class Kernel:
-    """Axes by name, buffers (inputs, then outputs), numbers (name and dtype), and the statements."""
+    """Axes by name, buffers (inputs, then outputs), numbers (name and dtype), and the statements.
+
+    streamed: the names of the outputs that are stored past the caches; see `streaming.py`.
+    """
 
     axes: tuple[str, ...]
     inputs: tuple[Buffer, ...]
     outputs: tuple[Buffer, ...]
     numbers: tuple[tuple[str, str], ...]
     body: tuple[Statement, ...]
+    streamed: tuple[str, ...] = ()
 
     @functools.cached_property
     def text(self) -> str:
@@ -305,4 +309,5 @@ def print_kernel(kernel: Kernel) -> str:
     arguments = ["n" + a[1:] for a in kernel.axes]
     arguments += [f"{name}: {dtype}" for name, dtype in kernel.numbers]
     arguments += [_buffer_text(b) for b in (*kernel.inputs, *kernel.outputs)]
-    return "\n".join([f"def kernel({', '.join(arguments)}):", *_body_text(kernel.body, 4)])
+    streamed = f"  # {', '.join(kernel.streamed)}: past the caches" if kernel.streamed else ""
+    return "\n".join([f"def kernel({', '.join(arguments)}):{streamed}", *_body_text(kernel.body, 4)])

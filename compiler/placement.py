@@ -32,6 +32,7 @@ from fusegrad.compiler.memory import (
     taken_over,
 )
 from fusegrad.compiler.sizes import Values
+from fusegrad.compiler.streaming import streaming_kernels
 from fusegrad.eager.op import REGISTRY, wrap
 from fusegrad.eager.sizes import has_symbols
 from fusegrad.tracer.graph import Equation, Value
@@ -142,6 +143,8 @@ class Placed:
         if native.pool_size() > 1 and self._has_shared_tasks(blocks):
             team.code()
         self.work = self._work(blocks)
+        self.streaming = streaming_kernels(blueprint, sizes)
+        native.compile_kernels(list(self.streaming.values()))
         self._place_arena()
         self._build_calls()
 
@@ -255,7 +258,8 @@ class Placed:
         scratch = (len(self.arrays) + 1, self.offsets.get(step, 0))
         entries = batch.entries if batch is not None else 0
         block = form.block(self.sizes, lambda value: self._place(value, batch), scratch, entries)
-        return [_Use(block, form.is_shared(self.sizes), partial(native.kernel_addresses, form.kernel))]
+        kernel = self.streaming.get(number, form.kernel)
+        return [_Use(block, form.is_shared(self.sizes), partial(native.kernel_addresses, kernel))]
 
     def _product_use(self, number: int, batch: Batch | None) -> _Use:
         layouts, (equation,) = self.blueprint.layouts[number], self.blueprint.steps[number].equations

@@ -18,6 +18,7 @@ from fusegrad.compiler.division import Given
 from fusegrad.compiler.placement import PLAIN, Placed, Plain, copied, viewed as viewed, with_sizes
 from fusegrad.compiler.rounds import divided_by_rounds
 from fusegrad.compiler.sizes import OPEN_TEXT, Fixed, Values
+from fusegrad.compiler.streaming import streaming_kernels
 from fusegrad.eager.families import Layout, contiguous_layout
 from fusegrad.eager.op import REGISTRY
 from fusegrad.eager.sizes import has_symbols
@@ -81,7 +82,12 @@ class Program:
         self.steps = self.blueprint.steps
         self.kernels = [s.kernel for s in self.steps if s.kernel is not None]
         products.share_pool()
-        kernels = [k.kernel for k in self.kernels]
+        streaming = {} if self._has_open_sizes() else streaming_kernels(self.blueprint, PLAIN)
+        kernels = [
+            streaming.get(number, step.kernel.kernel)
+            for number, step in enumerate(self.steps)
+            if step.kernel is not None
+        ]
         if any(OPEN_TEXT in kernel.text for kernel in kernels):
             raise Fixed("a kernel has a size in its text")
         native.compile_kernels(kernels)

@@ -28,9 +28,9 @@ _numbers = itertools.count()
 
 
 @functools.cache
-def compiled(name: str, dtype: str, lanes: int) -> Compiled:
-    """The function on vectors of `lanes` (0: scalars)."""
-    return Compiled(name, dtype, lanes)
+def compiled(name: str, dtype: str, lanes: int, avx512: bool = True) -> Compiled:
+    """The function on vectors of `lanes` (0: scalars); with AVX-512's own instructions, if there are any."""
+    return Compiled(name, dtype, lanes, avx512)
 
 
 def full_lanes(dtype: str) -> int:
@@ -39,13 +39,15 @@ def full_lanes(dtype: str) -> int:
 
 
 class Compiled:
-    """A native loop that applies one function; `text` and `assembly` are its LLVM IR and machine code."""
+    """A native loop that applies one function.
 
-    def __init__(self, name: str, dtype: str, lanes: int) -> None:
+    symbol: its name; text, assembly: its LLVM IR and machine code, with those of what it calls.
+    """
+
+    def __init__(self, name: str, dtype: str, lanes: int, avx512: bool = True) -> None:
         short, self.step = SHORT[dtype], max(lanes, 1)
         element = LLVM_TYPES[short]
-        bits = self.step * np.dtype(dtype).itemsize * 8
-        w = Writer(set(), avx512=bits == 512 and native.vector_bytes() == 64)
+        w = Writer(set(), avx512=avx512 and native.vector_bytes() == 64)
         arity = 2 if name in OF_TWO else 1
         inputs = [f"%x{i}" for i in range(arity)]
         with w.loop("0", "%n", str(self.step)) as index:
@@ -56,8 +58,8 @@ class Compiled:
                 operands.append(w.emit(text, short, lanes))
             result = vector_math.call(w, name, operands)
             w.line(f"store {result}, ptr {w.offset('%out', index, element)}, align 4")
-        symbol = f"{name}_{short}_{lanes}_{next(_numbers)}"
-        width = max(bits, 128)
+        self.symbol = symbol = f"{name}_{short}_{lanes}_{next(_numbers)}"
+        width = 8 * native.vector_bytes()
         attributes = f'"prefer-vector-width"="{width}" "min-legal-vector-width"="{width}" nounwind'
         pointers = ", ".join(f"ptr noalias {pointer}" for pointer in (*inputs, "%out"))
         self.text = module(w.declared, [function(f"void @{symbol}({pointers}, i64 %n)", w, attributes)])

@@ -62,6 +62,7 @@ def of_all_floats(name: str, stride: int) -> float:
 def instructions(function: Compiled) -> int:
     """How many instructions the loop takes for one vector; rare branches stand behind it."""
     lines = function.assembly.splitlines()
+    lines = lines[lines.index(f"{function.symbol}:") :]
     labels = {line.rstrip(":"): i for i, line in enumerate(lines) if re.match(r"\.LBB\w+:", line)}
     for i, line in enumerate(lines):
         jump = re.match(r"\s+j\w+\s+(\.LBB\w+)", line)

@@ -8,6 +8,10 @@ below the bound of the precision:
 
 - f32, f64: for arithmetic in that format;
 - short: for arithmetic in double that serves a float32 result.
+
+Where AVX-512 picks the coefficients of each lane from two vectors, a function is cut into as many pieces as
+these have room for. The middle of each is a number whose function value is nearly one of the format, so that
+the constant term has no rounding error to speak of (Gal's accurate tables, 1986).
 """
 
 from __future__ import annotations
@@ -32,6 +36,9 @@ row, how many terms it has and its largest error, relative to the function that 
 # fmt: off
 
 Table = dict[str, tuple[float, ...]]
+# By piece of the function: the middle; then the coefficients in what is beyond it, highest power first, with
+# 1 taken from that of the first power, and the value at the middle last.
+Pieces = dict[str, tuple[tuple[float, ...], ...]]
 '''
 Real = Callable[[mpf], mpf]
 
@@ -119,6 +126,92 @@ def table(piece: Piece) -> str:
         lines += textwrap.wrap(
             f'"{precision}": ({numbers}),', 106, initial_indent=" " * 4, subsequent_indent=" " * 8
         )
+    return "\n".join([*lines, "}"])
+
+
+class Curve(NamedTuple):
+    """An odd `function` from 0 to the ends by precision, where it is 1 in that format."""
+
+    name: str
+    text: str
+    function: Real
+    ends: dict[str, str]
+
+
+# How many pieces two vectors hold; how far apart the numbers are of which one becomes a middle, and how many.
+COUNTS = {"f32": 32, "f64": 16}
+STEP, TRIALS = mpf(2) ** -20, 200
+
+
+def accurate(function: Real, place: mpf, precision: str) -> mpf:
+    """The number near `place` at which the function is most nearly a number of the format."""
+
+    def error(x: mpf) -> mpf:
+        value = function(x)
+        return abs(value - rounded(value, precision))
+
+    return min((rounded(place + i * STEP, precision) for i in range(TRIALS)), key=error)
+
+
+def pieces_of(curve: Curve, precision: str) -> list[tuple[mpf, Piece]]:
+    """The middle of each piece, and what is fitted beside r and the value there. Around 0 these are the odd
+    powers, in r^2.
+    """
+    count, end, function = COUNTS[precision], rounded(mpf(curve.ends[precision]), precision), curve.function
+    width = end / (count - 1)
+    half = width / 2 + TRIALS * STEP
+    odd = _over(function, 1, _identity)
+    found = [(mpf(0), Piece(f"{curve.name}{precision}0", "", odd, EPSILON, half**2, lambda z: 1))]
+    for number in range(1, count):
+        last = number == count - 1
+        middle = end if last else accurate(function, number * width, precision)
+
+        def beyond(r: mpf, middle: mpf = middle) -> mpf:
+            with mp.extradps(60):
+                return (function(middle + r) - function(middle)) / r - 1
+
+        def share(r: mpf, middle: mpf = middle) -> mpf:
+            return r / function(middle + r)
+
+        piece = Piece(f"{curve.name}{precision}{number}", "", beyond, -half, EPSILON if last else half, share)
+        found.append((middle, piece))
+    return found
+
+
+def coefficients_of(
+    curve: Curve, pieces: list[tuple[mpf, Piece]], terms: int, precision: str
+) -> list[list[mpf]]:
+    """The coefficients of each piece, lowest power first."""
+    found = []
+    for number, (middle, piece) in enumerate(pieces):
+        known = [mpf(0)] * terms
+        if number:
+            known[:] = [rounded(curve.function(middle), precision), *fitted(piece, terms - 1, precision)]
+        else:
+            known[1::2] = fitted(piece, terms // 2, precision)
+        found.append(known)
+    return found
+
+
+def pieces_table(curve: Curve) -> str:
+    """The Python text of a curve's table: a row for the middles, then one for each power."""
+    lines = ["", f"# {curve.text}", f"{curve.name}: Pieces = {{"]
+    for precision in COUNTS:
+        pieces, terms = pieces_of(curve, precision), 4
+        _, (_, steepest), *_ = pieces
+        while largest_error(steepest, fitted(steepest, terms - 1)) > mpf(2) ** -BITS[precision]:
+            terms += 1
+        terms += terms % 2
+        coefficients = coefficients_of(curve, pieces, terms, precision)
+        beside = (found[1::2] if not number else found[1:] for number, found in enumerate(coefficients))
+        errors = [largest_error(p, found) for (_, p), found in zip(pieces, beside, strict=True)]
+        error = float(mp.log(max(errors), 2))
+        print(f"{curve.name:16} {precision:6}{terms:3} terms, 2^{error:.1f}")
+        lines += [f"    # {len(pieces)} pieces of {terms} terms, 2^{error:.1f}", f'    "{precision}": (']
+        for row in [[middle for middle, _ in pieces], *list(zip(*coefficients, strict=True))[::-1]]:
+            numbers = ", ".join(repr(float(c)) for c in row)
+            lines += textwrap.wrap(f"({numbers}),", 106, initial_indent=" " * 8, subsequent_indent=" " * 9)
+        lines.append("    ),")
     return "\n".join([*lines, "}"])
 
 
@@ -249,8 +342,14 @@ PIECES = [
 ]  # fmt: skip
 
 
+CURVES = [
+    Curve("ERF_PIECES", "erf from 0 to where it is 1", mp.erf, {"f32": "3.93", "f64": "5.93"}),
+]
+
+
 def main() -> None:
-    TARGET.write_text("\n".join([HEADER.rstrip(), *map(table, PIECES)]) + "\n")
+    tables = [*map(table, PIECES), *map(pieces_table, CURVES)]
+    TARGET.write_text("\n".join([HEADER.rstrip(), *tables]) + "\n")
 
 
 if __name__ == "__main__":

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from fusegrad.compiler.mathematics.coefficients import Table
+from fusegrad.compiler.mathematics.coefficients import Pieces, Table
 from fusegrad.compiler.writer import LLVM_TYPES, SIZES, Val, Writer
 
 Number = Val | float
@@ -73,9 +73,33 @@ class Math:
     def copysign(self, a: Number, sign: Val) -> Val:
         return self.w.call("llvm.copysign", [self.of(a), sign])
 
-    def polynomial(self, x: Val, table: Table, add: Number | None = None) -> Val:
-        """Horner's scheme, in pairs where it is long; with `add`, the polynomial times x plus `add`."""
-        coefficients: list[Number] = [*table[self.precision]]
+    def polynomial(self, x: Val, table: Table, add: Number | None = None, apart: bool = False) -> Val:
+        """The polynomial of a table; with `add`, the polynomial times x plus `add`.
+
+        apart: the constant term has a step of its own. In a pair it would be rounded once more.
+        """
+        if not apart:
+            return self._evaluated(x, table[self.precision], add)
+        *high, constant = table[self.precision]
+        value = self._evaluated(x, high, constant)
+        return value if add is None else self.fma(value, x, add)
+
+    def piecewise(self, x: Val, table: Pieces) -> Val:
+        """The polynomial of the piece that x is in, from 0 to the last one's middle. Only with AVX-512.
+
+        By Horner's scheme: what waits is not much, and each coefficient is an instruction already.
+        """
+        middles, *powers = table[self.precision]
+        _, shifted = self._rounded(x, (len(middles) - 1) / middles[-1], self.magic)
+        number = self.bits(shifted)  # in its low bits, of which no others count
+        beyond = self.sub(x, self.looked_up(middles, number))
+        result, *rest, value = (self.looked_up(row, number) for row in powers)
+        for coefficient in rest:
+            result = self.fma(result, beyond, coefficient)
+        return self.add(value, self.fma(beyond, result, beyond))
+
+    def _evaluated(self, x: Val, coefficients: Sequence[Number], add: Number | None = None) -> Val:
+        """Horner's scheme, in pairs where it is long."""
         power = x
         while len(coefficients) >= LONG_POLYNOMIAL:
             single = len(coefficients) % 2
@@ -207,22 +231,55 @@ class Math:
 
         return whole, scaled
 
+    # AVX-512.
+
+    @property
+    def full(self) -> int:
+        """How many lanes a vector of AVX-512 has."""
+        return 8 if self.wide else 16
+
     @property
     def full_of_avx512(self) -> bool:
         """Whether values are one or two vectors that AVX-512's own instructions take."""
-        full = 8 if self.wide else 16
-        return self.w.avx512 and self.lanes in (full, 2 * full)
+        return self.w.avx512 and self.lanes in (self.full, 2 * self.full)
+
+    def looked_up(self, numbers: Sequence[float], places: Val) -> Val:
+        """For each lane the number at its place, of as many numbers as two vectors have lanes.
+
+        places: integers of the same width, of which the lowest bits count. Only with AVX-512.
+        """
+        if self.lanes > self.full:
+            low, high = (self.looked_up_in_one(numbers, self._half(places, i)) for i in (0, self.full))
+            return self._joined(low, high)
+        return self.looked_up_in_one(numbers, places)
+
+    def looked_up_in_one(self, numbers: Sequence[float], places: Val) -> Val:
+        """`looked_up` for one vector, which may have fewer lanes, or for a scalar."""
+        w, lanes, full = self.w, places.lanes, self.full
+        assert len(numbers) == 2 * full and lanes <= full
+        if not lanes:
+            places = w.splat(places, full)
+        elif lanes < full:
+            places = w.shuffled(places, places, [i % lanes for i in range(full)])
+        one, two = (
+            Val("<" + ", ".join(str(w.constant(n, self.dtype)) for n in half) + ">", self.dtype, full)
+            for half in (numbers[:full], numbers[full:])
+        )
+        symbol = f"llvm.x86.avx512.vpermi2var.{'pd' if self.wide else 'ps'}.512"
+        w.declared.add(f"declare {one.type} @{symbol}({one.type}, {places.type}, {one.type})")
+        found = w.emit(f"call {one.type} @{symbol}({one}, {places}, {two})", self.dtype, full)
+        if not lanes:
+            return w.emit(f"extractelement {found}, i32 0", self.dtype)
+        return found if lanes == full else w.shuffled(found, found, list(range(lanes)))
 
     def instruction(self, name: str, operands: list[Val], immediate: str = "") -> Val:
         """An instruction of AVX-512 on full vectors, in the current rounding mode."""
-        full, suffix, mask = (8, "pd", "i8") if self.wide else (16, "ps", "i16")
-        if self.lanes == 2 * full:
-            halves = [[self._half(o, start) for o in operands] for start in (0, full)]
+        suffix, mask = ("pd", "i8") if self.wide else ("ps", "i16")
+        if self.lanes > self.full:
+            halves = [[self._half(o, start) for o in operands] for start in (0, self.full)]
             half = Math(self.w, halves[0][0])
             low, high = (half.instruction(name, given, immediate) for given in halves)
-            places = ", ".join(f"i32 {i}" for i in range(self.lanes))
-            text = f"shufflevector {low}, {high}, <{self.lanes} x i32> <{places}>"
-            return self.w.emit(text, self.dtype, self.lanes)
+            return self._joined(low, high)
         symbol, kind = f"llvm.x86.avx512.mask.{name}.{suffix}.512", operands[0].type
         extra = [immediate] if immediate else []
         kinds = [*(o.type for o in operands), *(e.split()[0] for e in extra), kind, mask, "i32"]
@@ -236,6 +293,10 @@ class Math:
         places = ", ".join(f"i32 {i}" for i in range(start, start + count))
         text = f"shufflevector {value}, {value.type} poison, <{count} x i32> <{places}>"
         return self.w.emit(text, value.dtype, count)
+
+    def _joined(self, low: Val, high: Val) -> Val:
+        """Two halves as one."""
+        return self.w.shuffled(low, high, list(range(self.lanes)))
 
     def signed_by_parity(self, value: Val, number: Val) -> Val:
         """-value where the integer `number` is odd."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from fusegrad.compiler.mathematics.arithmetic import Math
-from fusegrad.compiler.mathematics.coefficients import ERF, ERF_FAR, ERFCX, ERFINV, ERFINV_FAR
+from fusegrad.compiler.mathematics.coefficients import ERF, ERF_FAR, ERF_PIECES, ERFCX, ERFINV, ERFINV_FAR
 from fusegrad.compiler.mathematics.exponential import exp, times_exp
 from fusegrad.compiler.mathematics.logarithm import log
 from fusegrad.compiler.writer import Val
@@ -14,9 +14,12 @@ from fusegrad.compiler.writer import Val
 def erf(m: Math, x: Val) -> Val:
     """x (1 + polynomial in x^2) up to 1, then 1 - exp(-x^2) times a polynomial in |x|.
 
-    The exponential is written as in the derivative, so that a kernel with both computes it once.
+    The exponential is written as in the derivative, so that a kernel with both computes it once. AVX-512
+    picks the coefficients of as many pieces as make that superfluous.
     """
     size = m.abs(x)
+    if m.w.avx512:
+        return m.copysign(m.piecewise(m.at_most(size, ERF_PIECES[m.precision][0][-1]), ERF_PIECES), x)
     near = m.fma(x, m.polynomial(m.mul(x, x), ERF), x)
     bell = exp(m, m.mul(m.neg(x), x), below_zero=True)
     far = m.nfma(bell, m.polynomial(m.at_most(size, 6.0), ERF_FAR), 1.0)
@@ -55,7 +58,7 @@ def erfinv(m: Math, x: Val) -> Val:
     large = m.compare("gt", w, 2.0)
     most = m.select(large, 1.5, 0.875)
     at_zero = m.select(large, -0.613773074547242, 0.011226925452758014)  # sqrt(pi) / 2 - most
-    near = m.fma(x, most, m.mul(x, m.polynomial(w, ERFINV, add=at_zero)))
+    near = m.fma(x, most, m.mul(x, m.polynomial(w, ERFINV, add=at_zero, apart=True)))
     result = m.rarely("erfinv_far", m.compare("gt", w, 5.0), near, [x, w], _erfinv_far)
     return m.select(m.compare("eq", w, math.inf), m.copysign(math.inf, x), result)
 

@@ -42,7 +42,7 @@ def _without(m: Math, x: Val, count: Val, unit: float) -> tuple[Val, Val | None]
 def _sine(m: Math, r: Val, low: Val | None, number: Val) -> Val:
     """sin(r + low) for |r| <= pi / 2, negated where `number` is odd."""
     z = m.mul(r, r)
-    beyond = m.mul(z, m.polynomial(z, SIN))
+    beyond = m.mul(z, m.polynomial(z, SIN, apart=True))
     if low is None:
         return m.signed_by_parity(m.fma(r, beyond, r), number)
     cosine = m.fma(z, m.fma(z, 1 / 24, -0.5), 1.0)

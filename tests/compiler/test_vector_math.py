@@ -29,6 +29,38 @@ def test_within_two_units_in_the_last_place(name: str, dtype: str):
     assert error[worst] <= 2, f"{error[worst]:.2f} ulp at {[float(a[worst]) for a in given]!r}"
 
 
+@each_dtype
+@each_function
+def test_within_two_units_without_the_instructions_of_avx512(name: str, dtype: str):
+    given = arguments(name, dtype, 300)
+    error = errors(name, dtype, given, compiled(name, dtype, full_lanes(dtype), avx512=False)(*given))
+    assert error.max() <= 2
+
+
+# The worst of 180,000 and 700,000 arguments, when the constant terms of long polynomials stood in pairs.
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("sin", 406547776.6068513), ("cos", 812792411.5137798), ("cos", 0.08691384149953407),
+        ("erfinv", 0.9947912969621735), ("erfinv", 0.9950931733992229),
+    ],
+)  # fmt: skip
+def test_hard_arguments(name: str, value: float):
+    given = [np.full(8, value)]
+    assert errors(name, "float64", given, compiled(name, "float64", full_lanes("float64"))(*given))[0] <= 1.8
+
+
+@each_dtype
+def test_erf_is_one_beyond_its_last_piece_and_keeps_signs(dtype: str):
+    values = np.array([3.93, 5.93, 6.0, 100.0, np.inf, np.finfo(dtype).max, 0.0], dtype)
+    erf = compiled("erf", dtype, full_lanes(dtype))
+    expected = np.array([1 if dtype == "float32" else 1 - 2.73e-8, 1, 1, 1, 1, 1, 0], dtype)
+    np.testing.assert_allclose(erf(values), expected, rtol=1e-9)
+    np.testing.assert_array_equal(erf(values)[1:], expected[1:])
+    np.testing.assert_array_equal(erf(-values), -erf(values))
+    assert np.signbit(erf(-values)).all()
+
+
 @pytest.mark.parametrize("name", [name for name in FUNCTIONS if name not in OF_TWO])
 def test_every_thousandth_float_is_within_two_units_of_double_precision(name: str):
     values = np.arange(0, 2**32, 1009, np.uint64).astype(np.uint32).view(np.float32)

@@ -52,7 +52,7 @@ def cache_bytes() -> float:
 def streaming_kernels(blueprint: Blueprint, sizes: Any) -> dict[int, Kernel]:
     """By number of a step, the kernel to take instead of its own."""
     pooled = {value for value, bytes_ in _results(blueprint, sizes) if bytes_ >= SMALLEST_POOLED}
-    if not any(_bytes(value, sizes) * 2 * MOST_RESULTS > cache_bytes() for value in pooled):
+    if not pooled:
         return {}
     found = {}
     for number, form in enumerate(blueprint.forms):

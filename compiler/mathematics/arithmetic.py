@@ -249,11 +249,11 @@ class Math:
         places: integers of the same width, of which the lowest bits count. Only with AVX-512.
         """
         if self.lanes > self.full:
-            low, high = (self.looked_up_in_one(numbers, self._half(places, i)) for i in (0, self.full))
+            low, high = (self._looked_up_in_one(numbers, self._half(places, i)) for i in (0, self.full))
             return self._joined(low, high)
-        return self.looked_up_in_one(numbers, places)
+        return self._looked_up_in_one(numbers, places)
 
-    def looked_up_in_one(self, numbers: Sequence[float], places: Val) -> Val:
+    def _looked_up_in_one(self, numbers: Sequence[float], places: Val) -> Val:
         """`looked_up` for one vector, which may have fewer lanes, or for a scalar."""
         w, lanes, full = self.w, places.lanes, self.full
         assert len(numbers) == 2 * full and lanes <= full

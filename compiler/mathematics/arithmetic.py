@@ -343,7 +343,8 @@ class Math:
         math = Math(inner, value, self.precision == "short")
         result = inner.select(needed, compute(math, needed, *rest), value)
         parameters = ", ".join(map(str, (needed, value, *rest)))
-        bits = min(512, max(128, 8 * SIZES[self.dtype] * self.lanes))
+        # Of few lanes, too, AVX-512 looks numbers up in vectors of its whole width.
+        bits = 512 if self.w.avx512 else min(512, max(128, 8 * SIZES[self.dtype] * self.lanes))
         width = f'"prefer-vector-width"="{bits}" "min-legal-vector-width"="{bits}"'
         head = f"define private {value.type} @{symbol}({parameters}) noinline optnone cold nounwind {width}"
         body = ["{ entry:", *inner.entry, *inner.lines, f"ret {result}", "}"]

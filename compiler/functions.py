@@ -10,7 +10,9 @@ from fusegrad.compiler.parallel import function, module, run_tasks, task_name
 from fusegrad.compiler.scalar import identity
 from fusegrad.compiler.writer import LLVM_TYPES, Val
 
-ATTRIBUTES = '"prefer-vector-width"="{bits}" "min-legal-vector-width"="{bits}" nounwind'
+# Told nothing of the stack, LLVM leaves it as it is, and most vectors that it keeps there lie across two
+# lines of the cache: each takes twice as long to be read.
+ATTRIBUTES = '"prefer-vector-width"="{bits}" "min-legal-vector-width"="{bits}" alignstack({bytes}) nounwind'
 
 
 def _header(emitter: Emitter, before: tuple[Statement, ...]) -> None:
@@ -171,7 +173,7 @@ def _combine_arrays(emitter: Emitter, accumulator: Accumulator, chunks: str, fir
 def module_text(kernel: Kernel, name: str, vector_bytes: int, lanes: int) -> str:
     """The LLVM module of a kernel."""
     declared: set[str] = set()
-    attributes = ATTRIBUTES.format(bits=vector_bytes * 8)
+    attributes = ATTRIBUTES.format(bits=vector_bytes * 8, bytes=vector_bytes)
 
     def emitter() -> Emitter:
         return Emitter(kernel, lanes, declared, avx512=vector_bytes == 64)

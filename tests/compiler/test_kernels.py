@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import platform
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +13,7 @@ from hypothesis import given, settings, strategies as st
 from kernel_checks import check, program_of, tensor
 
 import fusegrad as fg
-from fusegrad.compiler import native
+from fusegrad.compiler import machine_code, native
 from fusegrad.compiler.emit import lanes_of
 from fusegrad.compiler.functions import module_text
 from fusegrad.compiler.loops import Argument
@@ -229,3 +231,18 @@ def test_two_vectors_of_elementary_functions_are_computed_side_by_side():
     )
     assert [lanes_of(heavy.kernel, n) for n in (16, 32, 64)] == [8, 16, 32]
     assert [lanes_of(light.kernel, n) for n in (16, 32, 64)] == [4, 8, 16]
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="reads x86's assembly")
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_vectors_on_the_stack_lie_within_a_line_of_the_cache(dtype: str):
+    def long(x: fg.Tensor) -> fg.Tensor:
+        return sum((fg.erf(x * i) * fg.exp(x - i) * fg.tanh(x + i) for i in range(5)), x)
+
+    (bound,) = program_of(long, tensor(40).to(getattr(fg, dtype)))[0].kernels
+    width = native.vector_bytes()
+    text = machine_code.assembly(module_text(bound.kernel, "kernel", width, lanes_of(bound.kernel, width)))
+    kept = re.findall(r"(mov\w+)\s+(?:%[yz]mm\d+, -?\d*\(%rsp\)|-?\d*\(%rsp\), %[yz]mm\d+)", text)
+    if width > 16:
+        assert kept
+        assert all(move.startswith(("movap", "movdqa")) for move in kept)

@@ -291,8 +291,13 @@ EPSILON = h("1e-9")
 PIECES = [
     Piece("EXP", "(e^r - 1 - r) / r^2 for |r| <= ln(2) / 2",
           lambda r: (mp.expm1(r) - r) / r**2, -HALF_LN2 * h("1.0001"), HALF_LN2, lambda r: r * r),
+    Piece("EXP_NEAR", "the same for |r| <= ln(2) / 32",
+          lambda r: (mp.expm1(r) - r) / r**2, -HALF_LN2 / 16 * h("1.0001"), HALF_LN2 / 16, lambda r: r * r,
+          "f64 short"),
     Piece("EXP2", "(2^r - 1) / r for |r| <= 1/2",
           lambda r: mp.expm1(r * mp.log(2)) / r, h("-0.5002"), h("0.5001"), lambda r: r, "f32 f64"),
+    Piece("EXP2_NEAR", "the same for |r| <= 1/32",
+          lambda r: mp.expm1(r * mp.log(2)) / r, h("-0.03126"), h("0.031255"), lambda r: r, "f64"),
     Piece("SINH", "(sinh r - r) / r^3 in r^2 for r <= ln(2) / 2",
           _over(mp.sinh, 3, _identity), EPSILON, HALF_LN2**2, lambda z: z, "f32 f64"),
     Piece("COSH", "(cosh r - 1) / r^2 in r^2 for r <= ln(2) / 2",
@@ -347,8 +352,16 @@ CURVES = [
 ]
 
 
+def steps_table() -> str:
+    """The Python text of the powers of 2 from 1 to 2, as many as two vectors of doubles hold."""
+    count = COUNTS["f64"]
+    numbers = ", ".join(repr(float(mpf(2) ** (mpf(i) / count))) for i in range(count))
+    lines = textwrap.wrap(numbers, 106, initial_indent=" " * 4, subsequent_indent=" " * 4)
+    return "\n".join(["", f"# 2^(i / {count})", "POWERS: tuple[float, ...] = (", *lines, ")"])
+
+
 def main() -> None:
-    tables = [*map(table, PIECES), *map(pieces_table, CURVES)]
+    tables = [*map(table, PIECES), *map(pieces_table, CURVES), steps_table()]
     TARGET.write_text("\n".join([HEADER.rstrip(), *tables]) + "\n")
 
 

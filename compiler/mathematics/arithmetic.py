@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from fusegrad.compiler.mathematics.coefficients import Pieces, Table
 from fusegrad.compiler.writer import LLVM_TYPES, SIZES, Val, Writer
@@ -15,6 +16,18 @@ Rare = Callable[..., Val]  # of the arithmetic to write it with, the lanes that 
 # Horner's scheme waits for each of its steps. From so many coefficients on, two at a time are made one of a
 # polynomial in x^2 (Estrin's scheme): a multiplication more, and half the waiting.
 LONG_POLYNOMIAL = 7
+
+
+class Power(NamedTuple):
+    """A power of two near 2^x.
+
+    exponent: its logarithm, as a float. scaled: scales by 2 to the whole number that is not above it.
+    part: what is left of the power then, from 1 to 2; None where the exponent is whole.
+    """
+
+    exponent: Val
+    scaled: Scaling
+    part: Val | None
 
 
 class Math:
@@ -198,38 +211,52 @@ class Math:
         return 1023 if self.wide else 127
 
     def power_near(
-        self, x: Val, factor: float = 1.0, normal: bool = False, below_one: bool = False
-    ) -> tuple[Val, Scaling]:
-        """The whole number n nearest to x * factor, as a float, and the scaling by 2^n.
+        self,
+        x: Val,
+        factor: float = 1.0,
+        normal: bool = False,
+        below_one: bool = False,
+        powers: Sequence[float] = (),
+    ) -> Power:
+        """2^n of the whole number n nearest to x * factor; or of the nearest multiple of 1 / 16.
 
         The scaling is right at the ends of the range, too: for n up to 1 beyond the largest exponent, and
         down to -152 (-1078 in double precision), where it gives 0. normal: 2^n is certainly no denormal, nor
-        infinite. below_one: nor above 1.
+        infinite. below_one: nor above 1. powers: those of 2 from 1 to 2 by sixteenths, for which two vectors
+        of AVX-512 have room.
         """
+        fine = len(powers) or 1
         if self.full_of_avx512:
-            whole, _ = self._rounded(x, factor, self.magic)
-            return whole, lambda value: self.instruction("scalef", [value, whole])
+            whole, shifted = self._rounded(x, factor, self.magic / fine)
+            part = self.looked_up(powers, self.bits(shifted)) if powers else None
+            # The instruction leaves off what is behind the point.
+            return Power(whole, lambda value: self.instruction("scalef", [value, whole]), part)
         # With the exponent's bias in them, the low bits need but be moved to where the exponent stands.
-        magic: Number = self.magic + self.bias
+        start = self.magic / fine + self.bias
+        magic: Number = start
         rest: Number | None = None
         if not normal and self.precision != "short":
             # In two steps, each within the range of exponents: below 1 first by too much, above by too
             # little. The least number has no bits left, so that nothing underflows to 0, which takes some
             # processors 150 cycles. `magic` stays even: halves are rounded as with AVX-512.
             more = 55 if self.wide else 25
-            magic, rest = self.magic + self.bias + more, 2.0**-more
+            magic, rest = start + more, 2.0**-more
             if not below_one:
                 negative = self.negative(x)
-                magic = self.select(negative, magic, self.magic + self.bias - 1)
+                magic = self.select(negative, magic, start - 1)
                 rest = self.select(negative, rest, 2.0)
         whole, shifted = self._rounded(x, factor, magic)
-        power = self.from_bits(self.w.binary("shl", self.bits(shifted), self.whole(self.digits)))
+        number = self.bits(shifted)
+        exponent = self.w.binary("shl", number, self.whole(self.digits - (fine - 1).bit_length()))
+        if powers:
+            exponent = self.w.binary("and", exponent, self.whole(-1 << self.digits))
+        power, part = self.from_bits(exponent), self.looked_up(powers, number) if powers else None
 
         def scaled(value: Val) -> Val:
             product = self.mul(value, power)
             return product if rest is None else self.mul(product, rest)
 
-        return whole, scaled
+        return Power(whole, scaled, part)
 
     # AVX-512.
 
@@ -240,18 +267,15 @@ class Math:
 
     @property
     def full_of_avx512(self) -> bool:
-        """Whether values are one or two vectors that AVX-512's own instructions take."""
-        return self.w.avx512 and self.lanes in (self.full, 2 * self.full)
+        """Whether values are one or more vectors that AVX-512's own instructions take."""
+        return self.w.avx512 and self.lanes >= self.full
 
     def looked_up(self, numbers: Sequence[float], places: Val) -> Val:
         """For each lane the number at its place, of as many numbers as two vectors have lanes.
 
         places: integers of the same width, of which the lowest bits count. Only with AVX-512.
         """
-        if self.lanes > self.full:
-            low, high = (self._looked_up_in_one(numbers, self._half(places, i)) for i in (0, self.full))
-            return self._joined(low, high)
-        return self._looked_up_in_one(numbers, places)
+        return self._in_vectors(lambda given: self._looked_up_in_one(numbers, given), places)
 
     def _looked_up_in_one(self, numbers: Sequence[float], places: Val) -> Val:
         """`looked_up` for one vector, which may have fewer lanes, or for a scalar."""
@@ -274,29 +298,29 @@ class Math:
 
     def instruction(self, name: str, operands: list[Val], immediate: str = "") -> Val:
         """An instruction of AVX-512 on full vectors, in the current rounding mode."""
+        return self._in_vectors(lambda *given: self._instruction_on_one(name, given, immediate), *operands)
+
+    def _instruction_on_one(self, name: str, operands: Sequence[Val], immediate: str) -> Val:
         suffix, mask = ("pd", "i8") if self.wide else ("ps", "i16")
-        if self.lanes > self.full:
-            halves = [[self._half(o, start) for o in operands] for start in (0, self.full)]
-            half = Math(self.w, halves[0][0])
-            low, high = (half.instruction(name, given, immediate) for given in halves)
-            return self._joined(low, high)
         symbol, kind = f"llvm.x86.avx512.mask.{name}.{suffix}.512", operands[0].type
         extra = [immediate] if immediate else []
         kinds = [*(o.type for o in operands), *(e.split()[0] for e in extra), kind, mask, "i32"]
         self.w.declared.add(f"declare {kind} @{symbol}({', '.join(kinds)})")
         arguments = [*map(str, operands), *extra, f"{kind} zeroinitializer", f"{mask} -1", "i32 4"]
-        return self.w.emit(f"call {kind} @{symbol}({', '.join(arguments)})", self.dtype, self.lanes)
+        return self.w.emit(f"call {kind} @{symbol}({', '.join(arguments)})", self.dtype, self.full)
+
+    def _in_vectors(self, function: Callable[..., Val], *operands: Val) -> Val:
+        """`function` of each full vector of the operands, or of what is less than one."""
+        lanes = operands[0].lanes
+        if lanes <= self.full:
+            return function(*operands)
+        halves = ([self._half(o, start) for o in operands] for start in (0, lanes // 2))
+        low, high = (self._in_vectors(function, *given) for given in halves)
+        return self.w.shuffled(low, high, list(range(lanes)))
 
     def _half(self, value: Val, start: int) -> Val:
         """Half of the lanes, from `start` on."""
-        count = self.lanes // 2
-        places = ", ".join(f"i32 {i}" for i in range(start, start + count))
-        text = f"shufflevector {value}, {value.type} poison, <{count} x i32> <{places}>"
-        return self.w.emit(text, value.dtype, count)
-
-    def _joined(self, low: Val, high: Val) -> Val:
-        """Two halves as one."""
-        return self.w.shuffled(low, high, list(range(self.lanes)))
+        return self.w.shuffled(value, value, list(range(start, start + value.lanes // 2)))
 
     def signed_by_parity(self, value: Val, number: Val) -> Val:
         """-value where the integer `number` is odd."""

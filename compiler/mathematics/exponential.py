@@ -1,11 +1,25 @@
-"""Exponentials and the hyperbolic functions: x = k ln 2 + r, a polynomial in r, and a scaling by 2^k."""
+"""Exponentials and the hyperbolic functions: x = k ln 2 + r, a polynomial in r, and a scaling by 2^k.
+
+Of doubles AVX-512 looks 2^(i / 16) up: then k is a multiple of 1/16, r is less, and the polynomial shorter.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
-from fusegrad.compiler.mathematics.arithmetic import Math, Scaling
-from fusegrad.compiler.mathematics.coefficients import COSH, EXP, EXP2, SINH, TANH
+from fusegrad.compiler.mathematics.arithmetic import Math, Power
+from fusegrad.compiler.mathematics.coefficients import (
+    COSH,
+    EXP,
+    EXP2,
+    EXP2_NEAR,
+    EXP_NEAR,
+    POWERS,
+    SINH,
+    TANH,
+    Table,
+)
 from fusegrad.compiler.writer import Val
 
 # ln 2 in two parts; the first has trailing zeros, so that k times it is exact.
@@ -27,45 +41,55 @@ def _reduced(m: Math, x: Val) -> tuple[Val, Val]:
     return number, _remainder(m, x, whole)
 
 
-def _expm1_near_zero(m: Math, r: Val) -> Val:
+def _expm1_near_zero(m: Math, r: Val, table: Table = EXP) -> Val:
     """e^r - 1 for |r| <= ln(2) / 2."""
-    return m.fma(m.mul(r, r), m.polynomial(r, EXP), r)
+    return m.fma(m.mul(r, r), m.polynomial(r, table), r)
 
 
-def _split(m: Math, x: Val, below_zero: bool = False) -> tuple[Val, Val, Scaling]:
+def _powers(m: Math) -> Sequence[float]:
+    """The parts of powers of two that are looked up, if any are."""
+    return POWERS if m.wide and m.w.avx512 else ()
+
+
+def _split(m: Math, x: Val, below_zero: bool = False, powers: Sequence[float] = ()) -> tuple[Val, Val, Power]:
     """x = k ln2 + r: x limited to where e^x is neither 0 nor infinite for certain, and a little more; r; and
-    the scaling by 2^k. below_zero: x is certainly not above.
+    2^k. below_zero: x is certainly not above.
     """
     # At these ends k is where `power_near` gives 0, and beyond the largest exponent.
     low, high = {"f32": (-105.4, 89.0), "f64": (-747.2, 710.0), "short": (-700.0, 700.0)}[m.precision]
     bounded = m.at_least(x if below_zero else m.at_most(x, high), low)
-    whole, scaled = m.power_near(bounded, 1 / math.log(2), below_one=below_zero)
-    return bounded, _remainder(m, bounded, whole), scaled
+    near = m.power_near(bounded, 1 / math.log(2), below_one=below_zero, powers=powers)
+    return bounded, _remainder(m, bounded, near.exponent), near
 
 
 def exp(m: Math, x: Val, below_zero: bool = False) -> Val:
     """e^x. below_zero: x is certainly not above."""
-    _, r, scaled = _split(m, x, below_zero)
-    return scaled(m.fma(m.polynomial(r, EXP, add=1.0), r, 1.0))
+    _, r, near = _split(m, x, below_zero, _powers(m))
+    if near.part is None:
+        return near.scaled(m.fma(m.polynomial(r, EXP, add=1.0), r, 1.0))
+    return near.scaled(m.fma(near.part, _expm1_near_zero(m, r, EXP_NEAR), near.part))
 
 
 def times_exp(m: Math, factor: Val, factor_low: Val | None, high: Val, low: Val) -> Val:
     """(factor + factor_low) * e^(high + low), where `low` is nothing beside `high`."""
-    bounded, r, scaled = _split(m, high)
+    bounded, r, near = _split(m, high)
     r, r_low = m.fast_two_sum(r, m.select(m.compare("eq", bounded, high), low, 0.0))
     small = m.add(r, m.fma(m.mul(r, r), m.polynomial(r, EXP), r_low))
     if factor_low is None:
-        return scaled(m.fma(factor, small, factor))
+        return near.scaled(m.fma(factor, small, factor))
     rest = m.fma(factor, small, m.fma(factor_low, small, factor_low))
-    return scaled(m.add(factor, rest))
+    return near.scaled(m.add(factor, rest))
 
 
 def exp2(m: Math, x: Val) -> Val:
     """2^x."""
     low, high = (-1078.0, 1024.5) if m.wide else (-152.0, 128.5)  # as in `_split`
     x = m.at_least(m.at_most(x, high), low)
-    whole, scaled = m.power_near(x)
-    return scaled(m.polynomial(m.sub(x, whole), EXP2, add=1.0))
+    near = m.power_near(x, powers=_powers(m))
+    r = m.sub(x, near.exponent)
+    if near.part is None:
+        return near.scaled(m.polynomial(r, EXP2, add=1.0))
+    return near.scaled(m.fma(near.part, m.mul(r, m.polynomial(r, EXP2_NEAR)), near.part))
 
 
 def expm1(m: Math, x: Val) -> Val:
@@ -96,8 +120,12 @@ def tanh(m: Math, x: Val) -> Val:
     near = m.fma(x, m.mul(z, m.polynomial(z, TANH)), x)
     size = m.abs(x)
     double = m.mul(m.at_most(size, 20.0 if m.wide else 10.0), 2.0)
-    whole, scaled = m.power_near(double, 1 / math.log(2), normal=True)
-    e = scaled(m.add(_expm1_near_zero(m, _remainder(m, double, whole)), 1.0))
+    power = m.power_near(double, 1 / math.log(2), normal=True, powers=_powers(m))
+    r = _remainder(m, double, power.exponent)
+    if power.part is None:
+        e = power.scaled(m.add(_expm1_near_zero(m, r), 1.0))
+    else:
+        e = power.scaled(m.fma(power.part, _expm1_near_zero(m, r, EXP_NEAR), power.part))
     far = m.sub(1.0, m.div(2.0, m.add(e, 1.0)))
     return m.copysign(m.select(m.compare("lt", size, 0.55), near, far), x)
 

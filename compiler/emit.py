@@ -85,17 +85,27 @@ def outer_accumulators(kernel: Kernel) -> list[Accumulator]:
     return [s for s in parts(kernel)[0] if isinstance(s, Accumulator)]
 
 
+# So many elementary functions in one body are longer than what a processor looks ahead, and one of `LONG` is.
+MANY_FUNCTIONS = 3
+LONG = frozenset({"pow", "lgamma", "erfinv"})
+
+
 def lanes_of(kernel: Kernel, vector_bytes: int) -> int:
     """How many lanes the kernel's vectors have: by its widest float and its heaviest functions.
 
     The instructions of an elementary function wait for one another; two vectors of them side by side fill
-    each other's gaps.
+    each other's gaps. Of a long body four do, where there are 32 registers for them.
     """
     dtypes = {s.dtype for s in kernel.statements() if isinstance(s, (Compute, Accumulator, Progression))}
     dtypes |= {s.buffer.dtype for s in kernel.statements() if isinstance(s, (Load, Store))}
     wide = "f64" in dtypes or ("i64" in dtypes and "f32" not in dtypes)
-    heavy = any(isinstance(s, Compute) and s.op in ELEMENTARY for s in kernel.statements())
-    return (2 if heavy else 1) * max(2, vector_bytes // (8 if wide else 4))
+    functions = [s.op for s in kernel.statements() if isinstance(s, Compute) and s.op in ELEMENTARY]
+    _, loop, _ = parts(kernel)
+    # In rows, which may be short, much of four vectors would be idle.
+    flat = loop is not None and loop.kind == "chunked"
+    long = len(functions) >= MANY_FUNCTIONS or not LONG.isdisjoint(functions)
+    vectors = (4 if long and flat and vector_bytes == 64 else 2) if functions else 1
+    return vectors * max(2, vector_bytes // (8 if wide else 4))
 
 
 class Emitter(Accumulation):

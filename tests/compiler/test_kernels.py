@@ -16,6 +16,7 @@ import fusegrad as fg
 from fusegrad.compiler import machine_code, native
 from fusegrad.compiler.emit import lanes_of
 from fusegrad.compiler.functions import module_text
+from fusegrad.compiler.kernel import Kernel
 from fusegrad.compiler.loops import Argument
 from fusegrad.compiler.program import viewed
 from fusegrad.tracer import passes
@@ -231,6 +232,21 @@ def test_two_vectors_of_elementary_functions_are_computed_side_by_side():
     )
     assert [lanes_of(heavy.kernel, n) for n in (16, 32, 64)] == [8, 16, 32]
     assert [lanes_of(light.kernel, n) for n in (16, 32, 64)] == [4, 8, 16]
+
+
+def test_of_long_bodies_four_vectors_are_where_there_are_registers_for_them():
+    def gate(x: fg.Tensor) -> fg.Tensor:
+        return fg.tanh(x) * fg.sigmoid(x) + fg.exp(-x)
+
+    def kernel(function: Function, *shape: int) -> Kernel:
+        (bound,) = program_of(function, tensor(*shape))[0].kernels
+        return bound.kernel
+
+    assert [lanes_of(kernel(gate, 40), n) for n in (16, 32, 64)] == [8, 16, 64]
+    assert lanes_of(kernel(lambda x: fg.erfinv(x), 40), 64) == 64
+    rows = kernel(lambda x: gate(x) / gate(x).sum(1, keepdim=True), 6, 37)
+    assert lanes_of(rows, 64) == 32  # they may be short
+    check(gate, tensor(200))
 
 
 @pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="reads x86's assembly")

@@ -39,6 +39,7 @@ Table = dict[str, tuple[float, ...]]
 # By piece of the function: the middle; then the coefficients in what is beyond it, highest power first, with
 # 1 taken from that of the first power, and the value at the middle last.
 Pieces = dict[str, tuple[tuple[float, ...], ...]]
+Powers = tuple[tuple[float, ...], tuple[float, ...]]
 '''
 Real = Callable[[mpf], mpf]
 
@@ -352,16 +353,23 @@ CURVES = [
 ]
 
 
-def steps_table() -> str:
+def powers_table() -> str:
     """The Python text of the powers of 2 from 1 to 2, as many as two vectors of doubles hold."""
     count = COUNTS["f64"]
-    numbers = ", ".join(repr(float(mpf(2) ** (mpf(i) / count))) for i in range(count))
-    lines = textwrap.wrap(numbers, 106, initial_indent=" " * 4, subsequent_indent=" " * 4)
-    return "\n".join(["", f"# 2^(i / {count})", "POWERS: tuple[float, ...] = (", *lines, ")"])
+    exact = [mpf(2) ** (mpf(i) / count) for i in range(count)]
+    lines = [
+        "",
+        f"# 2^(i / {count}), and by what share of it that is more than its double",
+        "POWERS: Powers = (",
+    ]
+    for row in (exact, [power / rounded(power, "f64") - 1 for power in exact]):
+        numbers = ", ".join(repr(float(number)) for number in row)
+        lines += textwrap.wrap(f"({numbers}),", 106, initial_indent=" " * 4, subsequent_indent=" " * 5)
+    return "\n".join([*lines, ")"])
 
 
 def main() -> None:
-    tables = [*map(table, PIECES), *map(pieces_table, CURVES), steps_table()]
+    tables = [*map(table, PIECES), *map(pieces_table, CURVES), powers_table()]
     TARGET.write_text("\n".join([HEADER.rstrip(), *tables]) + "\n")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from fusegrad.compiler.mathematics.coefficients import Pieces, Table
+from fusegrad.compiler.mathematics.coefficients import Pieces, Powers, Table
 from fusegrad.compiler.writer import LLVM_TYPES, SIZES, Val, Writer
 
 Number = Val | float
@@ -22,12 +22,13 @@ class Power(NamedTuple):
     """A power of two near 2^x.
 
     exponent: its logarithm, as a float. scaled: scales by 2 to the whole number that is not above it.
-    part: what is left of the power then, from 1 to 2; None where the exponent is whole.
+    part: what is left of the power then, from 1 to 2, and by what share of it that is more than the double;
+    None where the exponent is whole.
     """
 
     exponent: Val
     scaled: Scaling
-    part: Val | None
+    part: Pair | None
 
 
 class Math:
@@ -216,7 +217,7 @@ class Math:
         factor: float = 1.0,
         normal: bool = False,
         below_one: bool = False,
-        powers: Sequence[float] = (),
+        powers: Powers | None = None,
     ) -> Power:
         """2^n of the whole number n nearest to x * factor; or of the nearest multiple of 1 / 16.
 
@@ -225,10 +226,10 @@ class Math:
         infinite. below_one: nor above 1. powers: those of 2 from 1 to 2 by sixteenths, for which two vectors
         of AVX-512 have room.
         """
-        fine = len(powers) or 1
+        fine = len(powers[0]) if powers else 1
         if self.full_of_avx512:
             whole, shifted = self._rounded(x, factor, self.magic / fine)
-            part = self.looked_up(powers, self.bits(shifted)) if powers else None
+            part = self._part(powers, self.bits(shifted))
             # The instruction leaves off what is behind the point.
             return Power(whole, lambda value: self.instruction("scalef", [value, whole]), part)
         # With the exponent's bias in them, the low bits need but be moved to where the exponent stands.
@@ -250,13 +251,16 @@ class Math:
         exponent = self.w.binary("shl", number, self.whole(self.digits - (fine - 1).bit_length()))
         if powers:
             exponent = self.w.binary("and", exponent, self.whole(-1 << self.digits))
-        power, part = self.from_bits(exponent), self.looked_up(powers, number) if powers else None
+        power, part = self.from_bits(exponent), self._part(powers, number)
 
         def scaled(value: Val) -> Val:
             product = self.mul(value, power)
             return product if rest is None else self.mul(product, rest)
 
         return Power(whole, scaled, part)
+
+    def _part(self, powers: Powers | None, number: Val) -> Pair | None:
+        return (self.looked_up(powers[0], number), self.looked_up(powers[1], number)) if powers else None
 
     # AVX-512.
 

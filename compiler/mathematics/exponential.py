@@ -6,9 +6,8 @@ Of doubles AVX-512 looks 2^(i / 16) up: then k is a multiple of 1/16, r is less,
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
-from fusegrad.compiler.mathematics.arithmetic import Math, Power
+from fusegrad.compiler.mathematics.arithmetic import Math, Pair, Power
 from fusegrad.compiler.mathematics.coefficients import (
     COSH,
     EXP,
@@ -18,7 +17,7 @@ from fusegrad.compiler.mathematics.coefficients import (
     POWERS,
     SINH,
     TANH,
-    Table,
+    Powers,
 )
 from fusegrad.compiler.writer import Val
 
@@ -41,17 +40,24 @@ def _reduced(m: Math, x: Val) -> tuple[Val, Val]:
     return number, _remainder(m, x, whole)
 
 
-def _expm1_near_zero(m: Math, r: Val, table: Table = EXP) -> Val:
+def _expm1_near_zero(m: Math, r: Val) -> Val:
     """e^r - 1 for |r| <= ln(2) / 2."""
-    return m.fma(m.mul(r, r), m.polynomial(r, table), r)
+    return m.fma(m.mul(r, r), m.polynomial(r, EXP), r)
 
 
-def _powers(m: Math) -> Sequence[float]:
+def _powers(m: Math) -> Powers | None:
     """The parts of powers of two that are looked up, if any are."""
-    return POWERS if m.wide and m.w.avx512 else ()
+    return POWERS if m.wide and m.w.avx512 else None
 
 
-def _split(m: Math, x: Val, below_zero: bool = False, powers: Sequence[float] = ()) -> tuple[Val, Val, Power]:
+def _grown(m: Math, part: Pair, r: Val, precise: bool = False) -> Val:
+    """The part of a power times e^r, for |r| <= ln(2) / 32; precise: in about one rounding."""
+    power, lost = part
+    beside = m.add(r, lost) if precise else r
+    return m.fma(power, m.fma(m.mul(r, r), m.polynomial(r, EXP_NEAR), beside), power)
+
+
+def _split(m: Math, x: Val, below_zero: bool = False, powers: Powers | None = None) -> tuple[Val, Val, Power]:
     """x = k ln2 + r: x limited to where e^x is neither 0 nor infinite for certain, and a little more; r; and
     2^k. below_zero: x is certainly not above.
     """
@@ -62,12 +68,12 @@ def _split(m: Math, x: Val, below_zero: bool = False, powers: Sequence[float] = 
     return bounded, _remainder(m, bounded, near.exponent), near
 
 
-def exp(m: Math, x: Val, below_zero: bool = False) -> Val:
-    """e^x. below_zero: x is certainly not above."""
+def exp(m: Math, x: Val, below_zero: bool = False, precise: bool = False) -> Val:
+    """e^x. below_zero: x is certainly not above. precise: for what has errors of its own to add."""
     _, r, near = _split(m, x, below_zero, _powers(m))
     if near.part is None:
         return near.scaled(m.fma(m.polynomial(r, EXP, add=1.0), r, 1.0))
-    return near.scaled(m.fma(near.part, _expm1_near_zero(m, r, EXP_NEAR), near.part))
+    return near.scaled(_grown(m, near.part, r, precise))
 
 
 def times_exp(m: Math, factor: Val, factor_low: Val | None, high: Val, low: Val) -> Val:
@@ -89,7 +95,8 @@ def exp2(m: Math, x: Val) -> Val:
     r = m.sub(x, near.exponent)
     if near.part is None:
         return near.scaled(m.polynomial(r, EXP2, add=1.0))
-    return near.scaled(m.fma(near.part, m.mul(r, m.polynomial(r, EXP2_NEAR)), near.part))
+    power, lost = near.part
+    return near.scaled(m.fma(power, m.fma(r, m.polynomial(r, EXP2_NEAR), lost), power))
 
 
 def expm1(m: Math, x: Val) -> Val:
@@ -106,7 +113,7 @@ def expm1(m: Math, x: Val) -> Val:
 
 def sigmoid(m: Math, x: Val) -> Val:
     """1 / (1 + e) or e / (1 + e) with e = e^-|x|, so that nothing overflows."""
-    e = exp(m, m.neg(m.abs(x)), below_zero=True)
+    e = exp(m, m.neg(m.abs(x)), below_zero=True, precise=True)
     total = m.add(e, 1.0)
     # What the sum lost in rounding, divided by it: 1 / (1 + e) is near 1 - e / 2 on [0, 1].
     lost = m.mul(m.sub(e, m.sub(total, 1.0)), m.fma(e, -0.5, 1.0))
@@ -125,7 +132,7 @@ def tanh(m: Math, x: Val) -> Val:
     if power.part is None:
         e = power.scaled(m.add(_expm1_near_zero(m, r), 1.0))
     else:
-        e = power.scaled(m.fma(power.part, _expm1_near_zero(m, r, EXP_NEAR), power.part))
+        e = power.scaled(_grown(m, power.part, r))
     far = m.sub(1.0, m.div(2.0, m.add(e, 1.0)))
     return m.copysign(m.select(m.compare("lt", size, 0.55), near, far), x)
 

@@ -94,7 +94,7 @@ def lanes_of(kernel: Kernel, vector_bytes: int) -> int:
     """How many lanes the kernel's vectors have: by its widest float and its heaviest functions.
 
     The instructions of an elementary function wait for one another; two vectors of them side by side fill
-    each other's gaps. Of a long body four do, where there are 32 registers for them.
+    each other's gaps. Of a long body four do, though registers have no room for all that they keep.
     """
     dtypes = {s.dtype for s in kernel.statements() if isinstance(s, (Compute, Accumulator, Progression))}
     dtypes |= {s.buffer.dtype for s in kernel.statements() if isinstance(s, (Load, Store))}
@@ -104,7 +104,7 @@ def lanes_of(kernel: Kernel, vector_bytes: int) -> int:
     # In rows, which may be short, much of four vectors would be idle.
     flat = loop is not None and loop.kind == "chunked"
     long = len(functions) >= MANY_FUNCTIONS or not LONG.isdisjoint(functions)
-    vectors = (4 if long and flat and vector_bytes == 64 else 2) if functions else 1
+    vectors = (4 if long and flat and vector_bytes >= 32 else 2) if functions else 1
     return vectors * max(2, vector_bytes // (8 if wide else 4))
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from mpmath import mp
 
 from fusegrad.compiler import machine_code, native, vector_math
+from fusegrad.compiler.functions import ATTRIBUTES
 from fusegrad.compiler.parallel import function, module
 from fusegrad.compiler.writer import LLVM_TYPES, Writer, vector_type
 
@@ -59,8 +60,8 @@ class Compiled:
             result = vector_math.call(w, name, operands)
             w.line(f"store {result}, ptr {w.offset('%out', index, element)}, align 4")
         self.symbol = symbol = f"{name}_{short}_{lanes}_{next(_numbers)}"
-        width = 8 * native.vector_bytes()
-        attributes = f'"prefer-vector-width"="{width}" "min-legal-vector-width"="{width}" nounwind'
+        width = native.vector_bytes()
+        attributes = ATTRIBUTES.format(bits=8 * width, bytes=width)
         pointers = ", ".join(f"ptr noalias {pointer}" for pointer in (*inputs, "%out"))
         self.text = module(w.declared, [function(f"void @{symbol}({pointers}, i64 %n)", w, attributes)])
         (address,) = machine_code.compile_module(self.text, [symbol])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 
-from fusegrad.compiler.mathematics.arithmetic import Math, Pair, Power
+from fusegrad.compiler.mathematics.arithmetic import Math, Power
 from fusegrad.compiler.mathematics.coefficients import (
     COSH,
     EXP,
@@ -40,21 +40,18 @@ def _reduced(m: Math, x: Val) -> tuple[Val, Val]:
     return number, _remainder(m, x, whole)
 
 
-def _expm1_near_zero(m: Math, r: Val) -> Val:
-    """e^r - 1 for |r| <= ln(2) / 2."""
-    return m.fma(m.mul(r, r), m.polynomial(r, EXP), r)
-
-
 def _powers(m: Math) -> Powers | None:
     """The parts of powers of two that are looked up, if any are."""
     return POWERS if m.wide and m.w.avx512 else None
 
 
-def _grown(m: Math, part: Pair, r: Val, precise: bool = False) -> Val:
-    """The part of a power times e^r, for |r| <= ln(2) / 32; precise: in about one rounding."""
-    power, lost = part
+def _raised(m: Math, near: Power, r: Val, precise: bool = False) -> Val:
+    """2^k e^r. precise: in about one rounding, also where a part of the power is looked up."""
+    if near.part is None:
+        return near.scaled(m.fma(m.polynomial(r, EXP, add=1.0), r, 1.0))
+    power, lost = near.part
     beside = m.add(r, lost) if precise else r
-    return m.fma(power, m.fma(m.mul(r, r), m.polynomial(r, EXP_NEAR), beside), power)
+    return near.scaled(m.fma(power, m.fma(m.mul(r, r), m.polynomial(r, EXP_NEAR), beside), power))
 
 
 def _split(m: Math, x: Val, below_zero: bool = False, powers: Powers | None = None) -> tuple[Val, Val, Power]:
@@ -71,9 +68,7 @@ def _split(m: Math, x: Val, below_zero: bool = False, powers: Powers | None = No
 def exp(m: Math, x: Val, below_zero: bool = False, precise: bool = False) -> Val:
     """e^x. below_zero: x is certainly not above. precise: for what has errors of its own to add."""
     _, r, near = _split(m, x, below_zero, _powers(m))
-    if near.part is None:
-        return near.scaled(m.fma(m.polynomial(r, EXP, add=1.0), r, 1.0))
-    return near.scaled(_grown(m, near.part, r, precise))
+    return _raised(m, near, r, precise)
 
 
 def times_exp(m: Math, factor: Val, factor_low: Val | None, high: Val, low: Val) -> Val:
@@ -128,11 +123,7 @@ def tanh(m: Math, x: Val) -> Val:
     size = m.abs(x)
     double = m.mul(m.at_most(size, 20.0 if m.wide else 10.0), 2.0)
     power = m.power_near(double, 1 / math.log(2), normal=True, powers=_powers(m))
-    r = _remainder(m, double, power.exponent)
-    if power.part is None:
-        e = power.scaled(m.add(_expm1_near_zero(m, r), 1.0))
-    else:
-        e = power.scaled(_grown(m, power.part, r))
+    e = _raised(m, power, _remainder(m, double, power.exponent))
     far = m.sub(1.0, m.div(2.0, m.add(e, 1.0)))
     return m.copysign(m.select(m.compare("lt", size, 0.55), near, far), x)
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from fusegrad.eager import anomaly, hooks
 from fusegrad.eager.errors import failure, spot_text
-from fusegrad.eager.node import DONE, Node, constant, is_writable, set_gradient
+from fusegrad.eager.node import DONE, Node, PartNode, constant, is_writable, set_gradient
 from fusegrad.eager.state import state
 from fusegrad.eager.tensor import Tensor
 
@@ -196,8 +196,7 @@ class _Walk:
             slots = _NOTHING
             if not retain_graph and ran:
                 node.release()
-            for number, (_, target, output) in enumerate(edges):
-                gradient = produced[number]
+            for (_, target, output), gradient in zip(edges, produced, strict=True):
                 if gradient is None:
                     continue
                 if isinstance(target, Tensor):
@@ -206,18 +205,21 @@ class _Walk:
                     else:
                         to_leaf(target, gradient, node.fresh)
                     continue
+                # What goes to a part of a leaf is added at once, if it can be, since it goes nowhere else.
+                if direct and type(target) is PartNode and target.add(gradient, taken):
+                    continue
                 # `to_node`, spelled out.
                 place = target.sequence
-                arrived = pending.get(place)
-                if arrived is None:
-                    if needed is not None and place not in needed:
-                        continue
-                    arrived = pending[place] = (target, [None] * len(target.output_types))
+                if place in pending:
+                    slots = pending[place][1]
+                    known = slots[output]
+                    slots[output] = gradient if known is None else known + gradient
+                elif needed is None or place in needed:
+                    slots = [None] * len(target.output_types)
+                    slots[output] = gradient
+                    pending[place] = (target, slots)
                     heappush(heap, -place)
-                slots = arrived[1]
-                known = slots[output]
-                slots[output] = gradient if known is None else known + gradient
-            produced = handed = gradient = known = arrived = None
+            slots, produced, handed, gradient, known = _NOTHING, None, None, None, None
             if waiting and needed is None:
                 self._arrived(edges)
 

@@ -205,35 +205,37 @@ def written_text(version: list[Any]) -> str:
 
 
 class _PartAdding:
-    """Adds the gradient of a part of a leaf to that part of its `.grad`."""
+    """Adds what has come to a part of a leaf."""
 
     def answer(self, node: Any, gradients: list[Any], taken: set[int]) -> Handed | None:
-        leaf, gradient = node.edges[0][1], gradients[0]
-        known = leaf.grad if isinstance(leaf, Tensor) else None
-        # What the leaf has by now may have another shape than what the part was taken of.
-        if (
-            known is None
-            or gradient is None
-            or known.array.shape != node.types[0][0]
-            or not is_writable(known, gradient, taken)
-        ):
-            return None
-        part = node.op.evaluate((known,), node.params)
-        np.add(part, gradient.array, part)
-        known.version[0] += 1
-        return DONE
+        return DONE if node.add(gradients[0], taken) else None
 
 
 class PartNode(Node):
-    """The node of a part of a tensor, whose gradient is zero but for that part.
+    """The node of a part of a leaf, whose gradient is zero but for that part.
 
-    To the `.grad` of a leaf it is added where the part is: a table has many rows, of which a program may pick
-    one at a time.
+    To the `.grad` of the leaf it is added where the part is: a table has many rows, of which a program may
+    pick one at a time.
     """
 
     __slots__ = ()
 
     adding: Adding | None = _PartAdding()
+
+    def add(self, gradient: Tensor, taken: set[int]) -> bool:
+        """Add `gradient` to the part, if the leaf has a `.grad` that may be written (see `is_writable`), and
+        nobody else looks at it.
+        """
+        known = self.edges[0][1].grad
+        if known is None or self.extra is not None or not is_writable(known, gradient, taken):
+            return False
+        # What the leaf has by now may have another shape than what the part was taken of.
+        if known.array.shape != self.types[0][0]:
+            return False
+        part = self.op.evaluate((known,), self.params)
+        np.add(part, gradient.array, part)
+        known.version[0] += 1
+        return True
 
 
 def is_writable(known: Tensor, gradient: Tensor, taken: set[int]) -> bool:
@@ -243,8 +245,9 @@ def is_writable(known: Tensor, gradient: Tensor, taken: set[int]) -> bool:
     """
     array = known.array
     dtype, added = array.dtype, gradient.array.dtype
-    alike = dtype is added or dtype == added
-    return alike and array.flags.writeable and id(array) not in taken and not known.needs_grad
+    if (dtype is not added and dtype != added) or known.needs_grad or not array.flags.writeable:
+        return False
+    return not taken or id(array) not in taken
 
 
 class Passing(Node):
@@ -410,23 +413,27 @@ def _kept(
 
 def record(op: Op, args: tuple[Any, ...], params: Params, outputs: tuple[Tensor, ...]) -> None:
     """Put `op` on the graph: the outputs that can have a gradient get a node that made them."""
-    versions: list[tuple[int, int]] = []
-    types: list[Any]
+    node: Node
     keep_output = False
     if op.keeps_nothing:
-        # What the loop comes to for the one input, which needs a gradient, or nobody would be here.
+        # What `_kept` comes to for the one input, which needs a gradient, or nobody would be here.
         (x,) = args
         array, made = x.array, x.grad_fn
-        edges = [(0, x, 0) if made is None else (0, *edge_of(x))]
-        types, saved = [(array.shape, array.dtype)], ()
+        if made is None:
+            node = PartNode() if op.part else Node()
+            node.edges = [(0, x, 0)]
+        else:
+            node = Node()
+            node.edges = [(0, *edge_of(x))]
+        node.inputs, node.types, node.versions = (), [(array.shape, array.dtype)], []
     else:
+        versions: list[tuple[int, int]] = []
         edges, types, saved, keep_output = _kept(op, args, versions)
-    if not edges:
-        return
-    node = PartNode() if op.part else Node()
+        if not edges:
+            return
+        node = Node()
+        node.edges, node.inputs, node.types, node.versions = edges, saved, types, versions
     node.op, node.params = op, params
-    node.edges, node.inputs = edges, saved
-    node.types, node.versions = types, versions
     node.sequence = next(_sequence)
     node.extra = node.outputs = None
     # `user_spot`, spelled out, since it runs for every op. Whoever asks for an op is called by
@@ -450,8 +457,9 @@ def record(op: Op, args: tuple[Any, ...], params: Params, outputs: tuple[Tensor,
             output.needs_grad = True
             output.grad_fn = node
             output.output_index = i
-    for watch in watchers:
-        watch(node)
+    if watchers:
+        for watch in watchers:
+            watch(node)
 
 
 def _keep(node: Node, outputs: tuple[Tensor, ...]) -> None:

@@ -195,17 +195,18 @@ def evaluate(op: Op, args: tuple[Any, ...], params: Params, value: Any = None) -
         except EXPLAINED as error:
             raise _explained(op, args, params, error) from None
     recording = state.grad_enabled
+    result: Any
     if type(value) is tuple:
-        outputs = tuple([wrap(v) for v in value])
+        result = outputs = tuple([wrap(v) for v in value])
     else:
-        output = wrap(value)
-        outputs = (output,)
+        result = wrap(value)
+        outputs = (result,)
         if op.view:
             source = args[0]
-            if op.part or _shares(output.array, source.array):
-                output.version = source.version
+            if op.part or _shares(result.array, source.array):
+                result.version = source.version
                 if op.rules is not None:
-                    taken(output, source, op, params, recording)
+                    taken(result, source, op, params, recording)
     if recording:
         if op.rules is not None:
             for a in args:
@@ -214,7 +215,7 @@ def evaluate(op: Op, args: tuple[Any, ...], params: Params, value: Any = None) -
                     break
     elif state.inference:
         mark_inference(outputs)
-    return outputs if type(value) is tuple else outputs[0]
+    return result
 
 
 def _shares(view: np.ndarray, base: np.ndarray) -> bool:

@@ -55,6 +55,28 @@ def test_a_part_is_added_to_the_gradient_that_is_there_only_where_that_may_be_wr
     assert table.grad.tolist() == [[1, 1], [2, 2], [1, 1]]
 
 
+def parts_in_many_places(library):
+    """What is seen of rows that are used again, looked at, and added to beside the whole table."""
+    table = library.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], requires_grad=True)
+    seen = []
+    for _ in range(2):
+        first, second, hooked, retained = table[0], table[1], table[2], table[0]
+        hooked.register_hook(lambda g, seen=seen: seen.append(g.tolist()) or g * 2)
+        retained.retain_grad()
+        again = table[0] * second
+        value = (first * first + first * again + hooked * retained).sum() + (table * table).sum()
+        value.backward(retain_graph=True)
+        (value * 3).backward()
+        first.backward(library.tensor([7.0, 8.0]))
+        library.autograd.backward([second, (second[0] * second)], [second.detach()] * 2)
+        seen += [retained.grad.tolist(), table.grad.tolist(), library.autograd.grad(table[0].sum(), table)]
+    return str(seen)
+
+
+def test_parts_of_a_leaf_that_are_used_again_and_looked_at():
+    assert parts_in_many_places(fg) == parts_in_many_places(torch)
+
+
 def test_a_gradient_is_not_shared_between_leaves():
     x, y = (fg.tensor([1.0], requires_grad=True) for _ in range(2))
     (x + y).backward()

@@ -14,7 +14,7 @@ program of its own derives and adds in one native call.
         if not apart(read0, ..., sum2, sum3): return MISSED
         ...
         made6, made7, made6_tensor, made7_tensor, = make(read0, ..., sum2, sum3, nothing, ...)
-        total2.version[0] += 1
+        count(total2, total3)
         ...
         return (edges[0], edges[1]), (made6_tensor, made7_tensor)
 
@@ -31,6 +31,7 @@ import numpy as np
 from fusegrad.compiler import backward_lines, debug
 from fusegrad.compiler.calling import Apart, Match
 from fusegrad.compiler.in_place import in_place
+from fusegrad.compiler.linking import count_writes
 from fusegrad.compiler.lock import compiling
 from fusegrad.compiler.program import Program
 from fusegrad.compiler.replay import gather
@@ -123,7 +124,8 @@ class _Writer(Source):
         inputs += [f"sum{n}" for n in numbers]
         arrays = self.run(program, inputs, places=places)
         made = self.apart(arrays, places, {*range(len(inputs))})
-        self.lines += [f"total{n}.version[0] += 1" for n in numbers]
+        count = self.constant("count", count_writes())
+        self.lines.append(f"{count}({', '.join(f'total{n}' for n in numbers)})")
         backward_lines.note_freed(self, self.leaf)
         edges = "".join(f"edges[{n}], " for n in rest)
         wrapped = "".join(f"{self.tensor(gradient)}, " for gradient in made)

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from fusegrad.compiler import debug
-from fusegrad.compiler.node import facts_of, in_rows
+from fusegrad.compiler.linking import intact
+from fusegrad.compiler.node import in_rows
 from fusegrad.compiler.segments import Joint, Segment
 from fusegrad.compiler.source import Source, TooDifficult
 
@@ -30,13 +31,9 @@ def written_derivative(leaf: Segment, joint: Joint | None) -> Any:
 
 
 def _write_start(source: Source, leaf: Segment, filled: bool) -> None:
-    """Lines that leave where the long way has to look closer. filled: see `facts_of`."""
+    """Lines that leave where the long way has to look closer. filled: what the node's `filled` must be."""
     assert leaf.path is not None
-    source.unless("node.inputs is not None and not node.freed and not node.preserved")
-    counters = [f"counter{i}" for i in range(len(facts_of(leaf, filled)))]
-    if counters:
-        source.lines.append(f"{', '.join(counters)}, = node.counters")
-        source.unless(f"[{', '.join(f'{counter}[0]' for counter in counters)}] == node.numbers")
+    source.unless(f"{source.constant('intact', intact(filled))}(node)")
     seeds = "".join(f"seed{i}, " for i in range(len(leaf.path.seeds)))
     source.lines.append(f"{seeds} = gradients")
     source.unless(" and ".join(f"seed{i} is not None" for i in range(len(leaf.path.seeds))))
@@ -79,7 +76,7 @@ def write_inputs(source: Source, leaf: Segment) -> list[str]:
     if leaf.backward is None or (leaf.path is not None and leaf.path.derives_alone):
         raise TooDifficult
     _write_start(source, leaf, filled=True)
-    source.unless(f"node.filled and leaf.backward is {source.constant('backward', leaf.backward)}")
+    source.unless(f"leaf.backward is {source.constant('backward', leaf.backward)}")
     source.constants["in_rows"] = in_rows
     source.lines.append("leaves, kept = node.leaves, node.environment")
     inputs = []

@@ -21,7 +21,6 @@ from fusegrad.compiler import machine_code, native, team
 from fusegrad.compiler.lock import compiling
 from fusegrad.compiler.memory import bounds_of, data_address
 from fusegrad.compiler.parallel import SEQUENCE
-from fusegrad.eager.op import wrap
 from fusegrad.eager.tensor import Tensor
 
 # Where things are, counted from an object's address. Those of arrays are part of NumPy's ABI:
@@ -318,8 +317,19 @@ class _Method(ctypes.Structure):
 _FASTCALL = 0x80
 
 
+class Text(NamedTuple):
+    """LLVM IR of a function.
+
+    besides: more of it, in which no places are to be put in. places: further ones, see `_places`.
+    """
+
+    text: str
+    besides: str = ""
+    places: Callable[[], dict[str, int]] = dict
+
+
 # The functions, each compiled when it is first needed: the first call of a program runs kernels alone.
-TEXTS = {"run": (SEQUENCE, _RUN), "match": ("", _MATCH + _ANSWERS), "apart": ("", _APART + _ANSWERS)}
+TEXTS = {"run": Text(_RUN, SEQUENCE), "match": Text(_MATCH + _ANSWERS), "apart": Text(_APART + _ANSWERS)}
 _made: dict[str, Callable[[np.ndarray], Callable[..., Any]]] = {}
 
 
@@ -346,8 +356,16 @@ def _compiled(name: str) -> Callable[[np.ndarray], Callable[..., Any]]:
 def _module(name: str) -> machine_code.Module:
     """The module of a function, which is being compiled from the first time that it is asked for."""
     _add_symbols()
-    besides, text = TEXTS[name]
-    return machine_code.Module(besides + (_HEAD + text).format(**_places()), [f"fusegrad_{name}"])
+    text, besides, places = TEXTS[name]
+    return machine_code.Module(besides + (_HEAD + text).format(**_places(), **places()), [f"fusegrad_{name}"])
+
+
+def loads(fields: Sequence[tuple[str, str]]) -> str:
+    """LLVM IR that reads the first words of the table, which have these names and types."""
+    return "\n  ".join(
+        f"%{name}.at = getelementptr i64, ptr %table, i64 {number}\n  %{name} = load {kind}, ptr %{name}.at"
+        for number, (name, kind) in enumerate(fields)
+    )
 
 
 def prepare() -> None:
@@ -360,7 +378,8 @@ def prepare() -> None:
 @functools.cache
 def _add_symbols() -> None:
     functions = ["PyEval_SaveThread", "PyEval_RestoreThread", "Py_IncRef", "Py_DecRef"]
-    functions += ["PyTuple_New", "PyList_GetSlice", "PyType_GenericAlloc"]
+    functions += ["PyTuple_New", "PyList_New", "PyList_GetSlice", "PyType_GenericAlloc"]
+    functions += ["PyLong_AsLongLong", "PyLong_FromLongLong", "PyErr_Occurred"]
     symbols = {n: ctypes.cast(getattr(ctypes.pythonapi, n), ctypes.c_void_p).value or 0 for n in functions}
     known = {"none": None, "true": True, "false": False, "list": list, "ndarray": np.ndarray}
     symbols |= {f"fusegrad_{name}": id(value) for name, value in known.items()}
@@ -387,14 +406,13 @@ def _places() -> dict[str, int]:
     places = {"TYPE": _TYPE, "DATA": _DATA, "NDIM": _NDIM, "SHAPE": _SHAPE, "STRIDES": _STRIDES}
     places |= {"DTYPE": _DTYPE, "FLAGS": _FLAGS}
     places |= {"HEAD": object.__basicsize__, "ITEMS": tuple.__basicsize__}
+    places |= {"SIZE": object.__basicsize__, "LIST": object.__basicsize__ + 8}
+    places |= slots_of(Tensor, ("array", "needs_grad", "version"))
     array = np.zeros((2, 3, 5), np.float32)[:, ::2]
-    tensor = wrap(array)
-    tensor.needs_grad = True
-    items, start = (array,), id(tensor)
-    words = {place: _word(start + place) for place in range(object.__basicsize__, Tensor.__basicsize__, 8)}
-    for name in ("array", "needs_grad", "version"):
-        (places[name],) = [place for place, word in words.items() if word == id(getattr(tensor, name))]
+    items, row = (array,), [None, array, None]
     found = [
+        _word(id(row) + places["SIZE"]) == 3,
+        _word(_word(id(row) + places["LIST"]) + 8) == id(array),
         _word(id(items) + tuple.__basicsize__) == id(array),
         _word(id(array) + _TYPE) == id(np.ndarray),
         _word(id(array) + _DATA) == data_address(array),
@@ -409,6 +427,18 @@ def _places() -> dict[str, int]:
     found.append(_word(id(array) + _FLAGS) & _WRITEABLE == 0)
     if not all(found):
         raise RuntimeError("compiled code cannot be called: objects lie otherwise in memory than expected")
+    return places
+
+
+def slots_of(kind: type, names: Sequence[str]) -> dict[str, int]:
+    """Where in objects of a class the values of these slots are."""
+    places = {}
+    made: Any = object.__new__(kind)
+    begin, end = object.__basicsize__, kind.__basicsize__
+    for name in names:
+        value = object()
+        setattr(made, name, value)
+        (places[name],) = [place for place in range(begin, end, 8) if _word(id(made) + place) == id(value)]
     return places
 
 

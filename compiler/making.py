@@ -189,14 +189,6 @@ _FIELDS += [("tensor.like", "ptr"), ("tensor.end", "i64"), ("version.like", "ptr
 _FIELDS += [("object.like", "ptr"), ("object.end", "i64")]
 
 
-def _loads() -> str:
-    """LLVM IR that reads the first words of the table."""
-    return "\n  ".join(
-        f"%{name}.at = getelementptr i64, ptr %table, i64 {number}\n  %{name} = load {kind}, ptr %{name}.at"
-        for number, (name, kind) in enumerate(_FIELDS)
-    )
-
-
 @functools.cache
 def _tensor_like() -> tuple[Tensor, list[Any]]:
     """What new tensors are like, but for their arrays and counters, and what these counters are like."""
@@ -244,4 +236,4 @@ class Making:
         self.run = calling.native_function("make")(table)
 
 
-calling.TEXTS["make"] = (SEQUENCE, _LIKE + _MAKE.replace("{fields}", _loads()))
+calling.TEXTS["make"] = calling.Text(_LIKE + _MAKE.replace("{fields}", calling.loads(_FIELDS)), SEQUENCE)

@@ -315,15 +315,12 @@ class CompiledNode(autograd.Node):
 
     def release(self) -> None:
         """Free what the last backward went through: results apart from each other are derived apart."""
-        path = self.leaf.path
-        assert path is not None
         freed = self.freed = self.freed | self.freeing if self.freed else self.freeing
-        for behind in path.kept_behind:
+        for behind in self.leaf.path.kept_behind:  # type: ignore[union-attr]
             if not behind or not (behind is freed or behind <= freed):
                 return
         self.inputs = self.ready = None
-        self.captured = self.leaves = self.facts = ()
-        self.environment, self.counters, self.numbers = [], [], []
+        self.captured, self.leaves, self.environment = (), (), []
 
 
 def values_behind(graph: Graph, kept: frozenset[Any]) -> set[Any]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from fusegrad.compiler.adding import Adding
 from fusegrad.compiler.backward_lines import written_derivative
+from fusegrad.compiler.linking import Linking
 from fusegrad.compiler.node import (
     AGAIN,
     NOTHING_FREED,
@@ -70,7 +71,7 @@ class NodeWriter:
             return self._tensors(results)
         self._node(kept, gradients)
         items = self._tensors(results)
-        self._counters()
+        self._link()
         return items
 
     def _node(self, kept: Sequence[str], gradients: Sequence[str]) -> None:
@@ -83,7 +84,6 @@ class NodeWriter:
             source.lines.append(f"node.ready = [{', '.join(gradients)}]")
         if self.outside:
             source.lines.append(f"node.captured = ({self._row(self.outside.values())})")
-        self._edges()
 
     def _like(self, filled: bool) -> CompiledNode:
         """A node with what is the same for all calls."""
@@ -101,42 +101,20 @@ class NodeWriter:
     def _row(names: Any) -> str:
         return "".join(f"{name}, " for name in names)
 
-    def _edges(self) -> None:
-        sources = self.path.wanted_from
-        wanted = [self.names[s] if isinstance(s, int) else self.outside[s] for s in sources]
-        edges = []
-        for index, name in enumerate(wanted):
-            self.source.lines.append(f"above{index} = {name}.grad_fn")
-            target = f"{name} if above{index} is None else above{index}"
-            edges.append(f"({index}, {target}, {name}.output_index)")
-        if wanted == [*self.names]:
-            self.source.lines.append(f"node.leaves = node.types = ({self._row(wanted)})")
-        else:
-            self.source.lines.append(f"node.leaves = ({self._row(self.names)})")
-            self.source.lines.append(f"node.types = ({self._row(wanted)})")
-        self.source.lines.append(f"node.edges = ({self._row(edges)})")
-        # Where the gradients go to leaves now, they will again.
-        tensors = [self.leaves[s] if isinstance(s, int) else s.reference() for s in sources]
-        ends = [i for i, tensor in enumerate(tensors) if tensor is not None and tensor.grad_fn is None]
-        if ends and self.joint is None:
-            same = " and ".join(f"above{i} is None" for i in ends)
-            adding = self.source.constant("adding", Adding(self.leaf, ends))
-            self.source.lines.append(f"if {same}: node.adding = {adding}")
-
     def _tensors(self, results: Sequence[str]) -> list[str]:
         """Lines that make the results tensors; what each item of the structure is."""
-        path, lines = self.path, self.source.lines
-        outputs = [o for o in path.capture.outputs if o.value is not None]
-        freed = {o.value: o.grad_name if o.freed else "" for o in reversed(outputs)}
+        path, lines, freed = self.path, self.source.lines, self._freed()
         for number, value in path.own_results.items():
             name = self.known[value] = f"result{number}"
             lines.append(f"{name} = {self.source.tensor(results[number])}")
             if freed.get(value):
                 lines.append(f"place({name}, FreedNode({freed[value]!r}, {name}), 0)")
-            elif path.wanted and number in path.seeded:
-                lines.append(f"{name}.needs_grad, {name}.grad_fn = True, node")
-                lines.append(f"{name}.output_index = {path.seeded.index(number)}")
         return [self._item(output) for output in path.capture.outputs]
+
+    def _freed(self) -> dict[Any, str]:
+        """The names of nodes that a backward inside the call has freed, by the results that they made."""
+        outputs = [o for o in self.path.capture.outputs if o.value is not None]
+        return {o.value: o.grad_name if o.freed else "" for o in reversed(outputs)}
 
     def _item(self, output: Output) -> str:
         if output.value is not None:
@@ -147,20 +125,36 @@ class NodeWriter:
             return self.source.constant("item", output.item)
         return f"{self.source.constant('item', output.item)}()"
 
-    def _counters(self) -> None:
-        """Lines that note how often the memory was written that the call read, and the results' that are
-        kept: see `CompiledNode.facts`.
+    def _link(self) -> None:
+        """Lines that put the node on the graph, and note how often the memory was written that the call read,
+        and the results' that are kept: see `CompiledNode.facts`.
         """
-        path, lines = self.path, self.source.lines
+        path, own = self.path, [*self.path.own_results.items()]
+        inputs, results = [*self.names, *self.outside.values()], [self.known[value] for _, value in own]
+        places = {name: place for place, name in enumerate(dict.fromkeys([*inputs, *results]))}
         counted = [self.names[i] for i in path.argument_leaves.values()]
         counted += [self.outside[c] for c in path.captured.values()]
-        own = path.own_results.items()
         counted += [self.known[v] for number, v in own if v in path.kept_by_eager or number in path.saved]
-        for number, name in enumerate(counted):
-            lines.append(f"version{number} = {name}.version")
-        versions = [f"version{number}" for number in range(len(counted))]
-        lines.append(f"node.counters = [{', '.join(versions)}]")
-        lines.append(f"node.numbers = [{', '.join(f'{v}[0]' for v in versions)}]")
-        for fact, version in zip(facts_of(self.leaf, self.joint is None), versions, strict=True):
+        freed, seeded = self._freed(), path.seeded
+        placed = [(self.known[v], seeded.index(n)) for n, v in own if n in seeded and not freed.get(v)]
+        sources = path.wanted_from
+        linking = Linking(
+            [places[name] for name in self.names],
+            [places[self.names[s] if isinstance(s, int) else self.outside[s]] for s in sources],
+            [places[name] for name in counted],
+            [(places[name], index) for name, index in placed],
+            *self._adding(),
+        )
+        self.source.constant("linking", linking)  # which keeps its objects alive
+        link = self.source.constant("link", linking.link)
+        self.source.unless(f"{link}(node, {', '.join(places)})")
+        for fact, name in zip(facts_of(self.leaf, self.joint is None), counted, strict=True):
             if fact.how == AGAIN:
-                lines.append(f"ask_before_write({version}, node)")
+                self.source.lines.append(f"ask_before_write({name}.version, node)")
+
+    def _adding(self) -> tuple[Adding | None, Sequence[int]]:
+        """What adds for the node, and which edges must end at leaves for that: those that do now."""
+        leaves, sources = self.leaves, self.path.wanted_from
+        tensors = [leaves[s] if isinstance(s, int) else s.reference() for s in sources]
+        ends = [i for i, tensor in enumerate(tensors) if tensor is not None and tensor.grad_fn is None]
+        return (Adding(self.leaf, ends) if ends and self.joint is None else None), ends

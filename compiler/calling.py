@@ -379,7 +379,7 @@ def prepare() -> None:
 def _add_symbols() -> None:
     functions = ["PyEval_SaveThread", "PyEval_RestoreThread", "Py_IncRef", "Py_DecRef"]
     functions += ["PyTuple_New", "PyList_New", "PyList_GetSlice", "PyType_GenericAlloc"]
-    functions += ["PyLong_AsLongLong", "PyLong_FromLongLong", "PyErr_Occurred"]
+    functions += ["PyLong_AsLongLong", "PyLong_FromLongLong", "PyDict_GetItemWithError", "PyErr_Occurred"]
     symbols = {n: ctypes.cast(getattr(ctypes.pythonapi, n), ctypes.c_void_p).value or 0 for n in functions}
     known = {"none": None, "true": True, "false": False, "list": list, "ndarray": np.ndarray}
     symbols |= {f"fusegrad_{name}": id(value) for name, value in known.items()}
@@ -438,8 +438,13 @@ def slots_of(kind: type, names: Sequence[str]) -> dict[str, int]:
     for name in names:
         value = object()
         setattr(made, name, value)
-        (places[name],) = [place for place in range(begin, end, 8) if _word(id(made) + place) == id(value)]
+        (places[name],) = [place for place in range(begin, end, 8) if refers(made, place, value)]
     return places
+
+
+def refers(made: Any, place: int, value: Any) -> bool:
+    """Whether an object has a reference to `value` at a place."""
+    return _word(id(made) + place) == id(value)
 
 
 def _word(address: int) -> int:

@@ -37,6 +37,7 @@ from fusegrad.tracer.reads import (
 from fusegrad.tracer.steps import ParametersRead, StateRead
 from fusegrad.tracer.values import Expected, Strong, is_plain
 
+_ABSENT = Expected(MISSING)
 # Longer containers are compared by a loop, not by a line for each item.
 MOST_LINES = 32
 
@@ -57,15 +58,10 @@ def _global(writer: Writer, read: GlobalRead) -> list[str]:
         raise TooDifficult
     held = writer.held(Strong(read.globals), "globals")
     if not read.from_builtins:
-        return [_of_dict(writer, held, repr(read.name), read.expected)]
+        return writer.differs_under(held, read.name, read.expected)
     builtins = writer.held(Strong(read.builtins), "builtins")
-    return [f"{read.name!r} in {held}", _of_dict(writer, builtins, repr(read.name), read.expected)]
-
-
-def _of_dict(writer: Writer, items: str, key: str, expected: Expected) -> str:
-    if expected.reference() is MISSING:
-        return f"{key} in {items}"
-    return writer.differs(f"{items}[{key}]", expected)
+    wrong = writer.differs_under(held, read.name, _ABSENT)
+    return wrong + writer.differs_under(builtins, read.name, read.expected)
 
 
 def _cell(writer: Writer, read: CellRead) -> list[str]:
@@ -117,8 +113,8 @@ def _attribute(writer: Writer, read: AttributeRead) -> list[str]:
         base, raw = writer.expect_kind(kind, read.name)
         if base is not None and is_data_descriptor(raw):
             raise TooDifficult
-        return [writer.differs(f"{attributes}[{read.name!r}]", read.expected)]
-    wrong = [] if attributes is None else [f"{read.name!r} in {attributes}"]
+        return writer.differs_under(attributes, read.name, read.expected)
+    wrong = [] if attributes is None else writer.differs_under(attributes, read.name, _ABSENT)
     if read.where == "class":
         _class_attribute_of(writer, read, kind, data=False)
         return wrong
@@ -171,8 +167,8 @@ def _fallback(writer: Writer, read: AttributeRead, kind: type, attributes: str |
         if type(namespace.get(name)) is not dict:
             raise TooDifficult
         if read.where == "module" and read.name in namespace[name]:
-            return [*wrong, writer.differs(f"{table}[{read.name!r}]", read.expected)]
-        wrong.append(f"{read.name!r} in {table}")
+            return wrong + writer.differs_under(table, read.name, read.expected)
+        wrong += writer.differs_under(table, read.name, _ABSENT)
     if read.where == "module":
         raise TooDifficult
     return wrong
@@ -183,10 +179,10 @@ def _attribute_of_module(writer: Writer, read: AttributeRead) -> list[str]:
         raise TooDifficult
     attributes = writer.part(f"{writer.owner(read.owner)}.__dict__", "attributes", "dict")
     if read.where == "instance":
-        return [writer.differs(f"{attributes}[{read.name!r}]", read.expected)]
+        return writer.differs_under(attributes, read.name, read.expected)
     if read.where != "absent" or type_lookup(ModuleType, read.name) is not MISSING:
         raise TooDifficult
-    return [f"{read.name!r} in {attributes}", f"'__getattr__' in {attributes}"]
+    return [w for name in (read.name, "__getattr__") for w in writer.differs_under(attributes, name, _ABSENT)]
 
 
 def _attribute_of_class(writer: Writer, read: AttributeRead, owner: type) -> list[str]:
@@ -222,8 +218,12 @@ def _item(writer: Writer, read: ItemRead) -> list[str]:
     by_key = (kind is dict or kind is OrderedDict) and is_plain(read.item)
     if not by_number and not by_key:
         raise TooDifficult
+    held = writer.owner(read.owner)
+    if kind is dict:
+        return writer.differs_under(held, read.item, read.expected)
     key = repr(read.item) if type(read.item) in (int, str) else writer.constant("key", read.item)
-    return [_of_dict(writer, writer.owner(read.owner), key, read.expected)]
+    absent = read.expected.reference() is MISSING
+    return [f"{key} in {held}" if absent else writer.differs(f"{held}[{key}]", read.expected)]
 
 
 def _length(writer: Writer, read: LengthRead) -> list[str]:
@@ -288,7 +288,7 @@ def _state(writer: Writer, read: StateRead) -> list[str]:
     wrong = []
     for parameter, name, tensor in read.kept:
         kept = writer.part(f"dict.get({state}, {writer.held(parameter)})", "kept", "dict")
-        wrong.append(writer.differs(f"{kept}[{name!r}]", Expected(tensor())))
+        wrong += writer.differs_under(kept, name, Expected(tensor()))
     return wrong
 
 

@@ -14,9 +14,13 @@ read is a line:
         if type(Settings_4) is not Settings_1: return 0
         attributes_6 = Settings_4.__dict__
         if (value := attributes_6['scale']) is not value_7 and ...: return 0  # attribute `scale`
+        if not items_8(attributes_6): return 1
+        # attribute `network` of a Settings is a Linear object ...
 
-(shortened). Nothing in it runs user code: classes and instances are looked into by the interpreter's own
-getters, or after their exact type was checked, and compared by identity, or as two numbers or texts.
+(shortened). What must be the same in one dict is asked natively, in one go, and so is whether classes are
+unchanged since all of it was asked of them (`native_guards.py`). Nothing in it runs user code: classes and
+instances are looked into by the interpreter's own getters, or after their exact type was checked, and
+compared by identity, or as two numbers or texts.
 """
 
 from __future__ import annotations
@@ -27,9 +31,11 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from operator import is_
+from types import ModuleType
 from typing import Any
 
 from fusegrad.compiler import debug
+from fusegrad.compiler.native_guards import Classes, Items, is_by_identity
 from fusegrad.tracer.lookup import MISSING
 from fusegrad.tracer.purity import is_heap_type
 from fusegrad.tracer.reads import Read
@@ -44,7 +50,8 @@ MOST_REWRITES = 3
 class Guards:
     """Reads that must hold for a replay, asked together.
 
-    reads: in the order in which the run made them. text: the generated source, once it was needed.
+    reads: in the order in which the run made them. text: the generated source, once it was needed: the first
+    time they are asked themselves, since that is often all that happens in a first call.
     """
 
     def __init__(self, reads: Iterable[Read]) -> None:
@@ -52,9 +59,13 @@ class Guards:
         self.text = ""
         self._check: Callable[[], int | None] | None = None
         self._rewrites = 0
+        self._asked = False
 
     def first_failure(self) -> Read | None:
         """A read that no longer holds (as a rule the first such), or None."""
+        if not self._asked:
+            self._asked = True
+            return next((read for read in self.reads if not read.holds()), None)
         try:
             number = self.check()
         except Exception:
@@ -118,6 +129,15 @@ class Namespace:
     kinds: dict[str, type] = field(default_factory=dict)
 
 
+@dataclass(eq=False)
+class _Together:
+    """What is asked of one dict, as one line. number: of the first read that asks."""
+
+    items: str
+    number: int
+    rows: list[tuple[str, Expected]] = field(default_factory=list)
+
+
 class Writer:
     """Collects the lines of a check: first classes, then owners and reads in order.
 
@@ -133,15 +153,23 @@ class Writer:
         self._namespaces: dict[int, Namespace] = {}
         # Classes whose bases are looked at, by id: the class, its bases, and the first read that asks.
         self._ordered: dict[int, tuple[type, tuple[type, ...], int]] = {}
-        self.known: dict[Any, str] = {}  # variables by what they stand for
+        self.known: dict[Any, Any] = {}  # variables by what they stand for
         self._alive: list[Any] = []  # so that ids stay their own
-        self._lines: list[str] = []
+        self._lines: list[str | _Together] = []
 
     # What comes out.
 
     def text(self) -> str:
         """The source of the function."""
-        return "\n    ".join(["def first_to_differ():", *self._class_lines(), *self._lines, "return None\n"])
+        lines = [line if isinstance(line, str) else self._items_line(line) for line in self._lines]
+        return "\n    ".join(["def first_to_differ():", *self._class_lines(), *lines, "return None\n"])
+
+    def _items_line(self, together: _Together) -> str:
+        wrong = f"not {self.constant('items', Items(together.rows).holds)}({together.items})"
+        if len(together.rows) == 1:  # for which Python is as fast
+            ((name, expected),) = together.rows
+            wrong = self._differs_under(together.items, repr(name), expected)
+        return f"if {wrong}: return {together.number}"
 
     def function(self, text: str) -> Callable[[], int | None]:
         """The function; its globals are its constants, without itself."""
@@ -199,6 +227,27 @@ class Writer:
             # For these, to be equal and of one type is to be the same.
             other = f"(type(value) is not {kind.__name__} or value != {name})"
         return f"(value := {expression}) is not {name} and {other}"
+
+    def differs_under(self, items: str, name: Any, expected: Expected) -> list[str]:
+        """Conditions that are true where a dict does not hold the expected under a name.
+
+        items: what the dict is called; it is one, and of no subclass. Of one dict all that is by identity is
+        asked in one go.
+        """
+        if not is_by_identity(name, expected):
+            key = repr(name) if type(name) in (int, str) else self.constant("key", name)
+            return [self._differs_under(items, key, expected)]
+        together = self.known.get(("items", items))
+        if together is None:
+            together = self.known["items", items] = _Together(items, self._number)
+            self._lines.append(together)
+        together.rows.append((name, expected))
+        return []
+
+    def _differs_under(self, items: str, key: str, expected: Expected) -> str:
+        if expected.reference() is MISSING:
+            return f"{key} in {items}"
+        return self.differs(f"{items}[{key}]", expected)
 
     def held(self, reference: Callable[[], Any], stem: str = "") -> str:
         """A name for a held object (None if it is gone)."""
@@ -286,7 +335,8 @@ class Writer:
     def expect_kind(self, kind: type, name: str) -> tuple[type | None, Any]:
         """What a class defines or inherits stays of its type, which nobody can change; gives `found_in`."""
         base, raw = self.found_in(kind, name)
-        if is_heap_type(type(raw)):
+        # A module may get another class without a change of what has it.
+        if is_heap_type(type(raw)) or type(raw) is ModuleType:
             if base is not None:
                 raise TooDifficult
         elif base is not None and is_heap_type(base):
@@ -296,18 +346,35 @@ class Writer:
         return base, raw
 
     def _class_lines(self) -> list[str]:
-        """What is asked about classes, before all reads."""
-        lines = []
+        """What is asked about classes, before all reads: whether they are as they were when it was asked."""
         for base in (base for _, bases, _ in self._ordered.values() for base in bases):
             if is_heap_type(base):
                 self.namespace(base)
-        for known in self._namespaces.values():
-            lines.append(f"{known.variable} = {self.constant('reference', hold(known.kind))}()")
+        lines = [
+            f"{known.variable} = {self.constant('reference', hold(known.kind))}()"
+            for known in self._namespaces.values()
+        ]
+        asked = [*self._order_lines(), *self._namespace_lines()]
+        kinds = [kind for kind, _, _ in self._ordered.values()]
+        if not asked or not kinds:
+            return lines + asked
+        classes, names = Classes(kinds), ", ".join(map(self.class_name, kinds))
+        versions, note = self.constant("versions", classes.versions), self.constant("note", classes.note)
+        lines.append(f"if not {self.constant('unchanged', classes.unchanged)}({names}):")
+        lines += [f"    {line}" for line in (f"now = {versions}({names})", *asked, f"{note}(now)")]
+        return lines
+
+    def _order_lines(self) -> list[str]:
+        lines = []
         for kind, bases, number in self._ordered.values():
             names = [f"base{i}" for i in range(len(bases))]
             lines.append(f"{', '.join(names)}, = classes_of({self.class_name(kind)})")
             wrong = [f"{n} is not {self.class_name(b)}" for n, b in zip(names, bases, strict=True)]
             lines.append(f"if {' or '.join(wrong)}: return {number}  # bases of {name_of(kind)}")
+        return lines
+
+    def _namespace_lines(self) -> list[str]:
+        lines = []
         for known in self._namespaces.values():
             wrong = self._namespace_wrong(known)
             if wrong:

@@ -348,14 +348,18 @@ def test_no_memory_for_an_op_or_a_compiled_program(
 
 
 def drill_points(
-    error: type[BaseException], setting: Any, every: int, first: int = 0
+    error: type[BaseException], setting: Any, every: int = 0, first: int = 0
 ) -> tuple[int, list[str]]:
-    """Let a call fail at every `every`-th point that it comes by; how often it did, and what went wrong."""
+    """Let a call fail at every `every`-th point that it comes by; how often it did, and what went wrong.
+
+    every: 0 for so many that it takes a few seconds at most.
+    """
     trial = Drill(*setting)
     with native.cold():
         points = points_of(lambda: call(trial.jitted, trial.world, trial.calls))
+    every = every or (197 if len(points) > 600 else 41 if len(points) > 200 else 5)
     happened, problems = 0, []
-    for point in points[first::every]:
+    for point in points[first % every :: every]:
         drill = Drill(*setting)
         unraisable: list[Any] = []
         previous, sys.unraisablehook = sys.unraisablehook, unraisable.append
@@ -376,9 +380,7 @@ def drill_points(
 @pytest.mark.parametrize("error", [Fault, KeyboardInterrupt], ids=named)
 @pytest.mark.parametrize("place", range(len(SETTINGS)))
 def test_a_fault_or_an_interrupt_anywhere(error: type[BaseException], place: int):
-    calls = SETTINGS[place][1]
-    every = 197 if calls < 3 else 41 if calls < 7 else 5  # a call that is answered at once has few points
-    happened, problems = drill_points(error, SETTINGS[place], every, 7 * place % every)
+    happened, problems = drill_points(error, SETTINGS[place], first=7 * place)
     assert happened >= 2 and not problems, "\n".join(problems)
 
 

@@ -10,7 +10,7 @@ import random
 import types
 import weakref
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ import pytest
 import fusegrad as fg
 from fusegrad import nn
 from fusegrad.compiler.guards import Guards
+from fusegrad.compiler.native_guards import Classes, Items
 from fusegrad.tracer.lookup import MISSING, lookup, type_lookup
 from fusegrad.tracer.reads import (
     NOWHERE,
@@ -35,6 +36,7 @@ from fusegrad.tracer.reads import (
     TypeRead,
 )
 from fusegrad.tracer.steps import ParametersRead, StateRead
+from fusegrad.tracer.values import Expected
 
 NAN = float("nan")
 PLAIN = [
@@ -362,6 +364,13 @@ CHANGES: list[Callable[[World], Any]] = [
 ]  # fmt: skip
 
 
+def asked_once(reads: Iterable[Read]) -> Guards:
+    """Guards that have been asked, so that the next time the generated check is."""
+    guards = Guards(reads)
+    guards.first_failure()
+    return guards
+
+
 def compare(guards: list[Guards]) -> None:
     """Checks and reads say the same; where only the generated code was asked, it may be too strict."""
     for check in guards:
@@ -394,7 +403,7 @@ def _getter_as_it_was():
 def test_a_check_is_written_for_nearly_every_read():
     world = World()
     reads = world.reads()
-    guards = [Guards([read]) for read in reads]
+    guards = [asked_once([read]) for read in reads]
     assert not any(check.first_failure() for check in guards)
     left = [check.reads[0].describe() for check in guards if "holds_" in check.text]
     # A slot that is empty, one whose class has a metaclass, sets, what a getter finds, and a descriptor's.
@@ -406,7 +415,7 @@ def test_after_a_change_the_check_says_what_the_reads_say(number: int):
     for written_before in (True, False):
         world = World()
         reads = world.reads()
-        guards = [*(Guards([read]) for read in reads), Guards(reads), Guards(reversed(reads))]
+        guards = [*(asked_once([read]) for read in reads), asked_once(reads), asked_once(reversed(reads))]
         if written_before:
             compare(guards)
         try_change(world, CHANGES[number])
@@ -419,12 +428,107 @@ def test_after_many_changes_the_checks_say_what_the_reads_say(seed: int):
     chosen = random.Random(seed)
     world = World()
     reads = world.reads()
-    guards = [*(Guards([read]) for read in reads), Guards(reads), Guards(chosen.sample(reads, 20))]
+    guards = [
+        *(asked_once([read]) for read in reads),
+        asked_once(reads),
+        asked_once(chosen.sample(reads, 20)),
+    ]
     for _ in range(12):
         compare(guards)
         try_change(world, chosen.choice(CHANGES))
         with contextlib.suppress(Ran):  # reads of the world as it is now
-            guards.append(Guards([AttributeRead(world.owner, "x", lookup(world.owner, "x"), NOWHERE)]))
+            guards.append(asked_once([AttributeRead(world.owner, "x", lookup(world.owner, "x"), NOWHERE)]))
+
+
+class _Base:
+    inherited = 1.0
+
+
+class _Middle(_Base):
+    pass
+
+
+CLASS_CHANGES: tuple[Callable[[type, type], Any], ...] = (
+    lambda kind, base: None,
+    lambda kind, base: setattr(kind, "unrelated", 1),
+    lambda kind, base: setattr(base, "unrelated", 1),
+    lambda kind, base: setattr(kind, "inherited", 2.0),
+    lambda kind, base: setattr(base, "inherited", 2.0),
+    lambda kind, base: delattr(base, "inherited"),
+    lambda kind, base: setattr(kind, "__getattribute__", runs),
+    lambda kind, base: setattr(base, "x", property(runs, runs)),
+    lambda kind, base: setattr(kind, "__bases__", (_Middle,)),
+)
+
+
+def _class_and_check() -> tuple[type, type, Any, Guards]:
+    base = type("Base", (_Base,), {"inherited": 1.0})
+    kind = type("Kind", (base,), {})
+    owner = kind()
+    owner.x = 1.0
+    reads = [AttributeRead(owner, name, lookup(owner, name), NOWHERE) for name in ("x", "inherited")]
+    return kind, base, owner, asked_once(reads)
+
+
+def test_classes_are_asked_again_only_after_a_change(monkeypatch: pytest.MonkeyPatch):
+    asked: list[Any] = []
+    known = Classes.versions
+    monkeypatch.setattr(Classes, "versions", lambda self, *kinds: asked.append(kinds) or known(self, *kinds))
+    kind, base, _, guards = _class_and_check()
+    for change, times in (len, 1), (len, 1), (lambda _: setattr(base, "other", 1), 2), (len, 2):
+        change(())
+        assert guards.first_failure() is None
+        assert guards.first_failure() is None and len(asked) == times
+    assert asked[0] == (kind,)
+
+
+@pytest.mark.parametrize("number", range(len(CLASS_CHANGES)))
+def test_whatever_changes_in_a_class_is_noticed(number: int):
+    kind, base, _, guards = _class_and_check()
+    for _ in range(3):
+        compare([guards])
+    CLASS_CHANGES[number](kind, base)
+    for _ in range(3):
+        compare([guards])
+
+
+def test_a_module_in_a_class_may_become_a_descriptor():
+    """Without a change of the class."""
+
+    class Getting(types.ModuleType):
+        __get__ = __set__ = runs
+
+    module = types.ModuleType("module")
+    owner = type("Kind", (), {"x": module})()
+    vars(owner)["x"] = 1.0
+    guards = asked_once([AttributeRead(owner, "x", lookup(owner, "x"), NOWHERE)])
+    compare([guards])
+    module.__class__ = Getting
+    compare([guards])
+
+
+def test_names_of_a_dict_that_cannot_be_compared():
+    """A key of the user's with the hash of a name: what its `__eq__` raises is no answer, and no crash."""
+
+    class Key:
+        def __hash__(self) -> int:
+            return hash("name")
+
+        def __eq__(self, other: object) -> bool:
+            raise ValueError
+
+    value = object.__new__(Key)
+    items: dict[Any, Any] = {"name": value, "other": value}
+    rows = [(name, Expected(value)) for name in items] + [("absent", Expected(MISSING))]
+    holds = Items(rows).holds
+    assert holds(items)
+    assert not holds({**items, "absent": 1}) and not holds({**items, "other": 1}) and not holds({})
+    with pytest.raises(ValueError):
+        holds({Key(): 1, **{name: items[name] for name in ("other",)}})
+    del value
+    items.clear()
+    gc.collect()
+    assert rows[0][1].reference() is None and not holds({"name": None, "other": None})
 
 
 def test_plain_values_are_told_apart_by_type_and_bits():
@@ -432,7 +536,7 @@ def test_plain_values_are_told_apart_by_type_and_bits():
     for seen, now in itertools.product(PLAIN, PLAIN):
         owner.value = seen
         read = AttributeRead(owner, "value", lookup(owner, "value"), NOWHERE)
-        check = Guards([read])
+        check = asked_once([read])
         assert check.first_failure() is None
         owner.value = new(now)
         same = type(seen) is type(now) and repr(seen) == repr(now)
@@ -445,7 +549,7 @@ def test_a_class_that_changes_without_consequence_is_looked_at_again():
             self.x = 1.0
 
     owner = Owner()
-    check = Guards([AttributeRead(owner, "x", lookup(owner, "x"), NOWHERE)])
+    check = asked_once([AttributeRead(owner, "x", lookup(owner, "x"), NOWHERE)])
     assert check.first_failure() is None
     written = check.text
     Owner.x = 5  # hidden by the instance's
@@ -473,7 +577,7 @@ def test_guards_keep_nothing_alive():
         ]
         reads += [FunctionRead(function, NOWHERE), TypeRead(settings, NOWHERE)]
         reads += [CellRead(function, "settings", settings, NOWHERE)]
-        check = Guards(reads)
+        check = asked_once(reads)
         assert check.first_failure() is None and "holds_" not in check.text
         return check, [weakref.ref(x) for x in (settings, settings.part, type(settings), function)]
 
@@ -486,7 +590,7 @@ def test_guards_keep_nothing_alive():
 
 def test_guards_are_collected_without_the_cycle_collector():
     world = World()
-    check = Guards(world.reads())
+    check = asked_once(world.reads())
     check.first_failure()
     written = weakref.ref(check._check)
     gc.disable()
@@ -526,7 +630,9 @@ def test_names_of_classes_need_not_be_names_in_the_source():
         for slots in ({"__slots__": ("x",)}, {}):  # with and without weak references
             owner: Any = type(name, (), slots)()
             owner.x = 1.0
-            check = Guards([AttributeRead(owner, "x", lookup(owner, "x"), NOWHERE), TypeRead(owner, NOWHERE)])
+            check = asked_once(
+                [AttributeRead(owner, "x", lookup(owner, "x"), NOWHERE), TypeRead(owner, NOWHERE)]
+            )
             assert check.first_failure() is None and "holds_" not in check.text
             assert check._check is not None and check._check() is None
             owner.x = 2.0
@@ -535,7 +641,7 @@ def test_names_of_classes_need_not_be_names_in_the_source():
 
 def test_a_fault_in_writing_leaves_the_reads(monkeypatch: pytest.MonkeyPatch):
     owner = types.SimpleNamespace(x=1.0)
-    check = Guards([AttributeRead(owner, "x", lookup(owner, "x"), NOWHERE)])
+    check = asked_once([AttributeRead(owner, "x", lookup(owner, "x"), NOWHERE)])
     monkeypatch.setattr("fusegrad.compiler.guards.Writer.text", lambda self: "no Python")
     for value in (1.0, 2.0, 1.0, 1.0, 1.0, 1.0):
         owner.x = value
@@ -597,7 +703,7 @@ def test_the_check_of_an_optimizer_says_what_its_reads_say(number: int) -> None:
     sum(w.sum() for w in weights).backward()
     optimizer.step()
     reads = [ParametersRead(optimizer), StateRead(optimizer)]
-    guards = [*(Guards([read]) for read in reads), Guards(reads), Guards(reversed(reads))]
+    guards = [*(asked_once([read]) for read in reads), asked_once(reads), asked_once(reversed(reads))]
     assert all(g.first_failure() is None for g in guards)
     assert not any("holds" in g.text for g in guards)
     OPTIMIZER_CHANGES[number](optimizer)
@@ -609,7 +715,7 @@ def test_an_optimizer_is_not_kept_alive() -> None:
     weight = fg.ones(2, requires_grad=True)
     optimizer = fg.optim.SGD([weight], lr=0.1)
     reads = [ParametersRead(optimizer), StateRead(optimizer)]
-    guards = Guards(reads)
+    guards = asked_once(reads)
     assert guards.first_failure() is None
     gone = weakref.ref(optimizer)
     del optimizer

@@ -14,7 +14,7 @@ program of its own derives and adds in one native call.
         if not apart(read0, ..., sum2, sum3): return MISSED
         ...
         made6, made7, made6_tensor, made7_tensor, = make(read0, ..., sum2, sum3, nothing, ...)
-        count(total2, total3)
+        count(None, total2, total3)
         ...
         return (edges[0], edges[1]), (made6_tensor, made7_tensor)
 
@@ -125,7 +125,7 @@ class _Writer(Source):
         arrays = self.run(program, inputs, places=places)
         made = self.apart(arrays, places, {*range(len(inputs))})
         count = self.constant("count", count_writes())
-        self.lines.append(f"{count}({', '.join(f'total{n}' for n in numbers)})")
+        self.lines.append(f"{count}(None, {', '.join(f'total{n}' for n in numbers)})")
         backward_lines.note_freed(self, self.leaf)
         edges = "".join(f"edges[{n}], " for n in rest)
         wrapped = "".join(f"{self.tensor(gradient)}, " for gradient in made)

@@ -378,7 +378,7 @@ def prepare() -> None:
 @functools.cache
 def _add_symbols() -> None:
     functions = ["PyEval_SaveThread", "PyEval_RestoreThread", "Py_IncRef", "Py_DecRef"]
-    functions += ["PyTuple_New", "PyList_New", "PyList_GetSlice", "PyType_GenericAlloc"]
+    functions += ["PyTuple_New", "PyTuple_Pack", "PyList_New", "PyList_GetSlice", "PyType_GenericAlloc"]
     functions += ["PyLong_AsLongLong", "PyLong_FromLongLong", "PyDict_GetItemWithError", "PyErr_Occurred"]
     symbols = {n: ctypes.cast(getattr(ctypes.pythonapi, n), ctypes.c_void_p).value or 0 for n in functions}
     known = {"none": None, "true": True, "false": False, "list": list, "ndarray": np.ndarray}

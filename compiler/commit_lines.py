@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from fusegrad.compiler import linking
 from fusegrad.compiler.calling import Apart
 from fusegrad.compiler.commit import Commit, own
 from fusegrad.compiler.source import Place, Source
+from fusegrad.eager import views
 from fusegrad.eager.errors import user_spot
 from fusegrad.eager.tensor import Tensor
-from fusegrad.eager.views import count_writes
 
 
 class CommitWriter:
@@ -37,7 +38,7 @@ class CommitWriter:
         self.written = [named(target) for target in commit.targets]
         self.left = commit.path.capture.left
         self.owners = [named(place) for place, _ in self.left.gradients]
-        source.constants |= {"count_writes": count_writes, "user_spot": user_spot, "own": own}
+        source.constants |= {"count_writes": views.count_writes, "user_spot": user_spot, "own": own}
 
     def ask(self) -> None:
         """Lines that leave where what is written is not writeable, or overlaps with anything."""
@@ -60,7 +61,11 @@ class CommitWriter:
 
     def begin(self) -> list[str]:
         """Lines that count the writes."""
-        return [f"count_writes(({_row(self.written)}), user_spot())"] if self.written else []
+        if not self.written:
+            return []
+        count = self.source.constant("count", linking.count_writes())
+        left = f"if not {count}(spot, {', '.join(self.written)}): count_writes(({_row(self.written)}), spot)"
+        return ["spot = user_spot()", left]
 
     def leave(self, arrays: Sequence[str], places: Sequence[Place]) -> None:
         """Lines that write what the program has not, and set gradients. places: of `Segment.left`."""

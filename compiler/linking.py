@@ -331,25 +331,58 @@ no:
 }}
 """
 
-# Counts a write into the memory of each tensor, of which all have counters.
+# Counts a write into the memory of each tensor, done at a place in the user's program if that is not None; or
+# counts none, if one has no counter of its own, or anybody else has to be told where the place is noted.
 _COUNT = """
 declare i64 @PyLong_AsLongLong(ptr)
 declare ptr @PyLong_FromLongLong(i64)
+declare ptr @PyTuple_Pack(i64, ...)
+
+define private void @fusegrad_swap(ptr %list, i64 %i, ptr %item) nounwind {{
+  %at = call ptr @fusegrad_item(ptr %list, i64 %i)
+  %old = load ptr, ptr %at
+  store ptr %item, ptr %at
+  call void @Py_DecRef(ptr %old)
+  ret void
+}}
+
+define private i1 @fusegrad_countable(ptr %tensor, i1 %noting) nounwind {{
+entry:
+  %counter = call ptr @fusegrad_counter(ptr %tensor)
+  %size = call i64 @fusegrad_size(ptr %counter)
+  %counts = icmp sgt i64 %size, 0
+  %pair = icmp eq i64 %size, 2
+  %alias.at = getelementptr i8, ptr %tensor, i64 {alias}
+  %alias = load ptr, ptr %alias.at
+  %alone = icmp eq ptr %alias, @fusegrad_none
+  %plain = and i1 %pair, %alone
+  %found = select i1 %noting, i1 %plain, i1 %counts
+  ret i1 %found
+}}
 
 define ptr @fusegrad_count(ptr %self, ptr %items, i64 %count) nounwind {{
 entry:
-  br label %next
+  %spot = load ptr, ptr %items
+  %noting = icmp ne ptr %spot, @fusegrad_none
+  br label %ask
+ask:
+  %j = phi i64 [ 1, %entry ], [ %j1, %asked ]
+  %asking = icmp slt i64 %j, %count
+  br i1 %asking, label %asked, label %next
+asked:
+  %asked.at = getelementptr ptr, ptr %items, i64 %j
+  %asked.tensor = load ptr, ptr %asked.at
+  %countable = call i1 @fusegrad_countable(ptr %asked.tensor, i1 %noting)
+  %j1 = add i64 %j, 1
+  br i1 %countable, label %ask, label %no
 next:
-  %i = phi i64 [ 0, %entry ], [ %i1, %put ]
+  %i = phi i64 [ 1, %ask ], [ %i1, %counted ]
   %more = icmp slt i64 %i, %count
-  br i1 %more, label %find, label %done
-find:
+  br i1 %more, label %add, label %done
+add:
   %item.at = getelementptr ptr, ptr %items, i64 %i
   %tensor = load ptr, ptr %item.at
   %counter = call ptr @fusegrad_counter(ptr %tensor)
-  %none = icmp eq ptr %counter, null
-  br i1 %none, label %fail, label %add
-add:
   %number.at = call ptr @fusegrad_item(ptr %counter, i64 0)
   %number = load ptr, ptr %number.at
   %known = call i64 @PyLong_AsLongLong(ptr %number)
@@ -358,18 +391,33 @@ add:
   %failed = icmp eq ptr %new, null
   br i1 %failed, label %fail, label %put
 put:
-  store ptr %new, ptr %number.at
-  call void @Py_DecRef(ptr %number)
+  br i1 %noting, label %pack, label %swap
+pack:
+  %write = call ptr (i64, ...) @PyTuple_Pack(i64 2, ptr %new, ptr %spot)
+  %no.write = icmp eq ptr %write, null
+  br i1 %no.write, label %drop, label %note
+note:
+  call void @fusegrad_swap(ptr %counter, i64 1, ptr %write)
+  br label %swap
+swap:
+  call void @fusegrad_swap(ptr %counter, i64 0, ptr %new)
+  br label %counted
+counted:
   %i1 = add i64 %i, 1
   br label %next
 done:
-  call void @Py_IncRef(ptr @fusegrad_none)
-  ret ptr @fusegrad_none
+  call void @Py_IncRef(ptr @fusegrad_true)
+  ret ptr @fusegrad_true
+no:
+  call void @Py_IncRef(ptr @fusegrad_false)
+  ret ptr @fusegrad_false
+drop:
+  call void @Py_DecRef(ptr %new)
+  br label %fail
 fail:
   ret ptr null
 }}
 """
-
 
 # The first words of the table, as `fusegrad_link` calls them.
 _FIELDS = [("leaves", "i64"), ("wanted", "i64"), ("counted", "i64"), ("results", "i64"), ("adding", "ptr")]
@@ -447,12 +495,15 @@ def intact(filled: bool) -> Callable[[CompiledNode], bool]:
 
 
 @functools.cache
-def count_writes() -> Callable[..., None]:
-    """What counts a write into the memory of each of the tensors that it is given, which have counters."""
+def count_writes() -> Callable[..., bool]:
+    """What counts writes natively, called with (spot, *tensors): one into the memory of each, at `spot` as
+    `views.count_writes` notes it, if that is not None. Gives False, and counts none, where a tensor has no
+    counter of its own, or more is to be done than to note that.
+    """
     return calling.native_function("count")(np.empty(0, np.int64))
 
 
 _LINKING = _LISTS + _ROWS + _EDGES + _NOTE + _LINK.replace("{fields}", calling.loads(_FIELDS))
 calling.TEXTS["link"] = calling.Text(_LINKING, places=_places)
 calling.TEXTS["intact"] = calling.Text(_LISTS + _INTACT.replace("{slots}", _compared()), places=_places)
-calling.TEXTS["count"] = calling.Text(_LISTS + _COUNT, places=_places)
+calling.TEXTS["count"] = calling.Text(_LISTS + _COUNT, places=lambda: calling.slots_of(Tensor, ("alias",)))

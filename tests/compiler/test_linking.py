@@ -14,6 +14,7 @@ from fusegrad.compiler.linking import Linking, count_writes, intact
 from fusegrad.compiler.node import NOTHING_FREED, NOTHING_PRESERVED, CompiledNode
 from fusegrad.eager.op import wrap
 from fusegrad.eager.tensor import Tensor
+from fusegrad.eager.views import ask_before_write
 
 
 def new_node() -> CompiledNode:
@@ -87,8 +88,24 @@ def test_whether_anything_happened_to_a_node() -> None:
 def test_writes_are_counted(before: int) -> None:
     x, y = wrap(np.zeros(1)), wrap(np.zeros(1))
     x.version[0] = before
-    count_writes()(x, y, y)
-    assert (x.version[0], y.version[0]) == (before + 1, 2)
+    assert count_writes()(None, x, y, y)
+    assert (x.version, y.version) == ([before + 1, 0], [2, 0])
+    spot = (test_writes_are_counted.__code__, 0)
+    assert count_writes()(spot, x, y)
+    assert (x.version, y.version) == ([before + 2, (before + 2, spot)], [3, (3, spot)])
+
+
+def test_writes_that_others_have_to_be_told_of_are_left_to_python() -> None:
+    plain, base, read = (wrap(np.zeros(2)) for _ in range(3))
+    view = base[0]
+    with fg.inference_mode():
+        untracked = fg.tensor([1.0])
+    ask_before_write(read.version, new_node())
+    spot = (test_writes_are_counted.__code__, 0)
+    for other in (view, read, untracked):
+        assert count_writes()(spot, plain, other) is False
+    assert plain.version == [0, 0] and view.version[0] == read.version[0] == 0
+    assert count_writes()(None, plain, view, read) is True
 
 
 def test_nothing_is_held_of_nodes_that_are_gone() -> None:
@@ -100,7 +117,8 @@ def test_nothing_is_held_of_nodes_that_are_gone() -> None:
     before = [sys.getrefcount(thing) for thing in things]
     for _ in range(100):
         link(new_node(), leaf, made, result)
-        count_writes()(leaf, made)
+        count_writes()(None, leaf, made)
+        count_writes()((0, 0), leaf)
     after = [sys.getrefcount(thing) for thing in things]
     assert max(abs(a - b) for a, b in zip(after, before, strict=True)) < 5
 
@@ -115,7 +133,8 @@ def test_no_memory_at_any_place() -> None:
     nodes = [new_node() for _ in range(40)]
     before = [sys.getrefcount(thing) for thing in things]
     failures = [_fails(api, number, link, node, leaf, made, result) for number, node in enumerate(nodes)]
-    failures += [_fails(api, number, count_writes(), leaf) for number in range(3)]
+    failures += [_fails(api, number, count_writes(), (0, 0), leaf) for number in range(4)]
+    assert leaf.version[0] > 1 << 40 and leaf.version[1] in (0, (leaf.version[0], (0, 0)))
     assert any(failures) and not all(failures)
     result.grad_fn = None
     del nodes

@@ -165,10 +165,13 @@ class Writer:
         return "\n    ".join(["def first_to_differ():", *self._class_lines(), *lines, "return None\n"])
 
     def _items_line(self, together: _Together) -> str:
-        wrong = f"not {self.constant('items', Items(together.rows).holds)}({together.items})"
         if len(together.rows) == 1:  # for which Python is as fast
             ((name, expected),) = together.rows
             wrong = self._differs_under(together.items, repr(name), expected)
+        else:
+            items = Items(together.rows)
+            self.constant("table", items)  # which keeps alive what its native function looks at
+            wrong = f"not {self.constant('items', items.holds)}({together.items})"
         return f"if {wrong}: return {together.number}"
 
     def function(self, text: str) -> Callable[[], int | None]:

@@ -711,6 +711,20 @@ def test_the_check_of_an_optimizer_says_what_its_reads_say(number: int) -> None:
         assert (g.first_failure() is None) == all(read.holds() for read in g.reads)
 
 
+def test_what_native_code_looks_at_is_kept_alive() -> None:
+    weight = fg.ones(2, requires_grad=True)
+    optimizer = fg.optim.Adam([weight])
+    weight.sum().backward()
+    optimizer.step()
+    guards = asked_once([StateRead(optimizer)])
+    check: Any = guards.check
+    (items,) = {id(v): v for v in check.__globals__.values() if isinstance(v, Items)}.values()
+    assert items.holds in check.__globals__.values()
+    names = [name for name, _, _ in items._alive]
+    assert names == ["step", "exp_avg", "exp_avg_sq"]
+    assert all(known() is optimizer.state[weight][name] for name, _, known in items._alive)
+
+
 def test_an_optimizer_is_not_kept_alive() -> None:
     weight = fg.ones(2, requires_grad=True)
     optimizer = fg.optim.SGD([weight], lr=0.1)

@@ -90,16 +90,19 @@ calling:
 }}
 """
 
-# How questions about tensors go on, and how they end.
-_ANSWERS = """next:
-  %i1 = add i64 %i, 1
-  br label %tensors
-yes:
+# How functions that answer a question end, where texts have `{YES_NO}`.
+_YES_NO = """yes:
   call void @Py_IncRef(ptr @fusegrad_true)
   ret ptr @fusegrad_true
 no:
   call void @Py_IncRef(ptr @fusegrad_false)
-  ret ptr @fusegrad_false
+  ret ptr @fusegrad_false"""
+
+# How questions about tensors go on, and how they end.
+_ANSWERS = """next:
+  %i1 = add i64 %i, 1
+  br label %tensors
+{YES_NO}
 }}
 """
 
@@ -357,7 +360,8 @@ def _module(name: str) -> machine_code.Module:
     """The module of a function, which is being compiled from the first time that it is asked for."""
     _add_symbols()
     text, besides, places = TEXTS[name]
-    return machine_code.Module(besides + (_HEAD + text).format(**_places(), **places()), [f"fusegrad_{name}"])
+    whole = besides + (_HEAD + text).format(**_places(), **places(), YES_NO=_YES_NO)
+    return machine_code.Module(whole, [f"fusegrad_{name}"])
 
 
 def loads(fields: Sequence[tuple[str, str]]) -> str:

@@ -270,16 +270,11 @@ result.put:
   call void @fusegrad_put(ptr %made, i64 {output_index}, ptr %number)
   %i1 = add i64 %i, 1
   br label %result
-yes:
-  call void @Py_IncRef(ptr @fusegrad_true)
-  ret ptr @fusegrad_true
 error:
   %raised = call ptr @PyErr_Occurred()
   %memory = icmp ne ptr %raised, null
   br i1 %memory, label %fail, label %no
-no:
-  call void @Py_IncRef(ptr @fusegrad_false)
-  ret ptr @fusegrad_false
+{YES_NO}
 fail:
   ret ptr null
 }}
@@ -322,12 +317,7 @@ compare:
   %unwritten = icmp eq ptr %now, %then
   %i1 = add i64 %i, 1
   br i1 %unwritten, label %next, label %no
-yes:
-  call void @Py_IncRef(ptr @fusegrad_true)
-  ret ptr @fusegrad_true
-no:
-  call void @Py_IncRef(ptr @fusegrad_false)
-  ret ptr @fusegrad_false
+{YES_NO}
 }}
 """
 
@@ -378,7 +368,7 @@ asked:
 next:
   %i = phi i64 [ 1, %ask ], [ %i1, %counted ]
   %more = icmp slt i64 %i, %count
-  br i1 %more, label %add, label %done
+  br i1 %more, label %add, label %yes
 add:
   %item.at = getelementptr ptr, ptr %items, i64 %i
   %tensor = load ptr, ptr %item.at
@@ -405,12 +395,7 @@ swap:
 counted:
   %i1 = add i64 %i, 1
   br label %next
-done:
-  call void @Py_IncRef(ptr @fusegrad_true)
-  ret ptr @fusegrad_true
-no:
-  call void @Py_IncRef(ptr @fusegrad_false)
-  ret ptr @fusegrad_false
+{YES_NO}
 drop:
   call void @Py_DecRef(ptr %new)
   br label %fail

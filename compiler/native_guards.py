@@ -75,12 +75,7 @@ object:
 same:
   %i1 = add i64 %i, 1
   br label %next
-yes:
-  call void @Py_IncRef(ptr @fusegrad_true)
-  ret ptr @fusegrad_true
-no:
-  call void @Py_IncRef(ptr @fusegrad_false)
-  ret ptr @fusegrad_false
+{YES_NO}
 fail:
   ret ptr null
 }}
@@ -117,12 +112,7 @@ compare:
 unchanged:
   %i1 = add i64 %i, 1
   br label %next
-yes:
-  call void @Py_IncRef(ptr @fusegrad_true)
-  ret ptr @fusegrad_true
-no:
-  call void @Py_IncRef(ptr @fusegrad_false)
-  ret ptr @fusegrad_false
+{YES_NO}
 }}
 """
 

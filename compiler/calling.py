@@ -46,8 +46,7 @@ declare void @Py_IncRef(ptr)
 _RUN = """
 define ptr @fusegrad_run(ptr %self, ptr %items, i64 %count) nounwind {{
 entry:
-  %table.field = getelementptr i8, ptr %self, i64 {DATA}
-  %table = load ptr, ptr %table.field
+  {TABLE}
   %kernels = load i64, ptr %table
   %sharing.at = getelementptr i64, ptr %table, i64 1
   %sharing = load i64, ptr %sharing.at
@@ -90,7 +89,9 @@ calling:
 }}
 """
 
-# How functions that answer a question end, where texts have `{YES_NO}`.
+# How functions find their table, where texts have `{TABLE}`, and end if they answer a question (`{YES_NO}`).
+_TABLE = f"""%table.field = getelementptr i8, ptr %self, i64 {_DATA}
+  %table = load ptr, ptr %table.field"""
 _YES_NO = """yes:
   call void @Py_IncRef(ptr @fusegrad_true)
   ret ptr @fusegrad_true
@@ -111,8 +112,7 @@ _ANSWERS = """next:
 _MATCH = """
 define ptr @fusegrad_match(ptr %self, ptr %items, i64 %count) nounwind {{
 entry:
-  %table.field = getelementptr i8, ptr %self, i64 {DATA}
-  %table = load ptr, ptr %table.field
+  {TABLE}
   %alike = load i64, ptr %table
   %flags.known.at = getelementptr i64, ptr %table, i64 1
   %flags.known = load i64, ptr %flags.known.at
@@ -237,8 +237,7 @@ tensor:
 
 define ptr @fusegrad_apart(ptr %self, ptr %items, i64 %count) nounwind {{
 entry:
-  %table.field = getelementptr i8, ptr %self, i64 {DATA}
-  %table = load ptr, ptr %table.field
+  {TABLE}
   %read = load i64, ptr %table
   %staying.at = getelementptr i64, ptr %table, i64 1
   %staying = load i64, ptr %staying.at
@@ -360,7 +359,7 @@ def _module(name: str) -> machine_code.Module:
     """The module of a function, which is being compiled from the first time that it is asked for."""
     _add_symbols()
     text, besides, places = TEXTS[name]
-    whole = besides + (_HEAD + text).format(**_places(), **places(), YES_NO=_YES_NO)
+    whole = besides + (_HEAD + text).format(**_places(), **places(), TABLE=_TABLE, YES_NO=_YES_NO)
     return machine_code.Module(whole, [f"fusegrad_{name}"])
 
 

@@ -6,10 +6,13 @@ read is a line:
 
     def first_to_differ():
         Settings_1 = reference_2()
-        base0, base1, = classes_of(Settings_1)
-        if base0 is not Settings_1 or base1 is not builtin_3: return 0  # bases of Settings
-        namespace = namespace_of(Settings_1)
-        if 'scale' in namespace or '__getattribute__' in namespace: return 0  # class Settings
+        if not unchanged_9(Settings_1):
+            now = versions_10(Settings_1)
+            base0, base1, = classes_of(Settings_1)
+            if base0 is not Settings_1 or base1 is not builtin_3: return 0  # bases of Settings
+            namespace = namespace_of(Settings_1)
+            if 'scale' in namespace or '__getattribute__' in namespace: return 0  # class Settings
+            note_11(now)
         Settings_4 = reference_5()
         if type(Settings_4) is not Settings_1: return 0
         attributes_6 = Settings_4.__dict__
@@ -156,6 +159,7 @@ class Writer:
         self.known: dict[Any, Any] = {}  # variables by what they stand for
         self._alive: list[Any] = []  # so that ids stay their own
         self._lines: list[str | _Together] = []
+        self._asking: list[_Together] = []  # the dicts that the latest read asks
 
     # What comes out.
 
@@ -182,12 +186,15 @@ class Writer:
     def add(self, number: int, read: Read, write: Callable[[Writer, Any], list[str]]) -> None:
         """One read, by lines that return its number."""
         self._number = number
+        self._asking.clear()
         lines, known = len(self._lines), dict(self.known)
         try:
             wrong = write(self, read)
         except Exception:  # what cannot be written is asked as ever
             del self._lines[lines:]
             self.known = known
+            for together in self._asking:
+                together.rows.pop()
             wrong = [f"not {self.constant('holds', read.holds)}()"]
         about = f"# {read.describe()}  ({read.site.file}:{read.site.line})"
         about = about.replace("\n", " ").encode("utf-8", "backslashreplace").decode()
@@ -245,6 +252,7 @@ class Writer:
             together = self.known["items", items] = _Together(items, self._number)
             self._lines.append(together)
         together.rows.append((name, expected))
+        self._asking.append(together)
         return []
 
     def _differs_under(self, items: str, key: str, expected: Expected) -> str:

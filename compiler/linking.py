@@ -219,8 +219,7 @@ no:
 _LINK = """
 define ptr @fusegrad_link(ptr %self, ptr %items, i64 %count) nounwind {{
 entry:
-  %table.field = getelementptr i8, ptr %self, i64 {DATA}
-  %table = load ptr, ptr %table.field
+  {TABLE}
   {fields}
   %leaf.words = getelementptr i64, ptr %table, i64 5
   %edge.rows = getelementptr i64, ptr %leaf.words, i64 %leaves
@@ -284,8 +283,7 @@ fail:
 _INTACT = """
 define ptr @fusegrad_intact(ptr %self, ptr %items, i64 %count) nounwind {{
 entry:
-  %table.field = getelementptr i8, ptr %self, i64 {DATA}
-  %table = load ptr, ptr %table.field
+  {TABLE}
   %node = load ptr, ptr %items
   {slots}
   %counters.at = getelementptr i8, ptr %node, i64 {counters}
@@ -414,16 +412,17 @@ def _compared() -> str:
     """LLVM IR that compares these slots with the words of the table."""
     lines, before = [], "true"
     for number, name in enumerate(_TELLING):
+        until = "%same" if name == _TELLING[-1] else f"%until.{name}"
         lines += [
             f"%{name}.at = getelementptr i8, ptr %node, i64 {{{name}}}",
             f"%{name} = load ptr, ptr %{name}.at",
             f"%{name}.known.at = getelementptr ptr, ptr %table, i64 {number}",
             f"%{name}.known = load ptr, ptr %{name}.known.at",
             f"%{name}.same = icmp eq ptr %{name}, %{name}.known",
-            f"%until.{name} = and i1 {before}, %{name}.same",
+            f"{until} = and i1 {before}, %{name}.same",
         ]
-        before = f"%until.{name}"
-    return "\n  ".join([*lines, f"%same = and i1 {before}, true"])
+        before = until
+    return "\n  ".join(lines)
 
 
 def _places() -> dict[str, int]:
@@ -456,15 +455,15 @@ class Linking:
         """Which of `given` are the leaves of the arguments, get gradients, and have counters; results: which,
         and the number of the output. adding: the node's, where the edges of the numbers `ends` end at leaves.
         """
-        numbers = [*range(max(len(wanted), len(results), 1))]
+        numbers = [*range(len(wanted))]
         table = [len(leaves), len(wanted), len(counted), len(results), 0 if adding is None else id(adding)]
         table += leaves
         for number, which in enumerate(wanted):
             table += [which, id(numbers[number]), int(number in ends)]
         table += counted
         for which, number in results:
-            table += [which, id(numbers[number])]
-        self._alive = adding, numbers
+            table += [which, id(number)]
+        self._alive = adding, numbers, results
         self.link = calling.native_function("link")(np.array(table, np.int64))
 
 

@@ -70,8 +70,7 @@ declare ptr @fusegrad_new_array(ptr, ptr, i32, ptr, ptr, ptr, i32, ptr)
 
 define ptr @fusegrad_make(ptr %self, ptr %items, i64 %count) nounwind {{
 entry:
-  %table.field = getelementptr i8, ptr %self, i64 {DATA}
-  %table = load ptr, ptr %table.field
+  {TABLE}
   {fields}
   %first.array = getelementptr i64, ptr %table, i64 10
   %array.words = mul i64 %arrays, 4

@@ -29,8 +29,7 @@ declare ptr @PyErr_Occurred()
 
 define ptr @fusegrad_items(ptr %self, ptr %given, i64 %count) nounwind {{
 entry:
-  %table.field = getelementptr i8, ptr %self, i64 {DATA}
-  %table = load ptr, ptr %table.field
+  {TABLE}
   %names = load i64, ptr %table
   %rows = getelementptr i64, ptr %table, i64 1
   %dict = load ptr, ptr %given
@@ -85,8 +84,7 @@ fail:
 _CLASSES = """
 define ptr @fusegrad_classes(ptr %self, ptr %given, i64 %count) nounwind {{
 entry:
-  %table.field = getelementptr i8, ptr %self, i64 {DATA}
-  %table = load ptr, ptr %table.field
+  {TABLE}
   br label %next
 next:
   %i = phi i64 [ 0, %entry ], [ %i1, %unchanged ]

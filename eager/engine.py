@@ -154,15 +154,15 @@ class _Walk:
     def to_node(self, node: Node, output: int, gradient: Tensor) -> None:
         """Hand the gradient of an output to the node that made it."""
         place = node.sequence
-        arrived = self.pending.get(place)
-        if arrived is None:
-            if self.needed is not None and place not in self.needed:
-                return
-            arrived = self.pending[place] = (node, [None] * len(node.output_types))
+        if place in self.pending:
+            slots = self.pending[place][1]
+            known = slots[output]
+            slots[output] = gradient if known is None else known + gradient
+        elif self.needed is None or place in self.needed:
+            slots = [None] * len(node.output_types)
+            slots[output] = gradient
+            self.pending[place] = (node, slots)
             heappush(self.heap, -place)
-        slots = arrived[1]
-        known = slots[output]
-        slots[output] = gradient if known is None else known + gradient
 
     def run(self, retain_graph: bool) -> None:
         """Run the nodes, newest first, dropping what each kept and was given as soon as it has run."""

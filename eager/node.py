@@ -457,9 +457,8 @@ def record(op: Op, args: tuple[Any, ...], params: Params, outputs: tuple[Tensor,
             output.needs_grad = True
             output.grad_fn = node
             output.output_index = i
-    if watchers:
-        for watch in watchers:
-            watch(node)
+    for watch in watchers:
+        watch(node)
 
 
 def _keep(node: Node, outputs: tuple[Tensor, ...]) -> None:

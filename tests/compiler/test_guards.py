@@ -10,16 +10,16 @@ import random
 import types
 import weakref
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from guard_checks import Ran, asked_once, compare, runs
 
 import fusegrad as fg
 from fusegrad import nn
 from fusegrad.compiler.guards import Guards
-from fusegrad.compiler.native_guards import Classes, Items
 from fusegrad.tracer.lookup import MISSING, lookup, type_lookup
 from fusegrad.tracer.reads import (
     NOWHERE,
@@ -36,7 +36,6 @@ from fusegrad.tracer.reads import (
     TypeRead,
 )
 from fusegrad.tracer.steps import ParametersRead, StateRead
-from fusegrad.tracer.values import Expected
 
 NAN = float("nan")
 PLAIN = [
@@ -45,14 +44,6 @@ PLAIN = [
     (1, 2.0), (1.0, 2), (1, (NAN,)), frozenset({1}), frozenset({1.0}), range(3), slice(1, 2), ...,
     np.float32(1), np.float64(1), np.int64(1), np.bool_(True), np.dtype("f4"), np.dtype("f8"),
 ]  # fmt: skip
-
-
-class Ran(BaseException):
-    """Code of the user's ran, which no check may do."""
-
-
-def runs(*_: Any, **__: Any) -> Any:
-    raise Ran
 
 
 class Descriptor:
@@ -364,28 +355,6 @@ CHANGES: list[Callable[[World], Any]] = [
 ]  # fmt: skip
 
 
-def asked_once(reads: Iterable[Read]) -> Guards:
-    """Guards that have been asked, so that the next time the generated check is."""
-    guards = Guards(reads)
-    guards.first_failure()
-    return guards
-
-
-def compare(guards: list[Guards]) -> None:
-    """Checks and reads say the same; where only the generated code was asked, it may be too strict."""
-    for check in guards:
-        holds = [read.holds() for read in check.reads]
-        failed = check.first_failure()
-        assert (failed is None) == all(holds), (check.reads, holds, failed, check.text)
-        assert failed is None or not failed.holds()
-        if check._check is not None and not all(holds):
-            try:
-                answer = check._check()
-            except Exception:
-                answer = 0
-            assert answer is not None, (check.reads, holds, check.text)
-
-
 def try_change(world: World, change: Callable[[World], Any]) -> None:
     """What it changes may not be there any more, or have a look-up of its own by now."""
     gone = (AttributeError, KeyError, TypeError, NameError, IndexError, ValueError, Ran)
@@ -438,97 +407,6 @@ def test_after_many_changes_the_checks_say_what_the_reads_say(seed: int):
         try_change(world, chosen.choice(CHANGES))
         with contextlib.suppress(Ran):  # reads of the world as it is now
             guards.append(asked_once([AttributeRead(world.owner, "x", lookup(world.owner, "x"), NOWHERE)]))
-
-
-class _Base:
-    inherited = 1.0
-
-
-class _Middle(_Base):
-    pass
-
-
-CLASS_CHANGES: tuple[Callable[[type, type], Any], ...] = (
-    lambda kind, base: None,
-    lambda kind, base: setattr(kind, "unrelated", 1),
-    lambda kind, base: setattr(base, "unrelated", 1),
-    lambda kind, base: setattr(kind, "inherited", 2.0),
-    lambda kind, base: setattr(base, "inherited", 2.0),
-    lambda kind, base: delattr(base, "inherited"),
-    lambda kind, base: setattr(kind, "__getattribute__", runs),
-    lambda kind, base: setattr(base, "x", property(runs, runs)),
-    lambda kind, base: setattr(kind, "__bases__", (_Middle,)),
-)
-
-
-def _class_and_check() -> tuple[type, type, Any, Guards]:
-    base = type("Base", (_Base,), {"inherited": 1.0})
-    kind = type("Kind", (base,), {})
-    owner = kind()
-    owner.x = 1.0
-    reads = [AttributeRead(owner, name, lookup(owner, name), NOWHERE) for name in ("x", "inherited")]
-    return kind, base, owner, asked_once(reads)
-
-
-def test_classes_are_asked_again_only_after_a_change(monkeypatch: pytest.MonkeyPatch):
-    asked: list[Any] = []
-    known = Classes.versions
-    monkeypatch.setattr(Classes, "versions", lambda self, *kinds: asked.append(kinds) or known(self, *kinds))
-    kind, base, _, guards = _class_and_check()
-    for change, times in (len, 1), (len, 1), (lambda _: setattr(base, "other", 1), 2), (len, 2):
-        change(())
-        assert guards.first_failure() is None
-        assert guards.first_failure() is None and len(asked) == times
-    assert asked[0] == (kind,)
-
-
-@pytest.mark.parametrize("number", range(len(CLASS_CHANGES)))
-def test_whatever_changes_in_a_class_is_noticed(number: int):
-    kind, base, _, guards = _class_and_check()
-    for _ in range(3):
-        compare([guards])
-    CLASS_CHANGES[number](kind, base)
-    for _ in range(3):
-        compare([guards])
-
-
-def test_a_module_in_a_class_may_become_a_descriptor():
-    """Without a change of the class."""
-
-    class Getting(types.ModuleType):
-        __get__ = __set__ = runs
-
-    module = types.ModuleType("module")
-    owner = type("Kind", (), {"x": module})()
-    vars(owner)["x"] = 1.0
-    guards = asked_once([AttributeRead(owner, "x", lookup(owner, "x"), NOWHERE)])
-    compare([guards])
-    module.__class__ = Getting
-    compare([guards])
-
-
-def test_names_of_a_dict_that_cannot_be_compared():
-    """A key of the user's with the hash of a name: what its `__eq__` raises is no answer, and no crash."""
-
-    class Key:
-        def __hash__(self) -> int:
-            return hash("name")
-
-        def __eq__(self, other: object) -> bool:
-            raise ValueError
-
-    value = object.__new__(Key)
-    items: dict[Any, Any] = {"name": value, "other": value}
-    rows = [(name, Expected(value)) for name in items] + [("absent", Expected(MISSING))]
-    holds = Items(rows).holds
-    assert holds(items)
-    assert not holds({**items, "absent": 1}) and not holds({**items, "other": 1}) and not holds({})
-    with pytest.raises(ValueError):
-        holds({Key(): 1, **{name: items[name] for name in ("other",)}})
-    del value
-    items.clear()
-    gc.collect()
-    assert rows[0][1].reference() is None and not holds({"name": None, "other": None})
 
 
 def test_plain_values_are_told_apart_by_type_and_bits():
@@ -709,20 +587,6 @@ def test_the_check_of_an_optimizer_says_what_its_reads_say(number: int) -> None:
     OPTIMIZER_CHANGES[number](optimizer)
     for g in guards:
         assert (g.first_failure() is None) == all(read.holds() for read in g.reads)
-
-
-def test_what_native_code_looks_at_is_kept_alive() -> None:
-    weight = fg.ones(2, requires_grad=True)
-    optimizer = fg.optim.Adam([weight])
-    weight.sum().backward()
-    optimizer.step()
-    guards = asked_once([StateRead(optimizer)])
-    check: Any = guards.check
-    (items,) = {id(v): v for v in check.__globals__.values() if isinstance(v, Items)}.values()
-    assert items.holds in check.__globals__.values()
-    names = [name for name, _, _ in items._alive]
-    assert names == ["step", "exp_avg", "exp_avg_sq"]
-    assert all(known() is optimizer.state[weight][name] for name, _, known in items._alive)
 
 
 def test_an_optimizer_is_not_kept_alive() -> None:

@@ -34,17 +34,17 @@ def test_what_a_node_gets() -> None:
     leaf, made, result = tensors()
     number = wrap(np.ones(2))
     made.version[0] = 12345  # an int of its own, not one of the small ones
-    adding = object()
+    adding, fifth = object(), 1 << 20
     node, other = new_node(), new_node()
     for wanted, ends in (node, (0,)), (other, (0, 1)):
-        linking = Linking([0, 1, 2], [0, 2], [0, 2, 3], [(3, 1)], adding, ends)
+        linking = Linking([0, 1, 2], [0, 2], [0, 2, 3], [(3, fifth)], adding, ends)
         assert linking.link(wanted, leaf, number, made, result) is True
     assert node.leaves == (leaf, number, made) and node.types == (leaf, made)
     assert node.edges == ((0, leaf, 0), (1, made.grad_fn, made.output_index))
     assert [counter is x.version for counter, x in zip(node.counters, (leaf, made, result), strict=True)]
     assert node.numbers == [0, 12345, 0]
     assert node.adding is adding and other.adding is None  # `made` is no leaf
-    assert result.grad_fn is other and result.output_index == 1 and result.requires_grad
+    assert result.grad_fn is other and result.output_index is fifth and result.requires_grad
 
 
 def test_a_tensor_without_a_counter_is_told() -> None:

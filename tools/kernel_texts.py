@@ -1,7 +1,7 @@
 """Writes down what the compiler makes of every workload of the benchmark, to compare two revisions.
 
 python tools/kernel_texts.py FOLDER             write graphs and kernels there, a file per workload
-python tools/kernel_texts.py FOLDER --against OTHER   write, then list the files that differ; exits 1 if any do
+python tools/kernel_texts.py FOLDER --against OTHER   write, then list the files that differ (exits 1)
 
 A change that only moves code leaves every graph and every kernel the same. Write the texts of the revision
 before it (in a checkout of its own), then those of the one after it, and compare. Lines that say where in
@@ -63,7 +63,7 @@ def _segment(segment: Any) -> Iterator[str]:
 
 
 def write(folder: Path, keys: list[str]) -> None:
-    """The texts of these workloads, each in a process of its own: what was compiled before must not matter."""
+    """The texts of these workloads, each in a process of its own, so that nothing was compiled before."""
     folder.mkdir(parents=True, exist_ok=True)
     settings = os.environ | {"PYTHONHASHSEED": "0"}
     for key in keys:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from fusegrad.compiler.bound_kernel import Argument, BoundKernel
 from fusegrad.compiler.domain import Sources
-from fusegrad.compiler.loops import Argument, BoundKernel
 from fusegrad.tracer.graph import Equation, Value
 
 

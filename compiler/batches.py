@@ -17,12 +17,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fusegrad.compiler import machine_code, native, products
+from fusegrad.compiler import machine_code, products, threads
 from fusegrad.compiler.blocks import KernelForm
 from fusegrad.compiler.blueprint import Blueprint
+from fusegrad.compiler.bound_kernel import Argument
 from fusegrad.compiler.emit import parts
 from fusegrad.compiler.kernel import PLACE, Buffer
-from fusegrad.compiler.loops import Argument
 from fusegrad.compiler.memory import aligned, first_fit
 from fusegrad.compiler.parallel import function, module, run_tasks, task_name, threads_of_team
 from fusegrad.compiler.writer import Writer
@@ -65,7 +65,7 @@ class Batch:
 
     def bytes(self) -> int:
         """Bytes that all of it needs in the arena."""
-        return COUNTER_BYTES + min(native.pool_size(), self.entries) * self.room_bytes()
+        return COUNTER_BYTES + min(threads.pool_size(), self.entries) * self.room_bytes()
 
     def block(self, room: tuple[int, int], slots: int, calls: Sequence[tuple[int, int]]) -> list[int]:
         """The block of the call.
@@ -107,7 +107,7 @@ def _finder(blueprint: Blueprint, sizes: Any, blocks: _Blocks, number: int) -> _
     block = blocks[number]
     if block is None:
         return None
-    cores, entries = native.cores(), _matrices(block)
+    cores, entries = threads.cores(), _matrices(block)
     if entries == 1 and cores > 1 and _rows_are_shared(block, cores):
         return _Finder(blueprint, sizes, blocks, cores, True)
     return _Finder(blueprint, sizes, blocks, entries, False) if entries >= max(2, cores) else None

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from fusegrad.compiler.bound_kernel import BoundKernel
 from fusegrad.compiler.emit import block_of, outer_accumulators
 from fusegrad.compiler.kernel import ELEMENTARY, Compute, Kernel
-from fusegrad.compiler.loops import BoundKernel
 from fusegrad.compiler.memory import aligned
 from fusegrad.compiler.writer import SIZES
 from fusegrad.eager.dtypes import FROM_SHORT

@@ -10,9 +10,9 @@ import numpy as np
 
 from fusegrad.compiler import products
 from fusegrad.compiler.blocks import Cut, KernelForm, kernel_form
+from fusegrad.compiler.bound_kernel import reads_where_it_writes
 from fusegrad.compiler.domain import Sources
 from fusegrad.compiler.fusion import Step
-from fusegrad.compiler.loops import reads_where_it_writes
 from fusegrad.eager.families import Layout, contiguous_layout
 from fusegrad.tracer.graph import Value
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fusegrad.compiler import machine_code, native, team
+from fusegrad.compiler import machine_code, team, threads
 from fusegrad.compiler.lock import compiling
 from fusegrad.compiler.memory import bounds_of, data_address
 from fusegrad.compiler.parallel import SEQUENCE
@@ -373,7 +373,7 @@ def loads(fields: Sequence[tuple[str, str]]) -> str:
 
 def prepare() -> None:
     """Begin to compile what all programs need, where there is a core to do so meanwhile."""
-    if native.cores() > 1 and "run" not in _made:
+    if threads.cores() > 1 and "run" not in _made:
         with contextlib.suppress(Exception):  # which whoever needs it meets again
             _module("run")
 
@@ -387,8 +387,8 @@ def _add_symbols() -> None:
     known = {"none": None, "true": True, "false": False, "list": list, "ndarray": np.ndarray}
     symbols |= {f"fusegrad_{name}": id(value) for name, value in known.items()}
     symbols["fusegrad_new_array"] = _numpy_function(_NEW_FROM_DESCR)
-    machine_code.add_symbols({**symbols, "fusegrad_threads": data_address(native.thread_count)})
-    native.thread_count[0] = native.threads()
+    machine_code.add_symbols({**symbols, "fusegrad_threads": data_address(threads.thread_count)})
+    threads.thread_count[0] = threads.threads()
 
 
 # The number of `PyArray_NewFromDescr` in the table of functions that NumPy has for C programs, as its headers
@@ -498,7 +498,7 @@ class Calls:
         self._blocks = [np.array(call.block, np.int64) for call in calls]
         entries = [(call.address, data_address(b)) for call, b in zip(calls, self._blocks, strict=True)]
         last = max((number for number, call in enumerate(calls, 1) if call.shared), default=0)
-        sharing = (times - 1) * len(calls) + last if last and native.pool_size() > 1 else 0
+        sharing = (times - 1) * len(calls) + last if last and threads.pool_size() > 1 else 0
         table = [
             times * len(calls),
             sharing,

@@ -16,7 +16,8 @@ from fusegrad.tracer.reads import Read
 
 if TYPE_CHECKING:
     from fusegrad.compiler.deferred import Plan
-    from fusegrad.compiler.jit import Entry, JitFunction
+    from fusegrad.compiler.entries import Entry
+    from fusegrad.compiler.jit import JitFunction
 
 
 class Explanation:

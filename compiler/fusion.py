@@ -14,11 +14,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fusegrad.compiler.alike import Alike, Plans
+from fusegrad.compiler.bound_kernel import BoundKernel
 from fusegrad.compiler.domain import Sources, analyse, is_creation
 from fusegrad.compiler.fetch import FETCH
 from fusegrad.compiler.joins import join_kernel
-from fusegrad.compiler.loops import BoundKernel, build_kernel
-from fusegrad.compiler.pools import SPREADS, spread_kernel, spreads
+from fusegrad.compiler.loops import build_kernel
+from fusegrad.compiler.pooling_nests import SPREADS, spread_kernel, spreads
 from fusegrad.compiler.repeats import early_totals, with_repeats
 from fusegrad.compiler.scalar import NATIVE, NotLowered
 from fusegrad.compiler.scans import SCANS, scan_kernel

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fusegrad.compiler.loops import reads_where_it_writes
+from fusegrad.compiler.bound_kernel import reads_where_it_writes
 from fusegrad.compiler.program import Program
 from fusegrad.tracer.graph import Value
 

@@ -14,29 +14,28 @@ import functools
 import time
 import types
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fusegrad.compiler import calling, debug, replay
-from fusegrad.compiler.deferred import Deferred, Plan
+from fusegrad.compiler import calling, debug, entries, replay
+from fusegrad.compiler.deferred import Deferred
 from fusegrad.compiler.differences import Difference, closest, leaf_names, leaf_text, of_branch, of_read
+from fusegrad.compiler.entries import Entry, Stats, Variant
 from fusegrad.compiler.family import Family, family_key
 from fusegrad.compiler.garbage import uncollected
-from fusegrad.compiler.guards import Guards
 from fusegrad.compiler.keys import Unkeyed, call_key, describe_key, is_object
 from fusegrad.compiler.lock import compiling
 from fusegrad.compiler.node import finish
-from fusegrad.compiler.path import Path, make_path
-from fusegrad.compiler.segments import Segment, Stopped
+from fusegrad.compiler.path import make_path
+from fusegrad.compiler.segments import MISSED, Segment, Stopped
 from fusegrad.compiler.shortcut import Shortcut
-from fusegrad.compiler.source import MISSED
 from fusegrad.compiler.tree import Diverged, Tree
 from fusegrad.compiler.verify import Again, JitError
 from fusegrad.eager.families import layout_of
 from fusegrad.eager.state import state
 from fusegrad.eager.tensor import Tensor
-from fusegrad.tracer.capture import Capture, Reason, capture
+from fusegrad.tracer.capture import Capture, capture
 from fusegrad.tracer.reads import Read
 from fusegrad.tracer.values import hold
 
@@ -49,113 +48,11 @@ OPEN_TRIES = 3
 # A function whose run was open may run closed later (it filled a cache, say): after so many deferred
 # calls one is recorded again.
 TRY_AGAIN = (8, 64)
-# How many other numbers are found in a place before calls are deferred.
-NUMBERS_READ = 3
-# After so many calls of a path its shortcut is written.
-SHORTCUT_AFTER = 3
 OPEN = "its runs cannot be replayed"
-
-
-@dataclass
-class Stats:
-    """Counters of a jitted function.
-
-    calls: all calls; compiled_calls: answered by compiled code; eager_calls: by the function
-    itself; compiles: paths and stretches compiled; guard_failures: compiled code was there, but a guard (on
-    data or on Python state) did not hold.
-    """
-
-    calls: int = 0
-    compiled_calls: int = 0
-    eager_calls: int = 0
-    compiles: int = 0
-    guard_failures: int = 0
 
 
 class _Miss(Exception):
     """No compiled path answers this call; its argument is the `Difference`."""
-
-
-class Variant:
-    """A trace tree, and what of Python's state its paths have read.
-
-    shared: the reads that all paths have in common, looked at before the tree runs. It never changes,
-    since other threads may be running it.
-    """
-
-    shared: Guards
-    _own: dict[Path, Guards]
-
-    def __init__(self, tree: Any, before: Variant | None = None) -> None:
-        """before: the variant that this one replaces; reads that stay together keep their guards."""
-        written = {} if before is None else {g.reads: g for g in (before.shared, *before._own.values())}
-
-        def guards(reads: Iterable[Read]) -> Guards:
-            made = Guards(reads)
-            return written.get(made.reads, made)
-
-        common = set.intersection(*({r.token() for r in p.capture.reads} for p in tree.paths))
-        self.tree = tree
-        self.shared = guards(r for r in tree.paths[0].capture.reads if r.token() in common)
-        self._own = {p: guards(r for r in p.capture.reads if r.token() not in common) for p in tree.paths}
-        self.shortcuts: dict[Segment, Shortcut] = {}
-        self._row: tuple[Any, int] = None, 0  # the leaf that answered last, and how often in a row
-
-    def own(self, path: Path) -> Guards:
-        """What the path read and others did not."""
-        return self._own[path]
-
-    def comes_again(self, leaf: Segment) -> bool:
-        """Note that a leaf has answered the long way; whether it is likely to answer the next call.
-
-        Where there are others it must have come often in a row: a shortcut that meets another value at a
-        guard has run up to there in vain.
-        """
-        known, count = self._row
-        self._row = leaf, count + 1 if known is leaf else 1
-        return leaf is self.tree.root or self._row[1] > SHORTCUT_AFTER
-
-    def refusal(self, path: Path) -> Read | None:
-        """Which of the path's own reads does not hold any more."""
-        own = self.own(path)
-        return own.first_failure() if own.reads else None
-
-
-class Entry:
-    """What is known for one key."""
-
-    def __init__(self, key: Any, key_text: str, family: Family | None = None) -> None:
-        """family: where the key leaves sizes and numbers out."""
-        self.key, self.key_text, self.family = key, key_text, family
-        self.variants: list[Variant] = []
-        self.anchors: list[Callable[[], Any]] = []
-        self.open_tries = 0
-        self.compiles = 0
-        self.plan = Plan()
-        self.reasons: list[Reason] = []
-        self.given_up = ""
-        # Why the key was new, and the last miss; the leaves in words, and what the user calls them.
-        self.because: list[Difference] = []
-        self.last_failure: Difference | None = None
-        self.texts: list[str] = []
-        self.names: list[str] = []
-        self.numbers: dict[str, set[str]] = {}  # for places that held numbers: which others were found
-
-    def is_restless(self, difference: Difference) -> bool:
-        """Whether a number that the function reads was another one so often that there is no point in
-        capturing each: in a deferred run numbers are inputs.
-        """
-        if difference.aspect == "number":
-            seen = self.numbers.setdefault(difference.what, set())
-            seen.add(difference.now)
-            if len(seen) >= NUMBERS_READ:
-                self.given_up = f"{difference.what} is another number from call to call"
-        return bool(self.given_up)
-
-    @property
-    def paths(self) -> list[Any]:
-        """All compiled paths."""
-        return [p for v in self.variants for p in v.tree.paths]
 
 
 class JitFunction:
@@ -327,7 +224,7 @@ class JitFunction:
             if second is not None:
                 second.compare(self, result, args, kwargs)
             again = variant.comes_again(found.leaf)
-            if not (kwargs or self.verify) and path.calls > SHORTCUT_AFTER:
+            if not (kwargs or self.verify) and path.calls > entries.SHORTCUT_AFTER:
                 self._answer = self._shortcut(variant, found.leaf, args, leaves) if again else None
             return result
         raise _Miss(_difference(missed))

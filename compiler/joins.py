@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from fusegrad.compiler.bound_kernel import BoundKernel
 from fusegrad.compiler.domain import Sources
-from fusegrad.compiler.loops import BoundKernel
 from fusegrad.compiler.nests import Nest
 from fusegrad.tracer.graph import Equation
 

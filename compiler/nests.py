@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from fusegrad.compiler.bound_kernel import Argument, BoundKernel
 from fusegrad.compiler.domain import Sources
 from fusegrad.compiler.kernel import (
     PLACE,
@@ -21,7 +22,6 @@ from fusegrad.compiler.kernel import (
     Variable,
     known_step,
 )
-from fusegrad.compiler.loops import Argument, BoundKernel
 from fusegrad.compiler.scalar import ScalarBuilder, short_name
 from fusegrad.tracer.graph import Value
 

@@ -9,8 +9,7 @@ import numpy as np
 
 from fusegrad.compiler.memory import copied_as_it_lies
 from fusegrad.compiler.replay import gather, gradients_at, refill
-from fusegrad.compiler.segments import Run, Segment
-from fusegrad.compiler.source import MISSED
+from fusegrad.compiler.segments import MISSED, Run, Segment
 from fusegrad.eager import autograd, views
 from fusegrad.eager.errors import failure
 from fusegrad.eager.op import wrap

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fusegrad.compiler import calling, native, products, team
+from fusegrad.compiler import calling, native, products, team, threads
 from fusegrad.compiler.batches import Batch, batch_address, batches, code as batch_code, product_blocks
 from fusegrad.compiler.blueprint import Blueprint
 from fusegrad.compiler.fusion import Step
@@ -140,7 +140,7 @@ class Placed:
         )
         if self.batches:
             batch_code()
-        if native.pool_size() > 1 and self._has_shared_tasks(blocks):
+        if threads.pool_size() > 1 and self._has_shared_tasks(blocks):
             team.code()
         self.work = self._work(blocks)
         self.streaming = streaming_kernels(blueprint, sizes)

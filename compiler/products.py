@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from fusegrad.compiler import calling, machine_code, native, tiled_products
+from fusegrad.compiler import calling, machine_code, native, threads, tiled_products
 from fusegrad.compiler.lock import compiling
 from fusegrad.compiler.parallel import function, module, run_tasks, task_name
 from fusegrad.compiler.sizes import likely
@@ -468,7 +468,7 @@ def _division(m: int, n: int, k: int, batch: int, transposed: bool) -> tuple[int
         return 1, max(m, n), 1
     by_rows = m > n if transposed else m >= n // 2
     length = m if by_rows else n
-    parts = min(max(2, native.cores()), max(2, m * n * k // PART_PRODUCT), max(1, length // 8))
+    parts = min(max(2, threads.cores()), max(2, m * n * k // PART_PRODUCT), max(1, length // 8))
     step = -(-length // parts)
     step = -(-step // 8) * 8
     return -(-length // step), step, int(by_rows)
@@ -524,5 +524,5 @@ def _prepared(
 @functools.cache
 def share_pool() -> None:
     """From now on eager's products run on the pool too: an eager step next to a compiled one is safe."""
-    if native.pool_size() > 1:
+    if threads.pool_size() > 1:
         set_product(matmul)

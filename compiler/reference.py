@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from fusegrad.compiler.bound_kernel import BoundKernel
 from fusegrad.compiler.kernel import ELEMENTARY
-from fusegrad.compiler.loops import BoundKernel
 from fusegrad.compiler.scalar import identity as identity_number
 from fusegrad.eager.dtypes import FROM_SHORT
 from fusegrad.eager.families import Pointwise

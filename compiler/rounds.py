@@ -12,10 +12,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fusegrad.compiler.alike import parameters_text
+from fusegrad.compiler.bound_kernel import Argument, BoundKernel
 from fusegrad.compiler.division import Division, Given, divided
 from fusegrad.compiler.domain import Sources, is_creation
 from fusegrad.compiler.fusion import LARGEST_GROUP, Step
-from fusegrad.compiler.loops import Argument, BoundKernel
 from fusegrad.compiler.schedule import is_cheap
 from fusegrad.eager.families import Contraction, Layout, contiguous_layout
 from fusegrad.tracer.graph import GUARD, Equation, Graph, Value

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from fusegrad.compiler.bound_kernel import BoundKernel
 from fusegrad.compiler.domain import Sources
-from fusegrad.compiler.loops import BoundKernel
 from fusegrad.compiler.nests import Nest
 from fusegrad.compiler.scalar import identity, short_name
 from fusegrad.tracer.graph import Equation, Value

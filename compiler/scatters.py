@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from fusegrad.compiler.bound_kernel import BoundKernel
 from fusegrad.compiler.domain import Sources
 from fusegrad.compiler.kernel import PLACE, Operand
-from fusegrad.compiler.loops import BoundKernel
 from fusegrad.compiler.nests import Index, Nest
 from fusegrad.compiler.scalar import identity, short_name
 from fusegrad.tracer.graph import Equation, Value

@@ -15,6 +15,8 @@ from fusegrad.eager.tensor import Tensor
 from fusegrad.tracer.graph import Equation, Value
 from fusegrad.tracer.hosts import Host
 
+MISSED: Any = object()  # what a function gives that does not answer
+
 
 @dataclass(eq=False)
 class Joint:

@@ -38,7 +38,7 @@ from fusegrad.tracer.tree import contents, is_container
 from fusegrad.tracer.values import MISSING, Expected
 
 if TYPE_CHECKING:
-    from fusegrad.compiler.jit import Stats, Variant
+    from fusegrad.compiler.entries import Stats, Variant
     from fusegrad.compiler.path import Path
 
 _SLOTS = ("array", "needs_grad", "version")

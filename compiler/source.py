@@ -15,10 +15,10 @@ from fusegrad.compiler.making import Making
 from fusegrad.compiler.memory import SMALLEST_POOLED, pool, rounded
 from fusegrad.compiler.placement import RESHAPE, Placed
 from fusegrad.compiler.program import Program, viewed
+from fusegrad.compiler.segments import MISSED
 from fusegrad.eager.op import EXPLAINED, wrap
 from fusegrad.eager.state import state
 
-MISSED: Any = object()  # what a function gives that does not answer
 Place = tuple[int, tuple[Any, ...]]
 
 

@@ -22,10 +22,10 @@ from typing import Any
 from fusegrad.compiler.batches import batches, product_blocks
 from fusegrad.compiler.blocks import KernelForm
 from fusegrad.compiler.blueprint import Blueprint
+from fusegrad.compiler.bound_kernel import Argument
 from fusegrad.compiler.emit import parts
 from fusegrad.compiler.interior import interior
 from fusegrad.compiler.kernel import Buffer, Kernel, Load, Loop, Store, walk
-from fusegrad.compiler.loops import Argument
 from fusegrad.compiler.memory import ALIGNMENT, SMALLEST_POOLED
 from fusegrad.compiler.writer import SIZES
 

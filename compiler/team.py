@@ -24,7 +24,7 @@ import time
 
 import numpy as np
 
-from fusegrad.compiler import machine_code, native
+from fusegrad.compiler import machine_code, threads
 from fusegrad.compiler.lock import compiling
 from fusegrad.compiler.memory import aligned_bytes, data_address
 from fusegrad.compiler.parallel import GIVE, PLAINLY, SEQUENCE, THREADS, field, module
@@ -534,7 +534,7 @@ _TURNS_OF_NUMBA = 1000
 @functools.cache
 def _common() -> np.ndarray:
     """What the team has in common."""
-    common = aligned_bytes(8 * (_RANGES + _LINE * native.pool_size())).view(np.int64)
+    common = aligned_bytes(8 * (_RANGES + _LINE * threads.pool_size())).view(np.int64)
     common[:] = 0
     return common
 
@@ -555,7 +555,7 @@ class _Pool:
     """
 
     def __init__(self) -> None:
-        size, self.common = native.pool_size(), _common()
+        size, self.common = threads.pool_size(), _common()
         self.address, start, stop = code().addresses().values()
         number, place = ctypes.c_int64, ctypes.c_void_p
         self._ids = (number * size)()
@@ -567,7 +567,7 @@ class _Pool:
     def _end(self) -> None:
         # The code that the threads run is freed when the process ends. A forked child has none of them.
         if os.getpid() == self._process:
-            native.thread_count[0] = 1
+            threads.thread_count[0] = 1
             self._stop(self._ids, self._started)
 
     def calls(self) -> int:

@@ -618,7 +618,7 @@ from fusegrad.eager.tensor import (
 if _typing.TYPE_CHECKING:
     from fusegrad.compiler.compare import compare as compare
     from fusegrad.compiler.jit import jit as jit
-    from fusegrad.compiler.native import (
+    from fusegrad.compiler.threads import (
         get_num_threads as get_num_threads,
         set_num_threads as set_num_threads,
     )
@@ -638,8 +638,8 @@ _LAZY = {
     "JitError": "fusegrad.compiler.verify",
     "jit": "fusegrad.compiler.jit",
     "compare": "fusegrad.compiler.compare",
-    "get_num_threads": "fusegrad.compiler.native",
-    "set_num_threads": "fusegrad.compiler.native",
+    "get_num_threads": "fusegrad.compiler.threads",
+    "set_num_threads": "fusegrad.compiler.threads",
     "export": "fusegrad.tracer.export",
 }
 

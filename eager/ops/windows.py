@@ -20,6 +20,17 @@ from fusegrad.eager.ops.declare import renamed
 Sizes = tuple[int, ...]
 Window = tuple[tuple[int, int, int, int], ...]
 
+
+def elements_of(window: Window) -> int:
+    """How many elements a window has."""
+    return math.prod(k for k, _, _, _ in window)
+
+
+def places_of(window: Window) -> Iterator[tuple[int, ...]]:
+    """The places within a window, in row-major order."""
+    return itertools.product(*(range(k) for k, _, _, _ in window))
+
+
 # What users write.
 
 

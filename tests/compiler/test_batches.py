@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import fusegrad as fg
-from fusegrad.compiler import batches, native
+from fusegrad.compiler import batches, threads
 
 
 @pytest.fixture(autouse=True)
@@ -80,7 +80,7 @@ def test_what_is_made_between_has_room_for_one_entry_a_thread():
             jitted(q, k, v)
     entry = 48 * 48 * 4
     assert steps(jitted) == [(3, 2)]
-    assert placed(jitted).arena_bytes <= 64 + min(64, native.cores()) * 2 * entry
+    assert placed(jitted).arena_bytes <= 64 + min(64, threads.cores()) * 2 * entry
 
 
 def test_a_step_that_reads_other_entries_begins_another_batch():
@@ -169,7 +169,7 @@ def recurrent(x: fg.Tensor, w: fg.Tensor, u: fg.Tensor, b: fg.Tensor) -> fg.Tens
 @pytest.fixture(params=[2, 3, 4])
 def cores(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     """So many cores, whatever the machine has, and no work too little to be shared."""
-    monkeypatch.setattr(native, "cores", lambda: request.param)
+    monkeypatch.setattr(threads, "cores", lambda: request.param)
     monkeypatch.setattr(batches, "WORTH_WORK", 1)
     monkeypatch.setattr(batches, "FEWEST_ROWS", 1)
     count: int = request.param

@@ -12,7 +12,7 @@ import pytest
 from kernel_checks import check, program_of, tensor
 
 import fusegrad as fg
-from fusegrad.compiler import native
+from fusegrad.compiler import threads
 from fusegrad.compiler.functions import module_text
 
 F = fg.nn.functional
@@ -229,7 +229,7 @@ def test_a_scatter_does_not_depend_on_the_number_of_threads(monkeypatch: pytest.
     args = tensor(64, 256), numbers(0, 64, 4096), tensor(4096, 256, seed=1)
     program, inputs, _ = program_of(lambda x, i, y: x.index_add(0, i, y), *args)
     several = [a.tobytes() for a in program.run(inputs)]
-    monkeypatch.setattr(native, "threads", lambda: 1)
+    monkeypatch.setattr(threads, "threads", lambda: 1)
     assert [a.tobytes() for a in program.run(inputs)] == several
 
 

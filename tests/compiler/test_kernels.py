@@ -13,11 +13,11 @@ from hypothesis import given, settings, strategies as st
 from kernel_checks import check, program_of, tensor
 
 import fusegrad as fg
-from fusegrad.compiler import machine_code, native
+from fusegrad.compiler import machine_code, native, threads
+from fusegrad.compiler.bound_kernel import Argument
 from fusegrad.compiler.emit import lanes_of
 from fusegrad.compiler.functions import module_text
 from fusegrad.compiler.kernel import Kernel
-from fusegrad.compiler.loops import Argument
 from fusegrad.compiler.program import viewed
 from fusegrad.tracer import passes
 
@@ -125,7 +125,7 @@ def test_sizes_around_the_vector_width(size: int, dtype: str):
 def test_results_do_not_depend_on_the_number_of_threads(monkeypatch: pytest.MonkeyPatch):
     program, inputs, _ = program_of(lambda x: (x.exp().sum(), x.sum(0)), tensor(700, 301))
     several = [a.tobytes() for a in program.run(inputs)]
-    monkeypatch.setattr(native, "threads", lambda: 1)
+    monkeypatch.setattr(threads, "threads", lambda: 1)
     assert [a.tobytes() for a in program.run(inputs)] == several
 
 

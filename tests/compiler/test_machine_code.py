@@ -19,7 +19,7 @@ from kernel_checks import program_of, tensor
 from llvmlite.binding import ffi
 
 import fusegrad as fg
-from fusegrad.compiler import machine_code, native
+from fusegrad.compiler import machine_code, native, threads
 from fusegrad.compiler.lock import compiling
 from fusegrad.compiler.machine_code import Module, compile_module
 
@@ -87,7 +87,7 @@ def test_kernels_of_a_program_are_shared_out(monkeypatch):
     def two(x: fg.Tensor) -> fg.Tensor:
         return fg.tanh(x).sum(0).exp() + fg.sin(x).mean(0)[:, None].log1p().sum()
 
-    monkeypatch.setattr(native, "cores", lambda: 2)
+    monkeypatch.setattr(threads, "cores", lambda: 2)
     with native.cold():
         program, _, _ = program_of(two, tensor(40, 30))
         names = [native.kernel_name(bound.kernel) for bound in program.kernels]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 
 import fusegrad as fg
-from fusegrad.compiler import native, products, tiled_products
+from fusegrad.compiler import native, products, threads, tiled_products
 from fusegrad.compiler.memory import SMALLEST_POOLED, Pool
 from fusegrad.eager.families import Layout, contiguous_layout
 from fusegrad.eager.ops import contraction
@@ -55,11 +55,11 @@ def test_equals_numpy(shapes: tuple[tuple[int, ...], tuple[int, ...]], dtype: st
 def test_the_same_for_any_number_of_threads(monkeypatch: pytest.MonkeyPatch):
     x, y = lying((500, 300), "usual", "float32", 0), lying((300, 400), "usual", "float32", 1)
     several = products.matmul(x, y).tobytes()
-    monkeypatch.setattr(native, "threads", lambda: 1)
+    monkeypatch.setattr(threads, "threads", lambda: 1)
     assert products.matmul(x, y).tobytes() == several
 
 
-@pytest.mark.skipif(native.pool_size() == 1, reason="one thread: there are no two pools to keep apart")
+@pytest.mark.skipif(threads.pool_size() == 1, reason="one thread: there are no two pools to keep apart")
 def test_eagers_products_share_the_pool_once_something_was_compiled():
     function = fg.jit(lambda x: x * 2)
     for _ in range(2):

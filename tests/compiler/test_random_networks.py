@@ -15,7 +15,7 @@ import pytest
 import random_functions
 
 import fusegrad as fg
-from fusegrad.compiler import batches, native
+from fusegrad.compiler import batches, threads
 
 SIZE = 4
 MASK = fg.arange(SIZE) <= fg.arange(SIZE)[:, None]
@@ -168,7 +168,7 @@ def check(seed: int) -> int:
 
 def divide_everything(patch: pytest.MonkeyPatch, cores: int) -> None:
     """So many cores, whatever the machine has, and nothing too little to be shared."""
-    patch.setattr(native, "cores", lambda: cores)
+    patch.setattr(threads, "cores", lambda: cores)
     patch.setattr(batches, "WORTH", 1)
     patch.setattr(batches, "WORTH_WORK", 1)
     patch.setattr(batches, "FEWEST_ROWS", 1)

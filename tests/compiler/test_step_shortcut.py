@@ -11,7 +11,7 @@ import pytest
 import fusegrad as fg
 from fusegrad.compiler import replay
 from fusegrad.compiler.calling import Apart, Match
-from fusegrad.compiler.jit import SHORTCUT_AFTER
+from fusegrad.compiler.entries import SHORTCUT_AFTER
 from fusegrad.compiler.source import MISSED
 
 

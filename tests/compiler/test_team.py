@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import fusegrad as fg
-from fusegrad.compiler import native
+from fusegrad.compiler import threads
 
 
 def test_results_do_not_depend_on_the_number_of_threads():
@@ -29,7 +29,7 @@ def test_results_do_not_depend_on_the_number_of_threads():
         value, gradients = g(x, w)
         for count in (1, 2, 1000):
             fg.set_num_threads(count)
-            assert fg.get_num_threads() == min(count, native.pool_size())
+            assert fg.get_num_threads() == min(count, threads.pool_size())
             again, others = g(x, w)
             assert again.item() == value.item()
             assert all((a == b).all() for a, b in zip(gradients, others, strict=True))
@@ -63,9 +63,9 @@ def in_a_file(directory: Path, code: str) -> str:
 # A pool of more threads than cores, which come in any order, and late.
 LARGE_POOL = """
 import fusegrad as fg
-from fusegrad.compiler import native, team
+from fusegrad.compiler import threads, team
 
-native.pool_size = lambda: 64
+threads.pool_size = lambda: 64
 """
 
 
@@ -123,7 +123,7 @@ def test_native_entries_are_made_once_though_many_threads_ask_first():
 
 @pytest.mark.parametrize(
     ("asked", "found"),
-    [("1", 1), (" 1,4", 1), *((text, native.cores()) for text in ("100000", "0", "-1", "many", ""))],
+    [("1", 1), (" 1,4", 1), *((text, threads.cores()) for text in ("100000", "0", "-1", "many", ""))],
 )
 def test_as_many_threads_as_the_environment_asks_for(asked: str, found: int):
     code = f"""
@@ -136,7 +136,7 @@ def test_as_many_threads_as_the_environment_asks_for(asked: str, found: int):
     assert in_a_process(code) == "as asked\n"
 
 
-@pytest.mark.skipif(native.pool_size() < 2, reason="no pool here")
+@pytest.mark.skipif(threads.pool_size() < 2, reason="no pool here")
 @pytest.mark.parametrize("wish", [{}, {"GOMP_SPINCOUNT": "7"}, {"OMP_WAIT_POLICY": "passive"}], ids=str)
 def test_the_environment_is_what_it_was_when_the_pool_has_started(wish: dict[str, str]):
     code = f"""
@@ -172,7 +172,7 @@ def test_threads_of_numpy_that_is_loaded_by_fusegrad_soon_sleep(wish: str | None
     assert printed in (found, "no OpenBLAS")
 
 
-@pytest.mark.skipif(sys.platform != "linux" or native.pool_size() < 2, reason="no cores to be told apart")
+@pytest.mark.skipif(sys.platform != "linux" or threads.pool_size() < 2, reason="no cores to be told apart")
 def test_a_thread_of_the_pool_is_kept_from_the_core_of_the_thread_that_makes_calls():
     code = """
         import os, time
@@ -203,7 +203,7 @@ def test_a_thread_of_the_pool_is_kept_from_the_core_of_the_thread_that_makes_cal
     assert in_a_process(code) == "kept apart\n"
 
 
-@pytest.mark.skipif(native.pool_size() < 2, reason="no pool here")
+@pytest.mark.skipif(threads.pool_size() < 2, reason="no pool here")
 def test_each_task_is_done_once_in_whatever_order_threads_come(tmp_path: Path):
     # Tasks that add to what is there: one that is left out or done twice is seen.
     code = """
@@ -214,7 +214,7 @@ def test_each_task_is_done_once_in_whatever_order_threads_come(tmp_path: Path):
         for size in (80_000, 300_000, 3_000_000):
             x = fg.zeros(size)
             for turn in range(60):
-                native.thread_count[0] = (2, 3, 7, 64)[turn % 4]
+                threads.thread_count[0] = (2, 3, 7, 64)[turn % 4]
                 count_on(x)
                 assert bool((x == turn + 1).all()), (size, turn)
         assert count_on.stats.compiled_calls > 150 and team.pool().calls() > 150
@@ -223,7 +223,7 @@ def test_each_task_is_done_once_in_whatever_order_threads_come(tmp_path: Path):
     assert in_a_file(tmp_path, LARGE_POOL + textwrap.dedent(code)) == "once\n"
 
 
-@pytest.mark.skipif(native.pool_size() < 2, reason="no pool here")
+@pytest.mark.skipif(threads.pool_size() < 2, reason="no pool here")
 def test_threads_come_together_once_for_all_kernels_of_a_call(tmp_path: Path):
     code = """
         @fg.jit
@@ -241,7 +241,7 @@ def test_threads_come_together_once_for_all_kernels_of_a_call(tmp_path: Path):
     assert in_a_file(tmp_path, LARGE_POOL + textwrap.dedent(code)) == "once a call\n"
 
 
-@pytest.mark.skipif(native.pool_size() < 2, reason="no pool here")
+@pytest.mark.skipif(threads.pool_size() < 2, reason="no pool here")
 def test_a_call_that_finds_the_team_taken_computes_alone(tmp_path: Path):
     # The team is taken for as long as a kernel of another thread's call waits.
     code = """
@@ -290,12 +290,12 @@ def test_a_call_that_finds_the_team_taken_computes_alone(tmp_path: Path):
     assert in_a_file(tmp_path, LARGE_POOL + textwrap.dedent(code)) == "alone\n"
 
 
-@pytest.mark.skipif(native.pool_size() < 2, reason="no pool here")
+@pytest.mark.skipif(threads.pool_size() < 2, reason="no pool here")
 def test_threads_sleep_where_no_call_comes():
     code = """
         import time
         import numpy as np
-        from fusegrad.compiler import native, products, team
+        from fusegrad.compiler import threads, products, team
 
         x = np.ones((300, 300))
         for _ in range(100):
@@ -304,7 +304,7 @@ def test_threads_sleep_where_no_call_comes():
         time.sleep(0.2)
         before = time.process_time()
         time.sleep(0.5)
-        assert team.pool().asleep() == native.pool_size() - 1
+        assert team.pool().asleep() == threads.pool_size() - 1
         assert time.process_time() - before < 0.1
         print("asleep")
     """

@@ -1,0 +1,120 @@
+"""What a jitted function knows: an entry for each kind of arguments, and in it the variants that answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from fusegrad.compiler.deferred import Plan
+from fusegrad.compiler.differences import Difference
+from fusegrad.compiler.family import Family
+from fusegrad.compiler.guards import Guards
+from fusegrad.compiler.path import Path
+from fusegrad.compiler.segments import Segment
+from fusegrad.compiler.shortcut import Shortcut
+from fusegrad.tracer.capture import Reason
+from fusegrad.tracer.reads import Read
+
+# How many other numbers are found in a place before calls are deferred.
+NUMBERS_READ = 3
+# After so many calls of a path its shortcut is written.
+SHORTCUT_AFTER = 3
+
+
+@dataclass
+class Stats:
+    """Counters of a jitted function.
+
+    calls: all calls; compiled_calls: answered by compiled code; eager_calls: by the function
+    itself; compiles: paths and stretches compiled; guard_failures: compiled code was there, but a guard (on
+    data or on Python state) did not hold.
+    """
+
+    calls: int = 0
+    compiled_calls: int = 0
+    eager_calls: int = 0
+    compiles: int = 0
+    guard_failures: int = 0
+
+
+class Variant:
+    """A trace tree, and what of Python's state its paths have read.
+
+    shared: the reads that all paths have in common, looked at before the tree runs. It never changes,
+    since other threads may be running it.
+    """
+
+    shared: Guards
+    _own: dict[Path, Guards]
+
+    def __init__(self, tree: Any, before: Variant | None = None) -> None:
+        """before: the variant that this one replaces; reads that stay together keep their guards."""
+        written = {} if before is None else {g.reads: g for g in (before.shared, *before._own.values())}
+
+        def guards(reads: Iterable[Read]) -> Guards:
+            made = Guards(reads)
+            return written.get(made.reads, made)
+
+        common = set.intersection(*({r.token() for r in p.capture.reads} for p in tree.paths))
+        self.tree = tree
+        self.shared = guards(r for r in tree.paths[0].capture.reads if r.token() in common)
+        self._own = {p: guards(r for r in p.capture.reads if r.token() not in common) for p in tree.paths}
+        self.shortcuts: dict[Segment, Shortcut] = {}
+        self._row: tuple[Any, int] = None, 0  # the leaf that answered last, and how often in a row
+
+    def own(self, path: Path) -> Guards:
+        """What the path read and others did not."""
+        return self._own[path]
+
+    def comes_again(self, leaf: Segment) -> bool:
+        """Note that a leaf has answered the long way; whether it is likely to answer the next call.
+
+        Where there are others it must have come often in a row: a shortcut that meets another value at a
+        guard has run up to there in vain.
+        """
+        known, count = self._row
+        self._row = leaf, count + 1 if known is leaf else 1
+        return leaf is self.tree.root or self._row[1] > SHORTCUT_AFTER
+
+    def refusal(self, path: Path) -> Read | None:
+        """Which of the path's own reads does not hold any more."""
+        own = self.own(path)
+        return own.first_failure() if own.reads else None
+
+
+class Entry:
+    """What is known for one key."""
+
+    def __init__(self, key: Any, key_text: str, family: Family | None = None) -> None:
+        """family: where the key leaves sizes and numbers out."""
+        self.key, self.key_text, self.family = key, key_text, family
+        self.variants: list[Variant] = []
+        self.anchors: list[Callable[[], Any]] = []
+        self.open_tries = 0
+        self.compiles = 0
+        self.plan = Plan()
+        self.reasons: list[Reason] = []
+        self.given_up = ""
+        # Why the key was new, and the last miss; the leaves in words, and what the user calls them.
+        self.because: list[Difference] = []
+        self.last_failure: Difference | None = None
+        self.texts: list[str] = []
+        self.names: list[str] = []
+        self.numbers: dict[str, set[str]] = {}  # for places that held numbers: which others were found
+
+    def is_restless(self, difference: Difference) -> bool:
+        """Whether a number that the function reads was another one so often that there is no point in
+        capturing each: in a deferred run numbers are inputs.
+        """
+        if difference.aspect == "number":
+            seen = self.numbers.setdefault(difference.what, set())
+            seen.add(difference.now)
+            if len(seen) >= NUMBERS_READ:
+                self.given_up = f"{difference.what} is another number from call to call"
+        return bool(self.given_up)
+
+    @property
+    def paths(self) -> list[Any]:
+        """All compiled paths."""
+        return [p for v in self.variants for p in v.tree.paths]

@@ -52,7 +52,7 @@ def first_calls(key: str, name: str, package: str) -> dict[str, Any]:
 
 def _seconds_of_llvm() -> float:
     """How long fusegrad has waited for machine code in this process, without loading its compiler."""
-    machine_code = sys.modules.get("fusegrad.compiler.machine_code")
+    machine_code = sys.modules.get("fusegrad.compiler.llvm.llvm_jit")
     return machine_code.Statistics.seconds if machine_code else 0.0
 
 
@@ -61,7 +61,7 @@ def steady(key: str, names: list[str], repeat: int | None, seconds: float) -> Fi
     from contenders import OURS, REFERENCE, as_arrays, contender, way_of
     from workloads import BY_KEY
 
-    from fusegrad.compiler.measure import interleaved
+    from fusegrad.compiler.compare.measure import interleaved
 
     workload = BY_KEY[key]
     reference = contender(workload, REFERENCE)
@@ -98,7 +98,7 @@ def agreement(workload: Any, names: list[str], expected: list[list[Any]]) -> tup
 
 def compared(expected: list[list[Any]], results: list[list[Any]]) -> dict[str, Any]:
     """The largest difference over several calls, each given as arrays."""
-    from fusegrad.compiler.compare import difference_of
+    from fusegrad.compiler.compare.compare import difference_of
 
     pairs = zip(expected, results, strict=True)
     differences = [difference_of((ours, []), (theirs, [])) for ours, theirs in pairs]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from workloads.base import Array, Call, Gradients, Workload
 
-from fusegrad.compiler.terminal import installed
+from fusegrad.compiler.compare.terminal import installed
 
 Function = Callable[..., Any]
 

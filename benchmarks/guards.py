@@ -16,8 +16,8 @@ import harness
 
 import fusegrad as fg
 from fusegrad import nn
-from fusegrad.compiler.measure import interleaved, seconds_text
-from fusegrad.compiler.terminal import print_table
+from fusegrad.compiler.compare.measure import interleaved, seconds_text
+from fusegrad.compiler.compare.terminal import print_table
 
 COUNTS = (1, 10, 100)
 Function = Callable[[fg.Tensor], fg.Tensor]

@@ -61,7 +61,7 @@ def environment(**settings: str) -> dict[str, str]:
 
 def machine() -> dict[str, Any]:
     """What the figures depend on: the processor, its cores, the bits of its vectors, and the versions."""
-    from fusegrad.compiler.native import vector_bytes  # which imports Numba
+    from fusegrad.compiler.codegen.kernel_cache import vector_bytes  # which imports Numba
 
     versions = {"python": platform.python_version(), "fusegrad": fusegrad.__version__}
     for package in ("numpy", "scipy-openblas32", "numba", "llvmlite", "torch", "jax"):

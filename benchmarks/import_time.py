@@ -10,8 +10,8 @@ import sys
 
 import harness
 
-from fusegrad.compiler.measure import Timing, seconds_text, timing_of
-from fusegrad.compiler.terminal import installed, print_table
+from fusegrad.compiler.compare.measure import Timing, seconds_text, timing_of
+from fusegrad.compiler.compare.terminal import installed, print_table
 
 MODULES = ("numpy", "fusegrad", "torch", "jax")
 GOAL = 0.1

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from workloads.base import Workload
 
-from fusegrad.compiler.measure import interleaved
-from fusegrad.compiler.terminal import installed
+from fusegrad.compiler.compare.measure import interleaved
+from fusegrad.compiler.compare.terminal import installed
 
 # Working sets: within the first, the second, and the last level of caches, and well beyond.
 WORKING_SETS = (1 << 15, 1 << 19, 1 << 24, 1 << 28)

@@ -21,7 +21,7 @@ from typing import Any
 
 import harness
 
-from fusegrad.compiler.terminal import installed, print_table
+from fusegrad.compiler.compare.terminal import installed, print_table
 
 LARGE = {"batch": 4096, "sizes": [784, 1024, 1024, 10], "steps": 3}
 SMALL = {"batch": 64, "sizes": [64, 128, 64, 10], "steps": 1000}

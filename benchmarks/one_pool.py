@@ -16,8 +16,8 @@ import numpy as np
 from contenders import contender
 from workloads import BY_KEY
 
-from fusegrad.compiler.measure import interleaved, seconds_text
-from fusegrad.compiler.terminal import print_table
+from fusegrad.compiler.compare.measure import interleaved, seconds_text
+from fusegrad.compiler.compare.terminal import print_table
 
 GOAL = 1.2
 COMPILED = ("chain_1000", "chain_100000", "perceptron_b64")

@@ -11,8 +11,8 @@ from typing import Any
 from contenders import CONTENDERS, OURS, PEERS
 from harness import machine_text
 
-from fusegrad.compiler.measure import seconds_text
-from fusegrad.compiler.terminal import installed, print_table
+from fusegrad.compiler.compare.measure import seconds_text
+from fusegrad.compiler.compare.terminal import installed, print_table
 from fusegrad.tracer.export.files import write_whole
 
 Record = Mapping[str, Any]  # the suite's JSON, or one workload in it

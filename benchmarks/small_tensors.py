@@ -14,8 +14,8 @@ import numpy as np
 from small_workloads import Call, autograd_calls, mygrad_calls, torch_style_calls
 
 import fusegrad
-from fusegrad.compiler.measure import interleaved, seconds_text
-from fusegrad.compiler.terminal import installed, print_table
+from fusegrad.compiler.compare.measure import interleaved, seconds_text
+from fusegrad.compiler.compare.terminal import installed, print_table
 
 SIZES = (8, 1024)
 GOAL = 1.2  # fusegrad over torch, at most

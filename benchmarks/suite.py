@@ -29,7 +29,7 @@ from limits import limit_of
 from workloads import WORKLOADS
 from workloads.base import Workload
 
-from fusegrad.compiler.terminal import progress
+from fusegrad.compiler.compare.terminal import progress
 from fusegrad.tracer.export.files import check_target
 
 CONTEND = Path(__file__).with_name("contend.py")

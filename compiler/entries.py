@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from fusegrad.compiler.deferred import Plan
-from fusegrad.compiler.differences import Difference
-from fusegrad.compiler.family import Family
-from fusegrad.compiler.guards import Guards
-from fusegrad.compiler.path import Path
-from fusegrad.compiler.segments import Segment
-from fusegrad.compiler.shortcut import Shortcut
-from fusegrad.tracer.capture import Reason
-from fusegrad.tracer.reads import Read
+from fusegrad.compiler.call_family import Family
+from fusegrad.compiler.deferred.interpreter import Plan
+from fusegrad.compiler.explain.miss_reasons import Difference
+from fusegrad.compiler.fastpath.entry import Shortcut
+from fusegrad.compiler.guards.guards import Guards
+from fusegrad.compiler.paths.path import Path
+from fusegrad.compiler.paths.segments import Segment
+from fusegrad.tracer.capture.api import Reason
+from fusegrad.tracer.observe.reads import Read
 
 # How many other numbers are found in a place before calls are deferred.
 NUMBERS_READ = 3

@@ -5,7 +5,7 @@ by type and bits, grad mode). Under a key lie variants, each a trace tree whose 
 captured in the same state of the Python world. A tree runs natively from guard to guard; at
 its leaf the reads of the path are checked, and the results are handed out only if they hold.
 Anything else runs eagerly, is recorded, and becomes a new path. Where the body cannot be skipped,
-it runs, and its ops are deferred (`compiler/deferred.py`).
+it runs, and its ops are deferred (`compiler/deferred/interpreter.py`).
 """
 
 from __future__ import annotations
@@ -18,26 +18,36 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fusegrad.compiler import calling, debug, entries, replay
-from fusegrad.compiler.deferred import Deferred
-from fusegrad.compiler.differences import Difference, closest, leaf_names, leaf_text, of_branch, of_read
+from fusegrad.compiler import entries
+from fusegrad.compiler.base import debug
+from fusegrad.compiler.base.garbage import uncollected
+from fusegrad.compiler.base.lock import compiling
+from fusegrad.compiler.call_family import Family, family_key
+from fusegrad.compiler.call_key import Unkeyed, call_key, describe_key, is_object
+from fusegrad.compiler.deferred.interpreter import Deferred
 from fusegrad.compiler.entries import Entry, Stats, Variant
-from fusegrad.compiler.family import Family, family_key
-from fusegrad.compiler.garbage import uncollected
-from fusegrad.compiler.keys import Unkeyed, call_key, describe_key, is_object
-from fusegrad.compiler.lock import compiling
-from fusegrad.compiler.node import finish
-from fusegrad.compiler.path import make_path
-from fusegrad.compiler.segments import MISSED, Segment, Stopped
-from fusegrad.compiler.shortcut import Shortcut
-from fusegrad.compiler.tree import Diverged, Tree
+from fusegrad.compiler.explain.miss_reasons import (
+    Difference,
+    closest,
+    leaf_names,
+    leaf_text,
+    of_branch,
+    of_read,
+)
+from fusegrad.compiler.fastpath.entry import Shortcut
+from fusegrad.compiler.paths import replay
+from fusegrad.compiler.paths.autograd_node import finish
+from fusegrad.compiler.paths.path import make_path
+from fusegrad.compiler.paths.segments import MISSED, Segment, Stopped
+from fusegrad.compiler.paths.tree import Diverged, Tree
+from fusegrad.compiler.runtime import cpython_calls
 from fusegrad.compiler.verify import Again, JitError
-from fusegrad.eager.families import layout_of
-from fusegrad.eager.state import state
-from fusegrad.eager.tensor import Tensor
-from fusegrad.tracer.capture import Capture, capture
-from fusegrad.tracer.reads import Read
-from fusegrad.tracer.values import hold
+from fusegrad.eager.core.families import layout_of
+from fusegrad.eager.core.state import state
+from fusegrad.eager.core.tensor import Tensor
+from fusegrad.tracer.capture.api import Capture, capture
+from fusegrad.tracer.observe.reads import Read
+from fusegrad.tracer.observe.values import hold
 
 # Bounds, after which calls stay eager and `explain()` says so.
 MOST_KEYS = 256
@@ -241,7 +251,7 @@ class JitFunction:
 
         Where the run has put ops off, the result is what the path computes.
         """
-        calling.prepare()
+        cpython_calls.prepare()
         made = capture(self.__wrapped__, args, kwargs, puts_off=True)
         result, made.result = made.result, None
         later = made.later
@@ -333,7 +343,7 @@ class JitFunction:
 
     def explain(self) -> Any:
         """What was compiled and guarded, and what runs eagerly and why; `print` it."""
-        from fusegrad.compiler.explain import Explanation
+        from fusegrad.compiler.explain.explain import Explanation
 
         return Explanation(self)
 

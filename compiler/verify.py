@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fusegrad.compiler.segments import Run
-from fusegrad.eager import views
-from fusegrad.eager.errors import user_spot
-from fusegrad.eager.op import wrap
-from fusegrad.eager.tensor import Tensor
-from fusegrad.tracer.hosts import at
-from fusegrad.tracer.tree import flatten
-from fusegrad.tracer.values import plain_key
+from fusegrad.compiler.paths.segments import Run
+from fusegrad.eager.autograd import views
+from fusegrad.eager.core.errors import user_spot
+from fusegrad.eager.core.op import wrap
+from fusegrad.eager.core.tensor import Tensor
+from fusegrad.tracer.observe.hosts import at
+from fusegrad.tracer.observe.pytree import flatten
+from fusegrad.tracer.observe.values import plain_key
 
 if TYPE_CHECKING:
     from fusegrad.compiler.jit import JitFunction

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fusegrad.eager.ops.fourier import (
+from fusegrad.eager.ops.linalg.fourier import (
     fft,
     fft2,
     fftfreq,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from fusegrad.eager.ops.contraction import matmul
-from fusegrad.eager.ops.decomposition import (
+from fusegrad.eager.ops.linalg.contraction import matmul
+from fusegrad.eager.ops.linalg.decomposition import (
     eig,
     eigh,
     eigvals,
@@ -14,10 +14,10 @@ from fusegrad.eager.ops.decomposition import (
     svd,
     svdvals,
 )
-from fusegrad.eager.ops.least_squares import lstsq, matrix_rank, pinv
-from fusegrad.eager.ops.lu import lu, lu_factor, lu_factor_ex, lu_solve
-from fusegrad.eager.ops.matrices import LinAlgError
-from fusegrad.eager.ops.matrix_functions import (
+from fusegrad.eager.ops.linalg.least_squares import lstsq, matrix_rank, pinv
+from fusegrad.eager.ops.linalg.lu import lu, lu_factor, lu_factor_ex, lu_solve
+from fusegrad.eager.ops.linalg.matrices import LinAlgError
+from fusegrad.eager.ops.linalg.matrix_functions import (
     cond,
     cross,
     diagonal,
@@ -31,9 +31,8 @@ from fusegrad.eager.ops.matrix_functions import (
     vander,
     vecdot,
 )
-from fusegrad.eager.ops.orthogonal import householder_product, qr
-from fusegrad.eager.ops.reduction import vector_norm
-from fusegrad.eager.ops.solving import (
+from fusegrad.eager.ops.linalg.orthogonal import householder_product, qr
+from fusegrad.eager.ops.linalg.solving import (
     cholesky,
     cholesky_ex,
     det,
@@ -44,6 +43,7 @@ from fusegrad.eager.ops.solving import (
     solve_ex,
     solve_triangular,
 )
+from fusegrad.eager.ops.reduce.reduction import vector_norm
 
 __all__ = [
     "LinAlgError",

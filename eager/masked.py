@@ -11,21 +11,29 @@ from typing import Any
 
 import numpy as np
 
-from fusegrad.eager import dtypes
-from fusegrad.eager.errors import failure
-from fusegrad.eager.ops import (
-    activation,
-    complex_numbers,
+from fusegrad.eager.core import dtypes
+from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.ops.create import (
     creation,
+)
+from fusegrad.eager.ops.nn import (
+    activation,
+)
+from fusegrad.eager.ops.pointwise import (
+    complex_numbers,
     elementwise as ew,
+    special,
+)
+from fusegrad.eager.ops.reduce import (
     prod as products,
     reduction,
     scan,
     selection,
-    shape,
-    special,
 )
-from fusegrad.eager.tensor import Tensor
+from fusegrad.eager.ops.shape import (
+    shape,
+)
 
 __all__ = [
     "amax",

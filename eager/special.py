@@ -1,8 +1,8 @@
 """Special functions under the names of `torch.special`."""
 
-from fusegrad.eager.ops.activation import log_softmax, softmax
-from fusegrad.eager.ops.elementwise import round
-from fusegrad.eager.ops.polynomials import (
+from fusegrad.eager.ops.nn.activation import log_softmax, softmax
+from fusegrad.eager.ops.pointwise.elementwise import round
+from fusegrad.eager.ops.pointwise.polynomials import (
     chebyshev_polynomial_t,
     chebyshev_polynomial_u,
     chebyshev_polynomial_v,
@@ -16,9 +16,8 @@ from fusegrad.eager.ops.polynomials import (
     shifted_chebyshev_polynomial_v,
     shifted_chebyshev_polynomial_w,
 )
-from fusegrad.eager.ops.reduction import logsumexp
-from fusegrad.eager.ops.special import logit, xlog1py, xlogy
-from fusegrad.eager.ops.special_functions import (
+from fusegrad.eager.ops.pointwise.special import logit, xlog1py, xlogy
+from fusegrad.eager.ops.pointwise.special_functions import (
     airy_ai,
     bessel_j0,
     bessel_j1,
@@ -49,7 +48,17 @@ from fusegrad.eager.ops.special_functions import (
     spherical_bessel_j0,
     zeta,
 )
-from fusegrad.eager.ops.transcendental import erf, erfc, erfinv, exp2, expm1, log1p, sigmoid as expit, sinc
+from fusegrad.eager.ops.pointwise.transcendental import (
+    erf,
+    erfc,
+    erfinv,
+    exp2,
+    expm1,
+    log1p,
+    sigmoid as expit,
+    sinc,
+)
+from fusegrad.eager.ops.reduce.reduction import logsumexp
 
 __all__ = [
     "airy_ai",

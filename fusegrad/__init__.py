@@ -13,22 +13,31 @@ import typing as _typing
 import warnings as _warnings
 
 from fusegrad.eager import (
-    autograd,
     fft,
-    func,
     linalg,
     masked,
     nn,
     optim,
-    random,
     special,
     utils,
 )
-from fusegrad.eager.anomaly import (
+from fusegrad.eager.autograd import (
+    autograd,
+    func,
+)
+from fusegrad.eager.autograd.anomaly import (
     is_anomaly_check_nan_enabled,
     is_anomaly_enabled,
 )
-from fusegrad.eager.dtypes import (
+from fusegrad.eager.autograd.func import (
+    grad_of as grad,
+    hessian,
+    jacobian,
+    jvp,
+    value_and_grad,
+    vjp,
+)
+from fusegrad.eager.core.dtypes import (
     DType as dtype,
     bool_ as bool,
     can_cast,
@@ -56,80 +65,30 @@ from fusegrad.eager.dtypes import (
     set_default_dtype,
     uint8,
 )
-from fusegrad.eager.func import (
-    grad_of as grad,
-    hessian,
-    jacobian,
-    jvp,
-    value_and_grad,
-    vjp,
+from fusegrad.eager.core.state import (
+    enable_grad,
+    inference_mode,
+    is_grad_enabled,
+    is_inference_mode_enabled,
+    no_grad,
+    set_grad_enabled,
 )
-from fusegrad.eager.interop import (
+from fusegrad.eager.core.tensor import (
+    Size,
+    Tensor,
+    device,
+)
+from fusegrad.eager.io.interop import (
     from_dlpack,
 )
-from fusegrad.eager.ops.activation import (
-    celu,
-    celu_,
-    hardshrink,
-    log_softmax,
-    prelu,
-    relu,
-    relu_,
-    rrelu,
-    rrelu_,
-    selu,
-    selu_,
-    softmax,
-    threshold,
-    threshold_,
+from fusegrad.eager.io.printing import (
+    set_printoptions,
 )
-from fusegrad.eager.ops.complex_numbers import (
-    angle,
-    complex,
-    conj,
-    conj_physical,
-    imag,
-    is_complex,
-    is_conj,
-    is_floating_point,
-    is_neg,
-    isreal,
-    polar,
-    real,
-    resolve_conj,
-    resolve_neg,
-    sgn,
-    view_as_complex,
-    view_as_real,
+from fusegrad.eager.io.serialization import (
+    load,
+    save,
 )
-from fusegrad.eager.ops.contraction import (
-    addmm,
-    bmm,
-    dot,
-    matmul,
-    mm,
-    mv,
-)
-from fusegrad.eager.ops.convolution import (
-    conv1d,
-    conv2d,
-    conv3d,
-    conv_transpose1d,
-    conv_transpose2d,
-    conv_transpose3d,
-)
-from fusegrad.eager.ops.counting import (
-    bincount,
-    bucketize,
-    histc,
-    histogram,
-    histogramdd,
-    isin,
-    searchsorted,
-    unique,
-    unique_consecutive,
-)
-from fusegrad.eager.ops.creation import (
+from fusegrad.eager.ops.create.creation import (
     arange,
     as_tensor,
     asarray,
@@ -152,37 +111,180 @@ from fusegrad.eager.ops.creation import (
     zeros,
     zeros_like,
 )
-from fusegrad.eager.ops.decomposition import (
+from fusegrad.eager.ops.index.indexing import (
+    argwhere,
+    nonzero,
+)
+from fusegrad.eager.ops.index.lookup import (
+    index_select,
+    masked_select,
+    nonzero_static,
+    take,
+    unravel_index,
+)
+from fusegrad.eager.ops.index.scatter import (
+    gather,
+    index_reduce,
+    scatter,
+    scatter_add,
+    scatter_reduce,
+    take_along_dim,
+)
+from fusegrad.eager.ops.index.writing import (
+    fill,
+    index_add,
+    index_copy,
+    index_fill,
+    index_put,
+    masked_scatter,
+    put,
+)
+from fusegrad.eager.ops.linalg.contraction import (
+    addmm,
+    bmm,
+    dot,
+    matmul,
+    mm,
+    mv,
+)
+from fusegrad.eager.ops.linalg.decomposition import (
     svd_of as svd,
 )
-from fusegrad.eager.ops.diagonals import (
-    diag,
-    diag_embed,
-    diagflat,
-    diagonal,
-    diagonal_scatter,
-    trace,
-    tril,
-    tril_indices,
-    triu,
-    triu_indices,
-    vander,
+from fusegrad.eager.ops.linalg.einsum import (
+    einsum,
 )
-from fusegrad.eager.ops.differences import (
-    cumulative_trapezoid,
-    diff,
-    gradient,
-    trapezoid,
-    trapezoid as trapz,
+from fusegrad.eager.ops.linalg.least_squares import (
+    pinverse,
 )
-from fusegrad.eager.ops.distance import (
+from fusegrad.eager.ops.linalg.low_rank import (
+    pca_lowrank,
+    svd_lowrank,
+)
+from fusegrad.eager.ops.linalg.lu import (
+    lu_of as lu,
+    lu_solve_of as lu_solve,
+    lu_unpack,
+)
+from fusegrad.eager.ops.linalg.matrix_functions import (
+    chain_matmul,
+    cross_of as cross,
+    matrix_exp,
+    matrix_power,
+)
+from fusegrad.eager.ops.linalg.orthogonal import (
+    geqrf,
+    householder_product as orgqr,
+    ormqr,
+    qr_of as qr,
+)
+from fusegrad.eager.ops.linalg.products import (
+    addbmm,
+    addmv,
+    addr,
+    baddbmm,
+    inner,
+    outer,
+    outer as ger,
+    tensordot,
+    vdot,
+)
+from fusegrad.eager.ops.linalg.solving import (
+    cholesky_inverse,
+    cholesky_of as cholesky,
+    cholesky_solve,
+    det,
+    inverse,
+    logdet,
+    slogdet,
+    triangular_solve,
+)
+from fusegrad.eager.ops.loss.distance import (
     cosine_similarity,
     pairwise_distance,
 )
-from fusegrad.eager.ops.einsum import (
-    einsum,
+from fusegrad.eager.ops.loss.pairwise import (
+    cdist,
+    dist,
+    pdist,
+    renorm,
 )
-from fusegrad.eager.ops.elementwise import (
+from fusegrad.eager.ops.nn.activation import (
+    celu,
+    celu_,
+    hardshrink,
+    log_softmax,
+    prelu,
+    relu,
+    relu_,
+    rrelu,
+    rrelu_,
+    selu,
+    selu_,
+    softmax,
+    threshold,
+    threshold_,
+)
+from fusegrad.eager.ops.nn.convolution import (
+    conv1d,
+    conv2d,
+    conv3d,
+    conv_transpose1d,
+    conv_transpose2d,
+    conv_transpose3d,
+)
+from fusegrad.eager.ops.nn.grid import (
+    grid_sampler,
+    grid_sampler_2d,
+    grid_sampler_3d,
+)
+from fusegrad.eager.ops.nn.irregular_pooling import (
+    adaptive_max_pool1d,
+)
+from fusegrad.eager.ops.nn.normalization import (
+    native_batch_norm,
+    native_group_norm,
+    native_layer_norm,
+)
+from fusegrad.eager.ops.nn.pooling import (
+    avg_pool1d,
+    max_pool1d,
+    max_pool2d,
+    max_pool3d,
+)
+from fusegrad.eager.ops.nn.rearranging import (
+    channel_shuffle,
+    pixel_shuffle,
+    pixel_unshuffle,
+)
+from fusegrad.eager.ops.nn.recurrent import (
+    gru_cell,
+    lstm_cell,
+    rnn_relu_cell,
+    rnn_tanh_cell,
+)
+from fusegrad.eager.ops.nn.resampling import (
+    adaptive_avg_pool1d,
+)
+from fusegrad.eager.ops.pointwise.complex_numbers import (
+    angle,
+    complex,
+    conj,
+    conj_physical,
+    imag,
+    is_complex,
+    is_conj,
+    is_floating_point,
+    is_neg,
+    isreal,
+    polar,
+    real,
+    resolve_conj,
+    resolve_neg,
+    sgn,
+    view_as_complex,
+    view_as_real,
+)
+from fusegrad.eager.ops.pointwise.elementwise import (
     abs,
     abs as absolute,
     acos,
@@ -265,19 +367,142 @@ from fusegrad.eager.ops.elementwise import (
     trunc as fix,
     where,
 )
-from fusegrad.eager.ops.grid import (
-    grid_sampler,
-    grid_sampler_2d,
-    grid_sampler_3d,
+from fusegrad.eager.ops.pointwise.numbers import (
+    bitwise_left_shift,
+    bitwise_right_shift,
+    copysign,
+    deg2rad,
+    fmax,
+    fmin,
+    frexp,
+    gcd,
+    heaviside,
+    isneginf,
+    isposinf,
+    lcm,
+    nextafter,
+    rad2deg,
 )
-from fusegrad.eager.ops.indexing import (
-    argwhere,
-    nonzero,
+from fusegrad.eager.ops.pointwise.special import (
+    addcdiv,
+    addcmul,
+    allclose,
+    clamp,
+    clamp_max,
+    clamp_min,
+    clip,
+    equal,
+    hypot,
+    isclose,
+    lerp,
+    logaddexp,
+    logaddexp2,
+    logit,
+    masked_fill,
+    nan_to_num,
+    signbit,
+    xlogy,
 )
-from fusegrad.eager.ops.irregular_pooling import (
-    adaptive_max_pool1d,
+from fusegrad.eager.ops.pointwise.special_functions import (
+    digamma,
+    i0,
+    igamma,
+    igammac,
+    lgamma,
+    mvlgamma,
+    polygamma,
 )
-from fusegrad.eager.ops.joining import (
+from fusegrad.eager.ops.pointwise.transcendental import (
+    acosh,
+    acosh as arccosh,
+    asinh,
+    asinh as arcsinh,
+    atanh,
+    atanh as arctanh,
+    erfc,
+    erfinv,
+    sinc,
+)
+from fusegrad.eager.ops.reduce.counting import (
+    bincount,
+    bucketize,
+    histc,
+    histogram,
+    histogramdd,
+    isin,
+    searchsorted,
+    unique,
+    unique_consecutive,
+)
+from fusegrad.eager.ops.reduce.differences import (
+    cumulative_trapezoid,
+    diff,
+    gradient,
+    trapezoid,
+    trapezoid as trapz,
+)
+from fusegrad.eager.ops.reduce.prod import (
+    cumprod,
+    prod,
+)
+from fusegrad.eager.ops.reduce.reduction import (
+    all,
+    amax,
+    amin,
+    any,
+    argmax,
+    argmin,
+    count_nonzero,
+    logsumexp,
+    mean,
+    nanmean,
+    nansum,
+    norm,
+    sum,
+)
+from fusegrad.eager.ops.reduce.scan import (
+    cummax,
+    cummin,
+    cumsum,
+    logcumsumexp,
+)
+from fusegrad.eager.ops.reduce.selection import (
+    aminmax,
+    argsort,
+    kthvalue,
+    max,
+    median,
+    min,
+    mode,
+    msort,
+    nanmedian,
+    sort,
+    topk,
+)
+from fusegrad.eager.ops.reduce.statistics import (
+    corrcoef,
+    cov,
+    nanquantile,
+    quantile,
+    std,
+    std_mean,
+    var,
+    var_mean,
+)
+from fusegrad.eager.ops.shape.diagonals import (
+    diag,
+    diag_embed,
+    diagflat,
+    diagonal,
+    diagonal_scatter,
+    trace,
+    tril,
+    tril_indices,
+    triu,
+    triu_indices,
+    vander,
+)
+from fusegrad.eager.ops.shape.joining import (
     atleast_1d,
     atleast_2d,
     atleast_3d,
@@ -300,53 +525,7 @@ from fusegrad.eager.ops.joining import (
     vstack,
     vstack as row_stack,
 )
-from fusegrad.eager.ops.least_squares import (
-    pinverse,
-)
-from fusegrad.eager.ops.lookup import (
-    index_select,
-    masked_select,
-    nonzero_static,
-    take,
-    unravel_index,
-)
-from fusegrad.eager.ops.low_rank import (
-    pca_lowrank,
-    svd_lowrank,
-)
-from fusegrad.eager.ops.lu import (
-    lu_of as lu,
-    lu_solve_of as lu_solve,
-    lu_unpack,
-)
-from fusegrad.eager.ops.matrix_functions import (
-    chain_matmul,
-    cross_of as cross,
-    matrix_exp,
-    matrix_power,
-)
-from fusegrad.eager.ops.normalization import (
-    native_batch_norm,
-    native_group_norm,
-    native_layer_norm,
-)
-from fusegrad.eager.ops.numbers import (
-    bitwise_left_shift,
-    bitwise_right_shift,
-    copysign,
-    deg2rad,
-    fmax,
-    fmin,
-    frexp,
-    gcd,
-    heaviside,
-    isneginf,
-    isposinf,
-    lcm,
-    nextafter,
-    rad2deg,
-)
-from fusegrad.eager.ops.order import (
+from fusegrad.eager.ops.shape.order import (
     adjoint,
     flip,
     fliplr,
@@ -361,99 +540,10 @@ from fusegrad.eager.ops.order import (
     t,
     transpose,
 )
-from fusegrad.eager.ops.orthogonal import (
-    geqrf,
-    householder_product as orgqr,
-    ormqr,
-    qr_of as qr,
-)
-from fusegrad.eager.ops.padding import (
+from fusegrad.eager.ops.shape.padding import (
     constant_pad_nd,
 )
-from fusegrad.eager.ops.pairwise import (
-    cdist,
-    dist,
-    pdist,
-    renorm,
-)
-from fusegrad.eager.ops.pooling import (
-    avg_pool1d,
-    max_pool1d,
-    max_pool2d,
-    max_pool3d,
-)
-from fusegrad.eager.ops.prod import (
-    cumprod,
-    prod,
-)
-from fusegrad.eager.ops.products import (
-    addbmm,
-    addmv,
-    addr,
-    baddbmm,
-    inner,
-    outer,
-    outer as ger,
-    tensordot,
-    vdot,
-)
-from fusegrad.eager.ops.rearranging import (
-    channel_shuffle,
-    pixel_shuffle,
-    pixel_unshuffle,
-)
-from fusegrad.eager.ops.recurrent import (
-    gru_cell,
-    lstm_cell,
-    rnn_relu_cell,
-    rnn_tanh_cell,
-)
-from fusegrad.eager.ops.reduction import (
-    all,
-    amax,
-    amin,
-    any,
-    argmax,
-    argmin,
-    count_nonzero,
-    logsumexp,
-    mean,
-    nanmean,
-    nansum,
-    norm,
-    sum,
-)
-from fusegrad.eager.ops.resampling import (
-    adaptive_avg_pool1d,
-)
-from fusegrad.eager.ops.scan import (
-    cummax,
-    cummin,
-    cumsum,
-    logcumsumexp,
-)
-from fusegrad.eager.ops.scatter import (
-    gather,
-    index_reduce,
-    scatter,
-    scatter_add,
-    scatter_reduce,
-    take_along_dim,
-)
-from fusegrad.eager.ops.selection import (
-    aminmax,
-    argsort,
-    kthvalue,
-    max,
-    median,
-    min,
-    mode,
-    msort,
-    nanmedian,
-    sort,
-    topk,
-)
-from fusegrad.eager.ops.shape import (
+from fusegrad.eager.ops.shape.shape import (
     broadcast_to,
     detach,
     flatten,
@@ -463,7 +553,7 @@ from fusegrad.eager.ops.shape import (
     unflatten,
     unsqueeze,
 )
-from fusegrad.eager.ops.slicing import (
+from fusegrad.eager.ops.shape.slicing import (
     chunk,
     dsplit,
     hsplit,
@@ -480,56 +570,7 @@ from fusegrad.eager.ops.slicing import (
     unsafe_split_with_sizes,
     vsplit,
 )
-from fusegrad.eager.ops.solving import (
-    cholesky_inverse,
-    cholesky_of as cholesky,
-    cholesky_solve,
-    det,
-    inverse,
-    logdet,
-    slogdet,
-    triangular_solve,
-)
-from fusegrad.eager.ops.special import (
-    addcdiv,
-    addcmul,
-    allclose,
-    clamp,
-    clamp_max,
-    clamp_min,
-    clip,
-    equal,
-    hypot,
-    isclose,
-    lerp,
-    logaddexp,
-    logaddexp2,
-    logit,
-    masked_fill,
-    nan_to_num,
-    signbit,
-    xlogy,
-)
-from fusegrad.eager.ops.special_functions import (
-    digamma,
-    i0,
-    igamma,
-    igammac,
-    lgamma,
-    mvlgamma,
-    polygamma,
-)
-from fusegrad.eager.ops.statistics import (
-    corrcoef,
-    cov,
-    nanquantile,
-    quantile,
-    std,
-    std_mean,
-    var,
-    var_mean,
-)
-from fusegrad.eager.ops.strided import (
+from fusegrad.eager.ops.shape.strided import (
     alias_copy,
     as_strided,
     as_strided_copy,
@@ -553,30 +594,10 @@ from fusegrad.eager.ops.strided import (
     unsqueeze_copy,
     view_copy,
 )
-from fusegrad.eager.ops.transcendental import (
-    acosh,
-    acosh as arccosh,
-    asinh,
-    asinh as arcsinh,
-    atanh,
-    atanh as arctanh,
-    erfc,
-    erfinv,
-    sinc,
-)
-from fusegrad.eager.ops.writing import (
-    fill,
-    index_add,
-    index_copy,
-    index_fill,
-    index_put,
-    masked_scatter,
-    put,
-)
-from fusegrad.eager.printing import (
-    set_printoptions,
-)
 from fusegrad.eager.random import (
+    random,
+)
+from fusegrad.eager.random.random import (
     Generator,
     bernoulli,
     binomial,
@@ -597,28 +618,11 @@ from fusegrad.eager.random import (
     seed,
     set_rng_state,
 )
-from fusegrad.eager.serialization import (
-    load,
-    save,
-)
-from fusegrad.eager.state import (
-    enable_grad,
-    inference_mode,
-    is_grad_enabled,
-    is_inference_mode_enabled,
-    no_grad,
-    set_grad_enabled,
-)
-from fusegrad.eager.tensor import (
-    Size,
-    Tensor,
-    device,
-)
 
 if _typing.TYPE_CHECKING:
-    from fusegrad.compiler.compare import compare as compare
+    from fusegrad.compiler.compare.compare import compare as compare
     from fusegrad.compiler.jit import jit as jit
-    from fusegrad.compiler.threads import (
+    from fusegrad.compiler.runtime.threads import (
         get_num_threads as get_num_threads,
         set_num_threads as set_num_threads,
     )
@@ -637,9 +641,9 @@ e, inf, nan, pi = _math.e, _math.inf, _math.nan, _math.pi
 _LAZY = {
     "JitError": "fusegrad.compiler.verify",
     "jit": "fusegrad.compiler.jit",
-    "compare": "fusegrad.compiler.compare",
-    "get_num_threads": "fusegrad.compiler.threads",
-    "set_num_threads": "fusegrad.compiler.threads",
+    "compare": "fusegrad.compiler.compare.compare",
+    "get_num_threads": "fusegrad.compiler.runtime.threads",
+    "set_num_threads": "fusegrad.compiler.runtime.threads",
     "export": "fusegrad.tracer.export",
 }
 

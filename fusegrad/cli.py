@@ -129,7 +129,7 @@ def run_compare(options: argparse.Namespace) -> None:
 def run_explain(options: argparse.Namespace) -> None:
     """`fusegrad explain`: run it three times under a fresh jit, then tell."""
     _, _, function, args = found(options)
-    from fusegrad.compiler.contenders import Case, gradients_call, plain
+    from fusegrad.compiler.compare.contenders import Case, gradients_call, plain
     from fusegrad.compiler.jit import jit
 
     case = Case(function, args, {})

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import fusegrad as fg
-from fusegrad.eager.op import wrap
-from fusegrad.eager.state import state
-from fusegrad.eager.tensor import Tensor
+from fusegrad.eager.core.op import wrap
+from fusegrad.eager.core.state import state
+from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.export.program import Program
-from fusegrad.tracer.graph import Graph
-from fusegrad.tracer.record import Recorder
+from fusegrad.tracer.ir.graph import Graph
+from fusegrad.tracer.record.recorder import Recorder
 
 FILE = os.path.basename(__file__)  # where the examples stand
 

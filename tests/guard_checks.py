@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from fusegrad.compiler.guards import Guards
-from fusegrad.tracer.reads import Read
+from fusegrad.compiler.guards.guards import Guards
+from fusegrad.tracer.observe.reads import Read
 
 
 class Ran(BaseException):

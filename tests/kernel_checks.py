@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 import fusegrad as fg
-from fusegrad.compiler.program import Program, viewed
-from fusegrad.compiler.reference import run_kernel
-from fusegrad.eager.families import Layout
-from fusegrad.tracer import passes
-from fusegrad.tracer.capture import capture
-from fusegrad.tracer.graph import Value, renamed
-from fusegrad.tracer.text import parse_graph
+from fusegrad.compiler.kernel.reference import run_kernel
+from fusegrad.compiler.program.program import Program, viewed
+from fusegrad.eager.core.families import Layout
+from fusegrad.tracer.capture.api import capture
+from fusegrad.tracer.ir import passes
+from fusegrad.tracer.ir.graph import Value, renamed
+from fusegrad.tracer.ir.text import parse_graph
 
 Function = Callable[..., Any]
 

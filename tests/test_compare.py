@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import fusegrad as fg
-from fusegrad.compiler import measure, terminal
-from fusegrad.compiler.compare import difference_of
-from fusegrad.compiler.peers import BUILDERS
+from fusegrad.compiler.compare import measure, terminal
+from fusegrad.compiler.compare.compare import difference_of
+from fusegrad.compiler.compare.peers import BUILDERS
 from fusegrad.tracer.export.files import ExportError
 
 torch = pytest.importorskip("torch")
@@ -139,7 +139,7 @@ def test_a_peer_that_computes_something_else_is_said_to(arguments: Any) -> None:
 
 
 def test_a_peer_that_is_not_installed_is_left_out(arguments: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr("fusegrad.compiler.peers.installed", lambda package: False)
+    monkeypatch.setattr("fusegrad.compiler.compare.peers.installed", lambda package: False)
     found = compare(loss, *arguments, peers={"torch": loss_torch})
     assert [c.name for c in found.columns] == ["eager", "compiled"]
     assert "torch is left out" in str(found)

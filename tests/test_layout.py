@@ -15,14 +15,14 @@ FILES = [p for folder in ORDER for p in sorted((ROOT / folder).rglob("*.py"))]
 THIRD_PARTY = {"numpy", "numba", "llvmlite", "scipy"}
 # Extras, which only these files may import, inside functions.
 EXTRAS = {
-    "compiler/terminal.py": {"rich", "tqdm", "matplotlib"},
-    "compiler/peers.py": {"torch", "jax"},
+    "compiler/compare/terminal.py": {"rich", "tqdm", "matplotlib"},
+    "compiler/compare/peers.py": {"torch", "jax"},
     "tracer/export/onnx_file.py": {"onnx", "onnxruntime"},
     "tracer/export/onnx_builder.py": {"onnx", "onnxruntime"},
     "tracer/export/onnx_ops.py": {"onnx", "onnxruntime"},
-    "compiler/products.py": {"scipy_openblas32"},
+    "compiler/gemm/matmul.py": {"scipy_openblas32"},
     "compiler/openblas.py": {"scipy_openblas32"},
-    "eager/serialization.py": {"safetensors"},
+    "eager/io/serialization.py": {"safetensors"},
 }
 
 

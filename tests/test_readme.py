@@ -69,7 +69,7 @@ def test_the_stages_that_the_readme_prints(tmp_path: Path) -> None:
     program = tmp_path / "wave.py"
     program.write_text(
         "import fusegrad as fg\n\n\n@fg.jit\ndef wave(x):\n    return (x * fg.tanh(x) + 1).sum()\n\n\n"
-        "wave(fg.linspace(-1, 1, 1000))\nfrom fusegrad.tracer.capture import capture\n"
+        "wave(fg.linspace(-1, 1, 1000))\nfrom fusegrad.tracer.capture.api import capture\n"
         "print(capture(wave, (fg.linspace(-1, 1, 1000),)).graph)\n"
         "print(wave.kernels().forward[0].kernel.text)\n"
     )

@@ -21,7 +21,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 from vector_functions import OF_TWO, Compiled, arguments, compiled, errors, full_lanes  # noqa: E402
 
-from fusegrad.compiler.vector_math import FUNCTIONS, IN_DOUBLE  # noqa: E402
+from fusegrad.compiler.codegen.vector_math import FUNCTIONS, IN_DOUBLE  # noqa: E402
 
 DOCUMENT = ROOT / "docs" / "vector_math.md"
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"

@@ -1,4 +1,4 @@
-"""Makes the polynomials of `compiler/mathematics/coefficients.py`: python tools/polynomials.py
+"""Makes the polynomials of `compiler/codegen/mathematics/coefficients.py`: python tools/polynomials.py
 
 Each function is fitted at Chebyshev points by least squares of the relative error, in 100 digits,
 which comes within a factor of two of the best polynomial; then the coefficients are rounded to

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.nn import functional as F, init
 from fusegrad.eager.nn.declare import REQUIRED, declared, parameter
 from fusegrad.eager.nn.module import Module
-from fusegrad.eager.tensor import Tensor
 
 
 def _activation(name: str, function: str, arguments: dict[str, Any], shown: str = "", **options: Any) -> type:

@@ -6,10 +6,10 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fusegrad.eager.errors import failure
-from fusegrad.eager.function import Function
-from fusegrad.eager.state import state
-from fusegrad.eager.tensor import Tensor
+from fusegrad.eager.autograd.function import Function
+from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.state import state
+from fusegrad.eager.core.tensor import Tensor
 
 
 class BackwardHookFunction(Function):

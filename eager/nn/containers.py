@@ -7,8 +7,8 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Self
 
+from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.nn.module import Module, Parameter
-from fusegrad.eager.tensor import Tensor
 
 
 class _Numbered(Module):

@@ -7,7 +7,7 @@ from typing import Any
 
 from fusegrad.eager.nn import functional
 from fusegrad.eager.nn.module import Module, Parameter
-from fusegrad.eager.ops import creation
+from fusegrad.eager.ops.create import creation
 
 REQUIRED = inspect.Parameter.empty
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from fusegrad.eager.errors import failure
+from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.nn import functional as F
 from fusegrad.eager.nn.module import Module
-from fusegrad.eager.tensor import Tensor
 
 
 class _Dropout(Module):

@@ -2,7 +2,34 @@
 
 from __future__ import annotations
 
-from fusegrad.eager.ops.activation import (
+from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.ops.index.embedding import embedding, embedding_bag
+from fusegrad.eager.ops.index.indexing import one_hot
+from fusegrad.eager.ops.linalg.products import bilinear
+from fusegrad.eager.ops.loss.classification import cross_entropy, linear_cross_entropy, nll_loss
+from fusegrad.eager.ops.loss.distance import cosine_similarity, normalize, pairwise_distance
+from fusegrad.eager.ops.loss.distribution_loss import ctc_loss, gaussian_nll_loss, kl_div, poisson_nll_loss
+from fusegrad.eager.ops.loss.loss import (
+    binary_cross_entropy,
+    binary_cross_entropy_with_logits,
+    huber_loss,
+    l1_loss,
+    mse_loss,
+    smooth_l1_loss,
+    soft_margin_loss,
+)
+from fusegrad.eager.ops.loss.margin_loss import (
+    cosine_embedding_loss,
+    hinge_embedding_loss,
+    margin_ranking_loss,
+    multi_margin_loss,
+    multilabel_margin_loss,
+    multilabel_soft_margin_loss,
+    triplet_margin_loss,
+    triplet_margin_with_distance_loss,
+)
+from fusegrad.eager.ops.loss.pairwise import pdist
+from fusegrad.eager.ops.nn.activation import (
     applied,
     celu,
     celu_,
@@ -38,9 +65,8 @@ from fusegrad.eager.ops.activation import (
     threshold,
     threshold_,
 )
-from fusegrad.eager.ops.attention import multi_head_attention_forward, scaled_dot_product_attention
-from fusegrad.eager.ops.classification import cross_entropy, linear_cross_entropy, nll_loss
-from fusegrad.eager.ops.convolution import (
+from fusegrad.eager.ops.nn.attention import multi_head_attention_forward, scaled_dot_product_attention
+from fusegrad.eager.ops.nn.convolution import (
     conv1d,
     conv2d,
     conv3d,
@@ -48,9 +74,7 @@ from fusegrad.eager.ops.convolution import (
     conv_transpose2d,
     conv_transpose3d,
 )
-from fusegrad.eager.ops.distance import cosine_similarity, normalize, pairwise_distance
-from fusegrad.eager.ops.distribution_loss import ctc_loss, gaussian_nll_loss, kl_div, poisson_nll_loss
-from fusegrad.eager.ops.dropout import (
+from fusegrad.eager.ops.nn.dropout import (
     alpha_dropout,
     dropout,
     dropout1d,
@@ -59,41 +83,19 @@ from fusegrad.eager.ops.dropout import (
     feature_alpha_dropout,
     gumbel_softmax,
 )
-from fusegrad.eager.ops.elementwise import sigmoid, tanh
-from fusegrad.eager.ops.embedding import embedding, embedding_bag
-from fusegrad.eager.ops.grid import (
+from fusegrad.eager.ops.nn.grid import (
     affine_grid,
     grid_sample,
 )
-from fusegrad.eager.ops.indexing import one_hot
-from fusegrad.eager.ops.irregular_pooling import (
+from fusegrad.eager.ops.nn.irregular_pooling import (
     adaptive_max_pool1d,
     adaptive_max_pool2d,
     adaptive_max_pool3d,
     fractional_max_pool2d,
     fractional_max_pool3d,
 )
-from fusegrad.eager.ops.linear import linear
-from fusegrad.eager.ops.loss import (
-    binary_cross_entropy,
-    binary_cross_entropy_with_logits,
-    huber_loss,
-    l1_loss,
-    mse_loss,
-    smooth_l1_loss,
-    soft_margin_loss,
-)
-from fusegrad.eager.ops.margin_loss import (
-    cosine_embedding_loss,
-    hinge_embedding_loss,
-    margin_ranking_loss,
-    multi_margin_loss,
-    multilabel_margin_loss,
-    multilabel_soft_margin_loss,
-    triplet_margin_loss,
-    triplet_margin_with_distance_loss,
-)
-from fusegrad.eager.ops.normalization import (
+from fusegrad.eager.ops.nn.linear import linear
+from fusegrad.eager.ops.nn.normalization import (
     batch_norm,
     group_norm,
     instance_norm,
@@ -101,9 +103,7 @@ from fusegrad.eager.ops.normalization import (
     local_response_norm,
     rms_norm,
 )
-from fusegrad.eager.ops.padding import pad
-from fusegrad.eager.ops.pairwise import pdist
-from fusegrad.eager.ops.pooling import (
+from fusegrad.eager.ops.nn.pooling import (
     avg_pool1d,
     avg_pool2d,
     avg_pool3d,
@@ -117,15 +117,14 @@ from fusegrad.eager.ops.pooling import (
     max_unpool2d,
     max_unpool3d,
 )
-from fusegrad.eager.ops.products import bilinear
-from fusegrad.eager.ops.rearranging import (
+from fusegrad.eager.ops.nn.rearranging import (
     channel_shuffle,
     fold,
     pixel_shuffle,
     pixel_unshuffle,
     unfold,
 )
-from fusegrad.eager.ops.resampling import (
+from fusegrad.eager.ops.nn.resampling import (
     adaptive_avg_pool1d,
     adaptive_avg_pool2d,
     adaptive_avg_pool3d,
@@ -134,7 +133,8 @@ from fusegrad.eager.ops.resampling import (
     upsample_bilinear,
     upsample_nearest,
 )
-from fusegrad.eager.tensor import Tensor
+from fusegrad.eager.ops.pointwise.elementwise import sigmoid, tanh
+from fusegrad.eager.ops.shape.padding import pad
 
 __all__ = [
     "adaptive_avg_pool1d",

@@ -6,8 +6,8 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from fusegrad.eager import hooks as tensor_hooks
-from fusegrad.eager.errors import failure
+from fusegrad.eager.autograd import hooks as tensor_hooks
+from fusegrad.eager.core.errors import failure
 
 
 class RemovableHandle(tensor_hooks.RemovableHandle):

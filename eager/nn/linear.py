@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from fusegrad.eager.errors import failure
+from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.state import no_grad
+from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.nn import functional as F, init
 from fusegrad.eager.nn.declare import optional_parameter, parameter
 from fusegrad.eager.nn.module import Module, Parameter
-from fusegrad.eager.ops import shape
-from fusegrad.eager.state import no_grad
-from fusegrad.eager.tensor import Tensor
+from fusegrad.eager.ops.shape import shape
 
 
 class Identity(Module):

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from fusegrad.eager.errors import failure
+from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.nn import functional as F
 from fusegrad.eager.nn.declare import declared
 from fusegrad.eager.nn.module import Module
-from fusegrad.eager.ops.distance import cosine_similarity, pairwise_distance
-from fusegrad.eager.tensor import Tensor
+from fusegrad.eager.ops.loss.distance import cosine_similarity, pairwise_distance
 
 
 def _loss(name: str, function: str, arguments: dict[str, Any], **options: Any) -> type:

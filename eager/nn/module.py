@@ -8,15 +8,15 @@ from typing import Any, Self
 
 import numpy as np
 
-from fusegrad.eager import dtypes
-from fusegrad.eager.errors import failure
+from fusegrad.eager.autograd.node import gradient_of, reach, set_gradient
+from fusegrad.eager.core import dtypes
+from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.op import wrap
+from fusegrad.eager.core.state import no_grad
+from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.nn.hooks import HOOKS, Hooked, RemovableHandle
 from fusegrad.eager.nn.parameter import Buffer, Parameter
 from fusegrad.eager.nn.saved_state import IncompatibleKeys, Saved
-from fusegrad.eager.node import gradient_of, reach, set_gradient
-from fusegrad.eager.op import wrap
-from fusegrad.eager.state import no_grad
-from fusegrad.eager.tensor import Tensor
 
 __all__ = [
     "Buffer",

@@ -5,12 +5,12 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from fusegrad.eager.errors import failure
+from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.nn import functional as F, init
 from fusegrad.eager.nn.declare import optional_parameter
 from fusegrad.eager.nn.module import Module
-from fusegrad.eager.ops import creation
-from fusegrad.eager.tensor import Tensor
+from fusegrad.eager.ops.create import creation
 
 
 class _Affine(Module):

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from fusegrad.eager import dtypes
-from fusegrad.eager.node import reach, share
-from fusegrad.eager.op import wrap
-from fusegrad.eager.tensor import Tensor
+from fusegrad.eager.autograd.node import reach, share
+from fusegrad.eager.core import dtypes
+from fusegrad.eager.core.op import wrap
+from fusegrad.eager.core.tensor import Tensor
 
 
 def _sharing(cls: type[Tensor], data: Any) -> Any:

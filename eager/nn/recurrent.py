@@ -12,16 +12,19 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fusegrad.eager.errors import failure
+from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.nn import functional as F, init
 from fusegrad.eager.nn.declare import optional_parameter, parameter
 from fusegrad.eager.nn.module import Module
 from fusegrad.eager.nn.utils.rnn import PackedSequence
-from fusegrad.eager.ops import creation, indexing, recurrent, shape
-from fusegrad.eager.ops.activation import relu
-from fusegrad.eager.ops.elementwise import tanh
-from fusegrad.eager.ops.linear import added_linear, linear
-from fusegrad.eager.tensor import Tensor
+from fusegrad.eager.ops.create import creation
+from fusegrad.eager.ops.index import indexing
+from fusegrad.eager.ops.nn import recurrent
+from fusegrad.eager.ops.nn.activation import relu
+from fusegrad.eager.ops.nn.linear import added_linear, linear
+from fusegrad.eager.ops.pointwise.elementwise import tanh
+from fusegrad.eager.ops.shape import shape
 
 State = tuple[Tensor, ...]
 _GATES = {"LSTM": 4, "GRU": 3, "RNN_TANH": 1, "RNN_RELU": 1}

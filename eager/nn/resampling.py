@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from fusegrad.eager.errors import failure
+from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.nn import functional as F
 from fusegrad.eager.nn.convolution import each
 from fusegrad.eager.nn.declare import REQUIRED, declared
 from fusegrad.eager.nn.module import Module
-from fusegrad.eager.tensor import Tensor
 
 
 class Upsample(Module):

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from fusegrad.eager.errors import failure
+from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.op import wrap
+from fusegrad.eager.core.state import no_grad
+from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.nn.hooks import RemovableHandle
-from fusegrad.eager.op import wrap
-from fusegrad.eager.state import no_grad
-from fusegrad.eager.tensor import Tensor
 
 _EXTRA = "_extra_state"
 

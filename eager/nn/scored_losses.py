@@ -7,14 +7,16 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from fusegrad.eager.errors import failure
+from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.nn import functional as F
 from fusegrad.eager.nn.containers import ModuleList, Sequential
 from fusegrad.eager.nn.linear import Linear
 from fusegrad.eager.nn.module import Module
-from fusegrad.eager.ops import indexing, reduction as reductions, shape
-from fusegrad.eager.ops.elementwise import where
-from fusegrad.eager.tensor import Tensor
+from fusegrad.eager.ops.index import indexing
+from fusegrad.eager.ops.pointwise.elementwise import where
+from fusegrad.eager.ops.reduce import reduction as reductions
+from fusegrad.eager.ops.shape import shape
 
 
 class LinearCrossEntropyLoss(Module):

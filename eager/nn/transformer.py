@@ -7,7 +7,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from fusegrad.eager.errors import failure
+from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.nn import functional as F, init
 from fusegrad.eager.nn.containers import ModuleList
 from fusegrad.eager.nn.declare import optional_parameter
@@ -15,8 +16,8 @@ from fusegrad.eager.nn.dropout import Dropout
 from fusegrad.eager.nn.linear import Linear
 from fusegrad.eager.nn.module import Module
 from fusegrad.eager.nn.normalization import LayerNorm
-from fusegrad.eager.ops import creation, shape
-from fusegrad.eager.tensor import Tensor
+from fusegrad.eager.ops.create import creation
+from fusegrad.eager.ops.shape import shape
 
 
 class NonDynamicallyQuantizableLinear(Linear):

@@ -4,43 +4,59 @@ from __future__ import annotations
 
 from typing import Any
 
-from fusegrad.eager import dtypes, interop, random
-from fusegrad.eager.ops import (
-    activation,
-    complex_numbers,
-    contraction,
-    convolution,
-    counting,
+from fusegrad.eager.core import dtypes
+from fusegrad.eager.core.tensor import Tensor, device as device_class
+from fusegrad.eager.io import interop
+from fusegrad.eager.ops.create import (
     creation,
-    decomposition,
-    differences,
-    elementwise,
-    grid,
+)
+from fusegrad.eager.ops.index import (
     indexing,
     inplace,
-    irregular_pooling,
+)
+from fusegrad.eager.ops.linalg import (
+    contraction,
+    decomposition,
     least_squares,
-    loss,
     lu,
     matrix_functions,
-    normalization,
-    numbers,
     orthogonal,
-    pairwise,
-    polynomials,
-    pooling,
     products,
-    rearranging,
-    reduction,
-    resampling,
-    selection,
-    shape,
     solving,
+)
+from fusegrad.eager.ops.loss import (
+    loss,
+    pairwise,
+)
+from fusegrad.eager.ops.nn import (
+    activation,
+    convolution,
+    grid,
+    irregular_pooling,
+    normalization,
+    pooling,
+    rearranging,
+    resampling,
+)
+from fusegrad.eager.ops.pointwise import (
+    complex_numbers,
+    elementwise,
+    numbers,
+    polynomials,
     special,
     special_functions,
+)
+from fusegrad.eager.ops.reduce import (
+    counting,
+    differences,
+    reduction,
+    selection,
     statistics,
 )
-from fusegrad.eager.tensor import Tensor, device as device_class
+from fusegrad.eager.ops.shape import (
+    shape,
+)
+from fusegrad.eager.random import random
 
 __all__ = [
     "activation",

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from fusegrad.eager.errors import failure
+from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.optim.elementwise import ElementwiseOptimizer, average, average_square, direction
 from fusegrad.eager.optim.optimizer import ParameterGroup, as_number, check_options, scalar
-from fusegrad.eager.tensor import Tensor
 
 Arrays = Sequence[np.ndarray]
 

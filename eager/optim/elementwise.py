@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
-from fusegrad.eager.errors import failure, user_spot
-from fusegrad.eager.op import wrap
+from fusegrad.eager.autograd.views import count_write, tell_readers
+from fusegrad.eager.core.errors import failure, user_spot
+from fusegrad.eager.core.op import wrap
+from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.optim.optimizer import Optimizer, ParameterGroup, scalar
-from fusegrad.eager.tensor import Tensor
-from fusegrad.eager.views import count_write, tell_readers
 
 BLOCK = 8192  # elements: a rule's arrays of this size fit the second-level cache
 SMALL = 4096  # elements of the largest parameter that is bundled

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fusegrad.eager.errors import failure, user_spot
-from fusegrad.eager.op import wrap
+from fusegrad.eager.autograd.views import count_write, tell_readers
+from fusegrad.eager.core.errors import failure, user_spot
+from fusegrad.eager.core.op import wrap
+from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.optim.optimizer import Optimizer, as_number, check_options
-from fusegrad.eager.tensor import Tensor
-from fusegrad.eager.views import count_write, tell_readers
 
 
 class LBFGS(Optimizer):

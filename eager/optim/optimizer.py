@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from fusegrad.eager.dtypes import default_float
-from fusegrad.eager.errors import failure
+from fusegrad.eager.core.dtypes import default_float
+from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.op import wrap
+from fusegrad.eager.core.state import enable_grad, state
+from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.nn.module import RemovableHandle, clear_gradient
-from fusegrad.eager.op import wrap
-from fusegrad.eager.ops import elementwise
-from fusegrad.eager.state import enable_grad, state
-from fusegrad.eager.tensor import Tensor
+from fusegrad.eager.ops.pointwise import elementwise
 
 
 class ParameterGroup(dict[str, Any]):

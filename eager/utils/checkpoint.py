@@ -10,12 +10,12 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from fusegrad.eager import random
-from fusegrad.eager.errors import failure
-from fusegrad.eager.graph import saved_tensors_hooks
-from fusegrad.eager.op import Op, Params, evaluate
-from fusegrad.eager.state import Interpreter, enable_grad, state
-from fusegrad.eager.tensor import Tensor
+from fusegrad.eager.autograd.graph import saved_tensors_hooks
+from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.op import Op, Params, evaluate
+from fusegrad.eager.core.state import Interpreter, enable_grad, state
+from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.random import random
 
 
 class CheckpointError(RuntimeError):

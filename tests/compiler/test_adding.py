@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import fusegrad as fg
-from fusegrad.compiler.node import CompiledNode
-from fusegrad.eager import engine
-from fusegrad.eager.node import PartNode
+from fusegrad.compiler.paths.autograd_node import CompiledNode
+from fusegrad.eager.autograd import engine
+from fusegrad.eager.autograd.node import PartNode
 
 
 def cell(x: Any, y: Any, w: Any, u: Any, b: Any) -> Any:

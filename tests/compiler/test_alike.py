@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import fusegrad as fg
-from fusegrad.compiler import fusion
-from fusegrad.compiler.alike import Alike
-from fusegrad.compiler.domain import Sources
-from fusegrad.eager.families import View
-from fusegrad.tracer.capture import capture
+from fusegrad.compiler.fuse import fusion
+from fusegrad.compiler.fuse.isomorphic_groups import Alike
+from fusegrad.compiler.fuse.iteration_domain import Sources
+from fusegrad.eager.core.families import View
+from fusegrad.tracer.capture.api import capture
 
 
 def keys(f: Callable[..., Any], *args: Any, size: int = 1) -> list[Any]:

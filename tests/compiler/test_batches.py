@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 
 import fusegrad as fg
-from fusegrad.compiler import batches, threads
+from fusegrad.compiler.placement import batch_tiling
+from fusegrad.compiler.runtime import threads
 
 
 @pytest.fixture(autouse=True)
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
     """However little is handed on."""
-    monkeypatch.setattr(batches, "WORTH", 1)
+    monkeypatch.setattr(batch_tiling, "WORTH", 1)
 
 
 def placed(jitted: Any) -> Any:
@@ -142,7 +143,7 @@ def test_the_same_for_any_number_of_threads():
 
 
 def test_little_is_left_to_run_step_by_step(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(batches, "WORTH", 1 << 20)
+    monkeypatch.setattr(batch_tiling, "WORTH", 1 << 20)
     q, k, v = (random(8, 20, 10) for _ in range(3))
     assert steps(same(attention, q, k, v)) == []
 
@@ -170,8 +171,8 @@ def recurrent(x: fg.Tensor, w: fg.Tensor, u: fg.Tensor, b: fg.Tensor) -> fg.Tens
 def cores(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     """So many cores, whatever the machine has, and no work too little to be shared."""
     monkeypatch.setattr(threads, "cores", lambda: request.param)
-    monkeypatch.setattr(batches, "WORTH_WORK", 1)
-    monkeypatch.setattr(batches, "FEWEST_ROWS", 1)
+    monkeypatch.setattr(batch_tiling, "WORTH_WORK", 1)
+    monkeypatch.setattr(batch_tiling, "FEWEST_ROWS", 1)
     count: int = request.param
     return count
 

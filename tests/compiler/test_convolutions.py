@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import fusegrad as fg
-from fusegrad.compiler import convolutions
+from fusegrad.compiler.lower import convolutions
 
 F = fg.nn.functional
 

@@ -13,16 +13,16 @@ import numpy as np
 import pytest
 
 import fusegrad as fg
-from fusegrad.compiler import plan, stretch
-from fusegrad.compiler.plan import TRIES
+from fusegrad.compiler.deferred import op_trie, region
+from fusegrad.compiler.deferred.op_trie import TRIES
 from fusegrad.nn import functional as F
 
 
 @pytest.fixture(autouse=True)
 def always_deferred(monkeypatch: pytest.MonkeyPatch):
     """Which way is faster must not decide what is tested."""
-    monkeypatch.setattr(plan.Plan, "note", lambda *_: None)
-    monkeypatch.setattr(plan.Plan, "defers", lambda self: True)
+    monkeypatch.setattr(op_trie.Plan, "note", lambda *_: None)
+    monkeypatch.setattr(op_trie.Plan, "defers", lambda self: True)
 
 
 def leaf(*shape: int, seed: int = 0) -> fg.Tensor:
@@ -439,7 +439,7 @@ def test_a_fault_of_the_compiler_is_not_one_of_the_program(monkeypatch: pytest.M
     def broken(*_: Any) -> Any:
         raise AssertionError("no such kernel")
 
-    monkeypatch.setattr(stretch.Stretch, "_part", broken)
+    monkeypatch.setattr(region.Stretch, "_part", broken)
     log = []
 
     @fg.jit
@@ -468,7 +468,7 @@ def test_tensors_whose_values_could_not_be_computed_are_not_read(monkeypatch: py
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(stretch.Stretch, "run", interrupted)
+        patch.setattr(region.Stretch, "run", interrupted)
         with pytest.raises(KeyboardInterrupt):
             f(fg.ones(3))
     with pytest.raises((RuntimeError, AttributeError)):

@@ -13,7 +13,7 @@ import pytest
 
 import fusegrad as fg
 from fusegrad import nn
-from fusegrad.compiler.differences import structure_text
+from fusegrad.compiler.explain.miss_reasons import structure_text
 
 scale = 2.0
 _log: list[int] = []

@@ -23,11 +23,14 @@ import numpy as np
 import pytest
 
 import fusegrad as fg
-from fusegrad.compiler import deferred, memory, native, placement
-from fusegrad.eager import state as states
-from fusegrad.eager.op import REGISTRY
-from fusegrad.eager.state import state
-from fusegrad.tracer import observe
+from fusegrad.compiler.codegen import kernel_cache
+from fusegrad.compiler.deferred import interpreter
+from fusegrad.compiler.placement import memory_plan
+from fusegrad.compiler.runtime import allocator
+from fusegrad.eager.core import state as states
+from fusegrad.eager.core.op import REGISTRY
+from fusegrad.eager.core.state import state
+from fusegrad.tracer.observe import observer
 
 
 class Fault(Exception):
@@ -169,7 +172,7 @@ def at_use(number: int, owner: Any, name: str) -> Iterator[Callable[[], bool]]:
     try:
         yield lambda: bool(happened)
     finally:
-        if isinstance(owner, memory.Pool):
+        if isinstance(owner, allocator.Pool):
             delattr(owner, name)
         else:
             setattr(owner, name, found)
@@ -218,7 +221,7 @@ def at_point(point: Point, error: type[BaseException]) -> Iterator[Callable[[], 
             sys.setprofile(None)
             raise error
 
-    with native.cold():
+    with kernel_cache.cold():
         sys.setprofile(check)
         try:
             yield lambda: bool(happened)
@@ -262,7 +265,7 @@ class Drill:
 
     def check_nothing_is_left(self) -> None:
         assert state.interpreter is None and state.grad_enabled and state.saved_hooks is None
-        assert observe.current.observer is None
+        assert observer.current.observer is None
 
     def check_all_or_none(self, before: World) -> None:
         """A replayed step has written everything or nothing."""
@@ -302,7 +305,7 @@ class Drill:
 @pytest.fixture(autouse=True)
 def always_deferred(monkeypatch: pytest.MonkeyPatch) -> None:
     """Which way is faster must not decide what is tested."""
-    monkeypatch.setattr(deferred.Plan, "note", lambda *_: None)
+    monkeypatch.setattr(interpreter.Plan, "note", lambda *_: None)
 
 
 # Each op, and each piece of memory.
@@ -336,11 +339,11 @@ def test_no_memory_for_an_op_or_a_compiled_program(
     program_: Any, calls: int, way: str, monkeypatch: pytest.MonkeyPatch
 ):
     # What native code makes itself is in `test_making.py`.
-    monkeypatch.setattr(placement, "MOST_WORK", -1)
+    monkeypatch.setattr(memory_plan, "MOST_WORK", -1)
     drill_numbered(lambda n: at_op(2 * n + 1, MemoryError), program_, calls, way)
-    drill_numbered(lambda n: at_use(n, placement, "aligned_bytes"), program_, calls, way)
-    arrays = drill_numbered(lambda n: at_use(n, placement, "small_array"), program_, calls, way)
-    drill_numbered(lambda n: at_use(n, memory.pool, "array"), program_, calls, way)
+    drill_numbered(lambda n: at_use(n, memory_plan, "aligned_bytes"), program_, calls, way)
+    arrays = drill_numbered(lambda n: at_use(n, memory_plan, "small_array"), program_, calls, way)
+    drill_numbered(lambda n: at_use(n, allocator.pool, "array"), program_, calls, way)
     assert arrays or calls < 3 or way
 
 
@@ -355,7 +358,7 @@ def drill_points(
     every: 0 for so many that it takes a few seconds at most.
     """
     trial = Drill(*setting)
-    with native.cold():
+    with kernel_cache.cold():
         points = points_of(lambda: call(trial.jitted, trial.world, trial.calls))
     every = every or (197 if len(points) > 600 else 41 if len(points) > 200 else 5)
     happened, problems = 0, []
@@ -371,7 +374,7 @@ def drill_points(
                 problems.append(f"{setting}: {point}: the interrupt was swallowed")
         except AssertionError as problem:
             problems.append(f"{setting}: {point}: {problem}")
-            state.interpreter, state.grad_enabled, observe.current.observer = None, True, None
+            state.interpreter, state.grad_enabled, observer.current.observer = None, True, None
         finally:
             sys.unraisablehook = previous
     return happened, problems
@@ -385,7 +388,7 @@ def test_a_fault_or_an_interrupt_anywhere(error: type[BaseException], place: int
 
 
 if __name__ == "__main__":
-    deferred.Plan.note = lambda *_: None  # type: ignore[method-assign]
+    interpreter.Plan.note = lambda *_: None  # type: ignore[method-assign]
     step = int(sys.argv[1]) if len(sys.argv) > 1 else 1
     for kind, each in itertools.product((KeyboardInterrupt, Fault), SETTINGS):
         total, texts = drill_points(kind, each, step)

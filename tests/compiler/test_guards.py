@@ -19,9 +19,10 @@ from guard_checks import Ran, asked_once, compare, runs
 
 import fusegrad as fg
 from fusegrad import nn
-from fusegrad.compiler.guards import Guards
-from fusegrad.tracer.lookup import MISSING, lookup, type_lookup
-from fusegrad.tracer.reads import (
+from fusegrad.compiler.guards.guards import Guards
+from fusegrad.tracer.observe.lookup import MISSING, lookup, type_lookup
+from fusegrad.tracer.observe.optimizer_steps import ParametersRead, StateRead
+from fusegrad.tracer.observe.reads import (
     NOWHERE,
     AttributeRead,
     CellRead,
@@ -35,7 +36,6 @@ from fusegrad.tracer.reads import (
     Read,
     TypeRead,
 )
-from fusegrad.tracer.steps import ParametersRead, StateRead
 
 NAN = float("nan")
 PLAIN = [
@@ -520,7 +520,7 @@ def test_names_of_classes_need_not_be_names_in_the_source():
 def test_a_fault_in_writing_leaves_the_reads(monkeypatch: pytest.MonkeyPatch):
     owner = types.SimpleNamespace(x=1.0)
     check = asked_once([AttributeRead(owner, "x", lookup(owner, "x"), NOWHERE)])
-    monkeypatch.setattr("fusegrad.compiler.guards.Writer.text", lambda self: "no Python")
+    monkeypatch.setattr("fusegrad.compiler.guards.guards.Writer.text", lambda self: "no Python")
     for value in (1.0, 2.0, 1.0, 1.0, 1.0, 1.0):
         owner.x = value
         assert (check.first_failure() is None) == (value == 1.0)

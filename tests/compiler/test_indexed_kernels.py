@@ -12,8 +12,8 @@ import pytest
 from kernel_checks import check, program_of, tensor
 
 import fusegrad as fg
-from fusegrad.compiler import threads
-from fusegrad.compiler.functions import module_text
+from fusegrad.compiler.codegen.functions import module_text
+from fusegrad.compiler.runtime import threads
 
 F = fg.nn.functional
 Function = Callable[..., Any]

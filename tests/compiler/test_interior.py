@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 
 import fusegrad as fg
-from fusegrad.compiler.functions import module_text
-from fusegrad.compiler.interior import interior
-from fusegrad.compiler.kernel import Buffer, Compute, Kernel, Load, Loop, Progression, Store
+from fusegrad.compiler.codegen.functions import module_text
+from fusegrad.compiler.codegen.index_set_splitting import interior
+from fusegrad.compiler.kernel.ir import Buffer, Compute, Kernel, Load, Loop, Progression, Store
 
 F = fg.nn.functional
 X, Y = (Buffer(name, "f32", ("i0",), 1) for name in "xy")

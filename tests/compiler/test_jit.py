@@ -69,7 +69,7 @@ def test_a_replay_runs_no_eager_op(monkeypatch: pytest.MonkeyPatch):
     def refuse(*args: Any) -> Any:
         raise Entered("an op was bound")
 
-    from fusegrad.eager.families import Elementwise, Reduction
+    from fusegrad.eager.core.families import Elementwise, Reduction
 
     monkeypatch.setattr(Elementwise, "evaluate", refuse)
     monkeypatch.setattr(Reduction, "evaluate", refuse)

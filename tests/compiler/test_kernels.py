@@ -13,13 +13,15 @@ from hypothesis import given, settings, strategies as st
 from kernel_checks import check, program_of, tensor
 
 import fusegrad as fg
-from fusegrad.compiler import machine_code, native, threads
-from fusegrad.compiler.bound_kernel import Argument
-from fusegrad.compiler.emit import lanes_of
-from fusegrad.compiler.functions import module_text
-from fusegrad.compiler.kernel import Kernel
-from fusegrad.compiler.program import viewed
-from fusegrad.tracer import passes
+from fusegrad.compiler.codegen import kernel_cache
+from fusegrad.compiler.codegen.emit import lanes_of
+from fusegrad.compiler.codegen.functions import module_text
+from fusegrad.compiler.kernel.bound_kernel import Argument
+from fusegrad.compiler.kernel.ir import Kernel
+from fusegrad.compiler.llvm import llvm_jit
+from fusegrad.compiler.program.program import viewed
+from fusegrad.compiler.runtime import threads
+from fusegrad.tracer.ir import passes
 
 Function = Callable[..., Any]
 
@@ -106,9 +108,9 @@ def test_products_read_transposes_as_flags():
 
 def test_one_kernel_serves_all_sizes_and_numbers():
     check(lambda x: x * 2 + 1, tensor(10))
-    before = native.Statistics.kernels
+    before = kernel_cache.Statistics.kernels
     check(lambda x: x * 5 + 3, tensor(1000))
-    assert native.Statistics.kernels == before
+    assert kernel_cache.Statistics.kernels == before
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 8, 15, 16, 17, 31, 33, 64, 65, 1000, 100_003])
@@ -250,7 +252,7 @@ def test_of_long_flat_bodies_four_vectors_are_computed_side_by_side():
 
 
 @pytest.mark.skipif(
-    platform.machine() not in ("x86_64", "AMD64") or native.vector_bytes() < 32,
+    platform.machine() not in ("x86_64", "AMD64") or kernel_cache.vector_bytes() < 32,
     reason="reads the assembly of AVX2 or AVX-512",
 )
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -259,8 +261,8 @@ def test_vectors_on_the_stack_lie_within_a_line_of_the_cache(dtype: str):
         return sum((fg.erf(x * i) * fg.exp(x - i) * fg.tanh(x + i) for i in range(5)), x)
 
     (bound,) = program_of(long, tensor(40).to(getattr(fg, dtype)))[0].kernels
-    width = native.vector_bytes()
-    text = machine_code.assembly(module_text(bound.kernel, "kernel", width, lanes_of(bound.kernel, width)))
+    width = kernel_cache.vector_bytes()
+    text = llvm_jit.assembly(module_text(bound.kernel, "kernel", width, lanes_of(bound.kernel, width)))
     kept = re.findall(r"(mov\w+)\s+(?:%[yz]mm\d+, -?\d*\(%rsp\)|-?\d*\(%rsp\), %[yz]mm\d+)", text)
     assert kept
     assert all(move.startswith(("movap", "movdqa")) for move in kept)

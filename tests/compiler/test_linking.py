@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import fusegrad as fg
-from fusegrad.compiler.linking import Linking, count_writes, intact
-from fusegrad.compiler.node import NOTHING_FREED, NOTHING_PRESERVED, CompiledNode
-from fusegrad.eager.op import wrap
-from fusegrad.eager.tensor import Tensor
-from fusegrad.eager.views import ask_before_write
+from fusegrad.compiler.fastpath.native_node import Linking, count_writes, intact
+from fusegrad.compiler.paths.autograd_node import NOTHING_FREED, NOTHING_PRESERVED, CompiledNode
+from fusegrad.eager.autograd.views import ask_before_write
+from fusegrad.eager.core.op import wrap
+from fusegrad.eager.core.tensor import Tensor
 
 
 def new_node() -> CompiledNode:

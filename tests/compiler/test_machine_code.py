@@ -19,9 +19,11 @@ from kernel_checks import program_of, tensor
 from llvmlite.binding import ffi
 
 import fusegrad as fg
-from fusegrad.compiler import machine_code, native, threads
-from fusegrad.compiler.lock import compiling
-from fusegrad.compiler.machine_code import Module, compile_module
+from fusegrad.compiler.base.lock import compiling
+from fusegrad.compiler.codegen import kernel_cache
+from fusegrad.compiler.llvm import llvm_jit
+from fusegrad.compiler.llvm.llvm_jit import Module, compile_module
+from fusegrad.compiler.runtime import threads
 
 numbers = iter(range(1_000_000))
 
@@ -49,8 +51,8 @@ def result(module: Module) -> int:
 
 def emitting(monkeypatch: pytest.MonkeyPatch, first: Callable[[], Any]) -> None:
     """Have something done before LLVM makes machine code of a module."""
-    emit = machine_code._emit
-    monkeypatch.setattr(machine_code, "_emit", lambda *given: (first(), emit(*given))[1])
+    emit = llvm_jit._emit
+    monkeypatch.setattr(llvm_jit, "_emit", lambda *given: (first(), emit(*given))[1])
 
 
 @pytest.fixture
@@ -71,8 +73,8 @@ def test_modules_are_compiled_side_by_side(monkeypatch):
 
 def test_llvm_works_though_another_thread_has_the_lock_of_llvmlite(monkeypatch, options):
     held = threading.Event()
-    run_passes = machine_code._run_passes
-    monkeypatch.setattr(machine_code, "_run_passes", lambda *given: (held.wait(60), run_passes(*given)))
+    run_passes = llvm_jit._run_passes
+    monkeypatch.setattr(llvm_jit, "_run_passes", lambda *given: (held.wait(60), run_passes(*given)))
     module = begun(15)
     with ffi.lib._lock:
         held.set()
@@ -88,19 +90,19 @@ def test_kernels_of_a_program_are_shared_out(monkeypatch):
         return fg.tanh(x).sum(0).exp() + fg.sin(x).mean(0)[:, None].log1p().sum()
 
     monkeypatch.setattr(threads, "cores", lambda: 2)
-    with native.cold():
+    with kernel_cache.cold():
         program, _, _ = program_of(two, tensor(40, 30))
-        names = [native.kernel_name(bound.kernel) for bound in program.kernels]
-        assert len({native._modules[name] for name in names}) == 2
+        names = [kernel_cache.kernel_name(bound.kernel) for bound in program.kernels]
+        assert len({kernel_cache._modules[name] for name in names}) == 2
 
 
 def test_small_kernels_share_a_module():
-    assert native._shares({"a": 100, "b": 200}, 8) == [["b", "a"]]
-    assert native._shares({"a": 9_000, "b": 200}, 8) == [["a", "b"]]
+    assert kernel_cache._shares({"a": 100, "b": 200}, 8) == [["b", "a"]]
+    assert kernel_cache._shares({"a": 9_000, "b": 200}, 8) == [["a", "b"]]
     sizes = {"a": 9_000, "b": 5_000, "c": 4_500, "d": 100}
-    assert native._shares(sizes, 2) == [["a", "d"], ["b", "c"]]
-    assert native._shares(sizes, 1) == [["a", "b", "c", "d"]]
-    assert native._shares({}, 2) == []
+    assert kernel_cache._shares(sizes, 2) == [["a", "d"], ["b", "c"]]
+    assert kernel_cache._shares(sizes, 1) == [["a", "b", "c", "d"]]
+    assert kernel_cache._shares({}, 2) == []
 
 
 def test_what_is_no_llvm_ir_says_so():
@@ -114,13 +116,13 @@ def test_a_module_that_failed_is_compiled_anew(monkeypatch):
     name, text = giving(5)
     made = []
 
-    @machine_code.remembered
+    @llvm_jit.remembered
     def code() -> Module:
         made.append(name)
         return Module(text, [name])
 
     with monkeypatch.context() as patch:
-        patch.setattr(machine_code, "_emit", failing)
+        patch.setattr(llvm_jit, "_emit", failing)
         with pytest.raises(MemoryError):
             code().addresses()
     assert result(code()) == result(code()) == 5
@@ -139,9 +141,9 @@ def test_a_kernel_that_failed_is_compiled_anew(monkeypatch):
         return x * 3.25 + 0.125
 
     expected = x * 3.25 + 0.125
-    with native.cold():
+    with kernel_cache.cold():
         with monkeypatch.context() as patch:
-            patch.setattr(machine_code, "_emit", failing)
+            patch.setattr(llvm_jit, "_emit", failing)
             assert (scaled(x) == expected).all()
         assert "MemoryError" in str(scaled.explain())
         scaled.clear()
@@ -182,7 +184,7 @@ def test_assembly_that_is_shown_is_of_the_code_that_runs(monkeypatch, options, c
 def test_what_numba_compiles_is_looked_through_for_addresses_as_ever(monkeypatch, options):
     assert result(begun(7)) == 7
     assert options == ["-disable-lsr=true", "emitted", "-disable-lsr=false"]
-    monkeypatch.setattr(machine_code, "_emit", failing)
+    monkeypatch.setattr(llvm_jit, "_emit", failing)
     with pytest.raises(MemoryError):
         begun(8).addresses()
     assert options[3:] == ["-disable-lsr=true", "-disable-lsr=false"]
@@ -239,7 +241,7 @@ def test_an_interrupt_while_code_is_loaded_loads_it_once(monkeypatch):
 def test_code_that_could_not_be_loaded_is_compiled_anew(monkeypatch):
     name, text = giving(14)
 
-    @machine_code.remembered
+    @llvm_jit.remembered
     def code() -> Module:
         return Module(text, [name])
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import fusegrad as fg
-from fusegrad.compiler.memory import ALIGNMENT, PAGE, SMALLEST_POOLED, Pool, data_address
-from fusegrad.compiler.placement import Placed
+from fusegrad.compiler.placement.memory_plan import Placed
+from fusegrad.compiler.runtime.allocator import ALIGNMENT, PAGE, SMALLEST_POOLED, Pool, data_address
 
 SIDE = 48
 FIELD = SIDE * SIDE * 4

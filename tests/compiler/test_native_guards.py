@@ -12,12 +12,12 @@ import pytest
 from guard_checks import asked_once, compare, runs
 
 import fusegrad as fg
-from fusegrad.compiler.guards import Guards, TooDifficult, Writer
-from fusegrad.compiler.native_guards import Classes, Items
-from fusegrad.tracer.lookup import MISSING, lookup
-from fusegrad.tracer.reads import NOWHERE, AttributeRead
-from fusegrad.tracer.steps import StateRead
-from fusegrad.tracer.values import Expected
+from fusegrad.compiler.guards.guards import Guards, TooDifficult, Writer
+from fusegrad.compiler.guards.native_guards import Classes, Items
+from fusegrad.tracer.observe.lookup import MISSING, lookup
+from fusegrad.tracer.observe.optimizer_steps import StateRead
+from fusegrad.tracer.observe.reads import NOWHERE, AttributeRead
+from fusegrad.tracer.observe.values import Expected
 
 
 class _Base:

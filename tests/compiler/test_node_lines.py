@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import fusegrad as fg
-from fusegrad.compiler.node import CompiledNode
-from fusegrad.compiler.source import MISSED
+from fusegrad.compiler.fastpath.python_writer import MISSED
+from fusegrad.compiler.paths.autograd_node import CompiledNode
 
 WEIGHT = fg.tensor([[0.5, -1.0, 2.0], [1.5, 0.25, -0.5]]).requires_grad_()
 

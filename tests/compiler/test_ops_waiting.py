@@ -10,8 +10,8 @@ import pytest
 from op_samples import SAMPLES, Sample
 
 import fusegrad as fg
-from fusegrad.compiler import plan
-from fusegrad.tracer import later
+from fusegrad.compiler.deferred import op_trie
+from fusegrad.tracer.record import later
 
 CASES = [
     pytest.param(s, id=f"{name}-{k}") for name, samples in SAMPLES.items() for k, s in enumerate(samples)
@@ -22,8 +22,8 @@ log: list[int] = []
 @pytest.fixture(autouse=True)
 def all_that_can_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(later, "LARGE", 0)
-    monkeypatch.setattr(plan.Plan, "note", lambda *_: None)
-    monkeypatch.setattr(plan.Plan, "defers", lambda self: True)
+    monkeypatch.setattr(op_trie.Plan, "note", lambda *_: None)
+    monkeypatch.setattr(op_trie.Plan, "defers", lambda self: True)
 
 
 def results(function: Callable[..., Any], sample: Sample) -> list[Any]:

@@ -10,10 +10,12 @@ import pytest
 from hypothesis import given, settings
 
 import fusegrad as fg
-from fusegrad.compiler import native, products, threads, tiled_products
-from fusegrad.compiler.memory import SMALLEST_POOLED, Pool
-from fusegrad.eager.families import Layout, contiguous_layout
-from fusegrad.eager.ops import contraction
+from fusegrad.compiler.codegen import kernel_cache
+from fusegrad.compiler.gemm import matmul, matmul_kernel
+from fusegrad.compiler.runtime import threads
+from fusegrad.compiler.runtime.allocator import SMALLEST_POOLED, Pool
+from fusegrad.eager.core.families import Layout, contiguous_layout
+from fusegrad.eager.ops.linalg import contraction
 
 SHAPES = [
     ((4, 5), (5, 6)),
@@ -47,16 +49,16 @@ def lying(shape: tuple[int, ...], how: str, dtype: str, seed: int) -> np.ndarray
 @pytest.mark.parametrize("how", ["usual", "transposed", "gaps"])
 def test_equals_numpy(shapes: tuple[tuple[int, ...], tuple[int, ...]], dtype: str, how: str):
     x, y = (lying(s, how if len(s) == 2 else "usual", dtype, i) for i, s in enumerate(shapes))
-    ours, theirs = products.matmul(x, y), np.matmul(x, y)
+    ours, theirs = matmul.matmul(x, y), np.matmul(x, y)
     assert ours.dtype == theirs.dtype and ours.shape == theirs.shape
     np.testing.assert_allclose(ours, theirs, rtol=1e-3 if dtype == "float32" else 1e-9, atol=1e-3)
 
 
 def test_the_same_for_any_number_of_threads(monkeypatch: pytest.MonkeyPatch):
     x, y = lying((500, 300), "usual", "float32", 0), lying((300, 400), "usual", "float32", 1)
-    several = products.matmul(x, y).tobytes()
+    several = matmul.matmul(x, y).tobytes()
     monkeypatch.setattr(threads, "threads", lambda: 1)
-    assert products.matmul(x, y).tobytes() == several
+    assert matmul.matmul(x, y).tobytes() == several
 
 
 @pytest.mark.skipif(threads.pool_size() == 1, reason="one thread: there are no two pools to keep apart")
@@ -64,7 +66,7 @@ def test_eagers_products_share_the_pool_once_something_was_compiled():
     function = fg.jit(lambda x: x * 2)
     for _ in range(2):
         function(fg.ones(3))
-    assert contraction._product is products.matmul
+    assert contraction._product is matmul.matmul
 
 
 def test_a_block_is_used_again_only_when_nobody_looks_at_it():
@@ -83,8 +85,8 @@ def test_a_block_is_used_again_only_when_nobody_looks_at_it():
 
 def test_the_private_blas_has_no_threads_of_its_own():
     pytest.importorskip("scipy_openblas32")
-    products.routines()
-    (library,) = products._keep
+    matmul.routines()
+    (library,) = matmul._keep
     assert library.scipy_openblas_get_num_threads() == 1
 
 
@@ -92,7 +94,7 @@ def transposed_of(g: object) -> list[bool]:
     """For each product of the compiled function, whether its right operand lies transposed."""
     steps = [(s.program.sources, step) for s in g.segments() for step in s.program.steps]  # type: ignore[attr-defined]
     rights = [(sources, step.equations[0].inputs[1]) for sources, step in steps if step.kind == "product"]
-    return [products.can_be_turned(sources.layout(right)) for sources, right in rights]
+    return [matmul.can_be_turned(sources.layout(right)) for sources, right in rights]
 
 
 @pytest.mark.parametrize("times, turned", [(3, False), (30, True)])
@@ -151,8 +153,8 @@ ROWS = [
 
 @pytest.mark.parametrize("x, y, rows", ROWS)
 def test_a_batch_times_one_matrix_is_one_product_where_it_lies_so(x: Layout, y: tuple[int, ...], rows: int):
-    block = products.product_block(x, contiguous_layout(y), 4, ((1, 0), (2, 0), (3, 0)))
-    assert block is not None and block[products.M] == rows
+    block = matmul.product_block(x, contiguous_layout(y), 4, ((1, 0), (2, 0), (3, 0)))
+    assert block is not None and block[matmul.M] == rows
     memory, right = np.random.default_rng(0).normal(size=1000), np.random.default_rng(1).normal(size=y)
     left = np.lib.stride_tricks.as_strided(memory, x.shape, [s * memory.itemsize for s in x.strides])
     g = fg.jit(lambda x, y: x @ y)
@@ -179,39 +181,39 @@ def test_a_weight_gradient_of_a_batch_is_one_product():
 def test_infinities_and_nans_stay_in_their_rows():
     x = np.ones((9, 300), np.float32)
     x[3, 299], x[5, 0] = np.inf, np.nan
-    found = products.matmul(x, np.ones((300, 40), np.float32))
+    found = matmul.matmul(x, np.ones((300, 40), np.float32))
     assert np.isinf(found[3]).all() and np.isnan(found[5]).all() and np.isfinite(found[[0, 4, 6, 8]]).all()
 
 
-@pytest.mark.skipif(native.vector_bytes() < products.TILED_BYTES, reason="products go to BLAS here")
+@pytest.mark.skipif(kernel_cache.vector_bytes() < matmul.TILED_BYTES, reason="products go to BLAS here")
 def test_a_dtype_has_two_tiled_kernels_at_most(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(products, "_tiled", {})
-    every = tiled_products.all_tiles(native.vector_bytes())
-    lanes = native.vector_bytes() // 4
+    monkeypatch.setattr(matmul, "_tiled", {})
+    every = matmul_kernel.all_tiles(kernel_cache.vector_bytes())
+    lanes = kernel_cache.vector_bytes() // 4
 
     def tiles_after(*sizes: tuple[int, int]) -> list[tuple[Any, ...]]:
         """The tiles of the kernels that there are when products of so many rows and columns have come."""
         dtype, places, blocks = np.dtype("float32"), ((1, 0), (2, 0), (3, 0)), []
         for m, n in sizes:
-            block = products.product_block(contiguous_layout((m, 32)), contiguous_layout((32, n)), 4, places)
+            block = matmul.product_block(contiguous_layout((m, 32)), contiguous_layout((32, n)), 4, places)
             assert block is not None
             blocks.append(block)
-        products.compile_together((dtype, block) for block in blocks)
-        there = list(products._tiled["float32"])
+        matmul.compile_together((dtype, block) for block in blocks)
+        there = list(matmul._tiled["float32"])
         for block in blocks:
-            products.product_addresses(dtype, block)
-        assert products._tiled["float32"] == there  # nothing is compiled after
+            matmul.product_addresses(dtype, block)
+        assert matmul._tiled["float32"] == there  # nothing is compiled after
         return there
 
     narrow, tall = every[0], every[-1]
     # With AVX-512 the widest tiles are of two heights; products of both are given the shorter.
     wide = next(tile for tile in every if tile.vectors == tall.vectors)
-    few, many = 64, 2 * tiled_products.TALL
+    few, many = 64, 2 * matmul_kernel.TALL
     assert tiles_after((few, lanes), (many, lanes - 1)) == [(narrow,)]
     assert tiles_after((few, 1)) == [(narrow,)]
     assert tiles_after((few, 2 * lanes)) == [(narrow,), every]
     assert tiles_after((many, tall.vectors * lanes), (few, 3 * lanes + 1)) == [(narrow,), every]
-    products._tiled.clear()
+    matmul._tiled.clear()
     assert tiles_after((many, tall.vectors * lanes)) == [(tall,)]
-    products._tiled.clear()
+    matmul._tiled.clear()
     assert tiles_after((many, tall.vectors * lanes), (few, tall.vectors * lanes)) == [(wide,)]

@@ -15,7 +15,7 @@ import pytest
 import random_functions
 
 import fusegrad as fg
-from fusegrad.compiler import rounds
+from fusegrad.compiler.program import periodic_plan
 
 WIDTH = 5
 Place = Callable[[int, int], int]
@@ -166,7 +166,7 @@ def test_random_loops_have_eagers_values_and_gradients(block: int):
 
 @pytest.mark.parametrize("block", range(2))
 def test_loops_of_many_rounds_have_eagers_values_and_gradients(block: int, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(rounds, "SMALLEST_TURN", 4)
+    monkeypatch.setattr(periodic_plan, "SMALLEST_TURN", 4)
     for seed in range(4 * block, 4 * block + 4):
         check(seed, steady=True)
 

@@ -15,7 +15,8 @@ import pytest
 import random_functions
 
 import fusegrad as fg
-from fusegrad.compiler import batches, threads
+from fusegrad.compiler.placement import batch_tiling
+from fusegrad.compiler.runtime import threads
 
 SIZE = 4
 MASK = fg.arange(SIZE) <= fg.arange(SIZE)[:, None]
@@ -169,9 +170,9 @@ def check(seed: int) -> int:
 def divide_everything(patch: pytest.MonkeyPatch, cores: int) -> None:
     """So many cores, whatever the machine has, and nothing too little to be shared."""
     patch.setattr(threads, "cores", lambda: cores)
-    patch.setattr(batches, "WORTH", 1)
-    patch.setattr(batches, "WORTH_WORK", 1)
-    patch.setattr(batches, "FEWEST_ROWS", 1)
+    patch.setattr(batch_tiling, "WORTH", 1)
+    patch.setattr(batch_tiling, "WORTH_WORK", 1)
+    patch.setattr(batch_tiling, "FEWEST_ROWS", 1)
 
 
 @pytest.mark.parametrize("cores", [1, 2, 4])

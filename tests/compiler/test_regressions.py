@@ -13,17 +13,17 @@ import numpy as np
 import pytest
 
 import fusegrad as fg
-from fusegrad.compiler import deferred
-from fusegrad.compiler.repeats import with_repeats
-from fusegrad.eager.node import share
-from fusegrad.tracer import passes
-from fusegrad.tracer.capture import capture
+from fusegrad.compiler.deferred import interpreter
+from fusegrad.compiler.fuse.recompute import with_repeats
+from fusegrad.eager.autograd.node import share
+from fusegrad.tracer.capture.api import capture
+from fusegrad.tracer.ir import passes
 
 
 @pytest.fixture(autouse=True)
 def always_deferred(monkeypatch: pytest.MonkeyPatch) -> None:
     """Which way is faster must not decide what is tested."""
-    monkeypatch.setattr(deferred.Plan, "note", lambda *_: None)
+    monkeypatch.setattr(interpreter.Plan, "note", lambda *_: None)
 
 
 def ones(*shape: int) -> fg.Tensor:

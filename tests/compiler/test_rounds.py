@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import fusegrad as fg
-from fusegrad.compiler import division, rounds
+from fusegrad.compiler.program import periodic_plan, pipeline
 
 Loop = Callable[..., Any]
 
@@ -20,12 +20,12 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many equations each graph has that is divided; turns may be short."""
     counts: list[int] = []
 
-    def counting(graph: Any, *rest: Any) -> division.Division:
+    def counting(graph: Any, *rest: Any) -> pipeline.Division:
         counts.append(len(graph.equations))
-        return division.divided(graph, *rest)
+        return pipeline.divided(graph, *rest)
 
-    monkeypatch.setattr(rounds, "divided", counting)
-    monkeypatch.setattr(rounds, "SMALLEST_TURN", 8)
+    monkeypatch.setattr(periodic_plan, "divided", counting)
+    monkeypatch.setattr(periodic_plan, "SMALLEST_TURN", 8)
     return counts
 
 
@@ -62,7 +62,7 @@ def wave(count: int) -> Loop:
 def test_a_loop_is_planned_by_some_of_its_rounds(planned: list[int]):
     short, long = compiled(wave(30), fg.randn(40)), compiled(wave(90), fg.randn(40))
     assert len(planned) == 6  # before, one turn, behind
-    assert sum(planned[3:]) <= sum(planned[:3]) + 2 * rounds.SMALLEST_TURN
+    assert sum(planned[3:]) <= sum(planned[:3]) + 2 * periodic_plan.SMALLEST_TURN
     assert sum(kernels(long).values()) == 90
     assert kernels(long).keys() == kernels(short).keys()
 
@@ -72,7 +72,7 @@ def test_kernels_and_memory_are_those_of_planning_all_rounds(
 ):
     x = fg.randn(40)
     turned = compiled(wave(50), x)
-    monkeypatch.setattr(rounds, "SMALLEST_TURN", 1 << 30)
+    monkeypatch.setattr(periodic_plan, "SMALLEST_TURN", 1 << 30)
     whole = compiled(wave(50), x)
     assert len(planned) == 4
     assert kernels(turned) == kernels(whole)
@@ -82,10 +82,10 @@ def test_kernels_and_memory_are_those_of_planning_all_rounds(
 def test_few_rounds_are_enough_where_each_has_steps_of_its_own(
     planned: list[int], monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(rounds, "SMALLEST_TURN", 100)
+    monkeypatch.setattr(periodic_plan, "SMALLEST_TURN", 100)
     loop = compiled(wave(90), fg.randn(40))
     assert len(planned) == 3 and max(planned) < 100
-    monkeypatch.setattr(rounds, "SMALLEST_TURN", 1 << 30)
+    monkeypatch.setattr(periodic_plan, "SMALLEST_TURN", 1 << 30)
     assert kernels(loop) == kernels(compiled(wave(90), fg.randn(40)))
 
 
@@ -97,7 +97,7 @@ def test_few_rounds_are_not_enough_where_a_kernel_has_several(
             x = x - 0.1 * fg.sin(x)
         return [x]
 
-    monkeypatch.setattr(rounds, "SMALLEST_TURN", 100)
+    monkeypatch.setattr(periodic_plan, "SMALLEST_TURN", 100)
     loop = compiled(settle, fg.randn(40))
     assert min(planned) < 100 < max(planned)
     assert sum(kernels(loop).values()) <= 6
@@ -120,9 +120,9 @@ def test_gradients_of_a_loop_keep_no_more_than_without_turns(
         return [value, *gradients]
 
     x = fg.rand(40, dtype=fg.float64), fg.tensor(0.2, dtype=fg.float64)
-    monkeypatch.setattr(rounds, "SMALLEST_TURN", 100)
+    monkeypatch.setattr(periodic_plan, "SMALLEST_TURN", 100)
     turned = compiled(derived, *x)
-    monkeypatch.setattr(rounds, "SMALLEST_TURN", 1 << 30)
+    monkeypatch.setattr(periodic_plan, "SMALLEST_TURN", 1 << 30)
     whole = compiled(derived, *x)
     assert sum(kernels(turned).values()) <= 1.05 * sum(kernels(whole).values())
     assert turned.memory_bytes() <= 1.05 * whole.memory_bytes()

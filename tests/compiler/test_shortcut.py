@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import fusegrad as fg
-from fusegrad.compiler.calling import Match
+from fusegrad.compiler.fastpath.entry import _Writer
+from fusegrad.compiler.fastpath.python_writer import MISSED
 from fusegrad.compiler.jit import JitFunction
-from fusegrad.compiler.shortcut import _Writer
-from fusegrad.compiler.source import MISSED
+from fusegrad.compiler.runtime.cpython_calls import Match
 from fusegrad.eager.optim import Adam
 
 SCALE = 2.0

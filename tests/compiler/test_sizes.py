@@ -10,12 +10,14 @@ import pytest
 from op_samples import SAMPLES, Sample
 
 import fusegrad as fg
-from fusegrad.compiler import memory, native, plan as plans
-from fusegrad.compiler.deferred import Deferred
-from fusegrad.compiler.forms import Form
-from fusegrad.compiler.placement import Placed
-from fusegrad.compiler.plan import Plan
-from fusegrad.compiler.sizes import Dim, Fixed, Sizes
+from fusegrad.compiler.base.symbolic_sizes import Dim, Fixed, Sizes
+from fusegrad.compiler.codegen import kernel_cache
+from fusegrad.compiler.deferred import op_trie as plans
+from fusegrad.compiler.deferred.interpreter import Deferred
+from fusegrad.compiler.deferred.op_trie import Plan
+from fusegrad.compiler.deferred.polymorphic_region import Form
+from fusegrad.compiler.placement.memory_plan import Placed
+from fusegrad.compiler.runtime import allocator
 from fusegrad.nn import functional as F
 
 
@@ -113,12 +115,12 @@ def test_fifty_lengths_cost_two_compilations(name: str):
     function, inputs = FUNCTIONS[name]
     weights = WEIGHTS if function is perceptron else ()
     jitted = like_eager(function, inputs, range(3, 6), weights)
-    kernels = native.Statistics.kernels
+    kernels = kernel_cache.Statistics.kernels
     for n in range(6, 53):
         jitted(*inputs(n))
     assert jitted.stats.compiles <= 2, str(jitted.explain())
     assert jitted.stats.compiled_calls >= 47
-    assert native.Statistics.kernels == kernels
+    assert kernel_cache.Statistics.kernels == kernels
     again = like_eager(function, inputs, (3, 4, 5, 30, 17, 8, 2), weights)
     assert again.stats.compiles <= 3
 
@@ -269,11 +271,11 @@ def test_few_sizes_are_remembered(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_results_and_temporaries_of_similar_sizes_share_memory():
-    pool = memory.Pool()
+    pool = allocator.Pool()
     first = pool.array((1000, 100), np.dtype("f4"))
-    address = memory.data_address(first)
+    address = allocator.data_address(first)
     del first
-    assert memory.data_address(pool.array((1004, 100), np.dtype("f4"))) == address
+    assert allocator.data_address(pool.array((1004, 100), np.dtype("f4"))) == address
     assert pool._held < 1.2 * 4e5
 
     jitted = fg.jit(lambda x: (x @ x.T).tanh() @ x)
@@ -285,8 +287,8 @@ def test_results_and_temporaries_of_similar_sizes_share_memory():
 
 
 def test_blocks_that_nobody_uses_make_room_for_other_sizes(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(memory, "LARGEST_POOL", 1 << 20)
-    pool = memory.Pool()
+    monkeypatch.setattr(allocator, "LARGEST_POOL", 1 << 20)
+    pool = allocator.Pool()
     held = pool.array((1 << 17,), np.dtype("f4"))
     for size in (1 << 16, 3 << 15, 1 << 16, 3 << 15):
         pool.array((size,), np.dtype("f4"))

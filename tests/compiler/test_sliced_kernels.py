@@ -13,9 +13,9 @@ import pytest
 from kernel_checks import check, check_printed, program_of, tensor
 
 import fusegrad as fg
-from fusegrad.compiler import native
-from fusegrad.compiler.program import Program, viewed
-from fusegrad.tracer.text import parse_graph
+from fusegrad.compiler.codegen import kernel_cache
+from fusegrad.compiler.program.program import Program, viewed
+from fusegrad.tracer.ir.text import parse_graph
 
 F = fg.nn.functional
 Function = Callable[..., Any]
@@ -248,15 +248,15 @@ def test_every_other_element(
     vector_bytes: int,
     dtype: str,
 ):
-    if vector_bytes > native.vector_bytes():
+    if vector_bytes > kernel_cache.vector_bytes():
         pytest.skip("this machine has no such vectors")
-    monkeypatch.setattr(native, "vector_bytes", lambda: vector_bytes)
+    monkeypatch.setattr(kernel_cache, "vector_bytes", lambda: vector_bytes)
     draw = np.random.default_rng(0)
 
     def halves(x: fg.Tensor) -> fg.Tensor:
         return fg.where(x[:, ::2] == x[:, 1::2], x[:, ::2], x[:, 1::2])
 
-    with native.cold():
+    with kernel_cache.cold():
         for columns in (2, 4, 6, 14, 16, 18, 30, 32, 34, 62, 64, 66, 130):
             x = fg.from_numpy(at_the_end_of_memory(draw.integers(0, 3, (3, columns)).astype(dtype)))
             (kernel,) = check(halves, x).kernels

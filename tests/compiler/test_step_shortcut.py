@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import fusegrad as fg
-from fusegrad.compiler import replay
-from fusegrad.compiler.calling import Apart, Match
 from fusegrad.compiler.entries import SHORTCUT_AFTER
-from fusegrad.compiler.source import MISSED
+from fusegrad.compiler.fastpath.python_writer import MISSED
+from fusegrad.compiler.paths import replay
+from fusegrad.compiler.runtime.cpython_calls import Apart, Match
 
 
 def answers(jitted: Any, *args: Any) -> bool:

@@ -11,7 +11,7 @@ import pytest
 
 import fusegrad as fg
 from fusegrad.compiler.verify import JitError
-from fusegrad.eager import op as engine
+from fusegrad.eager.core import op as engine
 from fusegrad.eager.nn.utils import clip_grad_norm_, clip_grad_value_
 
 pytestmark = pytest.mark.usefixtures("answered")

@@ -9,18 +9,18 @@ import numpy as np
 import pytest
 
 import fusegrad as fg
-from fusegrad.compiler import placement, streaming
-from fusegrad.compiler.functions import module_text
-from fusegrad.compiler.kernel import Kernel
-from fusegrad.compiler.memory import SMALLEST_POOLED
-from fusegrad.compiler.streaming import cache_bytes, streaming_kernels
+from fusegrad.compiler.codegen.functions import module_text
+from fusegrad.compiler.kernel.ir import Kernel
+from fusegrad.compiler.placement import memory_plan, nontemporal_stores
+from fusegrad.compiler.placement.nontemporal_stores import cache_bytes, streaming_kernels
+from fusegrad.compiler.runtime.allocator import SMALLEST_POOLED
 
 LEAST = SMALLEST_POOLED // 4  # float32 elements of a result that comes from the pool
 
 
 @pytest.fixture
 def small_cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streaming, "cache_bytes", lambda: SMALLEST_POOLED)
+    monkeypatch.setattr(nontemporal_stores, "cache_bytes", lambda: SMALLEST_POOLED)
 
 
 def streamed(function: Callable[..., Any], arrays: Sequence[np.ndarray]) -> list[Kernel]:
@@ -92,7 +92,7 @@ def test_sizes_decide_where_they_were_left_open(monkeypatch: pytest.MonkeyPatch)
         chosen.append(streaming_kernels(*given))
         return chosen[-1]
 
-    monkeypatch.setattr(placement, "streaming_kernels", noted)
+    monkeypatch.setattr(memory_plan, "streaming_kernels", noted)
     jitted = fg.jit(lambda x: fg.exp(x) * 2)
     for size in (100, 300, 300, LEAST, LEAST, 200, 200, 2 * LEAST, 2 * LEAST):
         x = fg.from_numpy(numbers(size))

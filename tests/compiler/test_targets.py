@@ -8,11 +8,11 @@ import sys
 
 import pytest
 
-from fusegrad.compiler import native
+from fusegrad.compiler.codegen import kernel_cache
 
 PROGRAM = """
 import fusegrad as fg
-from fusegrad.compiler import native
+from fusegrad.compiler.codegen import kernel_cache
 
 @fg.jit
 def loss(x, w):
@@ -29,7 +29,7 @@ for dtype in (fg.float32, fg.float64):
     for a, b in zip(found, expected):
         assert fg.allclose(a, b, rtol=1e-4, atol=1e-4), (a, b)
 assert loss.stats.compiled_calls, loss.explain()
-print(native.vector_bytes())
+print(kernel_cache.vector_bytes())
 """
 
 
@@ -45,4 +45,4 @@ def test_vectors_are_no_longer_than_numba_is_told(settings: dict[str, str], most
     command = [sys.executable, "-c", PROGRAM]
     run = subprocess.run(command, env={**os.environ, **settings}, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
-    assert int(run.stdout) == min(most, native.vector_bytes())
+    assert int(run.stdout) == min(most, kernel_cache.vector_bytes())

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import fusegrad as fg
-from fusegrad.compiler import threads
+from fusegrad.compiler.runtime import threads
 
 
 def test_results_do_not_depend_on_the_number_of_threads():
@@ -63,7 +63,7 @@ def in_a_file(directory: Path, code: str) -> str:
 # A pool of more threads than cores, which come in any order, and late.
 LARGE_POOL = """
 import fusegrad as fg
-from fusegrad.compiler import threads, team
+from fusegrad.compiler.runtime import thread_pool, threads
 
 threads.pool_size = lambda: 64
 """
@@ -74,11 +74,12 @@ def test_native_calls_let_other_threads_run():
     code = """
         import ctypes, threading, time
         import numpy as np
-        from fusegrad.compiler import calling, machine_code
+        from fusegrad.compiler.llvm import llvm_jit
+        from fusegrad.compiler.runtime import cpython_calls
 
         libc, semaphore = ctypes.CDLL(None), np.zeros(16, np.int64)
-        machine_code.add_symbols({"sem_wait": ctypes.cast(libc.sem_wait, ctypes.c_void_p).value})
-        (kernel,) = machine_code.compile_module('''
+        llvm_jit.add_symbols({"sem_wait": ctypes.cast(libc.sem_wait, ctypes.c_void_p).value})
+        (kernel,) = llvm_jit.compile_module('''
             declare i32 @sem_wait(ptr)
             define void @waiting(ptr %slots, ptr %block) {
               %slot = getelementptr ptr, ptr %slots, i64 1
@@ -86,7 +87,7 @@ def test_native_calls_let_other_threads_run():
               %waited = call i32 @sem_wait(ptr %semaphore)
               ret void
             }''', ["waiting"])
-        calls = calling.Calls([calling.Call(kernel, [], shared=False)])
+        calls = cpython_calls.Calls([calling.Call(kernel, [], shared=False)])
         threading.Timer(0.1, libc.sem_post, [ctypes.c_void_p(semaphore.ctypes.data)]).start()
         calls.run(semaphore)
         print("went on")
@@ -98,14 +99,14 @@ def test_native_entries_are_made_once_though_many_threads_ask_first():
     code = """
         import gc, threading
         import numpy as np
-        from fusegrad.compiler import calling
-        from fusegrad.eager.op import wrap
+        from fusegrad.compiler.runtime import cpython_calls
+        from fusegrad.eager.core.op import wrap
 
         barrier, found = threading.Barrier(8), []
 
         def ask():
             barrier.wait()
-            found.append((calling.native_function("run"), calling.Match([wrap(np.ones(3))])))
+            found.append((cpython_calls.native_function("run"), cpython_calls.Match([wrap(np.ones(3))])))
 
         threads = [threading.Thread(target=ask) for _ in range(8)]
         for thread in threads:
@@ -143,8 +144,8 @@ def test_the_environment_is_what_it_was_when_the_pool_has_started(wish: dict[str
         import os
         os.environ |= {wish}
         before = dict(os.environ)
-        from fusegrad.compiler import team
-        assert team.pool().calls() == 0 and dict(os.environ) == before
+        from fusegrad.compiler.runtime import thread_pool
+        assert thread_pool.pool().calls() == 0 and dict(os.environ) == before
         print("the same")
     """
     assert in_a_process(code) == "the same\n"
@@ -177,10 +178,11 @@ def test_a_thread_of_the_pool_is_kept_from_the_core_of_the_thread_that_makes_cal
     code = """
         import os, time
         import numpy as np
-        from fusegrad.compiler import products, team
+        from fusegrad.compiler.gemm import matmul
+        from fusegrad.compiler.runtime import thread_pool
 
         cores, before = os.sched_getaffinity(0), {*os.listdir("/proc/self/task")}
-        core, pool = min(cores), team.pool()
+        core, pool = min(cores), thread_pool.pool()
         time.sleep(0.2)  # those that compiled have ended
         workers = [int(task) for task in {*os.listdir("/proc/self/task")} - before]
         assert len(workers) == len(cores) - 1
@@ -191,7 +193,7 @@ def test_a_thread_of_the_pool_is_kept_from_the_core_of_the_thread_that_makes_cal
             for thread in (0, *workers):
                 os.sched_setaffinity(thread, {core})
             os.sched_setaffinity(0, allowed)  # this mostly stays where it is, if it may
-            assert np.allclose(products.matmul(x, x), x @ x)
+            assert np.allclose(matmul.matmul(x, x), x @ x)
             return [os.sched_getaffinity(worker) for worker in workers]
 
         # Where the thread that makes calls may be nowhere else, nothing is changed.
@@ -217,7 +219,7 @@ def test_each_task_is_done_once_in_whatever_order_threads_come(tmp_path: Path):
                 threads.thread_count[0] = (2, 3, 7, 64)[turn % 4]
                 count_on(x)
                 assert bool((x == turn + 1).all()), (size, turn)
-        assert count_on.stats.compiled_calls > 150 and team.pool().calls() > 150
+        assert count_on.stats.compiled_calls > 150 and thread_pool.pool().calls() > 150
         print("once")
     """
     assert in_a_file(tmp_path, LARGE_POOL + textwrap.dedent(code)) == "once\n"
@@ -233,8 +235,8 @@ def test_threads_come_together_once_for_all_kernels_of_a_call(tmp_path: Path):
         for turn in range(8):
             x = fg.randn(200, 200, dtype=fg.float64)
             several(x)
-            before, found = team.pool().calls(), several(x)
-            assert team.pool().calls() == before + 1
+            before, found = thread_pool.pool().calls(), several(x)
+            assert thread_pool.pool().calls() == before + 1
             assert fg.allclose(found, fg.softmax((x @ x) * 0.01, 1) @ x + x.sum(0))
         print("once a call")
     """
@@ -247,12 +249,13 @@ def test_a_call_that_finds_the_team_taken_computes_alone(tmp_path: Path):
     code = """
         import ctypes, threading
         import numpy as np
-        from fusegrad.compiler import calling, machine_code
+        from fusegrad.compiler.llvm import llvm_jit
+        from fusegrad.compiler.runtime import cpython_calls
 
         libc, semaphores = ctypes.CDLL(None), np.zeros((2, 16), np.int64)
         functions = {"sem_wait": libc.sem_wait, "sem_post": libc.sem_post}
-        machine_code.add_symbols({n: ctypes.cast(f, ctypes.c_void_p).value for n, f in functions.items()})
-        (kernel,) = machine_code.compile_module('''
+        llvm_jit.add_symbols({n: ctypes.cast(f, ctypes.c_void_p).value for n, f in functions.items()})
+        (kernel,) = llvm_jit.compile_module('''
             declare i32 @sem_wait(ptr)
             declare i32 @sem_post(ptr)
             define void @waiting(ptr %slots, ptr %block) {
@@ -264,7 +267,7 @@ def test_a_call_that_finds_the_team_taken_computes_alone(tmp_path: Path):
               %waited = call i32 @sem_wait(ptr %second)
               ret void
             }''', ["waiting"])
-        calls = calling.Calls([calling.Call(kernel, [], shared=True)])
+        calls = cpython_calls.Calls([calling.Call(kernel, [], shared=True)])
         begun, done = (ctypes.c_void_p(s.ctypes.data) for s in semaphores)
 
         @fg.jit
@@ -277,14 +280,14 @@ def test_a_call_that_finds_the_team_taken_computes_alone(tmp_path: Path):
         other = threading.Thread(target=calls.run, args=(*semaphores,))
         other.start()
         libc.sem_wait(begun)
-        before = team.pool().calls()
+        before = thread_pool.pool().calls()
         for _ in range(3):
             count_on(x)
-        assert team.pool().calls() == before and other.is_alive()
+        assert thread_pool.pool().calls() == before and other.is_alive()
         libc.sem_post(done)
         other.join()
         count_on(x)
-        assert team.pool().calls() == before + 2 and bool((x == 7).all())
+        assert thread_pool.pool().calls() == before + 2 and bool((x == 7).all())
         print("alone")
     """
     assert in_a_file(tmp_path, LARGE_POOL + textwrap.dedent(code)) == "alone\n"
@@ -295,16 +298,17 @@ def test_threads_sleep_where_no_call_comes():
     code = """
         import time
         import numpy as np
-        from fusegrad.compiler import threads, products, team
+        from fusegrad.compiler.gemm import matmul
+        from fusegrad.compiler.runtime import thread_pool, threads
 
         x = np.ones((300, 300))
         for _ in range(100):
-            products.matmul(x, x)
-        assert team.pool().calls() == 100
+            matmul.matmul(x, x)
+        assert thread_pool.pool().calls() == 100
         time.sleep(0.2)
         before = time.process_time()
         time.sleep(0.5)
-        assert team.pool().asleep() == threads.pool_size() - 1
+        assert thread_pool.pool().asleep() == threads.pool_size() - 1
         assert time.process_time() - before < 0.1
         print("asleep")
     """

@@ -25,10 +25,11 @@ import numpy as np
 import pytest
 
 import fusegrad as fg
-from fusegrad.compiler import jit, native
-from fusegrad.compiler.family import Family
-from fusegrad.eager.state import state
-from fusegrad.tracer import observe
+from fusegrad.compiler import jit
+from fusegrad.compiler.call_family import Family
+from fusegrad.compiler.codegen import kernel_cache
+from fusegrad.eager.core.state import state
+from fusegrad.tracer.observe import observer
 
 THREADS = 8
 JOBS = 40  # of each thread in a round
@@ -125,7 +126,7 @@ class Worker:
     def go(self, count: int) -> None:
         for _ in range(count):
             self.choose.choice(self.jobs)()
-            assert state.interpreter is None and state.grad_enabled and observe.current.observer is None
+            assert state.interpreter is None and state.grad_enabled and observer.current.observer is None
 
     def pair(self, *shape: int, tracked: bool = True) -> tuple[fg.Tensor, fg.Tensor]:
         """Two tensors of the same values."""
@@ -258,7 +259,7 @@ def play(rounds: Callable[[int], bool], seed: int = 0, jobs: int = JOBS) -> int:
                     failures.append(f"seed {first}: {traceback.format_exc()}")
 
             # Every other round compiles its kernels as if they had never been met.
-            with native.cold() if number % 2 else nullcontext():
+            with kernel_cache.cold() if number % 2 else nullcontext():
                 threads = [
                     threading.Thread(target=work, args=(seed + THREADS * number + i,), daemon=True)
                     for i in range(THREADS)

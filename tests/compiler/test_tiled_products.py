@@ -12,9 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from fusegrad.compiler import machine_code
-from fusegrad.compiler.parallel import module
-from fusegrad.compiler.tiled_products import (
+from fusegrad.compiler.gemm.matmul_kernel import (
     PACKED_ROWS,
     TALL,
     Tile,
@@ -23,7 +21,9 @@ from fusegrad.compiler.tiled_products import (
     product_functions,
     tiles_for,
 )
-from fusegrad.compiler.writer import SIZES
+from fusegrad.compiler.llvm import llvm_jit
+from fusegrad.compiler.llvm.ir_writer import SIZES
+from fusegrad.compiler.llvm.tasks import module
 
 SIZE, ADDRESS = ctypes.c_int64, ctypes.c_void_p
 
@@ -36,7 +36,7 @@ def functions_of(
     name, declared = "_".join(map(str, ("product", dtype, vector_bytes, *sum(tiles, ())))), set[str]()
     texts = product_functions(name, dtype, vector_bytes, tiles, declared)
     text = module(declared, [text.replace("define internal", "define", 1) for text in texts])
-    turn, product = machine_code.compile_module(text, [f"{name}.turn", name])
+    turn, product = llvm_jit.compile_module(text, [f"{name}.turn", name])
     operand = (ADDRESS, SIZE, SIZE)
     return (
         ctypes.CFUNCTYPE(None, ADDRESS, SIZE, ADDRESS, SIZE, SIZE, SIZE)(turn),

@@ -11,9 +11,9 @@ from mpmath import mp
 from vector_functions import MPMATH, OF_TWO, arguments, compiled, errors, full_lanes
 
 import fusegrad as fg
-from fusegrad.compiler.native import joined
-from fusegrad.compiler.vector_math import FUNCTIONS
-from fusegrad.eager.op import REGISTRY
+from fusegrad.compiler.codegen.kernel_cache import joined
+from fusegrad.compiler.codegen.vector_math import FUNCTIONS
+from fusegrad.eager.core.op import REGISTRY
 
 DTYPES = ["float32", "float64"]
 each_function = pytest.mark.parametrize("name", FUNCTIONS)

@@ -9,11 +9,11 @@ import numpy as np
 from kernel_checks import program_of, tensor
 
 import fusegrad as fg
-from fusegrad.compiler import machine_code
-from fusegrad.compiler.emit import lanes_of
-from fusegrad.compiler.functions import module_text
-from fusegrad.compiler.parallel import function
-from fusegrad.compiler.writer import Val, Writer
+from fusegrad.compiler.codegen.emit import lanes_of
+from fusegrad.compiler.codegen.functions import module_text
+from fusegrad.compiler.llvm import llvm_jit
+from fusegrad.compiler.llvm.ir_writer import Val, Writer
+from fusegrad.compiler.llvm.tasks import function
 
 
 def place(w: Writer, value: Val) -> str:
@@ -82,7 +82,7 @@ def test_counters_go_on_with_a_loop():
         with w.loop("0", "3"):
             w.line(f"store i64 {number}, ptr {place}")
     text = function("void @counters(ptr %room, i64 %n, i64 %step)", w)
-    (address,) = machine_code.compile_module(text, ["counters"])
+    (address,) = llvm_jit.compile_module(text, ["counters"])
     room = np.zeros(5, np.int64)
     ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(address)(room.ctypes.data, 9, -7)
     assert room.tolist() == [100, 93, 86, 79, 0]

@@ -274,7 +274,7 @@ def test_more_indexing_matches_torch():
 
 def test_in_place_forms_are_torchs():
     """Every in-place method that needs no other argument, or one number."""
-    from fusegrad.eager.ops import inplace
+    from fusegrad.eager.ops.index import inplace
 
     for name in inplace.METHODS:
         if name.startswith("__") or not hasattr(torch.Tensor, name):

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import fusegrad as fg
-from fusegrad.eager.node import forward_text
+from fusegrad.eager.autograd.node import forward_text
 
 F = fg.nn.functional
 CASES = [

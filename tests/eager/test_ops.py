@@ -11,10 +11,10 @@ import pytest
 import torch
 
 import fusegrad as fg
-from fusegrad.eager.families import Composite
-from fusegrad.eager.op import REGISTRY, TensorType, evaluate
-from fusegrad.eager.state import Interpreter, no_grad, state
-from fusegrad.eager.tensor import Tensor
+from fusegrad.eager.core.families import Composite
+from fusegrad.eager.core.op import REGISTRY, TensorType, evaluate
+from fusegrad.eager.core.state import Interpreter, no_grad, state
+from fusegrad.eager.core.tensor import Tensor
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 from op_samples import SAMPLES, Sample

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from fusegrad.eager.op import REGISTRY, bind
-from fusegrad.eager.ops.solving import cofactors
+from fusegrad.eager.core.op import REGISTRY, bind
+from fusegrad.eager.ops.linalg.solving import cofactors
 from op_samples.table import add, f
 
 

@@ -14,13 +14,13 @@ import pytest
 from exporting import FILE, LARGE, SMALL, branching, network, positive, recorded, run_onnx, tensor
 
 import fusegrad as fg
-from fusegrad.eager.op import wrap
+from fusegrad.eager.core.op import wrap
 from fusegrad.tracer.export import ExportError, export, files
 from fusegrad.tracer.export.drawing import drawing
 from fusegrad.tracer.export.layout import Box, crossings, layout
 from fusegrad.tracer.export.page import page
 from fusegrad.tracer.export.python_file import load_module, module_text
-from fusegrad.tracer.text import GuardFailed, parse_graph
+from fusegrad.tracer.ir.text import GuardFailed, parse_graph
 
 # The target path.
 

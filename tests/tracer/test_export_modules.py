@@ -11,10 +11,10 @@ import pytest
 
 import fusegrad as fg
 from fusegrad import nn
-from fusegrad.eager.op import wrap
+from fusegrad.eager.core.op import wrap
 from fusegrad.nn import functional as F
 from fusegrad.tracer.export.python_file import load_module
-from fusegrad.tracer.tree import flatten
+from fusegrad.tracer.observe.pytree import flatten
 
 SUFFIXES = (".py", ".onnx", ".dot", ".html")
 

@@ -9,14 +9,13 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import fusegrad as fg
-from fusegrad.eager import dtypes
-from fusegrad.eager.op import REGISTRY, TensorType, wrap
-from fusegrad.eager.ops.shape import Slice
-from fusegrad.eager.state import state
-from fusegrad.eager.tensor import Tensor
-from fusegrad.tracer.graph import GUARD, Equation, Graph, GraphError, Source, Value, check, renamed
-from fusegrad.tracer.record import Recorder
-from fusegrad.tracer.text import (
+from fusegrad.eager.core import dtypes
+from fusegrad.eager.core.op import REGISTRY, TensorType, wrap
+from fusegrad.eager.core.state import state
+from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.ops.shape.shape import Slice
+from fusegrad.tracer.ir.graph import GUARD, Equation, Graph, GraphError, Source, Value, check, renamed
+from fusegrad.tracer.ir.text import (
     GuardFailed,
     evaluate_graph,
     identifier,
@@ -25,6 +24,7 @@ from fusegrad.tracer.text import (
     parse_graph,
     print_graph,
 )
+from fusegrad.tracer.record.recorder import Recorder
 
 F32, BOOL, I64 = np.dtype("float32"), np.dtype(bool), np.dtype("int64")
 ADD, MUL, SUM, EXP, GT = (REGISTRY[n] for n in ("add", "mul", "sum", "exp", "gt"))

@@ -8,7 +8,7 @@ import sys
 FIRST_RUN = """
 import sys
 import fusegrad as fg
-from fusegrad.tracer.capture import capture
+from fusegrad.tracer.capture.api import capture
 
 def train(x, weight, optimizer):
     loss = (fg.tanh(x * weight) ** 2).sum()

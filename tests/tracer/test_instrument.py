@@ -10,9 +10,9 @@ from typing import NamedTuple
 import pytest
 
 import fusegrad as fg
-from fusegrad.tracer.instrument import instrument
-from fusegrad.tracer.observe import Observer, current
-from fusegrad.tracer.source import Unsupported
+from fusegrad.tracer.capture.instrument import instrument
+from fusegrad.tracer.observe.observer import Observer, current
+from fusegrad.tracer.twin.source import Unsupported
 
 SCALE = 3
 n_calls = 1

@@ -15,11 +15,11 @@ from op_samples.table import SAMPLES, Sample
 
 import fusegrad as fg
 from fusegrad.compiler import jit
-from fusegrad.eager.op import Op, Params, evaluate
-from fusegrad.eager.stand_in import StandIn, stand_in
-from fusegrad.eager.state import Interpreter, state
-from fusegrad.tracer import later
-from fusegrad.tracer.later import Later
+from fusegrad.eager.core.op import Op, Params, evaluate
+from fusegrad.eager.core.stand_in import StandIn, stand_in
+from fusegrad.eager.core.state import Interpreter, state
+from fusegrad.tracer.record import later
+from fusegrad.tracer.record.later import Later
 
 
 class Compared(Interpreter):

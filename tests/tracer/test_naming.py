@@ -8,8 +8,8 @@ import numpy as np
 
 import fusegrad as fg
 from fusegrad import nn
-from fusegrad.eager.op import wrap
-from fusegrad.tracer.capture import capture
+from fusegrad.eager.core.op import wrap
+from fusegrad.tracer.capture.api import capture
 
 
 def tensor(*shape, seed=0):

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import fusegrad as fg
-from fusegrad.tracer.observe import Observer
+from fusegrad.tracer.observe.observer import Observer
 
 SETTING = 2.0
 TABLE = {"a": 1}

@@ -8,14 +8,15 @@ import numpy as np
 import pytest
 
 import fusegrad as fg
-from fusegrad.compiler import bodies
-from fusegrad.compiler.alike import Plans
-from fusegrad.compiler.program import Program
-from fusegrad.tracer import later, passes
-from fusegrad.tracer.capture import capture
-from fusegrad.tracer.graph import Graph, check
-from fusegrad.tracer.rolled import ROLLED, unrolled
-from fusegrad.tracer.text import evaluate_graph, load, parse_graph
+from fusegrad.compiler.fuse.isomorphic_groups import Plans
+from fusegrad.compiler.program import loop_bodies
+from fusegrad.compiler.program.program import Program
+from fusegrad.tracer.capture.api import capture
+from fusegrad.tracer.ir import passes
+from fusegrad.tracer.ir.graph import Graph, check
+from fusegrad.tracer.ir.rolled import ROLLED, unrolled
+from fusegrad.tracer.ir.text import evaluate_graph, load, parse_graph
+from fusegrad.tracer.record import later
 
 
 @pytest.fixture(autouse=True)
@@ -110,7 +111,9 @@ def test_a_loop_leaves_what_it_is_given():
     (loop,) = (e for e in made.graph.equations if e.op is ROLLED)
     made.later.settle()
     graph = Graph(loop.inputs, (loop,), loop.outputs)
-    program = Program(bodies.with_copies_for_loops(bodies.with_compiled_loops(graph, Plans()))).finish()
+    program = Program(
+        loop_bodies.with_copies_for_loops(loop_bodies.with_compiled_loops(graph, Plans()))
+    ).finish()
     given = [t.numpy() for t in tensors(2)]
     arrays = program.run(given)
     expected = loop.params["body"].repeat(tensors(2), loop.params["rounds"])
@@ -120,14 +123,14 @@ def test_a_loop_leaves_what_it_is_given():
 
 def test_its_body_runs_in_the_memory_of_what_it_takes_over(monkeypatch):
     repeated = []
-    original = bodies.CompiledBody.repeat
+    original = loop_bodies.CompiledBody.repeat
 
     def repeat(self, given, rounds):
         result = original(self, given, rounds)
         repeated.append((rounds, all(a is t.array for a, t in zip(result, given, strict=False))))
         return result
 
-    monkeypatch.setattr(bodies.CompiledBody, "repeat", repeat)
+    monkeypatch.setattr(loop_bodies.CompiledBody, "repeat", repeat)
     compiles_right(wave, *tensors(), 40)
     assert repeated == [(18, True)] * 3
 
@@ -178,7 +181,7 @@ def test_rounds_whose_kernels_would_be_one_are_written_out():
 
     made = capture(function, tuple(tensors()), puts_off=True)
     assert has_loop(made.graph)
-    assert not has_loop(bodies.with_compiled_loops(made.graph, Plans()))
+    assert not has_loop(loop_bodies.with_compiled_loops(made.graph, Plans()))
     made.later.settle()
     compiles_right(function, *tensors())
 
@@ -456,5 +459,5 @@ def test_random_loops(first):
         made.later.settle()
         assert_same(flat(made.result), expected)
         rolled += has_loop(made.graph)
-        compiled += has_loop(bodies.with_compiled_loops(made.graph, Plans()))
+        compiled += has_loop(loop_bodies.with_compiled_loops(made.graph, Plans()))
     assert rolled > 10 and compiled > 0, f"{rolled} loops were rolled, {compiled} are compiled as such"

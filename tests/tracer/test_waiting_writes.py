@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import fusegrad as fg
-from fusegrad.tracer import later
-from fusegrad.tracer.capture import capture
-from fusegrad.tracer.later import Later
+from fusegrad.tracer.capture.api import capture
+from fusegrad.tracer.record import later
+from fusegrad.tracer.record.later import Later
 
 Tensors = list[fg.Tensor]
 Pick = Callable[[Any], Any]  # one of several

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from fusegrad.eager.tensor import Tensor
+from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.export.dot_file import dot_file
 from fusegrad.tracer.export.files import ExportError, check_target, write_whole
 from fusegrad.tracer.export.page import page_file

@@ -7,7 +7,7 @@ import os
 import stat
 import tempfile
 
-from fusegrad.eager.errors import located
+from fusegrad.eager.core.errors import located
 
 
 class ExportError(RuntimeError):

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from fusegrad.eager.dtypes import DType
-from fusegrad.eager.op import wrap
-from fusegrad.eager.tensor import Tensor
-from fusegrad.tracer.graph import Graph
-from fusegrad.tracer.text import array_type, namespace, parse_graph, type_text
+from fusegrad.eager.core.dtypes import DType
+from fusegrad.eager.core.op import wrap
+from fusegrad.eager.core.tensor import Tensor
+from fusegrad.tracer.ir.graph import Graph
+from fusegrad.tracer.ir.text import array_type, namespace, parse_graph, type_text
 
 inf, nan = math.inf, math.nan
 NAMES = namespace()

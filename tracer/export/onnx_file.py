@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from fusegrad.eager import dtypes
-from fusegrad.eager.families import Elementwise, Reduction
-from fusegrad.eager.op import Op
+from fusegrad.eager.core import dtypes
+from fusegrad.eager.core.families import Elementwise, Reduction
+from fusegrad.eager.core.op import Op
 from fusegrad.tracer.export.files import ExportError
 from fusegrad.tracer.export.onnx_builder import Builder, Handle
 from fusegrad.tracer.export.onnx_ops import OTHERS, REDUCTIONS, creation, rearranged
 from fusegrad.tracer.export.onnx_scalars import ENTRIES, Scalars, elementwise
 from fusegrad.tracer.export.program import Program, guard_text
-from fusegrad.tracer.graph import GUARD, Equation, Graph, Value
-from fusegrad.tracer.passes import dead_code, decompose
+from fusegrad.tracer.ir.graph import GUARD, Equation, Graph, Value
+from fusegrad.tracer.ir.passes import dead_code, decompose
 
 OPSET, IR_VERSION = 18, 9  # onnxruntime 1.14 and later run these
 

@@ -11,9 +11,9 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from fusegrad.eager import dtypes
-from fusegrad.eager.families import Elementwise
-from fusegrad.eager.ops.elementwise import small_power
+from fusegrad.eager.core import dtypes
+from fusegrad.eager.core.families import Elementwise
+from fusegrad.eager.ops.pointwise.elementwise import small_power
 from fusegrad.tracer.export.onnx_builder import BOOL, Handle
 
 

@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from fusegrad.eager.ops.pooling import divisor_of
-from fusegrad.eager.ops.resampling import Map, matrix_of
-from fusegrad.eager.ops.windows import Sizes, Window, reach
+from fusegrad.eager.ops.nn.pooling import divisor_of
+from fusegrad.eager.ops.nn.resampling import Map, matrix_of
+from fusegrad.eager.ops.shape.windows import Sizes, Window, reach
 from fusegrad.tracer.export.onnx_builder import BOOL, FLOAT32, INT64, Handle
-from fusegrad.tracer.graph import Equation, Value
+from fusegrad.tracer.ir.graph import Equation, Value
 
 
 def _size(equation: Equation, rank: int) -> Sizes:

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from fusegrad.eager import dtypes
-from fusegrad.eager.tensor import Tensor
+from fusegrad.eager.core import dtypes
+from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.export.files import ExportError
 from fusegrad.tracer.export.program import Program
-from fusegrad.tracer.graph import Value
-from fusegrad.tracer.text import literal_text, parse_graph, print_graph, python_text
+from fusegrad.tracer.ir.graph import Value
+from fusegrad.tracer.ir.text import literal_text, parse_graph, print_graph, python_text
 
 INLINE_ELEMENTS = 32  # larger tensors are written as bytes
 

@@ -10,12 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from fusegrad.eager.errors import failure
-from fusegrad.eager.node import gradient_of
-from fusegrad.eager.op import wrap
-from fusegrad.eager.ops import comparison, reduction, shape, special
-from fusegrad.eager.state import no_grad, testable
-from fusegrad.eager.tensor import Tensor
+from fusegrad.eager.autograd.node import gradient_of
+from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.op import wrap
+from fusegrad.eager.core.state import no_grad, testable
+from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.ops.pointwise import comparison, special
+from fusegrad.eager.ops.reduce import reduction
+from fusegrad.eager.ops.shape import shape
 
 
 def _as_list(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from fusegrad.eager.errors import failure
+from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.state import no_grad
+from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.nn import functional as F
 from fusegrad.eager.nn.module import Module
 from fusegrad.eager.nn.utils.parametrize import register_parametrization
-from fusegrad.eager.ops import contraction, elementwise, reduction, shape
-from fusegrad.eager.random import randn
-from fusegrad.eager.state import no_grad
-from fusegrad.eager.tensor import Tensor
+from fusegrad.eager.ops.linalg import contraction
+from fusegrad.eager.ops.pointwise import elementwise
+from fusegrad.eager.ops.reduce import reduction
+from fusegrad.eager.ops.shape import shape
+from fusegrad.eager.random.random import randn
 
 
 class _WeightNorm(Module):

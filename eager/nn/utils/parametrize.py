@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from fusegrad.eager.errors import failure
+from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.state import no_grad
+from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.nn.containers import ModuleDict, ModuleList
 from fusegrad.eager.nn.module import Module, Parameter
-from fusegrad.eager.state import no_grad
-from fusegrad.eager.tensor import Tensor
 
 
 class ParametrizationList(ModuleList):

@@ -12,11 +12,13 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from fusegrad.eager.errors import failure
-from fusegrad.eager.op import wrap
-from fusegrad.eager.ops import indexing, selection, shape
-from fusegrad.eager.ops.elementwise import where
-from fusegrad.eager.tensor import Tensor
+from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.op import wrap
+from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.ops.index import indexing
+from fusegrad.eager.ops.pointwise.elementwise import where
+from fusegrad.eager.ops.reduce import selection
+from fusegrad.eager.ops.shape import shape
 
 
 class _Fields(NamedTuple):

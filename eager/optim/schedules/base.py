@@ -7,9 +7,9 @@ import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from fusegrad.eager.errors import failure
+from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.optim.optimizer import Optimizer, as_number, copied
-from fusegrad.eager.tensor import Tensor
 
 DEPRECATED_EPOCH = (
     "The epoch parameter in `scheduler.step()` was not necessary and is being deprecated where possible. "

@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Any
 
-from fusegrad.eager.errors import failure
+from fusegrad.eager.core.errors import failure
 from fusegrad.eager.optim.optimizer import Optimizer
 from fusegrad.eager.optim.schedules.base import (
     DEPRECATED_EPOCH,

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from fusegrad.eager.errors import failure
+from fusegrad.eager.core.errors import failure
 from fusegrad.eager.optim.optimizer import Optimizer
 from fusegrad.eager.optim.schedules.base import (
     LRScheduler,

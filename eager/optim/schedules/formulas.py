@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from fusegrad.eager.errors import failure
+from fusegrad.eager.core.errors import failure
 from fusegrad.eager.optim.optimizer import Optimizer
 from fusegrad.eager.optim.schedules.base import FunctionScheduler, LRScheduler
 

@@ -1,0 +1,1 @@
+"""What every room of the compiler uses: locks, debugging, sizes as expressions, the op `fetch`."""

@@ -1,0 +1,85 @@
+"""The key of a call: what must be equal for two calls to be answered by the same code."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from fusegrad.compiler.call_family import NUMBERS
+from fusegrad.eager.core import dtypes
+from fusegrad.eager.core.stand_in import StandIn
+from fusegrad.eager.core.state import state
+from fusegrad.eager.core.tensor import Tensor, Untracked
+from fusegrad.tracer.observe.pytree import flatten
+from fusegrad.tracer.observe.values import MISSING, plain_key
+
+
+class Unkeyed(Exception):
+    """Arguments that no key can tell apart."""
+
+
+def call_key(args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -> Any:
+    """What must be equal for two calls to be answered by the same code; fills `leaves`."""
+    parts: list[Any] = [_structure_key(args, kwargs, leaves), state.grad_enabled, dtypes.default_float()]
+    seen: dict[int, int] = {}
+    for place, leaf in enumerate(leaves):
+        if isinstance(leaf, Tensor):
+            array = leaf.array
+            if type(array) is StandIn:
+                array.item()  # refuses: the tensor waits in another thread
+            # The place of its first appearance tells f(x, x) from f(x, y).
+            first = seen.setdefault(id(leaf), place)
+            part = (array.shape, array.dtype, array.strides, leaf.needs_grad, type(leaf), first)
+            # Backward must not keep what was made in inference mode; eager raises there.
+            parts.append(part if type(leaf.version) is not Untracked else (*part, "inference"))
+        else:
+            plain = plain_key(leaf)
+            parts.append(plain if plain is not MISSING else (type(leaf), id(leaf)))
+    return tuple(parts)
+
+
+def _structure_key(args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -> Any:
+    """What tells the containers among the arguments apart; fills `leaves`."""
+    if not kwargs:
+        for arg in args:
+            kind = type(arg)
+            if kind is not Tensor and kind is not float and kind is not int and kind is not bool:
+                break
+        else:
+            # Nothing to take apart, as in most calls.
+            leaves += args
+            return _flat_key(len(args))
+    try:
+        return flatten((args, kwargs) if kwargs else args, leaves).key
+    except ValueError as error:
+        raise Unkeyed(f"an argument is {error}") from None
+
+
+@functools.cache
+def _flat_key(count: int) -> Any:
+    """The structure of so many arguments that are no containers."""
+    return flatten((None,) * count, []).key
+
+
+def is_object(leaf: Any) -> bool:
+    """Whether a leaf is keyed by its identity."""
+    return not isinstance(leaf, Tensor) and plain_key(leaf) is MISSING
+
+
+def describe_key(leaves: list[Any], shapes: list[Any] | None = None) -> str:
+    """The arguments of a key for people: `float32[32, 784], 3, <Model>`.
+
+    With `shapes`, of a family: `float32[*, 784], any int, <Model>`.
+    """
+    parts = []
+    for place, leaf in enumerate(leaves):
+        if isinstance(leaf, Tensor):
+            shape = leaf.array.shape if shapes is None else shapes[place] or ()
+            sizes = ", ".join("*" if n is None else str(n) for n in shape)
+            text = f"{leaf.array.dtype.name}[{sizes}]"
+            parts.append(text + (" requires_grad" if leaf.needs_grad else ""))
+        elif shapes is not None and type(leaf) in NUMBERS:
+            parts.append(f"any {type(leaf).__name__}")
+        else:
+            parts.append(repr(leaf) if not is_object(leaf) else f"<{type(leaf).__name__}>")
+    return ", ".join(parts)

@@ -1,0 +1,1 @@
+"""From the kernel IR to LLVM IR, and the kernels that are compiled already."""

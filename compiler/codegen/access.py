@@ -1,0 +1,206 @@
+"""How an emitter reads and writes buffers: one element, neighbours, or lanes far apart.
+
+In a vector loop an access is a vector if the buffer runs along the loop's axis, if the index in
+one of its places is a vector, or if the condition is. Lanes that the condition or the end of
+the loop leaves out touch no memory.
+"""
+
+from __future__ import annotations
+
+from fusegrad.compiler.kernel.ir import PLACE, Buffer
+from fusegrad.compiler.llvm.ir_writer import LINE, LLVM_TYPES, SIZES, Val, Writer, vector_type
+
+
+class Access:
+    """The part of `Emitter` that knows addresses.
+
+    values: the scalars so far. pointers, steps: of the buffers, steps by buffer and dimension.
+    indices: of the loops around. vector_axis: set inside a vector loop. mask, left: set in its tail, the
+    lanes that take part and how many they are (or more than there are). streamed: the names of the buffers
+    that are stored past the caches.
+    """
+
+    w: Writer
+    lanes: int
+    values: dict[str, Val]
+    pointers: dict[str, str]
+    steps: dict[tuple[str, int], str]
+    indices: dict[str, str]
+    vector_axis: str | None
+    mask: Val | None
+    left: str | None
+    streamed: frozenset[str]
+
+    # Addresses.
+
+    def _address(self, buffer: Buffer, places: tuple[str, ...] = ()) -> tuple[str, Val | None]:
+        """Where the element is: that of lane 0, and how many elements vector indices add to it."""
+        w, moves, spread = self.w, [], None
+        given = iter(places)
+        for i, axis in enumerate(buffer.axes):
+            step = self.steps[buffer.name, i]
+            index = self.values[next(given)] if axis == PLACE else Val(self.indices[axis], "i64")
+            if index.lanes:
+                steps = w.splat(Val(step, "i64"), self.lanes)
+                moved = index if step == "1" else w.binary("mul", index, steps)
+                spread = moved if spread is None else w.binary("add", spread, moved)
+                continue
+            moves.append(w.index("mul", index.text, step))
+        address = self.pointers[buffer.name]
+        # The address of a row, say, before that of an element: it is known before the loop along the row.
+        for move in sorted(moves, key=w.depth):
+            address = w.offset(address, move, memory_type(buffer.dtype))
+        return address, spread
+
+    def row_address(self, buffer: Buffer) -> str:
+        """Where the element at the current indices is."""
+        return self._address(buffer)[0]
+
+    def _varies(self, buffer: Buffer) -> bool:
+        return self.vector_axis is not None and self.vector_axis in buffer.axes
+
+    def _step(self, buffer: Buffer) -> str:
+        """How far apart the lanes of a buffer lie that varies."""
+        return self.steps[buffer.name, buffer.axes.index(self.vector_axis or "")]
+
+    def _lane_addresses(self, buffer: Buffer, address: str, spread: Val | None) -> str:
+        """The addresses of the elements of all lanes, of which the first one lies at `address`."""
+        w, offsets = self.w, spread
+        if self._varies(buffer):
+            step = self._step(buffer)
+            moved = w.binary("mul", w.splat(Val(step, "i64"), self.lanes), w.lane_numbers(self.lanes))
+            offsets = moved if offsets is None else w.binary("add", offsets, moved)
+        if offsets is None:
+            offsets = w.constant(0, "i64", self.lanes)
+        addresses = w.name("p")
+        w.line(f"{addresses} = getelementptr {memory_type(buffer.dtype)}, ptr {address}, {offsets}")
+        return addresses
+
+    # Conditions.
+
+    def _mask(self, when: Val | None) -> Val:
+        """The lanes that take part."""
+        if when is None:
+            return self.mask if self.mask is not None else self.w.constant(True, "bool", self.lanes)
+        lanes = self.w.splat(when, self.lanes)
+        return lanes if self.mask is None else self.w.binary("and", lanes, self.mask)
+
+    # Reading.
+
+    def load(self, buffer: Buffer, places: tuple[str, ...] = (), when: str | None = None) -> Val:
+        """The buffer's element; a vector of them where lanes differ. 0 where `when` is false."""
+        w, memory = self.w, memory_type(buffer.dtype)
+        dtype = "u8" if buffer.dtype == "bool" else buffer.dtype
+        condition = None if when is None else self.values[when]
+        address, spread = self._address(buffer, places)
+        align = SIZES[buffer.dtype]
+        varies = self._varies(buffer)
+        if not varies and spread is None and not (condition and condition.lanes):
+            value = self._load_one(buffer, address, condition)
+        elif varies and spread is None and self._step(buffer) == "1":
+            if self.mask is None and condition is None:
+                vector = vector_type(memory, self.lanes)
+                value = w.emit(f"load {vector}, ptr {address}, align {align}", dtype, self.lanes)
+            else:
+                value = self._masked_load("load", f"ptr {address}", "p0", buffer.dtype, condition)
+        elif varies and spread is None and self._step(buffer) == "2" and condition is None:
+            value = self._every_other(buffer, address)
+        else:
+            addresses = f"<{self.lanes} x ptr> {self._lane_addresses(buffer, address, spread)}"
+            value = self._masked_load("gather", addresses, f"v{self.lanes}p0", buffer.dtype, condition)
+        return w.convert(value, "bool") if buffer.dtype == "bool" else value
+
+    def _every_other(self, buffer: Buffer, first: str) -> Val:
+        """Lanes two elements apart, from two vectors: one that begins with the first, one that ends with the
+        last. Nothing that lies beyond is read; a gather takes several times as long.
+        """
+        w, lanes, memory, align = self.w, self.lanes, memory_type(buffer.dtype), SIZES[buffer.dtype]
+        dtype, parts = "u8" if buffer.dtype == "bool" else buffer.dtype, []
+        for start in (0, lanes - 1):
+            address = w.offset(first, str(start), memory)
+            if self.left is None:
+                place = f"ptr {address}, align {align}"
+                parts.append(w.emit(f"load {vector_type(memory, lanes)}, {place}", dtype, lanes))
+            else:
+                count = w.index("sub", w.index("shl", self.left, "1"), str(1 + start))
+                mask = w.first_lanes(count, lanes)
+                parts.append(self._masked_vector("load", f"ptr {address}", "p0", buffer.dtype, mask))
+        places = [2 * i if 2 * i < lanes else 2 * i + 1 for i in range(lanes)]
+        return w.shuffled(parts[0], parts[1], places)
+
+    def _load_one(self, buffer: Buffer, address: str, condition: Val | None) -> Val:
+        w, memory, align = self.w, memory_type(buffer.dtype), SIZES[buffer.dtype]
+        dtype = "u8" if buffer.dtype == "bool" else buffer.dtype
+        if condition is None:
+            return w.emit(f"load {memory}, ptr {address}, align {align}", dtype)
+        room = w.stack(memory)
+        w.line(f"store {w.constant(0, dtype)}, ptr {room}")
+        with w.when(condition.text):
+            value = w.emit(f"load {memory}, ptr {address}, align {align}", dtype)
+            w.line(f"store {value}, ptr {room}")
+        return w.emit(f"load {memory}, ptr {room}", dtype)
+
+    def _masked_load(self, kind: str, address: str, suffix: str, dtype: str, condition: Val | None) -> Val:
+        return self._masked_vector(kind, address, suffix, dtype, self._mask(condition))
+
+    def _masked_vector(self, kind: str, address: str, suffix: str, dtype: str, mask: Val) -> Val:
+        w, loaded = self.w, "u8" if dtype == "bool" else dtype
+        vector = vector_type(memory_type(dtype), self.lanes)
+        symbol = f"llvm.masked.{kind}.v{self.lanes}{_suffix(dtype)}.{suffix}"
+        kinds = address.rsplit(" ", 1)[0]
+        w.declared.add(f"declare {vector} @{symbol}({kinds}, i32, <{self.lanes} x i1>, {vector})")
+        return w.emit(
+            f"call {vector} @{symbol}({address}, i32 {SIZES[dtype]}, {mask}, {vector} zeroinitializer)",
+            loaded,
+            self.lanes,
+        )
+
+    # Writing.
+
+    def store(
+        self, buffer: Buffer, value: Val, places: tuple[str, ...] = (), when: str | None = None
+    ) -> None:
+        """Put `value` at the current indices, where `when` is true."""
+        w, align = self.w, SIZES[buffer.dtype]
+        if value.dtype == "bool":
+            value = w.convert(value, "u8")
+        condition = None if when is None else self.values[when]
+        address, spread = self._address(buffer, places)
+        varies = self._varies(buffer)
+        if not varies and spread is None:
+            self._store_one(buffer, address, value, condition)
+            return
+        value = w.splat(value, self.lanes)
+        vector = vector_type(memory_type(buffer.dtype), self.lanes)
+        if varies and spread is None and self._step(buffer) == "1":
+            if self.mask is None and condition is None:
+                how = f"align {align}"
+                if buffer.name in self.streamed:
+                    how = f"align {min(LINE, self.lanes * align)}, !nontemporal !{{i32 1}}"
+                w.line(f"store {value}, ptr {address}, {how}")
+                return
+            kind, addresses = "ptr", address
+            symbol = f"llvm.masked.store.v{self.lanes}{_suffix(value.dtype)}.p0"
+        else:
+            kind, addresses = f"<{self.lanes} x ptr>", self._lane_addresses(buffer, address, spread)
+            symbol = f"llvm.masked.scatter.v{self.lanes}{_suffix(value.dtype)}.v{self.lanes}p0"
+        w.declared.add(f"declare void @{symbol}({vector}, {kind}, i32, <{self.lanes} x i1>)")
+        w.line(f"call void @{symbol}({value}, {kind} {addresses}, i32 {align}, {self._mask(condition)})")
+
+    def _store_one(self, buffer: Buffer, address: str, value: Val, condition: Val | None) -> None:
+        w, align = self.w, SIZES[buffer.dtype]
+        assert not (condition and condition.lanes), "a condition of lanes for one element"
+        if condition is None:
+            w.line(f"store {value}, ptr {address}, align {align}")
+            return
+        with w.when(condition.text):
+            w.line(f"store {value}, ptr {address}, align {align}")
+
+
+def memory_type(dtype: str) -> str:
+    """The LLVM type of an element in memory."""
+    return "i8" if dtype == "bool" else LLVM_TYPES[dtype]
+
+
+def _suffix(dtype: str) -> str:
+    return {"u8": "i8", "bool": "i8"}.get(dtype, dtype)

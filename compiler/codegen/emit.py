@@ -1,0 +1,449 @@
+"""From the kernel IR to LLVM IR.
+
+A kernel becomes three functions. `NAME(slots, block)` is what a program calls: `slots` holds the
+addresses of the program's buffers, `block` the sizes, numbers, offsets and steps of this use.
+It cuts the parallel axes into chunks, whose number depends on sizes only, so that results do
+not depend on the number of threads, and runs them here or with a team (`team.py`).
+`NAME.task` computes one chunk and leaves what it accumulated in the scratch buffer; `NAME`
+then combines these in order and runs the statements after the loops.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fusegrad.compiler.codegen.access import memory_type
+from fusegrad.compiler.codegen.accumulation import Accumulation, combined
+from fusegrad.compiler.codegen.index_set_splitting import Interior, interior
+from fusegrad.compiler.codegen.prefetch import Ahead
+from fusegrad.compiler.codegen.primitives import apply, extreme
+from fusegrad.compiler.kernel.ir import (
+    ELEMENTARY,
+    Accumulate,
+    Accumulator,
+    Assign,
+    Buffer,
+    Compute,
+    Kernel,
+    Load,
+    Loop,
+    Operand,
+    Progression,
+    Read,
+    Recall,
+    Statement,
+    Store,
+    Variable,
+    walk,
+)
+from fusegrad.compiler.llvm.ir_writer import LINE, LLVM_TYPES, SIZES, Val, Writer, vector_type
+
+
+@dataclass(frozen=True)
+class Block:
+    """Where a kernel's arguments stand in its block, in 8-byte places.
+
+    After the sizes and numbers come, for each buffer, slot, byte offset and steps; then how the
+    work is cut: chunk length, number of chunks, the scratch slot and offset, bytes per chunk, and
+    where in a chunk's scratch each accumulator stands.
+    """
+
+    sizes: dict[str, int]
+    numbers: dict[str, int]
+    buffers: dict[str, int]
+    chunk: int
+    accumulators: dict[str, int]
+    length: int
+
+
+def block_of(kernel: Kernel) -> Block:
+    """The layout of a kernel's block."""
+    place = 0
+    sizes, numbers, buffers, accumulators = {}, {}, {}, {}
+    for axis in kernel.axes:
+        sizes[axis], place = place, place + 1
+    for name, _ in kernel.numbers:
+        numbers[name], place = place, place + 1
+    for buffer in (*kernel.inputs, *kernel.outputs):
+        buffers[buffer.name], place = place, place + 2 + len(buffer.axes)
+    chunk, place = place, place + 5
+    for accumulator in outer_accumulators(kernel):
+        accumulators[accumulator.target], place = place, place + 1
+    return Block(sizes, numbers, buffers, chunk, accumulators, place)
+
+
+def parts(kernel: Kernel) -> tuple[tuple[Statement, ...], Loop | None, tuple[Statement, ...]]:
+    """Statements before the parallel loop, the loop itself, and those after it (all, without a loop)."""
+    for place, statement in enumerate(kernel.body):
+        if isinstance(statement, Loop) and statement.kind in ("parallel", "chunked"):
+            return kernel.body[:place], statement, kernel.body[place + 1 :]
+    return (), None, kernel.body
+
+
+def outer_accumulators(kernel: Kernel) -> list[Accumulator]:
+    """The accumulators that outlive the parallel loop."""
+    return [s for s in parts(kernel)[0] if isinstance(s, Accumulator)]
+
+
+# So many elementary functions in one body are longer than what a processor looks ahead, and one of `LONG` is.
+MANY_FUNCTIONS = 3
+LONG = frozenset({"pow", "lgamma", "erfinv"})
+
+
+def lanes_of(kernel: Kernel, vector_bytes: int) -> int:
+    """How many lanes the kernel's vectors have: by its widest float and its heaviest functions.
+
+    The instructions of an elementary function wait for one another; two vectors of them side by side fill
+    each other's gaps. Of a long body four do, though registers have no room for all that they keep.
+    """
+    dtypes = {s.dtype for s in kernel.statements() if isinstance(s, (Compute, Accumulator, Progression))}
+    dtypes |= {s.buffer.dtype for s in kernel.statements() if isinstance(s, (Load, Store))}
+    wide = "f64" in dtypes or ("i64" in dtypes and "f32" not in dtypes)
+    functions = [s.op for s in kernel.statements() if isinstance(s, Compute) and s.op in ELEMENTARY]
+    _, loop, _ = parts(kernel)
+    # In rows, which may be short, much of four vectors would be idle.
+    flat = loop is not None and loop.kind == "chunked"
+    long = len(functions) >= MANY_FUNCTIONS or not LONG.isdisjoint(functions)
+    vectors = (4 if long and flat and vector_bytes >= 32 else 2) if functions else 1
+    return vectors * max(2, vector_bytes // (8 if wide else 4))
+
+
+class Emitter(Accumulation):
+    """Writes one function of a kernel."""
+
+    def __init__(self, kernel: Kernel, lanes: int, declared: set[str], avx512: bool = False) -> None:
+        self.kernel, self.lanes = kernel, lanes
+        self.w = Writer(declared, avx512)
+        self.block = block_of(kernel)
+        self.streamed = frozenset(kernel.streamed)
+        self.values: dict[str, Val] = {}
+        self.pointers: dict[str, str] = {}
+        self.steps: dict[tuple[str, int], str] = {}
+        self.sizes: dict[str, str] = {}
+        self.indices: dict[str, str] = {}
+        # Set inside a vector loop: its axis; the mask of a tail that is not full, and of how many lanes.
+        self.vector_axis: str | None = None
+        self.mask: Val | None = None
+        self.left: str | None = None
+        self.counting: dict[Operand, Val] = {}  # vectors that count on from an index: that index
+        self.narrowed: dict[Val, tuple[Val, Val]] = {}  # conditions that are one of all lanes and one of each
+        self.certain: frozenset[str] = frozenset()  # booleans that are true in the loop's interior
+        self.ahead: Ahead | None = None
+        self.stacks: dict[str, tuple[str, int]] = {}  # accumulators in registers: room, lanes
+        self.partials: dict[str, str] = {}  # arrays of accumulators: address
+        self.nans: dict[str, str] = {}
+        self.unpaired: dict[str, Val] | None = None
+
+    # Arguments.
+
+    def arguments(self) -> None:
+        """Load sizes, numbers, addresses and steps."""
+        w, block = self.w, self.block
+        self.sizes = {axis: w.load_index("%block", place) for axis, place in block.sizes.items()}
+        for name, dtype in self.kernel.numbers:
+            address, loaded = w.name("p"), w.name()
+            w.line(f"{address} = getelementptr i64, ptr %block, i64 {block.numbers[name]}")
+            memory = "i8" if dtype == "bool" else LLVM_TYPES[dtype]
+            w.line(f"{loaded} = load {memory}, ptr {address}")
+            self.values[name] = self._from_memory(Val(loaded, "u8" if dtype == "bool" else dtype), dtype)
+        for buffer in (*self.kernel.inputs, *self.kernel.outputs):
+            self.pointers[buffer.name] = self.address(block.buffers[buffer.name])
+            for i in range(len(buffer.axes)):
+                place = block.buffers[buffer.name] + 2 + i
+                known = buffer.step is not None and i == len(buffer.axes) - 1
+                self.steps[buffer.name, i] = str(buffer.step) if known else w.load_index("%block", place)
+
+    def address(self, place: int) -> str:
+        """The address that a slot and a byte offset in the block give."""
+        w = self.w
+        slot, offset = w.load_index("%block", place), w.load_index("%block", place + 1)
+        entry, base = w.name("p"), w.name("p")
+        w.line(f"{entry} = getelementptr ptr, ptr %slots, i64 {slot}")
+        w.line(f"{base} = load ptr, ptr {entry}")
+        return w.offset(base, offset)
+
+    def _from_memory(self, value: Val, dtype: str) -> Val:
+        return self.w.convert(value, "bool") if dtype == "bool" else value
+
+    # Scalars.
+
+    def compute(self, statement: Compute) -> Val:
+        """One scalar statement, on vectors where an operand is one."""
+        if statement.op == "eq" and (found := self._lane_of_index(statement.operands)) is not None:
+            return found
+        named = [self.values[o] for o in statement.operands if isinstance(o, str)]
+        dtype = named[-1].dtype
+        operands = [self.operand(o, dtype) for o in statement.operands]
+        if statement.op == "select":
+            operands = self._narrowed_before(*operands)
+        lanes = max(o.lanes for o in operands)
+        result = apply(self.w, statement.op, [self.w.splat(o, lanes) for o in operands], statement.dtype)
+        if statement.op == "and_" and dtype == "bool":
+            every, each = sorted(operands, key=lambda o: o.lanes)
+            if each.lanes and not every.lanes:
+                self.narrowed[result] = every, each
+        return result
+
+    def _narrowed_before(self, condition: Val, yes: Val, no: Val) -> list[Val]:
+        """The operands of a selection between scalars, where one condition is for all lanes: that one then
+        decides between the scalars. Without registers for masks a vector of it takes ten instructions.
+        """
+        if condition not in self.narrowed or yes.lanes or no.lanes:
+            return [condition, yes, no]
+        every, each = self.narrowed[condition]
+        return [each, self.w.select(every, yes, no), no]
+
+    def _lane_of_index(self, operands: tuple[Operand, ...]) -> Val | None:
+        """Where the vector axis's index equals a scalar: true in one lane at most. None for other operands.
+
+        Long integers take two vectors; which lane it is takes one of short ones.
+        """
+        w, (index, other) = self.w, operands
+        if other in self.counting:
+            index, other = other, index
+        if index not in self.counting or not isinstance(other, str) or self.values[other].lanes:
+            return None
+        lane = w.binary("sub", self.values[other], self.counting[index])
+        inside = w.emit(f"icmp ult {lane}, {self.lanes}", "bool")
+        lane = w.convert(w.select(inside, lane, w.constant(-1, "i64")), "i32")
+        return w.compare("eq", w.splat(lane, self.lanes), w.lane_numbers(self.lanes, "i32"))
+
+    def progression(self, statement: Progression) -> Val:
+        """`start + step * axis` in whole numbers, then as the dtype."""
+        w = self.w
+        if statement.axis is None:
+            return w.constant(statement.start, statement.dtype)
+        index = Val(self.indices[statement.axis], "i64")
+        if statement.axis == self.vector_axis:
+            if (statement.start, statement.step, statement.dtype) == (0, 1, "i64"):
+                self.counting[statement.target] = index
+            index = w.binary("add", w.splat(index, self.lanes), w.lane_numbers(self.lanes))
+        if statement.step != 1:
+            index = w.binary("mul", index, w.constant(statement.step, "i64", index.lanes))
+        if statement.start != 0:
+            index = w.binary("add", index, w.constant(statement.start, "i64", index.lanes))
+        return w.convert(index, statement.dtype)
+
+    # Stores and variables.
+
+    def write(self, statement: Store) -> None:
+        """Store a value, or what the combiner makes of it and what is there."""
+        buffer, places, when = statement.buffer, statement.places, self.unless_certain(statement.when)
+        value = self.operand(statement.value, buffer.dtype)
+        if statement.combine is not None:
+            known = self.load(buffer, places, when)
+            value = combined(self.w, statement.combine, known, self.w.splat(value, known.lanes))
+        self.store(buffer, value, places, when)
+
+    def variable(self, target: str, value: Val) -> None:
+        """Room for a variable: as many lanes as the loop around it has."""
+        lanes = self.lanes if self.vector_axis is not None else 0
+        value = self.w.splat(value, lanes)
+        if target not in self.stacks:
+            self.stacks[target] = self.w.stack(value.type), lanes
+        self.w.line(f"store {value}, ptr {self.stacks[target][0]}")
+
+    # Statements.
+
+    def statements(self, body: tuple[Statement, ...] | list[Statement]) -> None:
+        for statement in body:
+            match statement:
+                case Load(target, buffer, places, when):
+                    self.values[target] = self.load(buffer, places, self.unless_certain(when))
+                case Compute(target) if target in self.certain:
+                    self.values[target] = self.w.constant(True, "bool")
+                case Compute(target):
+                    self.values[target] = self.compute(statement)
+                case Progression(target):
+                    self.values[target] = self.progression(statement)
+                case Store():
+                    self.write(statement)
+                case Accumulator():
+                    self.declare(statement, self.lanes if filled_in_vectors(statement, body) else 0)
+                case Accumulate():
+                    self.accumulate(statement)
+                case Read(target, accumulator):
+                    self.values[target] = self.load_array(accumulator, self.array_element(accumulator))
+                case Variable(target, value, dtype):
+                    self.variable(target, self.operand(value, dtype))
+                case Recall(target, variable):
+                    room, lanes = self.stacks[variable.target]
+                    type_ = vector_type(LLVM_TYPES[variable.dtype], lanes)
+                    self.values[target] = self.w.emit(f"load {type_}, ptr {room}", variable.dtype, lanes)
+                case Assign(variable, value):
+                    room, lanes = self.stacks[variable.target]
+                    now = self.w.splat(self.operand(value, variable.dtype), lanes)
+                    self.w.line(f"store {now}, ptr {room}")
+                case Loop():
+                    self.loop(statement)
+
+    def loop(self, loop: Loop) -> None:
+        """A serial or vector loop; what was reduced in it is a scalar afterwards."""
+        if loop.kind == "serial":
+            (axis,) = loop.axes
+            with self.w.loop("0", self.sizes[axis]) as index:
+                self.indices[axis] = index
+                self.statements(loop.body)
+        else:
+            (axis,) = loop.axes
+            self.vector_loop(axis, loop.body, "0", self.sizes[axis])
+        for statement in walk(loop.body):
+            if isinstance(statement, Accumulate) and not statement.accumulator.axes:
+                accumulator = statement.accumulator
+                if accumulator.target not in self.outer_targets:
+                    self.values[accumulator.target] = self.settled(accumulator)
+
+    @property
+    def outer_targets(self) -> set[str]:
+        return {a.target for a in outer_accumulators(self.kernel)}
+
+    def vector_loop(self, axis: str, body: tuple[Statement, ...], start: str, stop: str) -> None:
+        """Full vectors first, several at a time where that helps, then one masked vector for the rest."""
+        w = self.w
+        found = interior(axis, body)
+        if found is not None:
+            self.split_loop(axis, body, start, stop, found)
+            return
+        self.vector_axis = axis
+        room = w.index("sub", stop, start)
+        full = w.index("and", room, str(-self.lanes))
+        end = w.index("add", start, full)
+        if waits_for_itself(body):
+            many = w.index("and", room, str(-self.lanes * COPIES))
+            start, first = w.index("add", start, many), start
+            some = w.name()
+            w.line(f"{some} = icmp sgt i64 {many}, 0")
+            with w.when(some):
+                self.copied(axis, body, first, start)
+        lines = self.next_row(axis) if self.ahead is not None and self.ahead.body is body else {}
+        with w.loop(start, end, str(self.lanes)) as index:
+            self.indices[axis] = index
+            for buffer, line in lines.items():
+                vector = w.offset(line, index, memory_type(buffer.dtype))
+                for place in range(0, self.lanes * SIZES[buffer.dtype], LINE):
+                    w.prefetch(w.offset(vector, str(place)))
+            self.statements(body)
+        rest = w.index("sub", stop, end)
+        some = w.name()
+        w.line(f"{some} = icmp sgt i64 {rest}, 0")
+        with w.when(some):
+            self.masked(axis, body, end, stop)
+        self.vector_axis = None
+
+    def next_row(self, axis: str) -> dict[Buffer, str]:
+        """Where what is fetched ahead begins."""
+        assert self.ahead is not None
+        before = dict(self.indices)
+        self.indices[axis] = "0"
+        self.indices[self.ahead.row] = self.w.index("add", self.indices[self.ahead.row], "1")
+        found = {buffer: self.row_address(buffer) for buffer in self.ahead.buffers}
+        self.indices = before
+        return found
+
+    def masked(self, axis: str, body: tuple[Statement, ...], index: str, stop: str) -> None:
+        """The body for the vector at `index`, of which lanes from `stop` on take no part."""
+        self.indices[axis] = index
+        self.left = self.w.index("sub", stop, index)
+        self.mask = self.w.first_lanes(self.left, self.lanes)
+        self.statements(body)
+        self.mask = self.left = None
+
+    def split_loop(
+        self, axis: str, body: tuple[Statement, ...], start: str, stop: str, found: Interior
+    ) -> None:
+        """Whole vectors of the interior without its conditions; before and behind it one vector at a time,
+        with all of them. Both are in one loop that runs twice, so that there is one copy of its code.
+        """
+        w = self.w
+        first, last = self.interior_range(axis, start, stop, found)
+        self.vector_axis = axis
+        with w.loop("0", "2") as turn:
+            before = Val(w.name(), "bool")
+            w.line(f"{before.text} = icmp eq i64 {turn}, 0")
+            begin = w.select(before, Val(start, "i64"), Val(last, "i64"))
+            end = w.select(before, Val(first, "i64"), Val(stop, "i64"))
+            with w.loop(begin.text, end.text, str(self.lanes)) as index:
+                self.masked(axis, body, index, end.text)
+            with w.when(before.text):
+                self.certain = found.names
+                with w.loop(first, last, str(self.lanes)) as index:
+                    self.indices[axis] = index
+                    self.statements(body)
+                self.certain = frozenset()
+        self.vector_axis = None
+
+    def interior_range(self, axis: str, start: str, stop: str, found: Interior) -> tuple[str, str]:
+        """First and last index of the interior's whole vectors, counted from `start`; both are `stop` if
+        there is none.
+        """
+        w = self.w
+        self.indices[axis] = "0"
+        self.statements(found.before)
+        first, last = Val(start, "i64"), Val(stop, "i64")
+        for bound in found.bounds:
+            limit = w.binary("sub", self.operand(bound.limit, "i64"), self.values[bound.index])
+            if bound.op in ("gt", "le"):
+                limit = w.binary("add", limit, w.constant(1, "i64"))
+            if bound.op in ("ge", "gt"):
+                first = extreme(w, "maximum", first, limit)
+            else:
+                last = extreme(w, "minimum", last, limit)
+        for fact in found.facts:
+            last = w.select(self.values[fact], last, first)
+        ahead = w.index("add", w.index("sub", first.text, start), str(self.lanes - 1))
+        begin = w.index("add", start, w.index("and", ahead, str(-self.lanes)))
+        end = w.index("add", start, w.index("and", w.index("sub", last.text, start), str(-self.lanes)))
+        some = w.compare("lt", Val(begin, "i64"), Val(end, "i64"))
+        nothing = Val(stop, "i64")
+        begin, end = (w.select(some, Val(x, "i64"), nothing).text for x in (begin, end))
+        return begin, end
+
+    def unless_certain(self, when: str | None) -> str | None:
+        """A condition of a load or store, where it has to be tested."""
+        return None if when in self.certain else when
+
+    def copied(self, axis: str, body: tuple[Statement, ...], start: str, stop: str) -> None:
+        """The body for several vectors at a time, each with accumulators of its own, combined at the end."""
+        w = self.w
+        accumulators = {s.accumulator.target: s.accumulator for s in body if isinstance(s, Accumulate)}
+        own = {target: self.stacks.pop(target) for target in accumulators}
+        rooms = [own]
+        for _ in range(COPIES - 1):
+            for target, accumulator in accumulators.items():
+                self.declare(accumulator, own[target][1])
+            rooms.append({target: self.stacks.pop(target) for target in accumulators})
+        with w.loop(start, stop, str(self.lanes * COPIES)) as index, self.in_pairs():
+            for copy, places in enumerate(rooms):
+                self.indices[axis] = w.index("add", index, str(self.lanes * copy))
+                self.stacks.update(places)
+                self.statements(body)
+        self.stacks.update(own)
+        for target, accumulator in accumulators.items():
+            for places in rooms[1:]:
+                known, part = self.held(accumulator, own[target]), self.held(accumulator, places[target])
+                w.line(f"store {self.combine(accumulator, known, part)}, ptr {own[target][0]}")
+
+
+# A short loop that does little but accumulate waits for each result before it can go on: so many vectors
+# are taken at a time, unless there is other work to do meanwhile.
+COPIES = 4
+SHORT_BODY = 8
+
+
+def waits_for_itself(body: tuple[Statement, ...]) -> bool:
+    """Whether a vector loop has little to do between two steps of an accumulator."""
+    accumulates = [s for s in body if isinstance(s, Accumulate)]
+    return (
+        bool(accumulates)
+        and len(body) <= SHORT_BODY
+        and not any(s.accumulator.axes for s in accumulates)
+        and not any(isinstance(s, Compute) and s.op in ELEMENTARY for s in body)
+    )
+
+
+def filled_in_vectors(accumulator: Accumulator, body: tuple[Statement, ...] | list[Statement]) -> bool:
+    """Whether the accumulator is filled inside a vector loop, not once a row."""
+    loops = (s for s in walk(tuple(body)) if isinstance(s, Loop) and s.kind in ("vector", "chunked"))
+    return any(
+        isinstance(s, Accumulate) and s.accumulator == accumulator for loop in loops for s in loop.body
+    )

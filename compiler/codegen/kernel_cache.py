@@ -1,0 +1,97 @@
+"""Machine code of kernels: compiled once each, however many programs use them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from fusegrad.compiler.base import debug
+from fusegrad.compiler.base.lock import compiling
+from fusegrad.compiler.codegen.emit import lanes_of, parts
+from fusegrad.compiler.codegen.functions import module_text
+from fusegrad.compiler.kernel.ir import Kernel
+from fusegrad.compiler.llvm.llvm_jit import Module, Statistics, vector_bytes
+from fusegrad.compiler.llvm.tasks import task_name
+from fusegrad.compiler.runtime import threads
+
+_modules: dict[str, Module] = {}  # by name of a kernel, the module that it is in
+_since_cold: set[str] | None = None  # inside `cold()`: the kernels compiled since it began
+
+
+def kernel_name(kernel: Kernel) -> str:
+    return f"kernel_{kernel.digest}"
+
+
+# Each module takes LLVM some milliseconds, whatever is in it: as much as for so many characters of LLVM IR.
+LEAST_MODULE = 4096
+
+
+def compile_kernels(kernels: Sequence[Kernel]) -> None:
+    """Begin to compile what is new of `kernels`, equal ones once; `kernel_addresses` waits for them."""
+    with compiling:
+        new = {kernel_name(k): k for k in kernels if not _is_known(kernel_name(k))}
+        texts = {}
+        for name, kernel in new.items():
+            debug.show(3, "kernel", functools.partial(getattr, kernel, "text"))
+            texts[name] = module_text(kernel, name, vector_bytes(), lanes_of(kernel, vector_bytes()))
+        for names in _shares({name: len(text) for name, text in texts.items()}, threads.cores()):
+            tasks = [task_name(name) for name in names if parts(new[name])[1] is not None]
+            module = Module(joined([texts[name] for name in names]), [*names, *tasks])
+            _modules.update(dict.fromkeys(names, module))
+        if _since_cold is not None:
+            _since_cold.update(new)
+        Statistics.kernels += len(new)
+
+
+def _is_known(name: str) -> bool:
+    """Whether a kernel has been compiled, or is about to be."""
+    return name in _modules and not _modules[name].failed and (_since_cold is None or name in _since_cold)
+
+
+def _shares(sizes: Mapping[str, int], most: int) -> list[list[str]]:
+    """Names in at most so many groups of about the same size; one more only for what is worth a module."""
+    besides_the_largest = sum(sizes.values()) - max(sizes.values(), default=0)
+    count = min(most, len(sizes), 1 + besides_the_largest // LEAST_MODULE)
+    shares: list[list[str]] = [[] for _ in range(count)]
+    filled = [0] * count
+    for name in sorted(sizes, key=lambda name: -sizes[name]):
+        least = filled.index(min(filled))
+        shares[least].append(name)
+        filled[least] += sizes[name]
+    return shares
+
+
+@contextmanager
+def cold() -> Iterator[None]:
+    """Inside, kernels compile as if none had been compiled before: for timing first calls."""
+    global _since_cold
+    previous, _since_cold = _since_cold, set()
+    try:
+        yield
+    finally:
+        _since_cold = previous
+
+
+# Lines that several modules may have: declarations, and functions and constants written in one line.
+_SHARED = ("declare ", "define private ", "@fusegrad_")
+
+
+def joined(texts: Sequence[str]) -> str:
+    """Modules as one: each declaration once."""
+    declared: set[str] = set()
+    bodies = []
+    for text in texts:
+        lines = text.splitlines()
+        declared |= {line for line in lines if line.startswith(_SHARED)}
+        bodies.append("\n".join(line for line in lines if not line.startswith(_SHARED)))
+    return "\n".join([*sorted(declared), *bodies])
+
+
+def kernel_addresses(kernel: Kernel) -> tuple[int, int]:
+    """Of a kernel, once it is compiled: its entry, and what computes one chunk (0 where it has no parallel
+    loop). Raises what LLVM has against it.
+    """
+    name = kernel_name(kernel)
+    addresses = _modules[name].addresses()
+    return addresses[name], addresses.get(task_name(name), 0)

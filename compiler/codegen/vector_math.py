@@ -1,0 +1,72 @@
+"""Elementary functions in kernels: which primitive is computed how.
+
+They are vector code of our own, at most 2 ulp from the true value, since Numba's LLVM has no
+vector mathematics library here. `compiler/mathematics/` has the functions, docs/vector_math.md the
+measured errors.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+from fusegrad.compiler.codegen.mathematics import (
+    error_function,
+    exponential,
+    gamma,
+    inverse_trigonometry,
+    logarithm,
+    power,
+    trigonometry,
+)
+from fusegrad.compiler.codegen.mathematics.arithmetic import Math
+from fusegrad.compiler.llvm.ir_writer import Val, Writer
+
+FUNCTIONS: dict[str, Callable[..., Val]] = {
+    "exp": exponential.exp,
+    "exp2": exponential.exp2,
+    "expm1": exponential.expm1,
+    "sigmoid": exponential.sigmoid,
+    "sinh": exponential.sinh,
+    "cosh": exponential.cosh,
+    "tanh": exponential.tanh,
+    "log": logarithm.log,
+    "log2": logarithm.log2,
+    "log10": logarithm.log10,
+    "log1p": logarithm.log1p,
+    "pow": power.pow,
+    "hypot": power.hypot,
+    "sin": trigonometry.sin,
+    "cos": trigonometry.cos,
+    "tan": trigonometry.tan,
+    "asin": inverse_trigonometry.asin,
+    "acos": inverse_trigonometry.acos,
+    "atan": inverse_trigonometry.atan,
+    "atan2": inverse_trigonometry.atan2,
+    "erf": error_function.erf,
+    "erfc": error_function.erfc,
+    "erfinv": error_function.erfinv,
+    "lgamma": gamma.lgamma,
+    "digamma": gamma.digamma,
+}
+# Of operands that are certainly not above 0 (NaN may be among them): the same bits in fewer instructions.
+_OF_NONPOSITIVE = {"exp_nonpositive": functools.partial(exponential.exp, below_zero=True)}
+# What takes fewer instructions in double precision, with short polynomials, than it would take
+# to be right in float32.
+IN_DOUBLE = frozenset({"tan", "pow", "hypot", "erfc", "erfinv", "lgamma", "digamma"})
+ROUNDING = {
+    "sqrt": "llvm.sqrt", "floor": "llvm.floor", "ceil": "llvm.ceil",
+    "trunc": "llvm.trunc", "round": "llvm.roundeven", "abs": "llvm.fabs",
+}  # fmt: skip
+
+
+def call(writer: Writer, name: str, operands: list[Val]) -> Val:
+    """The function `name` of float operands."""
+    if name in ROUNDING:
+        return writer.call(ROUNDING[name], operands)
+    if name in IN_DOUBLE and operands[0].dtype == "f32":
+        doubles = [writer.convert(operand, "f64") for operand in operands]
+        result = FUNCTIONS[name](Math(writer, doubles[0], short=True), *doubles)
+        return writer.convert(result, "f32")
+    function = _OF_NONPOSITIVE.get(name) or FUNCTIONS[name]
+    return function(Math(writer, operands[0]), *operands)

@@ -1,0 +1,1 @@
+"""Comparing eager, compiled code and peers. No part of compiling: nothing here is imported by it."""

@@ -1,0 +1,467 @@
+"""Deferred runs: the Python body runs, its tensor ops wait, and stretches of them run as native code.
+
+This is the way for functions whose body cannot be skipped, because it prints, appends, writes
+tensors in place or does other things that a replay could not repeat, and for calls with sizes or numbers
+that never came before. Nothing is assumed about the body: each op that it asks for is compared with what
+earlier runs asked for at this place. One that is known gives a tensor without values; when somebody asks
+for values, what waits is compiled (the first time) and computed as one. An op that is not known is
+evaluated at once, and known from then on.
+
+A tensor without values has a stand-in for its array, of the right shape, dtype and strides, and
+its own place in `Plan`; every way to its values tells the interpreter before (`reach`, `effect`).
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fusegrad.compiler.deferred.op_trie import MOST_STEPS, Place, Plan
+from fusegrad.compiler.deferred.region import Step
+from fusegrad.compiler.deferred.shape_patterns import Made, layout_key, opened
+from fusegrad.eager.autograd import autograd, views
+from fusegrad.eager.core import shared
+from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.families import Elementwise
+from fusegrad.eager.core.op import Op, Params, TensorType, evaluate, wrap
+from fusegrad.eager.core.stand_in import has_values, stand_in
+from fusegrad.eager.core.state import Interpreter, no_grad, state
+from fusegrad.eager.core.tensor import Tensor
+
+LONGEST = 512  # ops that wait at a time
+# Up to where floats take an integer as it is, by their bytes.
+_EXACT = {2: 2**11, 4: 2**24, 8: 2**53}
+# Doors through which a copy leaves.
+_COPIES = frozenset({"bool", "int", "float", "complex", "index", "item", "tolist", "repr", "format"})
+# What a computed tensor hands on to the one that stands for it; whose view that is, it knows.
+_SLOTS = ("array", "grad_fn", "needs_grad", "output_index", "version")
+
+
+class _Asked(NamedTuple):
+    """An op that the body asks for.
+
+    key: what identifies it at this place, without sizes. inputs: as `Step.inputs` has them. fresh: the
+    tensors that are new to the stretch, by identity. opened: the sizes in the parameters. sizes: all
+    that its results depend on beside the key. scalars: Python numbers that are inputs.
+    """
+
+    op: Op
+    args: tuple[Any, ...]
+    params: Params
+    key: Any
+    inputs: tuple[tuple[str, Any], ...]
+    fresh: dict[int, Tensor]
+    opened: tuple[int, ...]
+    sizes: tuple[Any, ...]
+    scalars: tuple[Any, ...] = ()
+
+
+class Deferred(Interpreter):
+    """The interpreter of one deferred run. It is in charge of one thread while the body runs."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.compiled = 0  # stretches that ran natively
+        self.learned = False
+        self.tracked = False
+        self.refusing = False  # whether a test failed: an op of eager's is about to raise, at its own line
+        self._begin()
+
+    def run(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What `function` gives. Whatever it leaves behind has its values, also if it raises."""
+        state.interpreter = self
+        try:
+            return function(*args, **kwargs)
+        finally:
+            try:
+                self.settle()
+            finally:
+                state.interpreter = None
+                self.plan.calls += 1
+                self.plan.answered += bool(self.compiled)
+
+    def _begin(self) -> None:
+        self.place = self.plan.root()
+        self.mode = state.grad_enabled
+        self.waiting = True  # whether the tensors of this stretch have no values yet
+        self.steps: list[Step] = []
+        self.outside: list[Tensor] = []
+        self.scalars: list[Any] = []
+        self.sizes: list[int] = []  # of the tensors from outside, and in the parameters
+        self.versions: list[int] = []
+        self._outside_numbers: dict[int, int] = {}
+        self._made: dict[int, int] = {}
+        self._alive: list[weakref.ref[Tensor]] = []
+
+    # What the engine asks and reports.
+
+    def bind(self, op: Op, args: tuple[Any, ...], params: Params) -> Any:
+        if self.mode is not state.grad_enabled or len(self.steps) >= LONGEST:
+            self.settle()
+            self.mode = state.grad_enabled
+        if op.family == "random" or state.inference or self.refusing:
+            self._reach_all(args)
+            return evaluate(op, args, params)
+        asked = self._asked(op, args, params)
+        if asked is None:
+            self._reach_all(args)
+            return evaluate(op, args, params)
+        place, gives, asked = self._found(asked)
+        if place is None:
+            return self._learn(asked)
+        outputs = self._follow(place, gives, asked)
+        return outputs if len(gives) > 1 else outputs[0]
+
+    def _follow(self, place: Place, gives: tuple[Made, ...], asked: _Asked) -> tuple[Tensor, ...]:
+        """Go on to a known place."""
+        op, args, params = asked.op, asked.args, asked.params
+        self._take(asked)
+        assert place.step is not None
+        step = Step(op, asked.inputs, params, place.step.first, gives)
+        self.place = place
+        self.steps.append(step)
+        if self.waiting:
+            outputs = tuple([_stand_in(known) for known in gives])
+            if gives[0].shares and op.rules is not None:
+                views.taken(outputs[0], args[0], op, params, self.mode)
+        else:
+            result = evaluate(op, args, params)
+            outputs = result if type(result) is tuple else (result,)
+        self._note(step, outputs)
+        if _refuses(op, step):
+            self.settle()
+        return outputs
+
+    def leave(self, tensor: Tensor, door: str, value: Any) -> None:
+        """The value has been read already; but memory that is lent may be written from now on."""
+        if door not in _COPIES:
+            self.settle()
+
+    def reach(self, tensor: Tensor) -> None:
+        """Somebody is going to read the values of `tensor`."""
+        if self.waiting and self._number_of(tensor) is not None:
+            self.settle()
+
+    def backward(self, roots: Any, accumulates: bool) -> None:
+        """A backward runs at once: it writes gradients and calls hooks."""
+        self.settle()
+
+    def effect(self, reason: str) -> None:
+        """Memory, gradients or modes are going to change: what waits comes first."""
+        self.settle()
+
+    def constant(self, tensor: Tensor) -> None:
+        """A tensor made of Python data is one from outside."""
+
+    def check(self, tensor: Tensor, passed: Callable[[], Tensor]) -> bool:
+        """An op tests its input now, or refuses it when it is computed; compiled code would not."""
+        self.reach(tensor)
+        if not self.refusing:
+            state.interpreter = None
+            try:
+                with no_grad():
+                    self.refusing = not passed().array.all()
+            finally:
+                state.interpreter = self
+            if self.refusing:
+                self.settle()
+        return True
+
+    def enter_transform(self) -> None:
+        """What waits has to do with gradients outside, the transform's own ops with those inside."""
+        self.settle()
+
+    # Finding the way.
+
+    def _number_of(self, tensor: Tensor) -> int | None:
+        number = self._made.get(id(tensor))
+        return number if number is not None and self._alive[number]() is tensor else None
+
+    def _asked(self, op: Op, args: tuple[Any, ...], params: Params) -> _Asked | None:
+        """The op as the trie knows ops.
+
+        None for an op that does not wait: a view of a tensor with values, one whose input somebody
+        else could write without telling, and one on another thread's waiting tensor, which refuses.
+        """
+        keys: list[Any] = [op]
+        inputs: list[tuple[str, Any]] = []
+        sizes: list[Any] = []
+        fresh: dict[int, Tensor] = {}
+        made = False
+        for a in args:
+            if not isinstance(a, Tensor):
+                keys.append((type(a), repr(a)))
+                inputs.append(("number", a))
+                continue
+            array = a.array
+            number = self._number_of(a)
+            if number is not None:
+                made = True
+                sizes.append(array.shape)
+                keys.append(number)
+                inputs.append(("made", number))
+                continue
+            place = self._outside_numbers.get(id(a))
+            if place is None:
+                if shared.is_exposed(array) or not has_values(array):
+                    return None
+                place = len(self.outside) + len(fresh)
+                if id(a) in fresh:
+                    place = len(self.outside) + list(fresh).index(id(a))
+                fresh[id(a)] = a
+            layout, own = layout_key(array)
+            keys.append((place, array.dtype, layout, a.needs_grad))
+            sizes.append(own)
+            inputs.append(("outside", place))
+        if op.view and not made:
+            return None
+        found: tuple[int, ...] = ()
+        if params:
+            key, found = opened(params)
+            keys.append(key)
+            sizes.append(found)
+        return _Asked(op, args, params, tuple(keys), tuple(inputs), fresh, found, tuple(sizes))
+
+    def _found(self, asked: _Asked) -> tuple[Place | None, tuple[Made, ...], _Asked]:
+        """The place that an op leads to and what it makes there; without one, how to learn the op."""
+        following = self.place.following
+        place = following.get(asked.key)
+        if place is None:
+            general = self._generalised(asked)
+            if general.scalars:
+                place = following.get(general.key)
+                if place is not None or self.plan.numbers_change or general.key in self.place.patterns:
+                    self.plan.numbers_change = True
+                    asked = general
+                else:
+                    self.place.patterns.add(general.key)
+        if place is None:
+            return None, (), asked
+        gives = place.made(asked.op, asked.args, asked.params, asked.sizes)
+        if gives is None:
+            # Sizes decide more than sizes here: these are known, or learned, by themselves.
+            asked = asked._replace(key=(asked.key, asked.sizes))
+            place = following.get(asked.key)
+            gives = None if place is None else place.gives.get(asked.sizes)
+        return (None, (), asked) if place is None or gives is None else (place, gives, asked)
+
+    def _generalised(self, asked: _Asked) -> _Asked:
+        """The op with its Python numbers taken out of the key.
+
+        Only where a number does not tell the result's type: next to floats, in elementwise ops.
+        """
+        op, args = asked.op, asked.args
+        if not isinstance(op, Elementwise) or op.family != "elementwise":
+            return asked
+        floats = {a.array.dtype for a in args if isinstance(a, Tensor) and a.array.dtype.kind == "f"}
+        if len(floats) != 1:
+            return asked
+        (dtype,) = floats
+        key, inputs = list(asked.key), list(asked.inputs)
+        values: list[Any] = []
+        for i, (kind, value) in enumerate(asked.inputs):
+            if kind == "number" and type(value) in (int, float) and abs(value) < _EXACT[dtype.itemsize]:
+                key[i + 1] = type(value)
+                inputs[i] = ("scalar", (len(self.scalars) + len(values), dtype))
+                values.append(value)
+        return asked._replace(key=tuple(key), inputs=tuple(inputs), scalars=tuple(values))
+
+    def _take(self, asked: _Asked) -> None:
+        """What a step brings into the stretch from outside."""
+        self.scalars += asked.scalars
+        for identity, tensor in asked.fresh.items():
+            self._outside_numbers[identity] = len(self.outside)
+            self.outside.append(tensor)
+            self.versions.append(tensor.version[0])
+            self.sizes += layout_key(tensor.array)[1]
+        self.sizes += asked.opened
+
+    def _note(self, step: Step, outputs: tuple[Tensor, ...]) -> None:
+        for k, tensor in enumerate(outputs):
+            self._made[id(tensor)] = step.first + k
+            self._alive.append(weakref.ref(tensor))
+
+    def _learn(self, asked: _Asked) -> Any:
+        """Evaluate an op that was not met here before, and know it from now on."""
+        op, args, params = asked.op, asked.args, asked.params
+        self._compute()
+        self.waiting, self.learned = False, True
+        result = evaluate(op, args, params)
+        outputs = result if type(result) is tuple else (result,)
+        if self.plan.steps >= MOST_STEPS or _aliases(op, args, outputs):
+            return result
+        self._take(asked)
+        gives = tuple([_known(op, args, tensor) for tensor in outputs])
+        step = Step(op, asked.inputs, dict(params), self.place.number, gives)
+        place = Place(step, self.place.number + len(gives))
+        place.gives[asked.sizes] = gives
+        self.plan.steps += 1
+        self.place = self.place.following.setdefault(asked.key, place)
+        self.steps.append(step)
+        self._note(step, outputs)
+        if _refuses(op, step):
+            self.settle()
+        return result
+
+    # Computing what waits.
+
+    def _reach_all(self, args: tuple[Any, ...]) -> None:
+        for a in args:
+            if isinstance(a, Tensor):
+                self.reach(a)
+
+    def settle(self) -> None:
+        """Compute what waits, and begin a new stretch."""
+        if self.steps:
+            if self.waiting:
+                alive = tuple([i for i, reference in enumerate(self._alive) if reference() is not None])
+                if alive:
+                    self._end(alive)
+            elif self.place.seen is None:
+                self.place.seen = tuple(self.sizes)
+        self._begin()
+
+    def _end(self, alive: tuple[int, ...]) -> None:
+        """Compute the stretch natively."""
+        stretch = self.plan.stretch(self.place, self.steps, self.outside, alive, tuple(self.sizes))
+        if stretch is None:
+            self._compute()
+        else:
+            self._check_versions()
+            self._fill(stretch.run)
+
+    def _compute(self) -> None:
+        """Evaluate what waits op by op, as eager does."""
+        if self.waiting and self.steps:
+            self._check_versions()
+            self._fill(lambda *_: None)
+
+    def _fill(self, run: Callable[[list[Tensor], list[Any]], dict[int, Tensor] | None]) -> None:
+        """Give the tensors that stand for values their values.
+
+        If that fails, they lose their stand-ins: nobody must take those for values.
+        """
+        self.waiting = False
+        waiting = {
+            i: tensor for i, reference in enumerate(self._alive) if (tensor := reference()) is not None
+        }
+        interpreter, state.interpreter = state.interpreter, None
+        mode, state.grad_enabled = state.grad_enabled, self.mode
+        filled: set[int] = set()
+        try:
+            found = run(self.outside, self.scalars)
+            if found is None:
+                self._evaluate(waiting, filled)
+            else:
+                self.compiled += 1
+                self._hand_out(found, waiting, filled)
+        finally:
+            state.interpreter, state.grad_enabled = interpreter, mode
+            for number, tensor in waiting.items():
+                if number not in filled:
+                    del tensor.array
+
+    def _hand_out(self, found: dict[int, Tensor], waiting: dict[int, Tensor], filled: set[int]) -> None:
+        """Give the computed values to their tensors, and make the views of them."""
+        for number, tensor in found.items():
+            if number in waiting:
+                self._become(waiting[number], tensor)
+                filled.add(number)
+                found[number] = waiting[number]
+        for number in waiting:
+            self._viewed(number, found, waiting, filled)
+
+    def _viewed(
+        self, number: int, found: dict[int, Tensor], waiting: dict[int, Tensor], filled: set[int]
+    ) -> Tensor:
+        """The value, which is a view of another if it was not found yet."""
+        if number not in found:
+            step = next(s for s in self.steps if s.first == number)
+            base = {where: self._viewed(where, found, waiting, filled) for where in step.sources()}
+            args = step.operands(base, (), ())
+            found[number] = self._settled(evaluate(step.op, args, step.params), waiting, number)
+            filled.add(number)
+        return found[number]
+
+    def _evaluate(self, waiting: dict[int, Tensor], filled: set[int]) -> None:
+        """Compute everything op by op; values that nobody has are dropped after their last use."""
+        last: dict[int, int] = {}
+        for place, step in enumerate(self.steps):
+            last.update(dict.fromkeys(step.sources(), place))
+        values: dict[int, Any] = {}
+        for place, step in enumerate(self.steps):
+            args = step.operands(values, self.outside, self.scalars)
+            result = evaluate(step.op, args, step.params)
+            for k, tensor in enumerate(result if type(result) is tuple else (result,)):
+                number = step.first + k
+                values[number] = self._settled(tensor, waiting, number)
+                filled.add(number)
+            for number in [n for n in step.sources() if last[n] == place and n not in waiting]:
+                values.pop(number, None)
+
+    def _settled(self, result: Tensor, waiting: dict[int, Tensor], number: int) -> Tensor:
+        """The tensor that has waited for `result`, or else `result`."""
+        tensor = waiting.get(number)
+        if tensor is None:
+            return result
+        self._become(tensor, result)
+        return tensor
+
+    def _become(self, tensor: Tensor, result: Tensor) -> None:
+        """Give a waiting tensor its values and its place on the graph."""
+        self.tracked = self.tracked or result.needs_grad
+        for slot in _SLOTS:
+            setattr(tensor, slot, getattr(result, slot))
+
+    def _check_versions(self) -> None:
+        """No other thread may have written what waiting ops are about to read."""
+        for tensor, version in zip(self.outside, self.versions, strict=True):
+            if tensor.version[0] != version:
+                raise failure(
+                    RuntimeError,
+                    f"a tensor of shape {list(tensor.array.shape)} was written by another thread while ops "
+                    "of a jitted function that read it were waiting to be computed; take a lock around both",
+                )
+
+
+class _Waiting(autograd.Node):
+    """The node of a tensor without values: it has a name, and takes no part in a graph."""
+
+    __slots__ = ("text",)
+
+    text: str
+
+    def name(self) -> str:
+        return self.text
+
+
+def _stand_in(known: Made) -> Tensor:
+    """A tensor of which only the type, strides and place on the graph are known."""
+    tensor = wrap(None)
+    tensor.array = stand_in(*known.type, known.strides)
+    if known.needs_grad:
+        node = _Waiting.__new__(_Waiting)
+        node.text = known.name
+        tensor.needs_grad, tensor.grad_fn = True, node
+    return tensor
+
+
+def _known(op: Op, args: tuple[Any, ...], tensor: Tensor) -> Made:
+    array, node = tensor.array, tensor.grad_fn
+    name = node.name() if node is not None else ""
+    shares = op.view and tensor.version is args[0].version
+    return Made(TensorType(array.shape, array.dtype), array.strides, tensor.needs_grad, name, shares)
+
+
+def _refuses(op: Op, step: Step) -> bool:
+    """Whether the op may refuse its input because of values, and so has to be computed at its line."""
+    return step.gives[0].type.dtype.kind in op.refuses
+
+
+def _aliases(op: Op, args: tuple[Any, ...], outputs: tuple[Tensor, ...]) -> bool:
+    """Whether an op that is no view gave memory of its input."""
+    arrays = [a.array for a in args if isinstance(a, Tensor)]
+    return not op.view and any(np.may_share_memory(o.array, a) for o in outputs for a in arrays)

@@ -1,0 +1,1 @@
+"""What was compiled and what was not, why, and what to do about it."""

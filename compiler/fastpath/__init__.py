@@ -1,0 +1,1 @@
+"""Replays that come again, written out as one straight Python function each."""

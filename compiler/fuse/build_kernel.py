@@ -1,0 +1,429 @@
+"""From a schedule to a kernel: the loop nest with its loads, passes, accumulators and stores."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from fusegrad.compiler.base.gather_op import FETCH, tested_dims, write_fetch
+from fusegrad.compiler.fuse.iteration_domain import Axis, Domain, Sources, Use
+from fusegrad.compiler.fuse.schedule import Schedule, saved_between_passes
+from fusegrad.compiler.kernel.bound_kernel import Argument, BoundKernel
+from fusegrad.compiler.kernel.ir import (
+    PLACE,
+    Accumulate,
+    Accumulator,
+    Buffer,
+    Kernel,
+    Load,
+    Loop,
+    Read,
+    Statement,
+    Store,
+    known_step,
+)
+from fusegrad.compiler.kernel.scalar import NotLowered, ScalarBuilder, short_name
+from fusegrad.eager.core.families import Elementwise, Reduction
+from fusegrad.eager.ops.create.creation import Creation
+from fusegrad.tracer.ir.graph import Equation, Value
+
+
+class _Collapse:
+    """Neighbouring axes that every array crosses without a gap, run as one."""
+
+    def __init__(self, plan: Schedule, stores: Mapping[Value, dict[Axis, int]]) -> None:
+        self.sizes = dict(plan.domain.sizes)
+        domain = plan.domain
+        accesses = [u.strides for u in domain.uses.values() if not u.member] + list(stores.values())
+        extents = [domain.axes(d) for d in domain.members.values()]
+        extents += [domain.axes(u.dims) for u in domain.uses.values()]
+        fixed = {a for e in domain.equations for a in _seen_axes(domain, e)}
+        self.outer = self._run(plan.outer, accesses, extents, fixed)
+        self.inner = self._run(plan.inner, accesses, extents, fixed)
+
+    def _run(
+        self,
+        axes: list[Axis],
+        accesses: list[dict[Axis, int]],
+        extents: list[frozenset[Axis]],
+        fixed: set[Axis],
+    ) -> list[Axis]:
+        result: list[Axis] = []
+        for axis in axes:
+            previous = result[-1] if result else None
+            if (
+                previous is not None
+                and not {previous, axis} & fixed
+                and all((previous in e) == (axis in e) for e in extents)
+                and all(s.get(previous, 0) == s.get(axis, 0) * self.sizes[axis] for s in accesses)
+            ):
+                # The inner one of the two keeps its step; it now runs through both.
+                result[-1] = axis
+                self.sizes[axis] *= self.sizes[previous]
+            else:
+                result.append(axis)
+        return result
+
+
+def _seen_axes(domain: Domain, equation: Equation) -> frozenset[Axis]:
+    """The axes whose indices the equation computes with, so that they cannot run as one with others."""
+    dims = domain.members[equation.output]
+    if isinstance(equation.op, Creation):
+        return domain.axes(dims)
+    return domain.axes(tuple(dims[d] for d in tested_dims(equation))) if equation.op is FETCH else frozenset()
+
+
+class KernelBuilder:
+    """Writes the kernel of one schedule."""
+
+    def __init__(self, plan: Schedule, outputs: Sequence[Value], sources: Sources) -> None:
+        self.plan, self.domain, self.sources = plan, plan.domain, sources
+        self.output_values = outputs
+        stores = {v: self._store_strides(v) for v in outputs}
+        if plan.count <= 1 and not any(self._belongs_to_rows(i, k) for i, k in plan.reductions.items()):
+            # One pass over everything: all axes but the last are rows.
+            order = plan.outer + plan.inner
+            merged = Schedule(plan.domain, [], order, plan.levels, plan.passes, plan.reductions)
+            collapsed = _Collapse(merged, stores)
+            axes = collapsed.outer + collapsed.inner
+            self.outer, self.inner = axes[:-1], axes[-1:]
+        else:
+            collapsed = _Collapse(plan, stores)
+            self.outer, self.inner = collapsed.outer, collapsed.inner
+        self.sizes = collapsed.sizes
+        self.axis_names = {a: f"i{n}" for n, a in enumerate(self.outer + self.inner)}
+        self.stores = stores
+        self.index = {e.output: i for i, e in enumerate(self.domain.equations)}
+        self.names = itertools.count()
+        self.inputs: dict[tuple[Any, ...], tuple[Buffer, Argument]] = {}
+        self.outputs: dict[Value, tuple[Buffer, Argument]] = {}
+        self.numbers: dict[tuple[Any, ...], tuple[str, str, Any]] = {}
+        self.accumulators: dict[int, Accumulator] = {}
+        self.saved = saved_between_passes(plan, outputs)
+
+    def _belongs_to_rows(self, index: int, kind: str) -> bool:
+        """Whether a reduction counts on the rows being those of the schedule."""
+        reduces_inner = self.domain.axes(self.domain.uses[index, 0].dims) & set(self.plan.inner)
+        return kind in ("row", "column") or not reduces_inner
+
+    def _store_strides(self, value: Value) -> dict[Axis, int]:
+        layout = self.sources.layout(value)
+        assert layout is not None
+        dims = self.domain.members[value]
+        return {a: s for a, s in zip(dims, layout.strides, strict=True) if a is not None}
+
+    # Arguments.
+
+    def buffer(
+        self, strides: Mapping[Axis, int], dtype: str, prefix: str, places: tuple[int, ...] = ()
+    ) -> tuple[Buffer, tuple[int, ...]]:
+        """A buffer indexed by scalars, then by the axes in `strides`, and its steps."""
+        axes = [a for a in self.outer + self.inner if a in strides]
+        last = (self.inner or self.outer)[-1:]
+        step = known_step(strides[axes[-1]]) if axes and axes[-1:] == last else None
+        names = (PLACE,) * len(places) + tuple(self.axis_names[a] for a in axes)
+        return Buffer(prefix, dtype, names, step), (*places, *(strides[a] for a in axes))
+
+    def load_buffer(self, use: Use) -> Buffer:
+        """The input buffer for a load (the same access gives the same buffer)."""
+        dtype = short_name(use.base.dtype)
+        key = (use.base, use.offset, tuple(sorted(use.strides.items())), use.places)
+        if key not in self.inputs:
+            buffer, strides = self.buffer(use.strides, dtype, f"x{len(self.inputs)}", use.places)
+            self.inputs[key] = buffer, Argument(use.base, use.offset, strides)
+        return self.inputs[key][0]
+
+    def store_buffer(self, value: Value) -> Buffer:
+        """The output buffer of a member."""
+        if value not in self.outputs:
+            dtype = short_name(value.dtype)
+            buffer, strides = self.buffer(self.stores[value], dtype, f"y{len(self.outputs)}")
+            self.outputs[value] = buffer, Argument(value, 0, strides)
+        return self.outputs[value][0]
+
+    def number(self, value: Any, dtype: str) -> str:
+        """The argument that carries a Python number: constants are arguments, so kernels are shared."""
+        key = (type(value), repr(value), dtype)
+        if key not in self.numbers:
+            name = f"k{len(self.numbers)}"
+            self.numbers[key] = (name, dtype, value)
+        return self.numbers[key][0]
+
+    # The nest.
+
+    def build(self) -> BoundKernel:
+        """The whole kernel. Raises NotLowered for what the kernel IR cannot say."""
+        pre = Context(self, None, "pre")
+        self._store_members(pre, lambda e: self.plan.levels[e.output] == "pre")
+        rows = self._row_body(pre)
+        declared = [self.accumulators[i] for i, k in self.plan.reductions.items() if k != "row"]
+        if self.outer:
+            rows = [Loop(self._named(self.outer), "parallel", tuple(rows))]
+        elif len(rows) == 1 and isinstance(rows[0], Loop):
+            rows = [Loop(rows[0].axes, "chunked", rows[0].body)]
+        after = self._epilogue(pre)
+        return self._finish([*pre.take(), *declared, *rows, *after])
+
+    def _named(self, axes: Sequence[Axis]) -> tuple[str, ...]:
+        return tuple(self.axis_names[a] for a in axes)
+
+    def accumulator(self, index: int) -> Accumulator:
+        """The accumulator of a reduction, by equation index."""
+        if index not in self.accumulators:
+            equation = self.domain.equations[index]
+            assert isinstance(equation.op, Reduction) and equation.op.combine is not None
+            axes = self._named(self.inner) if self.plan.reductions[index] == "column" else ()
+            dtype = short_name(equation.output.dtype)
+            self.accumulators[index] = Accumulator(
+                f"a{len(self.accumulators)}", equation.op.combine, dtype, axes
+            )
+        return self.accumulators[index]
+
+    def _row_body(self, pre: Context) -> list[Statement]:
+        """What happens in one row: passes over the inner axes, row scalars between them."""
+        row = Context(self, pre, "row")
+        statements: list[Statement] = []
+        for number in range(self.plan.count + 1):
+            self._row_scalars(row, number)
+            loop = self._pass(row, number)
+            statements += row.take()
+            if loop is not None:
+                statements.append(loop)
+        return statements
+
+    def _reductions_at(self, number: int, row_level: bool) -> list[int]:
+        """The reductions whose operand is there in pass `number`, once a row or all along it."""
+        found = []
+        for index in self.plan.reductions:
+            use = self.domain.uses[index, 0]
+            when = self.plan.passes[use.base] if use.member else 0
+            if when == number and (self.level(use) != "inner") == row_level:
+                found.append(index)
+        return found
+
+    def _row_scalars(self, row: Context, number: int) -> None:
+        """Row values that are known once the passes before `number` have ended."""
+        for index, kind in self.plan.reductions.items():
+            value = self.domain.equations[index].output
+            if kind == "row" and self.plan.passes[value] == number:
+                row.adopt(value, self.accumulator(index).target)
+        self._store_members(
+            row, lambda e: self.plan.levels[e.output] == "row" and self.plan.passes[e.output] == number
+        )
+        for index in self._reductions_at(number, row_level=True):
+            row.accumulate(index)
+
+    def _pass(self, row: Context, number: int) -> Loop | None:
+        """One pass over the inner axes: what it stores and reduces, and what these need."""
+        inner = Context(self, row, "inner")
+        for saved in self.saved:
+            if number in saved.again:
+                # Before anything else is stored there.
+                inner.known[saved.value] = inner.load(self.store_buffer(saved.home))
+        self._store_members(
+            inner, lambda e: self.plan.levels[e.output] == "inner" and self.plan.passes[e.output] == number
+        )
+        for index in self._reductions_at(number, row_level=False):
+            if self.plan.reductions[index] == "row":
+                row.statements.append(self.accumulator(index))
+            inner.accumulate(index)
+        for saved in self.saved:
+            if number == saved.first and saved.value != saved.home:
+                inner.statements.append(Store(self.store_buffer(saved.home), inner.value(saved.value)))
+        return self._inner_loop(inner.take())
+
+    def _inner_loop(self, body: list[Statement]) -> Loop | None:
+        if not body:
+            return None
+        loop = Loop(self._named(self.inner[-1:]), "vector", tuple(body))
+        for axis in reversed(self.inner[:-1]):
+            loop = Loop(self._named([axis]), "serial", (loop,))
+        return loop
+
+    def _store_members(self, context: Context, chosen: Callable[[Equation], bool]) -> None:
+        for equation in self.domain.equations:
+            if equation.output in self.output_values and chosen(equation):
+                name = context.value(equation.output)
+                context.statements.append(Store(self.store_buffer(equation.output), name))
+
+    def _epilogue(self, pre: Context) -> list[Statement]:
+        """After the loops: scalars from totals, then a loop over what was reduced over all rows."""
+        totals = Context(self, pre, "post")
+        wide = Context(self, totals, "wide")
+        for index, kind in self.plan.reductions.items():
+            value = self.domain.equations[index].output
+            if kind == "total":
+                totals.adopt(value, self.accumulator(index).target)
+            elif kind == "column":
+                name = wide.builder.fresh(short_name(value.dtype))
+                wide.statements.append(Read(name, self.accumulator(index)))
+                wide.known[value] = name
+        reads = len(wide.statements)
+        is_post = {e.output for e in self.domain.equations if self.plan.levels[e.output] == "post"}
+        narrow = {v for v in is_post if not self.domain.axes(self.domain.members[v])}
+        self._store_members(totals, lambda e: e.output in narrow)
+        self._store_members(wide, lambda e: e.output in is_post - narrow)
+        loop = self._inner_loop(wide.take()) if len(wide.statements) > reads else None
+        return [*totals.take(), *([loop] if loop else [])]
+
+    def level(self, use: Use) -> str:
+        """Where an operand is at hand: "pre", "row", "inner", or "post" and "wide" after the loops."""
+        axes = self.domain.axes(use.dims)
+        if use.member:
+            level = self.plan.levels[use.base]
+            return "wide" if level == "post" and self.domain.axes(self.domain.members[use.base]) else level
+        return "inner" if axes & set(self.plan.inner) else "row" if axes else "pre"
+
+    def _finish(self, body: list[Statement]) -> BoundKernel:
+        inputs, outputs = list(self.inputs.values()), list(self.outputs.values())
+        kernel = Kernel(
+            self._named(self.outer + self.inner),
+            tuple(b for b, _ in inputs),
+            tuple(b for b, _ in outputs),
+            tuple((name, dtype) for name, dtype, _ in self.numbers.values()),
+            tuple(body),
+        )
+        return BoundKernel(
+            kernel,
+            tuple(self.sizes[a] for a in self.outer + self.inner),
+            tuple(a for _, a in inputs),
+            tuple(a for _, a in outputs),
+            tuple(v for _, _, v in self.numbers.values()),
+        )
+
+
+_DEPTH = {"pre": 0, "row": 1, "post": 1, "inner": 2, "wide": 2}
+
+
+class Context:
+    """A place in the nest where scalars are computed; what belongs further out is computed there."""
+
+    def __init__(self, kernel: KernelBuilder, outer: Context | None, level: str) -> None:
+        self.kernel, self.outer, self.level = kernel, outer, level
+        self.builder = ScalarBuilder(kernel.names)
+        if outer is not None:
+            # Names of outer scalars are good here too.
+            self.builder.dtypes = outer.builder.dtypes
+        self.known: dict[Value, str] = {}
+        self._loads: dict[tuple[Any, ...], str] = {}
+
+    @property
+    def statements(self) -> list[Statement]:
+        return self.builder.statements
+
+    def take(self) -> list[Statement]:
+        """The statements so far, which the caller puts in their place."""
+        taken = self.builder.statements
+        self.builder.statements = []
+        return taken
+
+    def adopt(self, value: Value, name: str) -> None:
+        """`name` (an accumulator, done) is the scalar of `value` from here on."""
+        self.builder.dtypes[name] = short_name(value.dtype)
+        self.known[value] = name
+
+    def place(self, level: str) -> Context:
+        """The context where something of `level` is computed: this one or one further out."""
+        context = self
+        while context.outer is not None and _DEPTH[level] < _DEPTH[context.level]:
+            context = context.outer
+        return context
+
+    def value(self, value: Value) -> str:
+        """The scalar of a member value, computed where it belongs."""
+        kernel = self.kernel
+        index = kernel.index[value]
+        equation = kernel.domain.equations[index]
+        level = kernel.plan.levels[value]
+        if level == "post" and kernel.domain.axes(kernel.domain.members[value]):
+            level = "wide"
+        context = self.place(level)
+        if value not in context.known:
+            if isinstance(equation.op, Reduction):
+                # A reduction over dimensions of size 1; real ones were adopted from accumulators.
+                context.known[value] = context.converted(index, context.operand(kernel.domain.uses[index, 0]))
+            else:
+                context.known[value] = context.apply(equation, index)
+        return context.known[value]
+
+    def operand(self, use: Use) -> str:
+        """The scalar of an operand: a member, or a load."""
+        if use.member:
+            return self.value(use.base)
+        context = self.place(self.kernel.level(use))
+        return context.load(self.kernel.load_buffer(use))
+
+    def load(self, buffer: Buffer, places: tuple[str, ...] = (), when: str | None = None) -> str:
+        """The scalar of a load in this place; the same load is written once."""
+        key = buffer, places, when
+        if key not in self._loads:
+            name = self._loads[key] = self.builder.fresh(buffer.dtype)
+            self.statements.append(Load(name, buffer, places, when))
+        return self._loads[key]
+
+    def apply(self, equation: Equation, index: int) -> str:
+        """The scalar of an elementwise or creation equation, through its declaration."""
+        op, builder, params = equation.op, self.builder, dict(equation.params)
+        if isinstance(op, Creation):
+            dims = self.kernel.domain.members[equation.output]
+            place = [None if a is None else self.kernel.axis_names[a] for a in dims]
+            return op.scalar(builder, place, **params)
+        if op is FETCH:
+            return write_fetch(self, equation, index)
+        if not isinstance(op, Elementwise):
+            raise NotLowered(op.name)
+        compute = compute_dtype(equation)
+        operands = []
+        for j, operand in enumerate(equation.inputs):
+            if not isinstance(operand, Value):
+                operands.append(self._number(operand, compute))
+                continue
+            name = self.operand(self.kernel.domain.uses[index, j])
+            if j < op.data:
+                operands.append(builder.truth(name))
+            else:
+                operands.append(name if compute is None else builder.cast(name, compute))
+        if isinstance(op.scalar, str):
+            return getattr(builder, op.scalar)(*operands)
+        return op.scalar(builder, *operands, **params)
+
+    def _number(self, value: Any, compute: str | None) -> str:
+        assert compute is not None
+        if isinstance(value, float) and compute[0] != "f":
+            raise NotLowered(f"a fraction in {compute}")
+        name = self.kernel.number(value, compute)
+        self.builder.dtypes[name] = compute
+        return name
+
+    def size(self, value: int) -> str:
+        """A size or offset, which each use of the kernel brings along."""
+        name = self.kernel.number(value, "i64")
+        self.builder.dtypes[name] = "i64"
+        return name
+
+    def converted(self, index: int, name: str) -> str:
+        """A reduction's operand in the dtype that it accumulates."""
+        return self.builder.cast(name, short_name(self.kernel.domain.equations[index].output.dtype))
+
+    def accumulate(self, index: int) -> None:
+        """Put a reduction's operand into its accumulator."""
+        accumulator = self.kernel.accumulator(index)
+        name = self.converted(index, self.operand(self.kernel.domain.uses[index, 0]))
+        self.statements.append(Accumulate(accumulator, name))
+
+
+def compute_dtype(equation: Equation) -> str | None:
+    """The dtype that an elementwise equation's operands are converted to; None: each as it is."""
+    op = equation.op
+    assert isinstance(op, Elementwise)
+    if op.name == "cast":
+        return None
+    if op.rule_of_dtype.result is None:
+        return short_name(equation.output.dtype)
+    return short_name(op.compute_dtype([v.type if isinstance(v, Value) else v for v in equation.inputs]))
+
+
+def build_kernel(plan: Schedule, outputs: Sequence[Value], sources: Sources) -> BoundKernel:
+    """The kernel of a schedule; `outputs` are the members that are stored."""
+    return KernelBuilder(plan, outputs, sources).build()

@@ -1,0 +1,302 @@
+"""The iteration space of a group of equations: which dimension runs along which axis.
+
+Every dimension of every value in a group is a node; elementwise ops join the nodes of their
+operands and result, reductions join the kept ones. The classes that result are the axes of the
+loop nest. Views between members only rename dimensions; values from outside are loads, each
+with the strides of its own view.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fusegrad.compiler.base.gather_op import FETCH, affine, indexed
+from fusegrad.eager.core.families import Layout, Reduction, View, contiguous_layout
+from fusegrad.eager.ops.shape.shape import Slice
+from fusegrad.tracer.ir.graph import Equation, Graph, Value
+
+Axis = int
+Dims = tuple[Axis | None, ...]  # for each dimension of a value its axis; None for size 1
+
+
+class Sources:
+    """Where values come from: their equations, and the memory that views look at.
+
+    layouts: how materialised values lie (inputs as they were given; others are contiguous).
+    """
+
+    def __init__(self, graph: Graph, layouts: Mapping[Value, Layout] | None = None) -> None:
+        self.graph = graph
+        self.producer: dict[Value, Equation] = {o: e for e in graph.equations for o in e.outputs}
+        self.layouts: dict[Value, Layout] = dict(layouts or {})
+        self._resolved: dict[Value, tuple[Value, tuple[Equation, ...]]] = {}
+        self._seen: dict[Value, Layout | None] = {}
+
+    def resolve(self, value: Value) -> tuple[Value, tuple[Equation, ...]]:
+        """The value that `value` is a view of, and the views in between, first applied first."""
+        known = self._resolved.get(value)
+        if known is None:
+            equation = self.producer.get(value)
+            if equation is not None and isinstance(equation.op, View):
+                base, chain = self.resolve(equation.inputs[0])
+                known = (base, (*chain, equation))
+            else:
+                known = (value, ())
+            self._resolved[value] = known
+        return known
+
+    def base(self, value: Value) -> Value:
+        """The value whose memory `value` looks at."""
+        return self.resolve(value)[0]
+
+    def layout(self, value: Value) -> Layout | None:
+        """Where the elements of `value` lie in the memory of its base; None if no strides say it."""
+        if value in self._seen:
+            return self._seen[value]
+        base, chain = self.resolve(value)
+        layout: Layout | None = self.layouts.get(base) or contiguous_layout(base.shape)
+        for equation in chain:
+            if layout is not None:
+                assert isinstance(equation.op, View)
+                layout = equation.op.layout(layout, **equation.params)
+        self._seen[value] = layout
+        return layout
+
+
+def mapped_dims(chain: Sequence[Equation], shape: tuple[int, ...]) -> list[int | None] | None:
+    """For each dimension of a view the dimension of its base that it runs along.
+
+    None in the list for dimensions of size 1 or stride 0; None instead of a list where the view
+    cuts, reverses or merges dimensions, which only a materialised base allows.
+    """
+    dims: list[int | None] = [i if n != 1 else None for i, n in enumerate(shape)]
+    sizes = list(shape)
+    for equation in chain:
+        name, params, result = equation.op.name, equation.params, equation.output.shape
+        if name == "permute":
+            dims = [dims[d] for d in params["dims"]]
+        elif name == "expand":
+            extra = len(result) - len(sizes)
+            kept_dims = (d if sizes[i] == result[extra + i] else None for i, d in enumerate(dims))
+            dims = [*[None] * extra, *kept_dims]
+        elif name == "reshape":
+            kept = [(n, d) for n, d in zip(sizes, dims, strict=True) if n != 1]
+            if [n for n, _ in kept] != [n for n in result if n != 1]:
+                return None
+            source = iter(kept)
+            dims = [None if n == 1 else next(source)[1] for n in result]
+        elif name == "getitem":
+            whole = [Slice(0, n, 1) for n in sizes]
+            if [e for e in params["index"] if e is not None] != whole:
+                return None
+            source_dims = iter(dims)
+            dims = [None if e is None else next(source_dims) for e in params["index"]]
+        elif name != "detach":
+            return None
+        sizes = list(result)
+    return dims
+
+
+@dataclass
+class Use:
+    """An operand of an equation: a member of the group, or a load with strides along axes.
+
+    places: the strides of the dimensions whose index is a scalar of the kernel.
+    """
+
+    value: Value
+    base: Value
+    member: bool
+    dims: Dims
+    strides: dict[Axis, int]
+    offset: int
+    places: tuple[int, ...] = ()
+
+
+class Domain:
+    """The axes of a group. `None` from `analyse` where dimensions clash.
+
+    members: output dims of each member value; uses: operand dims by (equation, operand) index.
+    """
+
+    def __init__(
+        self,
+        equations: Sequence[Equation],
+        members: dict[Value, Dims],
+        uses: dict[tuple[int, int], Use],
+        sizes: dict[Axis, int],
+    ) -> None:
+        self.equations = equations
+        self.members = members
+        self.uses = uses
+        self.sizes = sizes
+
+    @staticmethod
+    def axes(dims: Dims) -> frozenset[Axis]:
+        """The axes that a value with `dims` varies along."""
+        return frozenset(a for a in dims if a is not None)
+
+
+# A dimension of something in the group, by number; None for one of size 1, which is not run along.
+_Node = int | None
+
+
+class _Union:
+    """Union-find over numbered nodes. extents: how many elements there are along each."""
+
+    def __init__(self) -> None:
+        self.extents: list[int] = []
+        self._parent: list[int] = []
+
+    def nodes(self, shape: Sequence[int]) -> list[_Node]:
+        """A node of its own for each dimension."""
+        found: list[_Node] = []
+        for n in shape:
+            if n == 1:
+                found.append(None)
+            else:
+                found.append(len(self._parent))
+                self._parent.append(len(self._parent))
+                self.extents.append(n)
+        return found
+
+    def find(self, node: int) -> int:
+        parent = self._parent
+        while parent[node] != node:
+            parent[node] = node = parent[parent[node]]
+        return node
+
+    def join(self, a: int, b: int) -> None:
+        self._parent[self.find(a)] = self.find(b)
+
+
+def analyse(equations: Sequence[Equation], sources: Sources) -> Domain | None:
+    """The domain of a group, or None where it has none (a value meets its own transpose)."""
+    union = _Union()
+    made = {e.output for e in equations}
+    outputs: dict[Value, list[_Node]] = {}
+    nodes: dict[tuple[int, int], list[_Node]] = {}
+    loads: dict[Any, list[int]] = {}
+    for i, equation in enumerate(equations):
+        output = outputs[equation.output] = union.nodes(equation.output.shape)
+        for j, operand in enumerate(equation.inputs):
+            if not isinstance(operand, Value):
+                continue
+            if equation.op is FETCH and j == 0:
+                if sources.base(operand) in made:
+                    return None
+                nodes[i, j] = output
+                continue
+            base, chain = sources.resolve(operand)
+            if base in made:
+                dims = mapped_dims(chain, base.shape)
+                if dims is None:
+                    return None
+                found = [None if d is None else outputs[base][d] for d in dims]
+            else:
+                found = union.nodes(operand.shape)
+            nodes[i, j] = found
+            pairs = _joined(equation, found, output)
+            if base not in made:
+                # The same access twice runs along the same axes: softmax reads x to find its
+                # maximum, and again to subtract it.
+                layout = sources.layout(operand)
+                assert layout is not None, "copies are put in before fusion"
+                steps = [(n, s) for n, s in zip(layout.shape, layout.strides, strict=True) if n != 1]
+                nodes_here = [node for node in found if node is not None]
+                first = loads.setdefault((base, layout.offset, tuple(steps)), nodes_here)
+                pairs += zip(nodes_here, first, strict=True)
+            for a, b in pairs:
+                union.join(a, b)
+    return _labelled(equations, outputs, nodes, union, sources)
+
+
+def _joined(equation: Equation, found: list[_Node], output: list[_Node]) -> list[tuple[int, int]]:
+    """The pairs of nodes that the equation's family makes one axis."""
+    if isinstance(equation.op, Reduction):
+        dim, keepdim = equation.params["dim"], equation.params["keepdim"]
+        reduced = set(range(len(found))) if dim is None else set(dim)
+        if keepdim:
+            pairs = [(n, o) for d, (n, o) in enumerate(zip(found, output, strict=True)) if d not in reduced]
+        else:
+            kept = [n for d, n in enumerate(found) if d not in reduced]
+            pairs = list(zip(kept, output, strict=True))
+    else:
+        extra = len(output) - len(found)
+        pairs = list(zip(found, output[extra:], strict=True))
+    return [(a, b) for a, b in pairs if a is not None and b is not None]
+
+
+def _labelled(
+    equations: Sequence[Equation],
+    outputs: dict[Value, list[_Node]],
+    nodes: dict[tuple[int, int], list[_Node]],
+    union: _Union,
+    sources: Sources,
+) -> Domain | None:
+    """Number the classes and put the numbers in; None where one value has an axis twice."""
+    numbers: dict[int, Axis] = {}
+    sizes: dict[Axis, int] = {}
+
+    def label(found: Sequence[_Node]) -> Dims | None:
+        dims: list[Axis | None] = []
+        for node in found:
+            if node is None:
+                dims.append(None)
+                continue
+            axis = numbers.setdefault(union.find(node), len(numbers))
+            if sizes.setdefault(axis, union.extents[node]) != union.extents[node]:
+                return None
+            dims.append(axis)
+        axes = [a for a in dims if a is not None]
+        return tuple(dims) if len(set(axes)) == len(axes) else None
+
+    members: dict[Value, Dims] = {}
+    uses: dict[tuple[int, int], Use] = {}
+    for i, equation in enumerate(equations):
+        dims = label(outputs[equation.output])
+        if dims is None:
+            return None
+        members[equation.output] = dims
+        for j, operand in enumerate(equation.inputs):
+            if not isinstance(operand, Value):
+                continue
+            dims = label(nodes[i, j])
+            if dims is None:
+                return None
+            base = sources.base(operand)
+            if equation.op is FETCH and j == 0:
+                uses[i, j] = _fetched(equation, operand, base, dims, sources)
+                continue
+            strides: dict[Axis, int] = {}
+            offset = 0
+            if base not in outputs:
+                layout = sources.layout(operand)
+                assert layout is not None, "copies are put in before fusion"
+                strides = {a: s for a, s in zip(dims, layout.strides, strict=True) if a is not None and s}
+                offset = layout.offset
+            uses[i, j] = Use(operand, base, base in outputs, dims, strides, offset)
+    return Domain(equations, members, uses, sizes)
+
+
+def _fetched(equation: Equation, operand: Value, base: Value, dims: Dims, sources: Sources) -> Use:
+    """How a fetch reads its tensor: by strides along the axes of its result, and by indices."""
+    layout, where = sources.layout(operand), equation.params["where"]
+    assert layout is not None, "copies are put in before fusion"
+    strides: dict[Axis, int] = {}
+    offset = layout.offset
+    for d, along in affine(where):
+        offset += along.start * layout.strides[d]
+        axis = None if along.dim is None else dims[along.dim]
+        if axis is not None:
+            strides[axis] = strides.get(axis, 0) + along.step * layout.strides[d]
+    strides = {a: s for a, s in strides.items() if s}
+    places = tuple(layout.strides[d] for d, _ in indexed(where))
+    return Use(operand, base, False, dims, strides, offset, places)
+
+
+def is_creation(equation: Equation) -> bool:
+    """Whether the equation makes its values from nothing, so that any kernel can make them again."""
+    return equation.op.family == "creation"

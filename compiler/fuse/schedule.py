@@ -1,0 +1,337 @@
+"""How the equations of a group become one loop nest: which axes are rows, what runs when.
+
+The nest has rows (the outer axes, in parallel chunks) and, in each row, one or more passes over
+the inner axes. A value lives on one of four levels:
+
+    pre     before the loops: it varies along no axis and needs no reduction
+    row     once a row: it varies along outer axes only, or was reduced over the inner ones
+    inner   in the passes over the inner axes
+    post    after the loops: it was reduced over everything, or over all rows
+
+A pass must end before a value reduced in it can be used, so softmax takes three passes over a
+row that stays in the cache, in one kernel.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fusegrad.compiler.base.gather_op import FETCH
+from fusegrad.compiler.base.symbolic_sizes import likely
+from fusegrad.compiler.fuse.iteration_domain import Axis, Domain, Sources, Use, is_creation
+from fusegrad.compiler.kernel.ir import Compute
+from fusegrad.compiler.kernel.scalar import NotLowered, ScalarBuilder, short_name
+from fusegrad.eager.core.families import Elementwise, Reduction
+from fusegrad.tracer.ir.graph import Equation, Value
+
+# Scalar primitives that cost no more than a load; equations made of others are not repeated.
+_CHEAP = frozenset(
+    "add sub mul neg abs sign eq ne lt le gt ge and_ or_ xor not_ select maximum minimum floor ceil".split()
+)
+# A row that takes several passes should stay in the cache and leave other rows to other cores.
+LONG_ROW = 1 << 16
+FEW_ROWS = 8
+
+
+def is_cheap(equation: Equation) -> bool:
+    """Whether computing the equation again costs no more than loading its result."""
+    if is_creation(equation) or equation.op is FETCH or equation.op.name in ("cast", "clone"):
+        return True
+    op = equation.op
+    if not isinstance(op, Elementwise):
+        return False
+    if isinstance(op.scalar, str):
+        return op.scalar in _CHEAP
+    try:
+        kinds = tuple("" if not isinstance(v, Value) else short_name(v.dtype) for v in equation.inputs)
+        return _primitives(op, kinds, tuple(sorted(equation.params.items()))) <= _CHEAP
+    except NotLowered:
+        return False
+
+
+@functools.lru_cache(maxsize=1024)
+def _primitives(
+    op: Elementwise, kinds: tuple[str, ...], params: tuple[tuple[str, Any], ...]
+) -> frozenset[str]:
+    """The scalar primitives that an op comes down to, for operands of these dtypes ("": a number)."""
+    builder = ScalarBuilder()
+    widest = next((k for k in reversed(kinds) if k), "f32")
+    operands = [builder.fresh(kind or widest) for kind in kinds]
+    assert not isinstance(op.scalar, str)
+    op.scalar(builder, *operands, **dict(params))
+    return frozenset(s.op for s in builder.statements if isinstance(s, Compute))
+
+
+@dataclass
+class Schedule:
+    """A valid nest. reductions: for each reduction by equation index, "row", "total" or "column"."""
+
+    domain: Domain
+    outer: list[Axis]
+    inner: list[Axis]
+    levels: dict[Value, str]
+    passes: dict[Value, int]
+    reductions: dict[int, str]
+
+    @property
+    def count(self) -> int:
+        """How many passes a row takes."""
+        last = [p for v, p in self.passes.items() if self.levels[v] == "inner"]
+        reduced = [
+            self.passes[self.domain.equations[i].output] for i, k in self.reductions.items() if k == "row"
+        ]
+        direct = [0] if any(self._reduces_load(i) for i in self.reductions) else []
+        return max([p + 1 for p in last] + reduced + [d + 1 for d in direct], default=0)
+
+    def _reduces_load(self, index: int) -> bool:
+        return not self.domain.uses[index, 0].member and bool(self.inner)
+
+
+def schedule(domain: Domain, outputs: Sequence[Value], sources: Sources) -> Schedule | None:
+    """The best valid nest for the group, or None where one nest cannot say it.
+
+    outputs: the members that are needed outside, which lie in memory as `sources` says.
+    """
+    for outer, inner in _candidates(domain, outputs, sources):
+        found = _classify(domain, outer, inner)
+        if found is not None and _fits(found) and _stores_once(found, outputs):
+            return found
+    return None
+
+
+def _stores_once(found: Schedule, outputs: Sequence[Value]) -> bool:
+    """Whether the nest visits each element of what it stores once, and not for every row again."""
+    rows = frozenset(found.outer)
+    everywhere = {"row": rows, "inner": rows | frozenset(found.inner)}
+    return all(
+        found.domain.axes(found.domain.members[v]) == everywhere.get(found.levels[v])
+        for v in outputs
+        if found.levels[v] in everywhere
+    )
+
+
+def _fits(found: Schedule) -> bool:
+    """Several passes over few long rows leave cores idle and run out of cache: better cut up."""
+    sizes = found.domain.sizes
+    rows, length = (likely(math.prod(sizes[a] for a in axes)) for axes in (found.outer, found.inner))
+    return found.count <= 1 or rows >= FEW_ROWS or length <= LONG_ROW
+
+
+def _candidates(
+    domain: Domain, outputs: Sequence[Value], sources: Sources
+) -> Iterator[tuple[list[Axis], list[Axis]]]:
+    """Ways to divide the axes into rows and inner ones, best first."""
+    order = axis_order(domain, outputs, sources)
+    if not order:
+        yield [], []
+        return
+    splits: list[frozenset[Axis]] = []
+    for i, equation in enumerate(domain.equations):
+        if isinstance(equation.op, Reduction):
+            operand = domain.uses[i, 0]
+            reduced = domain.axes(operand.dims) - domain.axes(domain.members[equation.output])
+            splits += [reduced, frozenset(order) - reduced]
+    # The last axis in memory order belongs in the inner loop, so that vectors load in one piece.
+    splits.append(frozenset(order[-1:]))
+    seen = []
+    for inner in sorted(splits, key=lambda s: order[-1] not in s):
+        if inner and inner not in seen:
+            seen.append(inner)
+            yield [a for a in order if a not in inner], [a for a in order if a in inner]
+
+
+def axis_order(domain: Domain, outputs: Sequence[Value], sources: Sources) -> list[Axis]:
+    """All axes, outermost first: in the order of the largest array that is written, else read, in memory."""
+    ranked: list[tuple[int, int, list[Axis]]] = []
+
+    def rank(strides: Mapping[Axis, int], number: int) -> None:
+        ranked.append((-len(strides), number, sorted(strides, key=lambda a: -abs(strides[a]))))
+
+    for value in outputs:
+        layout = sources.layout(value)
+        assert layout is not None, "a member lies in memory of its own"
+        steps = zip(domain.members[value], layout.strides, strict=True)
+        rank({a: step for a, step in steps if a is not None}, 0)
+    for use in domain.uses.values():
+        if not use.member:
+            rank(use.strides, 1)
+    for dims in domain.members.values():
+        axes = [a for a in dims if a is not None]
+        ranked.append((-len(axes), 2, axes))
+    ranked.sort(key=lambda r: r[:2])
+    order: list[Axis] = []
+    for _, _, axes in ranked:
+        order = [a for a in axes if a not in order] + order
+    return order
+
+
+def _classify(domain: Domain, outer: list[Axis], inner: list[Axis]) -> Schedule | None:
+    """Give every member its level and pass, or None where the division does not work."""
+    rows, columns = frozenset(outer), frozenset(inner)
+    found = Schedule(domain, outer, inner, {}, {}, {})
+    for i, equation in enumerate(domain.equations):
+        uses = [domain.uses[i, j] for j, v in enumerate(equation.inputs) if isinstance(v, Value)]
+        axes = domain.axes(domain.members[equation.output])
+        if isinstance(equation.op, Reduction):
+            place = _place_reduction(found, i, uses[0], rows, columns)
+        else:
+            place = _place_elementwise(found, equation, uses, axes, rows, columns)
+        if place is None:
+            return None
+        found.levels[equation.output], found.passes[equation.output] = place
+    return found
+
+
+def _pass_of(found: Schedule, use: Use) -> int:
+    return found.passes[use.base] if use.member else 0
+
+
+def _place_elementwise(
+    found: Schedule,
+    equation: Equation,
+    uses: list[Use],
+    axes: frozenset[Axis],
+    rows: frozenset[Axis],
+    columns: frozenset[Axis],
+) -> tuple[str, int] | None:
+    levels = {found.levels[u.base] for u in uses if u.member}
+    when = max((_pass_of(found, u) for u in uses), default=0)
+    if "post" in levels:
+        # After the loops, serially, only what was reduced over all rows is finished. A total that
+        # is spread out again is work for a kernel of its own.
+        along = any(u.member and found.levels[u.base] == "post" and Domain.axes(u.dims) == axes for u in uses)
+        fits = axes <= columns and along and all(_is_at_hand(found, u, columns) for u in uses if u.member)
+        return ("post", 0) if fits else None
+    if axes & columns:
+        if axes != rows | columns and not is_cheap(equation):
+            return None
+        return "inner", when
+    if axes or when or "row" in levels:
+        return "row", when
+    return "pre", 0
+
+
+def _is_at_hand(found: Schedule, use: Use, columns: frozenset[Axis]) -> bool:
+    """Whether a member can be had after the loops: from there, from before them, or computed again."""
+    level = found.levels[use.base]
+    again = level == "inner" and found.passes[use.base] == 0 and Domain.axes(use.dims) <= columns
+    return level in ("post", "pre") or again
+
+
+def _place_reduction(
+    found: Schedule, index: int, use: Use, rows: frozenset[Axis], columns: frozenset[Axis]
+) -> tuple[str, int] | None:
+    equation = found.domain.equations[index]
+    if any(n != 1 and a is None for n, a in zip(use.value.shape, use.dims, strict=True)):
+        # A member that was expanded: no axis counts how often each element is there.
+        return None
+    axes = found.domain.axes(use.dims)
+    reduced = axes - found.domain.axes(found.domain.members[equation.output])
+    level = (
+        found.levels[use.base] if use.member else ("inner" if axes & columns else "row" if axes else "pre")
+    )
+    when = _pass_of(found, use)
+    if level == "post":
+        return None
+    if not reduced:
+        # Dimensions of size 1 only: the element itself.
+        return level, when
+    if level == "inner":
+        if axes != rows | columns:
+            return None
+        if reduced == columns and (rows or _reused(found.domain, equation.output)):
+            found.reductions[index] = "row"
+            return "row", when + 1
+        if reduced == axes:
+            found.reductions[index] = "total"
+            return "post", 0
+        if reduced == rows:
+            found.reductions[index] = "column"
+            return "post", 0
+        return None
+    if reduced == rows and axes == rows:
+        found.reductions[index] = "total"
+        return "post", 0
+    return None
+
+
+def _reused(domain: Domain, value: Value) -> bool:
+    """Whether a value that was reduced to a number meets, in the group, something that varies."""
+    reached = {value}
+    for i, equation in enumerate(domain.equations):
+        for j, operand in enumerate(equation.inputs):
+            if isinstance(operand, Value) and domain.uses[i, j].member and domain.uses[i, j].base in reached:
+                reached.add(equation.output)
+                if domain.axes(domain.members[equation.output]):
+                    return True
+    return False
+
+
+# What passes keep for each other.
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A costly value of one pass that later ones of the row read back instead of computing it again.
+
+    first: the pass that computes it; again: those that read it. home: the result whose memory it lies in
+    until the last of them, which then writes the result itself there; or the value, if it is a result.
+    """
+
+    value: Value
+    first: int
+    again: frozenset[int]
+    home: Value
+
+
+def saved_between_passes(plan: Schedule, outputs: Sequence[Value]) -> list[Saved]:
+    """What is saved: the softmax of a row stores its exponentials where its results go."""
+    found: list[Saved] = []
+    if plan.count < 2:
+        return found
+    homes = [v for v in outputs if plan.levels[v] == "inner"]
+    # Those that others are computed from come last: who reads those back has no need of these.
+    for equation in reversed(plan.domain.equations):
+        value = equation.output
+        if plan.levels[value] != "inner" or is_cheap(equation):
+            continue
+        when = [number for number in range(plan.count) if value in _needed(plan, outputs, number, found)]
+        home = next((v for v in homes if len(when) > 1 and _can_hold(plan, v, value, when)), None)
+        if home is not None:
+            homes.remove(home)
+            found.append(Saved(value, when[0], frozenset(when[1:]), home))
+    return found
+
+
+def _can_hold(plan: Schedule, home: Value, value: Value, when: Sequence[int]) -> bool:
+    """Whether the memory of `home` is free for `value` until the last of the passes `when`."""
+    if home == value:
+        return True
+    axes = plan.domain.axes
+    alike = home.dtype == value.dtype and axes(plan.domain.members[home]) == axes(plan.domain.members[value])
+    return alike and plan.passes[home] == when[-1]
+
+
+def _needed(plan: Schedule, outputs: Sequence[Value], number: int, saved: Sequence[Saved]) -> set[Value]:
+    """The members that a pass computes, or reads back, along the inner axes."""
+    domain = plan.domain
+    known = {s.value for s in saved if number in s.again}
+    index = {e.output: i for i, e in enumerate(domain.equations)}
+    operands = [domain.uses[place, 0] for place in plan.reductions]
+    roots = [*outputs, *(use.base for use in operands if use.member)]
+    pending = [v for v in roots if plan.levels[v] == "inner" and plan.passes[v] == number]
+    found: set[Value] = set()
+    while pending:
+        value = pending.pop()
+        if value in found or plan.levels[value] != "inner":
+            continue
+        found.add(value)
+        place = index[value]
+        if value not in known:
+            uses = [domain.uses.get((place, j)) for j in range(len(domain.equations[place].inputs))]
+            pending += [use.base for use in uses if use is not None and use.member]
+    return found

@@ -1,0 +1,1 @@
+"""Whether what a captured run has read still holds."""

@@ -1,0 +1,1 @@
+"""The kernel IR: loop nests over scalar statements, which print as Python."""

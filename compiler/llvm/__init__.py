@@ -1,0 +1,1 @@
+"""Writing LLVM IR, and machine code from it."""

@@ -1,0 +1,357 @@
+"""Machine code from LLVM IR, several modules at a time.
+
+LLVM's work is the better part of most first calls. So each module has a thread of its own, and whoever needs
+the address of something in it waits for it then: LLVM works on as many modules as there are cores, and Python
+goes on planning meanwhile.
+
+Importing this imports Numba, as does whatever needs `jit`; `import fusegrad` does not.
+"""
+
+from __future__ import annotations
+
+import _thread
+import atexit
+import ctypes
+import functools
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Generic, ParamSpec, TypeVar
+
+import llvmlite.binding as llvm
+from llvmlite.binding import ffi
+from numba.core.registry import cpu_target
+
+from fusegrad.compiler.base import debug
+from fusegrad.compiler.base.lock import compiling
+
+_codegen = cpu_target.target_context.codegen()
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Statistics:
+    """What compilation has cost in this process. seconds: for which somebody waited for machine code."""
+
+    modules = 0
+    kernels = 0
+    seconds = 0.0
+
+
+# Threads that nothing interrupts.
+
+
+class Running(Generic[R]):
+    """A function that runs in a thread of its own, where Python raises no KeyboardInterrupt.
+
+    llvmlite takes its lock in Python code. One that was interrupted there would stay taken, and whoever
+    compiles next would wait for ever.
+    """
+
+    def __init__(self, function: Callable[[], R]) -> None:
+        self._made: list[R] = []
+        self._failed: list[BaseException] = []
+        # Threads and events of `threading` are Python code as well.
+        self._done = threading.Lock()
+        self._done.acquire()
+        _thread.start_new_thread(self._run, (function,))
+
+    def _run(self, function: Callable[[], R]) -> None:
+        try:
+            self._made.append(function())
+        except BaseException as error:
+            self._failed.append(error)
+        finally:
+            self._done.release()
+
+    @property
+    def failed(self) -> bool:
+        """Whether it has raised something."""
+        return bool(self._failed)
+
+    @property
+    def finished(self) -> bool:
+        """Whether it has come to its end."""
+        return bool(self._made or self._failed)
+
+    def wait(self) -> list[BaseException]:
+        """Wait for its end. Gives the interrupts that came meanwhile."""
+        interrupts: list[BaseException] = []
+        while not self.finished:
+            try:
+                # Of several who wait the lock wakes one; the others look again.
+                self._done.acquire(timeout=0.01)
+            except KeyboardInterrupt as interrupt:
+                interrupts.append(interrupt)
+        return interrupts
+
+    def result(self) -> R:
+        """What it gives. Raises what it raises, and interrupts that came while one waited."""
+        for error in (*self.wait(), *self._failed):
+            raise error
+        return self._made[0]
+
+
+def undisturbed(function: Callable[P, R]) -> Callable[P, R]:
+    """`function` in a thread of its own where it would be in Python's main one, for whose end one waits."""
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        if threading.get_ident() != threading.main_thread().ident:
+            return function(*args, **kwargs)
+        return Running(lambda: function(*args, **kwargs)).result()
+
+    return call
+
+
+# The machine.
+
+
+@functools.cache
+@undisturbed
+def vector_bytes() -> int:
+    """The width of the machine's vectors in bytes, of those that Numba compiles for.
+
+    NUMBA_ENABLE_AVX, NUMBA_CPU_NAME and NUMBA_CPU_FEATURES may leave some out. LLVM ends the process where it
+    meets an instruction by name that its target lacks.
+    """
+    host, told = llvm.get_host_cpu_features(), _codegen._tm_features.split(",")
+    features = {name for name, there in host.items() if there and f"+{name}" in told}
+    if {"avx512f", "avx512vl"} <= features:
+        return 64
+    return 32 if "avx2" in features else 16
+
+
+def _target_machine() -> Any:
+    """LLVM's idea of the machine: Numba's, which knows the settings of its users."""
+    options: dict[str, Any] = {"opt": 3}
+    _codegen._customize_tm_options(options)
+    return llvm.Target.from_default_triple().create_target_machine(**options)
+
+
+@functools.cache
+def _engine() -> Any:
+    """What holds the machine code of this process, and knows where its symbols are."""
+    return llvm.create_mcjit_compiler(llvm.parse_assembly(""), _target_machine())
+
+
+@undisturbed
+def add_symbols(addresses: Mapping[str, int]) -> None:
+    """Make functions and variables known by name to the modules that are compiled from now on."""
+    for name, address in addresses.items():
+        llvm.add_symbol(name, address)
+
+
+# LLVM at work. llvmlite has one lock for all that LLVM does, since modules of one context must not be touched
+# by two threads at once. Ours have contexts of their own; what takes long is called past it.
+
+
+def _past_the_lock(function: Any) -> Any:
+    return getattr(function, "_cfn", function)
+
+
+_run_passes = _past_the_lock(ffi.lib.LLVMPY_RunNewModulePassManager)
+_emit = _past_the_lock(ffi.lib.LLVMPY_TargetMachineEmitToMemory)
+_ASSEMBLY, _OBJECT = 0, 1
+
+
+class _Work:
+    """LLVM IR to be made machine code in three parts, of which `run` takes long.
+
+    Python is asked for as little as possible meanwhile: it lets a thread wait for milliseconds where another
+    one computes.
+    """
+
+    def __init__(self, text: str, kind: int) -> None:
+        """kind: whether object code or assembly. Raises RuntimeError for what is no LLVM IR."""
+        self._kind = kind
+        self._machine = machine = _target_machine()
+        self._context = context = llvm.create_context()
+        self._module = module = llvm.parse_assembly(text, context)
+        # A module must go before its context; Python may collect them in any order.
+        self._close = weakref.finalize(self, _close, module, context)
+        module.data_layout, module.triple = str(machine.target_data), machine.triple
+        module.verify()
+        self._passes = _passes()
+        self._builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options())
+        self._message = ffi.OutputString()
+        self._buffer: Any = None
+
+    def run(self) -> None:
+        """Let LLVM do its work."""
+        with _addresses_as_written():
+            _run_passes(self._passes, self._module, self._builder)
+            self._buffer = _emit(self._machine, self._module, self._kind, self._message)
+
+    def code(self) -> bytes:
+        """What came of it, once. Raises RuntimeError where LLVM could not do it."""
+        buffer, self._buffer = self._buffer, None
+        with self._message:
+            if not buffer:
+                raise RuntimeError(f"LLVM gives no machine code: {self._message}")
+            try:
+                start = ffi.lib.LLVMPY_GetBufferStart(buffer)
+                return ctypes.string_at(start, ffi.lib.LLVMPY_GetBufferSize(buffer))
+            finally:
+                ffi.lib.LLVMPY_DisposeMemoryBuffer(buffer)
+                self._close()
+
+
+def _close(*things: Any) -> None:
+    for thing in things:
+        thing.close()
+
+
+def _passes() -> Any:
+    """A pass list of our own.
+
+    Our code comes with its vectors and its loops as they should be: what is left to do is variables into
+    registers, loops turned so that they test at the end, and what is computed twice. Numba's list, or LLVM's
+    own for -O2, takes five times as long and its code is no faster.
+    """
+    passes = llvm.create_new_module_pass_manager()
+    passes.add_sroa_pass()
+    passes.add_simplify_cfg_pass()
+    passes.add_instruction_combine_pass()
+    passes.add_loop_simplify_pass()
+    passes.add_lcssa_pass()
+    passes.add_loop_rotate_pass()
+    passes.add_new_gvn_pass()
+    passes.add_instruction_combine_pass()
+    passes.add_simplify_cfg_pass()
+    return passes
+
+
+_setting = threading.Lock()
+_compiling_now = 0
+
+
+@contextmanager
+def _addresses_as_written() -> Iterator[None]:
+    """Inside, LLVM does not look for other ways to count addresses on in loops.
+
+    The writer has put in front of a loop what can be; looking takes a tenth of the time of all that LLVM
+    does. It is a setting of the process, so what Numba compiles next must find it as it is.
+    """
+    _count(1)
+    try:
+        yield
+    finally:
+        _count(-1)
+
+
+def _count(change: int) -> None:
+    global _compiling_now
+    with _setting:
+        before, _compiling_now = _compiling_now, _compiling_now + change
+        if not (before and _compiling_now):
+            llvm.set_option("fusegrad", f"-disable-lsr={'true' if _compiling_now else 'false'}")
+
+
+# From text to addresses.
+
+_at_work: list[Running[None]] = []
+_loading = threading.Lock()
+
+
+class Module:
+    """LLVM IR that is being compiled, or has been. To be made under the lock of compiling.
+
+    Raises RuntimeError for what is no LLVM IR.
+    """
+
+    def __init__(self, text: str, symbols: Sequence[str]) -> None:
+        self._text, self._symbols = text, symbols
+        self._addresses: dict[str, int] | None = None
+        self._lost = self._shown = False
+        self._work = undisturbed(_Work)(text, _OBJECT)
+        self._running = Running(self._work.run)
+        _at_work[:] = [*(r for r in _at_work if not r.finished), self._running]
+
+    @property
+    def failed(self) -> bool:
+        """Whether LLVM has failed."""
+        return self._lost or self._running.failed
+
+    def addresses(self) -> dict[str, int]:
+        """Where its symbols are, for which one waits. Raises what LLVM failed with."""
+        with compiling:
+            if self._addresses is not None and self._shown:
+                return self._addresses
+            started = time.perf_counter()
+            self._running.result()
+            found = undisturbed(self._load)()
+            Statistics.seconds += time.perf_counter() - started
+            debug.show(4, "LLVM IR", lambda: self._text)
+            debug.show(5, "assembly", lambda: assembly(self._text))
+            self._shown, self._text = True, ""
+            return found
+
+    def _load(self) -> dict[str, int]:
+        """The addresses; done once, though whoever asked first may have been interrupted."""
+        with _loading:
+            if self._addresses is None:
+                try:
+                    engine = _engine()
+                    engine.add_object_file(llvm.ObjectFileRef.from_data(self._work.code()))
+                    engine.finalize_object()
+                    self._addresses = {name: engine.get_function_address(name) for name in self._symbols}
+                except BaseException:
+                    self._lost = True
+                    raise
+                Statistics.modules += 1
+                del self._work
+            return self._addresses
+
+
+def remembered(make: Callable[..., Module]) -> Callable[..., Module]:
+    """`make`, which begins to compile a module, done once for the same arguments, unless LLVM fails."""
+    known: dict[tuple[Any, ...], Module] = {}
+
+    @functools.wraps(make)
+    def module(*args: Any) -> Module:
+        with compiling:
+            if args not in known or known[args].failed:
+                known[args] = make(*args)
+            return known[args]
+
+    return module
+
+
+def compile_module(text: str, symbols: Sequence[str]) -> list[int]:
+    """Compile LLVM IR and give the addresses of `symbols` in it."""
+    with compiling:
+        return list(Module(text, symbols).addresses().values())
+
+
+@undisturbed
+def assembly(text: str) -> str:
+    """The machine code of LLVM IR for people to read."""
+    work = _Work(text, _ASSEMBLY)
+    work.run()
+    return work.code().decode()
+
+
+def _wait_for_all() -> None:
+    interrupts = [interrupt for running in list(_at_work) for interrupt in running.wait()]
+    if interrupts:
+        _thread.interrupt_main()
+
+
+def _before_fork() -> None:
+    """A child has only the thread that forks: LLVM must have been left by all others."""
+    compiling.__enter__()
+    _wait_for_all()
+
+
+def _after_fork() -> None:
+    compiling.__exit__(None, None, None)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
+atexit.register(_wait_for_all)  # LLVM must not be taken down while it works

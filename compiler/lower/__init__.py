@@ -1,0 +1,1 @@
+"""Graph rewrites: from ops that eager leaves to NumPy to those that kernels are made of."""

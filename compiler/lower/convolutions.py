@@ -1,0 +1,171 @@
+"""Convolutions as matrix products of columns: the windows of an image, put side by side by a kernel.
+
+The columns [images, groups, channels / groups * kernel, windows] are a strided view of the padded input,
+copied once for all products that read them. Columns that a product makes are added up where windows
+overlap by reading, for each element of the image, all windows that it lies in.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fusegrad.compiler.base.gather_op import Along
+from fusegrad.compiler.lower.rewriter import Rewriter
+from fusegrad.eager.ops.shape.slicing import Slice
+from fusegrad.eager.ops.shape.windows import Sizes, Window, reach
+from fusegrad.tracer.ir.graph import Value
+
+# Kernels of more elements than this are left to NumPy where columns are added up: each is a read.
+LARGEST_KERNEL = 64
+# So are columns of more elements than this: eager makes them for a few images at a time.
+LARGEST_COLUMNS = 1 << 26
+
+
+def _kernel(window: Window) -> Sizes:
+    return tuple([w[0] for w in window])
+
+
+def _fits(images: Value, channels: int, count: Sequence[int], window: Window) -> bool:
+    """Whether BLAS has a product for values of this dtype, and there is room for the columns."""
+    rows = channels * math.prod(_kernel(window))
+    elements = images.shape[0] * rows * math.prod(count)
+    return images.dtype.kind == "f" and 0 < elements <= LARGEST_COLUMNS
+
+
+# Columns.
+
+
+def _columns(b: Rewriter, x: Value, count: Sizes, window: Window, groups: int) -> Value:
+    """The windows of x [N, C, *size], as matrices [N, groups, C / groups * kernel, windows]."""
+    images, channels = x.shape[:2]
+    shape = (images, groups, channels // groups * math.prod(_kernel(window)), math.prod(count))
+    covered = _covered(b, x, count, window)
+    if all(k == 1 and s == 1 for k, s, _, _ in window):
+        return b.reshape(covered, shape)
+    seen, rank = covered, len(window)
+    for d, (k, s, _, dilation) in enumerate(window, 2):
+        seen = b.op("unfold", seen, dim=d, size=dilation * (k - 1) + 1, step=s)
+        if dilation > 1:
+            seen = _at(b, seen, {len(seen.shape) - 1: Slice(0, seen.shape[-1], dilation)})
+    seen = b.op("permute", seen, dims=(0, 1, *range(2 + rank, 2 + 2 * rank), *range(2, 2 + rank)))
+    return b.reshape(b.op("clone", seen), shape)
+
+
+def _covered(b: Rewriter, x: Value, count: Sizes, window: Window) -> Value:
+    """The part of the padded input that the windows cover; in memory."""
+    size, covered = x.shape[2:], reach(count, window)
+    if not any(w[2] for w in window) and all(c <= n for c, n in zip(covered, size, strict=True)):
+        cuts = {d: Slice(0, c, 1) for d, (c, n) in enumerate(zip(covered, size, strict=True), 2) if c < n}
+        return _at(b, x, cuts)
+    where = [*(Along(n, d) for d, n in enumerate(x.shape[:2]))]
+    where += [Along(n, d, -w[2]) for d, (n, w) in enumerate(zip(size, window, strict=True), 2)]
+    return b.op("clone", b.fetch(x, 0, [], (*x.shape[:2], *covered), where))
+
+
+def _at(b: Rewriter, x: Value, entries: dict[int, Any]) -> Value:
+    """`x` at a slice or a place of some of its dimensions."""
+    if not entries:
+        return x
+    return b.op("getitem", x, index=tuple([entries.get(d, Slice(0, n, 1)) for d, n in enumerate(x.shape)]))
+
+
+def _added(b: Rewriter, columns: Value, size: Sizes, window: Window) -> Value:
+    """Columns [N, C, *kernel, *count] added up in images [N, C, *size]."""
+    rank, result = len(window), b.full((), 0, columns.dtype)
+    count = columns.shape[2 + rank :]
+    for place in itertools.product(*map(range, _kernel(window))):
+        part = _at(b, columns, dict(enumerate(place, 2)))
+        starts = [o * w[3] - w[2] for o, w in zip(place, window, strict=True)]
+        result = b.op("add", result, _spread(b, part, size, count, starts, [w[1] for w in window]))
+    return b.expand(result, (*columns.shape[:2], *size))
+
+
+def _spread(
+    b: Rewriter, part: Value, size: Sizes, count: Sizes, starts: Sequence[int], steps: Sequence[int]
+) -> Value:
+    """What is 0 but at `start + step * i` along each dimension, where it is the i-th of `part`."""
+    shape = (*part.shape[:2], *size)
+    where = [*(Along(n, d) for d, n in enumerate(part.shape[:2]))]
+    indices: list[Value] = []
+    for d, (c, start, step) in enumerate(zip(count, starts, steps, strict=True), 2):
+        if step == 1:
+            where.append(Along(c, d, -start))
+        else:
+            where.append(Along(c, by=len(indices)))
+            indices.append(b.counted(Slice(start, start + step * c, step), shape[d], d, len(shape)))
+    return b.fetch(part, 0, indices, shape, where)
+
+
+# The products. Sizes and params as the ops of `eager/ops/nn/convolution.py` have them.
+
+
+def _with_bias(b: Rewriter, result: Value, bias: Sequence[Value]) -> Value:
+    if not bias:
+        return result
+    return b.op("add", result, b.reshape(bias[0], (*bias[0].shape, *(1,) * (len(result.shape) - 2))))
+
+
+def _convolution(
+    b: Rewriter, x: Value, weight: Value, *bias: Value, size: Sizes, window: Window, groups: int
+) -> Value | None:
+    if not _fits(x, x.shape[1], size, window) or not weight.shape[0]:
+        return None
+    out = weight.shape[0]
+    matrix = b.reshape(weight, (groups, out // groups, math.prod(weight.shape[1:])))
+    result = b.op("matmul", matrix, _columns(b, x, size, window, groups))
+    return _with_bias(b, b.reshape(result, (x.shape[0], out, *size)), bias)
+
+
+def _transpose(
+    b: Rewriter, x: Value, weight: Value, *bias: Value, size: Sizes, window: Window, groups: int
+) -> Value | None:
+    images, out, *count = x.shape
+    channels = weight.shape[1] * groups
+    if not _fits(x, channels, count, window) or not out or math.prod(_kernel(window)) > LARGEST_KERNEL:
+        return None
+    matrix = b.reshape(weight, (groups, out // groups, math.prod(weight.shape[1:])))
+    rows = b.reshape(x, (images, groups, out // groups, math.prod(count)))
+    columns = b.op("matmul", b.op("permute", matrix, dims=(0, 2, 1)), rows)
+    columns = b.reshape(columns, (images, channels, *weight.shape[2:], *count))
+    return _with_bias(b, _added(b, columns, size, window), bias)
+
+
+def _weight(b: Rewriter, x: Value, y: Value, size: Sizes, window: Window, groups: int) -> Value | None:
+    images, out, *count = y.shape
+    if not _fits(x, x.shape[1], count, window) or not out:
+        return None
+    rows = b.reshape(y, (images, groups, out // groups, math.prod(count)))
+    # The gradient lies transposed, so that it is the rows and not all the columns that are turned over.
+    turned = b.op("permute", rows, dims=(0, 1, 3, 2))
+    product = b.op("matmul", _columns(b, x, tuple(count), window, groups), turned)
+    result = b.op("permute", b.op("sum", product, dim=(0,), keepdim=False), dims=(0, 2, 1))
+    return b.reshape(result, (out, x.shape[1] // groups, *size))
+
+
+def _im2col(b: Rewriter, x: Value, size: Sizes, count: Sizes, window: Window) -> Value | None:
+    if not _fits(x, x.shape[1], count, window):
+        return None
+    columns = _columns(b, x, count, window, 1)
+    return b.reshape(columns, (columns.shape[0], *columns.shape[2:]))
+
+
+def _col2im(b: Rewriter, x: Value, size: Sizes, count: Sizes, window: Window) -> Value | None:
+    kernel = _kernel(window)
+    channels = x.shape[1] // math.prod(kernel)
+    if not _fits(x, channels, count, window) or math.prod(kernel) > LARGEST_KERNEL:
+        return None
+    return _added(b, b.reshape(x, (x.shape[0], channels, *kernel, *count)), size, window)
+
+
+RULES: dict[str, Callable[..., Value | None]] = {
+    "convolution": _convolution,
+    "convolution_bias": _convolution,
+    "conv_transpose": _transpose,
+    "conv_transpose_bias": _transpose,
+    "conv_weight": _weight,
+    "im2col": _im2col,
+    "col2im": _col2im,
+}

@@ -1,0 +1,1 @@
+"""Captured paths, the trace tree that they share, its replay, and the autograd node of a replay."""

@@ -1,0 +1,173 @@
+"""What a replayed call does to the world once its last guard has passed: memory written, `.grad` set.
+
+All memory is written by one native call, which nothing interrupts: either everything is as eager would
+have left it, or nothing was touched. Where nothing can go wrong any more once the program of the last
+stretch runs, its kernels write what is in place by themselves (`in_place`); the rest is copied.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Collection, Iterator, Sequence
+from operator import is_
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fusegrad.compiler.paths.path import Captured, Path
+from fusegrad.compiler.program.pipeline import clone_op
+from fusegrad.compiler.program.program import Program
+from fusegrad.compiler.runtime.allocator import bounds_of
+from fusegrad.eager.autograd import views
+from fusegrad.eager.core.errors import user_spot
+from fusegrad.eager.core.op import wrap
+from fusegrad.eager.core.tensor import Tensor
+from fusegrad.tracer.ir.graph import Equation, Graph, Value
+from fusegrad.tracer.observe.hosts import GradientOf, at
+
+
+class Commit:
+    """Writes what a path leaves.
+
+    targets: where the written tensors are: a leaf of the call, captured, or the `.grad` of one. done: the
+    numbers of those that the path's program writes itself.
+    """
+
+    def __init__(self, path: Path, done: Collection[int]) -> None:
+        left = path.capture.left
+        hosts = {h.value: h for h in path.hosts}
+        self.path = path
+        self.targets: list[int | Callable[[], Tensor | None] | GradientOf] = []
+        for value, _ in left.writes:
+            if value in path.argument_leaves:
+                self.targets.append(path.argument_leaves[value])
+            else:
+                host = path.captured.get(value) or hosts[value]
+                assert isinstance(host, (Captured, GradientOf))
+                self.targets.append(host.reference if isinstance(host, Captured) else host)
+        self.rest = [i for i in range(len(left.writes)) if i not in done]
+        self.program = _copying([path.left[i] for i in self.rest]) if self.rest else None
+        # Whether memory is written as soon as the last stretch runs.
+        self.begins = bool(done)
+        self._references = [c.reference for c in path.captured.values()]
+        self._arguments = [*path.argument_leaves.values()]
+        self._lent = [host for host in path.hosts if host.lent]
+        self._apart = _Apart([], [], [])
+
+    def tensors(self, leaves: Sequence[Any]) -> list[Tensor] | None:
+        """The tensors that are written; None where they must not be.
+
+        They must be writable, and lie apart from each other and from whatever else the call reads: the
+        recorded run saw such tensors, the present ones may overlap.
+        """
+        if not self.targets:
+            return []
+        tensors = [_tensor(target, leaves) for target in self.targets]
+        for tensor in tensors:
+            if tensor is None or not tensor.array.flags.writeable:
+                return None
+        return tensors if self._is_apart(leaves) else None  # type: ignore[return-value]
+
+    def _is_apart(self, leaves: Sequence[Any]) -> bool:
+        """Whether nothing overlaps: looked at where a tensor has another array than when last nothing did."""
+        seen, bounds, seen_others = self._apart
+        captured = [None if (t := reference()) is None else t.array for reference in self._references]
+        if not _same(captured, seen):
+            arrays = [a for c in self.path.captured.values() if (a := c.array()) is not None]
+            bounds, seen_others = sorted(bounds_of(a) for a in arrays if a.size), []
+            if not _apart(bounds):
+                return False
+            seen = [weakref.ref(a) for a in arrays]
+        others = [leaves[i].array for i in self._arguments]
+        for host in self._lent:
+            array = host.array(leaves)
+            if array is not None:
+                others.append(array)
+        if not _same(others, seen_others):
+            if not _apart([*bounds, *map(bounds_of, others)]):
+                return False
+            seen_others = [weakref.ref(a) for a in others]
+        self._apart = _Apart(seen, bounds, seen_others)
+        return True
+
+    def begin(self, tensors: Sequence[Tensor]) -> None:
+        """The memory of `tensors` is written next: nobody must find it changed whose version is not."""
+        views.count_writes(tensors, user_spot())
+
+    def run(self, finals: Sequence[np.ndarray], tensors: Sequence[Tensor], leaves: Sequence[Any]) -> None:
+        """Write what the program has not into the memory of `tensors`, and set gradients."""
+        if not self.begins:
+            self.begin(tensors)
+        if self.program is not None:
+            self.copy([finals[i] for i in self.rest], [tensors[i].array for i in self.rest])
+        gradients = iter(finals[len(tensors) :])
+        left = self.path.capture.left
+        for place, value in left.gradients:
+            owner = at(place, leaves)
+            array = None if value is None else next(gradients)
+            if owner is not None:
+                owner.grad = None if array is None else wrap(own(array))
+        self.call_after()
+
+    def copy(self, finals: Sequence[np.ndarray], targets: Sequence[np.ndarray]) -> None:
+        """Write what the program has not into the memory of `targets`."""
+        assert self.program is not None
+        arrays = [a if a.flags.c_contiguous else np.array(a, order="C") for a in finals]
+        self.program.run([*arrays, *targets])
+
+    def call_after(self) -> None:
+        """Call the methods that are called when all is done."""
+        for method in self.path.capture.left.after:
+            call = method()
+            if call is not None:
+                call()
+
+
+def own(array: np.ndarray) -> np.ndarray:
+    """The array, or a copy where it is a view of another result's memory."""
+    return array if array.base is None or array.flags.c_contiguous else np.array(array)
+
+
+class _Apart(NamedTuple):
+    """Memory in which nothing overlaps: the arrays of captured tensors, where they lie, and other arrays."""
+
+    seen: list[weakref.ref[np.ndarray]]
+    bounds: list[tuple[int, int]]
+    others: list[weakref.ref[np.ndarray]]
+
+
+def _same(arrays: Sequence[np.ndarray | None], seen: Sequence[weakref.ref[np.ndarray]]) -> bool:
+    """Whether these are the arrays that were seen. None stands for one that is gone, which nobody reads."""
+    return len(arrays) == len(seen) and all(map(is_, arrays, [reference() for reference in seen]))
+
+
+def _tensor(source: Any, leaves: Sequence[Any]) -> Tensor | None:
+    """The tensor at one of `Commit.targets`."""
+    if type(source) is weakref.ref:
+        return source()
+    if type(source) is int:
+        tensor: Tensor = leaves[source]
+        return tensor
+    owner = at(source.place, leaves)
+    return None if owner is None else owner.grad
+
+
+def _copying(values: Sequence[Value]) -> Program:
+    """A program that copies its first inputs into the memory of the others."""
+    finals = [Value(f"final{i}", v.type) for i, v in enumerate(values)]
+    targets = [Value(f"target{i}", v.type) for i, v in enumerate(values)]
+    copies = [Value(f"copy{i}", v.type) for i, v in enumerate(values)]
+    equations = tuple(Equation(clone_op, (f,), {}, (c,)) for f, c in zip(finals, copies, strict=True))
+    graph = Graph((*finals, *targets), equations, tuple(copies))
+    return Program(graph, into=dict(zip(copies, targets, strict=True))).finish()
+
+
+def _apart(bounds: list[tuple[int, int]]) -> bool:
+    """Whether no two of these stretches of memory overlap."""
+    ordered: Iterator[tuple[int, int]] = iter(sorted(b for b in bounds if b[1] > b[0]))
+    reach = -1
+    for start, end in ordered:
+        if start < reach:
+            return False
+        reach = end
+    return True

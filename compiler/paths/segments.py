@@ -1,0 +1,141 @@
+"""The parts of a trace tree, and what came of running one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fusegrad.compiler.paths.commit import Commit
+from fusegrad.compiler.paths.path import Path
+from fusegrad.compiler.program.program import Program
+from fusegrad.eager.core.tensor import Tensor
+from fusegrad.tracer.ir.graph import Equation, Value
+from fusegrad.tracer.observe.hosts import Host
+
+MISSED: Any = object()  # what a function gives that does not answer
+
+
+@dataclass(eq=False)
+class Joint:
+    """A leaf's results and gradients by one program, for a backward that starts with 1.
+
+    Most losses are made to be derived at once; then what forward and backward share is computed
+    once, and nothing is kept in between.
+    """
+
+    program: Program
+    inputs: list[tuple[str, Any]]
+    checks: list[tuple[int, tuple[Any, ...]]]
+    results: list[tuple[int, tuple[Any, ...]]]
+    left: list[tuple[int, tuple[Any, ...]]]
+    gradients: list[tuple[int, tuple[Any, ...]]]
+
+
+@dataclass(eq=False, slots=True)
+class Run:
+    """A run that reached a leaf: its results, what is left to the world, what was kept, the gradients if they
+    came along, and what takes back the drawing of random numbers.
+
+    written: tensors that are to be; memory: copies of what they held before, if those were asked for.
+    """
+
+    leaf: Segment
+    results: list[np.ndarray]
+    left: list[np.ndarray]
+    environment: list[Any]
+    written: list[Tensor]
+    memory: list[np.ndarray]
+    undo: list[Callable[[], None]]
+    gradients: list[np.ndarray] | None = None
+
+
+class Stopped(NamedTuple):
+    """A run that reached no leaf: the segment where it stopped, and why, if not by its guard.
+
+    seen: the key of the value that the guard met, which has no continuation.
+    """
+
+    segment: Segment
+    reason: Any = ""
+    seen: Any = None
+
+
+# A leaf gets a joint program when this many of its calls were followed by a plain backward, and
+# these were at least three quarters of all.
+JOINT_AFTER = 3
+
+
+@dataclass(eq=False)
+class Usage:
+    """How often a leaf ran, and was derived by a plain backward; of late, when it is often."""
+
+    calls: int = 0
+    derived: int = 0
+
+    def followed(self) -> bool:
+        """Note a call that may be derived; whether it probably will be."""
+        expected = self.expected()
+        self.calls += 1
+        if self.calls >= 64:
+            self.calls, self.derived = self.calls // 2, self.derived // 2
+        return expected
+
+    def expected(self) -> bool:
+        """Whether the next call will probably be derived."""
+        return self.derived >= JOINT_AFTER and 4 * self.derived >= 3 * self.calls
+
+
+@dataclass(eq=False)
+class Segment:
+    """A node of the tree: equations up to a guard, and what comes after for each value of it.
+
+    owner: the path that brought the segment; it binds captured tensors and constants.
+    inputs: where each input of the program comes from (see `Tree`). gives: (environment index,
+    place in the program's arrays) of what later stretches read. checks: places of values that
+    must be true. hosts: what Python gives before the program runs, with places in the environment.
+    results, left: places of the path's results, and of what it leaves to the world, at a leaf; commit:
+    what then leaves it. facts: for a node of a leaf, what
+    its backward needs of each input and result, by whether its forward kept what backward reads.
+    """
+
+    owner: Path
+    equations: list[Equation]
+    guard: Equation | None = None
+    givers: list[Host] = field(default_factory=list)
+    children: dict[Any, Segment] = field(default_factory=dict)
+    path: Path | None = None
+    program: Program | None = None
+    inputs: list[tuple[str, Any]] = field(default_factory=list)
+    gives: list[tuple[int, int]] = field(default_factory=list)
+    checks: list[tuple[int, tuple[Any, ...]]] = field(default_factory=list)
+    guard_place: tuple[int, tuple[Any, ...]] | None = None
+    hosts: list[tuple[Host, int]] = field(default_factory=list)
+    results: list[tuple[int, tuple[Any, ...]]] = field(default_factory=list)
+    left: list[tuple[int, tuple[Any, ...]]] = field(default_factory=list)
+    backward: Program | None = None
+    backward_inputs: list[tuple[str, Any]] = field(default_factory=list)
+    gradient_places: list[tuple[int, tuple[Any, ...]]] = field(default_factory=list)
+    gradients: list[Value] = field(default_factory=list)
+    above: list[Segment] = field(default_factory=list)
+    kept_above: dict[Value, int] = field(default_factory=dict)
+    joint: Joint | None = None
+    commit: Commit | None = None
+    facts: dict[bool, Any] = field(default_factory=dict)
+    usage: Usage = field(default_factory=Usage)
+
+    def followed(self) -> bool:
+        """Note a call that may be derived; whether it probably will be, by a plain backward."""
+        return self.usage.followed()
+
+    def walk(self) -> list[Segment]:
+        """This node and all below it."""
+        return [self, *(s for child in self.children.values() for s in child.walk())]
+
+    def chains(self) -> list[list[Segment]]:
+        """For each leaf at or below this node the nodes down to it."""
+        if self.path is not None:
+            return [[self]]
+        return [[self, *chain] for child in self.children.values() for chain in child.chains()]

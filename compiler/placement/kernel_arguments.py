@@ -1,0 +1,135 @@
+"""The blocks of kernels: what a kernel reads of one use of it, sizes, numbers and places of its arrays.
+
+`emit.Block` says where what stands in them.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fusegrad.compiler.codegen.emit import block_of, outer_accumulators
+from fusegrad.compiler.kernel.bound_kernel import BoundKernel
+from fusegrad.compiler.kernel.ir import ELEMENTARY, Compute, Kernel
+from fusegrad.compiler.llvm.ir_writer import SIZES
+from fusegrad.compiler.runtime.allocator import aligned
+from fusegrad.eager.core.dtypes import FROM_SHORT
+from fusegrad.eager.core.sizes import Symbol
+from fusegrad.tracer.ir.graph import Value
+
+# How many elements one chunk of a loop has at least, for cheap work; a chunk that computes
+# exponentials is shorter. Chunks are what threads share.
+CHUNK_WORK = 1 << 15
+MOST_CHUNKS = 64
+
+# Gives the slot and the byte offset of a value.
+Placing = Callable[[Value], tuple[int, int]]
+
+
+class Cut:
+    """What is the same for all uses of a kernel of how its work is cut into chunks.
+
+    loop: the axes, by number, of the loop that is cut. accumulators: bytes and axes of those that outlive it.
+    """
+
+    def __init__(self, kernel: Kernel) -> None:
+        number = {axis: i for i, axis in enumerate(kernel.axes)}
+        loop = next((s for s in kernel.loops() if s.kind in ("parallel", "chunked")), None)
+        self.loop = None if loop is None else [number[a] for a in loop.axes]
+        self.chunked = loop is not None and loop.kind == "chunked"
+        heavy = sum(isinstance(s, Compute) and s.op in ELEMENTARY for s in kernel.statements())
+        self.work = 1 + 2 * heavy
+        self.accumulators = [
+            (SIZES[a.dtype], [number[axis] for axis in a.axes]) for a in outer_accumulators(kernel)
+        ]
+        self.length = block_of(kernel).length  # of the block of one use
+
+
+class KernelForm:
+    """What the block of a kernel is made from.
+
+    recipe: the block up to how the work is cut, with 0 where `placed` and `numbers` say more. placed:
+    for each buffer where its slot stands, and the value that it holds. numbers: sizes as numbers of a
+    dtype. counts: the elements of each result.
+    """
+
+    def __init__(self, bound: BoundKernel, cut: Cut) -> None:
+        kernel = bound.kernel
+        self.bound, self.kernel, self.sizes, self.cut = bound, kernel, bound.sizes, cut
+        self.counts = [math.prod(a.value.shape) for a in bound.outputs]
+        self.recipe: list[Any] = list(bound.sizes)
+        self.numbers: list[tuple[int, Any, str]] = []
+        for value, (_, dtype) in zip(bound.numbers, kernel.numbers, strict=True):
+            if isinstance(value, Symbol):
+                self.numbers.append((len(self.recipe), value, dtype))
+            self.recipe.append(0 if isinstance(value, Symbol) else _number_bits(value, dtype))
+        self.placed: list[tuple[int, Value]] = []
+        for argument in (*bound.inputs, *bound.outputs):
+            self.placed.append((len(self.recipe), argument.value))
+            self.recipe += [0, argument.offset * argument.value.dtype.itemsize, *argument.strides]
+
+    def chunks(self, sizes: Sequence[int], entries: int = 0) -> tuple[int, int]:
+        """Chunk length and number of chunks of the parallel loop, from sizes alone.
+
+        entries: one chunk for each of so many entries of a batch.
+        """
+        if self.cut.loop is None:
+            return 0, 0
+        total = math.prod([sizes[a] for a in self.cut.loop])
+        if entries:
+            return total // entries, entries
+        count = max(1, min(MOST_CHUNKS, math.prod(sizes) * self.cut.work // CHUNK_WORK, total))
+        length = -(-total // count)
+        if self.cut.chunked:
+            length = -(-length // 64) * 64
+        return length, -(-total // length) if total else 1
+
+    def accumulator_places(self, sizes: Sequence[int]) -> tuple[list[int], int]:
+        """Offsets of the outer accumulators in a chunk's scratch, and the size of it."""
+        places, end = [], 0
+        for size, axes in self.cut.accumulators:
+            places.append(end)
+            end += aligned(size * math.prod([sizes[a] for a in axes]))
+        return places, end
+
+    def scratch_bytes(self, sizes: Any) -> int:
+        """Bytes of scratch that a run takes."""
+        if not self.cut.accumulators:
+            return 0
+        own = sizes.of(self.sizes)
+        return self.accumulator_places(own)[1] * max(1, self.chunks(own)[1])
+
+    def block(self, sizes: Any, place: Placing, scratch: tuple[int, int], entries: int) -> list[int]:
+        """The block of one use of the kernel; see `emit.Block`, and `chunks` for `entries`."""
+        block: list[int] = [n if type(n) is int else sizes.of(n) for n in self.recipe]
+        own = block[: len(self.sizes)]
+        for at, value, dtype in self.numbers:
+            block[at] = _number_bits(sizes.of(value), dtype)
+        for at, value in self.placed:
+            block[at], start = place(value)
+            block[at + 1] += start
+        places, size = self.accumulator_places(own)
+        block += [*self.chunks(own, entries), *scratch, size, *places]
+        assert len(block) == self.cut.length
+        return block
+
+    def is_shared(self, sizes: Any) -> bool:
+        """Whether a use of the kernel has several tasks."""
+        return self.chunks(sizes.of(self.sizes))[1] > 1
+
+
+def kernel_form(bound: BoundKernel, cuts: dict[int, Cut]) -> KernelForm:
+    """The form of one use; how a kernel is cut is found out once."""
+    cut = cuts.get(id(bound.kernel)) or cuts.setdefault(id(bound.kernel), Cut(bound.kernel))
+    return KernelForm(bound, cut)
+
+
+def _number_bits(value: Any, dtype: str) -> int:
+    """A number as the low bytes of an 8-byte place."""
+    packed = np.array(value).astype(FROM_SHORT[dtype].numpy).tobytes()
+    bits: int = struct.unpack("<q", packed.ljust(8, b"\0"))[0]
+    return bits

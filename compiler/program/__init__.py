@@ -1,0 +1,1 @@
+"""A graph as an executable program: the pipeline of the compiler, and rolled loops."""

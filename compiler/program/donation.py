@@ -1,0 +1,32 @@
+"""Which results of a program may be computed in the memory of its inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fusegrad.compiler.kernel.bound_kernel import reads_where_it_writes
+from fusegrad.compiler.program.program import Program
+from fusegrad.tracer.ir.graph import Value
+
+
+def in_place(program: Program, pairs: Sequence[tuple[Value, Value]]) -> dict[Value, Value]:
+    """Which of `pairs` (output, input) the program may compute in the memory of the input.
+
+    Only if nothing can fail once it has begun; if no later step reads the input; and if the kernel that
+    makes the output reads the input nowhere else than where it writes.
+    """
+    steps = program.steps
+    if not pairs or program.checks or any(step.kind == "opaque" for step in steps):
+        return {}
+    bases = [{program.sources.base(v) for e in step.equations for v in e.values()} for step in steps]
+    found = {}
+    for output, target in pairs:
+        at = next((i for i, step in enumerate(steps) if output in step.made), None)
+        if at is None or target not in program.graph.inputs:
+            continue
+        if any(target in read for read in bases[at + 1 :]):
+            continue
+        kernel = steps[at].kernel
+        if kernel is not None and reads_where_it_writes(kernel, output, target):
+            found[output] = target
+    return found

@@ -1,0 +1,347 @@
+"""Rounds of a Python loop, planned once however many there are.
+
+A loop leaves the same equations again and again, each time with other values. So some rounds are divided into
+steps as a graph of their own, and the others have the same steps under other names. What comes before and
+behind is divided by itself. A round takes what it reads of others from memory.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from fusegrad.compiler.fuse.fusion import LARGEST_GROUP, Step
+from fusegrad.compiler.fuse.isomorphic_groups import parameters_text
+from fusegrad.compiler.fuse.iteration_domain import Sources, is_creation
+from fusegrad.compiler.fuse.schedule import is_cheap
+from fusegrad.compiler.kernel.bound_kernel import Argument, BoundKernel
+from fusegrad.compiler.program.pipeline import Division, Given, divided
+from fusegrad.eager.core.families import Contraction, Layout, contiguous_layout
+from fusegrad.tracer.ir.graph import GUARD, Equation, Graph, Value
+
+# A turn is as many rounds as have more equations than a kernel takes: what could share one mostly does. So
+# many turns there must be for it to pay. Where each of a few rounds has steps of its own, these are enough.
+SMALLEST_TURN, FEWEST_TURNS, SHORT_TURN = LARGEST_GROUP, 3, 3
+# The first rounds mostly differ (they read what was there before), and what comes behind may join the last.
+FIRST_ROUNDS, LAST_ROUNDS = 2, 1
+# More than so many values are not kept in memory for later if these are made again as well.
+FEW_SAVED = 8
+# How often a period, and where a round begins, is guessed.
+GUESSES = 32
+
+Names = dict[Value, Value]
+
+
+def divided_by_rounds(graph: Graph, given: Given) -> Division:
+    """The steps of a graph like `divided`'s; where it has many rounds of a loop, some stand for all."""
+    if len(graph.equations) > FEWEST_TURNS * SMALLEST_TURN:
+        unrolling = _Unrolling(graph, given)
+        for turns in _guesses(graph):
+            found = unrolling.division(turns)
+            if found is not None:
+                return found
+    return divided(graph, given)
+
+
+# Finding them.
+
+
+class _Turns(NamedTuple):
+    """Stretches of equations that may be alike, one behind the other.
+
+    first: where the first one begins; length: of each, in equations; number: how many there are; rounds: of
+    the loop in each, which must have steps of their own if there are few of them.
+    """
+
+    first: int
+    length: int
+    number: int
+    rounds: int
+
+    @property
+    def end(self) -> int:
+        return self.first + self.length * self.number
+
+    def begins(self) -> range:
+        """Where each of them begins."""
+        return range(self.first, self.end, self.length)
+
+
+def _guesses(graph: Graph) -> Iterator[_Turns]:
+    """Stretches that do the same, whatever they do it to."""
+    kinds = _kinds(graph)
+    stretches = dict.fromkeys(_periodic(kinds, quarter * len(kinds) // 4) for quarter in (2, 1, 3))
+    for first, end, period in filter(None, stretches):
+        for begins in range(first, first + min(period, GUESSES)):
+            yield from _divided_into_turns(begins, end, period)
+
+
+def _kinds(graph: Graph) -> list[int]:
+    """For each equation a number for all of it but the names.
+
+    No product is like another: they are looked at all together. Small ones are gathered, and what many of
+    them read is turned over once.
+    """
+    known: dict[Any, int] = {}
+    kinds: list[int] = []
+    for equation in graph.equations:
+        operands = tuple([v.type if isinstance(v, Value) else (type(v), repr(v)) for v in equation.inputs])
+        results = tuple([v.type for v in equation.outputs])
+        key: Any = equation.op.name, parameters_text(equation), operands, results
+        if isinstance(equation.op, Contraction) or equation.op is GUARD:
+            key = len(kinds)
+        kinds.append(known.setdefault(key, len(known)))
+    return kinds
+
+
+def _periodic(kinds: Sequence[int], middle: int) -> tuple[int, int, int] | None:
+    """Where a stretch around `middle` begins and ends in which kinds come again, and after what period."""
+    again = (place for place in range(middle + 1, len(kinds)) if kinds[place] == kinds[middle])
+    for place in itertools.islice(again, GUESSES):
+        period, first, end = place - middle, middle, place
+        while first and kinds[first - 1] == kinds[first - 1 + period]:
+            first -= 1
+        while end < len(kinds) and kinds[end] == kinds[end - period]:
+            end += 1
+        if any(_divided_into_turns(first, end, period)):
+            return first, end, period
+    return None
+
+
+def _divided_into_turns(first: int, end: int, period: int) -> Iterator[_Turns]:
+    """Turns of few rounds; and of as many as leave the least to plan: those of one, and those left over."""
+    rounds = (end - first) // period - FIRST_ROUNDS - LAST_ROUNDS
+    least = -(-SMALLEST_TURN // period)
+    lengths = [n for n in range(least, 2 * least) if rounds // n >= FEWEST_TURNS]
+    if lengths:
+        least_to_plan = min(lengths, key=lambda n: n + rounds % n)
+        for length in dict.fromkeys([min(SHORT_TURN, least_to_plan), least_to_plan]):
+            yield _Turns(first + FIRST_ROUNDS * period, length * period, rounds // length, length)
+
+
+# Planning one for all.
+
+
+class _Part(NamedTuple):
+    """A stretch of equations as a graph of its own. own: the values of these; it may make others again."""
+
+    graph: Graph
+    own: set[Value]
+
+    def giving(self, outputs: Sequence[Value]) -> _Part:
+        """The part with these outputs."""
+        return _Part(Graph(self.graph.inputs, self.graph.equations, tuple(outputs)), self.own)
+
+
+class _Unrolling:
+    """Divides a graph with turns: what is before them, one of them for all, what is behind."""
+
+    def __init__(self, graph: Graph, given: Given) -> None:
+        self.graph, self.given = graph, given
+        self.laid = {*given.results, *given.apart}
+        self.sources = Sources(graph, given.known)
+        self.place = {v: i for i, e in enumerate(graph.equations) for v in e.outputs}
+
+    def division(self, turns: _Turns) -> Division | None:
+        """The steps of all; None where the turns are not alike after all, or hand on what does not lie in
+        memory for all of them in the same way.
+        """
+        maps = self._maps(turns)
+        parts = self._parts(turns, maps) if maps else None
+        if not maps or parts is None:
+            return None
+        before, turn, behind = parts
+        body = self._divided(turn, divided)
+        if turns.length < SMALLEST_TURN and not rounds_apart(body.steps, turns.rounds):
+            return None
+        head = self._divided(before, divided_by_rounds)
+        handed = {v for names in maps for v in names.values()} | {*behind.graph.inputs}
+        if not (_in_memory(before, head, handed) and _in_memory(turn, body, turn.own)):
+            return None
+        joining = _Joining(self.graph)
+        joining.add(before, head, {})
+        for names in maps:
+            joining.add(turn, body, names)
+        joining.add(behind, self._divided(behind, divided_by_rounds), {})
+        return joining.division(self.given.known)
+
+    def _maps(self, turns: _Turns) -> list[Names] | None:
+        """For each turn what it has in the places of the first one's values; None where they differ."""
+        template = self.graph.equations[turns.first : turns.first + turns.length]
+        maps: list[Names] = []
+        for begin in turns.begins():
+            names: Names = {}
+            end = begin + turns.length
+            for ours, theirs in zip(template, self.graph.equations[begin:end], strict=True):
+                for mine, other in zip(ours.inputs, theirs.inputs, strict=True):
+                    if isinstance(mine, Value) and mine not in names:
+                        if self.place.get(other, -1) >= begin or self._seen(mine) != self._seen(other):
+                            return None
+                        # From outside: what lies in memory there, seen in the same way.
+                        mine, other = self.sources.base(mine), self.sources.base(other)
+                    if isinstance(mine, Value) and names.setdefault(mine, other) != other:
+                        return None
+                names.update(zip(ours.outputs, theirs.outputs, strict=True))
+            maps.append(names)
+        return maps
+
+    def _seen(self, value: Value) -> list[Any]:
+        """The views through which a value is seen."""
+        return [(e.op, parameters_text(e), e.output.type) for e in self.sources.resolve(value)[1]]
+
+    def _parts(self, turns: _Turns, maps: Sequence[Names]) -> tuple[_Part, _Part, _Part] | None:
+        """What is before the turns, the first of them, and what is behind."""
+        moving = {v for v in maps[0] if any(names[v] != v for names in maps)}
+        second = turns.first + turns.length
+        before, turn = self._part(0, turns.first), self._part(turns.first, second, moving)
+        behind = self._part(turns.end, len(self.graph.equations))
+        read = [[names.get(v, v) for v in turn.graph.inputs] for names in maps]
+        layouts = [[self._layout(v) for v in values] for values in read]
+        handed = dict.fromkeys([*itertools.chain(*read), *behind.graph.inputs])
+        asked = dict.fromkeys(v for v in self.graph.outputs if isinstance(v, Value))
+        gives = self._given_by_turns(maps, turn, {**handed, **asked})
+        if gives is None or any(here != layouts[0] for here in layouts) or not self.laid.isdisjoint(handed):
+            return None
+        saved = {names[v] for v in gives for names in maps} - {*itertools.chain(*read)}
+        saved |= before.own & {*handed} - {v for v in read[0] if v not in moving}
+        if sum(self._is_made_again(v) for v in saved if v not in asked) > FEW_SAVED:
+            return None
+        first = [v for v in {**handed, **asked} if v in before.own or (v in asked and v not in self.place)]
+        return before.giving(first), turn.giving(gives), behind.giving([v for v in asked if v in behind.own])
+
+    def _layout(self, value: Value) -> Layout:
+        return self.given.known.get(value) or contiguous_layout(value.shape)
+
+    def _given_by_turns(
+        self, maps: Sequence[Names], turn: _Part, wanted: Collection[Value]
+    ) -> list[Value] | None:
+        """What a turn gives, as the first one calls it; None where it is not the same for all."""
+        *others, last = [{v for v in turn.own if names[v] in wanted} for names in maps]
+        if any(given != others[0] for given in others) or not last <= others[0]:
+            return None
+        views = any(self.sources.base(v) != v for v in others[0])
+        if views or any(names[v] in self.laid for v in others[0] for names in maps):
+            return None
+        return sorted(others[0], key=lambda v: self.place[v])
+
+    def _is_made_again(self, value: Value) -> bool:
+        """Whether whoever needs a value later on had better make it again than read it from memory."""
+        return is_cheap(self.graph.equations[self.place[value]])
+
+    def _part(self, start: int, end: int, moving: Collection[Value] = ()) -> _Part:
+        """The equations of a stretch. Views of what it reads it makes for itself, and what is made of nothing
+        unless that is `moving`.
+        """
+        equations = self.graph.equations[start:end]
+        own = {v for e in equations for v in e.outputs}
+        free: dict[int, Equation] = {}
+        inputs: dict[Value, None] = {}
+        for value in dict.fromkeys(v for e in equations for v in e.values() if v not in own):
+            base, chain = self.sources.resolve(value)
+            free.update((self.place[e.output], e) for e in chain if e.output not in own)
+            producer = self.sources.producer.get(base)
+            if producer is not None and is_creation(producer) and base not in moving:
+                free[self.place[base]] = producer
+            elif base not in own:
+                inputs[base] = None
+        return _Part(Graph(tuple(inputs), (*(free[i] for i in sorted(free)), *equations), ()), own)
+
+    def _divided(self, part: _Part, divide: Callable[..., Division]) -> Division:
+        known = {v: self._layout(v) for v in part.graph.inputs}
+        return divide(part.graph, self.given._replace(known=known))
+
+
+def _in_memory(part: _Part, division: Division, handed: Collection[Value]) -> bool:
+    """Whether those of a part's outputs that are handed on lie in row-major order in memory of their own."""
+    sources = division.sources
+    pairs = zip(part.graph.outputs, division.graph.outputs, strict=True)
+    found = [now for value, now in pairs if value in handed]
+    return all(sources.base(v) == v and sources.layout(v) == contiguous_layout(v.shape) for v in found)
+
+
+def rounds_apart(steps: Sequence[Step], rounds: int) -> bool:
+    """Whether each round has steps of its own, and the same ones."""
+    kinds = [s.equations[0].op.name if s.kernel is None else s.kernel.kernel.digest for s in steps]
+    length = len(kinds) // rounds
+    return kinds == rounds * kinds[:length]
+
+
+class _Joining:
+    """The steps of parts one after the other."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.now: Names = {}  # what stands for the values that parts hand on
+        self.outputs: Names = {}
+        self.equations: list[Equation] = []
+        self.producer: dict[Value, Equation] = {}  # what the steps repeat is no equation of the graph
+        self.layouts: dict[Value, Layout] = {}
+        self.steps: list[Step] = []
+        self.checks: list[Value] = []
+        names = {v.name for v in graph.inputs} | {v.name for e in graph.equations for v in e.outputs}
+        mark = "_part"
+        while any(mark in name for name in names):
+            mark += "_"
+        self._marks = (f"{mark}{number}" for number in itertools.count())
+
+    def add(self, part: _Part, division: Division, names: Names) -> None:
+        """The steps of a part. names: what here stands for its own values, and for those that it reads."""
+        new = {v: self.now.get(now, now) for v in part.graph.inputs for now in (names.get(v, v),)}
+        renaming = _Renaming(new | {v: names.get(v, v) for v in part.own}, next(self._marks))
+        self.equations += map(renaming.equation, division.graph.equations)
+        own = {id(e) for e in division.graph.equations}
+        others = [(v, e) for v, e in division.sources.producer.items() if id(e) not in own]
+        self.producer.update((renaming.value(v), renaming.equation(e)) for v, e in others)
+        layouts = division.sources.layouts.items()
+        self.layouts.update((renaming.value(v), layout) for v, layout in layouts if v not in new)
+        self.steps += map(renaming.step, division.steps)
+        self.checks += map(renaming.value, division.checks)
+        for value, lowered in zip(part.graph.outputs, division.graph.outputs, strict=True):
+            here = self.outputs[names.get(value, value)] = renaming.value(lowered)
+            if value in part.own:
+                self.now[names.get(value, value)] = here
+
+    def division(self, known: Mapping[Value, Layout]) -> Division:
+        """The whole."""
+        outputs = tuple([self.outputs[v] if isinstance(v, Value) else v for v in self.graph.outputs])
+        graph = Graph(self.graph.inputs, tuple(self.equations), outputs)
+        sources = Sources(graph, {**known, **self.layouts})
+        sources.producer.update(self.producer)
+        return Division(graph, sources, self.steps, self.checks)
+
+
+class _Renaming:
+    """The same equations, kernels and steps under other names. values: of some; the others get a mark."""
+
+    def __init__(self, values: Names, mark: str) -> None:
+        self._values, self._mark = values, mark
+        self._equations: dict[int, Equation] = {}
+
+    def value(self, value: Value) -> Value:
+        """What a value is called here."""
+        found = self._values.get(value)
+        if found is None:
+            found = self._values[value] = Value(value.name + self._mark, value.type)
+        return found
+
+    def equation(self, equation: Equation) -> Equation:
+        """The equation with its values called so."""
+        found = self._equations.get(id(equation))
+        if found is None:
+            inputs = tuple([self.value(v) if isinstance(v, Value) else v for v in equation.inputs])
+            outputs = tuple(map(self.value, equation.outputs))
+            found = Equation(equation.op, inputs, equation.params, outputs, equation.source)
+            self._equations[id(equation)] = found
+        return found
+
+    def step(self, step: Step) -> Step:
+        """The step, its kernel the same."""
+        bound = step.kernel
+        if bound is not None:
+            inputs, outputs = (tuple(map(self._argument, a)) for a in (bound.inputs, bound.outputs))
+            bound = BoundKernel(bound.kernel, bound.sizes, inputs, outputs, bound.numbers)
+        return Step(step.kind, list(map(self.equation, step.equations)), kernel=bound)
+
+    def _argument(self, argument: Argument) -> Argument:
+        return Argument(self.value(argument.value), argument.offset, argument.strides)

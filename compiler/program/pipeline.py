@@ -1,0 +1,166 @@
+"""A program's graph as steps: put in other words, made readable for kernels and products, and fused."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Collection, Mapping
+from typing import Any, NamedTuple
+
+from fusegrad.compiler.base.symbolic_sizes import likely
+from fusegrad.compiler.fuse.fusion import Fusion, Step, with_copies
+from fusegrad.compiler.fuse.isomorphic_groups import Plans
+from fusegrad.compiler.fuse.iteration_domain import Sources, is_creation
+from fusegrad.compiler.gemm import matmul
+from fusegrad.compiler.gemm.matmul_kernel import PACKED_ROWS
+from fusegrad.compiler.lower.lowering import lower
+from fusegrad.compiler.lower.merge_matmuls import gathered
+from fusegrad.eager.core.families import Contraction, Layout, View
+from fusegrad.eager.core.op import REGISTRY
+from fusegrad.tracer.ir.graph import Equation, Graph, Value
+
+clone_op = REGISTRY["clone"]
+
+
+class Division(NamedTuple):
+    """A graph that is divided into steps.
+
+    graph: as the steps compute it; its outputs stand for those of the graph that was given, in order.
+    sources: where its values come from. checks: the values that must be true after a run.
+    """
+
+    graph: Graph
+    sources: Sources
+    steps: list[Step]
+    checks: list[Value]
+
+
+class Given(NamedTuple):
+    """What there is to know of a graph that is divided.
+
+    known: how its inputs lie. results, apart: see `Program`. plans: what is known of groups of other graphs.
+    """
+
+    known: Mapping[Value, Layout]
+    results: Mapping[Value, Layout]
+    apart: Collection[Value]
+    plans: Plans
+
+
+def divided(graph: Graph, given: Given) -> Division:
+    """The steps of a graph, their kernels built."""
+    outputs, (known, results, apart, plans) = graph.outputs, given
+    graph, checks = lower(gathered(graph))
+    now = list(zip(outputs, graph.outputs, strict=True))
+    laid = {new: results[old] for old, new in now if old in results}
+    graph = with_result_copies(graph, Sources(graph, known), laid, {new for old, new in now if old in apart})
+    graph = with_copies(_separate_creations(graph), Sources(graph, known))
+    graph = _readable_products(graph, Sources(graph, known))
+    graph = _transposed_once(graph, Sources(graph, known))
+    sources = Sources(graph, {**known, **laid})
+    needed = [v for v in (*graph.outputs, *checks) if isinstance(v, Value)]
+    fusion = Fusion(graph, sources, needed, plans)
+    steps = fusion.run()
+    # Among what it repeats there are views.
+    sources.producer.update(fusion.sources.producer)
+    return Division(graph, sources, steps, checks)
+
+
+def with_result_copies(
+    graph: Graph, sources: Sources, results: dict[Value, Layout], apart: Collection[Value] = ()
+) -> Graph:
+    """Results get memory of their own: what lies in an input, or in another result, is copied.
+
+    Of those in `apart`, the memory that they lie in, so that they have the strides that eager's have.
+    """
+    bases = [sources.base(v) for v in graph.outputs if isinstance(v, Value)]
+    equations = list(graph.equations)
+    outputs: list[Any] = []
+    for value in graph.outputs:
+        if isinstance(value, Value):
+            base = sources.base(value)
+            if base in graph.inputs or (base != value and bases.count(base) > 1):
+                chain = sources.resolve(value)[1] if value in apart else ()
+                source = base if chain else value
+                # Values are told apart by name, and several results may be views of one memory.
+                copy = Value(f"{value.name}_result", source.type)
+                equations.append(Equation(clone_op, (source,), {}, (copy,)))
+                if value in results:
+                    results[copy] = results.pop(value)
+                for number, view in enumerate(chain):
+                    seen = Value(f"{value.name}_result_view{number}", view.output.type)
+                    equations.append(Equation(view.op, (copy, *view.inputs[1:]), view.params, (seen,)))
+                    copy = seen
+                value = copy
+        outputs.append(value)
+    return Graph(graph.inputs, tuple(equations), tuple(outputs))
+
+
+def _separate_creations(graph: Graph) -> Graph:
+    """Each view of a constant or range gets one of its own, so that it can run along other axes.
+
+    `arange(n) - arange(n)[:, None]` reads one range along both axes of the result.
+    """
+    made = {e.output: e for e in graph.equations if is_creation(e)}
+    equations: list[Equation] = []
+    for equation in graph.equations:
+        source = equation.inputs[0] if equation.inputs else None
+        if isinstance(equation.op, View) and source in made:
+            own = Value(f"{equation.output.name}_source", source.type)
+            equations.append(Equation(made[source].op, (), made[source].params, (own,), equation.source))
+            equation = Equation(equation.op, (own,), equation.params, equation.outputs, equation.source)
+        equations.append(equation)
+    return Graph(graph.inputs, tuple(equations), graph.outputs)
+
+
+def _readable_products(graph: Graph, sources: Sources) -> Graph:
+    """A copy in front of matrix operands that BLAS cannot read as they lie."""
+    equations = []
+    for equation in graph.equations:
+        if isinstance(equation.op, Contraction):
+            inputs = list(equation.inputs)
+            for i, operand in enumerate(inputs):
+                layout = sources.layout(operand)
+                if layout is not None and not matmul.readable(layout):
+                    copy = Value(f"{equation.output.name}_operand{i}", operand.type)
+                    equations.append(Equation(clone_op, (operand,), {}, (copy,), equation.source))
+                    inputs[i] = copy
+            equation = Equation(
+                equation.op, tuple(inputs), equation.params, equation.outputs, equation.source
+            )
+        equations.append(equation)
+    return Graph(graph.inputs, tuple(equations), graph.outputs)
+
+
+# Where products of few rows each, of so many together, have a right operand that lies transposed, it pays to
+# turn it over once: with more rows each does so itself.
+TURNED_ROWS, FEW_ROWS = 200, PACKED_ROWS
+
+
+def _transposed_once(graph: Graph, sources: Sources) -> Graph:
+    """A copy of what many rows are multiplied with that lies transposed: the weights, on the way back."""
+    readers: dict[tuple[Value, Layout], list[int]] = {}
+    rows: Counter[tuple[Value, Layout]] = Counter()
+    for number, equation in enumerate(graph.equations):
+        if isinstance(equation.op, Contraction):
+            left, right = equation.values()
+            lies, layout = sources.layout(left), sources.layout(right)
+            if lies is None or layout is None or not matmul.can_be_turned(layout):
+                continue
+            if likely(matmul.rows_of(lies, layout)) <= FEW_ROWS:
+                key = sources.base(right), layout
+                readers.setdefault(key, []).append(number)
+                rows[key] += likely(math.prod(left.shape[:-1]))
+    first = {numbers[0]: numbers for key, numbers in readers.items() if rows[key] >= TURNED_ROWS}
+    copies: dict[int, Value] = {}  # by the number of the product that reads it
+    equations = []
+    for number, equation in enumerate(graph.equations):
+        if number in first:
+            copy = Value(f"{equation.output.name}_turned", equation.inputs[1].type)
+            equations.append(Equation(clone_op, (equation.inputs[1],), {}, (copy,), equation.source))
+            copies.update(dict.fromkeys(first[number], copy))
+        if number in copies:
+            inputs = equation.inputs[0], copies[number]
+            equation = Equation(equation.op, inputs, equation.params, equation.outputs, equation.source)
+        equations.append(equation)
+    return Graph(graph.inputs, tuple(equations), graph.outputs)

@@ -1,0 +1,172 @@
+"""An executable graph: divided into kernels, products and ops of NumPy, and compiled.
+
+It may have been made with sizes left open (`compiler/base/symbolic_sizes.py`); then `at` gives programs with
+sizes, which share everything but their places in memory (`compiler/placement/memory_plan.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fusegrad.compiler.base import debug
+from fusegrad.compiler.base.symbolic_sizes import OPEN_TEXT, Fixed, Values
+from fusegrad.compiler.codegen import kernel_cache
+from fusegrad.compiler.fuse.isomorphic_groups import Plans
+from fusegrad.compiler.gemm import matmul
+from fusegrad.compiler.placement.memory_plan import PLAIN, Placed, Plain, copied, viewed as viewed, with_sizes
+from fusegrad.compiler.placement.nontemporal_stores import streaming_kernels
+from fusegrad.compiler.placement.symbolic_memory_plan import Blueprint
+from fusegrad.compiler.program.periodic_plan import divided_by_rounds
+from fusegrad.compiler.program.pipeline import Given
+from fusegrad.eager.core.families import Layout, contiguous_layout
+from fusegrad.eager.core.op import REGISTRY
+from fusegrad.eager.core.sizes import has_symbols
+from fusegrad.tracer.ir.graph import Graph, Value
+from fusegrad.tracer.ir.rolled import ROLLED
+
+detach_op = REGISTRY["detach"]
+
+
+class Program:
+    """Runs a graph on arrays.
+
+    graph: optimised, without composite ops. layouts: how the inputs lie. results: the layouts (in
+    elements) that outputs must have where they are not row-major. apart: outputs that are views with gaps
+    in the memory of something else, and stay that. into: outputs that are put into the
+    memory of an input, whose values nobody else needs. plans: what is known of other graphs. The constructor
+    divides the graph into steps; `begin` has them compiled, and `complete` places them in memory.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        layouts: dict[Value, Layout] | None = None,
+        results: dict[Value, Layout] | None = None,
+        into: dict[Value, Value] | None = None,
+        apart: Collection[Value] = (),
+        plans: Plans | None = None,
+    ) -> None:
+        self.into = into or {}
+        known = {v: (layouts or {}).get(v) or contiguous_layout(v.shape) for v in graph.inputs}
+        self.given = {v for e in graph.equations for v in e.outputs}
+        divided = divided_by_rounds(graph, Given(known, results or {}, apart, plans or Plans()))
+        self.graph, self.sources, self.steps, self.checks = divided
+        self.outputs = [v for v in dict.fromkeys(self.graph.outputs) if isinstance(v, Value)]
+        self.kernels = [s.kernel for s in self.steps if s.kernel is not None]
+        self._sizes: Values | Plain = PLAIN
+        self._placed: Placed | None = None
+
+    def stored(self) -> list[Value]:
+        """The values that the steps put in memory, whether they are asked for or not."""
+        values = dict.fromkeys(self.sources.base(v) for v in self.outputs)
+        for step in self.steps:
+            if step.kernel is not None:
+                values.update(dict.fromkeys(a.value for a in step.kernel.outputs))
+            else:
+                values.update(dict.fromkeys(step.made))
+        return [v for v in values if v in self.given]
+
+    @property
+    def bodies(self) -> list[Program]:
+        """What runs the rounds of its loops; see `bodies.py`."""
+        loops = (e.params["body"] for e in self.graph.equations if e.op is ROLLED)
+        return [body.program for body in dict.fromkeys(loops)]
+
+    def begin(self, extra: Iterable[Value] = (), unread: Collection[Value] = ()) -> Program:
+        """Begin to compile. extra: stored values that later stretches read; unread: outputs nobody reads."""
+        needed = [*(v for v in self.outputs if v not in unread), *self.checks, *extra]
+        self.blueprint = Blueprint(self.graph.inputs, self.steps, self.sources, needed, self.into)
+        self.arrays = self.blueprint.arrays
+        # What is computed in its place in a whole is not put there by another step.
+        self.steps = self.blueprint.steps
+        self.kernels = [s.kernel for s in self.steps if s.kernel is not None]
+        matmul.share_pool()
+        streaming = {} if self._has_open_sizes() else streaming_kernels(self.blueprint, PLAIN)
+        kernels = [
+            streaming.get(number, step.kernel.kernel)
+            for number, step in enumerate(self.steps)
+            if step.kernel is not None
+        ]
+        if any(OPEN_TEXT in kernel.text for kernel in kernels):
+            raise Fixed("a kernel has a size in its text")
+        kernel_cache.compile_kernels(kernels)
+        return self
+
+    def complete(self) -> Program:
+        """Wait for what was begun, and place it in memory. Raises what LLVM has against a kernel."""
+        if self._has_open_sizes():
+            for bound in self.kernels:
+                kernel_cache.kernel_addresses(bound.kernel)
+        else:
+            self.placed()
+        for body in self.bodies:
+            body.complete()
+        debug.show(2, "graph", lambda: str(self.graph))
+        return self
+
+    def finish(self) -> Program:
+        """Compile."""
+        return self.begin().complete()
+
+    def _has_open_sizes(self) -> bool:
+        values = [*self.graph.inputs, *(v for e in self.graph.equations for v in e.outputs)]
+        params = [p for e in self.graph.equations for p in e.params.values()]
+        return any(has_symbols(v.shape) for v in values) or has_symbols(tuple(params))
+
+    def at(self, sizes: Values) -> Program:
+        """The program with its open sizes put in."""
+        made = copied(self)
+        made._sizes, made._placed = sizes, None
+        return made
+
+    # Running.
+
+    def placed(self) -> Placed:
+        """The program in memory, where it is put when it is first asked for."""
+        if self._placed is None:
+            self._placed = Placed(self.blueprint, self._sizes)
+        return self._placed
+
+    def run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """The arrays of all values that have one, in the order of `arrays`; inputs come first.
+
+        Raises IndexError where an index lies outside of what it indexes, and what NumPy's ops raise.
+        """
+        arrays = (self._placed or self.placed()).run(inputs)
+        for check in self.checks:
+            if not arrays[self.arrays[check]]:
+                raise IndexError("an index is out of range; the eager function says which")
+        return arrays
+
+    def locate(self, value: Value) -> tuple[int, tuple[Any, ...]]:
+        """Where `run`'s arrays hold a value: an index, and the views to apply."""
+        base, chain = self.sources.resolve(value)
+        # For an array, `detach` is nothing.
+        views = [equation for equation in chain if equation.op is not detach_op]
+        return self.arrays[base], with_sizes(views, self._sizes)
+
+    # Telling.
+
+    def describe(self) -> list[str]:
+        """One line per step: what it computes and how large it is."""
+        batches = self._placed.batches if self._placed is not None else []
+        apart = {number for batch in batches for number in range(batch.first, batch.last)}
+        lines = []
+        for number, step in enumerate(self.steps):
+            equation = step.equations[0]
+            if equation.op is ROLLED:
+                lines.append(f"{step.title}, {equation.params['rounds']} times:")
+                lines += [f"  {line}" for line in equation.params["body"].program.describe()]
+                continue
+            ops = [e.op.name for e in step.equations]
+            names = ", ".join(ops[:8]) + (f" and {len(ops) - 8} more" if len(ops) > 8 else "")
+            sizes = ", ".join(str(list(self._sizes.of(v.shape))) for v in step.made[-1:])
+            lines.append(f"{step.title}: {names} -> {sizes}{', entry by entry' if number in apart else ''}")
+        return lines
+
+    def memory_bytes(self) -> int:
+        """Bytes of temporaries and results of one call."""
+        return self.placed().memory_bytes() + sum(body.placed().arena_bytes for body in self.bodies)

@@ -1,0 +1,1 @@
+"""What runs beside compiled code: the thread pool, native calls, memory."""

@@ -1,0 +1,159 @@
+"""Memory for results and temporaries.
+
+Fresh pages cost more than the work on them (the kernel must clear each one), so large results
+come from blocks whose earlier arrays are gone, and temporaries from arenas that calls re-use.
+"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import math
+import sys
+from collections import deque
+
+import numpy as np
+
+from fusegrad.compiler.base import lock
+
+ALIGNMENT = 64
+SMALLEST_POOLED = 1 << 16
+LARGEST_POOL = 1 << 30
+PAGE = 1 << 12
+# Without a divisor in common with the lines of a page, so that all of them get their turn.
+LINES_APART = 9
+
+
+def aligned(size: int) -> int:
+    """`size` rounded up to whole cache lines."""
+    return -(-size // ALIGNMENT) * ALIGNMENT
+
+
+def data_address(array: np.ndarray) -> int:
+    """The address of an array's memory."""
+    return array.__array_interface__["data"][0]
+
+
+def bounds_of(array: np.ndarray) -> tuple[int, int]:
+    """The first address of an array's memory, and the one behind its last."""
+    start = data_address(array)
+    if array.flags.c_contiguous:
+        return start, start + array.nbytes
+    low = sum(min(0, s * (n - 1)) for n, s in zip(array.shape, array.strides, strict=True))
+    high = sum(max(0, s * (n - 1)) for n, s in zip(array.shape, array.strides, strict=True))
+    return start + low, start + high + array.itemsize
+
+
+def copied_as_it_lies(array: np.ndarray) -> np.ndarray:
+    """A copy with the same strides, gaps and all: code that was made for an array may read it instead."""
+    copy = np.array(array)
+    if copy.strides == array.strides or not array.size:
+        return copy
+    ends = [stride * (n - 1) for stride, n in zip(array.strides, array.shape, strict=True)]
+    before = -sum(end for end in ends if end < 0)
+    size = before + sum(end for end in ends if end > 0) + array.itemsize
+    room = np.empty(size, np.uint8)
+    same: np.ndarray = np.ndarray(array.shape, array.dtype, room, before, array.strides)
+    same[...] = array
+    return same
+
+
+def aligned_bytes(size: int) -> np.ndarray:
+    """`size` uninitialised bytes that start on a cache line."""
+    raw = np.empty(size + ALIGNMENT, np.uint8)
+    start = -data_address(raw) % ALIGNMENT
+    return raw[start : start + size]
+
+
+def rounded(size: int) -> int:
+    """`size` rounded up by an eighth at most, so that results of similar sizes share blocks."""
+    step = 1 << (size.bit_length() - 4)
+    return -(-size // step) * step
+
+
+class Pool:
+    """Blocks of memory for results, re-used when no array looks at them any more.
+
+    Whether one does is read off the block's reference count: every array and view of it holds a
+    reference, so a result is never overwritten while anybody can see it.
+    """
+
+    def __init__(self) -> None:
+        self._blocks: dict[int, deque[np.ndarray]] = {}
+        self._held = 0
+        self._made = itertools.count()
+        self._lock = lock.made()
+
+    def array(
+        self, shape: tuple[int, ...], dtype: np.dtype, strides: tuple[int, ...] | None = None
+    ) -> np.ndarray:
+        """An uninitialised array; strides in bytes, all positive and without gaps."""
+        size = math.prod(shape) * dtype.itemsize
+        if size < SMALLEST_POOLED:
+            if strides is None:
+                return np.empty(shape, dtype)
+            return np.ndarray(shape, dtype, np.empty(size, np.uint8), 0, strides)
+        return np.ndarray(shape, dtype, self.block(rounded(size)), 0, strides)
+
+    def block(self, size: int) -> np.ndarray:
+        """A block of a size that `rounded` gave."""
+        with self._lock:
+            blocks = self._blocks.get(size)
+            if blocks is None:
+                blocks = self._blocks[size] = deque()
+            for block in blocks:
+                # Counted are: the deque, the variable here, and the argument of the count.
+                if sys.getrefcount(block) <= 3:
+                    return block
+            # A load waits for a store whose address ends in the same bits, so blocks start at other lines of
+            # their pages. An array on what is none: NumPy then takes it for the memory's owner.
+            start = next(self._made) * LINES_APART * ALIGNMENT % PAGE
+            block = np.frombuffer(aligned_bytes(start + size)[start:].data, np.uint8)
+            if self._held + size > LARGEST_POOL:
+                self._make_room(size)
+            if self._held + size <= LARGEST_POOL:
+                self._held += size
+                blocks.append(block)
+            return block
+
+    def _make_room(self, size: int) -> None:
+        """Let blocks of other sizes go that nobody uses, those whose sizes came first before others."""
+        for other, blocks in self._blocks.items():
+            for _ in range(len(blocks) if other != size else 0):
+                block = blocks.popleft()
+                if sys.getrefcount(block) > 2:
+                    blocks.append(block)
+                else:
+                    self._held -= other
+            if self._held + size <= LARGEST_POOL:
+                return
+
+    def clear(self) -> None:
+        """Give back all blocks (those in use go with their arrays)."""
+        with self._lock:
+            self._blocks.clear()
+            self._held = 0
+
+
+pool = Pool()
+
+
+def first_fit(live: list[tuple[int, int, int]], size: int, until: int) -> int:
+    """The lowest offset where `size` bytes overlap nothing that lives, among which they are from now on.
+
+    live: start, end and last step, in the order of the starts.
+    """
+    start = 0
+    for begin, end, _ in live:
+        if start + size <= begin:
+            break
+        start = max(start, end)
+    bisect.insort(live, (start, start + size, until))
+    return start
+
+
+def taken_over(live: list[tuple[int, int, int]], start: int, until: int) -> int:
+    """`start`, where what lives there until now leaves its room to something else; see `first_fit`."""
+    number = bisect.bisect_left(live, (start,))
+    live[number] = start, live[number][1], until
+    return start

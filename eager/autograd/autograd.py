@@ -1,0 +1,144 @@
+"""Automatic differentiation: the public face, as `torch.autograd`.
+
+The graph stands in `eager/autograd/node.py`, the engine that walks it in `eager/autograd/engine.py`, writes
+and views in `eager/autograd/views.py`, hooks in `eager/autograd/hooks.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fusegrad.eager.autograd.anomaly import detect_anomaly, set_detect_anomaly
+from fusegrad.eager.autograd.engine import accumulate, run_backward
+from fusegrad.eager.autograd.node import FREED, Node, filled, place, record, share
+from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.state import enable_grad, inference_mode, no_grad, set_grad_enabled
+from fusegrad.eager.core.tensor import Tensor
+
+__all__ = [
+    "FREED",
+    "Function",
+    "GradcheckError",
+    "Node",
+    "backward",
+    "detect_anomaly",
+    "enable_grad",
+    "filled",
+    "function",
+    "functional",
+    "grad",
+    "gradcheck",
+    "gradgradcheck",
+    "graph",
+    "inference_mode",
+    "no_grad",
+    "place",
+    "record",
+    "run_backward",
+    "set_detect_anomaly",
+    "set_grad_enabled",
+    "share",
+]
+
+
+def as_sequence(value: Any) -> list[Any]:
+    """One tensor, or a sequence of them, as a list."""
+    return [value] if isinstance(value, Tensor) or value is None else list(value)
+
+
+def backward(
+    tensors: Any,
+    grad_tensors: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    grad_variables: Any = None,
+    inputs: Any = None,
+) -> None:
+    """Add the gradients of the sum of `tensors` to the `.grad` of the leaves; as `torch.autograd.backward`.
+
+    grad_tensors: the gradients to start with; None where a tensor has one element.
+    inputs: add to the `.grad` of these tensors only, which need not be leaves.
+    """
+    grad_tensors = grad_variables if grad_tensors is None else grad_tensors
+    roots = as_sequence(tensors)
+    gradients = as_sequence(grad_tensors) if grad_tensors is not None else None
+    retain = create_graph if retain_graph is None else retain_graph
+    if inputs is None:
+        run_backward(roots, gradients, retain, create_graph)
+        return
+    wanted = _wanted(inputs, "backward")
+    found = run_backward(roots, gradients, retain, create_graph, wanted)
+    taken = {id(g.array) for g in gradients or () if g is not None}
+    for tensor, gradient in zip(wanted, found, strict=True):
+        if gradient is not None:
+            accumulate(tensor, gradient, create_graph, taken, False)
+
+
+def _wanted(inputs: Any, name: str) -> list[Tensor]:
+    """`inputs` as a list, checked."""
+    wanted = as_sequence(inputs)
+    if not wanted:
+        raise failure(RuntimeError, f"`inputs` argument to `{name}()` cannot be empty.")
+    for i, tensor in enumerate(wanted):
+        if not isinstance(tensor, Tensor):
+            raise failure(TypeError, f"input {i} of {name} is no tensor, but a {type(tensor).__name__}")
+        if not tensor.needs_grad:
+            raise failure(
+                RuntimeError, f"One of the differentiated Tensors does not require grad: input {i} of {name}"
+            )
+    return wanted
+
+
+def grad(
+    outputs: Any,
+    inputs: Any,
+    grad_outputs: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    only_inputs: bool = True,
+    allow_unused: bool | None = None,
+    is_grads_batched: bool = False,
+    materialize_grads: bool = False,
+) -> tuple[Tensor | None, ...]:
+    """The gradients of `outputs` with respect to `inputs`, as a tuple; as `torch.autograd.grad`.
+
+    allow_unused: give None for an input that was not used, where otherwise RuntimeError is raised;
+    materialize_grads: give zeros for it.
+
+    >>> import fusegrad as fg
+    >>> x = fg.tensor(3.0, requires_grad=True)
+    >>> fg.autograd.grad(x * x, x)
+    (tensor(6.),)
+    """
+    if materialize_grads and allow_unused is False:
+        raise failure(
+            ValueError,
+            "Expected allow_unused to be True or not passed when materialize_grads=True, but got: "
+            "allow_unused=False.",
+        )
+    if is_grads_batched:
+        raise failure(
+            NotImplementedError, "is_grads_batched=True needs vmap; call grad for each of the grad_outputs"
+        )
+    roots, wanted = as_sequence(outputs), _wanted(inputs, "grad")
+    gradients = as_sequence(grad_outputs) if grad_outputs is not None else None
+    retain = create_graph if retain_graph is None else retain_graph
+    results = run_backward(roots, gradients, retain, create_graph, wanted)
+    for i, result in enumerate(results):
+        if result is None and materialize_grads:
+            results[i] = wrap(np.zeros_like(wanted[i].array))
+        elif result is None and not allow_unused:
+            raise failure(
+                RuntimeError,
+                f"The differentiated Tensor at index {i} appears to not have been used in the graph. Set "
+                "allow_unused=True if this is the desired behavior.",
+            )
+    return tuple(results)
+
+
+from fusegrad.eager.core.op import wrap  # noqa: E402, I001  (see the same line in op.py)
+from fusegrad.eager.autograd import function, functional, graph  # noqa: E402
+from fusegrad.eager.autograd.function import Function  # noqa: E402
+from fusegrad.eager.autograd.gradcheck import GradcheckError, gradcheck, gradgradcheck  # noqa: E402

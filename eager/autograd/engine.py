@@ -1,0 +1,432 @@
+"""The engine that walks the autograd graph backwards, and the checks at its door."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from heapq import heappop, heappush
+from typing import Any
+
+import numpy as np
+
+from fusegrad.eager.autograd import anomaly, hooks
+from fusegrad.eager.autograd.node import DONE, Node, PartNode, constant, is_writable, set_gradient
+from fusegrad.eager.core.errors import failure, spot_text
+from fusegrad.eager.core.state import state
+from fusegrad.eager.core.tensor import Tensor
+
+Slots = list[Tensor | None]
+
+
+def run_backward(
+    roots: Sequence[Tensor],
+    gradients: Sequence[Tensor | None] | None,
+    retain_graph: bool,
+    create_graph: bool,
+    wanted: Sequence[Tensor] | None = None,
+) -> list[Tensor | None]:
+    """Walk the graph from `roots` backwards, newest node first.
+
+    With `wanted`, give the gradients of those tensors and leave every `.grad` alone; otherwise
+    add to the `.grad` of the leaves. The walk is a loop over a heap: depth costs no recursion.
+    """
+    interpreter = state.interpreter
+    if interpreter is None:
+        return _run_backward(roots, gradients, retain_graph, create_graph, wanted)
+    state.interpreter = interpreter.backward(roots, wanted is None)
+    try:
+        return _run_backward(roots, gradients, retain_graph, create_graph, wanted)
+    finally:
+        state.interpreter = interpreter
+
+
+def _run_backward(
+    roots: Sequence[Tensor],
+    gradients: Sequence[Tensor | None] | None,
+    retain_graph: bool,
+    create_graph: bool,
+    wanted: Sequence[Tensor] | None,
+) -> list[Tensor | None]:
+    if gradients is None:
+        gradients = [None] * len(roots)
+    elif len(gradients) != len(roots):
+        raise failure(RuntimeError, f"got {len(roots)} tensors and {len(gradients)} gradients")
+    seeds = [_seed(i, root, gradients[i]) for i, root in enumerate(roots)]
+    walk = _Walk(create_graph, {id(g.array) for g in gradients if g is not None})
+    if wanted is not None:
+        walk.want(roots, wanted)
+    elif hooks.leaf_hooks[0]:
+        walk.await_hooked(roots)
+    previous, state.grad_enabled = state.grad_enabled, create_graph
+    try:
+        for root in roots:
+            if root.grad_fn is None:
+                walk.to_leaf(root, seeds.pop(0))
+            else:
+                walk.to_node(root.grad_fn, root.output_index, seeds.pop(0))
+        walk.run(retain_graph)
+        if wanted is not None:
+            return walk.results(wanted)
+        if walk.waiting:
+            walk.finish()
+        return []
+    finally:
+        state.grad_enabled = previous
+
+
+_NOTHING: Slots = []
+
+
+class _Walk:
+    """One backward.
+
+    pending: the nodes that gradients have arrived at, with these, by the sequence numbers of the nodes;
+    heap: minus these numbers, so the newest first. A node runs when all newer ones did, so nothing arrives
+    later.
+    taken: ids of arrays that somebody else may hold (see `accumulate`).
+    waiting: for leaves whose gradient is needed as a whole (those with hooks, and the wanted
+    ones): what arrived, and how many edges have yet to send theirs.
+    """
+
+    # Set only where they are needed: most walks are short.
+    waiting: dict[int, _Waiting] | None = None
+    # Where some gradients are asked for: the edges to walk, by the node's sequence number, and the
+    # gradients of tensors that nodes made, by number and output index.
+    needed: dict[int, list[tuple[int, Any, int]]] | None = None
+    captured: dict[tuple[int, int], Tensor | None] | None = None
+
+    def __init__(self, create_graph: bool, taken: set[int]) -> None:
+        self.create_graph = create_graph
+        self.taken = taken
+        self.pending: dict[int, tuple[Node, Slots]] = {}
+        self.heap: list[int] = []
+
+    # Preparing.
+
+    def want(self, roots: Sequence[Tensor], wanted: Sequence[Tensor]) -> None:
+        """Walk only what leads to `wanted`."""
+        leaves = {id(t): t for t in wanted if t.grad_fn is None}
+        self.captured = {}
+        for t in wanted:
+            if t.grad_fn is not None:
+                if t.grad_fn.refused:
+                    raise failure(RuntimeError, t.grad_fn.refused)
+                self.captured[(t.grad_fn.sequence, t.output_index)] = None
+        self.waiting = {key: _Waiting(leaf, None) for key, leaf in leaves.items()}
+        oldest = min((sequence for sequence, _ in self.captured), default=0) if not leaves else 0
+        asked = {sequence for sequence, _ in self.captured}
+        self.needed = {}
+        for node in sorted(reachable(roots, oldest), key=_age):
+            edges = [
+                edge
+                for edge in node.edges
+                if (id(edge[1]) in leaves if isinstance(edge[1], Tensor) else edge[1].sequence in self.needed)
+            ]
+            if edges or node.sequence in asked:
+                self.needed[node.sequence] = edges
+
+    def await_hooked(self, roots: Sequence[Tensor]) -> None:
+        """Count the edges to leaves with hooks, which are called once, with the whole gradient."""
+        self.waiting = {}
+        for root in roots:
+            if root.grad_fn is None:
+                self._await(root)
+        for node in reachable(roots):
+            for _, target, _ in node.edges:
+                if isinstance(target, Tensor):
+                    self._await(target)
+
+    def _await(self, leaf: Tensor) -> None:
+        if hooks.has_hooks(leaf):
+            assert self.waiting is not None
+            self.waiting.setdefault(id(leaf), _Waiting(leaf, 0)).edges += 1  # type: ignore[operator]
+
+    # Walking.
+
+    def to_leaf(self, leaf: Tensor, gradient: Tensor, fresh: bool = False) -> None:
+        """Hand a gradient to a leaf."""
+        waiting = self.waiting.get(id(leaf)) if self.waiting else None
+        if waiting is not None:
+            known = waiting.gradient
+            waiting.gradient = gradient if known is None else known + gradient
+        elif self.needed is None:
+            accumulate(leaf, gradient, self.create_graph, self.taken, fresh)
+
+    def to_node(self, node: Node, output: int, gradient: Tensor) -> None:
+        """Hand the gradient of an output to the node that made it."""
+        place = node.sequence
+        if place in self.pending:
+            slots = self.pending[place][1]
+            known = slots[output]
+            slots[output] = gradient if known is None else known + gradient
+        elif self.needed is None or place in self.needed:
+            slots = [None] * len(node.output_types)
+            slots[output] = gradient
+            self.pending[place] = (node, slots)
+            heappush(self.heap, -place)
+
+    def run(self, retain_graph: bool) -> None:
+        """Run the nodes, newest first, dropping what each kept and was given as soon as it has run."""
+        heap, pending, needed, waiting = self.heap, self.pending, self.needed, self.waiting
+        taken, to_leaf = self.taken, self.to_leaf
+        check_nan = anomaly.setting.enabled and anomaly.setting.check_nan
+        plain = needed is None and not check_nan
+        # Whether a leaf's gradient is of no interest to anybody but the leaf.
+        direct = needed is None and not waiting and not self.create_graph and state.interpreter is None
+        produced: Any
+        while heap:
+            node, slots = pending.pop(-heappop(heap))
+            try:
+                if plain and node.extra is None:
+                    edges = ran = node.edges
+                    adding = node.adding if direct else None
+                    handed = None if adding is None else adding.answer(node, slots, taken)
+                    if handed is DONE:
+                        continue
+                    if handed is None:
+                        produced = node.apply(slots)
+                    else:
+                        edges, produced = handed
+                else:
+                    edges, produced = self._apply(node, slots)
+                    ran = edges
+                    if check_nan:
+                        anomaly.check(node, produced)
+            except Exception as error:
+                raise told(error, node) from None
+            slots = _NOTHING
+            if not retain_graph and ran:
+                node.release()
+            for (_, target, output), gradient in zip(edges, produced, strict=True):
+                if gradient is None:
+                    continue
+                if isinstance(target, Tensor):
+                    if direct and target.grad is not None:
+                        _add_into(target, gradient, taken)
+                    else:
+                        to_leaf(target, gradient, node.fresh)
+                    continue
+                # What goes to a part of a leaf is added at once, if it can be, since it goes nowhere else.
+                if direct and type(target) is PartNode and target.add(gradient, taken):
+                    continue
+                # `to_node`, spelled out.
+                place = target.sequence
+                if place in pending:
+                    slots = pending[place][1]
+                    known = slots[output]
+                    slots[output] = gradient if known is None else known + gradient
+                elif needed is None or place in needed:
+                    slots = [None] * len(target.output_types)
+                    slots[output] = gradient
+                    pending[place] = (target, slots)
+                    heappush(heap, -place)
+            slots, produced, handed, gradient, known = _NOTHING, None, None, None, None
+            if waiting and needed is None:
+                self._arrived(edges)
+
+    def _apply(self, node: Node, slots: Slots) -> tuple[Any, Any]:
+        """Run a node with hooks, or one of those that lead to what is wanted: its edges and gradients."""
+        edges = node.edges
+        if node.extra is not None:
+            slots = node.extra.received(slots)
+            self.taken.update(id(g.array) for g in slots if g is not None)
+        if self.needed is not None:
+            edges = self.needed[node.sequence]
+            if self.captured:
+                self._capture(node, slots)
+            if not edges:
+                return (), ()
+        if node.extra is None:
+            return edges, node.apply(slots) if self.needed is None else node.apply(slots, edges)
+        slots = node.extra.before(slots)
+        produced = node.extra.after(node.apply(slots), slots)
+        # Hooks and custom Functions may give arrays that the user holds.
+        self.taken.update(id(g.array) for g in produced if g is not None)
+        return node.edges, produced
+
+    def _capture(self, node: Node, slots: Slots) -> None:
+        assert self.captured is not None
+        for output, gradient in enumerate(slots):
+            if (node.sequence, output) in self.captured:
+                self.captured[(node.sequence, output)] = gradient
+
+    def _arrived(self, edges: Sequence[tuple[int, Any, int]]) -> None:
+        """Hand on the gradients of leaves with hooks that are whole by now."""
+        assert self.waiting is not None
+        for _, target, _ in edges:
+            waiting = self.waiting.get(id(target)) if isinstance(target, Tensor) else None
+            if waiting is not None:
+                waiting.edges -= 1  # type: ignore[operator]
+                if waiting.edges == 0 and waiting.gradient is not None:
+                    self._settle(waiting)
+
+    def _settle(self, waiting: _Waiting) -> None:
+        leaf, gradient = waiting.leaf, waiting.gradient
+        assert gradient is not None
+        waiting.gradient = None
+        gradient = hooks.through(leaf.__dict__.get(hooks.LEAF, {}), gradient)
+        self.taken.add(id(gradient.array))  # a hook may have kept it
+        accumulate(leaf, gradient, self.create_graph, self.taken, False)
+        for hook in list(leaf.__dict__.get(hooks.ACCUMULATED, {}).values()):
+            hook(leaf)
+
+    # The end.
+
+    def finish(self) -> None:
+        """Settle leaves that some of their edges sent nothing."""
+        assert self.waiting is not None
+        for waiting in self.waiting.values():
+            if waiting.gradient is not None:
+                self._settle(waiting)
+
+    def results(self, wanted: Sequence[Tensor]) -> list[Tensor | None]:
+        """The gradients of `wanted`."""
+        assert self.waiting is not None and self.captured is not None
+        for waiting in self.waiting.values():
+            if waiting.gradient is not None:
+                waiting.gradient = hooks.through(waiting.leaf.__dict__.get(hooks.LEAF, {}), waiting.gradient)
+        return [
+            self.waiting[id(t)].gradient
+            if t.grad_fn is None
+            else self.captured[(t.grad_fn.sequence, t.output_index)]
+            for t in wanted
+        ]
+
+
+class _Waiting:
+    """A leaf whose gradient is wanted as a whole."""
+
+    __slots__ = ("edges", "gradient", "leaf")
+
+    def __init__(self, leaf: Tensor, edges: int | None) -> None:
+        self.leaf, self.edges = leaf, edges
+        self.gradient: Tensor | None = None
+
+
+def _age(node: Node) -> int:
+    return node.sequence
+
+
+def reachable(roots: Sequence[Tensor], oldest: int = 0) -> list[Node]:
+    """The nodes that gradients of `roots` can reach, down to the sequence number `oldest`."""
+    found: dict[int, Node] = {}
+    stack = [root.grad_fn for root in roots if root.grad_fn is not None]
+    while stack:
+        node = stack.pop()
+        if node.sequence not in found:
+            found[node.sequence] = node
+            stack += [t for _, t, _ in node.edges if not isinstance(t, Tensor) and t.sequence >= oldest]
+    return list(found.values())
+
+
+def told(error: Exception, node: Node) -> Exception:
+    """`error`, which a node's backward raised, with the line that ran the node's op."""
+    where = spot_text(node.spot)
+    if not where or getattr(error, "fusegrad_forward", False):
+        return error
+    text = f"in the backward of {where} ({node.name()})"
+    if getattr(error, "fusegrad_located", False):
+        if where not in str(error):
+            error.args = (f"{error.args[0]}\n  {text}", *error.args[1:])
+    else:
+        error.add_note(text)
+    error.fusegrad_forward = True  # type: ignore[attr-defined]
+    return error
+
+
+def accumulate(leaf: Tensor, gradient: Tensor, create_graph: bool, taken: set[int], fresh: bool) -> None:
+    """Add `gradient` to `leaf.grad`.
+
+    taken: ids of arrays that somebody else may hold (the roots' gradients, other leaves'). An
+    array that is not among them and is no view becomes `.grad` itself; others are copied.
+    Rules may hand one array to several inputs (`x + y`), so until the walk ends an array that became
+    `.grad` may be on its way to a node as well, and is not written.
+    fresh: the node made the array's memory for this gradient, although it may be a view of it.
+    """
+    interpreter = state.interpreter
+    if interpreter is not None:
+        interpreter.sees_gradient(leaf)
+    if create_graph:
+        set_gradient(leaf, gradient if leaf.grad is None else leaf.grad + gradient)
+    elif leaf.grad is not None:
+        _add_into(leaf, gradient, taken)
+    else:
+        array = gradient.array
+        if (array.base is not None and not fresh) or id(array) in taken:
+            array = np.array(array)
+        else:
+            taken.add(id(array))
+        made = wrap(array)
+        if interpreter is not None:
+            interpreter.copied(made, gradient)
+        set_gradient(leaf, made)
+
+
+def _add_into(leaf: Tensor, gradient: Tensor, taken: set[int]) -> None:
+    """`leaf.grad += gradient`, in the memory of `leaf.grad`, as PyTorch does it, if nobody else holds it."""
+    known = leaf.grad
+    assert known is not None
+    array, added = known.array, gradient.array
+    aside = not is_writable(known, gradient, taken)
+    interpreter = state.interpreter
+    if interpreter is not None:
+        total = known + gradient
+        if aside:
+            set_gradient(leaf, total)
+        else:
+            interpreter.before_write(known)
+            array[...] = total.array
+            known.version[0] += 1
+            interpreter.wrote(known, total)
+    elif aside:
+        leaf.grad = wrap(array + added)
+    else:
+        np.add(array, added, array)
+        known.version[0] += 1
+
+
+def _seed(place: int, root: Tensor, gradient: Tensor | None) -> Tensor:
+    """The gradient that backward starts with at `root`, checked."""
+    if not root.needs_grad:
+        raise failure(
+            RuntimeError,
+            f"element {place} of tensors does not require grad and does not have a grad_fn; "
+            "was it made under no_grad, or from inputs without requires_grad=True?",
+        )
+    array = root.array
+    if root.grad_fn is not None and root.grad_fn.refused:
+        raise failure(RuntimeError, root.grad_fn.refused)
+    if gradient is None:
+        if array.size != 1:
+            raise failure(
+                RuntimeError,
+                f"grad can be implicitly created only for scalar outputs, and this one is "
+                f"{array.dtype.name}{list(array.shape)}; reduce it (.sum(), .mean()) or pass a gradient "
+                "of its shape",
+            )
+        if array.dtype.kind == "c":
+            raise failure(
+                RuntimeError,
+                f"grad can be implicitly created only for real scalar outputs but got {array.dtype.name}",
+            )
+        return constant(1, array.shape, array.dtype)
+    if not isinstance(gradient, Tensor):
+        raise failure(
+            TypeError, f"gradients can be either Tensors or None, but got {type(gradient).__name__}"
+        )
+    if gradient.array.shape != array.shape:
+        raise failure(
+            RuntimeError,
+            f"Mismatch in shape: grad_output[{place}] has a shape of {gradient.shape} and "
+            f"output[{place}] has a shape of {root.shape}",
+        )
+    if (gradient.array.dtype.kind == "c") != (array.dtype.kind == "c"):
+        raise failure(
+            RuntimeError,
+            "For complex Tensors, both grad_output and output are required to have the same dtype. Mismatch "
+            f"in dtype: grad_output[{place}] has a dtype of {gradient.array.dtype.name} and "
+            f"output[{place}] has a dtype of {array.dtype.name}",
+        )
+    return gradient
+
+
+from fusegrad.eager.core.op import wrap  # noqa: E402  (see the same line in op.py)

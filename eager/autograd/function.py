@@ -1,0 +1,360 @@
+"""Custom differentiable functions: `Function`, and the node that runs its backward."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fusegrad.eager.autograd import views
+from fusegrad.eager.autograd.node import (
+    FREED,
+    Node,
+    edge_of,
+    forward_text,
+    place,
+    share,
+    watchers,
+    written_text,
+)
+from fusegrad.eager.core import families
+from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.op import wrap
+from fusegrad.eager.core.state import no_grad, state
+from fusegrad.eager.core.tensor import Tensor
+
+_TRACED = "runs the custom Function {name}, whose backward is Python code"
+
+
+class FunctionNode(Node):
+    """The node of a call of a `Function`, and the `ctx` that its methods get."""
+
+    # No __slots__: users put attributes on `ctx`.
+    function: type[Function]
+    materialize_grads = True
+    to_save: Sequence[Any] = ()
+    dirty_tensors: Sequence[Tensor] = ()
+    non_differentiable: Sequence[Tensor] = ()
+    needs_input_grad: tuple[bool, ...] = ()
+    # Which results are no tensors, and which have no gradient, by their places.
+    plain: frozenset[int]
+    constant: frozenset[int]
+
+    def name(self) -> str:
+        return type(self).__name__
+
+    # What the user's methods call.
+
+    def save_for_backward(self, *tensors: Tensor | None) -> None:
+        """Keep tensors for backward, where `saved_tensors` gives them."""
+        for t in tensors:
+            if t is not None and not isinstance(t, Tensor):
+                raise failure(
+                    TypeError,
+                    f"save_for_backward can only save variables, but argument is of type {type(t).__name__}",
+                )
+        self.to_save = tensors
+
+    def save_for_forward(self, *tensors: Tensor | None) -> None:
+        """Takes what PyTorch's forward mode would need; there is none here."""
+
+    def mark_dirty(self, *tensors: Tensor) -> None:
+        """Say that forward wrote into these inputs in place; they must be among its results."""
+        self.dirty_tensors = tensors
+
+    def mark_non_differentiable(self, *tensors: Tensor) -> None:
+        """Say that these results have no gradient."""
+        self.non_differentiable = tensors
+
+    def set_materialize_grads(self, value: bool) -> None:
+        """Whether backward gets zeros for results that nobody used (it does), or None."""
+        self.materialize_grads = value
+
+    @property
+    def saved_tensors(self) -> tuple[Any, ...]:
+        """The tensors that `save_for_backward` kept; RuntimeError if they were freed, or written since."""
+        if self.inputs is None:
+            raise failure(RuntimeError, FREED.format(name=self.name()))
+        return tuple([self._restored(i, *kept) for i, kept in enumerate(self.inputs)])
+
+    # The node.
+
+    def keep(self, outputs: Sequence[Any]) -> None:
+        """Keep what is to be saved; results stand off the graph, or the node would hold itself."""
+        numbers = {id(o): i for i, o in enumerate(outputs) if isinstance(o, Tensor)}
+        kept: list[Any] = []
+        self.versions = []
+        for i, tensor in enumerate(self.to_save):
+            if tensor is None:
+                kept.append((None, -1))
+                continue
+            number = numbers.get(id(tensor), -1)
+            kept.append((share(tensor) if number >= 0 else tensor, number))
+            self.versions.append((i, tensor.version[0]))
+        self.inputs = kept
+        self.to_save = ()
+
+    def _restored(self, place_: int, tensor: Any, output: int) -> Any:
+        expected = dict(self.versions).get(place_)
+        if tensor is None:
+            return None
+        if tensor.version[0] != expected:
+            raise failure(
+                RuntimeError,
+                "one of the variables needed for gradient computation has been modified by an inplace "
+                f"operation: saved tensor {place_} of {self.name()} "
+                f"({tensor.array.dtype.name}{list(tensor.array.shape)}) was kept at version {expected}, and "
+                f"is at version {tensor.version[0]} now." + written_text(tensor.version) + forward_text(self),
+            )
+        if output >= 0 and self.output_types[output][1].kind in "fc" and output not in self.constant:
+            return place(share(tensor), self, output)
+        return tensor
+
+    def apply(self, gradients: list[Tensor | None], edges: Any = None) -> list[Tensor | None]:
+        given: list[Any] = list(gradients)
+        if self.materialize_grads:
+            given = [
+                wrap(np.zeros(shape, dtype)) if g is None else g
+                for g, (shape, dtype) in zip(gradients, self.output_types, strict=True)
+            ]
+        made = self.function.backward(self, *(g for i, g in enumerate(given) if i not in self.plain))
+        return self._fitted(made if isinstance(made, tuple) else (made,), edges or self.edges)
+
+    def _fitted(self, made: tuple[Any, ...], edges: Any) -> list[Tensor | None]:
+        """What backward returned, checked and brought to the inputs' shapes and dtypes."""
+        while len(made) > len(self.types) and made[-1] is None:
+            made = made[:-1]
+        if len(made) != len(self.types):
+            raise failure(
+                RuntimeError,
+                f"function {self.name()} returned an incorrect number of gradients (expected "
+                f"{len(self.types)}, got {len(made)})",
+            )
+        for i, (gradient, known) in enumerate(zip(made, self.types, strict=True)):
+            if gradient is not None and known is None:
+                raise failure(
+                    RuntimeError,
+                    f"function {self.name()} returned a gradient different from None at position {i + 1}, "
+                    "but the corresponding forward input was not a Variable",
+                )
+            if gradient is not None and not isinstance(gradient, Tensor):
+                raise failure(
+                    RuntimeError,
+                    f"expected Variable or None (got {type(gradient).__name__}) from {self.name()}",
+                )
+        return [made[i] if made[i] is None else self._fit(i, made[i]) for i, _, _ in edges]
+
+    def _fit(self, index: int, gradient: Tensor) -> Tensor:
+        shape, dtype = self.types[index]
+        given = gradient.array.shape
+        if given == shape and gradient.array.dtype == dtype:
+            return gradient
+        lead = len(given) - len(shape)
+        if lead < 0 or any(n != 1 and n != m for n, m in zip(shape, given[lead:], strict=True)):
+            raise failure(
+                RuntimeError,
+                f"Function {self.name()} returned an invalid gradient at index {index} - got {list(given)} "
+                f"but expected shape compatible with {list(shape)}",
+            )
+        return families.fit(gradient, shape, dtype)
+
+    def release(self) -> None:
+        if self.versions:
+            self.inputs = None
+
+
+class Function:
+    """A function with a backward of its own; as `torch.autograd.Function`.
+
+    Subclasses define static methods `forward(ctx, *args)` and `backward(ctx, *gradients)`, or
+    `forward(*args)` and `setup_context(ctx, inputs, output)`; `apply(*args)` calls it.
+
+    >>> import fusegrad as fg
+    >>> class Square(fg.autograd.Function):
+    ...     @staticmethod
+    ...     def forward(ctx, x):
+    ...         ctx.save_for_backward(x)
+    ...         return x * x
+    ...     @staticmethod
+    ...     def backward(ctx, gradient):
+    ...         (x,) = ctx.saved_tensors
+    ...         return 2 * x * gradient
+    >>> x = fg.tensor(3.0, requires_grad=True)
+    >>> Square.apply(x).backward()
+    >>> x.grad
+    tensor(6.)
+    """
+
+    _node: type[FunctionNode]
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls._node = type(f"{cls.__name__}Backward", (FunctionNode,), {"function": cls})
+        if "vjp" in vars(cls) and "backward" not in vars(cls):
+            cls.backward = cls.vjp  # type: ignore[attr-defined, method-assign]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise failure(
+            RuntimeError,
+            "Legacy autograd function with non-static forward method is deprecated. Please use new-style "
+            f"autograd function with static forward method: {type(self).__name__}.apply(...)",
+        )
+
+    @staticmethod
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        """Compute the result."""
+        raise NotImplementedError("You must implement the forward function for custom autograd.Function.")
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        """Save what backward needs, for a `forward` without `ctx`."""
+        raise NotImplementedError("setup_context is not implemented.")
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        """The gradients of the arguments, from those of the results."""
+        raise NotImplementedError(
+            "You must implement either the backward or vjp method for your custom autograd.Function to use "
+            "it with backward mode AD."
+        )
+
+    @classmethod
+    def apply(cls, *args: Any) -> Any:
+        """Call the function, and put it on the graph."""
+        interpreter = state.interpreter
+        if interpreter is not None:
+            interpreter.effect(_TRACED.format(name=cls.__name__))
+        node = cls._node()
+        node.begin()
+        node.extras()  # backward must take it for one whose gradients the user may hold
+        node.needs_input_grad = tuple(isinstance(a, Tensor) and a.needs_grad for a in args)
+        recorded = state.grad_enabled and any(node.needs_input_grad)
+        with no_grad():
+            if cls.setup_context is not Function.setup_context:
+                output = cls.forward(*args)
+                cls.setup_context(node, args, output)
+            else:
+                output = cls.forward(node, *args)
+        if interpreter is not None:
+            interpreter.effect(_TRACED.format(name=cls.__name__))  # what was asked for inside must be there
+        outputs = output if isinstance(output, (tuple, list)) else (output,)
+        results = _placed(node, args, outputs, recorded)
+        return type(output)(results) if isinstance(output, (tuple, list)) else results[0]
+
+
+def _placed(node: FunctionNode, args: tuple[Any, ...], outputs: Sequence[Any], recorded: bool) -> list[Any]:
+    """The results on the graph."""
+    inputs = {id(a) for a in args if isinstance(a, Tensor)}
+    dirty = {id(t) for t in node.dirty_tensors}
+    constant = {id(t) for t in node.non_differentiable}
+    for t in node.dirty_tensors:
+        if id(t) not in inputs:
+            raise failure(RuntimeError, f"{node.name()}: mark_dirty takes inputs of the function")
+        if recorded:
+            views.check_write(t, node.name())
+        views.wrote(t)
+    if not recorded:
+        return [
+            views_of_itself(o) if isinstance(o, Tensor) and id(o) in inputs and id(o) not in dirty else o
+            for o in outputs
+        ]
+    # Edges are those of before the write, so they are taken before a result gets its place.
+    node.edges = [(i, *edge_of(a)) for i, a in enumerate(args) if node.needs_input_grad[i]]
+    node.types = [(a.array.shape, a.array.dtype) if isinstance(a, Tensor) else None for a in args]
+    node.plain = frozenset(i for i, o in enumerate(outputs) if not isinstance(o, Tensor))
+    node.constant = frozenset(i for i, o in enumerate(outputs) if id(o) in constant)
+    node.output_types = [
+        (o.array.shape, o.array.dtype) if isinstance(o, Tensor) else ((), np.dtype(float)) for o in outputs
+    ]
+    node.keep(outputs)
+    node.dirty_tensors = node.non_differentiable = ()
+    results: list[Any] = []
+    for i, output in enumerate(outputs):
+        if i in node.plain or i in node.constant or output.array.dtype.kind not in "fc":
+            results.append(output)
+        elif id(output) in dirty:
+            results.append(_written(node, i, output))
+        else:
+            results.append(_result(node, i, output, id(output) in inputs))
+    for watch in watchers:
+        watch(node)
+    return results
+
+
+def views_of_itself(tensor: Tensor) -> Tensor:
+    """The same memory as another tensor: what a function gives that returns its input."""
+    return share(tensor)
+
+
+def _written(node: FunctionNode, index: int, tensor: Tensor) -> Tensor:
+    """An input that was written in place, as a result."""
+    if views.base_of(tensor) is not tensor:
+        value = place(share(tensor), node, index)
+        views.moved(views.base_of(tensor), tensor.alias[1], value, node.name())  # type: ignore[index]
+    else:
+        views.settle(tensor, node, index)
+        views.refresh(tensor)
+    return tensor
+
+
+def _result(node: FunctionNode, index: int, output: Tensor, is_input: bool) -> Tensor:
+    alias = output.alias
+    result = share(output) if is_input or output.needs_grad else output
+    place(result, node, index)
+    origin = (views.FUNCTION, index, node.name())
+    if is_input:
+        result.alias = (views.base_of(output), alias[1] if type(alias) is tuple else (), origin)
+    elif type(alias) is tuple:
+        result.alias = (alias[0], alias[1], origin)
+    return result
+
+
+def once_differentiable(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorates a backward that cannot be derived itself; as `torch.autograd.function.once_differentiable`.
+
+    Deriving its gradients is a RuntimeError.
+    """
+
+    @functools.wraps(function)
+    def wrapped(ctx: Any, *gradients: Any) -> Any:
+        with no_grad():
+            made = function(ctx, *gradients)
+        if not state.grad_enabled:
+            return made
+        sources = [g for g in gradients if isinstance(g, Tensor) and g.needs_grad]
+        if not sources:
+            return made
+        many = isinstance(made, tuple)
+        outputs = made if many else (made,)
+        error = _Twice(sources)
+        placed = tuple(
+            place(share(o), error, 0) if isinstance(o, Tensor) and o.array.dtype.kind in "fc" else o
+            for o in outputs
+        )
+        return placed if many else placed[0]
+
+    return wrapped
+
+
+class _Twice(Node):
+    """The node of gradients that cannot be derived again."""
+
+    __slots__ = ()
+
+    def __init__(self, sources: Sequence[Tensor]) -> None:
+        self.begin()
+        self.edges = [(i, *edge_of(t)) for i, t in enumerate(sources)]
+        self.types = [(t.array.shape, t.array.dtype) for t in sources]
+        self.output_types = [((), np.dtype(np.float32))]
+        self.versions = []
+        self.inputs = ()
+
+    def name(self) -> str:
+        return "DelayedError"
+
+    def apply(self, gradients: list[Tensor | None], edges: Any = None) -> list[Tensor | None]:
+        raise failure(
+            RuntimeError, "trying to differentiate twice a function that was marked with @once_differentiable"
+        )

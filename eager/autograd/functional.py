@@ -1,0 +1,243 @@
+"""Derivatives of functions of tensors, as `torch.autograd.functional`: older and plainer than `func`.
+
+Functions take one tensor or a tuple of them, and give one or a tuple. Results come without a graph
+unless `create_graph`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fusegrad.eager.autograd.engine import run_backward
+from fusegrad.eager.autograd.node import Passing, place, reach, share
+from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.op import wrap
+from fusegrad.eager.core.state import enable_grad
+from fusegrad.eager.core.tensor import Tensor
+
+
+def _many(value: Any, what: str, name: str) -> tuple[bool, tuple[Tensor, ...]]:
+    """Whether `value` is a tuple, and it as one."""
+    found = value if isinstance(value, tuple) else tuple(value) if isinstance(value, list) else (value,)
+    for i, t in enumerate(found):
+        if not isinstance(t, Tensor):
+            raise failure(
+                TypeError,
+                f"The {what} given to {name} must be either a Tensor or a tuple of Tensors but the value at "
+                f"index {i} has type {type(t).__name__}.",
+            )
+    return isinstance(value, tuple), found
+
+
+def _opened(inputs: Sequence[Tensor], create_graph: bool) -> tuple[Tensor, ...]:
+    """Tensors to derive with respect to; with create_graph they hang on the inputs."""
+    found = []
+    reach(*inputs)
+    for x in inputs:
+        own = share(x)
+        if create_graph and x.needs_grad:
+            place(own, Passing(x), 0)
+        else:
+            own.needs_grad = True
+        found.append(own)
+    return tuple(found)
+
+
+def _closed(tensors: Sequence[Tensor], many: bool, create_graph: bool) -> Any:
+    found = tuple(t if create_graph else t.detach() for t in tensors)
+    return found if many else found[0]
+
+
+def _gradients(
+    outputs: Sequence[Tensor],
+    inputs: Sequence[Tensor],
+    cotangents: Sequence[Tensor | None] | None,
+    create_graph: bool,
+    strict: bool,
+    name: str,
+) -> list[Tensor]:
+    """Gradients that may be called for again, with zeros (or, if strict, an error) for unused inputs."""
+    given = [None] * len(outputs) if cotangents is None else list(cotangents)
+    pairs = [(y, c) for y, c in zip(outputs, given, strict=True) if y.needs_grad]
+    if strict and len(pairs) < len(outputs):
+        raise failure(
+            RuntimeError,
+            f"{name}: an output of the user-provided function does not require gradient: it is "
+            "independent of the inputs. This is not allowed in strict mode.",
+        )
+    found: list[Any] = [None] * len(inputs)
+    if pairs:
+        found = run_backward([y for y, _ in pairs], [c for _, c in pairs], True, create_graph, inputs)
+    for i, (gradient, x) in enumerate(zip(found, inputs, strict=True)):
+        if gradient is None and strict:
+            raise failure(
+                RuntimeError,
+                f"{name}: The output of the user-provided function is independent of input {i}. This is not "
+                "allowed in strict mode.",
+            )
+        if gradient is None:
+            found[i] = wrap(np.zeros_like(x.array))
+    return found
+
+
+def _checked_v(v: Any, like: Sequence[Tensor], what: str, name: str) -> list[Tensor | None]:
+    """The vector that is multiplied with; may be left out for one element."""
+    if v is None:
+        if len(like) != 1 or like[0].array.size != 1:
+            raise failure(
+                RuntimeError,
+                f"{name}: The vector v can only be None if the {what} is a single Tensor with one element.",
+            )
+        return [wrap(np.ones_like(like[0].array))]
+    _, given = _many(v, "v", name)
+    if len(given) != len(like):
+        raise failure(RuntimeError, f"{name}: v has {len(given)} tensors, the {what} {len(like)}")
+    for i, (a, b) in enumerate(zip(given, like, strict=True)):
+        if a.array.shape != b.array.shape:
+            raise failure(
+                RuntimeError,
+                f"{name}: v has invalid size at index {i}: {list(a.array.shape)}, "
+                f"expected {list(b.array.shape)}",
+            )
+    return list(given)
+
+
+def vjp(
+    func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
+) -> tuple[Any, Any]:
+    """`(outputs, v times the Jacobian)`. Source: `torch.autograd.functional.vjp`."""
+    many, given = _many(inputs, "inputs", "vjp")
+    with enable_grad():
+        opened = _opened(given, create_graph)
+        many_outputs, outputs = _many(func(*opened), "outputs", "vjp")
+        vector = _checked_v(v, outputs, "output", "vjp")
+        found = _gradients(outputs, opened, vector, create_graph, strict, "vjp")
+    return _closed(outputs, many_outputs, create_graph), _closed(found, many, create_graph)
+
+
+def jvp(
+    func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
+) -> tuple[Any, Any]:
+    """`(outputs, the Jacobian times v)`. Source: `torch.autograd.functional.jvp`."""
+    _, given = _many(inputs, "inputs", "jvp")
+    vector = _checked_v(v, given, "input", "jvp")
+    with enable_grad():
+        opened = _opened(given, create_graph)
+        many_outputs, outputs = _many(func(*opened), "outputs", "jvp")
+        # What a cotangent u pulls back is linear in u; its gradient along v is the product.
+        seeds = tuple(wrap(np.zeros_like(y.array)).requires_grad_() for y in outputs)
+        pulled = _gradients(outputs, opened, seeds, True, strict, "jvp")
+        found = _gradients(pulled, seeds, vector, create_graph, False, "jvp")
+    return _closed(outputs, many_outputs, create_graph), _closed(found, many_outputs, create_graph)
+
+
+def _scalar(name: str, output: Any) -> Tensor:
+    many, outputs = _many(output, "outputs", name)
+    if many or outputs[0].array.size != 1:
+        raise failure(
+            RuntimeError, f"{name}: The function given must return a single Tensor with one element"
+        )
+    return outputs[0]
+
+
+def vhp(
+    func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
+) -> tuple[Any, Any]:
+    """`(output, v times the Hessian)` of a function with one value.
+
+    Source: `torch.autograd.functional.vhp`.
+    """
+    many, given = _many(inputs, "inputs", "vhp")
+    vector = _checked_v(v, given, "input", "vhp")
+    with enable_grad():
+        opened = _opened(given, create_graph)
+        output = _scalar("vhp", func(*opened))
+        first = _gradients([output], opened, None, True, strict, "vhp")
+        found = _gradients(first, opened, vector, create_graph, strict, "vhp")
+    return _closed([output], False, create_graph), _closed(found, many, create_graph)
+
+
+def hvp(
+    func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
+) -> tuple[Any, Any]:
+    """`(output, the Hessian times v)`, the same as `vhp`: Hessians are symmetric.
+
+    Source: `torch.autograd.functional.hvp`.
+    """
+    return vhp(func, inputs, v, create_graph, strict)
+
+
+def jacobian(
+    func: Callable[..., Any],
+    inputs: Any,
+    create_graph: bool = False,
+    strict: bool = False,
+    vectorize: bool = False,
+    strategy: str = "reverse-mode",
+) -> Any:
+    """The Jacobian: for each output and input a tensor of the output's shape followed by the input's.
+
+    A tuple of outputs gives a tuple, a tuple of inputs a tuple inside.
+    Source: `torch.autograd.functional.jacobian`.
+
+    >>> import fusegrad as fg
+    >>> fg.autograd.functional.jacobian(lambda x: x**2, fg.tensor([1.0, 2.0]))
+    tensor([[2., 0.],
+            [0., 4.]])
+    """
+    many, given = _many(inputs, "inputs", "jacobian")
+    with enable_grad():
+        opened = _opened(given, create_graph)
+        many_outputs, outputs = _many(func(*opened), "outputs", "jacobian")
+        blocks = [_rows(y, opened, create_graph, strict) for y in outputs]
+    closed = tuple(_closed(block, many, create_graph) for block in blocks)
+    return closed if many_outputs else closed[0]
+
+
+def _rows(output: Tensor, inputs: Sequence[Tensor], create_graph: bool, strict: bool) -> list[Tensor]:
+    """The Jacobian of one output with respect to each input."""
+    if strict and not output.needs_grad:
+        raise failure(
+            RuntimeError,
+            "jacobian: an output does not depend on the inputs, which strict mode forbids.",
+        )
+    rows = []
+    for place_ in range(output.array.size):
+        one = np.zeros(output.array.shape, output.array.dtype)
+        one.reshape(-1)[place_] = 1
+        rows.append(_gradients([output], inputs, [wrap(one)], create_graph, strict, "jacobian"))
+    shape = output.array.shape
+    return [
+        joining.stack([row[i] for row in rows]).reshape((*shape, *x.array.shape))
+        if rows
+        else wrap(np.zeros((*shape, *x.array.shape), x.array.dtype))
+        for i, x in enumerate(inputs)
+    ]
+
+
+def hessian(
+    func: Callable[..., Any],
+    inputs: Any,
+    create_graph: bool = False,
+    strict: bool = False,
+    vectorize: bool = False,
+    outer_jacobian_strategy: str = "reverse-mode",
+) -> Any:
+    """The Hessian of a function with one value: for inputs i and j the Jacobian of gradient i along j.
+
+    Source: `torch.autograd.functional.hessian`.
+    """
+    many, given = _many(inputs, "inputs", "hessian")
+
+    def gradient(*opened: Tensor) -> Any:
+        output = _scalar("hessian", func(*opened))
+        return tuple(_gradients([output], opened, None, True, strict, "hessian"))
+
+    found = jacobian(gradient, given, create_graph, strict)
+    return found if many else found[0][0]
+
+
+from fusegrad.eager.ops.shape import joining  # noqa: E402

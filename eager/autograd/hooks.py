@@ -1,0 +1,178 @@
+"""Hooks on gradients: where they are kept, and how they are called.
+
+A tensor that an op made has its hooks on the node that made it (`Extra`), a leaf in its own
+dictionary. Where there are none, a backward asks once per node and once per leaf.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.state import state
+
+Hooks = dict[int, Callable[..., Any]]
+
+
+class RemovableHandle:
+    """Takes a hook away again: `handle.remove()`, or at the end of a `with`."""
+
+    _next = 0
+
+    def __init__(self, hooks: Hooks, hook: Callable[..., Any]) -> None:
+        self._hooks = hooks
+        self.id = RemovableHandle._next
+        RemovableHandle._next += 1
+        hooks[self.id] = hook
+
+    def remove(self) -> None:
+        """Remove the hook; removing it again does nothing."""
+        self._hooks.pop(self.id, None)
+
+    def __enter__(self) -> RemovableHandle:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.remove()
+
+
+class Extra:
+    """What few nodes have.
+
+    tensors: hooks of output tensors, by output index. retained: the output tensors that keep
+    their gradient, weakly. prehooks, hooks: those of the node itself. metadata: the user's.
+    """
+
+    __slots__ = ("hooks", "metadata", "prehooks", "retained", "tensors")
+
+    def __init__(self) -> None:
+        self.tensors: dict[int, Hooks] = {}
+        self.retained: dict[int, weakref.ref[Any]] = {}
+        self.prehooks: Hooks = {}
+        self.hooks: Hooks = {}
+        self.metadata: dict[str, Any] = {}
+
+    def received(self, slots: list[Any]) -> list[Any]:
+        """The gradients of the node's outputs after the tensors' hooks, in the order of registration."""
+        for output, hooks in self.tensors.items():
+            if slots[output] is not None:
+                slots[output] = through(hooks, slots[output])
+        for output, reference in self.retained.items():
+            tensor, gradient = reference(), slots[output]
+            if tensor is not None and gradient is not None:
+                tensor.grad = gradient if tensor.grad is None else tensor.grad + gradient
+        return slots
+
+    def before(self, slots: list[Any]) -> list[Any]:
+        """The gradients of the outputs after the node's prehooks."""
+        for hook in list(self.prehooks.values()):
+            made = hook(tuple(slots))
+            if made is not None:
+                slots = list(_checked(hook, made, slots))
+        return slots
+
+    def after(self, produced: Sequence[Any], slots: Sequence[Any]) -> Sequence[Any]:
+        """The gradients of the inputs after the node's hooks."""
+        for hook in list(self.hooks.values()):
+            made = hook(tuple(produced), tuple(slots))
+            if made is not None:
+                produced = _checked(hook, made, produced)
+        return produced
+
+
+def through(hooks: Hooks, gradient: Any) -> Any:
+    """`gradient` after a tensor's hooks; one that returns None leaves it."""
+    for hook in list(hooks.values()):
+        made = hook(gradient)
+        if made is not None:
+            (gradient,) = _checked(hook, (made,), (gradient,))
+    return gradient
+
+
+def _checked(hook: Callable[..., Any], made: Any, before: Sequence[Any]) -> Sequence[Any]:
+    """What a hook gave, if it can stand for what it was given."""
+    name = getattr(hook, "__name__", type(hook).__name__)
+    if not isinstance(made, (tuple, list)):
+        made = (made,)
+    if len(made) != len(before):
+        raise failure(
+            RuntimeError,
+            f"hook {name!r} has returned an incorrect number of values (got {len(made)}, but expected "
+            f"{len(before)})",
+        )
+    from fusegrad.eager.core.tensor import Tensor
+
+    for new, old in zip(made, before, strict=True):
+        if new is not None and not isinstance(new, Tensor):
+            raise failure(TypeError, f"expected Tensor, but hook {name!r} returned {type(new).__name__!r}")
+        if new is None or old is None:
+            continue
+        if new.array.shape != old.array.shape:
+            raise failure(
+                RuntimeError,
+                f"hook {name!r} has changed the size of value: {list(old.array.shape)} became "
+                f"{list(new.array.shape)}",
+            )
+    return made
+
+
+# Hooks of leaves stand in the tensor's own dictionary, under PyTorch's names.
+LEAF, ACCUMULATED = "_backward_hooks", "_post_accumulate_grad_hooks"
+
+# How many hooks were ever put on leaves: while it is 0, backward does not look for any.
+leaf_hooks = [0]
+
+
+def register_hook(tensor: Any, hook: Callable[..., Any]) -> RemovableHandle:
+    """See `Tensor.register_hook`."""
+    _tell()
+    if not tensor.needs_grad:
+        raise failure(RuntimeError, "cannot register a hook on a tensor that doesn't require gradient")
+    if tensor.grad_fn is not None:
+        hooks = tensor.grad_fn.extras().tensors.setdefault(tensor.output_index, {})
+        return RemovableHandle(hooks, hook)
+    leaf_hooks[0] += 1
+    return RemovableHandle(tensor.__dict__.setdefault(LEAF, {}), hook)
+
+
+def register_post_accumulate_grad_hook(tensor: Any, hook: Callable[..., Any]) -> RemovableHandle:
+    """See `Tensor.register_post_accumulate_grad_hook`."""
+    _tell()
+    if not tensor.needs_grad:
+        raise failure(RuntimeError, "cannot register a hook on a tensor that doesn't require gradient")
+    if tensor.grad_fn is not None:
+        raise failure(RuntimeError, "post accumulate grad hooks cannot be registered on non-leaf tensors")
+    leaf_hooks[0] += 1
+    return RemovableHandle(tensor.__dict__.setdefault(ACCUMULATED, {}), hook)
+
+
+def retain_grad(tensor: Any) -> None:
+    """See `Tensor.retain_grad`."""
+    _tell()
+    if not tensor.needs_grad:
+        raise failure(RuntimeError, "can't retain_grad on Tensor that has requires_grad=False")
+    if tensor.grad_fn is not None and not retains_grad(tensor):
+        tensor.grad_fn.extras().retained[tensor.output_index] = weakref.ref(tensor)
+
+
+def retains_grad(tensor: Any) -> bool:
+    """Whether backward keeps the gradient of this tensor, which is no leaf."""
+    if state.interpreter is not None:
+        state.interpreter.reach_graph(tensor)
+    node = tensor.grad_fn
+    if node is None or node.extra is None:
+        return False
+    reference = node.extra.retained.get(tensor.output_index)
+    return reference is not None and reference() is tensor
+
+
+def has_hooks(leaf: Any) -> bool:
+    """Whether backward calls hooks with the gradient of this leaf."""
+    return LEAF in leaf.__dict__ or ACCUMULATED in leaf.__dict__
+
+
+def _tell() -> None:
+    if state.interpreter is not None:
+        state.interpreter.effect("puts a hook on a tensor")

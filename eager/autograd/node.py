@@ -1,0 +1,479 @@
+"""The autograd graph: a `Node` for each op that ran, and `record`, which puts it there.
+
+Tensors that need gradients point at the node that made them. Nothing points forward, and a node
+never holds its own output tensor, so a graph has no reference cycles and goes when the last
+tensor that needs it goes.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from fusegrad.eager.autograd.hooks import Extra, RemovableHandle
+from fusegrad.eager.core.errors import Spot, _known_files, failure, spot_text, user_spot
+from fusegrad.eager.core.state import state
+
+if TYPE_CHECKING:
+    from fusegrad.eager.core.op import Op, Params
+
+_sequence = itertools.count()
+
+# Called with every new node while there are any: anomaly mode, saved-tensor hooks. Each looks for
+# itself whether it is on in this thread.
+watchers: list[Callable[[Any], None]] = []
+
+FREED = (
+    "Trying to backward through the graph a second time: {name}'s saved tensors were freed by the first "
+    "backward. Specify retain_graph=True there if you need to go through the graph again."
+)
+MODIFIED = (
+    "one of the variables needed for gradient computation has been modified by an inplace operation: "
+    "{name} kept its {what} ({dtype}{shape}) at version {then}, and it is at version {now} now. "
+    "Use the out-of-place form, or clone() before the write."
+)
+
+
+Handed = tuple[Sequence[tuple[int, Any, int]], Sequence[Any]]
+DONE: Handed = ((), ())  # from a node of which nothing is left to add, nor to release
+
+
+class Adding(Protocol):
+    """Runs a node where nobody sees more of a backward than the `.grad` of leaves.
+
+    taken: the ids of arrays that are not written (see `engine.accumulate`). Gives the edges that are left, of
+    which nothing has been added to leaves, and their gradients; None where `Node.apply` has to be asked.
+    """
+
+    def answer(self, node: Any, gradients: list[Any], taken: set[int]) -> Handed | None: ...
+
+
+class Node:
+    """One op on the graph: what its gradient rules need, and where the gradients go.
+
+    edges: for each input that needs a gradient (input index, target, output index of the target);
+    the target is the node that made the input, or the leaf tensor itself.
+    versions: what is kept (input index, or -1 - output index) and its version then.
+    spot: where in the user's program the op ran. extra: hooks and metadata, made when asked for.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "edges",
+        "extra",
+        "inputs",
+        "op",
+        "output_types",
+        "outputs",
+        "params",
+        "sequence",
+        "spot",
+        "types",
+        "versions",
+    )
+
+    fresh = False  # whether each gradient that `apply` gives has memory of its own
+    adding: Adding | None = None  # what adds to the `.grad` of leaves for this node, if anything does
+    refused = ""  # why no gradient can be sent here
+    op: Op
+    params: Params
+    edges: Sequence[tuple[int, Any, int]]
+    extra: Extra | None
+    inputs: Sequence[Any] | None
+    outputs: tuple[Tensor, ...] | None
+    output_types: Sequence[tuple[tuple[int, ...], np.dtype]]
+    sequence: int
+    spot: Spot | None
+    types: Sequence[Any]
+    versions: list[tuple[int, int]]
+
+    def begin(self) -> None:
+        """Give a node that `record` does not make its place in time and in the user's program."""
+        self.extra = self.outputs = None
+        self.sequence = next(_sequence)
+        self.spot = user_spot()
+
+    def name(self) -> str:
+        """PyTorch's name of this node, as in `grad_fn=<MulBackward0>`."""
+        return self.op.node_name(self.params, self.types)
+
+    def __repr__(self) -> str:
+        return f"<{self.name()}>"
+
+    @property
+    def next_functions(self) -> tuple[tuple[Any, int], ...]:
+        """Where the gradient of each input tensor goes, as in PyTorch: (node, output index)."""
+        targets = {
+            index: (AccumulateGrad(target) if isinstance(target, Tensor) else target, output)
+            for index, target, output in self.edges
+        }
+        places = [i for i, t in enumerate(self.types) if t is not None]
+        return tuple(targets.get(i, (None, 0)) for i in places)
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """A dictionary for the user (and anomaly mode) to write into."""
+        return self.extras().metadata
+
+    def extras(self) -> Extra:
+        """Hooks and metadata, made at the first use."""
+        if self.extra is None:
+            self.extra = Extra()
+        return self.extra
+
+    def register_hook(self, fn: Callable[..., Any]) -> RemovableHandle:
+        """Call `fn(grad_inputs, grad_outputs)` after the node ran; it may return new grad_inputs."""
+        return RemovableHandle(self.extras().hooks, fn)
+
+    def register_prehook(self, fn: Callable[..., Any]) -> RemovableHandle:
+        """Call `fn(grad_outputs)` before the node runs; it may return new grad_outputs."""
+        return RemovableHandle(self.extras().prehooks, fn)
+
+    def _sequence_nr(self) -> int:
+        """Nodes made later have higher numbers."""
+        return self.sequence
+
+    def apply(self, gradients: list[Tensor | None], edges: Any = None) -> Sequence[Tensor | None]:
+        """The gradients of the inputs on `edges` (all of the node's own, if it is None), from those of the
+        outputs; None where there is none.
+        """
+        inputs = self.inputs
+        if inputs is None:
+            raise failure(RuntimeError, FREED.format(name=self.name()))
+        for index, version in self.versions:
+            kept = inputs[index] if index >= 0 else self.outputs[-1 - index]  # type: ignore[index]
+            if kept.version[0] != version:
+                raise failure(RuntimeError, self._modified(index, kept, version))
+        outputs: Sequence[Tensor] = self.outputs or ()
+        if outputs and state.grad_enabled:
+            # The kept outputs stand off the graph, or the node would hold itself.
+            outputs = [place(share(o), self, i) for i, o in enumerate(outputs)]
+        g: Any = gradients[0] if len(gradients) == 1 else filled(gradients, self.output_types)
+        op, types, params = self.op, self.types, self.params
+        return [op.gradient(i, g, inputs, outputs, types, params) for i, _, _ in edges or self.edges]
+
+    def is_stale(self) -> bool:
+        """Whether memory that an op kept for backward has been written, so that `apply` will refuse."""
+        inputs, outputs = self.inputs, self.outputs
+        if type(self) is not Node or inputs is None:
+            return False
+        kept = [(inputs[i] if i >= 0 else outputs[-1 - i], v) for i, v in self.versions]  # type: ignore[index]
+        return any(isinstance(t, Tensor) and t.version[0] != version for t, version in kept)
+
+    def release(self) -> None:
+        """Drop what was kept for backward; a node that kept nothing can be walked again."""
+        if self.versions:
+            self.inputs = self.outputs = None
+
+    def keep_written(self, index: int, output: Tensor, target: Tensor) -> None:
+        """The node's `output` has been written into `target`: where it is kept, keep the memory of
+        `target` in its place, as PyTorch does: half the memory, and the next write will be noticed.
+        """
+        if self.outputs is not None and self.outputs[index].array is output.array:
+            kept = share(target)
+            self.outputs = (*self.outputs[:index], kept, *self.outputs[index + 1 :])
+            self.versions = [(i, kept.version[0] if i == -1 - index else v) for i, v in self.versions]
+
+    def _modified(self, index: int, kept: Tensor, expected: int) -> str:
+        if index >= 0:
+            name = self.op.arguments[0 if self.op.variadic else index]
+            what, (shape, dtype) = f"input {name!r}", self.types[index]
+        else:
+            what, (shape, dtype) = "output", self.output_types[-1 - index]
+        now = kept.version[0]
+        message = MODIFIED.format(
+            name=self.name(), what=what, dtype=dtype.name, shape=list(shape), then=expected, now=now
+        )
+        return message + written_text(kept.version) + forward_text(self)
+
+
+def forward_text(node: Node) -> str:
+    """The line of a message that says where the node's op ran."""
+    where = spot_text(node.spot)
+    return f"\n  {node.name()} is the backward of {where}" if where else ""
+
+
+def written_text(version: list[Any]) -> str:
+    """The line of a message that says where the last write into a memory was."""
+    number, spot = version[1] or (None, None)
+    where = spot_text(spot) if number == version[0] else ""
+    return f"\n  written in place at {where}" if where else ""
+
+
+class _PartAdding:
+    """Adds what has come to a part of a leaf."""
+
+    def answer(self, node: Any, gradients: list[Any], taken: set[int]) -> Handed | None:
+        return DONE if node.add(gradients[0], taken) else None
+
+
+class PartNode(Node):
+    """The node of a part of a leaf, whose gradient is zero but for that part.
+
+    To the `.grad` of the leaf it is added where the part is: a table has many rows, of which a program may
+    pick one at a time.
+    """
+
+    __slots__ = ()
+
+    adding: Adding | None = _PartAdding()
+
+    def add(self, gradient: Tensor, taken: set[int]) -> bool:
+        """Add `gradient` to the part, if the leaf has a `.grad` that may be written (see `is_writable`), and
+        nobody else looks at it.
+        """
+        known = self.edges[0][1].grad
+        if known is None or self.extra is not None or not is_writable(known, gradient, taken):
+            return False
+        # What the leaf has by now may have another shape than what the part was taken of.
+        if known.array.shape != self.types[0][0]:
+            return False
+        part = self.op.evaluate((known,), self.params)
+        np.add(part, gradient.array, part)
+        known.version[0] += 1
+        return True
+
+
+def is_writable(known: Tensor, gradient: Tensor, taken: set[int]) -> bool:
+    """Whether `known`, the `.grad` of a leaf, takes what is added to it in its own memory.
+
+    taken: ids of arrays that somebody else may hold.
+    """
+    array = known.array
+    dtype, added = array.dtype, gradient.array.dtype
+    if (dtype is not added and dtype != added) or known.needs_grad or not array.flags.writeable:
+        return False
+    return not taken or id(array) not in taken
+
+
+class Passing(Node):
+    """Hands the gradient of a tensor with other memory on to `source`."""
+
+    __slots__ = ()
+
+    def __init__(self, source: Tensor) -> None:
+        self.begin()
+        self.edges = [(0, *edge_of(source))]
+        self.types = self.output_types = [(source.array.shape, source.array.dtype)]
+        self.versions = []
+        self.inputs = ()
+
+    def name(self) -> str:
+        return "AliasBackward0"
+
+    def apply(self, gradients: list[Tensor | None], edges: Any = None) -> list[Tensor | None]:
+        return gradients
+
+
+class AccumulateGrad:
+    """Stands for a leaf on the graph, as PyTorch's node of that name: `variable` is the leaf."""
+
+    __slots__ = ("variable",)
+    next_functions = ()
+
+    def __init__(self, variable: Tensor) -> None:
+        self.variable = variable
+
+    def name(self) -> str:
+        """PyTorch's name of this node."""
+        return "torch::autograd::AccumulateGrad"
+
+    def register_prehook(self, fn: Callable[..., Any]) -> RemovableHandle:
+        """Call `fn((gradient,))` before the gradient is added; it may return another one."""
+        return self.variable.register_hook(lambda gradient: _only(fn((gradient,))))
+
+    def register_hook(self, fn: Callable[..., Any]) -> RemovableHandle:
+        """Call `fn((), (gradient,))` after the gradient was added."""
+        return self.variable.register_post_accumulate_grad_hook(lambda leaf: fn((), (leaf.grad,)))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, AccumulateGrad) and other.variable is self.variable
+
+    def __hash__(self) -> int:
+        return id(self.variable)
+
+    def __repr__(self) -> str:
+        return "<AccumulateGrad>"
+
+
+def _only(made: Any) -> Any:
+    return made[0] if isinstance(made, (tuple, list)) else made
+
+
+def reach(*tensors: Tensor) -> None:
+    """Tell an interpreter that `tensors` are going to be read: their memory, or their place on the graph."""
+    if state.interpreter is not None:
+        for tensor in tensors:
+            state.interpreter.reach(tensor)
+
+
+# A number that is higher than those of all nodes made before, and lower than of those made later.
+next_sequence = _sequence.__next__
+
+
+def gradient_of(tensor: Tensor) -> Tensor | None:
+    """A tensor's `.grad`, whose presence decides something; an interpreter is told."""
+    if state.interpreter is not None:
+        state.interpreter.sees_gradient(tensor)
+    return tensor.grad
+
+
+def set_gradient(tensor: Tensor, gradient: Tensor | None) -> None:
+    """Make `gradient` the `.grad` of `tensor`; an interpreter is told."""
+    if state.interpreter is not None:
+        state.interpreter.before_gradient(tensor)
+    tensor.grad = gradient
+
+
+def share(tensor: Tensor) -> Tensor:
+    """The memory and version counter of `tensor` in a tensor off the graph."""
+    other = wrap(tensor.array)
+    other.version = tensor.version
+    return other
+
+
+def place(tensor: Tensor, node: Node, index: int) -> Tensor:
+    """`tensor` made the output `index` of `node`."""
+    tensor.needs_grad = True
+    tensor.grad_fn = node
+    tensor.output_index = index
+    return tensor
+
+
+def edge_of(tensor: Tensor) -> tuple[Any, int]:
+    """Where a gradient of `tensor` goes: the node that made it and which output, or the leaf itself."""
+    node = tensor.grad_fn
+    if node is None:
+        return tensor, 0
+    if node.refused:
+        raise failure(RuntimeError, node.refused)
+    return node, tensor.output_index
+
+
+def filled(gradients: list[Tensor | None], types: Sequence[tuple[tuple[int, ...], np.dtype]]) -> list[Tensor]:
+    """`gradients` with zeros for the outputs that nobody used."""
+    return [
+        constant(0, shape, dtype) if g is None else g
+        for g, (shape, dtype) in zip(gradients, types, strict=True)
+    ]
+
+
+def constant(value: int, shape: tuple[int, ...], dtype: np.dtype) -> Tensor:
+    """A tensor full of 0 or 1 that backward starts with, made by an op where an interpreter looks on."""
+    if state.interpreter is not None:
+        return creation.full(shape, value, dtype=FROM_NUMPY[dtype])
+    array = np.zeros(shape, dtype)
+    if value:
+        array[...] = value  # `np.ones` takes four times as long for a number
+    return wrap(array)
+
+
+def _kept(
+    op: Op, args: tuple[Any, ...], versions: list[tuple[int, int]]
+) -> tuple[list[tuple[int, Any, int]], list[Any], Any, bool]:
+    """The edges, types and inputs of a node for `op`, and whether it keeps outputs.
+
+    versions: to which the number of writes into each input that is kept is added.
+    """
+    edges: list[tuple[int, Any, int]] = []
+    saved: Any = [None if isinstance(a, Tensor) else a for a in args] if op.saves else ()
+    types: list[Any] = []
+    keep_output = False
+    rules: Any = op.rules
+    for index, a in enumerate(args):
+        if not isinstance(a, Tensor):
+            types.append(None)
+            continue
+        array = a.array
+        types.append((array.shape, array.dtype))
+        if not a.needs_grad:
+            continue
+        rule = rules[0 if op.variadic else index]
+        if rule is None:
+            continue
+        made = a.grad_fn
+        if made is None:
+            edges.append((index, a, 0))
+        elif made.refused:
+            raise failure(RuntimeError, made.refused)
+        else:
+            edges.append((index, made, a.output_index))
+        if rule.needs_output:
+            keep_output = True
+        for i in rule.saves:
+            if saved[i] is None:
+                saved[i] = args[i]
+                versions.append((i, args[i].version[0]))
+    return edges, types, saved, keep_output
+
+
+def record(op: Op, args: tuple[Any, ...], params: Params, outputs: tuple[Tensor, ...]) -> None:
+    """Put `op` on the graph: the outputs that can have a gradient get a node that made them."""
+    node: Node
+    keep_output = False
+    if op.keeps_nothing:
+        # What `_kept` comes to for the one input, which needs a gradient, or nobody would be here.
+        (x,) = args
+        array, made = x.array, x.grad_fn
+        if made is None:
+            node = PartNode() if op.part else Node()
+            node.edges = [(0, x, 0)]
+        else:
+            node = Node()
+            node.edges = [(0, *edge_of(x))]
+        node.inputs, node.types, node.versions = (), [(array.shape, array.dtype)], []
+    else:
+        versions: list[tuple[int, int]] = []
+        edges, types, saved, keep_output = _kept(op, args, versions)
+        if not edges:
+            return
+        node = Node()
+        node.edges, node.inputs, node.types, node.versions = edges, saved, types, versions
+    node.op, node.params = op, params
+    node.sequence = next(_sequence)
+    node.extra = node.outputs = None
+    # `user_spot`, spelled out, since it runs for every op. Whoever asks for an op is called by
+    # something, so there are four frames above this one, and but the last all are fusegrad's.
+    frame: Any = _frame(4)
+    code = frame.f_code
+    own = own_file(code.co_filename)
+    while own:
+        frame = frame.f_back
+        code = frame.f_code
+        own = own_file(code.co_filename)
+    node.spot = (code, frame.f_lasti) if own is False else user_spot()
+    if keep_output:
+        _keep(node, outputs)
+    output_types = node.output_types = []
+    for i, output in enumerate(outputs):
+        array = output.array
+        dtype = array.dtype
+        output_types.append((array.shape, dtype))
+        if dtype.kind in "fc":
+            output.needs_grad = True
+            output.grad_fn = node
+            output.output_index = i
+    for watch in watchers:
+        watch(node)
+
+
+def _keep(node: Node, outputs: tuple[Tensor, ...]) -> None:
+    """Have `node` keep the values of its outputs, which its rules ask for."""
+    node.outputs = tuple([share(o) for o in outputs])
+    node.versions += [(-1 - i, o.version[0]) for i, o in enumerate(outputs)]
+
+
+_frame = sys._getframe
+own_file = _known_files.get
+
+
+from fusegrad.eager.core.tensor import (  # noqa: E402, I001  (tensors reach what runs ops, and that this)
+    Tensor,
+)
+from fusegrad.eager.core.op import wrap  # noqa: E402
+from fusegrad.eager.core.dtypes import FROM_NUMPY  # noqa: E402
+from fusegrad.eager.ops.create import creation  # noqa: E402

@@ -1,0 +1,1 @@
+"""Tensors, ops and how one is run; dtypes, errors, state."""

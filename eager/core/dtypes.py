@@ -1,0 +1,210 @@
+"""Data types and PyTorch's rules for mixing them.
+
+A `DType` wraps a NumPy dtype under PyTorch's name and prints as PyTorch prints it
+(`torch.float32`), so that a program's output does not change with its import line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from fusegrad.eager.core.state import state
+
+# Categories in PyTorch's promotion order: a tensor of a higher category wins whatever its rank.
+CATEGORY = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}
+
+
+class DType:
+    """One element type: its PyTorch name, its NumPy dtype and its short name in the IR."""
+
+    __slots__ = ("category", "name", "numpy", "short")
+
+    def __init__(self, name: str, short: str) -> None:
+        self.name = name
+        self.short = short
+        self.numpy = np.dtype(name)
+        self.category = CATEGORY[self.numpy.kind]
+
+    def __repr__(self) -> str:
+        return f"torch.{self.name}"
+
+    def __reduce__(self) -> str:
+        return self.name
+
+    @property
+    def is_floating_point(self) -> bool:
+        return self.numpy.kind == "f"
+
+    @property
+    def is_complex(self) -> bool:
+        return self.numpy.kind == "c"
+
+    @property
+    def itemsize(self) -> int:
+        return self.numpy.itemsize
+
+
+bool_ = DType("bool", "bool")
+uint8 = DType("uint8", "u8")
+int8 = DType("int8", "i8")
+int16 = DType("int16", "i16")
+int32 = DType("int32", "i32")
+int64 = DType("int64", "i64")
+float16 = DType("float16", "f16")
+float32 = DType("float32", "f32")
+float64 = DType("float64", "f64")
+complex64 = DType("complex64", "c64")
+complex128 = DType("complex128", "c128")
+
+ALL = (bool_, uint8, int8, int16, int32, int64, float16, float32, float64, complex64, complex128)
+FROM_NUMPY: dict[Any, DType] = {d.numpy: d for d in ALL}
+FROM_SHORT: dict[str, DType] = {d.short: d for d in ALL}
+# What Python numbers are; a compiler adds what stands for some.
+PYTHON_TYPES: dict[type, DType] = {bool: bool_, int: int64, float: float32, complex: complex64}
+
+_default = float32
+
+
+def default_float() -> DType:
+    """The dtype of tensors made from Python floats (`set_default_dtype` changes it)."""
+    return _default
+
+
+def set_default_dtype(dtype: DType) -> None:
+    """Set the dtype that Python floats become; as `torch.set_default_dtype`.
+
+    Raises TypeError when `dtype` is not a floating-point dtype.
+    """
+    global _default
+    if state.interpreter is not None:
+        state.interpreter.effect("changes the default dtype")
+    if not as_dtype(dtype).is_floating_point:
+        raise TypeError(f"set_default_dtype: only floating-point dtypes are supported, got {dtype!r}")
+    _default = as_dtype(dtype)
+
+
+def as_dtype(value: Any) -> DType:
+    """The `DType` for a `DType`, a NumPy dtype (or its name) or a Python number type."""
+    if isinstance(value, DType):
+        return value
+    if value is float:
+        return _default
+    if value in PYTHON_TYPES:
+        return PYTHON_TYPES[value]
+    try:
+        return FROM_NUMPY[np.dtype(value)]
+    except (KeyError, TypeError):
+        raise TypeError(
+            f"{value!r} is not a dtype that fusegrad has; use one of {', '.join(d.name for d in ALL)}"
+        ) from None
+
+
+def result_type(operands: Iterable[Any]) -> np.dtype:
+    """The NumPy dtype that PyTorch's promotion gives for `operands`.
+
+    Operands are anything with `.dtype` (NumPy) and `.ndim`, or Python numbers. Tensors with
+    dimensions come before 0-d tensors, these before Python numbers; a later class only counts
+    when its category (bool < integer < float < complex) is higher. Source: `torch.result_type`.
+    """
+    by_class: list[np.dtype | None] = [None, None, None]
+    for operand in operands:
+        dtype = getattr(operand, "dtype", None)
+        if dtype is None:
+            number = _default if type(operand) is float else PYTHON_TYPES[type(operand)]
+            if number is complex64 and _default is float64:
+                number = complex128
+            place, dtype = 2, number.numpy
+        else:
+            place = 0 if operand.ndim else 1
+        known = by_class[place]
+        by_class[place] = dtype if known is None else promote(known, dtype)
+    result = None
+    for dtype in by_class:
+        if dtype is None:
+            continue
+        if result is None:
+            result = dtype
+        elif CATEGORY[dtype.kind] > CATEGORY[result.kind]:
+            # A complex 0-d tensor or number makes float tensors complex at their own precision.
+            as_complex = dtype.kind == "c" and result.kind == "f"
+            result = np.result_type(result, np.complex64) if as_complex else dtype
+    assert result is not None
+    return result
+
+
+def promote(a: np.dtype, b: np.dtype) -> np.dtype:
+    """The smallest dtype that PyTorch mixes `a` and `b` into (floats beat integers of any width)."""
+    if a is b:
+        return a
+    if CATEGORY[a.kind] != CATEGORY[b.kind]:
+        low, high = (a, b) if CATEGORY[a.kind] < CATEGORY[b.kind] else (b, a)
+        if high.kind == "c" and low.kind == "f":
+            return np.result_type(low, high)
+        return high
+    return np.result_type(a, b)
+
+
+def promote_types(type1: DType, type2: DType) -> DType:
+    """The smallest dtype that both mix into. Source: `torch.promote_types`."""
+    return FROM_NUMPY[promote(as_dtype(type1).numpy, as_dtype(type2).numpy)]
+
+
+def can_cast(from_: DType, to: DType) -> bool:
+    """Whether values keep their kind: no fraction, imaginary part or number beside 0 and 1 is lost.
+
+    Source: `torch.can_cast`.
+    """
+    source, target = as_dtype(from_).category, as_dtype(to).category
+    return source <= target
+
+
+class finfo:
+    """The limits of a floating-point dtype (of complex numbers: of their parts). Source: `torch.finfo`.
+
+    Raises TypeError for other dtypes.
+
+    >>> import fusegrad as fg
+    >>> fg.finfo(fg.float32).eps
+    1.1920928955078125e-07
+    """
+
+    def __init__(self, type: DType | None = None) -> None:
+        kind = _default if type is None else as_dtype(type)
+        if kind.numpy.kind not in "fc":
+            raise TypeError(f"finfo() takes a floating-point dtype, got {kind!r}; iinfo() is for integers")
+        limits = np.finfo(kind.numpy)
+        self.bits: int = limits.bits
+        self.dtype: str = limits.dtype.name
+        self.eps, self.max, self.min = float(limits.eps), float(limits.max), float(limits.min)
+        self.tiny = self.smallest_normal = float(limits.smallest_normal)
+        self.resolution = float(f"1e-{limits.precision}")
+
+    def __repr__(self) -> str:
+        return (
+            f"finfo(resolution={self.resolution:g}, min={self.min:g}, max={self.max:g}, eps={self.eps:g}, "
+            f"smallest_normal={self.smallest_normal:g}, tiny={self.tiny:g}, dtype={self.dtype})"
+        )
+
+
+class iinfo:
+    """The limits of an integer dtype. Source: `torch.iinfo`. Raises TypeError for other dtypes.
+
+    >>> import fusegrad as fg
+    >>> fg.iinfo(fg.int8).max
+    127
+    """
+
+    def __init__(self, type: DType) -> None:
+        kind = as_dtype(type)
+        if kind.numpy.kind not in "ui":
+            raise TypeError(f"iinfo() takes an integer dtype, got {kind!r}; finfo() is for floating point")
+        limits = np.iinfo(kind.numpy)
+        self.bits: int = limits.bits
+        self.dtype = kind.name
+        self.max, self.min = int(limits.max), int(limits.min)
+
+    def __repr__(self) -> str:
+        return f"iinfo(min={self.min:g}, max={self.max:g}, dtype={self.dtype})"

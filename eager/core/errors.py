@@ -1,0 +1,130 @@
+"""Finding the user's line, and saying it: every message ends with where it happened.
+
+Errors that the engine raises itself come from `failure`; what NumPy or a rule raises inside an op
+is explained by `op.bind`. Both name the op and the user's line, in the same form.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from types import CodeType, FrameType
+
+# Where in the user's program something happened: a code object and an offset in it. Kept instead of
+# file and line, which are only worked out when an error asks for them.
+Spot = tuple[CodeType, int]
+
+_PACKAGE = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
+_OWN_FOLDERS = (
+    *(
+        os.path.join(root, name) + os.sep
+        for root in (_PACKAGE, os.path.join(_PACKAGE, "fusegrad"))
+        for name in ("eager", "tracer", "compiler")
+    ),
+    os.path.join(_PACKAGE, "fusegrad", "__init__.py"),
+)
+
+
+def is_own_file(filename: str) -> bool:
+    """Whether `filename` belongs to fusegrad itself."""
+    return filename.startswith(_OWN_FOLDERS)
+
+
+_known_files: dict[str, bool] = {}
+_own_file = _known_files.get
+_frame = sys._getframe
+
+
+def user_spot(depth: int = 2) -> Spot | None:
+    """Where the user's program is now; `depth`: how many frames above are known to be fusegrad's own.
+
+    Called for every recorded op, so it costs a tenth of a microsecond and a dict look-up per frame.
+    """
+    frame: FrameType | None
+    try:
+        frame = _frame(depth)
+    except ValueError:  # there are not so many
+        return None
+    while frame is not None:
+        code = frame.f_code
+        own = _own_file(code.co_filename)
+        if own is None:
+            own = _known_files[code.co_filename] = is_own_file(code.co_filename)
+        if not own:
+            return code, frame.f_lasti
+        frame = frame.f_back
+    return None
+
+
+def spot_text(spot: Spot | None) -> str:
+    """`train.py:12: y = x * 2`; empty where the spot is not known."""
+    if spot is None:
+        return ""
+    code, offset = spot
+    line = next((n for start, end, n in code.co_lines() if start <= offset < end and n), code.co_firstlineno)
+    text = source_line(code.co_filename, line)
+    return f"{code.co_filename}:{line}" + (f": {text}" if text else "")
+
+
+def user_frame() -> FrameType | None:
+    """The innermost frame on the stack that is not fusegrad's own."""
+    frame: FrameType | None = _frame(1)
+    while frame is not None:
+        name = frame.f_code.co_filename
+        own = _own_file(name)
+        if own is None:
+            own = _known_files[name] = is_own_file(name)
+        if not own:
+            return frame
+        frame = frame.f_back
+    return None
+
+
+def user_location() -> tuple[str, int]:
+    """The user's file and line that the engine is working for; ("", 0) where there is none."""
+    frame = user_frame()
+    if frame is None:
+        return "", 0
+    return frame.f_code.co_filename, frame.f_lineno
+
+
+def source_line(filename: str, line: int) -> str:
+    """The text of a source line, stripped; empty where the source cannot be read."""
+    import linecache  # here, since it is slow to import and few programs fail
+
+    return linecache.getline(filename, line).strip()
+
+
+def located(message: str) -> str:
+    """`message` followed by the user's file, line and source text."""
+    filename, line = user_location()
+    if not filename:
+        return message
+    text = source_line(filename, line)
+    return f"{message}\n  at {filename}:{line}" + (f": {text}" if text else "")
+
+
+def failure(kind: type[Exception], message: str) -> Exception:
+    """An exception for the user: the public function that was called, `message`, the user's line.
+
+    Functions raise it where they check their arguments: `raise failure(RuntimeError, "...")`.
+    """
+    name = _public_name()
+    if name and not message.startswith(name):
+        message = f"{name}: {message}"
+    error = kind(located(message))
+    error.fusegrad_located = True  # type: ignore[attr-defined]
+    return error
+
+
+def _public_name() -> str:
+    """The name of the innermost function on the stack that users can call; empty if there is none."""
+    face = sys.modules.get("fusegrad")
+    tensor = getattr(face, "Tensor", None)
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and is_own_file(frame.f_code.co_filename):
+        name = frame.f_code.co_name
+        if not name.startswith("_") and (hasattr(face, name) or hasattr(tensor, name)):
+            return name
+        frame = frame.f_back
+    return ""

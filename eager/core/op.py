@@ -1,0 +1,275 @@
+"""Ops: what a declaration holds, and `bind`, the one way to run one.
+
+An op is declared once (see `eager/ops/`). Its *family*, a subclass of `Op`, owns what all its
+members share: how arrays are prepared, the shape and dtype rule, how a gradient is fitted to
+its operand. The declaration owns the rest: how NumPy evaluates it, its dtype rule, its gradient
+rules, its scalar expression. An op that lacks one of these is refused when it is declared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fusegrad.eager.core.errors import located
+from fusegrad.eager.core.stand_in import StandIn
+from fusegrad.eager.core.state import state
+from fusegrad.eager.core.tensor import Tensor
+
+Params = dict[str, Any]
+NO_PARAMS: Params = {}
+REGISTRY: dict[str, Op] = {}
+
+
+class TensorType(NamedTuple):
+    """What is known of a tensor without its values: shape and (NumPy) dtype."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+
+class Rule:
+    """A gradient rule for one argument of an op.
+
+    The function's parameter names say what it needs, and so what backward keeps: `g` is the
+    gradient of the output (a list, for an op with several); an argument's name, that input (kept
+    alive); `out`, the output, `out1`, the second output (kept alive); `NAME_type`, only that
+    input's `TensorType`; anything else, a parameter. The one rule of a variadic op may also ask
+    for `index`, which input it is about, and all `types`.
+    """
+
+    __slots__ = ("function", "needs_output", "saves", "sources")
+
+    def __init__(self, arguments: Sequence[str], variadic: bool, function: Callable[..., Any]) -> None:
+        self.function = function
+        self.sources: list[tuple[str, Any]] = []
+        code = function.__code__
+        for name in code.co_varnames[1 : code.co_argcount]:
+            if name in arguments:
+                self.sources.append(("input", arguments.index(name)))
+            elif name in ("out", "out1"):
+                self.sources.append(("output", 1 if name == "out1" else 0))
+            elif name.endswith("_type") and name[:-5] in arguments:
+                self.sources.append(("type", arguments.index(name[:-5])))
+            elif variadic and name in ("index", "types"):
+                self.sources.append((name, None))
+            else:
+                self.sources.append(("param", name))
+        self.saves = tuple(where for kind, where in self.sources if kind == "input")
+        self.needs_output = any(kind == "output" for kind, _ in self.sources)
+
+
+def _keeps_nothing(rules: Any) -> bool:
+    return all(r is not None and not r.saves and not r.needs_output for r in rules)
+
+
+class Op:
+    """One operation. Families subclass this; `evaluate`, `infer` and `fit` are theirs.
+
+    arguments: the inputs' names, or `*NAME` for an op that takes any number.
+    vjp: a gradient rule per argument name (None for one without gradient), or None for an op
+    that is not differentiable; it cannot be left out.
+    grad_name: PyTorch's name of the backward node, printed as `grad_fn=<NAME>`.
+    refuses: the kinds of result dtype (NumPy's letters) for which it may refuse its input because of values;
+    it must be computed then, even if nobody looks at the result.
+    """
+
+    family = "op"
+    refuses = ""
+    view = False  # whether the result shares memory with the first input
+    part = False  # whether that is some or all of its elements, each once
+
+    def __init__(
+        self,
+        name: str,
+        arguments: str,
+        vjp: dict[str, Callable[..., Any] | None] | None,
+        grad_name: str | Callable[[Params], str] | None = None,
+    ) -> None:
+        self.name = name
+        self.variadic = arguments.startswith("*")
+        self.arguments = tuple(arguments.lstrip("*").split())
+        if name in REGISTRY:
+            raise ValueError(f"op {name!r} is declared twice")
+        if vjp is not None and set(vjp) != set(self.arguments):
+            raise ValueError(f"op {name!r}: gradient rules for {sorted(vjp)}, arguments {self.arguments}")
+        self.rules: tuple[Rule | None, ...] | None = None
+        if vjp is not None:
+            rules = (vjp[a] for a in self.arguments)
+            self.rules = tuple(r and Rule(self.arguments, self.variadic, r) for r in rules)
+        # Whether any rule asks for an input: if none does, backward keeps no list of them.
+        self.saves = any(r is not None and r.saves for r in self.rules or ())
+        # Whether there is one input, and nothing is kept for its gradient: so it is for most views.
+        self.keeps_nothing = len(self.rules or ()) == 1 and not self.variadic and _keeps_nothing(self.rules)
+        self._grad_name = grad_name or "".join(p.capitalize() for p in name.split("_")) + "Backward0"
+        REGISTRY[name] = self
+
+    def __repr__(self) -> str:
+        return f"<op {self.name}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (REGISTRY.__getitem__, (self.name,))
+
+    def grad_name(self, params: Params) -> str:
+        """The name of the backward node, as PyTorch prints it."""
+        return self._grad_name if isinstance(self._grad_name, str) else self._grad_name(params)
+
+    def node_name(self, params: Params, types: Sequence[Any]) -> str:
+        """`grad_name`, for ops whose node PyTorch also names by the inputs' ranks."""
+        return self.grad_name(params)
+
+    def rule(self, index: int) -> Rule | None:
+        """The gradient rule of input `index` (all inputs of a variadic op share one)."""
+        return None if self.rules is None else self.rules[0 if self.variadic else index]
+
+    def evaluate(self, args: Sequence[Any], params: Params) -> Any:
+        """The result array (or tuple of arrays) for tensors and Python numbers `args`."""
+        raise NotImplementedError
+
+    def infer(self, types: Sequence[Any], params: Params) -> Any:
+        """The result's `TensorType` (or a tuple), from the inputs' types (or Python numbers).
+
+        Unless a family knows better, NumPy evaluates on empty stand-ins, so the rule cannot
+        differ from what `evaluate` does. Raises what `evaluate` would raise for these types.
+        """
+        raise NotImplementedError
+
+    def fit(self, gradient: Tensor, shape: tuple[int, ...], dtype: np.dtype) -> Tensor:
+        """`gradient` brought to an operand's shape and dtype."""
+        return gradient
+
+    def gradient(
+        self,
+        index: int,
+        g: Any,
+        inputs: Sequence[Any],
+        outputs: Sequence[Tensor],
+        types: Sequence[Any],
+        params: Params,
+    ) -> Tensor:
+        """Run the gradient rule of input `index`: through public ops, so it can be traced and derived."""
+        rule = self.rule(index)
+        assert rule is not None
+        values: list[Any] = []
+        for kind, where in rule.sources:
+            if kind == "input":
+                values.append(inputs[where])
+            elif kind == "output":
+                values.append(outputs[where])
+            elif kind == "type":
+                values.append(TensorType(*types[where]))
+            elif kind == "param":
+                values.append(params[where])
+            else:
+                values.append(index if kind == "index" else types)
+        gradient: Tensor = rule.function(g, *values)
+        shape, dtype = types[index]
+        array = gradient.array
+        if array.shape != shape or array.dtype is not dtype:
+            gradient = self.fit(gradient, shape, dtype)
+        return gradient
+
+
+def bind(op: Op, args: tuple[Any, ...], params: Params = NO_PARAMS) -> Any:
+    """Run `op` on tensors and Python numbers `args`: the one road for eager, recorder and compiler."""
+    interpreter = state.interpreter
+    if interpreter is not None:
+        return interpreter.bind(op, args, params)
+    return evaluate(op, args, params)
+
+
+def evaluate(op: Op, args: tuple[Any, ...], params: Params, value: Any = None) -> Any:
+    """Run `op` with NumPy now, and put it on the autograd graph where a gradient may be asked for.
+
+    value: what it gives, if there is something already (stand-ins for arrays).
+    """
+    if value is None:
+        try:
+            value = op.evaluate(args, params)
+        except EXPLAINED as error:
+            raise _explained(op, args, params, error) from None
+    recording = state.grad_enabled
+    result: Any
+    if type(value) is tuple:
+        result = outputs = tuple([wrap(v) for v in value])
+    else:
+        result = wrap(value)
+        outputs = (result,)
+        if op.view:
+            source = args[0]
+            if op.part or _shares(result.array, source.array):
+                result.version = source.version
+                if op.rules is not None:
+                    taken(result, source, op, params, recording)
+    if recording:
+        if op.rules is not None:
+            for a in args:
+                if isinstance(a, Tensor) and a.needs_grad:
+                    record(op, args, params, outputs)
+                    break
+    elif state.inference:
+        mark_inference(outputs)
+    return result
+
+
+def _shares(view: np.ndarray, base: np.ndarray) -> bool:
+    """Whether a view op gave the base's memory: a reshape of what is not contiguous may have copied."""
+    return base.flags.c_contiguous or np.may_share_memory(view, base)
+
+
+# What NumPy and the ops' own rules raise for operands that do not fit.
+EXPLAINED = (ValueError, TypeError, IndexError, RuntimeError, OverflowError, ZeroDivisionError, MemoryError)
+
+
+def wrap(array: Any) -> Tensor:
+    """A tensor around `array` (no copy); NumPy scalars become 0-d arrays."""
+    tensor = Tensor()
+    tensor.array = array if type(array) is _ndarray or type(array) is StandIn else np.asarray(array)
+    tensor.needs_grad = False
+    tensor.grad = None
+    tensor.grad_fn = None
+    tensor.output_index = 0
+    tensor.version = [0, 0]
+    tensor.alias = None
+    return tensor
+
+
+_ndarray = np.ndarray
+
+
+def describe(value: Any) -> str:
+    """An operand for an error message: `float32[3, 4]` or the Python number."""
+    if isinstance(value, Tensor):
+        return f"{value.array.dtype.name}{list(value.array.shape)}"
+    return repr(value)
+
+
+class OpError(RuntimeError):
+    """An op that could not be done; the message names the op, the operands and the user's line."""
+
+
+# Types that PyTorch raises too; whatever else an op fails with becomes an OpError.
+_KEPT = (IndexError, TypeError, NotImplementedError, MemoryError)
+
+
+def _explained(op: Op, args: tuple[Any, ...], params: Params, error: Exception) -> Exception:
+    """`error` with the op, the operands and the user's line in its message."""
+    if getattr(error, "fusegrad_located", False):
+        return error
+    operands = ", ".join(describe(a) for a in args)
+    given = "".join(f", {k}={v!r}" for k, v in params.items())
+    kind = next((k for k in _KEPT if isinstance(error, k)), OpError)
+    explained = kind(located(f"{op.name}({operands}{given}): {error}"))
+    explained.fusegrad_located = True  # type: ignore[union-attr]
+    return explained
+
+
+from fusegrad.eager.autograd.node import record  # noqa: E402  (the graph's nodes run ops; ops record nodes)
+from fusegrad.eager.autograd.views import taken  # noqa: E402
+from fusegrad.eager.core.tensor import mark_inference  # noqa: E402

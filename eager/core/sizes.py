@@ -1,0 +1,88 @@
+"""Sizes that are not numbers yet: how shape rules treat what stands for any size.
+
+A compiler may run the rules once for many shapes, on objects that stand for a size, do integer
+arithmetic and compare (`compiler/base/symbolic_sizes.py`). Whatever needs a number, as NumPy does, fixes
+them.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+
+
+class Symbol:
+    """What stands for a size."""
+
+    __slots__ = ()
+
+    def number(self) -> Any:
+        """The number itself, for those who cannot do without."""
+        raise NotImplementedError
+
+
+def size_of(value: Any) -> Any:
+    """`value` as a size: an int, or a symbol as it is. Raises TypeError for what is no integer."""
+    return value if isinstance(value, Symbol) else operator.index(value)
+
+
+def has_symbols(value: Any) -> bool:
+    """Whether there are symbols in a size, a shape, or tuples of these."""
+    if isinstance(value, tuple):
+        return any(has_symbols(n) for n in value if type(n) is not int)
+    return isinstance(value, Symbol)
+
+
+def broadcast_shapes(*shapes: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The shape that operands of these shapes broadcast to. Raises ValueError where they do not fit."""
+    rank = max(map(len, shapes), default=0)
+    result: list[Any] = [1] * rank
+    for shape in shapes:
+        for place, n in enumerate(shape, rank - len(shape)):
+            known = result[place]
+            if known == 1:
+                result[place] = n
+            elif n != 1 and n != known:
+                return np.broadcast_shapes(*shapes)  # which says what does not fit
+    return tuple(result)
+
+
+class OpenShape(tuple[Any, ...]):
+    """A shape with symbols. Shapes of other ranks differ without a look at their sizes."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, tuple) and len(self) == len(other) and tuple.__eq__(self, other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = tuple.__hash__
+
+
+class OpenArray:
+    """The array of an abstract tensor of which the sizes are open: it has a type, and no memory."""
+
+    __slots__ = ("dtype", "shape")
+
+    def __init__(self, shape: tuple[Any, ...], dtype: np.dtype) -> None:
+        self.shape, self.dtype = OpenShape(shape), dtype
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> Any:
+        """The number of elements."""
+        count: Any = 1
+        for n in self.shape:
+            count = count * n
+        return count
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element."""
+        return self.dtype.itemsize

@@ -1,0 +1,507 @@
+"""`Tensor`: a NumPy array with a place on the autograd graph.
+
+The ops are attached as methods and operators in `eager/ops/__init__.py`, from the same
+declarations as the functions. What stands here is what a tensor *is*, and the doors through
+which its values reach Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fusegrad.eager.autograd import hooks
+from fusegrad.eager.core import shared
+from fusegrad.eager.core.dtypes import FROM_NUMPY, DType
+from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.state import state
+
+
+class Size(tuple[int, ...]):
+    """A shape; a tuple that prints as PyTorch prints it."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"torch.Size([{', '.join(map(str, self))}])"
+
+    def numel(self) -> int:
+        """The number of elements of a tensor of this shape."""
+        return int(np.prod(self, dtype=np.int64))
+
+
+class device:
+    """Where a tensor lives: always the CPU. Kept so that PyTorch programs run unchanged."""
+
+    __slots__ = ("type",)
+    index = None
+
+    def __init__(self, type: str = "cpu") -> None:
+        if str(type).split(":")[0] != "cpu":
+            raise failure(RuntimeError, f"device {type!r}: fusegrad has no other device than the CPU")
+        self.type = "cpu"
+
+    def __repr__(self) -> str:
+        return "device(type='cpu')"
+
+    def __str__(self) -> str:
+        return "cpu"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, device) or other == "cpu"
+
+    def __hash__(self) -> int:
+        return hash("cpu")
+
+
+_CPU = device()
+
+
+class Tensor:
+    """A multi-dimensional array that remembers how it was made.
+
+    array: the NumPy array with the values (shared with NumPy, not copied).
+    needs_grad: the slot behind `requires_grad`.
+    grad: the accumulated gradient of a leaf, or None.
+    grad_fn, output_index: the autograd node that made it, and which of its outputs it is.
+    version: `[writes, last]`, shared by all views of a memory: how often it was written in place, and
+    where the last write was, with its number (see `views.wrote`).
+    alias: what a view is a view of, and what views a tensor has (see `views`).
+
+    Make tensors with `fusegrad.tensor`, `zeros`, `from_numpy` and the like.
+    """
+
+    __slots__ = (
+        "__dict__",
+        "__weakref__",
+        "alias",
+        "array",
+        "grad",
+        "grad_fn",
+        "needs_grad",
+        "output_index",
+        "version",
+    )
+
+    array: np.ndarray
+    needs_grad: bool
+    grad: Tensor | None
+    grad_fn: Any
+    output_index: int
+    version: list[Any]
+    alias: tuple[Any, ...] | list[Any] | None
+
+    # NumPy must let Tensor's reflected operators answer.
+    __array_priority__ = 1000
+
+    if TYPE_CHECKING:
+        # Attached from the op declarations in eager/ops/__init__.py.
+        def __getattr__(self, name: str) -> Any: ...
+        def __add__(self, other: Any) -> Tensor: ...
+        def __radd__(self, other: Any) -> Tensor: ...
+        def __sub__(self, other: Any) -> Tensor: ...
+        def __rsub__(self, other: Any) -> Tensor: ...
+        def __mul__(self, other: Any) -> Tensor: ...
+        def __rmul__(self, other: Any) -> Tensor: ...
+        def __truediv__(self, other: Any) -> Tensor: ...
+        def __rtruediv__(self, other: Any) -> Tensor: ...
+        def __floordiv__(self, other: Any) -> Tensor: ...
+        def __rfloordiv__(self, other: Any) -> Tensor: ...
+        def __mod__(self, other: Any) -> Tensor: ...
+        def __rmod__(self, other: Any) -> Tensor: ...
+        def __pow__(self, other: Any) -> Tensor: ...
+        def __rpow__(self, other: Any) -> Tensor: ...
+        def __matmul__(self, other: Any) -> Tensor: ...
+        def __rmatmul__(self, other: Any) -> Tensor: ...
+        def __neg__(self) -> Tensor: ...
+        def __abs__(self) -> Tensor: ...
+        def __invert__(self) -> Tensor: ...
+        def __and__(self, other: Any) -> Tensor: ...
+        def __or__(self, other: Any) -> Tensor: ...
+        def __xor__(self, other: Any) -> Tensor: ...
+        def __lt__(self, other: Any) -> Tensor: ...
+        def __le__(self, other: Any) -> Tensor: ...
+        def __gt__(self, other: Any) -> Tensor: ...
+        def __ge__(self, other: Any) -> Tensor: ...
+        def __eq__(self, other: Any) -> Tensor: ...  # type: ignore[override]
+        def __ne__(self, other: Any) -> Tensor: ...  # type: ignore[override]
+        def __getitem__(self, index: Any) -> Tensor: ...
+        def __setitem__(self, index: Any, value: Any) -> None: ...
+
+    __hash__ = object.__hash__
+
+    # What it is.
+
+    @property
+    def shape(self) -> Size:
+        return Size(self.array.shape)
+
+    def size(self, dim: int | None = None) -> Any:
+        """The shape, or its extent along `dim`."""
+        return Size(self.array.shape) if dim is None else self.array.shape[dim]
+
+    @property
+    def dtype(self) -> DType:
+        return FROM_NUMPY[self.array.dtype]
+
+    @property
+    def ndim(self) -> int:
+        return self.array.ndim
+
+    def dim(self) -> int:
+        """The number of dimensions."""
+        return self.array.ndim
+
+    def numel(self) -> int:
+        """The number of elements."""
+        return self.array.size
+
+    nelement = numel
+
+    ndimension = dim
+
+    def element_size(self) -> int:
+        """Bytes of one element."""
+        return self.array.itemsize
+
+    @property
+    def itemsize(self) -> int:
+        return self.array.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+        return self.array.nbytes
+
+    def is_same_size(self, other: Tensor) -> bool:
+        """Whether `other` has the same shape."""
+        return self.array.shape == other.array.shape
+
+    def is_nonzero(self) -> bool:
+        """Whether the one element is not zero. Raises RuntimeError for more than one, or none."""
+        return bool(self)
+
+    def is_signed(self) -> bool:
+        """Whether the dtype has negative numbers."""
+        return self.array.dtype.kind in "ifc"
+
+    def stride(self, dim: int | None = None) -> Any:
+        """Steps in elements (not bytes) along each dimension, or along `dim`."""
+        strides = tuple(s // self.array.itemsize for s in self.array.strides)
+        return strides if dim is None else strides[dim]
+
+    def is_contiguous(self) -> bool:
+        """Whether the elements lie in row-major order without gaps."""
+        return bool(self.array.flags.c_contiguous)
+
+    def is_floating_point(self) -> bool:
+        return self.array.dtype.kind == "f"
+
+    def is_complex(self) -> bool:
+        return self.array.dtype.kind == "c"
+
+    @property
+    def device(self) -> device:
+        return _CPU
+
+    is_cpu = True
+    is_cuda = False
+
+    def get_device(self) -> int:
+        """-1: the CPU."""
+        return -1
+
+    def cuda(self, *_: Any, **__: Any) -> Tensor:
+        """Raises RuntimeError: there is no other device than the CPU."""
+        device("cuda")
+        return self
+
+    # Its place on the autograd graph.
+
+    @property
+    def requires_grad(self) -> bool:
+        return self.needs_grad
+
+    @requires_grad.setter
+    def requires_grad(self, value: bool) -> None:
+        self.requires_grad_(value)
+
+    def requires_grad_(self, requires_grad: bool = True) -> Tensor:
+        """Set whether backward computes this leaf's gradient; gives the tensor itself.
+
+        Raises RuntimeError for integer tensors, and for False on a tensor that an op made.
+        """
+        if self.grad_fn is not None and not requires_grad:
+            raise failure(
+                RuntimeError,
+                "you can only change requires_grad flags of leaf variables. If you want to use a computed "
+                "variable in a subgraph that doesn't require differentiation use var_no_grad = var.detach().",
+            )
+        if requires_grad and self.array.dtype.kind not in "fc":
+            raise failure(
+                RuntimeError,
+                "only Tensors of floating point and complex dtype can require gradients, "
+                f"this one is {self.array.dtype.name}",
+            )
+        if requires_grad and self.is_inference() and not state.inference:
+            raise failure(
+                RuntimeError,
+                "Setting requires_grad=True on inference tensor outside InferenceMode is not allowed.",
+            )
+        if state.interpreter is not None and self.needs_grad != requires_grad:
+            state.interpreter.effect("changes requires_grad")
+        self.needs_grad = bool(requires_grad)
+        return self
+
+    @property
+    def is_leaf(self) -> bool:
+        return self.grad_fn is None
+
+    @property
+    def output_nr(self) -> int:
+        return self.output_index
+
+    def is_inference(self) -> bool:
+        """Whether it was made in `inference_mode`."""
+        return type(self.version) is Untracked
+
+    @property
+    def _version(self) -> int:
+        if self.is_inference():
+            raise failure(RuntimeError, "Inference tensors do not track version counter.")
+        return self.version[0]
+
+    def detach(self) -> Tensor:
+        """The same memory as a tensor off the graph."""
+        return detach(self)
+
+    @property
+    def data(self) -> Tensor:
+        """The same memory off the graph; writes through it are not noticed by autograd."""
+        tensor = detach(self)
+        tensor.version = [0, 0]
+        return tensor
+
+    @data.setter
+    def data(self, value: Tensor) -> None:
+        if state.interpreter is not None:
+            state.interpreter.effect("replaces a tensor's data")
+        self.array = value.array
+
+    def backward(
+        self,
+        gradient: Tensor | None = None,
+        retain_graph: bool | None = None,
+        create_graph: bool = False,
+        inputs: Any = None,
+    ) -> None:
+        """Add the gradients of this tensor to `.grad` of the leaves; as `torch.Tensor.backward`.
+
+        gradient: the gradient of this tensor, of its shape; may be left out for one element.
+        retain_graph: keep what is saved, so that backward can run again.
+        create_graph: make the gradients differentiable themselves.
+        inputs: add to the `.grad` of these tensors only.
+
+        >>> import fusegrad as fg
+        >>> x = fg.tensor([1.0, 2.0], requires_grad=True)
+        >>> (x * x).sum().backward()
+        >>> x.grad
+        tensor([2., 4.])
+        """
+        if inputs is None:
+            retain = create_graph if retain_graph is None else retain_graph
+            autograd.run_backward([self], [gradient], retain, create_graph)
+        else:
+            autograd.backward([self], [gradient], retain_graph, create_graph, inputs=inputs)
+
+    # Hooks.
+
+    def register_hook(self, hook: Any) -> hooks.RemovableHandle:
+        """Call `hook(gradient)` when backward has this tensor's gradient; it may return another one.
+
+        Hooks run in the order of registration; `remove()` of the handle that is given takes one away.
+        Raises RuntimeError for a tensor that needs no gradient. Source: `torch.Tensor.register_hook`.
+
+        >>> import fusegrad as fg
+        >>> x = fg.tensor([1.0, 2.0], requires_grad=True)
+        >>> handle = x.register_hook(lambda gradient: gradient * 10)
+        >>> x.sum().backward()
+        >>> x.grad
+        tensor([10., 10.])
+        """
+        return hooks.register_hook(self, hook)
+
+    def register_post_accumulate_grad_hook(self, hook: Any) -> hooks.RemovableHandle:
+        """Call `hook(tensor)` after backward has added to this leaf's `.grad`.
+
+        Source: `torch.Tensor.register_post_accumulate_grad_hook`.
+        """
+        return hooks.register_post_accumulate_grad_hook(self, hook)
+
+    def retain_grad(self) -> None:
+        """Have backward keep this tensor's gradient in `.grad`, also if it is no leaf.
+
+        Source: `torch.Tensor.retain_grad`.
+        """
+        hooks.retain_grad(self)
+
+    @property
+    def retains_grad(self) -> bool:
+        return hooks.retains_grad(self)
+
+    # Its memory.
+
+    @property
+    def _base(self) -> Tensor | None:
+        base = views.base_of(self)
+        return None if base is self else base
+
+    def _is_view(self) -> bool:
+        """Whether a view op made it."""
+        return views.base_of(self) is not self
+
+    def data_ptr(self) -> int:
+        """The address of the first element."""
+        return self._leave(
+            "data_ptr", lambda: self._lent().__array_interface__["data"][0] if self.array.size else 0
+        )
+
+    def is_set_to(self, tensor: Tensor) -> bool:
+        """Whether both have the same memory, shape and strides."""
+        mine, other = self.array, tensor.array
+        same = (mine.shape, mine.strides, mine.dtype) == (other.shape, other.strides, other.dtype)
+        return same and self.data_ptr() == tensor.data_ptr()
+
+    # The doors through which values reach Python. A recorder is told of each.
+
+    def _leave(self, door: str, read: Callable[[], Any]) -> Any:
+        """What `read` gives; an interpreter is told before and after."""
+        interpreter = state.interpreter
+        if interpreter is None:
+            return read()
+        interpreter.reach(self)
+        value = read()
+        interpreter.leave(self, door, value)
+        return value
+
+    def _lent(self) -> np.ndarray:
+        """The memory for NumPy code, which may write there."""
+        return shared.lend(self.array)
+
+    def _scalar(self) -> Any:
+        if self.array.size != 1:
+            raise failure(
+                RuntimeError,
+                f"the tensor has {self.array.size} elements "
+                f"(shape {list(self.array.shape)}), only one can become a Python number",
+            )
+        return self.array.item()
+
+    def item(self) -> Any:
+        """The one element as a Python number."""
+        return self._leave("item", self._scalar)
+
+    def __bool__(self) -> bool:
+        if self.array.size != 1:
+            raise failure(
+                RuntimeError,
+                "Boolean value of Tensor with "
+                f"{'more than one value' if self.array.size else 'no values'} is ambiguous "
+                f"(shape {list(self.array.shape)}); use .any() or .all()",
+            )
+        return self._leave("bool", lambda: bool(self.array.item()))
+
+    def __int__(self) -> int:
+        return self._leave("int", lambda: int(self._scalar()))
+
+    def __float__(self) -> float:
+        return self._leave("float", lambda: float(self._scalar()))
+
+    def __complex__(self) -> complex:
+        return self._leave("complex", lambda: complex(self._scalar()))
+
+    def __index__(self) -> int:
+        if self.array.dtype.kind not in "biu":
+            raise failure(TypeError, f"only integer tensors can be an index, this is {self.array.dtype.name}")
+        return self._leave("index", lambda: int(self._scalar()))
+
+    def tolist(self) -> Any:
+        """The values as nested Python lists (a number for a 0-d tensor)."""
+        return self._leave("tolist", lambda: self.array.tolist())
+
+    def numpy(self, *, force: bool = False) -> np.ndarray:
+        """The values as a NumPy array that shares memory.
+
+        Raises RuntimeError for a tensor that needs gradients, unless `force`.
+        """
+        if self.needs_grad and not force:
+            raise failure(
+                RuntimeError,
+                "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.",
+            )
+        return self._leave("numpy", self._lent)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        if self.needs_grad:
+            self.numpy()
+        array = self._leave("__array__", self._lent)
+        if dtype is not None and array.dtype != dtype:
+            return array.astype(dtype)
+        return array.copy() if copy else array
+
+    def __len__(self) -> int:
+        if not self.array.ndim:
+            raise failure(TypeError, "len() of a 0-d tensor")
+        return self.array.shape[0]
+
+    def __iter__(self) -> Iterator[Tensor]:
+        if not self.array.ndim:
+            raise failure(TypeError, "iteration over a 0-d tensor")
+        return iter(unbind(self))
+
+    def __contains__(self, value: Any) -> bool:
+        return bool((self == value).any())
+
+    def __repr__(self) -> str:
+        return self._leave("repr", lambda: printing.tensor_text(self))
+
+    def __format__(self, spec: str) -> str:
+        if self.array.ndim == 0 and not self.needs_grad:
+            return self._leave("format", lambda: format(self.array.item(), spec))
+        return object.__format__(self, spec)
+
+
+class Untracked(list[Any]):
+    """The version counter of tensors made in `inference_mode`: nobody may keep them for backward."""
+
+    def __getitem__(self, index: Any) -> Any:
+        raise failure(
+            RuntimeError,
+            "Inference tensors cannot be saved for backward. Please do not use Tensors created in inference "
+            "mode in computation tracked by autograd. To work around this, you can make a clone to get a "
+            "normal tensor and use it in autograd, or use `no_grad()` instead of `inference_mode()`.",
+        )
+
+    def count_write(self) -> int:
+        """Allow a write inside `inference_mode`."""
+        if not state.inference:
+            raise failure(
+                RuntimeError,
+                "Inplace update to inference tensor outside InferenceMode is not allowed. You can make a "
+                "clone to get a normal tensor before doing inplace update.",
+            )
+        return 0
+
+
+def mark_inference(tensors: Sequence[Tensor]) -> None:
+    """Make new tensors (not views of ordinary ones) inference tensors."""
+    for tensor in tensors:
+        if tensor.version == [0, 0] and type(tensor.alias) is not tuple:
+            tensor.version = Untracked((0, 0))
+
+
+from fusegrad.eager.autograd import autograd, views  # noqa: E402  (a tensor's methods reach what runs ops)
+from fusegrad.eager.io import printing  # noqa: E402  (a tensor's methods reach what runs ops)
+from fusegrad.eager.ops.shape.shape import detach, unbind  # noqa: E402

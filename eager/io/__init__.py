@@ -1,0 +1,1 @@
+"""Tensors as text, in files, and in other libraries."""

@@ -1,0 +1,153 @@
+"""Tensors and other array libraries: DLPack both ways, and what NumPy's functions make of tensors."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fusegrad.eager.autograd.node import reach, share
+from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.op import wrap
+from fusegrad.eager.core.tensor import Tensor, device
+from fusegrad.eager.ops.create.creation import from_numpy
+
+METHODS: dict[str, Callable[..., Any]] = {}
+_CPU = (1, 0)  # DLPack's number for the CPU, and the device's
+
+
+def method(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Make `function` a method of Tensor."""
+    METHODS[function.__name__] = function
+    return function
+
+
+@method
+def __array_wrap__(
+    self: Tensor, array: np.ndarray, context: Any = None, return_scalar: bool = False
+) -> Tensor:
+    """What NumPy's functions give for tensors is a tensor; bools become uint8, as in PyTorch."""
+    array = np.asarray(array)
+    return from_numpy(array.astype(np.uint8) if array.dtype == np.bool_ else array)
+
+
+@method
+def __dlpack_device__(self: Tensor) -> tuple[int, int]:
+    """Where the memory is, for DLPack: the CPU."""
+    return _CPU
+
+
+@method
+def __dlpack__(
+    self: Tensor,
+    *,
+    stream: Any = None,
+    max_version: tuple[int, int] | None = None,
+    dl_device: tuple[int, int] | None = None,
+    copy: bool | None = None,
+) -> Any:
+    """A capsule with the tensor's memory (a copy, if `copy`), for `from_dlpack` of any library.
+
+    Raises BufferError for a tensor that requires gradients. Source: `torch.Tensor.__dlpack__`.
+    """
+    if self.needs_grad:
+        raise failure(BufferError, "Can't export tensors that require gradient, use tensor.detach()")
+    if stream not in (None, -1):
+        raise failure(BufferError, "stream must be None on the CPU")
+    array = self._leave("__dlpack__", self._lent)
+    return array.__dlpack__(max_version=max_version, dl_device=dl_device, copy=copy)
+
+
+class _Capsule:
+    """A bare DLPack capsule in the form in which NumPy takes it."""
+
+    def __init__(self, capsule: Any) -> None:
+        self.capsule = capsule
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.capsule
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return _CPU
+
+
+def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> Tensor:
+    """A tensor with the memory of another library's array (or of a DLPack capsule).
+
+    copy: True for memory of its own, False to refuse where sharing is not possible. Arrays that may not
+    be written (JAX's, and bare capsules, which cannot say) give tensors that may not be either. Raises
+    TypeError for what has no DLPack, BufferError for arrays on other devices. Source: `torch.from_dlpack`.
+
+    >>> import fusegrad as fg, numpy as np
+    >>> array = np.zeros(2)
+    >>> x = fg.from_dlpack(array)
+    >>> array[0] = 7
+    >>> x
+    tensor([7., 0.], dtype=torch.float64)
+    """
+    if device is not None:
+        _device(str(device))
+    if type(ext_tensor).__name__ == "PyCapsule":
+        ext_tensor = _Capsule(ext_tensor)
+    if not hasattr(ext_tensor, "__dlpack__"):
+        raise failure(
+            TypeError,
+            f"an array with __dlpack__ or a DLPack capsule is needed, not {type(ext_tensor).__name__}",
+        )
+    return from_numpy(np.from_dlpack(ext_tensor, copy=copy))
+
+
+_device = device
+
+
+@method
+def __copy__(self: Tensor) -> Tensor:
+    """`copy.copy`: the same memory, as a leaf, with the same attributes."""
+    reach(self)
+    tensor = share(self)
+    tensor.__class__ = type(self)
+    tensor.needs_grad = self.needs_grad
+    tensor.__dict__.update(_attributes(self))
+    return tensor
+
+
+@method
+def __deepcopy__(self: Tensor, memo: dict[int, Any]) -> Tensor:
+    """`copy.deepcopy`: memory of its own, with the gradient and the attributes.
+
+    Raises RuntimeError for a tensor that an op made.
+    """
+    if self.grad_fn is not None:
+        raise failure(
+            RuntimeError,
+            "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the "
+            "moment; detach() first",
+        )
+    tensor = wrap(self._leave("deepcopy", lambda: self.array.copy()))
+    tensor.__class__ = type(self)
+    tensor.needs_grad = self.needs_grad
+    memo[id(self)] = tensor
+    tensor.grad = copy.deepcopy(self.grad, memo)
+    tensor.__dict__.update(copy.deepcopy(_attributes(self), memo))
+    return tensor
+
+
+@method
+def __reduce__(self: Tensor) -> Any:
+    """Pickling: the values as a leaf, with the attributes. The graph and the gradient stay behind."""
+    content = (type(self), self._leave("pickle", lambda: self.array), self.needs_grad)
+    return _rebuild, content, _attributes(self) or None
+
+
+def _rebuild(kind: type[Tensor], array: np.ndarray, needs_grad: bool) -> Tensor:
+    tensor = wrap(array)
+    tensor.__class__ = kind
+    tensor.needs_grad = needs_grad
+    return tensor
+
+
+def _attributes(tensor: Tensor) -> dict[str, Any]:
+    """What the user set on a tensor: everything but hooks."""
+    return {k: v for k, v in tensor.__dict__.items() if not k.endswith("_hooks")}

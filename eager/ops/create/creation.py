@@ -1,0 +1,477 @@
+"""Tensors from nothing or from Python data.
+
+`full`, `arange`, `linspace` and `eye` are ops without data, so a captured run makes them afresh;
+`tensor` and `from_numpy` bring data in, and a recorder is told.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fusegrad.eager.core import dtypes, shared
+from fusegrad.eager.core.dtypes import DType
+from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.op import Op, Params, TensorType, bind, wrap
+from fusegrad.eager.core.sizes import Symbol, size_of
+from fusegrad.eager.core.state import state
+from fusegrad.eager.core.tensor import Tensor, mark_inference
+
+METHODS: dict[str, Callable[..., Any]] = {}
+
+
+class Creation(Op):
+    """A tensor from parameters alone. `scalar(b, index, **params)` gives an element by its index."""
+
+    family = "creation"
+
+    def __init__(self, name: str, numpy: Callable[..., Any], scalar: Callable[..., Any]) -> None:
+        super().__init__(name, "", None)
+        self.numpy, self.scalar = numpy, scalar
+
+    def evaluate(self, args: Any, params: Params) -> Any:
+        return self.numpy(**params)
+
+    def infer(self, types: Any, params: Params) -> TensorType:
+        dtype = params["dtype"].numpy
+        return TensorType(params["shape"], dtype)
+
+
+def _full_numpy(shape: tuple[int, ...], value: Any, dtype: DType) -> np.ndarray:
+    # Through an array, so that an integer out of range wraps as it does in PyTorch.
+    filler = np.asarray(value).astype(dtype.numpy)
+    return np.full(shape, filler, dtype.numpy)
+
+
+def _arange_numpy(shape: tuple[int, ...], start: Any, step: Any, dtype: DType) -> np.ndarray:
+    return (start + step * np.arange(shape[0])).astype(dtype.numpy)
+
+
+_full = Creation("full", _full_numpy, lambda b, index, shape, value, dtype: b.constant(value, dtype))
+_arange = Creation(
+    "arange",
+    _arange_numpy,
+    lambda b, index, shape, start, step, dtype: b.progression(index[0], start, step, dtype),
+)
+
+
+def _requiring(tensor: Tensor, requires_grad: bool) -> Tensor:
+    return tensor.requires_grad_() if requires_grad else tensor
+
+
+def _size(size: tuple[Any, ...]) -> tuple[int, ...]:
+    """`(2, 3)` or `((2, 3),)` as a checked shape."""
+    if len(size) == 1 and isinstance(size[0], (tuple, list)):
+        size = tuple(size[0])
+    sizes = tuple([n if type(n) is int else size_of(n) for n in size])
+    for n in sizes:
+        if n < 0:
+            raise failure(RuntimeError, f"a tensor cannot have the negative size {n} (shape {list(sizes)})")
+    return sizes
+
+
+def full(
+    size: Any,
+    fill_value: Any,
+    *,
+    dtype: Any = None,
+    requires_grad: bool = False,
+    device: Any = None,
+    layout: Any = None,
+    pin_memory: bool = False,
+) -> Tensor:
+    """A tensor of `size` filled with a number. Source: `torch.full`."""
+    if isinstance(fill_value, Tensor):
+        dtype, fill_value = dtype or fill_value.dtype, fill_value.item()
+    kind = dtypes.as_dtype(dtype) if dtype is not None else _dtype_of(fill_value)
+    _check_number(fill_value, kind)
+    shape = _size((size,) if isinstance(size, (int, Symbol)) else tuple(size))
+    return _requiring(bind(_full, (), {"shape": shape, "value": fill_value, "dtype": kind}), requires_grad)
+
+
+def _dtype_of(number: Any) -> DType:
+    """The dtype of a tensor made of a Python number."""
+    kind = dtypes.as_dtype(type(number))
+    wide = kind is dtypes.complex64 and dtypes.default_float() is dtypes.float64
+    return dtypes.complex128 if wide else kind
+
+
+def _check_number(number: Any, kind: DType) -> None:
+    """Refuse a number that `kind` cannot hold."""
+    fits = not isinstance(number, complex) or kind.is_complex
+    if kind.numpy.kind in "iu" and isinstance(number, int):
+        limits = np.iinfo(kind.numpy)
+        fits = limits.min <= number <= limits.max
+    if not fits:
+        raise failure(RuntimeError, f"value {number} cannot be converted to {kind.name} without overflow")
+
+
+def _filled(name: str, value: int) -> tuple[Callable[..., Tensor], Callable[..., Tensor]]:
+    def function(
+        *sizes: Any,
+        size: Any = None,
+        dtype: Any = None,
+        requires_grad: bool = False,
+        device: Any = None,
+        layout: Any = None,
+        memory_format: Any = None,
+        pin_memory: bool = False,
+    ) -> Tensor:
+        kind = dtypes.default_float() if dtype is None else dtypes.as_dtype(dtype)
+        params = {"shape": _size(sizes if size is None else (size,)), "value": value, "dtype": kind}
+        return _requiring(bind(_full, (), params), requires_grad)
+
+    def like(input: Tensor, *, dtype: Any = None, **options: Any) -> Tensor:
+        return function(input.array.shape, dtype=input.dtype if dtype is None else dtype, **options)
+
+    function.__name__ = function.__qualname__ = name
+    like.__name__ = like.__qualname__ = name + "_like"
+    function.__doc__ = f"A tensor of {name}. Source: `torch.{name}`."
+    like.__doc__ = f"A tensor of {name} with the shape and dtype of `input`. Source: `torch.{name}_like`."
+    return function, like
+
+
+# `empty` is filled too: what a program reads must not depend on chance.
+zeros: Callable[..., Tensor]
+zeros, zeros_like = _filled("zeros", 0)
+ones, ones_like = _filled("ones", 1)
+empty, empty_like = _filled("empty", 0)
+
+
+def full_like(
+    input: Tensor, fill_value: Any, *, dtype: Any = None, memory_format: Any = None, **options: Any
+) -> Tensor:
+    """`full` with the shape and dtype of `input`. Source: `torch.full_like`."""
+    return full(input.array.shape, fill_value, dtype=dtype or input.dtype, **options)
+
+
+def _new(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """`x.new_zeros(size)` and its kin: the dtype is x's."""
+
+    def method(self: Tensor, *args: Any, dtype: Any = None, **kwargs: Any) -> Tensor:
+        return function(*args, dtype=self.dtype if dtype is None else dtype, **kwargs)
+
+    method.__doc__ = f"`{function.__name__}` with the dtype of this tensor."
+    return method
+
+
+def _number(value: Any) -> Any:
+    return value.item() if isinstance(value, (Tensor, np.generic)) else value
+
+
+def arange(
+    start: Any = 0,
+    end: Any = None,
+    step: Any = 1,
+    *,
+    dtype: Any = None,
+    requires_grad: bool = False,
+    device: Any = None,
+    layout: Any = None,
+    pin_memory: bool = False,
+) -> Tensor:
+    """Numbers from `start` (0) up to, not including, `end`. Source: `torch.arange`.
+
+    Raises RuntimeError for a step of 0 or in the wrong direction.
+
+    >>> import fusegrad as fg
+    >>> fg.arange(3)
+    tensor([0, 1, 2])
+    """
+    if end is None:
+        start, end = 0, start
+    start, end, step = _number(start), _number(end), _number(step)
+    kind = _progression_dtype(dtype, start, end, step)
+    if kind is dtypes.int64:
+        start, end, step = int(start), int(end), int(step)
+    _check_progression(start, end, step)
+    count = -(-(end - start) // step) if isinstance(start, int) else math.ceil((end - start) / step)
+    return _progression(int(count), start, step, kind, requires_grad)
+
+
+def range(  # Python's `range` is `builtins.range` in this module
+    start: Any = 0,
+    end: Any = None,
+    step: Any = 1,
+    *,
+    dtype: Any = None,
+    requires_grad: bool = False,
+    device: Any = None,
+    layout: Any = None,
+) -> Tensor:
+    """Numbers from `start` up to `end`, which is included; `arange` is preferred. Source: `torch.range`."""
+    if end is None:
+        start, end = 0, start
+    start, end, step = _number(start), _number(end), _number(step)
+    _check_progression(start, end, step)
+    kind = dtypes.default_float() if dtype is None else dtypes.as_dtype(dtype)
+    return _progression(math.floor((end - start) / step) + 1, start, step, kind, requires_grad)
+
+
+def _progression_dtype(dtype: Any, *numbers: Any) -> DType:
+    if dtype is not None:
+        return dtypes.as_dtype(dtype)
+    return dtypes.int64 if all(isinstance(v, int) for v in numbers) else dtypes.default_float()
+
+
+def _check_progression(start: Any, end: Any, step: Any) -> None:
+    if step == 0:
+        raise failure(RuntimeError, "step must be nonzero")
+    if not (math.isfinite(start) and math.isfinite(end)):
+        raise failure(RuntimeError, f"unsupported range: {start} -> {end}")
+    if (end - start) * step < 0:
+        raise failure(
+            RuntimeError, f"upper bound and lower bound inconsistent with step sign ({start}, {end}, {step})"
+        )
+
+
+def _progression(count: int, start: Any, step: Any, kind: DType, requires_grad: bool) -> Tensor:
+    params = {"shape": (count,), "start": start, "step": step, "dtype": kind}
+    return _requiring(bind(_arange, (), params), requires_grad)
+
+
+def _brought(tensor: Tensor) -> Tensor:
+    if state.interpreter is not None:
+        state.interpreter.constant(tensor)
+    if state.inference:
+        mark_inference((tensor,))
+    return tensor
+
+
+def tensor(data: Any, *, dtype: Any = None, requires_grad: bool = False, device: Any = None) -> Tensor:
+    """A tensor with a copy of `data`: a number, nested lists, an array. Source: `torch.tensor`.
+
+    Python floats become the default float, ints int64, bools bool; arrays keep their dtype.
+    Raises ValueError for ragged lists, TypeError for what holds no numbers.
+
+    >>> import fusegrad as fg
+    >>> fg.tensor([1, 2.5])
+    tensor([1.0000, 2.5000])
+    """
+    if isinstance(data, Tensor):
+        # Through ops: a captured run must see where the values come from.
+        copied = elementwise.clone(shape.detach(data))
+        return _requiring(copied if dtype is None else elementwise.cast(copied, dtype), requires_grad)
+    array, default = _from_python(data)
+    dtype = default if dtype is None else dtype
+    if dtype is not None:
+        array = array.astype(dtypes.as_dtype(dtype).numpy, copy=False)
+    if array.dtype not in dtypes.FROM_NUMPY:
+        raise failure(TypeError, f"cannot make a tensor of dtype {array.dtype}")
+    return _requiring(_brought(wrap(array)), requires_grad)
+
+
+def _from_python(data: Any) -> tuple[np.ndarray, DType | None]:
+    """The values of `data`, and the dtype that they get unless one is asked for."""
+    plain = isinstance(data, (list, tuple))
+    if plain:
+        inner = _first_array(data)
+        data = _without_tensors(data)
+        plain = inner is None
+    try:
+        array = np.array(data)
+    except ValueError as error:
+        raise failure(ValueError, f"expected nested sequences of equal lengths: {error}") from None
+    if array.dtype.kind not in "buifc":
+        raise failure(TypeError, f"cannot make a tensor of {type(data).__name__} ({array.dtype})")
+    if array.size == 0 and plain:
+        return array, dtypes.default_float()
+    if not plain and isinstance(data, (np.ndarray, np.generic)):
+        return array, None
+    if not plain and not isinstance(data, (bool, int, float, complex)):
+        return array, dtypes.FROM_NUMPY.get(inner.dtype) if isinstance(data, list) else None
+    default = dtypes.default_float()
+    wide = dtypes.complex128 if default is dtypes.float64 else dtypes.complex64
+    return array, {"f": default, "c": wide}.get(array.dtype.kind)
+
+
+def _first_array(data: Any) -> Any:
+    """The first array (or the array of the first tensor) in nested lists, None if there is none."""
+    while isinstance(data, (list, tuple)) and len(data):
+        data = data[0]
+    if isinstance(data, Tensor):
+        return data.array
+    return data if isinstance(data, (np.ndarray, np.generic)) else None
+
+
+def _without_tensors(data: Any) -> Any:
+    """`data` with tensors in it as numbers (through their door)."""
+    if isinstance(data, (list, tuple)):
+        return [_without_tensors(d) for d in data]
+    return data.tolist() if isinstance(data, Tensor) else data
+
+
+def constant(array: np.ndarray) -> Tensor:
+    """A tensor of what the engine itself worked out (positions, say), not shared with NumPy code."""
+    return _brought(wrap(array))
+
+
+def from_numpy(ndarray: np.ndarray) -> Tensor:
+    """A tensor that shares the memory of `ndarray`. Source: `torch.from_numpy`."""
+    if not isinstance(ndarray, np.ndarray):
+        raise failure(TypeError, f"expected np.ndarray (got {type(ndarray).__name__})")
+    if ndarray.dtype not in dtypes.FROM_NUMPY:
+        raise failure(TypeError, f"can't convert np.ndarray of type {ndarray.dtype}")
+    return _brought(wrap(shared.expose(ndarray)))
+
+
+def frombuffer(
+    buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, requires_grad: bool = False
+) -> Tensor:
+    """A vector over the memory of a Python buffer, from byte `offset` on. Source: `torch.frombuffer`."""
+    array = np.frombuffer(buffer, dtypes.as_dtype(dtype).numpy, count, offset)
+    return _requiring(from_numpy(array), requires_grad)
+
+
+def scalar_tensor(
+    s: Any, *, dtype: Any = None, requires_grad: bool = False, device: Any = None, layout: Any = None
+) -> Tensor:
+    """A number as a tensor without dimensions, of the default float. Source: `torch.scalar_tensor`."""
+    return full((), s, dtype=dtypes.default_float() if dtype is None else dtype, requires_grad=requires_grad)
+
+
+def asarray(
+    obj: Any,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    copy: bool | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """`obj` as a tensor; copied if `copy`, never copied if it is False. Source: `torch.asarray`.
+
+    Raises ValueError where `copy=False` cannot be.
+    """
+    made = as_tensor(obj, dtype=dtype)
+    shares = made is obj or (isinstance(obj, np.ndarray) and np.shares_memory(made.array, obj))
+    if copy is False and not shares and not (isinstance(obj, (Tensor, np.ndarray)) and not made.array.size):
+        raise failure(ValueError, f"cannot make a tensor of {type(obj).__name__} without a copy")
+    if isinstance(obj, Tensor) and obj.needs_grad and not requires_grad:
+        made = made.detach()
+    if copy and shares:
+        made = tensor(made.detach() if isinstance(obj, Tensor) else obj)
+    return made.detach().requires_grad_() if requires_grad and made.grad_fn is None else made
+
+
+def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
+    """`data` as a tensor, without a copy where it can be. Source: `torch.as_tensor`."""
+    if isinstance(data, Tensor):
+        return data if dtype is None else data.to(dtype)
+    if isinstance(data, np.ndarray) and (dtype is None or dtypes.as_dtype(dtype).numpy == data.dtype):
+        return from_numpy(data)
+    return tensor(data, dtype=dtype)
+
+
+def _linspace_numpy(shape: tuple[int, ...], start: float, end: float, dtype: DType) -> np.ndarray:
+    """From both ends, so that the last element is `end` itself."""
+    count = shape[0]
+    step = (end - start) / max(1, count - 1)
+    place = np.arange(count)
+    near = place < count // 2 if count > 1 else place == 0
+    values = np.where(near, start + step * place, end - step * (count - 1 - place))
+    return values.astype(dtype.numpy)
+
+
+def _linspace_scalar(
+    b: Any, index: Any, shape: tuple[int, ...], start: float, end: float, dtype: DType
+) -> Any:
+    count = shape[0]
+    step = (end - start) / max(1, count - 1)
+    wide = dtypes.float64
+    first = b.progression(index[0], float(start), float(step), wide)
+    last = b.progression(index[0], float(end) - step * (count - 1), float(step), wide)
+    half = count // 2 if count > 1 else 1
+    near = b.lt(b.progression(index[0], 0.0, 1.0, wide), float(half))
+    return b.cast(b.select(near, first, last), dtype)
+
+
+_linspace = Creation("linspace", _linspace_numpy, _linspace_scalar)
+
+
+def _ends(start: Any, end: Any, steps: Any, kind: DType) -> tuple[Any, Any, int]:
+    """Checked ends, cut to whole numbers for an integer dtype (as PyTorch does before it divides)."""
+    for value in (start, end):
+        if isinstance(value, Tensor) and value.array.ndim:
+            raise failure(RuntimeError, "only supports 0-dimensional start and end tensors")
+    count = operator.index(steps)
+    if count < 0:
+        raise failure(RuntimeError, f"number of steps must be non-negative, got {steps}")
+    first, last = _number(start), _number(end)
+    if kind.numpy.kind in "iu":
+        first, last = int(first), int(last)
+    return first, last, count
+
+
+def linspace(
+    start: Any,
+    end: Any,
+    steps: int,
+    *,
+    dtype: Any = None,
+    requires_grad: bool = False,
+    device: Any = None,
+    layout: Any = None,
+) -> Tensor:
+    """`steps` numbers evenly spaced from `start` to `end`, both included. Source: `torch.linspace`."""
+    kind = dtypes.default_float() if dtype is None else dtypes.as_dtype(dtype)
+    first, last, count = _ends(start, end, steps, kind)
+    params = {"shape": (count,), "start": first, "end": last, "dtype": kind}
+    return _requiring(bind(_linspace, (), params), requires_grad)
+
+
+def logspace(
+    start: Any,
+    end: Any,
+    steps: int,
+    base: float = 10.0,
+    *,
+    dtype: Any = None,
+    requires_grad: bool = False,
+    device: Any = None,
+    layout: Any = None,
+) -> Tensor:
+    """`base` to the powers evenly spaced from `start` to `end`. Source: `torch.logspace`."""
+    kind = dtypes.default_float() if dtype is None else dtypes.as_dtype(dtype)
+    first, last, count = _ends(start, end, steps, kind)
+    exponents = linspace(first, last, count, dtype=dtypes.float64)
+    return _requiring((base**exponents).to(kind), requires_grad)
+
+
+def eye(
+    n: int,
+    m: int | None = None,
+    *,
+    dtype: Any = None,
+    requires_grad: bool = False,
+    device: Any = None,
+    layout: Any = None,
+) -> Tensor:
+    """The identity matrix, n by m. Source: `torch.eye`."""
+    kind = dtypes.default_float() if dtype is None else dtypes.as_dtype(dtype)
+    m = n if m is None else m
+    if n < 0 or m < 0:
+        raise failure(RuntimeError, f"n and m must be greater or equal to 0, got {n} and {m}")
+    equal = arange(n).reshape(n, 1) == arange(m)
+    return _requiring(equal.to(kind), requires_grad)
+
+
+METHODS |= {f"new_{f.__name__}": _new(f) for f in (zeros, ones, empty, full)}
+METHODS["new_tensor"] = _new(tensor)
+
+
+def numel(input: Tensor) -> int:
+    """The number of elements. Source: `torch.numel`."""
+    return input.array.size
+
+
+def is_tensor(obj: Any) -> bool:
+    """Whether `obj` is a Tensor. Source: `torch.is_tensor`."""
+    return isinstance(obj, Tensor)
+
+
+from fusegrad.eager.ops.pointwise import elementwise  # noqa: E402  (a copy of a tensor is an op of theirs)
+from fusegrad.eager.ops.shape import shape  # noqa: E402  (a copy of a tensor is an op of theirs)

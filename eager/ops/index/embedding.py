@@ -1,0 +1,181 @@
+"""Rows of a table by number: one by one, or summed, averaged and maximised in bags."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.families import Opaque
+from fusegrad.eager.core.op import TensorType, bind
+from fusegrad.eager.core.state import no_grad
+from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.ops.create import creation
+from fusegrad.eager.ops.index import indexing
+from fusegrad.eager.ops.pointwise import elementwise as ew
+from fusegrad.eager.ops.pointwise.elementwise import where
+from fusegrad.eager.ops.pointwise.special import clamp
+from fusegrad.eager.ops.reduce import reduction, selection
+from fusegrad.eager.ops.shape import shape
+
+
+def _largest_numpy(rows: np.ndarray, bag: np.ndarray, counted: np.ndarray, bags: int) -> np.ndarray:
+    """The number of the first of the largest rows in each bag and column; -1 where there is none."""
+    count, width = rows.shape
+    values = np.where(counted[:, None], rows, -np.inf)
+    highest = np.full((bags, width), -np.inf, rows.dtype)
+    np.maximum.at(highest, bag, values)
+    first = np.full((bags, width), count)
+    reached = (values == highest[bag]) & counted[:, None]
+    np.minimum.at(first, bag, np.where(reached, np.arange(count)[:, None], count))
+    return np.where(first < count, first, -1)
+
+
+_largest = Opaque(
+    "embedding_bag_max",
+    "rows bag counted",
+    _largest_numpy,
+    lambda types, bags: TensorType((bags, types[0].shape[1]), np.dtype(np.int64)),
+    None,
+)
+
+
+def embedding_bag(
+    input: Tensor,
+    weight: Tensor,
+    offsets: Tensor | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2,
+    scale_grad_by_freq: bool = False,
+    mode: str = "mean",
+    sparse: bool = False,
+    per_sample_weights: Tensor | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int | None = None,
+) -> Tensor:
+    """The sum, mean or max of the rows of `weight` in each bag.
+
+    input: [B, L], a bag a row; or [M] with `offsets`, where each bag starts. per_sample_weights scale the
+    rows of a sum; rows of `padding_idx` do not count; an empty bag gives 0.
+    Raises ValueError for shapes and modes that do not fit. Source: `torch.nn.functional.embedding_bag`.
+    """
+    _check(input, weight, offsets, mode, per_sample_weights, scale_grad_by_freq)
+    if offsets is None:
+        count, length = input.array.shape
+        bag = shape.reshape(shape.expand(creation.arange(count).unsqueeze(1), (count, length)), (-1,))
+    else:
+        count = offsets.array.shape[0] - (1 if include_last_offset else 0)
+        bag = _bags(offsets, count, input.array.shape[0])
+    numbers = shape.reshape(input, (-1,))
+    if max_norm is not None:
+        renormalize(weight, numbers, max_norm, norm_type)
+    rows = indexing.embedding(numbers, weight)
+    if scale_grad_by_freq:
+        share = 1 / ew.cast(_frequencies(numbers, weight), weight.dtype)
+        rows = rows * share + (rows * (1 - share)).detach()
+    counted = ew.eq(numbers, numbers)
+    if padding_idx is not None:
+        counted = ew.ne(numbers, padding_idx % weight.array.shape[0])
+    if mode == "max":
+        return _maxima(rows, bag, counted, count)
+    if per_sample_weights is not None:
+        rows = rows * shape.reshape(per_sample_weights, (-1, 1))
+    rows = where(shape.unsqueeze(counted, 1), rows, 0.0)
+    size = (count, weight.array.shape[1])
+    total = indexing.index_add(creation.zeros(size, dtype=weight.dtype), 0, bag, rows)
+    if mode == "sum":
+        return total
+    zeros = creation.zeros(count, dtype=weight.dtype)
+    counts = indexing.index_add(zeros, 0, bag, ew.cast(counted, weight.dtype))
+    return total / shape.unsqueeze(clamp(counts, 1), 1)
+
+
+def _check(
+    input: Tensor,
+    weight: Tensor,
+    offsets: Tensor | None,
+    mode: str,
+    samples: Tensor | None,
+    by_frequency: bool,
+) -> None:
+    """Raise ValueError (or NotImplementedError) for arguments that do not fit."""
+    problem = ""
+    if samples is not None and samples.array.shape != input.array.shape:
+        problem = "per_sample_weights must have the same shape as the input"
+    elif weight.array.ndim != 2:
+        problem = f"weight has to be a 2D Tensor, but got shape {list(weight.array.shape)}"
+    elif input.array.ndim not in (1, 2):
+        problem = f"input has to be 1D or 2D Tensor, but got shape {list(input.array.shape)}"
+    elif input.array.ndim == 2 and offsets is not None:
+        problem = "if input is 2D, then offsets has to be None: its rows are the bags"
+    elif input.array.ndim == 1 and (offsets is None or offsets.array.ndim != 1):
+        problem = "offsets has to be a 1D Tensor"
+    elif mode not in ("sum", "mean", "max"):
+        problem = "mode has to be one of sum, mean or max"
+    elif mode == "max" and by_frequency:
+        problem = "max mode does not support scaling the gradient by the frequency"
+    if problem:
+        raise failure(ValueError, problem)
+    if samples is not None and mode != "sum":
+        raise failure(NotImplementedError, f"per_sample_weights need mode='sum', got {mode!r}")
+
+
+def _bags(offsets: Tensor, count: int, size: int) -> Tensor:
+    """The bag of each of `size` numbers, from where the bags start."""
+    starts = offsets[:count]
+    marks = indexing.index_add(creation.zeros(size + 1, dtype="int64"), 0, starts, creation.ones_like(starts))
+    return selection.cumsum(marks, 0)[:size] - 1
+
+
+def _frequencies(numbers: Tensor, weight: Tensor) -> Tensor:
+    """How often each number occurs, as a column beside `numbers`."""
+    zeros = creation.zeros(weight.array.shape[0], dtype=numbers.dtype)
+    counts = indexing.index_add(zeros, 0, numbers, creation.ones_like(numbers))
+    return shape.unsqueeze(indexing.index_select(counts, 0, numbers), 1)
+
+
+def _maxima(rows: Tensor, bag: Tensor, counted: Tensor, count: int) -> Tensor:
+    place = bind(_largest, (rows, bag, counted), {"bags": count})
+    if not rows.array.shape[0]:
+        return creation.zeros(place.array.shape, dtype=rows.dtype)
+    found = place >= 0
+    return where(found, indexing.gather(rows, 0, where(found, place, 0)), 0.0)
+
+
+def renormalize(weight: Tensor, numbers: Tensor, max_norm: float, norm_type: float) -> None:
+    """Scale the rows of `weight` at `numbers` down to `max_norm`, in place and without gradient."""
+    with no_grad():
+        seen = creation.zeros(weight.array.shape[0], dtype=numbers.dtype)
+        seen = indexing.index_add(
+            seen, 0, shape.reshape(numbers, (-1,)), creation.ones_like(numbers).flatten()
+        )
+        length = reduction.norm(weight, norm_type, 1)
+        scale = where((seen > 0) & (length > max_norm), max_norm / (length + 1e-7), 1.0)
+        weight.copy_(weight * shape.unsqueeze(scale, 1))
+
+
+def embedding(
+    input: Tensor,
+    weight: Tensor,
+    padding_idx: int | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Tensor:
+    """The rows of `weight` at `input`, any shape of integers.
+
+    padding_idx: a row without gradient. max_norm: rows that are looked up are first scaled down to this
+    norm, in place. scale_grad_by_freq: the gradient is divided by how often a number occurs.
+    Raises AssertionError for a padding_idx outside the table. Source: `torch.nn.functional.embedding`.
+    """
+    if padding_idx is not None and not -weight.array.shape[0] <= padding_idx < weight.array.shape[0]:
+        raise failure(AssertionError, "Padding_idx must be within num_embeddings")
+    if max_norm is not None:
+        renormalize(weight, input, max_norm, norm_type)
+    rows = indexing.embedding(input, weight, padding_idx)
+    if not scale_grad_by_freq:
+        return rows
+    flat = shape.reshape(input, (-1,))
+    share = 1 / ew.cast(_frequencies(flat, weight), weight.dtype)
+    share = shape.reshape(share, (*input.array.shape, 1))
+    return rows * share + (rows * (1 - share)).detach()

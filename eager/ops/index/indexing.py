@@ -1,0 +1,481 @@
+"""Reading and writing elements by position: index tensors, lists, masks.
+
+Basic indices (integers, slices, None, Ellipsis) give views (`slicing.basic_index`). Everything
+with index tensors, lists or masks comes down to two ops along one dimension, `take` and `put`:
+several index tensors are first combined into one over the merged dimensions. `lookup.py` has the other
+functions that read, `writing.py` and `scatter.py` those that write; their names can be had from here too.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fusegrad.eager.core import dtypes
+from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.families import Opaque
+from fusegrad.eager.core.op import NO_PARAMS, TensorType, bind, evaluate
+from fusegrad.eager.core.state import state
+from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.ops.create import creation
+from fusegrad.eager.ops.pointwise import elementwise as ew
+from fusegrad.eager.ops.shape import shape
+from fusegrad.eager.ops.shape.slicing import Slice, _getitem, basic_index, numpy_index
+
+METHODS: dict[str, Callable[..., Any]] = {}
+_INT64: np.dtype = np.dtype(np.int64)
+
+
+def method(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Make a function a tensor method too."""
+    METHODS[function.__name__] = function
+    return function
+
+
+def _checked(index: np.ndarray, size: int, dim: int, least: int | None = None) -> np.ndarray:
+    """`index` if all of it lies in -size..size-1 (or in least..size-1), else an IndexError."""
+    if index.dtype.kind not in "iu":
+        raise IndexError(f"tensors used as indices must be integers or bools, got {index.dtype.name}")
+    outside = (index < (-size if least is None else least)) | (index >= size)
+    if outside.any():
+        raise IndexError(
+            f"index {index[outside].flat[0]} is out of bounds for dimension {dim} with size {size}"
+        )
+    return index
+
+
+# take and put: whole slices along one dimension.
+
+
+def _take_type(types: Sequence[TensorType], dim: int, name: str) -> TensorType:
+    size = types[0].shape
+    return TensorType(size[:dim] + types[1].shape + size[dim + 1 :], types[0].dtype)
+
+
+def _take_numpy(x: np.ndarray, index: np.ndarray, dim: int, name: str) -> np.ndarray:
+    least = 0 if name in ("IndexSelect", "Embedding") else None
+    return np.take(x, _checked(index, x.shape[dim], dim, least), axis=dim)
+
+
+_take = Opaque(
+    "take",
+    "x index",
+    _take_numpy,
+    _take_type,
+    {"x": lambda g, index, x_type, dim: _put_sum(x_type, index, g, dim), "index": None},
+    lambda params: params["name"] + "Backward0",
+)
+
+
+def _put_numpy(x: np.ndarray, value: np.ndarray, index: np.ndarray, dim: int, accumulate: bool) -> np.ndarray:
+    result, index = np.array(x), _checked(index, x.shape[dim], dim)
+    if accumulate:
+        _add_slices(result, value, index, dim)
+    else:
+        result[(slice(None),) * dim + (index,)] = value
+    return result
+
+
+def _add_slices(result: np.ndarray, value: np.ndarray, index: np.ndarray, dim: int) -> None:
+    """Add the slices of `value` to those of `result` at `index`, repeated ones each time.
+
+    `np.add.at` does the same element by element, some ten times as slowly for rows.
+    """
+    if not value.size:
+        return
+    place = index.reshape(-1) % result.shape[dim]
+    order = np.argsort(place, kind="stable")
+    ordered = place[order]
+    starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
+    slices = value.reshape(*result.shape[:dim], place.size, *result.shape[dim + 1 :])
+    slices = np.take(slices, order, axis=dim)
+    sums = np.add.reduceat(slices, starts, axis=dim, dtype=result.dtype)
+    result[(slice(None),) * dim + (ordered[starts],)] += sums
+
+
+_put = Opaque(
+    "put",
+    "x value index",
+    _put_numpy,
+    lambda types, dim, accumulate: types[0],
+    {
+        "x": lambda g, index, dim, accumulate: g if accumulate else _put_zero(g, index, dim),
+        "value": lambda g, index, dim: bind(_take, (g, index), {"dim": dim, "name": "Index"}),
+        "index": None,
+    },
+    "IndexPutBackward0",
+)
+
+
+def _put_sum(type_: TensorType, index: Tensor, value: Tensor, dim: int) -> Tensor:
+    """Zeros of `type_` with `value` added at `index` along `dim`."""
+    zeros = creation.zeros(type_.shape, dtype=type_.dtype)
+    return bind(_put, (zeros, value, index), {"dim": dim, "accumulate": True})
+
+
+def _put_zero(x: Tensor, index: Tensor, dim: int) -> Tensor:
+    size = x.array.shape
+    zeros = creation.zeros(size[:dim] + index.array.shape + size[dim + 1 :], dtype=x.dtype)
+    return bind(_put, (x, zeros, index), {"dim": dim, "accumulate": False})
+
+
+# Several index tensors as one.
+
+
+def _flat_numpy(*indices: np.ndarray, sizes: tuple[int, ...]) -> np.ndarray:
+    size = np.broadcast_shapes(*(i.shape for i in indices))
+    if 0 in size:  # nothing is read, so PyTorch takes any number
+        return np.zeros(size, np.int64)
+    flat: Any = 0
+    for dim, (index, n) in enumerate(zip(indices, sizes, strict=True)):
+        flat = flat * n + _checked(index, n, dim).astype(np.int64) % max(n, 1)
+    return np.asarray(flat)
+
+
+_flat_index = Opaque(
+    "flat_index",
+    "*indices",
+    _flat_numpy,
+    lambda types, sizes: TensorType(np.broadcast_shapes(*(t.shape for t in types)), _INT64),
+    None,
+)
+
+
+def _check_broadcast(indices: Sequence[Tensor | None]) -> None:
+    sizes = [i.array.shape for i in indices if i is not None]
+    if len(set(sizes)) > 1:
+        try:
+            np.broadcast_shapes(*sizes)
+        except ValueError:
+            raise failure(
+                IndexError,
+                "shape mismatch: indexing tensors could not be broadcast together with shapes "
+                f"{', '.join(str(list(s)) for s in sizes)}",
+            ) from None
+
+
+class _Merged:
+    """`x[entries]` (one index tensor or None per dimension) as `x` rearranged, one index, one dimension."""
+
+    def __init__(self, x: Tensor, entries: list[Tensor | None]) -> None:
+        size = x.array.shape
+        taken = [d for d, e in enumerate(entries) if e is not None]
+        rest = [d for d in range(len(size)) if d not in taken]
+        together = taken[-1] - taken[0] + 1 == len(taken)
+        # Index dimensions that are apart move to the front, as in NumPy and PyTorch.
+        self.order = list(range(len(size))) if together else taken + rest
+        self.dim = taken[0] if together else 0
+        sizes = tuple(size[d] for d in taken)
+        self.ordered = x if together else shape.permute(x, self.order)
+        self.ordered_shape = tuple(size[d] for d in self.order)
+        _check_broadcast([entries[d] for d in taken])
+        if len(taken) == 1:
+            self.merged = self.ordered
+            self.index: Any = entries[taken[0]]
+        else:
+            after = self.ordered_shape[self.dim + len(taken) :]
+            merged = (*self.ordered_shape[: self.dim], math.prod(sizes), *after)
+            self.merged = shape.reshape(self.ordered, merged)
+            self.index = bind(_flat_index, tuple(entries[d] for d in taken), {"sizes": sizes})
+
+    def restore(self, merged: Tensor) -> Tensor:
+        """Undo the rearrangement."""
+        result = shape.reshape(merged, self.ordered_shape)
+        if self.order == sorted(self.order):
+            return result
+        return shape.permute(result, [self.order.index(d) for d in range(len(self.order))])
+
+
+# The index that a user writes.
+
+
+def getitem(self: Tensor, index: Any) -> Tensor:
+    """`x[index]` for everything PyTorch takes. Source: `torch.Tensor.__getitem__`."""
+    basic = basic_index(index, self.array.shape)
+    if basic is not None:
+        return bind(_getitem, (self,), {"index": basic})
+    basic, advanced = _split_advanced(self, index)
+    if basic is not None:
+        self = bind(_getitem, (self,), {"index": basic})
+    if not advanced:
+        return self
+    merged = _Merged(self, advanced)
+    return bind(_take, (merged.merged, merged.index), {"dim": merged.dim, "name": "Index"})
+
+
+def split_index(x: Tensor, index: Any) -> tuple[tuple[Any, ...] | None, list[Tensor | None]]:
+    """An index as a basic one, and one index tensor (or None) for each dimension of what that gives.
+
+    The basic part is None where it would change nothing, the list empty where no tensors index.
+    Raises IndexError for what cannot be an index, or is out of range.
+    """
+    basic = basic_index(index, x.array.shape)
+    return _split_advanced(x, index) if basic is None else (basic, [])
+
+
+def _split_advanced(x: Tensor, index: Any) -> tuple[tuple[Any, ...] | None, list[Tensor | None]]:
+    """`split_index` for an index that is no basic one."""
+    entries = [_entry(e) for e in _as_tuple(index)]
+    simple: list[Any] = []
+    tensors: list[Tensor | None] = []
+    for entry in _with_ellipsis(entries, x.array.ndim):
+        if isinstance(entry, bool):
+            # A Python bool adds a dimension that is kept (True) or emptied (False).
+            simple.append(None)
+            tensors.append(creation.arange(int(entry)))
+        elif isinstance(entry, Tensor) and not entry.array.ndim:
+            # So does a mask without dimensions.
+            simple.append(None)
+            tensors.append(nonzero(entry, as_tuple=True)[0])
+        elif isinstance(entry, Tensor):
+            for part in _as_integers(entry, x, len(simple) - simple.count(None)):
+                simple.append(slice(None))
+                tensors.append(part)
+        else:
+            simple.append(entry)
+            if not isinstance(entry, (int, np.integer)):
+                tensors.append(None)
+    frozen = basic_index(tuple(simple), x.array.shape)
+    assert frozen is not None
+    trivial = all(isinstance(e, Slice) for e in frozen) and frozen == basic_index((), x.array.shape)
+    dims = sum(not isinstance(e, int) for e in frozen)
+    tensors += [None] * (dims - len(tensors))
+    if all(t is None for t in tensors):
+        tensors = []
+    return (None if trivial and tensors else frozen), tensors
+
+
+def _as_tuple(index: Any) -> tuple[Any, ...]:
+    """The entries of an index. PyTorch still takes a list with anything but numbers in it for a tuple."""
+    if isinstance(index, tuple):
+        return index
+    nested = (list, tuple, range, slice, Tensor, np.ndarray, type(None), type(Ellipsis))
+    if isinstance(index, list) and len(index) < 32 and any(isinstance(e, nested) for e in index):
+        warnings.warn(
+            "Using a non-tuple sequence for multidimensional indexing is deprecated; use x[tuple(index)] "
+            "instead of x[index], or x[fg.tensor(index)] for an index tensor",
+            UserWarning,
+            stacklevel=4,
+        )
+        return tuple(index)
+    return (index,)
+
+
+def _entry(entry: Any) -> Any:
+    """One entry of an index: lists and arrays as tensors, 0-d integer tensors as numbers."""
+    if isinstance(entry, (list, tuple, range)):
+        entry = creation.tensor(list(entry), dtype=None if len(entry) else dtypes.int64)
+    elif isinstance(entry, np.ndarray):
+        entry = creation.from_numpy(
+            entry if entry.dtype.kind == "b" else entry.astype(np.int64, casting="safe")
+        )
+    elif isinstance(entry, np.bool_):
+        entry = bool(entry)
+    if isinstance(entry, Tensor):
+        return _index_tensor(entry)
+    if isinstance(entry, slice):
+        return slice(*(v if v is None else v.__index__() for v in (entry.start, entry.stop, entry.step)))
+    if entry is None or entry is Ellipsis or isinstance(entry, (int, np.integer)):
+        return entry
+    if hasattr(entry, "__index__"):
+        return entry.__index__()
+    raise failure(
+        IndexError,
+        "only integers, slices (`:`), ellipsis (`...`), None and long or bool tensors are valid indices "
+        f"(got {type(entry).__name__})",
+    )
+
+
+def _index_tensor(entry: Tensor) -> Any:
+    """A tensor in an index: a mask, integers, or (without dimensions) a number."""
+    dtype = entry.array.dtype
+    if dtype == np.uint8:
+        warnings.warn(
+            "indexing with dtype torch.uint8 is now deprecated, please use a dtype torch.bool instead.",
+            UserWarning,
+            stacklevel=6,
+        )
+        return ew.ne(entry, 0)
+    if dtype.kind == "i" and not entry.array.ndim:
+        return entry.__index__()
+    if dtype.kind != "b" and dtype not in (np.int64, np.int32):
+        raise failure(
+            IndexError,
+            f"tensors used as indices must be long, int, byte or bool tensors, got {dtype.name}",
+        )
+    return entry
+
+
+def _with_ellipsis(entries: list[Any], ndim: int) -> list[Any]:
+    """`entries` with an Ellipsis replaced by the whole dimensions that it stands for."""
+    used = sum(
+        (e.array.ndim if isinstance(e, Tensor) and e.array.dtype.kind == "b" else 1)
+        for e in entries
+        if e is not None and e is not Ellipsis and not isinstance(e, bool)
+    )
+    if used > ndim:
+        raise failure(IndexError, f"too many indices for tensor of dimension {ndim}")
+    for place, entry in enumerate(entries):
+        if entry is Ellipsis:
+            rest = [e for e in entries[place + 1 :] if e is not Ellipsis]
+            return entries[:place] + [slice(None)] * (ndim - used) + rest
+    return entries
+
+
+def _as_integers(entry: Tensor, x: Tensor, dim: int) -> tuple[Tensor, ...]:
+    """An index tensor as integer ones: a mask becomes the positions that it is true at."""
+    if entry.array.dtype.kind != "b":
+        return (entry,)
+    covered = x.array.shape[dim : dim + entry.array.ndim]
+    if entry.array.shape != covered:
+        raise failure(
+            IndexError,
+            f"The shape of the mask {list(entry.array.shape)} at index {dim} does not match "
+            f"the shape of the indexed tensor {list(x.array.shape)}",
+        )
+    return nonzero(entry, as_tuple=True)
+
+
+# Positions of nonzero elements: how many there are depends on the values.
+
+
+def _nonzero_type(types: Sequence[TensorType]) -> TensorType:
+    raise RuntimeError("nonzero: the shape of the result depends on the values")
+
+
+_nonzero = Opaque("nonzero", "x", lambda x: np.argwhere(x).astype(np.int64), _nonzero_type, None)
+
+
+@method
+def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
+    """The positions of nonzero elements, int64 [count, ndim]. Source: `torch.nonzero`.
+
+    as_tuple: as one tensor [count] per dimension, fit for indexing.
+    """
+    if state.interpreter is not None:
+        state.interpreter.effect("asks where a tensor is nonzero, a result whose shape depends on the values")
+    found = evaluate(_nonzero, (input,), NO_PARAMS)
+    if not as_tuple:
+        return found
+    columns = found.array.T if input.array.ndim else np.zeros((1, found.array.shape[0]), np.int64)
+    return tuple(creation.from_numpy(np.ascontiguousarray(column)) for column in columns)
+
+
+@method
+def argwhere(input: Tensor) -> Tensor:
+    """The positions of nonzero elements, int64 [count, ndim]. Source: `torch.argwhere`."""
+    return nonzero(input)
+
+
+# Writing: out of place; `inplace.py` makes x[index] = value from it.
+
+
+def _assign_numpy(x: np.ndarray, value: np.ndarray, index: tuple[Any, ...]) -> np.ndarray:
+    result = np.array(x)
+    result[numpy_index(index)] = value
+    return result
+
+
+def _assign_gradient(g: Tensor, value_type: TensorType, index: tuple[Any, ...]) -> Tensor:
+    return bind(_assign, (g, creation.zeros(value_type.shape, dtype=g.dtype)), {"index": index})
+
+
+_assign: Opaque = Opaque(
+    "assign",
+    "x value",
+    _assign_numpy,
+    lambda types, index: types[0],
+    {"x": _assign_gradient, "value": lambda g, index: bind(_getitem, (g,), {"index": index})},
+    "CopySlices",
+    refuses="",
+)
+
+
+def replaced(x: Tensor, index: Any, value: Tensor, accumulate: bool = False) -> Tensor:
+    """`x` with `value` (of its dtype, broadcast) at `index`, or added there."""
+    if index is False:  # nothing is written, so PyTorch does not look at the value
+        return x
+    basic, advanced = split_index(x, index)
+    part = x if basic is None else bind(_getitem, (x,), {"index": basic})
+    if advanced:
+        merged = _Merged(part, advanced)
+        size = merged.merged.array.shape
+        wanted = size[: merged.dim] + merged.index.array.shape + size[merged.dim + 1 :]
+        value = shape.expand(_without_ones(value, len(wanted)), wanted)
+        params = {"dim": merged.dim, "accumulate": accumulate}
+        value = merged.restore(bind(_put, (merged.merged, value, merged.index), params))
+    elif accumulate:
+        value = part + value
+    if basic is None:
+        return value
+    value = shape.expand(_without_ones(value, part.array.ndim), part.array.shape)
+    return bind(_assign, (x, value), {"index": basic})
+
+
+def _without_ones(value: Tensor, ndim: int) -> Tensor:
+    """`value` without the leading dimensions of size 1 that it has too many."""
+    size = value.array.shape
+    while len(size) > ndim and size[0] == 1:
+        size = size[1:]
+    return value if size == value.array.shape else shape.reshape(value, size)
+
+
+from fusegrad.eager.ops.index.lookup import (  # noqa: E402  (positions are asked for by one name, `indexing`)
+    embedding,
+    index_select,
+    masked_select,
+    nonzero_static,
+    one_hot,
+    take,
+)
+from fusegrad.eager.ops.index.scatter import (  # noqa: E402
+    gather,
+    index_reduce,
+    scatter,
+    scatter_add,
+    scatter_reduce,
+    take_along_dim,
+)
+from fusegrad.eager.ops.index.writing import (  # noqa: E402
+    fill,
+    index_add,
+    index_copy,
+    index_fill,
+    index_put,
+    masked_scatter,
+    put,
+)
+from fusegrad.eager.ops.shape.padding import padded  # noqa: E402
+
+__all__ = [
+    "METHODS",
+    "argwhere",
+    "embedding",
+    "fill",
+    "gather",
+    "getitem",
+    "index_add",
+    "index_copy",
+    "index_fill",
+    "index_put",
+    "index_reduce",
+    "index_select",
+    "masked_scatter",
+    "masked_select",
+    "nonzero",
+    "nonzero_static",
+    "one_hot",
+    "padded",
+    "put",
+    "replaced",
+    "scatter",
+    "scatter_add",
+    "scatter_reduce",
+    "split_index",
+    "take",
+    "take_along_dim",
+]

@@ -1,0 +1,1 @@
+"""Products, decompositions and systems of equations."""

@@ -1,0 +1,174 @@
+"""QR: orthogonal factors, and the reflectors that LAPACK keeps them as."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.families import Opaque
+from fusegrad.eager.core.op import TensorType, bind
+from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.ops.create import creation
+from fusegrad.eager.ops.linalg.contraction import matmul
+from fusegrad.eager.ops.linalg.matrices import (
+    PerMatrix,
+    check_matrix,
+    check_real_gradient,
+    check_same_dtype,
+    identity,
+    lapack,
+    scaled_diagonal,
+    skew,
+)
+from fusegrad.eager.ops.linalg.solving import solve_triangular
+from fusegrad.eager.ops.reduce.selection import return_type
+from fusegrad.eager.ops.shape import shape
+from fusegrad.eager.ops.shape.shape import adjoint
+
+
+def _qr_types(types: Sequence[TensorType], mode: str) -> tuple[TensorType, TensorType]:
+    (*batch, rows, columns), dtype = types[0]
+    inner = rows if mode == "complete" else min(rows, columns)
+    size = (0,) if mode == "r" else (*batch, rows, inner)
+    return TensorType(size, dtype), TensorType((*batch, inner, columns), dtype)
+
+
+def _qr_numpy(x: np.ndarray, mode: str) -> tuple[np.ndarray, np.ndarray]:
+    if mode == "r":
+        triangle: Any = np.linalg.qr(x, mode="r")
+        return np.empty(0, x.dtype), triangle
+    if not x.size and mode == "complete":  # NumPy leaves Q's memory as it found it
+        rows = x.shape[-2]
+        return np.broadcast_to(np.eye(rows, dtype=x.dtype), (*x.shape[:-2], rows, rows)).copy(), x.copy()
+    q, r = np.linalg.qr(x, mode="complete" if mode == "complete" else "reduced")
+    return q, r
+
+
+def _qr_gradient(g: list[Tensor], x_type: TensorType, out: Tensor, out1: Tensor, mode: str) -> Tensor:
+    (g_q, g_r), q, r = g, out, out1
+    check_real_gradient("linalg.qr", x_type.dtype)
+    rows, columns = x_type.shape[-2:]
+    if mode == "r" or (mode == "complete" and rows > columns):
+        reason = "Q is not computed" if mode == "r" else "there are more rows than columns"
+        raise failure(
+            RuntimeError,
+            f"linalg.qr: it has no gradient with mode={mode!r}, since {reason}; use mode='reduced'",
+        )
+    inner = matmul(g_r, adjoint(r)) - matmul(adjoint(q), g_q)
+    if rows >= columns:
+        upper = shape.triu(inner)
+        both = upper + adjoint(shape.triu(inner, 1))
+        return solve_triangular(adjoint(r), g_q + matmul(q, both), upper=False, left=False)
+    square = shape.narrow(r, -1, 0, rows)
+    turned = solve_triangular(adjoint(square), matmul(q, shape.tril(-skew(inner))), upper=False, left=False)
+    padding = creation.zeros((*q.array.shape[:-1], columns - rows), dtype=q.dtype)
+    return shape.cat([turned, padding], -1) + matmul(q, g_r)
+
+
+_qr = Opaque("linalg_qr", "x", _qr_numpy, _qr_types, {"x": _qr_gradient})
+_Qr = return_type("linalg_qr", ("Q", "R"))
+
+
+def qr(A: Tensor, mode: str = "reduced") -> Any:
+    """(Q, R) with A = Q R. Source: `torch.linalg.qr`.
+
+    mode: "reduced" (Q has as many columns as A, or rows), "complete" (Q is square) or "r" (Q is empty).
+    """
+    if mode not in ("reduced", "complete", "r"):
+        raise failure(
+            RuntimeError, f"linalg.qr: mode must be one of 'reduced', 'complete' or 'r', got {mode!r}"
+        )
+    return _Qr(*bind(_qr, (check_matrix("linalg.qr", A),), {"mode": mode}))
+
+
+def qr_of(input: Tensor, some: bool = True) -> Any:
+    """`linalg.qr`, reduced or complete. Source: `torch.qr`."""
+    return qr(input, "reduced" if some else "complete")
+
+
+def _geqrf_numpy(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    return lapack("geqrf", x)(x)[:2]
+
+
+def _geqrf_types(types: Sequence[TensorType]) -> tuple[TensorType, TensorType]:
+    size, dtype = types[0]
+    return types[0], TensorType((*size[:-2], min(size[-2:])), dtype)
+
+
+_geqrf = PerMatrix("geqrf", "x", _geqrf_numpy, _geqrf_types, None, (2,))
+_Geqrf = return_type("geqrf", ("a", "tau"))
+
+
+def geqrf(input: Tensor) -> Any:
+    """(a, tau): R on and above the diagonal, Q's reflectors below it. Source: `torch.geqrf`."""
+    return _Geqrf(*bind(_geqrf, (check_matrix("geqrf", input, "input"),)))
+
+
+def _reflectors(name: str, input: Tensor, tau: Tensor) -> tuple[Tensor, Tensor]:
+    """(V, T) with H_1 H_2 ... H_k = I - V T V^T, for reflectors H_i = I - tau_i v_i v_i^T.
+
+    T is the inverse of diag(1 / tau) + the upper triangle of V^T V, written so that tau may be 0.
+    """
+    check_same_dtype(name, input, tau)
+    rows, count = input.array.shape[-2], tau.array.shape[-1]
+    ones = shape.narrow(identity(rows, input), -1, 0, count)
+    vectors = shape.tril(shape.narrow(input, -1, 0, count), -1) + ones
+    products = shape.triu(matmul(adjoint(vectors), vectors), 1)
+    factor = solve_triangular(tau[..., None] * products, scaled_diagonal(tau), upper=True, unitriangular=True)
+    return vectors, factor
+
+
+def householder_product(input: Tensor, tau: Tensor) -> Tensor:
+    """The first columns of the product of the reflectors that `geqrf` gives.
+
+    input: [..., m, n] with m >= n; tau: [..., k] with k <= n. Source: `torch.linalg.householder_product`.
+    """
+    name = "linalg.householder_product"
+    check_matrix(name, input, "input")
+    rows, columns = input.array.shape[-2:]
+    if rows < columns or columns < tau.array.shape[-1] or input.array.shape[:-2] != tau.array.shape[:-1]:
+        raise failure(
+            RuntimeError,
+            f"{name}: input.shape[-2] must be at least input.shape[-1], and this at least tau.shape[-1], "
+            f"with the same batch dimensions; got {list(input.array.shape)} and {list(tau.array.shape)}",
+        )
+    vectors, factor = _reflectors(name, input, tau)
+    top = adjoint(shape.narrow(vectors, -2, 0, columns))
+    return shape.narrow(identity(rows, input), -1, 0, columns) - matmul(vectors, matmul(factor, top))
+
+
+def ormqr(input: Tensor, tau: Tensor, other: Tensor, left: bool = True, transpose: bool = False) -> Tensor:
+    """Q times `other` (`other` times Q; Q transposed), for the Q of `geqrf`. Source: `torch.ormqr`."""
+    name = "ormqr"
+    check_matrix(name, input, "input")
+    check_matrix(name, other, "other")
+    check_same_dtype(name, input, other)
+    sizes = [list(t.array.shape) for t in (input, tau, other)]
+    fits = (
+        tau.array.ndim == input.array.ndim - 1
+        and tau.array.shape[-1] <= min(input.array.shape[-2:])
+        and other.array.shape[-2 if left else -1] == input.array.shape[-2]
+        and input.array.shape[:-2] == tau.array.shape[:-1] == other.array.shape[:-2]
+    )
+    if not fits:
+        raise failure(
+            RuntimeError,
+            f"{name}: input [..., m, n], tau [..., k] with k <= min(m, n) and other [..., m, *] (or "
+            f"[..., *, m] for left=False) of the same batch dimensions are needed, got {sizes}",
+        )
+    vectors, factor = _reflectors(name, input, tau)
+    factor = adjoint(factor) if transpose else factor
+    if left:
+        return other - matmul(vectors, matmul(factor, matmul(adjoint(vectors), other)))
+    return other - matmul(matmul(matmul(other, vectors), factor), adjoint(vectors))
+
+
+METHODS: dict[str, Callable[..., Any]] = {
+    "geqrf": geqrf,
+    "orgqr": householder_product,
+    "ormqr": ormqr,
+    "qr": qr_of,
+}

@@ -1,0 +1,146 @@
+"""Products in other words: tensor products, bilinear forms, and sums with products, all of `matmul`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.ops.linalg.contraction import bmm, check_ranks, combined, dot, matmul, mv
+from fusegrad.eager.ops.linalg.einsum import einsum
+from fusegrad.eager.ops.pointwise.complex_numbers import conj
+from fusegrad.eager.ops.reduce import reduction
+from fusegrad.eager.ops.shape import shape
+
+METHODS: dict[str, Callable[..., Any]] = {}
+
+
+def method(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Make a function a tensor method too."""
+    METHODS[function.__name__] = function
+    return function
+
+
+@method
+def outer(input: Tensor, vec2: Tensor) -> Tensor:
+    """All products of the elements of two vectors. Source: `torch.outer`."""
+    check_ranks((1, 1), input, vec2)
+    return shape.unsqueeze(input, 1) * vec2
+
+
+ger = METHODS["ger"] = outer
+
+
+@method
+def vdot(input: Tensor, other: Tensor) -> Tensor:
+    """The inner product of two vectors, the first conjugated. Source: `torch.vdot`."""
+    return dot(conj(input), other)
+
+
+@method
+def inner(input: Tensor, other: Tensor) -> Tensor:
+    """Products summed over the last dimension of both; a number scales. Source: `torch.inner`."""
+    if not input.array.ndim or not other.array.ndim:
+        return input * other
+    if input.array.shape[-1] != other.array.shape[-1]:
+        raise failure(
+            RuntimeError,
+            f"inner() the last dimension must match on both input tensors but got shapes "
+            f"{list(input.array.shape)} and {list(other.array.shape)}",
+        )
+    return tensordot(input, other, ([-1], [-1]))
+
+
+@method
+def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+    """beta * input + alpha * (mat @ vec). Source: `torch.addmv`."""
+    return combined("addmv", input, mv(mat, vec), beta, alpha)
+
+
+@method
+def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+    """beta * input + alpha * outer(vec1, vec2). Source: `torch.addr`."""
+    check_ranks((1, 1), vec1, vec2)
+    input = shape.expand(input, (vec1.array.shape[0], vec2.array.shape[0]))
+    product = outer(vec1, vec2)
+    if input.array.dtype.kind == "b" and product.array.dtype.kind == "b":
+        return (product & bool(alpha)) | (input & bool(beta))
+    if product.array.dtype.kind in "iu" and (isinstance(beta, float) or isinstance(alpha, float)):
+        raise failure(
+            RuntimeError, f"addr: for integers, beta and alpha must be integers, got {beta} and {alpha}"
+        )
+    product = product if alpha == 1 else product * alpha
+    return product if beta == 0 else product + (input if beta == 1 else input * beta)
+
+
+@method
+def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+    """beta * input + alpha * (batch1 @ batch2), for stacks of matrices. Source: `torch.baddbmm`."""
+    return combined("baddbmm", input, bmm(batch1, batch2), beta, alpha)
+
+
+@method
+def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+    """beta * input + alpha * (the sum of the products of two stacks of matrices). Source: `torch.addbmm`."""
+    return combined("addbmm", input, reduction.sum(bmm(batch1, batch2), 0), beta, alpha)
+
+
+def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """input1^T weight[o] input2 + bias for every output o. Source: `torch.nn.functional.bilinear`.
+
+    input1: [..., in1]; input2: [..., in2]; weight: [out, in1, in2]; bias: [out].
+    """
+    first, second, size = input1.array.shape, input2.array.shape, weight.array.shape
+    if first[:-1] != second[:-1] or len(size) != 3 or first[-1:] + second[-1:] != size[1:]:
+        raise failure(
+            RuntimeError,
+            f"bilinear: inputs [..., in1] and [..., in2] and a weight [out, in1, in2] are needed, got shapes "
+            f"{list(first)}, {list(second)} and {list(size)}",
+        )
+    result = einsum("...i,oij,...j->...o", input1, weight, input2)
+    return result if bias is None else result + bias
+
+
+def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
+    """Summed over the last `dims` dimensions of `a` and the first of `b`, or over two lists.
+
+    A dimension of size 1 meets any size. Raises RuntimeError where sizes differ. Source: `torch.tensordot`.
+    """
+    if isinstance(dims, Tensor):
+        dims = dims.tolist()
+    if isinstance(dims, int):
+        if not 0 <= dims <= min(a.array.ndim, b.array.ndim):
+            raise failure(
+                RuntimeError,
+                f"tensordot expects 0 <= dims <= the number of dimensions, got {dims} for shapes "
+                f"{list(a.array.shape)} and {list(b.array.shape)}",
+            )
+        dims = (range(a.array.ndim - dims, a.array.ndim), range(dims))
+    if len(dims[0]) != len(dims[1]):
+        raise failure(
+            RuntimeError,
+            f"both dimension lists should have same length, got {list(dims[0])} and {list(dims[1])}",
+        )
+    first = [shape.normal_dim(d, a.array.ndim) for d in dims[0]]
+    second = [shape.normal_dim(d, b.array.ndim) for d in dims[1]]
+    for i, j in zip(first, second, strict=True):
+        n, m = a.array.shape[i], b.array.shape[j]
+        if n == 1 and m != 1:
+            b = reduction.sum(b, j, keepdim=True, dtype=b.dtype)
+        elif m == 1 and n != 1:
+            a = reduction.sum(a, i, keepdim=True, dtype=a.dtype)
+        elif n != m:
+            raise failure(
+                RuntimeError,
+                f"contracted dimensions need to match, but first has size {n} in dim {i} and second has "
+                f"size {m} in dim {j}",
+            )
+    kept = [d for d in range(a.array.ndim) if d not in first]
+    other = [d for d in range(b.array.ndim) if d not in second]
+    inner_size = math.prod(a.array.shape[d] for d in first)
+    size = [a.array.shape[d] for d in kept], [b.array.shape[d] for d in other]
+    left = shape.reshape(shape.permute(a, kept + first), (math.prod(size[0]), inner_size))
+    right = shape.reshape(shape.permute(b, second + other), (inner_size, math.prod(size[1])))
+    return shape.reshape(matmul(left, right), size[0] + size[1])

@@ -1,0 +1,270 @@
+"""Losses with a margin: for pairs, rankings, triplets and class scores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.ops.create import (
+    creation,
+)
+from fusegrad.eager.ops.index import (
+    indexing,
+)
+from fusegrad.eager.ops.loss.distance import pairwise_distance
+from fusegrad.eager.ops.loss.loss import checked_reduction, reduced
+from fusegrad.eager.ops.nn.activation import log_sigmoid
+from fusegrad.eager.ops.pointwise import (
+    elementwise as ew,
+)
+from fusegrad.eager.ops.pointwise.elementwise import where
+from fusegrad.eager.ops.pointwise.special import clamp
+from fusegrad.eager.ops.reduce import (
+    reduction as reductions,
+    selection,
+)
+from fusegrad.eager.ops.shape import (
+    shape,
+)
+
+
+def hinge_embedding_loss(
+    input: Tensor,
+    target: Tensor,
+    margin: float = 1.0,
+    size_average: Any = None,
+    reduce: Any = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """The input where the target is 1, max(0, margin - input) where it is -1.
+
+    Source: `torch.nn.functional.hinge_embedding_loss`.
+    """
+    how = checked_reduction(reduction, size_average, reduce)
+    apart = where(ew.ne(target, 1), clamp(margin - input, 0), 0.0)
+    return reduced(apart + where(ew.ne(target, -1), input, 0), how)
+
+
+def margin_ranking_loss(
+    input1: Tensor,
+    input2: Tensor,
+    target: Tensor,
+    margin: float = 0.0,
+    size_average: Any = None,
+    reduce: Any = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """max(0, -target * (input1 - input2) + margin): the target says which should be larger.
+
+    Raises RuntimeError unless all three have as many dimensions.
+    Source: `torch.nn.functional.margin_ranking_loss`.
+    """
+    how = checked_reduction(reduction, size_average, reduce)
+    _same_rank("input1, input2 and target", input1, input2, target)
+    return reduced(clamp(-target * (input1 - input2) + margin, 0), how)
+
+
+def _same_rank(names: str, *tensors: Tensor) -> None:
+    if len({t.array.ndim for t in tensors}) > 1:
+        sizes = ", ".join(str(list(t.array.shape)) for t in tensors)
+        raise failure(RuntimeError, f"{names} should have the same number of dimensions, got {sizes}")
+
+
+def cosine_embedding_loss(
+    input1: Tensor,
+    input2: Tensor,
+    target: Tensor,
+    margin: float = 0.0,
+    size_average: Any = None,
+    reduce: Any = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """1 - cosine where the target is 1, max(0, cosine - margin) where it is -1.
+
+    inputs: [N, D] with a target [N], or [D] with a 0-d target; others raise RuntimeError.
+    Source: `torch.nn.functional.cosine_embedding_loss`.
+    """
+    how = checked_reduction(reduction, size_average, reduce)
+    rank = target.array.ndim
+    if rank > 1 or input1.array.ndim != rank + 1 or input2.array.ndim != rank + 1:
+        raise failure(
+            RuntimeError,
+            "expected a 1D target with 2D inputs, or a 0D target with 1D inputs; got target "
+            f"{list(target.array.shape)}, inputs {list(input1.array.shape)} and {list(input2.array.shape)}",
+        )
+    tiny = 1e-12
+    squares = [reductions.sum(x * x, rank) + tiny for x in (input1, input2)]
+    cosine = reductions.sum(input1 * input2, rank) / ew.sqrt(squares[0] * squares[1])
+    alike = where(ew.eq(target, 1), 1 - cosine, 0.0)
+    return reduced(alike + where(ew.eq(target, -1), clamp(cosine - margin, 0), 0), how)
+
+
+def triplet_margin_loss(
+    anchor: Tensor,
+    positive: Tensor,
+    negative: Tensor,
+    margin: float = 1.0,
+    p: float = 2,
+    eps: float = 1e-6,
+    swap: bool = False,
+    size_average: Any = None,
+    reduce: Any = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """max(0, distance(anchor, positive) - distance(anchor, negative) + margin).
+
+    swap: take the nearer of anchor and positive to the negative. Raises ValueError for a margin that
+    is not above 0. Source: `torch.nn.functional.triplet_margin_loss`.
+    """
+    how = checked_reduction(reduction, size_average, reduce)
+    return _triplet(
+        anchor, positive, negative, lambda x, y: pairwise_distance(x, y, p, eps), margin, swap, how
+    )
+
+
+def triplet_margin_with_distance_loss(
+    anchor: Tensor,
+    positive: Tensor,
+    negative: Tensor,
+    *,
+    distance_function: Callable[[Tensor, Tensor], Tensor] | None = None,
+    margin: float = 1.0,
+    swap: bool = False,
+    reduction: str = "mean",
+) -> Tensor:
+    """`triplet_margin_loss` with a distance of one's own.
+
+    Source: `torch.nn.functional.triplet_margin_with_distance_loss`.
+    """
+    how = checked_reduction(reduction)
+    return _triplet(anchor, positive, negative, distance_function or pairwise_distance, margin, swap, how)
+
+
+def _triplet(
+    anchor: Tensor,
+    positive: Tensor,
+    negative: Tensor,
+    distance: Callable[[Tensor, Tensor], Tensor],
+    margin: float,
+    swap: bool,
+    how: str,
+) -> Tensor:
+    if margin <= 0:
+        raise failure(ValueError, f"margin must be greater than 0, got {margin}")
+    _same_rank("the anchor, positive and negative", anchor, positive, negative)
+    near, far = distance(anchor, positive), distance(anchor, negative)
+    if swap:
+        far = ew.minimum(far, distance(positive, negative))
+    return reduced(clamp(margin + near - far, 0), how)
+
+
+# Of class scores.
+
+
+def multi_margin_loss(
+    input: Tensor,
+    target: Tensor,
+    p: int = 1,
+    margin: float = 1.0,
+    weight: Tensor | None = None,
+    size_average: Any = None,
+    reduce: Any = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """The mean over the other classes j of max(0, margin - input[target] + input[j]) ** p.
+
+    input: [N, C] or [C]; target: [N] or one number. Raises ValueError for `p` other than 1 and 2.
+    Source: `torch.nn.functional.multi_margin_loss`.
+    """
+    how = checked_reduction(reduction, size_average, reduce)
+    if p not in (1, 2):
+        raise failure(ValueError, "only p == 1 and p == 2 supported")
+    if weight is not None and weight.array.ndim != 1:
+        raise failure(ValueError, "weight must be one-dimensional")
+    rows, classes = _rows(input), shape.reshape(target, (-1, 1))
+    count = rows.array.shape[1]
+    if target.array.dtype.kind not in "iu":
+        raise failure(RuntimeError, f"expected target of dtype int64, got {target.array.dtype.name}")
+    if not count or target.array.ndim > 1 or classes.array.shape[0] != rows.array.shape[0]:
+        raise failure(
+            RuntimeError,
+            f"inconsistent target size: {list(target.array.shape)} for input of size: "
+            f"{list(input.array.shape)}",
+        )
+    if weight is not None and weight.array.shape != (count,):
+        raise failure(
+            RuntimeError, f"inconsistent weight size: {list(weight.array.shape)} for {count} classes"
+        )
+    loss = clamp(margin - indexing.gather(rows, 1, classes) + rows, 0)
+    if p == 2:
+        loss = loss * loss
+    if weight is not None:
+        loss = loss * indexing.take_along_dim(shape.unsqueeze(weight, 1), classes, 0)
+    others = ew.ne(creation.arange(count), classes)
+    loss = reductions.sum(where(others, loss, 0.0), 1) / count
+    return _unrowed(loss, input.array.ndim, how)
+
+
+def _rows(input: Tensor) -> Tensor:
+    """Scores [C] (or one number) as one row [1, C]; raises RuntimeError beyond two dimensions."""
+    size = input.array.shape
+    if len(size) > 2 or (size and not size[-1]):
+        raise failure(
+            RuntimeError,
+            f"Expected non-empty vector or matrix with optional 0-dim batch size, but got: {list(size)}",
+        )
+    return input if len(size) == 2 else shape.reshape(input, (1, -1))
+
+
+def _unrowed(loss: Tensor, rank: int, how: str) -> Tensor:
+    """The losses of rows reduced; the only row of a vector of scores gives a number."""
+    return shape.reshape(loss, ()) if how == "none" and rank < 2 else reduced(loss, how)
+
+
+def multilabel_margin_loss(
+    input: Tensor, target: Tensor, size_average: Any = None, reduce: Any = None, reduction: str = "mean"
+) -> Tensor:
+    """The sum of max(0, 1 - input[label] + input[other]) over labels and others, by the number of classes.
+
+    input: [N, C] or [C]; target: of the same shape, class numbers that end with the first negative.
+    Source: `torch.nn.functional.multilabel_margin_loss`.
+    """
+    how = checked_reduction(reduction, size_average, reduce)
+    rows = _rows(input)
+    if target.array.shape != input.array.shape:
+        raise failure(
+            RuntimeError,
+            f"inconsistent target size: {list(target.array.shape)} for input of size: "
+            f"{list(input.array.shape)}",
+        )
+    labels = shape.reshape(target, rows.array.shape)
+    count = rows.array.shape[1]
+    listed = ew.eq(selection.cumsum(labels < 0, 1), 0)
+    labels = where(listed, labels, 0)
+    hits = ew.eq(shape.unsqueeze(labels, 2), creation.arange(count)) & shape.unsqueeze(listed, 2)
+    others = ew.logical_not(reductions.any(hits, 1))
+    picked = shape.unsqueeze(indexing.gather(rows, 1, labels), 2)
+    pairs = shape.unsqueeze(listed, 2) & shape.unsqueeze(others, 1)
+    loss = where(pairs, clamp(1 - picked + shape.unsqueeze(rows, 1), 0), 0.0)
+    return _unrowed(reductions.sum(loss, (1, 2)) / count, input.array.ndim, how)
+
+
+def multilabel_soft_margin_loss(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: Any = None,
+    reduce: Any = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """The mean over the classes of the binary cross-entropy of logits.
+
+    Source: `torch.nn.functional.multilabel_soft_margin_loss`.
+    """
+    how = checked_reduction(reduction, size_average, reduce)
+    loss = -(target * log_sigmoid(input) + (1 - target) * log_sigmoid(-input))
+    if weight is not None:
+        loss = loss * weight
+    return reduced(reductions.mean(loss, -1), how)

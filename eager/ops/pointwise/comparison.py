@@ -1,0 +1,115 @@
+"""Comparisons, logic, bits, and choosing one operand or the other, element by element."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fusegrad.eager.core.families import ANY, BITS, ORDER, REAL, TEST, Elementwise
+from fusegrad.eager.core.op import bind
+from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.ops.pointwise.declare import METHODS, binary, operand, unary
+
+# Comparisons and logic.
+
+eq = binary("eq", np.equal, TEST, "eq", None, "x == y.", operator="eq", reflected=False, numbers="y")
+ne = binary("ne", np.not_equal, TEST, "ne", None, "x != y.", operator="ne", reflected=False, numbers="y")
+lt = binary("lt", np.less, ORDER, "lt", None, "x < y.", operator="lt", reflected=False, numbers="y")
+le = binary("le", np.less_equal, ORDER, "le", None, "x <= y.", operator="le", reflected=False, numbers="y")
+gt = binary("gt", np.greater, ORDER, "gt", None, "x > y.", operator="gt", reflected=False, numbers="y")
+ge = binary("ge", np.greater_equal, ORDER, "ge", None, "x >= y.", operator="ge", reflected=False, numbers="y")
+logical_and = binary(
+    "logical_and",
+    np.logical_and,
+    TEST,
+    lambda b, x, y: b.and_(b.truth(x), b.truth(y)),
+    None,
+    "Both nonzero.",
+    numbers="",
+)
+logical_or = binary(
+    "logical_or",
+    np.logical_or,
+    TEST,
+    lambda b, x, y: b.or_(b.truth(x), b.truth(y)),
+    None,
+    "Either nonzero.",
+    numbers="",
+)
+logical_xor = binary(
+    "logical_xor",
+    np.logical_xor,
+    TEST,
+    lambda b, x, y: b.xor(b.truth(x), b.truth(y)),
+    None,
+    "One nonzero.",
+    numbers="",
+)
+logical_not = unary("logical_not", np.logical_not, TEST, lambda b, x: b.not_(b.truth(x)), None, "Zero.")
+bitwise_and = binary("bitwise_and", np.bitwise_and, BITS, "and_", None, "x & y.", operator="and")
+bitwise_or = binary("bitwise_or", np.bitwise_or, BITS, "or_", None, "x | y.", operator="or")
+bitwise_xor = binary("bitwise_xor", np.bitwise_xor, BITS, "xor", None, "x ^ y.", operator="xor")
+bitwise_not = unary("bitwise_not", np.invert, BITS, "not_", None, "~x.", operator="invert")
+isnan = unary("isnan", np.isnan, TEST, lambda b, x: b.ne(x, x), None, "Whether NaN.")
+isinf = unary("isinf", np.isinf, TEST, lambda b, x: b.eq(b.abs(x), math.inf), None, "Whether ±infinity.")
+isfinite = unary(
+    "isfinite", np.isfinite, TEST, lambda b, x: b.lt(b.abs(x), math.inf), None, "Whether finite."
+)
+
+# Choosing.
+
+maximum = binary(
+    "maximum",
+    np.maximum,
+    REAL,
+    "maximum",
+    (lambda g, x, y: g * _share(x, y, lt), lambda g, x, y: g * _share(y, x, lt)),
+    "The larger; NaN if either is.",
+    numbers="",
+)
+minimum = binary(
+    "minimum",
+    np.minimum,
+    REAL,
+    "minimum",
+    (lambda g, x, y: g * _share(x, y, gt), lambda g, x, y: g * _share(y, x, gt)),
+    "The smaller; NaN if either is.",
+    numbers="",
+)
+
+
+def _share(x: Any, y: Any, loses: Callable[..., Tensor]) -> Tensor:
+    """The part of the gradient that goes to `x`: none where it loses, half where both are equal."""
+    return where(eq(x, y), 0.5, where(loses(x, y), 0.0, 1.0))
+
+
+_where = Elementwise(
+    "where",
+    "condition x y",
+    np.where,
+    ANY,
+    "select",
+    {
+        "condition": None,
+        "x": lambda g, condition: where(condition, g, 0.0),
+        "y": lambda g, condition: where(condition, 0.0, g),
+    },
+    data=1,
+)
+
+
+def where(condition: Tensor, input: Any, other: Any) -> Tensor:
+    """`input` where `condition` is true, else `other`. Source: `torch.where`.
+
+    >>> import fusegrad as fg
+    >>> x = fg.tensor([-1.0, 2.0])
+    >>> fg.where(x > 0, x, 0.0)
+    tensor([0., 2.])
+    """
+    return bind(_where, (operand(condition), operand(input), operand(other)))
+
+
+METHODS["where"] = lambda self, condition, other: where(condition, self, other)

@@ -1,0 +1,277 @@
+"""Complex numbers: their parts, their angle and size, and how they are made of real ones."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from fusegrad.eager.core import dtypes
+from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.families import FLOAT, NUMBER, Opaque, Pointwise
+from fusegrad.eager.core.op import Op, TensorType, bind
+from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.ops.pointwise import elementwise as ew
+from fusegrad.eager.ops.pointwise.declare import method, opaque_unary, tensor_operand
+
+
+def _part_type(dtype: np.dtype) -> np.dtype:
+    """The dtype of the parts of complex numbers of `dtype`."""
+    return np.empty((), dtype).real.dtype
+
+
+class _View(Opaque):
+    """The same memory seen as other numbers."""
+
+    view = True
+
+
+# Parts.
+
+_real = _View(
+    "real",
+    "x",
+    lambda x: x.real,
+    lambda types: TensorType(types[0].shape, _part_type(types[0].dtype)),
+    {"x": lambda g, x_type: ew.cast(g, x_type.dtype)},
+)
+_imag = _View(
+    "imag",
+    "x",
+    lambda x: x.imag,
+    lambda types: TensorType(types[0].shape, _part_type(types[0].dtype)),
+    {"x": lambda g: g * 1j},
+)
+_conj = opaque_unary("conj", np.conjugate, NUMBER, lambda g: conj(g), "x with the other sign of imag.", None)
+
+
+def real(input: Tensor) -> Tensor:
+    """The real part, in the memory of `input` (`input` itself where it is real). Source: `torch.real`."""
+    return bind(_real, (input,)) if is_complex(input) else input
+
+
+def imag(input: Tensor) -> Tensor:
+    """The imaginary part, in the memory of `input`. Source: `torch.imag`.
+
+    Raises RuntimeError for a real tensor.
+    """
+    if not is_complex(input):
+        raise failure(RuntimeError, f"only complex tensors have one, this is {input.array.dtype.name}")
+    return bind(_imag, (input,))
+
+
+@method
+def conj(input: Tensor) -> Tensor:
+    """With the other sign of the imaginary part; a real tensor itself. Source: `torch.conj`.
+
+    Unlike PyTorch's, the result has memory of its own.
+    """
+    return _conj(input) if is_complex(input) else input
+
+
+@method
+def conj_physical(input: Tensor) -> Tensor:
+    """`conj`; a real tensor itself. Source: `torch.conj_physical`."""
+    return conj(input)
+
+
+@method
+def resolve_conj(input: Tensor) -> Tensor:
+    """The tensor itself: nothing is conjugated lazily here. Source: `torch.resolve_conj`."""
+    return input
+
+
+@method
+def resolve_neg(input: Tensor) -> Tensor:
+    """The tensor itself: nothing is negated lazily here. Source: `torch.resolve_neg`."""
+    return input
+
+
+@method
+def is_conj(input: Tensor) -> bool:
+    """False: nothing is conjugated lazily here. Source: `torch.is_conj`."""
+    return False
+
+
+@method
+def is_neg(input: Tensor) -> bool:
+    """False: nothing is negated lazily here. Source: `torch.is_neg`."""
+    return False
+
+
+def is_complex(input: Tensor) -> bool:
+    """Whether of a complex dtype. Source: `torch.is_complex`."""
+    return tensor_operand(input).is_complex()
+
+
+def is_floating_point(input: Tensor) -> bool:
+    """Whether of a floating-point dtype. Source: `torch.is_floating_point`."""
+    return tensor_operand(input).is_floating_point()
+
+
+@method
+def isreal(input: Tensor) -> Tensor:
+    """Whether each element has no imaginary part. Source: `torch.isreal`."""
+    return ew.eq(imag(input), 0) if is_complex(input) else creation.ones_like(input, dtype=dtypes.bool_)
+
+
+# Angle and direction.
+
+
+class _AngleOp(Pointwise):
+    """The angle is real, also that of complex numbers."""
+
+    def infer(self, types: Any, params: Any) -> TensorType:
+        return TensorType(types[0].shape, _part_type(self.compute_dtype(types)))
+
+
+def _angle_gradient(g: Tensor, x: Tensor) -> Tensor:
+    if not is_complex(x):
+        return creation.zeros_like(g)
+    size = ew.abs(x)
+    return ew.where(ew.eq(size, 0), 0.0, g * x / (size * size) * 1j)
+
+
+def _angle_of_real(x: np.ndarray) -> np.ndarray:
+    return np.where(x < 0, x.dtype.type(math.pi), np.where(np.isnan(x), x, x.dtype.type(0)))
+
+
+_angle = _AngleOp(
+    "angle",
+    "x",
+    lambda x: np.angle(x) if x.dtype.kind == "c" else _angle_of_real(x),
+    FLOAT,
+    {"x": _angle_gradient},
+)
+
+
+@method
+def angle(input: Tensor) -> Tensor:
+    """The angle of each number in radians; of real ones 0, pi or NaN. Source: `torch.angle`."""
+    return bind(_angle, (tensor_operand(input),))
+
+
+def _sgn_gradient(g: Tensor, x: Tensor, out: Tensor) -> Tensor:
+    """Only what turns x changes its direction."""
+    along = ew.cast(real(g * conj(out)), g.dtype)
+    return ew.where(ew.eq(x, 0), 0.0, (g - along * out) / ew.abs(x))
+
+
+class _SgnOp(Pointwise):
+    """The direction has no derivative in the sense of complex numbers; the rule says all of it."""
+
+    gradient = Op.gradient
+
+
+_sgn = _SgnOp("sgn", "x", np.sign, NUMBER, {"x": _sgn_gradient})
+
+
+@method
+def sgn(input: Tensor) -> Tensor:
+    """`sign`; of complex numbers, those of size 1 in the same direction. Source: `torch.sgn`."""
+    return bind(_sgn, (input,)) if is_complex(input) else ew.sign(input)
+
+
+# Made of real numbers.
+
+
+def _complex_type(types: Any) -> TensorType:
+    x, y = types
+    if x.dtype != y.dtype or x.dtype.kind != "f":
+        raise RuntimeError(f"expected two float tensors of one dtype, got {x.dtype.name} and {y.dtype.name}")
+    return TensorType(np.broadcast_shapes(x.shape, y.shape), np.result_type(x.dtype, np.complex64))
+
+
+def _complex_numpy(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    shape, dtype = _complex_type((x, y))
+    result = np.empty(shape, dtype)
+    result.real, result.imag = x, y
+    return result
+
+
+_complex = Opaque(
+    "complex_of",  # programs are printed as Python, where complex() is Python's
+    "x y",
+    _complex_numpy,
+    _complex_type,
+    {"x": lambda g: real(g), "y": lambda g: imag(g)},
+    "ComplexBackward0",
+)
+
+
+def complex(real: Tensor, imag: Tensor) -> Tensor:
+    """real + 1j * imag. Source: `torch.complex`.
+
+    Raises RuntimeError unless both are floating point of one dtype.
+
+    >>> import fusegrad as fg
+    >>> fg.complex(fg.tensor([1.0]), fg.tensor([2.0]))
+    tensor([1.+2.j])
+    """
+    return bind(_complex, (tensor_operand(real), tensor_operand(imag)))
+
+
+def polar(abs: Tensor, angle: Tensor) -> Tensor:
+    """The complex numbers of sizes `abs` at `angle` (in radians). Source: `torch.polar`.
+
+    Raises RuntimeError unless both are floating point of one dtype.
+    """
+    _complex_type((tensor_operand(abs).array, tensor_operand(angle).array))
+    return complex(abs * ew.cos(angle), abs * ew.sin(angle))
+
+
+# Pairs of real numbers.
+
+
+def _pairs_as_complex_type(types: Any) -> TensorType:
+    shape, dtype = types[0]
+    if dtype.kind != "f":
+        raise RuntimeError(f"only floating-point tensors can be seen as complex, this is {dtype.name}")
+    if not shape or shape[-1] != 2:
+        raise RuntimeError(f"the last dimension must hold 2 numbers, shape is {list(shape)}")
+    return TensorType(shape[:-1], np.result_type(dtype, np.complex64))
+
+
+def _pairs_as_complex(x: np.ndarray) -> np.ndarray:
+    kind = _pairs_as_complex_type((TensorType(x.shape, x.dtype),))
+    if x.strides[-1] != x.itemsize or any(s % kind.dtype.itemsize for s in x.strides[:-1]):
+        raise RuntimeError("the pairs must lie next to each other; use contiguous() first")
+    return x.view(kind.dtype)[..., 0]
+
+
+def _as_pairs(x: np.ndarray) -> np.ndarray:
+    return x[..., None].view(_part_type(x.dtype))
+
+
+_view_as_complex = _View(
+    "view_as_complex", "x", _pairs_as_complex, _pairs_as_complex_type, {"x": lambda g: view_as_real(g)}
+)
+_view_as_real = _View(
+    "view_as_real",
+    "x",
+    _as_pairs,
+    lambda types: TensorType((*types[0].shape, 2), _part_type(types[0].dtype)),
+    {"x": lambda g: view_as_complex(g.contiguous())},
+)
+
+
+def view_as_complex(input: Tensor) -> Tensor:
+    """Pairs along the last dimension as complex numbers, in the same memory.
+
+    Raises RuntimeError for other than pairs that lie next to each other. Source: `torch.view_as_complex`.
+    """
+    return bind(_view_as_complex, (tensor_operand(input),))
+
+
+def view_as_real(input: Tensor) -> Tensor:
+    """Complex numbers as pairs along a new last dimension, in the same memory.
+
+    Raises RuntimeError for real tensors. Source: `torch.view_as_real`.
+    """
+    if not is_complex(input):
+        raise failure(RuntimeError, f"only complex tensors have parts, this is {input.array.dtype.name}")
+    return bind(_view_as_real, (input,))
+
+
+from fusegrad.eager.ops.create import creation  # noqa: E402  (creation uses the elementwise ops)

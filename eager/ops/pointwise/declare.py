@@ -1,0 +1,231 @@
+"""How pointwise ops are declared: from NumPy function, rules and docstring to function, method, operator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fusegrad.eager.core import shared
+from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.families import DTypeRule, Elementwise, Pointwise
+from fusegrad.eager.core.op import Op, bind, wrap
+from fusegrad.eager.core.tensor import Tensor
+
+# Types that may stand in an equation as they are; others are converted by `operand`.
+OPERANDS: set[type] = {Tensor, float, int, bool, complex}
+TENSORS: set[type] = {Tensor}
+Unary = Callable[[Any], Tensor]
+# What comes with each declaration; eager/ops/__init__.py attaches it to Tensor.
+METHODS: dict[str, Callable[..., Any]] = {}
+OPERATORS: dict[str, Callable[..., Any]] = {}
+
+
+def operand(value: Any) -> Any:
+    """`value` as a tensor or Python number; raises TypeError for anything else."""
+    converted = convertible(value)
+    if converted is None:
+        raise failure(TypeError, f"expected a Tensor or a number, got {type(value).__name__}")
+    return converted
+
+
+def tensor_operand(value: Any) -> Tensor:
+    """`value` as a tensor, where PyTorch takes no number; raises TypeError for one."""
+    if isinstance(value, Tensor):
+        return value
+    converted = convertible(value)
+    if not isinstance(converted, Tensor):
+        raise failure(TypeError, f"expected a Tensor, got {type(value).__name__}")
+    return converted
+
+
+def convertible(value: Any) -> Any:
+    """`value` as a tensor or Python number, or None where it is neither."""
+    if isinstance(value, (Tensor, float, int, complex)):
+        return value
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, np.ndarray):
+        return wrap(shared.expose(value))
+    return None
+
+
+def unary(
+    name: str,
+    numpy: Callable[..., Any],
+    rule: DTypeRule,
+    scalar: str | Callable[..., Any],
+    vjp: Callable[..., Any] | None,
+    doc: str,
+    grad_name: str | None = None,
+    operator: str | None = None,
+    family: type[Elementwise] = Elementwise,
+) -> Callable[[Any], Tensor]:
+    """Declare a one-operand op and give its public function; see `binary`."""
+    op = family(name, "x", numpy, rule, scalar, None if vjp is None else {"x": vjp}, grad_name)
+    function = function_of_one(op, name, doc)
+    if operator is not None:
+        OPERATORS[f"__{operator}__"] = function
+    METHODS[name] = function
+    return function
+
+
+def binary(
+    name: str,
+    numpy: Callable[..., Any],
+    rule: DTypeRule,
+    scalar: str | Callable[..., Any],
+    vjp: tuple[Callable[..., Any] | None, Callable[..., Any] | None] | None,
+    doc: str,
+    grad_name: str | None = None,
+    operator: str | None = None,
+    reflected: bool = True,
+    numbers: str = "xy",
+    alone: bool = False,
+    family: type[Elementwise] = Elementwise,
+    refuses: str = "",
+) -> Callable[[Any, Any], Tensor]:
+    """Declare a two-operand op and give its public function.
+
+    operator: Python's, if it has one. refuses: see `Op`.
+    numbers, alone: which operands may be Python numbers, and whether both at once.
+    family: a subclass with a dtype rule of its own.
+    """
+    rules = None if vjp is None else {"x": vjp[0], "y": vjp[1]}
+    op = family(name, "x y", numpy, rule, scalar, rules, grad_name, alone=alone, refuses=refuses)
+    if operator is not None:
+        declare_operator(operator, lambda x, y: bind(op, (x, y)), reflected)
+    METHODS[name] = function = function_of_two(op, name, doc, numbers)
+    return function
+
+
+def function_of_one(op: Op, name: str, doc: str, source: str | None = None) -> Callable[[Any], Tensor]:
+    """The public function of a declared one-operand op."""
+
+    def function(input: Any) -> Tensor:
+        return bind(op, (input if type(input) in OPERANDS else operand(input),))
+
+    return documented(function, name, doc, source)
+
+
+def function_of_two(
+    op: Op, name: str, doc: str, numbers: str, source: str | None = None
+) -> Callable[[Any, Any], Tensor]:
+    """The public function of a declared two-operand op; see `binary`."""
+    first, take_first = (OPERANDS, operand) if "x" in numbers else (TENSORS, tensor_operand)
+    second, take_second = (OPERANDS, operand) if "y" in numbers else (TENSORS, tensor_operand)
+
+    def function(input: Any, other: Any) -> Tensor:
+        return bind(
+            op,
+            (
+                input if type(input) in first else take_first(input),
+                other if type(other) in second else take_second(other),
+            ),
+        )
+
+    return documented(function, name, doc, source)
+
+
+def opaque_unary(
+    name: str,
+    numpy: Callable[..., Any],
+    rule: DTypeRule,
+    vjp: Callable[..., Any] | None,
+    doc: str,
+    source: str | None = None,
+) -> Callable[[Any], Tensor]:
+    """As `unary`, for what kernels cannot say; no method comes with it."""
+    op = Pointwise(name, "x", numpy, rule, None if vjp is None else {"x": vjp})
+    return function_of_one(op, name, doc, source)
+
+
+def opaque_binary(
+    name: str,
+    numpy: Callable[..., Any],
+    rule: DTypeRule,
+    vjp: tuple[Callable[..., Any] | None, Callable[..., Any] | None] | None,
+    doc: str,
+    numbers: str = "",
+    source: str | None = None,
+) -> Callable[[Any, Any], Tensor]:
+    """As `binary`, for what kernels cannot say; no method comes with it."""
+    op = Pointwise(name, "x y", numpy, rule, None if vjp is None else {"x": vjp[0], "y": vjp[1]})
+    return function_of_two(op, name, doc, numbers, source)
+
+
+def from_scipy(name: str) -> Callable[..., np.ndarray]:
+    """`scipy.special.NAME` on arrays of one floating dtype; SciPy is imported at its first use."""
+
+    def evaluate(*arrays: np.ndarray) -> np.ndarray:
+        from scipy import special
+
+        dtype = next(a.dtype for a in arrays if isinstance(a, np.ndarray))  # beside numbers, maybe
+        return getattr(special, name)(*arrays).astype(dtype, copy=False)
+
+    return evaluate
+
+
+def unknown(what: str) -> Callable[..., Any]:
+    """The gradient rule where nobody knows the derivative: raises NotImplementedError, as PyTorch does."""
+
+    def rule(g: Tensor) -> Tensor:
+        raise failure(NotImplementedError, f"the derivative for '{what}' is not implemented.")
+
+    return rule
+
+
+def declare_operator(name: str, function: Callable[[Any, Any], Any], reflected: bool = True) -> None:
+    """Python's binary operator `name` (and its reflected form), for what can be an operand."""
+
+    def operator(self: Tensor, other: Any) -> Any:
+        if type(other) not in OPERANDS:
+            other = convertible(other)
+            if other is None:
+                return NotImplemented
+        return function(self, other)
+
+    def backwards(self: Tensor, other: Any) -> Any:
+        if type(other) not in OPERANDS:
+            other = convertible(other)
+            if other is None:
+                return NotImplemented
+        if not isinstance(self, Tensor):
+            raise failure(TypeError, f"expected a Tensor, got {type(self).__name__}")
+        return function(other, self)
+
+    OPERATORS[f"__{name}__"] = renamed(operator, f"__{name}__")
+    if reflected:
+        OPERATORS[f"__r{name}__"] = renamed(backwards, f"__r{name}__")
+
+
+def renamed(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """`function` under `name` also in tracebacks, profiles and error messages.
+
+    A code object of its own lets the interpreter specialise each op's calls, too.
+    """
+    function.__name__ = function.__qualname__ = name
+    function.__code__ = function.__code__.replace(co_name=name, co_qualname=name)
+    return function
+
+
+def documented(
+    function: Callable[..., Any], name: str, doc: str, source: str | None = None
+) -> Callable[..., Any]:
+    """A generated public function, with its name and docstring."""
+    renamed(function, name)
+    function.__doc__ = f"{doc} Shapes broadcast. Source: `torch.{source or name}`."
+    return function
+
+
+def named(function: Callable[..., Any], name: str, doc: str, source: str | None = None) -> Callable[..., Any]:
+    """A generated public function, with its name and docstring, made a method too."""
+    METHODS[name] = documented(function, name, doc, source)
+    return function
+
+
+def method(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Make a function a tensor method too."""
+    METHODS[function.__name__] = function
+    return function

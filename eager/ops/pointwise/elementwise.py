@@ -1,0 +1,430 @@
+"""Elementwise ops, each declared once: NumPy function, dtype rule, scalar expression, gradient.
+
+Here stand arithmetic, rounding and conversions; the everyday functions and comparisons of the
+neighbouring files are found under this name too. Gradient rules are written with the public ops,
+so they can be traced, compiled and derived again.
+"""
+
+from __future__ import annotations
+
+import builtins
+from typing import Any
+
+import numpy as np
+
+from fusegrad.eager.core import dtypes
+from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.families import (
+    ANY,
+    FLOAT,
+    NUMBER,
+    ONLY_REAL_FLOAT,
+    REAL,
+    REAL_NUMBER,
+    Elementwise,
+)
+from fusegrad.eager.core.op import TensorType, bind
+from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.ops.pointwise.comparison import (
+    bitwise_and as bitwise_and,
+    bitwise_not as bitwise_not,
+    bitwise_or as bitwise_or,
+    bitwise_xor as bitwise_xor,
+    eq as eq,
+    ge as ge,
+    gt as gt,
+    isfinite as isfinite,
+    isinf as isinf,
+    isnan as isnan,
+    le as le,
+    logical_and as logical_and,
+    logical_not as logical_not,
+    logical_or as logical_or,
+    logical_xor as logical_xor,
+    lt as lt,
+    maximum as maximum,
+    minimum as minimum,
+    ne as ne,
+    where as where,
+)
+from fusegrad.eager.ops.pointwise.declare import (
+    METHODS as METHODS,
+    OPERANDS as OPERANDS,
+    OPERATORS as OPERATORS,
+    Unary as Unary,
+    binary as binary,
+    convertible as convertible,
+    declare_operator as declare_operator,
+    method as method,
+    named as named,
+    operand as operand,
+    renamed as renamed,
+    tensor_operand as tensor_operand,
+    unary as unary,
+)
+from fusegrad.eager.ops.pointwise.powers import (
+    float_power as float_power,
+    float_power_of_double as float_power_of_double,
+    ldexp as ldexp,
+    log_of as log_of,
+    pow as pow,
+    small_power as small_power,
+)
+from fusegrad.eager.ops.pointwise.transcendental import (
+    acos as acos,
+    asin as asin,
+    atan as atan,
+    atan2 as atan2,
+    cos as cos,
+    cosh as cosh,
+    erf as erf,
+    exp as exp,
+    exp2 as exp2,
+    expm1 as expm1,
+    log as log,
+    log1p as log1p,
+    log2 as log2,
+    log10 as log10,
+    rsqrt as rsqrt,
+    sigmoid as sigmoid,
+    sin as sin,
+    sinh as sinh,
+    sqrt as sqrt,
+    tan as tan,
+    tanh as tanh,
+)
+
+_BOOL = np.dtype(bool)
+
+# Arithmetic.
+
+_add = binary("add", np.add, ANY, "add", (lambda g: g, lambda g: g), "x + y.", operator="add", alone=True)
+
+
+class _SubOp(Elementwise):
+    """A difference: of bools it would be ambiguous, so that PyTorch refuses them."""
+
+    def compute_dtype(self, operands: Any) -> np.dtype:
+        if any(isinstance(x, bool) or getattr(x, "dtype", None) == _BOOL for x in operands):
+            raise RuntimeError("subtraction with a bool is not supported; use ^ or logical_not()")
+        return super().compute_dtype(operands)
+
+
+_sub = binary(
+    "sub",
+    np.subtract,
+    NUMBER,
+    "sub",
+    (lambda g: g, lambda g: neg(g)),
+    "x - y.",
+    operator="sub",
+    alone=True,
+    family=_SubOp,
+)
+mul = binary(
+    "mul",
+    np.multiply,
+    ANY,
+    "mul",
+    (lambda g, y: g * y, lambda g, x: g * x),
+    "x * y.",
+    operator="mul",
+    alone=True,
+)
+_div = binary(
+    "div",
+    np.true_divide,
+    FLOAT,
+    "div",
+    (lambda g, y: g / y, lambda g, x, y: -g * ((x / y) / y)),
+    "x / y; integers give floats.",
+    operator="truediv",
+    alone=True,
+)
+
+
+@method
+def add(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
+    """input + alpha * other. Shapes broadcast. Source: `torch.add`.
+
+    Raises RuntimeError for a fraction as `alpha` of integers.
+    """
+    return _add(input, other if type(alpha) is int and alpha == 1 else _scaled(input, other, alpha))
+
+
+@method
+def sub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
+    """input - alpha * other. Shapes broadcast. Source: `torch.sub`."""
+    return _sub(input, other if type(alpha) is int and alpha == 1 else _scaled(input, other, alpha))
+
+
+@method
+def rsub(input: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
+    """other - alpha * input. Shapes broadcast. Source: `torch.rsub`."""
+    return sub(other, tensor_operand(input), alpha=alpha)
+
+
+def _scaled(input: Any, other: Any, alpha: Any) -> Any:
+    """`alpha * other` for an `alpha` that the result's dtype can hold."""
+    kind = dtypes.result_type([x.array if isinstance(x, Tensor) else x for x in (input, other)]).kind
+    if isinstance(alpha, bool) and kind != "b":
+        raise failure(RuntimeError, "Boolean alpha only supported for Boolean results.")
+    if isinstance(alpha, float) and kind in "bui":
+        raise failure(
+            RuntimeError, "For integral input tensors, argument alpha must not be a floating point number."
+        )
+    if isinstance(alpha, complex) and kind != "c":
+        raise failure(
+            RuntimeError, "For non-complex input tensors, argument alpha must not be a complex number."
+        )
+    return mul(other, bool(alpha) if kind == "b" else alpha)
+
+
+@method
+def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Tensor:
+    """input / other, rounded by `rounding_mode` (None, "floor", "trunc"). Source: `torch.div`.
+
+    Raises RuntimeError for another mode, and for integers divided by 0 with a rounding mode.
+    """
+    if rounding_mode is None:
+        return _div(input, other)
+    if rounding_mode == "floor":
+        return floor_divide(input, other)
+    if rounding_mode != "trunc":
+        raise failure(
+            RuntimeError,
+            f"expected rounding_mode to be one of None, 'trunc', or 'floor' but found {rounding_mode!r}",
+        )
+    kind = dtypes.result_type([x.array if isinstance(x, Tensor) else x for x in (input, other)])
+    return trunc(_div(input, other)) if kind.kind == "f" else _truncated_quotient(input, other)
+
+
+def _truncated_quotient(x: Any, y: Any) -> Tensor:
+    """Integer division toward 0."""
+    quotient = floor_divide(x, y)
+    inexact = logical_and(ne(mul(quotient, y), x), lt(quotient, 0))
+    return where(inexact, quotient + 1, quotient)
+
+
+neg: Unary = unary("neg", np.negative, NUMBER, "neg", lambda g: neg(g), "-x.", operator="neg")
+reciprocal = unary(
+    "reciprocal",
+    lambda x: 1 / x,
+    FLOAT,
+    lambda b, x: b.div(1.0, x),
+    lambda g, out: -g * (out * out),
+    "1 / x.",
+)
+
+
+class _SquareOp(Elementwise):
+    """A square: PyTorch gives that of bools as integers."""
+
+    def compute_dtype(self, operands: Any) -> np.dtype:
+        return dtypes.int64.numpy if operands[0].dtype == _BOOL else super().compute_dtype(operands)
+
+
+square = unary(
+    "square",
+    np.square,
+    NUMBER,
+    lambda b, x: b.mul(x, x),
+    lambda g, x: g * (x * 2),
+    "x * x; bools give integers.",
+    "PowBackward0",
+    family=_SquareOp,
+)
+
+
+@method
+def positive(input: Tensor) -> Tensor:
+    """The tensor itself. Source: `torch.positive`. Raises RuntimeError for bools."""
+    if tensor_operand(input).array.dtype.kind == "b":
+        raise failure(RuntimeError, "the + operator on a bool tensor is not supported")
+    return input
+
+
+OPERATORS["__pos__"] = positive
+
+
+class _AbsOp(Elementwise):
+    """The absolute value: of complex numbers it is real."""
+
+    def infer(self, types: Any, params: Any) -> TensorType:
+        return TensorType(types[0].shape, np.zeros((), self.compute_dtype(types)).real.dtype)
+
+
+abs: Unary = unary(
+    "abs",
+    np.abs,
+    NUMBER,
+    "abs",
+    lambda g, x: g * complex_numbers.sgn(x),
+    "The absolute value.",
+    operator="abs",
+    family=_AbsOp,
+)
+
+
+def _sign(x: Any) -> Any:
+    if x.dtype.kind == "b":
+        return x.copy()
+    return np.where(np.isnan(x), x.dtype.type(0), np.sign(x)) if x.dtype.kind == "f" else np.sign(x)
+
+
+sign: Unary = unary(
+    "sign",
+    _sign,
+    REAL,
+    lambda b, x: b.select(b.eq(x, x), b.sign(x), 0),
+    lambda g: creation.zeros_like(g),
+    "-1, 0 or 1 by the sign of x; 0 for NaN.",
+)
+
+
+# Division with a remainder.
+
+
+def _divisor(x: Any, y: Any) -> Any:
+    """The divisor `y` of `x`, refused where integers would be divided by 0."""
+    if np.result_type(x, y).kind in "iu" and not np.all(y):
+        raise ZeroDivisionError("ZeroDivisionError: integer division by zero")
+    return y
+
+
+def _remainder(x: Any, y: Any) -> Any:
+    """C's remainder moved to the divisor's sign; unlike NumPy's, a zero keeps the dividend's."""
+    if np.result_type(x, y).kind != "f":
+        return np.remainder(x, _divisor(x, y))
+    rest = np.fmod(x, y)
+    return np.where((rest != 0) & ((rest < 0) != (np.asarray(y) < 0)), rest + y, rest)
+
+
+floor_divide = binary(
+    "floor_divide",
+    lambda x, y: np.floor_divide(x, _divisor(x, y)),
+    REAL_NUMBER,
+    lambda b, x, y: b.floor_div(x, y),
+    (lambda g: creation.zeros_like(g), lambda g: creation.zeros_like(g)),
+    "Quotient rounded down.",
+    operator="floordiv",
+    alone=True,
+    refuses="iu",  # division by zero
+)
+remainder = binary(
+    "remainder",
+    _remainder,
+    REAL_NUMBER,
+    lambda b, x, y: b.remainder(x, y),
+    (lambda g: g, lambda g, x, y: -g * floor_divide(x, y)),
+    "The remainder with the divisor's sign.",
+    operator="mod",
+    refuses="iu",
+)
+fmod = binary(
+    "fmod",
+    lambda x, y: np.fmod(x, _divisor(x, y)),
+    REAL_NUMBER,
+    lambda b, x, y: b.mul(b.remainder(b.abs(x), b.abs(y)), b.sign(x)),
+    (lambda g: g, lambda g, x, y: -g * trunc(x / y)),
+    "The remainder with the dividend's sign.",
+    numbers="y",
+    refuses="iu",
+)
+
+# Rounding: gradients are zero.
+
+floor = unary("floor", np.floor, REAL_NUMBER, "floor", lambda g: creation.zeros_like(g), "Rounded down.")
+ceil = unary("ceil", np.ceil, REAL_NUMBER, "ceil", lambda g: creation.zeros_like(g), "Rounded up.")
+trunc: Unary = unary(
+    "trunc", np.trunc, REAL_NUMBER, "trunc", lambda g: creation.zeros_like(g), "Rounded toward 0."
+)
+
+
+def _rint(x: Any) -> Any:
+    return np.rint(x) if x.dtype.kind == "f" else x.copy()  # NumPy would make floats of integers
+
+
+_round = unary(
+    "round",
+    _rint,
+    REAL_NUMBER,
+    "round",
+    lambda g: creation.zeros_like(g),
+    "Rounded to nearest, halves to even.",
+)
+
+
+@method
+def round(input: Tensor, *, decimals: int = 0) -> Tensor:
+    """Rounded to `decimals` places, halves to even. Source: `torch.round`.
+
+    Raises NotImplementedError for decimals of integers.
+    """
+    if not decimals:
+        return _round(input)
+    if input.array.dtype.kind != "f":
+        raise failure(NotImplementedError, f"decimals of {input.array.dtype.name}; use a floating dtype")
+    scale = 10.0 ** builtins.abs(decimals)
+    return _round(input * scale) / scale if decimals > 0 else _round(input / scale) * scale
+
+
+frac = unary(
+    "frac",
+    lambda x: x - np.trunc(x),
+    ONLY_REAL_FLOAT,
+    lambda b, x: b.sub(x, b.trunc(x)),
+    lambda g: g,
+    "x - trunc(x).",
+)
+
+
+# Conversions.
+
+
+class _CastOp(Elementwise):
+    """A change of dtype; the only elementwise op whose result dtype is a parameter."""
+
+    def infer(self, types: Any, params: Any) -> TensorType:
+        return TensorType(types[0].shape, dtypes.as_dtype(params["dtype"]).numpy)
+
+    def evaluate(self, args: Any, params: Any) -> Any:
+        return args[0].array.astype(params["dtype"].numpy)
+
+
+_cast = _CastOp(
+    "cast",
+    "x",
+    np.asarray,
+    ANY,
+    lambda b, x, dtype: b.cast(x, dtype),
+    {"x": lambda g, x_type: cast(g, x_type.dtype)},
+    "ToCopyBackward0",
+)
+
+
+def cast(input: Tensor, dtype: Any) -> Tensor:
+    """`input` converted to `dtype` (itself where it has it already)."""
+    target = dtypes.as_dtype(dtype)
+    return input if input.array.dtype == target.numpy else bind(_cast, (input,), {"dtype": target})
+
+
+_clone = Elementwise("clone", "x", lambda x: np.array(x, copy=True), ANY, lambda b, x: x, {"x": lambda g: g})
+
+
+def clone(input: Tensor) -> Tensor:
+    """A copy with memory of its own. Source: `torch.clone`."""
+    return bind(_clone, (input,))
+
+
+METHODS["clone"] = clone
+
+
+def result_type(tensor1: Any, tensor2: Any) -> dtypes.DType:
+    """The dtype that arithmetic on two tensors or numbers gives. Source: `torch.result_type`."""
+    operands = [x.array if isinstance(x, Tensor) else x for x in (operand(tensor1), operand(tensor2))]
+    return dtypes.FROM_NUMPY[dtypes.result_type(operands)]
+
+
+from fusegrad.eager.ops.create import creation  # noqa: E402  (both are made of these ops)
+from fusegrad.eager.ops.pointwise import complex_numbers  # noqa: E402  (both are made of these ops)

@@ -1,0 +1,142 @@
+"""Products along dimensions: `prod`, `cumprod`, and gradients that are right also among zeros."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.families import Analytic, AnalyticComposite, AnalyticOpaque, Reduction
+from fusegrad.eager.core.op import TensorType, bind
+from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.ops.pointwise import elementwise as ew
+from fusegrad.eager.ops.reduce import reduction
+from fusegrad.eager.ops.reduce.recurrence import backward_recurrence, reversed_along, shifted
+from fusegrad.eager.ops.reduce.reduction import _numbered, _spread, _sum_dtype, method
+from fusegrad.eager.ops.shape import shape
+from fusegrad.eager.ops.shape.shape import normal_dim
+
+# What running sums and products of narrow floats accumulate in, as in PyTorch.
+WIDER = {"e": np.float32, "f": np.float64, "F": np.complex128}
+
+
+class _AnalyticReduction(Analytic, Reduction):
+    """A reduction whose complex gradient is conjugated as `Analytic` says."""
+
+
+_multiply: Callable[..., Any] = np.multiply.reduce
+
+
+def accumulated(function: Callable[..., np.ndarray], x: np.ndarray, dim: int) -> np.ndarray:
+    """`function` (`np.cumsum`, ...) along `dim`, in a wider float than that of `x`; integers in int64."""
+    kind = _sum_dtype(x.dtype)
+    return function(x, axis=dim, dtype=WIDER.get(kind.char, kind)).astype(kind, copy=False)
+
+
+def along(function: Callable[..., Tensor], input: Tensor, dim: int, **options: Any) -> Tensor:
+    """`function(input, dim)` with `dim` counted from 0, a number taken for a vector of one element."""
+    dim = normal_dim(dim, input.array.ndim)
+    if input.array.ndim:
+        return function(input, dim, **options)
+    return shape.reshape(function(shape.reshape(input, (1,)), 0, **options), ())
+
+
+# Running products.
+
+_cumprod = AnalyticOpaque(
+    "cumprod",
+    "x",
+    lambda x, dim: accumulated(np.cumprod, x, dim),
+    lambda types, dim: TensorType(types[0].shape, _sum_dtype(types[0].dtype)),
+    # What comes before each element, times what each later product has after it.
+    {"x": lambda g, x, out, dim: shifted(out, dim, 1.0) * backward_recurrence(g, x, dim)},
+)
+
+
+@method
+def cumprod(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
+    """Products of the elements up to each along `dim`. Source: `torch.cumprod`.
+
+    >>> import fusegrad as fg
+    >>> fg.cumprod(fg.tensor([1.0, 2.0, 3.0]), 0)
+    tensor([1., 2., 6.])
+    """
+    return along(_running_product, input, dim, dtype=dtype)
+
+
+def _running_product(input: Tensor, dim: int, dtype: Any) -> Tensor:
+    params = {"dim": dim}
+    if dtype is None:
+        return bind(_cumprod, (input,), params)
+    return reduction.in_dtype(_cumprod, input, params, dtype)
+
+
+# Products of all elements, and of all but each. `dim` is one dimension, or None for all.
+
+
+def _others_decomposed(x: Tensor, dim: int | None) -> Tensor:
+    """The quotient where that can be taken; where one element is zero, only it has others to multiply."""
+    zero = ew.eq(x, 0)
+    filled = ew.where(zero, 1.0, x)
+    others = bind(_prod, (filled,), {"dim": None if dim is None else (dim,), "keepdim": True})
+    zeros = reduction.sum(zero, dim, keepdim=True)
+    alone = ew.logical_and(zero, ew.eq(zeros, 1))
+    return ew.where(ew.eq(zeros, 0), others / filled, ew.where(alone, others, 0.0))
+
+
+def _others_numpy(x: np.ndarray, dim: int | None) -> np.ndarray:
+    zero = x == 0
+    filled = np.where(zero, x.dtype.type(1), x)
+    others = _multiply(filled, axis=dim, keepdims=True)
+    zeros = np.add.reduce(zero, axis=dim, keepdims=True)
+    return np.where(zeros == 0, others / filled, np.where(zero & (zeros == 1), others, x.dtype.type(0)))
+
+
+def _others_gradient(g: Tensor, x: Tensor, dim: int | None) -> Tensor:
+    """Through the products of what comes before and after each, which divide by nothing."""
+    if dim is None:
+        flat = _others_gradient(shape.reshape(g, (-1,)), shape.reshape(x, (-1,)), 0)
+        return shape.reshape(flat, x.array.shape)
+    return _half_gradient(g, x, dim) + reversed_along(
+        _half_gradient(reversed_along(g, dim), reversed_along(x, dim), dim), dim
+    )
+
+
+def _half_gradient(g: Tensor, x: Tensor, dim: int) -> Tensor:
+    """The gradient through what comes before each element; what comes after it weighs that."""
+    before = shifted(cumprod(x, dim), dim, 1.0)
+    after = reversed_along(shifted(cumprod(reversed_along(x, dim), dim), dim, 1.0), dim)
+    weight = reversed_along(shifted(reversed_along(g * after, dim), dim, 0.0), dim)
+    return before * backward_recurrence(weight, x, dim)
+
+
+_others = AnalyticComposite(
+    "product_of_others", "x", _others_decomposed, _others_numpy, {"x": _others_gradient}, "ProdBackward0"
+)
+
+
+def _product_gradient(g: Tensor, x: Tensor, dim: tuple[int, ...] | None, keepdim: bool) -> Tensor:
+    others = bind(_others, (x,), {"dim": None if dim is None else dim[0]})
+    return _spread(g, x.array.shape, dim, keepdim) * others
+
+
+def _product_numpy(x: np.ndarray, axis: Any, keepdims: bool) -> Any:
+    if x.dtype == np.float16:
+        return _product_numpy(x.astype(np.float32), axis, keepdims).astype(np.float16)
+    return _multiply(x, axis=axis, keepdims=keepdims)
+
+
+_prod = _AnalyticReduction(
+    "prod", _product_numpy, "mul", _sum_dtype, {"x": _product_gradient}, _numbered("Prod")
+)
+
+
+@method
+def prod(input: Tensor, dim: int | None = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+    """The product over `dim` (one, or all). Integers give int64. Source: `torch.prod`."""
+    if not (dim is None or isinstance(dim, int)):
+        raise failure(TypeError, f"dim must be int, not {type(dim).__name__}")
+    params = {"dim": reduction.normal_dims(dim, input.array.ndim), "keepdim": keepdim}
+    return bind(_prod, (input,), params) if dtype is None else reduction.in_dtype(_prod, input, params, dtype)

@@ -1,0 +1,148 @@
+"""What runs along a dimension: sums, extremes and logarithms of sums of exponentials up to each element.
+
+Running products stand in `prod.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.families import Opaque
+from fusegrad.eager.core.op import TensorType, bind
+from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.ops.create import creation
+from fusegrad.eager.ops.index import indexing
+from fusegrad.eager.ops.linalg.results import return_type
+from fusegrad.eager.ops.pointwise import elementwise as ew
+from fusegrad.eager.ops.reduce import reduction
+from fusegrad.eager.ops.reduce.prod import WIDER, accumulated, along
+from fusegrad.eager.ops.reduce.recurrence import backward_recurrence, reversed_along, shifted
+from fusegrad.eager.ops.reduce.reduction import _sum_dtype, method
+from fusegrad.eager.ops.shape import shape
+from fusegrad.eager.ops.shape.shape import normal_dim
+
+_INT64 = np.dtype(np.int64)
+
+
+_cumsum = Opaque(
+    "cumsum",
+    "x",
+    lambda x, dim: accumulated(np.cumsum, x, dim),
+    lambda types, dim: TensorType(types[0].shape, _sum_dtype(types[0].dtype)),
+    {"x": lambda g, dim: reversed_along(cumsum(reversed_along(g, dim), dim), dim)},
+)
+
+
+@method
+def cumsum(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
+    """Sums of the elements up to each along `dim`. Source: `torch.cumsum`.
+
+    >>> import fusegrad as fg
+    >>> fg.cumsum(fg.tensor([1.0, 2.0, 3.0]), 0)
+    tensor([1., 3., 6.])
+    """
+    return along(_running_sum, input, dim, dtype=dtype)
+
+
+def _running_sum(input: Tensor, dim: int, dtype: Any) -> Tensor:
+    params = {"dim": dim}
+    return (
+        bind(_cumsum, (input,), params)
+        if dtype is None
+        else reduction.in_dtype(_cumsum, input, params, dtype)
+    )
+
+
+# The logarithm of sums of exponentials.
+
+
+def _logcumsumexp_numpy(x: np.ndarray, dim: int) -> np.ndarray:
+    if not x.size:
+        return x.copy()
+    wide = x.astype(WIDER.get(x.dtype.char, x.dtype), copy=False)
+    return np.logaddexp.accumulate(wide, axis=dim).astype(x.dtype, copy=False)
+
+
+def _logcumsumexp_gradient(g: Tensor, x: Tensor, out: Tensor, dim: int) -> Tensor:
+    """From the last element to the first, by quotients of neighbouring sums: these are at most 1."""
+    kept = ew.exp(shifted(out, dim, 0.0) - out)
+    return ew.exp(x - out) * backward_recurrence(g, kept, dim)
+
+
+_logcumsumexp = Opaque(
+    "logcumsumexp", "x", _logcumsumexp_numpy, lambda types, dim: types[0], {"x": _logcumsumexp_gradient}
+)
+
+
+@method
+def logcumsumexp(input: Tensor, dim: int) -> Tensor:
+    """log(cumsum(exp(x))) along `dim` without overflow. Source: `torch.logcumsumexp`.
+
+    Raises NotImplementedError for integers.
+    """
+    return along(_running_logsumexp, input, dim)
+
+
+def _running_logsumexp(input: Tensor, dim: int) -> Tensor:
+    if input.array.dtype.kind != "f":
+        raise failure(
+            NotImplementedError, f"not implemented for {input.array.dtype.name}; convert it with .to(float32)"
+        )
+    return bind(_logcumsumexp, (input,), {"dim": dim})
+
+
+# The largest and smallest so far.
+
+
+def _running_extreme(name: str, extreme: np.ufunc) -> Callable[[Tensor, int], Any]:
+    """Declare the op of that name, and give its runner."""
+    kind = return_type(name, ("values", "indices"))
+
+    def evaluate(x: np.ndarray, dim: int) -> tuple[np.ndarray, np.ndarray]:
+        if not x.size:
+            return x.copy(), np.zeros(x.shape, np.int64)
+        values = extreme.accumulate(x, axis=dim)
+        positions = np.arange(x.shape[dim]).reshape([-1 if d == dim else 1 for d in range(x.ndim)])
+        # Of equal ones the last counts, and of NaNs.
+        hit = (x == values) | (x != x)
+        return values, np.maximum.accumulate(np.where(hit, positions, 0), axis=dim)
+
+    def gradient(g: list[Tensor], x_type: TensorType, out1: Tensor, dim: int) -> Tensor:
+        return indexing.scatter_add(creation.zeros(x_type.shape, dtype=x_type.dtype), dim, out1, g[0])
+
+    op = Opaque(
+        name,
+        "x",
+        evaluate,
+        lambda types, dim: (types[0], TensorType(types[0].shape, _INT64)),
+        {"x": gradient},
+    )
+
+    def run(input: Tensor, dim: int) -> Any:
+        dim = normal_dim(dim, input.array.ndim)
+        if input.array.ndim:
+            return kind(*bind(op, (input,), {"dim": dim}))
+        parts = bind(op, (shape.reshape(input, (1,)),), {"dim": 0})
+        return kind(*(shape.reshape(part, ()) for part in parts))
+
+    return run
+
+
+_cummax = _running_extreme("cummax", np.maximum)
+_cummin = _running_extreme("cummin", np.minimum)
+
+
+@method
+def cummax(input: Tensor, dim: int) -> Any:
+    """(values, indices): the largest up to each element, the last of equal ones. Source: `torch.cummax`."""
+    return _cummax(input, dim)
+
+
+@method
+def cummin(input: Tensor, dim: int) -> Any:
+    """(values, indices): the smallest up to each element, the last of equal ones. Source: `torch.cummin`."""
+    return _cummin(input, dim)

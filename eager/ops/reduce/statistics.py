@@ -1,0 +1,332 @@
+"""Spread and correlation: variance, standard deviation, covariance, quantiles."""
+
+from __future__ import annotations
+
+import builtins
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.families import Composite
+from fusegrad.eager.core.op import bind
+from fusegrad.eager.core.state import testable
+from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.ops.create import creation
+from fusegrad.eager.ops.index import indexing
+from fusegrad.eager.ops.linalg.contraction import matmul
+from fusegrad.eager.ops.pointwise import elementwise as ew
+from fusegrad.eager.ops.pointwise.special import clamp, lerp
+from fusegrad.eager.ops.reduce import reduction, summation
+from fusegrad.eager.ops.reduce.reduction import _spread, accepting_axis, mean, method, normal_dims
+from fusegrad.eager.ops.reduce.selection import sort
+from fusegrad.eager.ops.shape import shape
+from fusegrad.eager.ops.shape.shape import normal_dim
+
+# Variance: the squares of what is left when the mean is taken away.
+
+
+def _freedom(size: tuple[int, ...], dim: Any, correction: float) -> float:
+    return summation.count(size, dim) - correction
+
+
+def _var_decomposed(x: Tensor, dim: Any, correction: float, keepdim: bool) -> Tensor:
+    away = x - mean(x, dim, keepdim=True)
+    freedom = builtins.max(0, _freedom(x.array.shape, dim, correction))
+    return reduction.sum(away * away, dim, keepdim=keepdim) / freedom
+
+
+def _var_numpy(x: np.ndarray, dim: Any, correction: float, keepdim: bool) -> Any:
+    if x.dtype == np.float16:
+        return _var_numpy(x.astype(np.float32), dim, correction, keepdim).astype(np.float16)
+    # Not np.var: its warnings about few elements would come from NumPy's own module.
+    away = x - summation.average(x, dim, True)
+    squares = summation.total(_squares(away), dim, keepdim)
+    # The mean was rounded: what that adds to the squares is taken off again.
+    drift = _squares(summation.total(away, dim, keepdim)) / squares.dtype.type(summation.count(x.shape, dim))
+    freedom = builtins.max(0, _freedom(x.shape, dim, correction))
+    return (squares - drift) / squares.dtype.type(freedom)
+
+
+def _squares(x: Any) -> Any:
+    return (x * x.conj()).real if x.dtype.kind == "c" else x * x
+
+
+def _var_gradient(g: Tensor, x: Tensor, dim: Any, correction: float, keepdim: bool) -> Tensor:
+    size = x.array.shape
+    away = x - mean(x, dim, keepdim=True)
+    freedom = _freedom(size, dim, correction)
+    if dim is None and freedom <= 0:  # PyTorch's answer, which it gives for all elements only
+        return _spread(g, size, dim, keepdim) * ew.where(ew.eq(away, 0), math.nan, math.inf)
+    return _spread(g, size, dim, keepdim) * (away * (2.0 / freedom if freedom else math.inf))
+
+
+def _std_gradient(g: Tensor, x: Tensor, out: Tensor, dim: Any, correction: float, keepdim: bool) -> Tensor:
+    slope = ew.where(ew.eq(out, 0), 0.0, g / (out * 2))  # 0 where all elements are equal
+    return _var_gradient(slope, x, dim, correction, keepdim)
+
+
+_var = Composite("var", "x", _var_decomposed, _var_numpy, {"x": _var_gradient})
+_std = Composite(
+    "std",
+    "x",
+    lambda x, **params: ew.sqrt(_var_decomposed(x, **params)),
+    lambda x, **params: np.sqrt(_var_numpy(x, **params)),
+    {"x": _std_gradient},
+)
+
+
+def _deviation(
+    op: Composite, input: Tensor, dim: Any, unbiased: bool, keepdim: bool, correction: float | None
+) -> Tensor:
+    if input.array.dtype.kind not in "fc":
+        raise failure(
+            RuntimeError,
+            f"std and var only support floating point and complex dtypes, got {input.array.dtype.name}",
+        )
+    less = (1 if unbiased else 0) if correction is None else correction
+    dims = normal_dims(dim, input.array.ndim)
+    return bind(op, (input,), {"dim": dims, "correction": less, "keepdim": keepdim})
+
+
+def _takes_unbiased(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Let `function(input, False)` mean `unbiased=False`, PyTorch's other overload."""
+
+    def overloaded(input: Tensor, dim: Any = None, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(dim, bool):
+            dim, kwargs["unbiased"] = None, dim
+        return function(input, dim, *args, **kwargs)
+
+    overloaded.__doc__, overloaded.__module__ = function.__doc__, function.__module__
+    return ew.renamed(overloaded, function.__name__)
+
+
+@method
+@_takes_unbiased
+def var(
+    input: Tensor,
+    dim: Any = None,
+    unbiased: bool = True,
+    keepdim: bool = False,
+    *,
+    correction: float | None = None,
+) -> Tensor:
+    """The variance over `dim`, with Bessel's correction unless `unbiased` is false. Source: `torch.var`.
+
+    >>> import fusegrad as fg
+    >>> fg.var(fg.tensor([1.0, 2.0, 3.0]))
+    tensor(1.)
+    """
+    return _deviation(_var, input, dim, unbiased, keepdim, correction)
+
+
+@method
+@_takes_unbiased
+def std(
+    input: Tensor,
+    dim: Any = None,
+    unbiased: bool = True,
+    keepdim: bool = False,
+    *,
+    correction: float | None = None,
+) -> Tensor:
+    """The standard deviation over `dim`. Source: `torch.std`."""
+    return _deviation(_std, input, dim, unbiased, keepdim, correction)
+
+
+@accepting_axis
+@_takes_unbiased
+def var_mean(
+    input: Tensor,
+    dim: Any = None,
+    unbiased: bool = True,
+    keepdim: bool = False,
+    *,
+    correction: float | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Variance and mean over `dim`. Source: `torch.var_mean`."""
+    return _deviation(_var, input, dim, unbiased, keepdim, correction), mean(input, dim, keepdim)
+
+
+@accepting_axis
+@_takes_unbiased
+def std_mean(
+    input: Tensor,
+    dim: Any = None,
+    unbiased: bool = True,
+    keepdim: bool = False,
+    *,
+    correction: float | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Standard deviation and mean over `dim`. Source: `torch.std_mean`."""
+    return _deviation(_std, input, dim, unbiased, keepdim, correction), mean(input, dim, keepdim)
+
+
+# Covariance.
+
+
+def require(holds: Tensor, message: str) -> None:
+    """Raise RuntimeError unless the 0-d bool `holds` is true; a recorder checks it at each replay."""
+    if testable(holds, lambda: holds) and not holds.array:
+        raise failure(RuntimeError, message)
+
+
+def _checked_weights(weights: Tensor, name: str, kinds: str, observations: int) -> Tensor:
+    array = weights.array
+    if array.ndim > 1 or array.size != observations:
+        raise failure(
+            RuntimeError,
+            f"expected {name} to have one dimension and as many elements as there are observations "
+            f"({observations}), but got shape {list(array.shape)}",
+        )
+    if array.dtype.kind not in kinds:
+        wanted = "integral" if "i" in kinds else "floating point"
+        raise failure(RuntimeError, f"expected {name} to have {wanted} dtype, but got {array.dtype.name}")
+    require((weights >= 0).all(), f"{name} cannot be negative")
+    return weights
+
+
+@method
+def cov(
+    input: Tensor,
+    *,
+    correction: int = 1,
+    fweights: Tensor | None = None,
+    aweights: Tensor | None = None,
+) -> Tensor:
+    """The covariances of the rows of `input`, each a variable, each column an observation.
+
+    fweights: how often each observation counts (integers); aweights: how much. Source: `torch.cov`.
+    """
+    if input.array.ndim > 2:
+        raise failure(
+            RuntimeError, f"expected input to have two or fewer dimensions, got {list(input.array.shape)}"
+        )
+    if input.array.dtype.kind == "b":
+        raise failure(RuntimeError, "bool dtype is not supported")
+    x = input if input.array.ndim == 2 else shape.reshape(input, (1, -1))
+    observations = x.array.shape[1]
+    weights: Tensor | None = None
+    if fweights is not None:
+        weights = _checked_weights(fweights, "fweights", "iu", observations)
+    if aweights is not None:
+        important = _checked_weights(aweights, "aweights", "f", observations)
+        weights = important if weights is None else weights * important
+    if weights is None:
+        average = reduction.sum(x, 1, True) / observations
+        freedom: Any = builtins.max(0, observations - correction)
+        weighted = x = x - average
+    else:
+        whole = reduction.sum(weights)
+        require(ew.ne(whole, 0), "weights sum to zero, can't be normalized")
+        average = reduction.sum(x * weights, 1, True) / whole
+        less: Any = correction
+        if aweights is not None and correction:
+            less = reduction.sum(weights * aweights) / whole * correction
+        freedom = clamp(whole - less, 0)
+        x = x - average
+        weighted = x * weights
+    kind = ew.result_type(x, weighted)
+    products = matmul(ew.cast(x, kind), shape.adjoint(ew.cast(weighted, kind)))
+    return shape.squeeze(products / freedom)
+
+
+@method
+def corrcoef(input: Tensor) -> Tensor:
+    """Pearson's correlation coefficients of the rows of `input`. Source: `torch.corrcoef`."""
+    covariance = cov(input)
+    if not covariance.array.ndim:  # of one variable: 1, or NaN where it does not vary
+        return covariance / covariance
+    spread = ew.sqrt(shape.diagonal(covariance))
+    return clamp(covariance / shape.unsqueeze(spread, 1) / spread, -1, 1)
+
+
+# Quantiles: places in the sorted elements, and between them.
+
+_INTERPOLATIONS = ("linear", "lower", "higher", "midpoint", "nearest")
+
+
+@method
+def quantile(
+    input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
+) -> Tensor:
+    """The `q`-quantiles (a number from 0 to 1, or a vector of them, which comes first) over `dim`.
+
+    NaN where there is a NaN. Source: `torch.quantile`.
+
+    >>> import fusegrad as fg
+    >>> fg.quantile(fg.tensor([1.0, 2.0, 4.0]), 0.25)
+    tensor(1.5000)
+    """
+    return _quantile(input, q, dim, keepdim, interpolation, False)
+
+
+@method
+def nanquantile(
+    input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
+) -> Tensor:
+    """`quantile` of what is not NaN. Source: `torch.nanquantile`."""
+    return _quantile(input, q, dim, keepdim, interpolation, True)
+
+
+def _quantile(x: Tensor, q: Any, dim: int | None, keepdim: bool, interpolation: str, skip: bool) -> Tensor:
+    q = _checked_q(x, q)
+    if interpolation not in _INTERPOLATIONS:
+        known = ", ".join(_INTERPOLATIONS)
+        raise failure(RuntimeError, f"interpolation must be one of {known}, but got {interpolation}")
+    ndim = x.array.ndim
+    if dim is None or not ndim:
+        ordered, kept = shape.reshape(x, (-1,)), (1,) * ndim
+        normal_dim(dim or 0, ndim)
+    else:
+        dim = normal_dim(dim, ndim)
+        ordered = shape.movedim(x, dim, -1)
+        kept = tuple(1 if d == dim else n for d, n in enumerate(x.array.shape))
+    found = _interpolated(sort(ordered, -1)[0], shape.reshape(q, (-1,)), interpolation, skip)
+    result = shape.movedim(found, -1, 0)  # the quantiles first
+    many = q.array.shape
+    return shape.reshape(result, many + (kept if keepdim else ordered.array.shape[:-1]))
+
+
+def _checked_q(x: Tensor, q: Any) -> Tensor:
+    if x.array.dtype not in (np.float32, np.float64):
+        raise failure(
+            RuntimeError, f"input tensor must be either float or double dtype, got {x.array.dtype.name}"
+        )
+    if not x.array.size:
+        raise failure(RuntimeError, f"input tensor must be non-empty, got shape {list(x.array.shape)}")
+    if not isinstance(q, Tensor):
+        if not 0 <= q <= 1:
+            raise failure(RuntimeError, f"q must be in the range [0, 1] but got {q}")
+        return creation.tensor(q, dtype=x.dtype)
+    if q.array.ndim > 1:
+        raise failure(RuntimeError, f"q must be a scalar or 1D tensor, got shape {list(q.array.shape)}")
+    if q.array.dtype != x.array.dtype:
+        raise failure(
+            RuntimeError,
+            f"q tensor must be same dtype as the input tensor, got {q.array.dtype.name} "
+            f"and {x.array.dtype.name}",
+        )
+    require(ew.logical_and(q >= 0, q <= 1).all(), "q values must be in the range [0, 1]")
+    return q
+
+
+def _interpolated(ordered: Tensor, q: Tensor, interpolation: str, skip: bool) -> Tensor:
+    """The elements [..., quantile] at the places `q` (a vector) of `ordered` [..., n]."""
+    last = ordered.array.shape[-1] - 1
+    missing = ew.isnan(ordered)
+    if skip:
+        numbers = reduction.sum(ew.logical_not(missing), -1, True)
+        places = q * clamp(numbers - 1, 0)
+    else:  # NaNs are sorted to the end, so there is one at the last place
+        places = ew.where(reduction.any(missing, -1, True), float(last), q * last)
+    rounding = {"lower": ew.floor, "higher": ew.ceil, "nearest": ew.round}.get(interpolation)
+    places = places if rounding is None else rounding(places)
+    below = ew.cast(places, "int64")
+    low = indexing.gather(ordered, -1, below)
+    if rounding is not None:
+        return low
+    high = indexing.gather(ordered, -1, ew.cast(ew.ceil(places), "int64"))
+    return lerp(low, high, 0.5 if interpolation == "midpoint" else places - below)

@@ -1,0 +1,1 @@
+"""Views and what is made of them: shapes, order, slices, joins."""

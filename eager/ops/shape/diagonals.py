@@ -1,0 +1,242 @@
+"""Diagonals and triangles of matrices."""
+
+from __future__ import annotations
+
+import builtins
+from typing import Any
+
+import numpy as np
+
+from fusegrad.eager.core import dtypes
+from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.families import Layout, Opaque, View, contiguous_layout
+from fusegrad.eager.core.op import bind
+from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.ops.shape.shape import flatten, method, normal_dim, unsqueeze
+
+# Diagonals: a view, its gradient, and writing one.
+
+
+def _diagonal_layout(layout: Layout, offset: int, dim1: int, dim2: int) -> Layout:
+    rows, columns = layout.shape[dim1], layout.shape[dim2]
+    down, right = layout.strides[dim1], layout.strides[dim2]
+    count = _diagonal_length(rows, columns, offset)
+    rest = [d for d in range(len(layout.shape)) if d not in (dim1, dim2)]
+    start = offset * right if offset >= 0 else -offset * down
+    return Layout(
+        (*(layout.shape[d] for d in rest), count),
+        (*(layout.strides[d] for d in rest), down + right),
+        layout.offset + (start if count else 0),
+    )
+
+
+def _diagonal_length(rows: int, columns: int, offset: int) -> int:
+    cut = builtins.min(rows, columns - offset) if offset >= 0 else builtins.min(rows + offset, columns)
+    return builtins.max(0, cut)
+
+
+def _diagonal_numpy(x: np.ndarray, offset: int, dim1: int, dim2: int) -> np.ndarray:
+    view = np.diagonal(x, offset, dim1, dim2)
+    if x.flags.writeable:
+        view.flags.writeable = True  # NumPy gives it read-only; it is a view like any other
+    return view
+
+
+def _write_diagonal(x: np.ndarray, value: np.ndarray, offset: int, dim1: int, dim2: int) -> np.ndarray:
+    result = np.array(x)
+    _diagonal_numpy(result, offset, dim1, dim2)[...] = value
+    return result
+
+
+_diagonal = View(
+    "diagonal",
+    _diagonal_numpy,
+    _diagonal_layout,
+    {
+        "x": lambda g, x_type, offset, dim1, dim2: diagonal_scatter(
+            creation.zeros(x_type.shape, dtype=g.dtype), g, offset, dim1, dim2
+        )
+    },
+    put=lambda x_type, **params: (_diagonal_scatter, True, params),
+)
+
+_diagonal_scatter: Opaque = Opaque(
+    "diagonal_scatter",
+    "x value",
+    _write_diagonal,
+    lambda types, offset, dim1, dim2: types[0],
+    {
+        "x": lambda g, value_type, offset, dim1, dim2: diagonal_scatter(
+            g, creation.zeros(value_type.shape, dtype=g.dtype), offset, dim1, dim2
+        ),
+        "value": lambda g, offset, dim1, dim2: diagonal(g, offset, dim1, dim2),
+    },
+)
+
+
+def _two_dims(dim1: int, dim2: int, ndim: int) -> tuple[int, int]:
+    first, second = normal_dim(dim1, ndim), normal_dim(dim2, ndim)
+    if first == second:
+        raise failure(RuntimeError, f"diagonal dimensions cannot be identical {dim1}, {dim2}")
+    return first, second
+
+
+@method
+def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+    """The elements whose two indices differ by `offset`, as the last dimension. Source: `torch.diagonal`."""
+    first, second = _two_dims(dim1, dim2, input.array.ndim)
+    return bind(_diagonal, (input,), {"offset": offset, "dim1": first, "dim2": second})
+
+
+@method
+def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+    """`input` with a diagonal replaced by `src`. Source: `torch.diagonal_scatter`."""
+    first, second = _two_dims(dim1, dim2, input.array.ndim)
+    size = _diagonal_layout(contiguous_layout(input.array.shape), offset, first, second).shape
+    if src.array.shape != size:
+        raise failure(
+            RuntimeError,
+            f"expected src to have a size equal to the diagonal. src size = {list(src.array.shape)}, "
+            f"diagonal size = {list(size)}",
+        )
+    return bind(_diagonal_scatter, (input, src), {"offset": offset, "dim1": first, "dim2": second})
+
+
+@method
+def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
+    """Matrices of zeros whose diagonals are the vectors of `input`. Source: `torch.diag_embed`."""
+    size = input.array.shape
+    if not size:
+        raise failure(IndexError, "diag_embed needs a tensor of 1 or more dimensions, got 0")
+    first, second = _two_dims(dim1, dim2, len(size) + 1)
+    width = size[-1] + builtins.abs(offset)
+    whole = list(size[:-1])
+    for d in sorted((first, second)):
+        whole.insert(d, width)
+    return diagonal_scatter(creation.zeros(whole, dtype=input.dtype), input, offset, first, second)
+
+
+@method
+def diag(input: Tensor, diagonal: int = 0) -> Tensor:
+    """A copy of a matrix's diagonal, or the matrix with a given diagonal. Source: `torch.diag`."""
+    if input.array.ndim == 2:
+        return _of_matrix(input, diagonal).clone()
+    if input.array.ndim != 1:
+        raise failure(
+            RuntimeError, f"supports 1D or 2D tensors. Got {input.array.ndim}D {list(input.array.shape)}"
+        )
+    return diag_embed(input, diagonal)
+
+
+_of_matrix = diagonal
+
+
+@method
+def diagflat(input: Tensor, offset: int = 0) -> Tensor:
+    """The matrix with all elements of `input` on a diagonal. Source: `torch.diagflat`."""
+    return diag_embed(flatten(input), offset)
+
+
+@method
+def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
+    """Write a number on the main diagonal; `wrap` goes on below it in a tall matrix.
+
+    Source: `torch.Tensor.fill_diagonal_`.
+    """
+    size = self.array.shape
+    if len(size) < 2:
+        raise failure(RuntimeError, "dimensions must larger than 1")
+    if len(size) > 2 and len(set(size)) > 1:
+        raise failure(RuntimeError, f"all dimensions of input must be of equal length, got {list(size)}")
+    if len(size) == 2:
+        rows, columns = size
+        for start in range(0, rows if wrap else 1, columns + 1):
+            diagonal(self[start:]).fill_(fill_value)
+    else:
+        step = creation.arange(size[0])
+        self[(step,) * len(size)] = fill_value
+    return self
+
+
+@method
+def trace(input: Tensor) -> Tensor:
+    """The sum of a matrix's diagonal. Source: `torch.trace`."""
+    if input.array.ndim != 2:
+        raise failure(RuntimeError, f"expected a matrix, but got tensor with dim {input.array.ndim}")
+    if input.array.dtype.kind == "b":
+        raise failure(NotImplementedError, "not implemented for bool; convert with .to(int)")
+    return diagonal(input).sum()
+
+
+# Triangles.
+
+
+def _triangle(input: Tensor, diagonal: int, lower: bool) -> Tensor:
+    """Zero beyond a diagonal; as a comparison of positions, so that it fuses."""
+    if input.array.ndim < 2:
+        raise failure(RuntimeError, f"input tensor must have at least 2 dimensions, got {input.array.ndim}")
+    rows = unsqueeze(creation.arange(input.array.shape[-2]), 1)
+    columns = creation.arange(input.array.shape[-1])
+    kept = columns - rows <= diagonal if lower else columns - rows >= diagonal
+    return elementwise.where(kept, input, False if input.array.dtype.kind == "b" else 0)
+
+
+@method
+def tril(input: Tensor, diagonal: int = 0) -> Tensor:
+    """The lower triangle, the rest 0. Source: `torch.tril`."""
+    return _triangle(input, diagonal, True)
+
+
+@method
+def triu(input: Tensor, diagonal: int = 0) -> Tensor:
+    """The upper triangle, the rest 0. Source: `torch.triu`."""
+    return _triangle(input, diagonal, False)
+
+
+def _triangle_indices(name: str, places: tuple[np.ndarray, ...], dtype: Any) -> Tensor:
+    kind = dtypes.as_dtype(dtype)
+    if kind.numpy not in (np.int64, np.int32):
+        raise failure(RuntimeError, f'"{name}" not implemented for {kind.name}, only for int64 and int32')
+    return creation.constant(np.stack(places).astype(kind.numpy))
+
+
+def _checked_sides(row: int, col: int) -> None:
+    if row < 0 or col < 0:
+        raise failure(RuntimeError, f"row and col must be non-negative, got {row} and {col}")
+
+
+def tril_indices(
+    row: int, col: int, offset: int = 0, *, dtype: Any = dtypes.int64, device: Any = None, layout: Any = None
+) -> Tensor:
+    """The rows and columns of a matrix's lower triangle, [2, count]. Source: `torch.tril_indices`."""
+    _checked_sides(row, col)
+    return _triangle_indices("tril_indices", np.tril_indices(row, offset, col), dtype)
+
+
+def triu_indices(
+    row: int, col: int, offset: int = 0, *, dtype: Any = dtypes.int64, device: Any = None, layout: Any = None
+) -> Tensor:
+    """The rows and columns of a matrix's upper triangle, [2, count]. Source: `torch.triu_indices`."""
+    _checked_sides(row, col)
+    return _triangle_indices("triu_indices", np.triu_indices(row, offset, col), dtype)
+
+
+def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
+    """The powers of a vector's elements as columns, falling unless `increasing`. Source: `torch.vander`.
+
+    >>> import fusegrad as fg
+    >>> fg.vander(fg.tensor([2, 3]), N=3)
+    tensor([[4, 2, 1],
+            [9, 3, 1]])
+    """
+    if x.array.ndim != 1:
+        raise failure(RuntimeError, f"x must be a one-dimensional tensor, got shape {list(x.array.shape)}")
+    if N is not None and N < 0:
+        raise failure(RuntimeError, f"N must be non-negative, got {N}")
+    count = x.array.size if N is None else N
+    powers = creation.arange(count) if increasing else creation.arange(count - 1, -1, -1)
+    return unsqueeze(x, 1) ** powers
+
+
+from fusegrad.eager.ops.create import creation  # noqa: E402  (both use the views)
+from fusegrad.eager.ops.pointwise import elementwise  # noqa: E402  (both use the views)

@@ -1,0 +1,404 @@
+"""Tensors put together: side by side, repeated, or spread to a common shape."""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fusegrad.eager.core import dtypes
+from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.families import Opaque
+from fusegrad.eager.core.op import TensorType, bind
+from fusegrad.eager.core.state import state
+from fusegrad.eager.core.tensor import Size, Tensor
+from fusegrad.eager.ops.shape import shape, slicing
+from fusegrad.eager.ops.shape.shape import (
+    _sizes,
+    expand,
+    flatten,
+    method,
+    normal_dim,
+    reshape,
+    unsqueeze,
+)
+
+
+def _cat_type(types: Sequence[TensorType], dim: int) -> TensorType:
+    shape = list(types[0].shape)
+    for other in types[1:]:
+        pairs = enumerate(zip(shape, other.shape, strict=False))
+        same = builtins.all(a == b for i, (a, b) in pairs if i != dim)
+        if not same or len(shape) != len(other.shape):
+            raise RuntimeError(
+                f"Sizes of tensors must match except in dimension {dim}. "
+                f"Got {list(types[0].shape)} and {list(other.shape)}"
+            )
+    shape[dim] = builtins.sum(t.shape[dim] for t in types)
+    return TensorType(tuple(shape), functools.reduce(dtypes.promote, (t.dtype for t in types)))
+
+
+def _cat_gradient(g: Tensor, index: int, types: Sequence[Any], dim: int) -> Tensor:
+    start = builtins.sum(t[0][dim] for t in types[:index])
+    return slicing.narrow(g, dim, start, types[index][0][dim])
+
+
+def _cat_numpy(*arrays: np.ndarray, dim: int) -> np.ndarray:
+    kind = _cat_type([TensorType(a.shape, a.dtype) for a in arrays], dim).dtype
+    return np.concatenate([a.astype(kind, copy=False) for a in arrays], axis=dim)
+
+
+class _StackedDim(int):
+    """The `dim` of a `cat` that stacks: for the name of its node (see `shape.py`)."""
+
+    grad_name = "StackBackward0"
+
+
+class _Repeated(tuple[int, ...]):
+    """The shape of a reshape that repeats."""
+
+    grad_name = "RepeatBackward0"
+
+
+_cat = Opaque(
+    "cat",
+    "*tensors",
+    _cat_numpy,
+    _cat_type,
+    {"tensors": _cat_gradient},
+    lambda params: getattr(type(params["dim"]), "grad_name", "CatBackward0"),
+    refuses="",
+)
+
+
+def _some(tensors: Any, kind: type[Exception] = RuntimeError) -> tuple[Tensor, ...]:
+    """One or more tensors as a tuple; raises `kind` for none, TypeError for what is no sequence of them."""
+    found = () if isinstance(tensors, Tensor) else tuple(tensors)
+    if isinstance(tensors, Tensor) or not builtins.all(isinstance(x, Tensor) for x in found):
+        raise failure(TypeError, f"tensors must be a tuple or list of Tensors, not {type(tensors).__name__}")
+    if not found:
+        raise failure(kind, "expected a non-empty list of Tensors")
+    return found
+
+
+def cat(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None) -> Tensor:
+    """Tensors joined along `dim`, empty vectors left out. Source: `torch.cat`."""
+    given = _some(tensors, ValueError)
+    kept = tuple([x for x in given if x.array.shape != (0,)]) or given[:1]
+    if not kept[0].array.ndim:
+        raise failure(
+            RuntimeError, "zero-dimensional tensor (at position 0) cannot be concatenated; use stack"
+        )
+    result = bind(_cat, kept, {"dim": normal_dim(dim, kept[0].array.ndim)})
+    return result if out is None else written_out(result, out, given, exact=False)
+
+
+def written_out(result: Tensor, out: Tensor, operands: Sequence[Tensor], exact: bool = True) -> Tensor:
+    """`result` in the memory of `out` (for the functions that take `out=`); gives `out`.
+
+    exact: its dtype must be that of the result.
+    Raises RuntimeError where its dtype cannot take the result, where it shares memory with an operand,
+    and where the autograd graph would not see the write.
+    """
+    if state.grad_enabled and (out.needs_grad or result.needs_grad):
+        raise failure(
+            RuntimeError, "functions with out=... arguments don't support automatic differentiation"
+        )
+    _check_apart(out, operands)
+    if out.array.shape != result.array.shape:
+        strided.resize_(out, result.array.shape)
+        _check_apart(out, operands)
+    if not np.can_cast(result.array.dtype, out.array.dtype, "no" if exact else "same_kind"):
+        raise failure(
+            RuntimeError,
+            f"result type {result.array.dtype.name} can't be cast to the desired output type "
+            f"{out.array.dtype.name}",
+        )
+    return out.copy_(result)
+
+
+def _check_apart(out: Tensor, operands: Sequence[Tensor]) -> None:
+    """Refuse to write where an operand lies, or several elements in one place."""
+    repeats = builtins.any(n > 1 and not s for n, s in zip(out.array.shape, out.array.strides, strict=True))
+    if repeats or builtins.any(out is x or np.may_share_memory(out.array, x.array) for x in operands):
+        raise failure(
+            RuntimeError,
+            "unsupported operation: some elements of the input tensor and the written-to tensor refer to a "
+            "single memory location. Please clone() the tensor before performing the operation.",
+        )
+
+
+def stack(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None) -> Tensor:
+    """Tensors of one shape joined along a new dimension. Source: `torch.stack`."""
+    given = tuple(tensors)
+    if not given:
+        raise failure(RuntimeError, "stack expects a non-empty TensorList")
+    for other in given[1:]:
+        if other.array.shape != given[0].array.shape:
+            raise failure(
+                RuntimeError,
+                f"stack expects each tensor to be equal size, but got {list(given[0].array.shape)} "
+                f"and {list(other.array.shape)}",
+            )
+    place = normal_dim(dim, given[0].array.ndim + 1)
+    result = bind(_cat, tuple([unsqueeze(x, place) for x in given]), {"dim": _StackedDim(place)})
+    return result if out is None else written_out(result, out, given, exact=False)
+
+
+# Of at least some rank, and joined so.
+
+
+def _at_least(name: str, grow: Callable[[Tensor], Tensor]) -> Callable[..., Any]:
+    def function(*tensors: Any) -> Any:
+        if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)):
+            return tuple(function(x) for x in tensors[0])
+        return grow(tensors[0]) if len(tensors) == 1 else tuple(grow(x) for x in tensors)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = (
+        f"Each tensor with dimensions of size 1 put in where it has fewer. Source: `torch.{name}`."
+    )
+    return function
+
+
+def _grown_to_3d(x: Tensor) -> Tensor:
+    shape = x.array.shape
+    grown = {0: (1, 1, 1), 1: (1, *shape, 1), 2: (*shape, 1)}
+    return reshape(x, grown[len(shape)]) if len(shape) < 3 else x
+
+
+atleast_1d = _at_least("atleast_1d", lambda x: x if x.array.ndim else reshape(x, (1,)))
+atleast_2d = _at_least(
+    "atleast_2d", lambda x: x if x.array.ndim > 1 else reshape(x, (1, x.array.size if x.array.ndim else 1))
+)
+atleast_3d = _at_least("atleast_3d", _grown_to_3d)
+
+
+def hstack(tensors: Sequence[Tensor]) -> Tensor:
+    """Joined from left to right: along dimension 1, vectors along 0. Source: `torch.hstack`."""
+    grown = atleast_1d(_some(tensors))
+    return cat(grown, 0 if grown[0].array.ndim == 1 else 1)
+
+
+def vstack(tensors: Sequence[Tensor]) -> Tensor:
+    """Joined as rows, one below the other. Source: `torch.vstack`."""
+    return cat(atleast_2d(_some(tensors)), 0)
+
+
+def dstack(tensors: Sequence[Tensor]) -> Tensor:
+    """Joined along dimension 2. Source: `torch.dstack`."""
+    return cat(atleast_3d(_some(tensors)), 2)
+
+
+def column_stack(tensors: Sequence[Tensor]) -> Tensor:
+    """Joined from left to right, vectors as columns. Source: `torch.column_stack`."""
+    return hstack([x if x.array.ndim > 1 else reshape(x, (x.array.size, 1)) for x in _some(tensors)])
+
+
+def block_diag(*tensors: Any) -> Tensor:
+    """Matrices along the diagonal of one, 0 elsewhere; vectors as rows. Source: `torch.block_diag`.
+
+    >>> import fusegrad as fg
+    >>> fg.block_diag(fg.tensor([1, 2]), fg.tensor(3))
+    tensor([[1, 2, 0],
+            [0, 0, 3]])
+    """
+    blocks = [atleast_2d(x if isinstance(x, Tensor) else creation.as_tensor(x)) for x in tensors]
+    for i, x in enumerate(blocks):
+        if x.array.ndim > 2:
+            raise failure(
+                RuntimeError, f"expected 2D or lower tensors, got {x.array.ndim} dimensions at index {i}"
+            )
+    width = builtins.sum(x.array.shape[1] for x in blocks)
+    rows, start = [], 0
+    for x in blocks:
+        n = x.array.shape[1]
+        rows.append(padding.padded(x, [(0, 0), (start, width - start - n)], 0))
+        start += n
+    return cat(rows) if rows else creation.zeros(1, 0)
+
+
+# Repeated.
+
+
+@method
+def repeat(input: Tensor, *counts: Any, repeats: Any = None) -> Tensor:
+    """The tensor laid side by side `repeats` times along each dimension. Source: `torch.Tensor.repeat`."""
+    times, size = _sizes(counts, repeats), input.array.shape
+    if len(times) < len(size):
+        raise failure(
+            RuntimeError, f"{len(times)} repeats for a tensor of {len(size)} dimensions {list(size)}"
+        )
+    if builtins.any(n < 0 for n in times):
+        raise failure(RuntimeError, f"a tensor cannot be repeated a negative number of times: {list(times)}")
+    size = (1,) * (len(times) - len(size)) + size
+    apart = reshape(input, tuple(n for pair in zip((1,) * len(size), size, strict=True) for n in pair))
+    spread = expand(apart, tuple(n for pair in zip(times, size, strict=True) for n in pair))
+    whole = _Repeated(c * n for c, n in zip(times, size, strict=True))
+    result = bind(shape._reshape, (spread,), {"shape": whole})
+    # Where nothing is copied next to another, a view is left; PyTorch always gives new memory.
+    apart_already = builtins.all(1 in pair for pair in zip(times, size, strict=True))
+    return result.clone() if apart_already else result
+
+
+@method
+def tile(input: Tensor, *counts: Any, dims: Any = None) -> Tensor:
+    """`repeat` with 1 for the dimensions that `dims` leaves out. Source: `torch.tile`."""
+    times = _sizes(counts, dims)
+    return repeat(input, (1,) * (input.array.ndim - len(times)) + times)
+
+
+@method
+def repeat_interleave(
+    input: Tensor,
+    repeats: int | Tensor | None = None,
+    dim: int | None = None,
+    *,
+    output_size: int | None = None,
+) -> Tensor:
+    """Each element (or slice along `dim`) `repeats` times in a row. Source: `torch.repeat_interleave`.
+
+    repeats: a number, or as many as there are slices. Given alone, it tells how often each index comes.
+
+    >>> import fusegrad as fg
+    >>> fg.repeat_interleave(fg.tensor([7, 8]), fg.tensor([1, 2]))
+    tensor([7, 8, 8])
+    """
+    if repeats is None:
+        return _repeated_indices(input, output_size)
+    if dim is None:
+        input, dim = flatten(input), 0
+    if not input.array.ndim:
+        raise failure(IndexError, f"Dimension specified as {dim} but tensor has no dimensions")
+    dim = normal_dim(dim, input.array.ndim)
+    if isinstance(repeats, Tensor) and repeats.array.size != 1:
+        if repeats.array.ndim != 1 or repeats.array.size != input.array.shape[dim]:
+            raise failure(
+                RuntimeError,
+                f"repeats {list(repeats.array.shape)} must be 0-dim or have the size of dimension {dim} "
+                f"of {list(input.array.shape)}",
+            )
+        return indexing.index_select(input, dim, _repeated_indices(repeats, output_size))
+    times = int(repeats)
+    if times < 0:
+        raise failure(RuntimeError, f"repeats has to be non-negative, got {times}")
+    size = input.array.shape
+    spread = expand(unsqueeze(input, dim + 1), (*size[: dim + 1], times, *size[dim + 1 :]))
+    result = reshape(spread, (*size[:dim], size[dim] * times, *size[dim + 1 :]))
+    return result.clone() if times == 1 or size[dim] == 1 else result
+
+
+def _repeated_indices(repeats: Tensor, output_size: int | None) -> Tensor:
+    """The index i as often as `repeats[i]` says. How many there are depends on the values."""
+    if state.interpreter is not None:
+        state.interpreter.effect("repeats slices, a result whose shape depends on the values")
+    counts = repeats.array
+    if counts.ndim != 1 or counts.dtype not in (np.int64, np.int32):
+        raise failure(
+            RuntimeError,
+            f"repeats must be a vector of int64 or int32, got {counts.dtype.name}{list(counts.shape)}",
+        )
+    if (counts < 0).any():
+        raise failure(RuntimeError, "repeats can not be negative")
+    if output_size is not None and int(counts.sum()) != output_size:
+        raise failure(
+            RuntimeError, f"output_size {output_size} is not the sum of repeats, {int(counts.sum())}"
+        )
+    return creation.constant(np.repeat(np.arange(counts.size, dtype=counts.dtype), counts))
+
+
+# Grids and combinations.
+
+
+def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
+    """Vectors expanded to a grid. Source: `torch.meshgrid`."""
+    given = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else tensors
+    vectors = list(_some(given))
+    if indexing not in ("ij", "xy"):
+        raise failure(RuntimeError, f"indexing must be one of 'xy' or 'ij', got {indexing!r}")
+    for v in vectors:
+        if v.array.ndim > 1:
+            raise failure(
+                RuntimeError, f"expected scalar or 1D tensor in the tensor list but got {list(v.array.shape)}"
+            )
+    swap = indexing == "xy" and len(vectors) > 1
+    if swap:
+        vectors[:2] = vectors[1::-1]
+    size = tuple(v.array.size for v in vectors)
+    grids = [
+        expand(reshape(v, (1,) * i + (size[i],) + (1,) * (len(size) - i - 1)), size)
+        for i, v in enumerate(vectors)
+    ]
+    if swap:
+        grids[:2] = grids[1::-1]
+    return tuple(grids)
+
+
+def cartesian_prod(*tensors: Tensor) -> Tensor:
+    """All tuples of elements of the given vectors, as rows. Source: `torch.cartesian_prod`."""
+    for v in tensors:
+        if v.array.ndim != 1:
+            raise failure(RuntimeError, f"expect a 1D vector, but got shape {list(v.array.shape)}")
+    if len(tensors) == 1:
+        return tensors[0]
+    return stack([flatten(g) for g in meshgrid(*tensors)], 1)
+
+
+def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
+    """All combinations of `r` elements of a vector, as rows. Source: `torch.combinations`."""
+    if input.array.ndim != 1:
+        raise failure(RuntimeError, f"expect a 1D vector, but got shape {list(input.array.shape)}")
+    if r < 0:
+        raise failure(RuntimeError, f"expect a non-negative number, but got {r}")
+    if r == 0:
+        return creation.empty(0, dtype=input.dtype)
+    choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
+    places = np.array(list(choose(range(input.array.size), r)), dtype=np.int64).reshape(-1, r)
+    return indexing.take(input, creation.constant(places))
+
+
+# A common shape.
+
+
+def broadcast_shapes(*shapes: Any) -> Size:
+    """The shape that shapes (or sizes) broadcast to; raises RuntimeError where they do not fit.
+
+    Source: `torch.broadcast_shapes`.
+    """
+    sizes = [(s,) if isinstance(s, int) else tuple(s) for s in shapes]
+    if builtins.any(n < 0 for size in sizes for n in size):
+        raise failure(RuntimeError, f"trying to create tensor with negative dimension: {sizes}")
+    try:
+        return Size(np.broadcast_shapes(*sizes))
+    except ValueError:
+        raise failure(
+            RuntimeError,
+            f"shape mismatch: objects cannot be broadcast to a single shape: {[list(s) for s in sizes]}",
+        ) from None
+
+
+def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
+    """All expanded to their common shape. Source: `torch.broadcast_tensors`."""
+    given = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else tensors
+    size = broadcast_shapes(*(x.array.shape for x in given))
+    return tuple(expand(x, size) for x in given)
+
+
+@method
+def kron(input: Tensor, other: Tensor) -> Tensor:
+    """The Kronecker product: each element of `input` times all of `other`. Source: `torch.kron`."""
+    rank = builtins.max(input.array.ndim, other.array.ndim)
+    first = (1,) * (rank - input.array.ndim) + input.array.shape
+    second = (1,) * (rank - other.array.ndim) + other.array.shape
+    outer = reshape(input, tuple(n for size in first for n in (size, 1)))
+    inner = reshape(other, tuple(n for size in second for n in (1, size)))
+    return reshape(outer * inner, tuple(a * b for a, b in zip(first, second, strict=True)))
+
+
+from fusegrad.eager.ops.create import creation  # noqa: E402  (all use these views)
+from fusegrad.eager.ops.index import indexing  # noqa: E402  (all use these views)
+from fusegrad.eager.ops.shape import padding, strided  # noqa: E402  (all use these views)

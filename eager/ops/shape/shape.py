@@ -1,0 +1,482 @@
+"""Views: the same elements under another shape or order of dimensions.
+
+Copies are made only where no strides can say it. `slicing.py`, `diagonals.py` and `strided.py` hold the
+other views, `joining.py` what puts tensors together; their names can be had from here too.
+"""
+
+from __future__ import annotations
+
+import builtins
+import math
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fusegrad.eager.core import dtypes
+from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.families import Layout, Opaque, View
+from fusegrad.eager.core.op import NO_PARAMS, TensorType, bind
+from fusegrad.eager.core.sizes import size_of
+from fusegrad.eager.core.tensor import Tensor
+
+METHODS: dict[str, Callable[..., Any]] = {}
+
+
+def method(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Make a function a tensor method too."""
+    METHODS[function.__name__] = function
+    return function
+
+
+def normal_dim(dim: int, ndim: int) -> int:
+    """`dim` counted from 0; raises IndexError as PyTorch does when it is out of range."""
+    bound = ndim or 1
+    if type(dim) is not int:
+        dim = operator.index(dim)
+    if not -bound <= dim < bound:
+        raise failure(
+            IndexError,
+            f"Dimension out of range (expected to be in range of [{-bound}, {bound - 1}], but got {dim})",
+        )
+    return dim % bound
+
+
+def normal_dims(dims: Any, ndim: int) -> list[int]:
+    """One dim or several, counted from 0; raises RuntimeError where one appears twice."""
+    result = [normal_dim(d, ndim) for d in (dims if isinstance(dims, (tuple, list)) else (dims,))]
+    if len(set(result)) < len(result):
+        raise failure(RuntimeError, f"a dim appears multiple times in the list of dims {dims}")
+    return result
+
+
+def _sizes(sizes: tuple[Any, ...], keyword: Any = None) -> tuple[int, ...]:
+    """`(2, 3)` or `((2, 3),)`, or what was given by keyword, as a tuple of ints."""
+    if keyword is not None:
+        sizes = (keyword,)
+    if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)):
+        sizes = tuple(sizes[0])
+    for size in sizes:
+        if type(size) is not int:
+            return tuple([size_of(s) for s in sizes])
+    return sizes
+
+
+# One op reshapes (and one permutes), whatever the user called; the type of its parameter says which
+# function it was, for the name of the backward node. It equals, hashes and prints as the tuple it is.
+
+
+class _Squeezed(tuple[int, ...]):
+    grad_name = "SqueezeBackward0"
+
+
+class _SqueezedDim(tuple[int, ...]):
+    grad_name = "SqueezeBackward1"
+
+
+class _SqueezedDims(tuple[int, ...]):
+    grad_name = "SqueezeBackward2"
+
+
+class _Unsqueezed(tuple[int, ...]):
+    grad_name = "UnsqueezeBackward0"
+
+
+# Reshaping.
+
+
+def _reshape_layout(layout: Layout, shape: tuple[int, ...]) -> Layout | None:
+    """Strides for a reshape, where the old dimensions that merge lie one inside the other."""
+    old = [(n, s) for n, s in zip(layout.shape, layout.strides, strict=True) if n != 1]
+    if 0 in shape:
+        return Layout(shape, (1,) * len(shape), layout.offset)
+    strides: list[int] = []
+    groups = iter(old)
+    # Walk both shapes from the front: each group of new dimensions must use up whole old ones.
+    pending = 1
+    block: list[tuple[int, int]] = []
+    for n in shape:
+        if n == 1:
+            strides.append(1)
+            continue
+        while pending % n or pending < n:
+            following = next(groups, None)
+            if following is None:
+                return None
+            if block and block[-1][1] != following[0] * following[1] and pending > 1:
+                return None
+            block.append(following)
+            pending *= following[0]
+        pending //= n
+        strides.append(pending * block[-1][1])
+        if pending == 1:
+            block = []
+    return Layout(shape, tuple(strides), layout.offset)
+
+
+def _reshape_numpy(x: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    return x.reshape(shape)
+
+
+class _Reshape(View):
+    def evaluate(self, args: Any, params: Any) -> Any:
+        return args[0].array.reshape(params["shape"])
+
+
+_reshape: View = _Reshape(
+    "reshape",
+    _reshape_numpy,
+    _reshape_layout,
+    {"x": lambda g, x_type: reshape(g, x_type.shape)},
+    lambda params: getattr(type(params["shape"]), "grad_name", "ViewBackward0"),
+    lambda x_type, shape: (_reshape, False, {"shape": x_type.shape}),
+)
+
+
+@method
+def reshape(input: Tensor, *sizes: Any, shape: Any = None) -> Tensor:
+    """The same elements in row-major order under another shape; one size may be -1.
+
+    Raises RuntimeError when the number of elements differs. Source: `torch.reshape`.
+
+    >>> import fusegrad as fg
+    >>> fg.arange(6).reshape(2, -1)
+    tensor([[0, 1, 2],
+            [3, 4, 5]])
+    """
+    wanted = _sizes(sizes, shape)
+    return bind(_reshape, (input,), {"shape": _resolved(wanted, input.array)})
+
+
+def _resolved(sizes: tuple[int, ...], array: np.ndarray) -> tuple[int, ...]:
+    """A shape with a number in place of -1; raises RuntimeError where it does not fit the elements."""
+    size, given = array.size, sizes
+    if -1 in sizes:
+        known = -math.prod(sizes)
+        if known > 0 and size % known == 0:
+            sizes = tuple([size // known if s == -1 else s for s in sizes])
+    if math.prod(sizes) != size or [n for n in sizes if n < 0]:
+        raise failure(
+            RuntimeError,
+            f"shape '{list(given)}' is invalid for input of size {size} (shape {list(array.shape)})",
+        )
+    return sizes
+
+
+@method
+def view(input: Tensor, *sizes: Any, size: Any = None, dtype: Any = None) -> Tensor:
+    """`reshape` that never copies; or the same memory read as another dtype.
+
+    Raises RuntimeError where the elements do not lie so. Source: `torch.Tensor.view`.
+
+    >>> import fusegrad as fg
+    >>> fg.tensor([1.0]).view(fg.int32)
+    tensor([1065353216], dtype=torch.int32)
+    """
+    if dtype is not None or (sizes and isinstance(sizes[0], (dtypes.DType, type))):
+        return _view_as_dtype(input, dtypes.as_dtype(sizes[0] if dtype is None else dtype))
+    array = input.array
+    wanted = _resolved(_sizes(sizes, size), array)
+    if not array.flags.c_contiguous:
+        layout = Layout(array.shape, tuple(s // array.itemsize for s in array.strides))
+        if _reshape_layout(layout, wanted) is None:
+            raise failure(
+                RuntimeError,
+                f"view size {list(wanted)} is not compatible with input tensor's size "
+                f"{list(array.shape)} and stride {list(layout.strides)} (at least one dimension spans "
+                "across two contiguous subspaces). Use .reshape(...) instead.",
+            )
+    return bind(_reshape, (input,), {"shape": wanted})
+
+
+def _dtype_view_type(types: Sequence[TensorType], dtype: dtypes.DType) -> TensorType:
+    shape, old, new = types[0].shape, types[0].dtype.itemsize, dtype.numpy.itemsize
+    if old == new:
+        return TensorType(shape, dtype.numpy)
+    if not shape or shape[-1] * old % new:
+        raise RuntimeError(
+            f"the last dimension of {list(shape)} cannot be read as {dtype.name}: elements of {old} bytes "
+            f"do not make whole ones of {new}"
+        )
+    return TensorType((*shape[:-1], shape[-1] * old // new), dtype.numpy)
+
+
+class _DtypeView(Opaque):
+    view = True
+
+
+_dtype_view = _DtypeView(
+    "view_dtype", "x", lambda x, dtype: x.view(dtype.numpy), _dtype_view_type, None, "ViewBackward1"
+)
+
+
+def _view_as_dtype(input: Tensor, dtype: dtypes.DType) -> Tensor:
+    if dtype.numpy == input.array.dtype:
+        return bind(_reshape, (input,), {"shape": input.array.shape})
+    _dtype_view_type([TensorType(input.array.shape, input.array.dtype)], dtype)
+    return bind(_dtype_view, (input,), {"dtype": dtype})
+
+
+@method
+def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
+    """Dimensions `start_dim` to `end_dim` as one. Source: `torch.flatten`."""
+    shape = input.array.shape
+    start, end = normal_dim(start_dim, len(shape)), normal_dim(end_dim, len(shape))
+    if not shape:
+        return reshape(input, (1,))
+    if start > end:
+        raise failure(RuntimeError, f"start_dim ({start_dim}) cannot come after end_dim ({end_dim})")
+    return reshape(input, (*shape[:start], math.prod(shape[start : end + 1]), *shape[end + 1 :]))
+
+
+@method
+def ravel(input: Tensor) -> Tensor:
+    """All elements as a vector. Source: `torch.ravel`."""
+    return reshape(input, (-1,)) if input.array.size else reshape(input, (0,))
+
+
+@method
+def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
+    """One dimension as several, one of which may be -1. Source: `torch.unflatten`."""
+    dim = normal_dim(dim, input.array.ndim)
+    shape = input.array.shape
+    inner = _sizes((tuple(sizes),))
+    if not shape:
+        raise failure(RuntimeError, "a tensor without dimensions has none to take apart")
+    if not inner:
+        raise failure(RuntimeError, "sizes must be non-empty")
+    known = math.prod(n for n in inner if n != -1)
+    if -1 in inner and known and shape[dim] % known == 0:
+        inner = tuple(shape[dim] // known if n == -1 else n for n in inner)
+    if math.prod(inner) != shape[dim] or builtins.any(n < 0 for n in inner):
+        raise failure(
+            RuntimeError,
+            f"sizes {list(sizes)} don't multiply up to the size of dim {dim} ({shape[dim]}) of {list(shape)}",
+        )
+    return reshape(input, (*shape[:dim], *inner, *shape[dim + 1 :]))
+
+
+@method
+def reshape_as(input: Tensor, other: Tensor) -> Tensor:
+    """Reshaped to the shape of `other`. Source: `torch.Tensor.reshape_as`."""
+    return reshape(input, other.array.shape)
+
+
+@method
+def view_as(input: Tensor, other: Tensor) -> Tensor:
+    """A view with the shape of `other`. Source: `torch.Tensor.view_as`."""
+    return view(input, other.array.shape)
+
+
+@method
+def squeeze(input: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
+    """Without dimensions of size 1 (all of them, or `dim`). Source: `torch.squeeze`."""
+    shape = input.array.shape
+    if dim is None:
+        kept: tuple[int, ...] = _Squeezed([n for n in shape if n != 1])
+    else:
+        dims = normal_dims(dim, len(shape))
+        kind = _SqueezedDims if isinstance(dim, (tuple, list)) else _SqueezedDim
+        kept = kind([n for i, n in enumerate(shape) if n != 1 or i not in dims])
+    return bind(_reshape, (input,), {"shape": kept})
+
+
+@method
+def unsqueeze(input: Tensor, dim: int) -> Tensor:
+    """With a dimension of size 1 put in at `dim`. Source: `torch.unsqueeze`."""
+    shape = list(input.array.shape)
+    shape.insert(normal_dim(dim, len(shape) + 1), 1)
+    return bind(_reshape, (input,), {"shape": _Unsqueezed(shape)})
+
+
+# Expanding.
+
+
+def _expand_layout(layout: Layout, shape: tuple[int, ...]) -> Layout:
+    extra = len(shape) - len(layout.shape)
+    strides = [0] * extra
+    for n, old, stride in zip(shape[extra:], layout.shape, layout.strides, strict=True):
+        strides.append(stride if old == n else 0)
+    return Layout(shape, tuple(strides), layout.offset)
+
+
+def _expand_numpy(x: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    if not x.flags.c_contiguous:
+        return np.broadcast_to(x, shape)
+    # What `broadcast_to` does, in a third of its time: every sum's gradient takes this way.
+    extra = len(shape) - x.ndim
+    strides = [0] * extra
+    if x.ndim:
+        strides += [s if n == m else 0 for n, m, s in zip(x.shape, shape[extra:], x.strides, strict=True)]
+    result: np.ndarray = np.ndarray(shape, x.dtype, x, 0, strides)
+    result.flags.writeable = False
+    return result
+
+
+_expand = View("expand", _expand_numpy, _expand_layout, {"x": lambda g: g}, "ExpandBackward0")
+
+
+@method
+def expand(input: Tensor, *sizes: Any, size: Any = None) -> Tensor:
+    """Dimensions of size 1 repeated without copying; -1 keeps a size. Source: `torch.Tensor.expand`."""
+    wanted, shape = _sizes(sizes, size), input.array.shape
+    extra = len(wanted) - len(shape)
+    full = tuple([shape[i - extra] if n == -1 and i >= extra else n for i, n in enumerate(wanted)])
+    if (
+        extra < 0
+        or builtins.any(a not in (1, b) for a, b in zip(shape, full[extra:], strict=True))
+        or [n for n in full if n < 0]
+    ):
+        raise failure(RuntimeError, f"shape {list(shape)} does not expand to {list(wanted)}")
+    return input if full == shape else bind(_expand, (input,), {"shape": full})
+
+
+broadcast_to = METHODS["broadcast_to"] = expand
+
+
+@method
+def expand_as(input: Tensor, other: Tensor) -> Tensor:
+    """Expanded to the shape of `other`."""
+    return expand(input, other.array.shape)
+
+
+@method
+def sum_to_size(input: Tensor, *sizes: Any, size: Any = None) -> Tensor:
+    """Summed over the dimensions that `expand` would have made. Source: `torch.Tensor.sum_to_size`."""
+    wanted, shape = _sizes(sizes, size), input.array.shape
+    extra = len(shape) - len(wanted)
+    if extra < 0 or builtins.any(n not in (1, m) for n, m in zip(wanted, shape[extra:], strict=True)):
+        raise failure(RuntimeError, f"size {list(wanted)} is not expandable to size {list(shape)}")
+    if not wanted:
+        return reduction.sum(input)
+    dims = [d for d, m in enumerate(shape) if d < extra or (wanted[d - extra] == 1 and m != 1)]
+    return reshape(reduction.sum(input, dims) if dims else input, wanted)
+
+
+# The same memory, or a copy in row-major order.
+
+_detach: View = View(
+    "detach",
+    lambda x: x.view(),
+    lambda layout: layout,
+    None,
+    put=lambda x_type: (_detach, False, NO_PARAMS),
+)
+
+
+def detach(input: Tensor) -> Tensor:
+    """The same memory off the graph. Source: `torch.Tensor.detach`."""
+    return bind(_detach, (input,), NO_PARAMS)
+
+
+@method
+def contiguous(input: Tensor, memory_format: Any = None) -> Tensor:
+    """Itself where it lies in row-major order, else a copy that does. Source: `torch.Tensor.contiguous`."""
+    return input if input.array.flags.c_contiguous else bind(_contiguous, (input,))
+
+
+_contiguous = Opaque(
+    "contiguous",
+    "x",
+    lambda x: np.array(x, order="C"),
+    lambda types: types[0],
+    {"x": lambda g: g},
+    "CloneBackward0",
+)
+
+
+from fusegrad.eager.ops.reduce import reduction  # noqa: E402  (a reduction's gradient expands; these sum)
+from fusegrad.eager.ops.shape.diagonals import diag, diagonal, tril, triu  # noqa: E402
+from fusegrad.eager.ops.shape.joining import (  # noqa: E402
+    broadcast_tensors,
+    cat,
+    meshgrid,
+    repeat,
+    repeat_interleave,
+    stack,
+    tile,
+)
+from fusegrad.eager.ops.shape.order import (  # noqa: E402  (shapes are asked for by one name, `shape`)
+    adjoint,
+    conjugate_transpose,
+    flip,
+    fliplr,
+    flipud,
+    matrix_transpose,
+    movedim,
+    permute,
+    roll,
+    rot90,
+    swapaxes,
+    swapdims,
+    t,
+    transpose,
+)
+from fusegrad.eager.ops.shape.slicing import (  # noqa: E402
+    Slice,
+    _getitem,
+    basic_index,
+    chunk,
+    narrow,
+    numpy_index,
+    select,
+    split,
+    unbind,
+)
+
+__all__ = [
+    "METHODS",
+    "Slice",
+    "_getitem",
+    "adjoint",
+    "basic_index",
+    "broadcast_tensors",
+    "broadcast_to",
+    "cat",
+    "chunk",
+    "conjugate_transpose",
+    "contiguous",
+    "detach",
+    "diag",
+    "diagonal",
+    "expand",
+    "expand_as",
+    "flatten",
+    "flip",
+    "fliplr",
+    "flipud",
+    "matrix_transpose",
+    "meshgrid",
+    "method",
+    "movedim",
+    "narrow",
+    "normal_dim",
+    "normal_dims",
+    "numpy_index",
+    "permute",
+    "ravel",
+    "repeat",
+    "repeat_interleave",
+    "reshape",
+    "reshape_as",
+    "roll",
+    "rot90",
+    "select",
+    "split",
+    "squeeze",
+    "stack",
+    "sum_to_size",
+    "swapaxes",
+    "swapdims",
+    "t",
+    "tile",
+    "transpose",
+    "tril",
+    "triu",
+    "unbind",
+    "unflatten",
+    "unsqueeze",
+    "view",
+    "view_as",
+]

@@ -1,0 +1,398 @@
+"""Views said by strides, sizes changed in place, and the views that are copied at once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fusegrad.eager.autograd import views
+from fusegrad.eager.autograd.node import reach
+from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.families import Layout, Opaque, View, contiguous_layout
+from fusegrad.eager.core.op import TensorType, bind
+from fusegrad.eager.core.state import state
+from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.ops.create import creation
+from fusegrad.eager.ops.pointwise import elementwise as ew
+from fusegrad.eager.ops.shape import diagonals, order, shape as shapes, slicing
+from fusegrad.eager.ops.shape.shape import METHODS, _sizes, method, normal_dim, reshape
+
+# Windows along a dimension.
+
+
+def _unfold_layout(layout: Layout, dim: int, size: int, step: int) -> Layout:
+    shape, strides = list(layout.shape), list(layout.strides)
+    shape[dim] = (shape[dim] - size) // step + 1
+    strides[dim] *= step
+    return Layout((*shape, size), (*strides, layout.strides[dim]), layout.offset)
+
+
+def _unfold_numpy(x: np.ndarray, dim: int, size: int, step: int) -> np.ndarray:
+    layout = _unfold_layout(Layout(x.shape, x.strides), dim, size, step)
+    apart = x.flags.writeable and step >= size
+    return np.lib.stride_tricks.as_strided(x, layout.shape, layout.strides, writeable=apart)
+
+
+def _fold(g: Tensor, x_type: TensorType, dim: int, size: int, step: int) -> Tensor:
+    """Zeros of `x_type` with each window of `g` added where `unfold` took it from."""
+    count = g.array.shape[dim]
+    first = shapes.unsqueeze(creation.arange(0, count * step, step), 1)
+    place = reshape(first + creation.arange(size), (count * size,))
+    merged = (*x_type.shape[:dim], count * size, *x_type.shape[dim + 1 :])
+    windows = reshape(order.movedim(g, -1, dim + 1), merged)
+    return indexing.index_add(creation.zeros(x_type.shape, dtype=g.dtype), dim, place, windows)
+
+
+_unfold = View("unfold", _unfold_numpy, _unfold_layout, {"x": _fold})
+
+
+@method
+def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
+    """All windows of `size` along a dimension, `step` apart, as a last dimension.
+
+    Source: `torch.Tensor.unfold`.
+
+    >>> import fusegrad as fg
+    >>> fg.arange(5).unfold(0, 3, 2)
+    tensor([[0, 1, 2],
+            [2, 3, 4]])
+    """
+    dim = normal_dim(dimension, input.array.ndim)
+    n = input.array.shape[dim] if input.array.ndim else 1
+    if not 0 <= size <= n:
+        raise failure(RuntimeError, f"maximum size for tensor at dimension {dim} is {n} but size is {size}")
+    if step <= 0:
+        raise failure(RuntimeError, f"step is {step} but must be > 0")
+    if not input.array.ndim:
+        return slicing.narrow(reshape(input, (1,)), 0, 0, size)
+    return bind(_unfold, (input,), {"dim": dim, "size": size, "step": step})
+
+
+# Any strides.
+
+
+def _storage(array: np.ndarray) -> np.ndarray:
+    """The memory that `array` is a view of, as a vector of its elements."""
+    root = array
+    while isinstance(root.base, np.ndarray) and root.base.dtype == array.dtype:
+        root = root.base
+    if not (root.flags.c_contiguous or root.flags.f_contiguous):
+        return array if array.flags.c_contiguous else np.array(array)
+    return root.reshape(-1, order="A")
+
+
+def _offset(array: np.ndarray, storage: np.ndarray) -> int:
+    return (array.ctypes.data - storage.ctypes.data) // array.itemsize
+
+
+@method
+def storage_offset(input: Tensor) -> int:
+    """Where the first element lies in the memory, in elements. Source: `torch.Tensor.storage_offset`."""
+    reach(input)
+    return _offset(input.array, _storage(input.array)) if input.array.size else 0
+
+
+def _positions(layout: Layout) -> np.ndarray:
+    """Where in memory each element of a layout lies."""
+    place: Any = np.asarray(layout.offset, dtype=np.int64)
+    for n, stride in zip(layout.shape, layout.strides, strict=True):
+        place = place[..., None] + stride * np.arange(n)
+    return place
+
+
+def _as_strided_numpy(
+    x: np.ndarray, size: tuple[int, ...], stride: tuple[int, ...], offset: int, own: tuple[int, ...]
+) -> np.ndarray:
+    if not math.prod(size):
+        return np.empty(size, x.dtype)
+    if tuple(s // x.itemsize for s in x.strides) != own:
+        # Compiled code may keep x in another order than the run that asked for these strides.
+        place = _positions(Layout(x.shape, own))
+        memory = np.zeros(place.max(initial=0) + 1, x.dtype)
+        memory[place] = x
+        x = memory
+    storage = _storage(x)
+    start = _offset(x, storage) + offset
+    last = start + sum(s * (n - 1) for n, s in zip(size, stride, strict=True))
+    if start < 0 or last >= storage.size:
+        raise RuntimeError(
+            f"sizes {list(size)}, strides {list(stride)} and offset {start} are out of bounds for storage of "
+            f"{storage.size} elements"
+        )
+    return np.ndarray(size, x.dtype, storage, start * x.itemsize, tuple(s * x.itemsize for s in stride))
+
+
+def _as_strided_gradient(
+    g: Tensor, x_type: TensorType, stride: tuple[int, ...], offset: int, own: tuple[int, ...]
+) -> Tensor:
+    """Added up in the memory that both lie in, and taken from there."""
+    taken, given = _positions(Layout(g.array.shape, stride, offset)), _positions(Layout(x_type.shape, own))
+    low = min(taken.min(initial=0), given.min(initial=0))
+    span = int(max(taken.max(initial=0), given.max(initial=0)) - low) + 1
+    place = creation.constant((taken - low).reshape(-1))
+    memory = indexing.index_add(creation.zeros(span, dtype=g.dtype), 0, place, reshape(g, (taken.size,)))
+    gradient = indexing.take(memory, creation.constant(given - low))
+    shared = np.bincount((given - low).reshape(-1), minlength=1)
+    if shared.max(initial=0) > 1:
+        # Elements of x that share a place share its gradient.
+        gradient = gradient / creation.constant(shared[given - low].astype(g.array.dtype))
+    return gradient
+
+
+class _AsStrided(Opaque):
+    view = True
+
+
+_as_strided = _AsStrided(
+    "as_strided",
+    "x",
+    _as_strided_numpy,
+    lambda types, size, stride, offset, own: TensorType(size, types[0].dtype),
+    {"x": _as_strided_gradient},
+)
+
+
+def _layouts(
+    input: Tensor, size: Any, stride: Any, storage_offset: int | None, name: str
+) -> tuple[Layout, Layout]:
+    """Where the wanted elements and the given ones lie, counted from the first given element."""
+    reach(input)  # what is going to be computed has no memory yet
+    sizes, strides = _sizes((tuple(size),)), _sizes((tuple(stride),))
+    if len(sizes) != len(strides):
+        raise failure(RuntimeError, f"mismatch in length of strides and shape: {strides} and {sizes}")
+    if any(n < 0 for n in (*sizes, *strides)):
+        raise failure(
+            RuntimeError, f"negative sizes and strides are not supported: sizes {sizes}, strides {strides}"
+        )
+    start = 0 if storage_offset is None else storage_offset - _own_offset(input)
+    target = Layout(sizes, strides, start)
+    given = Layout(input.array.shape, input.stride(), 0)
+    if state.interpreter is not None and not np.isin(_positions(target), _positions(given)).all():
+        state.interpreter.effect(f"{name} reads memory that is not its input's")
+    return target, given
+
+
+@method
+def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
+    """The memory of `input` seen with other sizes and strides, counted in elements.
+
+    Raises RuntimeError for what lies outside of the memory. Source: `torch.as_strided`.
+
+    >>> import fusegrad as fg
+    >>> fg.arange(5).as_strided((2, 3), (2, 1))
+    tensor([[0, 1, 2],
+            [2, 3, 4]])
+    """
+    target, given = _layouts(input, size, stride, storage_offset, "as_strided")
+    params = {"size": target.shape, "stride": target.strides, "offset": target.offset, "own": given.strides}
+    return bind(_as_strided, (input,), params)
+
+
+_own_offset = storage_offset
+
+
+@method
+def as_strided_scatter(
+    input: Tensor, src: Tensor, size: Any, stride: Any, storage_offset: int | None = None
+) -> Tensor:
+    """`input` with `src` where `as_strided` would read. Source: `torch.as_strided_scatter`."""
+    target, given = _layouts(input, size, stride, storage_offset, "as_strided_scatter")
+    if src.array.shape != target.shape:
+        raise failure(
+            RuntimeError,
+            f"expected src to have a size equal to the slice of self. src size = {list(src.array.shape)}, "
+            f"slice size = {list(target.shape)}",
+        )
+    written, own = _positions(target), _positions(given)
+    if not np.isin(written, own).all():
+        raise failure(
+            RuntimeError,
+            f"sizes {list(target.shape)}, strides {list(target.strides)} and offset {target.offset} are out "
+            f"of bounds for the elements of shape {list(given.shape)}",
+        )
+    memory = creation.zeros(int(own.max(initial=0)) + 1, dtype=input.dtype)
+    memory = indexing.put(memory, creation.constant(own), input)
+    memory = indexing.put(memory, creation.constant(written), ew.cast(src, input.dtype))
+    return indexing.take(memory, creation.constant(own))
+
+
+# Sizes changed in place.
+
+
+@method
+def resize_(self: Tensor, *sizes: Any, size: Any = None, memory_format: Any = None) -> Tensor:
+    """Give the tensor another shape; elements that fit are kept, new ones are 0.
+
+    Raises RuntimeError for a tensor that requires grad. Source: `torch.Tensor.resize_`.
+    """
+    wanted = _sizes(sizes, size)
+    if state.interpreter is not None:
+        state.interpreter.effect("resizes a tensor in place")
+    if self.needs_grad:
+        raise failure(RuntimeError, "cannot resize variables that require grad")
+    if any(n < 0 for n in wanted):
+        raise failure(RuntimeError, f"a tensor cannot have a negative size, got {list(wanted)}")
+    if wanted == self.array.shape:
+        return self
+    storage, count = _storage(self.array), math.prod(wanted)
+    rest = storage[_own_offset(self) :]
+    if count <= rest.size:
+        self.array = rest[:count].reshape(wanted)
+    else:
+        larger = np.zeros(count, self.array.dtype)
+        larger[: rest.size] = rest
+        self.array = larger.reshape(wanted)
+    views.wrote(self)
+    return self
+
+
+@method
+def resize_as_(self: Tensor, the_template: Tensor, *, memory_format: Any = None) -> Tensor:
+    """`resize_` to the shape of another tensor. Source: `torch.Tensor.resize_as_`."""
+    return resize_(self, the_template.array.shape)
+
+
+def _seen_otherwise(function: Callable[..., Tensor], name: str) -> Callable[..., Tensor]:
+    """The in-place form of a view: the tensor itself becomes what `function` gives for it."""
+
+    def seen(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        if state.interpreter is not None:
+            state.interpreter.effect("changes a tensor's shape in place")
+        if state.grad_enabled and self.needs_grad and self.grad_fn is None:
+            raise failure(
+                RuntimeError,
+                f"{name}: a leaf Variable that requires grad is being used in an in-place operation",
+            )
+        if views._views(self):
+            raise failure(NotImplementedError, f"{name} on a tensor that has views; use {name[:-1]}")
+        result = function(self, *args, **kwargs)
+        self.array = result.array
+        self.needs_grad, self.grad_fn, self.output_index = (
+            result.needs_grad,
+            result.grad_fn,
+            result.output_index,
+        )
+        self.alias = result.alias if type(self.alias) is tuple else None
+        return self
+
+    seen.__doc__ = f"`{function.__name__}` of the tensor itself. Source: `torch.Tensor.{name}`."
+    METHODS[name] = ew.renamed(seen, name)
+    return METHODS[name]
+
+
+as_strided_ = _seen_otherwise(as_strided, "as_strided_")
+squeeze_ = _seen_otherwise(shapes.squeeze, "squeeze_")
+swapaxes_ = _seen_otherwise(order.swapaxes, "swapaxes_")
+swapdims_ = _seen_otherwise(order.swapdims, "swapdims_")
+t_ = _seen_otherwise(order.t, "t_")
+transpose_ = _seen_otherwise(order.transpose, "transpose_")
+unsqueeze_ = _seen_otherwise(shapes.unsqueeze, "unsqueeze_")
+
+
+# Tensors made with strides.
+
+
+def empty_strided(
+    size: Any,
+    stride: Any,
+    *,
+    dtype: Any = None,
+    requires_grad: bool = False,
+    device: Any = None,
+    layout: Any = None,
+    pin_memory: bool = False,
+) -> Tensor:
+    """Zeros that lie in memory by the given strides. Source: `torch.empty_strided`."""
+    sizes, strides = _sizes((tuple(size),)), _sizes((tuple(stride),))
+    if len(sizes) != len(strides):
+        raise failure(
+            RuntimeError,
+            f"dimensionality of sizes ({len(sizes)}) must match dimensionality of strides ({len(strides)})",
+        )
+    if any(n < 0 for n in (*sizes, *strides)):
+        raise failure(RuntimeError, f"sizes and strides must not be negative: {list(sizes)}, {list(strides)}")
+    if strides == contiguous_layout(sizes).strides or not math.prod(sizes):
+        return creation.empty(sizes, dtype=dtype, requires_grad=requires_grad)
+    span = 1 + sum(s * (n - 1) for n, s in zip(sizes, strides, strict=True))
+    made = as_strided(creation.empty(span, dtype=dtype), sizes, strides)
+    return made.requires_grad_() if requires_grad else made
+
+
+@method
+def new_empty_strided(self: Tensor, size: Any, stride: Any, *, dtype: Any = None, **options: Any) -> Tensor:
+    """`empty_strided` with the dtype of this tensor. Source: `torch.Tensor.new_empty_strided`."""
+    return empty_strided(size, stride, dtype=self.dtype if dtype is None else dtype, **options)
+
+
+def empty_permuted(
+    size: Any,
+    physical_layout: Sequence[int],
+    *,
+    dtype: Any = None,
+    requires_grad: bool = False,
+    device: Any = None,
+    layout: Any = None,
+    pin_memory: bool = False,
+) -> Tensor:
+    """Zeros whose dimensions lie in memory in the order `physical_layout`. Source: `torch.empty_permuted`."""
+    sizes, places = _sizes((size,)), [*physical_layout]
+    if len(places) != len(sizes):
+        raise failure(
+            RuntimeError,
+            "number of dimensions in the tensor input does not match the length of the physical layout; "
+            f"i.e. len(size) = {len(sizes)} is not equal to len(physical_layout) = {len(places)}",
+        )
+    if sorted(places) != list(range(len(sizes))):
+        raise failure(RuntimeError, f"the physical layout {places} is no order of {len(sizes)} dimensions")
+    made = order.permute(
+        creation.empty([sizes[d] for d in places], dtype=dtype), [places.index(d) for d in range(len(places))]
+    )
+    return made.requires_grad_() if requires_grad else made
+
+
+# Views copied at once.
+
+
+def _copying(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    def copying(input: Tensor, *args: Any, **kwargs: Any) -> Any:
+        result = function(input, *args, **kwargs)
+        return ew.clone(result) if isinstance(result, Tensor) else tuple(ew.clone(r) for r in result)
+
+    copying.__doc__ = f"`{function.__name__}`, copied. Source: `torch.{name}`."
+    return ew.renamed(copying, name)
+
+
+def _narrowed(input: Tensor, dim: int, start: int, length: int) -> Tensor:
+    if dim >= input.array.ndim:
+        raise failure(
+            RuntimeError, f"Dimension {dim} out of range for a tensor of {input.array.ndim} dimensions"
+        )
+    return slicing.narrow(input, dim, start, length)
+
+
+def _expanded(input: Tensor, size: Any, *, implicit: bool = False) -> Tensor:
+    return shapes.expand(input, size)
+
+
+alias_copy = _copying(lambda input: input, "alias_copy")
+as_strided_copy = _copying(as_strided, "as_strided_copy")
+detach_copy = _copying(shapes.detach, "detach_copy")
+diagonal_copy = _copying(diagonals.diagonal, "diagonal_copy")
+expand_copy = _copying(_expanded, "expand_copy")
+narrow_copy = METHODS["narrow_copy"] = _copying(_narrowed, "narrow_copy")
+permute_copy = _copying(order.permute, "permute_copy")
+select_copy = _copying(slicing.select, "select_copy")
+split_copy = _copying(slicing.split, "split_copy")
+split_with_sizes_copy = _copying(slicing.split_with_sizes, "split_with_sizes_copy")
+squeeze_copy = _copying(shapes.squeeze, "squeeze_copy")
+t_copy = _copying(order.t, "t_copy")
+transpose_copy = _copying(order.transpose, "transpose_copy")
+unbind_copy = _copying(slicing.unbind, "unbind_copy")
+unfold_copy = _copying(unfold, "unfold_copy")
+unsqueeze_copy = _copying(shapes.unsqueeze, "unsqueeze_copy")
+view_copy = _copying(shapes.view, "view_copy")
+
+from fusegrad.eager.ops.index import indexing  # noqa: E402  (which uses the views)

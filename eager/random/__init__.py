@@ -1,0 +1,1 @@
+"""Generators of random numbers, and what is drawn from them."""

@@ -1,0 +1,449 @@
+"""Random numbers from the words of a generator (see `generator.py`).
+
+How many 64-bit words a draw takes: uniform, bernoulli, randint and randperm one an element; normal
+one an element, rounded up to even (Box-Muller makes two of two); complex numbers twice as many,
+first the real parts, then the imaginary ones. `exponential_`, `cauchy_`, `geometric_` and
+`bernoulli_` take those of a uniform draw, `log_normal_` those of a normal one. `multinomial` takes
+one a sample with replacement, one a weight without.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fusegrad.eager.autograd.node import reach
+from fusegrad.eager.core import dtypes
+from fusegrad.eager.core.dtypes import promote_types
+from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.families import Random
+from fusegrad.eager.core.op import TensorType, bind
+from fusegrad.eager.core.state import no_grad
+from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.ops.create.creation import _requiring, _size
+from fusegrad.eager.ops.pointwise import elementwise as ew
+from fusegrad.eager.ops.shape.joining import broadcast_tensors, written_out
+from fusegrad.eager.random.generator import (
+    Generator,
+    default_generator,
+    fork_rng,
+    get_rng_state,
+    initial_seed,
+    manual_seed,
+    seed,
+    set_rng_state,
+)
+
+# From words to numbers.
+
+
+def uniform_from(words: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Numbers in [0, 1): float64 from the 53 high bits of a word, others from the 24 high bits."""
+    if dtype == np.float64:
+        return (words >> np.uint64(11)) * (1.0 / (1 << 53))
+    exact = (words >> np.uint64(40)).astype(np.float32) * np.float32(1.0 / (1 << 24))
+    return exact.astype(dtype, copy=False)
+
+
+def normal_from(words: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Box-Muller: words k and k + n/2 make numbers k (cosine) and k + n/2 (sine), in float64."""
+    half = words.size // 2
+    uniform = uniform_from(words, np.dtype(np.float64))
+    radius = np.sqrt(-2.0 * np.log1p(-uniform[:half]))
+    angle = (2.0 * math.pi) * uniform[half:]
+    return np.concatenate([radius * np.cos(angle), radius * np.sin(angle)]).astype(dtype)
+
+
+def _uniform_numpy(shape: tuple[int, ...], dtype: dtypes.DType, generator: Generator) -> np.ndarray:
+    if dtype.is_complex:
+        parts = _uniform_numpy((2, *shape), _REAL_OF[dtype], generator)
+        return (parts[0] + 1j * parts[1]).astype(dtype.numpy, copy=False)
+    return uniform_from(generator.words(math.prod(shape)), dtype.numpy).reshape(shape)
+
+
+def _normal_numpy(shape: tuple[int, ...], dtype: dtypes.DType, generator: Generator) -> np.ndarray:
+    if dtype.is_complex:  # of variance 1 together
+        parts = _normal_numpy((2, *shape), _REAL_OF[dtype], generator) * math.sqrt(0.5)
+        return (parts[0] + 1j * parts[1]).astype(dtype.numpy, copy=False)
+    count = math.prod(shape)
+    return normal_from(generator.words(count + count % 2), dtype.numpy)[:count].reshape(shape)
+
+
+_REAL_OF = {dtypes.complex64: dtypes.float32, dtypes.complex128: dtypes.float64}
+
+
+def _randint_numpy(
+    shape: tuple[int, ...], low: int, high: int, dtype: dtypes.DType, generator: Generator
+) -> np.ndarray:
+    # A 64-bit word modulo the range: the bias is below range / 2**64.
+    offsets = generator.words(math.prod(shape)) % np.uint64(high - low)
+    return (offsets.astype(np.int64) + low).astype(dtype.numpy).reshape(shape)
+
+
+def _randperm_numpy(shape: tuple[int, ...], dtype: dtypes.DType, generator: Generator) -> np.ndarray:
+    return np.argsort(generator.words(shape[0]), kind="stable").astype(dtype.numpy)
+
+
+def _shaped(types: Sequence[Any], shape: tuple[int, ...], dtype: dtypes.DType, **_: Any) -> TensorType:
+    return TensorType(shape, dtype.numpy)
+
+
+_uniform = Random("rand", "", _uniform_numpy, _shaped, None)
+_normal = Random("randn", "", _normal_numpy, _shaped, None)
+_randint = Random("randint", "", _randint_numpy, _shaped, None)
+_randperm = Random("randperm", "", _randperm_numpy, _shaped, None)
+
+
+def _multinomial_numpy(x: np.ndarray, count: int, replacement: bool, generator: Generator) -> np.ndarray:
+    rows = x.reshape(-1, x.shape[-1]).astype(np.float64)
+    if not (np.isfinite(rows).all() and (rows >= 0).all()) or not (rows.sum(1) > 0).all():
+        raise RuntimeError("probabilities must be finite, not negative, and have a positive sum in each row")
+    words = uniform_from(
+        generator.words(rows.shape[0] * (count if replacement else rows.shape[1])), np.dtype(np.float64)
+    ).reshape(rows.shape[0], -1)
+    if replacement:
+        steps = np.cumsum(rows, axis=1) / rows.sum(1, keepdims=True)
+        picked = np.array([np.searchsorted(s, u, side="right") for s, u in zip(steps, words, strict=True)])
+        picked = np.minimum(picked, x.shape[-1] - 1)
+    else:
+        # The largest keys log(u) / weight are a sample without replacement (Efraimidis, Spirakis).
+        if count > (rows > 0).sum(1).min():
+            raise RuntimeError(f"cannot draw {count} without replacement from so few nonzero weights")
+        keys = np.where(rows > 0, np.log1p(-words) / np.where(rows > 0, rows, 1), -np.inf)
+        picked = np.argsort(-keys, axis=1, kind="stable")[:, :count]
+    return picked.astype(np.int64).reshape(*x.shape[:-1], count)
+
+
+_multinomial = Random(
+    "multinomial",
+    "x",
+    _multinomial_numpy,
+    lambda types, count, replacement, generator: TensorType(
+        (*types[0].shape[:-1], count), np.dtype(np.int64)
+    ),
+    None,
+)
+
+
+def _counted(name: str, arguments: str, quantile: Callable[..., np.ndarray]) -> Random:
+    """A distribution of whole numbers, from one uniform number an element through its quantile function."""
+
+    def draw(*parameters: np.ndarray, generator: Generator) -> np.ndarray:
+        parameters = tuple(np.broadcast_arrays(*parameters))
+        shape, dtype = parameters[0].shape, parameters[0].dtype
+        uniform = _uniform_numpy(shape, dtypes.float64, generator)
+        return np.asarray(quantile(uniform, *parameters)).astype(dtype)
+
+    def infer(types: Sequence[TensorType], generator: Generator) -> TensorType:
+        return TensorType(np.broadcast_shapes(*(t.shape for t in types)), types[0].dtype)
+
+    return Random(name, arguments, draw, infer, None)
+
+
+def _poisson_quantile(u: np.ndarray, rate: np.ndarray) -> np.ndarray:
+    from scipy import stats  # here, since it is slow to import and few programs draw these
+
+    return stats.poisson.ppf(u, rate.astype(np.float64))
+
+
+def _binomial_quantile(u: np.ndarray, count: np.ndarray, p: np.ndarray) -> np.ndarray:
+    from scipy import stats
+
+    return np.maximum(stats.binom.ppf(u, count, p.astype(np.float64)), 0)
+
+
+_poisson = _counted("poisson", "rate", _poisson_quantile)
+_binomial = _counted("binomial", "count prob", _binomial_quantile)
+
+
+# The public functions.
+
+
+def _generator(generator: Generator | None) -> Generator:
+    return default_generator if generator is None else generator
+
+
+def _floating(name: str, op: Random) -> tuple[Callable[..., Tensor], Callable[..., Tensor]]:
+    def function(
+        *sizes: Any,
+        size: Any = None,
+        generator: Generator | None = None,
+        dtype: Any = None,
+        requires_grad: bool = False,
+        device: Any = None,
+        layout: Any = None,
+        memory_format: Any = None,
+        pin_memory: bool = False,
+    ) -> Tensor:
+        kind = dtypes.default_float() if dtype is None else dtypes.as_dtype(dtype)
+        if kind.numpy.kind not in "fc":
+            raise failure(NotImplementedError, f"not implemented for {kind.name}; randint gives integers")
+        shape = _size(sizes if size is None else (size,))
+        params = {"shape": shape, "dtype": kind, "generator": _generator(generator)}
+        return _requiring(bind(op, (), params), requires_grad)
+
+    def like(input: Tensor, *, dtype: Any = None, **options: Any) -> Tensor:
+        return function(input.array.shape, dtype=dtype or input.dtype, **options)
+
+    function.__name__ = function.__qualname__ = name
+    like.__name__ = like.__qualname__ = f"{name}_like"
+    what = "uniform from 0 to 1" if name == "rand" else "normal (mean 0, variance 1)"
+    function.__doc__ = f"Random numbers, {what}. Source: `torch.{name}`."
+    like.__doc__ = f"`{name}` with the shape and dtype of `input`. Source: `torch.{name}_like`."
+    return function, like
+
+
+rand, rand_like = _floating("rand", _uniform)
+randn, randn_like = _floating("randn", _normal)
+
+
+def randint(
+    low: Any = None,
+    high: Any = None,
+    size: Any = None,
+    *,
+    generator: Generator | None = None,
+    dtype: Any = None,
+    device: Any = None,
+    layout: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Random integers from `low` (0) up to, not including, `high`. Source: `torch.randint`.
+
+    >>> import fusegrad as fg
+    >>> fg.randint(3, (2, 4)).shape
+    torch.Size([2, 4])
+    """
+    if isinstance(high, (tuple, list)):
+        low, high, size = 0, low, high
+    elif high is None:
+        low, high = 0, low
+    elif low is None:
+        low = 0
+    if high is None or size is None:
+        raise failure(
+            TypeError, "randint needs a high and a size: randint(high, size), randint(low, high, size)"
+        )
+    first, last = operator.index(low), operator.index(high)
+    kind = dtypes.as_dtype(dtypes.int64 if dtype is None else dtype)
+    _check_bounds(first, last, kind)
+    params = {
+        "shape": _size((size,)),
+        "low": first,
+        "high": last,
+        "dtype": kind,
+        "generator": _generator(generator),
+    }
+    return _requiring(bind(_randint, (), params), requires_grad)
+
+
+def _check_bounds(low: int, high: int, kind: dtypes.DType) -> None:
+    """Refuse an empty range, and one whose numbers the dtype does not have."""
+    if high <= low:
+        raise failure(
+            RuntimeError, f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}"
+        )
+    least, most = _whole_numbers(kind)
+    if low < least or high - 1 > most:
+        wrong = "from" if low < least else "to - 1"
+        raise failure(RuntimeError, f"{wrong} is out of bounds for {kind.name} ({least} to {most})")
+
+
+def _whole_numbers(kind: dtypes.DType) -> tuple[int, int]:
+    """The least and the largest integer up to which a dtype has all of them."""
+    if kind.numpy.kind == "b":
+        return 0, 1
+    if kind.numpy.kind in "iu":
+        limits = np.iinfo(kind.numpy)
+        return int(limits.min), int(limits.max)
+    most = 1 << (np.finfo(kind.numpy).nmant + 1)
+    return -most, most
+
+
+def randint_like(
+    input: Tensor, low: int, high: int | None = None, *, dtype: Any = None, **options: Any
+) -> Tensor:
+    """`randint` with the shape and dtype of `input`. Source: `torch.randint_like`."""
+    low, high = (0, low) if high is None else (low, high)
+    options.pop("memory_format", None)
+    return randint(low, high, input.array.shape, dtype=dtype or input.dtype, **options)
+
+
+def randperm(
+    n: int,
+    *,
+    generator: Generator | None = None,
+    dtype: Any = None,
+    device: Any = None,
+    layout: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """The numbers 0..n-1 in random order. Source: `torch.randperm`."""
+    if n < 0:
+        raise failure(RuntimeError, f"n must be non-negative, got {n}")
+    params = {
+        "shape": (n,),
+        "dtype": dtypes.as_dtype(dtype or dtypes.int64),
+        "generator": _generator(generator),
+    }
+    return _requiring(bind(_randperm, (), params), requires_grad)
+
+
+def normal(
+    mean: Any = 0.0,
+    std: Any = 1.0,
+    size: Any = None,
+    *,
+    generator: Generator | None = None,
+    dtype: Any = None,
+    device: Any = None,
+    layout: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Normal numbers of given mean and deviation (numbers or tensors), without gradient to them.
+
+    Source: `torch.normal`.
+    """
+    given = [v for v in (mean, std) if isinstance(v, Tensor)]
+    if size is None:
+        if not given:
+            raise failure(TypeError, "size is needed where mean and std are numbers")
+        size = broadcast_tensors(*given)[0].array.shape
+        dtype = given[0].dtype if len(given) == 1 else promote_types(given[0].dtype, given[1].dtype)
+    reach(*given)
+    negative = (std.array < 0).any() if isinstance(std, Tensor) else std < 0
+    if negative:
+        raise failure(RuntimeError, "normal expects all elements of std >= 0.0")
+    with no_grad():
+        drawn = randn(size, generator=generator, dtype=dtype) * std + mean
+    return _requiring(drawn, requires_grad)
+
+
+def bernoulli(
+    input: Tensor, p: float | None = None, *, generator: Generator | None = None, out: Tensor | None = None
+) -> Tensor:
+    """1 with the probability that `input` (or `p`) gives, else 0. Source: `torch.bernoulli`."""
+    chance: Any = input if p is None else p
+    with no_grad():
+        if p is None:
+            if input.array.dtype.kind not in "f":
+                raise failure(
+                    RuntimeError, f"probabilities must be floating point, got {input.array.dtype.name}"
+                )
+            kind = input.dtype
+        else:
+            kind = dtypes.float64
+        _check_probability(chance)
+        drawn = ew.cast(rand(input.array.shape, dtype=kind, generator=generator) < chance, input.dtype)
+    return drawn if out is None else written_out(drawn, out, (input,))
+
+
+def _check_probability(p: Any) -> None:
+    """Refuse what is no probability. (A recorded run draws numbers, so it is never replayed unchecked.)"""
+    if isinstance(p, Tensor):
+        reach(p)
+    values = p.array if isinstance(p, Tensor) else np.asarray(p)
+    if values.size and not ((values >= 0) & (values <= 1)).all():
+        raise failure(RuntimeError, "Expected p_in >= 0 && p_in <= 1")
+
+
+def multinomial(
+    input: Tensor,
+    num_samples: int,
+    replacement: bool = False,
+    *,
+    generator: Generator | None = None,
+    out: Tensor | None = None,
+) -> Tensor:
+    """Class numbers drawn by the weights in each row. Source: `torch.multinomial`.
+
+    Raises RuntimeError for weights that are negative or not finite, or too few for a draw without
+    replacement.
+    """
+    if not input.array.ndim or input.array.ndim > 2:
+        raise failure(RuntimeError, f"prob_dist must be 1 or 2 dim, got shape {list(input.array.shape)}")
+    if input.array.dtype.kind != "f":
+        raise failure(
+            RuntimeError,
+            f"multinomial only supports floating-point dtypes for input, got: {input.array.dtype.name}",
+        )
+    if num_samples <= 0:
+        raise failure(RuntimeError, f"cannot sample n_sample <= 0 samples, got {num_samples}")
+    if not replacement and num_samples > input.array.shape[-1]:
+        raise failure(RuntimeError, "cannot sample n_sample > prob_dist.size(-1) samples without replacement")
+    params = {"count": num_samples, "replacement": replacement, "generator": _generator(generator)}
+    drawn = bind(_multinomial, (input,), params)
+    return drawn if out is None else written_out(drawn, out, (input,))
+
+
+def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
+    """Poisson numbers of the rates in `input`. Source: `torch.poisson`."""
+    if input.array.dtype.kind != "f":
+        raise failure(RuntimeError, f"poisson not implemented for {input.array.dtype.name}")
+    reach(input)
+    if (input.array < 0).any():
+        raise failure(RuntimeError, "invalid Poisson rate, expected rate to be non-negative")
+    return bind(_poisson, (input,), {"generator": _generator(generator)})
+
+
+def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) -> Tensor:
+    """How many of `count` trials with the chance `prob` succeed. Source: `torch.binomial`."""
+    if count.array.dtype.kind != "f" or prob.array.dtype.kind != "f":
+        raise failure(RuntimeError, "binomial only supports floating-point dtypes for count and prob")
+    _check_probability(prob)
+    return bind(_binomial, (count, prob), {"generator": _generator(generator)})
+
+
+from fusegrad.eager.random.drawing import (  # noqa: E402  (random numbers are asked for by one name, `random`)
+    bernoulli_,
+    cauchy_,
+    exponential_,
+    geometric_,
+    log_normal_,
+    normal_,
+    random_,
+    uniform_,
+)
+
+METHODS = {
+    "bernoulli": bernoulli,
+    "bernoulli_": bernoulli_,
+    "cauchy_": cauchy_,
+    "exponential_": exponential_,
+    "geometric_": geometric_,
+    "log_normal_": log_normal_,
+    "multinomial": multinomial,
+    "normal_": normal_,
+    "random_": random_,
+    "uniform_": uniform_,
+}
+
+__all__ = [
+    "Generator",
+    "bernoulli",
+    "bernoulli_",
+    "binomial",
+    "default_generator",
+    "fork_rng",
+    "get_rng_state",
+    "initial_seed",
+    "manual_seed",
+    "multinomial",
+    "normal",
+    "normal_",
+    "poisson",
+    "rand",
+    "rand_like",
+    "randint",
+    "randint_like",
+    "randn",
+    "randn_like",
+    "randperm",
+    "seed",
+    "set_rng_state",
+    "uniform_",
+]

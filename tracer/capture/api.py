@@ -1,0 +1,397 @@
+"""One captured run: the eager result, and what is needed to replay it soundly."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import inspect
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from fusegrad.eager.autograd.engine import reachable
+from fusegrad.eager.core.state import state
+from fusegrad.eager.core.tensor import Tensor
+from fusegrad.tracer.ir.graph import Graph, Value
+from fusegrad.tracer.observe.hosts import Host, Place
+from fusegrad.tracer.observe.lookup import nn_module_class, type_lookup
+from fusegrad.tracer.observe.naming import NamingObserver
+from fusegrad.tracer.observe.observer import Observer
+from fusegrad.tracer.observe.pytree import Structure, contents, flatten, is_container
+from fusegrad.tracer.observe.reads import Read, Site
+from fusegrad.tracer.observe.values import is_plain
+from fusegrad.tracer.record.later import Later
+from fusegrad.tracer.record.recorder import Recorder
+
+# The observer loads these when it first needs them, since they need it; here they take no time of a run.
+for _name in ("observe.calls", "capture.instrument", "observe.optimizer_steps"):
+    importlib.import_module(f"fusegrad.tracer.{_name}")
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why a run cannot be replayed, with the user's line.
+
+    kind: "memory" where only the memory of the results could not be repeated, not their values; "once"
+    where a later run will not do it again.
+    """
+
+    reason: str
+    file: str
+    line: int
+    kind: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.reason} ({self.file}:{self.line})" if self.file else self.reason
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """One leaf of the result.
+
+    kind "value": computed, `value` in the graph; "object": the plain Python value `item`;
+    "captured": the tensor that the reference `item` gives when called; "argument": the argument
+    leaf number `item`. freed: a backward inside the run has freed its graph.
+    """
+
+    kind: str
+    value: Value | None = None
+    item: Any = None
+    requires_grad: bool = False
+    grad_name: str = ""
+    strides: tuple[int, ...] = ()
+    freed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What the run left in the world, besides its result.
+
+    writes: (input, what its memory holds in the end). gradients: (tensor, what its `.grad` is in the
+    end; None: there is none). after: methods that are called when all is done.
+    """
+
+    writes: tuple[tuple[Value, Value], ...] = ()
+    gradients: tuple[tuple[Place, Value | None], ...] = ()
+    after: tuple[weakref.WeakMethod[Any], ...] = ()
+
+    def values(self) -> list[Value]:
+        """What is computed for the world."""
+        return [*(v for _, v in self.writes), *(v for _, v in self.gradients if v is not None)]
+
+    def __bool__(self) -> bool:
+        return bool(self.writes or self.gradients or self.after)
+
+
+@dataclass
+class Capture:
+    """A run that was recorded.
+
+    result: what the run returned, eager's own. graph: what it computed; its inputs are the
+    argument tensors, then captured tensors, then what Python gives, then constants; tensors: the argument
+    tensors behind its inputs. tracked: the values that needed gradients. outputs, structure: how the
+    result is built. left: what else it left. hosts: the inputs whose values Python gives, each with the
+    number of equations before it.
+    reads: what must still hold for a replay. same: (leaf number, place) of tensors that were one array,
+    and so are one value of the graph. bare: the leaves that had no `.grad`, and must have none.
+    reasons: why it cannot be replayed; empty for a closed run. changes: what it did to the world that a
+    replay does, too. later: what of the result waits to be computed.
+    """
+
+    result: Any
+    graph: Graph
+    arguments: tuple[Value, ...]
+    captured: dict[Value, Tensor]
+    constants: dict[Value, np.ndarray]
+    tracked: frozenset[Value]
+    outputs: tuple[Output, ...]
+    structure: Structure
+    tensors: dict[Value, Tensor] = field(default_factory=dict)
+    same: list[tuple[int, Place]] = field(default_factory=list)
+    bare: list[int] = field(default_factory=list)
+    left: Left = Left()
+    hosts: list[tuple[Host, int]] = field(default_factory=list)
+    reads: list[Read] = field(default_factory=list)
+    reasons: list[Reason] = field(default_factory=list)
+    changes: list[Reason] = field(default_factory=list)
+    later: Later | None = None
+
+
+def argument_names(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> list[str]:
+    """A name for each leaf of the arguments, from the signature: `x`, `batch_0`, `batch_1`."""
+    module = nn_module_class()
+    if module is not None and args and function is vars(module)["__call__"]:
+        function = type(args[0]).forward  # which gets the arguments as they are
+    try:
+        bound = inspect.signature(function).bind(*args, **kwargs)
+        named: list[tuple[str, Any]] = []
+        positional = list(bound.args)
+        parameters = list(inspect.signature(function).parameters.values())
+        for parameter in parameters:
+            if parameter.kind is parameter.VAR_POSITIONAL:
+                named += [(f"{parameter.name}{i}", v) for i, v in enumerate(positional)]
+                positional = []
+            elif positional and parameter.kind in (
+                parameter.POSITIONAL_ONLY,
+                parameter.POSITIONAL_OR_KEYWORD,
+            ):
+                named.append((parameter.name, positional.pop(0)))
+    except (TypeError, ValueError):
+        named = [(f"argument{i}", v) for i, v in enumerate(args)]
+    count = len(args)
+    named = named[:count] + [(f"argument{i}", args[i]) for i in range(len(named), count)]
+    named += list(kwargs.items())
+    names: list[str] = []
+    for name, value in named:
+        leaves: list[Any] = []
+        flatten(value, leaves)
+        names += [name] if not is_container(value) else [f"{name}_{i}" for i in range(len(leaves))]
+    return names
+
+
+def capture(
+    function: Callable[..., Any],
+    args: tuple[Any, ...] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    puts_off: bool = False,
+) -> Capture:
+    """Run `function` eagerly, record it, and observe what it read and did.
+
+    function: a plain Python function (bound methods and modules are given by their function with
+    `self` among the arguments). puts_off: whether tensors of the result may have no values until the
+    capture's `later` is settled. Raises whatever the function raises; nothing is captured then.
+    """
+    keywords, given, called = dict(kwargs or {}), args, function
+    function, args = plain_function(function, args)
+    recorder = Recorder(puts_off)
+    leaves: list[Any] = []
+    flatten((given, keywords), leaves)
+    names = argument_names(function, args, keywords)
+    named = list(zip(names[len(names) - len(leaves) :], leaves, strict=True))
+    for place, (name, leaf) in enumerate(named):
+        if isinstance(leaf, Tensor):
+            recorder.argument(leaf, name, place)
+    bound = args[: len(args) - len(given)]
+    roots = [("self", owner) for owner in bound]
+    roots += [(n, v) for n, v in named if not isinstance(v, Tensor)]
+    observer = NamingObserver((given, keywords), roots)
+    _reach_bound(observer, called, bound)
+    recorder.name_of, recorder.reached = observer.name_of, observer.reached
+    observer.opened = recorder.later.settle
+    previous, state.interpreter = state.interpreter, recorder
+    try:
+        try:
+            result = observer.run(function, args, keywords)
+        finally:
+            state.interpreter = previous
+        made = _finish(recorder, observer, result, leaves)
+        made.reasons = [_placed(r, function) for r in made.reasons]
+        if made.reasons:
+            recorder.later.settle()
+        return made
+    except BaseException:
+        recorder.later.settle()  # what the run leaves behind has its values
+        raise
+    finally:
+        observer.release()
+        recorder.release()
+
+
+def _reach_bound(observer: Observer, called: Any, bound: tuple[Any, ...]) -> None:
+    """Note what a bound method or a callable object brings along: it is no argument of the call."""
+    for owner in bound:
+        observer.reached(owner)
+    while getattr(called, "__fusegrad_jit__", False) and not inspect.ismethod(called):
+        called = called.__wrapped__
+    if any(called is owner for owner in bound):
+        # Which code runs is for its class to say.
+        site = Site("", 0, type(called).__name__)
+        observer.read_type(called, site)
+        observer.read_class(type(called), "__call__", type_lookup(type(called), "__call__"), site)
+
+
+def plain_function(function: Any, args: tuple[Any, ...]) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """The Python function behind a jitted function, bound method or callable object, and its arguments."""
+    while True:
+        if inspect.ismethod(function):  # first: it shows the attributes of its function
+            args = (function.__self__, *args)
+            function = function.__func__
+        elif getattr(function, "__fusegrad_jit__", False):
+            function = function.__wrapped__
+        elif not inspect.isfunction(function) and inspect.isfunction(_call_of(function)):
+            args = (function, *args)
+            function = _call_of(function)
+        else:
+            return function, args
+
+
+def _call_of(value: Any) -> Any:
+    """What calling an object runs: `__call__` as its class defines it."""
+    return vars(type).get("__call__") if isinstance(value, type) else getattr(type(value), "__call__", None)  # noqa: B004
+
+
+def _placed(reason: Reason, function: Callable[..., Any]) -> Reason:
+    """A reason that is about the result as a whole points at the function's definition."""
+    code = getattr(function, "__code__", None)
+    if reason.file or code is None:
+        return reason
+    return dataclasses.replace(reason, file=code.co_filename, line=code.co_firstlineno)
+
+
+def _finish(recorder: Recorder, observer: Observer, result: Any, leaves: list[Any]) -> Capture:
+    recorder.finish()
+    reasons = [Reason(*r) for r in recorder.open_reasons]
+    reasons += [Reason(e.reason, e.site.file, e.site.line) for e in observer.effects]
+    for value, tensor in recorder.captured.items():
+        if id(tensor) not in observer.captured_tensors:
+            reasons.append(
+                Reason(f"uses a tensor ({value.type.dtype.name}{list(value.shape)}) of unknown origin", "", 0)
+            )
+    found: list[Any] = []
+    try:
+        structure = flatten(result, found)
+    except ValueError as error:
+        reasons.append(Reason(f"returns {error}", "", 0))
+        found = []
+        structure = flatten((), found)
+    reasons += _containers(result, observer, set())
+    outputs = tuple(_output(recorder, observer, leaf, leaves, reasons) for leaf in found)
+    reasons += _sharing(outputs, found, leaves, recorder)
+    left = _left(recorder, outputs, found, reasons)
+    values = dict.fromkeys(o.value for o in outputs if o.value is not None)
+    hosts = (h.value for h, _ in recorder.hosts)
+    inputs = (*recorder.inputs, *recorder.captured, *hosts, *recorder.constants)
+    graph = Graph(inputs, tuple(recorder.equations), tuple(values))
+    return Capture(
+        result,
+        graph,
+        tuple(recorder.inputs),
+        dict(recorder.captured),
+        dict(recorder.constants),
+        frozenset(recorder.tracked),
+        outputs,
+        structure,
+        {recorder.memory.find(t.array).original: t for t in leaves if isinstance(t, Tensor)},  # type: ignore[union-attr]
+        _same(leaves, observer),
+        recorder.bare,
+        left,
+        recorder.hosts,
+        [*observer.reads, *recorder.reads],
+        list(dict.fromkeys(reasons)),
+        [Reason(*change) for change in dict.fromkeys(recorder.changes)],
+        recorder.later,
+    )
+
+
+def _output(
+    recorder: Recorder, observer: Observer, leaf: Any, leaves: list[Any], reasons: list[Reason]
+) -> Output:
+    """How a replay makes this leaf of the result."""
+    for i, argument in enumerate(leaves):
+        if leaf is argument and not is_plain(leaf):
+            return Output("argument", item=i)
+    if isinstance(leaf, Tensor):
+        if id(leaf) in observer.captured_tensors:
+            return Output("captured", item=weakref.ref(leaf))
+        if recorder.knows(leaf):
+            known = recorder.memory.find(leaf.array)
+            if known is not None and any(known.original == h.value for h, _ in recorder.hosts if h.lent):
+                reasons.append(Reason("returns a tensor's .grad that was there before", "", 0))
+            node = leaf.grad_fn
+            name = node.name() if node is not None else ""
+            strides = leaf.array.strides
+            nodes = reachable([leaf])
+            freed = any(n.inputs is None for n in nodes)
+            if any(n.is_stale() for n in nodes):
+                reasons.append(Reason("gives a result whose backward needs memory written since", "", 0))
+            return Output("value", recorder.value_of(leaf), None, leaf.needs_grad, name, strides, freed)
+        reasons.append(Reason("returns a tensor of unknown origin", "", 0))
+    elif not is_plain(leaf):
+        reasons.append(Reason(f"returns an object of type {type(leaf).__name__} that is not a tensor", "", 0))
+    return Output("object", item=leaf)
+
+
+def _same(leaves: list[Any], observer: Observer) -> list[tuple[int, Place]]:
+    """Where two tensors of the call, or one of it and one found outside, were one array."""
+    tensors = {i: leaf for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor)}
+    first: dict[int, int] = {}
+    same: list[tuple[int, Place]] = []
+    for i, tensor in tensors.items():
+        j = first.setdefault(id(tensor.array), i)
+        if tensors[j] is not tensor:
+            same.append((i, j))
+    for tensor in observer.captured_tensors.values():
+        if id(tensor.array) in first:
+            same.append((first[id(tensor.array)], weakref.ref(tensor)))
+    return same
+
+
+def _left(recorder: Recorder, outputs: tuple[Output, ...], found: list[Any], reasons: list[Reason]) -> Left:
+    """What the run wrote from outside, and the gradients that it left."""
+    writes = []
+    derived = any(o.requires_grad and not o.freed for o in outputs)
+    for known in recorder.memory.written():
+        if not known.array.flags.c_contiguous:
+            reasons.append(Reason("writes into a tensor that does not lie in row-major order", "", 0))
+        if derived and known.original in recorder.tracked:
+            reasons.append(Reason("writes into a leaf, and gives a result that can be derived", "", 0))
+        writes.append((known.original, recorder.memory.current(known)))
+    taken = {o.value for o in outputs} | {v for _, v in writes}
+    gradients = []
+    for gradient in recorder.gradients.values():
+        tensor, final = gradient.tensor, gradient.tensor.grad
+        if not gradient.assigned or (final is not None and final is gradient.before):
+            continue
+        value = None
+        if final is not None:
+            seen = recorder.memory.find(final.array)
+            if seen is None or seen.parent is not None or seen.outside or final.needs_grad:
+                reasons.append(
+                    Reason("leaves a .grad that it has not computed, or that needs gradients", "", 0)
+                )
+                continue
+            if any(leaf is final for leaf in found):
+                reasons.append(Reason("returns a tensor that is also the .grad of another", "", 0))
+            value = recorder.copy_of(seen.value) if seen.value in taken else seen.value
+            taken.add(value)
+        gradients.append((recorder.place_of(tensor), value))
+    return Left(tuple(writes), tuple(gradients), tuple(recorder.after))
+
+
+def _containers(result: Any, observer: Observer, seen: set[int]) -> Iterator[Reason]:
+    """Containers in the result that a replay could not make afresh: found outside, or met twice."""
+    if not is_container(result):
+        return
+    if type(result) is not tuple:
+        if observer.status(result) != "local":
+            yield Reason(f"returns a {type(result).__name__} that it did not make", "", 0)
+        if id(result) in seen:
+            yield Reason(f"returns the same {type(result).__name__} twice", "", 0)
+    if id(result) in seen:
+        return
+    seen.add(id(result))
+    for item in contents(result):
+        yield from _containers(item, observer, seen)
+
+
+def _sharing(
+    outputs: tuple[Output, ...], found: list[Any], leaves: list[Any], recorder: Recorder
+) -> Iterator[Reason]:
+    """Results that share memory with each other or with what came in: a replay would return copies."""
+    computed = [(o, t) for o, t in zip(outputs, found, strict=True) if o.kind == "value"]
+    outside = [a.array for a in leaves if isinstance(a, Tensor)]
+    outside += recorder.memory.outside()
+    for i, (output, tensor) in enumerate(computed):
+        if any(np.may_share_memory(tensor.array, a) for a in outside):
+            yield Reason("returns a view of a tensor that came from outside", "", 0, "memory")
+        for other, sibling in computed[:i]:
+            same = other.value == output.value
+            if same and sibling is not tensor:
+                yield Reason("returns two tensors of one memory", "", 0, "memory")
+            elif not same and np.may_share_memory(tensor.array, sibling.array):
+                yield Reason("returns two views of one memory", "", 0, "memory")

@@ -1,0 +1,156 @@
+"""The backward graph: the gradient rules of eager, run on types and written down.
+
+Source: reverse-mode differentiation of a straight-line program; the rules are the ones that
+eager's nodes run (`Op.gradient`), so both give the same equations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from fusegrad.eager.core.abstract import AbstractInterpreter, interpreted, stand_in
+from fusegrad.eager.core.op import Op, Params
+from fusegrad.eager.core.tensor import Tensor
+from fusegrad.tracer.ir.graph import GUARD, Equation, Graph, Source, Value
+from fusegrad.tracer.ir.text import array_type, identifier
+
+
+class Builder(AbstractInterpreter):
+    """Abstract evaluation that writes down what it is asked: for making graphs from rules.
+
+    names: names that are taken already; new values get fresh ones with `prefix`.
+    """
+
+    def __init__(self, names: set[str], prefix: str = "v") -> None:
+        self.equations: list[Equation] = []
+        self.constants: dict[Value, np.ndarray] = {}
+        self.source: Source | None = None
+        self._names = names
+        self._prefix = prefix
+        self._count = 0
+        self._values: dict[int, Value] = {}
+        self._tensors: dict[Value, Tensor] = {}
+        self._alive: list[Tensor] = []
+
+    def tensor(self, value: Any) -> Any:
+        """The abstract tensor that stands for `value` (numbers stand for themselves)."""
+        if not isinstance(value, Value):
+            return value
+        tensor = self._tensors.get(value)
+        if tensor is None:
+            tensor = stand_in(value.type)
+            self._define(value, tensor)
+        return tensor
+
+    def value(self, tensor: Any) -> Any:
+        """The value that `tensor` stands for; a real tensor becomes a constant."""
+        if not isinstance(tensor, Tensor):
+            return tensor
+        value = self._values.get(id(tensor.array))
+        if value is None:
+            value = Value(self._fresh("constant"), array_type(tensor.array))
+            self.constants[value] = tensor.array
+            self._define(value, tensor)
+        return value
+
+    def made(
+        self, op: Op, args: tuple[Any, ...], params: Params, outputs: tuple[Tensor, ...]
+    ) -> tuple[Tensor, ...]:
+        inputs = tuple(self.value(a) for a in args)
+        values = []
+        for tensor in outputs:
+            value = Value(self._fresh(self._prefix), array_type(tensor.array))
+            self._define(value, tensor)
+            values.append(value)
+        self.equations.append(Equation(op, inputs, dict(params), tuple(values), self.source))
+        return outputs
+
+    def check(self, tensor: Tensor, passed: Callable[[], Tensor]) -> bool:
+        """A test of an op's input: a guard in the graph."""
+        params = {"expected": True, "kind": "check"}
+        self.equations.append(Equation(GUARD, (self.value(passed()),), params, (), self.source))
+        return False
+
+    def _define(self, value: Value, tensor: Tensor) -> None:
+        self._values[id(tensor.array)] = value
+        self._tensors[value] = tensor
+        self._alive.append(tensor)
+        self._names.add(value.name)
+
+    def _fresh(self, prefix: str) -> str:
+        while True:
+            name = f"{prefix}{self._count}"
+            self._count += 1
+            if name not in self._names:
+                return identifier(name, self._names)
+
+
+def differentiate(
+    graph: Graph, tracked: frozenset[Value], outputs: Sequence[Value], wanted: Sequence[Value]
+) -> tuple[Graph, dict[Value, np.ndarray], tuple[Value, ...]]:
+    """The graph that gives the gradients of `wanted` from those of `outputs`.
+
+    tracked: the values of `graph` that need gradients; gradients flow through no others.
+    Its inputs are the gradients of `outputs` (named `g_NAME`), then the values of `graph` that the
+    rules need, in the order of their definition. The second result binds its constants; the
+    third is those of `wanted` that a gradient reaches, in the order of the graph's outputs.
+    """
+    names = {v.name for v in graph.inputs} | {v.name for e in graph.equations for v in e.outputs}
+    builder = Builder(set(names), "d")
+    seeds = [Value(identifier(f"g_{v.name}", builder._names), v.type) for v in outputs]
+    gradients: dict[Value, Tensor] = {}
+
+    def add(value: Value, gradient: Tensor) -> None:
+        known = gradients.get(value)
+        gradients[value] = gradient if known is None else known + gradient
+
+    def walk() -> list[Any]:
+        for value, seed in zip(outputs, seeds, strict=True):
+            add(value, builder.tensor(seed))
+        for equation in reversed(graph.equations):
+            builder.source = equation.source
+            _pull_back(equation, tracked, gradients, builder, add)
+        builder.source = None
+        return [builder.value(gradients[v]) for v in wanted if v in gradients]
+
+    results = interpreted(builder, walk)
+    known = {o for e in builder.equations for o in e.outputs} | set(seeds) | set(builder.constants)
+    order = (*graph.inputs, *(o for e in graph.equations for o in e.outputs))
+    read = {v for e in builder.equations for v in e.values()} | {v for v in results if isinstance(v, Value)}
+    needed = [v for v in order if v in read and v not in known]
+    inputs = (*seeds, *needed, *builder.constants)
+    reached = tuple(v for v in wanted if v in gradients)
+    return Graph(inputs, tuple(builder.equations), tuple(results)), builder.constants, reached
+
+
+def _pull_back(
+    equation: Equation,
+    tracked: frozenset[Value],
+    gradients: Mapping[Value, Tensor],
+    builder: Builder,
+    add: Any,
+) -> None:
+    """Send the gradients of the equation's outputs on to its inputs."""
+    given = [gradients.get(v) if v in tracked else None for v in equation.outputs]
+    op = equation.op
+    if op.rules is None or all(g is None for g in given):
+        return
+    g: Any = given[0]
+    if len(given) > 1:
+        g = [_zeros(v) if known is None else known for known, v in zip(given, equation.outputs, strict=True)]
+    inputs = [builder.tensor(v) for v in equation.inputs]
+    outputs = [builder.tensor(v) for v in equation.outputs]
+    types = [v.type if isinstance(v, Value) else None for v in equation.inputs]
+    for index, operand in enumerate(equation.inputs):
+        if isinstance(operand, Value) and operand in tracked and op.rule(index) is not None:
+            add(operand, op.gradient(index, g, inputs, outputs, types, dict(equation.params)))
+
+
+def _zeros(value: Value) -> Tensor:
+    from fusegrad.eager.core.dtypes import FROM_NUMPY
+    from fusegrad.eager.ops.create.creation import zeros
+
+    return zeros(*value.shape, dtype=FROM_NUMPY[value.dtype])

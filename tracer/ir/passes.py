@@ -1,0 +1,148 @@
+"""Passes over graphs: small named functions from a graph to an equivalent one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from fusegrad.eager.core.abstract import interpreted
+from fusegrad.eager.core.families import Composite
+from fusegrad.tracer.ir.differentiate import Builder
+from fusegrad.tracer.ir.graph import GUARD, Equation, Graph, Value, check
+
+# Whether every pass re-runs the shape and dtype rules over its result; on in the tests.
+CHECK = False
+
+
+def checked(function: Callable[[Graph], Graph]) -> Callable[[Graph], Graph]:
+    """A pass whose results are checked where `CHECK` says so."""
+
+    def run(graph: Graph) -> Graph:
+        result = function(graph)
+        return check(result) if CHECK else result
+
+    run.__name__, run.__doc__ = function.__name__, function.__doc__
+    return run
+
+
+def _substituted(graph: Graph, equations: list[Equation], same: dict[Value, Any]) -> Graph:
+    """A graph of `equations` with the outputs replaced as `same` says."""
+    outputs = tuple(same.get(v, v) if isinstance(v, Value) else v for v in graph.outputs)
+    return Graph(graph.inputs, tuple(equations), outputs)
+
+
+def _rewired(equation: Equation, same: dict[Value, Any]) -> Equation:
+    """The equation with its inputs replaced as `same` says."""
+    if not any(v in same for v in equation.values()):
+        return equation
+    inputs = tuple(same.get(v, v) if isinstance(v, Value) else v for v in equation.inputs)
+    return Equation(equation.op, inputs, equation.params, equation.outputs, equation.source)
+
+
+@checked
+def dead_code(graph: Graph) -> Graph:
+    """Without equations that neither an output nor a guard needs."""
+    needed = {v for v in graph.outputs if isinstance(v, Value)}
+    kept: list[Equation] = []
+    for equation in reversed(graph.equations):
+        if equation.op is GUARD or any(v in needed for v in equation.outputs):
+            kept.append(equation)
+            needed.update(equation.values())
+    return Graph(graph.inputs, tuple(reversed(kept)), graph.outputs)
+
+
+@checked
+def common_subexpressions(graph: Graph) -> Graph:
+    """Each computation once: later equations with the same op, inputs and parameters are dropped."""
+    seen: dict[Any, Equation] = {}
+    same: dict[Value, Any] = {}
+    kept = []
+    returned = {v for v in graph.outputs if isinstance(v, Value)}
+    for original in graph.equations:
+        equation = _rewired(original, same)
+        earlier = None if equation.op.family == "random" else seen.get(equation.key())
+        # Two results that the program returns separately must stay two memories.
+        if earlier is not None and not (set(equation.outputs) & returned):
+            same.update(zip(equation.outputs, earlier.outputs, strict=True))
+            continue
+        seen.setdefault(equation.key(), equation)
+        kept.append(equation)
+    return _substituted(graph, kept, same)
+
+
+@checked
+def decompose(graph: Graph) -> Graph:
+    """With composite ops expressed through primitive ones, by their declarations."""
+    if not any(isinstance(e.op, Composite) for e in graph.equations):
+        return graph
+    names = {v.name for v in graph.inputs} | {v.name for e in graph.equations for v in e.outputs}
+    builder = Builder(names, "c")
+    same: dict[Value, Any] = {}
+    result: list[Equation] = []
+    for original in graph.equations:
+        equation = _rewired(original, same)
+        if not isinstance(equation.op, Composite):
+            result.append(equation)
+            continue
+        builder.equations, builder.source = [], equation.source
+        args = [builder.tensor(v) for v in equation.inputs]
+        made = interpreted(builder, equation.op.decompose, *args, **equation.params)
+        outputs = made if isinstance(made, tuple) else (made,)
+        result += builder.equations
+        same.update(zip(equation.outputs, (builder.value(t) for t in outputs), strict=True))
+    flat = _substituted(graph, result, same)
+    return decompose(flat)
+
+
+@checked
+def simplify(graph: Graph) -> Graph:
+    """Without equations that change nothing: views and casts to what is already there.
+
+    No rewrite may change a NaN, an infinity or the sign of a zero, so `x * 1`, `x + 0` and
+    `x * 0` stay as they are.
+    """
+    same: dict[Value, Any] = {}
+    kept = []
+    returned = {v for v in graph.outputs if isinstance(v, Value)}
+    for original in graph.equations:
+        equation = _rewired(original, same)
+        source = _identity(equation)
+        if source is not None and equation.output not in returned:
+            same[equation.output] = source
+        else:
+            kept.append(equation)
+    return _substituted(graph, kept, same)
+
+
+def _identity(equation: Equation) -> Value | None:
+    """The input that the equation's output equals in every element, if there is one."""
+    name = equation.op.name
+    if name in ("clone", "detach"):
+        return equation.inputs[0]
+    unchanged = len(equation.outputs) == 1 and equation.inputs and isinstance(equation.inputs[0], Value)
+    if (
+        unchanged
+        and name in ("reshape", "expand", "cast")
+        and equation.inputs[0].type == equation.output.type
+    ):
+        return equation.inputs[0]
+    if unchanged and name == "pow_number" and equation.inputs[0].type == equation.output.type:
+        # The gradient of a square asks for it.
+        return equation.inputs[0] if equation.params["exponent"] == 1 else None
+    if (
+        unchanged
+        and name == "permute"
+        and equation.params["dims"] == tuple(range(len(equation.output.shape)))
+    ):
+        return equation.inputs[0]
+    return None
+
+
+PASSES = (decompose, simplify, common_subexpressions, dead_code)
+
+
+def optimise(graph: Graph) -> Graph:
+    """All passes in order."""
+    for run in PASSES:
+        graph = run(graph)
+    return graph

@@ -1,0 +1,1 @@
+"""What a run reads of the world around it, and what it does to it."""

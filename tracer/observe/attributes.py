@@ -1,0 +1,303 @@
+"""Attribute access of an observed run: resolved statically, guarded where it lies, then done natively."""
+
+from __future__ import annotations
+
+import enum
+import functools
+from types import (
+    BuiltinFunctionType,
+    ClassMethodDescriptorType,
+    FunctionType,
+    GetSetDescriptorType,
+    MemberDescriptorType,
+    MethodDescriptorType,
+    MethodType,
+    ModuleType,
+    WrapperDescriptorType,
+)
+from typing import Any
+
+import numpy as np
+
+from fusegrad.eager.autograd.node import gradient_of, set_gradient
+from fusegrad.tracer.observe import purity
+from fusegrad.tracer.observe.lookup import MISSING, Found, instance_dict, lookup, type_lookup
+from fusegrad.tracer.observe.observer import LOCAL, OUTER, STRUCTURE, UNKNOWN, Observer, is_dataclass_instance
+from fusegrad.tracer.observe.reads import GetterRead, Site
+from fusegrad.tracer.observe.values import is_plain
+from fusegrad.tracer.twin.source import Unsupported
+
+_NATIVE_DESCRIPTORS = (
+    MethodDescriptorType, WrapperDescriptorType, ClassMethodDescriptorType, BuiltinFunctionType,
+)  # fmt: skip
+_NAME_GETTERS = {name: type.__dict__[name].__get__ for name in ("__name__", "__qualname__")}
+
+
+def is_jitted(value: Any) -> bool:
+    """Whether the value is a function that ``jit`` has wrapped."""
+    if isinstance(value, type):
+        return False
+    if type_lookup(type(value), "__fusegrad_jit__") is True:
+        return True
+    return (instance_dict(value) or {}).get("__fusegrad_jit__") is True
+
+
+def load(observer: Observer, owner: Any, name: str, site: Site) -> Any:
+    """``owner.name``, guarded. Raises what the native access raises."""
+    if observer.is_tensor(owner):
+        return _load_from_tensor(observer, owner, name, site)
+    if is_plain(owner):
+        return _native(observer, owner, name)
+    if type(owner) is super:
+        return _load_from_super(observer, owner, name, site)
+    if isinstance(owner, np.ndarray):
+        observer.open("looks into a NumPy array, whose contents cannot be guarded", site)
+        return getattr(owner, name)
+    if not observer.is_known(owner):
+        observer.open(f"looks up `{name}` of a {type(owner).__name__} of unknown origin", site)
+        return getattr(owner, name)
+    if purity.is_enum_class(owner):
+        return _load_from_enum(observer, owner, name, site)
+    found = lookup(owner, name)
+    if found.where == "dynamic":
+        observer.open(f"`{name}` of a {type(owner).__name__} is computed by code of its own", site)
+        return getattr(owner, name)
+    if _may_hide_state(observer, owner, name, found):
+        observer.open(f"attribute `{name}` is not a field of the argument's dataclass", site)
+        return getattr(owner, name)
+    observer.read_attribute(owner, name, found, site)
+    return _resolve(observer, owner, name, found, site)
+
+
+def _may_hide_state(observer: Observer, owner: Any, name: str, found: Found) -> bool:
+    """A structural argument is guarded by its fields alone: extra instance attributes are not."""
+    if observer.status(owner) != STRUCTURE or found.where not in ("instance", "slot"):
+        return False
+    return not (is_dataclass_instance(owner) and name in type_lookup(type(owner), "__dataclass_fields__"))
+
+
+def _native(observer: Observer, owner: Any, name: str) -> Any:
+    """The native access; an AttributeError follows from what is guarded."""
+    try:
+        return getattr(owner, name)
+    except AttributeError as error:
+        observer.explain(error)
+        raise
+
+
+def _resolve(observer: Observer, owner: Any, name: str, found: Found, site: Site) -> Any:
+    """From what lies there to what the access gives."""
+    raw = found.raw
+    if raw is MISSING:
+        return _native(observer, owner, name)
+    if found.where in ("instance", "slot", "module"):
+        if observer.status(owner) == LOCAL:
+            return raw
+        return raw if observer.status(owner) == STRUCTURE else observer.reached(raw)
+    if found.where == "data":
+        return _resolve_data(observer, owner, name, raw, site)
+    if found.where == "meta":
+        return _resolve_meta(observer, owner, name, raw, site)
+    return _bind(observer, owner, name, raw, site)
+
+
+def _bind(observer: Observer, owner: Any, name: str, raw: Any, site: Site) -> Any:
+    """Apply the descriptor protocol to a class attribute that is no data descriptor."""
+    kind = type(raw)
+    if kind is FunctionType or is_jitted(raw):
+        observer.reached(raw)
+        value = getattr(owner, name)
+        return value if value is raw else observer.local(value)
+    if kind is staticmethod:
+        return observer.reached(raw.__func__)
+    if kind is classmethod:
+        observer.reached(raw.__func__)
+        return observer.local(getattr(owner, name))
+    if kind in _NATIVE_DESCRIPTORS:
+        return getattr(owner, name)
+    if kind is property or kind is MemberDescriptorType or kind is GetSetDescriptorType:  # on a class
+        return observer.reached(raw)
+    if type_lookup(kind, "__get__") is not MISSING:
+        what = (
+            "is computed once and kept"
+            if kind is functools.cached_property
+            else "is computed by a descriptor"
+        )
+        observer.open(f"`{name}` {what}", site)
+        return getattr(owner, name)
+    return observer.reached(raw)
+
+
+def _resolve_data(observer: Observer, owner: Any, name: str, raw: Any, site: Site) -> Any:
+    """A data descriptor of the class: properties are followed, the rest must be known."""
+    kind = type(raw)
+    if kind is property and type(raw.fget) is FunctionType:
+        try:
+            observer.reached(raw.fget)
+            observer.read_function(raw.fget, site)
+            getter = observer.twin(raw.fget)
+        except Unsupported as refusal:
+            observer.open(f"property `{name}`: {refusal.reason}", site)
+            return getattr(owner, name)
+        return getter(owner)
+    if purity.is_namedtuple_class(type(owner)) and name in type(owner)._fields:
+        value = getattr(owner, name)
+        return observer.reached(value) if observer.status(owner) == OUTER else value
+    if isinstance(owner, enum.Enum) and name in ("value", "name"):
+        observer.reached(owner)
+        observer.read_attribute(owner, f"_{name}_", lookup(owner, f"_{name}_"), site)
+        return observer.reached(getattr(owner, name))
+    if name == "__class__" and type(raw) is GetSetDescriptorType:
+        observer.read_type(owner, site)
+        return observer.reached(getattr(owner, name))
+    if isinstance(owner, MethodType) and name in ("__self__", "__func__"):
+        return (
+            observer.reached(getattr(owner, name))
+            if observer.status(owner) == OUTER
+            else getattr(owner, name)
+        )
+    if kind is GetSetDescriptorType and observer.status(owner) == LOCAL and name != "__dict__":
+        return observer.adopt(getattr(owner, name))
+    observer.open(f"`{name}` of a {type(owner).__name__} cannot be guarded", site)
+    return getattr(owner, name)
+
+
+def _resolve_meta(observer: Observer, owner: type, name: str, raw: Any, site: Site) -> Any:
+    """An attribute of classes in general: their names can be guarded."""
+    getter = _NAME_GETTERS.get(name)
+    if getter is None or type(owner) is not type:
+        observer.open(f"`{name}` of a class cannot be guarded", site)
+        return getattr(owner, name)
+    value = getter(owner)
+    if purity.is_heap_type(owner):
+        words = f"`{name}` of a class"
+        observer.read(("meta", id(owner), name), lambda: GetterRead(owner, getter, value, words, site))
+    return value
+
+
+def _load_from_enum(observer: Observer, owner: type, name: str, site: Site) -> Any:
+    """A member of an enumeration; whatever else its metaclass computes is not followed."""
+    members = type_lookup(owner, "_member_map_")
+    if not isinstance(members, dict) or name not in members:
+        observer.open(f"`{name}` of an enumeration cannot be guarded", site)
+        return getattr(owner, name)
+    value = members[name]
+
+    def again(kind: Any) -> Any:
+        return type_lookup(kind, "_member_map_").get(name, MISSING)
+
+    words = f"`{name}` of an enumeration"
+    observer.read(("enum", id(owner), name), lambda: GetterRead(owner, again, value, words, site))
+    return observer.reached(value)
+
+
+def _load_from_tensor(observer: Observer, owner: Any, name: str, site: Site) -> Any:
+    """A tensor's methods and static attributes are trusted; its gradient and the like are not guarded."""
+    raw = type_lookup(type(owner), name)
+    if name in (instance_dict(owner) or {}):
+        observer.open(f"reads `{name}`, an attribute that was put on a tensor", site)
+        return getattr(owner, name)
+    if name == "grad":
+        return gradient_of(owner)
+    known = name in purity.TENSOR_ATTRIBUTES
+    if raw is not MISSING and purity.is_trusted_object(owner) and (known or callable(raw)):
+        return getattr(owner, name)
+    if known and type(raw) is property and purity.is_trusted(raw.fget):
+        return getattr(owner, name)
+    if callable(raw) and purity.is_trusted(raw):
+        return getattr(owner, name)
+    observer.open(f"reads `{name}` of a tensor", site)
+    return getattr(owner, name)
+
+
+def _load_from_super(observer: Observer, owner: super, name: str, site: Site) -> Any:
+    """``super().name``: found in the bases beyond the class that the method stands in."""
+    # typeshed does not know the attributes of super.
+    after, kind, instance = owner.__thisclass__, owner.__self_class__, owner.__self__  # type: ignore[attr-defined]
+    raw = type_lookup(kind, name, after)
+    observer.read_class(kind, name, raw, site, after)
+    if raw is MISSING:
+        return _native(observer, owner, name)
+    if type(raw) is property and type(raw.fget) is FunctionType:
+        return _resolve_data(observer, instance, name, raw, site)
+    if type(raw) in (FunctionType, classmethod, staticmethod, *_NATIVE_DESCRIPTORS):
+        if isinstance(raw, (classmethod, staticmethod)):
+            observer.reached(raw.__func__)
+        else:
+            observer.reached(raw)
+        return observer.local(getattr(owner, name))
+    if type_lookup(type(raw), "__get__") is not MISSING:
+        observer.open(f"`super().{name}` is computed by a descriptor", site)
+        return getattr(owner, name)
+    return observer.reached(raw)
+
+
+# ---------------------------------------------------------------------------------- writing
+
+
+def store(observer: Observer, value: Any, owner: Any, name: str, site: Site) -> None:
+    """``owner.name = value``; a write to what lives outside opens the run."""
+    if observer.is_tensor(owner):
+        if name == "grad" and (value is None or observer.is_tensor(value)):
+            set_gradient(owner, value)
+            return
+        setattr(owner, name, value)
+        observer.open(f"sets `{name}` of a tensor", site)
+        return
+    if not _is_local_store(observer, owner, name, "__setattr__", site):
+        setattr(owner, name, value)
+        return
+    raw = type_lookup(type(owner), name)
+    if type(raw) is property and type(raw.fset) is FunctionType:
+        observer.reached(raw.fset)
+        observer.read_function(raw.fset, site)
+        try:
+            setter = observer.twin(raw.fset)
+        except Unsupported as refusal:
+            observer.open(f"setter of `{name}`: {refusal.reason}", site)
+            setattr(owner, name, value)
+            return
+        setter(owner, value)
+        return
+    if type_lookup(type(raw), "__set__") is not MISSING and type(raw) is not MemberDescriptorType:
+        observer.open(f"setting `{name}` runs a descriptor", site)
+    try:
+        setattr(owner, name, value)
+    except AttributeError as error:
+        observer.explain(error)
+        raise
+
+
+def delete(observer: Observer, owner: Any, name: str, site: Site) -> None:
+    """``del owner.name``."""
+    if observer.is_tensor(owner):
+        observer.open(f"deletes `{name}` of a tensor", site)
+    elif _is_local_store(observer, owner, name, "__delattr__", site):
+        raw = type_lookup(type(owner), name)
+        deletes = raw is not MISSING and type_lookup(type(raw), "__delete__") is not MISSING
+        if deletes and type(raw) is not MemberDescriptorType:
+            observer.open(f"deleting `{name}` runs a descriptor", site)
+    delattr(owner, name)
+
+
+def _is_local_store(observer: Observer, owner: Any, name: str, method: str, site: Site) -> bool:
+    """Whether a write stays within the run; if not, opens it."""
+    if observer.status(owner) != LOCAL:
+        what = {UNKNOWN: "of unknown origin", OUTER: "that lives outside the function"}.get(
+            observer.status(owner), "that is part of the arguments"
+        )
+        kind = "module" if isinstance(owner, ModuleType) else type(owner).__name__
+        kind = f"class {owner.__name__}" if isinstance(owner, type) else f"{kind} object"
+        observer.open(f"{'sets' if method == '__setattr__' else 'deletes'} `{name}` of a {kind} {what}", site)
+        return False
+    if isinstance(owner, FunctionType):
+        observer.open(f"sets `{name}` of a function", site)
+        return False
+    observer.read_class(type(owner), name, type_lookup(type(owner), name), site)
+    own = type_lookup(type(owner), method)
+    observer.read_class(type(owner), method, own, site)
+    # fusegrad's nn.Module sorts parameters and submodules into its tables: known, and local here.
+    if isinstance(own, FunctionType) and own.__globals__.get("__name__") != "fusegrad.eager.nn.module":
+        observer.open(f"`{method}` of a {type(owner).__name__} is code of its own", site)
+        return False
+    return True

@@ -1,0 +1,277 @@
+"""Calls of an observed run: what is called is replaced by a twin, a checked call, or itself and a reason."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from types import (
+    BuiltinFunctionType,
+    FunctionType,
+    MemberDescriptorType,
+    MethodDescriptorType,
+    MethodType,
+    MethodWrapperType,
+    WrapperDescriptorType,
+)
+from typing import Any
+
+from fusegrad.tracer.observe import attributes, leaves, modules, optimizer_steps, purity
+from fusegrad.tracer.observe.lookup import MISSING, type_lookup
+from fusegrad.tracer.observe.observer import LOCAL, OUTER, UNKNOWN, Observer
+from fusegrad.tracer.observe.reads import GetterRead, Site
+from fusegrad.tracer.twin.source import Unsupported
+
+
+def callee(observer: Observer, function: Any, site: Site) -> Any:
+    """What to call in place of ``function``, so that the call is observed.
+
+    Twins and unknown callables are called directly, without a frame of ours in between.
+    """
+    kind = type(function)
+    observer.deeds += not purity.is_op(function.__func__ if kind is MethodType else function)
+    if kind is FunctionType:
+        if attributes.is_jitted(function):
+            return _jitted(observer, function, site)
+        return _python_function(observer, function, site)
+    if kind is MethodType:
+        return _bound_method(observer, function, site)
+    if isinstance(function, type):
+        return _class(observer, function, site)
+    if kind is BuiltinFunctionType or kind is MethodDescriptorType:
+        return leaves.builtin(observer, function, site)
+    if kind is MethodWrapperType or kind is WrapperDescriptorType:
+        return leaves.slot(observer, function, site)
+    if kind is functools.partial:
+        return _partial(observer, function, site)
+    if attributes.is_jitted(function):
+        return _jitted(observer, function, site)
+    if purity.is_trusted_object(function) and not observer.is_tensor(function):
+        return functools.partial(leaves.call_trusted, observer, function, site)
+    return _instance(observer, function, site)
+
+
+def opened(observer: Observer, function: Any, reason: str, site: Site) -> Any:
+    """The function itself, with the run open."""
+    observer.open(reason, site)
+    return function
+
+
+def name_of(function: Any) -> str:
+    """A callable's name for messages, without running user code."""
+    name = getattr(function, "__qualname__", None) if isinstance(function, (type, FunctionType)) else None
+    if name is None and isinstance(function, (BuiltinFunctionType, MethodDescriptorType, MethodType)):
+        name = getattr(function, "__name__", None)
+    return f"`{name}`" if name else f"a {type(function).__name__} object"
+
+
+# ---------------------------------------------------------------------------------- Python functions
+
+
+def _python_function(observer: Observer, function: FunctionType, site: Site) -> Any:
+    from fusegrad.tracer.capture.instrument import is_twin_code
+
+    status = observer.status(function)
+    if status == LOCAL and is_twin_code(function.__code__):
+        return function
+    mode = purity.lookup_pure(function)
+    if mode is not None:
+        return functools.partial(leaves.call_pure, observer, function, mode, site)
+    if purity.is_trusted(function):
+        return functools.partial(leaves.call_trusted, observer, function, site)
+    if status == UNKNOWN:
+        return opened(observer, function, f"calls {name_of(function)}, a function of unknown origin", site)
+    module = function.__globals__.get("__name__")
+    if purity.is_outside_world(module):
+        return opened(observer, function, f"calls {name_of(function)} of `{module}`", site)
+    try:
+        twin = observer.twin(function)
+    except Unsupported as refusal:
+        where = Site(function.__code__.co_filename, refusal.line, "") if refusal.line else site
+        reason = f"calls {name_of(function)}, which cannot be followed: {refusal.reason}"
+        return opened(observer, function, reason, where)
+    observer.read_function(function, site)
+    return twin
+
+
+def _bound_method(observer: Observer, method: MethodType, site: Site) -> Any:
+    function, owner = method.__func__, method.__self__
+    if observer.status(method) == OUTER:
+        observer.reached(function)
+        observer.reached(owner)
+    if isinstance(function, FunctionType) and purity.is_trusted(function):
+        return functools.partial(leaves.call_trusted, observer, method, site)
+    known = modules.listing(observer, method, site) or optimizer_steps.schedule(observer, method, site)
+    if known is not None:
+        return known
+    target = callee(observer, function, site)
+    if target is function:  # made by this run, or open
+        return method
+    return MethodType(target, owner)
+
+
+def _jitted(observer: Observer, function: Any, site: Site) -> Any:
+    """A jitted function within a run is part of the run: its body is followed."""
+    if not observer.is_known(function):
+        return opened(observer, function, "calls a jitted function of unknown origin", site)
+    wrapped = object.__getattribute__(function, "__wrapped__")
+    observer.read(
+        ("wrapped", id(function)),
+        lambda: GetterRead(function, _get_wrapped, wrapped, "the function under jit", site),
+    )
+    return callee(observer, observer.reached(wrapped), site)
+
+
+def _get_wrapped(function: Any) -> Any:
+    return object.__getattribute__(function, "__wrapped__")
+
+
+def _partial(observer: Observer, function: functools.partial, site: Site) -> Any:
+    status = observer.status(function)
+    if status == UNKNOWN:
+        return opened(observer, function, "calls a partial of unknown origin", site)
+    if status == OUTER:
+        observer.reached(function.func)
+        observer.reached(function.args)
+        for value in function.args:
+            observer.reached(value)
+        if function.keywords:
+            observer.reached(function.keywords)
+            observer.read_contents(function.keywords, site)
+    target = callee(observer, function.func, site)
+    if target is function.func and observer.status(target) != LOCAL:
+        return function
+    return functools.partial(target, *function.args, **function.keywords)
+
+
+def _instance(observer: Observer, function: Any, site: Site) -> Any:
+    """An object with ``__call__``."""
+    method = purity.python_method(type(function), "__call__")
+    if method is MISSING:
+        return opened(observer, function, f"calls {name_of(function)}, which is not known", site)
+    special = special_method(observer, function, "__call__", site)
+    return function if special is None else special
+
+
+def special_method(observer: Observer, owner: Any, name: str, site: Site) -> Callable | None:
+    """The twin of a special method, bound to its owner; None (and open) if it cannot be followed."""
+    method = purity.python_method(type(owner), name)
+    if method is MISSING or not observer.is_known(owner):
+        observer.open(f"`{name}` of a {type(owner).__name__} cannot be followed", site)
+        return None
+    observer.read_type(owner, site)
+    observer.read_class(type(owner), name, method, site)
+    observer.reached(method)
+    try:
+        twin = observer.twin(method)
+    except Unsupported as refusal:
+        observer.open(f"`{name}` of a {type(owner).__name__} cannot be followed: {refusal.reason}", site)
+        return None
+    observer.read_function(method, site)
+    return MethodType(twin, owner)
+
+
+# ---------------------------------------------------------------------------------- classes
+
+
+def _class(observer: Observer, kind: type, site: Site) -> Any:
+    if kind is type:
+        return functools.partial(_call_type, observer, site)
+    if kind is super:
+        return functools.partial(_call_super, observer)
+    mode = purity.lookup_pure(kind)
+    if mode is not None:
+        return functools.partial(leaves.call_pure, observer, kind, mode, site)
+    if purity.is_trusted(kind) and not issubclass(kind, purity.tensor_class() or ()):
+        return functools.partial(leaves.call_trusted, observer, kind, site)
+    if not observer.is_known(kind):
+        return opened(observer, kind, f"makes a {kind.__name__}, a class of unknown origin", site)
+    if purity.is_enum_class(kind) or not purity.has_plain_metaclass(kind):
+        return opened(observer, kind, f"makes a {kind.__name__}, whose metaclass has code of its own", site)
+    if purity.is_namedtuple_class(kind) or purity.is_pure_type(kind):
+        observer.read_class(kind, "__new__", type_lookup(kind, "__new__"), site)
+        observer.read_class(kind, "__init__", type_lookup(kind, "__init__"), site)
+        return functools.partial(leaves.call_pure, observer, kind, purity.SHALLOW, site)
+    return _user_class(observer, kind, site)
+
+
+def _user_class(observer: Observer, kind: type, site: Site) -> Any:
+    new, init = type_lookup(kind, "__new__"), type_lookup(kind, "__init__")
+    is_exception = issubclass(kind, BaseException) and not isinstance(new, FunctionType)
+    if new is not object.__dict__["__new__"] and not (is_exception and purity.is_builtin_new(new)):
+        return opened(observer, kind, f"makes a {kind.__name__}, which has a `__new__` of its own", site)
+    if type_lookup(kind, "__del__") is not MISSING:
+        return opened(observer, kind, f"makes a {kind.__name__}, which has a `__del__`", site)
+    observer.read_class(kind, "__new__", new, site)
+    observer.read_class(kind, "__init__", init, site)
+    if init is object.__dict__["__init__"]:
+        return functools.partial(_construct, observer, kind, None)
+    if not isinstance(init, FunctionType):
+        return opened(observer, kind, f"makes a {kind.__name__}, whose `__init__` is not a function", site)
+    observer.reached(init)
+    if init.__code__.co_filename == "<string>" and "__dataclass_fields__" in kind.__dict__:
+        return _dataclass(observer, kind, init, site)
+    try:
+        twin = observer.twin(init)
+    except Unsupported as refusal:
+        reason = f"makes a {kind.__name__}, whose `__init__` cannot be followed: {refusal.reason}"
+        return opened(observer, kind, reason, site)
+    observer.read_function(init, site)
+    return functools.partial(_construct, observer, kind, twin)
+
+
+def _construct(observer: Observer, kind: type, init: Callable | None, /, *args: Any, **kwargs: Any) -> Any:
+    """What ``type.__call__`` does, with the twin of ``__init__``."""
+    if init is None:
+        return observer.local(kind(*args, **kwargs))
+    new: Callable[..., Any] = kind.__new__
+    instance = observer.local(new(kind) if new is object.__new__ else new(kind, *args, **kwargs))
+    result = init(instance, *args, **kwargs)
+    if result is not None:
+        raise TypeError(f"__init__() should return None, not '{type(result).__name__}'")
+    return instance
+
+
+def _dataclass(observer: Observer, kind: type, init: FunctionType, site: Site) -> Any:
+    """A dataclass with the ``__init__`` that the decorator wrote: it stores the fields, nothing else."""
+    name = kind.__name__
+    if type_lookup(kind, "__post_init__") is not MISSING:
+        return opened(observer, kind, f"makes a {name}, which has a `__post_init__`", site)
+    params = type_lookup(kind, "__dataclass_params__")
+    if isinstance(type_lookup(kind, "__setattr__"), FunctionType) and not params.frozen:
+        return opened(observer, kind, f"makes a {name}, which has a `__setattr__` of its own", site)
+    for field in kind.__dict__["__dataclass_fields__"].values():
+        factory, default = field.default_factory, field.default
+        raw = type_lookup(kind, field.name)
+        has_set = raw is not MISSING and type_lookup(type(raw), "__set__") is not MISSING
+        if has_set and type(raw) is not MemberDescriptorType:
+            reason = f"makes a {name}, whose field `{field.name}` is a descriptor"
+            return opened(observer, kind, reason, site)
+        has_factory = type(factory).__name__ != "_MISSING_TYPE"
+        has_default = type(default).__name__ != "_MISSING_TYPE"
+        if has_factory and factory not in (list, dict, set, tuple, frozenset, int, float, str, bool):
+            return opened(observer, kind, f"makes a {name}, whose field `{field.name}` is computed", site)
+        if has_default:
+            observer.reached(default)
+    observer.read_function(init, site)
+
+    def construct(*args: Any, **kwargs: Any) -> Any:
+        instance = observer.local(kind(*args, **kwargs))
+        for field_name in kind.__dict__["__dataclass_fields__"]:
+            observer.adopt(getattr(instance, field_name, None))
+        return instance
+
+    return construct
+
+
+def _call_type(observer: Observer, site: Site, /, *args: Any, **kwargs: Any) -> Any:
+    if len(args) != 1 or kwargs:
+        observer.open("makes a class", site)
+        return type(*args, **kwargs)
+    if not observer.is_known(args[0]):
+        observer.open("looks at the type of an object of unknown origin", site)
+    observer.read_type(args[0], site)
+    return observer.reached(type(args[0]))
+
+
+def _call_super(observer: Observer, /, *args: Any) -> Any:
+    return observer.local(super(*args))

@@ -1,0 +1,364 @@
+"""Calls that are not followed but known: fusegrad's own functions, pure builtins, methods of containers."""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import itertools
+from collections import defaultdict
+from collections.abc import Callable
+from types import MethodDescriptorType, MethodType, ModuleType
+from typing import Any
+
+from fusegrad.tracer.observe import attributes, calls, operations, purity
+from fusegrad.tracer.observe.lookup import type_lookup
+from fusegrad.tracer.observe.observer import LOCAL, OUTER, Observer
+from fusegrad.tracer.observe.reads import Site, flat_contents
+from fusegrad.tracer.observe.values import is_plain
+
+_PLAIN_FACTORIES = (None, list, dict, set, int, float, str, bool, tuple)
+
+
+def call_trusted(observer: Observer, function: Any, site: Site, /, *args: Any, **kwargs: Any) -> Any:
+    """One of fusegrad's own functions: the recorder sees what it does, its operands must be guarded."""
+    what = f"passes to {calls.name_of(function)}"
+    if isinstance(function, MethodType):
+        owner = function.__self__
+        engine = observer.is_known(owner) and (purity.is_trusted_object(owner) or purity.is_optimizer(owner))
+        if not (engine or observer.is_tensor(owner) or purity.is_static(owner)):
+            observer.consume(owner, site, what)
+    if purity.is_transform(function):
+        calls_it = not purity.makes_transform(function)
+        args = tuple([_passed(observer, value, calls_it, site, what) for value in args])
+    else:
+        for value in (*args, *kwargs.values()):
+            observer.consume(value, site, what)
+    return observer.adopt(function(*args, **kwargs))
+
+
+def _passed(observer: Observer, value: Any, calls_it: bool, site: Site, what: str) -> Any:
+    """An argument of a transform. Of a function that is called it is the twin, which takes what the transform
+    gives as made by this run; objects are guarded where the function uses them.
+    """
+    if not (calls_it and callable(value)) or observer.is_tensor(value):
+        observer.consume(value, site, what, passed_on=True)
+        return value
+    twin = calls.callee(observer, value, site)
+
+    def given(*args: Any, **kwargs: Any) -> Any:
+        for argument in (*args, *kwargs.values()):
+            observer.adopt(argument)
+        return twin(*args, **kwargs)
+
+    return given
+
+
+def call_pure(observer: Observer, function: Any, mode: str, site: Site, /, *args: Any, **kwargs: Any) -> Any:
+    """A builtin without effects: guard what it looks at, follow its callbacks, own its result."""
+    name = getattr(function, "__name__", "")
+    what = f"passes to `{name}`"
+    positional, keywords = list(args), dict(kwargs)
+    if mode == purity.OPAQUE:
+        for value in positional:
+            if not observer.is_known(value):
+                observer.open(f"{what} an object of unknown origin", site)
+            observer.read_type(value, site)
+        if function in (isinstance, issubclass):
+            if not all(purity.has_plain_instance_check(kind) for kind in _flat(args[1:])):
+                observer.open(f"`{name}` runs code of a metaclass", site)
+        elif function is callable and not isinstance(args[0], type):
+            observer.read_class(type(args[0]), "__call__", type_lookup(type(args[0]), "__call__"), site)
+        return function(*args, **kwargs)
+    if function is len and len(args) == 1 and not kwargs:
+        return operations.length(observer, args[0], site)
+    if function is defaultdict and args and args[0] not in _PLAIN_FACTORIES:
+        observer.open("makes a defaultdict with a factory of its own", site)
+    if function is iter and len(args) != 1:
+        observer.open("iterates over the calls of a function", site)
+    callback = purity.CALLBACKS.get(function)
+    if callback is not None:
+        mode = _follow_callback(observer, function, callback, mode, positional, keywords, site)
+    iterated = purity.ITERATED.get(function, ())
+    if function in (min, max) and len(args) > 1:
+        iterated = ()
+    for position, value in enumerate(positional):
+        if position != callback:
+            loops = iterated is purity.ALL or position in iterated
+            positional[position] = _operand(observer, value, mode, loops, site, what)
+    for key, value in keywords.items():
+        if key != callback:
+            keywords[key] = _operand(observer, value, mode, False, site, what)
+    try:
+        result = function(*positional, **keywords)
+    except Exception as error:
+        _explain(observer, error, positional)
+        raise
+    _check_keys(observer, result, site)
+    return observer.adopt(result)
+
+
+def _operand(observer: Observer, value: Any, mode: str, iterated: bool, site: Site, what: str) -> Any:
+    """An argument of a pure builtin, guarded.
+
+    iterated: the builtin loops over it; an iterator comes back with a check on every item, an object
+    with an ``__iter__`` in Python as the iterator that its twin gives.
+    """
+    if iterated and purity.is_user_iterable(value):
+        value = operations.iterate(observer, value, site)
+    kind = type(value)
+    if mode == purity.HELD:
+        observer.consume(value, site, what, deep=False)
+    elif kind in purity.ITERATORS and iterated:
+        if not observer.is_local_iterator(value):
+            observer.open(f"{what} an iterator that lives outside the function", site)
+        elif mode != purity.SHALLOW and kind in purity.VIEWS:
+            for item in value:
+                _checked(observer, site, what, mode, item)
+        elif mode != purity.SHALLOW:
+            return map(functools.partial(_checked, observer, site, what, mode), value)
+    elif mode in (purity.SHALLOW, purity.PAIRS):
+        is_container = kind in purity.CONTAINERS or purity.is_namedtuple(value)
+        observer.consume(value, site, what, deep=not is_container)
+        if mode == purity.PAIRS and is_container and kind not in purity.DICTS:
+            for item in flat_contents(value):
+                _checked(observer, site, what, mode, item)
+    else:
+        observer.consume(value, site, what, tensors=mode == purity.DEEP)
+    return value
+
+
+def _checked(observer: Observer, site: Site, what: str, mode: str, item: Any) -> Any:
+    if mode == purity.PAIRS:
+        if purity.is_user_iterable(item):
+            observer.open(f"{what} a {type(item).__name__} object", site)
+        observer.consume(item, site, what, deep=type(item) not in purity.CONTAINERS)
+    else:
+        observer.consume(item, site, what, tensors=mode == purity.DEEP)
+    return item
+
+
+def _follow_callback(
+    observer: Observer,
+    function: Any,
+    callback: int | str,
+    mode: str,
+    positional: list,
+    keywords: dict[str, Any],
+    site: Site,
+) -> str:
+    """Put the twin of a callback in its place; gives how far the builtin itself then looks at items."""
+    given = keywords.get(callback) if isinstance(callback, str) else None
+    if isinstance(callback, int) and callback < len(positional):
+        given = positional[callback]
+    if given is None:
+        return purity.DEEP if function in (filter, itertools.filterfalse) else mode
+    twin = calls.callee(observer, given, site)
+    if isinstance(callback, str):
+        keywords[callback] = _checked_key(observer, twin, site)
+        return purity.SHALLOW  # only the keys are compared
+    decides = function not in (map, functools.reduce, itertools.starmap, itertools.accumulate)
+    positional[callback] = _checked_key(observer, twin, site) if decides else twin
+    return purity.SHALLOW if mode == purity.DEEP else mode
+
+
+def _checked_key(observer: Observer, function: Callable, site: Site) -> Callable:
+    """A sort key or condition of which no result runs code of its own when compared or tested."""
+
+    def key(item: Any) -> Any:
+        result = function(item)
+        observer.consume(result, site, "decides by")
+        return result
+
+    return key
+
+
+def _check_keys(observer: Observer, value: Any, site: Site) -> None:
+    """Keys that have gone into a dict must not have run code of their own."""
+    if type(value) in purity.DICTS and observer.status(value) != OUTER:
+        for key in value:
+            if not operations.check_key(observer, key, site):
+                return
+
+
+def _explain(observer: Observer, error: Exception, operands: list) -> None:
+    """An exception of the builtin itself follows from its operands, unless values of tensors went in."""
+    raised_here = error.__traceback__ is not None and error.__traceback__.tb_next is None
+    leaves = _flat(operands)
+    if raised_here and not any(observer.is_tensor(v) or type(v) in purity.ITERATORS for v in leaves):
+        observer.explain(error)
+
+
+def _flat(values: Any) -> list:
+    flat: list = []
+    for value in values:
+        flat += _flat(flat_contents(value)) if type(value) in purity.CONTAINERS else [value]
+    return flat
+
+
+# ---------------------------------------------------------------------------------- builtin functions
+
+
+def builtin(observer: Observer, function: Any, site: Site) -> Any:
+    if function is builtins.getattr:
+        return functools.partial(_call_getattr, observer, site)
+    if function is builtins.hasattr:
+        return functools.partial(_call_hasattr, observer, site)
+    if function is builtins.setattr:
+        return functools.partial(_call_setattr, observer, site)
+    if function is builtins.next:
+        return functools.partial(_call_next, observer, site)
+    mode = purity.lookup_pure(function)
+    if mode is not None:
+        return functools.partial(call_pure, observer, function, mode, site)
+    if type(function) is MethodDescriptorType:
+        if function.__objclass__ in purity.MUTATORS or purity.is_plain_type(function.__objclass__):
+            return functools.partial(_call_descriptor, observer, function, site)
+    else:
+        owner = function.__self__
+        if owner is not None and not isinstance(owner, ModuleType):
+            return functools.partial(_call_method, observer, function, site)
+    word = purity.IMPURE_WORDS.get(function)
+    module = getattr(function, "__module__", None)
+    where = f" of `{module}`" if module and module != "builtins" else ""
+    return calls.opened(observer, function, word or f"calls {calls.name_of(function)}{where}", site)
+
+
+def slot(observer: Observer, function: Any, site: Site) -> Any:
+    """A slot of a builtin class, as ``super().__init__``: harmless for ``object``'s own."""
+    is_object = getattr(function, "__objclass__", None) is object
+    owner = getattr(function, "__self__", None)
+    if is_object and function.__name__ == "__init__":
+        return function
+    if (
+        isinstance(owner, BaseException)
+        and observer.status(owner) == LOCAL
+        and function.__name__ == "__init__"
+    ):
+        return function
+    if is_object and function.__name__ == "__setattr__" and owner is None:
+        return functools.partial(_call_object_setattr, observer, site)
+    return calls.opened(observer, function, f"calls the slot `{function.__name__}`", site)
+
+
+def _call_object_setattr(observer: Observer, site: Site, /, owner: Any, name: str, value: Any) -> None:
+    """``object.__setattr__(self, name, value)``, as frozen classes do."""
+    if observer.status(owner) != LOCAL:
+        observer.open(f"sets `{name}` of an object that lives outside the function", site)
+    object.__setattr__(owner, name, value)
+
+
+def _call_getattr(observer: Observer, site: Site, /, *args: Any, **kwargs: Any) -> Any:
+    if kwargs or len(args) not in (2, 3) or type(args[1]) is not str:
+        observer.open("calls `getattr` with something else than a name", site)
+        return getattr(*args, **kwargs)
+    try:
+        return attributes.load(observer, args[0], args[1], site)
+    except AttributeError as error:
+        if not observer.is_explained(error):
+            observer.open(f"`{args[1]}` is missing for a reason that cannot be guarded", site)
+        if len(args) == 3:
+            return args[2]
+        raise
+
+
+def _call_hasattr(observer: Observer, site: Site, /, *args: Any, **kwargs: Any) -> bool:
+    if kwargs or len(args) != 2 or type(args[1]) is not str:
+        observer.open("calls `hasattr` with something else than a name", site)
+        return hasattr(*args, **kwargs)
+    try:
+        attributes.load(observer, args[0], args[1], site)
+    except AttributeError as error:
+        if not observer.is_explained(error):
+            observer.open(f"`{args[1]}` is missing for a reason that cannot be guarded", site)
+        return False
+    return True
+
+
+def _call_setattr(observer: Observer, site: Site, /, *args: Any, **kwargs: Any) -> None:
+    if kwargs or len(args) != 3 or type(args[1]) is not str:
+        observer.open("calls `setattr` with something else than a name", site)
+        return setattr(*args, **kwargs)
+    return attributes.store(observer, args[2], args[0], args[1], site)
+
+
+def _call_next(observer: Observer, site: Site, /, *args: Any) -> Any:
+    iterator = args[0] if args else None
+    if type(iterator) not in purity.ITERATORS or not observer.is_local_iterator(iterator):
+        observer.open("advances an iterator that lives outside the function", site)
+    try:
+        return next(*args)
+    except StopIteration as error:
+        observer.explain(error)
+        raise
+
+
+# ---------------------------------------------------------------------------------- builtin methods
+
+
+def _call_descriptor(observer: Observer, function: Any, site: Site, /, *args: Any, **kwargs: Any) -> Any:
+    """``str.upper(text)``: the method of the first argument, if that is of the very class."""
+    if args and type(args[0]) is function.__objclass__:
+        return _call_method(observer, getattr(args[0], function.__name__), site, *args[1:], **kwargs)
+    observer.open(f"calls {calls.name_of(function)} on another type", site)
+    return function(*args, **kwargs)
+
+
+def _call_method(observer: Observer, function: Any, site: Site, /, *args: Any, **kwargs: Any) -> Any:
+    """A builtin method of a plain value or a builtin container."""
+    owner, name = function.__self__, function.__name__
+    kind = type(owner)
+    what = f"passes to `{kind.__name__}.{name}`"
+    positional, keywords = list(args), dict(kwargs)
+    if is_plain(owner) and kind not in (tuple, frozenset):
+        positional = [_operand(observer, v, purity.TEXT, name == "join", site, what) for v in args]
+        for value in kwargs.values():
+            observer.consume(value, site, what, tensors=False)
+    elif isinstance(owner, type) and (owner in purity.CONTAINERS or purity.is_plain_type(owner)):
+        loops = name == "fromkeys"
+        positional = [
+            _operand(observer, v, purity.DEEP, loops and not i, site, what) for i, v in enumerate(args)
+        ]
+    elif kind in purity.MUTATORS or purity.is_namedtuple(owner):
+        _prepare_container_method(observer, owner, name, positional, keywords, site, what)
+    elif kind in purity.ITERATORS and observer.is_local_iterator(owner):
+        pass
+    else:
+        observer.open(f"calls `{name}` of a {kind.__name__}, which is not known", site)
+    try:
+        result = function(*positional, **keywords)
+    except Exception as error:
+        _explain(observer, error, [owner, *positional])
+        raise
+    _check_keys(observer, result if isinstance(owner, type) else owner, site)
+    if kind in purity.MUTATORS and isinstance(owner, dict) and name in ("get", "pop", "setdefault"):
+        return result
+    return observer.adopt(result)
+
+
+def _prepare_container_method(
+    observer: Observer, owner: Any, name: str, positional: list, keywords: dict, site: Site, what: str
+) -> None:
+    """Guard what a container's method reads, note what it writes."""
+    kind, status = type(owner), observer.status(owner)
+    if name in purity.MUTATORS.get(kind, ()):
+        if status != LOCAL:
+            observer.open(f"calls `{name}` of {operations.outside(observer, owner)}", site)
+        if name == "sort" and keywords.get("key") is not None:
+            keywords["key"] = _checked_key(observer, calls.callee(observer, keywords["key"], site), site)
+        elif name == "sort":
+            observer.consume(owner, site, what)
+    elif isinstance(owner, dict) and name == "get" and positional:
+        operations.read_key(observer, owner, positional[0], site)
+    else:
+        observer.consume(owner, site, what, deep=name in purity.ELEMENTWISE_METHODS, tensors=False)
+    deep = name in purity.ELEMENTWISE_METHODS
+    for position, value in enumerate(positional):
+        if name in ("extend", "extendleft") or name == "update" or deep:
+            mode = purity.DEEP if isinstance(owner, set) or deep else purity.SHALLOW
+            mode = purity.PAIRS if isinstance(owner, dict) else mode
+            loops = name not in ("index", "count", "remove", "add", "discard", "__contains__", "sort")
+            positional[position] = _operand(observer, value, mode, loops, site, what)
+            if deep and observer.is_tensor(value) and name in ("index", "count", "remove"):
+                observer.open("compares tensors by identity in a container", site)
+    if isinstance(owner, dict) and name in ("pop", "setdefault", "get") and positional:
+        operations.check_key(observer, positional[0], site)

@@ -1,0 +1,108 @@
+"""Modules listed by an observed run: `parameters()`, `named_modules()`, `zero_grad()` and their kin.
+
+They walk over tables that no user sees. They are not followed; one read says that the modules below
+have the parts that they had.
+"""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from collections.abc import Iterator
+from types import MethodType
+from typing import TYPE_CHECKING, Any
+
+from fusegrad.tracer.observe.lookup import instance_dict, nn_module_class, type_lookup
+from fusegrad.tracer.observe.reads import Read, Site
+
+if TYPE_CHECKING:
+    from fusegrad.tracer.observe.observer import Observer
+
+LISTINGS = frozenset(
+    "parameters named_parameters buffers named_buffers modules named_modules children named_children "
+    "zero_grad".split()
+)
+_OWN = (*LISTINGS, "_named")
+_TABLES = ("_parameters", "_buffers", "_modules")
+
+
+class ModuleRead(Read):
+    """That a module, and those below it, have the parts that they had."""
+
+    __slots__ = ("module", "seen")
+    kind = "module"
+
+    def __init__(self, module: Any, site: Site) -> None:
+        self.site, self.module = site, weakref.ref(module)
+        self.seen: tuple[Any, ...] = tuple(x if type(x) is str else weakref.ref(x) for x in parts(module))
+
+    def subject(self) -> str:
+        return f"what a {type(self.module()).__name__} is made of"
+
+    def was(self) -> str:
+        return "the same modules and tensors"
+
+    def token(self) -> tuple[Any, ...]:
+        return (type(self), id(self.module()), tuple(x if type(x) is str else id(x) for x in self.seen))
+
+    def _now(self) -> str:
+        return "others"
+
+    def _holds(self) -> bool:
+        module = self.module()
+        if module is None:
+            return False
+        now = list(parts(module))
+        return len(now) == len(self.seen) and all(
+            s == n if type(s) is str else type(n) is not str and s() is n
+            for s, n in zip(self.seen, now, strict=True)
+        )
+
+
+def parts(module: Any) -> Iterator[Any]:
+    """The classes, names, tensors and modules at and below a module, in order."""
+    yield type(module)
+    own = instance_dict(module) or {}
+    for table in _TABLES:
+        for name, value in dict.items(own[table]):
+            if value is not None:
+                yield name
+                yield value
+    for below in dict.values(own["_modules"]):
+        if below is not None:
+            yield from parts(below)
+
+
+def _is_ordinary(module: Any) -> bool:
+    """Whether no module in question lists its parts in a way of its own."""
+    base: Any = nn_module_class()
+    modules = [module, *(p for p in parts(module) if base in type(p).__mro__)]
+    return all(type_lookup(type(m), name) is vars(base)[name] for m in modules for name in _OWN)
+
+
+def listing(observer: Observer, method: MethodType, site: Site) -> Any:
+    """What to call in place of a module's listing method; None where it is to be followed like others."""
+    function, owner = method.__func__, method.__self__
+    base: Any = nn_module_class()
+    name = getattr(function, "__name__", "")
+    if base is None or name not in LISTINGS or function is not vars(base).get(name):
+        return None
+    if not observer.is_outer(owner) or not _is_ordinary(owner):
+        return None
+    return functools.partial(_list, observer, method, site)
+
+
+def _list(observer: Observer, method: MethodType, site: Site, /, *args: Any, **kwargs: Any) -> Any:
+    owner: Any = method.__self__
+    for value in (*args, *kwargs.values()):
+        observer.consume(value, site, f"passes to `{method.__name__}`")
+    observer.read(("module", id(owner)), lambda: ModuleRead(owner, site))
+    for path, parameter in (*owner.named_parameters(), *owner.named_buffers(), *owner.named_modules()):
+        observer.part(owner, path, parameter)
+    found = method(*args, **kwargs)
+    if found is None:
+        return None
+    items = list(found)
+    for item in items:
+        observer.reached(item[1] if type(item) is tuple else item)
+    return observer.local(iter(items))

@@ -1,0 +1,426 @@
+"""The observer of one run: where each object came from, what was read of the outside, what was done to it.
+
+An object is *plain* (immutable, compared by value), a *tensor*, part of the arguments' *structure* (the
+caller's key guards it), *outer* (reached through a read; every look at its contents is a read of its own),
+*local* (made by this run) or of *unknown* origin. Whatever is not known to be one of these, or would
+change something outside, makes the run open: it goes on as ever but cannot be replayed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import threading
+from collections.abc import Callable
+from types import FunctionType, GeneratorType, MethodType, TracebackType
+from typing import Any
+
+import numpy as np
+
+from fusegrad.tracer.observe import purity
+from fusegrad.tracer.observe.lookup import MISSING, Found, instance_dict, type_lookup
+from fusegrad.tracer.observe.pytree import is_container
+from fusegrad.tracer.observe.reads import (
+    NOWHERE,
+    AttributeRead,
+    CellRead,
+    ClassAttributeRead,
+    ContentsRead,
+    Effect,
+    FunctionRead,
+    GlobalRead,
+    ItemRead,
+    LengthRead,
+    Read,
+    Site,
+    TypeRead,
+    flat_contents,
+)
+from fusegrad.tracer.observe.values import is_plain, plain_key
+
+LOCAL, OUTER, STRUCTURE, UNKNOWN = "local", "outer", "argument", "unknown"
+_FOLDER = __file__.rpartition("/observe/")[0] + "/"  # the tracer's
+
+
+class _Current(threading.local):
+    observer: Observer | None = None
+
+
+current = _Current()
+
+
+def active() -> Observer | None:
+    """The observer of this thread's run, if one is going on."""
+    return current.observer
+
+
+class Observer:
+    """Observes one run of a function.
+
+    arguments: ``(args, kwargs)`` of the call. Their nested containers and plain leaves are guarded by
+        the caller; any other object among them is guarded by the caller by identity.
+    reads: what was read of outer state, each place once.
+    effects: why the run is open; empty if it is closed.
+    captured_tensors: every tensor that a read yielded, by id.
+    opened: called when something was done, or is about to be, that opens the run.
+    deeds: how often code ran, or an object was changed, that are not the engine's.
+    """
+
+    def __init__(self, arguments: tuple[tuple, dict]):
+        self.reads: list[Read] = []
+        self.effects: list[Effect] = []
+        self.captured_tensors: dict[int, Any] = {}
+        self.arguments = arguments
+        self.opened: Callable[[], Any] = lambda: None
+        self.deeds = 0
+        self._tensor = purity.tensor_class()
+        self._status: dict[int, str] = {}
+        self._kept: dict[int, Any] = {}  # so that ids stay valid for as long as statuses are kept
+        self._inputs: set[int] = set()
+        self._seen: dict[Any, Any] = {}
+        self._explained: dict[int, BaseException] = {}
+        self._twins: dict[int, FunctionType] = {}
+        args, kwargs = arguments
+        for value in (*args, *kwargs.values()):
+            self._register_argument(value)
+
+    # ---------------------------------------------------------------------------------- running
+
+    def run(self, function: Callable, args: tuple, kwargs: dict) -> Any:
+        """Run the twin of ``function`` and return its result.
+
+        Raises what the function raises; the traceback is as without observation, but for this frame.
+        """
+        from fusegrad.tracer.observe.calls import callee
+
+        outer, current.observer = current.observer, self
+        try:
+            self._reach_function(function)
+            return callee(self, function, Site(*_definition(function)))(*args, **kwargs)
+        except BaseException as error:
+            error.__traceback__ = _without_hooks(error.__traceback__)
+            raise
+        finally:
+            current.observer = outer
+
+    def open(self, reason: str, site: Site | None = None) -> None:
+        """Note that the run cannot be replayed, and why."""
+        self.opened()
+        effect = Effect(reason, site or NOWHERE)
+        if not any(e.reason == effect.reason and e.site == effect.site for e in self.effects):
+            self.effects.append(effect)
+
+    def release(self) -> None:
+        """Forget the objects of the run (not the reads and effects); ``status`` is of no use afterwards."""
+        for table in (self._status, self._kept, self._inputs, self._seen, self._explained, self._twins):
+            table.clear()
+
+    def _reach_function(self, function: Callable) -> None:
+        self.reached(function)
+        if isinstance(function, MethodType):
+            self.reached(function.__self__)
+            self.reached(function.__func__)
+
+    # ---------------------------------------------------------------------------------- origins
+
+    def is_tensor(self, value: Any) -> bool:
+        """Whether the value is a tensor; of a user's subclass it is not, which could have any method."""
+        kind = type(value)
+        if kind is self._tensor:
+            return True
+        if self._tensor is None or not issubclass(kind, self._tensor):
+            return False
+        return kind.__module__.partition(".")[0] == self._tensor.__module__.partition(".")[0]
+
+    def is_input(self, value: Any) -> bool:
+        """Whether the value is a tensor leaf of the arguments."""
+        return id(value) in self._inputs
+
+    def status(self, value: Any) -> str:
+        """Where the object came from: LOCAL, OUTER, STRUCTURE or UNKNOWN."""
+        return self._status.get(id(value), UNKNOWN)
+
+    def is_outer(self, value: Any) -> bool:
+        """Whether a read yielded the object."""
+        return self.status(value) == OUTER
+
+    def part(self, owner: Any, key: Any, value: Any) -> None:
+        """Note that `value` is what `owner` has under `key`, for those who give names."""
+
+    def local(self, value: Any) -> Any:
+        """Note that the object was made by this run."""
+        self._note(value, LOCAL)
+        return value
+
+    def reached(self, value: Any) -> Any:
+        """Note that a read yielded the object: from now on reads of its contents are reads, too."""
+        if self.is_tensor(value):
+            self.captured_tensors[id(value)] = value
+        elif not is_plain(value) and self.status(value) != LOCAL:
+            self._note(value, OUTER)
+        return value
+
+    def adopt(self, value: Any) -> Any:
+        """Note that containers not seen before, nested ones included, were made by this run."""
+        if self.is_tensor(value) or id(value) in self._status or is_plain(value):
+            return value
+        self._note(value, LOCAL)
+        if type(value) in purity.CONTAINERS or isinstance(value, tuple):
+            for item in flat_contents(value):
+                if type(item) in purity.CONTAINERS:
+                    self.adopt(item)
+        return value
+
+    def is_known(self, value: Any) -> bool:
+        """Whether it is certain that a replay would meet the same object, or an equal new one."""
+        if id(value) in self._status or self.is_tensor(value) or is_plain(value):
+            return True
+        # What a tuple holds is judged item by item.
+        return type(value) is tuple or purity.is_static(value) or self.is_local_iterator(value)
+
+    def is_local_iterator(self, value: Any) -> bool:
+        """Whether an iterator was made by this run (by calling a twin that yields, for example)."""
+        from fusegrad.tracer.capture.instrument import is_twin_code
+
+        status = self.status(value)
+        if status == UNKNOWN and type(value) is GeneratorType:
+            return is_twin_code(value.gi_code)
+        return status == LOCAL
+
+    def _note(self, value: Any, status: str) -> None:
+        self._status[id(value)] = status
+        self._kept[id(value)] = value
+
+    def _keep(self, value: Any) -> Any:
+        """Keep an object alive for the run, so that its id stays its own."""
+        return self._kept.setdefault(id(value), value)
+
+    def _register_argument(self, value: Any) -> None:
+        if self.is_tensor(value):
+            self._inputs.add(id(value))
+            self._kept[id(value)] = value
+        elif is_plain(value) or id(value) in self._status:
+            return
+        elif not is_container(value):
+            self._note(value, OUTER)
+        elif not is_dataclass_instance(value):
+            self._note(value, STRUCTURE)
+            for item in flat_contents(value):
+                self._register_argument(item)
+        else:
+            self._note(value, STRUCTURE)
+            for field in dataclasses.fields(value):
+                self._register_argument(getattr(value, field.name, None))
+
+    # ---------------------------------------------------------------------------------- reads
+
+    def read(self, key: Any, make: Callable[[], Read]) -> None:
+        """Record a read once; ``key`` names the place, ``make`` builds the read."""
+        if key not in self._seen:
+            self._seen[key] = None
+            self.reads.append(make())
+
+    def read_global(self, function: FunctionType, name: str, value: Any, site: Site) -> Any:
+        """A global or builtin name of a function."""
+        namespace = function.__globals__
+        self.read(
+            ("global", id(namespace), name),
+            # mypy's typeshed does not know __builtins__ of functions.
+            lambda: GlobalRead(namespace, function.__builtins__, name, value, site),  # type: ignore[attr-defined]
+        )
+        return self.reached(value)
+
+    def read_cell(self, function: FunctionType, name: str, value: Any, site: Site) -> Any:
+        """A variable of a function's closure; a function made by this run closes over its own variables."""
+        if self.status(function) != LOCAL:
+            self.read(("cell", id(function), name), lambda: CellRead(function, name, value, site))
+            self.reached(value)
+        return value
+
+    def read_function(self, function: FunctionType, site: Site) -> None:
+        """Code and defaults of a function from outside that is about to be called."""
+        if self.status(function) == LOCAL:
+            return
+        self.read(("function", id(function)), lambda: FunctionRead(function, site))
+        for default in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
+            self.reached(default)
+
+    def read_attribute(self, owner: Any, name: str, found: Found, site: Site) -> None:
+        """An attribute of an object: on the object if it is outer, else on its class."""
+        if self.status(owner) == OUTER:
+            builtin = type(owner) in purity.CONTAINERS and instance_dict(owner) is None
+            if builtin and found.where == "class":
+                return  # a method of a builtin class
+            self.read(("attribute", id(owner), name), lambda: AttributeRead(owner, name, found, site))
+        elif found.where in ("class", "data", "absent"):
+            self.read_class(type(owner), name, found.raw, site)
+
+    def read_class(self, owner: type, name: str, raw: Any, site: Site, after: type | None = None) -> None:
+        """What a class defines under a name; builtin classes cannot change."""
+        if purity.is_heap_type(owner):
+            self.read(
+                ("class", id(owner), name, id(after)),
+                lambda: ClassAttributeRead(owner, name, raw, site, after),
+            )
+
+    def read_type(self, value: Any, site: Site) -> None:
+        """The type of an object, where it could be assigned."""
+        if self.status(value) == OUTER and purity.is_heap_type(type(value)):
+            self.read(("type", id(value)), lambda: TypeRead(value, site))
+
+    def read_item(self, owner: Any, key: Any, value: Any, site: Site) -> None:
+        """One item of an outer list, deque or dict (MISSING: a dict's absent key)."""
+        place = ("item", id(owner), id(self._keep(key)) if plain_key(key) is MISSING else plain_key(key))
+        self.read(place, lambda: ItemRead(owner, key, value, site))
+        self.reached(value)
+
+    def read_length(self, owner: Any, site: Site) -> None:
+        """The length of a container, if it is outer."""
+        if self.status(owner) == OUTER and not isinstance(owner, (tuple, frozenset)):
+            self.read(("length", id(owner)), lambda: LengthRead(owner, site))
+
+    def read_contents(self, owner: Any, site: Site) -> None:
+        """All items of a builtin container; a read if it is outer."""
+        if self.status(owner) != OUTER:
+            return
+        if ("contents", id(owner)) in self._seen:
+            return
+        items = flat_contents(owner)
+        if not isinstance(owner, (tuple, frozenset)):  # whose identity says it all
+            self.read(("contents", id(owner)), lambda: ContentsRead(owner, site))
+        for item in items:
+            self.reached(item)
+
+    # ---------------------------------------------------------------------------------- consumption
+
+    def consume(
+        self,
+        value: Any,
+        site: Site,
+        what: str,
+        deep: bool = True,
+        tensors: bool = True,
+        passed_on: bool = False,
+    ) -> bool:
+        """Guard what a builtin or an op will look at in ``value``; opens the run if that cannot be.
+
+        deep: the elements are operated on, too, so none of them may run code of its own.
+        tensors: whether tensors are fit for it (they are not where text or identity comes out).
+        passed_on: objects in containers are handed to the user's code, and not looked at before.
+        Returns whether the value was fit.
+        """
+        problem = self._problem(value, site, deep, tensors, passed_on, set())
+        if problem is not None:
+            self.open(f"{what} {problem}", site)
+        return problem is None
+
+    def _problem(
+        self, value: Any, site: Site, deep: bool, tensors: bool, passed_on: bool, visited: set[int]
+    ) -> str | None:
+        kind = type(value)
+        if self.is_tensor(value):
+            return None if tensors else "a tensor"
+        if kind in purity.CONTAINERS or purity.is_namedtuple(value):
+            if id(value) in visited:
+                return None
+            visited.add(id(value))
+            if self.status(value) == UNKNOWN and not isinstance(value, tuple) and not is_plain(value):
+                return f"a {kind.__name__} of unknown origin"
+            self.read_contents(value, site)
+            if deep and not is_plain(value):
+                for item in flat_contents(value):
+                    problem = self._problem(item, site, deep, tensors, passed_on, visited)
+                    if problem is not None:
+                        return problem
+            return None
+        if is_plain(value) or purity.is_static(value):
+            return None
+        if isinstance(value, np.ndarray):
+            return "a NumPy array, whose contents cannot be guarded"
+        if kind in purity.ITERATORS:
+            if not tensors:
+                return "an iterator"
+            if kind in purity.VIEWS and deep:
+                items = iter(value)
+                problems = (self._problem(item, site, deep, tensors, passed_on, visited) for item in items)
+                return next((problem for problem in problems if problem is not None), None)
+            return None if self.is_local_iterator(value) else "an iterator that lives outside the function"
+        if isinstance(value, enum.Enum):
+            return None if purity.is_simple_enum(kind) else f"a {kind.__name__}, which has methods of its own"
+        if not deep or passed_on:
+            return None if self.is_known(value) else f"a {kind.__name__} of unknown origin"
+        if isinstance(value, (type, FunctionType, MethodType)) or callable(value):
+            return f"the callable `{getattr(value, '__name__', kind.__name__)}`"
+        return f"a {kind.__name__} object"
+
+    # ---------------------------------------------------------------------------------- exceptions
+
+    def explain(self, error: BaseException) -> None:
+        """Note that the exception follows from what is guarded, so that a handler may catch it."""
+        self._explained[id(error)] = error
+
+    def is_explained(self, error: BaseException | None) -> bool:
+        """Whether the exception follows from what is guarded."""
+        from fusegrad.tracer.capture.instrument import is_twin_code
+
+        if error is None or id(error) in self._explained:
+            return error is not None
+        traceback = error.__traceback__
+        while traceback is not None and traceback.tb_next is not None:
+            traceback = traceback.tb_next
+        if traceback is None or not is_twin_code(traceback.tb_frame.f_code):
+            return False
+        # Raised by the twin's own instructions (assert, unpacking, an unbound local, wrong arguments):
+        # follows from what they work on. A global that is missing has left no read, though.
+        return not isinstance(error, NameError) or isinstance(error, UnboundLocalError)
+
+    # ---------------------------------------------------------------------------------- twins
+
+    def twin(self, function: FunctionType) -> FunctionType:
+        """The twin of a function, one per run. Raises Unsupported."""
+        from fusegrad.tracer.capture.instrument import instrument
+
+        self.deeds += 1
+        twin = self._twins.get(id(function))
+        if twin is None:
+            twin = self._twins[id(function)] = instrument(function)
+            self._kept[id(function)] = function
+        return twin
+
+
+def is_dataclass_instance(value: Any) -> bool:
+    """Whether the value is an instance of a dataclass (not a class)."""
+    return not isinstance(value, type) and type_lookup(type(value), "__dataclass_fields__") is not MISSING
+
+
+def _definition(function: Any) -> tuple[str, int, str]:
+    for _ in range(8):
+        code = getattr(function, "__code__", None)
+        if code is not None:
+            return code.co_filename, code.co_firstlineno, code.co_name
+        function = getattr(function, "__func__", None) or getattr(function, "__wrapped__", None)
+    return NOWHERE.file, 0, ""
+
+
+def _without_hooks(traceback: TracebackType | None) -> TracebackType | None:
+    """The traceback without the frames of this package's hooks."""
+    if traceback is None:
+        return None
+    rest = _without_hooks(traceback.tb_next)
+    if traceback.tb_frame.f_code.co_filename.startswith(_FOLDER):
+        return rest
+    return TracebackType(rest, traceback.tb_frame, traceback.tb_lasti, traceback.tb_lineno)
+
+
+__all__ = [
+    "LOCAL",
+    "OUTER",
+    "STRUCTURE",
+    "UNKNOWN",
+    "Effect",
+    "Observer",
+    "Read",
+    "Site",
+    "active",
+    "current",
+]

@@ -1,0 +1,1 @@
+"""What a run computes: its ops, its memory, its loops."""

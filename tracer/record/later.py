@@ -1,0 +1,338 @@
+"""The ops of a recorded run that wait: what is going to be compiled need not be evaluated before.
+
+Where tensors are large, eager's run takes longer than recording and compiling it. So ops are put off whose
+results are known but for their values: type, strides, place on the autograd graph. As soon as somebody is
+going to look at values, or to write what was there before, all that waits is evaluated in order, as eager
+does it, and nothing is put off any more. Writes into what has no values yet wait with the rest. If nobody
+comes before the end of the run, the compiled path computes its results.
+
+A tensor without values has a stand-in for its array (`eager/core/stand_in.py`).
+"""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeGuard
+
+import numpy as np
+
+from fusegrad.eager.autograd import anomaly
+from fusegrad.eager.autograd.node import watchers
+from fusegrad.eager.core import shared
+from fusegrad.eager.core.families import View, contiguous_layout, layout_of
+from fusegrad.eager.core.op import EXPLAINED, Op, Params, TensorType, evaluate, wrap
+from fusegrad.eager.core.stand_in import StandIn, stand_in
+from fusegrad.eager.core.state import no_grad, state
+from fusegrad.eager.core.tensor import Tensor
+from fusegrad.tracer.record.memory import Memory
+
+# An op on so many elements takes eager long enough for putting it off to pay.
+LARGE = 2**18
+# Whose rules tell types, and whose results lie in row-major order if their operands do.
+_FAMILIES = frozenset({"elementwise", "reduction", "contraction", "composite", "view"})
+
+
+class _Waiting(NamedTuple):
+    """An op that waits.
+
+    args: arrays and Python numbers. made: the stand-ins for its results.
+    """
+
+    op: Op
+    args: tuple[Any, ...]
+    params: Params
+    made: tuple[StandIn, ...]
+
+    def sources(self) -> list[StandIn]:
+        """The stand-ins that it reads."""
+        return [a for a in self.args if type(a) is StandIn]
+
+
+class _Write(NamedTuple):
+    """A write that waits: `target[index] = value`, as arrays. made: whose memory it changes."""
+
+    target: StandIn
+    index: Any
+    value: np.ndarray
+
+    @property
+    def made(self) -> tuple[StandIn]:
+        return (self.target,)
+
+    def sources(self) -> list[StandIn]:
+        """The stand-ins that it reads."""
+        return [self.value] if type(self.value) is StandIn else []
+
+
+class _Repeat(NamedTuple):
+    """Rounds of a loop that wait: the op gives other values for the first of its operands, which take them.
+
+    made: these. others: the rest of its operands.
+    """
+
+    op: Op
+    made: tuple[StandIn, ...]
+    others: tuple[np.ndarray, ...]
+    params: Params
+
+    def sources(self) -> list[StandIn]:
+        """The stand-ins that it reads."""
+        return [a for a in (*self.made, *self.others) if type(a) is StandIn]
+
+
+class Later:
+    """The ops of one run that wait.
+
+    memory: told which array has taken the place of a stand-in. on: whether any op may wait.
+    """
+
+    def __init__(self, memory: Memory, on: bool) -> None:
+        self._memory, self._on = memory, on
+        self._paused = False
+        self._waiting: deque[_Waiting | _Write | _Repeat] = deque()
+        # By the id of a stand-in: the tensors that have it for an array.
+        self._holders: dict[int, list[weakref.ref[Tensor]]] = {}
+
+    @property
+    def waits(self) -> bool:
+        """Whether anything is put off."""
+        return bool(self._waiting)
+
+    def run(self, op: Op, args: tuple[Any, ...], params: Params) -> Any:
+        """What the op gives: evaluated, or without values."""
+        made = self.foretold(op, args, params) if self._on and not self._paused else None
+        if made is not None:
+            return self._put_off(op, args, params, made)
+        if self._waiting:
+            for a in args:
+                if isinstance(a, Tensor):
+                    self.reach(a)
+        return evaluate(op, args, params)
+
+    def reach(self, tensor: Tensor) -> None:
+        """Somebody is going to read the values of `tensor`."""
+        if self._stands(tensor.array):
+            self.settle()
+        self.meets((tensor,))
+
+    def meets(self, args: Sequence[Any]) -> None:
+        """Give the tensors among `args` their arrays, where these are there already.
+
+        A tensor that shares the array of another may not have been known of when that got its values.
+        """
+        for tensor in args:
+            if (
+                isinstance(tensor, Tensor)
+                and type(tensor.array) is StandIn
+                and tensor.array.values is not None
+            ):
+                tensor.array = tensor.array.values
+
+    def has_waiting(self, tensor: Tensor) -> bool:
+        """Whether the tensor is one of those that wait."""
+        return self._stands(tensor.array)
+
+    def is_held(self, array: np.ndarray) -> bool:
+        """Whether a tensor has the array: those that wait are kept for later in any case."""
+        return not self._stands(array) or bool(_alive(self._holders[id(array)]))
+
+    def versions(self) -> dict[int, list[Any]]:
+        """The version counters, by id, of the tensors that have no values yet."""
+        tensors = (t for holders in self._holders.values() for t in _alive(holders))
+        return {id(t.version): t.version for t in tensors}
+
+    def write(self, target: Tensor, index: Any, value: Tensor) -> bool:
+        """Have a write into a tensor wait; False where it does not."""
+        self.meets((target, value))
+        array = target.array
+        if not self._stands(array):
+            return False
+        if shared.is_exposed(value.array):
+            self.settle()  # NumPy code may write it without a word
+            self.meets((target,))
+            return False
+        self._waiting.append(_Write(array, index, value.array))
+        return True
+
+    @property
+    def on(self) -> bool:
+        """Whether ops may wait, still."""
+        return self._on and not self._paused
+
+    def repeat(
+        self, op: Op, carried: Sequence[np.ndarray], others: Sequence[np.ndarray], params: Params
+    ) -> bool:
+        """Have rounds of a loop wait that change what is `carried`; False where that has values already."""
+        made = [a for a in carried if self._stands(a)]
+        if len(made) < len(carried) or any(map(shared.is_exposed, others)):
+            return False
+        self._waiting.append(_Repeat(op, tuple(made), tuple(others), params))
+        return True
+
+    def at_once(self, function: Callable[[], Any]) -> Any:
+        """What `function` gives, nothing of it put off."""
+        self._paused = True
+        try:
+            return function()
+        finally:
+            self._paused = False
+
+    def _stands(self, array: np.ndarray) -> TypeGuard[StandIn]:
+        """Whether the array is a stand-in of this run's."""
+        return type(array) is StandIn and id(array) in self._holders
+
+    # What an op gives, but for values.
+
+    def foretold(self, op: Op, args: Sequence[Any], params: Params) -> Any:
+        """A stand-in for the result, or a tuple of them; None for an op that does not wait."""
+        if op.family not in _FAMILIES or state.inference or anomaly.setting.enabled or watchers:
+            return None
+        arrays = [a.array for a in args if isinstance(a, Tensor)]
+        waits = any(self._stands(a) for a in arrays)
+        if not waits and (op.view or all(a.size < LARGE for a in arrays)):
+            return None
+        if any(shared.is_exposed(a) for a in arrays):
+            return None  # NumPy code may write it without a word
+        if op.view and isinstance(op, View):
+            array = arrays[0].view(np.ndarray)
+            if op.layout(layout_of(array), **params) is not None:
+                return op.evaluate((wrap(array),), params).view(StandIn)
+        try:
+            given = [TensorType(a.array.shape, a.array.dtype) if isinstance(a, Tensor) else a for a in args]
+            inferred = op.infer(given, params)
+            types = inferred if type(inferred) is tuple else (inferred,)
+            if any(t.dtype.kind in op.refuses for t in types) or not _gives_rows(op, arrays, types):
+                return None
+            made = tuple([stand_in(*t) for t in types])
+            return made if type(inferred) is tuple else made[0]
+        except EXPLAINED:
+            return None  # eager says why
+
+    def _put_off(self, op: Op, args: tuple[Any, ...], params: Params, made: Any) -> Any:
+        result = evaluate(op, args, params, made)
+        outputs = result if type(result) is tuple else (result,)
+        arrays = tuple([tensor.array for tensor in outputs])
+        self._holders.update((id(array), []) for array in arrays)
+        # A node keeps outputs in tensors of their own.
+        kept = [t for o in outputs if o.grad_fn is not None for t in o.grad_fn.outputs or ()]
+        for tensor in (*outputs, *kept, *(a for a in args if isinstance(a, Tensor))):
+            if self._stands(tensor.array):
+                self._holders[id(tensor.array)].append(weakref.ref(tensor))
+        operands = tuple([a.array if isinstance(a, Tensor) else a for a in args])
+        self._waiting.append(_Waiting(op, operands, dict(params), arrays))
+        return result
+
+    # Computing what waits.
+
+    def settle(self) -> None:
+        """Evaluate what waits and somebody holds; nothing waits any more from now on.
+
+        If that fails, tensors lose their stand-ins: nobody must take those for values.
+        """
+        self._on = False
+        if not self._waiting:
+            return
+        needed = self._needed()
+        interpreter, state.interpreter = state.interpreter, None
+        try:
+            while self._waiting:
+                waiting = self._waiting.popleft()
+                if not needed.isdisjoint(map(_memory, waiting.made)):
+                    self._compute(waiting)
+        finally:
+            state.interpreter = interpreter
+            self._waiting.clear()
+            for holders in self._holders.values():
+                for tensor in _alive(holders):
+                    del tensor.array
+            self._holders.clear()
+
+    def _needed(self) -> set[int]:
+        """The memory that somebody holds, and that from which it is computed; see `_memory`."""
+        made = (array for waiting in self._waiting for array in waiting.made)
+        needed = {_memory(array) for array in made if _alive(self._holders[id(array)])}
+        for waiting in reversed(self._waiting):
+            if not needed.isdisjoint(map(_memory, waiting.made)):
+                needed.update(map(_memory, waiting.sources()))
+        return needed
+
+    def _compute(self, waiting: _Waiting | _Write | _Repeat) -> None:
+        if isinstance(waiting, _Write):
+            target, value = map(_with_values, (waiting.target, waiting.value))
+            target[waiting.index] = value
+            return
+        if isinstance(waiting, _Repeat):
+            results = _evaluated(waiting.op, (*waiting.made, *waiting.others), waiting.params)
+            # One may lie in the memory of another's operand.
+            for array, values in zip(waiting.made, [r.array.copy() for r in results], strict=True):
+                _with_values(array)[...] = values
+            return
+        result = _evaluated(waiting.op, waiting.args, waiting.params)
+        for array, computed in zip(waiting.made, result if type(result) is tuple else (result,), strict=True):
+            array.values = computed.array
+            for tensor in _alive(self._holders.pop(id(array))):
+                if tensor.array is array:
+                    tensor.array = array.values
+            self._memory.replace(array, array.values)
+
+
+def _with_values(operand: Any) -> Any:
+    """What is computed in place of a stand-in."""
+    return operand.values if type(operand) is StandIn else operand
+
+
+def _evaluated(op: Op, args: Sequence[Any], params: Params) -> Any:
+    """What an op gives for arrays and Python numbers."""
+    operands = map(_with_values, args)
+    with no_grad():
+        return evaluate(op, tuple([wrap(a) if isinstance(a, np.ndarray) else a for a in operands]), params)
+
+
+def _alive(holders: Sequence[weakref.ref[Tensor]]) -> list[Tensor]:
+    return [tensor for reference in holders if (tensor := reference()) is not None]
+
+
+def _memory(array: StandIn) -> int:
+    """A number for the memory of a stand-in, which its views share."""
+    return id(shared.owner(array))
+
+
+class _Order(NamedTuple):
+    """How the elements of an array follow one another.
+
+    rows: in row-major order, without gaps. falls: strides fall from dimension to dimension, but for those
+    along which nothing moves. repeats: there are such dimensions.
+    """
+
+    rows: bool
+    falls: bool
+    repeats: bool
+
+
+@functools.lru_cache(maxsize=1024)
+def _order(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> _Order:
+    moving = [s for n, s in zip(shape, strides, strict=True) if n > 1 and s]
+    rows = contiguous_layout(shape).strides == tuple([s // itemsize for s in strides])
+    falls = all(s > 0 for s in moving) and moving == sorted(moving, reverse=True)
+    return _Order(rows, falls, 0 in strides)
+
+
+def _gives_rows(op: Op, arrays: Sequence[np.ndarray], types: Sequence[TensorType]) -> bool:
+    """Whether the results certainly lie in row-major order."""
+    if op.view or op.family == "contraction":
+        return True
+    orders = [_order(a.shape, a.strides, a.itemsize) for a in arrays]
+    if all(o.rows for o in orders):
+        return True
+    if op.family not in ("elementwise", "reduction") or not all(o.falls for o in orders):
+        return False
+    # NumPy puts the dimensions of a result in the order in which the operands have them. Those along which
+    # nothing moves have no place in it; but copies, as a cast or a function in several steps makes them, do.
+    if not any(o.repeats for o in orders):
+        return True
+    dtypes = {a.dtype for a in arrays} | {t.dtype for t in types if t.dtype.kind != "b"}
+    in_one_step = op.family == "reduction" or isinstance(op.numpy, np.ufunc)  # type: ignore[attr-defined]
+    return in_one_step and len(dtypes) == 1 and arrays[0].dtype.kind == "f"

@@ -1,0 +1,185 @@
+"""Which value each array of a recorded run holds, also after it was written in place.
+
+A graph has no memory: a write into an array gives it another value. Where the array is a view, what
+it is a view of gets another value too, made by the op that the view's declaration names
+(`View.put`); and other views of the same array are taken anew when they are next read.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fusegrad.eager.core.families import View
+from fusegrad.eager.core.op import Op, Params
+from fusegrad.eager.core.shared import owner
+from fusegrad.tracer.ir.graph import Value
+from fusegrad.tracer.observe.values import Strong
+
+# Makes an equation: op, inputs, params; gives its output.
+Emit = Callable[[Op, tuple[Any, ...], Params], Value]
+
+
+class Unfollowed(Exception):
+    """A write that no graph can say; the message says why."""
+
+
+class Known:
+    """An array that the run has seen, and the value that it holds.
+
+    parent: what it is a view of, by `op` and `params`; seen: the parent's value that `value` was
+    taken of. outside: whether it was there before the run; original: the value that it held at first.
+    reference: gives the array. Those from outside are kept alive; what the run makes goes as it does
+    without a recorder, so that its memory can be used again.
+    """
+
+    __slots__ = ("op", "original", "outside", "params", "parent", "reference", "seen", "value")
+
+    def __init__(
+        self,
+        reference: Callable[[], np.ndarray | None],
+        value: Value,
+        parent: Known | None = None,
+        op: Any = None,
+        params: Any = None,
+    ) -> None:
+        self.reference, self.value, self.original = reference, value, value
+        self.parent, self.op, self.params, self.outside = parent, op, params, False
+        self.seen = None if parent is None else parent.value
+
+    @property
+    def array(self) -> np.ndarray:
+        """The array, which somebody has."""
+        array = self.reference()
+        assert array is not None, "an array that is gone is forgotten"
+        return array
+
+    def is_current(self) -> bool:
+        """Whether the array holds `value`, still: what it is a view of was not written otherwise."""
+        return self.parent is None or (self.seen is self.parent.value and self.parent.is_current())
+
+    def root(self) -> Known:
+        """What the array is a view of, in the end."""
+        known = self
+        while known.parent is not None:
+            known = known.parent
+        return known
+
+
+class Memory:
+    """The arrays of a run by identity, as long as they live: afterwards others may have their ids."""
+
+    def __init__(self, emit: Emit) -> None:
+        self._emit = emit
+        self._known: dict[int, Known] = {}
+        # By the id of what owns the memory, by root, and by the id of the array: a loop may leave many views.
+        self._on: dict[int, dict[Known, dict[int, Known]]] = {}
+
+    def release(self) -> None:
+        """Forget all arrays, and who makes equations."""
+        self._known.clear()
+        self._on.clear()
+        del self._emit
+
+    def find(self, array: np.ndarray) -> Known | None:
+        """What is known of an array."""
+        return self._known.get(id(array))
+
+    def define(self, array: np.ndarray, value: Value, outside: bool = False) -> None:
+        """Note that an array holds a value; outside: it was there before the run."""
+        known = Known(Strong(array) if outside else self._while_it_lives(array), value)
+        known.outside = outside
+        self._note(array, known)
+
+    def outside(self) -> list[np.ndarray]:
+        """The arrays that were there before the run."""
+        return [k.array for k in self._known.values() if k.outside]
+
+    def roots(self, held: Callable[[np.ndarray], bool]) -> dict[Known, Value]:
+        """The arrays that are no views and are held, maybe through a view, and the value of each."""
+        roots = [k.root() for k in self._known.values() if held(k.array)]
+        return {root: root.value for root in roots}
+
+    def holding(self, values: Sequence[Value]) -> list[np.ndarray] | None:
+        """Arrays that hold these values; None where one has none."""
+        found = {k.value: k.array for k in self._known.values() if k.is_current()}
+        return [found[v] for v in values] if found.keys() >= {*values} else None
+
+    def written(self) -> list[Known]:
+        """The arrays from outside that were written."""
+        return [k for k in self._known.values() if k.outside and k.value is not k.original]
+
+    def view(self, array: np.ndarray, value: Value, source: np.ndarray, op: Op, params: Params) -> None:
+        """Note that an array holds a value, and whether it is a view of `source`."""
+        parent = self.find(source)
+        if parent is not None and isinstance(op, View) and _shares(array, source):
+            self._note(array, Known(self._while_it_lives(array), value, parent, op, params))
+        else:
+            self.define(array, value)
+
+    def _note(self, array: np.ndarray, known: Known) -> None:
+        self._known[id(array)] = known
+        self._on.setdefault(id(owner(array)), {}).setdefault(known.root(), {})[id(array)] = known
+
+    def _forget(self, own: int, on: int) -> Known | None:
+        """What was known of an array, both by their ids, of which nothing is known any more."""
+        known = self._known.pop(own, None)
+        if known is not None:
+            roots, root = self._on[on], known.root()
+            del roots[root][own]
+            if not roots[root]:
+                del roots[root]
+            if not roots:
+                del self._on[on]
+        return known
+
+    def replace(self, array: np.ndarray, other: np.ndarray) -> None:
+        """Note that what an array held lies in another one from now on."""
+        known = self._forget(id(array), id(owner(array)))
+        if known is not None:
+            known.reference = self._while_it_lives(other)
+            self._note(other, known)
+
+    def _while_it_lives(self, array: np.ndarray) -> Callable[[], np.ndarray | None]:
+        """A reference to an array, which is forgotten when it goes."""
+        own, on = id(array), id(owner(array))
+        return weakref.ref(array, lambda _: self._forget(own, on))
+
+    def current(self, known: Known) -> Value:
+        """The value that an array holds by now."""
+        if known.parent is not None:
+            value = self.current(known.parent)
+            if value is not known.seen:
+                known.value = self._emit(known.op, (value,), known.params)
+                known.seen = value
+        return known.value
+
+    def write(self, known: Known, value: Value) -> None:
+        """Give an array another value, and what it is a view of.
+
+        Raises Unfollowed, with nothing changed, where that cannot be said.
+        """
+        root = known.root()
+        array = known.array
+        others = [group for other, group in self._on[id(owner(array))].items() if other is not root]
+        if any(np.may_share_memory(k.array, array) for group in others for k in [*group.values()]):
+            raise Unfollowed("writes into memory that two tensors share")
+        chain = [known]
+        while chain[-1].parent is not None:
+            if chain[-1].op.put is None:
+                raise Unfollowed(f"writes into a view that {chain[-1].op.name}() gave")
+            chain.append(chain[-1].parent)
+        befores = [self.current(k) for k in chain]
+        chain[0].value = value
+        for view, parent, before in zip(chain, chain[1:], befores[1:], strict=False):
+            op, keeps, params = view.op.put(before.type, **view.params)
+            value = self._emit(op, (before, value) if keeps else (value,), params)
+            parent.value = view.seen = value
+
+
+def _shares(array: np.ndarray, source: np.ndarray) -> bool:
+    """Whether what a view op gave of `source` lies in the same memory, or is a copy."""
+    return bool(array.size) and owner(array) is owner(source)

@@ -1,0 +1,356 @@
+"""The recorder: notes every op of a run, and every value that leaves the tensor world.
+
+While it is in charge of a thread, `bind` still evaluates eagerly, or as late as nobody can tell
+(`later.py`); each op is written down as an equation of the graph beside.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Callable, Sequence
+from types import MethodType
+from typing import Any
+
+import numpy as np
+
+from fusegrad.eager.autograd.engine import reachable
+from fusegrad.eager.autograd.hooks import has_hooks
+from fusegrad.eager.autograd.node import next_sequence
+from fusegrad.eager.autograd.views import base_of
+from fusegrad.eager.core.errors import source_line, user_location
+from fusegrad.eager.core.op import REGISTRY, Op, Params, evaluate
+from fusegrad.eager.core.state import Interpreter
+from fusegrad.eager.core.tensor import Tensor
+from fusegrad.tracer.ir.graph import GUARD, Equation, Source, Value
+from fusegrad.tracer.ir.text import array_type, identifier
+from fusegrad.tracer.observe.hosts import Draw, Gradient, GradientOf, Host, NoGradient, Place
+from fusegrad.tracer.observe.reads import Read
+from fusegrad.tracer.record.later import Later
+from fusegrad.tracer.record.memory import Memory, Unfollowed
+
+# Doors that give one number: what was seen can be guarded. Other doors end the captured part.
+SCALAR_DOORS = {"bool", "int", "float", "index", "item", "complex"}
+
+
+class Recorder(Interpreter):
+    """An interpreter that evaluates and takes notes.
+
+    equations: what ran, in order, guards included.
+    inputs: the argument tensors' values; captured: values of tensors found outside, by value;
+    constants: values made from Python data during the run; hosts: what a replay asks Python for before
+    it goes on, each with the number of equations before it.
+    tracked: the values whose tensors needed gradients.
+    bare: the arguments that must have no `.grad`. steps_taken: how often the run has counted up each count of
+    an optimizer's steps, by id, and the value that it then held. after: Python code that a replay runs in
+    the end.
+    gradients: the tensors from outside whose `.grad` was looked at or set, by id.
+    open_reasons: (sentence, file, line, kind) for each thing that a replay could not repeat; changes:
+    the same for what it does repeat, though it changes the world.
+    name_of: gives a captured tensor its name ("" for one that it does not know); reached: notes that a
+    tensor was come by in a way that `reads` guard.
+    """
+
+    def __init__(self, puts_off: bool = False) -> None:
+        """puts_off: whether ops may wait (see `later.py`)."""
+        self.equations: list[Equation] = []
+        self.inputs: list[Value] = []
+        self.captured: dict[Value, Tensor] = {}
+        self.constants: dict[Value, np.ndarray] = {}
+        self.hosts: list[tuple[Host, int]] = []
+        self.tracked: set[Value] = set()
+        self.gradients: dict[int, Gradient] = {}
+        self.bare: list[int] = []
+        self.reads: list[Read] = []
+        self.after: list[weakref.WeakMethod[MethodType]] = []
+        self.steps_taken: dict[int, tuple[int, Value]] = {}
+        self._done: tuple[Any, ...] = ()
+        self.open_reasons: list[tuple[str, str, int, str]] = []
+        self.changes: list[tuple[str, str, int, str]] = []
+        self.name_of: Callable[[Tensor], str] = lambda tensor: ""
+        self.reached: Callable[[Tensor], Any] = lambda tensor: None
+        self.memory = Memory(self._emit)
+        self.later = Later(self.memory, puts_off)
+        self._first_node = next_sequence()
+        self._places: dict[int, int] = {}
+        self._names: set[str] = set()
+        self._count = 0
+
+    # Where values come from.
+
+    def argument(self, tensor: Tensor, name: str, place: int) -> Value:
+        """Declare an argument tensor, the leaf number `place` of the call, as an input of the graph."""
+        self._places.setdefault(id(tensor), place)
+        known = self.memory.find(tensor.array)
+        if known is not None:
+            return known.value
+        value = self._define(tensor, identifier(name, self._names), outside=True)
+        self.inputs.append(value)
+        return value
+
+    def place_of(self, tensor: Tensor) -> Place:
+        """Where a replay finds a tensor from outside."""
+        place = self._places.get(id(tensor))
+        return weakref.ref(tensor) if place is None else place
+
+    def value_of(self, tensor: Tensor, name: str = "") -> Value:
+        """The value that stands for `tensor`; one that was never seen is captured from outside.
+
+        name: for one that nobody else has a name for.
+        """
+        known = self.memory.find(tensor.array)
+        if known is not None:
+            return self.memory.current(known)
+        name = self.name_of(tensor) or name or f"captured{len(self.captured)}"
+        value = self._define(tensor, identifier(name, self._names), outside=True)
+        self.captured[value] = tensor
+        return value
+
+    def constant(self, tensor: Tensor) -> None:
+        """`tensor` was made from Python data: the data are guarded, so its values are constant."""
+        value = self._define(tensor, identifier(f"constant{len(self.constants)}", self._names))
+        self.constants[value] = tensor.array.copy()
+
+    def host(self, tensor: Tensor, name: str, make: Callable[[Value], Host], outside: bool = False) -> None:
+        """Note that a replay asks Python for the values of `tensor`."""
+        value = self._define(tensor, identifier(f"{name}{len(self.hosts)}", self._names), outside)
+        self.hosts.append((make(value), len(self.equations)))
+
+    def release(self) -> None:
+        """Forget the arrays of the run."""
+        self.memory.release()
+
+    def knows(self, tensor: Tensor) -> bool:
+        """Whether `tensor` is an argument, or was made or captured by this run."""
+        return self.memory.find(tensor.array) is not None
+
+    def _define(self, tensor: Tensor, name: str, outside: bool = False) -> Value:
+        value = Value(name, array_type(tensor.array))
+        self._names.add(name)
+        self.memory.define(tensor.array, value, outside)
+        if tensor.needs_grad:
+            self.tracked.add(value)
+        return value
+
+    def _fresh(self) -> str:
+        name = f"v{self._count}"
+        self._count += 1
+        while name in self._names:
+            name += "_"
+        self._names.add(name)
+        return name
+
+    # What the engine reports.
+
+    def bind(self, op: Op, args: tuple[Any, ...], params: Params) -> Any:
+        if op.family == "random":
+            return self._draw(op, args, params)
+        self.later.meets(args)
+        inputs = tuple(self.value_of(a) if isinstance(a, Tensor) else a for a in args)
+        result = self.later.run(op, args, params)
+        made = []
+        for tensor in result if type(result) is tuple else (result,):
+            value = Value(self._fresh(), array_type(tensor.array))
+            if op.view:
+                self.memory.view(tensor.array, value, args[0].array, op, params)
+            else:
+                self.memory.define(tensor.array, value)
+            if tensor.needs_grad:
+                self.tracked.add(value)
+            made.append(value)
+        self.equations.append(Equation(op, inputs, dict(params), tuple(made), self._source()))
+        return result
+
+    def _draw(self, op: Op, args: tuple[Any, ...], params: Params) -> Any:
+        """Random numbers: a replay draws them from the same generator, in the same order."""
+        self.later.settle()
+        result = evaluate(op, args, params)
+        if any(isinstance(a, Tensor) for a in args):
+            self.effect(f"draws random numbers that depend on a tensor ({op.name})")
+        self.change(f"draws random numbers ({op.name})")
+        self.host(result, op.name, lambda value: Draw(value, op, args, dict(params)))
+        return result
+
+    def _emit(self, op: Op, inputs: tuple[Any, ...], params: Params) -> Value:
+        """An equation of a write: what it gives is in memory already."""
+        output = Value(self._fresh(), op.infer([v.type for v in inputs], params))
+        if op.rules is not None and any(v in self.tracked for v in inputs):
+            self.tracked.add(output)
+        self.equations.append(Equation(op, inputs, dict(params), (output,), self._source()))
+        return output
+
+    def reach(self, tensor: Tensor) -> None:
+        self.later.reach(tensor)
+
+    def reach_graph(self, tensor: Tensor) -> None:
+        """A tensor without values has its place on the graph."""
+
+    def leave(self, tensor: Tensor, door: str, value: Any) -> None:
+        if door in SCALAR_DOORS and tensor.array.size == 1:
+            self._guard(tensor, "branch")
+        else:
+            shape = list(tensor.array.shape)
+            self.effect(f"the values of a tensor of shape {shape} leave through {door}()")
+
+    def check(self, tensor: Tensor, passed: Callable[[], Tensor]) -> bool:
+        """An op's own test of its input: a replay must find it true, or let eager raise its error."""
+        self.reach(tensor)
+        outcome = self.later.at_once(passed)
+        if bool(outcome.array.item()):
+            self._guard(outcome, "check")
+        else:
+            self.later.settle()  # the op is about to raise, at its own line
+        return True
+
+    def effect(self, reason: str, kind: str = "") -> None:
+        self.later.settle()
+        self.open_reasons.append((reason, *user_location(), kind))
+
+    def change(self, what: str) -> None:
+        """Note what a replay does to the world."""
+        self.later.settle()
+        self.changes.append((what, *user_location(), ""))
+
+    def _guard(self, tensor: Tensor, kind: str) -> None:
+        value = self.value_of(tensor)
+        params = {"expected": tensor.array.item(), "kind": kind}
+        self.equations.append(Equation(GUARD, (value,), params, (), self._source()))
+
+    def _source(self) -> Source:
+        file, line = user_location()
+        return Source(file, line)
+
+    # Writes.
+
+    def before_write(self, target: Tensor, may_wait: bool = False) -> None:
+        """What is there before is noted, if nobody has used it yet."""
+        if not (may_wait and self.later.has_waiting(target)):
+            self.later.settle()
+        self.later.meets((target,))
+        self.value_of(target)
+
+    def writes_later(self, target: Tensor, index: Any, value: Tensor) -> bool:
+        return self.later.write(target, index, value)
+
+    def wrote(self, target: Tensor, result: Tensor, index: Any = None, on_graph: bool = False) -> None:
+        known = self.memory.find(target.array)
+        assert known is not None, "every write is told beforehand"
+        base = base_of(target)
+        if on_graph and self.is_outside(base):
+            self.effect("puts a tensor from outside on the graph by writing into it")
+        if not on_graph and not self.is_outside(base) and (target.needs_grad or base.needs_grad):
+            self.effect("writes under no_grad into a tensor that is on the graph")
+        if self.is_outside(base):
+            self.change("writes into a tensor in place")
+            if target.version is not base.version:
+                self.effect("writes through .data, which autograd does not notice")
+        value = self.value_of(result)
+        try:
+            if index is not None:
+                assign = REGISTRY["assign"]
+                value = self._emit(assign, (self.memory.current(known), value), {"index": index})
+            self.memory.write(known, value)
+        except Unfollowed as error:
+            self.effect(str(error))
+
+    def copied(self, copy: Tensor, original: Tensor) -> None:
+        if self.memory.find(copy.array) is None:
+            self.memory.define(copy.array, self.value_of(original))
+
+    def copy_of(self, value: Value) -> Value:
+        """The value once more, for memory of its own."""
+        return self._emit(REGISTRY["clone"], (value,), {})
+
+    def is_outside(self, tensor: Tensor) -> bool:
+        """Whether the tensor was there before the run: an argument, captured, or a gradient of one."""
+        known = self.memory.find(tensor.array)
+        return known is None or known.root().outside
+
+    # Gradients and steps.
+
+    def backward(self, roots: Sequence[Tensor], accumulates: bool) -> Recorder:
+        """A backward is recorded like the rest, as long as it stays within the run."""
+        if accumulates:
+            self.later.settle()
+        for node in reachable(roots):
+            if node.sequence < self._first_node:
+                self.effect("goes backward through ops that were done outside")
+            if node.extra is not None:
+                self.effect("runs hooks in backward")
+            for _, target, _ in node.edges:
+                if isinstance(target, Tensor) and has_hooks(target):
+                    self.effect("runs hooks in backward")
+        return self
+
+    def sees_gradient(self, tensor: Tensor) -> None:
+        self.later.settle()
+        if id(tensor) in self.gradients or not self.is_outside(tensor):
+            return
+        self.gradients[id(tensor)] = Gradient(tensor, tensor.grad)
+        place = self.place_of(tensor)
+        if tensor.grad is not None:
+            if not self.knows(tensor.grad):
+                self.host(tensor.grad, "gradient", lambda value: GradientOf(value, place), outside=True)
+        elif isinstance(place, int):
+            self.bare.append(place)
+        else:
+            self.reads.append(NoGradient(tensor))
+
+    def before_gradient(self, tensor: Tensor) -> None:
+        self.later.settle()
+        if self.is_outside(tensor):
+            self.change("sets .grad")
+            self.gradients.setdefault(id(tensor), Gradient(tensor, None)).assigned = True
+
+    def sees_parameters(self, optimizer: Any) -> None:
+        from fusegrad.tracer.observe.optimizer_steps import ParametersRead
+
+        self.reads.append(ParametersRead(optimizer))
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                self.reached(parameter)
+
+    def finally_(self, method: MethodType) -> None:
+        """Note Python code that a replay runs once everything else is done."""
+        self.change("steps a learning rate schedule")
+        self.after.append(weakref.WeakMethod(method))
+        self._done = self._work()
+
+    def _work(self) -> tuple[Any, ...]:
+        """What the run has done to the world so far, and asked of it."""
+        written = [(k.original, k.value) for k in self.memory.written()]
+        gradients = [(i, g.tensor.grad) for i, g in self.gradients.items()]
+        return len(self.hosts), written, [(i, id(g)) for i, g in gradients]
+
+    def finish(self) -> None:
+        """The run is over: what a replay does at the end must have been done at the end."""
+        if self.after and self._work() != self._done:
+            self.effect("steps a learning rate schedule before the parameters; step it last")
+
+    # Rounds of loops (see `rolling.py`).
+
+    def noted(self) -> tuple[int, ...]:
+        """How much was noted besides equations: inputs, and what a replay asks or does outside the graph."""
+        inputs = self.inputs, self.captured, self.constants, self.hosts, self.bare
+        world = self.gradients, self.reads, self.after, self.steps_taken, self.open_reasons, self.changes
+        return tuple(map(len, (*inputs, *world)))
+
+    def replace(self, first: int, op: Op, inputs: tuple[Any, ...], params: Params) -> tuple[Value, ...]:
+        """Say all equations from the one numbered `first` on in another one; what it gives."""
+        source = self.equations[first].source
+        made = tuple([Value(self._fresh(), type_) for type_ in op.infer([v.type for v in inputs], params)])
+        self.equations[first:] = [Equation(op, inputs, params, made, source)]
+        return made
+
+    def takes_step(self, optimizer: Any) -> bool:
+        self.later.settle()
+        from fusegrad.tracer.observe.optimizer_steps import record_step
+
+        return record_step(self, optimizer)
+
+
+def source_text(source: Source | None) -> str:
+    """`train.py:41  if h.mean() > 10:`"""
+    if source is None:
+        return ""
+    return f"{os.path.basename(source.file)}:{source.line}  {source_line(source.file, source.line)}"

@@ -1,0 +1,271 @@
+"""Rolling loops: after a few rounds that did the same, the run need not do all the others.
+
+A round of a plain loop (`plain_loops.py`) follows from what it takes over from the one before, from memory
+that is written in place, and from what lies outside and is the same for all. So where two rounds began alike,
+and did nothing but ops, those that come after do what the first of them did: by induction. Alike are states
+whose tensors have the same types, are the same objects or new ones in the same places, and hold values of
+which one follows from the other as the next one does from it.
+
+Two rounds are taken together, since many loops let two tensors change places. The recorded rounds are
+replaced by one equation (`rolled.py`), which stands for those that are left out, too. The last rounds run as
+ever, so that all variables are what they would be.
+
+Only tensors that have no values yet are carried on so (`later.py`): for others, rounds have to be computed.
+What ops warn of, they say in the rounds that run.
+"""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from fusegrad.eager.core.state import state
+from fusegrad.eager.core.tensor import Tensor
+from fusegrad.tracer.ir.graph import GUARD, Equation, Graph, Value
+from fusegrad.tracer.ir.rolled import ROLLED, Body
+from fusegrad.tracer.observe.lookup import MISSING
+from fusegrad.tracer.observe.observer import Observer
+from fusegrad.tracer.observe.values import plain_key
+from fusegrad.tracer.record.memory import Known, Memory
+from fusegrad.tracer.record.recorder import Recorder
+
+# So many rounds are one turn. After which rounds the state is looked at: the first ones may differ.
+TURN, LOOKS = 2, (2, 4, 6)
+# So many rounds must be left out for it to pay.
+FEWEST = 16
+
+
+def rounds(observer: Observer, items: Any) -> Any:
+    """What a plain loop iterates over in place of `items`."""
+    recorder = state.interpreter
+    if type(items) is not range or type(recorder) is not Recorder or not recorder.later.on:
+        return items
+    number = (items[-1] - items[0]) // items.step + 1 if items else 0  # `len` cannot say that of all of them
+    last = TURN - number % TURN
+    left_out = number - LOOKS[-1] - last
+    return Rounds(observer, recorder, items, left_out) if left_out >= FEWEST else items
+
+
+class _Seen(NamedTuple):
+    """A tensor that a variable held, without keeping it: its array, how that lies, and if it is a plain one.
+
+    A tensor has one reference as long as somebody has that, so these tell tensors apart.
+    """
+
+    reference: weakref.ref[Tensor]
+    known: Known | None
+    strides: tuple[int, ...]
+    plain: bool
+
+    @classmethod
+    def of(cls, tensor: Tensor, memory: Memory) -> _Seen:
+        array = tensor.array
+        plain = type(tensor) is Tensor and not tensor.needs_grad
+        return cls(weakref.ref(tensor), memory.find(array), array.strides, plain)
+
+
+class _Look(NamedTuple):
+    """The state between two rounds.
+
+    equations: how many there are. noted: how much there is of what no round may add to. carried: what the
+    variables hold. roots: the value of each array that is no view and that somebody has. counters: the
+    version counters of tensors, by id; versions: what they say.
+    """
+
+    equations: int
+    noted: tuple[int, ...]
+    carried: tuple[Any, ...]
+    roots: Mapping[Known, Value]
+    counters: Mapping[int, list[Any]]
+    versions: Mapping[int, int]
+
+
+class Rounds:
+    """Iterates over a range; leaves out the rounds that follow from those before.
+
+    left_out: how many these are.
+    """
+
+    def __init__(self, observer: Observer, recorder: Recorder, numbers: range, left_out: int) -> None:
+        self._observer, self._recorder = observer, recorder
+        self._numbers, self._left_out = numbers, left_out
+        self._next: Iterator[int] = iter(numbers)
+        self._looks: list[_Look] = []
+        self._ended = 0
+
+    def __iter__(self) -> Rounds:
+        return self
+
+    def __next__(self) -> int:
+        return next(self._next)
+
+    def ended(self, *carried: Any) -> None:
+        """A round has ended, and leaves these to the next one."""
+        self._ended += 1
+        if self._ended not in LOOKS or not self._recorder.later.on:
+            return
+        recorder, observer = self._recorder, self._observer
+        noted = *recorder.noted(), observer.deeds, len(observer.reads), len(observer.effects)
+        memory, later = recorder.memory, recorder.later
+        seen = tuple([_Seen.of(x, memory) if isinstance(x, Tensor) else x for x in carried])
+        counters = later.versions()
+        versions = {key: counter[0] for key, counter in counters.items()}
+        roots = memory.roots(later.is_held)
+        self._looks.append(_Look(len(recorder.equations), noted, seen, roots, counters, versions))
+        if self._ended == LOOKS[-1]:
+            turn = _turn(self._looks, recorder)
+            if turn is not None and turn.leave_out(recorder, self._left_out // TURN):
+                self._next = iter(self._numbers[self._ended + self._left_out :])
+            self._looks.clear()
+
+
+class _Turn(NamedTuple):
+    """What a turn does.
+
+    equations: of the first one; first: where they begin. after: for each value of its the one that the second
+    turn has in its place. state: the values that it takes over, and that the next one has others for.
+    roots: which array holds which value now, after the second turn. writes: the version counters that were
+    there before, and by how much each turn raises them.
+    """
+
+    equations: Sequence[Equation]
+    first: int
+    after: dict[Value, Value]
+    state: list[Value]
+    roots: Mapping[Known, Value]
+    writes: Sequence[tuple[list[Any], int]]
+
+    def leave_out(self, recorder: Recorder, turns: int) -> bool:
+        """Say in one equation what both recorded turns did, and so many more would; False if it cannot be."""
+        now = [
+            [k for k, value in self.roots.items() if value == self.after[self.after[v]]] for v in self.state
+        ]
+        same = [v for v in self._read() if v not in self.state]
+        others = recorder.memory.holding(same)
+        if others is None or not now or any(len(holders) != 1 for holders in now):
+            return False
+        carried = [known.array for (known,) in now]
+        body = Body(
+            Graph((*self.state, *same), tuple(self.equations), tuple(self.after[v] for v in self.state))
+        )
+        if not recorder.later.repeat(ROLLED, carried, others, {"body": body, "rounds": turns}):
+            return False
+        params = {"body": body, "rounds": turns + len(LOOKS) - 1}
+        made = recorder.replace(self.first, ROLLED, (*self.state, *same), params)
+        for (known,), value in zip(now, made, strict=True):
+            known.value = value
+        for counter, number in self.writes:
+            counter[0] += number * turns
+        return True
+
+    def _read(self) -> list[Value]:
+        """The values from before that it reads."""
+        own = {v for e in self.equations for v in e.outputs}
+        return [v for v in dict.fromkeys(v for e in self.equations for v in e.values()) if v not in own]
+
+
+def _turn(looks: Sequence[_Look], recorder: Recorder) -> _Turn | None:
+    """What each turn does; None where two of them differ, or do more than a graph says."""
+    if len(looks) < len(LOOKS) or any(look.noted != looks[0].noted for look in looks):
+        return None
+    first, second = (recorder.equations[a.equations : b.equations] for a, b in itertools.pairwise(looks))
+    after = _in_place_of(first, second)
+    if after is None or not _carries(looks, after):
+        return None
+    made = {v for e in first for v in e.outputs}
+    carried = [v for v, next_ in after.items() if v not in made and next_ != v]
+    if any(after[v] not in made for v in carried) or not recorder.tracked.isdisjoint((*made, *carried)):
+        return None
+    writes = _writes(looks)
+    return (
+        None if writes is None else _Turn(first, looks[0].equations, after, carried, looks[-1].roots, writes)
+    )
+
+
+def _writes(looks: Sequence[_Look]) -> list[tuple[list[Any], int]] | None:
+    """By how much each turn raised the version counters of what was there before; None where turns differ."""
+    first, second, third = (look.versions for look in looks)
+    found = []
+    for key in second.keys() & third.keys():
+        number = third[key] - second[key]
+        if key in first and second[key] - first[key] != number:
+            return None
+        found.append((looks[-1].counters[key], number))
+    return found
+
+
+def _in_place_of(first: Sequence[Equation], second: Sequence[Equation]) -> dict[Value, Value] | None:
+    """For each value of the first equations that of the second ones in its place; None where they differ."""
+    if len(first) != len(second):
+        return None
+    after: dict[Value, Value] = {}
+    for one, other in zip(first, second, strict=True):
+        may_fail = one.op is GUARD or one.op.refuses or one.op.family in ("random", "rolled")
+        if may_fail or one.op is not other.op or repr(one.params) != repr(other.params):
+            return None
+        for mine, theirs in zip(one.inputs, other.inputs, strict=True):
+            if not _pairs(mine, theirs, after):
+                return None
+        if not all(map(_pairs, one.outputs, other.outputs, itertools.repeat(after))):
+            return None
+    return after
+
+
+def _pairs(mine: Any, theirs: Any, after: dict[Value, Value]) -> bool:
+    """Whether the one may stand in the place of the other."""
+    if not isinstance(mine, Value) or not isinstance(theirs, Value):
+        return type(mine) is type(theirs) and repr(mine) == repr(theirs)
+    return mine.type == theirs.type and after.setdefault(mine, theirs) == theirs
+
+
+def _carries(looks: Sequence[_Look], after: dict[Value, Value]) -> bool:
+    """Whether the states are alike, and values follow one another as `after` says, which is completed."""
+    start, middle, end = (look.roots for look in looks)
+    for known in end.keys() & middle.keys():
+        # Memory that is written in place has been there all the time; what is new in each turn goes with it.
+        if known not in start or not _follow([roots[known] for roots in (start, middle, end)], after):
+            return False
+    patterns = [_pattern(look.carried) for look in looks]
+    if any(pattern != patterns[0] for pattern in patterns):
+        return False
+    return all(
+        _follow_tensors(items, looks, after) if any(isinstance(x, _Seen) for x in items) else _is_one(items)
+        for items in zip(*(look.carried for look in looks), strict=True)
+    )
+
+
+def _pattern(carried: Sequence[Any]) -> list[int]:
+    """For what each variable holds, the first of them that holds it."""
+    objects = [id(x.reference) if isinstance(x, _Seen) else id(x) for x in carried]
+    return [*map(objects.index, objects)]
+
+
+def _follow(values: Sequence[Value], after: dict[Value, Value]) -> bool:
+    """Whether three values of one place follow one another."""
+    first, second, third = values
+    if first == second:
+        return after.setdefault(first, second) == second == third
+    return _pairs(first, second, after) and after.get(second) == third
+
+
+def _follow_tensors(items: Sequence[Any], looks: Sequence[_Look], after: dict[Value, Value]) -> bool:
+    """Whether what a variable held at the three looks follows one another: one tensor, or a new one each."""
+    strides = items[0].strides if isinstance(items[0], _Seen) else None
+    if not all(isinstance(x, _Seen) and x.plain and x.strides == strides for x in items):
+        return False
+    places = [x.known for x in items]
+    values = [look.roots.get(known) for known, look in zip(places, looks, strict=True)]
+    if None in values:
+        return False
+    one = places[0] is places[1] is places[2]
+    new = not one and places[1] not in looks[0].roots and places[2] not in looks[1].roots
+    objects = len({id(x.reference) for x in items})
+    return (objects == 1 if one else new and objects == len(items)) and _follow(values, after)  # type: ignore[arg-type]
+
+
+def _is_one(items: Sequence[Any]) -> bool:
+    """Whether objects that are no tensors are one, or one number."""
+    keys = [*map(plain_key, items)]
+    return all(x is items[0] for x in items) or (MISSING not in keys and all(key == keys[0] for key in keys))

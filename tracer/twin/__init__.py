@@ -1,0 +1,1 @@
+"""Rewriting a function's source, so that reads, calls and writes go through hooks."""

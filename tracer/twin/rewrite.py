@@ -1,0 +1,261 @@
+"""Statements with hooks: assignments, loops, handlers; the second half of the rewriting."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+from fusegrad.tracer.twin.expressions import HOOKS, OPERATORS, Expressions, Pattern, names_pattern
+from fusegrad.tracer.twin.plain_loops import carried_variables
+from fusegrad.tracer.twin.source import Unsupported
+
+
+class Rewriter(Expressions):
+    """Rewrites a function; ``rewrite`` is the way in."""
+
+    def statements(self, nodes: list[ast.stmt]) -> list[ast.stmt]:
+        result: list[ast.stmt] = []
+        for node in nodes:
+            method = getattr(self, "statement_" + type(node).__name__, None)
+            if method is None:
+                what = _WORDS.get(type(node), f"a statement that is not followed ({type(node).__name__})")
+                raise Unsupported(f"it contains {what}", node.lineno)
+            result.extend(method(node))
+        return result
+
+    def statement_Pass(self, node: ast.stmt) -> list[ast.stmt]:
+        return [node]
+
+    statement_Break = statement_Continue = statement_Global = statement_Nonlocal = statement_Pass
+
+    def statement_Expr(self, node: ast.Expr) -> list[ast.stmt]:
+        return [self.at(node, ast.Expr(value=self.expression(node.value)))]
+
+    def statement_Return(self, node: ast.Return) -> list[ast.stmt]:
+        value = None if node.value is None else self.expression(node.value)
+        return [self.at(node, ast.Return(value=value))]
+
+    def statement_Assign(self, node: ast.Assign) -> list[ast.stmt]:
+        value = self.expression(node.value)
+        if all(isinstance(target, ast.Name) for target in node.targets):
+            return [self.at(node, ast.Assign(targets=node.targets, value=value))]
+        if len(node.targets) == 1:
+            return self.assign(node.targets[0], value)
+        name = self.temporary()
+        result = [self.at(node, ast.Assign(targets=[self.store(name, node)], value=value))]
+        for target in node.targets:
+            result += self.assign(target, self.load(name, target))
+        return result + self.forget([name], node)
+
+    def assign(self, target: ast.expr, value: ast.expr) -> list[ast.stmt]:
+        """Store a rewritten value into any target, with the order of evaluation that Python has."""
+        if isinstance(target, ast.Name):
+            return [self.at(target, ast.Assign(targets=[target], value=value))]
+        if isinstance(target, ast.Attribute):
+            owner = self.expression(target.value)
+            hook = self.hook("store_attribute", target, value, owner, self.mangle(target.attr))
+        elif isinstance(target, ast.Subscript):
+            owner = self.expression(target.value)
+            hook = self.hook("store_item", target, value, owner, self.index(target.slice))
+        else:
+            assert isinstance(target, (ast.Tuple, ast.List))
+            return self.unpack(target, value)
+        return [self.at(target, ast.Expr(value=hook))]
+
+    def unpack(self, target: ast.Tuple | ast.List, value: ast.expr) -> list[ast.stmt]:
+        pattern = names_pattern(target)
+        if pattern is not None:
+            unpacked = self.hook("unpacked", target, value, pattern)
+            return [self.at(target, ast.Assign(targets=[target], value=unpacked))]
+        names, targets, stores = [], [], []
+        for element in target.elts:
+            name = self.temporary()
+            names.append(name)
+            kept = self.load(name, element)
+            if isinstance(element, ast.Starred):
+                targets.append(
+                    self.at(element, ast.Starred(value=self.store(name, element), ctx=ast.Store()))
+                )
+                stores += self.assign(element.value, self.local(element, kept))
+            else:
+                targets.append(self.store(name, element))
+                stores += self.assign(element, kept)
+        names_only = self.at(target, ast.Tuple(elts=targets, ctx=ast.Store()))
+        first = self.at(target, ast.Assign(targets=[names_only], value=self.iterable(target, value, ())))
+        return [first, *stores, *self.forget(names, target)]
+
+    def statement_AnnAssign(self, node: ast.AnnAssign) -> list[ast.stmt]:
+        if node.value is None:
+            if not isinstance(node.target, ast.Name):
+                raise Unsupported("it annotates an attribute or an item", node.lineno)
+            # Only declares the name as local, which a branch that is never taken does, too.
+            never = ast.Assign(targets=[node.target], value=ast.Constant(value=None))
+            test = ast.Constant(value=False)
+            return [self.at(node, ast.If(test=test, body=[self.at(node, never)], orelse=[]))]
+        return self.assign(node.target, self.expression(node.value))
+
+    def statement_AugAssign(self, node: ast.AugAssign) -> list[ast.stmt]:
+        target, operator = node.target, OPERATORS[type(node.op)]
+        if isinstance(target, ast.Name):
+            old: ast.expr = self.load(target.id, target)
+            value = self.hook("inplace", node, operator, old, self.expression(node.value))
+            return [self.at(node, ast.Assign(targets=[target], value=value))]
+        names = [self.temporary()]
+        result = [self.keep(names[0], self.expression(target.value), target)]
+        if isinstance(target, ast.Attribute):
+            key: Any = self.mangle(target.attr)
+            kind = "attribute"
+        else:
+            assert isinstance(target, ast.Subscript)
+            names.append(self.temporary())
+            result.append(self.keep(names[1], self.index(target.slice), target))
+            key, kind = self.load(names[1], target), "item"
+        old = self.hook(kind, target, self.load(names[0], target), key)
+        value = self.hook("inplace", node, operator, old, self.expression(node.value))
+        key = key if kind == "attribute" else self.load(names[1], target)
+        stored = self.hook("store_" + kind, target, value, self.load(names[0], target), key)
+        return [*result, self.at(node, ast.Expr(value=stored)), *self.forget(names, node)]
+
+    def keep(self, name: str, value: ast.expr, origin: ast.AST) -> ast.stmt:
+        return self.at(origin, ast.Assign(targets=[self.store(name, origin)], value=value))
+
+    def statement_Delete(self, node: ast.Delete) -> list[ast.stmt]:
+        result: list[ast.stmt] = []
+        for target in _flattened(node.targets):
+            if isinstance(target, ast.Name):
+                result.append(self.at(node, ast.Delete(targets=[target])))
+            elif isinstance(target, ast.Attribute):
+                owner = self.expression(target.value)
+                hook = self.hook("delete_attribute", target, owner, self.mangle(target.attr))
+                result.append(self.at(node, ast.Expr(value=hook)))
+            else:
+                assert isinstance(target, ast.Subscript)
+                owner, index = self.expression(target.value), self.index(target.slice)
+                hook = self.hook("delete_item", target, owner, index)
+                result.append(self.at(node, ast.Expr(value=hook)))
+        return result
+
+    def target(self, target: ast.expr) -> tuple[ast.expr, Pattern, list[ast.stmt]]:
+        """A loop or with target: what to bind, how it unpacks, and stores that come first in the body."""
+        pattern = names_pattern(target)
+        if pattern is not None:
+            return target, pattern, []
+        name = self.temporary()
+        stores = self.assign(target, self.load(name, target))
+        return self.store(name, target), (), [*stores, *self.forget([name], target)]
+
+    def statement_For(self, node: ast.For) -> list[ast.stmt]:
+        carried = carried_variables(node, self.scope.is_own)
+        if carried is not None:
+            return self.plain_loop(node, carried)
+        iterable = self.expression(node.iter)
+        target, pattern, stores = self.target(node.target)
+        iterable = self.iterable(node.iter, iterable, pattern)
+        body, orelse = [*stores, *self.statements(node.body)], self.statements(node.orelse)
+        return [self.at(node, ast.For(target=target, iter=iterable, body=body, orelse=orelse))]
+
+    def plain_loop(self, node: ast.For, carried: list[str]) -> list[ast.stmt]:
+        """A loop of which some rounds may be left out."""
+        name = self.temporary()
+        rounds = self.keep(name, self.hook("rounds", node.iter, self.expression(node.iter)), node.iter)
+        names = (name, *carried)
+        ended = self.hook("round_ended", node, *(self.load(n, node) for n in names), site=False)
+        body = [*self.statements(node.body), self.at(node, ast.Expr(value=ended))]
+        loop = ast.For(target=node.target, iter=self.load(name, node.iter), body=body, orelse=[])
+        return [rounds, self.at(node, loop), *self.forget([name], node)]
+
+    def statement_While(self, node: ast.While) -> list[ast.stmt]:
+        body, orelse = self.statements(node.body), self.statements(node.orelse)
+        return [self.at(node, ast.While(test=self.test(node.test), body=body, orelse=orelse))]
+
+    def statement_If(self, node: ast.If) -> list[ast.stmt]:
+        test = self.test(node.test)
+        body, orelse = self.statements(node.body), self.statements(node.orelse)
+        return [self.at(node, ast.If(test=test, body=body, orelse=orelse))]
+
+    def statement_With(self, node: ast.With) -> list[ast.stmt]:
+        items, stores = [], []
+        for item in node.items:
+            manager = self.hook("context", item.context_expr, self.expression(item.context_expr))
+            variable = None
+            if item.optional_vars is not None:
+                if not isinstance(item.optional_vars, ast.Name) and item is not node.items[-1]:
+                    raise Unsupported("a with statement unpacks before its last item", node.lineno)
+                if isinstance(item.optional_vars, ast.Name):
+                    variable = item.optional_vars
+                else:
+                    name = self.temporary()
+                    variable = self.store(name, item.optional_vars)
+                    stores = self.assign(item.optional_vars, self.load(name, item.optional_vars))
+                    stores += self.forget([name], item.optional_vars)
+            items.append(ast.withitem(context_expr=manager, optional_vars=variable))
+        self.cleanups += 1
+        body = [*stores, *self.statements(node.body)]
+        self.cleanups -= 1
+        return [self.at(node, ast.With(items=items, body=body))]
+
+    def statement_Try(self, node: ast.Try) -> list[ast.stmt]:
+        if _leaves(node.finalbody):
+            raise Unsupported("a finally clause returns, breaks or continues", node.finalbody[0].lineno)
+        handlers = []
+        self.cleanups += 1
+        for handler in node.handlers:
+            kind = None if handler.type is None else self.expression(handler.type)
+            caught = self.at(handler, ast.Expr(value=self.hook("caught", handler)))
+            body = [caught, *self.statements(handler.body)]
+            handlers.append(self.at(handler, ast.ExceptHandler(type=kind, name=handler.name, body=body)))
+        body, orelse = self.statements(node.body), self.statements(node.orelse)
+        finalbody = self.statements(node.finalbody)
+        self.cleanups -= 1
+        rewritten = ast.Try(body=body, handlers=handlers, orelse=orelse, finalbody=finalbody)
+        return [self.at(node, rewritten)]
+
+    def statement_Raise(self, node: ast.Raise) -> list[ast.stmt]:
+        exception = None if node.exc is None else self.hook("raised", node, self.expression(node.exc))
+        cause = None if node.cause is None else self.expression(node.cause)
+        return [self.at(node, ast.Raise(exc=exception, cause=cause))]
+
+    def statement_Assert(self, node: ast.Assert) -> list[ast.stmt]:
+        message = None if node.msg is None else self.expression(node.msg)
+        return [self.at(node, ast.Assert(test=self.test(node.test), msg=message))]
+
+    def statement_FunctionDef(self, node: ast.FunctionDef) -> list[ast.stmt]:
+        if getattr(node, "type_params", None):
+            raise Unsupported("it defines a generic function", node.lineno)
+        decorators = [self.hook("callee", d, self.expression(d)) for d in node.decorator_list]
+        args = self.bare_arguments(node.args, keep_defaults=True)
+        definition = self.function_in_place(node, args)
+        # Annotations are evaluated as ever; no one can read them without being seen.
+        originals = {a.arg: a.annotation for a in ast.walk(node.args) if isinstance(a, ast.arg)}
+        for argument in ast.walk(args):
+            if isinstance(argument, ast.arg):
+                argument.annotation = originals.get(argument.arg)
+        definition.returns = node.returns
+        local = ast.Attribute(value=ast.Name(id=HOOKS, ctx=ast.Load()), attr="new_function", ctx=ast.Load())
+        definition.decorator_list = [*decorators, self.at(node, local)]
+        return [self.at(node, definition)]
+
+
+_WORDS: dict[type, str] = {
+    ast.ClassDef: "a class definition",
+    ast.Import: "an import",
+    ast.ImportFrom: "an import",
+    ast.Match: "a match statement",
+    ast.AsyncFunctionDef: "an asynchronous function",
+    ast.AsyncFor: "an asynchronous loop",
+    ast.AsyncWith: "an asynchronous with",
+    ast.TryStar: "an except* clause",
+}
+
+
+def _flattened(targets: list[ast.expr]) -> list[ast.expr]:
+    flat: list[ast.expr] = []
+    for target in targets:
+        flat += _flattened(target.elts) if isinstance(target, (ast.Tuple, ast.List)) else [target]
+    return flat
+
+
+def _leaves(statements: list[ast.stmt]) -> bool:
+    """Whether a finally clause could swallow an exception."""
+    kinds = (ast.Return, ast.Break, ast.Continue)
+    return any(isinstance(inner, kinds) for s in statements for inner in ast.walk(s))

@@ -1,6 +1,6 @@
 """The vector functions beside mpmath: arguments dense and adversarial, and errors in ulp.
 
-Used by tests/compiler/test_vector_math.py and tools/measure_vector_math.py.
+Used by tests/compiler/codegen/test_vector_math.py and tools/measure_vector_math.py.
 """
 
 from __future__ import annotations

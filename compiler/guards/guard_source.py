@@ -12,7 +12,7 @@ from collections.abc import Callable
 from types import GetSetDescriptorType, MemberDescriptorType, ModuleType
 from typing import Any
 
-from fusegrad.compiler.guards.guards import TooDifficult, Writer
+from fusegrad.compiler.guards.check_writer import TooDifficult, Writer
 from fusegrad.tracer.observe.lookup import (
     MISSING,
     MODULE_TABLES,

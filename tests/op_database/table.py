@@ -56,7 +56,7 @@ PyTorch ships sample inputs for its ops (`torch.testing._internal.common_methods
 Each sample of each op that fusegrad has under the same name runs through both: values, dtypes and shapes in
 float32, float64, int64 and bool, gradients in float32 and float64, second gradients in float64, and the
 inputs that PyTorch refuses must be refused with the same type of error. Where values are random, shapes and
-dtypes are compared. `tests/eager/test_op_database.py` runs all of it and holds this page to what it sees;
+dtypes are compared. `tests/eager/ops/test_op_database.py` runs all of it and holds this page to what it sees;
 it is written by `cd tests; python -m op_database --markdown ../docs/op_database.md`.
 """
 ROW = re.compile(r"^\| `(?P<name>[^`]+)` \| (?P<samples>\d+) \| (?P<failing>\d+) \|", re.MULTILINE)

@@ -1,7 +1,7 @@
 """Many threads call the same and other jitted functions, first compiles included; lifetimes.
 
-`python tests/compiler/test_threads.py [SECONDS [SEED]]` does what the test does, for a minute. It goes in
-rounds: in each, new jitted functions are made, and the threads start on them at once.
+`python tests/compiler/runtime/test_threads.py [SECONDS [SEED]]` does what the test does, for a minute. It
+goes in rounds: in each, new jitted functions are made, and the threads start on them at once.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ import pytest
 from op_database.drive import entries, run_entry
 from op_database.table import REASONS, ROUNDING, read
 
-PAGE = read((Path(__file__).parents[2] / "docs" / "op_database.md").read_text())
+PAGE = read((Path(__file__).parents[3] / "docs" / "op_database.md").read_text())
 ENTRIES: dict[str, list] = {}
 for _entry in entries():
     ENTRIES.setdefault(_entry.name, []).append(_entry)

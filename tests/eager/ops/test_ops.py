@@ -16,7 +16,7 @@ from fusegrad.eager.core.op import REGISTRY, TensorType, evaluate
 from fusegrad.eager.core.state import Interpreter, no_grad, state
 from fusegrad.eager.core.tensor import Tensor
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
+sys.path.insert(0, str(Path(__file__).parents[2]))
 from op_samples import SAMPLES, Sample
 
 CASES = [

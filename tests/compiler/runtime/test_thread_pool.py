@@ -87,7 +87,7 @@ def test_native_calls_let_other_threads_run():
               %waited = call i32 @sem_wait(ptr %semaphore)
               ret void
             }''', ["waiting"])
-        calls = cpython_calls.Calls([calling.Call(kernel, [], shared=False)])
+        calls = cpython_calls.Calls([cpython_calls.Call(kernel, [], shared=False)])
         threading.Timer(0.1, libc.sem_post, [ctypes.c_void_p(semaphore.ctypes.data)]).start()
         calls.run(semaphore)
         print("went on")
@@ -267,7 +267,7 @@ def test_a_call_that_finds_the_team_taken_computes_alone(tmp_path: Path):
               %waited = call i32 @sem_wait(ptr %second)
               ret void
             }''', ["waiting"])
-        calls = cpython_calls.Calls([calling.Call(kernel, [], shared=True)])
+        calls = cpython_calls.Calls([cpython_calls.Call(kernel, [], shared=True)])
         begun, done = (ctypes.c_void_p(s.ctypes.data) for s in semaphores)
 
         @fg.jit

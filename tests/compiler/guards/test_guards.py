@@ -520,7 +520,7 @@ def test_names_of_classes_need_not_be_names_in_the_source():
 def test_a_fault_in_writing_leaves_the_reads(monkeypatch: pytest.MonkeyPatch):
     owner = types.SimpleNamespace(x=1.0)
     check = asked_once([AttributeRead(owner, "x", lookup(owner, "x"), NOWHERE)])
-    monkeypatch.setattr("fusegrad.compiler.guards.guards.Writer.text", lambda self: "no Python")
+    monkeypatch.setattr("fusegrad.compiler.guards.check_writer.Writer.text", lambda self: "no Python")
     for value in (1.0, 2.0, 1.0, 1.0, 1.0, 1.0):
         owner.x = value
         assert (check.first_failure() is None) == (value == 1.0)

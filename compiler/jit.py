@@ -36,7 +36,6 @@ from fusegrad.compiler.explain.miss_reasons import (
 )
 from fusegrad.compiler.fastpath.entry import Shortcut
 from fusegrad.compiler.paths import replay
-from fusegrad.compiler.paths.autograd_node import finish
 from fusegrad.compiler.paths.path import make_path
 from fusegrad.compiler.paths.segments import MISSED, Segment, Stopped
 from fusegrad.compiler.paths.tree import Diverged, Tree
@@ -228,9 +227,7 @@ class JitFunction:
             if path.derives_alone and found.leaf.joint is None and found.leaf.followed():
                 self._compile_joint(variant.tree, found.leaf)
             second = Again(found, leaves) if due else None
-            result = finish(found, leaves)
-            if found.leaf.commit is not None:
-                found.leaf.commit.run(found.left, found.written, leaves)
+            result = found.finish()
             if second is not None:
                 second.compare(self, result, args, kwargs)
             again = variant.comes_again(found.leaf)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fusegrad.compiler.paths.segments import Run
+from fusegrad.compiler.paths.replay import Answer
 from fusegrad.eager.autograd import views
 from fusegrad.eager.core.errors import user_spot
 from fusegrad.eager.core.op import wrap
@@ -30,7 +30,7 @@ class Again:
     Made before the call's results are handed out.
     """
 
-    def __init__(self, run: Run, leaves: Sequence[Any]) -> None:
+    def __init__(self, run: Answer, leaves: Sequence[Any]) -> None:
         path = run.leaf.path
         assert path is not None
         left = path.capture.left

@@ -29,6 +29,7 @@ ROOMS = {
         "placement",
         "program",
         "guards",
+        "call_plan",
         "paths",
         "fastpath",
         "deferred",

@@ -202,6 +202,7 @@ class _OpenPart:
             graph = path.capture.graph
             path.capture.graph = Graph(graph.inputs, with_sizes(graph.equations, values), graph.outputs)
         segment.path = path
+        segment.plans, segment.derivation, segment.derive = {}, None, None
         segment.joint = self._joint(values)
         tree = copied(part.tree)
         tree.root, tree.paths = segment, [path]

@@ -120,11 +120,21 @@ class Path:
         return {number: value for value, number in found.items()}
 
     @functools.cached_property
+    def behind(self) -> frozenset[int]:
+        """What a backward from all results frees."""
+        return united(self.kept_behind)
+
+    @functools.cached_property
     def plain(self) -> bool:
         """Whether each result is a value of its own, and off the graph."""
         outputs = self.capture.outputs
         values = {o.value for o in outputs}
         return not self.wanted and len(values - {None}) == len(outputs) and not any(o.freed for o in outputs)
+
+
+def united(sets: Sequence[frozenset[Any]]) -> frozenset[Any]:
+    """What is in any of the sets; the set itself, if there is one."""
+    return sets[0] if len(sets) == 1 else frozenset().union(*sets)
 
 
 def make_path(capture: Capture, argument_leaves: dict[Value, int], numbers: Collection[Value] = ()) -> Path:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
-
-import numpy as np
 
 from fusegrad.compiler.paths.commit import Commit
 from fusegrad.compiler.paths.path import Path
@@ -32,24 +30,6 @@ class Joint:
     results: list[tuple[int, tuple[Any, ...]]]
     left: list[tuple[int, tuple[Any, ...]]]
     gradients: list[tuple[int, tuple[Any, ...]]]
-
-
-@dataclass(eq=False, slots=True)
-class Run:
-    """A run that reached a leaf: its results, what is left to the world, what was kept, the gradients if they
-    came along, and what takes back the drawing of random numbers.
-
-    written: tensors that are to be; memory: copies of what they held before, if those were asked for.
-    """
-
-    leaf: Segment
-    results: list[np.ndarray]
-    left: list[np.ndarray]
-    environment: list[Any]
-    written: list[Tensor]
-    memory: list[np.ndarray]
-    undo: list[Callable[[], None]]
-    gradients: list[np.ndarray] | None = None
 
 
 class Stopped(NamedTuple):
@@ -99,6 +79,8 @@ class Segment:
     results, left: places of the path's results, and of what it leaves to the world, at a leaf; commit:
     what then leaves it. facts: for a node of a leaf, what
     its backward needs of each input and result, by whether its forward kept what backward reads.
+    plans: the call plans, by whether they are of the joint program; derivation: that of the backward; derive:
+    the latter written out, from a node and the gradients of all results.
     """
 
     owner: Path
@@ -125,6 +107,9 @@ class Segment:
     commit: Commit | None = None
     facts: dict[bool, Any] = field(default_factory=dict)
     usage: Usage = field(default_factory=Usage)
+    plans: dict[bool, Any] = field(default_factory=dict)
+    derivation: Any = None
+    derive: Callable[[Any, Sequence[Tensor]], Any] | None = None
 
     def followed(self) -> bool:
         """Note a call that may be derived; whether it probably will be, by a plain backward."""

@@ -10,8 +10,8 @@ import pytest
 
 import fusegrad as fg
 from fusegrad.compiler.entries import SHORTCUT_AFTER
-from fusegrad.compiler.fastpath.python_writer import MISSED
 from fusegrad.compiler.paths import replay
+from fusegrad.compiler.paths.segments import MISSED
 from fusegrad.compiler.runtime.cpython_calls import Apart, Match
 
 

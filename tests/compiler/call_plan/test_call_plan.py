@@ -145,7 +145,7 @@ def test_plans_written_out_do_what_the_interpreter_does():
 FAULTS = {
     operator.is_: "{0} is not {1}",
     operator.getitem: "{0}[0]",
-    operator.eq: "{0} is {1}",
+    operator.eq: "{0} != {1}",
 }
 
 

@@ -224,7 +224,7 @@ class JitFunction:
             assert path is not None
             self.stats.compiled_calls += 1
             path.calls += 1
-            if path.derives_alone and found.leaf.joint is None and found.leaf.followed():
+            if path.derivative.alone and found.leaf.joint is None and found.leaf.followed():
                 self._compile_joint(variant.tree, found.leaf)
             second = Again(found, leaves) if due else None
             result = found.finish()
@@ -332,7 +332,7 @@ class JitFunction:
                     tree.make_joint(leaf)
             except Exception:
                 # The separate programs work; a fault of the compiler shows where it is looked for.
-                leaf.path.derives_alone = False
+                leaf.path.derivative.alone = False
                 if debug.level():
                     raise
 
@@ -353,8 +353,8 @@ class JitFunction:
     def kernels(self) -> KernelCount:
         """The kernels of all compiled paths."""
         segments = self.segments()
-        forward = [s.program for s in segments]
-        backward = [s.backward for s in segments if s.backward is not None]
+        forward = [s.code.program for s in segments]
+        backward = [s.backward.program for s in segments if s.backward is not None]
         joint = [s.joint.program for s in segments if s.joint is not None]
         return KernelCount(
             *(
@@ -365,8 +365,8 @@ class JitFunction:
 
     def memory_bytes(self) -> int:
         """Bytes of temporaries and results that one call of each compiled path needs."""
-        programs = [p for s in self.segments() for p in (s.program, s.backward) if p is not None]
-        return sum(p.memory_bytes() for p in programs)
+        codes = [c for s in self.segments() for c in (s.code, s.backward) if c is not None]
+        return sum(code.program.memory_bytes() for code in codes)
 
     def clear(self) -> None:
         """Forget everything compiled; the counters stay."""
@@ -425,7 +425,7 @@ def _difference(missed: list[tuple[Variant, Read | Stopped]]) -> Difference:
 
 def _refused(segment: Any) -> str:
     """Why a segment's program did not run: a captured tensor, or an op's own test of its input."""
-    for kind, captured in segment.inputs:
+    for kind, captured in segment.code.inputs:
         if kind == "captured" and captured.array() is None:
             return "a tensor from outside is gone, or has another shape, dtype, layout or requires_grad"
     return "an op refuses its input"

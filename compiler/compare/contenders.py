@@ -219,7 +219,7 @@ def compiled_contender(case: Case) -> Contender:
 def compiled_facts(compiled: JitFunction) -> dict[str, Any]:
     """What is known of compiled code besides its times."""
     kernels = compiled.kernels()
-    programs = [p for s in compiled.segments() for p in (s.program, s.backward) if p is not None]
+    programs = [c.program for s in compiled.segments() for c in (s.code, s.backward) if c is not None]
     steps = [step.title for program in programs for part in (program, *program.bodies) for step in part.steps]
     return {
         "forward_kernels": len(kernels.forward),

@@ -91,9 +91,9 @@ class Part(NamedTuple):
 
     def describe(self) -> list[str]:
         """A line for each step of its program."""
-        program = self.tree.root.program
-        assert program is not None
-        return program.describe()
+        code = self.tree.root.code
+        assert code is not None
+        return code.program.describe()
 
 
 class Stretch:
@@ -243,7 +243,7 @@ class Stretch:
             run = replay.run(part.tree, leaves)
             if isinstance(run, Stopped):
                 return None
-            if run.leaf.path.derives_alone and run.leaf.joint is None and run.leaf.followed():  # type: ignore[union-attr]
+            if run.leaf.path.derivative.alone and run.leaf.joint is None and run.leaf.followed():  # type: ignore[union-attr]
                 part.make_joint(run.leaf)
             found.update(zip(part.gives, run.finish(), strict=True))
         return found

@@ -13,12 +13,12 @@ from fusegrad.compiler.paths.segments import MISSED, Segment
 
 def written_derivative(leaf: Segment) -> Any:
     """`leaf`'s backward plan written out, from a node and the gradients of all results; None without one."""
-    plan = leaf.derivation
+    plan = leaf.answers.derivation
     if plan is None:
         return None
     assert leaf.path is not None
     writer = Writer(MISSED)
-    seeds = tuple(f"seed{number}" for number in range(len(leaf.path.seeds)))
+    seeds = tuple(f"seed{number}" for number in range(len(leaf.path.derivative.seeds)))
     writer.write([Unpack(seeds, Name("gradients")), *plan.steps])
     writer.returns(plan.result)
     text = writer.text("node, gradients")

@@ -64,8 +64,8 @@ class Shortcut:
             writer = _EntryWriter(variant, leaf, leaves, stats)
             text = writer.write_call(args)
             answer = writer.function(text, "shortcut")
-            if leaf.derive is None:
-                leaf.derive = written_derivative(leaf)
+            if leaf.answers.derive is None:
+                leaf.answers.derive = written_derivative(leaf)
         except TooDifficult:
             return
         except Exception:
@@ -94,7 +94,7 @@ class _EntryWriter(Writer):
         (chain,) = [chain for chain in variant.tree.root.chains() if chain[-1] is leaf]
         # The plans on the way; at the leaf that of forward and backward at once, if there is one.
         self.joint = leaf.joint is not None
-        self.plans: list[Plan] = [s.plans[False] for s in chain[:-1]]
+        self.plans: list[Plan] = [s.answers.plans[False] for s in chain[:-1]]
         try:
             self.plans.append(plan_of(variant.tree, leaf, self.joint, self.plans, leaves))
         except Unplanned:
@@ -104,7 +104,7 @@ class _EntryWriter(Writer):
             "dtypes": dtypes,
             "stats": stats,
             "path": leaf.path,
-            "usage": leaf.usage,
+            "usage": leaf.answers.usage,
             "is_": is_,
             "guard_key": guard_key,
         }
@@ -148,7 +148,7 @@ class _EntryWriter(Writer):
         """
         path = self.leaf.path
         assert path is not None
-        if path.derives_alone and not self.joint:
+        if path.derivative.alone and not self.joint:
             raise TooDifficult
         draws = [
             plan

@@ -54,9 +54,9 @@ def facts_of(leaf: Segment, filled: bool) -> tuple[Fact, ...]:
 
     filled: whether the forward kept what backward reads.
     """
-    facts: tuple[Fact, ...] | None = leaf.facts.get(filled)
+    facts: tuple[Fact, ...] | None = leaf.answers.facts.get(filled)
     if facts is None:
-        facts = leaf.facts[filled] = tuple(_facts(leaf, filled))
+        facts = leaf.answers.facts[filled] = tuple(_facts(leaf, filled))
     return facts
 
 
@@ -66,18 +66,18 @@ def _facts(leaf: Segment, filled: bool) -> Iterator[Fact]:
     for value in (*path.argument_leaves, *path.captured):
         yield Fact("an input", _how(leaf, filled, value), value)
     for number, value in path.own_results.items():
-        if number in path.saved or value in path.kept_by_eager:
-            saved = number not in path.saved or path.kept_by_eager.get(value)
+        if number in path.derivative.saved or value in path.derivative.kept.values:
+            saved = number not in path.derivative.saved or path.derivative.kept.values.get(value)
             yield Fact(RESULT, SAVED if saved else AGAIN, value)
 
 
 def _how(leaf: Segment, filled: bool, value: Any) -> str:
     """What backward needs of an input; it may have to repeat the forward if nothing was kept."""
     assert leaf.path is not None
-    if leaf.path.kept_by_eager.get(value):
+    if leaf.path.derivative.kept.values.get(value):
         return SAVED
-    program = leaf.backward
-    read = not filled or (program is not None and value in program.graph.inputs)
+    code = leaf.backward
+    read = not filled or (code is not None and value in code.program.graph.inputs)
     return AGAIN if read else NOT
 
 
@@ -150,7 +150,7 @@ class CompiledNode(autograd.Node):
     def _wanted(self, path: Path) -> list[Any]:
         """The inputs that get gradients."""
         leaves = self.leaves
-        return [leaves[s] if isinstance(s, int) else s.reference() for s in path.wanted_from]
+        return [leaves[s] if isinstance(s, int) else s.reference() for s in path.derivative.wanted_from]
 
     def keep_written(self, index: int, output: Tensor, target: Tensor) -> None:
         """The call's result has been written into `target`, whose next write eager would notice."""
@@ -167,7 +167,7 @@ class CompiledNode(autograd.Node):
             return
         self.fill()
         self.leaves = list(self.leaves)
-        for kind, reference in self.leaf.backward_inputs:
+        for kind, reference in self.leaf.backward.inputs:  # type: ignore[union-attr]
             if kind == "argument" and self.leaves[reference].version is version:
                 tensor = self.leaves[reference]
                 self.leaves[reference] = copied = wrap(copied_as_it_lies(tensor.array))
@@ -197,7 +197,7 @@ class CompiledNode(autograd.Node):
     def apply(self, gradients: list[Tensor | None], edges: Any = None) -> list[Tensor | None]:
         """The gradients of the inputs; None for one that only unused outputs depend on."""
         if edges is None and _NOTHING not in map(type, gradients) and self._is_plain():
-            self.freeing = self.leaf.path.behind  # type: ignore[union-attr]
+            self.freeing = self.leaf.path.derivative.kept.all_nodes  # type: ignore[union-attr]
             return self._gradients(gradients)  # type: ignore[arg-type, return-value]
         found = self._reached(gradients)
         return found if edges is None else [found[i] for i, _, _ in edges]
@@ -215,7 +215,7 @@ class CompiledNode(autograd.Node):
     def _reached(self, gradients: list[Tensor | None]) -> list[Tensor | None]:
         path = self.leaf.path
         assert path is not None
-        nodes, kept = path.kept_behind, path.values_behind
+        nodes, kept = path.derivative.kept.nodes, path.derivative.kept.behind
         partly = len(gradients) > 1 and any(g is None for g in gradients)
         if partly:
             nodes = tuple(k for k, g in zip(nodes, gradients, strict=True) if g is not None)
@@ -233,11 +233,17 @@ class CompiledNode(autograd.Node):
             found = self._gradients(autograd.filled(gradients, self.output_types))
         if not partly:
             return [*found]
-        given = {seed for seed, gradient in zip(path.seeds, gradients, strict=True) if gradient is not None}
+        given = {
+            seed
+            for seed, gradient in zip(path.derivative.seeds, gradients, strict=True)
+            if gradient is not None
+        }
         if not all(np.isfinite(g.array).all() for g in found):
             # A result without a gradient counts as zero times its derivative, which may be infinite.
             found = self._apply_eagerly(gradients)
-        return [g if given & seeds else None for g, seeds in zip(found, path.reached_from, strict=True)]
+        return [
+            g if given & seeds else None for g, seeds in zip(found, path.derivative.reached_from, strict=True)
+        ]
 
     def _check_unwritten(self, needed: Callable[[Fact], bool]) -> None:
         """Nobody may have written memory that this backward needs."""
@@ -253,19 +259,19 @@ class CompiledNode(autograd.Node):
     def _gradients(self, seeds: list[Tensor]) -> list[Tensor]:
         """The gradients of the inputs from those of all results, by the compiled program."""
         leaf = self.leaf
-        if leaf.path is not None and leaf.path.derives_alone and seeds[0].array.item() == 1:
-            leaf.usage.derived += 1
+        if leaf.path is not None and leaf.path.derivative.alone and seeds[0].array.item() == 1:
+            leaf.answers.usage.derived += 1
             ready = self.ready
             if ready is not None:
                 self.ready = None
                 return [wrap(array) for array in ready]
         self.fill()
-        found = leaf.derive(self, seeds) if leaf.derive is not None else self._derive(seeds)
+        found = leaf.answers.derive(self, seeds) if leaf.answers.derive is not None else self._derive(seeds)
         return self._apply_eagerly(seeds) if found is MISSED else found
 
     def _derive(self, seeds: Sequence[Tensor]) -> Any:
         """The steps of the backward's plan; MISSED where a captured tensor is not what it was."""
-        plan = self.leaf.derivation
+        plan = self.leaf.answers.derivation
         frame = Frame({"node": self, **{f"seed{number}": seed for number, seed in enumerate(seeds)}})
         left = execute(plan.steps, frame)
         return MISSED if left is not None else plan.result.evaluate(frame.variables)
@@ -276,14 +282,14 @@ class CompiledNode(autograd.Node):
             return
         path, environment = self.leaf.path, self.environment
         assert path is not None
-        plan = self.leaf.plans[False]
+        plan = self.leaf.answers.plans[False]
         variables: dict[str, Any] = {f"leaf{number}": leaf for number, leaf in enumerate(self.leaves)}
         variables.update((f"kept{place}", array) for place, array in enumerate(environment))
         for captured, tensor in zip(path.captured.values(), self.captured, strict=True):
             variables[plan.found[captured.reference]] = tensor
         frame = Frame(variables)
         execute([plan.run, *plan.after], frame)
-        for place, _ in self.leaf.gives:
+        for place, _ in self.leaf.code.keeps:  # type: ignore[union-attr]
             environment[place] = variables[f"kept{place}"]
         self.filled = True
 
@@ -296,11 +302,13 @@ class CompiledNode(autograd.Node):
         path = self.leaf.path
         assert path is not None
         results = [o.value for o in path.capture.outputs if o.value is not None]
-        seeds = {results[i]: g for i, g in zip(path.seeded, gradients, strict=True) if g is not None}
+        seeds = {
+            results[i]: g for i, g in zip(path.derivative.seeded, gradients, strict=True) if g is not None
+        }
         whole = path.capture.graph
         computing = tuple(e for e in whole.equations if e.op is not GUARD)
         graph = passes.dead_code(Graph(whole.inputs, computing, tuple(seeds)))
-        behind = (v for v, g in zip(path.values_behind, gradients, strict=True) if g is not None)
+        behind = (v for v, g in zip(path.derivative.kept.behind, gradients, strict=True) if g is not None)
         read = values_behind(graph, frozenset().union(*behind))
         self._check_unwritten(lambda r: r.what != RESULT and r.value in read)
         create_graph = state.grad_enabled
@@ -310,7 +318,7 @@ class CompiledNode(autograd.Node):
                 tensors.update((h.value, wrap(self.environment[place])) for h, place in segment.hosts)
             # The gradients end at the call's inputs, also where one of them was made of another.
             wanted = [tensor.view(tensor.shape) for tensor in self._wanted(path)]
-            tensors.update(zip(path.wanted, wanted, strict=True))
+            tensors.update(zip(path.derivative.wanted, wanted, strict=True))
             roots = evaluate_graph(graph, [tensors[v] for v in graph.inputs], path.capture.tracked)
             found = autograd.grad(
                 roots, wanted, list(seeds.values()), create_graph=create_graph, allow_unused=True
@@ -320,7 +328,7 @@ class CompiledNode(autograd.Node):
     def release(self) -> None:
         """Free what the last backward went through: results apart from each other are derived apart."""
         freed = self.freed = self.freed | self.freeing if self.freed else self.freeing
-        for behind in self.leaf.path.kept_behind:  # type: ignore[union-attr]
+        for behind in self.leaf.path.derivative.kept.nodes:  # type: ignore[union-attr]
             if not behind or not (behind is freed or behind <= freed):
                 return
         self.inputs = self.ready = None
@@ -372,7 +380,7 @@ def template_of(leaf: Segment, filled: bool) -> CompiledNode:
     assert path is not None
     node.leaf, node.filled, node.facts = leaf, filled, facts_of(leaf, filled)
     node.ready = node.extra = node.outputs = None
-    node.names, node.output_types = path.grad_names, path.output_types
+    node.names, node.output_types = path.derivative.names, path.derivative.types
     node.freed = node.freeing = NOTHING_FREED
     node.preserved = NOTHING_PRESERVED
     node.captured, node.inputs, node.versions = (), (), []

@@ -44,7 +44,7 @@ from fusegrad.compiler.paths.autograd_node import (
 )
 from fusegrad.compiler.paths.commit import own
 from fusegrad.compiler.paths.path import Captured, Path
-from fusegrad.compiler.paths.segments import Joint, Segment
+from fusegrad.compiler.paths.segments import Code, Segment, Spot
 from fusegrad.compiler.runtime.cpython_calls import Apart, Match
 from fusegrad.eager.autograd.node import next_sequence, place
 from fusegrad.eager.autograd.views import ask_before_write
@@ -107,16 +107,16 @@ def plan_of(tree: Tree, segment: Segment, joint: bool, above: Sequence[Plan], le
 
     above: the plans of the segments on the way. Raises Unplanned.
     """
-    known: Plan | None = segment.plans.get(joint)
+    known: Plan | None = segment.answers.plans.get(joint)
     if known is not None:
         return known
-    if segment.derivation is None and segment.backward is not None:
-        segment.derivation = _backward_plan(segment)
+    if segment.answers.derivation is None and segment.backward is not None:
+        segment.answers.derivation = _backward_plan(segment)
     # The one without the joint program is also what computes later what backward needs.
     for which in (False, joint):
-        if which not in segment.plans:
-            segment.plans[which] = _Planner(tree, segment, which, above, leaves).plan()
-    return segment.plans[joint]
+        if which not in segment.answers.plans:
+            segment.answers.plans[which] = _Planner(tree, segment, which, above, leaves).plan()
+    return segment.answers.plans[joint]
 
 
 class _Planner:
@@ -125,7 +125,9 @@ class _Planner:
     ) -> None:
         self.tree, self.segment, self.leaves = tree, segment, leaves
         self.joint = segment.joint if joint else None
-        self.code: Joint | Segment = self.joint or segment
+        code = self.joint or segment.code
+        assert code is not None
+        self.code: Code = code
         last = above[-1] if above else None
         self.found: dict[Any, str] = dict(last.found) if last else {}
         self.kept: set[int] = set(last.kept) if last else set()
@@ -144,21 +146,19 @@ class _Planner:
         written = self._may_write(path)
         # What draws random numbers comes last.
         self.before += [ask for ask in asks if ask.changes_something]
-        program = self.code.program
-        assert program is not None
         begin: tuple[Step, ...] = ()
         commit = segment.commit
         if commit is not None and commit.begins and self.joint is None:
             begin = (self._begin(written),)
-        run = Run(self.name, program, tuple(self._inputs()), begin)
+        run = Run(self.name, self.code.program, tuple(self._inputs()), begin)
         after: list[Step] = [Unless(Call(np.ndarray.item, (self._made(spot),))) for spot in self.code.checks]
         if self.joint is None:
-            after += [Assign(kept_name(p).name, Made(self.name, index)) for p, index in segment.gives]
-            self.kept.update(p for p, _ in segment.gives)
+            after += [Assign(kept_name(p).name, Made(self.name, index)) for p, index in self.code.keeps]
+            self.kept.update(p for p, _ in self.code.keeps)
         plan = Plan(self.before, run, after, self.found, self.kept)
         if path is None:
-            assert segment.guard_place is not None
-            plan.seen = Call(np.ndarray.item, (self._made(segment.guard_place),))
+            assert self.code.guard is not None
+            plan.seen = Call(np.ndarray.item, (self._made(self.code.guard),))
             return plan
         plan.written = written
         ending = _Ending(self, path)
@@ -167,7 +167,7 @@ class _Planner:
         plan.commit = [*self._commit(path, written)]
         return plan
 
-    def _made(self, spot: tuple[int, Sequence[Any]]) -> Made:
+    def _made(self, spot: Spot) -> Made:
         return Made(self.name, *spot)
 
     # What is found, and what must be true of it.
@@ -190,7 +190,7 @@ class _Planner:
         """Variables for the tensors from outside that are read here first, which must be what they were."""
         read = [c for kind, c in self.code.inputs if kind == "captured"]
         commit = self.segment.commit
-        if path is not None and (path.wanted or (commit is not None and commit.targets)):
+        if path is not None and (path.derivative.wanted or (commit is not None and commit.targets)):
             read += path.captured.values()
         new = {c.reference: c for c in read if c.reference not in self.found}
         for reference in new:
@@ -307,10 +307,10 @@ class _Ending:
         self.steps: list[Step] = []
         outputs = [o for o in path.capture.outputs if o.value is not None]
         self.freed = {o.value: o.grad_name for o in reversed(outputs) if o.freed}
-        if path.wanted:
+        if path.derivative.wanted:
             self._node()
         self._results()
-        if path.wanted:
+        if path.derivative.wanted:
             self._link()
 
     def _do(self, function: Any, *arguments: Expression) -> None:
@@ -334,7 +334,9 @@ class _Ending:
         outside = [planner._tensor(c.reference) for c in path.captured.values()]
         if outside:
             self._set("captured", Row(tuple(outside)))
-        wanted = [planner._tensor(s if isinstance(s, int) else s.reference) for s in path.wanted_from]
+        wanted = [
+            planner._tensor(s if isinstance(s, int) else s.reference) for s in path.derivative.wanted_from
+        ]
         self._set("types", Row(tuple(wanted)))
         self._set("edges", Row(tuple(_edge(number, tensor) for number, tensor in enumerate(wanted))))
 
@@ -348,12 +350,13 @@ class _Ending:
 
     def _link(self) -> None:
         """Note how often the memory was written that backward needs, then put the results on the graph."""
-        path, planner = self.path, self.planner
+        path, planner, derived = self.path, self.planner, self.path.derivative
         facts = facts_of(planner.segment, self.joint is None)
         counted: list[Expression] = [leaf_name(i) for i in path.argument_leaves.values()]
         counted += [planner._tensor(c.reference) for c in path.captured.values()]
         own_results = path.own_results.items()
-        counted += [self.tensors[v] for n, v in own_results if v in path.kept_by_eager or n in path.saved]
+        read = [v for n, v in own_results if v in derived.kept.values or n in derived.saved]
+        counted += [self.tensors[v] for v in read]
         versions = [attribute(tensor, "version") for tensor in counted]
         self._set("counters", Row(tuple(versions), list))
         self._set("numbers", Row(tuple(item(version, 0) for version in versions), list))
@@ -361,8 +364,8 @@ class _Ending:
             if fact.how == AGAIN:
                 self._do(ask_before_write, version, NODE)
         for number, value in own_results:
-            if number in path.seeded and value not in self.freed:
-                self._do(place, self.tensors[value], NODE, Constant(path.seeded.index(number)))
+            if number in derived.seeded and value not in self.freed:
+                self._do(place, self.tensors[value], NODE, Constant(derived.seeded.index(number)))
 
     def result(self) -> Expression:
         """What the function gives."""
@@ -453,7 +456,7 @@ def _backward_plan(leaf: Segment) -> BackwardPlan:
     assert leaf.backward is not None
     steps: list[Step] = []
     inputs: list[Expression] = []
-    for number, (kind, reference) in enumerate(leaf.backward_inputs):
+    for number, (kind, reference) in enumerate(leaf.backward.inputs):
         if kind == "argument":
             inputs.append(attribute(item(attribute(NODE, "leaves"), reference), "array"))
         elif kind == "kept":
@@ -467,6 +470,6 @@ def _backward_plan(leaf: Segment) -> BackwardPlan:
             steps.append(Assign(name, Call(captured_array, (NODE, Constant(reference)))))
             steps.append(Unless(other_than(Name(name), NONE)))
             inputs.append(Name(name))
-    steps.append(Run("run", leaf.backward, tuple(inputs), seen=leaf.gradient_places))
-    found = apart("run", leaf.gradient_places, {*range(len(inputs))})
+    steps.append(Run("run", leaf.backward.program, tuple(inputs), seen=leaf.backward.gradients))
+    found = apart("run", leaf.backward.gradients, {*range(len(inputs))})
     return BackwardPlan(steps, Row(tuple(Call(wrap, (array,)) for array in found), list))

@@ -219,6 +219,6 @@ def test_a_plan_is_made_once():
         double(fg.ones(3))
     (variant,) = next(iter(double.entries.values())).variants
     assert isinstance(variant, Variant)
-    plan = variant.tree.root.plans[False]
+    plan = variant.tree.root.answers.plans[False]
     double(fg.ones(3))
-    assert variant.tree.root.plans == {False: plan}
+    assert variant.tree.root.answers.plans == {False: plan}

@@ -52,7 +52,7 @@ def programs(jitted: Any) -> list[Any]:
     ((variant,),) = (entry.variants for entry in jitted.entries.values())
     (leaf,) = [s for s in variant.tree.root.walk() if s.path is not None]
     joint = [leaf.joint.program] if leaf.joint is not None else []
-    return [leaf.program, *([leaf.backward] if leaf.backward else []), *joint]
+    return [leaf.code.program, *([leaf.backward.program] if leaf.backward else []), *joint]
 
 
 READS: dict[str, tuple[Function, list[fg.Tensor]]] = {

@@ -159,7 +159,7 @@ def test_gradients_of_slices_and_picks_need_no_numpy(function: Function):
     jitted = derived(function, tensor(8, 9))
     ((variant,),) = (entry.variants for entry in jitted.entries.values())
     (leaf,) = [s for s in variant.tree.root.walk() if s.path is not None]
-    for program in (leaf.program, leaf.backward):
+    for program in (leaf.code.program, leaf.backward.program):
         assert set(kinds(program)) <= {"kernel", "loops"}, program.describe()
 
 
@@ -184,7 +184,7 @@ def test_pools_need_no_numpy(name: str):
     jitted = derived(POOLS[name], x)
     ((variant,),) = (entry.variants for entry in jitted.entries.values())
     (leaf,) = [s for s in variant.tree.root.walk() if s.path is not None]
-    for program in (leaf.program, leaf.backward):
+    for program in (leaf.code.program, leaf.backward.program):
         assert set(kinds(program)) <= {"kernel", "loops"}, program.describe()
 
 

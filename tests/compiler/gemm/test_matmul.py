@@ -92,7 +92,7 @@ def test_the_private_blas_has_no_threads_of_its_own():
 
 def transposed_of(g: object) -> list[bool]:
     """For each product of the compiled function, whether its right operand lies transposed."""
-    steps = [(s.program.sources, step) for s in g.segments() for step in s.program.steps]  # type: ignore[attr-defined]
+    steps = [(s.code.program.sources, step) for s in g.segments() for step in s.code.program.steps]  # type: ignore[attr-defined]
     rights = [(sources, step.equations[0].inputs[1]) for sources, step in steps if step.kind == "product"]
     return [matmul.can_be_turned(sources.layout(right)) for sources, right in rights]
 
@@ -174,7 +174,7 @@ def test_a_weight_gradient_of_a_batch_is_one_product():
         gradient = g(x, w)[1]
     np.testing.assert_allclose(gradient.numpy(), function(x, w)[1].numpy(), rtol=1e-4, atol=1e-4)
     (segment,) = g.segments()
-    made = [step.made[-1].shape for step in segment.program.steps if step.kind == "product"]
+    made = [step.made[-1].shape for step in segment.code.program.steps if step.kind == "product"]
     assert made == [(3, 4, 50, 30), (20, 30)]
 
 

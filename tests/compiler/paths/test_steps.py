@@ -485,8 +485,8 @@ def test_a_difference_in_what_is_written_is_found():
     assert total.tolist() == [2.0, 2.0]
     (entry,) = add.entries.values()
     leaf = entry.variants[0].tree.root
-    leaf.left, leaf.results = leaf.results, leaf.left
-    leaf.plans.clear()
+    leaf.code.left, leaf.code.results = leaf.code.results, leaf.code.left
+    leaf.answers.plans.clear()
     with pytest.raises(JitError, match="compiled and eager differ in result"):
         add(fg.full((2,), 3.0))
 

@@ -31,7 +31,7 @@ def streamed(function: Callable[..., Any], arrays: Sequence[np.ndarray]) -> list
         for ours, eager in zip(jitted(*tensors), function(*tensors), strict=True):
             np.testing.assert_allclose(ours.numpy(), eager.numpy(), rtol=1e-6)
     (segment,) = jitted.segments()
-    placed = segment.program.placed()
+    placed = segment.code.program.placed()
     return list(streaming_kernels(placed.blueprint, placed.sizes).values())
 
 

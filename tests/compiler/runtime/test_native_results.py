@@ -126,6 +126,6 @@ def test_work_is_what_kernels_and_products_do():
     jitted = answered(lambda x, w: fg.tanh(x @ w), x, w)
     (entry,) = jitted.entries.values()
     (variant,) = entry.variants
-    placed = variant.tree.root.program.placed()
+    placed = variant.tree.root.code.program.placed()
     assert placed.work == 8 * 4 + 8 * 16 * 4 // 8
     assert placed.is_small

@@ -38,7 +38,7 @@ def attach(member: Member, *names: str) -> Member:
         if name in vars(Tensor):
             raise ValueError(f"Tensor.{name} is declared twice")
         setattr(Tensor, name, member)
-        if name not in PUBLIC and not name.startswith("_"):
+        if callable(member) and name not in PUBLIC and not name.startswith("_"):
             setattr(ops, name, member)
     return member
 

@@ -3,7 +3,7 @@
 Basic indices (integers, slices, None, Ellipsis) give views (`slicing.basic_index`). Everything
 with index tensors, lists or masks comes down to two ops along one dimension, `take` and `put`:
 several index tensors are first combined into one over the merged dimensions. `lookup.py` has the other
-functions that read, `writing.py` and `scatter.py` those that write; their names can be had from here too.
+functions that read, `writing.py` and `scatter.py` those that write.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Activation functions, element by element; softmax stands next door and is found here too."""
+"""Activation functions, element by element; softmax is a reduction (`eager/ops/reduce/softmax.py`)."""
 
 from __future__ import annotations
 

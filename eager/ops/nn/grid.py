@@ -209,12 +209,7 @@ def _check(input: Tensor, grid: Tensor, mode: str) -> None:
         raise failure(RuntimeError, "grid_sample: bicubic interpolation only supports 4D input")
 
 
-@public(
-    aliases=(
-        "grid_sampler_2d",
-        "grid_sampler_3d",
-    )
-)
+@public(aliases=("grid_sampler_2d", "grid_sampler_3d"))
 def grid_sampler(
     input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
 ) -> Tensor:

@@ -1,8 +1,7 @@
-"""Elementwise ops, each declared once: NumPy function, dtype rule, scalar expression, gradient.
+"""Arithmetic, rounding and conversions, element by element.
 
-Here stand arithmetic, rounding and conversions; the everyday functions and comparisons of the
-neighbouring files are found under this name too. Gradient rules are written with the public ops,
-so they can be traced, compiled and derived again.
+Each op is declared once: NumPy function, dtype rule, scalar expression, gradient.
+Gradient rules are written with the public ops, so they can be traced, compiled and derived again.
 """
 
 from __future__ import annotations
@@ -127,14 +126,7 @@ def _scaled(input: Any, other: Any, alpha: Any) -> Any:
     return mul(other, bool(alpha) if kind == "b" else alpha)
 
 
-@public(
-    aliases=(
-        "divide",
-        "true_divide",
-    ),
-    method=True,
-    inplace=True,
-)
+@public(aliases=("divide", "true_divide"), method=True, inplace=True)
 def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Tensor:
     """input / other, rounded by `rounding_mode` (None, "floor", "trunc"). Source: `torch.div`.
 

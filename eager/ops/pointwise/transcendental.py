@@ -28,8 +28,8 @@ rsqrt = unary(
     lambda g, out: g * (out * out * out * -0.5),
     "1 / sqrt(x).",
 )
-sin = unary("sin", np.sin, FLOAT, "sin", lambda g, x: g * cos(x), "The sine.")
-cos: Unary = unary("cos", np.cos, FLOAT, "cos", lambda g, x: g * -sin(x), "The cosine.")
+sin = unary("sin", np.sin, FLOAT, "sin", lambda g, x: g * ops.cos(x), "The sine.")
+cos = unary("cos", np.cos, FLOAT, "cos", lambda g, x: g * -sin(x), "The cosine.")
 tan = unary("tan", np.tan, FLOAT, "tan", lambda g, out: g * (out * out + 1), "The tangent.")
 asin = unary(
     "asin",

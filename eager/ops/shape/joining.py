@@ -80,12 +80,7 @@ def _some(tensors: Any, kind: type[Exception] = RuntimeError) -> tuple[Tensor, .
     return found
 
 
-@public(
-    aliases=(
-        "concat",
-        "concatenate",
-    )
-)
+@public(aliases=("concat", "concatenate"))
 def cat(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None) -> Tensor:
     """Tensors joined along `dim`, empty vectors left out. Source: `torch.cat`."""
     given = _some(tensors, ValueError)

@@ -1,7 +1,7 @@
 """Views: the same elements under another shape or order of dimensions.
 
-Copies are made only where no strides can say it. `slicing.py`, `diagonals.py` and `strided.py` hold the
-other views, `joining.py` what puts tensors together; their names can be had from here too.
+Copies are made only where no strides can say it. `order.py`, `slicing.py`, `diagonals.py` and `strided.py`
+hold the other views, `joining.py` what puts tensors together.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
 """Special functions under the names of `torch.special`."""
 
-from fusegrad.eager.ops.nn.activation import log_softmax, softmax
 from fusegrad.eager.ops.pointwise.elementwise import round
 from fusegrad.eager.ops.pointwise.polynomials import (
     chebyshev_polynomial_t,
@@ -59,6 +58,7 @@ from fusegrad.eager.ops.pointwise.transcendental import (
     sinc,
 )
 from fusegrad.eager.ops.reduce.reduction import logsumexp
+from fusegrad.eager.ops.reduce.softmax import log_softmax, softmax
 
 __all__ = [
     "airy_ai",

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.errors import failure
-
-if TYPE_CHECKING:
-    from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.core.names import attach, publish
+from fusegrad.eager.core.tensor import Tensor
 
 
 @dataclass
@@ -32,6 +31,7 @@ _PROFILES = {
 }
 
 
+@publish
 def set_printoptions(
     precision: int | None = None,
     threshold: float | None = None,
@@ -183,3 +183,8 @@ def _with_suffixes(text: str, suffixes: list[str], indent: int) -> str:
             text += ", " + suffix
             length += len(suffix) + 2
     return text + ")"
+
+
+@attach
+def __repr__(self: Tensor) -> str:
+    return self._leave("repr", lambda: tensor_text(self))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.index.embedding import embedding, embedding_bag
-from fusegrad.eager.ops.index.indexing import one_hot
+from fusegrad.eager.ops.index.lookup import one_hot
 from fusegrad.eager.ops.linalg.products import bilinear
 from fusegrad.eager.ops.loss.classification import cross_entropy, linear_cross_entropy, nll_loss
 from fusegrad.eager.ops.loss.distance import cosine_similarity, normalize, pairwise_distance
@@ -45,7 +45,6 @@ from fusegrad.eager.ops.nn.activation import (
     leaky_relu,
     leaky_relu_,
     log_sigmoid,
-    log_softmax,
     mish,
     prelu,
     relu as _relu,
@@ -56,8 +55,6 @@ from fusegrad.eager.ops.nn.activation import (
     selu,
     selu_,
     silu as _silu,
-    softmax,
-    softmin,
     softplus,
     softshrink,
     softsign,
@@ -133,7 +130,8 @@ from fusegrad.eager.ops.nn.resampling import (
     upsample_bilinear,
     upsample_nearest,
 )
-from fusegrad.eager.ops.pointwise.elementwise import sigmoid, tanh
+from fusegrad.eager.ops.pointwise.transcendental import sigmoid, tanh
+from fusegrad.eager.ops.reduce.softmax import log_softmax, softmax, softmin
 from fusegrad.eager.ops.shape.padding import pad
 
 __all__ = [

@@ -15,7 +15,7 @@ from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.op import Op, Params, evaluate
 from fusegrad.eager.core.state import Interpreter, enable_grad, state
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.eager.random import random
+from fusegrad.eager.random.generator import default_generator
 
 
 class CheckpointError(RuntimeError):
@@ -127,7 +127,7 @@ class _Run:
 
     def __init__(self, function: Callable[[], Any], context: Any, preserve: bool, check: bool) -> None:
         self.function, self.context, self.check = function, context, check
-        generator = random.default_generator
+        generator = default_generator
         self.random = (generator.seed_value, generator.counter) if preserve else None
         self.types: list[Any] = []
         self.made: dict[int, Tensor] = {}
@@ -147,7 +147,7 @@ class _Run:
     def _compute(self) -> None:
         """Run the function again, and take what it keeps."""
         self.made = {}
-        generator = random.default_generator
+        generator = default_generator
         now = (generator.seed_value, generator.counter)
         if self.random is not None:
             generator.seed_value, generator.counter = self.random

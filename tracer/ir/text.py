@@ -21,7 +21,7 @@ from fusegrad.eager.core.errors import source_line
 from fusegrad.eager.core.op import REGISTRY, TensorType, bind
 from fusegrad.eager.core.sizes import Symbol
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.eager.ops.shape.shape import Slice
+from fusegrad.eager.ops.shape.slicing import Slice
 from fusegrad.tracer.ir.graph import GUARD, Equation, Graph, Source, Value
 from fusegrad.tracer.ir.rolled import Body, repeated
 

@@ -21,9 +21,9 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from fusegrad.eager.autograd.views import count_write
 from fusegrad.eager.core.errors import user_spot
 from fusegrad.eager.core.op import wrap
+from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.state import Interpreter, no_grad, state
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.eager.ops.pointwise import elementwise as ew, special
 from fusegrad.eager.optim.elementwise import ElementwiseOptimizer
 from fusegrad.eager.optim.optimizer import ParameterGroup
 from fusegrad.tracer.ir.graph import Value
@@ -38,15 +38,15 @@ if TYPE_CHECKING:
     from fusegrad.tracer.record.recorder import Recorder
 
 _OPS: dict[Any, Callable[..., Tensor]] = {
-    np.add: ew.METHODS["add"],
-    np.subtract: ew.METHODS["sub"],
-    np.multiply: ew.METHODS["mul"],
-    np.divide: ew.METHODS["div"],
-    np.negative: ew.METHODS["neg"],
-    np.absolute: ew.METHODS["abs"],
-    np.sign: ew.METHODS["sign"],
-    np.sqrt: ew.METHODS["sqrt"],
-    np.maximum: special.METHODS["maximum"],
+    np.add: ops.add,
+    np.subtract: ops.sub,
+    np.multiply: ops.mul,
+    np.divide: ops.div,
+    np.negative: ops.neg,
+    np.absolute: ops.abs,
+    np.sign: ops.sign,
+    np.sqrt: ops.sqrt,
+    np.maximum: ops.maximum,
 }
 
 

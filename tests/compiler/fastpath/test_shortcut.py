@@ -15,7 +15,7 @@ from fusegrad.compiler.fastpath.entry import _EntryWriter
 from fusegrad.compiler.jit import JitFunction
 from fusegrad.compiler.paths.segments import MISSED
 from fusegrad.compiler.runtime.cpython_calls import Match
-from fusegrad.eager.optim import Adam
+from fusegrad.eager.optim.adaptive import Adam
 
 SCALE = 2.0
 WEIGHT = fg.tensor([1.0, 2.0, 3.0])

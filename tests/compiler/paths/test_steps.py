@@ -12,7 +12,7 @@ import pytest
 import fusegrad as fg
 from fusegrad.compiler.verify import JitError
 from fusegrad.eager.core import op as engine
-from fusegrad.eager.nn.utils import clip_grad_norm_, clip_grad_value_
+from fusegrad.eager.nn.utils.clip import clip_grad_norm_, clip_grad_value_
 
 pytestmark = pytest.mark.usefixtures("answered")
 

@@ -13,7 +13,7 @@ from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.op import REGISTRY, TensorType, wrap
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.eager.ops.shape.shape import Slice
+from fusegrad.eager.ops.shape.slicing import Slice
 from fusegrad.tracer.ir.graph import GUARD, Equation, Graph, GraphError, Source, Value, check, renamed
 from fusegrad.tracer.ir.text import (
     GuardFailed,

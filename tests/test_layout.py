@@ -16,6 +16,7 @@ ORDER = ["eager", "tracer", "compiler"]
 FILES = [p for folder in ORDER for p in sorted((ROOT / folder).rglob("*.py"))]
 # The rooms of each folder, from the ground up: a room may import those before it. "" is the folder itself.
 ROOMS = {
+    "tracer": ["ir", "twin", "observe", "record", "capture", "export", ""],
     "compiler": [
         "base",
         "kernel",

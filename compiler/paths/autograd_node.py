@@ -16,8 +16,8 @@ from fusegrad.eager.core.op import wrap
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor, mark_inference
 from fusegrad.tracer.ir import passes
+from fusegrad.tracer.ir.evaluation import evaluate_graph
 from fusegrad.tracer.ir.graph import GUARD, Graph
-from fusegrad.tracer.ir.text import evaluate_graph
 from fusegrad.tracer.observe.pytree import Structure
 
 if TYPE_CHECKING:

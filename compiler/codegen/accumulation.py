@@ -11,6 +11,7 @@ from fusegrad.compiler.codegen.primitives import apply
 from fusegrad.compiler.kernel.ir import Accumulate, Accumulator, Buffer, Operand
 from fusegrad.compiler.kernel.scalar import identity
 from fusegrad.compiler.llvm.ir_writer import LLVM_TYPES, SIZES, Val, Writer, vector_type
+from fusegrad.compiler.llvm.target import Target
 
 WHOLE = {"f32": "i32", "f64": "i64"}  # integers as wide as a float
 _COMBINE = {"add": "add", "mul": "mul", "max": "maximum", "min": "minimum", "or": "or_", "and": "and_"}
@@ -29,6 +30,7 @@ class Accumulation(Access):
     one. unpaired: while vectors come in pairs, by accumulator the one that has not been looked at for NaN.
     """
 
+    target: Target
     sizes: dict[str, str]
     stacks: dict[str, tuple[str, int]]
     partials: dict[str, str]
@@ -55,7 +57,7 @@ class Accumulation(Access):
         The larger of two numbers is one instruction, that NaN wins takes three more; whether any of two
         vectors has one takes two. With AVX-512 what was compared is in registers of their own.
         """
-        if self.w.avx512:
+        if self.target.has_mask_registers:
             return
         nobody = self.w.constant(0, WHOLE[accumulator.dtype], lanes)
         if accumulator.target not in self.nans:

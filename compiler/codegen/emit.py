@@ -37,6 +37,7 @@ from fusegrad.compiler.kernel.ir import (
     walk,
 )
 from fusegrad.compiler.llvm.ir_writer import LINE, LLVM_TYPES, SIZES, Val, Writer, vector_type
+from fusegrad.compiler.llvm.target import Target
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ MANY_FUNCTIONS = 3
 LONG = frozenset({"pow", "lgamma", "erfinv"})
 
 
-def lanes_of(kernel: Kernel, vector_bytes: int) -> int:
+def lanes_of(kernel: Kernel, target: Target) -> int:
     """How many lanes the kernel's vectors have: by its widest float and its heaviest functions.
 
     The instructions of an elementary function wait for one another; two vectors of them side by side fill
@@ -104,16 +105,16 @@ def lanes_of(kernel: Kernel, vector_bytes: int) -> int:
     # In rows, which may be short, much of four vectors would be idle.
     flat = loop is not None and loop.kind == "chunked"
     long = len(functions) >= MANY_FUNCTIONS or not LONG.isdisjoint(functions)
-    vectors = (4 if long and flat and vector_bytes >= 32 else 2) if functions else 1
-    return vectors * max(2, vector_bytes // (8 if wide else 4))
+    vectors = (target.most_interleaved if long and flat else 2) if functions else 1
+    return vectors * max(2, target.lanes(8 if wide else 4))
 
 
 class Emitter(Accumulation):
     """Writes one function of a kernel."""
 
-    def __init__(self, kernel: Kernel, lanes: int, declared: set[str], avx512: bool = False) -> None:
-        self.kernel, self.lanes = kernel, lanes
-        self.w = Writer(declared, avx512)
+    def __init__(self, kernel: Kernel, declared: set[str], target: Target) -> None:
+        self.kernel, self.target, self.lanes = kernel, target, lanes_of(kernel, target)
+        self.w = Writer(declared, target)
         self.block = block_of(kernel)
         self.streamed = frozenset(kernel.streamed)
         self.values: dict[str, Val] = {}

@@ -8,11 +8,8 @@ from fusegrad.compiler.codegen.prefetch import ahead_of
 from fusegrad.compiler.kernel.ir import Accumulator, Kernel, Loop, Statement, Store
 from fusegrad.compiler.kernel.scalar import identity
 from fusegrad.compiler.llvm.ir_writer import LLVM_TYPES, Val
+from fusegrad.compiler.llvm.target import Target
 from fusegrad.compiler.llvm.tasks import function, module, run_tasks, task_name
-
-# Told nothing of the stack, LLVM leaves it as it is, and most vectors that it keeps there lie across two
-# lines of the cache: each takes twice as long to be read.
-ATTRIBUTES = '"prefer-vector-width"="{bits}" "min-legal-vector-width"="{bits}" alignstack({bytes}) nounwind'
 
 
 def _header(emitter: Emitter, before: tuple[Statement, ...]) -> None:
@@ -170,15 +167,11 @@ def _combine_arrays(emitter: Emitter, accumulator: Accumulator, chunks: str, fir
     emitter.partials[accumulator.target] = result
 
 
-def module_text(kernel: Kernel, name: str, vector_bytes: int, lanes: int) -> str:
-    """The LLVM module of a kernel."""
+def module_text(kernel: Kernel, name: str, target: Target) -> str:
+    """The LLVM module of a kernel for a machine."""
     declared: set[str] = set()
-    attributes = ATTRIBUTES.format(bits=vector_bytes * 8, bytes=vector_bytes)
-
-    def emitter() -> Emitter:
-        return Emitter(kernel, lanes, declared, avx512=vector_bytes == 64)
-
-    functions = [entry_function(name, emitter(), attributes)]
+    attributes = target.function_attributes
+    functions = [entry_function(name, Emitter(kernel, declared, target), attributes)]
     if parts(kernel)[1] is not None:
-        functions.append(chunk_function(name, emitter(), attributes))
+        functions.append(chunk_function(name, Emitter(kernel, declared, target), attributes))
     return module(declared, functions)

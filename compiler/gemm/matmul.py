@@ -26,11 +26,11 @@ import numpy as np
 
 from fusegrad.compiler.base.lock import compiling
 from fusegrad.compiler.base.symbolic_sizes import likely
-from fusegrad.compiler.codegen import kernel_cache
 from fusegrad.compiler.gemm import matmul_kernel
 from fusegrad.compiler.gemm.matmul_kernel import Tile
 from fusegrad.compiler.llvm import llvm_jit
 from fusegrad.compiler.llvm.ir_writer import LLVM_TYPES, Writer
+from fusegrad.compiler.llvm.target import host
 from fusegrad.compiler.llvm.tasks import function, module, run_tasks, task_name
 from fusegrad.compiler.runtime import cpython_calls, threads
 from fusegrad.eager.core.families import Layout
@@ -44,13 +44,12 @@ SMALL_PRODUCT = 1 << 19
 # multiplications a part. Each part packs an operand whole, so more parts than cores take longer.
 PART_PRODUCT = 1 << 24
 
-# What goes to the tiled kernel: right operands of so many elements at most, of more columns than one, where
-# vectors are so long.
-TILED, TILED_BYTES = 1 << 20, 32
+# What goes to the tiled kernel: right operands of so many elements at most, of more columns than one.
+TILED = 1 << 20
 # Of these, so many multiplications at most, or a short inner dimension: where few registers make small tiles
 # (AVX2), and of operands that lie transposed. From there on BLAS, which packs both operands, is faster by a
 # tenth.
-SMALL_TILES, SMALL_TILES_BYTES, ACROSS, SHORT = 1 << 24, 32, 1 << 27, 64
+SMALL_TILES, FEW_REGISTERS, ACROSS, SHORT = 1 << 24, 16, 1 << 27, 64
 # Right operands that lie transposed are turned over if they have no more elements than this.
 TURNED = 1 << 17
 
@@ -69,7 +68,7 @@ def routines() -> tuple[dict[str, int], str]:
 def _private_routines() -> tuple[dict[str, int], str] | None:
     # OpenBLAS takes AVX2 kernels on many AVX-512 machines, at half the speed, unless told. It
     # reads its settings when it is loaded, which the wheel's import does.
-    core = {"OPENBLAS_CORETYPE": "SkylakeX"} if kernel_cache.vector_bytes() == 64 else {}
+    core = {"OPENBLAS_CORETYPE": host().blas_core} if host().blas_core else {}
     with environment(OPENBLAS_NUM_THREADS="1", **core):
         try:
             import scipy_openblas32 as wheel
@@ -131,7 +130,7 @@ def _with_tiles(dtype: str, tiles: set[Tile]) -> llvm_jit.Module:
     known = _tiled.setdefault(dtype, [])
     found = next((other for other in known if tiles <= {*other}), None)
     if found is None:
-        found = matmul_kernel.all_tiles(kernel_cache.vector_bytes()) if known else tuple(sorted(tiles))
+        found = matmul_kernel.all_tiles(host()) if known else tuple(sorted(tiles))
         known.append(found)
     return _code(dtype, found)
 
@@ -174,8 +173,8 @@ def _tiles(dtype: np.dtype, block: Sequence[int]) -> set[Tile]:
     """The tiles of a product, in any of its parts."""
     parts = [block[PART], block[M if block[BY_ROWS] else N] - block[PART] * (block[PARTS] - 1)]
     sizes = [(part, block[N]) if block[BY_ROWS] else (block[M], part) for part in parts]
-    short, width = _ROUTINES[dtype.name][1], kernel_cache.vector_bytes()
-    return {tile for m, n in sizes for tile in matmul_kernel.tiles_for(m, n, short, width)}
+    short = _ROUTINES[dtype.name][1]
+    return {tile for m, n in sizes for tile in matmul_kernel.tiles_for(m, n, short, host())}
 
 
 def is_shared(block: Sequence[int]) -> bool:
@@ -187,12 +186,12 @@ def _is_tiled(block: Sequence[int]) -> bool:
     """Whether the nearer caches hold enough of the right operand, which few rows should not turn over."""
     m, n, k = block[M], block[N], block[K]
     most = work = m * n * k
-    if kernel_cache.vector_bytes() <= SMALL_TILES_BYTES:
+    if host().vector_registers <= FEW_REGISTERS:
         most = SMALL_TILES
     elif block[A + 3] or block[B + 3]:
         most = ACROSS
     pays = k < SHORT or work <= most
-    fits = n > 1 and n * k <= TILED and kernel_cache.vector_bytes() >= TILED_BYTES
+    fits = n > 1 and n * k <= TILED and host().multiplies_by_tiles
     return fits and pays and (not block[B + 3] or m >= matmul_kernel.PACKED_ROWS)
 
 
@@ -201,8 +200,7 @@ def _module(name: str, dtype: str, symbol: str, tiles: tuple[Tile, ...]) -> str:
     declared: set[str] = set()
     one = []
     if tiles:
-        vector_bytes = kernel_cache.vector_bytes()
-        one = matmul_kernel.product_functions(f"{symbol}.one", dtype, vector_bytes, tiles, declared)
+        one = matmul_kernel.product_functions(f"{symbol}.one", dtype, host(), tiles, declared)
     else:
         declared.add(f"declare void @fusegrad_{name}({', '.join(['ptr'] * 13)})")
     w = Writer(declared)

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from fusegrad.compiler.llvm.target import Target
+
 LLVM_TYPES = {
     "f32": "float", "f64": "double", "i8": "i8", "u8": "i8",
     "i16": "i16", "i32": "i32", "i64": "i64", "bool": "i1",
@@ -68,12 +70,12 @@ class Writer:
     """Appends instructions to one function: each where it is done least often, and none a second time.
 
     LLVM would move and unite them as well, for up to a third of all its time.
-    declared: intrinsics and symbols that the module needs; avx512: whether the code may use
-    instructions of AVX-512 by name.
+    declared: intrinsics and symbols that the module needs. target: the machine; None where its code is the
+    same for all.
     """
 
-    def __init__(self, declared: set[str], avx512: bool = False) -> None:
-        self.avx512 = avx512
+    def __init__(self, declared: set[str], target: Target | None = None) -> None:
+        self.target = target
         self.lines: list[str] = []
         self.entry: list[str] = []
         self.declared = declared

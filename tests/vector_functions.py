@@ -16,8 +16,9 @@ import numpy as np
 from mpmath import mp
 
 from fusegrad.compiler.codegen import vector_math
+from fusegrad.compiler.kernel.dtypes import DTYPES
 from fusegrad.compiler.llvm import llvm_jit
-from fusegrad.compiler.llvm.ir_writer import LLVM_TYPES, Writer, vector_type
+from fusegrad.compiler.llvm.ir_writer import Writer, vector_type
 from fusegrad.compiler.llvm.target import host
 from fusegrad.compiler.llvm.tasks import function, module
 
@@ -49,7 +50,7 @@ class Compiled:
 
     def __init__(self, name: str, dtype: str, lanes: int, avx512: bool = True) -> None:
         short, self.step = SHORT[dtype], max(lanes, 1)
-        element = LLVM_TYPES[short]
+        element = DTYPES[short].register
         target = dataclasses.replace(host(), avx512=avx512 and host().avx512)
         w = Writer(set(), target)
         arity = 2 if name in OF_TWO else 1

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import NamedTuple
 
-from fusegrad.compiler.llvm.ir_writer import LINE, LLVM_TYPES, SIZES, Val, Writer, vector_type
+from fusegrad.compiler.kernel.dtypes import DTYPES
+from fusegrad.compiler.llvm.ir_writer import LINE, Val, Writer, vector_type
 from fusegrad.compiler.llvm.target import Target
 from fusegrad.compiler.llvm.tasks import function
 
@@ -65,7 +66,7 @@ def _widths(target: Target) -> list[int]:
 
 def tiles_for(rows: int, columns: int, dtype: str, target: Target) -> set[Tile]:
     """The tiles of a product with so many rows and columns: for whole strips of columns, and for the rest."""
-    widths, lanes = _widths(target), target.lanes(SIZES[dtype])
+    widths, lanes = _widths(target), target.lanes(DTYPES[dtype].size)
     narrow, wide = (vectors * lanes for vectors in widths[-2:])
     width = narrow if -(-columns // wide) * narrow >= columns else wide
     strips = {min(columns, width), columns % width or width} if columns > width else {columns}
@@ -98,7 +99,7 @@ def product_functions(
     tiles: what it is made of; there must be one of each width that n needs.
     """
     turn = _turn_function(
-        f"{name}.turn", dtype, min(target.vector_bytes, TURNED_BYTES) // SIZES[dtype], declared
+        f"{name}.turn", dtype, min(target.vector_bytes, TURNED_BYTES) // DTYPES[dtype].size, declared
     )
     return [turn, _product_function(name, dtype, target, tiles, declared)]
 
@@ -107,7 +108,7 @@ def _product_function(
     name: str, dtype: str, target: Target, tiles: Collection[Tile], declared: set[str]
 ) -> str:
     w = Writer(declared)
-    lanes, widths = target.lanes(SIZES[dtype]), _widths(target)
+    lanes, widths = target.lanes(DTYPES[dtype].size), _widths(target)
     width = _strip_width(w, *(vectors * lanes for vectors in widths[-2:]))
     tall = w.compare("ge", Val("%m", "i64"), w.constant(TALL, "i64"))
     with w.loop("0", "%k", str(depth(target))) as start, w.loop("0", "%n", width) as column:
@@ -157,7 +158,7 @@ def _turn_function(name: str, dtype: str, lanes: int, declared: set[str]) -> str
             lines.append(vectors.read(vectors.line("%b", place, start), 0, mask))
         for i, line in enumerate(_transposed(w, lines)):
             row = w.index("mul", w.index("add", start, str(i)), "%width")
-            w.line(f"store {line}, ptr {vectors.line('%room', row, column)}, align {SIZES[dtype]}")
+            w.line(f"store {line}, ptr {vectors.line('%room', row, column)}, align {DTYPES[dtype].size}")
     return function(f"internal void @{name}({_TURN_PARAMETERS})", w, "noinline nounwind")
 
 
@@ -185,8 +186,8 @@ class _Vectors:
     """Reads and writes vectors whose last lanes may have no place in memory."""
 
     def __init__(self, w: Writer, dtype: str, lanes: int) -> None:
-        self.w, self.dtype, self.lanes = w, dtype, lanes
-        self.element, self.vector = LLVM_TYPES[dtype], vector_type(LLVM_TYPES[dtype], lanes)
+        self.w, self.dtype, self.lanes, self.size = w, dtype, lanes, DTYPES[dtype].size
+        self.element, self.vector = DTYPES[dtype].register, vector_type(DTYPES[dtype].register, lanes)
         suffix, mask = f"v{lanes}{dtype}.p0", f"<{lanes} x i1>"
         self.masked_load, self.masked_store = f"llvm.masked.load.{suffix}", f"llvm.masked.store.{suffix}"
         w.declared |= {
@@ -203,17 +204,17 @@ class _Vectors:
     def read(self, line: str, j: int, mask: Val | None = None) -> Val:
         """The j-th vector of a line, 0 where the mask is false."""
         if mask is None:
-            place = f"ptr {self.at(line, j)}, align {SIZES[self.dtype]}"
+            place = f"ptr {self.at(line, j)}, align {self.size}"
             return self.w.emit(f"load {self.vector}, {place}", self.dtype, self.lanes)
-        given = f"ptr {self.at(line, j)}, i32 {SIZES[self.dtype]}, {mask}, {self.vector} zeroinitializer"
+        given = f"ptr {self.at(line, j)}, i32 {self.size}, {mask}, {self.vector} zeroinitializer"
         return self.w.emit(f"call {self.vector} @{self.masked_load}({given})", self.dtype, self.lanes)
 
     def write(self, value: Val, line: str, j: int, mask: Val | None = None) -> None:
         """Store the j-th vector of a line, where the mask is true."""
         if mask is None:
-            self.w.line(f"store {value}, ptr {self.at(line, j)}, align {SIZES[self.dtype]}")
+            self.w.line(f"store {value}, ptr {self.at(line, j)}, align {self.size}")
         else:
-            given = f"{value}, ptr {self.at(line, j)}, i32 {SIZES[self.dtype]}, {mask}"
+            given = f"{value}, ptr {self.at(line, j)}, i32 {self.size}, {mask}"
             self.w.line(f"call void @{self.masked_store}({given})")
 
 
@@ -221,7 +222,7 @@ class _Tiles(_Vectors):
     """Writes the loop over tiles of one kind."""
 
     def __init__(self, w: Writer, dtype: str, target: Target, tile: Tile) -> None:
-        super().__init__(w, dtype, target.lanes(SIZES[dtype]))
+        super().__init__(w, dtype, target.lanes(DTYPES[dtype].size))
         self.vectors, self.rows = tile
         self.width = self.vectors * self.lanes
         self.depth = depth(target)
@@ -259,7 +260,7 @@ class _Tiles(_Vectors):
             source = w.counter(source, "%b_row", self.element)
             target = w.counter(room, str(width), self.element)
             for j, mask in enumerate(masks):
-                if j * self.lanes * SIZES[self.dtype] % LINE == 0:
+                if j * self.lanes * self.size % LINE == 0:
                     # The next strip is on its way while tiles read this one.
                     w.prefetch(self.at(source, j + self.vectors))
                 self.write(self.read(source, j, mask), target, j)
@@ -300,7 +301,7 @@ class _Tiles(_Vectors):
         with w.when(later):
             # What is there arrives while the tile is computed.
             for target, j, _ in places:
-                if j * self.lanes * SIZES[self.dtype] % LINE == 0:
+                if j * self.lanes * self.size % LINE == 0:
                     w.prefetch(self.at(target, j))
         lefts = [w.offset("%a", w.index("mul", row, "%a_row"), self.element) for row in rows]
         with w.when(first.text):
@@ -313,7 +314,7 @@ class _Tiles(_Vectors):
             right = [self.read(line, j) for j in range(self.vectors)]
             for left, line_rooms in zip(lefts, rooms, strict=True):
                 address = w.offset(left, step, self.element)
-                value = w.emit(f"load {self.element}, ptr {address}, align {SIZES[self.dtype]}", self.dtype)
+                value = w.emit(f"load {self.element}, ptr {address}, align {self.size}", self.dtype)
                 spread = w.splat(value, self.lanes)
                 for vector, room in zip(right, line_rooms, strict=True):
                     total = w.emit(f"load {self.vector}, ptr {room}", self.dtype, self.lanes)
@@ -334,7 +335,7 @@ class _Tiles(_Vectors):
         """Have the rows of the left operand that the next tile reads on their way."""
         w = self.w
         ahead = w.index("mul", "%a_row", str(self.rows))
-        with w.loop(*part, str(LINE // SIZES[self.dtype])) as inner:
+        with w.loop(*part, str(LINE // self.size)) as inner:
             step = w.index("add", w.index("mul", inner, "%a_column"), ahead)
             for left in lefts:
                 w.prefetch(w.offset(left, step, self.element))

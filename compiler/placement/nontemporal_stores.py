@@ -20,8 +20,8 @@ from typing import Any
 from fusegrad.compiler.codegen.emit import parts
 from fusegrad.compiler.codegen.index_set_splitting import interior
 from fusegrad.compiler.kernel.bound_kernel import Argument
+from fusegrad.compiler.kernel.dtypes import DTYPES
 from fusegrad.compiler.kernel.ir import Buffer, Kernel, Load, Loop, Store, walk
-from fusegrad.compiler.llvm.ir_writer import SIZES
 from fusegrad.compiler.llvm.target import host
 from fusegrad.compiler.placement.batch_tiling import batches, product_blocks
 from fusegrad.compiler.placement.kernel_arguments import KernelForm
@@ -93,7 +93,7 @@ def streamable(form: KernelForm) -> Iterator[tuple[Buffer, Argument]]:
     whole = _stored_in_whole_vectors(kernel)
     for buffer, argument in zip(kernel.outputs, bound.outputs, strict=True):
         once = stores[buffer] == 1 and places[argument.value] == 1 and buffer not in read
-        if once and buffer in whole and SIZES[buffer.dtype] >= SMALLEST_ELEMENT:
+        if once and buffer in whole and DTYPES[buffer.dtype].size >= SMALLEST_ELEMENT:
             yield buffer, argument
 
 

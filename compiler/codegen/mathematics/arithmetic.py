@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from fusegrad.compiler.codegen.mathematics.coefficients import Pieces, Powers, Table
-from fusegrad.compiler.llvm.ir_writer import LLVM_TYPES, SIZES, Val, Writer
+from fusegrad.compiler.kernel.dtypes import DTYPES
+from fusegrad.compiler.llvm.ir_writer import Val, Writer
 from fusegrad.compiler.llvm.target import vector_width
 
 Number = Val | float
@@ -378,7 +379,7 @@ class Math:
         result = inner.select(needed, compute(math, needed, *rest), value)
         parameters = ", ".join(map(str, (needed, value, *rest)))
         # Of few lanes, too, AVX-512 looks numbers up in vectors of its whole width.
-        bits = 512 if self.avx512 else min(512, max(128, 8 * SIZES[self.dtype] * self.lanes))
+        bits = 512 if self.avx512 else min(512, max(128, 8 * DTYPES[self.dtype].size * self.lanes))
         attributes = f"noinline optnone cold nounwind {vector_width(bits)}"
         head = f"define private {value.type} @{symbol}({parameters}) {attributes}"
         body = ["{ entry:", *inner.entry, *inner.lines, f"ret {result}", "}"]
@@ -388,7 +389,7 @@ class Math:
     def from_library(self, name: str, x: Val, needed: Val) -> Val:
         """The C library's function in the lanes that are `needed`, one after the other; x in the others."""
         w, count = self.w, max(self.lanes, 1)
-        symbol, element = name if self.wide else f"{name}f", LLVM_TYPES[self.dtype]
+        symbol, element = name if self.wide else f"{name}f", DTYPES[self.dtype].register
         values, flags = w.stack(f"[{count} x {element}]"), w.stack(f"[{count} x i8]")
         w.line(f"store {x}, ptr {values}")
         w.line(f"store {w.convert(needed, 'u8')}, ptr {flags}")

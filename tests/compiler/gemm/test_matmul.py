@@ -199,10 +199,10 @@ def test_a_dtype_has_two_tiled_kernels_at_most(monkeypatch: pytest.MonkeyPatch):
             assert block is not None
             blocks.append(block)
         matmul.compile_together((dtype, block) for block in blocks)
-        there = list(matmul._tiled["float32"])
+        there = list(matmul._tiled["f32"])
         for block in blocks:
             matmul.product_addresses(dtype, block)
-        assert matmul._tiled["float32"] == there  # nothing is compiled after
+        assert matmul._tiled["f32"] == there  # nothing is compiled after
         return there
 
     narrow, tall = every[0], every[-1]

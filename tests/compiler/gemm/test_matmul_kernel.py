@@ -21,8 +21,8 @@ from fusegrad.compiler.gemm.matmul_kernel import (
     product_functions,
     tiles_for,
 )
+from fusegrad.compiler.kernel.dtypes import DTYPES
 from fusegrad.compiler.llvm import llvm_jit
-from fusegrad.compiler.llvm.ir_writer import SIZES
 from fusegrad.compiler.llvm.target import Target
 from fusegrad.compiler.llvm.tasks import module
 
@@ -55,7 +55,7 @@ def functions_of(
     left=st.booleans(), right=st.booleans(), every=st.booleans(),
 )  # fmt: skip
 def test_products_for_vectors_of_any_width(target, dtype, m, n, parts, more, left, right, every):
-    draw, itemsize = np.random.default_rng(0), SIZES[dtype]
+    draw, itemsize = np.random.default_rng(0), DTYPES[dtype].size
     k = max(parts * depth(target) + more, 1)
     x, y = (draw.normal(size=shape).astype(f"f{itemsize}") for shape in ((m, k), (k, n)))
     a = np.asfortranarray(x) if left else x
@@ -78,7 +78,7 @@ def test_products_for_vectors_of_any_width(target, dtype, m, n, parts, more, lef
 def test_a_turned_strip_is_written_to_its_end(target: Target, dtype: str, columns: int):
     """Tiles read all of it: what nobody wrote might be numbers that a processor is slow with."""
     depth, width = 19, 64
-    y = np.random.default_rng(0).normal(size=(columns, depth)).astype(f"f{SIZES[dtype]}")
+    y = np.random.default_rng(0).normal(size=(columns, depth)).astype(f"f{DTYPES[dtype].size}")
     room = np.full((depth + 32, width), np.nan, y.dtype)  # rows are written in blocks, too
     turn = functions_of(dtype, target, (Tile(1, 8),))[0]
     turn(room.ctypes.data, width, y.ctypes.data, depth, depth, columns)

@@ -36,6 +36,7 @@ ROOMS = {
         "io",
         "",
     ],
+    "tracer": ["ir", "twin", "observe", "record", "capture", "export", ""],
     "compiler": [
         "base",
         "kernel",

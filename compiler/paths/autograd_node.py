@@ -17,8 +17,8 @@ from fusegrad.eager.core.op import wrap
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.ir import passes
+from fusegrad.tracer.ir.evaluation import evaluate_graph
 from fusegrad.tracer.ir.graph import GUARD, Graph
-from fusegrad.tracer.ir.text import evaluate_graph
 
 if TYPE_CHECKING:
     from fusegrad.compiler.paths.path import Captured, Path

@@ -13,6 +13,7 @@ from kernel_checks import check, program_of, tensor
 
 import fusegrad as fg
 from fusegrad.compiler.codegen.functions import module_text
+from fusegrad.compiler.llvm.target import Target
 from fusegrad.compiler.runtime import threads
 
 F = fg.nn.functional
@@ -315,4 +316,4 @@ def test_a_condition_of_the_row_decides_between_its_numbers(size: int, swapped: 
     program = check(function, tensor(6, size), valid, *rows)
     check(lambda x, valid: x * fg.where(valid & (x > 0), 3.0, -0.0), tensor(6, size), valid)
     (kernel,) = program.kernels
-    assert re.search(r"select i1 \S+, float", module_text(kernel.kernel, "kernel", 32, 8))
+    assert re.search(r"select i1 \S+, float", module_text(kernel.kernel, "kernel", Target(32)))

@@ -14,6 +14,7 @@ from kernel_checks import check, check_printed, program_of, tensor
 
 import fusegrad as fg
 from fusegrad.compiler.codegen import kernel_cache
+from fusegrad.compiler.llvm.target import Target, host
 from fusegrad.compiler.program.program import Program, viewed
 from fusegrad.tracer.ir.text import parse_graph
 
@@ -248,9 +249,9 @@ def test_every_other_element(
     vector_bytes: int,
     dtype: str,
 ):
-    if vector_bytes > kernel_cache.vector_bytes():
+    if vector_bytes > host().vector_bytes:
         pytest.skip("this machine has no such vectors")
-    monkeypatch.setattr(kernel_cache, "vector_bytes", lambda: vector_bytes)
+    monkeypatch.setattr(kernel_cache, "host", lambda: Target(vector_bytes, avx512=vector_bytes == 64))
     draw = np.random.default_rng(0)
 
     def halves(x: fg.Tensor) -> fg.Tensor:

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 
 import fusegrad as fg
-from fusegrad.compiler.codegen import kernel_cache
 from fusegrad.compiler.gemm import matmul, matmul_kernel
+from fusegrad.compiler.llvm.target import host
 from fusegrad.compiler.runtime import threads
 from fusegrad.compiler.runtime.allocator import SMALLEST_POOLED, Pool
 from fusegrad.eager.core.families import Layout, contiguous_layout
@@ -185,11 +185,11 @@ def test_infinities_and_nans_stay_in_their_rows():
     assert np.isinf(found[3]).all() and np.isnan(found[5]).all() and np.isfinite(found[[0, 4, 6, 8]]).all()
 
 
-@pytest.mark.skipif(kernel_cache.vector_bytes() < matmul.TILED_BYTES, reason="products go to BLAS here")
+@pytest.mark.skipif(not host().multiplies_by_tiles, reason="products go to BLAS here")
 def test_a_dtype_has_two_tiled_kernels_at_most(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(matmul, "_tiled", {})
-    every = matmul_kernel.all_tiles(kernel_cache.vector_bytes())
-    lanes = kernel_cache.vector_bytes() // 4
+    every = matmul_kernel.all_tiles(host())
+    lanes = host().lanes(4)
 
     def tiles_after(*sizes: tuple[int, int]) -> list[tuple[Any, ...]]:
         """The tiles of the kernels that there are when products of so many rows and columns have come."""
@@ -199,10 +199,10 @@ def test_a_dtype_has_two_tiled_kernels_at_most(monkeypatch: pytest.MonkeyPatch):
             assert block is not None
             blocks.append(block)
         matmul.compile_together((dtype, block) for block in blocks)
-        there = list(matmul._tiled["float32"])
+        there = list(matmul._tiled["f32"])
         for block in blocks:
             matmul.product_addresses(dtype, block)
-        assert matmul._tiled["float32"] == there  # nothing is compiled after
+        assert matmul._tiled["f32"] == there  # nothing is compiled after
         return there
 
     narrow, tall = every[0], every[-1]

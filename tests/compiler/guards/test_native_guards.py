@@ -17,8 +17,9 @@ from fusegrad.compiler.guards.guards import Guards
 from fusegrad.compiler.guards.native_guards import Classes, Items
 from fusegrad.tracer.observe.lookup import MISSING, lookup
 from fusegrad.tracer.observe.optimizer_steps import StateRead
-from fusegrad.tracer.observe.reads import NOWHERE, AttributeRead
+from fusegrad.tracer.observe.reads import AttributeRead
 from fusegrad.tracer.observe.values import Expected
+from fusegrad.tracer.twin.sites import NOWHERE
 
 
 class _Base:

@@ -22,6 +22,7 @@ ROOMS = {
         "fuse",
         "llvm",
         "runtime",
+        "native",
         "codegen/mathematics",
         "codegen",
         "gemm",
@@ -40,8 +41,6 @@ ROOMS = {
 MOST_MODULES, MOST_LINES = 20, 500
 # Modules that are too long still: no other may be, and these get shorter.
 LONG = {
-    "compiler/runtime/cpython_calls.py": 581,
-    "compiler/runtime/thread_pool.py": 595,
     "compiler/gemm/matmul.py": 531,
     "eager/autograd/func.py": 549,
     "eager/core/tensor.py": 507,

@@ -11,8 +11,8 @@ from typing import Any
 
 from fusegrad.compiler.fastpath import native_node
 from fusegrad.compiler.fastpath.python_writer import Place, Source
+from fusegrad.compiler.native.apart import Apart
 from fusegrad.compiler.paths.commit import Commit, own
-from fusegrad.compiler.runtime.cpython_calls import Apart
 from fusegrad.eager.autograd import views
 from fusegrad.eager.core.errors import user_spot
 from fusegrad.eager.core.tensor import Tensor

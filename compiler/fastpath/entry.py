@@ -27,9 +27,9 @@ from fusegrad.compiler.base import debug
 from fusegrad.compiler.fastpath.commit_lines import CommitWriter
 from fusegrad.compiler.fastpath.node_lines import NodeWriter
 from fusegrad.compiler.fastpath.python_writer import Source, TooDifficult
+from fusegrad.compiler.native.match import Match
 from fusegrad.compiler.paths.path import guard_key
 from fusegrad.compiler.paths.segments import Joint, Segment
-from fusegrad.compiler.runtime.cpython_calls import Match
 from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor, Untracked

@@ -33,11 +33,12 @@ from fusegrad.compiler.base.lock import compiling
 from fusegrad.compiler.fastpath import backward_lines
 from fusegrad.compiler.fastpath.native_node import count_writes
 from fusegrad.compiler.fastpath.python_writer import Place, Source, TooDifficult
+from fusegrad.compiler.native.apart import Apart
+from fusegrad.compiler.native.match import Match
 from fusegrad.compiler.paths.replay import gather
 from fusegrad.compiler.paths.segments import Segment
 from fusegrad.compiler.program.donation import in_place
 from fusegrad.compiler.program.program import Program
-from fusegrad.compiler.runtime.cpython_calls import Apart, Match
 from fusegrad.eager.core.op import REGISTRY, TensorType
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.ir.graph import Equation, Graph, Value

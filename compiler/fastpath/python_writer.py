@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fusegrad.compiler.native.making import Making
 from fusegrad.compiler.paths.segments import MISSED
 from fusegrad.compiler.placement import memory_plan
 from fusegrad.compiler.placement.memory_plan import RESHAPE, Placed
 from fusegrad.compiler.program.program import Program, viewed
 from fusegrad.compiler.runtime.allocator import SMALLEST_POOLED, pool, rounded
-from fusegrad.compiler.runtime.native_results import Making
 from fusegrad.eager.core.op import EXPLAINED, wrap
 from fusegrad.eager.core.state import state
 

@@ -14,7 +14,7 @@ import fusegrad as fg
 from fusegrad.compiler.fastpath.entry import _Writer
 from fusegrad.compiler.fastpath.python_writer import MISSED
 from fusegrad.compiler.jit import JitFunction
-from fusegrad.compiler.runtime.cpython_calls import Match
+from fusegrad.compiler.native.match import Match
 from fusegrad.eager.optim import Adam
 
 SCALE = 2.0

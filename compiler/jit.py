@@ -35,11 +35,11 @@ from fusegrad.compiler.explain.miss_reasons import (
     of_read,
 )
 from fusegrad.compiler.fastpath.entry import Shortcut
+from fusegrad.compiler.native import calls as native_calls
 from fusegrad.compiler.paths import replay
 from fusegrad.compiler.paths.path import make_path
 from fusegrad.compiler.paths.segments import MISSED, Segment, Stopped
 from fusegrad.compiler.paths.tree import Diverged, Tree
-from fusegrad.compiler.runtime import cpython_calls
 from fusegrad.compiler.verify import Again, JitError
 from fusegrad.eager.core.families import layout_of
 from fusegrad.eager.core.state import state
@@ -248,7 +248,7 @@ class JitFunction:
 
         Where the run has put ops off, the result is what the path computes.
         """
-        cpython_calls.prepare()
+        native_calls.prepare()
         made = capture(self.__wrapped__, args, kwargs, puts_off=True)
         result, made.result = made.result, None
         later = made.later

@@ -43,6 +43,7 @@ ROOMS = {
         "fuse",
         "llvm",
         "runtime",
+        "native",
         "codegen/mathematics",
         "codegen",
         "gemm",
@@ -62,8 +63,6 @@ ROOMS = {
 MOST_MODULES, MOST_LINES = 20, 500
 # Modules that are too long still: no other may be, and these get shorter.
 LONG = {
-    "compiler/runtime/cpython_calls.py": 581,
-    "compiler/runtime/thread_pool.py": 595,
     "compiler/gemm/matmul.py": 531,
 }
 THIRD_PARTY = {"numpy", "numba", "llvmlite", "scipy"}

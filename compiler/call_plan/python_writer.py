@@ -34,10 +34,10 @@ from fusegrad.compiler.call_plan.expressions import (
     like,
 )
 from fusegrad.compiler.call_plan.steps import Ask, Assign, Do, Run, Step, Unless, Unpack
+from fusegrad.compiler.native.making import Making
 from fusegrad.compiler.placement import memory_plan
 from fusegrad.compiler.placement.memory_plan import RESHAPE, Placed, viewed
 from fusegrad.compiler.runtime.allocator import SMALLEST_POOLED, pool, rounded
-from fusegrad.compiler.runtime.native_results import Making
 from fusegrad.eager.core.errors import user_spot
 from fusegrad.eager.core.op import EXPLAINED, wrap
 from fusegrad.eager.core.state import state

@@ -29,10 +29,10 @@ from fusegrad.compiler.call_plan.expressions import Name, Row
 from fusegrad.compiler.call_plan.python_writer import TooDifficult, Writer
 from fusegrad.compiler.call_plan.steps import Ask, Unless
 from fusegrad.compiler.fastpath.derivative import written_derivative
+from fusegrad.compiler.native.match import Match
 from fusegrad.compiler.paths.path import guard_key
 from fusegrad.compiler.paths.plans import LEAVES, Plan, Unplanned, leaf_name, plan_of
 from fusegrad.compiler.paths.segments import MISSED, Segment
-from fusegrad.compiler.runtime.cpython_calls import Match
 from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor, Untracked

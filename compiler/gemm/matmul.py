@@ -34,7 +34,8 @@ from fusegrad.compiler.llvm import llvm_jit
 from fusegrad.compiler.llvm.ir_writer import Writer
 from fusegrad.compiler.llvm.target import host
 from fusegrad.compiler.llvm.tasks import function, module, run_tasks, task_name
-from fusegrad.compiler.runtime import cpython_calls, threads
+from fusegrad.compiler.native.calls import Call, Calls
+from fusegrad.compiler.runtime import threads
 from fusegrad.eager.core.families import Layout
 from fusegrad.eager.core.loading import environment
 from fusegrad.eager.core.sizes import broadcast_shapes
@@ -103,9 +104,8 @@ def _scipy_routines() -> tuple[dict[str, int], str]:
     return found, f"scipy {scipy.__version__}"
 
 
-_Three = tuple[
-    str, str, str
-]  # rows, columns and inner dimension, or the addresses of both operands and the result
+# Rows, columns and inner dimension, or the addresses of both operands and the result.
+_Three = tuple[str, str, str]
 
 
 @llvm_jit.remembered
@@ -503,7 +503,7 @@ def _prepared(
     y_shape: tuple[int, ...],
     y_strides: tuple[int, ...],
     y_dtype: np.dtype,
-) -> tuple[cpython_calls.Calls, tuple[int, ...]] | None:
+) -> tuple[Calls, tuple[int, ...]] | None:
     """The native call for operands that lie so, and the shape of the result."""
     size = x_dtype.itemsize
     strides = (*x_strides, *y_strides)
@@ -519,7 +519,7 @@ def _prepared(
     columns = y_shape[-1:] if len(y_shape) > 1 else ()
     shape = (*broadcast_shapes(x_shape[:-2], y_shape[:-2]), *rows, *columns)
     address, _ = product_addresses(x_dtype, block)
-    return cpython_calls.Calls([cpython_calls.Call(address, block, is_shared(block))]), shape
+    return Calls([Call(address, block, is_shared(block))]), shape
 
 
 @functools.cache

@@ -76,6 +76,7 @@ class Writer:
         self.declared = declared
         self._count = 0
         self.block = "entry"
+        self.ended = False  # whether a jump has left the block: nothing more belongs in it
         self._before: list[list[str]] = []  # of each loop around: what is done once, before it begins
         self._depth: dict[str, int] = {}  # in how many of these loops a name is computed anew
         # The names of what was computed, by its text: in the function, and in each loop and condition around.
@@ -132,7 +133,13 @@ class Writer:
 
     def _begin(self, label: str) -> None:
         self.lines.append(f"{label}:")
-        self.block = label
+        self.block, self.ended = label, False
+
+    def jump(self, label: str) -> None:
+        """Go on at a block, unless the one that is being written has been left before."""
+        if not self.ended:
+            self.line(f"br label %{label}")
+        self.ended = True
 
     @contextlib.contextmanager
     def loop(self, start: str, stop: str, step: str = "1") -> Iterator[str]:
@@ -189,7 +196,20 @@ class Writer:
         self._known.append({})
         yield
         self._known.pop()
-        self.line(f"br label %{after}")
+        self.jump(after)
+        self._begin(after)
+
+    @contextlib.contextmanager
+    def repeat(self) -> Iterator[tuple[str, str]]:
+        """`while True:`; gives the labels of its beginning and of what comes after it, to jump to."""
+        number = self._count = self._count + 1
+        again, after = f"again{number}", f"after{number}"
+        self.jump(again)
+        self._begin(again)
+        self._known.append({})
+        yield again, after
+        self._known.pop()
+        self.jump(again)
         self._begin(after)
 
     # Integers for addresses.

@@ -34,6 +34,8 @@ from fusegrad.compiler.call_plan.expressions import (
     same,
 )
 from fusegrad.compiler.call_plan.steps import Ask, Assign, Do, Run, Step, Unless
+from fusegrad.compiler.native.apart import Apart
+from fusegrad.compiler.native.match import Match
 from fusegrad.compiler.paths.autograd_node import (
     AGAIN,
     FreedNode,
@@ -45,7 +47,6 @@ from fusegrad.compiler.paths.autograd_node import (
 from fusegrad.compiler.paths.commit import own
 from fusegrad.compiler.paths.path import Captured, Path
 from fusegrad.compiler.paths.segments import Code, Segment, Spot
-from fusegrad.compiler.runtime.cpython_calls import Apart, Match
 from fusegrad.eager.autograd.node import next_sequence, place
 from fusegrad.eager.autograd.views import ask_before_write
 from fusegrad.eager.core.errors import user_spot

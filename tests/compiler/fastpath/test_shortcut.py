@@ -13,8 +13,8 @@ import pytest
 import fusegrad as fg
 from fusegrad.compiler.fastpath.entry import _EntryWriter
 from fusegrad.compiler.jit import JitFunction
+from fusegrad.compiler.native.match import Match
 from fusegrad.compiler.paths.segments import MISSED
-from fusegrad.compiler.runtime.cpython_calls import Match
 from fusegrad.eager.optim.adaptive import Adam
 
 SCALE = 2.0

@@ -371,7 +371,8 @@ class Context:
         if isinstance(op, Creation):
             dims = self.kernel.domain.members[equation.output]
             place = [None if a is None else self.kernel.axis_names[a] for a in dims]
-            return op.scalar(builder, place, **params)
+            name: str = op.scalar(builder, place, **params)
+            return name
         if op is FETCH:
             return write_fetch(self, equation, index)
         if not isinstance(op, Elementwise):

@@ -213,8 +213,8 @@ class _Gathering:
                 terms.append(value)
             elif self._adds(made):
                 pending += reversed(made.inputs)
-            elif not whole and made.inputs[0] == 0 and made.inputs[1].type == value.type:  # type: ignore[union-attr]
-                pending.append(made.inputs[1])  # type: ignore[arg-type]  # what Python's `sum` begins with
+            elif not whole and made.inputs[0] == 0 and made.inputs[1].type == value.type:
+                pending.append(made.inputs[1])  # what Python's `sum` begins with
             else:
                 terms.append(value)
         return terms

@@ -1,4 +1,4 @@
-"""Loop nests that are written out for one op, where no schedule of scalar equations can say it."""
+"""Loop nests for single ops, where no schedule can say them: statements go in, a kernel comes out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many small products as one large one.
+"""Merging products: a graph with many small products goes in, one with few large ones comes out.
 
 A loop in Python multiplies the slices of a tensor by the same matrix, one after the other, and its gradient
 adds up as many products again. Products of slices are slices of a product:

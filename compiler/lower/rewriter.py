@@ -1,4 +1,4 @@
-"""Rewriting a program's graph equation by equation."""
+"""The rewriter: a graph and rules go in, a graph with each equation replaced as its rule says comes out."""
 
 from __future__ import annotations
 

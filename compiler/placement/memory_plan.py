@@ -1,4 +1,4 @@
-"""A program's steps in memory: where values lie, the blocks of its kernels, and running it.
+"""The memory plan: a program and its sizes go in; where values lie, and the native calls, come out.
 
 What does not depend on sizes is worked out once, in a `Blueprint`; with the sizes put in it becomes a
 `Placed`, which runs. Values that leave (results, what backward reads) and what NumPy must see get

@@ -1,4 +1,4 @@
-"""Results too large for the caches, which a kernel stores past them.
+"""Non-temporal stores: kernels whose results no cache holds go in; ones that store past it come out.
 
 Before a processor writes to a line of memory it reads the line, unless it is told that all of it will be
 written and that nobody reads it soon (x86's non-temporal stores). Where a kernel goes over more memory than

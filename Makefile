@@ -6,11 +6,12 @@ BIN := .venv/bin
 # How many processes run the tests.
 WORKERS ?= 2
 
-.PHONY: help demo test lint types bench clean
+.PHONY: help demo test test-plain lint types bench clean
 
 help:
 	@echo "make demo    train on handwritten digits, compare eager and compiled; leaves out/"
 	@echo "make test    ruff, mypy and all tests"
+	@echo "make test-plain   the tests of what is compiled, without native code that looks into Python's objects"
 	@echo "make lint    ruff alone        make types   mypy alone"
 	@echo "make bench   the benchmarks, beside torch and JAX"
 	@echo "make clean   remove .venv, build/ and out/"
@@ -20,6 +21,10 @@ demo: .venv/demo
 
 test: lint types
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+
+# Whatever the native core does, plain Python does as well: docs/debugging.md.
+test-plain: .venv/test
+	FUSEGRAD_NATIVE_CORE=0 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 lint: .venv/test
 	$(BIN)/ruff check .

@@ -8,23 +8,10 @@ gathers them: the engine stands in `fusegrad.eager`, the capture in `fusegrad.tr
 # Some names shadow Python's own here, as they do in PyTorch: use builtins in this file with care.
 import importlib as _importlib
 import math as _math
-import sys as _sys
 import typing as _typing
 import warnings as _warnings
 
-from fusegrad.eager import (
-    fft,
-    linalg,
-    masked,
-    nn,
-    optim,
-    special,
-    utils,
-)
-from fusegrad.eager.autograd import (
-    autograd,
-    func,
-)
+from fusegrad.eager import ops as _ops  # noqa: F401  (gives tensors their methods, first of all)
 from fusegrad.eager.autograd.anomaly import (
     is_anomaly_check_nan_enabled,
     is_anomaly_enabled,
@@ -594,9 +581,6 @@ from fusegrad.eager.ops.shape.strided import (
     unsqueeze_copy,
     view_copy,
 )
-from fusegrad.eager.random import (
-    random,
-)
 from fusegrad.eager.random.random import (
     Generator,
     bernoulli,
@@ -648,8 +632,13 @@ _LAZY = {
 }
 
 
+# Loaded when they are first asked for, like the compiler, which brings Numba and LLVM.
+_PACKAGES = frozenset("autograd fft func linalg masked nn optim random special utils".split())
+
+
 def __getattr__(name: str) -> object:
-    # The compiler loads Numba and LLVM: only when it is asked for.
+    if name in _PACKAGES:
+        return _importlib.import_module(f"fusegrad.{name}")
     if name in _LAZY:
         value = getattr(_importlib.import_module(_LAZY[name]), name)
         globals()[name] = value
@@ -657,32 +646,9 @@ def __getattr__(name: str) -> object:
     raise AttributeError(f"module 'fusegrad' has no attribute {name!r}")
 
 
-# `import fusegrad.nn.functional as F` must find what `fusegrad.nn.functional` is.
-_sys.modules |= {
-    "fusegrad.autograd": autograd,
-    "fusegrad.autograd.function": autograd.function,
-    "fusegrad.autograd.functional": autograd.functional,
-    "fusegrad.autograd.graph": autograd.graph,
-    "fusegrad.func": func,
-    "fusegrad.utils": utils,
-    "fusegrad.utils.checkpoint": utils.checkpoint,
-    "fusegrad.fft": fft,
-    "fusegrad.linalg": linalg,
-    "fusegrad.masked": masked,
-    "fusegrad.nn": nn,
-    "fusegrad.nn.functional": nn.functional,
-    "fusegrad.nn.init": nn.init,
-    "fusegrad.nn.utils": nn.utils,
-    "fusegrad.nn.utils.parametrizations": nn.utils.parametrizations,
-    "fusegrad.nn.utils.parametrize": nn.utils.parametrize,
-    "fusegrad.nn.utils.rnn": nn.utils.rnn,
-    "fusegrad.nn.parameter": nn.parameter,
-    "fusegrad.optim": optim,
-    "fusegrad.random": random,
-    "fusegrad.special": special,
-    "fusegrad.optim.lr_scheduler": optim.lr_scheduler,
-    "fusegrad.optim.optimizer": optim.optimizer,
-}
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY, *_PACKAGES})
+
 
 __all__ = [
     "Generator",

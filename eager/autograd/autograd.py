@@ -26,12 +26,9 @@ __all__ = [
     "detect_anomaly",
     "enable_grad",
     "filled",
-    "function",
-    "functional",
     "grad",
     "gradcheck",
     "gradgradcheck",
-    "graph",
     "inference_mode",
     "no_grad",
     "place",
@@ -139,6 +136,5 @@ def grad(
 
 
 from fusegrad.eager.core.op import wrap  # noqa: E402, I001  (see the same line in op.py)
-from fusegrad.eager.autograd import function, functional, graph  # noqa: E402
 from fusegrad.eager.autograd.function import Function  # noqa: E402
 from fusegrad.eager.autograd.gradcheck import GradcheckError, gradcheck, gradgradcheck  # noqa: E402

@@ -25,6 +25,8 @@ from fusegrad.eager.core.op import wrap
 from fusegrad.eager.core.state import no_grad, state
 from fusegrad.eager.core.tensor import Tensor
 
+__all__ = ["Function", "once_differentiable"]
+
 _TRACED = "runs the custom Function {name}, whose backward is Python code"
 
 

@@ -18,6 +18,8 @@ from fusegrad.eager.core.op import wrap
 from fusegrad.eager.core.state import enable_grad
 from fusegrad.eager.core.tensor import Tensor
 
+__all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
+
 
 def _many(value: Any, what: str, name: str) -> tuple[bool, tuple[Tensor, ...]]:
     """Whether `value` is a tuple, and it as one."""

@@ -11,6 +11,8 @@ from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
 
+__all__ = ["Node", "save_on_cpu", "saved_tensors_hooks"]
+
 
 class saved_tensors_hooks:
     """Inside, what backward will need goes through `pack_hook`, and comes back through `unpack_hook`.

@@ -1,6 +1,5 @@
 """Neural networks: modules, layers, functions, initialisers. Laid out as `torch.nn`."""
 
-from fusegrad.eager.nn import functional, init, utils
 from fusegrad.eager.nn.activations import (
     CELU,
     ELU,
@@ -316,7 +315,4 @@ __all__ = [
     "ZeroPad1d",
     "ZeroPad2d",
     "ZeroPad3d",
-    "functional",
-    "init",
-    "utils",
 ]

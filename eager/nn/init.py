@@ -14,6 +14,25 @@ from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.create import creation
 from fusegrad.eager.random import random
 
+__all__ = [
+    "_calculate_fan_in_and_fan_out",
+    "calculate_gain",
+    "constant_",
+    "dirac_",
+    "eye_",
+    "kaiming_normal_",
+    "kaiming_uniform_",
+    "normal_",
+    "ones_",
+    "orthogonal_",
+    "sparse_",
+    "trunc_normal_",
+    "uniform_",
+    "xavier_normal_",
+    "xavier_uniform_",
+    "zeros_",
+]
+
 _GAINS = {"tanh": 5 / 3, "relu": math.sqrt(2), "selu": 3 / 4}
 _PLAIN = ("linear", "sigmoid", *(f"conv{t}{n}d" for t in ("", "_transpose") for n in (1, 2, 3)))
 

@@ -1,6 +1,5 @@
 """Optimizers and learning-rate schedules. Laid out as `torch.optim`."""
 
-from fusegrad.eager.optim import lr_scheduler
 from fusegrad.eager.optim.adaptive import Adam, Adamax, AdamW, NAdam, RAdam
 from fusegrad.eager.optim.descent import ASGD, SGD, Adadelta, Adagrad, RMSprop, Rprop
 from fusegrad.eager.optim.lbfgs import LBFGS
@@ -20,5 +19,4 @@ __all__ = [
     "RAdam",
     "RMSprop",
     "Rprop",
-    "lr_scheduler",
 ]

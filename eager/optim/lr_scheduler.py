@@ -34,4 +34,5 @@ __all__ = [
     "ReduceLROnPlateau",
     "SequentialLR",
     "StepLR",
+    "_LRScheduler",
 ]

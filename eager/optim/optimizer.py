@@ -19,6 +19,8 @@ from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.nn.module import RemovableHandle, clear_gradient
 from fusegrad.eager.ops.pointwise import elementwise
 
+__all__ = ["Optimizer"]
+
 
 class ParameterGroup(dict[str, Any]):
     """Parameters with their options; a dict that can be referred to weakly."""

@@ -195,6 +195,13 @@ def tensor_class() -> type | None:
     return None if module is None else vars(module).get("Tensor")
 
 
+def load_public(owner: Any, name: str) -> None:
+    """Have `fusegrad` load a part that comes when it is first asked for: from then on it is an attribute."""
+    if type(owner) is ModuleType and owner is sys.modules.get("fusegrad"):
+        with contextlib.suppress(AttributeError):
+            getattr(owner, name)
+
+
 def is_trusted_module(name: Any) -> TypeGuard[str]:
     """Whether functions of the module are the recorder's business, not ours."""
     if not isinstance(name, str) or not (name == "fusegrad.eager" or name.startswith("fusegrad.eager.")):

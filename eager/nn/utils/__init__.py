@@ -1,6 +1,5 @@
 """Helpers for training and for layers. Laid out as `torch.nn.utils`."""
 
-from fusegrad.eager.nn.utils import parametrizations, parametrize, rnn
 from fusegrad.eager.nn.utils.clip import (
     clip_grad_norm_,
     clip_grad_value_,
@@ -16,8 +15,5 @@ __all__ = [
     "clip_grads_with_norm_",
     "get_total_norm",
     "parameters_to_vector",
-    "parametrizations",
-    "parametrize",
-    "rnn",
     "vector_to_parameters",
 ]

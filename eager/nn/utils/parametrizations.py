@@ -14,6 +14,8 @@ from fusegrad.eager.ops.reduce import reduction
 from fusegrad.eager.ops.shape import shape
 from fusegrad.eager.random.random import randn
 
+__all__ = ["spectral_norm", "weight_norm"]
+
 
 class _WeightNorm(Module):
     """A length for each slice along `dim` (or one for all), and a direction."""

@@ -10,6 +10,8 @@ from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.nn.containers import ModuleDict, ModuleList
 from fusegrad.eager.nn.module import Module, Parameter
 
+__all__ = ["ParametrizationList", "is_parametrized", "register_parametrization", "remove_parametrizations"]
+
 
 class ParametrizationList(ModuleList):
     """The modules that make one parameter, and the tensors (`original`, or `original0`, ...) that they

@@ -20,6 +20,17 @@ from fusegrad.eager.ops.pointwise.elementwise import where
 from fusegrad.eager.ops.reduce import selection
 from fusegrad.eager.ops.shape import shape
 
+__all__ = [
+    "PackedSequence",
+    "invert_permutation",
+    "pack_padded_sequence",
+    "pack_sequence",
+    "pad_packed_sequence",
+    "pad_sequence",
+    "unpack_sequence",
+    "unpad_sequence",
+]
+
 
 class _Fields(NamedTuple):
     data: Tensor

@@ -6,12 +6,13 @@ BIN := .venv/bin
 # How many processes run the tests.
 WORKERS ?= 2
 
-.PHONY: help demo test lint types bench clean
+.PHONY: help demo test lint types stubs bench clean
 
 help:
 	@echo "make demo    train on handwritten digits, compare eager and compiled; leaves out/"
 	@echo "make test    ruff, mypy and all tests"
 	@echo "make lint    ruff alone        make types   mypy alone"
+	@echo "make stubs   what type checkers and editors read, written anew after a change of public names"
 	@echo "make bench   the benchmarks, beside torch and JAX"
 	@echo "make clean   remove .venv, build/ and out/"
 
@@ -32,6 +33,9 @@ types: .venv/test
 	mkdir -p build/types/fusegrad
 	ln -s $(CURDIR)/fusegrad/* $(CURDIR)/eager $(CURDIR)/tracer $(CURDIR)/compiler build/types/fusegrad/
 	MYPYPATH=build/types $(BIN)/mypy -p fusegrad
+
+stubs: .venv/test
+	$(BIN)/python tools/write_stubs.py
 
 bench: .venv/bench
 	$(BIN)/python benchmarks/import_time.py --json benchmarks/results/import_time.json

@@ -177,17 +177,15 @@ def attach() -> None:
         "__getitem__": indexing.getitem,
         "to": to,
         "type_as": lambda self, other: to(self, other),
+        "cpu": lambda self: self,
+        "real": property(complex_numbers.real),
+        "imag": property(complex_numbers.imag),
+        "T": property(lambda self: shape.permute(self, *reversed(range(self.array.ndim)))),
+        "mH": property(shape.adjoint),
+        "H": property(shape.conjugate_transpose),
+        "mT": property(shape.matrix_transpose),
     }.items():
         setattr(Tensor, name, value)
-    Tensor.cpu = lambda self: self  # type: ignore[attr-defined]
-    Tensor.real = property(complex_numbers.real)  # type: ignore[attr-defined]
-    Tensor.imag = property(complex_numbers.imag)  # type: ignore[attr-defined]
-    Tensor.T = property(  # type: ignore[attr-defined]
-        lambda self: shape.permute(self, *reversed(range(self.array.ndim)))
-    )
-    Tensor.mH = property(shape.adjoint)  # type: ignore[attr-defined]
-    Tensor.H = property(shape.conjugate_transpose)  # type: ignore[attr-defined]
-    Tensor.mT = property(shape.matrix_transpose)  # type: ignore[attr-defined]
 
 
 attach()

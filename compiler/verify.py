@@ -11,6 +11,7 @@ from fusegrad.compiler.paths.segments import Run
 from fusegrad.eager.autograd import views
 from fusegrad.eager.core.errors import user_spot
 from fusegrad.eager.core.op import wrap
+from fusegrad.eager.core.public import publish
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.observe.hosts import at
 from fusegrad.tracer.observe.pytree import flatten
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
 class JitError(RuntimeError):
     """A promise that `jit` was asked for (`require`, `verify`) does not hold; the message says why."""
+
+
+publish("fusegrad", globals(), ["JitError"])
 
 
 class Again:

@@ -13,6 +13,7 @@ import numpy as np
 
 from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.public import publish
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.create import (
     creation,
@@ -298,3 +299,6 @@ def normalize(
     """Length 1 along `dim`, of what the mask keeps. Source: `torch.masked.normalize`."""
     length = norm(input, ord, dim, keepdim=True, dtype=dtype, mask=mask)
     return _filled(input, mask, 0) / ew.maximum(length, creation.full((), eps, dtype=length.dtype))
+
+
+publish("fusegrad.masked", globals(), __all__)

@@ -8,21 +8,12 @@ gathers them: the engine stands in `fusegrad.eager`, the capture in `fusegrad.tr
 # Some names shadow Python's own here, as they do in PyTorch: use builtins in this file with care.
 import importlib as _importlib
 import math as _math
-import typing as _typing
 import warnings as _warnings
 
 from fusegrad.eager import ops as _ops  # noqa: F401  (gives tensors their methods, first of all)
 from fusegrad.eager.autograd.anomaly import (
     is_anomaly_check_nan_enabled,
     is_anomaly_enabled,
-)
-from fusegrad.eager.autograd.func import (
-    grad_of as grad,
-    hessian,
-    jacobian,
-    jvp,
-    value_and_grad,
-    vjp,
 )
 from fusegrad.eager.core.dtypes import (
     DType as dtype,
@@ -52,6 +43,9 @@ from fusegrad.eager.core.dtypes import (
     set_default_dtype,
     uint8,
 )
+from fusegrad.eager.core.public import (
+    publish as _publish,
+)
 from fusegrad.eager.core.state import (
     enable_grad,
     inference_mode,
@@ -66,14 +60,11 @@ from fusegrad.eager.core.tensor import (
     device,
 )
 from fusegrad.eager.io.interop import (
+    _rebuild as _rebuild,
     from_dlpack,
 )
 from fusegrad.eager.io.printing import (
     set_printoptions,
-)
-from fusegrad.eager.io.serialization import (
-    load,
-    save,
 )
 from fusegrad.eager.ops.create.creation import (
     arange,
@@ -603,16 +594,6 @@ from fusegrad.eager.random.random import (
     set_rng_state,
 )
 
-if _typing.TYPE_CHECKING:
-    from fusegrad.compiler.compare.compare import compare as compare
-    from fusegrad.compiler.jit import jit as jit
-    from fusegrad.compiler.runtime.threads import (
-        get_num_threads as get_num_threads,
-        set_num_threads as set_num_threads,
-    )
-    from fusegrad.compiler.verify import JitError as JitError
-    from fusegrad.tracer.export import export as export
-
 # PyTorch computes 1 / 0 or exp(1000) without a word, so NumPy's warnings about them must not reach
 # the user. np.errstate around each op would say so too, at 600 to 1,000 ns a call; a filter for what
 # our own modules do costs nothing. It leaves the user's own NumPy code alone.
@@ -622,6 +603,7 @@ __version__ = "0.1.0"
 
 e, inf, nan, pi = _math.e, _math.inf, _math.nan, _math.pi
 
+# Loaded when they are first asked for: the compiler brings Numba and LLVM. (Type checkers read __init__.pyi.)
 _LAZY = {
     "JitError": "fusegrad.compiler.verify",
     "jit": "fusegrad.compiler.jit",
@@ -629,10 +611,17 @@ _LAZY = {
     "get_num_threads": "fusegrad.compiler.runtime.threads",
     "set_num_threads": "fusegrad.compiler.runtime.threads",
     "export": "fusegrad.tracer.export",
+    "grad": "fusegrad.eager.autograd.func:grad_of",
+    "hessian": "fusegrad.eager.autograd.func",
+    "jacobian": "fusegrad.eager.autograd.func",
+    "jvp": "fusegrad.eager.autograd.func",
+    "load": "fusegrad.eager.io.serialization",
+    "save": "fusegrad.eager.io.serialization",
+    "value_and_grad": "fusegrad.eager.autograd.func",
+    "vjp": "fusegrad.eager.autograd.func",
 }
 
 
-# Loaded when they are first asked for, like the compiler, which brings Numba and LLVM.
 _PACKAGES = frozenset("autograd fft func linalg masked nn optim random special utils".split())
 
 
@@ -640,8 +629,9 @@ def __getattr__(name: str) -> object:
     if name in _PACKAGES:
         return _importlib.import_module(f"fusegrad.{name}")
     if name in _LAZY:
-        value = getattr(_importlib.import_module(_LAZY[name]), name)
-        globals()[name] = value
+        module, _, there = _LAZY[name].partition(":")
+        value = globals()[name] = getattr(_importlib.import_module(module), there or name)
+        _publish("fusegrad", globals(), [name])
         return value
     raise AttributeError(f"module 'fusegrad' has no attribute {name!r}")
 
@@ -1152,3 +1142,5 @@ __all__ = [
     "zeros",
     "zeros_like",
 ]
+
+_publish("fusegrad", globals(), list(globals()))

@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Any
 
 import fusegrad
+from fusegrad.eager.core.public import home
 from fusegrad.eager.core.tensor import Tensor
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -119,7 +120,7 @@ class Stub(ast.NodeTransformer):
 
     def kind(self, kind: type) -> str:
         """The name under which the stub has a class."""
-        return self.imported(f"from {kind.__module__} import {kind.__name__}", kind.__name__)
+        return self.imported(f"from {home(kind)} import {kind.__name__}", kind.__name__)
 
     def any(self) -> Text:
         return Text(self.imported("from typing import Any", "Any"))
@@ -210,7 +211,7 @@ def _with_numpy_names(
 def _home(value: Any, name: str) -> tuple[str, str] | None:
     """The module and the name of the statement that defines a function or class, if one gives its types."""
     if isinstance(value, type):
-        module, written = value.__module__, value.__name__
+        module, written = home(value) or value.__module__, value.__name__
     else:
         module, written = value.__globals__["__name__"], value.__code__.co_name
     for found in (written, name):

@@ -14,21 +14,19 @@ from fusegrad.eager.autograd.anomaly import detect_anomaly, set_detect_anomaly
 from fusegrad.eager.autograd.engine import accumulate, run_backward
 from fusegrad.eager.autograd.node import FREED, Node, filled, place, record, share
 from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.public import publish
 from fusegrad.eager.core.state import enable_grad, inference_mode, no_grad, set_grad_enabled
 from fusegrad.eager.core.tensor import Tensor
 
 __all__ = [
     "FREED",
     "Function",
-    "GradcheckError",
     "Node",
     "backward",
     "detect_anomaly",
     "enable_grad",
     "filled",
     "grad",
-    "gradcheck",
-    "gradgradcheck",
     "inference_mode",
     "no_grad",
     "place",
@@ -137,4 +135,5 @@ def grad(
 
 from fusegrad.eager.core.op import wrap  # noqa: E402, I001  (see the same line in op.py)
 from fusegrad.eager.autograd.function import Function  # noqa: E402
-from fusegrad.eager.autograd.gradcheck import GradcheckError, gradcheck, gradgradcheck  # noqa: E402
+
+publish("fusegrad.autograd", globals(), __all__)

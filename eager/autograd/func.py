@@ -20,6 +20,7 @@ from fusegrad.eager.autograd.functional_call import functional_call
 from fusegrad.eager.autograd.node import Passing, place, reach, share
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.op import wrap
+from fusegrad.eager.core.public import publish
 from fusegrad.eager.core.pytree import Structure, flatten
 from fusegrad.eager.core.state import enable_grad, state
 from fusegrad.eager.core.tensor import Tensor
@@ -38,7 +39,6 @@ __all__ = [
     "value_and_grad",
     "vjp",
 ]
-
 
 # In the dictionary of a leaf that a transform made: the transform.
 _MADE_BY = "_transform"
@@ -543,7 +543,7 @@ def grad_of(outputs: Any, inputs: Any = 0, *args: Any, **kwargs: Any) -> Any:
     return autograd.grad(outputs, inputs, *args, **kwargs)
 
 
-grad_of.__name__ = grad_of.__qualname__ = "grad"
-
-
 from fusegrad.eager.ops.shape import joining  # noqa: E402
+
+publish("fusegrad", {**globals(), "grad": grad_of}, "grad hessian jacobian jvp value_and_grad vjp".split())
+publish("fusegrad.func", globals(), __all__)

@@ -22,6 +22,7 @@ from fusegrad.eager.autograd.node import (
 from fusegrad.eager.core import families
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.op import wrap
+from fusegrad.eager.core.public import publish
 from fusegrad.eager.core.state import no_grad, state
 from fusegrad.eager.core.tensor import Tensor
 
@@ -360,3 +361,6 @@ class _Twice(Node):
         raise failure(
             RuntimeError, "trying to differentiate twice a function that was marked with @once_differentiable"
         )
+
+
+publish("fusegrad.autograd.function", globals(), __all__)

@@ -15,6 +15,7 @@ from fusegrad.eager.autograd.engine import run_backward
 from fusegrad.eager.autograd.node import Passing, place, reach, share
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.op import wrap
+from fusegrad.eager.core.public import publish
 from fusegrad.eager.core.state import enable_grad
 from fusegrad.eager.core.tensor import Tensor
 
@@ -243,3 +244,5 @@ def hessian(
 
 
 from fusegrad.eager.ops.shape import joining  # noqa: E402
+
+publish("fusegrad.autograd.functional", globals(), __all__)

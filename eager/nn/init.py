@@ -9,6 +9,7 @@ import numpy as np
 
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.op import wrap
+from fusegrad.eager.core.public import publish
 from fusegrad.eager.core.state import no_grad
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.create import creation
@@ -201,3 +202,6 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any =
         for column in range(columns):
             tensor[random.randperm(rows, generator=generator)[:zeros], column] = 0
     return tensor
+
+
+publish("fusegrad.nn.init", globals(), __all__)

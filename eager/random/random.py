@@ -22,6 +22,7 @@ from fusegrad.eager.core.dtypes import promote_types
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import Random
 from fusegrad.eager.core.op import TensorType, bind
+from fusegrad.eager.core.public import publish
 from fusegrad.eager.core.state import no_grad
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.create.creation import _requiring, _size
@@ -447,3 +448,5 @@ __all__ = [
     "set_rng_state",
     "uniform_",
 ]
+
+publish("fusegrad.random", globals(), __all__)

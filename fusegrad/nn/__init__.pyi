@@ -112,21 +112,6 @@ from fusegrad.eager.nn.transformer import (
 )
 from fusegrad.nn import functional as functional, init as init, parameter as parameter, utils as utils
 
-class CELU(_Declared):
-    def __init__(self, alpha: _Any = 1.0, inplace: bool = False) -> None: ...
-
-class ELU(_Declared):
-    def __init__(self, alpha: _Any = 1.0, inplace: bool = False) -> None: ...
-
-class GELU(_Declared):
-    def __init__(self, approximate: str = "none") -> None: ...
-
-class GLU(_Declared):
-    def __init__(self, dim: _Any = -1) -> None: ...
-
-class SELU(_Declared):
-    def __init__(self, inplace: bool = False) -> None: ...
-
 class BCELoss(_Declared):
     def __init__(
         self, weight: _Any = None, size_average: _Any = None, reduce: _Any = None, reduction: str = "mean"
@@ -141,6 +126,9 @@ class BCEWithLogitsLoss(_Declared):
         reduction: str = "mean",
         pos_weight: _Any = None,
     ) -> None: ...
+
+class CELU(_Declared):
+    def __init__(self, alpha: _Any = 1.0, inplace: bool = False) -> None: ...
 
 class CTCLoss(_Declared):
     def __init__(self, blank: _Any = 0, reduction: str = "mean", zero_infinity: bool = False) -> None: ...
@@ -182,10 +170,19 @@ class CrossEntropyLoss(_Declared):
         label_smoothing: _Any = 0.0,
     ) -> None: ...
 
+class ELU(_Declared):
+    def __init__(self, alpha: _Any = 1.0, inplace: bool = False) -> None: ...
+
 class Fold(_Declared):
     def __init__(
         self, output_size: _Any, kernel_size: _Any, dilation: _Any = 1, padding: _Any = 0, stride: _Any = 1
     ) -> None: ...
+
+class GELU(_Declared):
+    def __init__(self, approximate: str = "none") -> None: ...
+
+class GLU(_Declared):
+    def __init__(self, dim: _Any = -1) -> None: ...
 
 class GaussianNLLLoss(_Declared):
     def __init__(self, *, full: bool = False, eps: _Any = 1e-06, reduction: str = "mean") -> None: ...
@@ -313,6 +310,9 @@ class ReplicationPad2d(_Pad):
 
 class ReplicationPad3d(_Pad):
     def __init__(self, padding: _Any) -> None: ...
+
+class SELU(_Declared):
+    def __init__(self, inplace: bool = False) -> None: ...
 
 class SiLU(_Declared):
     def __init__(self, inplace: bool = False) -> None: ...

@@ -81,3 +81,32 @@ def test_a_recorded_run_may_be_the_first_to_ask_for_a_package(tmp_path: Path) ->
 def test_nothing_but_modules_stands_for_a_package() -> None:
     for name in ("nn", "optim", "linalg", "fft", "special", "masked", "func", "autograd", "random", "utils"):
         assert type(getattr(fg, name)) is ModuleType
+
+
+# Engine modules that `import fusegrad` may load: the rooms of tensors and ops, and nothing that a program may
+# never ask for. (`io.printing` and `io.interop` have methods of tensors.)
+ROOMS = ("core", "autograd", "ops", "random", "io", "moved")
+LATE = {
+    "autograd.func",
+    "autograd.functional",
+    "autograd.functional_call",
+    "autograd.gradcheck",
+    "autograd.graph",
+}
+LATE |= {"io.serialization"}
+
+
+def test_importing_loads_tensors_and_ops_alone() -> None:
+    loaded = in_a_new_process("import sys, fusegrad; print(*sys.modules)").split()
+    ours = {name.removeprefix("fusegrad.") for name in loaded if name.startswith("fusegrad.")}
+    assert {name.split(".")[0] for name in ours} == {"eager"}
+    engine = {name.removeprefix("eager.") for name in ours - {"eager"}}
+    assert {name.split(".")[0] for name in engine} <= set(ROOMS)
+    assert not engine & LATE
+    packages = {name.partition(".")[0] for name in loaded} - set(sys.stdlib_module_names)
+    assert not packages & {"scipy", "numba", "llvmlite", "rich", "matplotlib"}
+
+
+@pytest.mark.parametrize("late", sorted(LATE))
+def test_what_is_loaded_late_exists(late: str) -> None:
+    importlib.import_module(f"fusegrad.eager.{late}")

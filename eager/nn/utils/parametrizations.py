@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.public import publish
 from fusegrad.eager.core.state import no_grad
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.nn import functional as F
@@ -124,3 +125,6 @@ def spectral_norm(
     return register_parametrization(
         module, name, _SpectralNorm(weight.detach(), n_power_iterations, dim, eps)
     )
+
+
+publish("fusegrad.nn.utils.parametrizations", globals(), __all__)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.public import publish
 from fusegrad.eager.core.state import no_grad
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.nn.containers import ModuleDict, ModuleList
@@ -147,3 +148,6 @@ def remove_parametrizations(module: Module, tensor_name: str, leave_parametrized
         del module.parametrizations
         module.__class__ = type(module).__bases__[0]
     return module
+
+
+publish("fusegrad.nn.utils.parametrize", globals(), __all__)

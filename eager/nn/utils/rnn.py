@@ -14,6 +14,7 @@ import numpy as np
 
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.op import wrap
+from fusegrad.eager.core.public import publish
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.index import indexing
 from fusegrad.eager.ops.pointwise.elementwise import where
@@ -201,3 +202,6 @@ def unpack_sequence(packed_sequences: PackedSequence) -> list[Tensor]:
     """The sequences that were packed. Source: `torch.nn.utils.rnn.unpack_sequence`."""
     padded, lengths = pad_packed_sequence(packed_sequences, batch_first=True)
     return unpad_sequence(padded, lengths, batch_first=True)
+
+
+publish("fusegrad.nn.utils.rnn", globals(), __all__)

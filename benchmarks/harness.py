@@ -61,14 +61,14 @@ def environment(**settings: str) -> dict[str, str]:
 
 def machine() -> dict[str, Any]:
     """What the figures depend on: the processor, its cores, the bits of its vectors, and the versions."""
-    from fusegrad.compiler.codegen.kernel_cache import vector_bytes  # which imports Numba
+    from fusegrad.compiler.llvm.target import host  # which imports Numba
 
     versions = {"python": platform.python_version(), "fusegrad": fusegrad.__version__}
     for package in ("numpy", "scipy-openblas32", "numba", "llvmlite", "torch", "jax"):
         version = _version(package)
         if version:
             versions[package] = version
-    bits = 8 * vector_bytes()
+    bits = 8 * host().vector_bytes
     cores = len(os.sched_getaffinity(0))
     return {"processor": _processor(), "cores": cores, "vector_bits": bits, "versions": versions}
 

@@ -35,12 +35,11 @@ from fusegrad.compiler.explain.miss_reasons import (
     of_read,
 )
 from fusegrad.compiler.fastpath.entry import Shortcut
+from fusegrad.compiler.native import calls as native_calls
 from fusegrad.compiler.paths import replay
-from fusegrad.compiler.paths.autograd_node import finish
 from fusegrad.compiler.paths.path import make_path
 from fusegrad.compiler.paths.segments import MISSED, Segment, Stopped
 from fusegrad.compiler.paths.tree import Diverged, Tree
-from fusegrad.compiler.runtime import cpython_calls
 from fusegrad.compiler.verify import Again, JitError
 from fusegrad.eager.core.families import layout_of
 from fusegrad.eager.core.state import state
@@ -244,12 +243,10 @@ class JitFunction(Generic[P, R]):
             assert path is not None
             self.stats.compiled_calls += 1
             path.calls += 1
-            if path.derives_alone and found.leaf.joint is None and found.leaf.followed():
+            if path.derivative.alone and found.leaf.joint is None and found.leaf.followed():
                 self._compile_joint(variant.tree, found.leaf)
             second = Again(found, leaves) if due else None
-            result = finish(found, leaves)
-            if found.leaf.commit is not None:
-                found.leaf.commit.run(found.left, found.written, leaves)
+            result = found.finish()
             if second is not None:
                 second.compare(self, result, args, kwargs)
             again = variant.comes_again(found.leaf)
@@ -270,7 +267,7 @@ class JitFunction(Generic[P, R]):
 
         Where the run has put ops off, the result is what the path computes.
         """
-        cpython_calls.prepare()
+        native_calls.prepare()
         made = capture(self.__wrapped__, args, kwargs, puts_off=True)
         result, made.result = made.result, None
         later = made.later
@@ -354,7 +351,7 @@ class JitFunction(Generic[P, R]):
                     tree.make_joint(leaf)
             except Exception:
                 # The separate programs work; a fault of the compiler shows where it is looked for.
-                leaf.path.derives_alone = False
+                leaf.path.derivative.alone = False
                 if debug.level():
                     raise
 
@@ -375,8 +372,8 @@ class JitFunction(Generic[P, R]):
     def kernels(self) -> KernelCount:
         """The kernels of all compiled paths."""
         segments = self.segments()
-        forward = [s.program for s in segments]
-        backward = [s.backward for s in segments if s.backward is not None]
+        forward = [s.code.program for s in segments]
+        backward = [s.backward.program for s in segments if s.backward is not None]
         joint = [s.joint.program for s in segments if s.joint is not None]
         return KernelCount(
             *(
@@ -387,8 +384,8 @@ class JitFunction(Generic[P, R]):
 
     def memory_bytes(self) -> int:
         """Bytes of temporaries and results that one call of each compiled path needs."""
-        programs = [p for s in self.segments() for p in (s.program, s.backward) if p is not None]
-        return sum(p.memory_bytes() for p in programs)
+        codes = [c for s in self.segments() for c in (s.code, s.backward) if c is not None]
+        return sum(code.program.memory_bytes() for code in codes)
 
     def clear(self) -> None:
         """Forget everything compiled; the counters stay."""
@@ -447,7 +444,7 @@ def _difference(missed: list[tuple[Variant, Read | Stopped]]) -> Difference:
 
 def _refused(segment: Any) -> str:
     """Why a segment's program did not run: a captured tensor, or an op's own test of its input."""
-    for kind, captured in segment.inputs:
+    for kind, captured in segment.code.inputs:
         if kind == "captured" and captured.array() is None:
             return "a tensor from outside is gone, or has another shape, dtype, layout or requires_grad"
     return "an op refuses its input"

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fusegrad.compiler.paths.segments import Run
+from fusegrad.compiler.paths.replay import Answer
 from fusegrad.eager.autograd import views
 from fusegrad.eager.core.errors import user_spot
 from fusegrad.eager.core.op import wrap
-from fusegrad.eager.core.public import publish
+from fusegrad.eager.core.public import locate
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.observe.hosts import at
 from fusegrad.tracer.observe.pytree import flatten
@@ -25,7 +25,7 @@ class JitError(RuntimeError):
     """A promise that `jit` was asked for (`require`, `verify`) does not hold; the message says why."""
 
 
-publish("fusegrad", globals(), ["JitError"])
+locate("fusegrad", globals(), ["JitError"])
 
 
 class Again:
@@ -34,7 +34,7 @@ class Again:
     Made before the call's results are handed out.
     """
 
-    def __init__(self, run: Run, leaves: Sequence[Any]) -> None:
+    def __init__(self, run: Answer, leaves: Sequence[Any]) -> None:
         path = run.leaf.path
         assert path is not None
         left = path.capture.left

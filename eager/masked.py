@@ -13,28 +13,10 @@ import numpy as np
 
 from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.errors import failure
-from fusegrad.eager.core.public import publish
+from fusegrad.eager.core.ops import ops
+from fusegrad.eager.core.public import locate
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.eager.ops.create import (
-    creation,
-)
-from fusegrad.eager.ops.nn import (
-    activation,
-)
-from fusegrad.eager.ops.pointwise import (
-    complex_numbers,
-    elementwise as ew,
-    special,
-)
-from fusegrad.eager.ops.reduce import (
-    prod as products,
-    reduction,
-    scan,
-    selection,
-)
-from fusegrad.eager.ops.shape import (
-    shape,
-)
+from fusegrad.eager.ops.reduce import reduction, softmax as soft
 
 __all__ = [
     "amax",
@@ -67,7 +49,7 @@ def _expanded(mask: Tensor, input: Tensor) -> Tensor:
             f"expected a mask that broadcasts to the input, got shape {list(mask.array.shape)} "
             f"for {list(input.array.shape)}",
         )
-    return ew.cast(shape.expand(mask, input.array.shape), bool)
+    return ops.cast(ops.expand(mask, input.array.shape), bool)
 
 
 def _filled(input: Tensor, mask: Tensor | None, value: float) -> Tensor:
@@ -80,7 +62,7 @@ def _filled(input: Tensor, mask: Tensor | None, value: float) -> Tensor:
         number = bool(value)
     elif dtype.kind in "iu" and math.isinf(value):
         number = int(np.iinfo(dtype).max if value > 0 else np.iinfo(dtype).min)
-    return ew.where(_expanded(mask, input), input, number)
+    return ops.where(_expanded(mask, input), input, number)
 
 
 def sum(
@@ -92,7 +74,7 @@ def sum(
     >>> fg.masked.sum(fg.tensor([1.0, 2.0, 4.0]), mask=fg.tensor([True, False, True]))
     tensor(5.)
     """
-    return reduction.sum(_filled(input, mask, 0), dim, keepdim, dtype=dtype)
+    return ops.sum(_filled(input, mask, 0), dim, keepdim, dtype=dtype)
 
 
 def prod(
@@ -101,27 +83,27 @@ def prod(
     """The product of what the mask keeps, over `dim` (several may be given). Source: `torch.masked.prod`."""
     result = _filled(input, mask, 1)
     if dtype is not None:
-        result = ew.cast(result, dtype)
+        result = ops.cast(result, dtype)
     dims = reduction.normal_dims(dim, input.array.ndim)
     for d in reversed(dims if dims is not None else range(input.array.ndim)):
-        result = products.prod(result, d, keepdim)
-    return result if input.array.ndim else products.prod(result)
+        result = ops.prod(result, d, keepdim)
+    return result if input.array.ndim else ops.prod(result)
 
 
 def amax(
     input: Tensor, dim: Any = None, *, keepdim: bool = False, dtype: Any = None, mask: Tensor | None = None
 ) -> Tensor:
     """The largest of what the mask keeps, over `dim`. Source: `torch.masked.amax`."""
-    found = reduction.amax(_filled(input, mask, -math.inf), () if dim is None else dim, keepdim)
-    return ew.cast(found, dtype or input.dtype)
+    found = ops.amax(_filled(input, mask, -math.inf), () if dim is None else dim, keepdim)
+    return ops.cast(found, dtype or input.dtype)
 
 
 def amin(
     input: Tensor, dim: Any = None, *, keepdim: bool = False, dtype: Any = None, mask: Tensor | None = None
 ) -> Tensor:
     """The smallest of what the mask keeps, over `dim`. Source: `torch.masked.amin`."""
-    found = reduction.amin(_filled(input, mask, math.inf), () if dim is None else dim, keepdim)
-    return ew.cast(found, dtype or input.dtype)
+    found = ops.amin(_filled(input, mask, math.inf), () if dim is None else dim, keepdim)
+    return ops.cast(found, dtype or input.dtype)
 
 
 def argmax(
@@ -136,8 +118,8 @@ def argmax(
 
     Source: `torch.masked.argmax`.
     """
-    found = reduction.argmax(_filled(input, mask, -math.inf), dim, keepdim)
-    return ew.cast(found, dtype or input.dtype)
+    found = ops.argmax(_filled(input, mask, -math.inf), dim, keepdim)
+    return ops.cast(found, dtype or input.dtype)
 
 
 def argmin(
@@ -152,14 +134,14 @@ def argmin(
 
     Source: `torch.masked.argmin`.
     """
-    found = reduction.argmin(_filled(input, mask, math.inf), dim, keepdim)
-    return ew.cast(found, dtype or input.dtype)
+    found = ops.argmin(_filled(input, mask, math.inf), dim, keepdim)
+    return ops.cast(found, dtype or input.dtype)
 
 
 def _count(input: Tensor, dim: Any, keepdim: bool, mask: Tensor | None) -> Tensor:
     """How many elements the mask keeps over `dim`."""
-    kept = creation.ones(input.array.shape, dtype=bool) if mask is None else _expanded(mask, input)
-    return reduction.sum(kept, dim, keepdim)
+    kept = ops.ones(input.array.shape, dtype=bool) if mask is None else _expanded(mask, input)
+    return ops.sum(kept, dim, keepdim)
 
 
 def mean(
@@ -181,13 +163,13 @@ def median(
     Raises ValueError for integers of which the mask keeps nothing somewhere.
     """
     floating = input.array.dtype.kind == "f"
-    wide = input if floating else ew.cast(input, dtypes.float32)
-    found = selection.nanmedian(_filled(wide, mask, math.nan), dim, keepdim)[0]
+    wide = input if floating else ops.cast(input, dtypes.float32)
+    found = ops.nanmedian(_filled(wide, mask, math.nan), dim, keepdim)[0]
     if floating:
         return found
-    if reduction.any(ew.isnan(found)):
+    if ops.any(ops.isnan(found)):
         raise failure(ValueError, "expected no fully masked out rows if dtype is not floating point")
-    return ew.cast(found, dtype or input.dtype)
+    return ops.cast(found, dtype or input.dtype)
 
 
 def var(
@@ -206,10 +188,10 @@ def var(
     compute = kind if kind.is_floating_point or kind.is_complex else dtypes.float32
     average = sum(input, dim, keepdim=True, dtype=compute, mask=mask) / _count(input, dim, True, mask)
     away = input - average
-    total = sum(away * complex_numbers.conj(away), dim, keepdim=keepdim, dtype=compute, mask=mask)
-    count = ew.cast(_count(input, dim, keepdim, mask), complex_numbers.real(total).dtype)
-    freedom = special.clamp(count - less, min=0)
-    return ew.cast(total / freedom, compute if dtype is None else kind)
+    total = sum(away * ops.conj(away), dim, keepdim=keepdim, dtype=compute, mask=mask)
+    count = ops.cast(_count(input, dim, keepdim, mask), ops.real(total).dtype)
+    freedom = ops.clamp(count - less, min=0)
+    return ops.cast(total / freedom, compute if dtype is None else kind)
 
 
 def std(
@@ -223,7 +205,7 @@ def std(
     mask: Tensor | None = None,
 ) -> Tensor:
     """The standard deviation of what the mask keeps, over `dim`. Source: `torch.masked.std`."""
-    return ew.sqrt(var(input, dim, unbiased, correction=correction, keepdim=keepdim, dtype=dtype, mask=mask))
+    return ops.sqrt(var(input, dim, unbiased, correction=correction, keepdim=keepdim, dtype=dtype, mask=mask))
 
 
 def norm(
@@ -246,7 +228,7 @@ def logsumexp(
 ) -> Tensor:
     """log(sum(exp(x))) of what the mask keeps, over `dim`. Source: `torch.masked.logsumexp`."""
     dims = tuple(range(input.array.ndim)) if dim is None or dim == () else dim
-    return ew.cast(reduction.logsumexp(_filled(input, mask, -math.inf), dims, keepdim), dtype or input.dtype)
+    return ops.cast(ops.logsumexp(_filled(input, mask, -math.inf), dims, keepdim), dtype or input.dtype)
 
 
 def logaddexp(
@@ -259,32 +241,32 @@ def logaddexp(
 ) -> Tensor:
     """log(exp(x) + exp(y)), each as far as its mask keeps it. Source: `torch.masked.logaddexp`."""
     sides = [_filled(x, mask, -math.inf) for x, mask in ((input, input_mask), (other, other_mask))]
-    return ew.cast(special.logaddexp(*sides), dtype or input.dtype)
+    return ops.cast(ops.logaddexp(*sides), dtype or input.dtype)
 
 
 def cumsum(input: Tensor, dim: int, *, dtype: Any = None, mask: Tensor | None = None) -> Tensor:
     """The sums up to each element of what the mask keeps, along `dim`. Source: `torch.masked.cumsum`."""
-    return scan.cumsum(_filled(input, mask, 0), dim, dtype=dtype or input.dtype)
+    return ops.cumsum(_filled(input, mask, 0), dim, dtype=dtype or input.dtype)
 
 
 def cumprod(input: Tensor, dim: int, *, dtype: Any = None, mask: Tensor | None = None) -> Tensor:
     """The products up to each element of what the mask keeps, along `dim`. Source: `torch.masked.cumprod`."""
-    return products.cumprod(_filled(input, mask, 1), dim, dtype=dtype or input.dtype)
+    return ops.cumprod(_filled(input, mask, 1), dim, dtype=dtype or input.dtype)
 
 
 def softmax(input: Tensor, dim: int, *, dtype: Any = None, mask: Tensor | None = None) -> Tensor:
     """Softmax along `dim` of what the mask keeps; NaN of nothing. Source: `torch.masked.softmax`."""
-    return activation.softmax(_filled(input, mask, -math.inf), dim, dtype=dtype)
+    return ops.softmax(_filled(input, mask, -math.inf), dim, dtype=dtype)
 
 
 def log_softmax(input: Tensor, dim: int, *, dtype: Any = None, mask: Tensor | None = None) -> Tensor:
     """log(softmax(x)) along `dim` of what the mask keeps. Source: `torch.masked.log_softmax`."""
-    return activation.log_softmax(_filled(input, mask, -math.inf), dim, dtype=dtype)
+    return ops.log_softmax(_filled(input, mask, -math.inf), dim, dtype=dtype)
 
 
 def softmin(input: Tensor, dim: int, *, dtype: Any = None, mask: Tensor | None = None) -> Tensor:
     """softmax(-x) along `dim` of what the mask keeps. Source: `torch.masked.softmin`."""
-    return activation.softmin(_filled(input, mask, math.inf), dim, dtype=dtype)
+    return soft.softmin(_filled(input, mask, math.inf), dim, dtype=dtype)
 
 
 def normalize(
@@ -298,7 +280,7 @@ def normalize(
 ) -> Tensor:
     """Length 1 along `dim`, of what the mask keeps. Source: `torch.masked.normalize`."""
     length = norm(input, ord, dim, keepdim=True, dtype=dtype, mask=mask)
-    return _filled(input, mask, 0) / ew.maximum(length, creation.full((), eps, dtype=length.dtype))
+    return _filled(input, mask, 0) / ops.maximum(length, ops.full((), eps, dtype=length.dtype))
 
 
-publish("fusegrad.masked", globals(), __all__)
+locate("fusegrad.masked", globals(), __all__)

@@ -15,6 +15,8 @@ from collections.abc import Sequence
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
+# Modules whose classes another one has now.
+_MERGED = {"fusegrad.eager.nn.scored_losses": "fusegrad.eager.nn.losses"}
 # The rooms in which a module of a folder can be now.
 _ROOMS = {
     "fusegrad.eager": ("core", "autograd", "io", "random"),
@@ -27,10 +29,10 @@ class MovedModules:
 
     @staticmethod
     def find_spec(name: str, path: Sequence[str] | None = None, target: object = None) -> ModuleSpec | None:
-        """A module that was in one of our folders, and is in a room of it now."""
+        """A module that was in one of our folders, and is in a room of it now, or in another module."""
         folder, _, module = name.rpartition(".")
-        for room in _ROOMS.get(folder, ()):
-            there = f"{folder}.{room}.{module}"
+        places = [f"{folder}.{room}.{module}" for room in _ROOMS.get(folder, ())]
+        for there in [_MERGED[name]] if name in _MERGED else places:
             if importlib.util.find_spec(there) is not None:
                 return ModuleSpec(name, MovedModules(there))  # type: ignore[arg-type]
         return None

@@ -1,7 +1,6 @@
 """Special functions under the names of `torch.special`."""
 
 from fusegrad.eager.core.public import gather
-from fusegrad.eager.ops.nn.activation import log_softmax, softmax
 from fusegrad.eager.ops.pointwise.elementwise import round
 from fusegrad.eager.ops.pointwise.polynomials import (
     chebyshev_polynomial_t,
@@ -60,5 +59,6 @@ from fusegrad.eager.ops.pointwise.transcendental import (
     sinc,
 )
 from fusegrad.eager.ops.reduce.reduction import logsumexp
+from fusegrad.eager.ops.reduce.softmax import log_softmax, softmax
 
 __all__ = gather("fusegrad.special", globals())

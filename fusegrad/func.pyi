@@ -4,7 +4,6 @@ from collections.abc import Callable as _Callable
 from typing import Any as _Any
 
 from fusegrad.eager.autograd.func import (
-    Argnums as _Argnums,
     grad as grad,
     grad_and_value as grad_and_value,
     hessian as hessian,
@@ -15,6 +14,7 @@ from fusegrad.eager.autograd.func import (
     vjp as vjp,
 )
 from fusegrad.eager.autograd.functional_call import functional_call as functional_call
+from fusegrad.eager.autograd.levels import Argnums as _Argnums
 
 def jacobian(
     function: _Callable[..., _Any],

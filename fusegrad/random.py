@@ -1,4 +1,4 @@
 """Random numbers, as `torch.random`."""
 
-from fusegrad.eager.random.random import *
-from fusegrad.eager.random.random import __all__ as __all__
+from fusegrad.eager.random import *
+from fusegrad.eager.random import __all__ as __all__

@@ -25,8 +25,6 @@ from fusegrad.eager.random.random import (
     randperm as randperm,
 )
 
-default_generator: _Generator
-
 def fork_rng(devices: _Any = None, enabled: bool = True, **ignored: _Any) -> _Iterator[None]: ...
 def rand(
     *sizes: _Any,
@@ -52,3 +50,5 @@ def randn(
     pin_memory: bool = False,
 ) -> _Tensor: ...
 def randn_like(input: _Tensor, *, dtype: _Any = None, **options: _Any) -> _Tensor: ...
+
+default_generator: _Generator

@@ -6,6 +6,7 @@ Used by tests/compiler/codegen/test_vector_math.py and tools/measure_vector_math
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import functools
 import itertools
 from collections.abc import Callable
@@ -14,10 +15,11 @@ from typing import Any
 import numpy as np
 from mpmath import mp
 
-from fusegrad.compiler.codegen import kernel_cache, vector_math
-from fusegrad.compiler.codegen.functions import ATTRIBUTES
+from fusegrad.compiler.codegen import vector_math
+from fusegrad.compiler.kernel.dtypes import DTYPES
 from fusegrad.compiler.llvm import llvm_jit
-from fusegrad.compiler.llvm.ir_writer import LLVM_TYPES, Writer, vector_type
+from fusegrad.compiler.llvm.ir_writer import Writer, vector_type
+from fusegrad.compiler.llvm.target import host
 from fusegrad.compiler.llvm.tasks import function, module
 
 SHORT = {"float32": "f32", "float64": "f64"}
@@ -37,7 +39,7 @@ def compiled(name: str, dtype: str, lanes: int, avx512: bool = True) -> Compiled
 
 def full_lanes(dtype: str) -> int:
     """How many lanes this machine's vectors have."""
-    return kernel_cache.vector_bytes() // np.dtype(dtype).itemsize
+    return host().lanes(np.dtype(dtype).itemsize)
 
 
 class Compiled:
@@ -48,8 +50,9 @@ class Compiled:
 
     def __init__(self, name: str, dtype: str, lanes: int, avx512: bool = True) -> None:
         short, self.step = SHORT[dtype], max(lanes, 1)
-        element = LLVM_TYPES[short]
-        w = Writer(set(), avx512=avx512 and kernel_cache.vector_bytes() == 64)
+        element = DTYPES[short].register
+        target = dataclasses.replace(host(), avx512=avx512 and host().avx512)
+        w = Writer(set(), target)
         arity = 2 if name in OF_TWO else 1
         inputs = [f"%x{i}" for i in range(arity)]
         with w.loop("0", "%n", str(self.step)) as index:
@@ -61,10 +64,10 @@ class Compiled:
             result = vector_math.call(w, name, operands)
             w.line(f"store {result}, ptr {w.offset('%out', index, element)}, align 4")
         self.symbol = symbol = f"{name}_{short}_{lanes}_{next(_numbers)}"
-        width = kernel_cache.vector_bytes()
-        attributes = ATTRIBUTES.format(bits=8 * width, bytes=width)
         pointers = ", ".join(f"ptr noalias {pointer}" for pointer in (*inputs, "%out"))
-        self.text = module(w.declared, [function(f"void @{symbol}({pointers}, i64 %n)", w, attributes)])
+        self.text = module(
+            w.declared, [function(f"void @{symbol}({pointers}, i64 %n)", w, target.function_attributes)]
+        )
         (address,) = llvm_jit.compile_module(self.text, [symbol])
         self.assembly: str = llvm_jit.assembly(self.text)
         self._run = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * (arity + 1), ctypes.c_int64)(address)

@@ -48,13 +48,11 @@ def texts(key: str) -> Iterator[str]:
 
 def _segment(segment: Any) -> Iterator[str]:
     """One stretch of a path: what runs forward, what backward, and both as one program."""
-    programs = {"forward": segment.program, "backward": segment.backward}
-    if segment.joint is not None:
-        programs["joint"] = segment.joint.program
-    for role, program in programs.items():
-        if program is None:
+    codes = {"forward": segment.code, "backward": segment.backward, "joint": segment.joint}
+    for role, code in codes.items():
+        if code is None:
             continue
-        for part in (program, *program.bodies):
+        for part in (code.program, *code.program.bodies):
             yield f"--- {role}: graph"
             yield COMMENT.sub("", str(part.graph))
             for bound in part.kernels:

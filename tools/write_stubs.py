@@ -39,7 +39,8 @@ METHODS = "fusegrad.eager.core.tensor_methods"
 HEADER = '"""Written by tools/write_stubs.py from what is there at run time; not to be edited."""\n\n'
 NO_STUBS = {"fusegrad.cli", "fusegrad.__main__", "fusegrad.moved"}
 # Decorators that type checkers see through.
-SEEN_THROUGH = {"contextmanager", "contextlib.contextmanager"}
+SEEN_THROUGH = {"contextlib.contextmanager", "contextmanager"}
+SEEN_THROUGH |= {"attach", "internal", "method", "public", "publish"}  # declarations
 
 
 class Text:
@@ -72,7 +73,8 @@ class Source:
         """Whether a statement gives the name its types, so that a type checker needs nothing else."""
         node = self.statements.get(name)
         if isinstance(node, ast.FunctionDef):
-            return all(ast.unparse(d) in SEEN_THROUGH for d in node.decorator_list)
+            called = [d.func if isinstance(d, ast.Call) else d for d in node.decorator_list]
+            return all(ast.unparse(d) in SEEN_THROUGH for d in called)
         return node is not None
 
 
@@ -223,7 +225,7 @@ def _home(value: Any, name: str) -> tuple[str, str] | None:
 def public_stub(name: str) -> str:
     """The stub of a public module."""
     module = importlib.import_module(name)
-    names = public_names(module)
+    names = list(module.__all__)
     stub = Stub(names)
     if module is fusegrad:
         stub.lines.append(f"__version__: {stub.builtin('str')}")
@@ -257,14 +259,6 @@ def _class_line(stub: Stub, public: str, kind: type) -> str:
     return f"{public} = {stub.kind(kind)}"
 
 
-def public_names(module: types.ModuleType) -> list[str]:
-    """What a public module lists; of `fusegrad` also what it has besides, as the short names of dtypes."""
-    if module is not fusegrad:
-        return list(module.__all__)
-    names = [n for n in dir(module) if n[0] != "_"]
-    return [n for n in names if n in module._PACKAGES or not isinstance(getattr(module, n), types.ModuleType)]
-
-
 def methods_stub() -> str:
     """The stub of what declarations attach to `Tensor`: methods, operators and properties."""
     body = source_of("fusegrad.eager.core.tensor").statements["Tensor"].body
@@ -275,7 +269,7 @@ def methods_stub() -> str:
     stub = Stub(vars(Tensor))
     for name, value in attached.items():
         if isinstance(value, property):
-            stub.lines.append(f"    @property\n    def {name}(self) -> {stub.tensor()}: ...")
+            stub.lines.append(f"    @property\n    def {name}{stub.signature(value.fget, bound=True)}: ...")
         elif isinstance(value, types.FunctionType):
             stub.lines.append(f"    def {name}{_method(stub, name, value)}: ...{_OVERRIDES.get(name, '')}")
     stub.lines.insert(0, "class Methods:")

@@ -7,8 +7,9 @@ the loop leaves out touch no memory.
 
 from __future__ import annotations
 
+from fusegrad.compiler.kernel.dtypes import DTYPES, memory_type
 from fusegrad.compiler.kernel.ir import PLACE, Buffer
-from fusegrad.compiler.llvm.ir_writer import LINE, LLVM_TYPES, SIZES, Val, Writer, vector_type
+from fusegrad.compiler.llvm.ir_writer import LINE, Val, Writer, vector_type
 
 
 class Access:
@@ -90,10 +91,10 @@ class Access:
     def load(self, buffer: Buffer, places: tuple[str, ...] = (), when: str | None = None) -> Val:
         """The buffer's element; a vector of them where lanes differ. 0 where `when` is false."""
         w, memory = self.w, memory_type(buffer.dtype)
-        dtype = "u8" if buffer.dtype == "bool" else buffer.dtype
+        dtype = DTYPES[buffer.dtype].memory
         condition = None if when is None else self.values[when]
         address, spread = self._address(buffer, places)
-        align = SIZES[buffer.dtype]
+        align = DTYPES[buffer.dtype].size
         varies = self._varies(buffer)
         if not varies and spread is None and not (condition and condition.lanes):
             value = self._load_one(buffer, address, condition)
@@ -108,14 +109,14 @@ class Access:
         else:
             addresses = f"<{self.lanes} x ptr> {self._lane_addresses(buffer, address, spread)}"
             value = self._masked_load("gather", addresses, f"v{self.lanes}p0", buffer.dtype, condition)
-        return w.convert(value, "bool") if buffer.dtype == "bool" else value
+        return w.convert(value, buffer.dtype)
 
     def _every_other(self, buffer: Buffer, first: str) -> Val:
         """Lanes two elements apart, from two vectors: one that begins with the first, one that ends with the
         last. Nothing that lies beyond is read; a gather takes several times as long.
         """
-        w, lanes, memory, align = self.w, self.lanes, memory_type(buffer.dtype), SIZES[buffer.dtype]
-        dtype, parts = "u8" if buffer.dtype == "bool" else buffer.dtype, []
+        w, lanes, memory, align = self.w, self.lanes, memory_type(buffer.dtype), DTYPES[buffer.dtype].size
+        dtype, parts = DTYPES[buffer.dtype].memory, []
         for start in (0, lanes - 1):
             address = w.offset(first, str(start), memory)
             if self.left is None:
@@ -129,8 +130,8 @@ class Access:
         return w.shuffled(parts[0], parts[1], places)
 
     def _load_one(self, buffer: Buffer, address: str, condition: Val | None) -> Val:
-        w, memory, align = self.w, memory_type(buffer.dtype), SIZES[buffer.dtype]
-        dtype = "u8" if buffer.dtype == "bool" else buffer.dtype
+        w, memory, align = self.w, memory_type(buffer.dtype), DTYPES[buffer.dtype].size
+        dtype = DTYPES[buffer.dtype].memory
         if condition is None:
             return w.emit(f"load {memory}, ptr {address}, align {align}", dtype)
         room = w.stack(memory)
@@ -144,13 +145,13 @@ class Access:
         return self._masked_vector(kind, address, suffix, dtype, self._mask(condition))
 
     def _masked_vector(self, kind: str, address: str, suffix: str, dtype: str, mask: Val) -> Val:
-        w, loaded = self.w, "u8" if dtype == "bool" else dtype
+        w, loaded = self.w, DTYPES[dtype].memory
         vector = vector_type(memory_type(dtype), self.lanes)
-        symbol = f"llvm.masked.{kind}.v{self.lanes}{_suffix(dtype)}.{suffix}"
+        symbol = f"llvm.masked.{kind}.v{self.lanes}{DTYPES[dtype].mangled}.{suffix}"
         kinds = address.rsplit(" ", 1)[0]
         w.declared.add(f"declare {vector} @{symbol}({kinds}, i32, <{self.lanes} x i1>, {vector})")
         return w.emit(
-            f"call {vector} @{symbol}({address}, i32 {SIZES[dtype]}, {mask}, {vector} zeroinitializer)",
+            f"call {vector} @{symbol}({address}, i32 {DTYPES[dtype].size}, {mask}, {vector} zeroinitializer)",
             loaded,
             self.lanes,
         )
@@ -161,9 +162,8 @@ class Access:
         self, buffer: Buffer, value: Val, places: tuple[str, ...] = (), when: str | None = None
     ) -> None:
         """Put `value` at the current indices, where `when` is true."""
-        w, align = self.w, SIZES[buffer.dtype]
-        if value.dtype == "bool":
-            value = w.convert(value, "u8")
+        w, align = self.w, DTYPES[buffer.dtype].size
+        value = w.convert(value, DTYPES[value.dtype].memory)
         condition = None if when is None else self.values[when]
         address, spread = self._address(buffer, places)
         varies = self._varies(buffer)
@@ -180,27 +180,18 @@ class Access:
                 w.line(f"store {value}, ptr {address}, {how}")
                 return
             kind, addresses = "ptr", address
-            symbol = f"llvm.masked.store.v{self.lanes}{_suffix(value.dtype)}.p0"
+            symbol = f"llvm.masked.store.v{self.lanes}{DTYPES[value.dtype].mangled}.p0"
         else:
             kind, addresses = f"<{self.lanes} x ptr>", self._lane_addresses(buffer, address, spread)
-            symbol = f"llvm.masked.scatter.v{self.lanes}{_suffix(value.dtype)}.v{self.lanes}p0"
+            symbol = f"llvm.masked.scatter.v{self.lanes}{DTYPES[value.dtype].mangled}.v{self.lanes}p0"
         w.declared.add(f"declare void @{symbol}({vector}, {kind}, i32, <{self.lanes} x i1>)")
         w.line(f"call void @{symbol}({value}, {kind} {addresses}, i32 {align}, {self._mask(condition)})")
 
     def _store_one(self, buffer: Buffer, address: str, value: Val, condition: Val | None) -> None:
-        w, align = self.w, SIZES[buffer.dtype]
+        w, align = self.w, DTYPES[buffer.dtype].size
         assert not (condition and condition.lanes), "a condition of lanes for one element"
         if condition is None:
             w.line(f"store {value}, ptr {address}, align {align}")
             return
         with w.when(condition.text):
             w.line(f"store {value}, ptr {address}, align {align}")
-
-
-def memory_type(dtype: str) -> str:
-    """The LLVM type of an element in memory."""
-    return "i8" if dtype == "bool" else LLVM_TYPES[dtype]
-
-
-def _suffix(dtype: str) -> str:
-    return {"u8": "i8", "bool": "i8"}.get(dtype, dtype)

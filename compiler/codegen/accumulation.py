@@ -6,13 +6,14 @@ import contextlib
 import math
 from collections.abc import Iterator
 
-from fusegrad.compiler.codegen.access import Access, memory_type
+from fusegrad.compiler.codegen.access import Access
 from fusegrad.compiler.codegen.primitives import apply
+from fusegrad.compiler.kernel.dtypes import DTYPES, is_float, memory_type
 from fusegrad.compiler.kernel.ir import Accumulate, Accumulator, Buffer, Operand
 from fusegrad.compiler.kernel.scalar import identity
-from fusegrad.compiler.llvm.ir_writer import LLVM_TYPES, SIZES, Val, Writer, vector_type
+from fusegrad.compiler.llvm.ir_writer import Val, Writer, vector_type
+from fusegrad.compiler.llvm.target import Target
 
-WHOLE = {"f32": "i32", "f64": "i64"}  # integers as wide as a float
 _COMBINE = {"add": "add", "mul": "mul", "max": "maximum", "min": "minimum", "or": "or_", "and": "and_"}
 
 
@@ -29,6 +30,7 @@ class Accumulation(Access):
     one. unpaired: while vectors come in pairs, by accumulator the one that has not been looked at for NaN.
     """
 
+    target: Target
     sizes: dict[str, str]
     stacks: dict[str, tuple[str, int]]
     partials: dict[str, str]
@@ -41,12 +43,12 @@ class Accumulation(Access):
 
     def declare(self, accumulator: Accumulator, lanes: int) -> None:
         """Room for an accumulator that holds its identity."""
-        type_ = vector_type(LLVM_TYPES[accumulator.dtype], lanes)
+        type_ = vector_type(DTYPES[accumulator.dtype].register, lanes)
         if accumulator.target not in self.stacks:
             self.stacks[accumulator.target] = self.w.stack(type_), lanes
         start = self.w.constant(identity(accumulator.combine, accumulator.dtype), accumulator.dtype, lanes)
         self.w.line(f"store {start}, ptr {self.stacks[accumulator.target][0]}")
-        if lanes and accumulator.combine in ("max", "min") and accumulator.dtype[0] == "f":
+        if lanes and accumulator.combine in ("max", "min") and is_float(accumulator.dtype):
             self._declare_nans(accumulator, lanes)
 
     def _declare_nans(self, accumulator: Accumulator, lanes: int) -> None:
@@ -55,9 +57,9 @@ class Accumulation(Access):
         The larger of two numbers is one instruction, that NaN wins takes three more; whether any of two
         vectors has one takes two. With AVX-512 what was compared is in registers of their own.
         """
-        if self.w.avx512:
+        if self.target.has_mask_registers:
             return
-        nobody = self.w.constant(0, WHOLE[accumulator.dtype], lanes)
+        nobody = self.w.constant(0, DTYPES[accumulator.dtype].bits, lanes)
         if accumulator.target not in self.nans:
             self.nans[accumulator.target] = self.w.stack(nobody.type)
         self.w.line(f"store {nobody}, ptr {self.nans[accumulator.target]}")
@@ -104,9 +106,9 @@ class Accumulation(Access):
                 self.unpaired[target] = value
                 return
             other = self.unpaired.pop(target)
-        whole = WHOLE[value.dtype]
+        whole = DTYPES[value.dtype].bits
         unordered = w.emit(f"fcmp uno {other}, {value.text}", "bool", value.lanes)
-        type_ = vector_type(LLVM_TYPES[whole], value.lanes)
+        type_ = vector_type(DTYPES[whole].register, value.lanes)
         found = w.emit(f"sext {unordered} to {type_}", whole, value.lanes)
         known = w.emit(f"load {type_}, ptr {self.nans[target]}", whole, value.lanes)
         w.line(f"store {w.binary('or', known, found)}, ptr {self.nans[target]}")
@@ -114,7 +116,7 @@ class Accumulation(Access):
     def held(self, accumulator: Accumulator, place: tuple[str, int]) -> Val:
         """What an accumulator holds; place: its room and lanes."""
         room, lanes = place
-        type_ = vector_type(LLVM_TYPES[accumulator.dtype], lanes)
+        type_ = vector_type(DTYPES[accumulator.dtype].register, lanes)
         return self.w.emit(f"load {type_}, ptr {room}", accumulator.dtype, lanes)
 
     def settled(self, accumulator: Accumulator) -> Val:
@@ -126,7 +128,7 @@ class Accumulation(Access):
         total = w.fold(value, lambda a, b: self.combine(accumulator, a, b))
         if accumulator.target not in self.nans:
             return total
-        bits = 8 * SIZES[value.dtype] * value.lanes
+        bits = 8 * DTYPES[value.dtype].size * value.lanes
         lanes = w.emit(f"load i{bits}, ptr {self.nans[accumulator.target]}", "i64")
         some = w.emit(f"icmp ne i{bits} {lanes.text}, 0", "bool")
         return w.select(some, w.constant(math.nan, value.dtype), total)

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fusegrad.compiler.codegen.access import memory_type
 from fusegrad.compiler.codegen.accumulation import Accumulation, combined
 from fusegrad.compiler.codegen.index_set_splitting import Interior, interior
 from fusegrad.compiler.codegen.prefetch import Ahead
 from fusegrad.compiler.codegen.primitives import apply, extreme
+from fusegrad.compiler.kernel.dtypes import DTYPES, is_float, memory_type
 from fusegrad.compiler.kernel.ir import (
     ELEMENTARY,
     Accumulate,
@@ -36,7 +36,8 @@ from fusegrad.compiler.kernel.ir import (
     Variable,
     walk,
 )
-from fusegrad.compiler.llvm.ir_writer import LINE, LLVM_TYPES, SIZES, Val, Writer, vector_type
+from fusegrad.compiler.llvm.ir_writer import LINE, Val, Writer, vector_type
+from fusegrad.compiler.llvm.target import Target
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ MANY_FUNCTIONS = 3
 LONG = frozenset({"pow", "lgamma", "erfinv"})
 
 
-def lanes_of(kernel: Kernel, vector_bytes: int) -> int:
+def lanes_of(kernel: Kernel, target: Target) -> int:
     """How many lanes the kernel's vectors have: by its widest float and its heaviest functions.
 
     The instructions of an elementary function wait for one another; two vectors of them side by side fill
@@ -98,22 +99,22 @@ def lanes_of(kernel: Kernel, vector_bytes: int) -> int:
     """
     dtypes = {s.dtype for s in kernel.statements() if isinstance(s, (Compute, Accumulator, Progression))}
     dtypes |= {s.buffer.dtype for s in kernel.statements() if isinstance(s, (Load, Store))}
-    wide = "f64" in dtypes or ("i64" in dtypes and "f32" not in dtypes)
+    lane = max((DTYPES[d].size for d in dtypes if is_float(d)), default=8 if "i64" in dtypes else 4)
     functions = [s.op for s in kernel.statements() if isinstance(s, Compute) and s.op in ELEMENTARY]
     _, loop, _ = parts(kernel)
     # In rows, which may be short, much of four vectors would be idle.
     flat = loop is not None and loop.kind == "chunked"
     long = len(functions) >= MANY_FUNCTIONS or not LONG.isdisjoint(functions)
-    vectors = (4 if long and flat and vector_bytes >= 32 else 2) if functions else 1
-    return vectors * max(2, vector_bytes // (8 if wide else 4))
+    vectors = (target.most_interleaved if long and flat else 2) if functions else 1
+    return vectors * max(2, target.lanes(lane))
 
 
 class Emitter(Accumulation):
     """Writes one function of a kernel."""
 
-    def __init__(self, kernel: Kernel, lanes: int, declared: set[str], avx512: bool = False) -> None:
-        self.kernel, self.lanes = kernel, lanes
-        self.w = Writer(declared, avx512)
+    def __init__(self, kernel: Kernel, declared: set[str], target: Target) -> None:
+        self.kernel, self.target, self.lanes = kernel, target, lanes_of(kernel, target)
+        self.w = Writer(declared, target)
         self.block = block_of(kernel)
         self.streamed = frozenset(kernel.streamed)
         self.values: dict[str, Val] = {}
@@ -143,9 +144,8 @@ class Emitter(Accumulation):
         for name, dtype in self.kernel.numbers:
             address, loaded = w.name("p"), w.name()
             w.line(f"{address} = getelementptr i64, ptr %block, i64 {block.numbers[name]}")
-            memory = "i8" if dtype == "bool" else LLVM_TYPES[dtype]
-            w.line(f"{loaded} = load {memory}, ptr {address}")
-            self.values[name] = self._from_memory(Val(loaded, "u8" if dtype == "bool" else dtype), dtype)
+            w.line(f"{loaded} = load {memory_type(dtype)}, ptr {address}")
+            self.values[name] = w.convert(Val(loaded, DTYPES[dtype].memory), dtype)
         for buffer in (*self.kernel.inputs, *self.kernel.outputs):
             self.pointers[buffer.name] = self.address(block.buffers[buffer.name])
             for i in range(len(buffer.axes)):
@@ -161,9 +161,6 @@ class Emitter(Accumulation):
         w.line(f"{entry} = getelementptr ptr, ptr %slots, i64 {slot}")
         w.line(f"{base} = load ptr, ptr {entry}")
         return w.offset(base, offset)
-
-    def _from_memory(self, value: Val, dtype: str) -> Val:
-        return self.w.convert(value, "bool") if dtype == "bool" else value
 
     # Scalars.
 
@@ -268,7 +265,7 @@ class Emitter(Accumulation):
                     self.variable(target, self.operand(value, dtype))
                 case Recall(target, variable):
                     room, lanes = self.stacks[variable.target]
-                    type_ = vector_type(LLVM_TYPES[variable.dtype], lanes)
+                    type_ = vector_type(DTYPES[variable.dtype].register, lanes)
                     self.values[target] = self.w.emit(f"load {type_}, ptr {room}", variable.dtype, lanes)
                 case Assign(variable, value):
                     room, lanes = self.stacks[variable.target]
@@ -320,7 +317,7 @@ class Emitter(Accumulation):
             self.indices[axis] = index
             for buffer, line in lines.items():
                 vector = w.offset(line, index, memory_type(buffer.dtype))
-                for place in range(0, self.lanes * SIZES[buffer.dtype], LINE):
+                for place in range(0, self.lanes * DTYPES[buffer.dtype].size, LINE):
                     w.prefetch(w.offset(vector, str(place)))
             self.statements(body)
         rest = w.index("sub", stop, end)

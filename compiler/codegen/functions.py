@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from fusegrad.compiler.codegen.access import memory_type
 from fusegrad.compiler.codegen.emit import Emitter, filled_in_vectors, outer_accumulators, parts
 from fusegrad.compiler.codegen.prefetch import ahead_of
+from fusegrad.compiler.kernel.dtypes import DTYPES, memory_type
 from fusegrad.compiler.kernel.ir import Accumulator, Kernel, Loop, Statement, Store
 from fusegrad.compiler.kernel.scalar import identity
-from fusegrad.compiler.llvm.ir_writer import LLVM_TYPES, Val
+from fusegrad.compiler.llvm.ir_writer import Val
+from fusegrad.compiler.llvm.target import Target
 from fusegrad.compiler.llvm.tasks import function, module, run_tasks, task_name
-
-# Told nothing of the stack, LLVM leaves it as it is, and most vectors that it keeps there lie across two
-# lines of the cache: each takes twice as long to be read.
-ATTRIBUTES = '"prefer-vector-width"="{bits}" "min-legal-vector-width"="{bits}" alignstack({bytes}) nounwind'
 
 
 def _header(emitter: Emitter, before: tuple[Statement, ...]) -> None:
@@ -59,8 +56,7 @@ def chunk_function(name: str, emitter: Emitter, attributes: str) -> str:
 
 
 def _store_number(emitter: Emitter, value: Val, place: str) -> None:
-    if value.dtype == "bool":
-        value = emitter.w.convert(value, "u8")
+    value = emitter.w.convert(value, DTYPES[value.dtype].memory)
     emitter.w.line(f"store {value}, ptr {place}")
 
 
@@ -104,10 +100,10 @@ def _clear_array(emitter: Emitter, accumulator: Accumulator, scratch: str) -> No
     """Set all elements of an array of accumulators to the identity."""
     w = emitter.w
     address = emitter.partials[accumulator.target] = _array_at(emitter, accumulator, scratch)
-    dtype = "u8" if accumulator.dtype == "bool" else accumulator.dtype
+    dtype = DTYPES[accumulator.dtype].memory
     start = w.constant(identity(accumulator.combine, accumulator.dtype), dtype)
     with w.loop("0", _array_length(emitter, accumulator)) as index:
-        w.line(f"store {start}, ptr {w.offset(address, index, LLVM_TYPES[dtype])}")
+        w.line(f"store {start}, ptr {w.offset(address, index, DTYPES[dtype].register)}")
 
 
 def entry_function(name: str, emitter: Emitter, attributes: str) -> str:
@@ -139,9 +135,9 @@ def _combine_chunks(emitter: Emitter, accumulator: Accumulator, chunks: str) -> 
     room, _ = emitter.stacks[accumulator.target]
     with w.loop("0", chunks) as index:
         place = w.offset(_scratch(emitter, index), offset)
-        memory = "u8" if accumulator.dtype == "bool" else accumulator.dtype
-        part = w.convert(w.emit(f"load {LLVM_TYPES[memory]}, ptr {place}", memory), accumulator.dtype)
-        known = w.emit(f"load {LLVM_TYPES[accumulator.dtype]}, ptr {room}", accumulator.dtype)
+        memory = DTYPES[accumulator.dtype].memory
+        part = w.convert(w.emit(f"load {DTYPES[memory].register}, ptr {place}", memory), accumulator.dtype)
+        known = w.emit(f"load {DTYPES[accumulator.dtype].register}, ptr {room}", accumulator.dtype)
         w.line(f"store {emitter.combine(accumulator, known, part)}, ptr {room}")
     emitter.values[accumulator.target] = emitter.settled(accumulator)
 
@@ -170,15 +166,11 @@ def _combine_arrays(emitter: Emitter, accumulator: Accumulator, chunks: str, fir
     emitter.partials[accumulator.target] = result
 
 
-def module_text(kernel: Kernel, name: str, vector_bytes: int, lanes: int) -> str:
-    """The LLVM module of a kernel."""
+def module_text(kernel: Kernel, name: str, target: Target) -> str:
+    """The LLVM module of a kernel for a machine."""
     declared: set[str] = set()
-    attributes = ATTRIBUTES.format(bits=vector_bytes * 8, bytes=vector_bytes)
-
-    def emitter() -> Emitter:
-        return Emitter(kernel, lanes, declared, avx512=vector_bytes == 64)
-
-    functions = [entry_function(name, emitter(), attributes)]
+    attributes = target.function_attributes
+    functions = [entry_function(name, Emitter(kernel, declared, target), attributes)]
     if parts(kernel)[1] is not None:
-        functions.append(chunk_function(name, emitter(), attributes))
+        functions.append(chunk_function(name, Emitter(kernel, declared, target), attributes))
     return module(declared, functions)

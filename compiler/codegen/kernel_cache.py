@@ -8,10 +8,11 @@ from contextlib import contextmanager
 
 from fusegrad.compiler.base import debug
 from fusegrad.compiler.base.lock import compiling
-from fusegrad.compiler.codegen.emit import lanes_of, parts
+from fusegrad.compiler.codegen.emit import parts
 from fusegrad.compiler.codegen.functions import module_text
 from fusegrad.compiler.kernel.ir import Kernel
-from fusegrad.compiler.llvm.llvm_jit import Module, Statistics, vector_bytes
+from fusegrad.compiler.llvm.llvm_jit import Module, Statistics
+from fusegrad.compiler.llvm.target import host
 from fusegrad.compiler.llvm.tasks import task_name
 from fusegrad.compiler.runtime import threads
 
@@ -34,7 +35,7 @@ def compile_kernels(kernels: Sequence[Kernel]) -> None:
         texts = {}
         for name, kernel in new.items():
             debug.show(3, "kernel", functools.partial(getattr, kernel, "text"))
-            texts[name] = module_text(kernel, name, vector_bytes(), lanes_of(kernel, vector_bytes()))
+            texts[name] = module_text(kernel, name, host())
         for names in _shares({name: len(text) for name, text in texts.items()}, threads.cores()):
             tasks = [task_name(name) for name in names if parts(new[name])[1] is not None]
             module = Module(joined([texts[name] for name in names]), [*names, *tasks])

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from fusegrad.compiler.kernel.dtypes import DTYPES
 from fusegrad.compiler.kernel.ir import Buffer, Load, Loop, Statement
-from fusegrad.compiler.llvm.ir_writer import LINE, SIZES
+from fusegrad.compiler.llvm.ir_writer import LINE
 
 
 class Ahead(NamedTuple):
@@ -35,6 +36,6 @@ def ahead_of(rows: Loop, lanes: int) -> Ahead | None:
         and buffer.axes[-1] == axis
         and row in buffer.axes
         # Fetched with each vector: of several to a line, all but one would be in vain.
-        and lanes * SIZES[buffer.dtype] >= LINE
+        and lanes * DTYPES[buffer.dtype].size >= LINE
     )
     return Ahead(passes[-1].body, row, buffers) if buffers else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fusegrad.compiler.codegen import vector_math
+from fusegrad.compiler.kernel.dtypes import is_float
 from fusegrad.compiler.llvm.ir_writer import Val, Writer
 
 _BINARY = {"add": ("fadd", "add"), "sub": ("fsub", "sub"), "mul": ("fmul", "mul"), "div": ("fdiv", "sdiv")}
@@ -12,7 +13,7 @@ _LOGIC = {"and_": "and", "or_": "or", "xor": "xor"}
 def apply(w: Writer, op: str, operands: list[Val], dtype: str) -> Val:
     """A primitive on values of one width."""
     first = operands[0]
-    floating = first.dtype[0] == "f"
+    floating = is_float(first.dtype)
     if first.dtype == "bool" and op in ("add", "mul", "maximum", "minimum"):
         op = "or_" if op in ("add", "maximum") else "and_"
     if op in _BINARY:
@@ -45,7 +46,7 @@ def apply(w: Writer, op: str, operands: list[Val], dtype: str) -> Val:
 def extreme(w: Writer, op: str, x: Val, y: Val) -> Val:
     """The larger or smaller; NaN if either is, as NumPy and PyTorch have it."""
     wins = w.compare("ge" if op == "maximum" else "le", x, y)
-    if x.dtype[0] != "f":
+    if not is_float(x.dtype):
         return w.select(wins, x, y)
     unordered = w.emit(f"fcmp uno {x}, {x.text}", "bool", x.lanes)
     return w.select(w.binary("or", wins, unordered), x, y)

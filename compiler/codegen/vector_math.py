@@ -20,6 +20,7 @@ from fusegrad.compiler.codegen.mathematics import (
     trigonometry,
 )
 from fusegrad.compiler.codegen.mathematics.arithmetic import Math
+from fusegrad.compiler.kernel.dtypes import DTYPES
 from fusegrad.compiler.llvm.ir_writer import Val, Writer
 
 FUNCTIONS: dict[str, Callable[..., Val]] = {
@@ -64,9 +65,11 @@ def call(writer: Writer, name: str, operands: list[Val]) -> Val:
     """The function `name` of float operands."""
     if name in ROUNDING:
         return writer.call(ROUNDING[name], operands)
-    if name in IN_DOUBLE and operands[0].dtype == "f32":
-        doubles = [writer.convert(operand, "f64") for operand in operands]
+    dtype = operands[0].dtype
+    wider = DTYPES[dtype].wider
+    if name in IN_DOUBLE and wider != dtype:
+        doubles = [writer.convert(operand, wider) for operand in operands]
         result = FUNCTIONS[name](Math(writer, doubles[0], short=True), *doubles)
-        return writer.convert(result, "f32")
+        return writer.convert(result, dtype)
     function = _OF_NONPOSITIVE.get(name) or FUNCTIONS[name]
     return function(Math(writer, operands[0]), *operands)

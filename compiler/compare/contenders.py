@@ -20,7 +20,7 @@ from fusegrad.eager.autograd import autograd
 from fusegrad.eager.core.op import wrap
 from fusegrad.eager.core.state import no_grad
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.eager.random.random import get_rng_state, set_rng_state
+from fusegrad.eager.random.generator import get_rng_state, set_rng_state
 from fusegrad.tracer.observe.pytree import Structure, flatten
 
 Arrays = list[np.ndarray]
@@ -219,7 +219,7 @@ def compiled_contender(case: Case) -> Contender:
 def compiled_facts(compiled: JitFunction) -> dict[str, Any]:
     """What is known of compiled code besides its times."""
     kernels = compiled.kernels()
-    programs = [p for s in compiled.segments() for p in (s.program, s.backward) if p is not None]
+    programs = [c.program for s in compiled.segments() for c in (s.code, s.backward) if c is not None]
     steps = [step.title for program in programs for part in (program, *program.bodies) for step in part.steps]
     return {
         "forward_kernels": len(kernels.forward),

@@ -15,7 +15,7 @@ from fusegrad.compiler.base.lock import compiling
 from fusegrad.compiler.base.symbolic_sizes import Sizes, Values
 from fusegrad.compiler.deferred.region import Given, Part, Step, Stretch
 from fusegrad.compiler.deferred.shape_patterns import dense_order, dense_strides, filled, layout_key
-from fusegrad.compiler.paths.segments import Joint, Segment
+from fusegrad.compiler.paths.segments import Answers, Code, Segment
 from fusegrad.compiler.placement.memory_plan import copied, with_sizes
 from fusegrad.eager.core.families import Layout
 from fusegrad.eager.core.op import TensorType
@@ -189,19 +189,19 @@ class _OpenPart:
         """The part with its sizes: the same kernels in other places."""
         root, part = self.part.tree.root, self.part
         segment, path = copied(root), copied(root.path)
-        assert segment.program is not None and path is not None
-        segment.program = segment.program.at(values)
-        segment.checks, segment.results = _at(segment.checks, values), _at(segment.results, values)
-        segment.left = _at(segment.left, values)
+        assert segment.code is not None and path is not None
+        segment.code = _sized(segment.code, values)
         if segment.backward is not None:
-            segment.backward = segment.backward.at(values)
-            segment.gradient_places = _at(segment.gradient_places, values)
-        path.output_types = values.of(path.output_types)
+            segment.backward = _sized(segment.backward, values)
+        path.derivative = copied(path.derivative)
+        path.derivative.types = values.of(path.derivative.types)
         if self._has_sizes:
             path.capture = copied(path.capture)
             graph = path.capture.graph
             path.capture.graph = Graph(graph.inputs, with_sizes(graph.equations, values), graph.outputs)
         segment.path = path
+        known = root.answers
+        segment.answers = Answers(facts=known.facts, usage=known.usage)
         segment.joint = self._joint(values)
         tree = copied(part.tree)
         tree.root, tree.paths = segment, [path]
@@ -218,15 +218,19 @@ class _OpenPart:
                     self._joint_holds = self.sizes.close()
         leaf.joint = self._joint(values)
 
-    def _joint(self, values: Values) -> Joint | None:
+    def _joint(self, values: Values) -> Code | None:
         joint, holds = self.part.tree.root.joint, self._joint_holds
         if joint is None or holds is None or not holds(*values.given.values()):
             return None
-        made = copied(joint)
-        made.program = joint.program.at(values)
-        made.checks, made.results = _at(joint.checks, values), _at(joint.results, values)
-        made.left, made.gradients = _at(joint.left, values), _at(joint.gradients, values)
-        return made
+        return _sized(joint, values)
+
+
+def _sized(code: Code, sizes: Values) -> Code:
+    """Code with numbers for its sizes."""
+    places = (_at(spots, sizes) for spots in (code.checks, code.results, code.left, code.gradients))
+    checks, results, left, gradients = places
+    program = code.program.at(sizes)
+    return Code(program, code.inputs, checks, code.keeps, code.guard, results, left, gradients)
 
 
 def _at(places: Sequence[Any], sizes: Values) -> list[Any]:

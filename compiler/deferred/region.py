@@ -17,9 +17,8 @@ import numpy as np
 from fusegrad.compiler.base.symbolic_sizes import Fixed
 from fusegrad.compiler.deferred.shape_patterns import Made
 from fusegrad.compiler.paths import replay
-from fusegrad.compiler.paths.autograd_node import finish
 from fusegrad.compiler.paths.path import make_path
-from fusegrad.compiler.paths.segments import Run, Segment
+from fusegrad.compiler.paths.segments import Segment, Stopped
 from fusegrad.compiler.paths.tree import Tree, unusual_layout
 from fusegrad.compiler.placement.memory_plan import copied
 from fusegrad.eager.core.families import Layout, View, contiguous_layout, layout_of
@@ -92,9 +91,9 @@ class Part(NamedTuple):
 
     def describe(self) -> list[str]:
         """A line for each step of its program."""
-        program = self.tree.root.program
-        assert program is not None
-        return program.describe()
+        code = self.tree.root.code
+        assert code is not None
+        return code.program.describe()
 
 
 class Stretch:
@@ -242,11 +241,11 @@ class Stretch:
                 for kind, i in part.takes
             ]
             run = replay.run(part.tree, leaves)
-            if not isinstance(run, Run):
+            if isinstance(run, Stopped):
                 return None
-            if run.leaf.path.derives_alone and run.leaf.joint is None and run.leaf.followed():  # type: ignore[union-attr]
+            if run.leaf.path.derivative.alone and run.leaf.joint is None and run.leaf.followed():  # type: ignore[union-attr]
                 part.make_joint(run.leaf)
-            found.update(zip(part.gives, finish(run, leaves), strict=True))
+            found.update(zip(part.gives, run.finish(), strict=True))
         return found
 
     def _made(self, number: int, found: dict[int, Tensor]) -> Tensor:

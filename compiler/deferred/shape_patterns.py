@@ -16,7 +16,7 @@ import numpy as np
 from fusegrad.compiler.base.symbolic_sizes import Sizes
 from fusegrad.eager.core.op import EXPLAINED, Op, Params, TensorType, wrap
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.eager.ops.shape.shape import Slice
+from fusegrad.eager.ops.shape.slicing import Slice
 
 # Parameters that hold sizes and positions, whatever the op.
 _OPEN = frozenset({"count", "index", "shape", "size"})

@@ -118,8 +118,8 @@ def _path_dict(chain: list[Any]) -> dict[str, Any]:
         "calls": path.calls,
         "guards": guards,
         "reads": [_read_dict(r) for r in path.capture.reads],
-        "forward": [line for s in chain for line in s.program.describe()],
-        "backward": backward.describe() if backward is not None else [],
+        "forward": [line for s in chain for line in s.code.program.describe()],
+        "backward": backward.program.describe() if backward is not None else [],
         "joint": joint.program.describe() if joint is not None else [],
     }
 

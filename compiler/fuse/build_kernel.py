@@ -10,6 +10,7 @@ from fusegrad.compiler.base.gather_op import FETCH, tested_dims, write_fetch
 from fusegrad.compiler.fuse.iteration_domain import Axis, Domain, Sources, Use
 from fusegrad.compiler.fuse.schedule import Schedule, saved_between_passes
 from fusegrad.compiler.kernel.bound_kernel import Argument, BoundKernel
+from fusegrad.compiler.kernel.dtypes import DTYPES, is_float
 from fusegrad.compiler.kernel.ir import (
     PLACE,
     Accumulate,
@@ -174,7 +175,7 @@ class KernelBuilder:
             equation = self.domain.equations[index]
             assert isinstance(equation.op, Reduction) and equation.op.combine is not None
             axes = self._named(self.inner) if self.plan.reductions[index] == "column" else ()
-            dtype = short_name(equation.output.dtype)
+            dtype = DTYPES[short_name(equation.output.dtype)].accumulate
             self.accumulators[index] = Accumulator(
                 f"a{len(self.accumulators)}", equation.op.combine, dtype, axes
             )
@@ -207,7 +208,7 @@ class KernelBuilder:
         for index, kind in self.plan.reductions.items():
             value = self.domain.equations[index].output
             if kind == "row" and self.plan.passes[value] == number:
-                row.adopt(value, self.accumulator(index).target)
+                row.adopt(value, self.accumulator(index))
         self._store_members(
             row, lambda e: self.plan.levels[e.output] == "row" and self.plan.passes[e.output] == number
         )
@@ -254,11 +255,12 @@ class KernelBuilder:
         for index, kind in self.plan.reductions.items():
             value = self.domain.equations[index].output
             if kind == "total":
-                totals.adopt(value, self.accumulator(index).target)
+                totals.adopt(value, self.accumulator(index))
             elif kind == "column":
-                name = wide.builder.fresh(short_name(value.dtype))
-                wide.statements.append(Read(name, self.accumulator(index)))
-                wide.known[value] = name
+                accumulator = self.accumulator(index)
+                name = wide.builder.fresh(accumulator.dtype)
+                wide.statements.append(Read(name, accumulator))
+                wide.known[value] = wide.builder.cast(name, short_name(value.dtype))
         reads = len(wide.statements)
         is_post = {e.output for e in self.domain.equations if self.plan.levels[e.output] == "post"}
         narrow = {v for v in is_post if not self.domain.axes(self.domain.members[v])}
@@ -318,10 +320,10 @@ class Context:
         self.builder.statements = []
         return taken
 
-    def adopt(self, value: Value, name: str) -> None:
-        """`name` (an accumulator, done) is the scalar of `value` from here on."""
-        self.builder.dtypes[name] = short_name(value.dtype)
-        self.known[value] = name
+    def adopt(self, value: Value, accumulator: Accumulator) -> None:
+        """What an accumulator holds, which is done, is the scalar of `value` from here on."""
+        self.builder.dtypes[accumulator.target] = accumulator.dtype
+        self.known[value] = self.builder.cast(accumulator.target, short_name(value.dtype))
 
     def place(self, level: str) -> Context:
         """The context where something of `level` is computed: this one or one further out."""
@@ -342,7 +344,8 @@ class Context:
         if value not in context.known:
             if isinstance(equation.op, Reduction):
                 # A reduction over dimensions of size 1; real ones were adopted from accumulators.
-                context.known[value] = context.converted(index, context.operand(kernel.domain.uses[index, 0]))
+                name = context.operand(kernel.domain.uses[index, 0])
+                context.known[value] = context.builder.cast(name, short_name(value.dtype))
             else:
                 context.known[value] = context.apply(equation, index)
         return context.known[value]
@@ -385,12 +388,14 @@ class Context:
             else:
                 operands.append(name if compute is None else builder.cast(name, compute))
         if isinstance(op.scalar, str):
-            return getattr(builder, op.scalar)(*operands)
-        return op.scalar(builder, *operands, **params)
+            result = getattr(builder, op.scalar)(*operands)
+        else:
+            result = op.scalar(builder, *operands, **params)
+        return builder.cast(result, short_name(equation.output.dtype))
 
     def _number(self, value: Any, compute: str | None) -> str:
         assert compute is not None
-        if isinstance(value, float) and compute[0] != "f":
+        if isinstance(value, float) and not is_float(compute):
             raise NotLowered(f"a fraction in {compute}")
         name = self.kernel.number(value, compute)
         self.builder.dtypes[name] = compute
@@ -402,14 +407,10 @@ class Context:
         self.builder.dtypes[name] = "i64"
         return name
 
-    def converted(self, index: int, name: str) -> str:
-        """A reduction's operand in the dtype that it accumulates."""
-        return self.builder.cast(name, short_name(self.kernel.domain.equations[index].output.dtype))
-
     def accumulate(self, index: int) -> None:
-        """Put a reduction's operand into its accumulator."""
+        """Put a reduction's operand into its accumulator, in the dtype of that."""
         accumulator = self.kernel.accumulator(index)
-        name = self.converted(index, self.operand(self.kernel.domain.uses[index, 0]))
+        name = self.builder.cast(self.operand(self.kernel.domain.uses[index, 0]), accumulator.dtype)
         self.statements.append(Accumulate(accumulator, name))
 
 
@@ -420,8 +421,9 @@ def compute_dtype(equation: Equation) -> str | None:
     if op.name == "cast":
         return None
     if op.rule_of_dtype.result is None:
-        return short_name(equation.output.dtype)
-    return short_name(op.compute_dtype([v.type if isinstance(v, Value) else v for v in equation.inputs]))
+        return DTYPES[short_name(equation.output.dtype)].compute
+    types = [v.type if isinstance(v, Value) else v for v in equation.inputs]
+    return DTYPES[short_name(op.compute_dtype(types))].compute
 
 
 def build_kernel(plan: Schedule, outputs: Sequence[Value], sources: Sources) -> BoundKernel:

@@ -24,8 +24,8 @@ from fusegrad.compiler.fuse.scans import SCANS, scan_kernel
 from fusegrad.compiler.fuse.scatters import COMBINERS, scatter_kernel, scattered_from
 from fusegrad.compiler.fuse.schedule import Schedule, schedule
 from fusegrad.compiler.kernel.bound_kernel import BoundKernel
-from fusegrad.compiler.kernel.scalar import NATIVE, NotLowered
-from fusegrad.eager.core.dtypes import FROM_NUMPY
+from fusegrad.compiler.kernel.dtypes import has_kernels, product_dtype
+from fusegrad.compiler.kernel.scalar import NotLowered
 from fusegrad.eager.core.families import Contraction, View
 from fusegrad.eager.ops.pointwise.elementwise import _clone
 from fusegrad.tracer.ir.graph import GUARD, Equation, Graph, Value
@@ -189,11 +189,7 @@ class Fusion:
     # One equation.
 
     def _single(self, equation: Equation) -> Step:
-        if (
-            isinstance(equation.op, Contraction)
-            and equation.output.dtype.kind == "f"
-            and equation.output.dtype.itemsize >= 4
-        ):
+        if isinstance(equation.op, Contraction) and product_dtype(equation.output.dtype) is not None:
             if all(n for v in equation.values() for n in v.shape):
                 return Step("product", [equation])
         elif equation.op.family in ("elementwise", "reduction", "fetch") and self._lowerable([equation]):
@@ -213,7 +209,7 @@ class Fusion:
                 known = spreads(equation)
             elif name == "cat":
                 known = all(v.dtype == equation.output.dtype for v in values)
-            return known and all(FROM_NUMPY[v.dtype].short in NATIVE for v in values)
+            return known and all(has_kernels(v.dtype) for v in values)
         return False
 
     def _constant(self, equation: Equation) -> Any:

@@ -14,7 +14,7 @@ from typing import Any
 
 from fusegrad.compiler.base.gather_op import FETCH, affine, indexed
 from fusegrad.eager.core.families import Layout, Reduction, View, contiguous_layout
-from fusegrad.eager.ops.shape.shape import Slice
+from fusegrad.eager.ops.shape.slicing import Slice
 from fusegrad.tracer.ir.graph import Equation, Graph, Value
 
 Axis = int

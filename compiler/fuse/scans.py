@@ -8,11 +8,9 @@ from collections.abc import Callable
 from fusegrad.compiler.fuse.iteration_domain import Sources
 from fusegrad.compiler.fuse.loop_nests import Nest
 from fusegrad.compiler.kernel.bound_kernel import BoundKernel
+from fusegrad.compiler.kernel.dtypes import DTYPES, is_float
 from fusegrad.compiler.kernel.scalar import identity, short_name
 from fusegrad.tracer.ir.graph import Equation, Value
-
-# What running sums of narrow floats accumulate in, as in eager.
-_WIDER = {"f32": "f64"}
 
 
 def scan_kernel(equation: Equation, sources: Sources) -> BoundKernel:
@@ -40,7 +38,7 @@ Step = Callable[..., list[str]]
 
 def _running(combine: str) -> Callable[[Nest, str], Step]:
     def rule(nest: Nest, dtype: str) -> Step:
-        wide = _WIDER.get(dtype, dtype)
+        wide = DTYPES[dtype].wider
         total = nest.variable(identity(combine, wide), wide)
 
         def step(position: str, x: str) -> list[str]:
@@ -64,7 +62,7 @@ def _extreme(test: str, combine: str) -> Callable[[Nest, str], Step]:
             b = nest.builder
             known = nest.recall(best)
             hit = getattr(b, test)(x, known)
-            if dtype[0] == "f":
+            if is_float(dtype):
                 hit = b.or_(hit, b.ne(x, x))
             value, where = b.select(hit, x, known), b.select(hit, position, nest.recall(place))
             nest.assign(best, value)
@@ -77,7 +75,7 @@ def _extreme(test: str, combine: str) -> Callable[[Nest, str], Step]:
 
 
 def _logsumexp(nest: Nest, dtype: str) -> Step:
-    wide = _WIDER.get(dtype, dtype)
+    wide = DTYPES[dtype].wider
     total = nest.variable(-math.inf, wide)
 
     def step(position: str, x: str) -> list[str]:

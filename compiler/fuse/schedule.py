@@ -23,6 +23,7 @@ from typing import Any
 from fusegrad.compiler.base.gather_op import FETCH
 from fusegrad.compiler.base.symbolic_sizes import likely
 from fusegrad.compiler.fuse.iteration_domain import Axis, Domain, Sources, Use, is_creation
+from fusegrad.compiler.kernel.dtypes import DEFAULT_FLOAT
 from fusegrad.compiler.kernel.ir import Compute
 from fusegrad.compiler.kernel.scalar import NotLowered, ScalarBuilder, short_name
 from fusegrad.eager.core.families import Elementwise, Reduction
@@ -59,7 +60,7 @@ def _primitives(
 ) -> frozenset[str]:
     """The scalar primitives that an op comes down to, for operands of these dtypes ("": a number)."""
     builder = ScalarBuilder()
-    widest = next((k for k in reversed(kinds) if k), "f32")
+    widest = next((k for k in reversed(kinds) if k), DEFAULT_FLOAT)
     operands = [builder.fresh(kind or widest) for kind in kinds]
     assert not isinstance(op.scalar, str)
     op.scalar(builder, *operands, **dict(params))

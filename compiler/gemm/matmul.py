@@ -26,13 +26,16 @@ import numpy as np
 
 from fusegrad.compiler.base.lock import compiling
 from fusegrad.compiler.base.symbolic_sizes import likely
-from fusegrad.compiler.codegen import kernel_cache
 from fusegrad.compiler.gemm import matmul_kernel
 from fusegrad.compiler.gemm.matmul_kernel import Tile
+from fusegrad.compiler.kernel.dtypes import DTYPES, product_dtype
+from fusegrad.compiler.kernel.scalar import short_name
 from fusegrad.compiler.llvm import llvm_jit
-from fusegrad.compiler.llvm.ir_writer import LLVM_TYPES, Writer
+from fusegrad.compiler.llvm.ir_writer import Writer
+from fusegrad.compiler.llvm.target import host
 from fusegrad.compiler.llvm.tasks import function, module, run_tasks, task_name
-from fusegrad.compiler.runtime import cpython_calls, threads
+from fusegrad.compiler.native.calls import Call, Calls
+from fusegrad.compiler.runtime import threads
 from fusegrad.eager.core.families import Layout
 from fusegrad.eager.core.loading import environment
 from fusegrad.eager.core.sizes import broadcast_shapes
@@ -44,13 +47,12 @@ SMALL_PRODUCT = 1 << 19
 # multiplications a part. Each part packs an operand whole, so more parts than cores take longer.
 PART_PRODUCT = 1 << 24
 
-# What goes to the tiled kernel: right operands of so many elements at most, of more columns than one, where
-# vectors are so long.
-TILED, TILED_BYTES = 1 << 20, 32
+# What goes to the tiled kernel: right operands of so many elements at most, of more columns than one.
+TILED = 1 << 20
 # Of these, so many multiplications at most, or a short inner dimension: where few registers make small tiles
 # (AVX2), and of operands that lie transposed. From there on BLAS, which packs both operands, is faster by a
 # tenth.
-SMALL_TILES, SMALL_TILES_BYTES, ACROSS, SHORT = 1 << 24, 32, 1 << 27, 64
+SMALL_TILES, FEW_REGISTERS, ACROSS, SHORT = 1 << 24, 16, 1 << 27, 64
 # Right operands that lie transposed are turned over if they have no more elements than this.
 TURNED = 1 << 17
 
@@ -69,7 +71,7 @@ def routines() -> tuple[dict[str, int], str]:
 def _private_routines() -> tuple[dict[str, int], str] | None:
     # OpenBLAS takes AVX2 kernels on many AVX-512 machines, at half the speed, unless told. It
     # reads its settings when it is loaded, which the wheel's import does.
-    core = {"OPENBLAS_CORETYPE": "SkylakeX"} if kernel_cache.vector_bytes() == 64 else {}
+    core = {"OPENBLAS_CORETYPE": host().blas_core} if host().blas_core else {}
     with environment(OPENBLAS_NUM_THREADS="1", **core):
         try:
             import scipy_openblas32 as wheel
@@ -102,24 +104,22 @@ def _scipy_routines() -> tuple[dict[str, int], str]:
     return found, f"scipy {scipy.__version__}"
 
 
-_Three = tuple[
-    str, str, str
-]  # rows, columns and inner dimension, or the addresses of both operands and the result
-_ROUTINES = {"float32": ("sgemm", "f32"), "float64": ("dgemm", "f64")}
+# Rows, columns and inner dimension, or the addresses of both operands and the result.
+_Three = tuple[str, str, str]
 
 
 @llvm_jit.remembered
 def _code(dtype: str, tiles: tuple[Tile, ...]) -> llvm_jit.Module:
     """The entry and the task of a product kernel: of these tiles, or without any by BLAS."""
-    routine, short = _ROUTINES[dtype]
+    routine = DTYPES[dtype].product
     names = (f"{tile.vectors}x{tile.rows}" for tile in tiles)
     symbol = "_".join(["tiled", routine, *names]) if tiles else f"product_{routine}"
     if not tiles:
         llvm_jit.add_symbols({f"fusegrad_{routine}": routines()[0][routine]})
-    return llvm_jit.Module(_module(routine, short, symbol, tiles), [symbol, task_name(symbol)])
+    return llvm_jit.Module(_module(routine, dtype, symbol, tiles), [symbol, task_name(symbol)])
 
 
-# By dtype, the tiles of the kernels that there are.
+# By dtype (short name), the tiles of the kernels that there are.
 _tiled: dict[str, list[tuple[Tile, ...]]] = {}
 
 
@@ -131,7 +131,7 @@ def _with_tiles(dtype: str, tiles: set[Tile]) -> llvm_jit.Module:
     known = _tiled.setdefault(dtype, [])
     found = next((other for other in known if tiles <= {*other}), None)
     if found is None:
-        found = matmul_kernel.all_tiles(kernel_cache.vector_bytes()) if known else tuple(sorted(tiles))
+        found = matmul_kernel.all_tiles(host()) if known else tuple(sorted(tiles))
         known.append(found)
     return _code(dtype, found)
 
@@ -144,13 +144,13 @@ def product_addresses(dtype: np.dtype, block: Sequence[int]) -> tuple[int, int]:
     """
     with compiling:
         if not _is_tiled(block):
-            code = _code(dtype.name, ())
+            code = _code(short_name(dtype), ())
         else:
-            tiles, known = _tiles(dtype, block), _tiled.get(dtype.name, [])
+            tiles, known = _tiles(dtype, block), _tiled.get(short_name(dtype), [])
             if not any(tiles <= {*other} for other in known):
                 # A program with other products may have settled for shorter ones.
                 tiles = next(({*other} for other in known if matmul_kernel.serves(other, tiles)), tiles)
-            code = _with_tiles(dtype.name, tiles)
+            code = _with_tiles(short_name(dtype), tiles)
     entry, task = code.addresses().values()
     return entry, task
 
@@ -162,9 +162,9 @@ def compile_together(blocks: Iterable[tuple[np.dtype, Sequence[int]]]) -> None:
     needed: dict[str, set[Tile]] = {}
     for dtype, block in blocks:
         if _is_tiled(block):
-            needed.setdefault(dtype.name, set()).update(_tiles(dtype, block))
+            needed.setdefault(short_name(dtype), set()).update(_tiles(dtype, block))
         else:
-            _code(dtype.name, ())
+            _code(short_name(dtype), ())
     with compiling:
         for name, tiles in needed.items():
             _with_tiles(name, matmul_kernel.short(tiles))
@@ -174,8 +174,7 @@ def _tiles(dtype: np.dtype, block: Sequence[int]) -> set[Tile]:
     """The tiles of a product, in any of its parts."""
     parts = [block[PART], block[M if block[BY_ROWS] else N] - block[PART] * (block[PARTS] - 1)]
     sizes = [(part, block[N]) if block[BY_ROWS] else (block[M], part) for part in parts]
-    short, width = _ROUTINES[dtype.name][1], kernel_cache.vector_bytes()
-    return {tile for m, n in sizes for tile in matmul_kernel.tiles_for(m, n, short, width)}
+    return {tile for m, n in sizes for tile in matmul_kernel.tiles_for(m, n, short_name(dtype), host())}
 
 
 def is_shared(block: Sequence[int]) -> bool:
@@ -187,12 +186,12 @@ def _is_tiled(block: Sequence[int]) -> bool:
     """Whether the nearer caches hold enough of the right operand, which few rows should not turn over."""
     m, n, k = block[M], block[N], block[K]
     most = work = m * n * k
-    if kernel_cache.vector_bytes() <= SMALL_TILES_BYTES:
+    if host().vector_registers <= FEW_REGISTERS:
         most = SMALL_TILES
     elif block[A + 3] or block[B + 3]:
         most = ACROSS
     pays = k < SHORT or work <= most
-    fits = n > 1 and n * k <= TILED and kernel_cache.vector_bytes() >= TILED_BYTES
+    fits = n > 1 and n * k <= TILED and host().multiplies_by_tiles
     return fits and pays and (not block[B + 3] or m >= matmul_kernel.PACKED_ROWS)
 
 
@@ -201,15 +200,14 @@ def _module(name: str, dtype: str, symbol: str, tiles: tuple[Tile, ...]) -> str:
     declared: set[str] = set()
     one = []
     if tiles:
-        vector_bytes = kernel_cache.vector_bytes()
-        one = matmul_kernel.product_functions(f"{symbol}.one", dtype, vector_bytes, tiles, declared)
+        one = matmul_kernel.product_functions(f"{symbol}.one", dtype, host(), tiles, declared)
     else:
         declared.add(f"declare void @fusegrad_{name}({', '.join(['ptr'] * 13)})")
     w = Writer(declared)
     batch = w.index("mul", w.load_index("%block", BATCH0), w.load_index("%block", BATCH1))
     run_tasks(w, symbol, w.index("mul", batch, w.load_index("%block", PARTS)))
     entry = function(f"void @{symbol}(ptr %slots, ptr %block)", w)
-    real = LLVM_TYPES[dtype]
+    real = DTYPES[dtype].register
     call = partial(_call_tiled, f"{symbol}.one") if tiles else partial(_call_blas, f"fusegrad_{name}", real)
     return module(declared, [*one, entry, _task(symbol, real, call)])
 
@@ -505,11 +503,11 @@ def _prepared(
     y_shape: tuple[int, ...],
     y_strides: tuple[int, ...],
     y_dtype: np.dtype,
-) -> tuple[cpython_calls.Calls, tuple[int, ...]] | None:
+) -> tuple[Calls, tuple[int, ...]] | None:
     """The native call for operands that lie so, and the shape of the result."""
     size = x_dtype.itemsize
     strides = (*x_strides, *y_strides)
-    known = x_dtype == y_dtype and x_dtype.name in ("float32", "float64")
+    known = x_dtype == y_dtype and product_dtype(x_dtype) is not None
     if not known or 0 in (*x_shape, *y_shape) or any(s < 0 or s % size for s in strides):
         return None
     x = Layout(x_shape, tuple(s // size for s in x_strides))
@@ -521,7 +519,7 @@ def _prepared(
     columns = y_shape[-1:] if len(y_shape) > 1 else ()
     shape = (*broadcast_shapes(x_shape[:-2], y_shape[:-2]), *rows, *columns)
     address, _ = product_addresses(x_dtype, block)
-    return cpython_calls.Calls([cpython_calls.Call(address, block, is_shared(block))]), shape
+    return Calls([Call(address, block, is_shared(block))]), shape
 
 
 @functools.cache

@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import NamedTuple
 
-from fusegrad.compiler.llvm.ir_writer import LINE, LLVM_TYPES, SIZES, Val, Writer, vector_type
+from fusegrad.compiler.kernel.dtypes import DTYPES
+from fusegrad.compiler.llvm.ir_writer import LINE, Val, Writer, vector_type
+from fusegrad.compiler.llvm.target import Target
 from fusegrad.compiler.llvm.tasks import function
 
 
@@ -30,7 +32,7 @@ class Tile(NamedTuple):
 # it idle.
 TALL = 128
 TILES = Tile(1, 8), Tile(2, 6), Tile(3, 4)
-TILES_OF_AVX512 = Tile(1, 8), Tile(2, 8), Tile(4, 4), Tile(4, 6)  # twice as many registers
+TILES_OF_MANY = Tile(1, 8), Tile(2, 8), Tile(4, 4), Tile(4, 6)  # of 32 registers, not 16
 # The inner dimension runs by in parts, so that what a tile reads of both operands is still near for the next:
 # of the right one a column of vectors of so many bytes. Four of them fit into a first cache of 48 KB.
 COLUMN_BYTES = 8192
@@ -47,31 +49,31 @@ _PARAMETERS = (
 _TURN_PARAMETERS = "ptr %room, i64 %width, ptr %b, i64 %b_column, i64 %depth, i64 %columns"
 
 
-def all_tiles(vector_bytes: int) -> tuple[Tile, ...]:
+def all_tiles(target: Target) -> tuple[Tile, ...]:
     """The tiles that there are."""
-    return TILES_OF_AVX512 if vector_bytes == 64 else TILES
+    return TILES_OF_MANY if target.vector_registers > 16 else TILES
 
 
-def depth(vector_bytes: int) -> int:
+def depth(target: Target) -> int:
     """How many rows of the right operand are a part."""
-    return COLUMN_BYTES // vector_bytes
+    return COLUMN_BYTES // target.vector_bytes
 
 
-def _widths(vector_bytes: int) -> list[int]:
+def _widths(target: Target) -> list[int]:
     """How many vectors tiles may have."""
-    return sorted({tile.vectors for tile in all_tiles(vector_bytes)})
+    return sorted({tile.vectors for tile in all_tiles(target)})
 
 
-def tiles_for(rows: int, columns: int, dtype: str, vector_bytes: int) -> set[Tile]:
+def tiles_for(rows: int, columns: int, dtype: str, target: Target) -> set[Tile]:
     """The tiles of a product with so many rows and columns: for whole strips of columns, and for the rest."""
-    widths, lanes = _widths(vector_bytes), vector_bytes // SIZES[dtype]
+    widths, lanes = _widths(target), target.lanes(DTYPES[dtype].size)
     narrow, wide = (vectors * lanes for vectors in widths[-2:])
     width = narrow if -(-columns // wide) * narrow >= columns else wide
     strips = {min(columns, width), columns % width or width} if columns > width else {columns}
     found = set()
     for strip in strips:
         vectors = next(v for v in widths if v * lanes >= strip)
-        alike = [tile for tile in all_tiles(vector_bytes) if tile.vectors == vectors]
+        alike = [tile for tile in all_tiles(target) if tile.vectors == vectors]
         found.add(alike[-1] if rows >= TALL else alike[0])
     return found
 
@@ -87,7 +89,7 @@ def serves(known: Collection[Tile], tiles: Collection[Tile]) -> bool:
 
 
 def product_functions(
-    name: str, dtype: str, vector_bytes: int, tiles: Collection[Tile], declared: set[str]
+    name: str, dtype: str, target: Target, tiles: Collection[Tile], declared: set[str]
 ) -> list[str]:
     """LLVM IR of `NAME(m, n, k, a, a_row, a_column, b, b_row, b_column, c, c_row)`: C = A B.
 
@@ -96,18 +98,20 @@ def product_functions(
 
     tiles: what it is made of; there must be one of each width that n needs.
     """
-    turn = _turn_function(f"{name}.turn", dtype, min(vector_bytes, TURNED_BYTES) // SIZES[dtype], declared)
-    return [turn, _product_function(name, dtype, vector_bytes, tiles, declared)]
+    turn = _turn_function(
+        f"{name}.turn", dtype, min(target.vector_bytes, TURNED_BYTES) // DTYPES[dtype].size, declared
+    )
+    return [turn, _product_function(name, dtype, target, tiles, declared)]
 
 
 def _product_function(
-    name: str, dtype: str, vector_bytes: int, tiles: Collection[Tile], declared: set[str]
+    name: str, dtype: str, target: Target, tiles: Collection[Tile], declared: set[str]
 ) -> str:
     w = Writer(declared)
-    lanes, widths = vector_bytes // SIZES[dtype], _widths(vector_bytes)
+    lanes, widths = target.lanes(DTYPES[dtype].size), _widths(target)
     width = _strip_width(w, *(vectors * lanes for vectors in widths[-2:]))
     tall = w.compare("ge", Val("%m", "i64"), w.constant(TALL, "i64"))
-    with w.loop("0", "%k", str(depth(vector_bytes))) as start, w.loop("0", "%n", width) as column:
+    with w.loop("0", "%k", str(depth(target))) as start, w.loop("0", "%n", width) as column:
         columns = _least(w, w.index("sub", "%n", column), width)
         for less, vectors in zip((0, *widths), widths, strict=False):
             alike = sorted(tile for tile in tiles if tile.vectors == vectors)
@@ -117,7 +121,7 @@ def _product_function(
                 if len(alike) > 1:
                     chosen = w.binary("and", chosen, tall if tile is alike[-1] else w.negated(tall))
                 with w.when(chosen.text):
-                    _Tiles(w, dtype, lanes, tile).tiles(f"{name}.turn", start, column, columns)
+                    _Tiles(w, dtype, target, tile).tiles(f"{name}.turn", start, column, columns)
     return function(f"internal void @{name}({_PARAMETERS})", w, "noinline nounwind")
 
 
@@ -154,7 +158,7 @@ def _turn_function(name: str, dtype: str, lanes: int, declared: set[str]) -> str
             lines.append(vectors.read(vectors.line("%b", place, start), 0, mask))
         for i, line in enumerate(_transposed(w, lines)):
             row = w.index("mul", w.index("add", start, str(i)), "%width")
-            w.line(f"store {line}, ptr {vectors.line('%room', row, column)}, align {SIZES[dtype]}")
+            w.line(f"store {line}, ptr {vectors.line('%room', row, column)}, align {DTYPES[dtype].size}")
     return function(f"internal void @{name}({_TURN_PARAMETERS})", w, "noinline nounwind")
 
 
@@ -182,8 +186,8 @@ class _Vectors:
     """Reads and writes vectors whose last lanes may have no place in memory."""
 
     def __init__(self, w: Writer, dtype: str, lanes: int) -> None:
-        self.w, self.dtype, self.lanes = w, dtype, lanes
-        self.element, self.vector = LLVM_TYPES[dtype], vector_type(LLVM_TYPES[dtype], lanes)
+        self.w, self.dtype, self.lanes, self.size = w, dtype, lanes, DTYPES[dtype].size
+        self.element, self.vector = DTYPES[dtype].register, vector_type(DTYPES[dtype].register, lanes)
         suffix, mask = f"v{lanes}{dtype}.p0", f"<{lanes} x i1>"
         self.masked_load, self.masked_store = f"llvm.masked.load.{suffix}", f"llvm.masked.store.{suffix}"
         w.declared |= {
@@ -200,28 +204,28 @@ class _Vectors:
     def read(self, line: str, j: int, mask: Val | None = None) -> Val:
         """The j-th vector of a line, 0 where the mask is false."""
         if mask is None:
-            place = f"ptr {self.at(line, j)}, align {SIZES[self.dtype]}"
+            place = f"ptr {self.at(line, j)}, align {self.size}"
             return self.w.emit(f"load {self.vector}, {place}", self.dtype, self.lanes)
-        given = f"ptr {self.at(line, j)}, i32 {SIZES[self.dtype]}, {mask}, {self.vector} zeroinitializer"
+        given = f"ptr {self.at(line, j)}, i32 {self.size}, {mask}, {self.vector} zeroinitializer"
         return self.w.emit(f"call {self.vector} @{self.masked_load}({given})", self.dtype, self.lanes)
 
     def write(self, value: Val, line: str, j: int, mask: Val | None = None) -> None:
         """Store the j-th vector of a line, where the mask is true."""
         if mask is None:
-            self.w.line(f"store {value}, ptr {self.at(line, j)}, align {SIZES[self.dtype]}")
+            self.w.line(f"store {value}, ptr {self.at(line, j)}, align {self.size}")
         else:
-            given = f"{value}, ptr {self.at(line, j)}, i32 {SIZES[self.dtype]}, {mask}"
+            given = f"{value}, ptr {self.at(line, j)}, i32 {self.size}, {mask}"
             self.w.line(f"call void @{self.masked_store}({given})")
 
 
 class _Tiles(_Vectors):
     """Writes the loop over tiles of one kind."""
 
-    def __init__(self, w: Writer, dtype: str, lanes: int, tile: Tile) -> None:
-        super().__init__(w, dtype, lanes)
+    def __init__(self, w: Writer, dtype: str, target: Target, tile: Tile) -> None:
+        super().__init__(w, dtype, target.lanes(DTYPES[dtype].size))
         self.vectors, self.rows = tile
-        self.width = self.vectors * lanes
-        self.depth = depth(lanes * SIZES[dtype])
+        self.width = self.vectors * self.lanes
+        self.depth = depth(target)
 
     def tiles(self, turn: str, start: str, column: str, columns: str) -> None:
         """All rows of the result, from `column` on, for the part of the inner dimension from `start` on."""
@@ -256,7 +260,7 @@ class _Tiles(_Vectors):
             source = w.counter(source, "%b_row", self.element)
             target = w.counter(room, str(width), self.element)
             for j, mask in enumerate(masks):
-                if j * self.lanes * SIZES[self.dtype] % LINE == 0:
+                if j * self.lanes * self.size % LINE == 0:
                     # The next strip is on its way while tiles read this one.
                     w.prefetch(self.at(source, j + self.vectors))
                 self.write(self.read(source, j, mask), target, j)
@@ -297,7 +301,7 @@ class _Tiles(_Vectors):
         with w.when(later):
             # What is there arrives while the tile is computed.
             for target, j, _ in places:
-                if j * self.lanes * SIZES[self.dtype] % LINE == 0:
+                if j * self.lanes * self.size % LINE == 0:
                     w.prefetch(self.at(target, j))
         lefts = [w.offset("%a", w.index("mul", row, "%a_row"), self.element) for row in rows]
         with w.when(first.text):
@@ -310,7 +314,7 @@ class _Tiles(_Vectors):
             right = [self.read(line, j) for j in range(self.vectors)]
             for left, line_rooms in zip(lefts, rooms, strict=True):
                 address = w.offset(left, step, self.element)
-                value = w.emit(f"load {self.element}, ptr {address}, align {SIZES[self.dtype]}", self.dtype)
+                value = w.emit(f"load {self.element}, ptr {address}, align {self.size}", self.dtype)
                 spread = w.splat(value, self.lanes)
                 for vector, room in zip(right, line_rooms, strict=True):
                     total = w.emit(f"load {self.vector}, ptr {room}", self.dtype, self.lanes)
@@ -331,7 +335,7 @@ class _Tiles(_Vectors):
         """Have the rows of the left operand that the next tile reads on their way."""
         w = self.w
         ahead = w.index("mul", "%a_row", str(self.rows))
-        with w.loop(*part, str(LINE // SIZES[self.dtype])) as inner:
+        with w.loop(*part, str(LINE // self.size)) as inner:
             step = w.index("add", w.index("mul", inner, "%a_column"), ahead)
             for left in lefts:
                 w.prefetch(w.offset(left, step, self.element))

@@ -14,7 +14,8 @@ from operator import is_
 from types import ModuleType
 from typing import Any
 
-from fusegrad.compiler.guards.native_guards import Classes, Items, is_by_identity
+from fusegrad.compiler.native.classes import Classes
+from fusegrad.compiler.native.items import Items, is_by_identity
 from fusegrad.tracer.observe.lookup import MISSING
 from fusegrad.tracer.observe.purity import is_heap_type
 from fusegrad.tracer.observe.reads import Read

@@ -21,7 +21,7 @@ read is a line:
         # attribute `network` of a Settings is a Linear object ...
 
 (shortened). What must be the same in one dict is asked natively, in one go, and so is whether classes are
-unchanged since all of it was asked of them (`native_guards.py`). Nothing in it runs user code: classes and
+unchanged since all of it was asked of them (`native/classes.py`). Nothing in it runs user code: classes and
 instances are looked into by the interpreter's own getters, or after their exact type was checked, and
 compared by identity, or as two numbers or texts.
 """

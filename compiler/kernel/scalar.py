@@ -7,13 +7,12 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from fusegrad.compiler.kernel.dtypes import DTYPES, is_float
 from fusegrad.compiler.kernel.ir import ELEMENTARY, PRIMITIVES, TESTS, Compute, Progression, Statement
 from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.dtypes import FROM_NUMPY
 from fusegrad.eager.core.sizes import Symbol
 
-# What kernels compute in; other dtypes (f16, complex) go through NumPy, op by op.
-NATIVE = frozenset({"bool", "u8", "i8", "i16", "i32", "i64", "f32", "f64"})
 _FLOAT_ONLY = ELEMENTARY | {"div", "sqrt"}
 
 
@@ -62,7 +61,7 @@ class ScalarBuilder:
 
         def primitive(*operands: Any) -> str:
             dtype = self._dtype(operands)
-            if op in _FLOAT_ONLY and dtype[0] != "f":
+            if op in _FLOAT_ONLY and not is_float(dtype):
                 raise NotLowered(f"{op} of {dtype}")
             converted = [self._number(o, dtype) for o in operands]
             return self.emit(op, converted, "bool" if op in TESTS else dtype)
@@ -74,7 +73,7 @@ class ScalarBuilder:
         """A Python number as one of `dtype` writes it."""
         if isinstance(value, str):
             return value
-        return float(value) if dtype[0] == "f" else bool(value) if dtype == "bool" else int(value)
+        return float(value) if is_float(dtype) else bool(value) if dtype == "bool" else int(value)
 
     def select(self, condition: str, x: Any, y: Any) -> str:
         """`x` where `condition`, else `y`."""
@@ -88,7 +87,7 @@ class ScalarBuilder:
     def cast(self, x: str, dtype: Any) -> str:
         """`x` converted to `dtype` (a DType or short name)."""
         target = dtype if isinstance(dtype, str) else dtypes.as_dtype(dtype).short
-        if target not in NATIVE:
+        if target not in DTYPES:
             raise NotLowered(f"{target} in kernels")
         if self.dtypes[x] == target:
             return x
@@ -101,7 +100,7 @@ class ScalarBuilder:
     def progression(self, axis: str | None, start: Any, step: Any, dtype: Any) -> str:
         """`start + step * axis`."""
         short = dtypes.as_dtype(dtype).short
-        if short not in NATIVE:
+        if short not in DTYPES:
             raise NotLowered(f"{short} in kernels")
         if axis is not None and any(isinstance(v, float) for v in (start, step)):
             raise NotLowered("arange of fractions")
@@ -118,7 +117,7 @@ class ScalarBuilder:
 def short_name(dtype: Any) -> str:
     """The IR's name of a NumPy dtype; raises NotLowered where kernels do not have it."""
     short = FROM_NUMPY[dtype].short
-    if short not in NATIVE:
+    if short not in DTYPES:
         raise NotLowered(f"{short} in kernels")
     return short
 
@@ -126,13 +125,13 @@ def short_name(dtype: Any) -> str:
 def identity(combine: str, dtype: str) -> Any:
     """The number that a reduction starts with."""
     if combine in ("add", "or"):
-        return 0.0 if dtype[0] == "f" else 0
+        return 0.0 if is_float(dtype) else 0
     if combine in ("mul", "and"):
-        return 1.0 if dtype[0] == "f" else 1
-    if dtype[0] == "f":
+        return 1.0 if is_float(dtype) else 1
+    if is_float(dtype):
         return -math.inf if combine == "max" else math.inf
     if dtype == "bool":
         return 0 if combine == "max" else 1
-    bits = int(dtype[1:])
-    low, high = (0, 2**bits - 1) if dtype[0] == "u" else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+    bits = 8 * DTYPES[dtype].size
+    low, high = (0, 2**bits - 1) if DTYPES[dtype].kind == "u" else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
     return low if combine == "max" else high

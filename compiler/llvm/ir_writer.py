@@ -10,11 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-LLVM_TYPES = {
-    "f32": "float", "f64": "double", "i8": "i8", "u8": "i8",
-    "i16": "i16", "i32": "i32", "i64": "i64", "bool": "i1",
-}  # fmt: skip
-SIZES = {"bool": 1, "u8": 1, "i8": 1, "i16": 2, "i32": 4, "i64": 8, "f32": 4, "f64": 8}
+from fusegrad.compiler.kernel.dtypes import DTYPES, is_float
+from fusegrad.compiler.llvm.target import Target
 
 LINE = 64  # bytes that a cache fetches at a time
 
@@ -39,7 +36,7 @@ class Val:
 
     @property
     def type(self) -> str:
-        return vector_type(LLVM_TYPES[self.dtype], self.lanes)
+        return vector_type(DTYPES[self.dtype].register, self.lanes)
 
     def __str__(self) -> str:
         return f"{self.type} {self.text}"
@@ -53,7 +50,7 @@ def literal(value: Any, dtype: str) -> str:
     """A number as LLVM writes a constant of `dtype`."""
     if dtype == "bool":
         return "true" if value else "false"
-    if dtype[0] != "f":
+    if not is_float(dtype):
         return str(int(value))
     if dtype == "f32":
         # LLVM writes floats as the bits of the equal double.
@@ -68,17 +65,18 @@ class Writer:
     """Appends instructions to one function: each where it is done least often, and none a second time.
 
     LLVM would move and unite them as well, for up to a third of all its time.
-    declared: intrinsics and symbols that the module needs; avx512: whether the code may use
-    instructions of AVX-512 by name.
+    declared: intrinsics and symbols that the module needs. target: the machine; None where its code is the
+    same for all.
     """
 
-    def __init__(self, declared: set[str], avx512: bool = False) -> None:
-        self.avx512 = avx512
+    def __init__(self, declared: set[str], target: Target | None = None) -> None:
+        self.target = target
         self.lines: list[str] = []
         self.entry: list[str] = []
         self.declared = declared
         self._count = 0
         self.block = "entry"
+        self.ended = False  # whether a jump has left the block: nothing more belongs in it
         self._before: list[list[str]] = []  # of each loop around: what is done once, before it begins
         self._depth: dict[str, int] = {}  # in how many of these loops a name is computed anew
         # The names of what was computed, by its text: in the function, and in each loop and condition around.
@@ -135,7 +133,13 @@ class Writer:
 
     def _begin(self, label: str) -> None:
         self.lines.append(f"{label}:")
-        self.block = label
+        self.block, self.ended = label, False
+
+    def jump(self, label: str) -> None:
+        """Go on at a block, unless the one that is being written has been left before."""
+        if not self.ended:
+            self.line(f"br label %{label}")
+        self.ended = True
 
     @contextlib.contextmanager
     def loop(self, start: str, stop: str, step: str = "1") -> Iterator[str]:
@@ -192,7 +196,20 @@ class Writer:
         self._known.append({})
         yield
         self._known.pop()
-        self.line(f"br label %{after}")
+        self.jump(after)
+        self._begin(after)
+
+    @contextlib.contextmanager
+    def repeat(self) -> Iterator[tuple[str, str]]:
+        """`while True:`; gives the labels of its beginning and of what comes after it, to jump to."""
+        number = self._count = self._count + 1
+        again, after = f"again{number}", f"after{number}"
+        self.jump(again)
+        self._begin(again)
+        self._known.append({})
+        yield again, after
+        self._known.pop()
+        self.jump(again)
         self._begin(after)
 
     # Integers for addresses.
@@ -225,7 +242,7 @@ class Writer:
         """A scalar in every lane."""
         if value.lanes or not lanes:
             return value
-        vector = vector_type(LLVM_TYPES[value.dtype], lanes)
+        vector = vector_type(DTYPES[value.dtype].register, lanes)
         if not value.text.startswith("%"):
             return Val("<" + ", ".join([str(value)] * lanes) + ">", value.dtype, lanes)
         first = self.emit(f"insertelement {vector} poison, {value}, i32 0", value.dtype, lanes)
@@ -257,7 +274,7 @@ class Writer:
         result = dtype or args[0].dtype
         suffix = f"v{lanes}" if lanes else ""
         symbol = f"{name}.{suffix}{args[0].dtype}" if name.startswith("llvm.") else name
-        result_type = vector_type(LLVM_TYPES[result], lanes)
+        result_type = vector_type(DTYPES[result].register, lanes)
         self.declared.add(f"declare {result_type} @{symbol}({', '.join(a.type for a in args)})")
         return self.emit(f"call {result_type} @{symbol}({', '.join(map(str, args))})", result, lanes)
 
@@ -270,7 +287,7 @@ class Writer:
 
     def compare(self, condition: str, a: Val, b: Val) -> Val:
         """`condition` is eq, ne, lt, le, gt or ge; comparisons with NaN are false, ne true."""
-        if a.dtype[0] == "f":
+        if is_float(a.dtype):
             code = "fcmp une" if condition == "ne" else f"fcmp o{condition}"
         elif condition in ("eq", "ne"):
             code = f"icmp {condition}"
@@ -283,7 +300,7 @@ class Writer:
 
     def bits(self, value: Val, dtype: str) -> Val:
         """The same bits read as another dtype of the same width."""
-        target = vector_type(LLVM_TYPES[dtype], value.lanes)
+        target = vector_type(DTYPES[dtype].register, value.lanes)
         return self.emit(f"bitcast {value} to {target}", dtype, value.lanes)
 
     def convert(self, value: Val, dtype: str) -> Val:
@@ -291,18 +308,18 @@ class Writer:
         source, lanes = value.dtype, value.lanes
         if source == dtype:
             return value
-        target = vector_type(LLVM_TYPES[dtype], lanes)
+        target = vector_type(DTYPES[dtype].register, lanes)
         if dtype == "bool":
             return self.compare("ne", value, self.constant(0, source, lanes))
-        if source[0] == "f" and dtype[0] == "f":
-            code = "fpext" if SIZES[dtype] > SIZES[source] else "fptrunc"
-        elif source[0] == "f":
+        if is_float(source) and is_float(dtype):
+            code = "fpext" if DTYPES[dtype].size > DTYPES[source].size else "fptrunc"
+        elif is_float(source):
             code = "fptoui" if dtype[0] == "u" else "fptosi"
-        elif dtype[0] == "f":
+        elif is_float(dtype):
             code = "uitofp" if source in ("u8", "bool") else "sitofp"
-        elif SIZES[dtype] == SIZES[source] and source != "bool":
+        elif DTYPES[dtype].size == DTYPES[source].size and source != "bool":
             return Val(value.text, dtype, lanes)
-        elif SIZES[dtype] > SIZES[source] or source == "bool":
+        elif DTYPES[dtype].size > DTYPES[source].size or source == "bool":
             code = "zext" if source in ("u8", "bool") else "sext"
         else:
             code = "trunc"

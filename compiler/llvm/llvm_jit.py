@@ -1,4 +1,4 @@
-"""Machine code from LLVM IR, several modules at a time.
+"""Machine code: LLVM IR goes in, addresses of its functions come out, several modules at a time.
 
 LLVM's work is the better part of most first calls. So each module has a thread of its own, and whoever needs
 the address of something in it waits for it then: LLVM works on as many modules as there are cores, and Python
@@ -19,19 +19,15 @@ import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import Any
 
 import llvmlite.binding as llvm
 from llvmlite.binding import ffi
-from numba.core.registry import cpu_target
 
 from fusegrad.compiler.base import debug
 from fusegrad.compiler.base.lock import compiling
-
-_codegen = cpu_target.target_context.codegen()
-
-P = ParamSpec("P")
-R = TypeVar("R")
+from fusegrad.compiler.base.uninterrupted import Running, undisturbed
+from fusegrad.compiler.llvm.target import target_machine
 
 
 class Statistics:
@@ -42,101 +38,13 @@ class Statistics:
     seconds = 0.0
 
 
-# Threads that nothing interrupts.
-
-
-class Running(Generic[R]):
-    """A function that runs in a thread of its own, where Python raises no KeyboardInterrupt.
-
-    llvmlite takes its lock in Python code. One that was interrupted there would stay taken, and whoever
-    compiles next would wait for ever.
-    """
-
-    def __init__(self, function: Callable[[], R]) -> None:
-        self._made: list[R] = []
-        self._failed: list[BaseException] = []
-        # Threads and events of `threading` are Python code as well.
-        self._done = threading.Lock()
-        self._done.acquire()
-        _thread.start_new_thread(self._run, (function,))
-
-    def _run(self, function: Callable[[], R]) -> None:
-        try:
-            self._made.append(function())
-        except BaseException as error:
-            self._failed.append(error)
-        finally:
-            self._done.release()
-
-    @property
-    def failed(self) -> bool:
-        """Whether it has raised something."""
-        return bool(self._failed)
-
-    @property
-    def finished(self) -> bool:
-        """Whether it has come to its end."""
-        return bool(self._made or self._failed)
-
-    def wait(self) -> list[BaseException]:
-        """Wait for its end. Gives the interrupts that came meanwhile."""
-        interrupts: list[BaseException] = []
-        while not self.finished:
-            try:
-                # Of several who wait the lock wakes one; the others look again.
-                self._done.acquire(timeout=0.01)
-            except KeyboardInterrupt as interrupt:
-                interrupts.append(interrupt)
-        return interrupts
-
-    def result(self) -> R:
-        """What it gives. Raises what it raises, and interrupts that came while one waited."""
-        for error in (*self.wait(), *self._failed):
-            raise error
-        return self._made[0]
-
-
-def undisturbed(function: Callable[P, R]) -> Callable[P, R]:
-    """`function` in a thread of its own where it would be in Python's main one, for whose end one waits."""
-
-    @functools.wraps(function)
-    def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        if threading.get_ident() != threading.main_thread().ident:
-            return function(*args, **kwargs)
-        return Running(lambda: function(*args, **kwargs)).result()
-
-    return call
-
-
-# The machine.
-
-
-@functools.cache
-@undisturbed
-def vector_bytes() -> int:
-    """The width of the machine's vectors in bytes, of those that Numba compiles for.
-
-    NUMBA_ENABLE_AVX, NUMBA_CPU_NAME and NUMBA_CPU_FEATURES may leave some out. LLVM ends the process where it
-    meets an instruction by name that its target lacks.
-    """
-    host, told = llvm.get_host_cpu_features(), _codegen._tm_features.split(",")
-    features = {name for name, there in host.items() if there and f"+{name}" in told}
-    if {"avx512f", "avx512vl"} <= features:
-        return 64
-    return 32 if "avx2" in features else 16
-
-
-def _target_machine() -> Any:
-    """LLVM's idea of the machine: Numba's, which knows the settings of its users."""
-    options: dict[str, Any] = {"opt": 3}
-    _codegen._customize_tm_options(options)
-    return llvm.Target.from_default_triple().create_target_machine(**options)
+# The engine.
 
 
 @functools.cache
 def _engine() -> Any:
     """What holds the machine code of this process, and knows where its symbols are."""
-    return llvm.create_mcjit_compiler(llvm.parse_assembly(""), _target_machine())
+    return llvm.create_mcjit_compiler(llvm.parse_assembly(""), target_machine())
 
 
 @undisturbed
@@ -169,7 +77,7 @@ class _Work:
     def __init__(self, text: str, kind: int) -> None:
         """kind: whether object code or assembly. Raises RuntimeError for what is no LLVM IR."""
         self._kind = kind
-        self._machine = machine = _target_machine()
+        self._machine = machine = target_machine()
         self._context = context = llvm.create_context()
         self._module = module = llvm.parse_assembly(text, context)
         # A module must go before its context; Python may collect them in any order.

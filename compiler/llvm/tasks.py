@@ -7,8 +7,10 @@ here.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
+from fusegrad.compiler.llvm.function_writer import FunctionWriter
 from fusegrad.compiler.llvm.ir_writer import Writer
 
 # Slot 0 of a native call names its team, or nobody. Of what a team has in common, in words of 8 bytes,
@@ -19,63 +21,41 @@ THREADS, GIVE = 0, 1
 PLAINLY = "noinline optnone nounwind"
 
 
-def field(name: str, place: int, type_: str = "i64") -> str:
-    """Reads what the team has in common into `%NAME`."""
-    return f"""
-  %{name}.at = getelementptr i64, ptr %team, i64 {place}
-  %{name} = load {type_}, ptr %{name}.at"""
+def sequence() -> FunctionWriter:
+    """`fusegrad_sequence(table, first, last, slots)`: calls the functions of a table, each with its block."""
+    f = FunctionWriter(
+        "fusegrad_sequence", {"table": "ptr", "first": "i64", "last": "i64", "slots": "ptr"}, private=True
+    )
+    table, first, last, slots = f.given
+    begin = table.at(first * 2)
+    with f.loop(last - first) as i:
+        entry = begin.at(i * 2)
+        f.call_address(entry.load("ptr"), slots, entry.load("ptr", 1))
+    return f
 
 
-# `fusegrad_sequence(table, first, last, slots)`: calls the functions of a table, each with its block.
-SEQUENCE = """
-define private void @fusegrad_sequence(ptr %table, i64 %first, i64 %last, ptr %slots) nounwind {
-entry:
-  br label %next
-next:
-  %number = phi i64 [ %first, %entry ], [ %number.next, %call ]
-  %left = icmp slt i64 %number, %last
-  br i1 %left, label %call, label %done
-call:
-  %place = shl i64 %number, 1
-  %function.at = getelementptr ptr, ptr %table, i64 %place
-  %function = load ptr, ptr %function.at
-  %block.at = getelementptr ptr, ptr %function.at, i64 1
-  %block = load ptr, ptr %block.at
-  call void %function(ptr %slots, ptr %block)
-  %number.next = add i64 %number, 1
-  br label %next
-done:
-  ret void
-}"""
+def _share() -> FunctionWriter:
+    """In the modules of kernels, `fusegrad_share(task, tasks, slots, block)`: does the tasks, with the team
+    that slot 0 names if there is one and several tasks.
+    """
+    takes = {"task": "ptr", "tasks": "i64", "slots": "ptr", "block": "ptr"}
+    f = FunctionWriter("fusegrad_share", takes, attributes=PLAINLY, private=True)
+    task, tasks, slots, block = f.given
+    team = slots.load("ptr")
+    with f.if_((tasks > 1) & ~team.is_null):
+        f.call_address(team.load("ptr", GIVE), team, task, tasks, slots, block)
+        f.return_()
+    with f.loop(tasks) as number:
+        f.call_address(task, number, slots, block)
+    return f
 
-# In the modules of kernels, `fusegrad_share(task, tasks, slots, block)`: does the tasks, with the team that
-# slot 0 names if there is one and several tasks. In one line, so that modules that are joined have it once.
-_SHARE = " ".join(
-    f"""
-define private void @fusegrad_share(ptr %task, i64 %tasks, ptr %slots, ptr %block) {PLAINLY} {{
-entry:
-  %team = load ptr, ptr %slots
-  %several = icmp sgt i64 %tasks, 1
-  %others = icmp ne ptr %team, null
-  %spread = and i1 %several, %others
-  br i1 %spread, label %job, label %here
-job:
-  {field("give", GIVE, "ptr")}
-  call void %give(ptr %team, ptr %task, i64 %tasks, ptr %slots, ptr %block)
-  br label %done
-here:
-  %first = icmp sgt i64 %tasks, 0
-  br i1 %first, label %one, label %done
-one:
-  %number = phi i64 [ 0, %here ], [ %number.next, %one ]
-  call void %task(i64 %number, ptr %slots, ptr %block)
-  %number.next = add i64 %number, 1
-  %more = icmp slt i64 %number.next, %tasks
-  br i1 %more, label %one, label %done
-done:
-  ret void
-}}""".split()
-)
+
+@functools.cache
+def _share_text() -> str:
+    """In one line, so that modules that are joined have it once."""
+    return " ".join(_share().text().split())
+
+
 _ALONE = "@fusegrad_alone = private constant i64 1"
 
 
@@ -86,7 +66,7 @@ def task_name(symbol: str) -> str:
 
 def run_tasks(w: Writer, symbol: str, count: str) -> None:
     """Call `SYMBOL.task(i, slots, block)` for i below `count`."""
-    w.declared.add(_SHARE)
+    w.declared.add(_share_text())
     w.line(f"call void @fusegrad_share(ptr @{task_name(symbol)}, i64 {count}, ptr %slots, ptr %block)")
 
 

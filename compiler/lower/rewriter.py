@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fusegrad.compiler.base.gather_op import FETCH, Along
-from fusegrad.compiler.kernel.scalar import NATIVE
+from fusegrad.compiler.kernel.dtypes import has_kernels
 from fusegrad.compiler.lower.push_gathers import pushed
 from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.dtypes import FROM_NUMPY
@@ -60,7 +60,7 @@ class Rewriter:
         inputs = tuple(self.now(v) for v in original.inputs)
         equation = Equation(original.op, inputs, original.params, original.outputs, original.source)
         rule = self.rules.get(equation.op.name)
-        if rule is not None and all(_native(v.dtype) for v in (*equation.values(), *equation.outputs)):
+        if rule is not None and all(has_kernels(v.dtype) for v in (*equation.values(), *equation.outputs)):
             self._source, start = equation.source, len(self.equations)
             made = rule(self, *equation.inputs, **equation.params)
             if made is not None:
@@ -259,7 +259,3 @@ def _counts(origin: Equation, low: int, high: int) -> bool:
     last = start + step * (count - 1)
     whole = isinstance(start, int) and isinstance(step, int)
     return not count or (whole and min(start, last) >= low and max(start, last) < high)
-
-
-def _native(dtype: np.dtype) -> bool:
-    return FROM_NUMPY[dtype].short in NATIVE

@@ -7,22 +7,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from fusegrad.compiler.paths.replay import gather, gradients_at, refill
-from fusegrad.compiler.paths.segments import MISSED, Run, Segment
+from fusegrad.compiler.call_plan.steps import Frame, execute
+from fusegrad.compiler.paths.path import united
+from fusegrad.compiler.paths.segments import MISSED, Segment
 from fusegrad.compiler.runtime.allocator import copied_as_it_lies
-from fusegrad.eager.autograd import autograd, views
+from fusegrad.eager.autograd import autograd
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.op import wrap
 from fusegrad.eager.core.state import state
-from fusegrad.eager.core.tensor import Tensor, mark_inference
+from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.ir import passes
+from fusegrad.tracer.ir.evaluation import evaluate_graph
 from fusegrad.tracer.ir.graph import GUARD, Graph
-from fusegrad.tracer.ir.text import evaluate_graph
-from fusegrad.tracer.observe.pytree import Structure
 
 if TYPE_CHECKING:
-    from fusegrad.compiler.fastpath.native_accumulation import Adding
-    from fusegrad.compiler.paths.path import Path
+    from fusegrad.compiler.paths.path import Captured, Path
 
 
 MODIFIED = (
@@ -35,6 +34,7 @@ MODIFIED = (
 # again; none does (but a backward through eager's ops runs the forward again).
 SAVED, AGAIN, NOT = "saved", "again", "not"
 RESULT = "a result"
+_NOTHING = type(None)
 NOTHING_FREED: frozenset[int] = frozenset()
 NOTHING_PRESERVED: dict[int, np.ndarray] = {}
 
@@ -54,9 +54,9 @@ def facts_of(leaf: Segment, filled: bool) -> tuple[Fact, ...]:
 
     filled: whether the forward kept what backward reads.
     """
-    facts: tuple[Fact, ...] | None = leaf.facts.get(filled)
+    facts: tuple[Fact, ...] | None = leaf.answers.facts.get(filled)
     if facts is None:
-        facts = leaf.facts[filled] = tuple(_facts(leaf, filled))
+        facts = leaf.answers.facts[filled] = tuple(_facts(leaf, filled))
     return facts
 
 
@@ -66,18 +66,18 @@ def _facts(leaf: Segment, filled: bool) -> Iterator[Fact]:
     for value in (*path.argument_leaves, *path.captured):
         yield Fact("an input", _how(leaf, filled, value), value)
     for number, value in path.own_results.items():
-        if number in path.saved or value in path.kept_by_eager:
-            saved = number not in path.saved or path.kept_by_eager.get(value)
+        if number in path.derivative.saved or value in path.derivative.kept.values:
+            saved = number not in path.derivative.saved or path.derivative.kept.values.get(value)
             yield Fact(RESULT, SAVED if saved else AGAIN, value)
 
 
 def _how(leaf: Segment, filled: bool, value: Any) -> str:
     """What backward needs of an input; it may have to repeat the forward if nothing was kept."""
     assert leaf.path is not None
-    if leaf.path.kept_by_eager.get(value):
+    if leaf.path.derivative.kept.values.get(value):
         return SAVED
-    program = leaf.backward
-    read = not filled or (program is not None and value in program.graph.inputs)
+    code = leaf.backward
+    read = not filled or (code is not None and value in code.program.graph.inputs)
     return AGAIN if read else NOT
 
 
@@ -105,16 +105,20 @@ class CompiledNode(autograd.Node):
     Its edges go to the inputs that need gradients. A plain backward runs the compiled program; one
     with `create_graph` goes through the eager ops of the recorded graph, which derive further.
 
+    It is made by the steps of a call plan (`plans.py`), of a template with all that calls of a leaf have in
+    common.
+
     facts: of the inputs and the kept results; counters, numbers: what counts the writes into each, and where
-    it stood. Only the counters are held: the node must not hold its own outputs. derived, adding: what
-    answers most backwards of a node that a shortcut made (see `backward_lines` and `adding`).
+    it stood. Only the counters are held: the node must not hold its own outputs. filled: whether the forward
+    kept what backward reads; ready: the gradients for a backward that starts with 1, if they came along.
+    captured: tensors from outside, which the path holds weakly: what backward needs must live until then.
+    freed, freeing: of the eager nodes that this one stands for, those that a backward has freed, or is
+    freeing. preserved: what captured tensors (by id of their `Captured`) held before they were written.
     """
 
     __slots__ = (
-        "adding",
         "captured",
         "counters",
-        "derived",
         "environment",
         "facts",
         "filled",
@@ -129,51 +133,24 @@ class CompiledNode(autograd.Node):
     )
 
     fresh = True
-    derived: Callable[[CompiledNode, list[Tensor | None]], Any] | None
-    adding: Adding | None
-
-    def __init__(self, run: Run, leaves: Sequence[Any]) -> None:
-        path = run.leaf.path
-        assert path is not None
-        self.derived = self.adding = None
-        self.leaf, self.leaves, self.environment = run.leaf, leaves, run.environment
-        # The gradients for a backward that starts with 1, if the call computed them already.
-        self.ready = run.gradients
-        self.filled = run.gradients is None
-        self.begin()
-        self.names, self.output_types = path.grad_names, path.output_types
-        # The path holds captured tensors weakly; what backward needs must live until then.
-        self.captured: Sequence[Any] = [c.reference() for c in path.captured.values()]
-        wanted = self._wanted(path)
-        self.edges = [
-            (i, t if t.grad_fn is None else t.grad_fn, t.output_index) for i, t in enumerate(wanted)
-        ]
-        # Of the eager nodes that this one stands for, those that a backward has freed, or is freeing.
-        self.freed = self.freeing = NOTHING_FREED
-        self.preserved: dict[int, np.ndarray] = NOTHING_PRESERVED
-        facts = facts_of(self.leaf, self.filled)
-        self.facts: Sequence[Fact] = facts
-        self.counters = [leaves[i].version for i in path.argument_leaves.values()]
-        if self.captured:
-            self.counters += [tensor.version for tensor in self.captured]
-        self.numbers = [counter[0] for counter in self.counters]
-        for fact, counter in zip(facts, self.counters, strict=False):
-            if fact.how == AGAIN:
-                views.ask_before_write(counter, self)
-        self.inputs, self.versions, self.types = (), [], wanted
+    captured: Sequence[Tensor]
+    counters: list[list[Any]]
+    environment: list[Any]
+    facts: Sequence[Fact]
+    filled: bool
+    freed: frozenset[int]
+    freeing: frozenset[int]
+    leaf: Segment
+    leaves: Sequence[Any]
+    names: Sequence[str]
+    numbers: list[int]
+    preserved: dict[int, np.ndarray]
+    ready: list[np.ndarray] | None
 
     def _wanted(self, path: Path) -> list[Any]:
         """The inputs that get gradients."""
         leaves = self.leaves
-        return [leaves[s] if isinstance(s, int) else s.reference() for s in path.wanted_from]
-
-    def keep(self, tensor: Tensor) -> None:
-        """Note the result that the next of `facts` is about, as it is now."""
-        version = tensor.version
-        if self.facts[len(self.counters)].how == AGAIN:
-            views.ask_before_write(version, self)
-        self.counters.append(version)
-        self.numbers.append(version[0])
+        return [leaves[s] if isinstance(s, int) else s.reference() for s in path.derivative.wanted_from]
 
     def keep_written(self, index: int, output: Tensor, target: Tensor) -> None:
         """The call's result has been written into `target`, whose next write eager would notice."""
@@ -188,11 +165,9 @@ class CompiledNode(autograd.Node):
         """
         if self.inputs is None:
             return
-        if not self.filled:
-            refill(self.leaf, self.leaves, self.environment)
-            self.filled = True
+        self.fill()
         self.leaves = list(self.leaves)
-        for kind, reference in self.leaf.backward_inputs:
+        for kind, reference in self.leaf.backward.inputs:  # type: ignore[union-attr]
             if kind == "argument" and self.leaves[reference].version is version:
                 tensor = self.leaves[reference]
                 self.leaves[reference] = copied = wrap(copied_as_it_lies(tensor.array))
@@ -221,35 +196,54 @@ class CompiledNode(autograd.Node):
 
     def apply(self, gradients: list[Tensor | None], edges: Any = None) -> list[Tensor | None]:
         """The gradients of the inputs; None for one that only unused outputs depend on."""
-        if edges is None and self.derived is not None:
-            answer: Any = self.derived(self, gradients)
-            if answer is not MISSED:
-                return answer
+        if edges is None and _NOTHING not in map(type, gradients) and self._is_plain():
+            self.freeing = self.leaf.path.derivative.kept.all_nodes  # type: ignore[union-attr]
+            return self._gradients(gradients)  # type: ignore[arg-type, return-value]
         found = self._reached(gradients)
         return found if edges is None else [found[i] for i, _, _ in edges]
+
+    def _is_plain(self) -> bool:
+        """Whether this is the first backward, by the compiled program, and nothing was written since."""
+        return (
+            not state.grad_enabled
+            and state.interpreter is None
+            and self.inputs is not None
+            and not self.freed
+            and [counter[0] for counter in self.counters] == self.numbers
+        )
 
     def _reached(self, gradients: list[Tensor | None]) -> list[Tensor | None]:
         path = self.leaf.path
         assert path is not None
-        nodes, kept = path.kept_behind, path.values_behind
+        nodes, kept = path.derivative.kept.nodes, path.derivative.kept.behind
         partly = len(gradients) > 1 and any(g is None for g in gradients)
         if partly:
             nodes = tuple(k for k, g in zip(nodes, gradients, strict=True) if g is not None)
             kept = tuple(v for v, g in zip(kept, gradients, strict=True) if g is not None)
-        self.freeing = nodes[0] if len(nodes) == 1 else frozenset().union(*nodes)
+        self.freeing = united(nodes)
         if self.inputs is None or self.freeing & self.freed:
             raise failure(RuntimeError, autograd.FREED.format(name=self.name()))
-        needed = kept[0] if len(kept) == 1 else frozenset().union(*kept)
+        needed = united(kept)
         through_eager = state.grad_enabled or state.interpreter is not None
         self._check_unwritten(lambda r: r.value in needed or (r.how == AGAIN and not through_eager))
-        found = self._apply_eagerly(gradients) if through_eager else self._gradients(gradients)
+        if through_eager:
+            found = self._apply_eagerly(gradients)
+        else:
+            # Results without a gradient count as zeros.
+            found = self._gradients(autograd.filled(gradients, self.output_types))
         if not partly:
             return [*found]
-        given = {seed for seed, gradient in zip(path.seeds, gradients, strict=True) if gradient is not None}
+        given = {
+            seed
+            for seed, gradient in zip(path.derivative.seeds, gradients, strict=True)
+            if gradient is not None
+        }
         if not all(np.isfinite(g.array).all() for g in found):
             # A result without a gradient counts as zero times its derivative, which may be infinite.
             found = self._apply_eagerly(gradients)
-        return [g if given & seeds else None for g, seeds in zip(found, path.reached_from, strict=True)]
+        return [
+            g if given & seeds else None for g, seeds in zip(found, path.derivative.reached_from, strict=True)
+        ]
 
     def _check_unwritten(self, needed: Callable[[Fact], bool]) -> None:
         """Nobody may have written memory that this backward needs."""
@@ -262,27 +256,44 @@ class CompiledNode(autograd.Node):
                 where = f"{fact.what} of shape {shape}, at version {then} then and {now} now"
                 raise failure(RuntimeError, MODIFIED.format(name=self.name(), where=where))
 
-    def _gradients(self, gradients: list[Tensor | None]) -> list[Tensor]:
-        """The gradients by the compiled program; results without one count as zeros."""
-        seeds = autograd.filled(gradients, self.output_types)
+    def _gradients(self, seeds: list[Tensor]) -> list[Tensor]:
+        """The gradients of the inputs from those of all results, by the compiled program."""
         leaf = self.leaf
-        if leaf.path is not None and leaf.path.derives_alone and seeds[0].array.item() == 1:
-            leaf.usage.derived += 1
-            if self.ready is not None:
-                ready, self.ready = self.ready, None
+        if leaf.path is not None and leaf.path.derivative.alone and seeds[0].array.item() == 1:
+            leaf.answers.usage.derived += 1
+            ready = self.ready
+            if ready is not None:
+                self.ready = None
                 return [wrap(array) for array in ready]
-        if not self.filled:
-            refill(leaf, self.leaves, self.environment)
-            self.filled = True
-        given = [in_rows(g.array) for g in seeds]
-        arrays = gather(leaf.backward_inputs, self.leaves, self.environment, given, self.preserved)
-        if arrays is None:
-            return self._apply_eagerly(gradients)
-        assert leaf.backward is not None
-        made = leaf.backward.run(arrays)
-        return [wrap(array) for array in gradients_at(made, leaf.gradient_places, arrays)]
+        self.fill()
+        found = leaf.answers.derive(self, seeds) if leaf.answers.derive is not None else self._derive(seeds)
+        return self._apply_eagerly(seeds) if found is MISSED else found
 
-    def _apply_eagerly(self, gradients: list[Tensor | None]) -> list[Tensor]:
+    def _derive(self, seeds: Sequence[Tensor]) -> Any:
+        """The steps of the backward's plan; MISSED where a captured tensor is not what it was."""
+        plan = self.leaf.answers.derivation
+        frame = Frame({"node": self, **{f"seed{number}": seed for number, seed in enumerate(seeds)}})
+        left = execute(plan.steps, frame)
+        return MISSED if left is not None else plan.result.evaluate(frame.variables)
+
+    def fill(self) -> None:
+        """Keep what the backward program reads, which a joint run did not."""
+        if self.filled:
+            return
+        path, environment = self.leaf.path, self.environment
+        assert path is not None
+        plan = self.leaf.answers.plans[False]
+        variables: dict[str, Any] = {f"leaf{number}": leaf for number, leaf in enumerate(self.leaves)}
+        variables.update((f"kept{place}", array) for place, array in enumerate(environment))
+        for captured, tensor in zip(path.captured.values(), self.captured, strict=True):
+            variables[plan.found[captured.reference]] = tensor
+        frame = Frame(variables)
+        execute([plan.run, *plan.after], frame)
+        for place, _ in self.leaf.code.keeps:  # type: ignore[union-attr]
+            environment[place] = variables[f"kept{place}"]
+        self.filled = True
+
+    def _apply_eagerly(self, gradients: Sequence[Tensor | None]) -> list[Tensor]:
         """The gradients through eager's ops, so that they can be derived again.
 
         Only what the results with a gradient need is computed again; of that, what the values depend on
@@ -291,11 +302,13 @@ class CompiledNode(autograd.Node):
         path = self.leaf.path
         assert path is not None
         results = [o.value for o in path.capture.outputs if o.value is not None]
-        seeds = {results[i]: g for i, g in zip(path.seeded, gradients, strict=True) if g is not None}
+        seeds = {
+            results[i]: g for i, g in zip(path.derivative.seeded, gradients, strict=True) if g is not None
+        }
         whole = path.capture.graph
         computing = tuple(e for e in whole.equations if e.op is not GUARD)
         graph = passes.dead_code(Graph(whole.inputs, computing, tuple(seeds)))
-        behind = (v for v, g in zip(path.values_behind, gradients, strict=True) if g is not None)
+        behind = (v for v, g in zip(path.derivative.kept.behind, gradients, strict=True) if g is not None)
         read = values_behind(graph, frozenset().union(*behind))
         self._check_unwritten(lambda r: r.what != RESULT and r.value in read)
         create_graph = state.grad_enabled
@@ -305,7 +318,7 @@ class CompiledNode(autograd.Node):
                 tensors.update((h.value, wrap(self.environment[place])) for h, place in segment.hosts)
             # The gradients end at the call's inputs, also where one of them was made of another.
             wanted = [tensor.view(tensor.shape) for tensor in self._wanted(path)]
-            tensors.update(zip(path.wanted, wanted, strict=True))
+            tensors.update(zip(path.derivative.wanted, wanted, strict=True))
             roots = evaluate_graph(graph, [tensors[v] for v in graph.inputs], path.capture.tracked)
             found = autograd.grad(
                 roots, wanted, list(seeds.values()), create_graph=create_graph, allow_unused=True
@@ -315,7 +328,7 @@ class CompiledNode(autograd.Node):
     def release(self) -> None:
         """Free what the last backward went through: results apart from each other are derived apart."""
         freed = self.freed = self.freed | self.freeing if self.freed else self.freeing
-        for behind in self.leaf.path.kept_behind:  # type: ignore[union-attr]
+        for behind in self.leaf.path.derivative.kept.nodes:  # type: ignore[union-attr]
             if not behind or not (behind is freed or behind <= freed):
                 return
         self.inputs = self.ready = None
@@ -355,37 +368,20 @@ def in_rows(array: np.ndarray) -> np.ndarray:
     return array if array.flags.c_contiguous else np.ascontiguousarray(array)
 
 
-def finish(run: Any, leaves: list[Any]) -> Any:
-    """The function's result from what a run of the tree gave."""
-    path, results = run.leaf.path, run.results
-    structure: Structure = path.capture.structure
-    if path.plain and not state.inference:
-        return structure.build(map(wrap, results))
-    node = CompiledNode(run, leaves) if path.wanted else None
-    tensors: dict[Any, Tensor] = {}
-    items = []
-    number = 0
-    seeded = path.seeded
-    for output in path.capture.outputs:
-        if output.kind == "argument":
-            items.append(leaves[output.item])
-        elif output.kind == "object":
-            items.append(output.item)
-        elif output.kind == "captured":
-            items.append(output.item())
-        else:
-            if output.value not in tensors:
-                tensor = wrap(results[number])
-                if output.freed:
-                    autograd.place(tensor, FreedNode(output.grad_name, tensor), 0)
-                if node is not None:
-                    if number in seeded:
-                        autograd.place(tensor, node, seeded.index(number))
-                    if output.value in path.kept_by_eager or number in path.saved:
-                        node.keep(tensor)
-                tensors[output.value] = tensor
-            items.append(tensors[output.value])
-            number += 1
-    if state.inference:
-        mark_inference(list(tensors.values()))
-    return structure.build(iter(items))
+def captured_array(node: CompiledNode, captured: Captured) -> np.ndarray | None:
+    """The memory of a captured tensor as the call read it; None where it is not what it was."""
+    array = node.preserved.get(id(captured)) if node.preserved else None
+    return captured.array() if array is None else array
+
+
+def template_of(leaf: Segment, filled: bool) -> CompiledNode:
+    """A node with what is the same for all calls of a leaf."""
+    node, path = CompiledNode.__new__(CompiledNode), leaf.path
+    assert path is not None
+    node.leaf, node.filled, node.facts = leaf, filled, facts_of(leaf, filled)
+    node.ready = node.extra = node.outputs = None
+    node.names, node.output_types = path.derivative.names, path.derivative.types
+    node.freed = node.freeing = NOTHING_FREED
+    node.preserved = NOTHING_PRESERVED
+    node.captured, node.inputs, node.versions = (), (), []
+    return node

@@ -20,7 +20,6 @@ from fusegrad.compiler.program.program import Program
 from fusegrad.compiler.runtime.allocator import bounds_of
 from fusegrad.eager.autograd import views
 from fusegrad.eager.core.errors import user_spot
-from fusegrad.eager.core.op import wrap
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.ir.graph import Equation, Graph, Value
 from fusegrad.tracer.observe.hosts import GradientOf, at
@@ -93,21 +92,6 @@ class Commit:
     def begin(self, tensors: Sequence[Tensor]) -> None:
         """The memory of `tensors` is written next: nobody must find it changed whose version is not."""
         views.count_writes(tensors, user_spot())
-
-    def run(self, finals: Sequence[np.ndarray], tensors: Sequence[Tensor], leaves: Sequence[Any]) -> None:
-        """Write what the program has not into the memory of `tensors`, and set gradients."""
-        if not self.begins:
-            self.begin(tensors)
-        if self.program is not None:
-            self.copy([finals[i] for i in self.rest], [tensors[i].array for i in self.rest])
-        gradients = iter(finals[len(tensors) :])
-        left = self.path.capture.left
-        for place, value in left.gradients:
-            owner = at(place, leaves)
-            array = None if value is None else next(gradients)
-            if owner is not None:
-                owner.grad = None if array is None else wrap(own(array))
-        self.call_after()
 
     def copy(self, finals: Sequence[np.ndarray], targets: Sequence[np.ndarray]) -> None:
         """Write what the program has not into the memory of `targets`."""

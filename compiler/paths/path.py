@@ -64,23 +64,58 @@ class Captured:
 
 
 @dataclass(eq=False)
+class EagerKept:
+    """What the nodes keep that eager would have put on the graph, whatever the compiled backward reads.
+
+    values: the values that are kept, so that a write into them is an error, and whether it is one for the
+    backward of every result. nodes: for each result that can be derived the equations on its way back whose
+    nodes keep something, which one backward frees; behind: what those keep.
+    """
+
+    values: dict[Value, bool]
+    nodes: tuple[frozenset[int], ...]
+    behind: tuple[frozenset[Value], ...]
+
+    @functools.cached_property
+    def all_nodes(self) -> frozenset[int]:
+        """What a backward from all results frees."""
+        return united(self.nodes)
+
+
+@dataclass(eq=False)
+class Derivative:
+    """The backward of a path; of one without gradients there is nothing `wanted`.
+
+    equations: behind the path's. seeds: the gradients of the results at `seeded`; gradients: of `wanted`,
+    whose tensors are at `wanted_from`: a leaf of the call, or captured. saved: the results that backward
+    reads, which the user must not have written over by then. alone: whether one scalar is derived, so that
+    backward most likely starts with 1. reached_from: for each gradient the seeds that it depends on: without
+    any of them there is none. names, types: of the nodes and results at `seeded`.
+    """
+
+    equations: tuple[Equation, ...]
+    seeds: tuple[Value, ...]
+    seeded: tuple[int, ...]
+    wanted: tuple[Value, ...]
+    wanted_from: tuple[int | Captured, ...]
+    gradients: tuple[Any, ...]
+    saved: set[int]
+    alone: bool
+    reached_from: tuple[frozenset[Value], ...]
+    names: tuple[str, ...]
+    types: tuple[tuple[tuple[int, ...], np.dtype], ...]
+    kept: EagerKept
+
+
+@dataclass(eq=False)
 class Path:
     """One captured path, with its backward derived and both optimised together.
 
-    hosts: the inputs that Python gives; `asks` finds them among the forward's equations. obliged: values that
-    nobody needs, but whose ops may refuse their input, as eager would.
-    forward, backward: equations. results: the returned values, in the order of the capture's
-    outputs that are values; left: what `capture.left` names; seeds: the gradients of those at `seeded`;
-    gradients: of `wanted`.
-    saved: the results that backward reads, which the user must not have written over by then.
-    derives_alone: whether one scalar is derived, so that backward most likely starts with 1.
-    reached_from: for each gradient the seeds that it depends on: without any of them there is none.
-    wanted_from: where the tensors of `wanted` are: a leaf of the call, or captured. grad_names,
-    output_types: of the results at `seeded`. kept_by_eager: the values that eager's nodes keep for backward,
-    so that a write into them is an error, and whether it is one for the backward of every result.
-    kept_behind: for each result at `seeded` the equations on its way back whose eager nodes keep
-    something, which one backward frees; values_behind: what they keep. plans: what is known of the groups of
-    equations that kernels are made of.
+    constants: the arrays that it reads and nobody writes. hosts: the inputs that Python gives; `asks` finds
+    them among the equations, which are those of the forward. obliged: values that nobody needs, but whose ops
+    may refuse their input, as eager would. results: the returned values, in the order of the capture's
+    outputs that are values; left: what `capture.left` names. argument_leaves: for arguments their numbers
+    among the leaves of a call. plans: what is known of the groups of equations that kernels are made of.
     """
 
     capture: Capture
@@ -89,24 +124,11 @@ class Path:
     constants: dict[Value, np.ndarray]
     hosts: list[Host]
     forward: tuple[Equation, ...]
-    backward: tuple[Equation, ...]
     obliged: frozenset[Value]
     results: tuple[Value, ...]
     left: tuple[Value, ...]
-    seeds: tuple[Value, ...]
-    seeded: tuple[int, ...]
-    wanted: tuple[Value, ...]
-    gradients: tuple[Any, ...]
     argument_leaves: dict[Value, int]
-    saved: set[int]
-    derives_alone: bool
-    reached_from: tuple[frozenset[Value], ...]
-    wanted_from: tuple[int | Captured, ...]
-    grad_names: tuple[str, ...]
-    output_types: tuple[tuple[tuple[int, ...], np.dtype], ...]
-    kept_by_eager: dict[Value, bool]
-    kept_behind: tuple[frozenset[int], ...]
-    values_behind: tuple[frozenset[Value], ...]
+    derivative: Derivative
     plans: Plans
     calls: int = 0
 
@@ -119,12 +141,10 @@ class Path:
             found.setdefault(value, number)
         return {number: value for value, number in found.items()}
 
-    @functools.cached_property
-    def plain(self) -> bool:
-        """Whether each result is a value of its own, and off the graph."""
-        outputs = self.capture.outputs
-        values = {o.value for o in outputs}
-        return not self.wanted and len(values - {None}) == len(outputs) and not any(o.freed for o in outputs)
+
+def united(sets: Sequence[frozenset[Any]]) -> frozenset[Any]:
+    """What is in any of the sets; the set itself, if there is one."""
+    return sets[0] if len(sets) == 1 else frozenset().union(*sets)
 
 
 def make_path(capture: Capture, argument_leaves: dict[Value, int], numbers: Collection[Value] = ()) -> Path:
@@ -157,30 +177,35 @@ def make_path(capture: Capture, argument_leaves: dict[Value, int], numbers: Coll
     captured = {v: Captured(t) for v, t in capture.captured.items()}
     # The path lives as long as the function; the tensors must not.
     capture.captured, capture.tensors = {}, {}
+    count = len(outputs) + len(left)
+    derived = [outputs[i] for i in seeded]
+    derivative = Derivative(
+        equations=whole.equations[middle + 1 :],
+        seeds=seeds,
+        seeded=seeded,
+        wanted=wanted,
+        wanted_from=tuple(argument_leaves[v] if v in argument_leaves else captured[v] for v in wanted),
+        gradients=tuple(whole.outputs[count:]),
+        saved={i for i, v in enumerate(outputs) if v in backward.inputs},
+        alone=bool(wanted) and len(seeds) == 1 and all(n == 1 for n in seeds[0].shape),
+        reached_from=_reached_from(graph, capture.tracked, derived if wanted else (), seeds, wanted),
+        names=tuple(values[i].grad_name for i in seeded),
+        types=tuple((value.shape, value.dtype) for value in derived),
+        kept=EagerKept(*_kept_by_eager(graph, capture.tracked, derived, numbers, _layouts(values))),
+    )
     return Path(
-        capture,
-        inputs,
-        captured,
-        constants,
-        [host for host, _ in capture.hosts],
-        whole.equations[:middle],
-        whole.equations[middle + 1 :],
-        _obliged(whole.equations[:middle], whole.outputs[: len(outputs) + len(left)]),
-        tuple(whole.outputs[: len(outputs)]),
-        tuple(whole.outputs[len(outputs) :][: len(left)]),
-        seeds,
-        seeded,
-        wanted,
-        tuple(whole.outputs[len(outputs) + len(left) :]),
-        argument_leaves,
-        {i for i, v in enumerate(outputs) if v in backward.inputs},
-        bool(wanted) and len(seeds) == 1 and all(n == 1 for n in seeds[0].shape),
-        _reached_from(graph, capture.tracked, [outputs[i] for i in seeded] if wanted else (), seeds, wanted),
-        tuple(argument_leaves[v] if v in argument_leaves else captured[v] for v in wanted),
-        tuple(values[i].grad_name for i in seeded),
-        tuple((outputs[i].shape, outputs[i].dtype) for i in seeded),
-        *_kept_by_eager(graph, capture.tracked, [outputs[i] for i in seeded], numbers, _layouts(values)),
-        plans,
+        capture=capture,
+        inputs=inputs,
+        captured=captured,
+        constants=constants,
+        hosts=[host for host, _ in capture.hosts],
+        forward=whole.equations[:middle],
+        obliged=_obliged(whole.equations[:middle], whole.outputs[:count]),
+        results=tuple(whole.outputs[: len(outputs)]),
+        left=tuple(whole.outputs[len(outputs) : count]),
+        argument_leaves=argument_leaves,
+        derivative=derivative,
+        plans=plans,
     )
 
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
-
-import numpy as np
 
 from fusegrad.compiler.paths.commit import Commit
 from fusegrad.compiler.paths.path import Path
@@ -18,38 +16,26 @@ from fusegrad.tracer.observe.hosts import Host
 MISSED: Any = object()  # what a function gives that does not answer
 
 
-@dataclass(eq=False)
-class Joint:
-    """A leaf's results and gradients by one program, for a backward that starts with 1.
+Spot = tuple[int, tuple[Any, ...]]  # which of a program's arrays, and the views to apply
 
-    Most losses are made to be derived at once; then what forward and backward share is computed
-    once, and nothing is kept in between.
+
+@dataclass(eq=False)
+class Code:
+    """A compiled program, and what it takes and gives.
+
+    inputs: where each comes from, as (kind, reference): see `Tree`. checks: values that must be true. keeps:
+    (environment index, index of an array) of what later code reads. guard: the value that the segment's guard
+    looks at. results, left, gradients: of the path, and what it leaves to the world, at a leaf.
     """
 
     program: Program
     inputs: list[tuple[str, Any]]
-    checks: list[tuple[int, tuple[Any, ...]]]
-    results: list[tuple[int, tuple[Any, ...]]]
-    left: list[tuple[int, tuple[Any, ...]]]
-    gradients: list[tuple[int, tuple[Any, ...]]]
-
-
-@dataclass(eq=False, slots=True)
-class Run:
-    """A run that reached a leaf: its results, what is left to the world, what was kept, the gradients if they
-    came along, and what takes back the drawing of random numbers.
-
-    written: tensors that are to be; memory: copies of what they held before, if those were asked for.
-    """
-
-    leaf: Segment
-    results: list[np.ndarray]
-    left: list[np.ndarray]
-    environment: list[Any]
-    written: list[Tensor]
-    memory: list[np.ndarray]
-    undo: list[Callable[[], None]]
-    gradients: list[np.ndarray] | None = None
+    checks: list[Spot] = field(default_factory=list)
+    keeps: list[tuple[int, int]] = field(default_factory=list)
+    guard: Spot | None = None
+    results: list[Spot] = field(default_factory=list)
+    left: list[Spot] = field(default_factory=list)
+    gradients: list[Spot] = field(default_factory=list)
 
 
 class Stopped(NamedTuple):
@@ -89,16 +75,30 @@ class Usage:
 
 
 @dataclass(eq=False)
+class Answers:
+    """How calls of a segment are answered.
+
+    plans: the call plans, by whether they are of the joint program; derivation: that of the backward; derive:
+    the latter written out, from a node and the gradients of all results. facts: for a node, what its backward
+    needs of each input and result, by whether its forward kept what backward reads.
+    """
+
+    plans: dict[bool, Any] = field(default_factory=dict)
+    derivation: Any = None
+    derive: Callable[[Any, Sequence[Tensor]], Any] | None = None
+    facts: dict[bool, Any] = field(default_factory=dict)
+    usage: Usage = field(default_factory=Usage)
+
+
+@dataclass(eq=False)
 class Segment:
     """A node of the tree: equations up to a guard, and what comes after for each value of it.
 
-    owner: the path that brought the segment; it binds captured tensors and constants.
-    inputs: where each input of the program comes from (see `Tree`). gives: (environment index,
-    place in the program's arrays) of what later stretches read. checks: places of values that
-    must be true. hosts: what Python gives before the program runs, with places in the environment.
-    results, left: places of the path's results, and of what it leaves to the world, at a leaf; commit:
-    what then leaves it. facts: for a node of a leaf, what
-    its backward needs of each input and result, by whether its forward kept what backward reads.
+    owner: the path that brought the segment; it binds captured tensors and constants. path: that of a leaf.
+    hosts: what Python gives before the code runs, with places in the environment. joint: of a leaf, results
+    and gradients by one program, for a backward that starts with 1: most losses are made to be derived at
+    once; then what forward and backward share is computed once, and nothing is kept in between. above: the
+    segments on the way to a leaf; kept_above: what they keep for it. commit: what a leaf leaves in the world.
     """
 
     owner: Path
@@ -107,28 +107,22 @@ class Segment:
     givers: list[Host] = field(default_factory=list)
     children: dict[Any, Segment] = field(default_factory=dict)
     path: Path | None = None
-    program: Program | None = None
-    inputs: list[tuple[str, Any]] = field(default_factory=list)
-    gives: list[tuple[int, int]] = field(default_factory=list)
-    checks: list[tuple[int, tuple[Any, ...]]] = field(default_factory=list)
-    guard_place: tuple[int, tuple[Any, ...]] | None = None
     hosts: list[tuple[Host, int]] = field(default_factory=list)
-    results: list[tuple[int, tuple[Any, ...]]] = field(default_factory=list)
-    left: list[tuple[int, tuple[Any, ...]]] = field(default_factory=list)
-    backward: Program | None = None
-    backward_inputs: list[tuple[str, Any]] = field(default_factory=list)
-    gradient_places: list[tuple[int, tuple[Any, ...]]] = field(default_factory=list)
-    gradients: list[Value] = field(default_factory=list)
+    code: Code | None = None
+    joint: Code | None = None
+    backward: Code | None = None
     above: list[Segment] = field(default_factory=list)
     kept_above: dict[Value, int] = field(default_factory=dict)
-    joint: Joint | None = None
     commit: Commit | None = None
-    facts: dict[bool, Any] = field(default_factory=dict)
-    usage: Usage = field(default_factory=Usage)
+    answers: Answers = field(default_factory=Answers)
 
     def followed(self) -> bool:
         """Note a call that may be derived; whether it probably will be, by a plain backward."""
-        return self.usage.followed()
+        return self.answers.usage.followed()
+
+    def programs(self) -> list[Program]:
+        """Its programs: forward, then backward, then both as one, as far as there are any."""
+        return [code.program for code in (self.code, self.backward, self.joint) if code is not None]
 
     def walk(self) -> list[Segment]:
         """This node and all below it."""

@@ -17,7 +17,7 @@ from fusegrad.compiler.base.garbage import uncollected
 from fusegrad.compiler.paths.commit import Commit
 from fusegrad.compiler.paths.path import Path, asks, guard_key
 from fusegrad.compiler.paths.rematerialization import backward_slice, kept, producers
-from fusegrad.compiler.paths.segments import Joint, Segment
+from fusegrad.compiler.paths.segments import Code, Segment
 from fusegrad.compiler.program.donation import in_place
 from fusegrad.compiler.program.loop_bodies import with_copies_for_loops
 from fusegrad.compiler.program.program import Program
@@ -100,14 +100,14 @@ class Tree:
         self.layouts = dict(layouts)
         self.paths = list(paths)
         self.environment = 0
-        self.derived = any(p.wanted for p in paths)
+        self.derived = any(p.derivative.wanted for p in paths)
         self.root = self._chain(paths[0], _parts(paths[0]))
         for path in paths[1:]:
             self._insert(path)
         self._plan(self.root, {}, [])
         # All of its programs are compiled at once.
         for segment in self.root.walk():
-            for program in filter(None, (segment.program, segment.backward)):
+            for program in segment.programs():
                 program.complete()
 
     # Growing.
@@ -194,11 +194,11 @@ class Tree:
         graph = self._slice(segment.owner, wanted, available, [*above, segment])
         layouts = self._layouts_for(graph, segment.owner)
         results, apart = _result_layouts(segment)
-        segment.program = Program(graph, layouts, results, apart=apart, plans=segment.owner.plans)
-        stored = [v for v in segment.program.stored() if v not in available]
+        program = Program(graph, layouts, results, apart=apart, plans=segment.owner.plans)
+        stored = [v for v in program.stored() if v not in available]
         ours = {**available, **dict.fromkeys(stored, -1)}
         for value in stored:
-            layout = segment.program.sources.layouts.get(value)
+            layout = program.sources.layouts.get(value)
             self.layouts[value] = layout or contiguous_layout(value.shape)
         for child in segment.children.values():
             self._plan(child, ours, [*above, segment])
@@ -209,7 +209,7 @@ class Tree:
         available.update({v: i for v, i in ours.items() if v in available})
         # What was kept in case that backward reads it, and is not read.
         unread = [v for v in wanted if v not in asked and ours.get(v, -1) < 0]
-        self._finish(segment, graph, extra, unread, ours)
+        self._finish(segment, program, graph, extra, unread, ours)
 
     def _slice(self, owner: Path, targets: Any, available: dict[Value, int], chain: list[Segment]) -> Graph:
         equations = [e for s in chain for e in s.equations]
@@ -220,7 +220,7 @@ class Tree:
     ) -> Graph:
         """What computes `targets`; the values that it reads get places in the environment."""
         order = {id(e): i for i, e in enumerate(equations)}
-        inputs = (*owner.inputs, *owner.seeds)
+        inputs = (*owner.inputs, *owner.derivative.seeds)
         graph = backward_slice(targets, available, producers(equations), inputs, order)
         for value in graph.inputs:
             if available.get(value) == -1:
@@ -231,18 +231,18 @@ class Tree:
     def _plan_backward(self, segment: Segment, available: dict[Value, int], chain: list[Segment]) -> None:
         path = segment.path
         assert path is not None
-        if not path.wanted:
+        if not path.derivative.wanted:
             return
         segment.above = chain[:-1]
-        equations = [*(e for s in chain for e in s.equations), *path.backward]
-        graph = self._graph(path, path.gradients, available, equations)
+        equations = [*(e for s in chain for e in s.equations), *path.derivative.equations]
+        graph = self._graph(path, path.derivative.gradients, available, equations)
         layouts = self._layouts_for(graph, path)
-        segment.backward = Program(passes.dead_code(graph), layouts, plans=path.plans).begin()
-        segment.backward_inputs = [self._source(v, path, available) for v in graph.inputs]
-        path.saved |= {i for i, v in enumerate(path.results) if v in graph.inputs}
-        found = dict(zip(graph.outputs, segment.backward.graph.outputs, strict=True))
-        segment.gradients = [found[g] for g in path.gradients]
-        segment.gradient_places = [segment.backward.locate(g) for g in segment.gradients]
+        program = Program(passes.dead_code(graph), layouts, plans=path.plans).begin()
+        inputs = [self._source(v, path, available) for v in graph.inputs]
+        path.derivative.saved |= {i for i, v in enumerate(path.results) if v in graph.inputs}
+        found = dict(zip(graph.outputs, program.graph.outputs, strict=True))
+        places = [program.locate(found[g]) for g in path.derivative.gradients]
+        segment.backward = Code(program, inputs, gradients=places)
 
     @uncollected
     def make_joint(self, segment: Segment) -> None:
@@ -250,8 +250,12 @@ class Tree:
         path = segment.path
         assert path is not None
         checks = [e.inputs[0] for e in segment.equations if e.op is GUARD]
-        targets = dict.fromkeys((*path.results, *path.left, *checks, *_obliged(segment), *path.gradients))
-        equations = [e for s in [*segment.above, segment] for e in s.equations] + list(path.backward)
+        targets = dict.fromkeys(
+            (*path.results, *path.left, *checks, *_obliged(segment), *path.derivative.gradients)
+        )
+        equations = [e for s in [*segment.above, segment] for e in s.equations] + list(
+            path.derivative.equations
+        )
         graph = self._graph(path, targets, dict(segment.kept_above), equations)
         results, apart = _result_layouts(segment)
         layouts = self._layouts_for(graph, path)
@@ -265,9 +269,12 @@ class Tree:
             inputs.append((kind, reference))
         places = [
             [program.locate(found[v]) for v in group]
-            for group in (checks, path.results, path.left, path.gradients)
+            for group in (checks, path.results, path.left, path.derivative.gradients)
         ]
-        segment.joint = Joint(program, inputs, *places)
+        checked, results_at, left, gradients = places
+        segment.joint = Code(
+            program, inputs, checks=checked, results=results_at, left=left, gradients=gradients
+        )
 
     def _layouts_for(self, graph: Graph, owner: Path) -> dict[Value, Layout]:
         layouts = {}
@@ -277,14 +284,14 @@ class Tree:
                 layouts[value] = captured.layout
             elif value in owner.constants:
                 layouts[value] = layout_of(owner.constants[value])
-            elif value not in owner.seeds and value in self.layouts:
+            elif value not in owner.derivative.seeds and value in self.layouts:
                 layouts[value] = self.layouts[value]
         return layouts
 
     def _source(self, value: Value, owner: Path, available: dict[Value, int]) -> tuple[str, Any]:
         """Where a program's input comes from at run time."""
-        if value in owner.seeds:
-            return "seed", owner.seeds.index(value)
+        if value in owner.derivative.seeds:
+            return "seed", owner.derivative.seeds.index(value)
         if value in available:
             return "kept", available[value]
         if value in owner.argument_leaves:
@@ -296,24 +303,23 @@ class Tree:
     def _finish(
         self,
         segment: Segment,
+        program: Program,
         graph: Graph,
         extra: list[Value],
         unread: list[Value],
         ours: dict[Value, int],
     ) -> None:
-        program = segment.program
-        assert program is not None
         found = dict(zip(graph.outputs, program.graph.outputs, strict=True))
         written = self._written_in_place(segment, program, found)
         program.begin(extra, [found[v] for v in unread])
-        segment.inputs = [self._source(v, segment.owner, ours) for v in graph.inputs]
-        segment.gives = [(ours[v], program.arrays[v]) for v in extra]
-        segment.checks = [program.locate(found[e.inputs[0]]) for e in segment.equations if e.op is GUARD]
+        code = segment.code = Code(program, [self._source(v, segment.owner, ours) for v in graph.inputs])
+        code.keeps = [(ours[v], program.arrays[v]) for v in extra]
+        code.checks = [program.locate(found[e.inputs[0]]) for e in segment.equations if e.op is GUARD]
         if segment.guard is not None:
-            segment.guard_place = program.locate(found[segment.guard.inputs[0]])
+            code.guard = program.locate(found[segment.guard.inputs[0]])
         if segment.path is not None:
-            segment.results = [program.locate(found[v]) for v in segment.path.results]
-            segment.left = [program.locate(found[v]) for v in segment.path.left]
+            code.results = [program.locate(found[v]) for v in segment.path.results]
+            code.left = [program.locate(found[v]) for v in segment.path.left]
             segment.commit = Commit(segment.path, written) if segment.path.capture.left else None
 
     @staticmethod
@@ -324,7 +330,7 @@ class Tree:
         """
         path = segment.path
         # A guard may still fail, or a later backward ask for what was there.
-        if path is None or path.wanted or any(e.op is GUARD for e in segment.equations):
+        if path is None or path.derivative.wanted or any(e.op is GUARD for e in segment.equations):
             return set()
         pairs = zip(path.left, path.capture.left.writes, strict=False)
         writes = [(found[v], target) for v, (target, _) in pairs]
@@ -344,7 +350,7 @@ def _made_by(chain: Sequence[Segment]) -> dict[Value, Equation]:
     """The equations of a path from the root to a leaf, and of its backward."""
     equations = [e for s in chain for e in s.equations]
     leaf = chain[-1].path
-    return producers([*equations, *(leaf.backward if leaf else ())])
+    return producers([*equations, *(leaf.derivative.equations if leaf else ())])
 
 
 def _later_targets(chain: Sequence[Segment]) -> list[Any]:
@@ -356,7 +362,7 @@ def _later_targets(chain: Sequence[Segment]) -> list[Any]:
         targets += _obliged(segment)
     leaf = chain[-1].path
     assert leaf is not None
-    return [*targets, *((*leaf.results, *leaf.left) if len(chain) > 1 else ()), *leaf.gradients]
+    return [*targets, *((*leaf.results, *leaf.left) if len(chain) > 1 else ()), *leaf.derivative.gradients]
 
 
 def _result_layouts(segment: Segment) -> tuple[dict[Value, Layout], set[Value]]:

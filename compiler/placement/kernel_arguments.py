@@ -14,8 +14,8 @@ import numpy as np
 
 from fusegrad.compiler.codegen.emit import block_of, outer_accumulators
 from fusegrad.compiler.kernel.bound_kernel import BoundKernel
+from fusegrad.compiler.kernel.dtypes import DTYPES
 from fusegrad.compiler.kernel.ir import ELEMENTARY, Compute, Kernel
-from fusegrad.compiler.llvm.ir_writer import SIZES
 from fusegrad.compiler.runtime.allocator import aligned
 from fusegrad.eager.core.dtypes import FROM_SHORT
 from fusegrad.eager.core.sizes import Symbol
@@ -44,7 +44,7 @@ class Cut:
         heavy = sum(isinstance(s, Compute) and s.op in ELEMENTARY for s in kernel.statements())
         self.work = 1 + 2 * heavy
         self.accumulators = [
-            (SIZES[a.dtype], [number[axis] for axis in a.axes]) for a in outer_accumulators(kernel)
+            (DTYPES[a.dtype].size, [number[axis] for axis in a.axes]) for a in outer_accumulators(kernel)
         ]
         self.length = block_of(kernel).length  # of the block of one use
 

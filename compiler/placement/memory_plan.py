@@ -21,6 +21,8 @@ from fusegrad.compiler.base.symbolic_sizes import Values
 from fusegrad.compiler.codegen import kernel_cache
 from fusegrad.compiler.fuse.fusion import Step
 from fusegrad.compiler.gemm import matmul
+from fusegrad.compiler.native.calls import Call, Calls
+from fusegrad.compiler.native.making import MOST_WORK
 from fusegrad.compiler.placement.batch_tiling import (
     Batch,
     batch_address,
@@ -30,7 +32,7 @@ from fusegrad.compiler.placement.batch_tiling import (
 )
 from fusegrad.compiler.placement.nontemporal_stores import streaming_kernels
 from fusegrad.compiler.placement.symbolic_memory_plan import Blueprint
-from fusegrad.compiler.runtime import cpython_calls, thread_pool, threads
+from fusegrad.compiler.runtime import thread_pool, threads
 from fusegrad.compiler.runtime.allocator import (
     SMALLEST_POOLED,
     aligned,
@@ -40,7 +42,6 @@ from fusegrad.compiler.runtime.allocator import (
     pool,
     taken_over,
 )
-from fusegrad.compiler.runtime.native_results import MOST_WORK
 from fusegrad.eager.core.op import REGISTRY, wrap
 from fusegrad.eager.core.sizes import has_symbols
 from fusegrad.tracer.ir.graph import Equation, Value
@@ -100,7 +101,7 @@ def viewed(array: np.ndarray, chain: Sequence[Any]) -> np.ndarray:
 class _Native:
     """A stretch of kernels and products that run in one native call."""
 
-    calls: cpython_calls.Calls
+    calls: Calls
 
 
 class _Use(NamedTuple):
@@ -137,7 +138,7 @@ class Placed:
         ]
         places = {place for place, _, _ in self.small}
         self.large = [f for f in self.fresh if f[0] not in places]
-        self._repeated: dict[int, cpython_calls.Calls] = {}
+        self._repeated: dict[int, Calls] = {}
         self._rest = [NOTHING] * (len(blueprint.arrays) - blueprint.inputs)
         blocks = product_blocks(blueprint, sizes)
         self.batches = batches(blueprint, sizes, blocks)
@@ -221,11 +222,11 @@ class Placed:
         """The steps as native stretches with NumPy's ops in between."""
         self.stages: list[_Native | _Opaque] = []
         self._blocks: list[np.ndarray] = []  # of the steps of batches, whose blocks have their addresses
-        pending: list[cpython_calls.Call] = []
+        pending: list[Call] = []
 
         def flush() -> None:
             if pending:
-                self.stages.append(_Native(cpython_calls.Calls(list(pending))))
+                self.stages.append(_Native(Calls(list(pending))))
                 pending.clear()
 
         starts = {batch.first: batch for batch in self.batches}
@@ -243,19 +244,17 @@ class Placed:
                 flush()
                 self.stages.append(self._opaque_call(step))
             elif number not in within:
-                pending += [
-                    cpython_calls.Call(use.addresses()[0], use.block, use.shared) for use in uses[number]
-                ]
+                pending += [Call(use.addresses()[0], use.block, use.shared) for use in uses[number]]
         flush()
 
-    def _batch_call(self, batch: Batch, uses: Sequence[_Use]) -> cpython_calls.Call:
+    def _batch_call(self, batch: Batch, uses: Sequence[_Use]) -> Call:
         """The call that runs the steps of a batch, entry by entry."""
         calls = []
         for use in uses:
             self._blocks.append(np.array(use.block, np.int64))
             calls.append((use.addresses()[1], data_address(self._blocks[-1])))
         room = len(self.arrays) + 1, self.offsets[batch]
-        return cpython_calls.Call(batch_address(), batch.block(room, self._slots(), calls), batch.entries > 1)
+        return Call(batch_address(), batch.block(room, self._slots(), calls), batch.entries > 1)
 
     def _uses(self, number: int, batch: Batch | None) -> list[_Use]:
         """The use of a native function that is a step; none where there is nothing to compute."""
@@ -342,7 +341,7 @@ class Placed:
         return aligned_bytes(self.arena_bytes)
 
     @property
-    def calls(self) -> cpython_calls.Calls | None:
+    def calls(self) -> Calls | None:
         """The native call that is all there is to run; None where there is more, or nothing."""
         stage = self.stages[0] if len(self.stages) == 1 else None
         return stage.calls if isinstance(stage, _Native) else None

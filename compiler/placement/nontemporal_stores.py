@@ -11,19 +11,18 @@ another kernel, which is compiled for the sizes that ask for it.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from fusegrad.compiler.codegen.emit import parts
 from fusegrad.compiler.codegen.index_set_splitting import interior
 from fusegrad.compiler.kernel.bound_kernel import Argument
+from fusegrad.compiler.kernel.dtypes import DTYPES
 from fusegrad.compiler.kernel.ir import Buffer, Kernel, Load, Loop, Store, walk
-from fusegrad.compiler.llvm.ir_writer import SIZES
+from fusegrad.compiler.llvm.target import host
 from fusegrad.compiler.placement.batch_tiling import batches, product_blocks
 from fusegrad.compiler.placement.kernel_arguments import KernelForm
 from fusegrad.compiler.placement.symbolic_memory_plan import Blueprint
@@ -35,20 +34,6 @@ SMALLEST_ELEMENT = 4
 MOST_RESULTS = 8
 
 
-@functools.cache
-def cache_bytes() -> float:
-    """The size of the last cache, in bytes; infinite where the system does not tell."""
-    sizes = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
-    found = [0]
-    for cache in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*"):
-        try:
-            text = (cache / "size").read_text().strip()
-            found.append(int(text[:-1]) * sizes[text[-1]])
-        except (OSError, ValueError, KeyError, IndexError):
-            continue
-    return max(found) or math.inf
-
-
 def streaming_kernels(blueprint: Blueprint, sizes: Any) -> dict[int, Kernel]:
     """By number of a step, the kernel to take instead of its own."""
     pooled = {value for value, bytes_ in _results(blueprint, sizes) if bytes_ >= SMALLEST_POOLED}
@@ -56,7 +41,7 @@ def streaming_kernels(blueprint: Blueprint, sizes: Any) -> dict[int, Kernel]:
         return {}
     found = {}
     for number, form in enumerate(blueprint.forms):
-        if form is None or _traffic(form, sizes) <= cache_bytes():
+        if form is None or _traffic(form, sizes) <= host().cache_bytes:
             continue
         names = tuple(
             buffer.name
@@ -108,7 +93,7 @@ def streamable(form: KernelForm) -> Iterator[tuple[Buffer, Argument]]:
     whole = _stored_in_whole_vectors(kernel)
     for buffer, argument in zip(kernel.outputs, bound.outputs, strict=True):
         once = stores[buffer] == 1 and places[argument.value] == 1 and buffer not in read
-        if once and buffer in whole and SIZES[buffer.dtype] >= SMALLEST_ELEMENT:
+        if once and buffer in whole and DTYPES[buffer.dtype].size >= SMALLEST_ELEMENT:
             yield buffer, argument
 
 

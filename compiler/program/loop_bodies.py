@@ -18,9 +18,8 @@ from fusegrad.compiler.program.pipeline import clone_op
 from fusegrad.compiler.program.program import Program
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.ir import passes
-from fusegrad.tracer.ir.graph import Equation, Graph, Value
+from fusegrad.tracer.ir.graph import Equation, Graph, Value, identifier
 from fusegrad.tracer.ir.rolled import ROLLED, Body, unrolled
-from fusegrad.tracer.ir.text import identifier
 from fusegrad.tracer.record.rolling import TURN
 
 

@@ -29,7 +29,7 @@ def pool_size() -> int:
 
 _alone = False
 _wanted: int | None = None  # what `set_num_threads` was told
-thread_count = np.ones(1, np.int64)  # what native code reads
+thread_count = np.ones(1, np.int64)  # what native code reads; 1 until there is a pool
 
 
 def _alone_in_child() -> None:

@@ -10,6 +10,7 @@ import numpy as np
 
 from fusegrad.eager.autograd import node as graph
 from fusegrad.eager.core.errors import failure, is_own_file
+from fusegrad.eager.core.names import publish
 
 
 class _Anomaly:
@@ -29,11 +30,13 @@ def _remember(node: Any) -> None:
     node.metadata[_KEY] = traceback.format_list(frames)
 
 
+@publish
 def is_anomaly_enabled() -> bool:
     """Whether anomaly mode is on. Source: `torch.is_anomaly_enabled`."""
     return setting.enabled
 
 
+@publish
 def is_anomaly_check_nan_enabled() -> bool:
     """Whether anomaly mode looks for NaN. Source: `torch.is_anomaly_check_nan_enabled`."""
     return setting.check_nan

@@ -12,9 +12,12 @@ import numpy as np
 
 from fusegrad.eager.autograd.anomaly import detect_anomaly, set_detect_anomaly
 from fusegrad.eager.autograd.engine import accumulate, run_backward
+from fusegrad.eager.autograd.function import Function
 from fusegrad.eager.autograd.node import FREED, Node, filled, place, record, share
 from fusegrad.eager.core.errors import failure
-from fusegrad.eager.core.public import publish
+from fusegrad.eager.core.names import attach, renamed
+from fusegrad.eager.core.op import wrap
+from fusegrad.eager.core.public import locate
 from fusegrad.eager.core.state import enable_grad, inference_mode, no_grad, set_grad_enabled
 from fusegrad.eager.core.tensor import Tensor
 
@@ -133,7 +136,34 @@ def grad(
     return tuple(results)
 
 
-from fusegrad.eager.core.op import wrap  # noqa: E402, I001  (see the same line in op.py)
-from fusegrad.eager.autograd.function import Function  # noqa: E402
+def _backward(
+    self: Tensor,
+    gradient: Tensor | None = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    inputs: Any = None,
+) -> None:
+    """Add the gradients of this tensor to `.grad` of the leaves; as `torch.Tensor.backward`.
 
-publish("fusegrad.autograd", globals(), __all__)
+    gradient: the gradient of this tensor, of its shape; may be left out for one element.
+    retain_graph: keep what is saved, so that backward can run again.
+    create_graph: make the gradients differentiable themselves.
+    inputs: add to the `.grad` of these tensors only.
+
+    >>> import fusegrad as fg
+    >>> x = fg.tensor([1.0, 2.0], requires_grad=True)
+    >>> (x * x).sum().backward()
+    >>> x.grad
+    tensor([2., 4.])
+    """
+    if inputs is None:
+        retain = create_graph if retain_graph is None else retain_graph
+        run_backward([self], [gradient], retain, create_graph)
+    else:
+        backward([self], [gradient], retain_graph, create_graph, inputs=inputs)
+
+
+attach(renamed(_backward, "backward"))
+
+
+locate("fusegrad.autograd", globals(), __all__)

@@ -11,6 +11,7 @@ import numpy as np
 from fusegrad.eager.autograd import anomaly, hooks
 from fusegrad.eager.autograd.node import DONE, Node, PartNode, constant, is_writable, set_gradient
 from fusegrad.eager.core.errors import failure, spot_text
+from fusegrad.eager.core.op import wrap
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
 
@@ -427,6 +428,3 @@ def _seed(place: int, root: Tensor, gradient: Tensor | None) -> Tensor:
             f"output[{place}] has a dtype of {array.dtype.name}",
         )
     return gradient
-
-
-from fusegrad.eager.core.op import wrap  # noqa: E402  (see the same line in op.py)

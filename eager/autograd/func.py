@@ -1,9 +1,6 @@
 """Functional transforms: `grad`, `vjp`, `jvp`, `jacrev`, `jacfwd`, `hessian`, as `torch.func`.
 
-A transform calls its function on tensors of its own, which stand for the arguments. Where an
-argument is on a graph outside (another transform's, or that of a backward to come), they hang on it,
-so that the result can be derived again; where nothing outside needs a gradient, the result is given
-without a graph.
+They compose: each works at a level of its own (`levels.py`).
 """
 
 from __future__ import annotations
@@ -15,17 +12,26 @@ from typing import Any
 import numpy as np
 
 from fusegrad.eager.autograd import autograd
-from fusegrad.eager.autograd.engine import reachable
 from fusegrad.eager.autograd.functional_call import functional_call
-from fusegrad.eager.autograd.node import Passing, place, reach, share
+from fusegrad.eager.autograd.levels import (
+    Argnums,
+    Level,
+    argument_places,
+    mapped,
+    open_arguments,
+    outputs_of,
+    pulled_back,
+    pushed_forward,
+    tensors_of,
+)
 from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.names import publish
 from fusegrad.eager.core.op import wrap
-from fusegrad.eager.core.public import publish
+from fusegrad.eager.core.ops import ops
+from fusegrad.eager.core.public import locate
 from fusegrad.eager.core.pytree import Structure, flatten
-from fusegrad.eager.core.state import enable_grad, state
+from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
-
-Argnums = int | tuple[int, ...]
 
 __all__ = [
     "functional_call",
@@ -39,108 +45,6 @@ __all__ = [
     "value_and_grad",
     "vjp",
 ]
-
-# In the dictionary of a leaf that a transform made: the transform.
-_MADE_BY = "_transform"
-
-
-class _Level:
-    """One transform at work; `with` it.
-
-    tracked: whether anything outside may want gradients (grad mode is on there).
-    ended: nobody can ask for the gradients of the leaves that it made any more.
-    """
-
-    def __init__(self) -> None:
-        self.tracked = state.grad_enabled
-        self.ended = False
-
-    def __enter__(self) -> _Level:
-        if state.interpreter is not None:
-            state.interpreter.enter_transform()
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.ended = True
-
-    def stands_for(self, tensor: Any) -> Tensor:
-        """A tensor of this level's for an argument."""
-        if tensor.array.dtype.kind not in "fc":
-            raise failure(
-                RuntimeError,
-                "only Tensors of floating point and complex dtype can require gradients, "
-                f"this one is {tensor.array.dtype.name}",
-            )
-        reach(tensor)
-        own = share(tensor)
-        if tensor.needs_grad and self.tracked:
-            return place(own, Passing(tensor), 0)
-        own.needs_grad = True
-        own.__dict__[_MADE_BY] = self
-        return own
-
-    def derivable(self, *tensors: Any) -> bool:
-        """Whether any of `tensors` depends on something outside that a gradient may be wanted of."""
-        roots = [t for t in tensors if isinstance(t, Tensor) and t.needs_grad]
-        if not self.tracked or not roots:
-            return False
-        if state.interpreter is not None:
-            for root in roots:
-                state.interpreter.reach_graph(root)
-        leaves = [t for t in roots if t.grad_fn is None]
-        leaves += [t for node in reachable(roots) for _, t, _ in node.edges if isinstance(t, Tensor)]
-        return any(self._is_outside(t) for t in leaves)
-
-    def _is_outside(self, leaf: Tensor) -> bool:
-        maker = leaf.__dict__.get(_MADE_BY)
-        return maker is None or (maker is not self and not maker.ended)
-
-    def outside(self, value: Any) -> Any:
-        """`value` (nested) as the caller gets it: off the graph, unless something outside hangs on it."""
-        return _mapped(value, lambda t: t if self.derivable(t) else t.detach() if t.needs_grad else t)
-
-
-def _mapped(value: Any, change: Callable[[Tensor], Any]) -> Any:
-    """The container with every tensor changed."""
-    leaves: list[Any] = []
-    structure = flatten(value, leaves)
-    return structure.build(iter([change(x) if isinstance(x, Tensor) else x for x in leaves]))
-
-
-def _opened(level: _Level, values: Sequence[Any]) -> tuple[list[Any], list[Tensor]]:
-    """The (nested) arguments with tensors of the level's in place of theirs, and these in order."""
-    inner: list[Tensor] = []
-
-    def stand_in(tensor: Tensor) -> Tensor:
-        inner.append(level.stands_for(tensor))
-        return inner[-1]
-
-    opened = [_mapped(value, stand_in) for value in values]
-    if not inner:
-        raise failure(ValueError, "there is no tensor to differentiate with respect to")
-    return opened, inner
-
-
-def _chosen(argnums: Argnums, count: int) -> list[int]:
-    """`argnums` as a list of places among `count` arguments."""
-    numbers = [argnums] if isinstance(argnums, int) else list(argnums)
-    for n in numbers:
-        if not isinstance(n, int) or not -count <= n < count:
-            raise failure(RuntimeError, f"Got argnum={n}, but only {count} positional inputs")
-    return [n % count for n in numbers]
-
-
-def _called(function: Callable[..., Any], has_aux: bool, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
-    """What `function` gives, and what it gives beside."""
-    with enable_grad():
-        result = function(*args, **kwargs)
-    if not has_aux:
-        return result, None
-    if not (isinstance(result, tuple) and len(result) == 2):
-        raise failure(
-            RuntimeError, "with has_aux=True the function must return a tuple of two: (output, aux)"
-        )
-    return result
 
 
 # Reverse mode.
@@ -182,6 +86,7 @@ def grad_and_value(
     return both
 
 
+@publish
 def value_and_grad(
     function: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False
 ) -> Callable[..., Any]:
@@ -207,24 +112,24 @@ def _grad_and_value(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> tuple[Any, Any, Any]:
-    with _Level() as level:
+    with Level() as level:
         return _derived(level, function, argnums, has_aux, args, kwargs)
 
 
 def _derived(
-    level: _Level,
+    level: Level,
     function: Callable[..., Any],
     argnums: Argnums,
     has_aux: bool,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> tuple[Any, Any, Any]:
-    numbers = _chosen(argnums, len(args))
-    opened, inner = _opened(level, [args[n] for n in numbers])
+    numbers = argument_places(argnums, len(args))
+    opened, inner = open_arguments(level, [args[n] for n in numbers])
     given = list(args)
     for n, value in zip(numbers, opened, strict=True):
         given[n] = value
-    value, aux = _called(function, has_aux, *given, **kwargs)
+    value, aux = outputs_of(function, has_aux, *given, **kwargs)
     if not isinstance(value, Tensor) or value.array.ndim:
         what = f"tensor with {value.array.ndim} dims" if isinstance(value, Tensor) else type(value).__name__
         raise failure(
@@ -233,44 +138,14 @@ def _derived(
             "Maybe you wanted to use the vjp or jacrev APIs instead?",
         )
     derivable = level.derivable(value)
-    pulled = _pulled([value], inner, None, derivable, retain=level.derivable(*_tensors(aux)))
+    pulled = pulled_back([value], inner, None, derivable, retain=level.derivable(*tensors_of(aux)))
     gradients = iter([level.outside(g) for g in pulled] if derivable else pulled)
-    results = [_mapped(args[n], lambda _: next(gradients)) for n in numbers]
+    results = [mapped(args[n], lambda _: next(gradients)) for n in numbers]
     found = results[0] if isinstance(argnums, int) else tuple(results)
     return found, value if derivable else value.detach(), level.outside(aux)
 
 
-def _tensors(value: Any) -> list[Tensor]:
-    leaves: list[Any] = []
-    flatten(value, leaves)
-    return [x for x in leaves if isinstance(x, Tensor)]
-
-
-def _pulled(
-    outputs: Sequence[Tensor],
-    inputs: Sequence[Tensor],
-    cotangents: Sequence[Tensor] | None,
-    derivable: bool,
-    retain: bool = False,
-) -> list[Tensor]:
-    """The gradients of `inputs`, zeros where there is none."""
-    pairs = list(zip(outputs, [None] * len(outputs) if cotangents is None else cotangents, strict=True))
-    pairs = [(y, c) for y, c in pairs if y.needs_grad]
-    if not pairs:
-        return [wrap(np.zeros_like(x.array)) for x in inputs]
-    roots, seeds = zip(*pairs, strict=True)
-    with enable_grad():
-        found = autograd.grad(
-            roots,
-            inputs,
-            seeds,
-            retain_graph=derivable or retain,
-            create_graph=derivable,
-            materialize_grads=True,
-        )
-    return list(found)  # type: ignore[arg-type]
-
-
+@publish
 def vjp(function: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     """`(output, vjp_function)` (and aux), as `torch.func.vjp`.
 
@@ -282,9 +157,9 @@ def vjp(function: Callable[..., Any], *primals: Any, has_aux: bool = False) -> A
     >>> pull(fg.tensor(1.0))
     (tensor(3.), tensor(2.))
     """
-    with _Level() as level:
-        opened, inner = _opened(level, primals)
-        output, aux = _called(function, has_aux, *opened)
+    with Level() as level:
+        opened, inner = open_arguments(level, primals)
+        output, aux = outputs_of(function, has_aux, *opened)
         flat: list[Any] = []
         structure = flatten(output, flat)
         _check_outputs("vjp", flat)
@@ -297,9 +172,9 @@ def vjp(function: Callable[..., Any], *primals: Any, has_aux: bool = False) -> A
                 RuntimeError, "Expected pytree structure of cotangents to be the same as that of the outputs"
             )
         further = state.grad_enabled and any(c.needs_grad for c in given)
-        found = _pulled(flat, inner, given, derivable or further, retain=True)
+        found = pulled_back(flat, inner, given, derivable or further, retain=True)
         gradients = iter([level.outside(g) for g in found])
-        return tuple(_mapped(p, lambda _: next(gradients)) for p in primals)
+        return tuple(mapped(p, lambda _: next(gradients)) for p in primals)
 
     result = level.outside(output), pull
     return (*result, level.outside(aux)) if has_aux else result
@@ -316,6 +191,7 @@ def _check_outputs(name: str, flat: Sequence[Any]) -> None:
 # Forward mode, as the gradient of a gradient, which is linear in what it is given.
 
 
+@publish
 def jvp(
     function: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool = False, has_aux: bool = False
 ) -> Any:
@@ -329,22 +205,22 @@ def jvp(
     """
     if not isinstance(primals, tuple) or not isinstance(tangents, tuple) or len(primals) != len(tangents):
         raise failure(RuntimeError, "jvp takes primals and tangents as tuples of one length")
-    with _Level() as level:
+    with Level() as level:
         output, tangent, aux = _forward(level, function, primals, tangents, strict, has_aux)
     return (output, tangent, aux) if has_aux else (output, tangent)
 
 
 def _forward(
-    level: _Level, function: Callable[..., Any], primals: Any, tangents: Any, strict: bool, has_aux: bool
+    level: Level, function: Callable[..., Any], primals: Any, tangents: Any, strict: bool, has_aux: bool
 ) -> tuple[Any, Any, Any]:
-    opened, inner = _opened(level, primals)
-    given = _tensors(tangents)
+    opened, inner = open_arguments(level, primals)
+    given = tensors_of(tangents)
     for x, t in zip(inner, given, strict=True):
         if x.array.shape != t.array.shape:
             raise failure(
                 RuntimeError, f"a tangent has shape {list(t.array.shape)}, its primal {list(x.array.shape)}"
             )
-    output, aux = _called(function, has_aux, *opened)
+    output, aux = outputs_of(function, has_aux, *opened)
     flat: list[Any] = []
     structure = flatten(output, flat)
     _check_outputs("jvp", flat)
@@ -353,29 +229,8 @@ def _forward(
             RuntimeError, "jvp(f, primals, tangents, strict=True): an output is independent of the primals"
         )
     derivable = level.derivable(*flat) or (level.tracked and any(t.needs_grad for t in given))
-    found = [level.outside(t) for t in _pushed(flat, inner, given, derivable)]
+    found = [level.outside(t) for t in pushed_forward(flat, inner, given, derivable)]
     return level.outside(output), structure.build(iter(found)), level.outside(aux)
-
-
-def _pushed(
-    outputs: Sequence[Tensor],
-    inputs: Sequence[Tensor],
-    tangents: Sequence[Tensor],
-    derivable: bool,
-    retain: bool = False,
-) -> list[Tensor]:
-    """The tangents of `outputs`: the gradient, with respect to u, of what u pulls back."""
-    live = [y for y in outputs if y.needs_grad]
-    made: Iterator[Tensor] = iter(())
-    if live:
-        seeds = [wrap(np.zeros_like(y.array)) for y in live]
-        for u in seeds:
-            u.needs_grad = True
-        with enable_grad():
-            pulled = autograd.grad(live, inputs, seeds, create_graph=True, materialize_grads=True)
-            linear = [(g, t) for g, t in zip(pulled, tangents, strict=True) if g is not None and g.needs_grad]
-            made = iter(_pulled([g for g, _ in linear], seeds, [t for _, t in linear], derivable, retain))
-    return [next(made) if y.needs_grad else wrap(np.zeros_like(y.array)) for y in outputs]
 
 
 # Whole matrices.
@@ -406,10 +261,10 @@ def jacrev(
         flat: list[Any] = []
         structure = flatten(output, flat)
         rows = [
-            [_tensors(pull(structure.build(iter(cotangents)))) for cotangents in _basis(flat, i)]
+            [tensors_of(pull(structure.build(iter(cotangents)))) for cotangents in _basis(flat, i)]
             for i in range(len(flat))
         ]
-        inputs = _tensors(primals)
+        inputs = tensors_of(primals)
         blocks = [
             [
                 _stacked([row[j] for row in rows[i]], (*y.array.shape, *x.array.shape), x)
@@ -433,7 +288,7 @@ def jacfwd(
     @functools.wraps(function, updated=())
     def jacobian(*args: Any) -> Any:
         partial, primals = _partial(function, argnums, args)
-        inputs = _tensors(primals)
+        inputs = tensors_of(primals)
         structure_in = flatten(primals, [])
         columns: list[list[list[Tensor]]] = []
         output: Any = None
@@ -444,7 +299,7 @@ def jacfwd(
                 output, tangent, *aux = jvp(
                     partial, primals, structure_in.build(iter(tangents)), has_aux=has_aux
                 )
-                columns[j].append(_tensors(tangent))
+                columns[j].append(tensors_of(tangent))
         flat: list[Any] = []
         if not any(columns):
             output = partial(*primals)
@@ -464,6 +319,7 @@ def jacfwd(
     return jacobian
 
 
+@publish
 def hessian(function: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
     """A function that gives the matrix of second derivatives; as `torch.func.hessian`.
 
@@ -475,14 +331,14 @@ def hessian(function: Callable[..., Any], argnums: Argnums = 0) -> Callable[...,
     return jacfwd(jacrev(function, argnums), argnums)
 
 
-jacobian = jacrev
+jacobian = publish(jacrev, "jacobian")
 
 
 def _partial(
     function: Callable[..., Any], argnums: Argnums, args: tuple[Any, ...]
 ) -> tuple[Callable[..., Any], tuple[Any, ...]]:
     """`function` as one of the chosen arguments alone, and these."""
-    numbers = _chosen(argnums, len(args))
+    numbers = argument_places(argnums, len(args))
 
     def partial(*chosen: Any) -> Any:
         given = list(args)
@@ -507,7 +363,7 @@ def _stacked(parts: list[Tensor], shape: tuple[int, ...], like: Tensor) -> Tenso
     """Rows as one tensor of `shape`."""
     if not parts:
         return wrap(np.zeros(shape, like.array.dtype))
-    return joining.stack(parts).reshape(shape)
+    return ops.stack(parts).reshape(shape)
 
 
 def _nested(structure: Structure, blocks: Any, primals: tuple[Any, ...], argnums: Argnums) -> Any:
@@ -543,7 +399,7 @@ def grad_of(outputs: Any, inputs: Any = 0, *args: Any, **kwargs: Any) -> Any:
     return autograd.grad(outputs, inputs, *args, **kwargs)
 
 
-from fusegrad.eager.ops.shape import joining  # noqa: E402
+grad_of.__name__ = grad_of.__qualname__ = "grad"
+publish(grad_of)
 
-publish("fusegrad", {**globals(), "grad": grad_of}, "grad hessian jacobian jvp value_and_grad vjp".split())
-publish("fusegrad.func", globals(), __all__)
+locate("fusegrad.func", globals(), __all__)

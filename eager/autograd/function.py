@@ -22,7 +22,7 @@ from fusegrad.eager.autograd.node import (
 from fusegrad.eager.core import families
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.op import wrap
-from fusegrad.eager.core.public import publish
+from fusegrad.eager.core.public import locate
 from fusegrad.eager.core.state import no_grad, state
 from fusegrad.eager.core.tensor import Tensor
 
@@ -363,4 +363,4 @@ class _Twice(Node):
         )
 
 
-publish("fusegrad.autograd.function", globals(), __all__)
+locate("fusegrad.autograd.function", globals(), __all__)

@@ -15,7 +15,8 @@ from fusegrad.eager.autograd.engine import run_backward
 from fusegrad.eager.autograd.node import Passing, place, reach, share
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.op import wrap
-from fusegrad.eager.core.public import publish
+from fusegrad.eager.core.ops import ops
+from fusegrad.eager.core.public import locate
 from fusegrad.eager.core.state import enable_grad
 from fusegrad.eager.core.tensor import Tensor
 
@@ -214,7 +215,7 @@ def _rows(output: Tensor, inputs: Sequence[Tensor], create_graph: bool, strict: 
         rows.append(_gradients([output], inputs, [wrap(one)], create_graph, strict, "jacobian"))
     shape = output.array.shape
     return [
-        joining.stack([row[i] for row in rows]).reshape((*shape, *x.array.shape))
+        ops.stack([row[i] for row in rows]).reshape((*shape, *x.array.shape))
         if rows
         else wrap(np.zeros((*shape, *x.array.shape), x.array.dtype))
         for i, x in enumerate(inputs)
@@ -243,6 +244,4 @@ def hessian(
     return found if many else found[0][0]
 
 
-from fusegrad.eager.ops.shape import joining  # noqa: E402
-
-publish("fusegrad.autograd.functional", globals(), __all__)
+locate("fusegrad.autograd.functional", globals(), __all__)

@@ -10,7 +10,7 @@ import numpy as np
 from fusegrad.eager.autograd.engine import run_backward
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.op import wrap
-from fusegrad.eager.core.public import publish
+from fusegrad.eager.core.public import locate
 from fusegrad.eager.core.state import enable_grad, no_grad
 from fusegrad.eager.core.tensor import Tensor
 
@@ -195,4 +195,4 @@ def _random_like(chance: np.random.Generator, array: np.ndarray) -> np.ndarray:
     return values.astype(array.dtype)
 
 
-publish("fusegrad.autograd", globals(), __all__)
+locate("fusegrad.autograd", globals(), __all__)

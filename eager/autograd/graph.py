@@ -8,7 +8,7 @@ from typing import Any
 from fusegrad.eager.autograd.function import FunctionNode
 from fusegrad.eager.autograd.node import FREED, Node, Passing, filled, place, share, watchers
 from fusegrad.eager.core.errors import failure
-from fusegrad.eager.core.public import publish
+from fusegrad.eager.core.public import locate
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
 
@@ -153,4 +153,4 @@ def _packed_class(kind: type) -> type:
     return _classes[kind]
 
 
-publish("fusegrad.autograd.graph", globals(), __all__)
+locate("fusegrad.autograd.graph", globals(), __all__)

@@ -11,7 +11,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.names import attach
 from fusegrad.eager.core.state import state
+from fusegrad.eager.core.tensor import Tensor
 
 Hooks = dict[int, Callable[..., Any]]
 
@@ -102,8 +104,6 @@ def _checked(hook: Callable[..., Any], made: Any, before: Sequence[Any]) -> Sequ
             f"hook {name!r} has returned an incorrect number of values (got {len(made)}, but expected "
             f"{len(before)})",
         )
-    from fusegrad.eager.core.tensor import Tensor
-
     for new, old in zip(made, before, strict=True):
         if new is not None and not isinstance(new, Tensor):
             raise failure(TypeError, f"expected Tensor, but hook {name!r} returned {type(new).__name__!r}")
@@ -125,47 +125,70 @@ LEAF, ACCUMULATED = "_backward_hooks", "_post_accumulate_grad_hooks"
 leaf_hooks = [0]
 
 
-def register_hook(tensor: Any, hook: Callable[..., Any]) -> RemovableHandle:
-    """See `Tensor.register_hook`."""
+@attach
+def register_hook(self: Tensor, hook: Any) -> RemovableHandle:
+    """Call `hook(gradient)` when backward has this tensor's gradient; it may return another one.
+
+    Hooks run in the order of registration; `remove()` of the handle that is given takes one away.
+    Raises RuntimeError for a tensor that needs no gradient. Source: `torch.Tensor.register_hook`.
+
+    >>> import fusegrad as fg
+    >>> x = fg.tensor([1.0, 2.0], requires_grad=True)
+    >>> handle = x.register_hook(lambda gradient: gradient * 10)
+    >>> x.sum().backward()
+    >>> x.grad
+    tensor([10., 10.])
+    """
     _tell()
-    if not tensor.needs_grad:
+    if not self.needs_grad:
         raise failure(RuntimeError, "cannot register a hook on a tensor that doesn't require gradient")
-    if tensor.grad_fn is not None:
-        hooks = tensor.grad_fn.extras().tensors.setdefault(tensor.output_index, {})
+    if self.grad_fn is not None:
+        hooks = self.grad_fn.extras().tensors.setdefault(self.output_index, {})
         return RemovableHandle(hooks, hook)
     leaf_hooks[0] += 1
-    return RemovableHandle(tensor.__dict__.setdefault(LEAF, {}), hook)
+    return RemovableHandle(self.__dict__.setdefault(LEAF, {}), hook)
 
 
-def register_post_accumulate_grad_hook(tensor: Any, hook: Callable[..., Any]) -> RemovableHandle:
-    """See `Tensor.register_post_accumulate_grad_hook`."""
+@attach
+def register_post_accumulate_grad_hook(self: Tensor, hook: Any) -> RemovableHandle:
+    """Call `hook(tensor)` after backward has added to this leaf's `.grad`.
+
+    Source: `torch.Tensor.register_post_accumulate_grad_hook`.
+    """
     _tell()
-    if not tensor.needs_grad:
+    if not self.needs_grad:
         raise failure(RuntimeError, "cannot register a hook on a tensor that doesn't require gradient")
-    if tensor.grad_fn is not None:
+    if self.grad_fn is not None:
         raise failure(RuntimeError, "post accumulate grad hooks cannot be registered on non-leaf tensors")
     leaf_hooks[0] += 1
-    return RemovableHandle(tensor.__dict__.setdefault(ACCUMULATED, {}), hook)
+    return RemovableHandle(self.__dict__.setdefault(ACCUMULATED, {}), hook)
 
 
-def retain_grad(tensor: Any) -> None:
-    """See `Tensor.retain_grad`."""
+@attach
+def retain_grad(self: Tensor) -> None:
+    """Have backward keep this tensor's gradient in `.grad`, also if it is no leaf.
+
+    Source: `torch.Tensor.retain_grad`.
+    """
     _tell()
-    if not tensor.needs_grad:
+    if not self.needs_grad:
         raise failure(RuntimeError, "can't retain_grad on Tensor that has requires_grad=False")
-    if tensor.grad_fn is not None and not retains_grad(tensor):
-        tensor.grad_fn.extras().retained[tensor.output_index] = weakref.ref(tensor)
+    if self.grad_fn is not None and not retains_grad(self):
+        self.grad_fn.extras().retained[self.output_index] = weakref.ref(self)
 
 
-def retains_grad(tensor: Any) -> bool:
+def retains_grad(self: Tensor) -> bool:
     """Whether backward keeps the gradient of this tensor, which is no leaf."""
     if state.interpreter is not None:
-        state.interpreter.reach_graph(tensor)
-    node = tensor.grad_fn
+        state.interpreter.reach_graph(self)
+    node = self.grad_fn
     if node is None or node.extra is None:
         return False
-    reference = node.extra.retained.get(tensor.output_index)
-    return reference is not None and reference() is tensor
+    reference = node.extra.retained.get(self.output_index)
+    return reference is not None and reference() is self
+
+
+attach(property(retains_grad), "retains_grad")
 
 
 def has_hooks(leaf: Any) -> bool:

@@ -10,16 +10,17 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from fusegrad.eager.autograd.hooks import Extra, RemovableHandle
+from fusegrad.eager.core.dtypes import FROM_NUMPY
 from fusegrad.eager.core.errors import Spot, _known_files, failure, spot_text, user_spot
+from fusegrad.eager.core.op import Op, Params, wrap
+from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.state import state
-
-if TYPE_CHECKING:
-    from fusegrad.eager.core.op import Op, Params
+from fusegrad.eager.core.tensor import Tensor
 
 _sequence = itertools.count()
 
@@ -365,7 +366,7 @@ def filled(gradients: list[Tensor | None], types: Sequence[tuple[tuple[int, ...]
 def constant(value: int, shape: tuple[int, ...], dtype: np.dtype) -> Tensor:
     """A tensor full of 0 or 1 that backward starts with, made by an op where an interpreter looks on."""
     if state.interpreter is not None:
-        return creation.full(shape, value, dtype=FROM_NUMPY[dtype])
+        return ops.full(shape, value, dtype=FROM_NUMPY[dtype])
     array = np.zeros(shape, dtype)
     if value:
         array[...] = value  # `np.ones` takes four times as long for a number
@@ -469,11 +470,3 @@ def _keep(node: Node, outputs: tuple[Tensor, ...]) -> None:
 
 _frame = sys._getframe
 own_file = _known_files.get
-
-
-from fusegrad.eager.core.tensor import (  # noqa: E402, I001  (tensors reach what runs ops, and that this)
-    Tensor,
-)
-from fusegrad.eager.core.op import wrap  # noqa: E402
-from fusegrad.eager.core.dtypes import FROM_NUMPY  # noqa: E402
-from fusegrad.eager.ops.create import creation  # noqa: E402

@@ -12,19 +12,20 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from fusegrad.eager.autograd.node import Node, constant, edge_of, record
+from fusegrad.eager.core import families
 from fusegrad.eager.core.errors import failure, user_spot
+from fusegrad.eager.core.names import attach
+from fusegrad.eager.core.op import Op, Params, bind, keep_graph, wrap
+from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
 
-if TYPE_CHECKING:
-    from fusegrad.eager.core.op import Op, Params
-
-Steps = tuple[tuple["Op", "Params"], ...]
+Steps = tuple[tuple[Op, Params], ...]
 
 # Where a view comes from, if writes through it cannot be followed. The texts are PyTorch's.
 NO_GRAD, INFERENCE, SEVERAL, FUNCTION = "no_grad", "inference", "several", "function"
@@ -91,6 +92,21 @@ def base_of(tensor: Tensor) -> Tensor:
     base: Tensor = alias[0]
     # Whoever gave either a new array parted them.
     return base if np.may_share_memory(base.array, tensor.array) else tensor
+
+
+def _base(self: Tensor) -> Tensor | None:
+    """What the tensor is a view of, or None."""
+    base = base_of(self)
+    return None if base is self else base
+
+
+attach(property(_base), "_base")
+
+
+@attach
+def _is_view(self: Tensor) -> bool:
+    """Whether a view op made it."""
+    return base_of(self) is not self
 
 
 def check_write(target: Tensor, name: str) -> None:
@@ -319,7 +335,7 @@ class CopySlices(Node):
             where = wrap(mask)
             if state.interpreter is not None:
                 state.interpreter.constant(where)
-            return elementwise.where(where, 0, g)
+            return ops.where(where, 0, g)
         result = np.array(g.array, order="C")
         self._fill(result, 0)
         return wrap(result)
@@ -339,6 +355,4 @@ class CopySlices(Node):
         return array
 
 
-from fusegrad.eager.core import families  # noqa: E402  (see the same line in op.py)
-from fusegrad.eager.core.op import bind, wrap  # noqa: E402
-from fusegrad.eager.ops.pointwise import elementwise  # noqa: E402
+keep_graph(record, taken)

@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fusegrad.eager.core import dtypes
+from fusegrad.eager.core import abstract, dtypes
 from fusegrad.eager.core.op import Op, Params, TensorType
+from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.sizes import broadcast_shapes
 from fusegrad.eager.core.tensor import Tensor
 
@@ -84,7 +85,7 @@ class Analytic(Op):
     ) -> Tensor:
         if g.array.dtype.kind != "c":
             return Op.gradient(self, index, g, inputs, outputs, types, params)
-        conj = complex_numbers.conj
+        conj = ops.conj
         return conj(Op.gradient(self, index, conj(g), inputs, outputs, types, params))
 
 
@@ -209,10 +210,10 @@ def fit(gradient: Tensor, shape: tuple[int, ...], dtype: np.dtype) -> Tensor:
         extra = len(given) - len(shape)
         dims = tuple(i for i, n in enumerate(given) if i < extra or (shape[i - extra] == 1 and n != 1))
         if dims:
-            gradient = reduction.sum(gradient, dims, keepdim=False)
+            gradient = ops.sum(gradient, dims, keepdim=False)
         if gradient.array.shape != shape:
-            gradient = shape_ops.reshape(gradient, shape)
-    return gradient if gradient.array.dtype == dtype else elementwise.cast(gradient, dtype)
+            gradient = ops.reshape(gradient, shape)
+    return gradient if gradient.array.dtype == dtype else ops.cast(gradient, dtype)
 
 
 class Reduction(Op):
@@ -461,16 +462,3 @@ class Random(Op):
 
     def infer(self, types: Sequence[Any], params: Params) -> Any:
         return self._infer(types, **params)
-
-
-from fusegrad.eager.core import abstract  # noqa: E402  (families use the ops declared with them)
-from fusegrad.eager.ops.pointwise import (  # noqa: E402
-    complex_numbers,
-    elementwise,
-)
-from fusegrad.eager.ops.reduce import (  # noqa: E402
-    reduction,
-)
-from fusegrad.eager.ops.shape import (  # noqa: E402
-    shape as shape_ops,
-)

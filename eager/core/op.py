@@ -16,7 +16,7 @@ import numpy as np
 from fusegrad.eager.core.errors import located
 from fusegrad.eager.core.stand_in import StandIn
 from fusegrad.eager.core.state import state
-from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.core.tensor import Tensor, mark_inference
 
 Params = dict[str, Any]
 NO_PARAMS: Params = {}
@@ -176,6 +176,18 @@ class Op:
         return gradient
 
 
+# What puts an op that ran on the autograd graph, and what notes whose view a tensor is. Autograd, which is
+# built on ops, hands them over (`eager/autograd/views.py`).
+record: Callable[[Op, tuple[Any, ...], Params, tuple[Tensor, ...]], None]
+taken: Callable[[Tensor, Tensor, Op, Params, bool], None]
+
+
+def keep_graph(recorder: Any, noter: Any) -> None:
+    """Have every op that runs on tensors that need gradients recorded by `recorder`, and views by `noter`."""
+    global record, taken
+    record, taken = recorder, noter
+
+
 def bind(op: Op, args: tuple[Any, ...], params: Params = NO_PARAMS) -> Any:
     """Run `op` on tensors and Python numbers `args`: the one road for eager, recorder and compiler."""
     interpreter = state.interpreter
@@ -268,8 +280,3 @@ def _explained(op: Op, args: tuple[Any, ...], params: Params, error: Exception) 
     explained = kind(located(f"{op.name}({operands}{given}): {error}"))
     explained.fusegrad_located = True  # type: ignore[union-attr]
     return explained
-
-
-from fusegrad.eager.autograd.node import record  # noqa: E402  (the graph's nodes run ops; ops record nodes)
-from fusegrad.eager.autograd.views import taken  # noqa: E402
-from fusegrad.eager.core.tensor import mark_inference  # noqa: E402

@@ -22,10 +22,10 @@ _namespace_of = type.__dict__["__dict__"].__get__
 _name_of = type.__dict__["__name__"].__get__
 
 
-def publish(path: str, namespace: dict[str, Any], names: Iterable[str]) -> None:
+def locate(path: str, namespace: dict[str, Any], names: Iterable[str]) -> None:
     """Have the classes and functions that `names` lists say that they are those of the module `path`.
 
-    What has several paths keeps the first that is published, or a shorter one: `fusegrad.nn.functional.tanh`
+    What has several paths keeps the first that is given, or a shorter one: `fusegrad.nn.functional.tanh`
     is `fusegrad.tanh`.
     """
     listed = set(names)
@@ -42,15 +42,15 @@ def publish(path: str, namespace: dict[str, Any], names: Iterable[str]) -> None:
 
 
 def gather(path: str, namespace: dict[str, Any]) -> list[str]:
-    """The names that a module imports to hand them on, published as those of `path`; for its `__all__`."""
+    """The names that a module imports to hand them on, located as those of `path`; for its `__all__`."""
     found = {n: v for n, v in namespace.items() if isinstance(v, (type, FunctionType)) and v is not gather}
     names = sorted(name for name in found if not name.startswith("_"))
-    publish(path, namespace, names)
+    locate(path, namespace, names)
     return names
 
 
 def _may_take(now: str, path: str) -> bool:
-    """Whether what says that it is in `now` may say `path`: what is not published, or at a longer path."""
+    """Whether what says that it is in `now` may say `path`: what is not public yet, or at a longer path."""
     return now.startswith(("fusegrad.eager.", "fusegrad.tracer.", "fusegrad.compiler.", f"{path}."))
 
 

@@ -1,8 +1,7 @@
 """`Tensor`: a NumPy array with a place on the autograd graph.
 
-The ops are attached as methods and operators in `eager/ops/__init__.py`, from the same
-declarations as the functions. What stands here is what a tensor *is*, and the doors through
-which its values reach Python.
+Declarations of ops attach methods and operators (see `names.py`), and so do autograd, views and printing.
+What stands here is what a tensor *is*, and the doors through which its values reach Python.
 """
 
 from __future__ import annotations
@@ -12,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fusegrad.eager.autograd import hooks
 from fusegrad.eager.core import shared
 from fusegrad.eager.core.dtypes import FROM_NUMPY, DType
 from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.state import state
 
 if TYPE_CHECKING:
@@ -246,12 +245,12 @@ class Tensor(Methods):
 
     def detach(self) -> Tensor:
         """The same memory as a tensor off the graph."""
-        return detach(self)
+        return ops.detach(self)
 
     @property
     def data(self) -> Tensor:
         """The same memory off the graph; writes through it are not noticed by autograd."""
-        tensor = detach(self)
+        tensor = ops.detach(self)
         tensor.version = [0, 0]
         return tensor
 
@@ -261,77 +260,7 @@ class Tensor(Methods):
             state.interpreter.effect("replaces a tensor's data")
         self.array = value.array
 
-    def backward(
-        self,
-        gradient: Tensor | None = None,
-        retain_graph: bool | None = None,
-        create_graph: bool = False,
-        inputs: Any = None,
-    ) -> None:
-        """Add the gradients of this tensor to `.grad` of the leaves; as `torch.Tensor.backward`.
-
-        gradient: the gradient of this tensor, of its shape; may be left out for one element.
-        retain_graph: keep what is saved, so that backward can run again.
-        create_graph: make the gradients differentiable themselves.
-        inputs: add to the `.grad` of these tensors only.
-
-        >>> import fusegrad as fg
-        >>> x = fg.tensor([1.0, 2.0], requires_grad=True)
-        >>> (x * x).sum().backward()
-        >>> x.grad
-        tensor([2., 4.])
-        """
-        if inputs is None:
-            retain = create_graph if retain_graph is None else retain_graph
-            autograd.run_backward([self], [gradient], retain, create_graph)
-        else:
-            autograd.backward([self], [gradient], retain_graph, create_graph, inputs=inputs)
-
-    # Hooks.
-
-    def register_hook(self, hook: Any) -> hooks.RemovableHandle:
-        """Call `hook(gradient)` when backward has this tensor's gradient; it may return another one.
-
-        Hooks run in the order of registration; `remove()` of the handle that is given takes one away.
-        Raises RuntimeError for a tensor that needs no gradient. Source: `torch.Tensor.register_hook`.
-
-        >>> import fusegrad as fg
-        >>> x = fg.tensor([1.0, 2.0], requires_grad=True)
-        >>> handle = x.register_hook(lambda gradient: gradient * 10)
-        >>> x.sum().backward()
-        >>> x.grad
-        tensor([10., 10.])
-        """
-        return hooks.register_hook(self, hook)
-
-    def register_post_accumulate_grad_hook(self, hook: Any) -> hooks.RemovableHandle:
-        """Call `hook(tensor)` after backward has added to this leaf's `.grad`.
-
-        Source: `torch.Tensor.register_post_accumulate_grad_hook`.
-        """
-        return hooks.register_post_accumulate_grad_hook(self, hook)
-
-    def retain_grad(self) -> None:
-        """Have backward keep this tensor's gradient in `.grad`, also if it is no leaf.
-
-        Source: `torch.Tensor.retain_grad`.
-        """
-        hooks.retain_grad(self)
-
-    @property
-    def retains_grad(self) -> bool:
-        return hooks.retains_grad(self)
-
     # Its memory.
-
-    @property
-    def _base(self) -> Tensor | None:
-        base = views.base_of(self)
-        return None if base is self else base
-
-    def _is_view(self) -> bool:
-        """Whether a view op made it."""
-        return views.base_of(self) is not self
 
     def data_ptr(self) -> int:
         """The address of the first element."""
@@ -430,13 +359,10 @@ class Tensor(Methods):
     def __iter__(self) -> Iterator[Tensor]:
         if not self.array.ndim:
             raise failure(TypeError, "iteration over a 0-d tensor")
-        return iter(unbind(self))
+        return iter(ops.unbind(self))
 
     def __contains__(self, value: Any) -> bool:
         return bool((self == value).any())
-
-    def __repr__(self) -> str:
-        return self._leave("repr", lambda: printing.tensor_text(self))
 
     def __format__(self, spec: str) -> str:
         if self.array.ndim == 0 and not self.needs_grad:
@@ -471,8 +397,3 @@ def mark_inference(tensors: Sequence[Tensor]) -> None:
     for tensor in tensors:
         if tensor.version == [0, 0] and type(tensor.alias) is not tuple:
             tensor.version = Untracked((0, 0))
-
-
-from fusegrad.eager.autograd import autograd, views  # noqa: E402  (a tensor's methods reach what runs ops)
-from fusegrad.eager.io import printing  # noqa: E402  (a tensor's methods reach what runs ops)
-from fusegrad.eager.ops.shape.shape import detach, unbind  # noqa: E402

@@ -3,43 +3,36 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from fusegrad.eager.autograd.node import reach, share
 from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.names import attach, publish
 from fusegrad.eager.core.op import wrap
+from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor, device
-from fusegrad.eager.ops.create.creation import from_numpy
 
-METHODS: dict[str, Callable[..., Any]] = {}
 _CPU = (1, 0)  # DLPack's number for the CPU, and the device's
 
 
-def method(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Make `function` a method of Tensor."""
-    METHODS[function.__name__] = function
-    return function
-
-
-@method
+@attach
 def __array_wrap__(
     self: Tensor, array: np.ndarray, context: Any = None, return_scalar: bool = False
 ) -> Tensor:
     """What NumPy's functions give for tensors is a tensor; bools become uint8, as in PyTorch."""
     array = np.asarray(array)
-    return from_numpy(array.astype(np.uint8) if array.dtype == np.bool_ else array)
+    return ops.from_numpy(array.astype(np.uint8) if array.dtype == np.bool_ else array)
 
 
-@method
+@attach
 def __dlpack_device__(self: Tensor) -> tuple[int, int]:
     """Where the memory is, for DLPack: the CPU."""
     return _CPU
 
 
-@method
+@attach
 def __dlpack__(
     self: Tensor,
     *,
@@ -73,6 +66,7 @@ class _Capsule:
         return _CPU
 
 
+@publish
 def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> Tensor:
     """A tensor with the memory of another library's array (or of a DLPack capsule).
 
@@ -96,13 +90,13 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
             TypeError,
             f"an array with __dlpack__ or a DLPack capsule is needed, not {type(ext_tensor).__name__}",
         )
-    return from_numpy(np.from_dlpack(ext_tensor, copy=copy))
+    return ops.from_numpy(np.from_dlpack(ext_tensor, copy=copy))
 
 
 _device = device
 
 
-@method
+@attach
 def __copy__(self: Tensor) -> Tensor:
     """`copy.copy`: the same memory, as a leaf, with the same attributes."""
     reach(self)
@@ -113,7 +107,7 @@ def __copy__(self: Tensor) -> Tensor:
     return tensor
 
 
-@method
+@attach
 def __deepcopy__(self: Tensor, memo: dict[int, Any]) -> Tensor:
     """`copy.deepcopy`: memory of its own, with the gradient and the attributes.
 
@@ -134,7 +128,7 @@ def __deepcopy__(self: Tensor, memo: dict[int, Any]) -> Tensor:
     return tensor
 
 
-@method
+@attach
 def __reduce__(self: Tensor) -> Any:
     """Pickling: the values as a leaf, with the attributes. The graph and the gradient stay behind."""
     content = (type(self), self._leave("pickle", lambda: self.array), self.needs_grad)

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.names import attach, publish
 from fusegrad.eager.core.public import home
-
-if TYPE_CHECKING:
-    from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.core.tensor import Tensor
 
 
 @dataclass
@@ -33,6 +32,7 @@ _PROFILES = {
 }
 
 
+@publish
 def set_printoptions(
     precision: int | None = None,
     threshold: float | None = None,
@@ -184,3 +184,8 @@ def _with_suffixes(text: str, suffixes: list[str], indent: int) -> str:
             text += ", " + suffix
             length += len(suffix) + 2
     return text + ")"
+
+
+@attach
+def __repr__(self: Tensor) -> str:
+    return self._leave("repr", lambda: tensor_text(self))

@@ -17,6 +17,7 @@ import numpy as np
 
 from fusegrad.eager.core.dtypes import FROM_NUMPY, DType, as_dtype
 from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.names import publish
 from fusegrad.eager.core.op import wrap
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
@@ -40,6 +41,7 @@ def _library() -> Any:
     return safetensors
 
 
+@publish
 def save(obj: Any, f: str | os.PathLike[str]) -> None:
     """Write a tensor, or dicts, lists and tuples of tensors and plain values, to a safetensors file.
 
@@ -136,6 +138,7 @@ class _Writer:
         return failure(TypeError, f"obj{where}: {what} of type {type(value).__name__}; {hint}")
 
 
+@publish
 def load(f: str | os.PathLike[str], map_location: Any = None, *, weights_only: bool = True) -> Any:
     """Read what `save` wrote, or any safetensors file (as a dict of tensors). Source: `torch.load`.
 

@@ -64,6 +64,7 @@ from fusegrad.eager.nn.linear import (
     Unflatten,
 )
 from fusegrad.eager.nn.losses import (
+    AdaptiveLogSoftmaxWithLoss,
     BCELoss,
     BCEWithLogitsLoss,
     CosineEmbeddingLoss,
@@ -75,6 +76,7 @@ from fusegrad.eager.nn.losses import (
     HuberLoss,
     KLDivLoss,
     L1Loss,
+    LinearCrossEntropyLoss,
     MarginRankingLoss,
     MSELoss,
     MultiLabelMarginLoss,
@@ -158,7 +160,6 @@ from fusegrad.eager.nn.resampling import (
     ZeroPad2d,
     ZeroPad3d,
 )
-from fusegrad.eager.nn.scored_losses import AdaptiveLogSoftmaxWithLoss, LinearCrossEntropyLoss
 from fusegrad.eager.nn.transformer import (
     MultiheadAttention,
     Transformer,

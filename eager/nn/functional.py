@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from fusegrad.eager.core.public import publish
+from fusegrad.eager.core.public import locate
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.index.embedding import embedding, embedding_bag
-from fusegrad.eager.ops.index.indexing import one_hot
+from fusegrad.eager.ops.index.lookup import one_hot
 from fusegrad.eager.ops.linalg.products import bilinear
 from fusegrad.eager.ops.loss.classification import cross_entropy, linear_cross_entropy, nll_loss
 from fusegrad.eager.ops.loss.distance import cosine_similarity, normalize, pairwise_distance
@@ -46,7 +46,6 @@ from fusegrad.eager.ops.nn.activation import (
     leaky_relu,
     leaky_relu_,
     log_sigmoid,
-    log_softmax,
     mish,
     prelu,
     relu as _relu,
@@ -57,8 +56,6 @@ from fusegrad.eager.ops.nn.activation import (
     selu,
     selu_,
     silu as _silu,
-    softmax,
-    softmin,
     softplus,
     softshrink,
     softsign,
@@ -134,7 +131,8 @@ from fusegrad.eager.ops.nn.resampling import (
     upsample_bilinear,
     upsample_nearest,
 )
-from fusegrad.eager.ops.pointwise.elementwise import sigmoid, tanh
+from fusegrad.eager.ops.pointwise.transcendental import sigmoid, tanh
+from fusegrad.eager.ops.reduce.softmax import log_softmax, softmax, softmin
 from fusegrad.eager.ops.shape.padding import pad
 
 __all__ = [
@@ -272,4 +270,4 @@ def silu(input: Tensor, inplace: bool = False) -> Tensor:
     return applied(_silu, input, inplace, "silu")
 
 
-publish("fusegrad.nn.functional", globals(), __all__)
+locate("fusegrad.nn.functional", globals(), __all__)

@@ -8,6 +8,7 @@ from typing import Any
 
 from fusegrad.eager.autograd import hooks as tensor_hooks
 from fusegrad.eager.core.errors import failure
+from fusegrad.eager.nn.backward_hooks import BackwardHooks
 
 
 class RemovableHandle(tensor_hooks.RemovableHandle):
@@ -168,6 +169,3 @@ class Hooked:
         given = (args, kwargs) if key in self._forward_hooks_with_kwargs else (args,)
         replaced = hook(self, *given, result)
         return result if replaced is None else replaced
-
-
-from fusegrad.eager.nn.backward_hooks import BackwardHooks  # noqa: E402

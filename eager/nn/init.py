@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from fusegrad.eager import random
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.op import wrap
-from fusegrad.eager.core.public import publish
+from fusegrad.eager.core.public import locate
 from fusegrad.eager.core.state import no_grad
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.create import creation
-from fusegrad.eager.random import random
 
 __all__ = [
     "_calculate_fan_in_and_fan_out",
@@ -204,4 +204,4 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any =
     return tensor
 
 
-publish("fusegrad.nn.init", globals(), __all__)
+locate("fusegrad.nn.init", globals(), __all__)

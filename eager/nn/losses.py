@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.nn import functional as F
+from fusegrad.eager.nn.containers import ModuleList, Sequential
 from fusegrad.eager.nn.declare import declared
+from fusegrad.eager.nn.linear import Linear
 from fusegrad.eager.nn.module import Module
+from fusegrad.eager.ops.index import indexing
 from fusegrad.eager.ops.loss.distance import cosine_similarity, pairwise_distance
+from fusegrad.eager.ops.reduce import reduction as reductions
+from fusegrad.eager.ops.shape import shape
 
 
 def _loss(name: str, function: str, arguments: dict[str, Any], **options: Any) -> type:
@@ -129,3 +137,155 @@ class TripletMarginWithDistanceLoss(Module):
             swap=self.swap,
             reduction=self.reduction,
         )
+
+
+# Losses with weights of their own: class scores are made here, and compared with the targets.
+
+
+class LinearCrossEntropyLoss(Module):
+    """`CrossEntropyLoss` of the scores of a linear layer. Source: `torch.nn.LinearCrossEntropyLoss`."""
+
+    def __init__(
+        self,
+        in_features: int,
+        num_classes: int,
+        *,
+        out_features: tuple[int, ...] = (),
+        bias: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+        reduction: str = "mean",
+        weight: Tensor | None = None,
+        ignore_index: int | None = None,
+        label_smoothing: float = 0.0,
+        options: Any = None,
+    ) -> None:
+        super().__init__()
+        if weight is not None and weight.shape != (num_classes,):
+            size = list(weight.shape)
+            raise failure(RuntimeError, f"expected weight shape to be {(num_classes,)}, got {size}")
+        if not 0 <= label_smoothing <= 1:
+            raise failure(
+                RuntimeError, f"expected label_smoothing to be in range [0, 1], got {label_smoothing}"
+            )
+        self.register_buffer("weight", weight)
+        self.num_classes, self.out_features, self.reduction = num_classes, out_features, reduction
+        self.ignore_index, self.label_smoothing, self.options = ignore_index, label_smoothing, options
+        outputs = math.prod(out_features, start=num_classes)
+        self.linear = Linear(in_features, outputs, bias, dtype=dtype)
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        size, bias = (self.num_classes, *self.out_features), self.linear.bias
+        return F.linear_cross_entropy(
+            input,
+            shape.reshape(self.linear.weight, (*size, self.linear.in_features)),
+            target,
+            linear_bias=None if bias is None else shape.reshape(bias, size),
+            weight=self.weight,
+            reduction=self.reduction,
+            ignore_index=self.ignore_index,
+            label_smoothing=self.label_smoothing,
+            options=self.options,
+        )
+
+    def extra_repr(self) -> str:
+        return (
+            f"in_features={self.linear.in_features}, num_classes={self.num_classes}, "
+            f"out_features={self.out_features}, bias={self.linear.bias is not None}, "
+            f"reduction={self.reduction}, ignore_index={self.ignore_index}, "
+            f"label_smoothing={self.label_smoothing}, options={self.options}"
+        )
+
+
+class ASMoutput(NamedTuple):
+    """What `AdaptiveLogSoftmaxWithLoss` gives: each row's log-probability of its target, and the loss."""
+
+    output: Tensor
+    loss: Tensor
+
+
+class AdaptiveLogSoftmaxWithLoss(Module):
+    """log_softmax over many classes that are sorted by how frequent they are, rare ones in clusters.
+
+    The head scores the frequent classes and the clusters; only rows whose target is in a cluster are
+    scored within it, from a smaller projection. Source: `torch.nn.AdaptiveLogSoftmaxWithLoss`.
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        n_classes: int,
+        cutoffs: Sequence[int],
+        div_value: float = 4.0,
+        head_bias: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        cutoffs = list(cutoffs)
+        within = cutoffs and cutoffs[0] > 0 and cutoffs[-1] < n_classes
+        if not within or cutoffs != sorted(set(cutoffs)) or any(int(c) != c for c in cutoffs):
+            raise failure(
+                ValueError,
+                "cutoffs should be a sequence of unique, positive integers sorted in an increasing order, "
+                "where each value is between 1 and n_classes-1",
+            )
+        self.in_features, self.n_classes, self.cutoffs = in_features, n_classes, [*cutoffs, n_classes]
+        self.div_value, self.head_bias = div_value, head_bias
+        self.shortlist_size, self.n_clusters = cutoffs[0], len(cutoffs)
+        self.head_size = self.shortlist_size + self.n_clusters
+        self.head = Linear(in_features, self.head_size, head_bias, dtype=dtype)
+        self.tail = ModuleList()
+        for cluster, (low, high) in enumerate(itertools.pairwise(self.cutoffs)):
+            hidden = int(in_features // div_value ** (cluster + 1))
+            self.tail.append(
+                Sequential(
+                    Linear(in_features, hidden, bias=False, dtype=dtype),
+                    Linear(hidden, high - low, bias=False, dtype=dtype),
+                )
+            )
+
+    def reset_parameters(self) -> None:
+        """Draw all weights anew."""
+        for layer in (self.head, *itertools.chain(*self.tail)):
+            layer.reset_parameters()
+
+    def forward(self, input_: Tensor, target_: Tensor) -> ASMoutput:
+        rank = target_.ndim
+        if rank > 1 or input_.ndim != rank + 1 or input_.shape[:-1] != target_.shape:
+            raise failure(
+                RuntimeError,
+                "expected a 1D target with a 2D input of as many rows, or a 0D target with a 1D input; got "
+                f"target {list(target_.shape)} and input {list(input_.shape)}",
+            )
+        input, target = (input_, target_) if rank else (input_.unsqueeze(0), target_.unsqueeze(0))
+        outside = (target < 0) | (target >= self.n_classes)
+        if bool(reductions.any(outside)):
+            raise failure(RuntimeError, f"Target values should be in [0, {self.n_classes - 1}]")
+        column, inner = target, input.new_zeros(len(target))
+        for cluster, (low, high) in enumerate(itertools.pairwise(self.cutoffs)):
+            mask = (target >= low) & (target < high)
+            rows = indexing.nonzero(mask).squeeze(1)
+            if not len(rows):
+                continue
+            scores = F.log_softmax(self.tail[cluster](input[rows]), 1)
+            local = ops.gather(scores, 1, (target[rows] - low).unsqueeze(1)).squeeze(1)
+            inner = ops.index_copy(inner, 0, rows, local)
+            column = ops.where(mask, self.shortlist_size + cluster, column)
+        head = F.log_softmax(self.head(input), 1)
+        output = inner + ops.gather(head, 1, column.unsqueeze(1)).squeeze(1)
+        return ASMoutput(output if rank else output.squeeze(0), -output.mean())
+
+    def log_prob(self, input: Tensor) -> Tensor:
+        """The log-probabilities [N, n_classes] of all classes."""
+        head = F.log_softmax(self.head(input), 1)
+        parts = [head[:, : self.shortlist_size]]
+        for cluster, scores in enumerate(self.tail):
+            place = self.shortlist_size + cluster
+            parts.append(F.log_softmax(scores(input), 1) + head[:, place : place + 1])
+        return ops.cat(parts, 1)
+
+    def predict(self, input: Tensor) -> Tensor:
+        """The class [N] that each row most likely has."""
+        best = reductions.argmax(self.head(input), 1)
+        return ops.where(best < self.shortlist_size, best, reductions.argmax(self.log_prob(input), 1))

@@ -13,17 +13,16 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.nn import functional as F, init
 from fusegrad.eager.nn.declare import optional_parameter, parameter
 from fusegrad.eager.nn.module import Module
 from fusegrad.eager.nn.utils.rnn import PackedSequence
 from fusegrad.eager.ops.create import creation
-from fusegrad.eager.ops.index import indexing
 from fusegrad.eager.ops.nn import recurrent
 from fusegrad.eager.ops.nn.activation import relu
 from fusegrad.eager.ops.nn.linear import added_linear, linear
-from fusegrad.eager.ops.pointwise.elementwise import tanh
 from fusegrad.eager.ops.shape import shape
 
 State = tuple[Tensor, ...]
@@ -69,7 +68,7 @@ def _stepper(mode: str, weights: _Weights) -> Callable[[Tensor, State], State]:
             return (h if weights.w_hr is None else linear(h, weights.w_hr), c)
 
         return lstm
-    activation = tanh if mode == "RNN_TANH" else relu
+    activation = ops.tanh if mode == "RNN_TANH" else relu
     return lambda part, state: (activation(added_linear(part, state[0], w_hh)),)
 
 
@@ -91,12 +90,12 @@ def _walk(
             ended.append(tuple(s[sizes[t] :] for s in state))
             state = tuple(s[: sizes[t]] for s in state)
         elif sizes[t] > rows:  # backwards, they begin
-            state = tuple(shape.cat([s, new[rows : sizes[t]]]) for s, new in zip(state, start, strict=True))
+            state = tuple(ops.cat([s, new[rows : sizes[t]]]) for s, new in zip(state, start, strict=True))
         rows = sizes[t]
         state = step(parts[t], state)
         outputs[t] = state[0]
     if ended:
-        state = tuple(shape.cat(pieces) for pieces in zip(state, *reversed(ended), strict=True))
+        state = tuple(ops.cat(pieces) for pieces in zip(state, *reversed(ended), strict=True))
     return outputs, state
 
 
@@ -189,17 +188,17 @@ class RNNBase(Module):
         output = shape.reshape(output, (steps, rows, output.shape[-1]))
         if not batched:
             return shape.squeeze(output, 1), self._given(tuple(shape.squeeze(s, 1) for s in last))
-        return shape.transpose(output, 0, 1) if self.batch_first else output, self._given(last)
+        return ops.transpose(output, 0, 1) if self.batch_first else output, self._given(last)
 
     def _over_packed(self, input: PackedSequence, hx: Any) -> tuple[PackedSequence, Any]:
         """Packed sequences; states come and go in the order of the sequences before they were sorted."""
         sizes = input.batch_sizes.tolist()
         start = self._initial(hx, sizes[0], input.data, True)
         if input.sorted_indices is not None and hx is not None:
-            start = tuple(indexing.index_select(s, 1, input.sorted_indices) for s in start)
+            start = tuple(ops.index_select(s, 1, input.sorted_indices) for s in start)
         output, last = self._run(input.data, sizes, start)
         if input.unsorted_indices is not None:
-            last = tuple(indexing.index_select(s, 1, input.unsorted_indices) for s in last)
+            last = tuple(ops.index_select(s, 1, input.unsorted_indices) for s in last)
         return PackedSequence(output, *input[1:]), self._given(last)
 
     def _given(self, state: State) -> Any:
@@ -213,7 +212,7 @@ class RNNBase(Module):
         if input.ndim != 3:
             name = type(self).__name__
             raise failure(ValueError, f"{name}: Expected input to be 2D or 3D, got {input.ndim}D instead")
-        return shape.transpose(input, 0, 1) if self.batch_first else input
+        return ops.transpose(input, 0, 1) if self.batch_first else input
 
     def _check_input(self, sequence: Tensor, rank: int) -> None:
         weight = self.weight_ih_l0.dtype
@@ -268,12 +267,12 @@ class RNNBase(Module):
                 first = tuple(s[len(ends)] for s in start)
                 step, reverse = _stepper(self.mode, weights), suffix.endswith("_reverse")
                 made, last = _walk(parts, sizes, first, step, reverse)
-                outputs.append(shape.cat(made))
+                outputs.append(ops.cat(made))
                 ends.append(last)
-            rows = outputs[0] if directions == 1 else shape.cat(outputs, -1)
+            rows = outputs[0] if directions == 1 else ops.cat(outputs, -1)
             if self.dropout and layer < self.num_layers - 1:
                 rows = F.dropout(rows, self.dropout, self.training)
-        return rows, tuple(shape.stack(states) for states in zip(*ends, strict=True))
+        return rows, tuple(ops.stack(states) for states in zip(*ends, strict=True))
 
     def extra_repr(self) -> str:
         usual = {

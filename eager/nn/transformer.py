@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.nn import functional as F, init
 from fusegrad.eager.nn.containers import ModuleList
@@ -17,7 +18,6 @@ from fusegrad.eager.nn.linear import Linear
 from fusegrad.eager.nn.module import Module
 from fusegrad.eager.nn.normalization import LayerNorm
 from fusegrad.eager.ops.create import creation
-from fusegrad.eager.ops.shape import shape
 
 
 class NonDynamicallyQuantizableLinear(Linear):
@@ -95,7 +95,7 @@ class MultiheadAttention(Module):
         turned = self.batch_first and query.ndim == 3
         if turned:
             # The same tensor stays the same, so that its projections can be one product.
-            first = {id(x): shape.transpose(x, 0, 1) for x in (query, key, value)}
+            first = {id(x): ops.transpose(x, 0, 1) for x in (query, key, value)}
             query, key, value = (first[id(x)] for x in (query, key, value))
         output, weights = F.multi_head_attention_forward(
             query,
@@ -122,7 +122,7 @@ class MultiheadAttention(Module):
             average_attn_weights=average_attn_weights,
             is_causal=is_causal,
         )
-        return shape.transpose(output, 0, 1) if turned else output, weights
+        return ops.transpose(output, 0, 1) if turned else output, weights
 
 
 class _Layer(Module):
@@ -380,4 +380,4 @@ class Transformer(Module):
     @staticmethod
     def generate_square_subsequent_mask(sz: int, device: Any = None, dtype: Any = None) -> Tensor:
         """-inf above the diagonal, 0 elsewhere: each place sees those up to itself."""
-        return shape.triu(creation.full((sz, sz), -math.inf, dtype=dtype), 1)
+        return ops.triu(creation.full((sz, sz), -math.inf, dtype=dtype), 1)

@@ -14,7 +14,7 @@ import numpy as np
 from fusegrad.eager.core.dtypes import default_float
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.op import wrap
-from fusegrad.eager.core.public import publish
+from fusegrad.eager.core.public import locate
 from fusegrad.eager.core.state import enable_grad, state
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.nn.module import RemovableHandle, clear_gradient
@@ -341,4 +341,4 @@ def copied(value: Any) -> Any:
     return elementwise.clone(value) if isinstance(value, Tensor) else value
 
 
-publish("fusegrad.optim.optimizer", globals(), __all__)
+locate("fusegrad.optim.optimizer", globals(), __all__)

@@ -7,24 +7,19 @@ from typing import Any
 
 from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.state import no_grad
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.eager.ops.index import inplace
-from fusegrad.eager.ops.pointwise import elementwise as ew
+from fusegrad.eager.ops.declare import method
+from fusegrad.eager.ops.inplace import drawn
 from fusegrad.eager.random.generator import Generator
-from fusegrad.eager.random.random import (
-    _check_bounds,
-    _check_probability,
-    _whole_numbers,
-    rand,
-    randint,
-    randn,
-)
+from fusegrad.eager.random.random import _check_bounds, _check_probability, _whole_numbers
 
 # Distributions that are made of uniform numbers draw them in float64, whatever the tensor's
 # dtype: their tails show how fine the numbers are.
 
 
+@method
 def uniform_(
     self: Tensor, from_: float = 0.0, to: float = 1.0, *, generator: Generator | None = None, **given: float
 ) -> Tensor:
@@ -34,28 +29,31 @@ def uniform_(
         raise failure(
             RuntimeError, f"uniform_ expects to return a [from, to) range, but found from={low} > to={to}"
         )
-    values = rand(self.array.shape, dtype=_float_for(self, "uniform_"), generator=generator)
-    return inplace.drawn(self, values * (to - low) + low, "uniform_")
+    values = ops.rand(self.array.shape, dtype=_float_for(self, "uniform_"), generator=generator)
+    return drawn(self, values * (to - low) + low, "uniform_")
 
 
+@method
 def normal_(
     self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Generator | None = None
 ) -> Tensor:
     """Fill with normal numbers. Source: `torch.Tensor.normal_`."""
     if std < 0:
         raise failure(RuntimeError, f"normal_ expects std >= 0.0, but found std {std}")
-    values = randn(self.array.shape, dtype=_float_for(self, "normal_"), generator=generator)
-    return inplace.drawn(self, values * std + mean, "normal_")
+    values = ops.randn(self.array.shape, dtype=_float_for(self, "normal_"), generator=generator)
+    return drawn(self, values * std + mean, "normal_")
 
 
+@method
 def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Generator | None = None) -> Tensor:
     """Fill with 1 (with probability `p`, a number or a tensor) and 0. Source: `torch.Tensor.bernoulli_`."""
     _check_probability(p)
     with no_grad():
-        values = rand(self.array.shape, dtype=dtypes.float64, generator=generator) < p
-    return inplace.drawn(self, ew.cast(values, self.dtype), "bernoulli_")
+        values = ops.rand(self.array.shape, dtype=dtypes.float64, generator=generator) < p
+    return drawn(self, ops.cast(values, self.dtype), "bernoulli_")
 
 
+@method
 def random_(
     self: Tensor, from_: int = 0, to: int | None = None, *, generator: Generator | None = None, **given: int
 ) -> Tensor:
@@ -67,37 +65,41 @@ def random_(
     if high is None:
         low, high = 0, low or _whole_numbers(self.dtype)[1] + 1
     _check_bounds(low, high, self.dtype)
-    values = randint(low, high, self.array.shape, dtype=self.dtype, generator=generator)
-    return inplace.drawn(self, values, "random_")
+    values = ops.randint(low, high, self.array.shape, dtype=self.dtype, generator=generator)
+    return drawn(self, values, "random_")
 
 
+@method
 def exponential_(self: Tensor, lambd: float = 1.0, *, generator: Generator | None = None) -> Tensor:
     """Fill with exponential numbers of rate `lambd`. Source: `torch.Tensor.exponential_`."""
     if lambd <= 0:
         raise failure(RuntimeError, f"exponential_ expects lambda > 0.0, but found lambda={lambd}")
-    values = ew.log1p(-_fine(self, "exponential_", generator)) / -lambd
-    return inplace.drawn(self, values, "exponential_")
+    values = ops.log1p(-_fine(self, "exponential_", generator)) / -lambd
+    return drawn(self, values, "exponential_")
 
 
+@method
 def cauchy_(
     self: Tensor, median: float = 0.0, sigma: float = 1.0, *, generator: Generator | None = None
 ) -> Tensor:
     """Fill with Cauchy numbers. Source: `torch.Tensor.cauchy_`."""
     if sigma <= 0:
         raise failure(RuntimeError, f"cauchy_ expects sigma > 0.0, but found sigma={sigma}")
-    values = ew.tan((_fine(self, "cauchy_", generator) - 0.5) * math.pi) * sigma + median
-    return inplace.drawn(self, values, "cauchy_")
+    values = ops.tan((_fine(self, "cauchy_", generator) - 0.5) * math.pi) * sigma + median
+    return drawn(self, values, "cauchy_")
 
 
+@method
 def geometric_(self: Tensor, p: float, *, generator: Generator | None = None) -> Tensor:
     """Fill with the number of trials up to the first success. Source: `torch.Tensor.geometric_`."""
     if not 0 < p < 1:
         raise failure(RuntimeError, f"geometric_ expects p to be in (0, 1), but got p={p}")
-    uniform = rand(self.array.shape, dtype=dtypes.float64, generator=generator)
-    values = ew.floor(ew.log1p(-uniform) / math.log1p(-p)) + 1
-    return inplace.drawn(self, values, "geometric_")
+    uniform = ops.rand(self.array.shape, dtype=dtypes.float64, generator=generator)
+    values = ops.floor(ops.log1p(-uniform) / math.log1p(-p)) + 1
+    return drawn(self, values, "geometric_")
 
 
+@method
 def log_normal_(
     self: Tensor, mean: float = 1.0, std: float = 2.0, *, generator: Generator | None = None
 ) -> Tensor:
@@ -105,8 +107,8 @@ def log_normal_(
     if std <= 0:
         raise failure(RuntimeError, f"log_normal_ expects std > 0.0, but found std={std}")
     _float_for(self, "log_normal_")
-    values = randn(self.array.shape, dtype=dtypes.float64, generator=generator)
-    return inplace.drawn(self, ew.exp(values * std + mean), "log_normal_")
+    values = ops.randn(self.array.shape, dtype=dtypes.float64, generator=generator)
+    return drawn(self, ops.exp(values * std + mean), "log_normal_")
 
 
 def _from(given: dict[str, Any], default: Any) -> Any:
@@ -127,4 +129,4 @@ def _float_for(tensor: Tensor, name: str) -> dtypes.DType:
 def _fine(tensor: Tensor, name: str, generator: Generator | None) -> Tensor:
     """Uniform numbers in float64 for a tensor of floats."""
     _float_for(tensor, name)
-    return rand(tensor.array.shape, dtype=dtypes.float64, generator=generator)
+    return ops.rand(tensor.array.shape, dtype=dtypes.float64, generator=generator)

@@ -20,6 +20,7 @@ from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.op import wrap
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor, device as device_class
+from fusegrad.eager.ops.declare import public
 
 _SEED_BITS = (1 << 64) - 1
 DEFAULT_SEED = 67280421310721  # PyTorch's
@@ -101,26 +102,31 @@ def _tell(effect: str) -> None:
 default_generator = Generator()
 
 
+@public
 def manual_seed(seed: int) -> Generator:
     """Start the default generator's stream of `seed`; gives the generator. Source: `torch.manual_seed`."""
     return default_generator.manual_seed(seed)
 
 
+@public
 def seed() -> int:
     """Seed the default generator by chance. Source: `torch.seed`."""
     return default_generator.seed()
 
 
+@public
 def initial_seed() -> int:
     """The default generator's seed. Source: `torch.initial_seed`."""
     return default_generator.initial_seed()
 
 
+@public
 def get_rng_state() -> Tensor:
     """The default generator's state. Source: `torch.get_rng_state`."""
     return default_generator.get_state()
 
 
+@public
 def set_rng_state(new_state: Tensor) -> None:
     """Set the default generator's state. Source: `torch.set_rng_state`."""
     default_generator.set_state(new_state)

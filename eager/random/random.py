@@ -22,22 +22,13 @@ from fusegrad.eager.core.dtypes import promote_types
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import Random
 from fusegrad.eager.core.op import TensorType, bind
-from fusegrad.eager.core.public import publish
+from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.state import no_grad
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.create.creation import _requiring, _size
-from fusegrad.eager.ops.pointwise import elementwise as ew
-from fusegrad.eager.ops.shape.joining import broadcast_tensors, written_out
-from fusegrad.eager.random.generator import (
-    Generator,
-    default_generator,
-    fork_rng,
-    get_rng_state,
-    initial_seed,
-    manual_seed,
-    seed,
-    set_rng_state,
-)
+from fusegrad.eager.ops.declare import public
+from fusegrad.eager.ops.shape.joining import written_out
+from fusegrad.eager.random.generator import Generator, default_generator
 
 # From words to numbers.
 
@@ -200,8 +191,11 @@ def _floating(name: str, op: Random) -> tuple[Callable[..., Tensor], Callable[..
 
 rand, rand_like = _floating("rand", _uniform)
 randn, randn_like = _floating("randn", _normal)
+for _function in (rand, rand_like, randn, randn_like):
+    public(_function)
 
 
+@public
 def randint(
     low: Any = None,
     high: Any = None,
@@ -265,6 +259,7 @@ def _whole_numbers(kind: dtypes.DType) -> tuple[int, int]:
     return -most, most
 
 
+@public
 def randint_like(
     input: Tensor, low: int, high: int | None = None, *, dtype: Any = None, **options: Any
 ) -> Tensor:
@@ -274,6 +269,7 @@ def randint_like(
     return randint(low, high, input.array.shape, dtype=dtype or input.dtype, **options)
 
 
+@public
 def randperm(
     n: int,
     *,
@@ -294,6 +290,7 @@ def randperm(
     return _requiring(bind(_randperm, (), params), requires_grad)
 
 
+@public
 def normal(
     mean: Any = 0.0,
     std: Any = 1.0,
@@ -313,7 +310,7 @@ def normal(
     if size is None:
         if not given:
             raise failure(TypeError, "size is needed where mean and std are numbers")
-        size = broadcast_tensors(*given)[0].array.shape
+        size = ops.broadcast_tensors(*given)[0].array.shape
         dtype = given[0].dtype if len(given) == 1 else promote_types(given[0].dtype, given[1].dtype)
     reach(*given)
     negative = (std.array < 0).any() if isinstance(std, Tensor) else std < 0
@@ -324,6 +321,7 @@ def normal(
     return _requiring(drawn, requires_grad)
 
 
+@public(method=True)
 def bernoulli(
     input: Tensor, p: float | None = None, *, generator: Generator | None = None, out: Tensor | None = None
 ) -> Tensor:
@@ -339,7 +337,7 @@ def bernoulli(
         else:
             kind = dtypes.float64
         _check_probability(chance)
-        drawn = ew.cast(rand(input.array.shape, dtype=kind, generator=generator) < chance, input.dtype)
+        drawn = ops.cast(rand(input.array.shape, dtype=kind, generator=generator) < chance, input.dtype)
     return drawn if out is None else written_out(drawn, out, (input,))
 
 
@@ -352,6 +350,7 @@ def _check_probability(p: Any) -> None:
         raise failure(RuntimeError, "Expected p_in >= 0 && p_in <= 1")
 
 
+@public(method=True)
 def multinomial(
     input: Tensor,
     num_samples: int,
@@ -381,6 +380,7 @@ def multinomial(
     return drawn if out is None else written_out(drawn, out, (input,))
 
 
+@public
 def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
     """Poisson numbers of the rates in `input`. Source: `torch.poisson`."""
     if input.array.dtype.kind != "f":
@@ -391,62 +391,10 @@ def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
     return bind(_poisson, (input,), {"generator": _generator(generator)})
 
 
+@public
 def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) -> Tensor:
     """How many of `count` trials with the chance `prob` succeed. Source: `torch.binomial`."""
     if count.array.dtype.kind != "f" or prob.array.dtype.kind != "f":
         raise failure(RuntimeError, "binomial only supports floating-point dtypes for count and prob")
     _check_probability(prob)
     return bind(_binomial, (count, prob), {"generator": _generator(generator)})
-
-
-from fusegrad.eager.random.drawing import (  # noqa: E402  (random numbers are asked for by one name, `random`)
-    bernoulli_,
-    cauchy_,
-    exponential_,
-    geometric_,
-    log_normal_,
-    normal_,
-    random_,
-    uniform_,
-)
-
-METHODS = {
-    "bernoulli": bernoulli,
-    "bernoulli_": bernoulli_,
-    "cauchy_": cauchy_,
-    "exponential_": exponential_,
-    "geometric_": geometric_,
-    "log_normal_": log_normal_,
-    "multinomial": multinomial,
-    "normal_": normal_,
-    "random_": random_,
-    "uniform_": uniform_,
-}
-
-__all__ = [
-    "Generator",
-    "bernoulli",
-    "bernoulli_",
-    "binomial",
-    "default_generator",
-    "fork_rng",
-    "get_rng_state",
-    "initial_seed",
-    "manual_seed",
-    "multinomial",
-    "normal",
-    "normal_",
-    "poisson",
-    "rand",
-    "rand_like",
-    "randint",
-    "randint_like",
-    "randn",
-    "randn_like",
-    "randperm",
-    "seed",
-    "set_rng_state",
-    "uniform_",
-]
-
-publish("fusegrad.random", globals(), __all__)

@@ -13,10 +13,10 @@ from typing import Any
 from fusegrad.eager.autograd.graph import saved_tensors_hooks
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.op import Op, Params, evaluate
-from fusegrad.eager.core.public import publish
+from fusegrad.eager.core.public import locate
 from fusegrad.eager.core.state import Interpreter, enable_grad, state
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.eager.random import random
+from fusegrad.eager.random.generator import default_generator
 
 
 class CheckpointError(RuntimeError):
@@ -128,7 +128,7 @@ class _Run:
 
     def __init__(self, function: Callable[[], Any], context: Any, preserve: bool, check: bool) -> None:
         self.function, self.context, self.check = function, context, check
-        generator = random.default_generator
+        generator = default_generator
         self.random = (generator.seed_value, generator.counter) if preserve else None
         self.types: list[Any] = []
         self.made: dict[int, Tensor] = {}
@@ -148,7 +148,7 @@ class _Run:
     def _compute(self) -> None:
         """Run the function again, and take what it keeps."""
         self.made = {}
-        generator = random.default_generator
+        generator = default_generator
         now = (generator.seed_value, generator.counter)
         if self.random is not None:
             generator.seed_value, generator.counter = self.random
@@ -216,4 +216,4 @@ def _interpreted_plainly() -> Iterator[None]:
 
 __all__ = ["CheckpointError", "checkpoint", "checkpoint_sequential", "set_checkpoint_early_stop"]
 
-publish("fusegrad.utils.checkpoint", globals(), __all__)
+locate("fusegrad.utils.checkpoint", globals(), __all__)

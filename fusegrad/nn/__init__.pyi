@@ -42,7 +42,9 @@ from fusegrad.eager.nn.linear import (
     Unflatten as Unflatten,
 )
 from fusegrad.eager.nn.losses import (
+    AdaptiveLogSoftmaxWithLoss as AdaptiveLogSoftmaxWithLoss,
     CosineSimilarity as CosineSimilarity,
+    LinearCrossEntropyLoss as LinearCrossEntropyLoss,
     PairwiseDistance as PairwiseDistance,
     TripletMarginWithDistanceLoss as TripletMarginWithDistanceLoss,
 )
@@ -97,10 +99,6 @@ from fusegrad.eager.nn.resampling import (
     UpsamplingBilinear2d as UpsamplingBilinear2d,
     UpsamplingNearest2d as UpsamplingNearest2d,
     _Pad as _Pad,
-)
-from fusegrad.eager.nn.scored_losses import (
-    AdaptiveLogSoftmaxWithLoss as AdaptiveLogSoftmaxWithLoss,
-    LinearCrossEntropyLoss as LinearCrossEntropyLoss,
 )
 from fusegrad.eager.nn.transformer import (
     MultiheadAttention as MultiheadAttention,

@@ -90,13 +90,15 @@ def test_pickles_from_before_the_modules_moved_load() -> None:
     assert type(again) is nn.Sequential
 
 
-def test_a_module_that_never_was_is_not_found() -> None:
+def test_a_module_that_moved_is_found_and_one_that_never_was_is_not() -> None:
     with pytest.raises(ModuleNotFoundError):
         importlib.import_module("fusegrad.eager.no_such_module")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         tensor = importlib.import_module("fusegrad.eager.tensor")
+        losses = importlib.import_module("fusegrad.eager.nn.scored_losses")
     assert tensor.Tensor is fg.Tensor
+    assert losses.AdaptiveLogSoftmaxWithLoss is nn.AdaptiveLogSoftmaxWithLoss
     with pytest.raises(AttributeError):
         tensor.no_such_name  # noqa: B018
 

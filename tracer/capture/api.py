@@ -1,9 +1,8 @@
-"""One captured run: the eager result, and what is needed to replay it soundly."""
+"""Capture: a function and its arguments go in; eager's result, and all that a replay needs, come out."""
 
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import inspect
 import weakref
 from collections.abc import Callable, Iterator, Mapping
@@ -15,20 +14,18 @@ import numpy as np
 from fusegrad.eager.autograd.engine import reachable
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
+from fusegrad.tracer.capture.hooks import FOLLOWING
 from fusegrad.tracer.ir.graph import Graph, Value
 from fusegrad.tracer.observe.hosts import Host, Place
 from fusegrad.tracer.observe.lookup import nn_module_class, type_lookup
 from fusegrad.tracer.observe.naming import NamingObserver
 from fusegrad.tracer.observe.observer import Observer
 from fusegrad.tracer.observe.pytree import Structure, contents, flatten, is_container
-from fusegrad.tracer.observe.reads import Read, Site
+from fusegrad.tracer.observe.reads import Read
 from fusegrad.tracer.observe.values import is_plain
 from fusegrad.tracer.record.later import Later
 from fusegrad.tracer.record.recorder import Recorder
-
-# The observer loads these when it first needs them, since they need it; here they take no time of a run.
-for _name in ("observe.calls", "capture.instrument", "observe.optimizer_steps"):
-    importlib.import_module(f"fusegrad.tracer.{_name}")
+from fusegrad.tracer.twin.sites import Site
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +176,7 @@ def capture(
     bound = args[: len(args) - len(given)]
     roots = [("self", owner) for owner in bound]
     roots += [(n, v) for n, v in named if not isinstance(v, Tensor)]
-    observer = NamingObserver((given, keywords), roots)
+    observer = NamingObserver((given, keywords), FOLLOWING, roots)
     _reach_bound(observer, called, bound)
     recorder.name_of, recorder.reached = observer.name_of, observer.reached
     observer.opened = recorder.later.settle

@@ -1,4 +1,4 @@
-"""The hooks that a twin calls. With no run being observed on the thread they do just what Python does."""
+"""The hooks of a twin: each does what Python does there, and tells the thread's observer if there is one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from types import FunctionType
 from typing import Any
 
 from fusegrad.tracer.observe import attributes, calls, operations, purity
-from fusegrad.tracer.observe.observer import active
+from fusegrad.tracer.observe.observer import Following, active
 from fusegrad.tracer.observe.values import is_plain
 from fusegrad.tracer.record import rolling
 from fusegrad.tracer.twin.sites import SiteTable
@@ -247,3 +247,6 @@ class Hooks:
         observer = active()
         if observer is not None and not observer.is_explained(sys.exc_info()[1]):
             observer.open("catches an exception whose cause is not guarded", self.sites[site])
+
+
+FOLLOWING = Following(calls.callee, Hooks)

@@ -9,6 +9,7 @@ from typing import Any
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.export.dot_file import dot_file
 from fusegrad.tracer.export.files import ExportError, check_target, write_whole
+from fusegrad.tracer.export.onnx_file import onnx_file
 from fusegrad.tracer.export.page import page_file
 from fusegrad.tracer.export.program import Program, captured_program
 from fusegrad.tracer.export.python_file import python_file
@@ -16,15 +17,9 @@ from fusegrad.tracer.export.python_file import python_file
 __all__ = ["ExportError", "export"]
 
 
-def _onnx_file(program: Program) -> bytes:
-    from fusegrad.tracer.export.onnx_file import onnx_file
-
-    return onnx_file(program)
-
-
 FORMATS: dict[str, tuple[str, Callable[[Program], bytes]]] = {
     ".py": ("the graph as typed Python that runs", python_file),
-    ".onnx": ("the forward graph for ONNX runtimes", _onnx_file),
+    ".onnx": ("the forward graph for ONNX runtimes", onnx_file),
     ".dot": ("a drawing for Graphviz", dot_file),
     ".html": ("a page that shows the graph", page_file),
 }

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from fusegrad.eager.core.errors import source_line
 from fusegrad.tracer.export.program import Program
-from fusegrad.tracer.ir.graph import GUARD, Equation, Source, Value
-from fusegrad.tracer.ir.text import equation_text, literal_text, type_text
+from fusegrad.tracer.ir.graph import GUARD, Equation, Source, Value, equation_text, literal_text, type_text
 
 # What a box can be, in the order of the legend: inputs, families of ops, guards, results.
 KINDS = (

@@ -1,4 +1,4 @@
-"""Putting a file in place whole, or not at all."""
+"""Writing files: bytes and a path go in; the file is there whole, or not at all."""
 
 from __future__ import annotations
 

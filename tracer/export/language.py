@@ -15,8 +15,8 @@ import numpy as np
 from fusegrad.eager.core.dtypes import DType
 from fusegrad.eager.core.op import wrap
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.tracer.ir.graph import Graph
-from fusegrad.tracer.ir.text import array_type, namespace, parse_graph, type_text
+from fusegrad.tracer.ir.graph import Graph, array_type, type_text
+from fusegrad.tracer.ir.text import namespace, parse_graph
 
 inf, nan = math.inf, math.nan
 NAMES = namespace()

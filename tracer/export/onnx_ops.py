@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from fusegrad.eager.core.op import REGISTRY, TensorType, wrap
-from fusegrad.eager.ops.shape.shape import Slice
+from fusegrad.eager.ops.shape.slicing import Slice
 from fusegrad.tracer.export.onnx_builder import BOOL, INT32, INT64, Builder, Handle
 from fusegrad.tracer.export.onnx_windows import WINDOWED
 from fusegrad.tracer.ir.graph import Equation, Value

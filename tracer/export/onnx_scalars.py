@@ -13,7 +13,7 @@ from typing import Any
 
 from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.families import Elementwise
-from fusegrad.eager.ops.pointwise.elementwise import small_power
+from fusegrad.eager.ops.pointwise.powers import small_power
 from fusegrad.tracer.export.onnx_builder import BOOL, Handle
 
 

@@ -1,4 +1,4 @@
-"""Convolutions, pools and resizing in ONNX: what slides or maps over the last dimensions."""
+"""Convolutions, pools and resizing: an equation of one goes in, its ONNX nodes come out."""
 
 from __future__ import annotations
 

@@ -18,8 +18,7 @@ import numpy as np
 from fusegrad.tracer.export.drawing import KINDS, Drawing, Edge, Node, drawing
 from fusegrad.tracer.export.layout import Box, Layout, layout
 from fusegrad.tracer.export.program import Program
-from fusegrad.tracer.ir.graph import Source
-from fusegrad.tracer.ir.text import print_graph, type_text
+from fusegrad.tracer.ir.graph import Source, print_graph, type_text
 
 _HERE = Path(__file__).parent
 ROW, PADDING, MARGIN = 17.0, 10.0, 24.0

@@ -5,21 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from fusegrad.eager.core.errors import source_line
 from fusegrad.eager.core.op import wrap
 from fusegrad.eager.core.state import no_grad
 from fusegrad.eager.core.tensor import Tensor
+from fusegrad.tracer.capture.api import Capture, Output, capture, plain_function
 from fusegrad.tracer.export.files import ExportError
-from fusegrad.tracer.ir.graph import GUARD, Equation, Graph, Value
-from fusegrad.tracer.ir.text import array_type, evaluate_graph, identifier
+from fusegrad.tracer.ir.evaluation import evaluate_graph
+from fusegrad.tracer.ir.graph import GUARD, Equation, Graph, Value, array_type, identifier
 from fusegrad.tracer.observe.pytree import flatten
 from fusegrad.tracer.record.recorder import source_text
-
-if TYPE_CHECKING:
-    from fusegrad.tracer.capture.api import Capture, Output
 
 
 @dataclass(frozen=True)
@@ -85,8 +84,6 @@ def captured_program(
     Raises ExportError when the run did something that no file could repeat; the message lists
     each with its line.
     """
-    from fusegrad.tracer.capture.api import capture, plain_function
-
     name = function_name(function)
     leaves: list[Any] = []
     flatten((plain_function(function, args)[1], dict(kwargs)), leaves)
@@ -157,8 +154,6 @@ def _reason_text(reason: Any) -> str:
     """`draws random numbers (train.py:12: x = fg.rand(3))`."""
     if not reason.file:
         return str(reason.reason)
-    from fusegrad.eager.core.errors import source_line
-
     text = source_line(reason.file, reason.line)
     return f"{reason.reason} (at {reason.file}:{reason.line}{': ' + text if text else ''})"
 

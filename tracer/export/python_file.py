@@ -11,10 +11,11 @@ import numpy as np
 
 from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.tensor import Tensor
+from fusegrad.tracer.export import language
 from fusegrad.tracer.export.files import ExportError
 from fusegrad.tracer.export.program import Program
-from fusegrad.tracer.ir.graph import Value
-from fusegrad.tracer.ir.text import literal_text, parse_graph, print_graph, python_text
+from fusegrad.tracer.ir.graph import Value, literal_text, print_graph
+from fusegrad.tracer.ir.text import parse_graph, python_text
 
 INLINE_ELEMENTS = 32  # larger tensors are written as bytes
 
@@ -59,8 +60,6 @@ def _header(program: Program) -> str:
 
 def _imports(text: str) -> str:
     """The import of the ops and dtypes that `text` mentions."""
-    from fusegrad.tracer.export import language
-
     code = re.sub(r"#.*|\"[^\"]*\"|'[^']*'", "", text)
     words = set(re.findall(r"[A-Za-z_]\w*", code))
     known = {*language.NAMES, "inf", "nan"}

@@ -1,4 +1,6 @@
-"""The backward graph: the gradient rules of eager, run on types and written down.
+"""Differentiation: a graph and the values to derive go in, the graph of their gradients comes out.
+
+The gradient rules of eager are run on types, and what they do is written down.
 
 Source: reverse-mode differentiation of a straight-line program; the rules are the ones that
 eager's nodes run (`Op.gradient`), so both give the same equations.
@@ -12,10 +14,11 @@ from typing import Any
 import numpy as np
 
 from fusegrad.eager.core.abstract import AbstractInterpreter, interpreted, stand_in
+from fusegrad.eager.core.dtypes import FROM_NUMPY
 from fusegrad.eager.core.op import Op, Params
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.tracer.ir.graph import GUARD, Equation, Graph, Source, Value
-from fusegrad.tracer.ir.text import array_type, identifier
+from fusegrad.eager.ops.create.creation import zeros
+from fusegrad.tracer.ir.graph import GUARD, Equation, Graph, Source, Value, array_type, identifier
 
 
 class Builder(AbstractInterpreter):
@@ -150,7 +153,4 @@ def _pull_back(
 
 
 def _zeros(value: Value) -> Tensor:
-    from fusegrad.eager.core.dtypes import FROM_NUMPY
-    from fusegrad.eager.ops.create.creation import zeros
-
     return zeros(*value.shape, dtype=FROM_NUMPY[value.dtype])

@@ -1,18 +1,33 @@
-"""The graph IR: what a captured run computed, as a frozen list of typed equations (ANF).
+"""The graph IR: what a run computed, as a frozen list of typed equations (ANF), and as typed Python.
 
 A graph is a straight line. Where the run branched on data stands a `guard` equation: the value
 that was seen must be seen again for what follows to hold. Constants and captured tensors are
-inputs like the arguments; what they are bound to is kept beside the graph.
+inputs like the arguments; what they are bound to is kept beside the graph. The text is typed Python that runs
+and parses back (`text.py`); it is the graph's identity.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Mapping
+import itertools
+import keyword
+import zlib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from fusegrad.eager.core.op import Op, TensorType
+import numpy as np
+
+from fusegrad.eager.core import dtypes
+from fusegrad.eager.core.dtypes import DType
+from fusegrad.eager.core.errors import source_line
+from fusegrad.eager.core.op import REGISTRY, Op, TensorType
+from fusegrad.eager.core.sizes import Symbol
+from fusegrad.eager.ops.shape.slicing import Slice
+
+COMMENT_COLUMN = 72
+MAX_HEAD = 110  # a longer signature has one input a line
+RESERVED = {"inf", "nan", "True", "False", "None", "slice", "complex", "tuple"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +113,6 @@ class Graph:
     @functools.cached_property
     def text(self) -> str:
         """The graph as typed Python, without the source comments: its identity."""
-        from fusegrad.tracer.ir.text import print_graph
-
         return print_graph(self, sources=False)
 
     def __eq__(self, other: object) -> bool:
@@ -109,8 +122,6 @@ class Graph:
         return hash(self.text)
 
     def __str__(self) -> str:
-        from fusegrad.tracer.ir.text import print_graph
-
         return print_graph(self)
 
     def guards(self) -> list[Equation]:
@@ -124,6 +135,27 @@ class Graph:
             for value in set(equation.values()):
                 users.setdefault(value, []).append(equation)
         return users
+
+
+class Subgraph:
+    """A graph as a parameter of an equation; it prints as a function within the function."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+
+    @property
+    def name(self) -> str:
+        """What its function is called: the same for the same graph."""
+        return f"round_{zlib.crc32(self.graph.text.encode()):08x}"
+
+    def __repr__(self) -> str:
+        return self.graph.text
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Subgraph) and self.graph == other.graph
+
+    def __hash__(self) -> int:
+        return hash(self.graph)
 
 
 class GraphError(AssertionError):
@@ -170,7 +202,7 @@ def renamed(graph: Graph) -> Graph:
     """The graph with its intermediates named v0, v1, ... in order; inputs keep their names."""
     taken = {v.name for v in graph.inputs}
     names: dict[Value, Value] = {v: v for v in graph.inputs}
-    fresh = (n for n in (f"v{i}" for i in _count()) if n not in taken)
+    fresh = (n for n in (f"v{i}" for i in itertools.count()) if n not in taken)
 
     def change(operand: Any) -> Any:
         return names[operand] if isinstance(operand, Value) else operand
@@ -184,8 +216,94 @@ def renamed(graph: Graph) -> Graph:
     return Graph(graph.inputs, tuple(equations), tuple(change(v) for v in graph.outputs))
 
 
-def _count() -> Iterable[int]:
-    i = 0
-    while True:
-        yield i
-        i += 1
+# ---------------------------------------------------------------------------------- text
+
+
+def type_text(type_: TensorType) -> str:
+    """`f32[64, 10]`."""
+    return f"{dtypes.FROM_NUMPY[type_.dtype].short}[{', '.join(map(str, type_.shape))}]"
+
+
+def literal_text(value: Any) -> str:
+    """A number or parameter as Python; inf and nan by name, dtypes by their short name.
+
+    Raises TypeError for what the graph language has no literal for: the text is the graph's
+    identity, so nothing may be written that does not say the whole value.
+    """
+    if isinstance(value, DType):
+        return value.short
+    if isinstance(value, complex):
+        return f"complex({literal_text(value.real)}, {literal_text(value.imag)})"
+    if isinstance(value, tuple) and not isinstance(value, Slice):
+        return f"({', '.join(literal_text(v) for v in value)}{',' if len(value) == 1 else ''})"
+    if isinstance(value, Subgraph):
+        return value.name
+    if value is None or isinstance(value, (bool, str, Slice, Symbol)):
+        return repr(value)
+    if isinstance(value, (int, float)):  # of a subclass too: NumPy's float64, an enumeration's member
+        return repr(int(value) if isinstance(value, int) else float(value))
+    raise TypeError(f"the graph language has no literal for {type(value).__name__} {value!r}")
+
+
+def _operand(value: Any) -> str:
+    return value.name if isinstance(value, Value) else literal_text(value)
+
+
+def equation_text(equation: Equation) -> str:
+    """One line: `v0: f32[64, 10] = matmul(x, w)`."""
+    arguments = [_operand(v) for v in equation.inputs]
+    arguments += [f"{k}={literal_text(v)}" for k, v in equation.params.items()]
+    call = f"{equation.op.name}({', '.join(arguments)})"
+    if not equation.outputs:
+        return call
+    if len(equation.outputs) == 1:
+        return f"{equation.output.name}: {type_text(equation.output.type)} = {call}"
+    # Python allows no annotated tuple targets: the types of several outputs stand before them.
+    declared = "; ".join(f"{v.name}: {type_text(v.type)}" for v in equation.outputs)
+    return f"{declared}; {', '.join(v.name for v in equation.outputs)} = {call}"
+
+
+def print_graph(graph: Graph, sources: bool = True, name: str = "graph", source_text: bool = False) -> str:
+    """The whole graph as a Python function; each line ends with the user's file and line.
+
+    source_text: guards also show the user's source line, `# train.py:42  if h.mean() > 10:`.
+    """
+    inputs = ", ".join(f"{v.name}: {type_text(v.type)}" for v in graph.inputs)
+    results = [type_text(v.type) if isinstance(v, Value) else type(v).__name__ for v in graph.outputs]
+    head = f"def {name}({inputs}) -> tuple[{', '.join(results) or '()'}]:"
+    if len(head) > MAX_HEAD and graph.inputs:
+        head = head.replace(inputs, "\n    " + inputs.replace("], ", "],\n    ") + ",\n", 1)
+    lines = head.split("\n")
+    bodies = (p for e in graph.equations for p in e.params.values() if isinstance(p, Subgraph))
+    for body in dict.fromkeys(bodies):
+        text = print_graph(body.graph, sources, literal_text(body), source_text)
+        lines += [f"    {line}" for line in text.split("\n")]
+    for equation in graph.equations:
+        line = "    " + equation_text(equation)
+        if sources and equation.source is not None:
+            said = source_line(equation.source.file, equation.source.line) if equation.op is GUARD else ""
+            comment = f"{equation.source}  {said}" if source_text and said else str(equation.source)
+            line = f"{line:<{COMMENT_COLUMN}}  # {comment}"
+        lines.append(line)
+    outputs = [_operand(v) for v in graph.outputs]
+    lines.append(f"    return ({', '.join(outputs)}{',' if len(outputs) == 1 else ''})")
+    return "\n".join(lines)
+
+
+def identifier(name: str, taken: set[str]) -> str:
+    """A Python name for a value that is not in `taken` and hides no op or dtype."""
+    base = "".join(c if f"x{c}".isidentifier() else "_" for c in name)
+    if not base.isidentifier() or keyword.iskeyword(base):
+        base = f"x_{base}"
+    if base in REGISTRY or base in dtypes.FROM_SHORT or base in RESERVED:
+        base += "_"
+    result, number = base, 1
+    while result in taken:
+        number += 1
+        result = f"{base}_{number}"
+    return result
+
+
+def array_type(array: np.ndarray) -> TensorType:
+    """The type of a NumPy array."""
+    return TensorType(array.shape, array.dtype)

@@ -1,4 +1,4 @@
-"""Passes over graphs: small named functions from a graph to an equivalent one."""
+"""Passes: a graph goes in, an equivalent one with less to compute comes out."""
 
 from __future__ import annotations
 

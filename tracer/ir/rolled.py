@@ -1,4 +1,4 @@
-"""Rounds of a loop that all do the same, as one equation.
+"""Rolled loops: rounds that all do the same are one equation; `unrolled` writes them out again.
 
     now1, before1 = rolled(now, before, speed, body=round, rounds=47)
 
@@ -13,28 +13,15 @@ from typing import Any
 
 from fusegrad.eager.core.op import Op, Params, TensorType
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.tracer.ir.graph import Equation, Graph, Value
+from fusegrad.tracer.ir.evaluation import evaluate_graph
+from fusegrad.tracer.ir.graph import Equation, Graph, Subgraph, Value
 
 
-class Body:
+class Body(Subgraph):
     """What a round does: its outputs take the place of its first inputs in the next one."""
-
-    def __init__(self, graph: Graph) -> None:
-        self.graph = graph
-
-    def __repr__(self) -> str:
-        return self.graph.text
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Body) and self.graph == other.graph
-
-    def __hash__(self) -> int:
-        return hash(self.graph)
 
     def __call__(self, *tensors: Tensor) -> tuple[Tensor, ...]:
         """One round, op by op."""
-        from fusegrad.tracer.ir.text import evaluate_graph
-
         return evaluate_graph(self.graph, tensors)
 
     def repeat(self, tensors: Sequence[Tensor], rounds: int) -> tuple[Any, ...]:

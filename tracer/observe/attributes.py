@@ -1,4 +1,4 @@
-"""Attribute access of an observed run: resolved statically, guarded where it lies, then done natively."""
+"""Attributes of an observed run: an object and a name go in, the attribute comes out; its read is noted."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ from fusegrad.eager.autograd.node import gradient_of, set_gradient
 from fusegrad.tracer.observe import purity
 from fusegrad.tracer.observe.lookup import MISSING, Found, instance_dict, lookup, type_lookup
 from fusegrad.tracer.observe.observer import LOCAL, OUTER, STRUCTURE, UNKNOWN, Observer, is_dataclass_instance
-from fusegrad.tracer.observe.reads import GetterRead, Site
+from fusegrad.tracer.observe.reads import GetterRead
 from fusegrad.tracer.observe.values import is_plain
+from fusegrad.tracer.twin.sites import Site
 from fusegrad.tracer.twin.source import Unsupported
 
 _NATIVE_DESCRIPTORS = (

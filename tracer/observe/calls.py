@@ -1,4 +1,4 @@
-"""Calls of an observed run: what is called is replaced by a twin, a checked call, or itself and a reason."""
+"""Calls of an observed run: what the user calls goes in, what to call in its place, observed, comes out."""
 
 from __future__ import annotations
 
@@ -16,9 +16,12 @@ from types import (
 from typing import Any
 
 from fusegrad.tracer.observe import attributes, leaves, modules, optimizer_steps, purity
+from fusegrad.tracer.observe.leaves import name_of, opened
 from fusegrad.tracer.observe.lookup import MISSING, type_lookup
 from fusegrad.tracer.observe.observer import LOCAL, OUTER, UNKNOWN, Observer
-from fusegrad.tracer.observe.reads import GetterRead, Site
+from fusegrad.tracer.observe.reads import GetterRead
+from fusegrad.tracer.twin.instrument import is_twin_code
+from fusegrad.tracer.twin.sites import Site
 from fusegrad.tracer.twin.source import Unsupported
 
 
@@ -50,26 +53,10 @@ def callee(observer: Observer, function: Any, site: Site) -> Any:
     return _instance(observer, function, site)
 
 
-def opened(observer: Observer, function: Any, reason: str, site: Site) -> Any:
-    """The function itself, with the run open."""
-    observer.open(reason, site)
-    return function
-
-
-def name_of(function: Any) -> str:
-    """A callable's name for messages, without running user code."""
-    name = getattr(function, "__qualname__", None) if isinstance(function, (type, FunctionType)) else None
-    if name is None and isinstance(function, (BuiltinFunctionType, MethodDescriptorType, MethodType)):
-        name = getattr(function, "__name__", None)
-    return f"`{name}`" if name else f"a {type(function).__name__} object"
-
-
 # ---------------------------------------------------------------------------------- Python functions
 
 
 def _python_function(observer: Observer, function: FunctionType, site: Site) -> Any:
-    from fusegrad.tracer.capture.instrument import is_twin_code
-
     status = observer.status(function)
     if status == LOCAL and is_twin_code(function.__code__):
         return function
@@ -148,26 +135,8 @@ def _instance(observer: Observer, function: Any, site: Site) -> Any:
     method = purity.python_method(type(function), "__call__")
     if method is MISSING:
         return opened(observer, function, f"calls {name_of(function)}, which is not known", site)
-    special = special_method(observer, function, "__call__", site)
+    special = observer.special_method(function, "__call__", site)
     return function if special is None else special
-
-
-def special_method(observer: Observer, owner: Any, name: str, site: Site) -> Callable | None:
-    """The twin of a special method, bound to its owner; None (and open) if it cannot be followed."""
-    method = purity.python_method(type(owner), name)
-    if method is MISSING or not observer.is_known(owner):
-        observer.open(f"`{name}` of a {type(owner).__name__} cannot be followed", site)
-        return None
-    observer.read_type(owner, site)
-    observer.read_class(type(owner), name, method, site)
-    observer.reached(method)
-    try:
-        twin = observer.twin(method)
-    except Unsupported as refusal:
-        observer.open(f"`{name}` of a {type(owner).__name__} cannot be followed: {refusal.reason}", site)
-        return None
-    observer.read_function(method, site)
-    return MethodType(twin, owner)
 
 
 # ---------------------------------------------------------------------------------- classes

@@ -1,4 +1,4 @@
-"""What a replay asks Python for: random numbers, gradients that are there, numbers of an optimizer.
+"""Hosts: what a replay asks Python for (random numbers, a `.grad`) goes in, an input of the graph comes out.
 
 Each is an input of the graph whose values are found anew at every call, in the order in which the
 recorded run asked for them.
@@ -16,8 +16,9 @@ import numpy as np
 from fusegrad.eager.core.op import Op, Params
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.ir.graph import Value
-from fusegrad.tracer.observe.reads import NOWHERE, Read
+from fusegrad.tracer.observe.reads import Read
 from fusegrad.tracer.observe.values import MISSING, Expected
+from fusegrad.tracer.twin.sites import NOWHERE
 
 # Where a tensor is at a replay: the number of a leaf of the call's arguments, or a reference.
 Place = int | weakref.ref[Tensor]

@@ -1,4 +1,4 @@
-"""Calls that are not followed but known: fusegrad's own functions, pure builtins, methods of containers."""
+"""Known functions: one of ours or a builtin goes in, one that guards its operands comes out."""
 
 from __future__ import annotations
 
@@ -7,21 +7,36 @@ import functools
 import itertools
 from collections import defaultdict
 from collections.abc import Callable
-from types import MethodDescriptorType, MethodType, ModuleType
+from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, MethodType, ModuleType
 from typing import Any
 
-from fusegrad.tracer.observe import attributes, calls, operations, purity
+from fusegrad.tracer.observe import attributes, operations, purity
 from fusegrad.tracer.observe.lookup import type_lookup
 from fusegrad.tracer.observe.observer import LOCAL, OUTER, Observer
-from fusegrad.tracer.observe.reads import Site, flat_contents
+from fusegrad.tracer.observe.reads import flat_contents
 from fusegrad.tracer.observe.values import is_plain
+from fusegrad.tracer.twin.sites import Site
 
 _PLAIN_FACTORIES = (None, list, dict, set, int, float, str, bool, tuple)
 
 
+def opened(observer: Observer, function: Any, reason: str, site: Site) -> Any:
+    """The function itself, with the run open."""
+    observer.open(reason, site)
+    return function
+
+
+def name_of(function: Any) -> str:
+    """A callable's name for messages, without running user code."""
+    name = getattr(function, "__qualname__", None) if isinstance(function, (type, FunctionType)) else None
+    if name is None and isinstance(function, (BuiltinFunctionType, MethodDescriptorType, MethodType)):
+        name = getattr(function, "__name__", None)
+    return f"`{name}`" if name else f"a {type(function).__name__} object"
+
+
 def call_trusted(observer: Observer, function: Any, site: Site, /, *args: Any, **kwargs: Any) -> Any:
     """One of fusegrad's own functions: the recorder sees what it does, its operands must be guarded."""
-    what = f"passes to {calls.name_of(function)}"
+    what = f"passes to {name_of(function)}"
     if isinstance(function, MethodType):
         owner = function.__self__
         engine = observer.is_known(owner) and (purity.is_trusted_object(owner) or purity.is_optimizer(owner))
@@ -43,7 +58,7 @@ def _passed(observer: Observer, value: Any, calls_it: bool, site: Site, what: st
     if not (calls_it and callable(value)) or observer.is_tensor(value):
         observer.consume(value, site, what, passed_on=True)
         return value
-    twin = calls.callee(observer, value, site)
+    twin = observer.callee(value, site)
 
     def given(*args: Any, **kwargs: Any) -> Any:
         for argument in (*args, *kwargs.values()):
@@ -152,7 +167,7 @@ def _follow_callback(
         given = positional[callback]
     if given is None:
         return purity.DEEP if function in (filter, itertools.filterfalse) else mode
-    twin = calls.callee(observer, given, site)
+    twin = observer.callee(given, site)
     if isinstance(callback, str):
         keywords[callback] = _checked_key(observer, twin, site)
         return purity.SHALLOW  # only the keys are compared
@@ -220,7 +235,7 @@ def builtin(observer: Observer, function: Any, site: Site) -> Any:
     word = purity.IMPURE_WORDS.get(function)
     module = getattr(function, "__module__", None)
     where = f" of `{module}`" if module and module != "builtins" else ""
-    return calls.opened(observer, function, word or f"calls {calls.name_of(function)}{where}", site)
+    return opened(observer, function, word or f"calls {name_of(function)}{where}", site)
 
 
 def slot(observer: Observer, function: Any, site: Site) -> Any:
@@ -237,7 +252,7 @@ def slot(observer: Observer, function: Any, site: Site) -> Any:
         return function
     if is_object and function.__name__ == "__setattr__" and owner is None:
         return functools.partial(_call_object_setattr, observer, site)
-    return calls.opened(observer, function, f"calls the slot `{function.__name__}`", site)
+    return opened(observer, function, f"calls the slot `{function.__name__}`", site)
 
 
 def _call_object_setattr(observer: Observer, site: Site, /, owner: Any, name: str, value: Any) -> None:
@@ -299,7 +314,7 @@ def _call_descriptor(observer: Observer, function: Any, site: Site, /, *args: An
     """``str.upper(text)``: the method of the first argument, if that is of the very class."""
     if args and type(args[0]) is function.__objclass__:
         return _call_method(observer, getattr(args[0], function.__name__), site, *args[1:], **kwargs)
-    observer.open(f"calls {calls.name_of(function)} on another type", site)
+    observer.open(f"calls {name_of(function)} on another type", site)
     return function(*args, **kwargs)
 
 
@@ -344,7 +359,7 @@ def _prepare_container_method(
         if status != LOCAL:
             observer.open(f"calls `{name}` of {operations.outside(observer, owner)}", site)
         if name == "sort" and keywords.get("key") is not None:
-            keywords["key"] = _checked_key(observer, calls.callee(observer, keywords["key"], site), site)
+            keywords["key"] = _checked_key(observer, observer.callee(keywords["key"], site), site)
         elif name == "sort":
             observer.consume(owner, site, what)
     elif isinstance(owner, dict) and name == "get" and positional:

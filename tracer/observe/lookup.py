@@ -1,5 +1,6 @@
-"""Attribute lookup as the interpreter does it, but static: it looks where Python would look and
-reports what lies there, without calling descriptors, ``__getattr__`` or anything else of the user's.
+"""Attribute lookup without running code: an object and a name go in, what lies there and where comes out.
+
+It looks where Python would look, and calls no descriptor, no ``__getattr__``, nothing of the user's.
 """
 
 from __future__ import annotations

@@ -10,13 +10,12 @@ import functools
 import weakref
 from collections.abc import Iterator
 from types import MethodType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fusegrad.tracer.observe.lookup import instance_dict, nn_module_class, type_lookup
-from fusegrad.tracer.observe.reads import Read, Site
-
-if TYPE_CHECKING:
-    from fusegrad.tracer.observe.observer import Observer
+from fusegrad.tracer.observe.observer import Observer
+from fusegrad.tracer.observe.reads import Read
+from fusegrad.tracer.twin.sites import Site
 
 LISTINGS = frozenset(
     "parameters named_parameters buffers named_buffers modules named_modules children named_children "

@@ -1,4 +1,4 @@
-"""Names for tensors from outside: how the run read them (`w`, `encoder_weight`, `layers_0_bias`)."""
+"""Names: the path by which a run read a tensor goes in, its name in the graph comes out (`layers_0_bias`)."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from types import FunctionType
 from typing import Any
 
 from fusegrad.tracer.observe.lookup import Found
-from fusegrad.tracer.observe.observer import OUTER, Observer
-from fusegrad.tracer.observe.reads import Site, flat_contents
+from fusegrad.tracer.observe.observer import OUTER, Following, Observer
+from fusegrad.tracer.observe.reads import flat_contents
 from fusegrad.tracer.observe.values import is_plain
+from fusegrad.tracer.twin.sites import Site
 
 # Steps of a path that say nothing: a module keeps its parts in tables that its users do not see.
 _SILENT = {"_parameters", "_buffers", "_modules"}
@@ -23,8 +24,10 @@ class NamingObserver(Observer):
     that begin alike give the same names.
     """
 
-    def __init__(self, arguments: tuple[tuple, dict], roots: list[tuple[str, Any]]) -> None:
-        super().__init__(arguments)
+    def __init__(
+        self, arguments: tuple[tuple, dict], following: Following, roots: list[tuple[str, Any]]
+    ) -> None:
+        super().__init__(arguments, following)
         self._paths: dict[int, str] = {}
         for name, value in roots:
             self._name(value, "" if name == "self" else name)

@@ -1,4 +1,4 @@
-"""The observer of one run: where each object came from, what was read of the outside, what was done to it.
+"""The observer: a call goes in; its result, what the run read from outside and what it did there come out.
 
 An object is *plain* (immutable, compared by value), a *tensor*, part of the arguments' *structure* (the
 caller's key guards it), *outer* (reached through a read; every look at its contents is a read of its own),
@@ -22,7 +22,6 @@ from fusegrad.tracer.observe import purity
 from fusegrad.tracer.observe.lookup import MISSING, Found, instance_dict, type_lookup
 from fusegrad.tracer.observe.pytree import is_container
 from fusegrad.tracer.observe.reads import (
-    NOWHERE,
     AttributeRead,
     CellRead,
     ClassAttributeRead,
@@ -33,11 +32,13 @@ from fusegrad.tracer.observe.reads import (
     ItemRead,
     LengthRead,
     Read,
-    Site,
     TypeRead,
     flat_contents,
 )
 from fusegrad.tracer.observe.values import is_plain, plain_key
+from fusegrad.tracer.twin.instrument import instrument, is_twin_code
+from fusegrad.tracer.twin.sites import NOWHERE, Site, SiteTable
+from fusegrad.tracer.twin.source import Unsupported
 
 LOCAL, OUTER, STRUCTURE, UNKNOWN = "local", "outer", "argument", "unknown"
 _FOLDER = __file__.rpartition("/observe/")[0] + "/"  # the tracer's
@@ -55,11 +56,24 @@ def active() -> Observer | None:
     return current.observer
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Following:
+    """How an observer follows calls.
+
+    callee: gives what to call in place of a function, so that the call is observed (see `calls.py`).
+    hooks: makes the hooks of a function's twin.
+    """
+
+    callee: Callable[[Observer, Any, Site], Any]
+    hooks: Callable[[FunctionType, SiteTable], object]
+
+
 class Observer:
     """Observes one run of a function.
 
     arguments: ``(args, kwargs)`` of the call. Their nested containers and plain leaves are guarded by
         the caller; any other object among them is guarded by the caller by identity.
+    following: how calls are followed.
     reads: what was read of outer state, each place once.
     effects: why the run is open; empty if it is closed.
     captured_tensors: every tensor that a read yielded, by id.
@@ -67,11 +81,12 @@ class Observer:
     deeds: how often code ran, or an object was changed, that are not the engine's.
     """
 
-    def __init__(self, arguments: tuple[tuple, dict]):
+    def __init__(self, arguments: tuple[tuple, dict], following: Following) -> None:
         self.reads: list[Read] = []
         self.effects: list[Effect] = []
         self.captured_tensors: dict[int, Any] = {}
         self.arguments = arguments
+        self._following = following
         self.opened: Callable[[], Any] = lambda: None
         self.deeds = 0
         self._tensor = purity.tensor_class()
@@ -92,12 +107,10 @@ class Observer:
 
         Raises what the function raises; the traceback is as without observation, but for this frame.
         """
-        from fusegrad.tracer.observe.calls import callee
-
         outer, current.observer = current.observer, self
         try:
             self._reach_function(function)
-            return callee(self, function, Site(*_definition(function)))(*args, **kwargs)
+            return self.callee(function, Site(*_definition(function)))(*args, **kwargs)
         except BaseException as error:
             error.__traceback__ = _without_hooks(error.__traceback__)
             raise
@@ -181,8 +194,6 @@ class Observer:
 
     def is_local_iterator(self, value: Any) -> bool:
         """Whether an iterator was made by this run (by calling a twin that yields, for example)."""
-        from fusegrad.tracer.capture.instrument import is_twin_code
-
         status = self.status(value)
         if status == UNKNOWN and type(value) is GeneratorType:
             return is_twin_code(value.gi_code)
@@ -362,8 +373,6 @@ class Observer:
 
     def is_explained(self, error: BaseException | None) -> bool:
         """Whether the exception follows from what is guarded."""
-        from fusegrad.tracer.capture.instrument import is_twin_code
-
         if error is None or id(error) in self._explained:
             return error is not None
         traceback = error.__traceback__
@@ -379,14 +388,33 @@ class Observer:
 
     def twin(self, function: FunctionType) -> FunctionType:
         """The twin of a function, one per run. Raises Unsupported."""
-        from fusegrad.tracer.capture.instrument import instrument
-
         self.deeds += 1
         twin = self._twins.get(id(function))
         if twin is None:
-            twin = self._twins[id(function)] = instrument(function)
+            twin = self._twins[id(function)] = instrument(function, self._following.hooks)
             self._kept[id(function)] = function
         return twin
+
+    def callee(self, function: Any, site: Site) -> Any:
+        """What to call in place of a function, so that the call is observed."""
+        return self._following.callee(self, function, site)
+
+    def special_method(self, owner: Any, name: str, site: Site) -> Callable | None:
+        """The twin of a special method, bound to its owner; None (and open) if it cannot be followed."""
+        method = purity.python_method(type(owner), name)
+        if method is MISSING or not self.is_known(owner):
+            self.open(f"`{name}` of a {type(owner).__name__} cannot be followed", site)
+            return None
+        self.read_type(owner, site)
+        self.read_class(type(owner), name, method, site)
+        self.reached(method)
+        try:
+            twin = self.twin(method)
+        except Unsupported as refusal:
+            self.open(f"`{name}` of a {type(owner).__name__} cannot be followed: {refusal.reason}", site)
+            return None
+        self.read_function(method, site)
+        return MethodType(twin, owner)
 
 
 def is_dataclass_instance(value: Any) -> bool:
@@ -411,17 +439,3 @@ def _without_hooks(traceback: TracebackType | None) -> TracebackType | None:
     if traceback.tb_frame.f_code.co_filename.startswith(_FOLDER):
         return rest
     return TracebackType(rest, traceback.tb_frame, traceback.tb_lasti, traceback.tb_lineno)
-
-
-__all__ = [
-    "LOCAL",
-    "OUTER",
-    "STRUCTURE",
-    "UNKNOWN",
-    "Effect",
-    "Observer",
-    "Read",
-    "Site",
-    "active",
-    "current",
-]

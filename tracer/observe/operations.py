@@ -1,4 +1,4 @@
-"""Operators, subscripts, iteration and truth of an observed run."""
+"""Operators of an observed run: operands go in, Python's own result comes out; what it rests on is noted."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ import numpy as np
 from fusegrad.tracer.observe import purity
 from fusegrad.tracer.observe.lookup import MISSING
 from fusegrad.tracer.observe.observer import LOCAL, OUTER, STRUCTURE, UNKNOWN, Observer
-from fusegrad.tracer.observe.reads import Site, flat_contents
+from fusegrad.tracer.observe.reads import flat_contents
 from fusegrad.tracer.observe.values import PLAIN_TYPES, is_plain
+from fusegrad.tracer.twin.sites import Site
 
 BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv,
@@ -172,9 +173,7 @@ def contains(observer: Observer, item: Any, container: Any, site: Site) -> bool:
             for element in container:
                 observer.consume(element, site, "compares", tensors=False)
     elif purity.python_method(kind, "__contains__") is not MISSING:
-        from fusegrad.tracer.observe.calls import special_method
-
-        method = special_method(observer, container, "__contains__", site)
+        method = observer.special_method(container, "__contains__", site)
         if method is not None:
             return truth(observer, method(item), site)
     else:
@@ -201,9 +200,7 @@ def truth(observer: Observer, value: Any, site: Site) -> bool:
         return bool(value)
     for name in ("__bool__", "__len__"):
         if purity.python_method(kind, name) is not MISSING:
-            from fusegrad.tracer.observe.calls import special_method
-
-            method = special_method(observer, value, name, site)
+            method = observer.special_method(value, name, site)
             return bool(value) if method is None else bool(method())
         if purity.has_attribute(kind, name):
             observer.open(f"asks for the truth of a {kind.__name__} object", site)
@@ -222,9 +219,7 @@ def length(observer: Observer, value: Any, site: Site) -> int:
                 observer.open(f"asks for the length of a {kind.__name__} of unknown origin", site)
             observer.read_length(value, site)
         elif purity.python_method(kind, "__len__") is not MISSING:
-            from fusegrad.tracer.observe.calls import special_method
-
-            method = special_method(observer, value, "__len__", site)
+            method = observer.special_method(value, "__len__", site)
             return len(value) if method is None else method()
         elif not (kind in purity.VIEWS and observer.status(value) == LOCAL):
             observer.open(f"asks for the length of a {kind.__name__} object", site)
@@ -284,9 +279,7 @@ def item(observer: Observer, owner: Any, key: Any, site: Site) -> Any:
                 observer.explain(error)
             raise
     if purity.python_method(kind, "__getitem__") is not MISSING:
-        from fusegrad.tracer.observe.calls import special_method
-
-        method = special_method(observer, owner, "__getitem__", site)
+        method = observer.special_method(owner, "__getitem__", site)
         return owner[key] if method is None else method(key)
     observer.open(f"subscripts {_described(owner)}", site)
     return owner[key]
@@ -390,9 +383,7 @@ def iterate(observer: Observer, value: Any, site: Site) -> Any:
             observer.open("advances an iterator that lives outside the function", site)
         return value
     if purity.python_method(kind, "__iter__") is not MISSING:
-        from fusegrad.tracer.observe.calls import special_method
-
-        method = special_method(observer, value, "__iter__", site)
+        method = observer.special_method(value, "__iter__", site)
         return value if method is None else observer.adopt(method())
     if purity.has_attribute(kind, "__iter__") or purity.has_attribute(kind, "__getitem__"):
         observer.open(f"iterates over {_described(value)}", site)

@@ -1,4 +1,4 @@
-"""What is known of callables and types that the observer cannot look into. Everything else is impure."""
+"""Purity: a callable or type goes in; whether it is free of effects, and on what terms, comes out."""
 
 from __future__ import annotations
 

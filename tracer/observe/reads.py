@@ -12,27 +12,12 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import FunctionType, ModuleType
 from typing import Any
 
 from fusegrad.tracer.observe.lookup import MISSING, Found, lookup, type_lookup
 from fusegrad.tracer.observe.values import Expected, Strong, hold, plain_key, text_of
-
-
-@dataclass(frozen=True, slots=True)
-class Site:
-    """A place in the user's source: file, line and the text of the expression."""
-
-    file: str
-    line: int
-    text: str
-
-    def __str__(self) -> str:
-        return f"{self.file}:{self.line}  {self.text}"
-
-
-NOWHERE = Site("<unknown>", 0, "")
+from fusegrad.tracer.twin.sites import Site
 
 # ---------------------------------------------------------------------------------- kinds of reads
 

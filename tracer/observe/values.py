@@ -1,4 +1,6 @@
-"""Plain values, compared by exact type and bits, and other objects, compared by identity and held weakly.
+"""Expected values: an object goes in, a record comes out that can tell whether another one is the same.
+
+Plain values are compared by exact type and bits, other objects by identity, and are held weakly.
 
 Nothing here runs user code: types are asked by `type`, never by `isinstance`, which believes an object's
 own `__class__`.

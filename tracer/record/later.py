@@ -1,4 +1,4 @@
-"""The ops of a recorded run that wait: what is going to be compiled need not be evaluated before.
+"""Ops that wait: an op goes in, tensors without values come out, which are computed when somebody looks.
 
 Where tensors are large, eager's run takes longer than recording and compiling it. So ops are put off whose
 results are known but for their values: type, strides, place on the autograd graph. As soon as somebody is

@@ -1,4 +1,4 @@
-"""Which value each array of a recorded run holds, also after it was written in place.
+"""Memory of a recorded run: an array goes in, the value of the graph that it holds now comes out.
 
 A graph has no memory: a write into an array gives it another value. Where the array is a view, what
 it is a view of gets another value too, made by the op that the view's declaration names

@@ -1,4 +1,4 @@
-"""The recorder: notes every op of a run, and every value that leaves the tensor world.
+"""The recorder: the ops of a run go in, through `bind`; equations, guards and reasons not to replay come out.
 
 While it is in charge of a thread, `bind` still evaluates eagerly, or as late as nobody can tell
 (`later.py`); each op is written down as an equation of the graph beside.
@@ -22,12 +22,13 @@ from fusegrad.eager.core.errors import source_line, user_location
 from fusegrad.eager.core.op import REGISTRY, Op, Params, evaluate
 from fusegrad.eager.core.state import Interpreter
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.tracer.ir.graph import GUARD, Equation, Source, Value
-from fusegrad.tracer.ir.text import array_type, identifier
+from fusegrad.tracer.ir.graph import GUARD, Equation, Source, Value, array_type, identifier
 from fusegrad.tracer.observe.hosts import Draw, Gradient, GradientOf, Host, NoGradient, Place
+from fusegrad.tracer.observe.optimizer_steps import ParametersRead
 from fusegrad.tracer.observe.reads import Read
 from fusegrad.tracer.record.later import Later
 from fusegrad.tracer.record.memory import Memory, Unfollowed
+from fusegrad.tracer.record.steps import record_step
 
 # Doors that give one number: what was seen can be guarded. Other doors end the captured part.
 SCALAR_DOORS = {"bool", "int", "float", "index", "item", "complex"}
@@ -303,8 +304,6 @@ class Recorder(Interpreter):
             self.gradients.setdefault(id(tensor), Gradient(tensor, None)).assigned = True
 
     def sees_parameters(self, optimizer: Any) -> None:
-        from fusegrad.tracer.observe.optimizer_steps import ParametersRead
-
         self.reads.append(ParametersRead(optimizer))
         for group in optimizer.param_groups:
             for parameter in group["params"]:
@@ -344,8 +343,6 @@ class Recorder(Interpreter):
 
     def takes_step(self, optimizer: Any) -> bool:
         self.later.settle()
-        from fusegrad.tracer.observe.optimizer_steps import record_step
-
         return record_step(self, optimizer)
 
 

@@ -1,4 +1,4 @@
-"""Rolling loops: after a few rounds that did the same, the run need not do all the others.
+"""Rolling loops: rounds that did the same go in, one equation for all rounds comes out; most need not run.
 
 A round of a plain loop (`plain_loops.py`) follows from what it takes over from the one before, from memory
 that is written in place, and from what lies outside and is the same for all. So where two rounds began alike,

@@ -1,4 +1,4 @@
-"""Expressions with hooks: ``x * self.scale`` becomes
+"""Rewriting expressions: a syntax tree goes in, one with calls of hooks comes out. ``x * self.scale`` becomes
 ``hooks.binary("*", x, hooks.attribute(self, "scale", 0), 1)``, with the same order of evaluation.
 """
 

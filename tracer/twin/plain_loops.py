@@ -1,4 +1,4 @@
-"""Loops of which the source shows that a round follows from a few variables alone.
+"""Plain loops: a `for` statement goes in; the variables that its rounds hand on come out, if all is seen.
 
 Their bodies are straight lines of assignments. Nothing in them branches, catches, defines or looks at which
 round it is. What they call is for the run to say (see `rolling.py`).

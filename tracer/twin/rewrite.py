@@ -1,4 +1,4 @@
-"""Statements with hooks: assignments, loops, handlers; the second half of the rewriting."""
+"""Rewriting statements: a function's syntax tree goes in, one whose every statement calls hooks comes out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which names a function binds: enough of Python's scoping to tell locals from outer names."""
+"""Scopes: a function's syntax tree goes in; the names that it binds itself come out."""
 
 from __future__ import annotations
 

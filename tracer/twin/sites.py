@@ -1,11 +1,25 @@
-"""The places of hooks in the user's source."""
+"""The places of hooks in the user's source: a number goes in, file, line and expression come out."""
 
 from __future__ import annotations
 
 import ast
+from dataclasses import dataclass
 from typing import Any
 
-from fusegrad.tracer.observe.reads import Site
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A place in the user's source: file, line and the text of the expression."""
+
+    file: str
+    line: int
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}  {self.text}"
+
+
+NOWHERE = Site("<unknown>", 0, "")
 
 
 class SiteTable:

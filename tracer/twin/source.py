@@ -1,4 +1,4 @@
-"""From a code object to its syntax tree, with proof that the source is the one that was compiled."""
+"""Source: a code object goes in, its syntax tree comes out, with proof that it is what was compiled."""
 
 from __future__ import annotations
 

@@ -6,7 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from fusegrad.compiler.codegen.mathematics.coefficients import Pieces, Powers, Table
-from fusegrad.compiler.llvm.ir_writer import LLVM_TYPES, SIZES, Val, Writer
+from fusegrad.compiler.kernel.dtypes import DTYPES
+from fusegrad.compiler.llvm.ir_writer import Val, Writer
+from fusegrad.compiler.llvm.target import vector_width
 
 Number = Val | float
 Pair = tuple[Val, Val]  # a value and what its rounding lost
@@ -265,6 +267,11 @@ class Math:
     # AVX-512.
 
     @property
+    def avx512(self) -> bool:
+        """Whether instructions of AVX-512 may be used by name."""
+        return self.w.target is not None and self.w.target.avx512
+
+    @property
     def full(self) -> int:
         """How many lanes a vector of AVX-512 has."""
         return 8 if self.wide else 16
@@ -272,7 +279,7 @@ class Math:
     @property
     def full_of_avx512(self) -> bool:
         """Whether values are one or more vectors that AVX-512's own instructions take."""
-        return self.w.avx512 and self.lanes >= self.full
+        return self.avx512 and self.lanes >= self.full
 
     def looked_up(self, numbers: Sequence[float], places: Val) -> Val:
         """For each lane the number at its place, of as many numbers as two vectors have lanes.
@@ -366,15 +373,15 @@ class Math:
         It is not optimised: that would take longer than the rest of most kernels.
         """
         symbol = f"fusegrad_{name}_{self.precision}_{self.lanes}"
-        inner = Writer(self.w.declared, self.w.avx512)
+        inner = Writer(self.w.declared, self.w.target)
         needed, value, *rest = (Val(f"%a{i}", o.dtype, o.lanes) for i, o in enumerate(operands))
         math = Math(inner, value, self.precision == "short")
         result = inner.select(needed, compute(math, needed, *rest), value)
         parameters = ", ".join(map(str, (needed, value, *rest)))
         # Of few lanes, too, AVX-512 looks numbers up in vectors of its whole width.
-        bits = 512 if self.w.avx512 else min(512, max(128, 8 * SIZES[self.dtype] * self.lanes))
-        width = f'"prefer-vector-width"="{bits}" "min-legal-vector-width"="{bits}"'
-        head = f"define private {value.type} @{symbol}({parameters}) noinline optnone cold nounwind {width}"
+        bits = 512 if self.avx512 else min(512, max(128, 8 * DTYPES[self.dtype].size * self.lanes))
+        attributes = f"noinline optnone cold nounwind {vector_width(bits)}"
+        head = f"define private {value.type} @{symbol}({parameters}) {attributes}"
         body = ["{ entry:", *inner.entry, *inner.lines, f"ret {result}", "}"]
         self.w.declared.add(" ".join([head, *(line.strip() for line in body)]))
         return symbol
@@ -382,7 +389,7 @@ class Math:
     def from_library(self, name: str, x: Val, needed: Val) -> Val:
         """The C library's function in the lanes that are `needed`, one after the other; x in the others."""
         w, count = self.w, max(self.lanes, 1)
-        symbol, element = name if self.wide else f"{name}f", LLVM_TYPES[self.dtype]
+        symbol, element = name if self.wide else f"{name}f", DTYPES[self.dtype].register
         values, flags = w.stack(f"[{count} x {element}]"), w.stack(f"[{count} x i8]")
         w.line(f"store {x}, ptr {values}")
         w.line(f"store {w.convert(needed, 'u8')}, ptr {flags}")

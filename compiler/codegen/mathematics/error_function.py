@@ -25,7 +25,7 @@ def erf(m: Math, x: Val) -> Val:
     picks the coefficients of as many pieces as make that superfluous.
     """
     size = m.abs(x)
-    if m.w.avx512:
+    if m.avx512:
         return m.copysign(m.piecewise(m.at_most(size, ERF_PIECES[m.precision][0][-1]), ERF_PIECES), x)
     near = m.fma(x, m.polynomial(m.mul(x, x), ERF), x)
     bell = exp(m, m.mul(m.neg(x), x), below_zero=True)

@@ -42,7 +42,7 @@ def _reduced(m: Math, x: Val) -> tuple[Val, Val]:
 
 def _powers(m: Math) -> Powers | None:
     """The parts of powers of two that are looked up, if any are."""
-    return POWERS if m.wide and m.w.avx512 else None
+    return POWERS if m.wide and m.avx512 else None
 
 
 def _raised(m: Math, near: Power, r: Val, precise: bool = False) -> Val:

@@ -13,6 +13,7 @@ import numpy as np
 from fusegrad.eager.autograd.node import gradient_of
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.op import wrap
+from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.state import no_grad, testable
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.pointwise import comparison, special
@@ -45,7 +46,7 @@ def get_total_norm(
     norm_type = float(norm_type)
     with no_grad():
         lengths = [reduction.norm(v, norm_type) for v in vectors]
-        total = reduction.norm(shape.stack(lengths), norm_type)
+        total = reduction.norm(ops.stack(lengths), norm_type)
     finite = error_if_nonfinite and testable(total, lambda: comparison.isfinite(total))
     if finite and not math.isfinite(total.array.item()):
         raise failure(
@@ -111,7 +112,7 @@ def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float, f
 
 def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
     """All parameters in one vector. Source: `torch.nn.utils.parameters_to_vector`."""
-    return shape.cat([shape.reshape(p, (-1,)) for p in parameters])
+    return ops.cat([shape.reshape(p, (-1,)) for p in parameters])
 
 
 def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from fusegrad.eager.core.errors import failure
-from fusegrad.eager.core.public import publish
+from fusegrad.eager.core.ops import ops
+from fusegrad.eager.core.public import locate
 from fusegrad.eager.core.state import no_grad
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.nn import functional as F
 from fusegrad.eager.nn.module import Module
 from fusegrad.eager.nn.utils.parametrize import register_parametrization
 from fusegrad.eager.ops.linalg import contraction
-from fusegrad.eager.ops.pointwise import elementwise
 from fusegrad.eager.ops.reduce import reduction
 from fusegrad.eager.ops.shape import shape
 from fusegrad.eager.random.random import randn
@@ -28,9 +28,9 @@ class _WeightNorm(Module):
     def _lengths(self, weight: Tensor) -> Tensor:
         square = weight * weight
         if self.dim == -1:
-            return elementwise.sqrt(reduction.sum(square))
+            return ops.sqrt(reduction.sum(square))
         others = tuple(i for i in range(weight.array.ndim) if i != self.dim)
-        return elementwise.sqrt(reduction.sum(square, others, keepdim=True)) if others else weight.abs()
+        return ops.sqrt(reduction.sum(square, others, keepdim=True)) if others else weight.abs()
 
     def forward(self, weight_g: Tensor, weight_v: Tensor) -> Tensor:  # type: ignore[override]
         return weight_v * (weight_g / self._lengths(weight_v))
@@ -83,7 +83,7 @@ class _SpectralNorm(Module):
 
     def _matrix(self, weight: Tensor) -> Tensor:
         if self.dim:
-            weight = shape.movedim(weight, self.dim, 0)
+            weight = ops.movedim(weight, self.dim, 0)
         return shape.flatten(weight, 1)
 
     def _iterate(self, matrix: Tensor, count: int) -> None:
@@ -127,4 +127,4 @@ def spectral_norm(
     )
 
 
-publish("fusegrad.nn.utils.parametrizations", globals(), __all__)
+locate("fusegrad.nn.utils.parametrizations", globals(), __all__)

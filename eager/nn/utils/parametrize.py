@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fusegrad.eager.core.errors import failure
-from fusegrad.eager.core.public import publish
+from fusegrad.eager.core.public import locate
 from fusegrad.eager.core.state import no_grad
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.nn.containers import ModuleDict, ModuleList
@@ -150,4 +150,4 @@ def remove_parametrizations(module: Module, tensor_name: str, leave_parametrized
     return module
 
 
-publish("fusegrad.nn.utils.parametrize", globals(), __all__)
+locate("fusegrad.nn.utils.parametrize", globals(), __all__)

@@ -14,12 +14,11 @@ import numpy as np
 
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.op import wrap
-from fusegrad.eager.core.public import publish
+from fusegrad.eager.core.ops import ops
+from fusegrad.eager.core.public import locate
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.eager.ops.index import indexing
-from fusegrad.eager.ops.pointwise.elementwise import where
 from fusegrad.eager.ops.reduce import selection
-from fusegrad.eager.ops.shape import shape
+from fusegrad.eager.ops.shape import padding, shape
 
 __all__ = [
     "PackedSequence",
@@ -99,7 +98,7 @@ def pack_padded_sequence(
     sorted here. Source: `torch.nn.utils.rnn.pack_padded_sequence`.
     """
     if batch_first:
-        input = shape.transpose(input, 0, 1)
+        input = ops.transpose(input, 0, 1)
     steps, rows = input.array.shape[:2]
     found = np.array(_row_lengths(lengths, rows))
     order = None
@@ -118,7 +117,7 @@ def pack_padded_sequence(
     places = step * rows + (row if order is None else order[row])
     flat = shape.reshape(input, (steps * rows, *input.array.shape[2:]))
     return PackedSequence(
-        indexing.index_select(flat, 0, wrap(places)),
+        ops.index_select(flat, 0, wrap(places)),
         wrap(np.bincount(step)),
         None if order is None else wrap(order),
     )
@@ -155,10 +154,10 @@ def pad_packed_sequence(
         held, places = held.T, places.T
     data = sequence.data
     values = shape.reshape(
-        indexing.index_select(data, 0, wrap(places.ravel())), (*places.shape, *data.array.shape[1:])
+        ops.index_select(data, 0, wrap(places.ravel())), (*places.shape, *data.array.shape[1:])
     )
     mask = wrap(held.reshape(held.shape + (1,) * (data.array.ndim - 1)))
-    return where(mask, values, padding_value), wrap(lengths)
+    return ops.where(mask, values, padding_value), wrap(lengths)
 
 
 def pad_sequence(
@@ -181,14 +180,14 @@ def pad_sequence(
     for x in kept:
         missing = longest - x.array.shape[0]
         widths = (0, missing) if padding_side == "right" else (missing, 0)
-        padded.append(indexing.padded(x, [widths] + [(0, 0)] * (x.array.ndim - 1), padding_value))
-    return shape.stack(padded, 0 if batch_first else 1)
+        padded.append(padding.padded(x, [widths] + [(0, 0)] * (x.array.ndim - 1), padding_value))
+    return ops.stack(padded, 0 if batch_first else 1)
 
 
 def unpad_sequence(padded_sequences: Tensor, lengths: Any, batch_first: bool = False) -> list[Tensor]:
     """The sequences that `pad_sequence` put side by side. Source: `torch.nn.utils.rnn.unpad_sequence`."""
     found = lengths.tolist() if isinstance(lengths, Tensor) else lengths
-    rows = padded_sequences if batch_first else shape.transpose(padded_sequences, 0, 1)
+    rows = padded_sequences if batch_first else ops.transpose(padded_sequences, 0, 1)
     return [row[:length] for row, length in zip(rows, found, strict=True)]
 
 
@@ -204,4 +203,4 @@ def unpack_sequence(packed_sequences: PackedSequence) -> list[Tensor]:
     return unpad_sequence(padded, lengths, batch_first=True)
 
 
-publish("fusegrad.nn.utils.rnn", globals(), __all__)
+locate("fusegrad.nn.utils.rnn", globals(), __all__)

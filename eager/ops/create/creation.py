@@ -16,12 +16,13 @@ import numpy as np
 from fusegrad.eager.core import dtypes, shared
 from fusegrad.eager.core.dtypes import DType
 from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.names import attach
 from fusegrad.eager.core.op import Op, Params, TensorType, bind, wrap
+from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.sizes import Symbol, size_of
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor, mark_inference
-
-METHODS: dict[str, Callable[..., Any]] = {}
+from fusegrad.eager.ops.declare import public
 
 
 class Creation(Op):
@@ -74,6 +75,7 @@ def _size(size: tuple[Any, ...]) -> tuple[int, ...]:
     return sizes
 
 
+@public
 def full(
     size: Any,
     fill_value: Any,
@@ -140,8 +142,11 @@ zeros: Callable[..., Tensor]
 zeros, zeros_like = _filled("zeros", 0)
 ones, ones_like = _filled("ones", 1)
 empty, empty_like = _filled("empty", 0)
+for _function in (zeros, zeros_like, ones, ones_like, empty, empty_like):
+    public(_function)
 
 
+@public
 def full_like(
     input: Tensor, fill_value: Any, *, dtype: Any = None, memory_format: Any = None, **options: Any
 ) -> Tensor:
@@ -163,6 +168,7 @@ def _number(value: Any) -> Any:
     return value.item() if isinstance(value, (Tensor, np.generic)) else value
 
 
+@public
 def arange(
     start: Any = 0,
     end: Any = None,
@@ -193,6 +199,7 @@ def arange(
     return _progression(int(count), start, step, kind, requires_grad)
 
 
+@public
 def range(  # Python's `range` is `builtins.range` in this module
     start: Any = 0,
     end: Any = None,
@@ -242,6 +249,7 @@ def _brought(tensor: Tensor) -> Tensor:
     return tensor
 
 
+@public
 def tensor(data: Any, *, dtype: Any = None, requires_grad: bool = False, device: Any = None) -> Tensor:
     """A tensor with a copy of `data`: a number, nested lists, an array. Source: `torch.tensor`.
 
@@ -254,8 +262,8 @@ def tensor(data: Any, *, dtype: Any = None, requires_grad: bool = False, device:
     """
     if isinstance(data, Tensor):
         # Through ops: a captured run must see where the values come from.
-        copied = elementwise.clone(shape.detach(data))
-        return _requiring(copied if dtype is None else elementwise.cast(copied, dtype), requires_grad)
+        copied = ops.clone(ops.detach(data))
+        return _requiring(copied if dtype is None else ops.cast(copied, dtype), requires_grad)
     array, default = _from_python(data)
     dtype = default if dtype is None else dtype
     if dtype is not None:
@@ -310,6 +318,7 @@ def constant(array: np.ndarray) -> Tensor:
     return _brought(wrap(array))
 
 
+@public
 def from_numpy(ndarray: np.ndarray) -> Tensor:
     """A tensor that shares the memory of `ndarray`. Source: `torch.from_numpy`."""
     if not isinstance(ndarray, np.ndarray):
@@ -319,6 +328,7 @@ def from_numpy(ndarray: np.ndarray) -> Tensor:
     return _brought(wrap(shared.expose(ndarray)))
 
 
+@public
 def frombuffer(
     buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, requires_grad: bool = False
 ) -> Tensor:
@@ -327,6 +337,7 @@ def frombuffer(
     return _requiring(from_numpy(array), requires_grad)
 
 
+@public
 def scalar_tensor(
     s: Any, *, dtype: Any = None, requires_grad: bool = False, device: Any = None, layout: Any = None
 ) -> Tensor:
@@ -334,6 +345,7 @@ def scalar_tensor(
     return full((), s, dtype=dtypes.default_float() if dtype is None else dtype, requires_grad=requires_grad)
 
 
+@public
 def asarray(
     obj: Any,
     *,
@@ -357,6 +369,7 @@ def asarray(
     return made.detach().requires_grad_() if requires_grad and made.grad_fn is None else made
 
 
+@public
 def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
     """`data` as a tensor, without a copy where it can be. Source: `torch.as_tensor`."""
     if isinstance(data, Tensor):
@@ -406,6 +419,7 @@ def _ends(start: Any, end: Any, steps: Any, kind: DType) -> tuple[Any, Any, int]
     return first, last, count
 
 
+@public
 def linspace(
     start: Any,
     end: Any,
@@ -423,6 +437,7 @@ def linspace(
     return _requiring(bind(_linspace, (), params), requires_grad)
 
 
+@public
 def logspace(
     start: Any,
     end: Any,
@@ -441,6 +456,7 @@ def logspace(
     return _requiring((base**exponents).to(kind), requires_grad)
 
 
+@public
 def eye(
     n: int,
     m: int | None = None,
@@ -459,19 +475,17 @@ def eye(
     return _requiring(equal.to(kind), requires_grad)
 
 
-METHODS |= {f"new_{f.__name__}": _new(f) for f in (zeros, ones, empty, full)}
-METHODS["new_tensor"] = _new(tensor)
+for _function in (zeros, ones, empty, full, tensor):
+    attach(_new(_function), f"new_{_function.__name__}")
 
 
+@public
 def numel(input: Tensor) -> int:
     """The number of elements. Source: `torch.numel`."""
     return input.array.size
 
 
+@public
 def is_tensor(obj: Any) -> bool:
     """Whether `obj` is a Tensor. Source: `torch.is_tensor`."""
     return isinstance(obj, Tensor)
-
-
-from fusegrad.eager.ops.pointwise import elementwise  # noqa: E402  (a copy of a tensor is an op of theirs)
-from fusegrad.eager.ops.shape import shape  # noqa: E402  (a copy of a tensor is an op of theirs)

@@ -7,15 +7,10 @@ import numpy as np
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import Opaque
 from fusegrad.eager.core.op import TensorType, bind
+from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.state import no_grad
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.eager.ops.create import creation
-from fusegrad.eager.ops.index import indexing
-from fusegrad.eager.ops.pointwise import elementwise as ew
-from fusegrad.eager.ops.pointwise.elementwise import where
-from fusegrad.eager.ops.pointwise.special import clamp
-from fusegrad.eager.ops.reduce import reduction, selection
-from fusegrad.eager.ops.shape import shape
+from fusegrad.eager.ops.index import lookup
 
 
 def _largest_numpy(rows: np.ndarray, bag: np.ndarray, counted: np.ndarray, bags: int) -> np.ndarray:
@@ -61,32 +56,32 @@ def embedding_bag(
     _check(input, weight, offsets, mode, per_sample_weights, scale_grad_by_freq)
     if offsets is None:
         count, length = input.array.shape
-        bag = shape.reshape(shape.expand(creation.arange(count).unsqueeze(1), (count, length)), (-1,))
+        bag = ops.reshape(ops.expand(ops.arange(count).unsqueeze(1), (count, length)), (-1,))
     else:
         count = offsets.array.shape[0] - (1 if include_last_offset else 0)
         bag = _bags(offsets, count, input.array.shape[0])
-    numbers = shape.reshape(input, (-1,))
+    numbers = ops.reshape(input, (-1,))
     if max_norm is not None:
         renormalize(weight, numbers, max_norm, norm_type)
-    rows = indexing.embedding(numbers, weight)
+    rows = lookup.embedding(numbers, weight)
     if scale_grad_by_freq:
-        share = 1 / ew.cast(_frequencies(numbers, weight), weight.dtype)
+        share = 1 / ops.cast(_frequencies(numbers, weight), weight.dtype)
         rows = rows * share + (rows * (1 - share)).detach()
-    counted = ew.eq(numbers, numbers)
+    counted = ops.eq(numbers, numbers)
     if padding_idx is not None:
-        counted = ew.ne(numbers, padding_idx % weight.array.shape[0])
+        counted = ops.ne(numbers, padding_idx % weight.array.shape[0])
     if mode == "max":
         return _maxima(rows, bag, counted, count)
     if per_sample_weights is not None:
-        rows = rows * shape.reshape(per_sample_weights, (-1, 1))
-    rows = where(shape.unsqueeze(counted, 1), rows, 0.0)
+        rows = rows * ops.reshape(per_sample_weights, (-1, 1))
+    rows = ops.where(ops.unsqueeze(counted, 1), rows, 0.0)
     size = (count, weight.array.shape[1])
-    total = indexing.index_add(creation.zeros(size, dtype=weight.dtype), 0, bag, rows)
+    total = ops.index_add(ops.zeros(size, dtype=weight.dtype), 0, bag, rows)
     if mode == "sum":
         return total
-    zeros = creation.zeros(count, dtype=weight.dtype)
-    counts = indexing.index_add(zeros, 0, bag, ew.cast(counted, weight.dtype))
-    return total / shape.unsqueeze(clamp(counts, 1), 1)
+    zeros = ops.zeros(count, dtype=weight.dtype)
+    counts = ops.index_add(zeros, 0, bag, ops.cast(counted, weight.dtype))
+    return total / ops.unsqueeze(ops.clamp(counts, 1), 1)
 
 
 def _check(
@@ -122,35 +117,33 @@ def _check(
 def _bags(offsets: Tensor, count: int, size: int) -> Tensor:
     """The bag of each of `size` numbers, from where the bags start."""
     starts = offsets[:count]
-    marks = indexing.index_add(creation.zeros(size + 1, dtype="int64"), 0, starts, creation.ones_like(starts))
-    return selection.cumsum(marks, 0)[:size] - 1
+    marks = ops.index_add(ops.zeros(size + 1, dtype="int64"), 0, starts, ops.ones_like(starts))
+    return ops.cumsum(marks, 0)[:size] - 1
 
 
 def _frequencies(numbers: Tensor, weight: Tensor) -> Tensor:
     """How often each number occurs, as a column beside `numbers`."""
-    zeros = creation.zeros(weight.array.shape[0], dtype=numbers.dtype)
-    counts = indexing.index_add(zeros, 0, numbers, creation.ones_like(numbers))
-    return shape.unsqueeze(indexing.index_select(counts, 0, numbers), 1)
+    zeros = ops.zeros(weight.array.shape[0], dtype=numbers.dtype)
+    counts = ops.index_add(zeros, 0, numbers, ops.ones_like(numbers))
+    return ops.unsqueeze(ops.index_select(counts, 0, numbers), 1)
 
 
 def _maxima(rows: Tensor, bag: Tensor, counted: Tensor, count: int) -> Tensor:
     place = bind(_largest, (rows, bag, counted), {"bags": count})
     if not rows.array.shape[0]:
-        return creation.zeros(place.array.shape, dtype=rows.dtype)
+        return ops.zeros(place.array.shape, dtype=rows.dtype)
     found = place >= 0
-    return where(found, indexing.gather(rows, 0, where(found, place, 0)), 0.0)
+    return ops.where(found, ops.gather(rows, 0, ops.where(found, place, 0)), 0.0)
 
 
 def renormalize(weight: Tensor, numbers: Tensor, max_norm: float, norm_type: float) -> None:
     """Scale the rows of `weight` at `numbers` down to `max_norm`, in place and without gradient."""
     with no_grad():
-        seen = creation.zeros(weight.array.shape[0], dtype=numbers.dtype)
-        seen = indexing.index_add(
-            seen, 0, shape.reshape(numbers, (-1,)), creation.ones_like(numbers).flatten()
-        )
-        length = reduction.norm(weight, norm_type, 1)
-        scale = where((seen > 0) & (length > max_norm), max_norm / (length + 1e-7), 1.0)
-        weight.copy_(weight * shape.unsqueeze(scale, 1))
+        seen = ops.zeros(weight.array.shape[0], dtype=numbers.dtype)
+        seen = ops.index_add(seen, 0, ops.reshape(numbers, (-1,)), ops.ones_like(numbers).flatten())
+        length = ops.norm(weight, norm_type, 1)
+        scale = ops.where((seen > 0) & (length > max_norm), max_norm / (length + 1e-7), 1.0)
+        weight.copy_(weight * ops.unsqueeze(scale, 1))
 
 
 def embedding(
@@ -172,10 +165,10 @@ def embedding(
         raise failure(AssertionError, "Padding_idx must be within num_embeddings")
     if max_norm is not None:
         renormalize(weight, input, max_norm, norm_type)
-    rows = indexing.embedding(input, weight, padding_idx)
+    rows = lookup.embedding(input, weight, padding_idx)
     if not scale_grad_by_freq:
         return rows
-    flat = shape.reshape(input, (-1,))
-    share = 1 / ew.cast(_frequencies(flat, weight), weight.dtype)
-    share = shape.reshape(share, (*input.array.shape, 1))
+    flat = ops.reshape(input, (-1,))
+    share = 1 / ops.cast(_frequencies(flat, weight), weight.dtype)
+    share = ops.reshape(share, (*input.array.shape, 1))
     return rows * share + (rows * (1 - share)).detach()

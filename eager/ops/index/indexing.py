@@ -3,14 +3,14 @@
 Basic indices (integers, slices, None, Ellipsis) give views (`slicing.basic_index`). Everything
 with index tensors, lists or masks comes down to two ops along one dimension, `take` and `put`:
 several index tensors are first combined into one over the merged dimensions. `lookup.py` has the other
-functions that read, `writing.py` and `scatter.py` those that write; their names can be had from here too.
+functions that read, `writing.py` and `scatter.py` those that write.
 """
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,22 +18,15 @@ import numpy as np
 from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import Opaque
+from fusegrad.eager.core.names import attach
 from fusegrad.eager.core.op import NO_PARAMS, TensorType, bind, evaluate
+from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.eager.ops.create import creation
-from fusegrad.eager.ops.pointwise import elementwise as ew
-from fusegrad.eager.ops.shape import shape
-from fusegrad.eager.ops.shape.slicing import Slice, _getitem, basic_index, numpy_index
+from fusegrad.eager.ops.declare import public
+from fusegrad.eager.ops.shape.slicing import Slice, _assign, _getitem, basic_index
 
-METHODS: dict[str, Callable[..., Any]] = {}
 _INT64: np.dtype = np.dtype(np.int64)
-
-
-def method(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Make a function a tensor method too."""
-    METHODS[function.__name__] = function
-    return function
 
 
 def _checked(index: np.ndarray, size: int, dim: int, least: int | None = None) -> np.ndarray:
@@ -113,13 +106,13 @@ _put = Opaque(
 
 def _put_sum(type_: TensorType, index: Tensor, value: Tensor, dim: int) -> Tensor:
     """Zeros of `type_` with `value` added at `index` along `dim`."""
-    zeros = creation.zeros(type_.shape, dtype=type_.dtype)
+    zeros = ops.zeros(type_.shape, dtype=type_.dtype)
     return bind(_put, (zeros, value, index), {"dim": dim, "accumulate": True})
 
 
 def _put_zero(x: Tensor, index: Tensor, dim: int) -> Tensor:
     size = x.array.shape
-    zeros = creation.zeros(size[:dim] + index.array.shape + size[dim + 1 :], dtype=x.dtype)
+    zeros = ops.zeros(size[:dim] + index.array.shape + size[dim + 1 :], dtype=x.dtype)
     return bind(_put, (x, zeros, index), {"dim": dim, "accumulate": False})
 
 
@@ -170,7 +163,7 @@ class _Merged:
         self.order = list(range(len(size))) if together else taken + rest
         self.dim = taken[0] if together else 0
         sizes = tuple(size[d] for d in taken)
-        self.ordered = x if together else shape.permute(x, self.order)
+        self.ordered = x if together else ops.permute(x, self.order)
         self.ordered_shape = tuple(size[d] for d in self.order)
         _check_broadcast([entries[d] for d in taken])
         if len(taken) == 1:
@@ -179,15 +172,15 @@ class _Merged:
         else:
             after = self.ordered_shape[self.dim + len(taken) :]
             merged = (*self.ordered_shape[: self.dim], math.prod(sizes), *after)
-            self.merged = shape.reshape(self.ordered, merged)
+            self.merged = ops.reshape(self.ordered, merged)
             self.index = bind(_flat_index, tuple(entries[d] for d in taken), {"sizes": sizes})
 
     def restore(self, merged: Tensor) -> Tensor:
         """Undo the rearrangement."""
-        result = shape.reshape(merged, self.ordered_shape)
+        result = ops.reshape(merged, self.ordered_shape)
         if self.order == sorted(self.order):
             return result
-        return shape.permute(result, [self.order.index(d) for d in range(len(self.order))])
+        return ops.permute(result, [self.order.index(d) for d in range(len(self.order))])
 
 
 # The index that a user writes.
@@ -226,7 +219,7 @@ def _split_advanced(x: Tensor, index: Any) -> tuple[tuple[Any, ...] | None, list
         if isinstance(entry, bool):
             # A Python bool adds a dimension that is kept (True) or emptied (False).
             simple.append(None)
-            tensors.append(creation.arange(int(entry)))
+            tensors.append(ops.arange(int(entry)))
         elif isinstance(entry, Tensor) and not entry.array.ndim:
             # So does a mask without dimensions.
             simple.append(None)
@@ -268,11 +261,9 @@ def _as_tuple(index: Any) -> tuple[Any, ...]:
 def _entry(entry: Any) -> Any:
     """One entry of an index: lists and arrays as tensors, 0-d integer tensors as numbers."""
     if isinstance(entry, (list, tuple, range)):
-        entry = creation.tensor(list(entry), dtype=None if len(entry) else dtypes.int64)
+        entry = ops.tensor(list(entry), dtype=None if len(entry) else dtypes.int64)
     elif isinstance(entry, np.ndarray):
-        entry = creation.from_numpy(
-            entry if entry.dtype.kind == "b" else entry.astype(np.int64, casting="safe")
-        )
+        entry = ops.from_numpy(entry if entry.dtype.kind == "b" else entry.astype(np.int64, casting="safe"))
     elif isinstance(entry, np.bool_):
         entry = bool(entry)
     if isinstance(entry, Tensor):
@@ -299,7 +290,7 @@ def _index_tensor(entry: Tensor) -> Any:
             UserWarning,
             stacklevel=6,
         )
-        return ew.ne(entry, 0)
+        return ops.ne(entry, 0)
     if dtype.kind == "i" and not entry.array.ndim:
         return entry.__index__()
     if dtype.kind != "b" and dtype not in (np.int64, np.int32):
@@ -350,7 +341,7 @@ def _nonzero_type(types: Sequence[TensorType]) -> TensorType:
 _nonzero = Opaque("nonzero", "x", lambda x: np.argwhere(x).astype(np.int64), _nonzero_type, None)
 
 
-@method
+@public(method=True)
 def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
     """The positions of nonzero elements, int64 [count, ndim]. Source: `torch.nonzero`.
 
@@ -362,37 +353,16 @@ def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
     if not as_tuple:
         return found
     columns = found.array.T if input.array.ndim else np.zeros((1, found.array.shape[0]), np.int64)
-    return tuple(creation.from_numpy(np.ascontiguousarray(column)) for column in columns)
+    return tuple(ops.from_numpy(np.ascontiguousarray(column)) for column in columns)
 
 
-@method
+@public(method=True)
 def argwhere(input: Tensor) -> Tensor:
     """The positions of nonzero elements, int64 [count, ndim]. Source: `torch.argwhere`."""
     return nonzero(input)
 
 
 # Writing: out of place; `inplace.py` makes x[index] = value from it.
-
-
-def _assign_numpy(x: np.ndarray, value: np.ndarray, index: tuple[Any, ...]) -> np.ndarray:
-    result = np.array(x)
-    result[numpy_index(index)] = value
-    return result
-
-
-def _assign_gradient(g: Tensor, value_type: TensorType, index: tuple[Any, ...]) -> Tensor:
-    return bind(_assign, (g, creation.zeros(value_type.shape, dtype=g.dtype)), {"index": index})
-
-
-_assign: Opaque = Opaque(
-    "assign",
-    "x value",
-    _assign_numpy,
-    lambda types, index: types[0],
-    {"x": _assign_gradient, "value": lambda g, index: bind(_getitem, (g,), {"index": index})},
-    "CopySlices",
-    refuses="",
-)
 
 
 def replaced(x: Tensor, index: Any, value: Tensor, accumulate: bool = False) -> Tensor:
@@ -405,14 +375,14 @@ def replaced(x: Tensor, index: Any, value: Tensor, accumulate: bool = False) -> 
         merged = _Merged(part, advanced)
         size = merged.merged.array.shape
         wanted = size[: merged.dim] + merged.index.array.shape + size[merged.dim + 1 :]
-        value = shape.expand(_without_ones(value, len(wanted)), wanted)
+        value = ops.expand(_without_ones(value, len(wanted)), wanted)
         params = {"dim": merged.dim, "accumulate": accumulate}
         value = merged.restore(bind(_put, (merged.merged, value, merged.index), params))
     elif accumulate:
         value = part + value
     if basic is None:
         return value
-    value = shape.expand(_without_ones(value, part.array.ndim), part.array.shape)
+    value = ops.expand(_without_ones(value, part.array.ndim), part.array.shape)
     return bind(_assign, (x, value), {"index": basic})
 
 
@@ -421,61 +391,7 @@ def _without_ones(value: Tensor, ndim: int) -> Tensor:
     size = value.array.shape
     while len(size) > ndim and size[0] == 1:
         size = size[1:]
-    return value if size == value.array.shape else shape.reshape(value, size)
+    return value if size == value.array.shape else ops.reshape(value, size)
 
 
-from fusegrad.eager.ops.index.lookup import (  # noqa: E402  (positions are asked for by one name, `indexing`)
-    embedding,
-    index_select,
-    masked_select,
-    nonzero_static,
-    one_hot,
-    take,
-)
-from fusegrad.eager.ops.index.scatter import (  # noqa: E402
-    gather,
-    index_reduce,
-    scatter,
-    scatter_add,
-    scatter_reduce,
-    take_along_dim,
-)
-from fusegrad.eager.ops.index.writing import (  # noqa: E402
-    fill,
-    index_add,
-    index_copy,
-    index_fill,
-    index_put,
-    masked_scatter,
-    put,
-)
-from fusegrad.eager.ops.shape.padding import padded  # noqa: E402
-
-__all__ = [
-    "METHODS",
-    "argwhere",
-    "embedding",
-    "fill",
-    "gather",
-    "getitem",
-    "index_add",
-    "index_copy",
-    "index_fill",
-    "index_put",
-    "index_reduce",
-    "index_select",
-    "masked_scatter",
-    "masked_select",
-    "nonzero",
-    "nonzero_static",
-    "one_hot",
-    "padded",
-    "put",
-    "replaced",
-    "scatter",
-    "scatter_add",
-    "scatter_reduce",
-    "split_index",
-    "take",
-    "take_along_dim",
-]
+attach(getitem, "__getitem__")

@@ -10,18 +10,18 @@ from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import ANY, Elementwise, Opaque
 from fusegrad.eager.core.op import TensorType, bind
+from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.state import testable
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.eager.ops.create import creation
-from fusegrad.eager.ops.index.indexing import _INT64, _take, getitem, method
-from fusegrad.eager.ops.pointwise import elementwise as ew
-from fusegrad.eager.ops.shape import joining, shape
+from fusegrad.eager.ops.declare import public
+from fusegrad.eager.ops.index.indexing import _INT64, _take, getitem
+from fusegrad.eager.ops.shape import joining
 from fusegrad.eager.ops.shape.shape import _sizes, normal_dim
 
 
 def with_a_dimension(x: Tensor) -> Tensor:
     """`x`, a number as a vector of one: functions along a dimension take both."""
-    return x if x.array.ndim else shape.reshape(x, (1,))
+    return x if x.array.ndim else ops.reshape(x, (1,))
 
 
 def _as_vector(index: Tensor, name: str) -> Tensor:
@@ -34,7 +34,7 @@ def _as_vector(index: Tensor, name: str) -> Tensor:
     return with_a_dimension(index)
 
 
-@method
+@public(method=True)
 def index_select(input: Tensor, dim: int, index: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The slices at `index` (a vector) along `dim`. Source: `torch.index_select`."""
     if out is not None:
@@ -45,23 +45,24 @@ def index_select(input: Tensor, dim: int, index: Tensor, *, out: Tensor | None =
         raise failure(RuntimeError, f"Index to scalar can have only 1 value, got {index.array.size} value(s)")
     x = with_a_dimension(input)
     found = bind(_take, (x, index), {"dim": dim, "name": "IndexSelect"})
-    return found if input.array.ndim else shape.reshape(found, ())
+    return found if input.array.ndim else ops.reshape(found, ())
 
 
 # By the number of an element in row-major order.
 
 
-@method
+@public(method=True)
 def take(input: Tensor, index: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The elements at `index`, counted as in a vector; of its shape. Source: `torch.take`."""
     if index.array.dtype != _INT64:
         raise failure(RuntimeError, f"Expected a int64 tensor for index, but got {index.array.dtype.name}")
     if out is not None:
         return joining.written_out(take(input, index), out, (input, index))
-    flat = shape.reshape(input, (input.array.size,))
+    flat = ops.reshape(input, (input.array.size,))
     return bind(_take, (flat, index), {"dim": 0, "name": "Take"})
 
 
+@public
 def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     """Numbers of elements in row-major order as positions along each dimension of `shape`.
 
@@ -80,20 +81,20 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
         raise failure(ValueError, f"'shape' cannot have negative values, but got {sizes}")
     found: list[Tensor] = []
     for n in reversed(sizes):
-        found.append(ew.remainder(indices, n))
-        indices = ew.floor_divide(indices, n)
+        found.append(ops.remainder(indices, n))
+        indices = ops.floor_divide(indices, n)
     return tuple(reversed(found))
 
 
 # By a mask, or where elements are nonzero.
 
 
-@method
+@public(method=True)
 def masked_select(input: Tensor, mask: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The elements where `mask` is true, as a vector. Source: `torch.masked_select`."""
     if mask.array.dtype.kind != "b":
         raise failure(RuntimeError, f"expected BoolTensor for mask, got {mask.array.dtype.name}")
-    x, where = shape.broadcast_tensors(input, mask)
+    x, where = ops.broadcast_tensors(input, mask)
     found = getitem(x, where)
     return found if out is None else joining.written_out(found, out, (input, mask))
 
@@ -114,7 +115,7 @@ _nonzero_static = Opaque(
 )
 
 
-@method
+@public(method=True)
 def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
     """The first `size` positions of nonzero elements, and `fill_value` where there are fewer.
 
@@ -148,8 +149,8 @@ def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None) -> 
     rows = bind(_take, (weight, input), {"dim": 0, "name": "Embedding"})
     if padding_idx is None:
         return rows
-    factor = ew.cast(ew.ne(input, padding_idx % weight.array.shape[0]), weight.dtype)
-    return bind(_gradient_scaled, (rows, shape.unsqueeze(factor, -1)))
+    factor = ops.cast(ops.ne(input, padding_idx % weight.array.shape[0]), weight.dtype)
+    return bind(_gradient_scaled, (rows, ops.unsqueeze(factor, -1)))
 
 
 def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
@@ -165,9 +166,9 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
             raise failure(RuntimeError, "Class values must be non-negative.")
         num_classes = int(tensor.max()) + 1
     elif (
-        testable(tensor, lambda: ew.logical_and(tensor >= 0, tensor < num_classes).all())
+        testable(tensor, lambda: ops.logical_and(tensor >= 0, tensor < num_classes).all())
         and tensor.array.size
         and not (tensor.array.min() >= 0 and tensor.array.max() < num_classes)
     ):
         raise failure(RuntimeError, f"Class values must be from 0 to num_classes - 1 = {num_classes - 1}")
-    return ew.cast(ew.eq(shape.unsqueeze(tensor, -1), creation.arange(num_classes)), dtypes.int64)
+    return ops.cast(ops.eq(ops.unsqueeze(tensor, -1), ops.arange(num_classes)), dtypes.int64)

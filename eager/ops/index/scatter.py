@@ -10,13 +10,12 @@ from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import AnalyticOpaque, Opaque
 from fusegrad.eager.core.op import TensorType, bind
+from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.eager.ops.create import creation
-from fusegrad.eager.ops.index.indexing import method
-from fusegrad.eager.ops.index.lookup import _as_vector, take, with_a_dimension
-from fusegrad.eager.ops.pointwise import elementwise as ew
-from fusegrad.eager.ops.shape import joining, shape
+from fusegrad.eager.ops.declare import public
+from fusegrad.eager.ops.index.lookup import _as_vector, with_a_dimension
+from fusegrad.eager.ops.shape import joining
 from fusegrad.eager.ops.shape.shape import normal_dim
 
 
@@ -33,7 +32,7 @@ def _mesh(index: np.ndarray, size: int, dim: int) -> tuple[Any, ...]:
 
 
 def _gather_gradient(g: Tensor, index: Tensor, x_type: TensorType, dim: int) -> Tensor:
-    return scatter_add(creation.zeros(x_type.shape, dtype=x_type.dtype), dim, index, g)
+    return scatter_add(ops.zeros(x_type.shape, dtype=x_type.dtype), dim, index, g)
 
 
 _gather = Opaque(
@@ -116,17 +115,17 @@ def _scatter_reduce_numpy(
 
 def _share_of_mean(g: Tensor, index: Tensor, dim: int, include_self: bool) -> Tensor:
     """The gradient divided by how many values each place's mean is of."""
-    counts = creation.full(g.array.shape, int(include_self), dtype=g.dtype)
-    counts = scatter_add(counts, dim, index, creation.ones(index.array.shape, dtype=g.dtype))
-    return g / ew.maximum(counts, creation.ones((), dtype=g.dtype))
+    counts = ops.full(g.array.shape, int(include_self), dtype=g.dtype)
+    counts = scatter_add(counts, dim, index, ops.ones(index.array.shape, dtype=g.dtype))
+    return g / ops.maximum(counts, ops.ones((), dtype=g.dtype))
 
 
 def _share_of_extreme(
     g: Tensor, x: Tensor, source: Tensor, index: Tensor, out: Tensor, dim: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Which old and arriving values are the extreme, and the gradient that each of them gets."""
-    old = ew.cast(ew.eq(x, out), g.dtype)
-    arrived = ew.cast(ew.eq(source, gather(out, dim, index)), g.dtype)
+    old = ops.cast(ops.eq(x, out), g.dtype)
+    arrived = ops.cast(ops.eq(source, gather(out, dim, index)), g.dtype)
     return old, arrived, g / scatter_add(old, dim, index, arrived)
 
 
@@ -145,7 +144,7 @@ def _reduce_gradient_self(
     elif reduce == "mean":
         gradient = _share_of_mean(g, index, dim, include_self)
     elif reduce == "prod":
-        ones = creation.ones(x.array.shape, dtype=x.dtype)
+        ones = ops.ones(x.array.shape, dtype=x.dtype)
         gradient = g * scatter_reduce(ones, dim, index, source, "prod")
     else:
         old, _, share = _share_of_extreme(g, x, source, index, out, dim)
@@ -171,13 +170,13 @@ def _reduce_gradient_source(
         _, arrived, share = _share_of_extreme(g, x, source, index, out, dim)
         return arrived * gather(share, dim, index)
     # The product of the others: out / source, but where source is 0 the product without that one.
-    zero = ew.eq(source, 0)
-    zeros = creation.zeros(x.array.shape, dtype=g.dtype)
-    count = gather(scatter_add(zeros, dim, index, ew.cast(zero, g.dtype)), dim, index)
-    alone = ew.logical_and(zero, ew.eq(count, 1))
-    others = scatter_reduce(x, dim, index, ew.where(alone, 1.0, source), "prod", include_self=include_self)
-    divided = gather(g * out, dim, index) / ew.where(zero, 1.0, source)
-    return ew.where(alone, gather(g * others, dim, index), divided)
+    zero = ops.eq(source, 0)
+    zeros = ops.zeros(x.array.shape, dtype=g.dtype)
+    count = gather(scatter_add(zeros, dim, index, ops.cast(zero, g.dtype)), dim, index)
+    alone = ops.logical_and(zero, ops.eq(count, 1))
+    others = scatter_reduce(x, dim, index, ops.where(alone, 1.0, source), "prod", include_self=include_self)
+    divided = gather(g * out, dim, index) / ops.where(zero, 1.0, source)
+    return ops.where(alone, gather(g * others, dim, index), divided)
 
 
 _scatter_reduce = AnalyticOpaque(
@@ -210,7 +209,7 @@ def _fitting(index: Tensor, other: Tensor, what: str, dim: int | None) -> None:
         )
 
 
-@method
+@public(method=True)
 def gather(
     input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False, out: Tensor | None = None
 ) -> Tensor:
@@ -220,11 +219,11 @@ def gather(
     dim = normal_dim(dim, input.array.ndim)
     _check_index(index, "gather")
     if not index.array.size:
-        return take(input, ew.cast(index, dtypes.int64))  # whose shape need not fit
+        return ops.take(input, ops.cast(index, dtypes.int64))  # whose shape need not fit
     x, places = with_a_dimension(input), with_a_dimension(index)
     _fitting(places, x, "input", dim)
     found = bind(_gather, (x, places), {"dim": dim})
-    return found if index.array.ndim else shape.reshape(found, ())
+    return found if index.array.ndim else ops.reshape(found, ())
 
 
 def _prepared(
@@ -252,13 +251,13 @@ def _prepared(
 def _scattered(input: Tensor, dim: int, index: Tensor, source: Tensor, accumulate: bool, name: str) -> Tensor:
     prepared = _prepared(input, dim, index, source, name)
     if prepared is None:
-        return ew.clone(input)
+        return ops.clone(input)
     dim, x, source, index = prepared
     written = bind(_scatter, (x, source, index), {"dim": dim, "accumulate": accumulate})
-    return written if input.array.ndim else shape.reshape(written, ())
+    return written if input.array.ndim else ops.reshape(written, ())
 
 
-@method
+@public(method=True, inplace=True)
 def scatter(
     input: Tensor, dim: int, index: Tensor, src: Any = None, *, value: Any = None, reduce: str | None = None
 ) -> Tensor:
@@ -268,7 +267,7 @@ def scatter(
     """
     source = value if src is None else src
     if not isinstance(source, Tensor):
-        source = creation.full(index.array.shape, source, dtype=input.dtype)
+        source = ops.full(index.array.shape, source, dtype=input.dtype)
     if reduce is None:
         return _scattered(input, dim, index, source, False, "scatter")
     if reduce not in ("add", "multiply"):
@@ -278,13 +277,13 @@ def scatter(
     return scatter_reduce(input, dim, index, source, "prod")
 
 
-@method
+@public(method=True, inplace=True)
 def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     """`input` with `src` added at `index` along `dim`. Source: `torch.scatter_add`."""
     return _scattered(input, dim, index, src, True, "scatter_add")
 
 
-@method
+@public(method=True, inplace=True)
 def scatter_reduce(
     input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
 ) -> Tensor:
@@ -302,14 +301,14 @@ def scatter_reduce(
         )
     prepared = _prepared(input, dim, index, src, "scatter_reduce")
     if prepared is None:
-        return ew.clone(input)
+        return ops.clone(input)
     dim, x, source, places = prepared
     params = {"dim": dim, "reduce": reduce, "include_self": include_self}
     reduced = bind(_scatter_reduce, (x, source, places), params)
-    return reduced if input.array.ndim else shape.reshape(reduced, ())
+    return reduced if input.array.ndim else ops.reshape(reduced, ())
 
 
-@method
+@public(method=True, inplace=True)
 def index_reduce(
     input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
 ) -> Tensor:
@@ -328,18 +327,18 @@ def index_reduce(
             f"source of shape {list(source.array.shape)} does not fit {places.array.size} indices along "
             f"dimension {dim} of {list(input.array.shape)}; it would have shape {list(size)}",
         )
-    column = shape.reshape(places, (1,) * dim + (places.array.size,) + (1,) * (len(size) - dim - 1))
-    reduced = scatter_reduce(x, dim, shape.expand(column, size), slices, reduce, include_self=include_self)
-    return reduced if input.array.ndim else shape.reshape(reduced, ())
+    column = ops.reshape(places, (1,) * dim + (places.array.size,) + (1,) * (len(size) - dim - 1))
+    reduced = scatter_reduce(x, dim, ops.expand(column, size), slices, reduce, include_self=include_self)
+    return reduced if input.array.ndim else ops.reshape(reduced, ())
 
 
-@method
+@public(method=True)
 def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
     """`gather` with the other dimensions broadcast. Source: `torch.take_along_dim`."""
     if indices.array.dtype != np.int64:
         raise failure(RuntimeError, f"dtype of indices should be Long but got {indices.array.dtype.name}")
     if dim is None:
-        return gather(shape.flatten(input), 0, shape.flatten(indices))
+        return gather(ops.flatten(input), 0, ops.flatten(indices))
     if indices.array.ndim != input.array.ndim:
         raise failure(
             RuntimeError,
@@ -350,8 +349,8 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Te
     size, wanted = list(input.array.shape), list(indices.array.shape)
     along, count = size[dim], wanted[dim]
     size[dim] = wanted[dim] = 1
-    common = joining.broadcast_shapes(tuple(size), tuple(wanted))
+    common = ops.broadcast_shapes(tuple(size), tuple(wanted))
     if state.interpreter is not None or (indices.array < 0).any():
-        indices = ew.where(indices < 0, indices + along, indices)
-    input = shape.expand(input, (*common[:dim], along, *common[dim + 1 :]))
-    return gather(input, dim, shape.expand(indices, (*common[:dim], count, *common[dim + 1 :])))
+        indices = ops.where(indices < 0, indices + along, indices)
+    input = ops.expand(input, (*common[:dim], along, *common[dim + 1 :]))
+    return gather(input, dim, ops.expand(indices, (*common[:dim], count, *common[dim + 1 :])))

@@ -8,19 +8,18 @@ from typing import Any
 from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.op import bind
+from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.state import testable
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.eager.ops.create import creation
-from fusegrad.eager.ops.index.indexing import _INT64, _put, method, replaced
-from fusegrad.eager.ops.index.lookup import _as_vector, take, with_a_dimension
-from fusegrad.eager.ops.pointwise import elementwise as ew
-from fusegrad.eager.ops.shape import shape
+from fusegrad.eager.ops.declare import public
+from fusegrad.eager.ops.index.indexing import _INT64, _put, replaced
+from fusegrad.eager.ops.index.lookup import _as_vector, with_a_dimension
 from fusegrad.eager.ops.shape.shape import normal_dim
 
 
 def in_range(index: Tensor, size: int, dim: int) -> None:
     """Refuse, with IndexError, what does not count from 0: not all functions take negative indices."""
-    values = testable(index, lambda: ew.logical_and(index >= 0, index < size).all())
+    values = testable(index, lambda: ops.logical_and(index >= 0, index < size).all())
     if values and index.array.size and not (index.array.min() >= 0 and index.array.max() < size):
         wrong = index.array[(index.array < 0) | (index.array >= size)].flat[0]
         raise failure(IndexError, f"index {wrong} is out of bounds for dimension {dim} with size {size}")
@@ -48,10 +47,10 @@ def _put_slices(
         )
     in_range(index, x.array.shape[dim], dim)
     written = bind(_put, (x, slices, index), {"dim": dim, "accumulate": accumulate})
-    return written if input.array.ndim else shape.reshape(written, ())
+    return written if input.array.ndim else ops.reshape(written, ())
 
 
-@method
+@public(method=True, inplace=True)
 def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> Tensor:
     """`input` with the slices of `source` (times `alpha`) added at `index`. Source: `torch.index_add`."""
     if alpha != 1:
@@ -60,17 +59,17 @@ def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: 
                 RuntimeError,
                 "For integral input tensors, argument alpha must not be a floating point number.",
             )
-        source = ew.cast(source * alpha, source.dtype)
+        source = ops.cast(source * alpha, source.dtype)
     return _put_slices(input, dim, index, source, True, "index_add", RuntimeError)
 
 
-@method
+@public(method=True, inplace=True)
 def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     """`input` with the slices at `index` replaced by those of `source`. Source: `torch.index_copy`."""
     return _put_slices(input, dim, index, source, False, "index_copy", IndexError)
 
 
-@method
+@public(method=True, inplace=True)
 def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     """`input` with the slices at `index` filled with a number. Source: `torch.index_fill`."""
     dim = normal_dim(dim, input.array.ndim)
@@ -81,33 +80,34 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
                 RuntimeError,
                 f"only supports a 0-dimensional value tensor, but got {value.array.ndim} dimension(s)",
             )
-        value = ew.cast(value, input.dtype)
+        value = ops.cast(value, input.dtype)
     else:
         if isinstance(value, complex) and not input.is_complex():
             raise failure(RuntimeError, f"cannot fill a tensor of {input.array.dtype.name} with {value}")
-        value = creation.full((), value, dtype=input.dtype)
+        value = ops.full((), value, dtype=input.dtype)
     x = with_a_dimension(input)
     n = x.array.shape[dim]
     params = {"dim": 0, "accumulate": False}
-    marks = (creation.zeros(n, dtype=bool), creation.ones(index.array.size, dtype=bool), index)
-    chosen = shape.reshape(bind(_put, marks, params), (n,) + (1,) * (x.array.ndim - dim - 1))
-    return shape.reshape(ew.where(chosen, value, x), input.array.shape)
+    marks = (ops.zeros(n, dtype=bool), ops.ones(index.array.size, dtype=bool), index)
+    chosen = ops.reshape(bind(_put, marks, params), (n,) + (1,) * (x.array.ndim - dim - 1))
+    return ops.reshape(ops.where(chosen, value, x), input.array.shape)
 
 
+@public
 def fill(input: Tensor, value: Any) -> Tensor:
     """A tensor of the shape and dtype of `input`, all `value`. Source: `torch.fill`."""
     if not isinstance(value, Tensor):
-        value = creation.full((), value, dtype=input.dtype)
+        value = ops.full((), value, dtype=input.dtype)
     if value.array.ndim:
         raise failure(
             RuntimeError,
             f"fill only supports 0-dimension value tensor but got {value.array.ndim} dimensions.",
         )
     # A choice that always falls on the value: `input` takes part, and gets a gradient of zeros.
-    return ew.where(creation.zeros((), dtype=bool), input, ew.cast(value, input.dtype))
+    return ops.where(ops.zeros((), dtype=bool), input, ops.cast(value, input.dtype))
 
 
-@method
+@public(method=True, inplace=True)
 def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
     """`input` with `source` put (or added) at the places that `take` reads. Source: `torch.put`."""
     if index.array.dtype != _INT64:
@@ -124,14 +124,14 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
             "Expected source and index to have the same number of elements, but got "
             f"source.numel() = {source.array.size}, index.numel() = {index.array.size}",
         )
-    operands = (shape.reshape(t, (t.array.size,)) for t in (input, source, index))
-    return shape.reshape(bind(_put, tuple(operands), {"dim": 0, "accumulate": accumulate}), input.array.shape)
+    operands = (ops.reshape(t, (t.array.size,)) for t in (input, source, index))
+    return ops.reshape(bind(_put, tuple(operands), {"dim": 0, "accumulate": accumulate}), input.array.shape)
 
 
 # By an index, or by a mask.
 
 
-@method
+@public(method=True, inplace=True)
 def index_put(input: Tensor, indices: Sequence[Any], values: Tensor, accumulate: bool = False) -> Tensor:
     """`input` with `values` put, or added, at `input[indices]`. Source: `torch.index_put`."""
     if input.array.dtype != values.array.dtype:
@@ -145,7 +145,7 @@ def index_put(input: Tensor, indices: Sequence[Any], values: Tensor, accumulate:
     return replaced(input, tuple(slice(None) if i is None else i for i in indices), values, accumulate)
 
 
-@method
+@public(method=True, inplace=True)
 def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """`input` with the elements where `mask` is true replaced by those of `source`, in order.
 
@@ -161,18 +161,15 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
             "expected self and source to have same dtypes but got "
             f"{input.array.dtype.name} and {source.array.dtype.name}",
         )
-    x, where = shape.broadcast_tensors(input, mask)
-    flat = shape.flatten(where)
-    place = selection.cumsum(flat, 0) - 1
+    x, where = ops.broadcast_tensors(input, mask)
+    flat = ops.flatten(where)
+    place = ops.cumsum(flat, 0) - 1
     count = source.array.size
     message = "Number of elements of source < number of ones in mask"
     if testable(place, lambda: (place < count).all()) and place.array.size and place.array[-1] >= count:
         raise failure(RuntimeError, f"{message}: {count} < {int(place.array[-1]) + 1}")
     if not count:
-        return ew.clone(x)
+        return ops.clone(x)
     # The places in front of the first true one are not read, only kept in range.
-    found = take(source, ew.maximum(place, creation.zeros((), dtype=dtypes.int64)))
-    return ew.where(where, shape.reshape(found, x.array.shape), x)
-
-
-from fusegrad.eager.ops.reduce import selection  # noqa: E402  (whose gradients scatter)
+    found = ops.take(source, ops.maximum(place, ops.zeros((), dtype=dtypes.int64)))
+    return ops.where(where, ops.reshape(found, x.array.shape), x)

@@ -10,12 +10,11 @@ import numpy as np
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import Composite, Contraction, fit
 from fusegrad.eager.core.op import TensorType, bind
+from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.sizes import broadcast_shapes
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.eager.ops.pointwise.elementwise import declare_operator
-from fusegrad.eager.ops.shape import shape
-
-METHODS: dict[str, Callable[..., Any]] = {}
+from fusegrad.eager.ops.declare import public
+from fusegrad.eager.ops.pointwise.declare import declare_operator
 
 # Once compiled loops run on a thread pool of their own, products must share that pool: two pools
 # that spin starve each other (DESIGN.md, "One thread pool"). The compiler then puts its own
@@ -52,11 +51,11 @@ def _by(size: tuple[int, ...]) -> str:
 def _x_gradient(g: Tensor, y: Tensor, x_type: Any) -> Tensor:
     """g @ y^H, with vectors as matrices of one row or column."""
     if y.array.ndim == 1:
-        g, y = shape.unsqueeze(g, -1), shape.unsqueeze(y, -1)
+        g, y = ops.unsqueeze(g, -1), ops.unsqueeze(y, -1)
     if len(x_type.shape) == 1:
-        g = shape.unsqueeze(g, -2)
-    gradient = matmul(g, shape.adjoint(y))
-    return shape.squeeze(gradient, -2) if len(x_type.shape) == 1 else gradient
+        g = ops.unsqueeze(g, -2)
+    gradient = matmul(g, ops.adjoint(y))
+    return ops.squeeze(gradient, -2) if len(x_type.shape) == 1 else gradient
 
 
 def _y_gradient(g: Tensor, x: Tensor, y_type: Any) -> Tensor:
@@ -65,13 +64,13 @@ def _y_gradient(g: Tensor, x: Tensor, y_type: Any) -> Tensor:
     Where a batch was multiplied with one matrix, its rows are those of one product, as in PyTorch.
     """
     if len(y_type.shape) == 1:
-        g = shape.unsqueeze(g, -1)
+        g = ops.unsqueeze(g, -1)
     if x.array.ndim == 1:
-        g, x = shape.unsqueeze(g, -2), shape.unsqueeze(x, -2)
+        g, x = ops.unsqueeze(g, -2), ops.unsqueeze(x, -2)
     if len(y_type.shape) <= 2 < x.array.ndim:
-        g, x = shape.flatten(g, 0, -2), shape.flatten(x, 0, -2)
-    gradient = matmul(shape.adjoint(x), g)
-    return shape.squeeze(gradient, -1) if len(y_type.shape) == 1 else gradient
+        g, x = ops.flatten(g, 0, -2), ops.flatten(x, 0, -2)
+    gradient = matmul(ops.adjoint(x), g)
+    return ops.squeeze(gradient, -1) if len(y_type.shape) == 1 else gradient
 
 
 # PyTorch multiplies by rank, and its nodes tell.
@@ -120,6 +119,7 @@ _matmul = _Matmul(
 )
 
 
+@public(method=True)
 def matmul(input: Tensor, other: Tensor) -> Tensor:
     """The matrix product; vectors, and stacks of matrices with broadcasting. Source: `torch.matmul`.
 
@@ -146,12 +146,14 @@ def check_ranks(ranks: Sequence[int], *tensors: Tensor) -> None:
         )
 
 
+@public(method=True)
 def mm(input: Tensor, mat2: Tensor) -> Tensor:
     """The product of two matrices. Source: `torch.mm`."""
     check_ranks((2, 2), input, mat2)
     return matmul(input, mat2)
 
 
+@public(method=True)
 def bmm(input: Tensor, mat2: Tensor) -> Tensor:
     """The products of two stacks of as many matrices. Source: `torch.bmm`."""
     check_ranks((3, 3), input, mat2)
@@ -164,12 +166,14 @@ def bmm(input: Tensor, mat2: Tensor) -> Tensor:
     return matmul(input, mat2)
 
 
+@public(method=True)
 def mv(input: Tensor, vec: Tensor) -> Tensor:
     """A matrix times a vector. Source: `torch.mv`."""
     check_ranks((2, 1), input, vec)
     return matmul(input, vec)
 
 
+@public(method=True)
 def dot(input: Tensor, tensor: Tensor) -> Tensor:
     """The inner product of two vectors. Source: `torch.dot`."""
     check_ranks((1, 1), input, tensor)
@@ -198,12 +202,13 @@ _addmm = Composite(
     _addmm_numpy,
     {
         "bias": lambda g: g,
-        "x": lambda g, y: matmul(g, shape.adjoint(y)),
-        "y": lambda g, x: matmul(shape.adjoint(x), g),
+        "x": lambda g, y: matmul(g, ops.adjoint(y)),
+        "y": lambda g, x: matmul(ops.adjoint(x), g),
     },
 )
 
 
+@public(method=True, inplace=True)
 def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * (mat1 @ mat2). Source: `torch.addmm`."""
     x, y = mat1.array, mat2.array
@@ -227,7 +232,7 @@ def combined(name: str, input: Tensor, product: Tensor, beta: Any, alpha: Any) -
         )
     if dtype.kind in "iu":  # PyTorch cuts the factors off
         beta, alpha = int(beta), int(alpha)
-    input = shape.expand(input, product.array.shape)
+    input = ops.expand(input, product.array.shape)
     if alpha != 1:
         product = product * alpha
     if beta == 0:
@@ -236,5 +241,3 @@ def combined(name: str, input: Tensor, product: Tensor, beta: Any, alpha: Any) -
 
 
 declare_operator("matmul", matmul)
-METHODS |= {"addmm": addmm}
-METHODS |= {"matmul": matmul, "mm": mm, "bmm": bmm, "mv": mv, "dot": dot}

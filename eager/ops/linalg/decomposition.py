@@ -14,8 +14,9 @@ import numpy as np
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import Opaque
 from fusegrad.eager.core.op import TensorType, bind
+from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.eager.ops.linalg.contraction import matmul
+from fusegrad.eager.ops.declare import public
 from fusegrad.eager.ops.linalg.matrices import (
     INT32,
     LinAlgError,
@@ -33,18 +34,13 @@ from fusegrad.eager.ops.linalg.matrices import (
     skew,
 )
 from fusegrad.eager.ops.linalg.solving import _solve
-from fusegrad.eager.ops.pointwise import elementwise as ew
-from fusegrad.eager.ops.pointwise.complex_numbers import conj, is_complex, real
-from fusegrad.eager.ops.reduce.reduction import sum
-from fusegrad.eager.ops.reduce.selection import return_type
-from fusegrad.eager.ops.shape import shape
-from fusegrad.eager.ops.shape.shape import adjoint
+from fusegrad.eager.ops.results import return_type
 
 
 def _quotient(numerator: Tensor, denominator: Tensor) -> Tensor:
     """The quotient, with 0 / 0 as 0: what does not depend on vectors has no part in their gradient."""
-    idle = ew.logical_and(ew.eq(numerator, 0), ew.eq(denominator, 0))
-    return numerator / ew.where(idle, 1.0, denominator)
+    idle = ops.logical_and(ops.eq(numerator, 0), ops.eq(denominator, 0))
+    return numerator / ops.where(idle, 1.0, denominator)
 
 
 def _gaps(values: Tensor) -> Tensor:
@@ -92,20 +88,24 @@ def _svd_gradient(g: list[Tensor], x: Tensor, out: Tensor, out1: Tensor) -> Tens
     check_real_gradient("linalg.svd", x.array.dtype)
     rows, columns = x.array.shape[-2:]
     count = min(rows, columns)
-    g_left, g_right, g_values = shape.narrow(g[0], -1, 0, count), shape.narrow(g[1], -2, 0, count), g[2]
-    left, right = shape.narrow(out, -1, 0, count), shape.narrow(out1, -2, 0, count)
-    values = sum(left * matmul(x, adjoint(right)), -2)
+    g_left, g_right, g_values = ops.narrow(g[0], -1, 0, count), ops.narrow(g[1], -2, 0, count), g[2]
+    left, right = ops.narrow(out, -1, 0, count), ops.narrow(out1, -2, 0, count)
+    values = ops.sum(left * ops.matmul(x, ops.adjoint(right)), -2)
     gaps = _gaps(values * values)
-    from_left = _quotient(skew(matmul(adjoint(left), g_left)), gaps) * values[..., None, :]
-    from_right = values[..., :, None] * _quotient(skew(matmul(right, adjoint(g_right))), gaps)
+    from_left = _quotient(skew(ops.matmul(ops.adjoint(left), g_left)), gaps) * values[..., None, :]
+    from_right = values[..., :, None] * _quotient(skew(ops.matmul(right, ops.adjoint(g_right))), gaps)
     inner = from_left + from_right + scaled_diagonal(g_values)
-    gradient = matmul(left, matmul(inner, right))
+    gradient = ops.matmul(left, ops.matmul(inner, right))
     if rows > columns:
         beyond = _quotient(g_left, values[..., None, :])
-        gradient = gradient + matmul(beyond - matmul(left, matmul(adjoint(left), beyond)), right)
+        gradient = gradient + ops.matmul(
+            beyond - ops.matmul(left, ops.matmul(ops.adjoint(left), beyond)), right
+        )
     elif rows < columns:
         beyond = _quotient(g_right, values[..., :, None])
-        gradient = gradient + matmul(left, beyond - matmul(matmul(beyond, adjoint(right)), right))
+        gradient = gradient + ops.matmul(
+            left, beyond - ops.matmul(ops.matmul(beyond, ops.adjoint(right)), right)
+        )
     return gradient
 
 
@@ -126,14 +126,15 @@ def svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None) -> 
     return _Svd(left, values, right)
 
 
+@public(name="svd", method=True)
 def svd_of(input: Tensor, some: bool = True, compute_uv: bool = True) -> Any:
     """(U, S, V) with input = U diag(S) V^T. Source: `torch.svd`; without `compute_uv`, U and V are zeros."""
     if compute_uv:
         left, values, right = svd(input, full_matrices=not some)
-        return svd_result(left, values, adjoint(right))
+        return svd_result(left, values, ops.adjoint(right))
     rows, columns = check_matrix("svd", input, "input").array.shape[-2:]
     batch = input.array.shape[:-2]
-    left, right = (shape.expand(identity(n, input) * 0, (*batch, n, n)) for n in (rows, columns))
+    left, right = (ops.expand(identity(n, input) * 0, (*batch, n, n)) for n in (rows, columns))
     return svd_result(left, svdvals(input), right)
 
 
@@ -144,7 +145,7 @@ def _svdvals_types(types: Sequence[TensorType]) -> TensorType:
 
 def _svdvals_gradient(g: Tensor, x: Tensor) -> Tensor:
     left, _, right = svd(x, full_matrices=False)
-    return matmul(left * g[..., None, :], right)
+    return ops.matmul(left * g[..., None, :], right)
 
 
 _svdvals = Opaque(
@@ -179,8 +180,8 @@ _PHASE = Opaque("linalg_phase_check", "along", _phase_checked, lambda types: typ
 
 def _along(vectors: Tensor, g: Tensor) -> Tensor:
     """vectors^H g: what a loss asks of eigenvectors, in their own basis; it must not ask for their phase."""
-    along = matmul(adjoint(vectors), g)
-    return bind(_PHASE, (along,)) if is_complex(along) else along
+    along = ops.matmul(ops.adjoint(vectors), g)
+    return bind(_PHASE, (along,)) if ops.is_complex(along) else along
 
 
 def _eigh_types(types: Sequence[TensorType], UPLO: str) -> tuple[TensorType, TensorType]:
@@ -191,7 +192,7 @@ def _eigh_types(types: Sequence[TensorType], UPLO: str) -> tuple[TensorType, Ten
 def _eigh_gradient(g: list[Tensor], out: Tensor, out1: Tensor) -> Tensor:
     values, vectors = out, out1
     inner = _quotient(skew(_along(vectors, g[1])) * 0.5, _gaps(values)) + scaled_diagonal(g[0])
-    return matmul(vectors, matmul(inner, adjoint(vectors)))
+    return ops.matmul(vectors, ops.matmul(inner, ops.adjoint(vectors)))
 
 
 _eigh = Opaque(
@@ -221,7 +222,7 @@ def eigh(A: Tensor, UPLO: str = "L") -> Any:
 
 def _eigvalsh_gradient(g: Tensor, x: Tensor, UPLO: str) -> Tensor:
     vectors = eigh(x, UPLO)[1]
-    return matmul(vectors * g[..., None, :], adjoint(vectors))
+    return ops.matmul(vectors * g[..., None, :], ops.adjoint(vectors))
 
 
 _eigvalsh = Opaque(
@@ -257,17 +258,19 @@ def _eig_types(types: Sequence[TensorType]) -> tuple[TensorType, TensorType]:
 
 def _unwound(inner: Tensor, vectors: Tensor, x_type: TensorType) -> Tensor:
     """vectors^-H inner vectors^H: from the eigenvectors' basis to that of a matrix of `x_type`."""
-    turned = bind(_solve, (adjoint(vectors), matmul(inner, adjoint(vectors))), {"check": False})[0]
-    return turned if x_type.dtype.kind == "c" else real(turned)
+    turned = bind(_solve, (ops.adjoint(vectors), ops.matmul(inner, ops.adjoint(vectors))), {"check": False})[
+        0
+    ]
+    return turned if x_type.dtype.kind == "c" else ops.real(turned)
 
 
 def _eig_gradient(g: list[Tensor], x_type: TensorType, out: Tensor, out1: Tensor) -> Tensor:
     values, vectors = out, out1
     along = _along(vectors, g[1])
-    lengths = ew.cast(real(shape.diagonal(along, 0, -2, -1)), values.dtype)
-    across = along - matmul(adjoint(vectors), vectors) * lengths[..., None, :]
-    off_diagonal = shape.triu(across, 1) + shape.tril(across, -1)
-    return _unwound(_quotient(off_diagonal, conj(_gaps(values))) + scaled_diagonal(g[0]), vectors, x_type)
+    lengths = ops.cast(ops.real(ops.diagonal(along, 0, -2, -1)), values.dtype)
+    across = along - ops.matmul(ops.adjoint(vectors), vectors) * lengths[..., None, :]
+    off_diagonal = ops.triu(across, 1) + ops.tril(across, -1)
+    return _unwound(_quotient(off_diagonal, ops.conj(_gaps(values))) + scaled_diagonal(g[0]), vectors, x_type)
 
 
 _eig = Opaque("linalg_eig", "x", _converged(_eig_numpy, "linalg.eig"), _eig_types, {"x": _eig_gradient})
@@ -359,8 +362,5 @@ def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False)
         )
     factors, right = same_batch(name, LD, B)
     batch = factors.array.shape[:-1]
-    exchanged = ew.cast(shape.expand(pivots, batch), "int32")
+    exchanged = ops.cast(ops.expand(pivots, batch), "int32")
     return bind(_ldl_solve, (factors, exchanged, right), {"hermitian": bool(hermitian)})
-
-
-METHODS: dict[str, Callable[..., Any]] = {"svd": svd_of}

@@ -8,15 +8,15 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.eager.ops.linalg.contraction import matmul
-from fusegrad.eager.ops.reduce import reduction
-from fusegrad.eager.ops.shape import shape
+from fusegrad.eager.ops.declare import public
 
 # In PyTorch's order: subscript 0 of a list is "A", 26 is "a".
 _LETTERS = string.ascii_uppercase + string.ascii_lowercase
 
 
+@public
 def einsum(equation: Any, *operands: Any) -> Tensor:
     """Products summed over repeated letters, as in "bij,bjk->bik". Source: `torch.einsum`.
 
@@ -42,7 +42,7 @@ def einsum(equation: Any, *operands: Any) -> Tensor:
         first, second = _summed(*first, needed.union(second[0])), _summed(*second, needed.union(first[0]))
         terms = [_pair(*first, *second, needed), *rest]
     letters, result = _summed(*terms[0], output)
-    return shape.permute(result, [letters.index(c) for c in output])
+    return ops.permute(result, [letters.index(c) for c in output])
 
 
 def _from_lists(arguments: Sequence[Any]) -> tuple[str, tuple[Any, ...]]:
@@ -115,7 +115,7 @@ def _single_letters(letters: list[str], x: Tensor) -> tuple[list[str], Tensor]:
                     f"subscript {letter} is repeated for an operand of shape {list(size)} but the sizes "
                     f"don't match, {size[second]} != {size[first]}",
                 )
-            x = shape.diagonal(x, 0, first, second)
+            x = ops.diagonal(x, 0, first, second)
             letters = [c for i, c in enumerate(letters) if i not in (first, second)] + [letter]
     return letters, x
 
@@ -125,7 +125,7 @@ def _summed(letters: list[str], x: Tensor, needed: Collection[str]) -> tuple[lis
     dims = [i for i, c in enumerate(letters) if c not in needed]
     if not dims:
         return letters, x
-    return [c for c in letters if c in needed], reduction.sum(x, dims, dtype=x.dtype)
+    return [c for c in letters if c in needed], ops.sum(x, dims, dtype=x.dtype)
 
 
 def _pair(
@@ -146,11 +146,11 @@ def _pair(
 
     def matrix(letters: list[str], t: Tensor, rows: list[str], columns: list[str]) -> Tensor:
         order = batch + rows + columns
-        t = shape.permute(t, [letters.index(c) for c in order])
-        t = shape.expand(t, [sizes[c] for c in order])
-        return shape.reshape(t, [math.prod(sizes[c] for c in group) for group in (batch, rows, columns)])
+        t = ops.permute(t, [letters.index(c) for c in order])
+        t = ops.expand(t, [sizes[c] for c in order])
+        return ops.reshape(t, [math.prod(sizes[c] for c in group) for group in (batch, rows, columns)])
 
     first, second = matrix(left, x, left_only, inner), matrix(right, y, inner, right_only)
-    product = matmul(first, second) if inner else first * second
+    product = ops.matmul(first, second) if inner else first * second
     letters = batch + left_only + right_only
-    return letters, shape.reshape(product, [sizes[c] for c in letters])
+    return letters, ops.reshape(product, [sizes[c] for c in letters])

@@ -15,12 +15,9 @@ from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import Opaque
 from fusegrad.eager.core.op import TensorType, bind
+from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.eager.ops.create import creation
 from fusegrad.eager.ops.linalg.matrices import real_dtype
-from fusegrad.eager.ops.pointwise import elementwise as ew
-from fusegrad.eager.ops.pointwise.complex_numbers import conj, real
-from fusegrad.eager.ops.shape import shape
 from fusegrad.eager.ops.shape.shape import normal_dim
 
 # NumPy's names say which direction is scaled by 1/n. The transposed transform goes the other way with
@@ -66,7 +63,7 @@ def _r2c_gradient(g: Tensor, x_type: TensorType, dim: tuple[int, ...], norm: str
     """The half that was not given has no gradient."""
     whole = _resized(g, dim[-1], x_type.shape[dim[-1]])
     params = {"dim": dim, "norm": _TRANSPOSED[norm], "forward": False}
-    return real(bind(_c2c, (whole,), params))
+    return ops.real(bind(_c2c, (whole,), params))
 
 
 _r2c: Opaque = Opaque(
@@ -95,7 +92,7 @@ def _c2r_gradient(g: Tensor, dim: tuple[int, ...], norm: str, n: int) -> Tensor:
     twice = np.ones(count)
     twice[1 : 1 + n - count] = 2
     size = _with_size((1,) * half.array.ndim, dim[-1], count)
-    return half * creation.tensor(twice.reshape(size), dtype=g.dtype)
+    return half * ops.tensor(twice.reshape(size), dtype=g.dtype)
 
 
 _c2r = Opaque("fft_c2r", "x", _c2r_numpy, _c2r_type, {"x": _c2r_gradient})
@@ -118,17 +115,17 @@ def _floating(name: str, input: Tensor) -> Tensor:
     dtype = input.array.dtype
     if dtype == np.float16:
         raise failure(RuntimeError, f"{name}: Unsupported dtype float16; convert with .float()")
-    return input if dtype.kind in "fc" else ew.cast(input, dtypes.default_float())
+    return input if dtype.kind in "fc" else ops.cast(input, dtypes.default_float())
 
 
 def _resized(x: Tensor, dim: int, n: int) -> Tensor:
     """`x` cut off or filled up with zeros to `n` elements along `dim`."""
     given = x.array.shape[dim]
     if given > n:
-        return shape.narrow(x, dim, 0, n)
+        return ops.narrow(x, dim, 0, n)
     if given < n:
-        zeros = creation.zeros(_with_size(x.array.shape, dim, n - given), dtype=x.dtype)
-        return shape.cat([x, zeros], dim)
+        zeros = ops.zeros(_with_size(x.array.shape, dim, n - given), dtype=x.dtype)
+        return ops.cat([x, zeros], dim)
     return x
 
 
@@ -176,7 +173,7 @@ def _prepared(name: str, input: Tensor, dims: Sequence[int], sizes: Sequence[int
 def _whole(name: str, input: Tensor, s: Any, dim: Any, norm: str | None, forward: bool) -> Tensor:
     norm = _norm(name, norm)
     x = _floating(name, input)
-    x = ew.cast(x, dtypes.as_dtype(_complex(x.array.dtype)))
+    x = ops.cast(x, dtypes.as_dtype(_complex(x.array.dtype)))
     dims, sizes = _dims(name, x, s, dim)
     x = _prepared(name, x, dims, sizes)
     return bind(_c2c, (x,), {"dim": dims, "norm": norm, "forward": forward}) if dims else x
@@ -200,7 +197,7 @@ def _at_least_one(
 
 def _from_half(name: str, input: Tensor, s: Any, dim: Any, norm: str) -> Tensor:
     x = _floating(name, input)
-    x = ew.cast(x, dtypes.as_dtype(_complex(x.array.dtype)))
+    x = ops.cast(x, dtypes.as_dtype(_complex(x.array.dtype)))
     dims, sizes = _at_least_one(name, *_dims(name, x, s, dim))
     last = sizes[-1]
     n = 2 * (x.array.shape[dims[-1]] - 1) if last is None else last
@@ -239,12 +236,12 @@ def irfftn(input: Tensor, s: Any = None, dim: Any = None, norm: str | None = Non
 
 def hfftn(input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None) -> Tensor:
     """`fftn` of one half of a signal that is symmetric; real. Source: `torch.fft.hfftn`."""
-    return _from_half("fft.hfftn", conj(input), s, dim, _TRANSPOSED[_norm("fft.hfftn", norm)])
+    return _from_half("fft.hfftn", ops.conj(input), s, dim, _TRANSPOSED[_norm("fft.hfftn", norm)])
 
 
 def ihfftn(input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None) -> Tensor:
     """The inverse of `hfftn`. Source: `torch.fft.ihfftn`."""
-    return conj(_to_half("fft.ihfftn", input, s, dim, _TRANSPOSED[_norm("fft.ihfftn", norm)]))
+    return ops.conj(_to_half("fft.ihfftn", input, s, dim, _TRANSPOSED[_norm("fft.ihfftn", norm)]))
 
 
 def _renamed(function: Callable[..., Tensor], name: str, what: str, several: Callable[..., Tensor]) -> Any:
@@ -277,7 +274,7 @@ fft2, ifft2, rfft2, irfft2, hfft2, ihfft2 = map(_over_two, (fftn, ifftn, rfftn, 
 def _frequencies(steps: np.ndarray, n: int, d: float, dtype: Any, requires_grad: bool) -> Tensor:
     kind = dtypes.default_float() if dtype is None else dtypes.as_dtype(dtype)
     values = steps.astype(kind.numpy) * (1 / (n * d) if n else 0)
-    return creation.tensor(values.astype(kind.numpy, copy=False)).requires_grad_(requires_grad)
+    return ops.tensor(values.astype(kind.numpy, copy=False)).requires_grad_(requires_grad)
 
 
 def fftfreq(
@@ -305,7 +302,7 @@ def _shifted(input: Tensor, dim: Any, back: bool) -> Tensor:
     dims = range(len(size)) if dim is None else (dim,) if isinstance(dim, int) else dim
     places = [normal_dim(d, len(size)) for d in dims]
     steps = [(size[d] + 1) // 2 if back else size[d] // 2 for d in places]
-    return shape.roll(input, steps, places) if places else ew.clone(input)
+    return ops.roll(input, steps, places) if places else ops.clone(input)
 
 
 def fftshift(input: Tensor, dim: Any = None) -> Tensor:

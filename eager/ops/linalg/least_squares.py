@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,9 +10,9 @@ import numpy as np
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import Opaque
 from fusegrad.eager.core.op import TensorType, bind
+from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.eager.ops.create import creation
-from fusegrad.eager.ops.linalg.contraction import matmul
+from fusegrad.eager.ops.declare import public
 from fusegrad.eager.ops.linalg.matrices import (
     PerMatrix,
     check_floating,
@@ -23,12 +23,7 @@ from fusegrad.eager.ops.linalg.matrices import (
     same_batch,
     scipy_linalg,
 )
-from fusegrad.eager.ops.pointwise import elementwise as ew
-from fusegrad.eager.ops.pointwise.complex_numbers import conj, real
-from fusegrad.eager.ops.reduce import reduction
-from fusegrad.eager.ops.reduce.selection import return_type
-from fusegrad.eager.ops.shape import shape
-from fusegrad.eager.ops.shape.shape import adjoint
+from fusegrad.eager.ops.results import return_type
 
 
 def _tolerances(size: Sequence[int], dtype: np.dtype, atol: Any, rtol: Any) -> tuple[Any, Any]:
@@ -39,7 +34,7 @@ def _tolerances(size: Sequence[int], dtype: np.dtype, atol: Any, rtol: Any) -> t
     if rtol is None:
         rtol = float(np.finfo(dtype).eps) * max(size[-2:])
         if isinstance(atol, Tensor):
-            rtol = ew.cast(ew.le(atol, 0), atol.dtype) * rtol
+            rtol = ops.cast(ops.le(atol, 0), atol.dtype) * rtol
         elif atol is not None and atol > 0:
             rtol = 0.0
     return (0.0 if atol is None else atol), rtol
@@ -70,23 +65,23 @@ def _pinv_type(types: Sequence[Any], hermitian: bool) -> TensorType:
 
 def _pinv_gradient(g: Tensor, x: Tensor, out: Tensor) -> Tensor:
     """PyTorch's two forms; each avoids products of the longer side."""
-    pseudo, g_t, pseudo_t = out, adjoint(g), adjoint(out)
+    pseudo, g_t, pseudo_t = out, ops.adjoint(g), ops.adjoint(out)
     if x.array.shape[-2] <= x.array.shape[-1]:
-        k = matmul(g_t, pseudo)
-        k_pseudo = matmul(k, pseudo_t)
+        k = ops.matmul(g_t, pseudo)
+        k_pseudo = ops.matmul(k, pseudo_t)
         return (
             k_pseudo
-            - adjoint(matmul(pseudo, k))
-            - matmul(matmul(x, pseudo), k_pseudo)
-            + matmul(matmul(pseudo_t, pseudo), g_t - matmul(k, x))
+            - ops.adjoint(ops.matmul(pseudo, k))
+            - ops.matmul(ops.matmul(x, pseudo), k_pseudo)
+            + ops.matmul(ops.matmul(pseudo_t, pseudo), g_t - ops.matmul(k, x))
         )
-    k = matmul(pseudo, g_t)
-    pseudo_k = matmul(pseudo_t, k)
+    k = ops.matmul(pseudo, g_t)
+    pseudo_k = ops.matmul(pseudo_t, k)
     return (
         pseudo_k
-        - adjoint(matmul(k, pseudo))
-        + matmul(matmul(g_t - matmul(x, k), pseudo), pseudo_t)
-        - matmul(matmul(pseudo_k, pseudo), x)
+        - ops.adjoint(ops.matmul(k, pseudo))
+        + ops.matmul(ops.matmul(g_t - ops.matmul(x, k), pseudo), pseudo_t)
+        - ops.matmul(ops.matmul(pseudo_k, pseudo), x)
     )
 
 
@@ -113,6 +108,7 @@ def pinv(
     return bind(_pinv, (A, *tolerances), {"hermitian": bool(hermitian)})
 
 
+@public(method=True)
 def pinverse(input: Tensor, rcond: float = 1e-15) -> Tensor:
     """`linalg.pinv` with a relative tolerance. Source: `torch.pinverse`."""
     return pinv(input, rcond)
@@ -169,8 +165,8 @@ _lstsq = PerMatrix(
     _lstsq_numpy,
     _lstsq_types,
     {
-        "a": lambda g, a, b: _pinv_gradient(matmul(g[0], adjoint(b)), a, pinv(a)),
-        "b": lambda g, a: matmul(adjoint(pinv(a)), g[0]),
+        "a": lambda g, a, b: _pinv_gradient(ops.matmul(g[0], ops.adjoint(b)), a, pinv(a)),
+        "b": lambda g, a: ops.matmul(ops.adjoint(pinv(a)), g[0]),
     },
 )
 _Lstsq = return_type("linalg_lstsq", ("solution", "residuals", "rank", "singular_values"))
@@ -193,7 +189,7 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
     if driver not in _DRIVERS:
         raise failure(RuntimeError, f"{name}: parameter `driver` should be one of {_DRIVERS}, got {driver!r}")
     vector = B.array.ndim == 1 or (A.array.ndim - 1 == B.array.ndim and B.array.shape == A.array.shape[:-1])
-    columns = shape.unsqueeze(B, -1) if vector else B
+    columns = ops.unsqueeze(B, -1) if vector else B
     rows, unknowns = A.array.shape[-2:]
     if columns.array.ndim < 2 or columns.array.shape[-2] != rows:
         raise failure(
@@ -206,21 +202,18 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
     a, b = same_batch(name, A, columns)
     params = {"rcond": float(rcond), "driver": "gelsy" if driver == "gels" else driver}
     solution, rank, values = bind(_lstsq, (a, b), params)
-    residuals = creation.zeros(0, dtype=values.dtype)
+    residuals = ops.zeros(0, dtype=values.dtype)
     if rows > unknowns and (
-        driver == "gels" or (driver != "gelsy" and bool(reduction.all(ew.eq(rank, unknowns))))
+        driver == "gels" or (driver != "gelsy" and bool(ops.all(ops.eq(rank, unknowns))))
     ):
-        missed = matmul(a, solution) - b
-        residuals = reduction.sum(real(missed * conj(missed)), -2)
+        missed = ops.matmul(a, solution) - b
+        residuals = ops.sum(ops.real(missed * ops.conj(missed)), -2)
     if vector:
-        solution = shape.squeeze(solution, -1)
-    empty = creation.zeros(0, dtype=values.dtype)
+        solution = ops.squeeze(solution, -1)
+    empty = ops.zeros(0, dtype=values.dtype)
     return _Lstsq(
         solution,
         residuals,
-        creation.zeros(0, dtype="int64") if driver == "gels" else rank,
-        shape.detach(values) if driver in ("gelsd", "gelss") else empty,
+        ops.zeros(0, dtype="int64") if driver == "gels" else rank,
+        ops.detach(values) if driver in ("gelsd", "gelss") else empty,
     )
-
-
-METHODS: dict[str, Callable[..., Any]] = {"pinverse": pinverse}

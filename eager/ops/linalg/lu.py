@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.op import TensorType, bind
+from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.eager.ops.linalg.contraction import matmul
+from fusegrad.eager.ops.declare import public
 from fusegrad.eager.ops.linalg.matrices import (
     INT32,
     PerMatrix,
@@ -22,9 +23,7 @@ from fusegrad.eager.ops.linalg.matrices import (
     lapack,
 )
 from fusegrad.eager.ops.linalg.solving import solve_triangular
-from fusegrad.eager.ops.reduce.selection import return_type
-from fusegrad.eager.ops.shape import shape
-from fusegrad.eager.ops.shape.shape import adjoint
+from fusegrad.eager.ops.results import return_type
 
 
 def _lu_numpy(x: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
@@ -43,32 +42,32 @@ def _lu_gradient(g: list[Tensor], out: Tensor, out1: Tensor) -> Tensor:
     rows, columns = out.array.shape[-2:]
     count = min(rows, columns)
     permutation, lower, upper = lu_unpack(out, out1)
-    lower_gradient = shape.tril(_columns(g[0], 0, count), -1)
-    upper_gradient = shape.triu(_rows(g[0], 0, count))
-    from_lower = matmul(adjoint(lower), lower_gradient)
-    from_upper = matmul(upper_gradient, adjoint(upper))
-    square_lower, square_upper = adjoint(_rows(lower, 0, count)), adjoint(_columns(upper, 0, count))
+    lower_gradient = ops.tril(_columns(g[0], 0, count), -1)
+    upper_gradient = ops.triu(_rows(g[0], 0, count))
+    from_lower = ops.matmul(ops.adjoint(lower), lower_gradient)
+    from_upper = ops.matmul(upper_gradient, ops.adjoint(upper))
+    square_lower, square_upper = ops.adjoint(_rows(lower, 0, count)), ops.adjoint(_columns(upper, 0, count))
     if rows <= columns:
-        inner = shape.tril(from_lower - from_upper, -1)
+        inner = ops.tril(from_lower - from_upper, -1)
         inner = solve_triangular(square_upper, inner, upper=False, left=False)
         first = inner + _columns(upper_gradient, 0, count)
-        whole = shape.cat([first, _columns(upper_gradient, count, columns)], -1)
+        whole = ops.cat([first, _columns(upper_gradient, count, columns)], -1)
         whole = solve_triangular(square_lower, whole, upper=True, unitriangular=True)
     else:
-        inner = shape.triu(from_upper - from_lower)
+        inner = ops.triu(from_upper - from_lower)
         inner = solve_triangular(square_lower, inner, upper=True, unitriangular=True)
         first = inner + _rows(lower_gradient, 0, count)
-        whole = shape.cat([first, _rows(lower_gradient, count, rows)], -2)
+        whole = ops.cat([first, _rows(lower_gradient, count, rows)], -2)
         whole = solve_triangular(square_upper, whole, upper=False, left=False)
-    return matmul(permutation, whole)
+    return ops.matmul(permutation, whole)
 
 
 def _rows(x: Tensor, start: int, stop: int) -> Tensor:
-    return shape.narrow(x, -2, start, stop - start)
+    return ops.narrow(x, -2, start, stop - start)
 
 
 def _columns(x: Tensor, start: int, stop: int) -> Tensor:
-    return shape.narrow(x, -1, start, stop - start)
+    return ops.narrow(x, -1, start, stop - start)
 
 
 _lu_factor = PerMatrix(
@@ -106,6 +105,7 @@ def lu_factor(A: Tensor, *, pivot: bool = True) -> Any:
     return _LuFactor(*lu_factor_ex(A, pivot=pivot, check_errors=True)[:2])
 
 
+@public(name="lu", method=True)
 def lu_of(A: Tensor, pivot: bool = True, get_infos: bool = False) -> Any:
     """(LU, pivots), and info if it is asked for. Source: `torch.lu`."""
     parts = lu_factor_ex(A, pivot=pivot, check_errors=not get_infos)
@@ -143,6 +143,7 @@ def _permutation_of(pivots: Tensor, like: Tensor) -> Tensor:
     return bind(_permutation, (pivots,), {"rows": rows, "dtype": like.array.dtype.name})
 
 
+@public
 def lu_unpack(
     LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True
 ) -> Any:
@@ -157,12 +158,12 @@ def lu_unpack(
             f"{LU_pivots.array.dtype.name}",
         )
     count = min(LU_data.array.shape[-2:])
-    empty = shape.reshape(LU_data, (-1,))[:0]
+    empty = ops.reshape(LU_data, (-1,))[:0]
     lower = upper = permutation = empty
     if unpack_data:
-        lower = shape.tril(_columns(LU_data, 0, count), -1)
+        lower = ops.tril(_columns(LU_data, 0, count), -1)
         ones = identity(LU_data.array.shape[-2], LU_data)
-        lower, upper = lower + _columns(ones, 0, count), shape.triu(_rows(LU_data, 0, count))
+        lower, upper = lower + _columns(ones, 0, count), ops.triu(_rows(LU_data, 0, count))
     if unpack_pivots:
         permutation = _permutation_of(LU_pivots, LU_data)
     return _LuUnpack(permutation, lower, upper)
@@ -176,18 +177,16 @@ def lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoin
     check_sides(name, LU, B, left)
     permutation = _permutation_of(pivots, LU)
     if not left:  # the adjoint equation
-        return shape.adjoint(lu_solve(LU, pivots, shape.adjoint(B), adjoint=not adjoint))
+        return ops.adjoint(lu_solve(LU, pivots, ops.adjoint(B), adjoint=not adjoint))
     if adjoint:
-        transposed = shape.adjoint(LU)
+        transposed = ops.adjoint(LU)
         half = solve_triangular(transposed, B, upper=False)
-        return matmul(permutation, solve_triangular(transposed, half, upper=True, unitriangular=True))
-    right = matmul(shape.transpose(permutation, -1, -2), B)
+        return ops.matmul(permutation, solve_triangular(transposed, half, upper=True, unitriangular=True))
+    right = ops.matmul(ops.transpose(permutation, -1, -2), B)
     return solve_triangular(LU, solve_triangular(LU, right, upper=False, unitriangular=True), upper=True)
 
 
+@public(name="lu_solve", method=True)
 def lu_solve_of(b: Tensor, LU_data: Tensor, LU_pivots: Tensor) -> Tensor:
     """X with A X = b. Source: `torch.lu_solve`."""
     return lu_solve(LU_data, LU_pivots, b)
-
-
-METHODS: dict[str, Callable[..., Any]] = {"lu": lu_of, "lu_solve": lu_solve_of}

@@ -11,9 +11,8 @@ import numpy as np
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import Opaque
 from fusegrad.eager.core.op import TensorType
+from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.eager.ops.create import creation
-from fusegrad.eager.ops.shape import shape
 
 INT32 = np.dtype(np.int32)
 
@@ -74,12 +73,12 @@ class PerMatrix(Opaque):
 
 def identity(n: int, like: Tensor) -> Tensor:
     """The n x n identity in the dtype of `like`."""
-    return creation.eye(n, dtype=like.dtype)
+    return ops.eye(n, dtype=like.dtype)
 
 
 def skew(x: Tensor) -> Tensor:
     """The difference of each matrix and its transpose."""
-    return x - shape.adjoint(x)
+    return x - ops.adjoint(x)
 
 
 def scaled_diagonal(values: Tensor) -> Tensor:
@@ -178,7 +177,7 @@ def same_batch(name: str, a: Tensor, b: Tensor, b_rank: int = 2) -> tuple[Tensor
             f"{name}: the batch dimensions {list(left)} and {list(right)} do not broadcast "
             f"(shapes {list(first)} and {list(second)})",
         ) from None
-    return shape.expand(a, batch + first[-2:]), shape.expand(b, batch + second[len(second) - b_rank :])
+    return ops.expand(a, batch + first[-2:]), ops.expand(b, batch + second[len(second) - b_rank :])
 
 
 def raise_where(info: np.ndarray, name: str, explain: str) -> None:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import Opaque
+from fusegrad.eager.core.names import internal
 from fusegrad.eager.core.op import bind
+from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.eager.ops.create import creation
-from fusegrad.eager.ops.linalg.contraction import matmul
+from fusegrad.eager.ops.declare import public
 from fusegrad.eager.ops.linalg.decomposition import svdvals
 from fusegrad.eager.ops.linalg.matrices import (
     check_floating,
@@ -24,15 +25,13 @@ from fusegrad.eager.ops.linalg.matrices import (
     scipy_linalg,
 )
 from fusegrad.eager.ops.linalg.solving import inv, inv_ex, solve
-from fusegrad.eager.ops.pointwise import elementwise as ew
-from fusegrad.eager.ops.pointwise.complex_numbers import conj
 from fusegrad.eager.ops.reduce import reduction
-from fusegrad.eager.ops.shape import shape
-from fusegrad.eager.ops.shape.shape import adjoint, normal_dim
+from fusegrad.eager.ops.shape.shape import normal_dim
 
 # Powers and exponentials.
 
 
+@public(method=True)
 def matrix_power(input: Tensor, n: int) -> Tensor:
     """The power `n` of each square matrix; of the inverse for n < 0. Source: `torch.linalg.matrix_power`."""
     name = "linalg.matrix_power"
@@ -43,17 +42,17 @@ def matrix_power(input: Tensor, n: int) -> Tensor:
         raise failure(RuntimeError, f"{name}: A must be batches of square matrices, got shape {list(size)}")
     if n == 0:
         # It depends on the input, with gradient zero, as in PyTorch.
-        return ew.where(creation.full((), True), shape.expand(identity(size[-1], input), size), input)
+        return ops.where(ops.full((), True), ops.expand(identity(size[-1], input), size), input)
     power: Tensor | None = None
     square = input
     while True:
         if n & 1:
-            power = square if power is None else matmul(power, square)
+            power = square if power is None else ops.matmul(power, square)
         n >>= 1
         if not n:
             assert power is not None
-            return power if power is not input else ew.clone(power)
-        square = matmul(square, square)
+            return power if power is not input else ops.clone(power)
+        square = ops.matmul(square, square)
 
 
 def _matrix_exp_numpy(x: np.ndarray) -> np.ndarray:
@@ -67,11 +66,11 @@ def _matrix_exp_numpy(x: np.ndarray) -> np.ndarray:
 
 def _matrix_exp_gradient(g: Tensor, x: Tensor) -> Tensor:
     """The upper right block of exp([[x^T, g], [0, x^T]])."""
-    n, transposed = x.array.shape[-1], adjoint(x)
-    upper = shape.cat([transposed, g], -1)
-    lower = shape.cat([creation.zeros_like(transposed), transposed], -1)
-    whole = bind(_matrix_exp, (shape.cat([upper, lower], -2),))
-    return shape.narrow(shape.narrow(whole, -2, 0, n), -1, n, n)
+    n, transposed = x.array.shape[-1], ops.adjoint(x)
+    upper = ops.cat([transposed, g], -1)
+    lower = ops.cat([ops.zeros_like(transposed), transposed], -1)
+    whole = bind(_matrix_exp, (ops.cat([upper, lower], -2),))
+    return ops.narrow(ops.narrow(whole, -2, 0, n), -1, n, n)
 
 
 _matrix_exp: Opaque = Opaque(
@@ -79,6 +78,7 @@ _matrix_exp: Opaque = Opaque(
 )
 
 
+@public(method=True)
 def matrix_exp(A: Tensor) -> Tensor:
     """The exponential of each square matrix. Source: `torch.linalg.matrix_exp`.
 
@@ -114,13 +114,14 @@ def norm(A: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = False, *, 
     return reduction.vector_norm(A, 2 if ord is None else ord, dim, keepdim, dtype=dtype)
 
 
+@internal
 def matrix_norm(
     A: Tensor, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool = False, *, dtype: Any = None
 ) -> Tensor:
     """The norm of matrices: "fro", "nuc", inf, -inf, 1, -1, 2 or -2. Source: `torch.linalg.matrix_norm`."""
     name = "linalg.matrix_norm"
     if dtype is not None:
-        A = ew.cast(A, dtype)
+        A = ops.cast(A, dtype)
     check_matrix(name, A)
     dims = [normal_dim(d, A.array.ndim) for d in dim] if not isinstance(dim, int) else [dim]
     if len(dims) != 2 or dims[0] == dims[1]:
@@ -129,18 +130,18 @@ def matrix_norm(
         return reduction.vector_norm(A, 2, tuple(dims), keepdim)
     if ord in (1, -1, math.inf, -math.inf):
         summed, kept = dims if abs(ord) == 1 else dims[::-1]
-        columns = reduction.sum(ew.abs(A), summed, keepdim=True)
-        found = (reduction.amax if ord > 0 else reduction.amin)(columns, kept, keepdim=True)
+        columns = ops.sum(ops.abs(A), summed, keepdim=True)
+        found = (ops.amax if ord > 0 else ops.amin)(columns, kept, keepdim=True)
     elif ord in ("nuc", 2, -2):
-        values = svdvals(shape.movedim(A, dims, (-2, -1)))
+        values = svdvals(ops.movedim(A, dims, (-2, -1)))
         if ord == "nuc":
-            found = reduction.sum(values, -1, keepdim=True)
+            found = ops.sum(values, -1, keepdim=True)
         else:
-            found = (reduction.amax if ord > 0 else reduction.amin)(values, -1, keepdim=True)
-        found = shape.movedim(shape.unsqueeze(found, -1), (-2, -1), dims)
+            found = (ops.amax if ord > 0 else ops.amin)(values, -1, keepdim=True)
+        found = ops.movedim(ops.unsqueeze(found, -1), (-2, -1), dims)
     else:
         raise failure(RuntimeError, f"{name}: Order {ord!r} not supported.")
-    return found if keepdim else shape.squeeze(found, tuple(dims))
+    return found if keepdim else ops.squeeze(found, tuple(dims))
 
 
 def cond(A: Tensor, p: Any = None) -> Tensor:
@@ -152,13 +153,13 @@ def cond(A: Tensor, p: Any = None) -> Tensor:
     check_matrix(name, A)
     if p is None or p in (2, -2):
         values = svdvals(A)
-        first, last = shape.select(values, -1, 0), shape.select(values, -1, -1)
+        first, last = ops.select(values, -1, 0), ops.select(values, -1, -1)
         return last / first if p == -2 else first / last
     check_square(name, A)
     inverse, info = inv_ex(A)
-    regular = ew.eq(info, 0)
-    inverse = ew.where(regular[..., None, None], inverse, 0.0)
-    return ew.where(regular, matrix_norm(A, p) * matrix_norm(inverse, p), math.inf)
+    regular = ops.eq(info, 0)
+    inverse = ops.where(regular[..., None, None], inverse, 0.0)
+    return ops.where(regular, matrix_norm(A, p) * matrix_norm(inverse, p), math.inf)
 
 
 # Products and tensors as matrices.
@@ -173,11 +174,12 @@ def cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
     place = normal_dim(dim, input.array.ndim)
     if any(size[place] != 3 for size in sizes):
         raise failure(RuntimeError, f"{name}: inputs dimension {dim} must have length 3, got shapes {sizes}")
-    return shape.roll(input, -1, place) * shape.roll(other, -2, place) - shape.roll(
-        input, -2, place
-    ) * shape.roll(other, -1, place)
+    return ops.roll(input, -1, place) * ops.roll(other, -2, place) - ops.roll(input, -2, place) * ops.roll(
+        other, -1, place
+    )
 
 
+@public(name="cross", method=True)
 def cross_of(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
     """`linalg.cross` along `dim`, or the first dimension of size 3. Source: `torch.cross`."""
     if dim is None:
@@ -192,7 +194,7 @@ def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
     name = "linalg.vecdot"
     check_floating(name, x, "x")
     check_same_dtype(name, x, y)
-    return reduction.sum(conj(x) * y, dim)
+    return ops.sum(ops.conj(x) * y, dim)
 
 
 def vander(x: Tensor, N: int | None = None) -> Tensor:
@@ -202,11 +204,11 @@ def vander(x: Tensor, N: int | None = None) -> Tensor:
     count = x.array.shape[-1] if N is None else N
     if N is not None and N <= 1:
         raise failure(RuntimeError, f"linalg.vander: N must be greater than 1, got {N}")
-    x = x if x.array.ndim else shape.reshape(x, (1,))
-    powers = [creation.ones_like(x)]
+    x = x if x.array.ndim else ops.reshape(x, (1,))
+    powers = [ops.ones_like(x)]
     for _ in range(count - 1):
         powers.append(powers[-1] * x)
-    return shape.stack(powers[:count], -1) if count else creation.zeros((*x.array.shape, 0), dtype=x.dtype)
+    return ops.stack(powers[:count], -1) if count else ops.zeros((*x.array.shape, 0), dtype=x.dtype)
 
 
 def multi_dot(tensors: Sequence[Tensor]) -> Tensor:
@@ -229,13 +231,13 @@ def multi_dot(tensors: Sequence[Tensor]) -> Tensor:
     matrices = list(tensors)
     row, column = matrices[0].array.ndim == 1, matrices[-1].array.ndim == 1
     if row:
-        matrices[0] = shape.unsqueeze(matrices[0], 0)
+        matrices[0] = ops.unsqueeze(matrices[0], 0)
     if column:
-        matrices[-1] = shape.unsqueeze(matrices[-1], 1)
+        matrices[-1] = ops.unsqueeze(matrices[-1], 1)
     product = _chained(matrices, _cheapest([m.array.shape for m in matrices]), 0, last)
     if row:
-        product = shape.squeeze(product, 0)
-    return shape.squeeze(product, -1) if column else product
+        product = ops.squeeze(product, 0)
+    return ops.squeeze(product, -1) if column else product
 
 
 def _cheapest(sizes: Sequence[tuple[int, ...]]) -> list[list[int]]:
@@ -257,9 +259,10 @@ def _chained(matrices: Sequence[Tensor], split: list[list[int]], first: int, las
     if first == last:
         return matrices[first]
     middle = split[first][last]
-    return matmul(_chained(matrices, split, first, middle), _chained(matrices, split, middle + 1, last))
+    return ops.matmul(_chained(matrices, split, first, middle), _chained(matrices, split, middle + 1, last))
 
 
+@public
 def chain_matmul(*matrices: Tensor) -> Tensor:
     """The product of matrices in the cheapest order. Source: `torch.chain_matmul`."""
     return matrices[0] if len(matrices) == 1 else multi_dot(matrices)
@@ -278,7 +281,7 @@ def tensorinv(A: Tensor, ind: int = 2) -> Tensor:
             f"{name}: Expected self to satisfy the requirement prod(self.shape[ind:]) == "
             f"prod(self.shape[:ind]), but got {columns} != {rows} (shape {list(size)})",
         )
-    return shape.reshape(inv(shape.reshape(A, (rows, columns))), size[ind:] + size[:ind])
+    return ops.reshape(inv(ops.reshape(A, (rows, columns))), size[ind:] + size[:ind])
 
 
 def tensorsolve(A: Tensor, B: Tensor, dims: Sequence[int] | None = None) -> Tensor:
@@ -287,7 +290,7 @@ def tensorsolve(A: Tensor, B: Tensor, dims: Sequence[int] | None = None) -> Tens
     Source: `torch.linalg.tensorsolve`.
     """
     if dims is not None:
-        A = shape.movedim(A, list(dims), list(range(A.array.ndim - len(dims), A.array.ndim)))
+        A = ops.movedim(A, list(dims), list(range(A.array.ndim - len(dims), A.array.ndim)))
     size = A.array.shape[B.array.ndim :]
     count = math.prod(size)
     if count != B.array.size:
@@ -296,17 +299,10 @@ def tensorsolve(A: Tensor, B: Tensor, dims: Sequence[int] | None = None) -> Tens
             "linalg.tensorsolve: Expected self to satisfy the requirement prod(self.shape[other.ndim:]) == "
             f"prod(self.shape[:other.ndim]), but got {count} != {B.array.size}",
         )
-    solution = solve(shape.reshape(A, (B.array.size, count)), shape.reshape(B, (-1,)))
-    return shape.reshape(solution, size)
+    solution = solve(ops.reshape(A, (B.array.size, count)), ops.reshape(B, (-1,)))
+    return ops.reshape(solution, size)
 
 
 def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
     """The diagonal of each matrix, as a view. Source: `torch.linalg.diagonal`."""
-    return shape.diagonal(A, offset, dim1, dim2)
-
-
-METHODS: dict[str, Callable[..., Any]] = {
-    "cross": cross_of,
-    "matrix_exp": matrix_exp,
-    "matrix_power": matrix_power,
-}
+    return ops.diagonal(A, offset, dim1, dim2)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,9 +10,9 @@ import numpy as np
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import Opaque
 from fusegrad.eager.core.op import TensorType, bind
+from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.eager.ops.create import creation
-from fusegrad.eager.ops.linalg.contraction import matmul
+from fusegrad.eager.ops.declare import public
 from fusegrad.eager.ops.linalg.matrices import (
     PerMatrix,
     check_matrix,
@@ -24,9 +24,7 @@ from fusegrad.eager.ops.linalg.matrices import (
     skew,
 )
 from fusegrad.eager.ops.linalg.solving import solve_triangular
-from fusegrad.eager.ops.reduce.selection import return_type
-from fusegrad.eager.ops.shape import shape
-from fusegrad.eager.ops.shape.shape import adjoint
+from fusegrad.eager.ops.results import return_type
 
 
 def _qr_types(types: Sequence[TensorType], mode: str) -> tuple[TensorType, TensorType]:
@@ -57,15 +55,17 @@ def _qr_gradient(g: list[Tensor], x_type: TensorType, out: Tensor, out1: Tensor,
             RuntimeError,
             f"linalg.qr: it has no gradient with mode={mode!r}, since {reason}; use mode='reduced'",
         )
-    inner = matmul(g_r, adjoint(r)) - matmul(adjoint(q), g_q)
+    inner = ops.matmul(g_r, ops.adjoint(r)) - ops.matmul(ops.adjoint(q), g_q)
     if rows >= columns:
-        upper = shape.triu(inner)
-        both = upper + adjoint(shape.triu(inner, 1))
-        return solve_triangular(adjoint(r), g_q + matmul(q, both), upper=False, left=False)
-    square = shape.narrow(r, -1, 0, rows)
-    turned = solve_triangular(adjoint(square), matmul(q, shape.tril(-skew(inner))), upper=False, left=False)
-    padding = creation.zeros((*q.array.shape[:-1], columns - rows), dtype=q.dtype)
-    return shape.cat([turned, padding], -1) + matmul(q, g_r)
+        upper = ops.triu(inner)
+        both = upper + ops.adjoint(ops.triu(inner, 1))
+        return solve_triangular(ops.adjoint(r), g_q + ops.matmul(q, both), upper=False, left=False)
+    square = ops.narrow(r, -1, 0, rows)
+    turned = solve_triangular(
+        ops.adjoint(square), ops.matmul(q, ops.tril(-skew(inner))), upper=False, left=False
+    )
+    padding = ops.zeros((*q.array.shape[:-1], columns - rows), dtype=q.dtype)
+    return ops.cat([turned, padding], -1) + ops.matmul(q, g_r)
 
 
 _qr = Opaque("linalg_qr", "x", _qr_numpy, _qr_types, {"x": _qr_gradient})
@@ -84,6 +84,7 @@ def qr(A: Tensor, mode: str = "reduced") -> Any:
     return _Qr(*bind(_qr, (check_matrix("linalg.qr", A),), {"mode": mode}))
 
 
+@public(name="qr", method=True)
 def qr_of(input: Tensor, some: bool = True) -> Any:
     """`linalg.qr`, reduced or complete. Source: `torch.qr`."""
     return qr(input, "reduced" if some else "complete")
@@ -102,6 +103,7 @@ _geqrf = PerMatrix("geqrf", "x", _geqrf_numpy, _geqrf_types, None, (2,))
 _Geqrf = return_type("geqrf", ("a", "tau"))
 
 
+@public(method=True)
 def geqrf(input: Tensor) -> Any:
     """(a, tau): R on and above the diagonal, Q's reflectors below it. Source: `torch.geqrf`."""
     return _Geqrf(*bind(_geqrf, (check_matrix("geqrf", input, "input"),)))
@@ -114,13 +116,14 @@ def _reflectors(name: str, input: Tensor, tau: Tensor) -> tuple[Tensor, Tensor]:
     """
     check_same_dtype(name, input, tau)
     rows, count = input.array.shape[-2], tau.array.shape[-1]
-    ones = shape.narrow(identity(rows, input), -1, 0, count)
-    vectors = shape.tril(shape.narrow(input, -1, 0, count), -1) + ones
-    products = shape.triu(matmul(adjoint(vectors), vectors), 1)
+    ones = ops.narrow(identity(rows, input), -1, 0, count)
+    vectors = ops.tril(ops.narrow(input, -1, 0, count), -1) + ones
+    products = ops.triu(ops.matmul(ops.adjoint(vectors), vectors), 1)
     factor = solve_triangular(tau[..., None] * products, scaled_diagonal(tau), upper=True, unitriangular=True)
     return vectors, factor
 
 
+@public(name="orgqr", method=True)
 def householder_product(input: Tensor, tau: Tensor) -> Tensor:
     """The first columns of the product of the reflectors that `geqrf` gives.
 
@@ -136,10 +139,11 @@ def householder_product(input: Tensor, tau: Tensor) -> Tensor:
             f"with the same batch dimensions; got {list(input.array.shape)} and {list(tau.array.shape)}",
         )
     vectors, factor = _reflectors(name, input, tau)
-    top = adjoint(shape.narrow(vectors, -2, 0, columns))
-    return shape.narrow(identity(rows, input), -1, 0, columns) - matmul(vectors, matmul(factor, top))
+    top = ops.adjoint(ops.narrow(vectors, -2, 0, columns))
+    return ops.narrow(identity(rows, input), -1, 0, columns) - ops.matmul(vectors, ops.matmul(factor, top))
 
 
+@public(method=True)
 def ormqr(input: Tensor, tau: Tensor, other: Tensor, left: bool = True, transpose: bool = False) -> Tensor:
     """Q times `other` (`other` times Q; Q transposed), for the Q of `geqrf`. Source: `torch.ormqr`."""
     name = "ormqr"
@@ -160,15 +164,7 @@ def ormqr(input: Tensor, tau: Tensor, other: Tensor, left: bool = True, transpos
             f"[..., *, m] for left=False) of the same batch dimensions are needed, got {sizes}",
         )
     vectors, factor = _reflectors(name, input, tau)
-    factor = adjoint(factor) if transpose else factor
+    factor = ops.adjoint(factor) if transpose else factor
     if left:
-        return other - matmul(vectors, matmul(factor, matmul(adjoint(vectors), other)))
-    return other - matmul(matmul(matmul(other, vectors), factor), adjoint(vectors))
-
-
-METHODS: dict[str, Callable[..., Any]] = {
-    "geqrf": geqrf,
-    "orgqr": householder_product,
-    "ormqr": ormqr,
-    "qr": qr_of,
-}
+        return other - ops.matmul(vectors, ops.matmul(factor, ops.matmul(ops.adjoint(vectors), other)))
+    return other - ops.matmul(ops.matmul(ops.matmul(other, vectors), factor), ops.adjoint(vectors))

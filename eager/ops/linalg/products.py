@@ -3,43 +3,30 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.eager.ops.linalg.contraction import bmm, check_ranks, combined, dot, matmul, mv
-from fusegrad.eager.ops.linalg.einsum import einsum
-from fusegrad.eager.ops.pointwise.complex_numbers import conj
-from fusegrad.eager.ops.reduce import reduction
+from fusegrad.eager.ops.declare import public
+from fusegrad.eager.ops.linalg.contraction import check_ranks, combined
 from fusegrad.eager.ops.shape import shape
 
-METHODS: dict[str, Callable[..., Any]] = {}
 
-
-def method(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """Make a function a tensor method too."""
-    METHODS[function.__name__] = function
-    return function
-
-
-@method
+@public(aliases=("ger",), method=True)
 def outer(input: Tensor, vec2: Tensor) -> Tensor:
     """All products of the elements of two vectors. Source: `torch.outer`."""
     check_ranks((1, 1), input, vec2)
-    return shape.unsqueeze(input, 1) * vec2
+    return ops.unsqueeze(input, 1) * vec2
 
 
-ger = METHODS["ger"] = outer
-
-
-@method
+@public(method=True)
 def vdot(input: Tensor, other: Tensor) -> Tensor:
     """The inner product of two vectors, the first conjugated. Source: `torch.vdot`."""
-    return dot(conj(input), other)
+    return ops.dot(ops.conj(input), other)
 
 
-@method
+@public(method=True)
 def inner(input: Tensor, other: Tensor) -> Tensor:
     """Products summed over the last dimension of both; a number scales. Source: `torch.inner`."""
     if not input.array.ndim or not other.array.ndim:
@@ -53,17 +40,17 @@ def inner(input: Tensor, other: Tensor) -> Tensor:
     return tensordot(input, other, ([-1], [-1]))
 
 
-@method
+@public(method=True, inplace=True)
 def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * (mat @ vec). Source: `torch.addmv`."""
-    return combined("addmv", input, mv(mat, vec), beta, alpha)
+    return combined("addmv", input, ops.mv(mat, vec), beta, alpha)
 
 
-@method
+@public(method=True, inplace=True)
 def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * outer(vec1, vec2). Source: `torch.addr`."""
     check_ranks((1, 1), vec1, vec2)
-    input = shape.expand(input, (vec1.array.shape[0], vec2.array.shape[0]))
+    input = ops.expand(input, (vec1.array.shape[0], vec2.array.shape[0]))
     product = outer(vec1, vec2)
     if input.array.dtype.kind == "b" and product.array.dtype.kind == "b":
         return (product & bool(alpha)) | (input & bool(beta))
@@ -75,16 +62,16 @@ def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any
     return product if beta == 0 else product + (input if beta == 1 else input * beta)
 
 
-@method
+@public(method=True, inplace=True)
 def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * (batch1 @ batch2), for stacks of matrices. Source: `torch.baddbmm`."""
-    return combined("baddbmm", input, bmm(batch1, batch2), beta, alpha)
+    return combined("baddbmm", input, ops.bmm(batch1, batch2), beta, alpha)
 
 
-@method
+@public(method=True, inplace=True)
 def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * (the sum of the products of two stacks of matrices). Source: `torch.addbmm`."""
-    return combined("addbmm", input, reduction.sum(bmm(batch1, batch2), 0), beta, alpha)
+    return combined("addbmm", input, ops.sum(ops.bmm(batch1, batch2), 0), beta, alpha)
 
 
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -99,10 +86,11 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
             f"bilinear: inputs [..., in1] and [..., in2] and a weight [out, in1, in2] are needed, got shapes "
             f"{list(first)}, {list(second)} and {list(size)}",
         )
-    result = einsum("...i,oij,...j->...o", input1, weight, input2)
+    result = ops.einsum("...i,oij,...j->...o", input1, weight, input2)
     return result if bias is None else result + bias
 
 
+@public
 def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
     """Summed over the last `dims` dimensions of `a` and the first of `b`, or over two lists.
 
@@ -128,9 +116,9 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
     for i, j in zip(first, second, strict=True):
         n, m = a.array.shape[i], b.array.shape[j]
         if n == 1 and m != 1:
-            b = reduction.sum(b, j, keepdim=True, dtype=b.dtype)
+            b = ops.sum(b, j, keepdim=True, dtype=b.dtype)
         elif m == 1 and n != 1:
-            a = reduction.sum(a, i, keepdim=True, dtype=a.dtype)
+            a = ops.sum(a, i, keepdim=True, dtype=a.dtype)
         elif n != m:
             raise failure(
                 RuntimeError,
@@ -141,6 +129,6 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
     other = [d for d in range(b.array.ndim) if d not in second]
     inner_size = math.prod(a.array.shape[d] for d in first)
     size = [a.array.shape[d] for d in kept], [b.array.shape[d] for d in other]
-    left = shape.reshape(shape.permute(a, kept + first), (math.prod(size[0]), inner_size))
-    right = shape.reshape(shape.permute(b, second + other), (inner_size, math.prod(size[1])))
-    return shape.reshape(matmul(left, right), size[0] + size[1])
+    left = ops.reshape(ops.permute(a, kept + first), (math.prod(size[0]), inner_size))
+    right = ops.reshape(ops.permute(b, second + other), (inner_size, math.prod(size[1])))
+    return ops.reshape(ops.matmul(left, right), size[0] + size[1])

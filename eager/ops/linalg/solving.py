@@ -14,8 +14,9 @@ import numpy as np
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import AnalyticOpaque, Opaque
 from fusegrad.eager.core.op import TensorType, bind
+from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.eager.ops.linalg.contraction import matmul
+from fusegrad.eager.ops.declare import public
 from fusegrad.eager.ops.linalg.matrices import (
     INT32,
     PerMatrix,
@@ -30,12 +31,8 @@ from fusegrad.eager.ops.linalg.matrices import (
     same_batch,
     scipy_linalg,
 )
-from fusegrad.eager.ops.pointwise import elementwise as ew
-from fusegrad.eager.ops.pointwise.complex_numbers import complex, conj, imag, is_complex
-from fusegrad.eager.ops.reduce.reduction import sum
-from fusegrad.eager.ops.reduce.selection import return_type
-from fusegrad.eager.ops.shape import shape
-from fusegrad.eager.ops.shape.shape import adjoint, matrix_transpose
+from fusegrad.eager.ops.results import return_type
+from fusegrad.eager.ops.shape.order import matrix_transpose
 
 _SINGULAR = (
     "The diagonal element {} is zero, the inversion could not be completed because the input matrix "
@@ -91,7 +88,7 @@ _inv = Opaque(
     "x",
     _inv_numpy,
     _with_info,
-    {"x": lambda g, out: -matmul(adjoint(out), matmul(g[0], adjoint(out)))},
+    {"x": lambda g, out: -ops.matmul(ops.adjoint(out), ops.matmul(g[0], ops.adjoint(out)))},
 )
 _InvEx = return_type("linalg_inv_ex", ("inverse", "info"))
 
@@ -117,6 +114,7 @@ def inv(A: Tensor) -> Tensor:
     return inv_ex(A, check_errors=True)[0]
 
 
+@public(method=True)
 def inverse(input: Tensor) -> Tensor:
     """`linalg.inv`. Source: `torch.inverse`."""
     return inv(input)
@@ -130,7 +128,7 @@ def _solve_numpy(a: np.ndarray, b: np.ndarray, check: bool) -> tuple[np.ndarray,
 
 
 def _solution_gradient(g: list[Tensor], a: Tensor) -> Tensor:
-    return bind(_solve, (adjoint(a), g[0]), {"check": False})[0]
+    return bind(_solve, (ops.adjoint(a), g[0]), {"check": False})[0]
 
 
 _solve = Opaque(
@@ -139,7 +137,7 @@ _solve = Opaque(
     _solve_numpy,
     _with_info,
     {
-        "a": lambda g, a, out: -matmul(_solution_gradient(g, a), adjoint(out)),
+        "a": lambda g, a, out: -ops.matmul(_solution_gradient(g, a), ops.adjoint(out)),
         "b": _solution_gradient,
     },
 )
@@ -157,15 +155,15 @@ def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = Fa
         raise failure(
             RuntimeError, f"{name}: Vector broadcasting of the left hand side is not supported for left=False"
         )
-    columns = shape.unsqueeze(B, -1) if vector else B
+    columns = ops.unsqueeze(B, -1) if vector else B
     check_sides(name, A, columns, left)
     a, b = same_batch(name, A, columns)
     if not left:
-        a, b = adjoint(a), adjoint(b)
+        a, b = ops.adjoint(a), ops.adjoint(b)
     result, info = bind(_solve, (a, b), {"check": check_errors})
     if vector:
-        result = shape.squeeze(result, -1)
-    return _SolveEx(result if left else adjoint(result), info)
+        result = ops.squeeze(result, -1)
+    return _SolveEx(result if left else ops.adjoint(result), info)
 
 
 def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
@@ -186,7 +184,7 @@ def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
 def _triangle(x: Tensor, upper: bool, unitriangular: bool) -> Tensor:
     """The part of a gradient that a triangular matrix has elements for."""
     off = 1 if unitriangular else 0
-    return shape.triu(x, off) if upper else shape.tril(x, -off)
+    return ops.triu(x, off) if upper else ops.tril(x, -off)
 
 
 def _triangular_numpy(
@@ -198,14 +196,14 @@ def _triangular_numpy(
 
 
 def _triangular_gradient(g: Tensor, a: Tensor, upper: bool, left: bool, unitriangular: bool) -> Tensor:
-    return solve_triangular(adjoint(a), g, upper=not upper, left=left, unitriangular=unitriangular)
+    return solve_triangular(ops.adjoint(a), g, upper=not upper, left=left, unitriangular=unitriangular)
 
 
 def _triangular_factor_gradient(
     g: Tensor, a: Tensor, out: Tensor, upper: bool, left: bool, unitriangular: bool
 ) -> Tensor:
     b_gradient = _triangular_gradient(g, a, upper, left, unitriangular)
-    whole = matmul(b_gradient, adjoint(out)) if left else matmul(adjoint(out), b_gradient)
+    whole = ops.matmul(b_gradient, ops.adjoint(out)) if left else ops.matmul(ops.adjoint(out), b_gradient)
     return -_triangle(whole, upper, unitriangular)
 
 
@@ -237,15 +235,16 @@ def solve_triangular(
 _TriangularSolve = return_type("triangular_solve", ("solution", "cloned_coefficient"))
 
 
+@public(method=True)
 def triangular_solve(
     b: Tensor, A: Tensor, upper: bool = True, transpose: bool = False, unitriangular: bool = False
 ) -> Any:
     """(solution, cloned_coefficient) of A X = b for triangular A. Source: `torch.triangular_solve`."""
     name = "triangular_solve"
     a, right = same_batch(name, check_square(name, A), check_matrix(name, b, "b"))
-    matrix, kept = (adjoint(a), not upper) if transpose else (a, upper)
+    matrix, kept = (ops.adjoint(a), not upper) if transpose else (a, upper)
     solution = solve_triangular(matrix, right, upper=kept, unitriangular=unitriangular)
-    return _TriangularSolve(solution, ew.clone(a))
+    return _TriangularSolve(solution, ops.clone(a))
 
 
 # Cholesky's factor.
@@ -253,7 +252,7 @@ def triangular_solve(
 
 def half_diagonal(x: Tensor) -> Tensor:
     """The lower triangle of each matrix with half the diagonal: what a symmetric change gives its factor."""
-    return shape.tril(x) - shape.tril(shape.triu(x)) * 0.5
+    return ops.tril(x) - ops.tril(ops.triu(x)) * 0.5
 
 
 def _cholesky_numpy(x: np.ndarray, upper: bool, check: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -264,11 +263,11 @@ def _cholesky_numpy(x: np.ndarray, upper: bool, check: bool) -> tuple[np.ndarray
 
 
 def _cholesky_gradient(g: list[Tensor], out: Tensor, upper: bool) -> Tensor:
-    lower, gradient = (adjoint(out), adjoint(g[0])) if upper else (out, g[0])
-    inner = half_diagonal(matmul(adjoint(lower), gradient))
-    left = solve_triangular(adjoint(lower), inner, upper=True)
+    lower, gradient = (ops.adjoint(out), ops.adjoint(g[0])) if upper else (out, g[0])
+    inner = half_diagonal(ops.matmul(ops.adjoint(lower), gradient))
+    left = solve_triangular(ops.adjoint(lower), inner, upper=True)
     whole = solve_triangular(lower, left, upper=False, left=False)
-    return (whole + adjoint(whole)) * 0.5
+    return (whole + ops.adjoint(whole)) * 0.5
 
 
 _cholesky = Opaque("linalg_cholesky_ex", "x", _cholesky_numpy, _with_info, {"x": _cholesky_gradient})
@@ -289,6 +288,7 @@ def cholesky(A: Tensor, *, upper: bool = False) -> Tensor:
     return cholesky_ex(A, upper=upper, check_errors=True)[0]
 
 
+@public(name="cholesky", method=True)
 def cholesky_of(input: Tensor, upper: bool = False) -> Tensor:
     """`linalg.cholesky` in its older form. Source: `torch.cholesky`."""
     return cholesky(input, upper=upper)
@@ -301,12 +301,12 @@ def _cholesky_solve_numpy(b: np.ndarray, factor: np.ndarray, upper: bool) -> np.
 
 def _factor_gradient(both: Tensor, factor: Tensor, upper: bool) -> Tensor:
     """Of a factor whose A = L L^T has a gradient half of `both`; not cut to the triangle, as in PyTorch."""
-    return -matmul(factor, both) if upper else -matmul(both, factor)
+    return -ops.matmul(factor, both) if upper else -ops.matmul(both, factor)
 
 
 def _cholesky_solve_gradient(g: Tensor, factor: Tensor, out: Tensor, upper: bool) -> Tensor:
-    change = matmul(cholesky_solve(g, factor, upper), adjoint(out))
-    return _factor_gradient(change + adjoint(change), factor, upper)
+    change = ops.matmul(cholesky_solve(g, factor, upper), ops.adjoint(out))
+    return _factor_gradient(change + ops.adjoint(change), factor, upper)
 
 
 _cholesky_solve = PerMatrix(
@@ -314,10 +314,11 @@ _cholesky_solve = PerMatrix(
     "b factor",
     _cholesky_solve_numpy,
     lambda types, upper: types[0],
-    {"b": lambda g, factor, upper: cholesky_solve(g, factor, upper), "factor": _cholesky_solve_gradient},
+    {"b": lambda g, factor, upper: ops.cholesky_solve(g, factor, upper), "factor": _cholesky_solve_gradient},
 )
 
 
+@public(method=True)
 def cholesky_solve(B: Tensor, L: Tensor, upper: bool = False) -> Tensor:
     """X with A X = B, from the Cholesky factor of A. Source: `torch.cholesky_solve`."""
     name = "cholesky_solve"
@@ -335,7 +336,7 @@ def _cholesky_inverse_numpy(factor: np.ndarray, upper: bool) -> np.ndarray:
 
 
 def _cholesky_inverse_gradient(g: Tensor, factor: Tensor, out: Tensor, upper: bool) -> Tensor:
-    both = matmul(out, matmul(g + adjoint(g), out))
+    both = ops.matmul(out, ops.matmul(g + ops.adjoint(g), out))
     return _factor_gradient(both, factor, upper)
 
 
@@ -349,6 +350,7 @@ _cholesky_inverse = PerMatrix(
 )
 
 
+@public(method=True)
 def cholesky_inverse(L: Tensor, upper: bool = False) -> Tensor:
     """The inverse of A, from its Cholesky factor. Source: `torch.cholesky_inverse`."""
     return bind(_cholesky_inverse, (check_square("cholesky_inverse", L, "L"),), {"upper": bool(upper)})
@@ -372,8 +374,8 @@ def _cofactors_gradient(g: Tensor, x: Tensor) -> Tensor:
     """Of det(x) * inv(x)^T."""
     transposed = matrix_transpose(bind(_inv, (x,), {"check": False})[0])
     whole = _det(x)[..., None, None] * transposed
-    weight = sum(g * transposed, (-2, -1), keepdim=True)
-    return weight * whole - matmul(transposed, matmul(matrix_transpose(g), whole))
+    weight = ops.sum(g * transposed, (-2, -1), keepdim=True)
+    return weight * whole - ops.matmul(transposed, ops.matmul(matrix_transpose(g), whole))
 
 
 _cofactors = AnalyticOpaque(
@@ -399,6 +401,7 @@ def _det(x: Tensor) -> Tensor:
     return bind(_det_op, (x,))
 
 
+@public(method=True)
 def det(A: Tensor) -> Tensor:
     """The determinant of each matrix. Source: `torch.linalg.det`."""
     return _det(check_square("linalg.det", A))
@@ -412,9 +415,9 @@ def _slogdet_types(types: Sequence[TensorType]) -> tuple[TensorType, TensorType]
 def _slogdet_gradient(g: list[Tensor], x: Tensor, out: Tensor) -> Tensor:
     """The sign of a complex determinant is e^(i angle), and it turns with the matrix."""
     grown = g[1]
-    if is_complex(out):
-        grown = complex(grown, -imag(conj(g[0]) * out))
-    return grown[..., None, None] * adjoint(bind(_inv, (x,), {"check": False})[0])
+    if ops.is_complex(out):
+        grown = ops.complex(grown, -ops.imag(ops.conj(g[0]) * out))
+    return grown[..., None, None] * ops.adjoint(bind(_inv, (x,), {"check": False})[0])
 
 
 _slogdet = Opaque(
@@ -427,24 +430,14 @@ _slogdet = Opaque(
 _Slogdet = return_type("linalg_slogdet", ("sign", "logabsdet"))
 
 
+@public(method=True)
 def slogdet(A: Tensor) -> Any:
     """(sign, logabsdet) of each determinant; (0, -inf) if singular. Source: `torch.linalg.slogdet`."""
     return _Slogdet(*bind(_slogdet, (check_square("linalg.slogdet", A),)))
 
 
+@public(method=True)
 def logdet(input: Tensor) -> Tensor:
     """The logarithm of each determinant; NaN for a negative one. Source: `torch.logdet`."""
     sign, size = slogdet(input)
-    return ew.where(ew.lt(sign, 0), float("nan"), size)
-
-
-METHODS: dict[str, Callable[..., Any]] = {
-    "cholesky": cholesky_of,
-    "cholesky_inverse": cholesky_inverse,
-    "cholesky_solve": cholesky_solve,
-    "det": det,
-    "inverse": inverse,
-    "logdet": logdet,
-    "slogdet": slogdet,
-    "triangular_solve": triangular_solve,
-}
+    return ops.where(ops.lt(sign, 0), float("nan"), size)

@@ -10,33 +10,28 @@ import numpy as np
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import Composite
 from fusegrad.eager.core.op import bind
+from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.state import testable
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.eager.ops.create import creation
 from fusegrad.eager.ops.loss.loss import checked_reduction, reduced
-from fusegrad.eager.ops.nn.activation import log_softmax
 from fusegrad.eager.ops.nn.linear import linear
-from fusegrad.eager.ops.pointwise import elementwise as ew
-from fusegrad.eager.ops.pointwise.elementwise import where
-from fusegrad.eager.ops.reduce import reduction
-from fusegrad.eager.ops.shape import shape
 
 # Losses of rows of class scores: input [N, C] float, target [N] int64.
 
 
 def _hits(x_shape: tuple[int, ...], target: Tensor, ignore_index: int) -> Tensor:
     """Where each row's target class stands, as a mask [N, C] that fuses into a loop over rows."""
-    column = shape.unsqueeze(target, -1)
-    return ew.logical_and(ew.eq(creation.arange(x_shape[-1]), column), ew.ne(column, ignore_index))
+    column = ops.unsqueeze(target, -1)
+    return ops.logical_and(ops.eq(ops.arange(x_shape[-1]), column), ops.ne(column, ignore_index))
 
 
 def _kept(target: Tensor, ignore_index: int, like: np.dtype) -> Tensor:
     """How many rows count, as a float."""
-    return ew.cast(reduction.sum(ew.ne(target, ignore_index)), like)
+    return ops.cast(ops.sum(ops.ne(target, ignore_index)), like)
 
 
 def _nll_decomposed(x: Tensor, target: Tensor, ignore_index: int, reduction: str) -> Tensor:
-    loss = -where(_hits(x.array.shape, target, ignore_index), x, 0.0).sum(-1)
+    loss = -ops.where(_hits(x.array.shape, target, ignore_index), x, 0.0).sum(-1)
     if reduction == "none":
         return loss
     total = loss.sum()
@@ -65,8 +60,8 @@ def _nll_gradient(g: Tensor, target: Tensor, x_type: Any, ignore_index: int, red
     if reduction == "mean":
         g = g / _kept(target, ignore_index, x_type.dtype)
     elif reduction == "none":
-        g = shape.unsqueeze(g, -1)
-    return where(_hits(x_type.shape, target, ignore_index), -g, 0.0)
+        g = ops.unsqueeze(g, -1)
+    return ops.where(_hits(x_type.shape, target, ignore_index), -g, 0.0)
 
 
 _nll = Composite(
@@ -83,11 +78,11 @@ def _weighted_decomposed(
     x: Tensor, target: Tensor, weight: Tensor, ignore_index: int, reduction: str
 ) -> Tensor:
     hits = _hits(x.array.shape, target, ignore_index)
-    loss = -where(hits, x * weight, 0.0).sum(-1)
+    loss = -ops.where(hits, x * weight, 0.0).sum(-1)
     if reduction == "none":
         return loss
     total = loss.sum()
-    return total / where(hits, weight, 0.0).sum() if reduction == "mean" else total
+    return total / ops.where(hits, weight, 0.0).sum() if reduction == "mean" else total
 
 
 def _weighted_numpy(
@@ -106,10 +101,10 @@ def _weighted_gradient(
 ) -> Tensor:
     hits = _hits(x_type.shape, target, ignore_index)
     if reduction == "mean":
-        g = g / where(hits, weight, 0.0).sum()
+        g = g / ops.where(hits, weight, 0.0).sum()
     elif reduction == "none":
-        g = shape.unsqueeze(g, -1)
-    return where(hits, -g * weight, 0.0)
+        g = ops.unsqueeze(g, -1)
+    return ops.where(hits, -g * weight, 0.0)
 
 
 _nll_weighted = Composite(
@@ -141,13 +136,13 @@ def nll_loss(
     rows, classes = _as_rows(input, target)
     count = rows.array.shape[-1]
     # The op makes this test itself, when it is evaluated.
-    testable(classes, lambda: (((classes >= 0) & (classes < count)) | ew.eq(classes, ignore_index)).all())
+    testable(classes, lambda: (((classes >= 0) & (classes < count)) | ops.eq(classes, ignore_index)).all())
     params = {"ignore_index": ignore_index, "reduction": how}
     if weight is None:
         loss = bind(_nll, (rows, classes), params)
     else:
         loss = bind(_nll_weighted, (rows, classes, weight), params)
-    return shape.reshape(loss, target.array.shape) if how == "none" else loss
+    return ops.reshape(loss, target.array.shape) if how == "none" else loss
 
 
 def _as_rows(input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
@@ -166,9 +161,9 @@ def _as_rows(input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     if len(size) == 2:
         return input, target
     if len(size) == 1:
-        return shape.unsqueeze(input, 0), shape.reshape(target, (1,))
+        return ops.unsqueeze(input, 0), ops.reshape(target, (1,))
     count = target.array.size
-    return shape.reshape(shape.movedim(input, 1, -1), (count, size[1])), shape.reshape(target, (count,))
+    return ops.reshape(ops.movedim(input, 1, -1), (count, size[1])), ops.reshape(target, (count,))
 
 
 def cross_entropy(
@@ -197,8 +192,8 @@ def cross_entropy(
     dim = 0 if input.array.ndim <= 1 else 1
     if target.array.shape == input.array.shape:
         _check_probabilities(target, ignore_index)
-        return _against_probabilities(log_softmax(input, dim), target, weight, how, label_smoothing)
-    logp = log_softmax(input, dim)
+        return _against_probabilities(ops.log_softmax(input, dim), target, weight, how, label_smoothing)
+    logp = ops.log_softmax(input, dim)
     loss = nll_loss(logp, target, weight, None, ignore_index, None, how)
     if not label_smoothing:
         return loss
@@ -220,15 +215,15 @@ def _check_probabilities(target: Tensor, ignore_index: int) -> None:
 def _smoothing(logp: Tensor, target: Tensor, weight: Tensor | None, ignore_index: int, how: str) -> Tensor:
     """The loss against all classes alike, which label smoothing mixes in."""
     rows, classes = _as_rows(logp, target)
-    kept = ew.ne(classes, ignore_index)
-    loss = where(kept, -(rows if weight is None else rows * weight).sum(-1), 0.0)
+    kept = ops.ne(classes, ignore_index)
+    loss = ops.where(kept, -(rows if weight is None else rows * weight).sum(-1), 0.0)
     if how == "none":
-        return shape.reshape(loss, target.array.shape)
+        return ops.reshape(loss, target.array.shape)
     if how == "sum":
         return loss.sum()
     if weight is None:
         return loss.sum() / _kept(classes, ignore_index, rows.array.dtype)
-    return loss.sum() / where(_hits(rows.array.shape, classes, ignore_index), weight, 0.0).sum()
+    return loss.sum() / ops.where(_hits(rows.array.shape, classes, ignore_index), weight, 0.0).sum()
 
 
 def _against_probabilities(
@@ -239,7 +234,7 @@ def _against_probabilities(
     if smoothing:
         target = target * (1 - smoothing) + smoothing / size[dim]
     if weight is not None:
-        logp = logp * shape.reshape(weight, (-1,) + (1,) * (len(size) - dim - 1))
+        logp = logp * ops.reshape(weight, (-1,) + (1,) * (len(size) - dim - 1))
     loss = -(logp * target).sum(dim)
     if how == "mean":
         count = loss.array.size
@@ -284,9 +279,9 @@ def linear_cross_entropy(
     if target.array.shape == size and ignore_index is not None:
         raise failure(RuntimeError, "ignore_index cannot be specified when target contains probabilities")
     if inner:
-        linear_weight = shape.reshape(linear_weight, (-1, wanted))
-        linear_bias = None if linear_bias is None else shape.reshape(linear_bias, (-1,))
-    scores = shape.reshape(linear(input, linear_weight, linear_bias), size)
+        linear_weight = ops.reshape(linear_weight, (-1, wanted))
+        linear_bias = None if linear_bias is None else ops.reshape(linear_bias, (-1,))
+    scores = ops.reshape(linear(input, linear_weight, linear_bias), size)
     ignored = -100 if ignore_index is None else ignore_index
     return cross_entropy(
         scores, target, weight, None, ignored, None, reduction, label_smoothing=label_smoothing

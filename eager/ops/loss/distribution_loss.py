@@ -7,28 +7,13 @@ import warnings
 from typing import Any
 
 from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.state import no_grad, testable
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.eager.ops.create import (
-    creation,
-)
-from fusegrad.eager.ops.index import (
-    indexing,
-)
+from fusegrad.eager.ops.index import indexing
 from fusegrad.eager.ops.loss.distance import at_least
 from fusegrad.eager.ops.loss.loss import checked_reduction, reduced
-from fusegrad.eager.ops.pointwise import (
-    elementwise as ew,
-)
-from fusegrad.eager.ops.pointwise.elementwise import where
-from fusegrad.eager.ops.pointwise.special import clamp
-from fusegrad.eager.ops.reduce import (
-    reduction as reductions,
-    selection,
-)
-from fusegrad.eager.ops.shape import (
-    shape,
-)
+from fusegrad.eager.ops.shape import padding
 
 
 def kl_div(
@@ -53,9 +38,9 @@ def kl_div(
             stacklevel=2,
         )
     if log_target:
-        loss = ew.exp(target) * (target - input)
+        loss = ops.exp(target) * (target - input)
     else:
-        loss = target * ew.log(where(ew.eq(target, 0), 1.0, target)) - target * input
+        loss = target * ops.log(ops.where(ops.eq(target, 0), 1.0, target)) - target * input
     total = reduced(loss, how)
     return total / input.array.shape[0] if batchmean and input.array.ndim else total
 
@@ -76,12 +61,12 @@ def poisson_nll_loss(
     """
     how = checked_reduction(reduction, size_average, reduce)
     if log_input:
-        loss = ew.exp(input) - target * input
+        loss = ops.exp(input) - target * input
     else:
-        loss = input - target * ew.log(input + eps)
+        loss = input - target * ops.log(input + eps)
     if full:
-        factorial = target * ew.log(target) - target + ew.log(target * (2 * math.pi)) * 0.5
-        loss = loss + where(target <= 1, 0.0, factorial)
+        factorial = target * ops.log(target) - target + ops.log(target * (2 * math.pi)) * 0.5
+        loss = loss + ops.where(target <= 1, 0.0, factorial)
     return reduced(loss, how)
 
 
@@ -99,18 +84,18 @@ def gaussian_nll_loss(
     Source: `torch.nn.functional.gaussian_nll_loss`.
     """
     if not isinstance(var, Tensor):
-        var = creation.full(input.array.shape, float(var), dtype=input.dtype)
+        var = ops.full(input.array.shape, float(var), dtype=input.dtype)
     _check_not_negative(var)
     size, given = input.array.shape, var.array.shape
     if given != size:
         if size[:-1] == given:
-            var = shape.unsqueeze(var, -1)
+            var = ops.unsqueeze(var, -1)
         elif len(size) != len(given) or sum(b for a, b in zip(size, given, strict=True) if a != b) != 1:
             raise failure(ValueError, f"var is of incorrect size {list(given)} for input of {list(size)}")
     how = checked_reduction(reduction)
     var = at_least(var, eps)
     away = input - target
-    loss = (ew.log(var) + away * away / var) * 0.5
+    loss = (ops.log(var) + away * away / var) * 0.5
     if full:
         loss = loss + 0.5 * math.log(2 * math.pi)
     return reduced(loss, how)
@@ -118,7 +103,7 @@ def gaussian_nll_loss(
 
 def _check_not_negative(var: Tensor) -> None:
     message = "var has negative entry/entries"
-    if testable(var, lambda: ew.logical_not(reductions.any(var < 0))) and (var.array < 0).any():
+    if testable(var, lambda: ops.logical_not(ops.any(var < 0))) and (var.array < 0).any():
         raise failure(ValueError, message)
 
 
@@ -148,7 +133,7 @@ def ctc_loss(
     how = checked_reduction(reduction)
     single = log_probs.array.ndim == 2
     if single:
-        log_probs = shape.unsqueeze(log_probs, 1)
+        log_probs = ops.unsqueeze(log_probs, 1)
     if log_probs.array.ndim != 3 or log_probs.array.dtype.kind != "f":
         raise failure(RuntimeError, "log_probs must be floating-point, of shape [T, N, C] or [T, C]")
     _, rows, classes = log_probs.array.shape
@@ -159,15 +144,15 @@ def ctc_loss(
     labels = _with_blanks(_label_rows(targets, lengths, rows), blank)
     loss = -_log_likelihood(log_probs, labels, inputs, lengths, blank)
     impossible = loss > -_NEVER / 10
-    loss = where(impossible, 0.0 if zero_infinity else math.inf, loss)
+    loss = ops.where(impossible, 0.0 if zero_infinity else math.inf, loss)
     if how == "mean":
-        loss = loss / clamp(lengths, 1)
-    return shape.squeeze(loss, 0) if single and how == "none" else reduced(loss, how)
+        loss = loss / ops.clamp(lengths, 1)
+    return ops.squeeze(loss, 0) if single and how == "none" else reduced(loss, how)
 
 
 def _lengths(lengths: Any, rows: int, name: str) -> Tensor:
     """The lengths as int64[N], checked."""
-    lengths = shape.reshape(creation.as_tensor(lengths), (-1,))
+    lengths = ops.reshape(ops.as_tensor(lengths), (-1,))
     if lengths.array.dtype.kind not in "iu":
         raise failure(RuntimeError, f"{name} must be integral, got {lengths.array.dtype.name}")
     if lengths.array.shape != (rows,):
@@ -182,49 +167,49 @@ def _label_rows(targets: Tensor, lengths: Tensor, rows: int) -> Tensor:
             raise failure(RuntimeError, f"targets has {targets.array.shape[0]} rows, log_probs {rows}")
         return targets
     total = targets.array.size
-    starts = selection.cumsum(lengths, 0) - lengths
-    places = shape.unsqueeze(starts, 1) + creation.arange(total)
-    return indexing.getitem(targets, clamp(places, 0, max(total - 1, 0)))
+    starts = ops.cumsum(lengths, 0) - lengths
+    places = ops.unsqueeze(starts, 1) + ops.arange(total)
+    return indexing.getitem(targets, ops.clamp(places, 0, max(total - 1, 0)))
 
 
 def _with_blanks(labels: Tensor, blank: int) -> Tensor:
     """[b, l1, b, l2, ..., b] of each row."""
     rows, count = labels.array.shape
-    pairs = shape.stack([creation.full_like(labels, blank), labels], -1)
-    last = creation.full((rows, 1), blank, dtype=labels.dtype)
-    return shape.cat([shape.reshape(pairs, (rows, 2 * count)), last], 1)
+    pairs = ops.stack([ops.full_like(labels, blank), labels], -1)
+    last = ops.full((rows, 1), blank, dtype=labels.dtype)
+    return ops.cat([ops.reshape(pairs, (rows, 2 * count)), last], 1)
 
 
 def _log_likelihood(log_probs: Tensor, labels: Tensor, inputs: Tensor, lengths: Tensor, blank: int) -> Tensor:
     """The log-probability of each row's labels."""
     steps, rows, classes = log_probs.array.shape
     places = labels.array.shape[1]
-    index = shape.expand(shape.unsqueeze(clamp(labels, 0, classes - 1), 0), (steps, rows, places))
-    emitted = indexing.gather(log_probs, 2, index)
+    index = ops.expand(ops.unsqueeze(ops.clamp(labels, 0, classes - 1), 0), (steps, rows, places))
+    emitted = ops.gather(log_probs, 2, index)
     # Two equal labels need the blank between them; different ones may follow each other.
-    skips = ew.ne(labels, blank) & ew.ne(labels, shape.roll(labels, 2, 1))
-    skips = skips & (creation.arange(places) >= 2)
-    start = where(creation.arange(places) < 2, emitted[0], _NEVER) if steps else None
-    forward = creation.full((rows, places), _NEVER, dtype=log_probs.dtype) if start is None else start
+    skips = ops.ne(labels, blank) & ops.ne(labels, ops.roll(labels, 2, 1))
+    skips = skips & (ops.arange(places) >= 2)
+    start = ops.where(ops.arange(places) < 2, emitted[0], _NEVER) if steps else None
+    forward = ops.full((rows, places), _NEVER, dtype=log_probs.dtype) if start is None else start
     for step in range(1, steps):
-        ways = [forward, _moved(forward, 1), where(skips, _moved(forward, 2), _NEVER)]
-        ahead = reductions.logsumexp(shape.stack(ways), 0) + emitted[step]
-        forward = where(shape.unsqueeze(inputs > step, 1), ahead, forward)
-    ends = shape.stack([2 * lengths, clamp(2 * lengths - 1, 0)], 1)
-    last = indexing.gather(forward, 1, ends)
+        ways = [forward, _moved(forward, 1), ops.where(skips, _moved(forward, 2), _NEVER)]
+        ahead = ops.logsumexp(ops.stack(ways), 0) + emitted[step]
+        forward = ops.where(ops.unsqueeze(inputs > step, 1), ahead, forward)
+    ends = ops.stack([2 * lengths, ops.clamp(2 * lengths - 1, 0)], 1)
+    last = ops.gather(forward, 1, ends)
     # An empty label sequence has but one place to end at.
-    counted = (creation.arange(2) < 1) | shape.unsqueeze(lengths > 0, 1)
-    total = reductions.logsumexp(where(counted, last, _NEVER), 1)
+    counted = (ops.arange(2) < 1) | ops.unsqueeze(lengths > 0, 1)
+    total = ops.logsumexp(ops.where(counted, last, _NEVER), 1)
     return total - _softmax_term(log_probs, inputs)
 
 
 def _moved(forward: Tensor, by: int) -> Tensor:
-    return indexing.padded(forward, [(0, 0), (by, 0)], _NEVER)[:, :-by]
+    return padding.padded(forward, [(0, 0), (by, 0)], _NEVER)[:, :-by]
 
 
 def _softmax_term(log_probs: Tensor, inputs: Tensor) -> Tensor:
     """0, with the gradient exp(log_probs): PyTorch's gradient takes log_softmax into account."""
     with no_grad():
-        counted = creation.arange(log_probs.array.shape[0]).unsqueeze(1) < inputs
-        weights = where(shape.unsqueeze(counted, 2), ew.exp(log_probs), 0.0)
-    return reductions.sum(weights * (log_probs - log_probs.detach()), (0, 2))
+        counted = ops.arange(log_probs.array.shape[0]).unsqueeze(1) < inputs
+        weights = ops.where(ops.unsqueeze(counted, 2), ops.exp(log_probs), 0.0)
+    return ops.sum(weights * (log_probs - log_probs.detach()), (0, 2))

@@ -17,14 +17,10 @@ from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import Composite
 from fusegrad.eager.core.op import bind
+from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.state import testable
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.nn.activation import log_sigmoid
-from fusegrad.eager.ops.pointwise import elementwise as ew
-from fusegrad.eager.ops.pointwise.elementwise import log, sigmoid, sign, where
-from fusegrad.eager.ops.pointwise.special import clamp
-from fusegrad.eager.ops.reduce import reduction
-from fusegrad.eager.ops.shape import shape
 
 
 def checked_reduction(reduction: str, size_average: Any = None, reduce: Any = None) -> str:
@@ -46,7 +42,7 @@ def checked_reduction(reduction: str, size_average: Any = None, reduce: Any = No
 
 def reduced(loss: Tensor, how: str) -> Tensor:
     """The elements' losses as their mean or sum, or as they are."""
-    return loss if how == "none" else reduction.mean(loss) if how == "mean" else reduction.sum(loss)
+    return loss if how == "none" else ops.mean(loss) if how == "mean" else ops.sum(loss)
 
 
 def _reduced_numpy(loss: np.ndarray, how: str) -> Any:
@@ -104,13 +100,13 @@ def _smooth_numpy(x: np.ndarray, y: np.ndarray, beta: float) -> Any:
 
 
 def _huber(x: Tensor, y: Tensor, delta: float) -> Tensor:
-    away = ew.abs(x - y)
-    return where(away <= delta, away * away * 0.5, (away - 0.5 * delta) * delta)
+    away = ops.abs(x - y)
+    return ops.where(away <= delta, away * away * 0.5, (away - 0.5 * delta) * delta)
 
 
 def _smooth(x: Tensor, y: Tensor, beta: float) -> Tensor:
-    away = ew.abs(x - y)
-    return where(away < beta, away * away * (0.5 / beta), away - 0.5 * beta)
+    away = ops.abs(x - y)
+    return ops.where(away < beta, away * away * (0.5 / beta), away - 0.5 * beta)
 
 
 def _bce_numpy(x: np.ndarray, y: np.ndarray, _: Any) -> Any:
@@ -120,7 +116,7 @@ def _bce_numpy(x: np.ndarray, y: np.ndarray, _: Any) -> Any:
 
 
 def _bce(x: Tensor, y: Tensor, _: Any) -> Tensor:
-    return (y - 1) * clamp(ew.log1p(-x), -100) - y * clamp(log(x), -100)
+    return (y - 1) * ops.clamp(ops.log1p(-x), -100) - y * ops.clamp(ops.log(x), -100)
 
 
 def _bce_logits_numpy(x: np.ndarray, y: np.ndarray, _: Any) -> Any:
@@ -134,26 +130,26 @@ _mse = _pairwise(
     lambda x, y, _: (x - y) * 2,
 )
 _l1 = _pairwise(
-    "l1_loss", lambda x, y, _: np.abs(x - y), lambda x, y, _: ew.abs(x - y), lambda x, y, _: sign(x - y)
+    "l1_loss", lambda x, y, _: np.abs(x - y), lambda x, y, _: ops.abs(x - y), lambda x, y, _: ops.sign(x - y)
 )
 _huber_op = _pairwise(
-    "huber_loss", _huber_numpy, _huber, lambda x, y, delta: clamp(x - y, -float(delta), float(delta))
+    "huber_loss", _huber_numpy, _huber, lambda x, y, delta: ops.clamp(x - y, -float(delta), float(delta))
 )
 _smooth_op = _pairwise(
-    "smooth_l1_loss", _smooth_numpy, _smooth, lambda x, y, beta: clamp((x - y) / beta, -1.0, 1.0)
+    "smooth_l1_loss", _smooth_numpy, _smooth, lambda x, y, beta: ops.clamp((x - y) / beta, -1.0, 1.0)
 )
 _bce_op = _pairwise(
     "binary_cross_entropy",
     _bce_numpy,
     _bce,
-    lambda x, y, _: (x - y) / clamp((1 - x) * x, 1e-12),
-    lambda x, y, _: clamp(ew.log1p(-x), -100) - clamp(log(x), -100),
+    lambda x, y, _: (x - y) / ops.clamp((1 - x) * x, 1e-12),
+    lambda x, y, _: ops.clamp(ops.log1p(-x), -100) - ops.clamp(ops.log(x), -100),
 )
 _bce_logits_op = _pairwise(
     "binary_cross_entropy_with_logits",
     _bce_logits_numpy,
-    lambda x, y, _: clamp(x, 0.0) - x * y + ew.log1p(ew.exp(-ew.abs(x))),
-    lambda x, y, _: sigmoid(x) - y,
+    lambda x, y, _: ops.clamp(x, 0.0) - x * y + ops.log1p(ops.exp(-ops.abs(x))),
+    lambda x, y, _: ops.sigmoid(x) - y,
     lambda x, y, _: -x,
 )
 
@@ -168,11 +164,11 @@ def _pair_loss(op: Composite, input: Tensor, target: Tensor, how: str, parameter
             "same size.",
             stacklevel=3,
         )
-        input, target = shape.broadcast_tensors(input, target)
+        input, target = ops.broadcast_tensors(input, target)
     kind = dtypes.result_type([input.array, target.array])
     if kind.kind != "f":
         raise failure(RuntimeError, f"expected floating-point tensors, got {kind.name}")
-    input, target = (t if t.array.dtype == kind else ew.cast(t, kind) for t in (input, target))
+    input, target = (t if t.array.dtype == kind else ops.cast(t, kind) for t in (input, target))
     return bind(op, (input, target), {"reduction": how, "parameter": parameter})
 
 
@@ -197,7 +193,7 @@ def _weight_averaged(op: Composite, input: Tensor, target: Tensor, how: str, wei
     """The elements' losses times `weight`; the mean divides by the sum of the weights."""
     _same_weight(input, weight)
     loss = _pair_loss(op, input, target, "none") * weight
-    return reduction.sum(loss) / reduction.sum(weight) if how == "mean" else reduced(loss, how)
+    return ops.sum(loss) / ops.sum(weight) if how == "mean" else reduced(loss, how)
 
 
 def mse_loss(
@@ -324,4 +320,4 @@ def soft_margin_loss(
 ) -> Tensor:
     """log(1 + exp(-target * input)), for targets 1 and -1. Source: `torch.nn.functional.soft_margin_loss`."""
     how = checked_reduction(reduction, size_average, reduce)
-    return reduced(ew.log1p(ew.exp(-target * input)), how)
+    return reduced(ops.log1p(ops.exp(-target * input)), how)

@@ -6,28 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.eager.ops.create import (
-    creation,
-)
-from fusegrad.eager.ops.index import (
-    indexing,
-)
-from fusegrad.eager.ops.loss.distance import pairwise_distance
 from fusegrad.eager.ops.loss.loss import checked_reduction, reduced
 from fusegrad.eager.ops.nn.activation import log_sigmoid
-from fusegrad.eager.ops.pointwise import (
-    elementwise as ew,
-)
-from fusegrad.eager.ops.pointwise.elementwise import where
-from fusegrad.eager.ops.pointwise.special import clamp
-from fusegrad.eager.ops.reduce import (
-    reduction as reductions,
-    selection,
-)
-from fusegrad.eager.ops.shape import (
-    shape,
-)
 
 
 def hinge_embedding_loss(
@@ -43,8 +25,8 @@ def hinge_embedding_loss(
     Source: `torch.nn.functional.hinge_embedding_loss`.
     """
     how = checked_reduction(reduction, size_average, reduce)
-    apart = where(ew.ne(target, 1), clamp(margin - input, 0), 0.0)
-    return reduced(apart + where(ew.ne(target, -1), input, 0), how)
+    apart = ops.where(ops.ne(target, 1), ops.clamp(margin - input, 0), 0.0)
+    return reduced(apart + ops.where(ops.ne(target, -1), input, 0), how)
 
 
 def margin_ranking_loss(
@@ -63,7 +45,7 @@ def margin_ranking_loss(
     """
     how = checked_reduction(reduction, size_average, reduce)
     _same_rank("input1, input2 and target", input1, input2, target)
-    return reduced(clamp(-target * (input1 - input2) + margin, 0), how)
+    return reduced(ops.clamp(-target * (input1 - input2) + margin, 0), how)
 
 
 def _same_rank(names: str, *tensors: Tensor) -> None:
@@ -95,10 +77,10 @@ def cosine_embedding_loss(
             f"{list(target.array.shape)}, inputs {list(input1.array.shape)} and {list(input2.array.shape)}",
         )
     tiny = 1e-12
-    squares = [reductions.sum(x * x, rank) + tiny for x in (input1, input2)]
-    cosine = reductions.sum(input1 * input2, rank) / ew.sqrt(squares[0] * squares[1])
-    alike = where(ew.eq(target, 1), 1 - cosine, 0.0)
-    return reduced(alike + where(ew.eq(target, -1), clamp(cosine - margin, 0), 0), how)
+    squares = [ops.sum(x * x, rank) + tiny for x in (input1, input2)]
+    cosine = ops.sum(input1 * input2, rank) / ops.sqrt(squares[0] * squares[1])
+    alike = ops.where(ops.eq(target, 1), 1 - cosine, 0.0)
+    return reduced(alike + ops.where(ops.eq(target, -1), ops.clamp(cosine - margin, 0), 0), how)
 
 
 def triplet_margin_loss(
@@ -120,7 +102,7 @@ def triplet_margin_loss(
     """
     how = checked_reduction(reduction, size_average, reduce)
     return _triplet(
-        anchor, positive, negative, lambda x, y: pairwise_distance(x, y, p, eps), margin, swap, how
+        anchor, positive, negative, lambda x, y: ops.pairwise_distance(x, y, p, eps), margin, swap, how
     )
 
 
@@ -139,7 +121,7 @@ def triplet_margin_with_distance_loss(
     Source: `torch.nn.functional.triplet_margin_with_distance_loss`.
     """
     how = checked_reduction(reduction)
-    return _triplet(anchor, positive, negative, distance_function or pairwise_distance, margin, swap, how)
+    return _triplet(anchor, positive, negative, distance_function or ops.pairwise_distance, margin, swap, how)
 
 
 def _triplet(
@@ -156,8 +138,8 @@ def _triplet(
     _same_rank("the anchor, positive and negative", anchor, positive, negative)
     near, far = distance(anchor, positive), distance(anchor, negative)
     if swap:
-        far = ew.minimum(far, distance(positive, negative))
-    return reduced(clamp(margin + near - far, 0), how)
+        far = ops.minimum(far, distance(positive, negative))
+    return reduced(ops.clamp(margin + near - far, 0), how)
 
 
 # Of class scores.
@@ -183,7 +165,7 @@ def multi_margin_loss(
         raise failure(ValueError, "only p == 1 and p == 2 supported")
     if weight is not None and weight.array.ndim != 1:
         raise failure(ValueError, "weight must be one-dimensional")
-    rows, classes = _rows(input), shape.reshape(target, (-1, 1))
+    rows, classes = _rows(input), ops.reshape(target, (-1, 1))
     count = rows.array.shape[1]
     if target.array.dtype.kind not in "iu":
         raise failure(RuntimeError, f"expected target of dtype int64, got {target.array.dtype.name}")
@@ -197,13 +179,13 @@ def multi_margin_loss(
         raise failure(
             RuntimeError, f"inconsistent weight size: {list(weight.array.shape)} for {count} classes"
         )
-    loss = clamp(margin - indexing.gather(rows, 1, classes) + rows, 0)
+    loss = ops.clamp(margin - ops.gather(rows, 1, classes) + rows, 0)
     if p == 2:
         loss = loss * loss
     if weight is not None:
-        loss = loss * indexing.take_along_dim(shape.unsqueeze(weight, 1), classes, 0)
-    others = ew.ne(creation.arange(count), classes)
-    loss = reductions.sum(where(others, loss, 0.0), 1) / count
+        loss = loss * ops.take_along_dim(ops.unsqueeze(weight, 1), classes, 0)
+    others = ops.ne(ops.arange(count), classes)
+    loss = ops.sum(ops.where(others, loss, 0.0), 1) / count
     return _unrowed(loss, input.array.ndim, how)
 
 
@@ -215,12 +197,12 @@ def _rows(input: Tensor) -> Tensor:
             RuntimeError,
             f"Expected non-empty vector or matrix with optional 0-dim batch size, but got: {list(size)}",
         )
-    return input if len(size) == 2 else shape.reshape(input, (1, -1))
+    return input if len(size) == 2 else ops.reshape(input, (1, -1))
 
 
 def _unrowed(loss: Tensor, rank: int, how: str) -> Tensor:
     """The losses of rows reduced; the only row of a vector of scores gives a number."""
-    return shape.reshape(loss, ()) if how == "none" and rank < 2 else reduced(loss, how)
+    return ops.reshape(loss, ()) if how == "none" and rank < 2 else reduced(loss, how)
 
 
 def multilabel_margin_loss(
@@ -239,16 +221,16 @@ def multilabel_margin_loss(
             f"inconsistent target size: {list(target.array.shape)} for input of size: "
             f"{list(input.array.shape)}",
         )
-    labels = shape.reshape(target, rows.array.shape)
+    labels = ops.reshape(target, rows.array.shape)
     count = rows.array.shape[1]
-    listed = ew.eq(selection.cumsum(labels < 0, 1), 0)
-    labels = where(listed, labels, 0)
-    hits = ew.eq(shape.unsqueeze(labels, 2), creation.arange(count)) & shape.unsqueeze(listed, 2)
-    others = ew.logical_not(reductions.any(hits, 1))
-    picked = shape.unsqueeze(indexing.gather(rows, 1, labels), 2)
-    pairs = shape.unsqueeze(listed, 2) & shape.unsqueeze(others, 1)
-    loss = where(pairs, clamp(1 - picked + shape.unsqueeze(rows, 1), 0), 0.0)
-    return _unrowed(reductions.sum(loss, (1, 2)) / count, input.array.ndim, how)
+    listed = ops.eq(ops.cumsum(labels < 0, 1), 0)
+    labels = ops.where(listed, labels, 0)
+    hits = ops.eq(ops.unsqueeze(labels, 2), ops.arange(count)) & ops.unsqueeze(listed, 2)
+    others = ops.logical_not(ops.any(hits, 1))
+    picked = ops.unsqueeze(ops.gather(rows, 1, labels), 2)
+    pairs = ops.unsqueeze(listed, 2) & ops.unsqueeze(others, 1)
+    loss = ops.where(pairs, ops.clamp(1 - picked + ops.unsqueeze(rows, 1), 0), 0.0)
+    return _unrowed(ops.sum(loss, (1, 2)) / count, input.array.ndim, how)
 
 
 def multilabel_soft_margin_loss(
@@ -267,4 +249,4 @@ def multilabel_soft_margin_loss(
     loss = -(target * log_sigmoid(input) + (1 - target) * log_sigmoid(-input))
     if weight is not None:
         loss = loss * weight
-    return reduced(reductions.mean(loss, -1), how)
+    return reduced(ops.mean(loss, -1), how)

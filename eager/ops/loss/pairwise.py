@@ -10,23 +10,22 @@ import numpy as np
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import Composite
 from fusegrad.eager.core.op import bind, describe
+from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.eager.ops.create import creation
-from fusegrad.eager.ops.linalg.contraction import matmul
-from fusegrad.eager.ops.pointwise import elementwise as ew
-from fusegrad.eager.ops.reduce import reduction
-from fusegrad.eager.ops.reduce.reduction import method, vector_norm
-from fusegrad.eager.ops.shape import shape
+from fusegrad.eager.ops.declare import public
+from fusegrad.eager.ops.reduce.reduction import accepting_axis, vector_norm
 from fusegrad.eager.ops.shape.shape import normal_dim
 
 
-@method
+@public(method=True)
+@accepting_axis
 def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
     """The p-norm of input - other. Source: `torch.dist`."""
     return vector_norm(input - other, p)
 
 
-@method
+@public(method=True, inplace=True)
+@accepting_axis
 def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
     """Each slice along `dim` scaled down to a p-norm of `maxnorm` where it is longer.
 
@@ -41,7 +40,7 @@ def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
         )
     dim = normal_dim(dim, ndim)
     length = vector_norm(input, p, tuple(d for d in range(ndim) if d != dim), True)
-    return input * ew.where(length > maxnorm, maxnorm / (length + 1e-7), 1.0)
+    return input * ops.where(length > maxnorm, maxnorm / (length + 1e-7), 1.0)
 
 
 # The distance of each vector of one set to each of another.
@@ -77,27 +76,27 @@ def _cdist_numpy(x1: np.ndarray, x2: np.ndarray, p: float) -> np.ndarray:
 
 
 def _cdist_decomposed(x1: Tensor, x2: Tensor, p: float) -> Tensor:
-    return vector_norm(shape.unsqueeze(x1, -2) - shape.unsqueeze(x2, -3), p, -1)
+    return vector_norm(ops.unsqueeze(x1, -2) - ops.unsqueeze(x2, -3), p, -1)
 
 
 def _cdist_gradient(g: Tensor, x1: Tensor, x2: Tensor, out: Tensor, p: float) -> Tensor:
     """That of `x1`. A distance of 0 has none, and the largest differences do not share it."""
     if p == 0:
-        return creation.zeros(x1.array.shape, dtype=x1.dtype)
+        return ops.zeros(x1.array.shape, dtype=x1.dtype)
     if p == 2:  # all differences at once, as products of matrices
-        weight = ew.where(ew.eq(out, 0), 0.0, g / out)
-        return x1 * reduction.sum(weight, -1, True) - matmul(weight, x2)
-    away = shape.unsqueeze(x1, -2) - shape.unsqueeze(x2, -3)
-    g, length, size = shape.unsqueeze(g, -1), shape.unsqueeze(out, -1), ew.abs(away)
+        weight = ops.where(ops.eq(out, 0), 0.0, g / out)
+        return x1 * ops.sum(weight, -1, True) - ops.matmul(weight, x2)
+    away = ops.unsqueeze(x1, -2) - ops.unsqueeze(x2, -3)
+    g, length, size = ops.unsqueeze(g, -1), ops.unsqueeze(out, -1), ops.abs(away)
     if p == 1:
-        slope = g * ew.sign(away)
+        slope = g * ops.sign(away)
     elif math.isinf(p):
-        slope = g * ew.sign(away) * ew.eq(size, length)
+        slope = g * ops.sign(away) * ops.eq(size, length)
     else:
-        slope = g * ew.sign(away) * ew.pow(size, p - 1) / ew.pow(length, p - 1)
-        flat = ew.eq(away, 0) if p < 1 else ew.eq(length, 0)
-        slope = ew.where(flat, 0.0, slope)
-    return reduction.sum(slope, -2)
+        slope = g * ops.sign(away) * ops.pow(size, p - 1) / ops.pow(length, p - 1)
+        flat = ops.eq(away, 0) if p < 1 else ops.eq(length, 0)
+        slope = ops.where(flat, 0.0, slope)
+    return ops.sum(slope, -2)
 
 
 _cdist = Composite(
@@ -112,6 +111,7 @@ _cdist = Composite(
 )
 
 
+@public
 def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str | None = None) -> Tensor:
     """The p-norm distances [..., n, m] of vectors [..., n, d] to vectors [..., m, d].
 
@@ -146,10 +146,11 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str | None = Non
         raise failure(
             RuntimeError, f"the batches of {describe(x1)} and {describe(x2)} do not broadcast"
         ) from None
-    sides = [shape.expand(x, batch + x.array.shape[-2:]) for x in (x1, x2)]
+    sides = [ops.expand(x, batch + x.array.shape[-2:]) for x in (x1, x2)]
     return bind(_cdist, tuple(sides), {"p": float(p)})
 
 
+@public
 def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     """The p-norm distances between each two rows of a matrix [n, d], as a vector [n (n-1) / 2].
 
@@ -158,5 +159,5 @@ def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     if input.array.ndim != 2:
         raise failure(RuntimeError, f"pdist only supports 2D tensors, got: {list(input.array.shape)}")
     rows, columns = np.triu_indices(input.array.shape[0], 1)
-    first, second = creation.from_numpy(rows), creation.from_numpy(columns)
+    first, second = ops.from_numpy(rows), ops.from_numpy(columns)
     return cdist(input, input, p)[first, second]

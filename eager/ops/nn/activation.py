@@ -1,4 +1,4 @@
-"""Activation functions, element by element; softmax stands next door and is found here too."""
+"""Activation functions, element by element; softmax is a reduction (`eager/ops/reduce/softmax.py`)."""
 
 from __future__ import annotations
 
@@ -17,20 +17,14 @@ from fusegrad.eager.core.families import (
     DTypeRule,
     Elementwise,
 )
+from fusegrad.eager.core.names import renamed
 from fusegrad.eager.core.op import bind
+from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.ops.declare import public
 from fusegrad.eager.ops.index import inplace as inplace_ops
-from fusegrad.eager.ops.pointwise import elementwise as ew
-from fusegrad.eager.ops.pointwise.declare import METHODS, documented, function_of_one, tensor_operand
-from fusegrad.eager.ops.pointwise.elementwise import exp, sigmoid, tanh, where
-from fusegrad.eager.ops.pointwise.special import clamp
-from fusegrad.eager.ops.reduce.softmax import (
-    log_softmax as log_softmax,
-    softmax as softmax,
-    softmin as softmin,
-)
-from fusegrad.eager.ops.shape import shape
+from fusegrad.eager.ops.pointwise.declare import documented, function_of_one, tensor_operand
 from fusegrad.eager.ops.shape.shape import normal_dim
 
 
@@ -41,7 +35,7 @@ def linked(gradient: Tensor, x: Tensor) -> Tensor:
     """
     if not (state.grad_enabled and x.needs_grad):
         return gradient
-    return where(constant(1, (), np.dtype(bool)), gradient, x)
+    return ops.where(constant(1, (), np.dtype(bool)), gradient, x)
 
 
 def applied(function: Callable[[Tensor], Tensor], input: Tensor, in_place: bool, name: str) -> Tensor:
@@ -88,19 +82,21 @@ def _parametric(
 
 # Made of straight lines.
 
-relu = _plain(
-    "relu",
-    lambda x: np.maximum(x, 0),
-    REAL_NUMBER,
-    lambda b, x: b.maximum(x, 0.0),
-    lambda g, out: linked(where(out <= 0, 0.0, g), out),
-    "max(x, 0).",
+relu = public(method=True, inplace=True)(
+    _plain(
+        "relu",
+        lambda x: np.maximum(x, 0),
+        REAL_NUMBER,
+        lambda b, x: b.maximum(x, 0.0),
+        lambda g, out: linked(ops.where(out <= 0, 0.0, g), out),
+        "max(x, 0).",
+    )
 )
 leaky_relu = _parametric(
     "leaky_relu",
     lambda x, negative_slope: np.where(x > 0, x, x * negative_slope),
     lambda b, x, negative_slope: b.select(b.gt(x, 0.0), x, b.mul(x, negative_slope)),
-    lambda g, x, negative_slope: linked(where(x > 0, g, g * negative_slope), x),
+    lambda g, x, negative_slope: linked(ops.where(x > 0, g, g * negative_slope), x),
     "x, or negative_slope * x below 0.",
     {"negative_slope": 0.01},
 )
@@ -108,7 +104,7 @@ _hardtanh = _parametric(
     "hardtanh",
     lambda x, min_val, max_val: np.minimum(np.maximum(x, x.dtype.type(min_val)), x.dtype.type(max_val)),
     lambda b, x, min_val, max_val: b.minimum(b.maximum(x, min_val), max_val),
-    lambda g, x, min_val, max_val: linked(where((x > min_val) & (x < max_val), g, 0.0), x),
+    lambda g, x, min_val, max_val: linked(ops.where((x > min_val) & (x < max_val), g, 0.0), x),
     "x limited to min_val and max_val.",
     {"min_val": -1.0, "max_val": 1.0},
     rule=REAL_NUMBER,
@@ -133,29 +129,33 @@ def relu6(input: Tensor, inplace: bool = False) -> Tensor:
     return hardtanh(input, 0.0, 6.0, inplace)
 
 
-threshold = _parametric(
-    "threshold",
-    lambda x, threshold, value: np.where(x <= x.dtype.type(threshold), x.dtype.type(value), x),
-    lambda b, x, threshold, value: b.select(b.le(x, threshold), value, x),
-    lambda g, x, threshold, value: linked(where(x <= threshold, 0.0, g), x),
-    "x above threshold, else value.",
-    {"threshold": 0.0, "value": 0.0},
-    rule=REAL_NUMBER,
+threshold = public(
+    _parametric(
+        "threshold",
+        lambda x, threshold, value: np.where(x <= x.dtype.type(threshold), x.dtype.type(value), x),
+        lambda b, x, threshold, value: b.select(b.le(x, threshold), value, x),
+        lambda g, x, threshold, value: linked(ops.where(x <= threshold, 0.0, g), x),
+        "x above threshold, else value.",
+        {"threshold": 0.0, "value": 0.0},
+        rule=REAL_NUMBER,
+    )
 )
-hardshrink = _parametric(
-    "hardshrink",
-    lambda x, lambd: np.where(np.abs(x) <= lambd, x.dtype.type(0), x),
-    lambda b, x, lambd: b.select(b.le(b.abs(x), lambd), 0.0, x),
-    lambda g, x, lambd: linked(where(ew.abs(x) > lambd, g, 0.0), x),
-    "x, or 0 where |x| is at most lambd.",
-    {"lambd": 0.5},
-    in_place=False,
+hardshrink = public(method=True)(
+    _parametric(
+        "hardshrink",
+        lambda x, lambd: np.where(np.abs(x) <= lambd, x.dtype.type(0), x),
+        lambda b, x, lambd: b.select(b.le(b.abs(x), lambd), 0.0, x),
+        lambda g, x, lambd: linked(ops.where(ops.abs(x) > lambd, g, 0.0), x),
+        "x, or 0 where |x| is at most lambd.",
+        {"lambd": 0.5},
+        in_place=False,
+    )
 )
 _softshrink = _parametric(
     "softshrink",
     lambda x, lambd: np.where(np.abs(x) <= lambd, x.dtype.type(0), x - np.sign(x) * x.dtype.type(lambd)),
     lambda b, x, lambd: b.select(b.le(b.abs(x), lambd), 0.0, b.sub(x, b.mul(b.sign(x), lambd))),
-    lambda g, x, lambd: linked(where(ew.abs(x) > lambd, g, 0.0), x),
+    lambda g, x, lambd: linked(ops.where(ops.abs(x) > lambd, g, 0.0), x),
     "x brought toward 0 by lambd.",
     {"lambd": 0.5},
     in_place=False,
@@ -176,7 +176,7 @@ hardsigmoid = _parametric(
     "hardsigmoid",
     lambda x: np.minimum(np.maximum(x + 3, 0), 6) / 6,
     lambda b, x: b.div(b.minimum(b.maximum(b.add(x, 3.0), 0.0), 6.0), 6.0),
-    lambda g, x: linked(where((x > -3) & (x < 3), g / 6, 0.0), x),
+    lambda g, x: linked(ops.where((x > -3) & (x < 3), g / 6, 0.0), x),
     "clamp(x + 3, 0, 6) / 6.",
     {},
 )
@@ -184,7 +184,7 @@ hardswish = _parametric(
     "hardswish",
     lambda x: x * np.minimum(np.maximum(x + 3, 0), 6) / 6,
     lambda b, x: b.div(b.mul(x, b.minimum(b.maximum(b.add(x, 3.0), 0.0), 6.0)), 6.0),
-    lambda g, x: g * where(x <= -3, 0.0, where(x >= 3, 1.0, x / 3 + 0.5)),
+    lambda g, x: g * ops.where(x <= -3, 0.0, ops.where(x >= 3, 1.0, x / 3 + 0.5)),
     "x * clamp(x + 3, 0, 6) / 6.",
     {},
 )
@@ -197,13 +197,14 @@ _prelu = Elementwise(
     ONLY_REAL_FLOAT,
     lambda b, x, weight: b.select(b.gt(x, 0.0), x, b.mul(weight, x)),
     {
-        "x": lambda g, x, weight: linked(where(x > 0, g, g * weight), x),
-        "weight": lambda g, x: where(x > 0, 0.0, g * x),
+        "x": lambda g, x, weight: linked(ops.where(x > 0, g, g * weight), x),
+        "weight": lambda g, x: ops.where(x > 0, 0.0, g * x),
     },
     "PreluKernelBackward0",
 )
 
 
+@public(method=True)
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
     """x, or weight * x below 0; `weight` has one element, or one for each channel (dimension 1).
 
@@ -226,12 +227,13 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
                 f"Mismatch of parameter numbers and input channel size. Found {weight.array.size} "
                 f"parameters for {channels} channels",
             )
-        weight = shape.reshape(weight, (-1, *[1] * (input.array.ndim - 2)))
+        weight = ops.reshape(weight, (-1, *[1] * (input.array.ndim - 2)))
     elif weight.array.ndim and not input.array.ndim:
-        weight = shape.reshape(weight, ())
+        weight = ops.reshape(weight, ())
     return bind(_prelu, (input, weight))
 
 
+@public
 def rrelu(
     input: Tensor,
     lower: float = 1.0 / 8,
@@ -249,8 +251,8 @@ def rrelu(
         )
     if not training:
         return leaky_relu(input, (lower + upper) / 2, inplace)
-    slope = random.rand_like(input) * (upper - lower) + lower
-    return applied(lambda x: where(x <= 0, x * slope, x), input, inplace, "rrelu")
+    slope = ops.rand_like(input) * (upper - lower) + lower
+    return applied(lambda x: ops.where(x <= 0, x * slope, x), input, inplace, "rrelu")
 
 
 # Smooth ones.
@@ -260,7 +262,7 @@ silu = _plain(
     lambda x: x / (1 + np.exp(-x)),
     ONLY_FLOAT,
     lambda b, x: b.mul(x, b.sigmoid(x)),
-    lambda g, x: g * (sigmoid(x) * (x * (1 - sigmoid(x)) + 1)),
+    lambda g, x: g * (ops.sigmoid(x) * (x * (1 - ops.sigmoid(x)) + 1)),
     "x * sigmoid(x).",
 )
 log_sigmoid = _plain(
@@ -268,24 +270,26 @@ log_sigmoid = _plain(
     lambda x: np.minimum(x, 0) - np.log1p(np.exp(-np.abs(x))),
     ONLY_REAL_FLOAT,
     lambda b, x: b.sub(b.minimum(x, 0.0), b.log1p(b.exp(b.neg(b.abs(x))))),
-    lambda g, x: g * sigmoid(-x),
+    lambda g, x: g * ops.sigmoid(-x),
     "log(sigmoid(x)).",
 )
 elu = _parametric(
     "elu",
     lambda x, alpha: np.where(x > 0, x, alpha * np.expm1(x)),
     lambda b, x, alpha: b.select(b.gt(x, 0.0), x, b.mul(b.expm1(x), alpha)),
-    lambda g, x, alpha: where(x > 0, g, g * (exp(clamp(x, max=0.0)) * alpha)),
+    lambda g, x, alpha: ops.where(x > 0, g, g * (ops.exp(ops.clamp(x, max=0.0)) * alpha)),
     "x, or alpha * (exp(x) - 1) below 0.",
     {"alpha": 1.0},
 )
-celu = _parametric(
-    "celu",
-    lambda x, alpha: np.where(x > 0, x, alpha * np.expm1(x / alpha)),
-    lambda b, x, alpha: b.select(b.gt(x, 0.0), x, b.mul(b.expm1(b.div(x, alpha)), alpha)),
-    lambda g, x, alpha: where(x > 0, g, g * exp(clamp(x, max=0.0) / alpha)),
-    "x, or alpha * (exp(x / alpha) - 1) below 0.",
-    {"alpha": 1.0},
+celu = public(
+    _parametric(
+        "celu",
+        lambda x, alpha: np.where(x > 0, x, alpha * np.expm1(x / alpha)),
+        lambda b, x, alpha: b.select(b.gt(x, 0.0), x, b.mul(b.expm1(b.div(x, alpha)), alpha)),
+        lambda g, x, alpha: ops.where(x > 0, g, g * ops.exp(ops.clamp(x, max=0.0) / alpha)),
+        "x, or alpha * (exp(x / alpha) - 1) below 0.",
+        {"alpha": 1.0},
+    )
 )
 
 
@@ -304,7 +308,7 @@ softplus = _parametric(
     "softplus",
     _softplus_numpy,
     _softplus_scalar,
-    lambda g, x, beta, threshold: where(x * beta > threshold, g, g * sigmoid(x * beta)),
+    lambda g, x, beta, threshold: ops.where(x * beta > threshold, g, g * ops.sigmoid(x * beta)),
     "log(1 + exp(beta * x)) / beta; x itself where beta * x is above threshold.",
     {"beta": 1.0, "threshold": 20.0},
     in_place=False,
@@ -328,8 +332,8 @@ _gelu = Elementwise(
         "x": lambda g, x: (
             g
             * (
-                (ew.erf(x * math.sqrt(0.5)) + 1) * 0.5
-                + x * (exp(x * x * -0.5) * (1 / math.sqrt(2 * math.pi)))
+                (ops.erf(x * math.sqrt(0.5)) + 1) * 0.5
+                + x * (ops.exp(x * x * -0.5) * (1 / math.sqrt(2 * math.pi)))
             )
         )
     },
@@ -337,7 +341,7 @@ _gelu = Elementwise(
 
 
 def _gelu_tanh_gradient(g: Tensor, x: Tensor) -> Tensor:
-    t = tanh((x + x * x * x * _CUBE) * _FACTOR)
+    t = ops.tanh((x + x * x * x * _CUBE) * _FACTOR)
     return g * ((t + 1) * 0.5 + x * (1 - t * t) * ((x * x * (3 * _CUBE) + 1) * (0.5 * _FACTOR)))
 
 
@@ -365,6 +369,7 @@ def gelu(input: Tensor, approximate: str = "none") -> Tensor:
     return bind(_gelu if approximate == "none" else _gelu_tanh, (input,))
 
 
+@public
 def selu(input: Tensor, inplace: bool = False) -> Tensor:
     """scale * elu(x, alpha), self-normalising. Source: `torch.nn.functional.selu`."""
     return applied(lambda x: elu(x, 1.6732632423543772) * 1.0507009873554805, input, inplace, "selu")
@@ -372,17 +377,17 @@ def selu(input: Tensor, inplace: bool = False) -> Tensor:
 
 def mish(input: Tensor, inplace: bool = False) -> Tensor:
     """x * tanh(softplus(x)). Source: `torch.nn.functional.mish`."""
-    return applied(lambda x: x * tanh(softplus(x)), input, inplace, "mish")
+    return applied(lambda x: x * ops.tanh(softplus(x)), input, inplace, "mish")
 
 
 def softsign(input: Tensor) -> Tensor:
     """x / (1 + |x|). Source: `torch.nn.functional.softsign`."""
-    return input / (ew.abs(input) + 1)
+    return input / (ops.abs(input) + 1)
 
 
 def tanhshrink(input: Tensor) -> Tensor:
     """x - tanh(x). Source: `torch.nn.functional.tanhshrink`."""
-    return input - tanh(input)
+    return input - ops.tanh(input)
 
 
 def glu(input: Tensor, dim: int = -1) -> Tensor:
@@ -396,7 +401,7 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
     if extent % 2:
         raise failure(RuntimeError, f"Halving dimension must be even, but dimension {dim} is size {extent}")
     first, second = input.chunk(2, dim)
-    return first * sigmoid(second)
+    return first * ops.sigmoid(second)
 
 
 def _in_place(function: Callable[..., Tensor], name: str) -> Callable[..., Tensor]:
@@ -406,22 +411,14 @@ def _in_place(function: Callable[..., Tensor], name: str) -> Callable[..., Tenso
         return applied(lambda x: function(x, *values, **given), input, True, name)
 
     written.__doc__ = f"`{name}` written into `input`. Source: `torch.nn.functional.{name}_`."
-    return ew.renamed(written, f"{name}_")
+    return renamed(written, f"{name}_")
 
 
-relu_ = _in_place(relu, "relu")
+relu_ = public(_in_place(relu, "relu"))
 leaky_relu_ = _in_place(leaky_relu, "leaky_relu")
 elu_ = _in_place(elu, "elu")
-celu_ = _in_place(celu, "celu")
-selu_ = _in_place(selu, "selu")
-rrelu_ = _in_place(rrelu, "rrelu")
+celu_ = public(_in_place(celu, "celu"))
+selu_ = public(_in_place(selu, "selu"))
+rrelu_ = public(_in_place(rrelu, "rrelu"))
 hardtanh_ = _in_place(hardtanh, "hardtanh")
-threshold_ = _in_place(threshold, "threshold")
-
-METHODS |= {
-    "hardshrink": hardshrink,
-    "prelu": prelu,
-    "relu": relu,
-}
-
-from fusegrad.eager.random import random  # noqa: E402  (drawing tensors uses the ops, too)
+threshold_ = public(_in_place(threshold, "threshold"))

@@ -6,17 +6,11 @@ import math
 from typing import Any
 
 from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.eager.ops.create import creation
-from fusegrad.eager.ops.index import indexing
-from fusegrad.eager.ops.linalg.contraction import matmul
-from fusegrad.eager.ops.nn.activation import softmax
 from fusegrad.eager.ops.nn.dropout import dropout
 from fusegrad.eager.ops.nn.linear import linear
-from fusegrad.eager.ops.pointwise import elementwise as ew
-from fusegrad.eager.ops.pointwise.elementwise import where
-from fusegrad.eager.ops.reduce import reduction
-from fusegrad.eager.ops.shape import shape
+from fusegrad.eager.ops.shape import padding
 
 
 def scaled_dot_product_attention(
@@ -41,14 +35,14 @@ def scaled_dot_product_attention(
         key, value = (_repeated_heads(query, x) for x in (key, value))
     if scale is None:
         scale = 1 / math.sqrt(query.array.shape[-1]) if query.array.shape[-1] else math.inf
-    scores = matmul(query * scale, shape.transpose(key, -2, -1))
+    scores = ops.matmul(query * scale, ops.transpose(key, -2, -1))
     if is_causal:
         length, keys = scores.array.shape[-2:]
-        attn_mask = creation.arange(length).unsqueeze(1) >= creation.arange(keys)
+        attn_mask = ops.arange(length).unsqueeze(1) >= ops.arange(keys)
     weights = _softmax_masked(scores, attn_mask)
     if dropout_p:
         weights = dropout(weights, dropout_p)
-    return matmul(weights, value)
+    return ops.matmul(weights, value)
 
 
 def _check_operands(
@@ -80,17 +74,17 @@ def _repeated_heads(query: Tensor, x: Tensor) -> Tensor:
     if not own or heads % own:
         raise failure(RuntimeError, f"{heads} query heads cannot share {own} key heads")
     *batch, _, length, size = x.array.shape
-    spread = shape.expand(shape.unsqueeze(x, -3), (*batch, own, heads // own, length, size))
-    return shape.reshape(spread, (*batch, heads, length, size))
+    spread = ops.expand(ops.unsqueeze(x, -3), (*batch, own, heads // own, length, size))
+    return ops.reshape(spread, (*batch, heads, length, size))
 
 
 def _softmax_masked(scores: Tensor, mask: Tensor | None) -> Tensor:
     """The softmax over the keys under a mask; 0 in rows without any key."""
     if mask is None:
-        return softmax(scores, -1)
-    scores = where(mask, scores, -math.inf) if mask.array.dtype.kind == "b" else scores + mask
-    empty = reduction.all(ew.eq(scores, -math.inf), -1, True)
-    return where(empty, 0.0, softmax(where(empty, 0.0, scores), -1))
+        return ops.softmax(scores, -1)
+    scores = ops.where(mask, scores, -math.inf) if mask.array.dtype.kind == "b" else scores + mask
+    empty = ops.all(ops.eq(scores, -math.inf), -1, True)
+    return ops.where(empty, 0.0, ops.softmax(ops.where(empty, 0.0, scores), -1))
 
 
 # Several heads with their projections: what `nn.MultiheadAttention` calls.
@@ -132,9 +126,9 @@ def multi_head_attention_forward(
     _check_ranks(query, key, value, key_padding_mask, attn_mask)
     batched = query.array.ndim == 3
     if not batched:
-        query, key, value = (shape.unsqueeze(x, 1) for x in (query, key, value))
+        query, key, value = (ops.unsqueeze(x, 1) for x in (query, key, value))
         if key_padding_mask is not None:
-            key_padding_mask = shape.unsqueeze(key_padding_mask, 0)
+            key_padding_mask = ops.unsqueeze(key_padding_mask, 0)
     length, rows, width = query.array.shape
     if is_causal and attn_mask is None:
         raise failure(RuntimeError, "Need attn_mask if specifying the is_causal hint.")
@@ -152,18 +146,18 @@ def multi_head_attention_forward(
     if (bias_k is None) != (bias_v is None):
         raise failure(AssertionError, "bias_k and bias_v are given both or not at all")
     if bias_k is not None and bias_v is not None:
-        k = shape.cat([k, shape.repeat(bias_k, (1, rows, 1))])
-        v = shape.cat([v, shape.repeat(bias_v, (1, rows, 1))])
+        k = ops.cat([k, ops.repeat(bias_k, (1, rows, 1))])
+        v = ops.cat([v, ops.repeat(bias_v, (1, rows, 1))])
     q, k, v = (_heads(x, rows, num_heads) for x in (q, k, v))
-    k = k if static_k is None else shape.reshape(static_k, (rows, num_heads, *static_k.array.shape[1:]))
-    v = v if static_v is None else shape.reshape(static_v, (rows, num_heads, *static_v.array.shape[1:]))
+    k = k if static_k is None else ops.reshape(static_k, (rows, num_heads, *static_k.array.shape[1:]))
+    v = v if static_v is None else ops.reshape(static_v, (rows, num_heads, *static_v.array.shape[1:]))
     if add_zero_attn:
-        zero = creation.zeros(rows, num_heads, 1, width // num_heads, dtype=k.dtype)
-        k, v = shape.cat([k, zero], 2), shape.cat([v, zero], 2)
+        zero = ops.zeros(rows, num_heads, 1, width // num_heads, dtype=k.dtype)
+        k, v = ops.cat([k, zero], 2), ops.cat([v, zero], 2)
     # Keys that were added behind the given ones are seen by all queries.
     mask, padding = (_widened(m, k.array.shape[2]) for m in (mask, padding))
     if padding is not None:
-        padding = shape.reshape(padding, (rows, 1, 1, -1))
+        padding = ops.reshape(padding, (rows, 1, 1, -1))
         mask = padding if mask is None else mask + padding
     return _attended(
         q,
@@ -195,16 +189,16 @@ def _attended(
     if wanted == "none":
         out = scaled_dot_product_attention(q, k, v, mask, dropout_p)
     else:
-        scores = matmul(q * math.sqrt(1 / size), shape.transpose(k, -2, -1))
-        weights = softmax(scores if mask is None else scores + mask, -1)
+        scores = ops.matmul(q * math.sqrt(1 / size), ops.transpose(k, -2, -1))
+        weights = ops.softmax(scores if mask is None else scores + mask, -1)
         weights = dropout(weights, dropout_p) if dropout_p else weights
-        out = matmul(weights, v)
-        weights = reduction.mean(weights, 1) if wanted == "mean" else weights
-    out = shape.reshape(shape.permute(out, 2, 0, 1, 3), (length, rows, heads * size))
+        out = ops.matmul(weights, v)
+        weights = ops.mean(weights, 1) if wanted == "mean" else weights
+    out = ops.reshape(ops.permute(out, 2, 0, 1, 3), (length, rows, heads * size))
     out = linear(out, weight, bias)
     if batched:
         return out, weights
-    return shape.squeeze(out, 1), None if weights is None else shape.squeeze(weights, 0)
+    return ops.squeeze(out, 1), None if weights is None else ops.squeeze(weights, 0)
 
 
 def _check_ranks(query: Tensor, key: Tensor, value: Tensor, padding: Any, mask: Any) -> None:
@@ -227,7 +221,7 @@ def _added_mask(mask: Tensor | None, name: str, like: Tensor) -> Tensor | None:
         return mask
     if mask.array.dtype.kind != "b":
         raise failure(AssertionError, f"only bool and floating types of {name} are supported")
-    return where(mask, -math.inf, creation.zeros(mask.array.shape, dtype=like.dtype))
+    return ops.where(mask, -math.inf, ops.zeros(mask.array.shape, dtype=like.dtype))
 
 
 def _mask_of_heads(mask: Tensor | None, rows: int, heads: int, length: int, keys: int) -> Tensor | None:
@@ -241,7 +235,7 @@ def _mask_of_heads(mask: Tensor | None, rows: int, heads: int, length: int, keys
             f"The shape of the {mask.array.ndim}D attn_mask is {list(mask.array.shape)}, "
             f"but should be {list(expected)}.",
         )
-    return mask if mask.array.ndim == 2 else shape.reshape(mask, (rows, heads, length, keys))
+    return mask if mask.array.ndim == 2 else ops.reshape(mask, (rows, heads, length, keys))
 
 
 def _widened(mask: Tensor | None, keys: int) -> Tensor | None:
@@ -249,20 +243,20 @@ def _widened(mask: Tensor | None, keys: int) -> Tensor | None:
     if mask is None or mask.array.shape[-1] == keys:
         return mask
     extra = keys - mask.array.shape[-1]
-    return indexing.padded(mask, [(0, 0)] * (mask.array.ndim - 1) + [(0, extra)], 0.0)
+    return padding.padded(mask, [(0, 0)] * (mask.array.ndim - 1) + [(0, extra)], 0.0)
 
 
 def _heads(x: Tensor, rows: int, heads: int) -> Tensor:
     """[L, N, E] as [N, heads, L, E / heads]."""
     length, _, width = x.array.shape
-    return shape.permute(shape.reshape(x, (length, rows, heads, width // heads)), 1, 2, 0, 3)
+    return ops.permute(ops.reshape(x, (length, rows, heads, width // heads)), 1, 2, 0, 3)
 
 
 def _projections(
     query: Tensor, key: Tensor, value: Tensor, weight: Tensor | None, bias: Tensor | None, separate: Any
 ) -> tuple[Tensor, ...]:
     """Query, key and value by their weights, which are parts of one matrix or stand apart."""
-    parts = (None, None, None) if bias is None else shape.chunk(bias, 3)
+    parts = (None, None, None) if bias is None else ops.chunk(bias, 3)
     if separate is None:
         if weight is None or key.array.shape != value.array.shape:
             raise failure(
@@ -271,8 +265,8 @@ def _projections(
                 f"{list(value.array.shape)}; other sizes take separate projections",
             )
         if query is key and key is value:
-            return shape.chunk(linear(query, weight, bias), 3, -1)
-        separate = shape.chunk(weight, 3)
+            return ops.chunk(linear(query, weight, bias), 3, -1)
+        separate = ops.chunk(weight, 3)
     elif any(w is None for w in separate):
         raise failure(AssertionError, "use_separate_proj_weight is True but a projection weight is None")
     inputs = (query, key, value)

@@ -26,10 +26,10 @@ import numpy as np
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import AnalyticOpaque
 from fusegrad.eager.core.op import TensorType, bind
+from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.eager.ops.index import indexing
-from fusegrad.eager.ops.reduce import reduction
-from fusegrad.eager.ops.shape import shape
+from fusegrad.eager.ops.declare import public
+from fusegrad.eager.ops.shape import padding
 from fusegrad.eager.ops.shape.windows import (
     Sizes,
     Window,
@@ -160,7 +160,7 @@ def _with_bias(
     """Declare a product of input and weight, without and with a bias added to its channels."""
 
     def bias_gradient(g: Tensor) -> Tensor:
-        return reduction.sum(g, tuple(d for d in range(g.array.ndim) if d != 1))
+        return ops.sum(g, tuple(d for d in range(g.array.ndim) if d != 1))
 
     rules_bias, run = {**rules, "bias": bias_gradient}, _evaluated(numpy)
     return (
@@ -259,7 +259,7 @@ def _check(
 
 
 def _run(
-    ops: tuple[AnalyticOpaque, AnalyticOpaque],
+    kinds: tuple[AnalyticOpaque, AnalyticOpaque],
     input: Tensor,
     weight: Tensor,
     bias: Tensor | None,
@@ -270,12 +270,14 @@ def _run(
     """Bind the op for a batch, or for one input without its dimension."""
     batched = input.array.ndim == weight.array.ndim
     if not batched:
-        input = shape.unsqueeze(input, 0)
+        input = ops.unsqueeze(input, 0)
     params = {"size": size, "window": window, "groups": groups}
     result: Tensor = (
-        bind(ops[0], (input, weight), params) if bias is None else bind(ops[1], (input, weight, bias), params)
+        bind(kinds[0], (input, weight), params)
+        if bias is None
+        else bind(kinds[1], (input, weight, bias), params)
     )
-    return result if batched else shape.squeeze(result, 0)
+    return result if batched else ops.squeeze(result, 0)
 
 
 def _padded_same(
@@ -287,7 +289,7 @@ def _padded_same(
     total = [d * (k - 1) for k, d in zip(kernel, dilation, strict=True)]
     if any(t % 2 for t in total):
         lead = [(0, 0)] * (input.array.ndim - len(total))
-        input = indexing.padded(input, [*lead, *((0, t % 2) for t in total)], 0)
+        input = padding.padded(input, [*lead, *((0, t % 2) for t in total)], 0)
     return input, tuple(t // 2 for t in total)
 
 
@@ -375,3 +377,5 @@ conv_transpose1d, conv_transpose2d, conv_transpose3d = of_each_rank(
     for sizes or dtypes that do not fit.""",
     _transpose_of,
 )
+for _function in (conv1d, conv2d, conv3d, conv_transpose1d, conv_transpose2d, conv_transpose3d):
+    public(_function)

@@ -10,15 +10,10 @@ import numpy as np
 
 from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.state import no_grad
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.eager.ops.create import creation
-from fusegrad.eager.ops.index import indexing
-from fusegrad.eager.ops.nn.activation import applied, softmax
-from fusegrad.eager.ops.pointwise import elementwise as ew
-from fusegrad.eager.ops.pointwise.special import clamp
-from fusegrad.eager.ops.reduce import reduction
-from fusegrad.eager.random import random
+from fusegrad.eager.ops.nn.activation import applied
 
 MaskSize = Callable[[Tensor], tuple[int, ...]]
 
@@ -31,7 +26,7 @@ def _check_probability(p: float) -> None:
 def _kept(size: tuple[int, ...], p: float, like: Tensor) -> Tensor:
     """1 with probability 1 - p, else 0."""
     kind = dtypes.FROM_NUMPY[like.array.dtype]
-    return ew.cast(random.rand(size, dtype=kind) >= p, kind)
+    return ops.cast(ops.rand(size, dtype=kind) >= p, kind)
 
 
 def _per_feature(input: Tensor) -> tuple[int, ...]:
@@ -177,12 +172,12 @@ def gumbel_softmax(
     """
     with no_grad():
         kind = dtypes.FROM_NUMPY[logits.array.dtype]
-        exponential = -ew.log1p(-random.rand(logits.array.shape, dtype=kind))
-        gumbels = -ew.log(clamp(exponential, float(np.finfo(logits.array.dtype).tiny)))
-    smooth = softmax((logits + gumbels) / tau, dim)
+        exponential = -ops.log1p(-ops.rand(logits.array.shape, dtype=kind))
+        gumbels = -ops.log(ops.clamp(exponential, float(np.finfo(logits.array.dtype).tiny)))
+    smooth = ops.softmax((logits + gumbels) / tau, dim)
     if not hard:
         return smooth
     with no_grad():
-        chosen = reduction.argmax(smooth, dim, True)
-        sharp = indexing.scatter(creation.zeros_like(smooth), dim, chosen, 1.0)
+        chosen = ops.argmax(smooth, dim, True)
+        sharp = ops.scatter(ops.zeros_like(smooth), dim, chosen, 1.0)
     return sharp - smooth.detach() + smooth

@@ -19,11 +19,9 @@ from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import Opaque
 from fusegrad.eager.core.op import TensorType, bind
+from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.eager.ops.create import creation
-from fusegrad.eager.ops.linalg import contraction
-from fusegrad.eager.ops.pointwise import elementwise as ew, special
-from fusegrad.eager.ops.shape import shape
+from fusegrad.eager.ops.declare import public
 
 _MODES = ("bilinear", "nearest", "bicubic")
 _PADDINGS = ("zeros", "border", "reflection")
@@ -75,9 +73,9 @@ _put: Opaque = Opaque(
 
 def _limited(place: Tensor, size: int) -> Tensor:
     """Positions moved to the nearest in the image, NaN to 0; no gradient at the border, as in PyTorch."""
-    within = ew.logical_and(place > 0, place < size - 1)
-    known = ew.where(ew.isnan(place), 0.0, place.detach())
-    return ew.where(within, place, special.clamp(known, 0, size - 1))
+    within = ops.logical_and(place > 0, place < size - 1)
+    known = ops.where(ops.isnan(place), 0.0, place.detach())
+    return ops.where(within, place, ops.clamp(known, 0, size - 1))
 
 
 def _reflected(place: Tensor, size: int, align_corners: bool) -> Tensor:
@@ -85,10 +83,10 @@ def _reflected(place: Tensor, size: int, align_corners: bool) -> Tensor:
     low, span = (0.0, size - 1.0) if align_corners else (-0.5, float(size))
     if span <= 0:
         return place * 0.0
-    away = ew.abs(place - low)
-    flips = ew.floor(away.detach() / span)
+    away = ops.abs(place - low)
+    flips = ops.floor(away.detach() / span)
     rest = away - flips * span
-    return ew.where(ew.remainder(flips, 2) == 0, rest, span - rest) + low
+    return ops.where(ops.remainder(flips, 2) == 0, rest, span - rest) + low
 
 
 def _placed(place: Tensor, size: int, padding: str, align_corners: bool) -> Tensor:
@@ -104,14 +102,14 @@ def _read(input: Tensor, places: Sequence[Tensor]) -> Tensor:
     out = places[0].array.shape[1:]
     flat, known = None, None
     for place, n in zip(places, size, strict=True):
-        inside = ew.logical_and(place >= 0, place <= n - 1)
-        whole = special.clamp(ew.cast(place.detach(), dtypes.int64), 0, n - 1)
+        inside = ops.logical_and(place >= 0, place <= n - 1)
+        whole = ops.clamp(ops.cast(place.detach(), dtypes.int64), 0, n - 1)
         flat = whole if flat is None else flat * n + whole
-        known = inside if known is None else ew.logical_and(known, inside)
+        known = inside if known is None else ops.logical_and(known, inside)
     assert flat is not None and known is not None
-    pixels = shape.reshape(input, (images, channels, math.prod(size)))
-    found = bind(_pick, (pixels, shape.reshape(flat, (images, math.prod(out)))))
-    return ew.where(shape.unsqueeze(known, 1), shape.reshape(found, (images, channels, *out)), 0.0)
+    pixels = ops.reshape(input, (images, channels, math.prod(size)))
+    found = bind(_pick, (pixels, ops.reshape(flat, (images, math.prod(out)))))
+    return ops.where(ops.unsqueeze(known, 1), ops.reshape(found, (images, channels, *out)), 0.0)
 
 
 def _weighted(input: Tensor, taps: Sequence[Sequence[tuple[Tensor, Tensor]]]) -> Tensor:
@@ -122,7 +120,7 @@ def _weighted(input: Tensor, taps: Sequence[Sequence[tuple[Tensor, Tensor]]]) ->
         for _, part in combination:
             weight = part if weight is None else weight * part
         assert weight is not None
-        term = _read(input, [place for place, _ in combination]) * shape.unsqueeze(weight, 1)
+        term = _read(input, [place for place, _ in combination]) * ops.unsqueeze(weight, 1)
         total = term if total is None else total + term
     assert total is not None
     return total
@@ -130,17 +128,17 @@ def _weighted(input: Tensor, taps: Sequence[Sequence[tuple[Tensor, Tensor]]]) ->
 
 def _nearest_tap(place: Tensor) -> list[tuple[Tensor, Tensor]]:
     # The weight's gradient is 0, so that of the grid is 0 and not missing, as in PyTorch.
-    return [(ew.round(place.detach()), ew.where(ew.isfinite(place), ew.round(place) * 0.0, 0.0) + 1.0)]
+    return [(ops.round(place.detach()), ops.where(ops.isfinite(place), ops.round(place) * 0.0, 0.0) + 1.0)]
 
 
 def _linear_taps(place: Tensor) -> list[tuple[Tensor, Tensor]]:
-    first = ew.floor(place.detach())
+    first = ops.floor(place.detach())
     away = place - first
     return [(first, 1 - away), (first + 1, away)]
 
 
 def _cubic_taps(place: Tensor, size: int, padding: str, align_corners: bool) -> list[tuple[Tensor, Tensor]]:
-    first = ew.floor(place.detach())
+    first = ops.floor(place.detach())
     away = place - first
     a = -0.75
 
@@ -211,14 +209,12 @@ def _check(input: Tensor, grid: Tensor, mode: str) -> None:
         raise failure(RuntimeError, "grid_sample: bicubic interpolation only supports 4D input")
 
 
+@public(aliases=("grid_sampler_2d", "grid_sampler_3d"))
 def grid_sampler(
     input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
 ) -> Tensor:
     """`grid_sample` with its modes by number. Source: `torch.grid_sampler`."""
     return grid_sample(input, grid, _MODES[interpolation_mode], _PADDINGS[padding_mode], align_corners)
-
-
-grid_sampler_2d = grid_sampler_3d = grid_sampler
 
 
 def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None = None) -> Tensor:
@@ -243,14 +239,12 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
     columns: list[Any] = []
     for axis in reversed(range(rank)):
         n = plane[axis]
-        line = (
-            creation.linspace(-1, 1, n, dtype=theta.dtype) if n > 1 else creation.zeros(1, dtype=theta.dtype)
-        )
+        line = ops.linspace(-1, 1, n, dtype=theta.dtype) if n > 1 else ops.zeros(1, dtype=theta.dtype)
         if not align_corners:
             line = line * ((n - 1) / n)
-        along = shape.reshape(line, tuple(n if a == axis else 1 for a in range(rank)))
-        columns.append(shape.expand(along, plane))
-    base = shape.stack([*columns, creation.ones(plane, dtype=theta.dtype)], -1)
-    rows = shape.reshape(base, (1, math.prod(plane), rank + 1))
-    grid = contraction.matmul(rows, shape.transpose(theta, 1, 2))
-    return shape.reshape(grid, (size[0], *plane, rank))
+        along = ops.reshape(line, tuple(n if a == axis else 1 for a in range(rank)))
+        columns.append(ops.expand(along, plane))
+    base = ops.stack([*columns, ops.ones(plane, dtype=theta.dtype)], -1)
+    rows = ops.reshape(base, (1, math.prod(plane), rank + 1))
+    grid = ops.matmul(rows, ops.transpose(theta, 1, 2))
+    return ops.reshape(grid, (size[0], *plane, rank))

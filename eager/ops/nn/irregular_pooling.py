@@ -21,13 +21,12 @@ from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import Opaque
 from fusegrad.eager.core.op import TensorType, bind
+from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.eager.ops.index import indexing
+from fusegrad.eager.ops.declare import public
 from fusegrad.eager.ops.nn.pooling import check_kind, keep_larger
 from fusegrad.eager.ops.nn.resampling import adaptive_size, spans
-from fusegrad.eager.ops.shape import shape
 from fusegrad.eager.ops.shape.windows import Sizes, check_batch, numbers, of_each_rank
-from fusegrad.eager.random import random
 
 
 def _indices_type(types: Sequence[TensorType], size: Sizes, **_: Any) -> TensorType:
@@ -38,9 +37,9 @@ def _gathered(input: Tensor, indices: Tensor, rank: int) -> Tensor:
     """The elements at flat positions within the last `rank` dimensions."""
     given, wanted = input.array.shape, indices.array.shape
     rows = math.prod(given[:-rank])
-    planes = shape.reshape(input, (rows, math.prod(given[-rank:])))
-    places = shape.reshape(indices, (rows, math.prod(wanted[-rank:])))
-    return shape.reshape(indexing.gather(planes, 1, places), wanted)
+    planes = ops.reshape(input, (rows, math.prod(given[-rank:])))
+    places = ops.reshape(indices, (rows, math.prod(wanted[-rank:])))
+    return ops.reshape(ops.gather(planes, 1, places), wanted)
 
 
 def _largest(x: np.ndarray, axis: int) -> np.ndarray:
@@ -95,6 +94,7 @@ adaptive_max_pool1d, adaptive_max_pool2d, adaptive_max_pool3d = of_each_rank(
     ValueError for sizes that do not fit.""",
     _adaptive_max_of,
 )
+public(adaptive_max_pool1d)
 
 
 # Fractional: the windows' starts are spread over each dimension by one random number for each channel.
@@ -168,7 +168,7 @@ def _fractional_of(name: str, rank: int) -> Callable[..., Any]:
         samples = _random_samples
         if samples is None:
             batch = given[0] if len(given) == rank + 2 else 1
-            samples = random.rand(batch, given[-rank - 1], rank, dtype=dtypes.FROM_NUMPY[input.array.dtype])
+            samples = ops.rand(batch, given[-rank - 1], rank, dtype=dtypes.FROM_NUMPY[input.array.dtype])
         indices = bind(_fractional_place, (input, samples), {"size": size, "kernel": kernel})
         values = _gathered(input, indices, rank)
         return (values, indices) if return_indices else values

@@ -10,12 +10,10 @@ import numpy as np
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import Composite
 from fusegrad.eager.core.op import bind, wrap
+from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.linalg import contraction
-from fusegrad.eager.ops.linalg.contraction import matmul
-from fusegrad.eager.ops.reduce import reduction
-from fusegrad.eager.ops.shape import shape
 
 
 def quick(numpy: Callable[..., np.ndarray], recorded: Callable[..., Tensor], *values: Any) -> Tensor:
@@ -44,13 +42,13 @@ def _row_sum(g: np.ndarray) -> np.ndarray:
 _linear = Composite(
     "linear",
     "x weight bias",
-    lambda x, weight, bias: matmul(x, shape.t(weight)) + bias,
+    lambda x, weight, bias: ops.matmul(x, ops.t(weight)) + bias,
     lambda x, weight, bias: contraction._evaluate(x, weight.T) + bias,
     {
-        "x": lambda g, weight: quick(_product, matmul, g, weight),
-        "weight": lambda g, x: quick(_transposed_product, lambda g, x: matmul(shape.t(g), x), g, x),
+        "x": lambda g, weight: quick(_product, ops.matmul, g, weight),
+        "weight": lambda g, x: quick(_transposed_product, lambda g, x: ops.matmul(ops.t(g), x), g, x),
         "bias": lambda g, bias_type: (
-            g if len(bias_type.shape) == 2 else quick(_row_sum, lambda g: reduction.sum(g, 0), g)
+            g if len(bias_type.shape) == 2 else quick(_row_sum, lambda g: ops.sum(g, 0), g)
         ),
     },
     "AddmmBackward0",
@@ -79,11 +77,11 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
                 return bind(_linear, (input, weight, bias))
         elif len(size) > 2 and input.array.size:
             # One product of all rows, and one gradient of the weight.
-            rows = shape.reshape(input, (-1, size[-1]))
+            rows = ops.reshape(input, (-1, size[-1]))
             if _fit(rows, weight, bias):
                 result = bind(_linear, (rows, weight, bias))
-                return shape.reshape(result, (*size[:-1], weight.array.shape[0]))
-    product = matmul(input, shape.t(weight))
+                return ops.reshape(result, (*size[:-1], weight.array.shape[0]))
+    product = ops.matmul(input, ops.t(weight))
     return product if bias is None else product + bias
 
 

@@ -15,20 +15,17 @@ import numpy as np
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import AnalyticComposite
 from fusegrad.eager.core.op import bind
+from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.state import no_grad
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.eager.ops.create import creation
-from fusegrad.eager.ops.index import indexing
-from fusegrad.eager.ops.pointwise import elementwise as ew
-from fusegrad.eager.ops.pointwise.elementwise import rsqrt
-from fusegrad.eager.ops.reduce import reduction
-from fusegrad.eager.ops.shape import shape
+from fusegrad.eager.ops.declare import public
+from fusegrad.eager.ops.shape import padding
 
 
 def _standardized(x: Tensor, dims: tuple[int, ...], eps: float) -> tuple[Tensor, Tensor]:
     """x with mean 0 and variance 1 over `dims`, and what it was scaled by."""
-    away = x - reduction.mean(x, dims, True)
-    scale = rsqrt(reduction.mean(away * away, dims, True) + eps)
+    away = x - ops.mean(x, dims, True)
+    scale = ops.rsqrt(ops.mean(away * away, dims, True) + eps)
     return away * scale, scale
 
 
@@ -41,7 +38,7 @@ def _standardized_numpy(x: np.ndarray, dims: tuple[int, ...], eps: float, node: 
 
 def _standardized_gradient(g: Tensor, x: Tensor, dims: tuple[int, ...], eps: float) -> Tensor:
     out, scale = _standardized(x, dims, eps)
-    return (g - reduction.mean(g, dims, True) - out * reduction.mean(g * out, dims, True)) * scale
+    return (g - ops.mean(g, dims, True) - out * ops.mean(g * out, dims, True)) * scale
 
 
 # node: which of PyTorch's ops it stands for; its backward node has the name ("layer", "batch", "group").
@@ -81,7 +78,7 @@ def _scaled(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
     """x * weight + bias, as far as they are given, in the dtype of x."""
     result = x if weight is None else x * weight
     result = result if bias is None else result + bias
-    return result if result.array.dtype == x.array.dtype else ew.cast(result, x.dtype)
+    return result if result.array.dtype == x.array.dtype else ops.cast(result, x.dtype)
 
 
 def _check_floating(input: Tensor) -> None:
@@ -139,7 +136,7 @@ def rms_norm(
     _check_floating(input)
     dims = _trailing(input, normalized_shape, weight=weight)
     small = float(np.finfo(input.array.dtype).eps) if eps is None else eps
-    return _scaled(input * rsqrt(reduction.mean(input * input, dims, True) + small), weight, None)
+    return _scaled(input * ops.rsqrt(ops.mean(input * input, dims, True) + small), weight, None)
 
 
 # Over channels, the second dimension.
@@ -147,7 +144,7 @@ def rms_norm(
 
 def _per_channel(tensor: Tensor | None, ndim: int) -> Tensor | None:
     """A tensor [C] that broadcasts over [N, C, ...]."""
-    return tensor if tensor is None or ndim <= 2 else shape.reshape(tensor, (-1,) + (1,) * (ndim - 2))
+    return tensor if tensor is None or ndim <= 2 else ops.reshape(tensor, (-1,) + (1,) * (ndim - 2))
 
 
 def _check_many(count: int, size: Sequence[int], what: str) -> None:
@@ -158,7 +155,7 @@ def _check_many(count: int, size: Sequence[int], what: str) -> None:
 def _moved_to(running: Tensor | None, fresh: Tensor, momentum: float) -> None:
     """Move a running statistic toward a fresh one, in place."""
     if running is not None:
-        running.copy_(running * (1 - momentum) + ew.cast(fresh, running.dtype) * momentum)
+        running.copy_(running * (1 - momentum) + ops.cast(fresh, running.dtype) * momentum)
 
 
 def batch_norm(
@@ -188,14 +185,14 @@ def batch_norm(
     if not training:
         if running_mean is None or running_var is None:
             raise failure(RuntimeError, "running_mean and running_var must be defined in evaluation mode")
-        scale = rsqrt(_per_channel(running_var, len(size)) + eps)  # type: ignore[operator]
+        scale = ops.rsqrt(_per_channel(running_var, len(size)) + eps)  # type: ignore[operator]
         scale = scale if weight is None else scale * weight
         shift = -_per_channel(running_mean, len(size)) * scale  # type: ignore[operator]
         return _scaled(input, scale, shift if bias is None else shift + bias)
     dims = (0, *range(2, len(size)))
     if running_mean is not None or running_var is not None:
         with no_grad():
-            _moved_to(running_mean, reduction.mean(input, dims), momentum)
+            _moved_to(running_mean, ops.mean(input, dims), momentum)
             _moved_to(running_var, input.var(dims), momentum)
     return _normalized(input, dims, eps, "batch", weight, bias)
 
@@ -226,8 +223,8 @@ def instance_norm(
     dims = tuple(range(2, len(size)))
     if running_mean is not None or running_var is not None:
         with no_grad():
-            _moved_to(running_mean, reduction.mean(input, (0, *dims)), momentum)
-            _moved_to(running_var, reduction.mean(input.var(dims), 0), momentum)
+            _moved_to(running_mean, ops.mean(input, (0, *dims)), momentum)
+            _moved_to(running_var, ops.mean(input.var(dims), 0), momentum)
     return _normalized(
         input, dims, eps, "batch", _per_channel(weight, len(size)), _per_channel(bias, len(size))
     )
@@ -260,10 +257,10 @@ def group_norm(
     _check_sizes(size[1:2], weight=weight, bias=bias)
     inner = (size[1] // num_groups, *size[2:])
     affine = (num_groups, inner[0]) + (1,) * (len(size) - 2)
-    weight, bias = (None if t is None else shape.reshape(t, affine) for t in (weight, bias))
-    groups = shape.reshape(input, (size[0], num_groups, *inner))
+    weight, bias = (None if t is None else ops.reshape(t, affine) for t in (weight, bias))
+    groups = ops.reshape(input, (size[0], num_groups, *inner))
     out = _normalized(groups, tuple(range(2, len(size) + 1)), eps, "group", weight, bias)
-    return shape.reshape(out, size)
+    return ops.reshape(out, size)
 
 
 def local_response_norm(
@@ -280,9 +277,9 @@ def local_response_norm(
     if not input.array.size:
         return input
     widths = [(0, 0), (size // 2, (size - 1) // 2)] + [(0, 0)] * (len(sizes) - 2)
-    squares = indexing.padded(input * input, widths, 0.0)
-    total = sum((shape.narrow(squares, 1, i, sizes[1]) for i in range(1, size)), squares[:, : sizes[1]])
-    mean = total / size if squares.array.dtype.kind == "f" else ew.div(total, size, rounding_mode="floor")
+    squares = padding.padded(input * input, widths, 0.0)
+    total = sum((ops.narrow(squares, 1, i, sizes[1]) for i in range(1, size)), squares[:, : sizes[1]])
+    mean = total / size if squares.array.dtype.kind == "f" else ops.div(total, size, rounding_mode="floor")
     return input / (mean * alpha + k) ** beta
 
 
@@ -292,9 +289,10 @@ def local_response_norm(
 def _statistics(x: Tensor, dims: tuple[int, ...], eps: float, keepdim: bool) -> tuple[Tensor, Tensor]:
     """The mean over `dims`, and 1 / the deviation."""
     variance = x.var(dims, correction=0, keepdim=keepdim)
-    return reduction.mean(x, dims, keepdim), rsqrt(variance + eps)
+    return ops.mean(x, dims, keepdim), ops.rsqrt(variance + eps)
 
 
+@public
 def native_layer_norm(
     input: Tensor, normalized_shape: Any, weight: Tensor | None, bias: Tensor | None, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -303,6 +301,7 @@ def native_layer_norm(
     return out, *_statistics(input, _trailing(input, normalized_shape), eps, True)
 
 
+@public
 def native_group_norm(
     input: Tensor,
     weight: Tensor | None,
@@ -315,9 +314,10 @@ def native_group_norm(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """`group_norm`, the means and 1 / the deviations [N, group]. Source: `torch.native_group_norm`."""
     out = group_norm(input, group, weight, bias, eps)
-    return out, *_statistics(shape.reshape(input, (N, group, C // group * HxW)), (2,), eps, False)
+    return out, *_statistics(ops.reshape(input, (N, group, C // group * HxW)), (2,), eps, False)
 
 
+@public
 def native_batch_norm(
     input: Tensor,
     weight: Tensor | None,
@@ -334,5 +334,5 @@ def native_batch_norm(
     """
     out = batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
     if not training:
-        return out, creation.empty(0, dtype=input.dtype), creation.empty(0, dtype=input.dtype)
+        return out, ops.empty(0, dtype=input.dtype), ops.empty(0, dtype=input.dtype)
     return out, *_statistics(input, (0, *range(2, input.array.ndim)), eps, False)

@@ -22,12 +22,9 @@ import numpy as np
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import Opaque
 from fusegrad.eager.core.op import Params, TensorType, bind
+from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.eager.ops.create import creation
-from fusegrad.eager.ops.index import indexing
-from fusegrad.eager.ops.nn.activation import relu
-from fusegrad.eager.ops.pointwise import elementwise as ew
-from fusegrad.eager.ops.shape import shape
+from fusegrad.eager.ops.declare import public
 from fusegrad.eager.ops.shape.windows import (
     Sizes,
     Window,
@@ -293,7 +290,7 @@ def _pool_window(
 def positions(size: Sizes, rank: int) -> Tensor:
     """The flat position of each element within the last `rank` dimensions, int64, of shape `size`."""
     plane = size[-rank:]
-    return shape.expand(shape.reshape(creation.arange(math.prod(plane)), plane), size)
+    return ops.expand(ops.reshape(ops.arange(math.prod(plane)), plane), size)
 
 
 def _max_pool_of(name: str, rank: int) -> Callable[..., Any]:
@@ -366,13 +363,13 @@ def _lp_pool_of(name: str, rank: int) -> Callable[..., Tensor]:
         input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
     ) -> Tensor:
         if math.isinf(norm_type):
-            away = ew.abs(input)
+            away = ops.abs(input)
             if norm_type > 0:
                 return _max_pools[rank - 1](away, kernel_size, stride, 0, 1, ceil_mode)
             return -_max_pools[rank - 1](-away, kernel_size, stride, 0, 1, ceil_mode)
-        mean = _avg_pools[rank - 1](ew.pow(input, norm_type), kernel_size, stride, 0, ceil_mode)
+        mean = _avg_pools[rank - 1](ops.pow(input, norm_type), kernel_size, stride, 0, ceil_mode)
         elements = math.prod(numbers(kernel_size, rank, name, "kernel_size"))
-        return ew.pow(ew.sign(mean) * relu(ew.abs(mean)) * elements, 1.0 / norm_type)
+        return ops.pow(ops.sign(mean) * ops.relu(ops.abs(mean)) * elements, 1.0 / norm_type)
 
     return lp_pool
 
@@ -400,9 +397,9 @@ def _max_unpool_of(name: str, rank: int) -> Callable[..., Tensor]:
                 f"but got {list(indices.array.shape)}",
             )
         flat, lead = (-1, math.prod(given[-rank:])), given[:-rank]
-        zeros = creation.zeros((math.prod(lead), math.prod(size)), dtype=input.dtype)
-        result = indexing.scatter(zeros, 1, shape.reshape(indices, flat), shape.reshape(input, flat))
-        return shape.reshape(result, (*lead, *size))
+        zeros = ops.zeros((math.prod(lead), math.prod(size)), dtype=input.dtype)
+        result = ops.scatter(zeros, 1, ops.reshape(indices, flat), ops.reshape(input, flat))
+        return ops.reshape(result, (*lead, *size))
 
     return max_unpool
 
@@ -440,6 +437,8 @@ _avg_pools = avg_pool1d, avg_pool2d, avg_pool3d = of_each_rank(
     count_include_pad: whether zeros of the padding count. Raises RuntimeError for sizes that do not fit.""",
     _avg_pool_of,
 )
+for _function in (avg_pool1d, max_pool1d, max_pool2d, max_pool3d):
+    public(_function)
 lp_pool1d, lp_pool2d, lp_pool3d = of_each_rank(
     "lp_pool{}d", "The `norm_type`-norm of each window of [N, C, *size] or [C, *size].", _lp_pool_of
 )

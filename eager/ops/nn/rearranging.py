@@ -18,8 +18,9 @@ import numpy as np
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import Opaque
 from fusegrad.eager.core.op import TensorType, bind
+from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.eager.ops.shape import shape
+from fusegrad.eager.ops.declare import public
 from fusegrad.eager.ops.shape.windows import (
     Sizes,
     Window,
@@ -104,7 +105,7 @@ def unfold(input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0,
         )
     params = {"size": size, "count": count, "window": window}
     if len(given) == 3:
-        return shape.squeeze(bind(_unfold, (shape.unsqueeze(input, 0),), params), 0)
+        return ops.squeeze(bind(_unfold, (ops.unsqueeze(input, 0),), params), 0)
     return bind(_unfold, (input,), params)
 
 
@@ -133,7 +134,7 @@ def fold(
         )
     params = {"size": size, "count": count, "window": window}
     if len(given) == 2:
-        return shape.squeeze(bind(_fold, (shape.unsqueeze(input, 0),), params), 0)
+        return ops.squeeze(bind(_fold, (ops.unsqueeze(input, 0),), params), 0)
     return bind(_fold, (input,), params)
 
 
@@ -141,6 +142,7 @@ def _refuse(name: str, input: Tensor, message: str) -> Exception:
     return failure(RuntimeError, f"{name}: {message}, but got input {list(input.array.shape)}")
 
 
+@public
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     """[..., C * r * r, H, W] as [..., C, H * r, W * r]. Source: `torch.nn.functional.pixel_shuffle`."""
     r = upscale_factor
@@ -152,12 +154,13 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
             "pixel_shuffle", input, f"needs channels divisible by the square of upscale_factor={r}, over 0"
         )
     channels //= r * r
-    blocks = shape.reshape(input, (*lead, channels, r, r, height, width))
+    blocks = ops.reshape(input, (*lead, channels, r, r, height, width))
     n = len(lead)
-    blocks = shape.permute(blocks, *range(n), n, n + 3, n + 1, n + 4, n + 2)
-    return shape.reshape(blocks, (*lead, channels, height * r, width * r))
+    blocks = ops.permute(blocks, *range(n), n, n + 3, n + 1, n + 4, n + 2)
+    return ops.reshape(blocks, (*lead, channels, height * r, width * r))
 
 
+@public
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     """[..., C, H * r, W * r] as [..., C * r * r, H, W]. Source: `torch.nn.functional.pixel_unshuffle`."""
     r = downscale_factor
@@ -168,12 +171,13 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
         raise _refuse(
             "pixel_unshuffle", input, f"needs height and width divisible by downscale_factor={r}, over 0"
         )
-    blocks = shape.reshape(input, (*lead, channels, height // r, r, width // r, r))
+    blocks = ops.reshape(input, (*lead, channels, height // r, r, width // r, r))
     n = len(lead)
-    blocks = shape.permute(blocks, *range(n), n, n + 2, n + 4, n + 1, n + 3)
-    return shape.reshape(blocks, (*lead, channels * r * r, height // r, width // r))
+    blocks = ops.permute(blocks, *range(n), n, n + 2, n + 4, n + 1, n + 3)
+    return ops.reshape(blocks, (*lead, channels * r * r, height // r, width // r))
 
 
+@public
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     """Channels [N, groups * K, ...] in the order of their place in the group, then of the group.
 
@@ -184,5 +188,5 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
         raise _refuse("channel_shuffle", input, "expects more than 2 dimensions")
     if groups <= 0 or given[1] % groups:
         raise _refuse("channel_shuffle", input, f"needs channels divisible by groups={groups}, over 0")
-    split = shape.reshape(input, (given[0], groups, given[1] // groups, *given[2:]))
-    return shape.reshape(shape.transpose(split, 1, 2), given)
+    split = ops.reshape(input, (given[0], groups, given[1] // groups, *given[2:]))
+    return ops.reshape(ops.transpose(split, 1, 2), given)

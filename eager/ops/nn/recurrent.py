@@ -15,11 +15,10 @@ import numpy as np
 
 from fusegrad.eager.core.families import AnalyticComposite, Composite
 from fusegrad.eager.core.op import bind
+from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.eager.ops.nn.activation import relu
+from fusegrad.eager.ops.declare import public
 from fusegrad.eager.ops.nn.linear import added_linear, linear, quick
-from fusegrad.eager.ops.pointwise.elementwise import sigmoid, tanh
-from fusegrad.eager.ops.shape import shape
 
 
 def _quarters(x: Any, count: int) -> list[Any]:
@@ -49,14 +48,14 @@ def _activated(gates: np.ndarray) -> np.ndarray:
 
 
 def _lstm_parts(gates: Tensor) -> tuple[Tensor, ...]:
-    i, f, g, o = shape.chunk(gates, 4, -1)
-    return sigmoid(i), sigmoid(f), tanh(g), sigmoid(o)
+    i, f, g, o = ops.chunk(gates, 4, -1)
+    return ops.sigmoid(i), ops.sigmoid(f), ops.tanh(g), ops.sigmoid(o)
 
 
 def _lstm_decomposed(gates: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
     i, f, g, o = _lstm_parts(gates)
     cell = f * c + i * g
-    return o * tanh(cell), cell
+    return o * ops.tanh(cell), cell
 
 
 def _lstm_numpy(gates: np.ndarray, c: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -92,7 +91,7 @@ def _cell_back(g_hidden: Any, g_cell: Any, o: Any, reached: Any) -> Any:
 
 def _gates_recorded(g_hidden: Tensor, g_cell: Tensor, gates: Tensor, c: Tensor, cell: Tensor) -> Tensor:
     i, f, g, o = _lstm_parts(gates)
-    reached = tanh(cell)
+    reached = ops.tanh(cell)
     back = _cell_back(g_hidden, g_cell, o, reached)
     parts = [
         back * g * (i - i * i),
@@ -100,7 +99,7 @@ def _gates_recorded(g_hidden: Tensor, g_cell: Tensor, gates: Tensor, c: Tensor, 
         back * i * (1 - g * g),
         g_hidden * reached * (o - o * o),
     ]
-    return shape.cat(parts, -1)
+    return ops.cat(parts, -1)
 
 
 def _c_numpy(g_hidden: np.ndarray, g_cell: np.ndarray, gates: np.ndarray, cell: np.ndarray) -> np.ndarray:
@@ -110,7 +109,7 @@ def _c_numpy(g_hidden: np.ndarray, g_cell: np.ndarray, gates: np.ndarray, cell: 
 
 def _c_recorded(g_hidden: Tensor, g_cell: Tensor, gates: Tensor, cell: Tensor) -> Tensor:
     _, f, _, o = _lstm_parts(gates)
-    return _cell_back(g_hidden, g_cell, o, tanh(cell)) * f
+    return _cell_back(g_hidden, g_cell, o, ops.tanh(cell)) * f
 
 
 _lstm = Composite(
@@ -139,9 +138,9 @@ def lstm_gates(gates: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
 
 def _gru_parts(inputs: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """r, z, n, and the hidden state's part of n's sum."""
-    (i_r, i_z, i_n), (h_r, h_z, h_n) = shape.chunk(inputs, 3, -1), shape.chunk(hidden, 3, -1)
-    r, z = sigmoid(i_r + h_r), sigmoid(i_z + h_z)
-    return r, z, tanh(i_n + r * h_n), h_n
+    (i_r, i_z, i_n), (h_r, h_z, h_n) = ops.chunk(inputs, 3, -1), ops.chunk(hidden, 3, -1)
+    r, z = ops.sigmoid(i_r + h_r), ops.sigmoid(i_z + h_z)
+    return r, z, ops.tanh(i_n + r * h_n), h_n
 
 
 def _gru_decomposed(inputs: Tensor, hidden: Tensor, h: Tensor) -> Tensor:
@@ -184,7 +183,7 @@ def _gru_inputs_numpy(g: np.ndarray, inputs: np.ndarray, hidden: np.ndarray, h: 
 
 
 def _gru_inputs_recorded(g: Tensor, inputs: Tensor, hidden: Tensor, h: Tensor) -> Tensor:
-    return shape.cat(_gru_back(g, _gru_parts(inputs, hidden), h), -1)
+    return ops.cat(_gru_back(g, _gru_parts(inputs, hidden), h), -1)
 
 
 def _gru_hidden_numpy(g: np.ndarray, inputs: np.ndarray, hidden: np.ndarray, h: np.ndarray) -> np.ndarray:
@@ -196,7 +195,7 @@ def _gru_hidden_numpy(g: np.ndarray, inputs: np.ndarray, hidden: np.ndarray, h: 
 def _gru_hidden_recorded(g: Tensor, inputs: Tensor, hidden: Tensor, h: Tensor) -> Tensor:
     parts = _gru_parts(inputs, hidden)
     d_r, d_z, d_n = _gru_back(g, parts, h)
-    return shape.cat((d_r, d_z, d_n * parts[0]), -1)
+    return ops.cat((d_r, d_z, d_n * parts[0]), -1)
 
 
 def _gru_h_numpy(g: np.ndarray, inputs: np.ndarray, hidden: np.ndarray) -> np.ndarray:
@@ -242,9 +241,9 @@ def _steps_numpy(x: np.ndarray, sizes: tuple[int, ...]) -> tuple[np.ndarray, ...
 _steps = Composite(
     "time_steps",
     "x",
-    lambda x, sizes: tuple(shape.split(x, list(sizes))),
+    lambda x, sizes: tuple(ops.split(x, list(sizes))),
     _steps_numpy,
-    {"x": lambda g: shape.cat(g)},
+    {"x": lambda g: ops.cat(g)},
     "SplitWithSizesBackward0",
 )
 
@@ -266,6 +265,7 @@ def _sums(
     return added_linear(added_linear(b_ih + b_hh, input, w_ih), h, w_hh)
 
 
+@public
 def lstm_cell(
     input: Tensor,
     hx: Sequence[Tensor],
@@ -282,6 +282,7 @@ def lstm_cell(
     return lstm_gates(_sums(input, h, w_ih, w_hh, b_ih, b_hh), c)
 
 
+@public
 def gru_cell(
     input: Tensor,
     hx: Tensor,
@@ -297,6 +298,7 @@ def gru_cell(
     return gru_gates(linear(input, w_ih, b_ih), linear(hx, w_hh, b_hh), hx)
 
 
+@public
 def rnn_tanh_cell(
     input: Tensor,
     hx: Tensor,
@@ -306,9 +308,10 @@ def rnn_tanh_cell(
     b_hh: Tensor | None = None,
 ) -> Tensor:
     """tanh(input @ w_ih.T + b_ih + hx @ w_hh.T + b_hh). Source: `torch.rnn_tanh_cell`."""
-    return tanh(_sums(input, hx, w_ih, w_hh, b_ih, b_hh))
+    return ops.tanh(_sums(input, hx, w_ih, w_hh, b_ih, b_hh))
 
 
+@public
 def rnn_relu_cell(
     input: Tensor,
     hx: Tensor,
@@ -318,4 +321,4 @@ def rnn_relu_cell(
     b_hh: Tensor | None = None,
 ) -> Tensor:
     """relu(input @ w_ih.T + b_ih + hx @ w_hh.T + b_hh). Source: `torch.rnn_relu_cell`."""
-    return relu(_sums(input, hx, w_ih, w_hh, b_ih, b_hh))
+    return ops.relu(_sums(input, hx, w_ih, w_hh, b_ih, b_hh))

@@ -22,6 +22,7 @@ from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import Opaque
 from fusegrad.eager.core.op import TensorType, bind
 from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.ops.declare import public
 from fusegrad.eager.ops.nn.pooling import check_kind
 from fusegrad.eager.ops.shape.windows import Sizes, numbers, of_each_rank
 
@@ -383,3 +384,4 @@ adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d = of_each_rank(
     None in `output_size` keeps a size. Raises RuntimeError or ValueError for sizes that do not fit.""",
     _adaptive_avg_of,
 )
+public(adaptive_avg_pool1d)

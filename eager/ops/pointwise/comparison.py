@@ -9,18 +9,67 @@ from typing import Any
 import numpy as np
 
 from fusegrad.eager.core.families import ANY, BITS, ORDER, REAL, TEST, Elementwise
+from fusegrad.eager.core.names import attach
 from fusegrad.eager.core.op import bind
+from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.eager.ops.pointwise.declare import METHODS, binary, operand, unary
+from fusegrad.eager.ops.declare import public
+from fusegrad.eager.ops.pointwise.declare import binary, operand, unary
 
 # Comparisons and logic.
 
 eq = binary("eq", np.equal, TEST, "eq", None, "x == y.", operator="eq", reflected=False, numbers="y")
-ne = binary("ne", np.not_equal, TEST, "ne", None, "x != y.", operator="ne", reflected=False, numbers="y")
-lt = binary("lt", np.less, ORDER, "lt", None, "x < y.", operator="lt", reflected=False, numbers="y")
-le = binary("le", np.less_equal, ORDER, "le", None, "x <= y.", operator="le", reflected=False, numbers="y")
-gt = binary("gt", np.greater, ORDER, "gt", None, "x > y.", operator="gt", reflected=False, numbers="y")
-ge = binary("ge", np.greater_equal, ORDER, "ge", None, "x >= y.", operator="ge", reflected=False, numbers="y")
+ne = binary(
+    "ne",
+    np.not_equal,
+    TEST,
+    "ne",
+    None,
+    "x != y.",
+    operator="ne",
+    reflected=False,
+    numbers="y",
+    aliases=("not_equal",),
+)
+lt = binary(
+    "lt", np.less, ORDER, "lt", None, "x < y.", operator="lt", reflected=False, numbers="y", aliases=("less",)
+)
+le = binary(
+    "le",
+    np.less_equal,
+    ORDER,
+    "le",
+    None,
+    "x <= y.",
+    operator="le",
+    reflected=False,
+    numbers="y",
+    aliases=("less_equal",),
+)
+gt = binary(
+    "gt",
+    np.greater,
+    ORDER,
+    "gt",
+    None,
+    "x > y.",
+    operator="gt",
+    reflected=False,
+    numbers="y",
+    aliases=("greater",),
+)
+ge = binary(
+    "ge",
+    np.greater_equal,
+    ORDER,
+    "ge",
+    None,
+    "x >= y.",
+    operator="ge",
+    reflected=False,
+    numbers="y",
+    aliases=("greater_equal",),
+)
 logical_and = binary(
     "logical_and",
     np.logical_and,
@@ -53,10 +102,18 @@ bitwise_and = binary("bitwise_and", np.bitwise_and, BITS, "and_", None, "x & y."
 bitwise_or = binary("bitwise_or", np.bitwise_or, BITS, "or_", None, "x | y.", operator="or")
 bitwise_xor = binary("bitwise_xor", np.bitwise_xor, BITS, "xor", None, "x ^ y.", operator="xor")
 bitwise_not = unary("bitwise_not", np.invert, BITS, "not_", None, "~x.", operator="invert")
-isnan = unary("isnan", np.isnan, TEST, lambda b, x: b.ne(x, x), None, "Whether NaN.")
-isinf = unary("isinf", np.isinf, TEST, lambda b, x: b.eq(b.abs(x), math.inf), None, "Whether ±infinity.")
+isnan = unary("isnan", np.isnan, TEST, lambda b, x: b.ne(x, x), None, "Whether NaN.", inplace=False)
+isinf = unary(
+    "isinf", np.isinf, TEST, lambda b, x: b.eq(b.abs(x), math.inf), None, "Whether ±infinity.", inplace=False
+)
 isfinite = unary(
-    "isfinite", np.isfinite, TEST, lambda b, x: b.lt(b.abs(x), math.inf), None, "Whether finite."
+    "isfinite",
+    np.isfinite,
+    TEST,
+    lambda b, x: b.lt(b.abs(x), math.inf),
+    None,
+    "Whether finite.",
+    inplace=False,
 )
 
 # Choosing.
@@ -69,6 +126,7 @@ maximum = binary(
     (lambda g, x, y: g * _share(x, y, lt), lambda g, x, y: g * _share(y, x, lt)),
     "The larger; NaN if either is.",
     numbers="",
+    inplace=False,
 )
 minimum = binary(
     "minimum",
@@ -78,6 +136,7 @@ minimum = binary(
     (lambda g, x, y: g * _share(x, y, gt), lambda g, x, y: g * _share(y, x, gt)),
     "The smaller; NaN if either is.",
     numbers="",
+    inplace=False,
 )
 
 
@@ -94,13 +153,14 @@ _where = Elementwise(
     "select",
     {
         "condition": None,
-        "x": lambda g, condition: where(condition, g, 0.0),
-        "y": lambda g, condition: where(condition, 0.0, g),
+        "x": lambda g, condition: ops.where(condition, g, 0.0),
+        "y": lambda g, condition: ops.where(condition, 0.0, g),
     },
     data=1,
 )
 
 
+@public
 def where(condition: Tensor, input: Any, other: Any) -> Tensor:
     """`input` where `condition` is true, else `other`. Source: `torch.where`.
 
@@ -112,4 +172,4 @@ def where(condition: Tensor, input: Any, other: Any) -> Tensor:
     return bind(_where, (operand(condition), operand(input), operand(other)))
 
 
-METHODS["where"] = lambda self, condition, other: where(condition, self, other)
+attach(lambda self, condition, other: where(condition, self, other), "where")

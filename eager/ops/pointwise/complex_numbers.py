@@ -10,10 +10,12 @@ import numpy as np
 from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import FLOAT, NUMBER, Opaque, Pointwise
+from fusegrad.eager.core.names import attach
 from fusegrad.eager.core.op import Op, TensorType, bind
+from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.eager.ops.pointwise import elementwise as ew
-from fusegrad.eager.ops.pointwise.declare import method, opaque_unary, tensor_operand
+from fusegrad.eager.ops.declare import public
+from fusegrad.eager.ops.pointwise.declare import opaque_unary, tensor_operand
 
 
 def _part_type(dtype: np.dtype) -> np.dtype:
@@ -34,7 +36,7 @@ _real = _View(
     "x",
     lambda x: x.real,
     lambda types: TensorType(types[0].shape, _part_type(types[0].dtype)),
-    {"x": lambda g, x_type: ew.cast(g, x_type.dtype)},
+    {"x": lambda g, x_type: ops.cast(g, x_type.dtype)},
 )
 _imag = _View(
     "imag",
@@ -43,14 +45,18 @@ _imag = _View(
     lambda types: TensorType(types[0].shape, _part_type(types[0].dtype)),
     {"x": lambda g: g * 1j},
 )
-_conj = opaque_unary("conj", np.conjugate, NUMBER, lambda g: conj(g), "x with the other sign of imag.", None)
+_conj = opaque_unary(
+    "conj", np.conjugate, NUMBER, lambda g: ops.conj(g), "x with the other sign of imag.", None
+)
 
 
+@public
 def real(input: Tensor) -> Tensor:
     """The real part, in the memory of `input` (`input` itself where it is real). Source: `torch.real`."""
     return bind(_real, (input,)) if is_complex(input) else input
 
 
+@public
 def imag(input: Tensor) -> Tensor:
     """The imaginary part, in the memory of `input`. Source: `torch.imag`.
 
@@ -61,7 +67,7 @@ def imag(input: Tensor) -> Tensor:
     return bind(_imag, (input,))
 
 
-@method
+@public(method=True)
 def conj(input: Tensor) -> Tensor:
     """With the other sign of the imaginary part; a real tensor itself. Source: `torch.conj`.
 
@@ -70,50 +76,52 @@ def conj(input: Tensor) -> Tensor:
     return _conj(input) if is_complex(input) else input
 
 
-@method
+@public(method=True, inplace=True)
 def conj_physical(input: Tensor) -> Tensor:
     """`conj`; a real tensor itself. Source: `torch.conj_physical`."""
     return conj(input)
 
 
-@method
+@public(method=True)
 def resolve_conj(input: Tensor) -> Tensor:
     """The tensor itself: nothing is conjugated lazily here. Source: `torch.resolve_conj`."""
     return input
 
 
-@method
+@public(method=True)
 def resolve_neg(input: Tensor) -> Tensor:
     """The tensor itself: nothing is negated lazily here. Source: `torch.resolve_neg`."""
     return input
 
 
-@method
+@public(method=True)
 def is_conj(input: Tensor) -> bool:
     """False: nothing is conjugated lazily here. Source: `torch.is_conj`."""
     return False
 
 
-@method
+@public(method=True)
 def is_neg(input: Tensor) -> bool:
     """False: nothing is negated lazily here. Source: `torch.is_neg`."""
     return False
 
 
+@public
 def is_complex(input: Tensor) -> bool:
     """Whether of a complex dtype. Source: `torch.is_complex`."""
     return tensor_operand(input).is_complex()
 
 
+@public
 def is_floating_point(input: Tensor) -> bool:
     """Whether of a floating-point dtype. Source: `torch.is_floating_point`."""
     return tensor_operand(input).is_floating_point()
 
 
-@method
+@public(method=True)
 def isreal(input: Tensor) -> Tensor:
     """Whether each element has no imaginary part. Source: `torch.isreal`."""
-    return ew.eq(imag(input), 0) if is_complex(input) else creation.ones_like(input, dtype=dtypes.bool_)
+    return ops.eq(imag(input), 0) if is_complex(input) else ops.ones_like(input, dtype=dtypes.bool_)
 
 
 # Angle and direction.
@@ -128,9 +136,9 @@ class _AngleOp(Pointwise):
 
 def _angle_gradient(g: Tensor, x: Tensor) -> Tensor:
     if not is_complex(x):
-        return creation.zeros_like(g)
-    size = ew.abs(x)
-    return ew.where(ew.eq(size, 0), 0.0, g * x / (size * size) * 1j)
+        return ops.zeros_like(g)
+    size = ops.abs(x)
+    return ops.where(ops.eq(size, 0), 0.0, g * x / (size * size) * 1j)
 
 
 def _angle_of_real(x: np.ndarray) -> np.ndarray:
@@ -146,7 +154,7 @@ _angle = _AngleOp(
 )
 
 
-@method
+@public(method=True)
 def angle(input: Tensor) -> Tensor:
     """The angle of each number in radians; of real ones 0, pi or NaN. Source: `torch.angle`."""
     return bind(_angle, (tensor_operand(input),))
@@ -154,8 +162,8 @@ def angle(input: Tensor) -> Tensor:
 
 def _sgn_gradient(g: Tensor, x: Tensor, out: Tensor) -> Tensor:
     """Only what turns x changes its direction."""
-    along = ew.cast(real(g * conj(out)), g.dtype)
-    return ew.where(ew.eq(x, 0), 0.0, (g - along * out) / ew.abs(x))
+    along = ops.cast(real(g * conj(out)), g.dtype)
+    return ops.where(ops.eq(x, 0), 0.0, (g - along * out) / ops.abs(x))
 
 
 class _SgnOp(Pointwise):
@@ -167,10 +175,10 @@ class _SgnOp(Pointwise):
 _sgn = _SgnOp("sgn", "x", np.sign, NUMBER, {"x": _sgn_gradient})
 
 
-@method
+@public(method=True, inplace=True)
 def sgn(input: Tensor) -> Tensor:
     """`sign`; of complex numbers, those of size 1 in the same direction. Source: `torch.sgn`."""
-    return bind(_sgn, (input,)) if is_complex(input) else ew.sign(input)
+    return bind(_sgn, (input,)) if is_complex(input) else ops.sign(input)
 
 
 # Made of real numbers.
@@ -200,6 +208,7 @@ _complex = Opaque(
 )
 
 
+@public
 def complex(real: Tensor, imag: Tensor) -> Tensor:
     """real + 1j * imag. Source: `torch.complex`.
 
@@ -212,13 +221,14 @@ def complex(real: Tensor, imag: Tensor) -> Tensor:
     return bind(_complex, (tensor_operand(real), tensor_operand(imag)))
 
 
+@public
 def polar(abs: Tensor, angle: Tensor) -> Tensor:
     """The complex numbers of sizes `abs` at `angle` (in radians). Source: `torch.polar`.
 
     Raises RuntimeError unless both are floating point of one dtype.
     """
     _complex_type((tensor_operand(abs).array, tensor_operand(angle).array))
-    return complex(abs * ew.cos(angle), abs * ew.sin(angle))
+    return complex(abs * ops.cos(angle), abs * ops.sin(angle))
 
 
 # Pairs of real numbers.
@@ -245,17 +255,18 @@ def _as_pairs(x: np.ndarray) -> np.ndarray:
 
 
 _view_as_complex = _View(
-    "view_as_complex", "x", _pairs_as_complex, _pairs_as_complex_type, {"x": lambda g: view_as_real(g)}
+    "view_as_complex", "x", _pairs_as_complex, _pairs_as_complex_type, {"x": lambda g: ops.view_as_real(g)}
 )
 _view_as_real = _View(
     "view_as_real",
     "x",
     _as_pairs,
     lambda types: TensorType((*types[0].shape, 2), _part_type(types[0].dtype)),
-    {"x": lambda g: view_as_complex(g.contiguous())},
+    {"x": lambda g: ops.view_as_complex(g.contiguous())},
 )
 
 
+@public
 def view_as_complex(input: Tensor) -> Tensor:
     """Pairs along the last dimension as complex numbers, in the same memory.
 
@@ -264,6 +275,7 @@ def view_as_complex(input: Tensor) -> Tensor:
     return bind(_view_as_complex, (tensor_operand(input),))
 
 
+@public
 def view_as_real(input: Tensor) -> Tensor:
     """Complex numbers as pairs along a new last dimension, in the same memory.
 
@@ -274,4 +286,5 @@ def view_as_real(input: Tensor) -> Tensor:
     return bind(_view_as_real, (input,))
 
 
-from fusegrad.eager.ops.create import creation  # noqa: E402  (creation uses the elementwise ops)
+attach(property(real), "real")
+attach(property(imag), "imag")

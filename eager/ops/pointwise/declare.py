@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,16 +10,15 @@ import numpy as np
 from fusegrad.eager.core import shared
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import DTypeRule, Elementwise, Pointwise
+from fusegrad.eager.core.names import attach, renamed
 from fusegrad.eager.core.op import Op, bind, wrap
 from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.ops.declare import public
 
 # Types that may stand in an equation as they are; others are converted by `operand`.
 OPERANDS: set[type] = {Tensor, float, int, bool, complex}
 TENSORS: set[type] = {Tensor}
 Unary = Callable[[Any], Tensor]
-# What comes with each declaration; eager/ops/__init__.py attaches it to Tensor.
-METHODS: dict[str, Callable[..., Any]] = {}
-OPERATORS: dict[str, Callable[..., Any]] = {}
 
 
 def operand(value: Any) -> Any:
@@ -61,14 +60,16 @@ def unary(
     grad_name: str | None = None,
     operator: str | None = None,
     family: type[Elementwise] = Elementwise,
+    aliases: Sequence[str] = (),
+    inplace: bool = True,
+    named: bool = True,
 ) -> Callable[[Any], Tensor]:
     """Declare a one-operand op and give its public function; see `binary`."""
     op = family(name, "x", numpy, rule, scalar, None if vjp is None else {"x": vjp}, grad_name)
     function = function_of_one(op, name, doc)
     if operator is not None:
-        OPERATORS[f"__{operator}__"] = function
-    METHODS[name] = function
-    return function
+        attach(function, f"__{operator}__")
+    return public(aliases=aliases, method=True, inplace=inplace)(function) if named else function
 
 
 def binary(
@@ -85,19 +86,24 @@ def binary(
     alone: bool = False,
     family: type[Elementwise] = Elementwise,
     refuses: str = "",
+    aliases: Sequence[str] = (),
+    inplace: bool = True,
+    named: bool = True,
 ) -> Callable[[Any, Any], Tensor]:
     """Declare a two-operand op and give its public function.
 
     operator: Python's, if it has one. refuses: see `Op`.
     numbers, alone: which operands may be Python numbers, and whether both at once.
     family: a subclass with a dtype rule of its own.
+    aliases, inplace: what else it is called, and whether it has an in-place form; see `public`.
+    named: whether the function is the public one of that name, and not one that is made with it.
     """
     rules = None if vjp is None else {"x": vjp[0], "y": vjp[1]}
     op = family(name, "x y", numpy, rule, scalar, rules, grad_name, alone=alone, refuses=refuses)
     if operator is not None:
         declare_operator(operator, lambda x, y: bind(op, (x, y)), reflected)
-    METHODS[name] = function = function_of_two(op, name, doc, numbers)
-    return function
+    function = function_of_two(op, name, doc, numbers)
+    return public(aliases=aliases, method=True, inplace=inplace)(function) if named else function
 
 
 def function_of_one(op: Op, name: str, doc: str, source: str | None = None) -> Callable[[Any], Tensor]:
@@ -136,7 +142,7 @@ def opaque_unary(
     doc: str,
     source: str | None = None,
 ) -> Callable[[Any], Tensor]:
-    """As `unary`, for what kernels cannot say; no method comes with it."""
+    """As `unary`, for what kernels cannot say; it is no public one yet (see `public`)."""
     op = Pointwise(name, "x", numpy, rule, None if vjp is None else {"x": vjp})
     return function_of_one(op, name, doc, source)
 
@@ -150,7 +156,7 @@ def opaque_binary(
     numbers: str = "",
     source: str | None = None,
 ) -> Callable[[Any, Any], Tensor]:
-    """As `binary`, for what kernels cannot say; no method comes with it."""
+    """As `binary`, for what kernels cannot say; it is no public one yet (see `public`)."""
     op = Pointwise(name, "x y", numpy, rule, None if vjp is None else {"x": vjp[0], "y": vjp[1]})
     return function_of_two(op, name, doc, numbers, source)
 
@@ -195,19 +201,9 @@ def declare_operator(name: str, function: Callable[[Any, Any], Any], reflected: 
             raise failure(TypeError, f"expected a Tensor, got {type(self).__name__}")
         return function(other, self)
 
-    OPERATORS[f"__{name}__"] = renamed(operator, f"__{name}__")
+    attach(renamed(operator, f"__{name}__"))
     if reflected:
-        OPERATORS[f"__r{name}__"] = renamed(backwards, f"__r{name}__")
-
-
-def renamed(function: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """`function` under `name` also in tracebacks, profiles and error messages.
-
-    A code object of its own lets the interpreter specialise each op's calls, too.
-    """
-    function.__name__ = function.__qualname__ = name
-    function.__code__ = function.__code__.replace(co_name=name, co_qualname=name)
-    return function
+        attach(renamed(backwards, f"__r{name}__"))
 
 
 def documented(
@@ -216,16 +212,4 @@ def documented(
     """A generated public function, with its name and docstring."""
     renamed(function, name)
     function.__doc__ = f"{doc} Shapes broadcast. Source: `torch.{source or name}`."
-    return function
-
-
-def named(function: Callable[..., Any], name: str, doc: str, source: str | None = None) -> Callable[..., Any]:
-    """A generated public function, with its name and docstring, made a method too."""
-    METHODS[name] = documented(function, name, doc, source)
-    return function
-
-
-def method(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Make a function a tensor method too."""
-    METHODS[function.__name__] = function
     return function

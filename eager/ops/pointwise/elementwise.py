@@ -1,8 +1,7 @@
-"""Elementwise ops, each declared once: NumPy function, dtype rule, scalar expression, gradient.
+"""Arithmetic, rounding and conversions, element by element.
 
-Here stand arithmetic, rounding and conversions; the everyday functions and comparisons of the
-neighbouring files are found under this name too. Gradient rules are written with the public ops,
-so they can be traced, compiled and derived again.
+Each op is declared once: NumPy function, dtype rule, scalar expression, gradient.
+Gradient rules are written with the public ops, so they can be traced, compiled and derived again.
 """
 
 from __future__ import annotations
@@ -23,82 +22,26 @@ from fusegrad.eager.core.families import (
     REAL_NUMBER,
     Elementwise,
 )
+from fusegrad.eager.core.names import attach, internal
 from fusegrad.eager.core.op import TensorType, bind
+from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.eager.ops.pointwise.comparison import (
-    bitwise_and as bitwise_and,
-    bitwise_not as bitwise_not,
-    bitwise_or as bitwise_or,
-    bitwise_xor as bitwise_xor,
-    eq as eq,
-    ge as ge,
-    gt as gt,
-    isfinite as isfinite,
-    isinf as isinf,
-    isnan as isnan,
-    le as le,
-    logical_and as logical_and,
-    logical_not as logical_not,
-    logical_or as logical_or,
-    logical_xor as logical_xor,
-    lt as lt,
-    maximum as maximum,
-    minimum as minimum,
-    ne as ne,
-    where as where,
-)
+from fusegrad.eager.ops.declare import public
 from fusegrad.eager.ops.pointwise.declare import (
-    METHODS as METHODS,
-    OPERANDS as OPERANDS,
-    OPERATORS as OPERATORS,
-    Unary as Unary,
-    binary as binary,
-    convertible as convertible,
-    declare_operator as declare_operator,
-    method as method,
-    named as named,
-    operand as operand,
-    renamed as renamed,
-    tensor_operand as tensor_operand,
-    unary as unary,
-)
-from fusegrad.eager.ops.pointwise.powers import (
-    float_power as float_power,
-    float_power_of_double as float_power_of_double,
-    ldexp as ldexp,
-    log_of as log_of,
-    pow as pow,
-    small_power as small_power,
-)
-from fusegrad.eager.ops.pointwise.transcendental import (
-    acos as acos,
-    asin as asin,
-    atan as atan,
-    atan2 as atan2,
-    cos as cos,
-    cosh as cosh,
-    erf as erf,
-    exp as exp,
-    exp2 as exp2,
-    expm1 as expm1,
-    log as log,
-    log1p as log1p,
-    log2 as log2,
-    log10 as log10,
-    rsqrt as rsqrt,
-    sigmoid as sigmoid,
-    sin as sin,
-    sinh as sinh,
-    sqrt as sqrt,
-    tan as tan,
-    tanh as tanh,
+    Unary,
+    binary,
+    operand,
+    tensor_operand,
+    unary,
 )
 
 _BOOL = np.dtype(bool)
 
 # Arithmetic.
 
-_add = binary("add", np.add, ANY, "add", (lambda g: g, lambda g: g), "x + y.", operator="add", alone=True)
+_add = binary(
+    "add", np.add, ANY, "add", (lambda g: g, lambda g: g), "x + y.", operator="add", alone=True, named=False
+)
 
 
 class _SubOp(Elementwise):
@@ -120,6 +63,7 @@ _sub = binary(
     operator="sub",
     alone=True,
     family=_SubOp,
+    named=False,
 )
 mul = binary(
     "mul",
@@ -130,6 +74,7 @@ mul = binary(
     "x * y.",
     operator="mul",
     alone=True,
+    aliases=("multiply",),
 )
 _div = binary(
     "div",
@@ -140,10 +85,11 @@ _div = binary(
     "x / y; integers give floats.",
     operator="truediv",
     alone=True,
+    named=False,
 )
 
 
-@method
+@public(method=True, inplace=True)
 def add(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
     """input + alpha * other. Shapes broadcast. Source: `torch.add`.
 
@@ -152,13 +98,13 @@ def add(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
     return _add(input, other if type(alpha) is int and alpha == 1 else _scaled(input, other, alpha))
 
 
-@method
+@public(aliases=("subtract",), method=True, inplace=True)
 def sub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
     """input - alpha * other. Shapes broadcast. Source: `torch.sub`."""
     return _sub(input, other if type(alpha) is int and alpha == 1 else _scaled(input, other, alpha))
 
 
-@method
+@public(method=True)
 def rsub(input: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
     """other - alpha * input. Shapes broadcast. Source: `torch.rsub`."""
     return sub(other, tensor_operand(input), alpha=alpha)
@@ -180,7 +126,7 @@ def _scaled(input: Any, other: Any, alpha: Any) -> Any:
     return mul(other, bool(alpha) if kind == "b" else alpha)
 
 
-@method
+@public(aliases=("divide", "true_divide"), method=True, inplace=True)
 def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Tensor:
     """input / other, rounded by `rounding_mode` (None, "floor", "trunc"). Source: `torch.div`.
 
@@ -202,11 +148,13 @@ def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Tensor:
 def _truncated_quotient(x: Any, y: Any) -> Tensor:
     """Integer division toward 0."""
     quotient = floor_divide(x, y)
-    inexact = logical_and(ne(mul(quotient, y), x), lt(quotient, 0))
-    return where(inexact, quotient + 1, quotient)
+    inexact = ops.logical_and(ops.ne(mul(quotient, y), x), ops.lt(quotient, 0))
+    return ops.where(inexact, quotient + 1, quotient)
 
 
-neg: Unary = unary("neg", np.negative, NUMBER, "neg", lambda g: neg(g), "-x.", operator="neg")
+neg: Unary = unary(
+    "neg", np.negative, NUMBER, "neg", lambda g: neg(g), "-x.", operator="neg", aliases=("negative",)
+)
 reciprocal = unary(
     "reciprocal",
     lambda x: 1 / x,
@@ -236,7 +184,7 @@ square = unary(
 )
 
 
-@method
+@public(method=True)
 def positive(input: Tensor) -> Tensor:
     """The tensor itself. Source: `torch.positive`. Raises RuntimeError for bools."""
     if tensor_operand(input).array.dtype.kind == "b":
@@ -244,7 +192,7 @@ def positive(input: Tensor) -> Tensor:
     return input
 
 
-OPERATORS["__pos__"] = positive
+attach(positive, "__pos__")
 
 
 class _AbsOp(Elementwise):
@@ -259,10 +207,11 @@ abs: Unary = unary(
     np.abs,
     NUMBER,
     "abs",
-    lambda g, x: g * complex_numbers.sgn(x),
+    lambda g, x: g * ops.sgn(x),
     "The absolute value.",
     operator="abs",
     family=_AbsOp,
+    aliases=("absolute",),
 )
 
 
@@ -277,7 +226,7 @@ sign: Unary = unary(
     _sign,
     REAL,
     lambda b, x: b.select(b.eq(x, x), b.sign(x), 0),
-    lambda g: creation.zeros_like(g),
+    lambda g: ops.zeros_like(g),
     "-1, 0 or 1 by the sign of x; 0 for NaN.",
 )
 
@@ -305,7 +254,7 @@ floor_divide = binary(
     lambda x, y: np.floor_divide(x, _divisor(x, y)),
     REAL_NUMBER,
     lambda b, x, y: b.floor_div(x, y),
-    (lambda g: creation.zeros_like(g), lambda g: creation.zeros_like(g)),
+    (lambda g: ops.zeros_like(g), lambda g: ops.zeros_like(g)),
     "Quotient rounded down.",
     operator="floordiv",
     alone=True,
@@ -334,10 +283,16 @@ fmod = binary(
 
 # Rounding: gradients are zero.
 
-floor = unary("floor", np.floor, REAL_NUMBER, "floor", lambda g: creation.zeros_like(g), "Rounded down.")
-ceil = unary("ceil", np.ceil, REAL_NUMBER, "ceil", lambda g: creation.zeros_like(g), "Rounded up.")
+floor = unary("floor", np.floor, REAL_NUMBER, "floor", lambda g: ops.zeros_like(g), "Rounded down.")
+ceil = unary("ceil", np.ceil, REAL_NUMBER, "ceil", lambda g: ops.zeros_like(g), "Rounded up.")
 trunc: Unary = unary(
-    "trunc", np.trunc, REAL_NUMBER, "trunc", lambda g: creation.zeros_like(g), "Rounded toward 0."
+    "trunc",
+    np.trunc,
+    REAL_NUMBER,
+    "trunc",
+    lambda g: ops.zeros_like(g),
+    "Rounded toward 0.",
+    aliases=("fix",),
 )
 
 
@@ -350,12 +305,13 @@ _round = unary(
     _rint,
     REAL_NUMBER,
     "round",
-    lambda g: creation.zeros_like(g),
+    lambda g: ops.zeros_like(g),
     "Rounded to nearest, halves to even.",
+    named=False,
 )
 
 
-@method
+@public(method=True, inplace=True)
 def round(input: Tensor, *, decimals: int = 0) -> Tensor:
     """Rounded to `decimals` places, halves to even. Source: `torch.round`.
 
@@ -403,6 +359,7 @@ _cast = _CastOp(
 )
 
 
+@internal
 def cast(input: Tensor, dtype: Any) -> Tensor:
     """`input` converted to `dtype` (itself where it has it already)."""
     target = dtypes.as_dtype(dtype)
@@ -412,19 +369,14 @@ def cast(input: Tensor, dtype: Any) -> Tensor:
 _clone = Elementwise("clone", "x", lambda x: np.array(x, copy=True), ANY, lambda b, x: x, {"x": lambda g: g})
 
 
+@public(method=True)
 def clone(input: Tensor) -> Tensor:
     """A copy with memory of its own. Source: `torch.clone`."""
     return bind(_clone, (input,))
 
 
-METHODS["clone"] = clone
-
-
+@public
 def result_type(tensor1: Any, tensor2: Any) -> dtypes.DType:
     """The dtype that arithmetic on two tensors or numbers gives. Source: `torch.result_type`."""
     operands = [x.array if isinstance(x, Tensor) else x for x in (operand(tensor1), operand(tensor2))]
     return dtypes.FROM_NUMPY[dtypes.result_type(operands)]
-
-
-from fusegrad.eager.ops.create import creation  # noqa: E402  (both are made of these ops)
-from fusegrad.eager.ops.pointwise import complex_numbers  # noqa: E402  (both are made of these ops)

@@ -9,17 +9,14 @@ import numpy as np
 
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import ONLY_REAL_FLOAT, REAL, DTypeRule, Opaque
+from fusegrad.eager.core.names import attach
 from fusegrad.eager.core.op import TensorType, bind
+from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.eager.ops.create import creation
-from fusegrad.eager.ops.pointwise import elementwise as ew
-from fusegrad.eager.ops.pointwise.comparison import eq, isnan, logical_or, where
+from fusegrad.eager.ops.declare import public
 from fusegrad.eager.ops.pointwise.declare import (
-    METHODS,
-    OPERATORS,
     binary,
     declare_operator,
-    method,
     opaque_binary,
     tensor_operand,
 )
@@ -34,8 +31,8 @@ copysign = opaque_binary(
     np.copysign,
     _REAL_AS_FLOAT,
     (
-        lambda g, x, out: g * where(eq(x, 0), 0.0, out / x),
-        lambda g: creation.zeros_like(g),
+        lambda g, x, out: g * ops.where(ops.eq(x, 0), 0.0, out / x),
+        lambda g: ops.zeros_like(g),
     ),
     "|x| with the sign of y.",
     numbers="y",
@@ -49,6 +46,7 @@ _heaviside = opaque_binary(
 )
 
 
+@public(method=True, inplace=True)
 def heaviside(input: Tensor, values: Tensor) -> Tensor:
     """0 below 0, 1 above, and `values` at 0. Shapes broadcast. Source: `torch.heaviside`.
 
@@ -64,30 +62,30 @@ nextafter = opaque_binary(
     "nextafter",
     np.nextafter,
     ONLY_REAL_FLOAT,
-    (lambda g, x, y: where(eq(x, y), 0.0, g), lambda g: creation.zeros_like(g)),
+    (lambda g, x, y: ops.where(ops.eq(x, y), 0.0, g), lambda g: ops.zeros_like(g)),
     "The number next to x on the way to y.",
 )
 
 
-@method
+@public(method=True)
 def isposinf(input: Tensor) -> Tensor:
     """Whether infinity; raises RuntimeError for complex numbers. Source: `torch.isposinf`."""
-    return eq(_real(input), math.inf)
+    return ops.eq(_real(input), math.inf)
 
 
-@method
+@public(method=True)
 def isneginf(input: Tensor) -> Tensor:
     """Whether minus infinity; raises RuntimeError for complex numbers. Source: `torch.isneginf`."""
-    return eq(_real(input), -math.inf)
+    return ops.eq(_real(input), -math.inf)
 
 
-@method
+@public(method=True, inplace=True)
 def deg2rad(input: Tensor) -> Tensor:
     """Degrees in radians. Source: `torch.deg2rad`."""
     return _real(input) * (math.pi / 180)
 
 
-@method
+@public(method=True, inplace=True)
 def rad2deg(input: Tensor) -> Tensor:
     """Radians in degrees. Source: `torch.rad2deg`."""
     return _real(input) * (180 / math.pi)
@@ -112,11 +110,12 @@ fmax = binary(
     REAL,
     lambda b, x, y: _number_of(b, x, y, b.maximum(x, y)),
     (
-        lambda g, x, y: where(logical_or(x >= y, isnan(y)), g, 0.0),
-        lambda g, x, y: where(logical_or(x >= y, isnan(y)), 0.0, g),
+        lambda g, x, y: ops.where(ops.logical_or(x >= y, ops.isnan(y)), g, 0.0),
+        lambda g, x, y: ops.where(ops.logical_or(x >= y, ops.isnan(y)), 0.0, g),
     ),
     "The larger; the other one where one is NaN.",
     numbers="",
+    inplace=False,
 )
 fmin = binary(
     "fmin",
@@ -124,11 +123,12 @@ fmin = binary(
     REAL,
     lambda b, x, y: _number_of(b, x, y, b.minimum(x, y)),
     (
-        lambda g, x, y: where(logical_or(x <= y, isnan(y)), g, 0.0),
-        lambda g, x, y: where(logical_or(x <= y, isnan(y)), 0.0, g),
+        lambda g, x, y: ops.where(ops.logical_or(x <= y, ops.isnan(y)), g, 0.0),
+        lambda g, x, y: ops.where(ops.logical_or(x <= y, ops.isnan(y)), 0.0, g),
     ),
     "The smaller; the other one where one is NaN.",
     numbers="",
+    inplace=False,
 )
 
 # Whole numbers.
@@ -161,7 +161,7 @@ bitwise_right_shift = opaque_binary(
 )
 declare_operator("lshift", bitwise_left_shift)
 declare_operator("rshift", bitwise_right_shift)
-OPERATORS["__rdiv__"] = OPERATORS["__rtruediv__"]
+attach(Tensor.__rtruediv__, "__rdiv__")
 
 # Mantissa and exponent.
 
@@ -191,22 +191,15 @@ _frexp = Opaque(
     "x",
     _frexp_numpy,
     _frexp_types,
-    {"x": lambda g, out1: g[0] * ew.pow(2.0, -ew.cast(out1, g[0].dtype))},
+    {"x": lambda g, out1: g[0] * ops.pow(2.0, -ops.cast(out1, g[0].dtype))},
 )
 
 
-@method
+@public(method=True)
 def frexp(input: Tensor) -> Frexp:
     """Mantissa (of size 0.5 to 1) and exponent: input = mantissa * 2 ** exponent. Source: `torch.frexp`."""
     return Frexp(*bind(_frexp, (tensor_operand(input),)))
 
 
-METHODS |= {
-    "bitwise_left_shift": bitwise_left_shift,
-    "bitwise_right_shift": bitwise_right_shift,
-    "copysign": copysign,
-    "gcd": gcd,
-    "heaviside": heaviside,
-    "lcm": lcm,
-    "nextafter": nextafter,
-}
+for _function in (bitwise_left_shift, bitwise_right_shift, copysign, gcd, lcm, nextafter):
+    public(method=True, inplace=True)(_function)

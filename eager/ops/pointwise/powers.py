@@ -12,18 +12,11 @@ from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import NUMBER, WEAK, Elementwise
 from fusegrad.eager.core.op import TensorType, bind
+from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.eager.ops.pointwise import elementwise as ew
-from fusegrad.eager.ops.pointwise.comparison import where
-from fusegrad.eager.ops.pointwise.declare import (
-    METHODS,
-    OPERANDS,
-    declare_operator,
-    method,
-    operand,
-    tensor_operand,
-)
-from fusegrad.eager.ops.pointwise.transcendental import log
+from fusegrad.eager.ops.declare import public
+from fusegrad.eager.ops.inplace import attach_in_place
+from fusegrad.eager.ops.pointwise.declare import OPERANDS, declare_operator, operand, tensor_operand
 
 
 def _power(x: Any, exponent: Any) -> Any:
@@ -61,7 +54,7 @@ def _power_scalar(b: Any, x: Any, exponent: float) -> Any:
 
 def _power_gradient(g: Tensor, x: Tensor, exponent: float) -> Tensor:
     if exponent == 0:
-        return ew.creation.zeros_like(g)
+        return ops.zeros_like(g)
     return g * ((x if exponent == 2 else pow(x, exponent - 1)) * exponent)
 
 
@@ -99,8 +92,8 @@ _pow_tensor = Elementwise(
     NUMBER,
     "pow",
     {
-        "x": lambda g, x, y: g * where(y == 0, 0.0, y * pow(x, y - 1)),
-        "y": lambda g, x, y, out: g * where(_zero_power(x, y), 0.0, out * _log_of_base(x, out)),
+        "x": lambda g, x, y: g * ops.where(y == 0, 0.0, y * ops.pow(x, y - 1)),
+        "y": lambda g, x, y, out: g * ops.where(_zero_power(x, y), 0.0, out * _log_of_base(x, out)),
     },
     "PowBackward1",
 )
@@ -116,18 +109,19 @@ def _log_of_base(x: Any, power: Tensor) -> Any:
     """log(x), complex where the power is: there negative numbers have one too."""
     if not power.is_complex():
         return log_of(x)
-    return log(ew.cast(x, power.dtype)) if isinstance(x, Tensor) else log_of(complex(x))
+    return ops.log(ops.cast(x, power.dtype)) if isinstance(x, Tensor) else log_of(complex(x))
 
 
 def log_of(x: Any) -> Any:
     """log(x) for a gradient rule, where x may be a Python number: that keeps its full precision."""
     if isinstance(x, Tensor):
-        return log(x)
+        return ops.log(x)
     if isinstance(x, complex):
         return cmath.log(x) if x else -math.inf
     return math.log(x) if x > 0 else -math.inf if x == 0 else math.nan
 
 
+@public(method=True, inplace=True)
 def pow(input: Any, exponent: Any) -> Tensor:
     """`input ** exponent`, either a tensor. Source: `torch.pow`.
 
@@ -146,17 +140,16 @@ def pow(input: Any, exponent: Any) -> Tensor:
     return bind(_pow_number, (tensor_operand(input),), {"exponent": exponent})
 
 
-METHODS["pow"] = pow
 declare_operator("pow", pow)
 
 
-@method
+@public(method=True)
 def float_power(input: Any, exponent: Any) -> Tensor:
     """`input ** exponent` in double precision. Source: `torch.float_power`."""
     operands = [operand(input), operand(exponent)]
     kinds = [x.array if isinstance(x, Tensor) else x for x in operands]
     double = dtypes.complex128 if dtypes.result_type(kinds).kind == "c" else dtypes.float64
-    base, power = (ew.cast(x, double) if isinstance(x, Tensor) else x for x in operands)
+    base, power = (ops.cast(x, double) if isinstance(x, Tensor) else x for x in operands)
     return pow(base, power)
 
 
@@ -170,7 +163,10 @@ def float_power_of_double(input: Tensor, exponent: Any) -> Tensor:
     return result
 
 
-@method
+attach_in_place(float_power_of_double, "float_power")
+
+
+@public(method=True, inplace=True)
 def ldexp(input: Tensor, other: Tensor) -> Tensor:
     """input * 2 ** other. Source: `torch.ldexp`."""
-    return ew.mul(tensor_operand(input), pow(2.0, tensor_operand(other)))
+    return ops.mul(tensor_operand(input), pow(2.0, tensor_operand(other)))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import builtins
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -23,36 +22,17 @@ from fusegrad.eager.core.families import (
     Elementwise,
 )
 from fusegrad.eager.core.op import bind
+from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.eager.ops.create import creation
+from fusegrad.eager.ops.declare import method, public
 from fusegrad.eager.ops.pointwise.declare import (
-    METHODS as ELEMENTWISE_METHODS,
     binary,
     from_scipy,
-    method,
     operand,
     tensor_operand,
     unary,
 )
-from fusegrad.eager.ops.pointwise.elementwise import (
-    abs,
-    cast,
-    eq,
-    exp2,
-    isfinite,
-    isnan,
-    le,
-    log1p,
-    log_of,
-    logical_and,
-    logical_or,
-    lt,
-    sigmoid,
-    where,
-)
-
-METHODS: dict[str, Callable[..., Any]] = ELEMENTWISE_METHODS
-
+from fusegrad.eager.ops.pointwise.powers import log_of
 
 # Clamping.
 
@@ -72,16 +52,16 @@ def _clamp_scalar(b: Any, x: Any, min: Any, max: Any) -> Any:
 def _clamp_gradient(g: Tensor, x: Tensor, min: Any, max: Any) -> Tensor:
     """Passes where x lies within the bounds, ends included."""
     if min is None:
-        return where(x <= max, g, 0.0)
+        return ops.where(x <= max, g, 0.0)
     if max is None:
-        return where(x >= min, g, 0.0)
-    return where(logical_and(x >= min, x <= max), g, 0.0)
+        return ops.where(x >= min, g, 0.0)
+    return ops.where(ops.logical_and(x >= min, x <= max), g, 0.0)
 
 
 _clamp = Elementwise("clamp", "x", _clamp_numpy, REAL_NUMBER, _clamp_scalar, {"x": _clamp_gradient})
 
 
-@method
+@public(method=True, inplace=True)
 def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
     """Limited to `min` and `max`, numbers or tensors (None for no limit). Source: `torch.clamp`.
 
@@ -97,14 +77,18 @@ def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
         return _clamped_by_tensors(input, min, max)
     kind = dtypes.result_type([input.array, *bounds])
     params = {"min": as_kind(min, kind), "max": as_kind(max, kind)}
-    return bind(_clamp, (cast(input, kind),), params)
+    return bind(_clamp, (ops.cast(input, kind),), params)
 
 
 def _clamped_by_tensors(x: Tensor, min: Any, max: Any) -> Tensor:
     """The bounds take the gradient only of what lies outside; a NaN among them is kept."""
     if min is not None:
-        x = where(logical_or(lt(x, tensor_operand(min)), isnan(min)), min, x)
-    return x if max is None else where(logical_or(lt(tensor_operand(max), x), isnan(max)), max, x)
+        x = ops.where(ops.logical_or(ops.lt(x, tensor_operand(min)), ops.isnan(min)), min, x)
+    return (
+        x
+        if max is None
+        else ops.where(ops.logical_or(ops.lt(tensor_operand(max), x), ops.isnan(max)), max, x)
+    )
 
 
 def as_kind(value: Any, dtype: np.dtype) -> Any:
@@ -128,16 +112,16 @@ def as_kind(value: Any, dtype: np.dtype) -> Any:
     return int(value)
 
 
-METHODS["clip"] = clip = clamp
+clip = public(name="clip", method=True, inplace=True)(clamp)
 
 
-@method
+@public(method=True, inplace=True)
 def clamp_min(input: Tensor, min: Any) -> Tensor:
     """At least `min`. Source: `torch.clamp_min`."""
     return clamp(input, min)
 
 
-@method
+@public(method=True, inplace=True)
 def clamp_max(input: Tensor, max: Any) -> Tensor:
     """At most `max`. Source: `torch.clamp_max`."""
     return clamp(input, None, max)
@@ -174,13 +158,13 @@ _addcdiv = Elementwise(
 )
 
 
-@method
+@public(method=True, inplace=True)
 def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Any = 1) -> Tensor:
     """input + value * tensor1 * tensor2. Source: `torch.addcmul`."""
     return bind(_addcmul, (operand(input), operand(tensor1), operand(tensor2)), {"value": value})
 
 
-@method
+@public(method=True, inplace=True)
 def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Any = 1) -> Tensor:
     """input + value * tensor1 / tensor2. Source: `torch.addcdiv`.
 
@@ -209,7 +193,7 @@ _lerp = Elementwise(
 )
 
 
-@method
+@public(method=True, inplace=True)
 def lerp(input: Tensor, end: Tensor, weight: Any) -> Tensor:
     """From `input` (weight 0) to `end` (weight 1) along a line. Source: `torch.lerp`.
 
@@ -246,9 +230,10 @@ logaddexp = binary(
     np.logaddexp,
     ONLY_REAL_FLOAT,
     _logaddexp_scalar,
-    (lambda g, x, y: g * sigmoid(x - y), lambda g, x, y: g * sigmoid(y - x)),
+    (lambda g, x, y: g * ops.sigmoid(x - y), lambda g, x, y: g * ops.sigmoid(y - x)),
     "log(exp(x) + exp(y)) without overflow.",
     numbers="",
+    inplace=False,
 )
 
 
@@ -262,9 +247,10 @@ logaddexp2 = binary(
     np.logaddexp2,
     ONLY_REAL_FLOAT,
     _logaddexp2_scalar,
-    (lambda g, x, y: g / (exp2(y - x) + 1), lambda g, x, y: g / (exp2(x - y) + 1)),
+    (lambda g, x, y: g / (ops.exp2(y - x) + 1), lambda g, x, y: g / (ops.exp2(x - y) + 1)),
     "log2(2 ** x + 2 ** y) without overflow.",
     numbers="",
+    inplace=False,
 )
 xlogy = binary(
     "xlogy",
@@ -272,27 +258,32 @@ xlogy = binary(
     REAL_FLOAT,
     lambda b, x, y: b.select(b.and_(b.eq(x, 0.0), b.eq(y, y)), 0.0, b.mul(x, b.log(y))),
     (
-        lambda g, x, y: g * where(logical_and(eq(x, 0), _tensor(y <= 0)), 0.0, log_of(y)),
+        lambda g, x, y: g * ops.where(ops.logical_and(ops.eq(x, 0), _tensor(y <= 0)), 0.0, log_of(y)),
         lambda g, x, y: g * x / y,
     ),
     "x * log(y); 0 where x is 0.",
 )
-xlog1py = binary(
-    "special_xlog1py",
-    from_scipy("xlog1py"),
-    REAL_FLOAT,
-    lambda b, x, y: b.select(b.and_(b.eq(x, 0.0), b.eq(y, y)), 0.0, b.mul(x, b.log1p(y))),
-    (
-        lambda g, x, y: g * where(logical_and(eq(x, 0), _tensor(y <= -1)), 0.0, log1p(_tensor(y))),
-        lambda g, x, y: g * x / (y + 1),
-    ),
-    "x * log1p(y); 0 where x is 0.",
+xlog1py = method(
+    binary(
+        "special_xlog1py",
+        from_scipy("xlog1py"),
+        REAL_FLOAT,
+        lambda b, x, y: b.select(b.and_(b.eq(x, 0.0), b.eq(y, y)), 0.0, b.mul(x, b.log1p(y))),
+        (
+            lambda g, x, y: (
+                g * ops.where(ops.logical_and(ops.eq(x, 0), _tensor(y <= -1)), 0.0, ops.log1p(_tensor(y)))
+            ),
+            lambda g, x, y: g * x / (y + 1),
+        ),
+        "x * log1p(y); 0 where x is 0.",
+        named=False,
+    )
 )
 
 
 def _tensor(value: Any) -> Tensor:
     """A Python number or bool of a gradient rule as a tensor in double precision."""
-    return value if isinstance(value, Tensor) else creation.tensor(value, dtype=np.asarray(value).dtype)
+    return value if isinstance(value, Tensor) else ops.tensor(value, dtype=np.asarray(value).dtype)
 
 
 _logit = unary(
@@ -300,12 +291,13 @@ _logit = unary(
     lambda x: np.log(x / (1 - x)),
     REAL_FLOAT,
     lambda b, x: b.log(b.div(x, b.sub(1.0, x))),
-    lambda g, x: where(logical_or(lt(x, 0), lt(1 - x, 0)), math.nan, g / (x * (1 - x))),
+    lambda g, x: ops.where(ops.logical_or(ops.lt(x, 0), ops.lt(1 - x, 0)), math.nan, g / (x * (1 - x))),
     "log(x / (1 - x)).",
+    named=False,
 )
 
 
-@method
+@public(method=True, inplace=True)
 def logit(input: Tensor, eps: float | None = None) -> Tensor:
     """log(x / (1 - x)), with x limited to `eps` and 1 - `eps` first. Source: `torch.logit`."""
     return _logit(tensor_operand(input) if eps is None else clamp(input, eps, 1 - eps))
@@ -325,11 +317,11 @@ _nan_to_num = Elementwise(
     np.nan_to_num,
     ONLY_FLOAT,
     _nan_to_num_scalar,
-    {"x": lambda g, x: where(isfinite(x), g, 0.0)},
+    {"x": lambda g, x: ops.where(ops.isfinite(x), g, 0.0)},
 )
 
 
-@method
+@public(method=True, inplace=True)
 def nan_to_num(
     input: Tensor, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
 ) -> Tensor:
@@ -342,7 +334,7 @@ def nan_to_num(
     return bind(_nan_to_num, (input,), {"nan": 0.0 if nan is None else nan, "posinf": high, "neginf": low})
 
 
-@method
+@public(method=True, inplace=True)
 def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
     """`value` where `mask` is true, `input` elsewhere. Source: `torch.Tensor.masked_fill`.
 
@@ -351,14 +343,14 @@ def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
     value = operand(value)
     if tensor_operand(mask).array.dtype.kind != "b":
         raise failure(RuntimeError, f"only supports boolean masks, got {mask.array.dtype.name}")
-    return where(mask, _like(value, input), input)
+    return ops.where(mask, _like(value, input), input)
 
 
 @method
 def fill(input: Tensor, value: Any) -> Tensor:
     """`value` in the shape and dtype of `input`. Source: `torch.fill`."""
     always = constant(1, (), np.dtype(bool))
-    return where(always, _like(operand(value), tensor_operand(input)), input)
+    return ops.where(always, _like(operand(value), tensor_operand(input)), input)
 
 
 def _like(value: Any, input: Tensor) -> Any:
@@ -371,10 +363,10 @@ def _like(value: Any, input: Tensor) -> Any:
         )
     if value.array.dtype.kind == "c" and input.array.dtype.kind != "c":
         raise failure(RuntimeError, f"value cannot be converted to type {input.array.dtype.name}")
-    return cast(value, input.dtype)
+    return ops.cast(value, input.dtype)
 
 
-@method
+@public(method=True)
 def isclose(
     input: Tensor, other: Tensor, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
 ) -> Tensor:
@@ -385,13 +377,15 @@ def isclose(
     _refuse_other_dtype(tensor_operand(input), tensor_operand(other))
     if rtol < 0 or atol < 0:
         raise failure(RuntimeError, f"rtol and atol must not be negative, got {rtol} and {atol}")
-    close = eq(input, other)
+    close = ops.eq(input, other)
     if equal_nan and input.array.dtype.kind in "fc":
-        close = logical_or(close, logical_and(isnan(input), isnan(other)))
+        close = ops.logical_or(close, ops.logical_and(ops.isnan(input), ops.isnan(other)))
     if input.array.dtype.kind in "bui":  # as floats, so that bools and unsigned numbers have a difference
-        input, other = cast(input, dtypes.default_float()), cast(other, dtypes.default_float())
-    error = abs(input - other)
-    return logical_or(close, logical_and(isfinite(error), le(error, abs(other * rtol) + atol)))
+        input, other = ops.cast(input, dtypes.default_float()), ops.cast(other, dtypes.default_float())
+    error = ops.abs(input - other)
+    return ops.logical_or(
+        close, ops.logical_and(ops.isfinite(error), ops.le(error, ops.abs(other * rtol) + atol))
+    )
 
 
 def _refuse_other_dtype(input: Tensor, other: Tensor) -> None:
@@ -399,7 +393,7 @@ def _refuse_other_dtype(input: Tensor, other: Tensor) -> None:
         raise failure(RuntimeError, f"{input.array.dtype.name} did not match {other.array.dtype.name}")
 
 
-@method
+@public(method=True)
 def allclose(
     input: Tensor, other: Tensor, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
 ) -> bool:
@@ -407,10 +401,10 @@ def allclose(
     return bool(isclose(input, other, rtol, atol, equal_nan).all())
 
 
-@method
+@public(method=True)
 def equal(input: Tensor, other: Tensor) -> bool:
     """Whether shapes and all elements are equal; a Python bool. Source: `torch.equal`."""
-    return input.array.shape == other.array.shape and bool(eq(input, other).all())
+    return input.array.shape == other.array.shape and bool(ops.eq(input, other).all())
 
 
 _signbit = unary(
@@ -420,10 +414,11 @@ _signbit = unary(
     lambda b, x: b.or_(b.lt(x, 0.0), b.and_(b.eq(x, 0.0), b.lt(b.div(1.0, x), 0.0))),
     None,
     "Whether negative, -0.0 included.",
+    named=False,
 )
 
 
-@method
+@public(method=True)
 def signbit(input: Tensor) -> Tensor:
     """Whether negative, -0.0 included. Source: `torch.signbit`."""
-    return _signbit(input) if tensor_operand(input).array.dtype.kind == "f" else lt(input, 0)
+    return _signbit(input) if tensor_operand(input).array.dtype.kind == "f" else ops.lt(input, 0)

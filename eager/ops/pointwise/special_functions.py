@@ -14,25 +14,20 @@ import numpy as np
 
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import ONLY_REAL_FLOAT, REAL_FLOAT, Pointwise
+from fusegrad.eager.core.names import renamed
 from fusegrad.eager.core.op import bind
+from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.eager.ops.create import creation
-from fusegrad.eager.ops.pointwise.comparison import le, where
+from fusegrad.eager.ops.declare import method, public
 from fusegrad.eager.ops.pointwise.declare import (
-    METHODS,
     Unary,
     from_scipy,
-    method,
     opaque_binary,
     opaque_unary,
-    renamed,
     tensor_operand,
     unary,
     unknown,
 )
-from fusegrad.eager.ops.pointwise.elementwise import abs, sign
-from fusegrad.eager.ops.pointwise.transcendental import exp, log
-from fusegrad.eager.ops.shape import shape
 
 # The gamma function.
 
@@ -56,7 +51,7 @@ digamma: Unary = unary(
     _digamma_numpy,
     REAL_FLOAT,
     "digamma",
-    lambda g, x: g * polygamma(1, x),
+    lambda g, x: g * ops.polygamma(1, x),
     "The derivative of lgamma.",
 )
 
@@ -74,10 +69,11 @@ _polygamma = Pointwise(
     "x",
     _polygamma_numpy,
     REAL_FLOAT,
-    {"x": lambda g, x, n: g * polygamma(n + 1, x)},
+    {"x": lambda g, x, n: g * ops.polygamma(n + 1, x)},
 )
 
 
+@public
 def polygamma(n: int, input: Tensor) -> Tensor:
     """The derivative of order `n` of digamma. Source: `torch.polygamma`.
 
@@ -88,7 +84,7 @@ def polygamma(n: int, input: Tensor) -> Tensor:
     return bind(_polygamma, (tensor_operand(input),), {"n": n}) if n else digamma(input)
 
 
-@method
+@public(method=True, inplace=True)
 def mvlgamma(input: Tensor, p: int) -> Tensor:
     """log of the multivariate gamma function of dimension `p`. Source: `torch.mvlgamma`.
 
@@ -99,14 +95,14 @@ def mvlgamma(input: Tensor, p: int) -> Tensor:
     if tensor_operand(input).array.dtype.kind in "bc":
         raise failure(RuntimeError, f"not implemented for {input.array.dtype.name}")
     floating = input if input.array.dtype.kind == "f" else input.float()
-    steps = creation.arange(p, dtype=floating.dtype) * -0.5
-    terms = lgamma(shape.unsqueeze(floating, -1) + steps)
+    steps = ops.arange(p, dtype=floating.dtype) * -0.5
+    terms = lgamma(ops.unsqueeze(floating, -1) + steps)
     return terms.sum(-1) + 0.25 * p * (p - 1) * math.log(math.pi)
 
 
 def _density(a: Any, x: Tensor) -> Tensor:
     """The gamma distribution's density: what igamma(a, x) grows by."""
-    return exp((a - 1) * log(x) - x - lgamma(a))
+    return ops.exp((a - 1) * ops.log(x) - x - lgamma(a))
 
 
 igamma = opaque_binary(
@@ -139,7 +135,7 @@ ndtr = opaque_unary(
     "special_ndtr",
     from_scipy("ndtr"),
     REAL_FLOAT,
-    lambda g, x: g * (exp(x * x * -0.5) / math.sqrt(2 * math.pi)),
+    lambda g, x: g * (ops.exp(x * x * -0.5) / math.sqrt(2 * math.pi)),
     "The normal distribution function.",
     "special.ndtr",
 )
@@ -147,7 +143,7 @@ ndtri = opaque_unary(
     "special_ndtri",
     from_scipy("ndtri"),
     REAL_FLOAT,
-    lambda g, out: g * (exp(out * out * 0.5) * math.sqrt(2 * math.pi)),
+    lambda g, out: g * (ops.exp(out * out * 0.5) * math.sqrt(2 * math.pi)),
     "The inverse of ndtr.",
     "special.ndtri",
 )
@@ -171,7 +167,7 @@ entr = opaque_unary(
     "special_entr",
     from_scipy("entr"),
     REAL_FLOAT,
-    lambda g, x: g * (-log(x) - 1),
+    lambda g, x: g * (-ops.log(x) - 1),
     "-x * log(x), -inf below 0.",
     "special.entr",
 )
@@ -183,7 +179,7 @@ i0e = opaque_unary(
     "special_i0e",
     from_scipy("i0e"),
     REAL_FLOAT,
-    lambda g, x, out: g * (i1e(x) - sign(x) * out),
+    lambda g, x, out: g * (i1e(x) - ops.sign(x) * out),
     "i0(x) * exp(-|x|).",
     "special.i0e",
 )
@@ -191,7 +187,7 @@ i1: Unary = opaque_unary(
     "special_i1",
     from_scipy("i1"),
     REAL_FLOAT,
-    lambda g, x, out: g * where(_next_to_zero(x), 0.5, i0(x) - out / _away_from_zero(x)),
+    lambda g, x, out: g * ops.where(_next_to_zero(x), 0.5, i0(x) - out / _away_from_zero(x)),
     "The Bessel function I1.",
     "special.i1",
 )
@@ -199,19 +195,21 @@ i1e: Unary = opaque_unary(
     "special_i1e",
     from_scipy("i1e"),
     REAL_FLOAT,
-    lambda g, x, out: g * where(_next_to_zero(x), 0.5, i0e(x) - out * (sign(x) + 1 / _away_from_zero(x))),
+    lambda g, x, out: (
+        g * ops.where(_next_to_zero(x), 0.5, i0e(x) - out * (ops.sign(x) + 1 / _away_from_zero(x)))
+    ),
     "i1(x) * exp(-|x|).",
     "special.i1e",
 )
 
 
 def _next_to_zero(x: Tensor) -> Tensor:
-    return le(abs(x), float(np.finfo(x.array.dtype).eps))
+    return ops.le(ops.abs(x), float(np.finfo(x.array.dtype).eps))
 
 
 def _away_from_zero(x: Tensor) -> Tensor:
     """`x` with 1 for zeros, so that what is not chosen there has a derivative too."""
-    return where(_next_to_zero(x), 1.0, x)
+    return ops.where(_next_to_zero(x), 1.0, x)
 
 
 def _underived(name: str, numpy: Any, doc: str) -> Any:
@@ -245,5 +243,6 @@ scaled_modified_bessel_k1 = _underived("scaled_modified_bessel_k1", from_scipy("
 spherical_bessel_j0 = _underived("spherical_bessel_j0", _spherical_j0, "sin(x) / x.")
 airy_ai = _underived("airy_ai", _airy, "The Airy function Ai.")
 
-METHODS |= {"i0": i0, "igamma": igamma, "igammac": igammac}
-METHODS["polygamma"] = renamed(lambda self, n: polygamma(n, self), "polygamma")
+for _function in (i0, igamma, igammac):
+    public(method=True, inplace=True)(_function)
+method(inplace=True)(renamed(lambda self, n: polygamma(n, self), "polygamma"))

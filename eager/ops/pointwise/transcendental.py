@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from fusegrad.eager.core.families import FLOAT, REAL_FLOAT
+from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.eager.ops.pointwise.comparison import where
 from fusegrad.eager.ops.pointwise.declare import Unary, binary, from_scipy, unary
 
 exp: Unary = unary("exp", np.exp, FLOAT, "exp", lambda g, out: g * out, "e ** x.")
@@ -28,12 +28,36 @@ rsqrt = unary(
     lambda g, out: g * (out * out * out * -0.5),
     "1 / sqrt(x).",
 )
-sin = unary("sin", np.sin, FLOAT, "sin", lambda g, x: g * cos(x), "The sine.")
-cos: Unary = unary("cos", np.cos, FLOAT, "cos", lambda g, x: g * -sin(x), "The cosine.")
+sin = unary("sin", np.sin, FLOAT, "sin", lambda g, x: g * ops.cos(x), "The sine.")
+cos = unary("cos", np.cos, FLOAT, "cos", lambda g, x: g * -sin(x), "The cosine.")
 tan = unary("tan", np.tan, FLOAT, "tan", lambda g, out: g * (out * out + 1), "The tangent.")
-asin = unary("asin", np.arcsin, FLOAT, "asin", lambda g, x: g * rsqrt(1 - x * x), "The inverse sine.")
-acos = unary("acos", np.arccos, FLOAT, "acos", lambda g, x: -g * rsqrt(1 - x * x), "The inverse cosine.")
-atan = unary("atan", np.arctan, FLOAT, "atan", lambda g, x: g / (x * x + 1), "The inverse tangent.")
+asin = unary(
+    "asin",
+    np.arcsin,
+    FLOAT,
+    "asin",
+    lambda g, x: g * rsqrt(1 - x * x),
+    "The inverse sine.",
+    aliases=("arcsin",),
+)
+acos = unary(
+    "acos",
+    np.arccos,
+    FLOAT,
+    "acos",
+    lambda g, x: -g * rsqrt(1 - x * x),
+    "The inverse cosine.",
+    aliases=("arccos",),
+)
+atan = unary(
+    "atan",
+    np.arctan,
+    FLOAT,
+    "atan",
+    lambda g, x: g / (x * x + 1),
+    "The inverse tangent.",
+    aliases=("arctan",),
+)
 atan2 = binary(
     "atan2",
     np.arctan2,
@@ -45,13 +69,14 @@ atan2 = binary(
     ),
     "The angle of the point (y, x): atan(x / y) in the right quadrant.",
     numbers="",
+    aliases=("arctan2",),
 )
 
 
 def _inverse_square_length(x: Any, y: Any) -> Any:
     """1 / (x * x + y * y), and 0 for the origin, which has no angle."""
     square = x * x + y * y
-    return where(square == 0, 0.0, 1 / square)
+    return ops.where(square == 0, 0.0, 1 / square)
 
 
 sinh = unary("sinh", np.sinh, FLOAT, "sinh", lambda g, x: g * cosh(x), "The hyperbolic sine.")
@@ -86,7 +111,13 @@ def _atanh_scalar(b: Any, x: Any) -> Any:
 
 
 asinh = unary(
-    "asinh", np.arcsinh, FLOAT, _asinh_scalar, lambda g, x: g * rsqrt(x * x + 1), "Inverse of sinh."
+    "asinh",
+    np.arcsinh,
+    FLOAT,
+    _asinh_scalar,
+    lambda g, x: g * rsqrt(x * x + 1),
+    "Inverse of sinh.",
+    aliases=("arcsinh",),
 )
 
 
@@ -95,7 +126,9 @@ def _acosh_gradient(g: Tensor, x: Tensor) -> Tensor:
     return g * (rsqrt(x + 1) * rsqrt(x - 1)) if x.is_complex() else g * rsqrt(x * x - 1)
 
 
-acosh = unary("acosh", np.arccosh, FLOAT, _acosh_scalar, _acosh_gradient, "Inverse of cosh.")
+acosh = unary(
+    "acosh", np.arccosh, FLOAT, _acosh_scalar, _acosh_gradient, "Inverse of cosh.", aliases=("arccosh",)
+)
 atanh = unary(
     "atanh",
     np.arctanh,
@@ -103,6 +136,7 @@ atanh = unary(
     _atanh_scalar,
     lambda g, x: g / (1 - x * x),
     "Inverse of tanh.",
+    aliases=("arctanh",),
 )
 
 
@@ -117,7 +151,8 @@ sinc = unary(
     FLOAT,
     lambda b, x: b.select(b.eq(x, 0.0), 1.0, b.div(b.sin(b.mul(x, math.pi)), b.mul(x, math.pi))),
     lambda g, x: (
-        g * where(x * x == 0, 0.0, (x * math.pi * cos(x * math.pi) - sin(x * math.pi)) / (x * x * math.pi))
+        g
+        * ops.where(x * x == 0, 0.0, (x * math.pi * cos(x * math.pi) - sin(x * math.pi)) / (x * x * math.pi))
     ),
     "sin(pi x) / (pi x).",
 )

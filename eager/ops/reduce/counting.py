@@ -11,14 +11,12 @@ import numpy as np
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import Composite, Opaque
 from fusegrad.eager.core.op import TensorType, bind, wrap
+from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.eager.ops.create import creation
-from fusegrad.eager.ops.linalg.results import return_type
-from fusegrad.eager.ops.pointwise import elementwise as ew
-from fusegrad.eager.ops.reduce import reduction
-from fusegrad.eager.ops.reduce.reduction import method
-from fusegrad.eager.ops.shape import shape
+from fusegrad.eager.ops.declare import public
+from fusegrad.eager.ops.reduce.reduction import accepting_axis
+from fusegrad.eager.ops.results import return_type
 from fusegrad.eager.ops.shape.shape import normal_dim
 
 _INT64 = np.dtype(np.int64)
@@ -89,7 +87,8 @@ def _distinct(
     return found if len(found) > 1 else found[0]
 
 
-@method
+@public(method=True)
+@accepting_axis
 def unique(
     input: Tensor,
     sorted: bool = True,
@@ -107,7 +106,8 @@ def unique(
     return _distinct(input, dim, False, return_inverse, return_counts)
 
 
-@method
+@public(method=True)
+@accepting_axis
 def unique_consecutive(
     input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ) -> Any:
@@ -119,9 +119,9 @@ def unique_consecutive(
 
 
 def _isin_decomposed(elements: Tensor, test_elements: Tensor, invert: bool) -> Tensor:
-    tests = shape.reshape(test_elements, (-1,))
-    found = reduction.any(ew.eq(shape.unsqueeze(elements, -1), tests), -1)
-    return ew.logical_not(found) if invert else found
+    tests = ops.reshape(test_elements, (-1,))
+    found = ops.any(ops.eq(ops.unsqueeze(elements, -1), tests), -1)
+    return ops.logical_not(found) if invert else found
 
 
 _isin = Composite(
@@ -133,6 +133,7 @@ _isin = Composite(
 )
 
 
+@public
 def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False) -> Tensor:
     """Which of `elements` are among `test_elements` (one of the two may be a number).
 
@@ -140,7 +141,7 @@ def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, inve
     """
     if not (isinstance(elements, Tensor) or isinstance(test_elements, Tensor)):
         raise failure(TypeError, "at least one of elements and test_elements must be a Tensor")
-    tensors = tuple(x if isinstance(x, Tensor) else creation.tensor(x) for x in (elements, test_elements))
+    tensors = tuple(x if isinstance(x, Tensor) else ops.tensor(x) for x in (elements, test_elements))
     return bind(_isin, tensors, {"invert": bool(invert)})
 
 
@@ -174,6 +175,7 @@ _searchsorted = Opaque(
 )
 
 
+@public
 def searchsorted(
     sorted_sequence: Tensor,
     input: Any,
@@ -196,7 +198,7 @@ def searchsorted(
         raise failure(RuntimeError, f"side can only be 'left' or 'right' but got {side}")
     if side == "left" and right:
         raise failure(RuntimeError, "side and right can't be set to opposites, got side of left and right")
-    values = input if isinstance(input, Tensor) else creation.tensor(input, dtype=sorted_sequence.dtype)
+    values = input if isinstance(input, Tensor) else ops.tensor(input, dtype=sorted_sequence.dtype)
     sequence, given = sorted_sequence.array, values.array
     if sequence.dtype != given.dtype:
         raise failure(
@@ -221,6 +223,7 @@ def searchsorted(
     return bind(_searchsorted, tensors, params)
 
 
+@public
 def bucketize(input: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
     """The index of the bucket between `boundaries` (sorted, a vector) that each value falls in.
 
@@ -236,7 +239,8 @@ def bucketize(input: Any, boundaries: Tensor, *, out_int32: bool = False, right:
 # Counts.
 
 
-@method
+@public(method=True)
+@accepting_axis
 def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
     """How often each number from 0 to the largest comes in a vector (or the sums of its `weights`).
 
@@ -298,7 +302,8 @@ _histc = Opaque(
 )
 
 
-@method
+@public(method=True)
+@accepting_axis
 def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
     """How many elements lie in each of `bins` equal parts from `min` to `max`, in the dtype of `input`.
 
@@ -353,7 +358,8 @@ _Histogram = return_type("histogram", ("hist", "bin_edges"))
 _Histogramdd = return_type("histogramdd", ("hist", "bin_edges"))
 
 
-@method
+@public(method=True)
+@accepting_axis
 def histogram(
     input: Tensor,
     bins: Any,
@@ -369,9 +375,10 @@ def histogram(
     counts = None if isinstance(bins, Tensor) else (bins,)
     edges = (bins,) if isinstance(bins, Tensor) else ()
     ranges = None if range is None else (tuple(range),)
-    return _Histogram(*_histograms(shape.reshape(input, (-1, 1)), counts, edges, ranges, weight, density))
+    return _Histogram(*_histograms(ops.reshape(input, (-1, 1)), counts, edges, ranges, weight, density))
 
 
+@public
 def histogramdd(
     input: Tensor,
     bins: Any,

@@ -6,13 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.eager.ops.create import creation
-from fusegrad.eager.ops.pointwise import elementwise as ew
-from fusegrad.eager.ops.reduce import reduction
-from fusegrad.eager.ops.reduce.reduction import method
-from fusegrad.eager.ops.reduce.scan import cumsum
-from fusegrad.eager.ops.shape import shape
+from fusegrad.eager.ops.declare import public
+from fusegrad.eager.ops.reduce.reduction import accepting_axis
 from fusegrad.eager.ops.shape.shape import normal_dim
 
 
@@ -21,7 +18,8 @@ def _part(x: Tensor, dim: int, start: int, stop: int | None = None) -> Tensor:
     return x[(slice(None),) * dim + (slice(start, stop),)]
 
 
-@method
+@public(method=True)
+@accepting_axis
 def diff(
     input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None
 ) -> Tensor:
@@ -38,11 +36,11 @@ def diff(
     if n < 0:
         raise failure(RuntimeError, f"order must be non-negative but got {n}")
     if n == 0:
-        return ew.clone(input)
+        return ops.clone(input)
     dim = normal_dim(dim, input.array.ndim)
     given = [x for x in (prepend, input, append) if x is not None]
-    result = shape.cat(given, dim) if len(given) > 1 else input
-    subtract = ew.logical_xor if result.array.dtype.kind == "b" else ew.sub
+    result = ops.cat(given, dim) if len(given) > 1 else input
+    subtract = ops.logical_xor if result.array.dtype.kind == "b" else ops.sub
     for _ in range(min(n, result.array.shape[dim])):
         result = subtract(_part(result, dim, 1), _part(result, dim, 0, -1))
     return result
@@ -51,26 +49,25 @@ def diff(
 # Integrals.
 
 
+@public(aliases=("trapz",))
 def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Any = None, dim: int = -1) -> Tensor:
     """The integral along `dim` of `y`, sampled at `x` or at steps of `dx` (1). Source: `torch.trapezoid`."""
     dim = _checked_samples(y, x, dx, dim)
     if not y.array.shape[dim]:
-        return creation.zeros(y.array.shape[:dim] + y.array.shape[dim + 1 :], dtype=y.dtype)
+        return ops.zeros(y.array.shape[:dim] + y.array.shape[dim + 1 :], dtype=y.dtype)
     if x is None:
-        ends = shape.select(y, dim, 0) + shape.select(y, dim, -1)
-        return (reduction.sum(y, dim) - ends * 0.5) * (1 if dx is None else dx)
-    return reduction.sum(_pairs(y, dim) * _steps(y, x, dim), dim) / 2.0
+        ends = ops.select(y, dim, 0) + ops.select(y, dim, -1)
+        return (ops.sum(y, dim) - ends * 0.5) * (1 if dx is None else dx)
+    return ops.sum(_pairs(y, dim) * _steps(y, x, dim), dim) / 2.0
 
 
-trapz = trapezoid
-
-
+@public
 def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Any = None, dim: int = -1) -> Tensor:
     """The integrals of `trapezoid` up to each sample but the first. Source: `torch.cumulative_trapezoid`."""
     dim = _checked_samples(y, x, dx, dim)
     if x is None:
-        return cumsum(_pairs(y, dim) * ((1 if dx is None else dx) / 2.0), dim)
-    return cumsum(_pairs(y, dim) * _steps(y, x, dim), dim) / 2.0
+        return ops.cumsum(_pairs(y, dim) * ((1 if dx is None else dx) / 2.0), dim)
+    return ops.cumsum(_pairs(y, dim) * _steps(y, x, dim), dim) / 2.0
 
 
 def _pairs(y: Tensor, dim: int) -> Tensor:
@@ -98,15 +95,16 @@ def _steps(y: Tensor, x: Tensor, dim: int) -> Tensor:
     """The steps between the places `x`, shaped to stand along `dim` of `y`."""
     ndim = y.array.ndim
     if x.array.ndim == 1:
-        x = shape.reshape(x, tuple(-1 if d == dim else 1 for d in range(ndim)))
+        x = ops.reshape(x, tuple(-1 if d == dim else 1 for d in range(ndim)))
     elif x.array.ndim < ndim:
-        x = shape.reshape(x, (1,) * (ndim - x.array.ndim) + x.array.shape)
+        x = ops.reshape(x, (1,) * (ndim - x.array.ndim) + x.array.shape)
     return _part(x, dim, 1) - _part(x, dim, 0, -1)
 
 
 # Slopes.
 
 
+@public
 def gradient(
     input: Tensor, *, spacing: Any = None, dim: Any = None, edge_order: int = 1
 ) -> tuple[Tensor, ...]:
@@ -174,12 +172,12 @@ def _even_slope(x: Tensor, dim: int, step: Any, edge_order: int) -> Tensor:
     else:
         first = (_part(x, dim, 0, 1) * -1.5 + _part(x, dim, 1, 2) * 2.0 - _part(x, dim, 2, 3) * 0.5) / step
         last = (_part(x, dim, -3, -2) * 0.5 - _part(x, dim, -2, -1) * 2.0 + _part(x, dim, -1) * 1.5) / step
-    return shape.cat([first, inner, last], dim)
+    return ops.cat([first, inner, last], dim)
 
 
 def _uneven_slope(x: Tensor, dim: int, places: Tensor, edge_order: int) -> Tensor:
     """Through the parabola of each three neighbours."""
-    places = shape.reshape(places, tuple(-1 if d == dim else 1 for d in range(x.array.ndim)))
+    places = ops.reshape(places, tuple(-1 if d == dim else 1 for d in range(x.array.ndim)))
     steps = _part(places, dim, 1) - _part(places, dim, 0, -1)
     before, after = _part(steps, dim, 0, -1), _part(steps, dim, 1)
     near, middle, far = _part(x, dim, 0, -2), _part(x, dim, 1, -1), _part(x, dim, 2)
@@ -191,4 +189,4 @@ def _uneven_slope(x: Tensor, dim: int, places: Tensor, edge_order: int) -> Tenso
         bend = (right - left) / (before + after)
         first = _part(left - bend * before, dim, 0, 1)
         last = _part(right + bend * after, dim, -1)
-    return shape.cat([first, inner, last], dim)
+    return ops.cat([first, inner, last], dim)

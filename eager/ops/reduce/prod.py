@@ -10,12 +10,12 @@ import numpy as np
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import Analytic, AnalyticComposite, AnalyticOpaque, Reduction
 from fusegrad.eager.core.op import TensorType, bind
+from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.eager.ops.pointwise import elementwise as ew
+from fusegrad.eager.ops.declare import public
 from fusegrad.eager.ops.reduce import reduction
 from fusegrad.eager.ops.reduce.recurrence import backward_recurrence, reversed_along, shifted
-from fusegrad.eager.ops.reduce.reduction import _numbered, _spread, _sum_dtype, method
-from fusegrad.eager.ops.shape import shape
+from fusegrad.eager.ops.reduce.reduction import _numbered, _spread, _sum_dtype, accepting_axis
 from fusegrad.eager.ops.shape.shape import normal_dim
 
 # What running sums and products of narrow floats accumulate in, as in PyTorch.
@@ -40,7 +40,7 @@ def along(function: Callable[..., Tensor], input: Tensor, dim: int, **options: A
     dim = normal_dim(dim, input.array.ndim)
     if input.array.ndim:
         return function(input, dim, **options)
-    return shape.reshape(function(shape.reshape(input, (1,)), 0, **options), ())
+    return ops.reshape(function(ops.reshape(input, (1,)), 0, **options), ())
 
 
 # Running products.
@@ -55,7 +55,8 @@ _cumprod = AnalyticOpaque(
 )
 
 
-@method
+@public(method=True, inplace=True)
+@accepting_axis
 def cumprod(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     """Products of the elements up to each along `dim`. Source: `torch.cumprod`.
 
@@ -78,12 +79,12 @@ def _running_product(input: Tensor, dim: int, dtype: Any) -> Tensor:
 
 def _others_decomposed(x: Tensor, dim: int | None) -> Tensor:
     """The quotient where that can be taken; where one element is zero, only it has others to multiply."""
-    zero = ew.eq(x, 0)
-    filled = ew.where(zero, 1.0, x)
+    zero = ops.eq(x, 0)
+    filled = ops.where(zero, 1.0, x)
     others = bind(_prod, (filled,), {"dim": None if dim is None else (dim,), "keepdim": True})
-    zeros = reduction.sum(zero, dim, keepdim=True)
-    alone = ew.logical_and(zero, ew.eq(zeros, 1))
-    return ew.where(ew.eq(zeros, 0), others / filled, ew.where(alone, others, 0.0))
+    zeros = ops.sum(zero, dim, keepdim=True)
+    alone = ops.logical_and(zero, ops.eq(zeros, 1))
+    return ops.where(ops.eq(zeros, 0), others / filled, ops.where(alone, others, 0.0))
 
 
 def _others_numpy(x: np.ndarray, dim: int | None) -> np.ndarray:
@@ -97,8 +98,8 @@ def _others_numpy(x: np.ndarray, dim: int | None) -> np.ndarray:
 def _others_gradient(g: Tensor, x: Tensor, dim: int | None) -> Tensor:
     """Through the products of what comes before and after each, which divide by nothing."""
     if dim is None:
-        flat = _others_gradient(shape.reshape(g, (-1,)), shape.reshape(x, (-1,)), 0)
-        return shape.reshape(flat, x.array.shape)
+        flat = _others_gradient(ops.reshape(g, (-1,)), ops.reshape(x, (-1,)), 0)
+        return ops.reshape(flat, x.array.shape)
     return _half_gradient(g, x, dim) + reversed_along(
         _half_gradient(reversed_along(g, dim), reversed_along(x, dim), dim), dim
     )
@@ -133,7 +134,8 @@ _prod = _AnalyticReduction(
 )
 
 
-@method
+@public(method=True)
+@accepting_axis
 def prod(input: Tensor, dim: int | None = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The product over `dim` (one, or all). Integers give int64. Source: `torch.prod`."""
     if not (dim is None or isinstance(dim, int)):

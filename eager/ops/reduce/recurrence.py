@@ -12,9 +12,8 @@ import numpy as np
 
 from fusegrad.eager.core.families import AnalyticOpaque
 from fusegrad.eager.core.op import bind
+from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.eager.ops.create import creation
-from fusegrad.eager.ops.shape import shape
 
 _LONG = 512  # from this length on, blocks are quicker
 
@@ -68,7 +67,7 @@ _recurrence = AnalyticOpaque(
 
 def reversed_along(x: Tensor, dim: int) -> Tensor:
     """`x` with the elements along `dim` in the other order."""
-    return shape.flip(x, (dim,))
+    return ops.flip(x, (dim,))
 
 
 def shifted(x: Tensor, dim: int, first: float) -> Tensor:
@@ -76,5 +75,5 @@ def shifted(x: Tensor, dim: int, first: float) -> Tensor:
     size = x.array.shape
     if not size[dim]:
         return x
-    start = creation.full((*size[:dim], 1, *size[dim + 1 :]), first, dtype=x.dtype)
-    return shape.cat([start, shape.narrow(x, dim, 0, size[dim] - 1)], dim)
+    start = ops.full((*size[:dim], 1, *size[dim + 1 :]), first, dtype=x.dtype)
+    return ops.cat([start, ops.narrow(x, dim, 0, size[dim] - 1)], dim)

@@ -11,14 +11,14 @@ import numpy as np
 from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import AnalyticComposite, Composite, Opaque, Reduction, reduced_shape
+from fusegrad.eager.core.names import renamed
 from fusegrad.eager.core.op import TensorType, bind
+from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.eager.ops.create import creation
-from fusegrad.eager.ops.pointwise import complex_numbers, elementwise
+from fusegrad.eager.ops.declare import public
 from fusegrad.eager.ops.reduce import summation
 from fusegrad.eager.ops.shape import shape
 
-METHODS: dict[str, Callable[..., Any]] = {}
 _BOOL = np.dtype(bool)
 _INT64 = np.dtype(np.int64)
 
@@ -37,13 +37,7 @@ def accepting_axis(function: Callable[..., Any]) -> Callable[..., Any]:
 
     accepting.__doc__, accepting.__module__ = function.__doc__, function.__module__
     accepting.__wrapped__ = function  # type: ignore[attr-defined]  # for who asks for the signature
-    return elementwise.renamed(accepting, function.__name__)
-
-
-def method(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Make a function a tensor method too, taking NumPy's `axis` and `keepdims`."""
-    METHODS[function.__name__] = accepting_axis(function)
-    return METHODS[function.__name__]
+    return renamed(accepting, function.__name__)
 
 
 def normal_dims(dim: Any, ndim: int) -> tuple[int, ...] | None:
@@ -64,7 +58,7 @@ def _spread(g: Tensor, shape_: tuple[int, ...], dim: tuple[int, ...] | None, kee
     if g.array.ndim:  # a number expands as it is
         kept = reduced_shape(shape_, dim, True)
         if g.array.shape != kept:
-            g = shape.reshape(g, kept)
+            g = ops.reshape(g, kept)
     # What `expand` asks for is certain here.
     return g if g.array.shape == shape_ else bind(shape._expand, (g,), {"shape": shape_})
 
@@ -88,7 +82,8 @@ _sum = Reduction(
 )
 
 
-@method
+@public(method=True)
+@accepting_axis
 def sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The sum over `dim` (a dimension, several, or all). Integers sum to int64. Source: `torch.sum`.
 
@@ -102,22 +97,23 @@ def sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = N
 
 def in_dtype(op: Any, input: Tensor, params: dict[str, Any], dtype: Any) -> Tensor:
     """`op` on `input` converted to `dtype`, and the result in it (an op may widen integers)."""
-    return elementwise.cast(bind(op, (elementwise.cast(input, dtype),), params), dtype)
+    return ops.cast(bind(op, (ops.cast(input, dtype),), params), dtype)
 
 
-@method
+@public(method=True)
+@accepting_axis
 def nansum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The sum over `dim` of what is not NaN. Source: `torch.nansum`."""
     if input.array.dtype.kind == "f":
-        input = elementwise.where(elementwise.isnan(input), 0.0, input)
+        input = ops.where(ops.isnan(input), 0.0, input)
     return sum(input, dim, keepdim, dtype=dtype)
 
 
 def _mean_decomposed(x: Tensor, dim: Any, keepdim: bool) -> Tensor:
     # Half precision is averaged in single: its sum alone may overflow.
-    wide = elementwise.cast(x, dtypes.float32) if x.array.dtype == np.float16 else x
+    wide = ops.cast(x, dtypes.float32) if x.array.dtype == np.float16 else x
     total = bind(_sum, (wide,), {"dim": dim, "keepdim": keepdim})
-    return elementwise.cast(total / summation.count(x.array.shape, dim), x.dtype)
+    return ops.cast(total / summation.count(x.array.shape, dim), x.dtype)
 
 
 def _mean_gradient(g: Tensor, x_type: TensorType, dim: Any, keepdim: bool) -> Tensor:
@@ -134,11 +130,12 @@ _mean = Composite(
 )
 
 
-@method
+@public(method=True)
+@accepting_axis
 def mean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The mean over `dim`. Raises RuntimeError for integers without `dtype`. Source: `torch.mean`."""
     if dtype is not None:
-        input = elementwise.cast(input, dtype)
+        input = ops.cast(input, dtype)
     if input.array.dtype.kind not in "fc":
         given = "Input" if dtype is None else "Optional"
         raise failure(
@@ -149,7 +146,8 @@ def mean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = 
     return bind(_mean, (input,), {"dim": normal_dims(dim, input.array.ndim), "keepdim": keepdim})
 
 
-@method
+@public(method=True)
+@accepting_axis
 def nanmean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The mean over `dim` of what is not NaN; NaN of nothing. Source: `torch.nanmean`."""
     if input.array.dtype.kind not in "fc":
@@ -157,7 +155,7 @@ def nanmean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any
             RuntimeError,
             f"expected input to have floating point or complex dtype but got {input.array.dtype.name}",
         )
-    given = elementwise.logical_not(elementwise.isnan(input.detach()))
+    given = ops.logical_not(ops.isnan(input.detach()))
     return nansum(input, dim, keepdim, dtype=dtype) / sum(given, dim, keepdim)
 
 
@@ -167,7 +165,7 @@ def nanmean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any
 def _extreme_gradient(g: Tensor, x: Tensor, out: Tensor, dim: Any, keepdim: bool) -> Tensor:
     """Shared evenly among the elements that are the extreme; NaN where that is NaN."""
     size = x.array.shape
-    hit = elementwise.eq(x, _spread(out, size, dim, keepdim))
+    hit = ops.eq(x, _spread(out, size, dim, keepdim))
     return _spread(g, size, dim, keepdim) * hit / sum(hit, dim, keepdim=True)
 
 
@@ -191,14 +189,16 @@ def check_extreme(input: Tensor, dim: Any) -> None:
         )
 
 
-@method
+@public(method=True)
+@accepting_axis
 def amax(input: Tensor, dim: Any = (), keepdim: bool = False) -> Tensor:
     """The largest values over `dim`; equal ones share the gradient. Source: `torch.amax`."""
     check_extreme(input, dim)
     return bind(_amax, (input,), {"dim": normal_dims(dim, input.array.ndim), "keepdim": keepdim})
 
 
-@method
+@public(method=True)
+@accepting_axis
 def amin(input: Tensor, dim: Any = (), keepdim: bool = False) -> Tensor:
     """The smallest values over `dim`; equal ones share the gradient. Source: `torch.amin`."""
     check_extreme(input, dim)
@@ -223,13 +223,15 @@ _argmax = Opaque("argmax", "x", _arg(np.argmax), _arg_type, None)
 _argmin = Opaque("argmin", "x", _arg(np.argmin), _arg_type, None)
 
 
-@method
+@public(method=True)
+@accepting_axis
 def argmax(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
     """The index of the (first) largest element along `dim`, of all for None. Source: `torch.argmax`."""
     return _place(_argmax, input, dim, keepdim)
 
 
-@method
+@public(method=True)
+@accepting_axis
 def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
     """The index of the (first) smallest element along `dim`, of all for None. Source: `torch.argmin`."""
     return _place(_argmin, input, dim, keepdim)
@@ -251,13 +253,15 @@ _any = Reduction("any", np.logical_or.reduce, "or", lambda d: _BOOL, None)
 _all = Reduction("all", np.logical_and.reduce, "and", lambda d: _BOOL, None)
 
 
-@method
+@public(method=True)
+@accepting_axis
 def any(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     """Whether any element is nonzero. Source: `torch.any`."""
     return _test(_any, input, dim, keepdim)
 
 
-@method
+@public(method=True)
+@accepting_axis
 def all(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     """Whether all elements are nonzero. Source: `torch.all`."""
     return _test(_all, input, dim, keepdim)
@@ -266,23 +270,24 @@ def all(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
 def _test(op: Reduction, input: Tensor, dim: Any, keepdim: bool) -> Tensor:
     """Bool, except that bytes stay bytes (PyTorch's bool of old)."""
     if dim == () or dim == []:  # over no dimension, while other reductions take this for all of them
-        found = elementwise.ne(input, 0)
+        found = ops.ne(input, 0)
     else:
         found = bind(op, (input,), {"dim": normal_dims(dim, input.array.ndim), "keepdim": keepdim})
-    return elementwise.cast(found, input.dtype) if input.array.dtype == np.uint8 else found
+    return ops.cast(found, input.dtype) if input.array.dtype == np.uint8 else found
 
 
-@method
+@public(method=True)
+@accepting_axis
 def count_nonzero(input: Tensor, dim: Any = None) -> Tensor:
     """How many elements are nonzero. Source: `torch.count_nonzero`."""
-    return sum(elementwise.ne(input, 0), dim)
+    return sum(ops.ne(input, 0), dim)
 
 
 def _logsumexp_decomposed(x: Tensor, dim: Any, keepdim: bool) -> Tensor:
-    largest = amax(complex_numbers.real(x), dim if dim is not None else (), keepdim=True)
-    safe = elementwise.where(elementwise.isfinite(largest), largest, 0.0)
-    total = elementwise.log(sum(elementwise.exp(x - safe), dim, keepdim=True)) + safe
-    return total if keepdim else shape.reshape(total, reduced_shape(x.array.shape, dim, False))
+    largest = amax(ops.real(x), dim if dim is not None else (), keepdim=True)
+    safe = ops.where(ops.isfinite(largest), largest, 0.0)
+    total = ops.log(sum(ops.exp(x - safe), dim, keepdim=True)) + safe
+    return total if keepdim else ops.reshape(total, reduced_shape(x.array.shape, dim, False))
 
 
 def _logsumexp_numpy(x: np.ndarray, dim: Any, keepdim: bool) -> Any:
@@ -299,21 +304,21 @@ _logsumexp = AnalyticComposite(
     _logsumexp_numpy,
     {
         "x": lambda g, x, out, dim, keepdim: (
-            _spread(g, x.array.shape, dim, keepdim)
-            * elementwise.exp(x - _spread(out, x.array.shape, dim, keepdim))
+            _spread(g, x.array.shape, dim, keepdim) * ops.exp(x - _spread(out, x.array.shape, dim, keepdim))
         )
     },
 )
 
 
-@method
+@public(method=True)
+@accepting_axis
 def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
     """log(sum(exp(x))) over `dim`, without overflow. Source: `torch.logsumexp`."""
     if input.array.dtype.kind in "bui":
-        input = elementwise.cast(input, dtypes.default_float())
+        input = ops.cast(input, dtypes.default_float())
     dims = normal_dims(dim, input.array.ndim)
     if not summation.count(input.array.shape, dims):  # no largest element: log(0) is the answer
-        return elementwise.log(sum(input, dims, keepdim))
+        return ops.log(sum(input, dims, keepdim))
     return bind(_logsumexp, (input,), {"dim": dims, "keepdim": keepdim})
 
 
@@ -322,15 +327,15 @@ def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
 
 def _norm_decomposed(x: Tensor, dim: Any, keepdim: bool, ord: float = 2.0) -> Tensor:
     if ord == 2:
-        return elementwise.sqrt(sum(x * x, dim, keepdim=keepdim))
+        return ops.sqrt(sum(x * x, dim, keepdim=keepdim))
     if ord == 0:
-        return sum(elementwise.cast(elementwise.ne(x, 0), x.dtype), dim, keepdim)
-    size = elementwise.abs(x)
+        return sum(ops.cast(ops.ne(x, 0), x.dtype), dim, keepdim)
+    size = ops.abs(x)
     if math.isinf(ord):
         return (amax if ord > 0 else amin)(size, dim, keepdim)
     if ord == 1:
         return sum(size, dim, keepdim)
-    return elementwise.pow(sum(elementwise.pow(size, ord), dim, keepdim), 1 / ord)
+    return ops.pow(sum(ops.pow(size, ord), dim, keepdim), 1 / ord)
 
 
 def _norm_numpy(x: np.ndarray, dim: Any, keepdim: bool, ord: float = 2.0) -> Any:
@@ -355,22 +360,22 @@ def _norm_gradient(g: Tensor, x: Tensor, out: Tensor, ord: float, dim: Any, keep
     size = x.array.shape
     g, length = _spread(g, size, dim, keepdim), _spread(out, size, dim, keepdim)
     if ord == 0:
-        return creation.zeros(size, dtype=g.dtype)
+        return ops.zeros(size, dtype=g.dtype)
     if ord == 1:
-        return g * elementwise.sign(x)
+        return g * ops.sign(x)
     if ord == 2:
-        return g * elementwise.where(elementwise.eq(length, 0), 0.0, x / length)
-    away = elementwise.abs(x)
+        return g * ops.where(ops.eq(length, 0), 0.0, x / length)
+    away = ops.abs(x)
     if math.isinf(ord):
-        hit = elementwise.logical_or(elementwise.eq(away, length), elementwise.isnan(x))
-        return elementwise.sign(x) * (g / sum(hit, dim, True)) * hit
+        hit = ops.logical_or(ops.eq(away, length), ops.isnan(x))
+        return ops.sign(x) * (g / sum(hit, dim, True)) * hit
     if ord < 1:
-        slope = elementwise.sign(x) * elementwise.pow(away, ord - 1)
-        slope = elementwise.where(elementwise.eq(x, 0), 0.0, slope)
-        return slope * g * elementwise.pow(length, 1 - ord)
-    slope = elementwise.sign(x) if ord < 2 else x
-    scaled = elementwise.where(elementwise.eq(length, 0), 0.0, g / elementwise.pow(length, ord - 1))
-    return slope * elementwise.pow(away, ord - (1 if ord < 2 else 2)) * scaled
+        slope = ops.sign(x) * ops.pow(away, ord - 1)
+        slope = ops.where(ops.eq(x, 0), 0.0, slope)
+        return slope * g * ops.pow(length, 1 - ord)
+    slope = ops.sign(x) if ord < 2 else x
+    scaled = ops.where(ops.eq(length, 0), 0.0, g / ops.pow(length, ord - 1))
+    return slope * ops.pow(away, ord - (1 if ord < 2 else 2)) * scaled
 
 
 _norm = Composite(
@@ -395,7 +400,7 @@ def vector_norm(
             f"Got {x.array.dtype.name}; convert it with .to(float32)",
         )
     if dtype is not None:
-        x = elementwise.cast(x, dtype)
+        x = ops.cast(x, dtype)
     dims = normal_dims(dim, x.array.ndim)
     if (ord < 0 or ord == math.inf) and not summation.count(x.array.shape, dims):
         raise failure(
@@ -406,12 +411,11 @@ def vector_norm(
     return bind(_norm, (x,), {"dim": dims, "keepdim": keepdim, "ord": float(ord)})
 
 
-@method
+@public(method=True)
+@accepting_axis
 def norm(input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
     """The vector norm over `dim` for a number `p` or "fro" (2); "nuc" of matrices. Source: `torch.norm`."""
     if p == "nuc":
-        from fusegrad.eager import linalg  # here, since linalg is built on this module
-
         matrices = tuple(range(input.array.ndim)) if dim is None else dim
-        return linalg.matrix_norm(input, "nuc", matrices, keepdim, dtype=dtype)
+        return ops.matrix_norm(input, "nuc", matrices, keepdim, dtype=dtype)
     return vector_norm(input, 2 if p in ("fro", None) else p, dim, keepdim, dtype=dtype)

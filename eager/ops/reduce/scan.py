@@ -13,16 +13,14 @@ import numpy as np
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import Opaque
 from fusegrad.eager.core.op import TensorType, bind
+from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.eager.ops.create import creation
-from fusegrad.eager.ops.index import indexing
-from fusegrad.eager.ops.linalg.results import return_type
-from fusegrad.eager.ops.pointwise import elementwise as ew
+from fusegrad.eager.ops.declare import public
 from fusegrad.eager.ops.reduce import reduction
 from fusegrad.eager.ops.reduce.prod import WIDER, accumulated, along
 from fusegrad.eager.ops.reduce.recurrence import backward_recurrence, reversed_along, shifted
-from fusegrad.eager.ops.reduce.reduction import _sum_dtype, method
-from fusegrad.eager.ops.shape import shape
+from fusegrad.eager.ops.reduce.reduction import _sum_dtype, accepting_axis
+from fusegrad.eager.ops.results import return_type
 from fusegrad.eager.ops.shape.shape import normal_dim
 
 _INT64 = np.dtype(np.int64)
@@ -33,11 +31,12 @@ _cumsum = Opaque(
     "x",
     lambda x, dim: accumulated(np.cumsum, x, dim),
     lambda types, dim: TensorType(types[0].shape, _sum_dtype(types[0].dtype)),
-    {"x": lambda g, dim: reversed_along(cumsum(reversed_along(g, dim), dim), dim)},
+    {"x": lambda g, dim: reversed_along(ops.cumsum(reversed_along(g, dim), dim), dim)},
 )
 
 
-@method
+@public(method=True, inplace=True)
+@accepting_axis
 def cumsum(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     """Sums of the elements up to each along `dim`. Source: `torch.cumsum`.
 
@@ -69,8 +68,8 @@ def _logcumsumexp_numpy(x: np.ndarray, dim: int) -> np.ndarray:
 
 def _logcumsumexp_gradient(g: Tensor, x: Tensor, out: Tensor, dim: int) -> Tensor:
     """From the last element to the first, by quotients of neighbouring sums: these are at most 1."""
-    kept = ew.exp(shifted(out, dim, 0.0) - out)
-    return ew.exp(x - out) * backward_recurrence(g, kept, dim)
+    kept = ops.exp(shifted(out, dim, 0.0) - out)
+    return ops.exp(x - out) * backward_recurrence(g, kept, dim)
 
 
 _logcumsumexp = Opaque(
@@ -78,7 +77,8 @@ _logcumsumexp = Opaque(
 )
 
 
-@method
+@public(method=True)
+@accepting_axis
 def logcumsumexp(input: Tensor, dim: int) -> Tensor:
     """log(cumsum(exp(x))) along `dim` without overflow. Source: `torch.logcumsumexp`.
 
@@ -112,7 +112,7 @@ def _running_extreme(name: str, extreme: np.ufunc) -> Callable[[Tensor, int], An
         return values, np.maximum.accumulate(np.where(hit, positions, 0), axis=dim)
 
     def gradient(g: list[Tensor], x_type: TensorType, out1: Tensor, dim: int) -> Tensor:
-        return indexing.scatter_add(creation.zeros(x_type.shape, dtype=x_type.dtype), dim, out1, g[0])
+        return ops.scatter_add(ops.zeros(x_type.shape, dtype=x_type.dtype), dim, out1, g[0])
 
     op = Opaque(
         name,
@@ -126,8 +126,8 @@ def _running_extreme(name: str, extreme: np.ufunc) -> Callable[[Tensor, int], An
         dim = normal_dim(dim, input.array.ndim)
         if input.array.ndim:
             return kind(*bind(op, (input,), {"dim": dim}))
-        parts = bind(op, (shape.reshape(input, (1,)),), {"dim": 0})
-        return kind(*(shape.reshape(part, ()) for part in parts))
+        parts = bind(op, (ops.reshape(input, (1,)),), {"dim": 0})
+        return kind(*(ops.reshape(part, ()) for part in parts))
 
     return run
 
@@ -136,13 +136,15 @@ _cummax = _running_extreme("cummax", np.maximum)
 _cummin = _running_extreme("cummin", np.minimum)
 
 
-@method
+@public(method=True)
+@accepting_axis
 def cummax(input: Tensor, dim: int) -> Any:
     """(values, indices): the largest up to each element, the last of equal ones. Source: `torch.cummax`."""
     return _cummax(input, dim)
 
 
-@method
+@public(method=True)
+@accepting_axis
 def cummin(input: Tensor, dim: int) -> Any:
     """(values, indices): the smallest up to each element, the last of equal ones. Source: `torch.cummin`."""
     return _cummin(input, dim)

@@ -10,15 +10,11 @@ import numpy as np
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import Composite, Opaque, Reduction
 from fusegrad.eager.core.op import TensorType, bind
+from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.eager.ops.create import creation
-from fusegrad.eager.ops.index import indexing
-from fusegrad.eager.ops.linalg.results import return_type
-from fusegrad.eager.ops.pointwise import elementwise as ew
-from fusegrad.eager.ops.reduce import reduction
-from fusegrad.eager.ops.reduce.reduction import check_extreme, method
-from fusegrad.eager.ops.reduce.scan import cumsum as cumsum
-from fusegrad.eager.ops.shape import shape
+from fusegrad.eager.ops.declare import public
+from fusegrad.eager.ops.reduce.reduction import accepting_axis, check_extreme
+from fusegrad.eager.ops.results import return_type
 from fusegrad.eager.ops.shape.shape import normal_dim
 
 _INT64 = np.dtype(np.int64)
@@ -56,8 +52,8 @@ def _pick(
     def gradient(g: list[Tensor], x_type: TensorType, out1: Tensor, dim: int, keepdim: bool) -> Tensor:
         values, indices = g[0], out1
         if not keepdim:
-            values, indices = shape.unsqueeze(values, dim), shape.unsqueeze(indices, dim)
-        return indexing.scatter_add(creation.zeros(x_type.shape, dtype=x_type.dtype), dim, indices, values)
+            values, indices = ops.unsqueeze(values, dim), ops.unsqueeze(indices, dim)
+        return ops.scatter_add(ops.zeros(x_type.shape, dtype=x_type.dtype), dim, indices, values)
 
     op_name = f"{name}_dim" if name in ("max", "min", "median", "nanmedian") else name
     op = Opaque(op_name, "x", evaluate, infer, {"x": gradient}, f"{name.capitalize()}Backward{grad_number}")
@@ -65,8 +61,8 @@ def _pick(
     def run(input: Tensor, dim: int, keepdim: bool = True, **params: Any) -> Any:
         dim = normal_dim(dim, input.array.ndim)
         if not input.array.ndim:
-            found = bind(op, (shape.reshape(input, (1,)),), {"dim": 0, "keepdim": True, **params})
-            return kind(*(shape.reshape(part, ()) for part in found))
+            found = bind(op, (ops.reshape(input, (1,)),), {"dim": 0, "keepdim": True, **params})
+            return kind(*(ops.reshape(part, ()) for part in found))
         return kind(*bind(op, (input,), {"dim": dim, "keepdim": keepdim, **params}))
 
     return run
@@ -136,8 +132,8 @@ _topk = _pick("topk", _topmost, lambda size, k, largest: k)
 
 def _even_gradient(g: Tensor, x: Tensor, out: Tensor) -> Tensor:
     """Shared evenly among the elements that are the result, NaNs where that is NaN."""
-    hit = ew.logical_or(ew.eq(x, out), ew.logical_and(ew.isnan(x), ew.isnan(out)))
-    return hit * (g / reduction.sum(hit))
+    hit = ops.logical_or(ops.eq(x, out), ops.logical_and(ops.isnan(x), ops.isnan(out)))
+    return hit * (g / ops.sum(hit))
 
 
 def _whole(name: str, numpy: Callable[..., Any]) -> Reduction:
@@ -162,7 +158,7 @@ def _median_of_all(name: str, order: Callable[..., np.ndarray], along: Callable[
         return flat[order(flat, 0)[0]] if flat.size else np.array(np.nan).astype(x.dtype)
 
     return Composite(
-        name, "x", lambda x: along(shape.reshape(x, (-1,)), 0, False)[0], evaluate, {"x": _even_gradient}
+        name, "x", lambda x: along(ops.reshape(x, (-1,)), 0, False)[0], evaluate, {"x": _even_gradient}
     )
 
 
@@ -183,7 +179,8 @@ def _extreme(input: Tensor, dim: Any, keepdim: bool, whole: Reduction, along: An
     return along(input, dim, keepdim)
 
 
-@method
+@public(method=True)
+@accepting_axis
 def max(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
     """The largest element; (values, indices) along `dim`; or the larger of two tensors.
 
@@ -193,23 +190,25 @@ def max(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = N
     >>> fg.max(fg.tensor([[1.0, 3.0], [2.0, 0.0]]), 1).indices
     tensor([1, 0])
     """
-    return _extreme(input, dim if other is None else other, keepdim, _max, _max_dim, ew.maximum)
+    return _extreme(input, dim if other is None else other, keepdim, _max, _max_dim, ops.maximum)
 
 
-@method
+@public(method=True)
+@accepting_axis
 def min(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
     """The smallest element; (values, indices) along `dim`; or the smaller of two. Source: `torch.min`."""
-    return _extreme(input, dim if other is None else other, keepdim, _min, _min_dim, ew.minimum)
+    return _extreme(input, dim if other is None else other, keepdim, _min, _min_dim, ops.minimum)
 
 
 _Aminmax = return_type("aminmax", ("min", "max"))
 
 
-@method
+@public(method=True)
+@accepting_axis
 def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False) -> Any:
     """(min, max) over `dim` (one, or all). Source: `torch.aminmax`."""
     dims = () if dim is None else dim
-    return _Aminmax(reduction.amin(input, dims, keepdim), reduction.amax(input, dims, keepdim))
+    return _Aminmax(ops.amin(input, dims, keepdim), ops.amax(input, dims, keepdim))
 
 
 def _check_ordered(input: Tensor, kind: type[Exception]) -> None:
@@ -218,7 +217,8 @@ def _check_ordered(input: Tensor, kind: type[Exception]) -> None:
         raise failure(kind, f"not implemented for {input.array.dtype.name}; sort the abs() or real parts")
 
 
-@method
+@public(method=True)
+@accepting_axis
 def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     """The lower median, NaN if there is one; (values, indices) along `dim`. Source: `torch.median`.
 
@@ -230,14 +230,16 @@ def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     return bind(_median, (input,)) if dim is None else _median_dim(input, dim, keepdim)
 
 
-@method
+@public(method=True)
+@accepting_axis
 def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     """The lower median of what is not NaN; (values, indices) along `dim`. Source: `torch.nanmedian`."""
     _check_ordered(input, NotImplementedError)
     return bind(_nanmedian, (input,)) if dim is None else _nanmedian_dim(input, dim, keepdim)
 
 
-@method
+@public(method=True)
+@accepting_axis
 def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
     """(values, indices) of the most frequent values along `dim`; of several, the smallest.
 
@@ -246,7 +248,8 @@ def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
     return _mode(input, dim, keepdim)
 
 
-@method
+@public(method=True)
+@accepting_axis
 def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any:
     """(values, indices) of the `k`-th smallest (from 1) along `dim`. Source: `torch.kthvalue`."""
     _check_ordered(input, NotImplementedError)
@@ -266,7 +269,8 @@ def _size_along(input: Tensor, dim: int) -> int:
 # Sorted.
 
 
-@method
+@public(method=True)
+@accepting_axis
 def sort(input: Tensor, dim: int = -1, descending: bool = False, *, stable: bool | None = None) -> Any:
     """(values, indices) in order along `dim`, NaN as the largest; always stable. Source: `torch.sort`.
 
@@ -278,19 +282,22 @@ def sort(input: Tensor, dim: int = -1, descending: bool = False, *, stable: bool
     return _sort(input, dim, descending=bool(descending))
 
 
-@method
+@public(method=True)
+@accepting_axis
 def argsort(input: Tensor, dim: int = -1, descending: bool = False, *, stable: bool = False) -> Tensor:
     """The indices that sort along `dim`. Source: `torch.argsort`."""
     return sort(input, dim, descending)[1]
 
 
-@method
+@public(method=True)
+@accepting_axis
 def msort(input: Tensor) -> Tensor:
     """Sorted along the first dimension. Source: `torch.msort`."""
     return sort(input, 0)[0]
 
 
-@method
+@public(method=True)
+@accepting_axis
 def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
     """The `k` largest (or smallest) along `dim`, in order, and their indices. Source: `torch.topk`."""
     size = _size_along(input, dim)

@@ -9,11 +9,9 @@ import numpy as np
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import Composite
 from fusegrad.eager.core.op import bind
+from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.eager.ops.pointwise import elementwise as ew
-from fusegrad.eager.ops.pointwise.declare import METHODS
-from fusegrad.eager.ops.pointwise.transcendental import exp, log
-from fusegrad.eager.ops.reduce import reduction
+from fusegrad.eager.ops.declare import public
 from fusegrad.eager.ops.shape.shape import normal_dim
 
 
@@ -23,9 +21,9 @@ def _softmax_numpy(x: np.ndarray, dim: int) -> Any:
 
 
 def _softmax_decomposed(x: Tensor, dim: int) -> Tensor:
-    shifted = exp(x - reduction.amax(x, dim, True))
+    shifted = ops.exp(x - ops.amax(x, dim, True))
     # The sum is 1 at least; one division a row is enough.
-    return shifted * (1 / reduction.sum(shifted, dim, True))
+    return shifted * (1 / ops.sum(shifted, dim, True))
 
 
 def _log_softmax_numpy(x: np.ndarray, dim: int) -> Any:
@@ -34,8 +32,8 @@ def _log_softmax_numpy(x: np.ndarray, dim: int) -> Any:
 
 
 def _log_softmax_decomposed(x: Tensor, dim: int) -> Tensor:
-    shifted = x - reduction.amax(x, dim, True)
-    return shifted - log(reduction.sum(exp(shifted), dim, True))
+    shifted = x - ops.amax(x, dim, True)
+    return shifted - ops.log(ops.sum(ops.exp(shifted), dim, True))
 
 
 _softmax = Composite(
@@ -43,20 +41,20 @@ _softmax = Composite(
     "x",
     _softmax_decomposed,
     lambda x, dim: _softmax_numpy(x, dim) if x.size else x.copy(),
-    {"x": lambda g, out, dim: out * (g - reduction.sum(g * out, dim, True))},
+    {"x": lambda g, out, dim: out * (g - ops.sum(g * out, dim, True))},
 )
 _log_softmax = Composite(
     "log_softmax",
     "x",
     _log_softmax_decomposed,
     lambda x, dim: _log_softmax_numpy(x, dim) if x.size else x.copy(),
-    {"x": lambda g, out, dim: g - exp(out) * reduction.sum(g, dim, True)},
+    {"x": lambda g, out, dim: g - ops.exp(out) * ops.sum(g, dim, True)},
 )
 
 
 def _soft(op: Composite, input: Tensor, dim: int | None, dtype: Any) -> Tensor:
     if dtype is not None:
-        input = ew.cast(input, dtype)
+        input = ops.cast(input, dtype)
     if input.array.dtype.kind != "f":
         raise failure(RuntimeError, f"not implemented for {input.array.dtype.name}; pass dtype=float32")
     if dim is None:  # PyTorch's choice for old programs
@@ -67,6 +65,7 @@ def _soft(op: Composite, input: Tensor, dim: int | None, dtype: Any) -> Tensor:
     return bind(op, (input,), {"dim": normal_dim(dim, input.array.ndim)})
 
 
+@public(method=True)
 def softmax(input: Tensor, dim: int | None = None, *, dtype: Any = None) -> Tensor:
     """exp(x) scaled to sum to 1 along `dim`. Source: `torch.softmax`.
 
@@ -77,6 +76,7 @@ def softmax(input: Tensor, dim: int | None = None, *, dtype: Any = None) -> Tens
     return _soft(_softmax, input, dim, dtype)
 
 
+@public(method=True)
 def log_softmax(input: Tensor, dim: int | None = None, *, dtype: Any = None) -> Tensor:
     """log(softmax(x)) without overflow. Source: `torch.log_softmax`."""
     return _soft(_log_softmax, input, dim, dtype)
@@ -85,6 +85,3 @@ def log_softmax(input: Tensor, dim: int | None = None, *, dtype: Any = None) -> 
 def softmin(input: Tensor, dim: int | None = None, *, dtype: Any = None) -> Tensor:
     """softmax(-x). Source: `torch.nn.functional.softmin`."""
     return softmax(-input, dim, dtype=dtype)
-
-
-METHODS |= {"log_softmax": log_softmax, "softmax": softmax}

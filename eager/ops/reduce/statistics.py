@@ -11,18 +11,14 @@ import numpy as np
 
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import Composite
+from fusegrad.eager.core.names import renamed
 from fusegrad.eager.core.op import bind
+from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.state import testable
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.eager.ops.create import creation
-from fusegrad.eager.ops.index import indexing
-from fusegrad.eager.ops.linalg.contraction import matmul
-from fusegrad.eager.ops.pointwise import elementwise as ew
-from fusegrad.eager.ops.pointwise.special import clamp, lerp
-from fusegrad.eager.ops.reduce import reduction, summation
-from fusegrad.eager.ops.reduce.reduction import _spread, accepting_axis, mean, method, normal_dims
-from fusegrad.eager.ops.reduce.selection import sort
-from fusegrad.eager.ops.shape import shape
+from fusegrad.eager.ops.declare import public
+from fusegrad.eager.ops.reduce import summation
+from fusegrad.eager.ops.reduce.reduction import _spread, accepting_axis, normal_dims
 from fusegrad.eager.ops.shape.shape import normal_dim
 
 # Variance: the squares of what is left when the mean is taken away.
@@ -33,9 +29,9 @@ def _freedom(size: tuple[int, ...], dim: Any, correction: float) -> float:
 
 
 def _var_decomposed(x: Tensor, dim: Any, correction: float, keepdim: bool) -> Tensor:
-    away = x - mean(x, dim, keepdim=True)
+    away = x - ops.mean(x, dim, keepdim=True)
     freedom = builtins.max(0, _freedom(x.array.shape, dim, correction))
-    return reduction.sum(away * away, dim, keepdim=keepdim) / freedom
+    return ops.sum(away * away, dim, keepdim=keepdim) / freedom
 
 
 def _var_numpy(x: np.ndarray, dim: Any, correction: float, keepdim: bool) -> Any:
@@ -56,15 +52,15 @@ def _squares(x: Any) -> Any:
 
 def _var_gradient(g: Tensor, x: Tensor, dim: Any, correction: float, keepdim: bool) -> Tensor:
     size = x.array.shape
-    away = x - mean(x, dim, keepdim=True)
+    away = x - ops.mean(x, dim, keepdim=True)
     freedom = _freedom(size, dim, correction)
     if dim is None and freedom <= 0:  # PyTorch's answer, which it gives for all elements only
-        return _spread(g, size, dim, keepdim) * ew.where(ew.eq(away, 0), math.nan, math.inf)
+        return _spread(g, size, dim, keepdim) * ops.where(ops.eq(away, 0), math.nan, math.inf)
     return _spread(g, size, dim, keepdim) * (away * (2.0 / freedom if freedom else math.inf))
 
 
 def _std_gradient(g: Tensor, x: Tensor, out: Tensor, dim: Any, correction: float, keepdim: bool) -> Tensor:
-    slope = ew.where(ew.eq(out, 0), 0.0, g / (out * 2))  # 0 where all elements are equal
+    slope = ops.where(ops.eq(out, 0), 0.0, g / (out * 2))  # 0 where all elements are equal
     return _var_gradient(slope, x, dim, correction, keepdim)
 
 
@@ -72,7 +68,7 @@ _var = Composite("var", "x", _var_decomposed, _var_numpy, {"x": _var_gradient})
 _std = Composite(
     "std",
     "x",
-    lambda x, **params: ew.sqrt(_var_decomposed(x, **params)),
+    lambda x, **params: ops.sqrt(_var_decomposed(x, **params)),
     lambda x, **params: np.sqrt(_var_numpy(x, **params)),
     {"x": _std_gradient},
 )
@@ -101,10 +97,11 @@ def _takes_unbiased(function: Callable[..., Any]) -> Callable[..., Any]:
 
     overloaded.__doc__, overloaded.__module__ = function.__doc__, function.__module__
     overloaded.__wrapped__ = function  # type: ignore[attr-defined]  # for who asks for the signature
-    return ew.renamed(overloaded, function.__name__)
+    return renamed(overloaded, function.__name__)
 
 
-@method
+@public(method=True)
+@accepting_axis
 @_takes_unbiased
 def var(
     input: Tensor,
@@ -123,7 +120,8 @@ def var(
     return _deviation(_var, input, dim, unbiased, keepdim, correction)
 
 
-@method
+@public(method=True)
+@accepting_axis
 @_takes_unbiased
 def std(
     input: Tensor,
@@ -137,6 +135,7 @@ def std(
     return _deviation(_std, input, dim, unbiased, keepdim, correction)
 
 
+@public
 @accepting_axis
 @_takes_unbiased
 def var_mean(
@@ -148,9 +147,10 @@ def var_mean(
     correction: float | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Variance and mean over `dim`. Source: `torch.var_mean`."""
-    return _deviation(_var, input, dim, unbiased, keepdim, correction), mean(input, dim, keepdim)
+    return _deviation(_var, input, dim, unbiased, keepdim, correction), ops.mean(input, dim, keepdim)
 
 
+@public
 @accepting_axis
 @_takes_unbiased
 def std_mean(
@@ -162,7 +162,7 @@ def std_mean(
     correction: float | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Standard deviation and mean over `dim`. Source: `torch.std_mean`."""
-    return _deviation(_std, input, dim, unbiased, keepdim, correction), mean(input, dim, keepdim)
+    return _deviation(_std, input, dim, unbiased, keepdim, correction), ops.mean(input, dim, keepdim)
 
 
 # Covariance.
@@ -189,7 +189,8 @@ def _checked_weights(weights: Tensor, name: str, kinds: str, observations: int) 
     return weights
 
 
-@method
+@public(method=True)
+@accepting_axis
 def cov(
     input: Tensor,
     *,
@@ -207,7 +208,7 @@ def cov(
         )
     if input.array.dtype.kind == "b":
         raise failure(RuntimeError, "bool dtype is not supported")
-    x = input if input.array.ndim == 2 else shape.reshape(input, (1, -1))
+    x = input if input.array.ndim == 2 else ops.reshape(input, (1, -1))
     observations = x.array.shape[1]
     weights: Tensor | None = None
     if fweights is not None:
@@ -216,32 +217,33 @@ def cov(
         important = _checked_weights(aweights, "aweights", "f", observations)
         weights = important if weights is None else weights * important
     if weights is None:
-        average = reduction.sum(x, 1, True) / observations
+        average = ops.sum(x, 1, True) / observations
         freedom: Any = builtins.max(0, observations - correction)
         weighted = x = x - average
     else:
-        whole = reduction.sum(weights)
-        require(ew.ne(whole, 0), "weights sum to zero, can't be normalized")
-        average = reduction.sum(x * weights, 1, True) / whole
+        whole = ops.sum(weights)
+        require(ops.ne(whole, 0), "weights sum to zero, can't be normalized")
+        average = ops.sum(x * weights, 1, True) / whole
         less: Any = correction
         if aweights is not None and correction:
-            less = reduction.sum(weights * aweights) / whole * correction
-        freedom = clamp(whole - less, 0)
+            less = ops.sum(weights * aweights) / whole * correction
+        freedom = ops.clamp(whole - less, 0)
         x = x - average
         weighted = x * weights
-    kind = ew.result_type(x, weighted)
-    products = matmul(ew.cast(x, kind), shape.adjoint(ew.cast(weighted, kind)))
-    return shape.squeeze(products / freedom)
+    kind = ops.result_type(x, weighted)
+    products = ops.matmul(ops.cast(x, kind), ops.adjoint(ops.cast(weighted, kind)))
+    return ops.squeeze(products / freedom)
 
 
-@method
+@public(method=True)
+@accepting_axis
 def corrcoef(input: Tensor) -> Tensor:
     """Pearson's correlation coefficients of the rows of `input`. Source: `torch.corrcoef`."""
     covariance = cov(input)
     if not covariance.array.ndim:  # of one variable: 1, or NaN where it does not vary
         return covariance / covariance
-    spread = ew.sqrt(shape.diagonal(covariance))
-    return clamp(covariance / shape.unsqueeze(spread, 1) / spread, -1, 1)
+    spread = ops.sqrt(ops.diagonal(covariance))
+    return ops.clamp(covariance / ops.unsqueeze(spread, 1) / spread, -1, 1)
 
 
 # Quantiles: places in the sorted elements, and between them.
@@ -249,7 +251,8 @@ def corrcoef(input: Tensor) -> Tensor:
 _INTERPOLATIONS = ("linear", "lower", "higher", "midpoint", "nearest")
 
 
-@method
+@public(method=True)
+@accepting_axis
 def quantile(
     input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
 ) -> Tensor:
@@ -264,7 +267,8 @@ def quantile(
     return _quantile(input, q, dim, keepdim, interpolation, False)
 
 
-@method
+@public(method=True)
+@accepting_axis
 def nanquantile(
     input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
 ) -> Tensor:
@@ -279,16 +283,16 @@ def _quantile(x: Tensor, q: Any, dim: int | None, keepdim: bool, interpolation: 
         raise failure(RuntimeError, f"interpolation must be one of {known}, but got {interpolation}")
     ndim = x.array.ndim
     if dim is None or not ndim:
-        ordered, kept = shape.reshape(x, (-1,)), (1,) * ndim
+        ordered, kept = ops.reshape(x, (-1,)), (1,) * ndim
         normal_dim(dim or 0, ndim)
     else:
         dim = normal_dim(dim, ndim)
-        ordered = shape.movedim(x, dim, -1)
+        ordered = ops.movedim(x, dim, -1)
         kept = tuple(1 if d == dim else n for d, n in enumerate(x.array.shape))
-    found = _interpolated(sort(ordered, -1)[0], shape.reshape(q, (-1,)), interpolation, skip)
-    result = shape.movedim(found, -1, 0)  # the quantiles first
+    found = _interpolated(ops.sort(ordered, -1)[0], ops.reshape(q, (-1,)), interpolation, skip)
+    result = ops.movedim(found, -1, 0)  # the quantiles first
     many = q.array.shape
-    return shape.reshape(result, many + (kept if keepdim else ordered.array.shape[:-1]))
+    return ops.reshape(result, many + (kept if keepdim else ordered.array.shape[:-1]))
 
 
 def _checked_q(x: Tensor, q: Any) -> Tensor:
@@ -301,7 +305,7 @@ def _checked_q(x: Tensor, q: Any) -> Tensor:
     if not isinstance(q, Tensor):
         if not 0 <= q <= 1:
             raise failure(RuntimeError, f"q must be in the range [0, 1] but got {q}")
-        return creation.tensor(q, dtype=x.dtype)
+        return ops.tensor(q, dtype=x.dtype)
     if q.array.ndim > 1:
         raise failure(RuntimeError, f"q must be a scalar or 1D tensor, got shape {list(q.array.shape)}")
     if q.array.dtype != x.array.dtype:
@@ -310,24 +314,24 @@ def _checked_q(x: Tensor, q: Any) -> Tensor:
             f"q tensor must be same dtype as the input tensor, got {q.array.dtype.name} "
             f"and {x.array.dtype.name}",
         )
-    require(ew.logical_and(q >= 0, q <= 1).all(), "q values must be in the range [0, 1]")
+    require(ops.logical_and(q >= 0, q <= 1).all(), "q values must be in the range [0, 1]")
     return q
 
 
 def _interpolated(ordered: Tensor, q: Tensor, interpolation: str, skip: bool) -> Tensor:
     """The elements [..., quantile] at the places `q` (a vector) of `ordered` [..., n]."""
     last = ordered.array.shape[-1] - 1
-    missing = ew.isnan(ordered)
+    missing = ops.isnan(ordered)
     if skip:
-        numbers = reduction.sum(ew.logical_not(missing), -1, True)
-        places = q * clamp(numbers - 1, 0)
+        numbers = ops.sum(ops.logical_not(missing), -1, True)
+        places = q * ops.clamp(numbers - 1, 0)
     else:  # NaNs are sorted to the end, so there is one at the last place
-        places = ew.where(reduction.any(missing, -1, True), float(last), q * last)
-    rounding = {"lower": ew.floor, "higher": ew.ceil, "nearest": ew.round}.get(interpolation)
+        places = ops.where(ops.any(missing, -1, True), float(last), q * last)
+    rounding = {"lower": ops.floor, "higher": ops.ceil, "nearest": ops.round}.get(interpolation)
     places = places if rounding is None else rounding(places)
-    below = ew.cast(places, "int64")
-    low = indexing.gather(ordered, -1, below)
+    below = ops.cast(places, "int64")
+    low = ops.gather(ordered, -1, below)
     if rounding is not None:
         return low
-    high = indexing.gather(ordered, -1, ew.cast(ew.ceil(places), "int64"))
-    return lerp(low, high, 0.5 if interpolation == "midpoint" else places - below)
+    high = ops.gather(ordered, -1, ops.cast(ops.ceil(places), "int64"))
+    return ops.lerp(low, high, 0.5 if interpolation == "midpoint" else places - below)

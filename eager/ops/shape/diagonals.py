@@ -11,8 +11,11 @@ from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import Layout, Opaque, View, contiguous_layout
 from fusegrad.eager.core.op import bind
+from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.eager.ops.shape.shape import flatten, method, normal_dim, unsqueeze
+from fusegrad.eager.ops.create import creation
+from fusegrad.eager.ops.declare import method, public
+from fusegrad.eager.ops.shape.shape import normal_dim
 
 # Diagonals: a view, its gradient, and writing one.
 
@@ -53,8 +56,8 @@ _diagonal = View(
     _diagonal_numpy,
     _diagonal_layout,
     {
-        "x": lambda g, x_type, offset, dim1, dim2: diagonal_scatter(
-            creation.zeros(x_type.shape, dtype=g.dtype), g, offset, dim1, dim2
+        "x": lambda g, x_type, offset, dim1, dim2: ops.diagonal_scatter(
+            ops.zeros(x_type.shape, dtype=g.dtype), g, offset, dim1, dim2
         )
     },
     put=lambda x_type, **params: (_diagonal_scatter, True, params),
@@ -66,10 +69,10 @@ _diagonal_scatter: Opaque = Opaque(
     _write_diagonal,
     lambda types, offset, dim1, dim2: types[0],
     {
-        "x": lambda g, value_type, offset, dim1, dim2: diagonal_scatter(
-            g, creation.zeros(value_type.shape, dtype=g.dtype), offset, dim1, dim2
+        "x": lambda g, value_type, offset, dim1, dim2: ops.diagonal_scatter(
+            g, ops.zeros(value_type.shape, dtype=g.dtype), offset, dim1, dim2
         ),
-        "value": lambda g, offset, dim1, dim2: diagonal(g, offset, dim1, dim2),
+        "value": lambda g, offset, dim1, dim2: ops.diagonal(g, offset, dim1, dim2),
     },
 )
 
@@ -81,14 +84,14 @@ def _two_dims(dim1: int, dim2: int, ndim: int) -> tuple[int, int]:
     return first, second
 
 
-@method
+@public(method=True)
 def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """The elements whose two indices differ by `offset`, as the last dimension. Source: `torch.diagonal`."""
     first, second = _two_dims(dim1, dim2, input.array.ndim)
     return bind(_diagonal, (input,), {"offset": offset, "dim1": first, "dim2": second})
 
 
-@method
+@public(method=True)
 def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """`input` with a diagonal replaced by `src`. Source: `torch.diagonal_scatter`."""
     first, second = _two_dims(dim1, dim2, input.array.ndim)
@@ -102,7 +105,7 @@ def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0,
     return bind(_diagonal_scatter, (input, src), {"offset": offset, "dim1": first, "dim2": second})
 
 
-@method
+@public(method=True)
 def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
     """Matrices of zeros whose diagonals are the vectors of `input`. Source: `torch.diag_embed`."""
     size = input.array.shape
@@ -113,10 +116,10 @@ def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -
     whole = list(size[:-1])
     for d in sorted((first, second)):
         whole.insert(d, width)
-    return diagonal_scatter(creation.zeros(whole, dtype=input.dtype), input, offset, first, second)
+    return diagonal_scatter(ops.zeros(whole, dtype=input.dtype), input, offset, first, second)
 
 
-@method
+@public(method=True)
 def diag(input: Tensor, diagonal: int = 0) -> Tensor:
     """A copy of a matrix's diagonal, or the matrix with a given diagonal. Source: `torch.diag`."""
     if input.array.ndim == 2:
@@ -131,10 +134,10 @@ def diag(input: Tensor, diagonal: int = 0) -> Tensor:
 _of_matrix = diagonal
 
 
-@method
+@public(method=True)
 def diagflat(input: Tensor, offset: int = 0) -> Tensor:
     """The matrix with all elements of `input` on a diagonal. Source: `torch.diagflat`."""
-    return diag_embed(flatten(input), offset)
+    return diag_embed(ops.flatten(input), offset)
 
 
 @method
@@ -153,12 +156,12 @@ def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
         for start in range(0, rows if wrap else 1, columns + 1):
             diagonal(self[start:]).fill_(fill_value)
     else:
-        step = creation.arange(size[0])
+        step = ops.arange(size[0])
         self[(step,) * len(size)] = fill_value
     return self
 
 
-@method
+@public(method=True)
 def trace(input: Tensor) -> Tensor:
     """The sum of a matrix's diagonal. Source: `torch.trace`."""
     if input.array.ndim != 2:
@@ -175,19 +178,19 @@ def _triangle(input: Tensor, diagonal: int, lower: bool) -> Tensor:
     """Zero beyond a diagonal; as a comparison of positions, so that it fuses."""
     if input.array.ndim < 2:
         raise failure(RuntimeError, f"input tensor must have at least 2 dimensions, got {input.array.ndim}")
-    rows = unsqueeze(creation.arange(input.array.shape[-2]), 1)
-    columns = creation.arange(input.array.shape[-1])
+    rows = ops.unsqueeze(ops.arange(input.array.shape[-2]), 1)
+    columns = ops.arange(input.array.shape[-1])
     kept = columns - rows <= diagonal if lower else columns - rows >= diagonal
-    return elementwise.where(kept, input, False if input.array.dtype.kind == "b" else 0)
+    return ops.where(kept, input, False if input.array.dtype.kind == "b" else 0)
 
 
-@method
+@public(method=True, inplace=True)
 def tril(input: Tensor, diagonal: int = 0) -> Tensor:
     """The lower triangle, the rest 0. Source: `torch.tril`."""
     return _triangle(input, diagonal, True)
 
 
-@method
+@public(method=True, inplace=True)
 def triu(input: Tensor, diagonal: int = 0) -> Tensor:
     """The upper triangle, the rest 0. Source: `torch.triu`."""
     return _triangle(input, diagonal, False)
@@ -205,6 +208,7 @@ def _checked_sides(row: int, col: int) -> None:
         raise failure(RuntimeError, f"row and col must be non-negative, got {row} and {col}")
 
 
+@public
 def tril_indices(
     row: int, col: int, offset: int = 0, *, dtype: Any = dtypes.int64, device: Any = None, layout: Any = None
 ) -> Tensor:
@@ -213,6 +217,7 @@ def tril_indices(
     return _triangle_indices("tril_indices", np.tril_indices(row, offset, col), dtype)
 
 
+@public
 def triu_indices(
     row: int, col: int, offset: int = 0, *, dtype: Any = dtypes.int64, device: Any = None, layout: Any = None
 ) -> Tensor:
@@ -221,6 +226,7 @@ def triu_indices(
     return _triangle_indices("triu_indices", np.triu_indices(row, offset, col), dtype)
 
 
+@public
 def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
     """The powers of a vector's elements as columns, falling unless `increasing`. Source: `torch.vander`.
 
@@ -234,9 +240,5 @@ def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
     if N is not None and N < 0:
         raise failure(RuntimeError, f"N must be non-negative, got {N}")
     count = x.array.size if N is None else N
-    powers = creation.arange(count) if increasing else creation.arange(count - 1, -1, -1)
-    return unsqueeze(x, 1) ** powers
-
-
-from fusegrad.eager.ops.create import creation  # noqa: E402  (both use the views)
-from fusegrad.eager.ops.pointwise import elementwise  # noqa: E402  (both use the views)
+    powers = ops.arange(count) if increasing else ops.arange(count - 1, -1, -1)
+    return ops.unsqueeze(x, 1) ** powers

@@ -14,18 +14,13 @@ from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import Opaque
 from fusegrad.eager.core.op import TensorType, bind
+from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Size, Tensor
-from fusegrad.eager.ops.shape import shape, slicing
-from fusegrad.eager.ops.shape.shape import (
-    _sizes,
-    expand,
-    flatten,
-    method,
-    normal_dim,
-    reshape,
-    unsqueeze,
-)
+from fusegrad.eager.ops.create import creation
+from fusegrad.eager.ops.declare import method, public
+from fusegrad.eager.ops.shape import padding, shape
+from fusegrad.eager.ops.shape.shape import _sizes, normal_dim
 
 
 def _cat_type(types: Sequence[TensorType], dim: int) -> TensorType:
@@ -44,7 +39,7 @@ def _cat_type(types: Sequence[TensorType], dim: int) -> TensorType:
 
 def _cat_gradient(g: Tensor, index: int, types: Sequence[Any], dim: int) -> Tensor:
     start = builtins.sum(t[0][dim] for t in types[:index])
-    return slicing.narrow(g, dim, start, types[index][0][dim])
+    return ops.narrow(g, dim, start, types[index][0][dim])
 
 
 def _cat_numpy(*arrays: np.ndarray, dim: int) -> np.ndarray:
@@ -85,6 +80,7 @@ def _some(tensors: Any, kind: type[Exception] = RuntimeError) -> tuple[Tensor, .
     return found
 
 
+@public(aliases=("concat", "concatenate"))
 def cat(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None) -> Tensor:
     """Tensors joined along `dim`, empty vectors left out. Source: `torch.cat`."""
     given = _some(tensors, ValueError)
@@ -110,7 +106,7 @@ def written_out(result: Tensor, out: Tensor, operands: Sequence[Tensor], exact: 
         )
     _check_apart(out, operands)
     if out.array.shape != result.array.shape:
-        strided.resize_(out, result.array.shape)
+        ops.resize_(out, result.array.shape)
         _check_apart(out, operands)
     if not np.can_cast(result.array.dtype, out.array.dtype, "no" if exact else "same_kind"):
         raise failure(
@@ -132,6 +128,7 @@ def _check_apart(out: Tensor, operands: Sequence[Tensor]) -> None:
         )
 
 
+@public
 def stack(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None) -> Tensor:
     """Tensors of one shape joined along a new dimension. Source: `torch.stack`."""
     given = tuple(tensors)
@@ -145,7 +142,7 @@ def stack(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None)
                 f"and {list(other.array.shape)}",
             )
     place = normal_dim(dim, given[0].array.ndim + 1)
-    result = bind(_cat, tuple([unsqueeze(x, place) for x in given]), {"dim": _StackedDim(place)})
+    result = bind(_cat, tuple([ops.unsqueeze(x, place) for x in given]), {"dim": _StackedDim(place)})
     return result if out is None else written_out(result, out, given, exact=False)
 
 
@@ -162,43 +159,49 @@ def _at_least(name: str, grow: Callable[[Tensor], Tensor]) -> Callable[..., Any]
     function.__doc__ = (
         f"Each tensor with dimensions of size 1 put in where it has fewer. Source: `torch.{name}`."
     )
-    return function
+    return public(function)
 
 
 def _grown_to_3d(x: Tensor) -> Tensor:
     shape = x.array.shape
     grown = {0: (1, 1, 1), 1: (1, *shape, 1), 2: (*shape, 1)}
-    return reshape(x, grown[len(shape)]) if len(shape) < 3 else x
+    return ops.reshape(x, grown[len(shape)]) if len(shape) < 3 else x
 
 
-atleast_1d = _at_least("atleast_1d", lambda x: x if x.array.ndim else reshape(x, (1,)))
+atleast_1d = _at_least("atleast_1d", lambda x: x if x.array.ndim else ops.reshape(x, (1,)))
 atleast_2d = _at_least(
-    "atleast_2d", lambda x: x if x.array.ndim > 1 else reshape(x, (1, x.array.size if x.array.ndim else 1))
+    "atleast_2d",
+    lambda x: x if x.array.ndim > 1 else ops.reshape(x, (1, x.array.size if x.array.ndim else 1)),
 )
 atleast_3d = _at_least("atleast_3d", _grown_to_3d)
 
 
+@public
 def hstack(tensors: Sequence[Tensor]) -> Tensor:
     """Joined from left to right: along dimension 1, vectors along 0. Source: `torch.hstack`."""
     grown = atleast_1d(_some(tensors))
     return cat(grown, 0 if grown[0].array.ndim == 1 else 1)
 
 
+@public(aliases=("row_stack",))
 def vstack(tensors: Sequence[Tensor]) -> Tensor:
     """Joined as rows, one below the other. Source: `torch.vstack`."""
     return cat(atleast_2d(_some(tensors)), 0)
 
 
+@public
 def dstack(tensors: Sequence[Tensor]) -> Tensor:
     """Joined along dimension 2. Source: `torch.dstack`."""
     return cat(atleast_3d(_some(tensors)), 2)
 
 
+@public
 def column_stack(tensors: Sequence[Tensor]) -> Tensor:
     """Joined from left to right, vectors as columns. Source: `torch.column_stack`."""
-    return hstack([x if x.array.ndim > 1 else reshape(x, (x.array.size, 1)) for x in _some(tensors)])
+    return hstack([x if x.array.ndim > 1 else ops.reshape(x, (x.array.size, 1)) for x in _some(tensors)])
 
 
+@public
 def block_diag(*tensors: Any) -> Tensor:
     """Matrices along the diagonal of one, 0 elsewhere; vectors as rows. Source: `torch.block_diag`.
 
@@ -207,7 +210,7 @@ def block_diag(*tensors: Any) -> Tensor:
     tensor([[1, 2, 0],
             [0, 0, 3]])
     """
-    blocks = [atleast_2d(x if isinstance(x, Tensor) else creation.as_tensor(x)) for x in tensors]
+    blocks = [atleast_2d(x if isinstance(x, Tensor) else ops.as_tensor(x)) for x in tensors]
     for i, x in enumerate(blocks):
         if x.array.ndim > 2:
             raise failure(
@@ -219,7 +222,7 @@ def block_diag(*tensors: Any) -> Tensor:
         n = x.array.shape[1]
         rows.append(padding.padded(x, [(0, 0), (start, width - start - n)], 0))
         start += n
-    return cat(rows) if rows else creation.zeros(1, 0)
+    return cat(rows) if rows else ops.zeros(1, 0)
 
 
 # Repeated.
@@ -236,8 +239,8 @@ def repeat(input: Tensor, *counts: Any, repeats: Any = None) -> Tensor:
     if builtins.any(n < 0 for n in times):
         raise failure(RuntimeError, f"a tensor cannot be repeated a negative number of times: {list(times)}")
     size = (1,) * (len(times) - len(size)) + size
-    apart = reshape(input, tuple(n for pair in zip((1,) * len(size), size, strict=True) for n in pair))
-    spread = expand(apart, tuple(n for pair in zip(times, size, strict=True) for n in pair))
+    apart = ops.reshape(input, tuple(n for pair in zip((1,) * len(size), size, strict=True) for n in pair))
+    spread = ops.expand(apart, tuple(n for pair in zip(times, size, strict=True) for n in pair))
     whole = _Repeated(c * n for c, n in zip(times, size, strict=True))
     result = bind(shape._reshape, (spread,), {"shape": whole})
     # Where nothing is copied next to another, a view is left; PyTorch always gives new memory.
@@ -245,14 +248,14 @@ def repeat(input: Tensor, *counts: Any, repeats: Any = None) -> Tensor:
     return result.clone() if apart_already else result
 
 
-@method
+@public(method=True)
 def tile(input: Tensor, *counts: Any, dims: Any = None) -> Tensor:
     """`repeat` with 1 for the dimensions that `dims` leaves out. Source: `torch.tile`."""
     times = _sizes(counts, dims)
     return repeat(input, (1,) * (input.array.ndim - len(times)) + times)
 
 
-@method
+@public(method=True)
 def repeat_interleave(
     input: Tensor,
     repeats: int | Tensor | None = None,
@@ -271,7 +274,7 @@ def repeat_interleave(
     if repeats is None:
         return _repeated_indices(input, output_size)
     if dim is None:
-        input, dim = flatten(input), 0
+        input, dim = ops.flatten(input), 0
     if not input.array.ndim:
         raise failure(IndexError, f"Dimension specified as {dim} but tensor has no dimensions")
     dim = normal_dim(dim, input.array.ndim)
@@ -282,13 +285,13 @@ def repeat_interleave(
                 f"repeats {list(repeats.array.shape)} must be 0-dim or have the size of dimension {dim} "
                 f"of {list(input.array.shape)}",
             )
-        return indexing.index_select(input, dim, _repeated_indices(repeats, output_size))
+        return ops.index_select(input, dim, _repeated_indices(repeats, output_size))
     times = int(repeats)
     if times < 0:
         raise failure(RuntimeError, f"repeats has to be non-negative, got {times}")
     size = input.array.shape
-    spread = expand(unsqueeze(input, dim + 1), (*size[: dim + 1], times, *size[dim + 1 :]))
-    result = reshape(spread, (*size[:dim], size[dim] * times, *size[dim + 1 :]))
+    spread = ops.expand(ops.unsqueeze(input, dim + 1), (*size[: dim + 1], times, *size[dim + 1 :]))
+    result = ops.reshape(spread, (*size[:dim], size[dim] * times, *size[dim + 1 :]))
     return result.clone() if times == 1 or size[dim] == 1 else result
 
 
@@ -314,6 +317,7 @@ def _repeated_indices(repeats: Tensor, output_size: int | None) -> Tensor:
 # Grids and combinations.
 
 
+@public
 def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
     """Vectors expanded to a grid. Source: `torch.meshgrid`."""
     given = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else tensors
@@ -330,7 +334,7 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
         vectors[:2] = vectors[1::-1]
     size = tuple(v.array.size for v in vectors)
     grids = [
-        expand(reshape(v, (1,) * i + (size[i],) + (1,) * (len(size) - i - 1)), size)
+        ops.expand(ops.reshape(v, (1,) * i + (size[i],) + (1,) * (len(size) - i - 1)), size)
         for i, v in enumerate(vectors)
     ]
     if swap:
@@ -338,6 +342,7 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
     return tuple(grids)
 
 
+@public
 def cartesian_prod(*tensors: Tensor) -> Tensor:
     """All tuples of elements of the given vectors, as rows. Source: `torch.cartesian_prod`."""
     for v in tensors:
@@ -345,9 +350,10 @@ def cartesian_prod(*tensors: Tensor) -> Tensor:
             raise failure(RuntimeError, f"expect a 1D vector, but got shape {list(v.array.shape)}")
     if len(tensors) == 1:
         return tensors[0]
-    return stack([flatten(g) for g in meshgrid(*tensors)], 1)
+    return stack([ops.flatten(g) for g in meshgrid(*tensors)], 1)
 
 
+@public
 def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
     """All combinations of `r` elements of a vector, as rows. Source: `torch.combinations`."""
     if input.array.ndim != 1:
@@ -355,15 +361,16 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
     if r < 0:
         raise failure(RuntimeError, f"expect a non-negative number, but got {r}")
     if r == 0:
-        return creation.empty(0, dtype=input.dtype)
+        return ops.empty(0, dtype=input.dtype)
     choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
     places = np.array(list(choose(range(input.array.size), r)), dtype=np.int64).reshape(-1, r)
-    return indexing.take(input, creation.constant(places))
+    return ops.take(input, creation.constant(places))
 
 
 # A common shape.
 
 
+@public
 def broadcast_shapes(*shapes: Any) -> Size:
     """The shape that shapes (or sizes) broadcast to; raises RuntimeError where they do not fit.
 
@@ -381,24 +388,20 @@ def broadcast_shapes(*shapes: Any) -> Size:
         ) from None
 
 
+@public
 def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
     """All expanded to their common shape. Source: `torch.broadcast_tensors`."""
     given = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else tensors
     size = broadcast_shapes(*(x.array.shape for x in given))
-    return tuple(expand(x, size) for x in given)
+    return tuple(ops.expand(x, size) for x in given)
 
 
-@method
+@public(method=True)
 def kron(input: Tensor, other: Tensor) -> Tensor:
     """The Kronecker product: each element of `input` times all of `other`. Source: `torch.kron`."""
     rank = builtins.max(input.array.ndim, other.array.ndim)
     first = (1,) * (rank - input.array.ndim) + input.array.shape
     second = (1,) * (rank - other.array.ndim) + other.array.shape
-    outer = reshape(input, tuple(n for size in first for n in (size, 1)))
-    inner = reshape(other, tuple(n for size in second for n in (1, size)))
-    return reshape(outer * inner, tuple(a * b for a, b in zip(first, second, strict=True)))
-
-
-from fusegrad.eager.ops.create import creation  # noqa: E402  (all use these views)
-from fusegrad.eager.ops.index import indexing  # noqa: E402  (all use these views)
-from fusegrad.eager.ops.shape import padding, strided  # noqa: E402  (all use these views)
+    outer = ops.reshape(input, tuple(n for size in first for n in (size, 1)))
+    inner = ops.reshape(other, tuple(n for size in second for n in (1, size)))
+    return ops.reshape(outer * inner, tuple(a * b for a, b in zip(first, second, strict=True)))

@@ -8,9 +8,12 @@ import numpy as np
 
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import Layout, View
+from fusegrad.eager.core.names import attach
 from fusegrad.eager.core.op import bind
+from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.eager.ops.shape.shape import METHODS, _sizes, method, normal_dim, normal_dims, reshape
+from fusegrad.eager.ops.declare import public
+from fusegrad.eager.ops.shape.shape import _sizes, normal_dim, normal_dims
 
 # The type of the parameter says which function the user called (see `shape.py`).
 
@@ -44,7 +47,7 @@ _permute: View = View(
 )
 
 
-@method
+@public(method=True)
 def permute(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
     """The dimensions in the order `dims`. Source: `torch.permute`."""
     ndim = input.array.ndim
@@ -54,7 +57,7 @@ def permute(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
     return bind(_permute, (input,), {"dims": wanted})
 
 
-@method
+@public(aliases=("swapdims",), method=True)
 def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     """Two dimensions exchanged. Source: `torch.transpose`."""
     order = list(range(input.array.ndim))
@@ -64,16 +67,13 @@ def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     return bind(_permute, (input,), {"dims": _Transposed(order)})
 
 
-@method
+@public(method=True)
 def swapaxes(input: Tensor, axis0: int, axis1: int) -> Tensor:
     """Two dimensions exchanged. Source: `torch.swapaxes`."""
     return transpose(input, axis0, axis1)
 
 
-swapdims = METHODS["swapdims"] = transpose
-
-
-@method
+@public(method=True)
 def t(input: Tensor) -> Tensor:
     """The transpose of a matrix (vectors and numbers as they are). Source: `torch.t`."""
     ndim = input.array.ndim
@@ -82,7 +82,7 @@ def t(input: Tensor) -> Tensor:
     return bind(_permute, (input,), {"dims": _MatrixTransposed(range(ndim - 1, -1, -1))})
 
 
-@method
+@public(method=True)
 def adjoint(input: Tensor) -> Tensor:
     """The conjugate of a matrix (or batch of them), transposed. Source: `torch.adjoint`."""
     turned = matrix_transpose(input)
@@ -108,7 +108,7 @@ def conjugate_transpose(input: Tensor) -> Tensor:
     return adjoint(input)
 
 
-@method
+@public(aliases=("moveaxis",), method=True)
 def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
     """Dimensions moved to other places. Source: `torch.movedim`."""
     ndim = input.array.ndim
@@ -148,14 +148,14 @@ _flip: View = _Flip(
 )
 
 
-@method
+@public(method=True)
 def flip(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
     """Reversed along `dims`. Source: `torch.flip`."""
     wanted = normal_dims(_sizes(order, dims), input.array.ndim)
     return bind(_flip, (input,), {"dims": tuple(wanted) if input.array.ndim else ()})
 
 
-@method
+@public(method=True)
 def fliplr(input: Tensor) -> Tensor:
     """Reversed from left to right (along dimension 1). Source: `torch.fliplr`."""
     if input.array.ndim < 2:
@@ -163,7 +163,7 @@ def fliplr(input: Tensor) -> Tensor:
     return flip(input, 1)
 
 
-@method
+@public(method=True)
 def flipud(input: Tensor) -> Tensor:
     """Upside down (along dimension 0). Source: `torch.flipud`."""
     if input.array.ndim < 1:
@@ -171,7 +171,7 @@ def flipud(input: Tensor) -> Tensor:
     return flip(input, 0)
 
 
-@method
+@public(method=True)
 def rot90(input: Tensor, k: int = 1, dims: Any = (0, 1)) -> Tensor:
     """Turned by 90 degrees `k` times, from the first of `dims` to the second. Source: `torch.rot90`.
 
@@ -193,7 +193,7 @@ def rot90(input: Tensor, k: int = 1, dims: Any = (0, 1)) -> Tensor:
     return transpose(flip(input, second if k % 4 == 1 else first), first, second)
 
 
-@method
+@public(method=True)
 def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
     """Moved along dimensions, what leaves at the end comes back in front. Source: `torch.roll`."""
     moves = _sizes((shifts,))
@@ -201,7 +201,7 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
         raise failure(RuntimeError, "`shifts` required")
     along = () if dims is None else _sizes((dims,))
     if not along and len(moves) == 1:
-        return reshape(roll(reshape(input, (input.array.size,)), moves, 0), input.array.shape)
+        return ops.reshape(roll(ops.reshape(input, (input.array.size,)), moves, 0), input.array.shape)
     if len(moves) != len(along):
         raise failure(
             RuntimeError, f"shifts and dimensions must align. shifts: {len(moves)}, dims: {len(along)}"
@@ -213,9 +213,17 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
         dim = normal_dim(dim, input.array.ndim)
         n = input.array.shape[dim]
         if n and shift % n:
-            first = slicing.narrow(result, dim, n - shift % n, shift % n)
-            result = joining.cat([first, slicing.narrow(result, dim, 0, n - shift % n)], dim)
+            first = ops.narrow(result, dim, n - shift % n, shift % n)
+            result = ops.cat([first, ops.narrow(result, dim, 0, n - shift % n)], dim)
     return result.clone() if result is input else result
 
 
-from fusegrad.eager.ops.shape import joining, slicing  # noqa: E402  (which use the order of dimensions)
+def _turned(self: Tensor) -> Tensor:
+    """The dimensions in reverse order. Source: `torch.Tensor.T`."""
+    return permute(self, *reversed(range(self.array.ndim)))
+
+
+attach(property(_turned), "T")
+attach(property(conjugate_transpose), "H")
+attach(property(matrix_transpose), "mT")
+attach(property(adjoint), "mH")

@@ -9,10 +9,11 @@ import numpy as np
 
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.op import bind
+from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.create import creation
-from fusegrad.eager.ops.shape import slicing
-from fusegrad.eager.ops.shape.slicing import Slice
+from fusegrad.eager.ops.declare import public
+from fusegrad.eager.ops.shape.slicing import Slice, _assign
 
 Widths = list[tuple[int, int]]
 
@@ -29,9 +30,9 @@ def padded(input: Tensor, widths: Sequence[tuple[int, int]], value: Any) -> Tens
     if all(a <= 0 and b <= 0 for a, b in widths):
         return input
     grown = [(max(0, a), n, max(0, b)) for n, (a, b) in zip(input.array.shape, widths, strict=True)]
-    around = creation.full(tuple(a + n + b for a, n, b in grown), value, dtype=input.dtype)
+    around = ops.full(tuple(a + n + b for a, n, b in grown), value, dtype=input.dtype)
     index = tuple(Slice(a, a + n, 1) for a, n, _ in grown)
-    return bind(indexing._assign, (around, input), {"index": index})
+    return bind(_assign, (around, input), {"index": index})
 
 
 def _widths(input: Tensor, pad: Sequence[int]) -> Widths:
@@ -46,6 +47,7 @@ def _widths(input: Tensor, pad: Sequence[int]) -> Widths:
     return widths
 
 
+@public
 def constant_pad_nd(input: Tensor, pad: Sequence[int], value: Any = 0) -> Tensor:
     """Padded with a number; `pad` lists (before, after) from the last dimension on, negative ones cut.
 
@@ -128,7 +130,7 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
                 input, n, before, after = _cut(input, dim, before, after)
             place = np.arange(-before, n + after)
             shown = creation.constant(_MODES[mode](place, n, before, after))
-            input = indexing.index_select(input, dim, shown)
+            input = ops.index_select(input, dim, shown)
     return input
 
 
@@ -137,7 +139,7 @@ def _cut(input: Tensor, dim: int, before: int, after: int) -> tuple[Tensor, int,
     n = input.array.shape[dim]
     start, end = max(0, -before), n - max(0, -after)
     if end - start < n:
-        input = slicing.narrow(input, dim, start, end - start)
+        input = ops.narrow(input, dim, start, end - start)
     return input, end - start, max(0, before), max(0, after)
 
 
@@ -148,6 +150,3 @@ def _check_not_empty(input: Tensor, spatial: int, mode: str) -> None:
         raise failure(
             RuntimeError, f"non-empty dimensions are expected apart from the batch, got shape {list(size)}"
         )
-
-
-from fusegrad.eager.ops.index import indexing  # noqa: E402  (indexing uses the shapes that this pads)

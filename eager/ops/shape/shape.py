@@ -1,7 +1,7 @@
 """Views: the same elements under another shape or order of dimensions.
 
-Copies are made only where no strides can say it. `slicing.py`, `diagonals.py` and `strided.py` hold the
-other views, `joining.py` what puts tensors together; their names can be had from here too.
+Copies are made only where no strides can say it. `order.py`, `slicing.py`, `diagonals.py` and `strided.py`
+hold the other views, `joining.py` what puts tensors together.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import builtins
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,16 +18,10 @@ from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import Layout, Opaque, View
 from fusegrad.eager.core.op import NO_PARAMS, TensorType, bind
+from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.sizes import size_of
 from fusegrad.eager.core.tensor import Tensor
-
-METHODS: dict[str, Callable[..., Any]] = {}
-
-
-def method(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Make a function a tensor method too."""
-    METHODS[function.__name__] = function
-    return function
+from fusegrad.eager.ops.declare import method, public
 
 
 def normal_dim(dim: int, ndim: int) -> int:
@@ -128,13 +122,13 @@ _reshape: View = _Reshape(
     "reshape",
     _reshape_numpy,
     _reshape_layout,
-    {"x": lambda g, x_type: reshape(g, x_type.shape)},
+    {"x": lambda g, x_type: ops.reshape(g, x_type.shape)},
     lambda params: getattr(type(params["shape"]), "grad_name", "ViewBackward0"),
     lambda x_type, shape: (_reshape, False, {"shape": x_type.shape}),
 )
 
 
-@method
+@public(method=True)
 def reshape(input: Tensor, *sizes: Any, shape: Any = None) -> Tensor:
     """The same elements in row-major order under another shape; one size may be -1.
 
@@ -218,7 +212,7 @@ def _view_as_dtype(input: Tensor, dtype: dtypes.DType) -> Tensor:
     return bind(_dtype_view, (input,), {"dtype": dtype})
 
 
-@method
+@public(method=True)
 def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     """Dimensions `start_dim` to `end_dim` as one. Source: `torch.flatten`."""
     shape = input.array.shape
@@ -230,13 +224,13 @@ def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     return reshape(input, (*shape[:start], math.prod(shape[start : end + 1]), *shape[end + 1 :]))
 
 
-@method
+@public(method=True)
 def ravel(input: Tensor) -> Tensor:
     """All elements as a vector. Source: `torch.ravel`."""
     return reshape(input, (-1,)) if input.array.size else reshape(input, (0,))
 
 
-@method
+@public(method=True)
 def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
     """One dimension as several, one of which may be -1. Source: `torch.unflatten`."""
     dim = normal_dim(dim, input.array.ndim)
@@ -269,7 +263,7 @@ def view_as(input: Tensor, other: Tensor) -> Tensor:
     return view(input, other.array.shape)
 
 
-@method
+@public(method=True)
 def squeeze(input: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
     """Without dimensions of size 1 (all of them, or `dim`). Source: `torch.squeeze`."""
     shape = input.array.shape
@@ -282,7 +276,7 @@ def squeeze(input: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
     return bind(_reshape, (input,), {"shape": kept})
 
 
-@method
+@public(method=True)
 def unsqueeze(input: Tensor, dim: int) -> Tensor:
     """With a dimension of size 1 put in at `dim`. Source: `torch.unsqueeze`."""
     shape = list(input.array.shape)
@@ -317,7 +311,8 @@ def _expand_numpy(x: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
 _expand = View("expand", _expand_numpy, _expand_layout, {"x": lambda g: g}, "ExpandBackward0")
 
 
-@method
+@public(name="broadcast_to")
+@method(aliases=("broadcast_to",))
 def expand(input: Tensor, *sizes: Any, size: Any = None) -> Tensor:
     """Dimensions of size 1 repeated without copying; -1 keeps a size. Source: `torch.Tensor.expand`."""
     wanted, shape = _sizes(sizes, size), input.array.shape
@@ -330,9 +325,6 @@ def expand(input: Tensor, *sizes: Any, size: Any = None) -> Tensor:
     ):
         raise failure(RuntimeError, f"shape {list(shape)} does not expand to {list(wanted)}")
     return input if full == shape else bind(_expand, (input,), {"shape": full})
-
-
-broadcast_to = METHODS["broadcast_to"] = expand
 
 
 @method
@@ -349,9 +341,9 @@ def sum_to_size(input: Tensor, *sizes: Any, size: Any = None) -> Tensor:
     if extra < 0 or builtins.any(n not in (1, m) for n, m in zip(wanted, shape[extra:], strict=True)):
         raise failure(RuntimeError, f"size {list(wanted)} is not expandable to size {list(shape)}")
     if not wanted:
-        return reduction.sum(input)
+        return ops.sum(input)
     dims = [d for d, m in enumerate(shape) if d < extra or (wanted[d - extra] == 1 and m != 1)]
-    return reshape(reduction.sum(input, dims) if dims else input, wanted)
+    return reshape(ops.sum(input, dims) if dims else input, wanted)
 
 
 # The same memory, or a copy in row-major order.
@@ -365,6 +357,7 @@ _detach: View = View(
 )
 
 
+@public
 def detach(input: Tensor) -> Tensor:
     """The same memory off the graph. Source: `torch.Tensor.detach`."""
     return bind(_detach, (input,), NO_PARAMS)
@@ -384,99 +377,3 @@ _contiguous = Opaque(
     {"x": lambda g: g},
     "CloneBackward0",
 )
-
-
-from fusegrad.eager.ops.reduce import reduction  # noqa: E402  (a reduction's gradient expands; these sum)
-from fusegrad.eager.ops.shape.diagonals import diag, diagonal, tril, triu  # noqa: E402
-from fusegrad.eager.ops.shape.joining import (  # noqa: E402
-    broadcast_tensors,
-    cat,
-    meshgrid,
-    repeat,
-    repeat_interleave,
-    stack,
-    tile,
-)
-from fusegrad.eager.ops.shape.order import (  # noqa: E402  (shapes are asked for by one name, `shape`)
-    adjoint,
-    conjugate_transpose,
-    flip,
-    fliplr,
-    flipud,
-    matrix_transpose,
-    movedim,
-    permute,
-    roll,
-    rot90,
-    swapaxes,
-    swapdims,
-    t,
-    transpose,
-)
-from fusegrad.eager.ops.shape.slicing import (  # noqa: E402
-    Slice,
-    _getitem,
-    basic_index,
-    chunk,
-    narrow,
-    numpy_index,
-    select,
-    split,
-    unbind,
-)
-
-__all__ = [
-    "METHODS",
-    "Slice",
-    "_getitem",
-    "adjoint",
-    "basic_index",
-    "broadcast_tensors",
-    "broadcast_to",
-    "cat",
-    "chunk",
-    "conjugate_transpose",
-    "contiguous",
-    "detach",
-    "diag",
-    "diagonal",
-    "expand",
-    "expand_as",
-    "flatten",
-    "flip",
-    "fliplr",
-    "flipud",
-    "matrix_transpose",
-    "meshgrid",
-    "method",
-    "movedim",
-    "narrow",
-    "normal_dim",
-    "normal_dims",
-    "numpy_index",
-    "permute",
-    "ravel",
-    "repeat",
-    "repeat_interleave",
-    "reshape",
-    "reshape_as",
-    "roll",
-    "rot90",
-    "select",
-    "split",
-    "squeeze",
-    "stack",
-    "sum_to_size",
-    "swapaxes",
-    "swapdims",
-    "t",
-    "tile",
-    "transpose",
-    "tril",
-    "triu",
-    "unbind",
-    "unflatten",
-    "unsqueeze",
-    "view",
-    "view_as",
-]

@@ -10,11 +10,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fusegrad.eager.autograd import views
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import Layout, Opaque, View
 from fusegrad.eager.core.op import Params, TensorType, bind
+from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.eager.ops.shape.shape import _sizes, method, normal_dim
+from fusegrad.eager.ops.declare import public
+from fusegrad.eager.ops.shape.shape import _sizes, normal_dim
 
 # Basic indexing.
 
@@ -80,8 +83,29 @@ _getitem = _GetItem(
     _getitem_layout,
     {"x": lambda g, x_type, index: bind(_embed, (g,), {"shape": x_type.shape, "index": index})},
     _getitem_name,
-    lambda x_type, index: (indexing._assign, True, {"index": index}),
+    lambda x_type, index: (_assign, True, {"index": index}),
     part=True,
+)
+
+
+def _assign_numpy(x: np.ndarray, value: np.ndarray, index: tuple[Any, ...]) -> np.ndarray:
+    result = np.array(x)
+    result[numpy_index(index)] = value
+    return result
+
+
+def _assign_gradient(g: Tensor, value_type: TensorType, index: tuple[Any, ...]) -> Tensor:
+    return bind(_assign, (g, ops.zeros(value_type.shape, dtype=g.dtype)), {"index": index})
+
+
+_assign: Opaque = Opaque(
+    "assign",
+    "x value",
+    _assign_numpy,
+    lambda types, index: types[0],
+    {"x": _assign_gradient, "value": lambda g, index: bind(_getitem, (g,), {"index": index})},
+    "CopySlices",
+    refuses="",
 )
 
 
@@ -191,7 +215,7 @@ def _dim_of(input: Tensor, dim: int, name: str) -> int:
     return normal_dim(dim, input.array.ndim)
 
 
-@method
+@public(method=True)
 def narrow(input: Tensor, dim: int, start: int | Tensor, length: int) -> Tensor:
     """`length` elements along `dim` from `start`. Source: `torch.narrow`."""
     dim = _dim_of(input, dim, "narrow")
@@ -218,7 +242,7 @@ def narrow(input: Tensor, dim: int, start: int | Tensor, length: int) -> Tensor:
     )
 
 
-@method
+@public(method=True)
 def select(input: Tensor, dim: int, index: int) -> Tensor:
     """The slice at `index` along `dim`, without that dimension. Source: `torch.select`."""
     dim = _dim_of(input, dim, "select")
@@ -235,7 +259,7 @@ def _place(input: Tensor, dim: int, index: int) -> int:
     return place % n
 
 
-@method
+@public(method=True)
 def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """All slices along `dim`. Source: `torch.unbind`."""
     dim = _dim_of(input, dim, "select")
@@ -246,14 +270,14 @@ def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
 # Written back: out of place.
 
 
-@method
+@public(method=True)
 def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
     """`input` with the slice at `index` along `dim` replaced by `src`. Source: `torch.select_scatter`."""
     dim = _dim_of(input, dim, "select")
     return assigned(input, src, _along(input.array.shape, dim, _place(input, dim, index)))
 
 
-@method
+@public(method=True)
 def slice_scatter(
     input: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
 ) -> Tensor:
@@ -272,13 +296,13 @@ def assigned(input: Tensor, src: Tensor, index: tuple[Any, ...]) -> Tensor:
             f"expected src to have a size equal to the slice of self. src size = {list(src.array.shape)}, "
             f"slice size = {list(part)}",
         )
-    return bind(indexing._assign, (input, src), {"index": index})
+    return bind(_assign, (input, src), {"index": index})
 
 
 # Pieces.
 
 
-@method
+@public(method=True)
 def split(input: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """Pieces of a given size (the last may be smaller) or given sizes. Source: `torch.split`."""
     dim = _dim_of(input, dim, "split")
@@ -298,13 +322,13 @@ def split(input: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Ten
     return views.several(pieces, "SplitBackward0")
 
 
-@method
+@public(method=True)
 def split_with_sizes(input: Tensor, split_sizes: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """Pieces of given sizes along `dim`. Source: `torch.split_with_sizes`."""
     return split(input, tuple(split_sizes), dim)
 
 
-@method
+@public(method=True)
 def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """At most `chunks` pieces of equal size. Source: `torch.chunk`."""
     dim = _dim_of(input, dim, "chunk")
@@ -314,25 +338,25 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     return split(input, -(-n // chunks) if n else (0,) * chunks, dim)
 
 
-@method
+@public(method=True)
 def unsafe_split(input: Tensor, split_size: int, dim: int = 0) -> tuple[Tensor, ...]:
     """`split`. Source: `torch.unsafe_split`."""
     return split(input, split_size, dim)
 
 
-@method
+@public(method=True)
 def unsafe_split_with_sizes(input: Tensor, split_sizes: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """`split_with_sizes`. Source: `torch.unsafe_split_with_sizes`."""
     return split(input, tuple(split_sizes), dim)
 
 
-@method
+@public(method=True)
 def unsafe_chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """`chunk`. Source: `torch.unsafe_chunk`."""
     return chunk(input, chunks, dim)
 
 
-@method
+@public(method=True)
 def tensor_split(
     input: Tensor, indices_or_sections: Any = None, dim: int = 0, *, indices: Any = None, sections: Any = None
 ) -> tuple[Tensor, ...]:
@@ -384,13 +408,9 @@ def _split_along(name: str, least: int, dim: Callable[[int], int]) -> Callable[.
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"Equal pieces, or pieces cut before given indices. Source: `torch.{name}`."
-    return method(function)
+    return public(method=True)(function)
 
 
 hsplit = _split_along("hsplit", 1, lambda ndim: 1 if ndim > 1 else 0)
 vsplit = _split_along("vsplit", 2, lambda ndim: 0)
 dsplit = _split_along("dsplit", 3, lambda ndim: 2)
-
-
-from fusegrad.eager.autograd import views  # noqa: E402
-from fusegrad.eager.ops.index import indexing  # noqa: E402  (which writes what these read)

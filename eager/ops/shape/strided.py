@@ -12,13 +12,15 @@ from fusegrad.eager.autograd import views
 from fusegrad.eager.autograd.node import reach
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import Layout, Opaque, View, contiguous_layout
+from fusegrad.eager.core.names import attach, renamed
 from fusegrad.eager.core.op import TensorType, bind
+from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.create import creation
-from fusegrad.eager.ops.pointwise import elementwise as ew
+from fusegrad.eager.ops.declare import method, public
 from fusegrad.eager.ops.shape import diagonals, order, shape as shapes, slicing
-from fusegrad.eager.ops.shape.shape import METHODS, _sizes, method, normal_dim, reshape
+from fusegrad.eager.ops.shape.shape import _sizes, normal_dim
 
 # Windows along a dimension.
 
@@ -39,11 +41,11 @@ def _unfold_numpy(x: np.ndarray, dim: int, size: int, step: int) -> np.ndarray:
 def _fold(g: Tensor, x_type: TensorType, dim: int, size: int, step: int) -> Tensor:
     """Zeros of `x_type` with each window of `g` added where `unfold` took it from."""
     count = g.array.shape[dim]
-    first = shapes.unsqueeze(creation.arange(0, count * step, step), 1)
-    place = reshape(first + creation.arange(size), (count * size,))
+    first = ops.unsqueeze(ops.arange(0, count * step, step), 1)
+    place = ops.reshape(first + ops.arange(size), (count * size,))
     merged = (*x_type.shape[:dim], count * size, *x_type.shape[dim + 1 :])
-    windows = reshape(order.movedim(g, -1, dim + 1), merged)
-    return indexing.index_add(creation.zeros(x_type.shape, dtype=g.dtype), dim, place, windows)
+    windows = ops.reshape(ops.movedim(g, -1, dim + 1), merged)
+    return ops.index_add(ops.zeros(x_type.shape, dtype=g.dtype), dim, place, windows)
 
 
 _unfold = View("unfold", _unfold_numpy, _unfold_layout, {"x": _fold})
@@ -67,7 +69,7 @@ def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
     if step <= 0:
         raise failure(RuntimeError, f"step is {step} but must be > 0")
     if not input.array.ndim:
-        return slicing.narrow(reshape(input, (1,)), 0, 0, size)
+        return ops.narrow(ops.reshape(input, (1,)), 0, 0, size)
     return bind(_unfold, (input,), {"dim": dim, "size": size, "step": step})
 
 
@@ -133,8 +135,8 @@ def _as_strided_gradient(
     low = min(taken.min(initial=0), given.min(initial=0))
     span = int(max(taken.max(initial=0), given.max(initial=0)) - low) + 1
     place = creation.constant((taken - low).reshape(-1))
-    memory = indexing.index_add(creation.zeros(span, dtype=g.dtype), 0, place, reshape(g, (taken.size,)))
-    gradient = indexing.take(memory, creation.constant(given - low))
+    memory = ops.index_add(ops.zeros(span, dtype=g.dtype), 0, place, ops.reshape(g, (taken.size,)))
+    gradient = ops.take(memory, creation.constant(given - low))
     shared = np.bincount((given - low).reshape(-1), minlength=1)
     if shared.max(initial=0) > 1:
         # Elements of x that share a place share its gradient.
@@ -175,7 +177,7 @@ def _layouts(
     return target, given
 
 
-@method
+@public(method=True)
 def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
     """The memory of `input` seen with other sizes and strides, counted in elements.
 
@@ -194,7 +196,7 @@ def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None
 _own_offset = storage_offset
 
 
-@method
+@public(method=True)
 def as_strided_scatter(
     input: Tensor, src: Tensor, size: Any, stride: Any, storage_offset: int | None = None
 ) -> Tensor:
@@ -213,10 +215,10 @@ def as_strided_scatter(
             f"sizes {list(target.shape)}, strides {list(target.strides)} and offset {target.offset} are out "
             f"of bounds for the elements of shape {list(given.shape)}",
         )
-    memory = creation.zeros(int(own.max(initial=0)) + 1, dtype=input.dtype)
-    memory = indexing.put(memory, creation.constant(own), input)
-    memory = indexing.put(memory, creation.constant(written), ew.cast(src, input.dtype))
-    return indexing.take(memory, creation.constant(own))
+    memory = ops.zeros(int(own.max(initial=0)) + 1, dtype=input.dtype)
+    memory = ops.put(memory, creation.constant(own), input)
+    memory = ops.put(memory, creation.constant(written), ops.cast(src, input.dtype))
+    return ops.take(memory, creation.constant(own))
 
 
 # Sizes changed in place.
@@ -249,7 +251,7 @@ def resize_(self: Tensor, *sizes: Any, size: Any = None, memory_format: Any = No
     return self
 
 
-@method
+@public(method=True)
 def resize_as_(self: Tensor, the_template: Tensor, *, memory_format: Any = None) -> Tensor:
     """`resize_` to the shape of another tensor. Source: `torch.Tensor.resize_as_`."""
     return resize_(self, the_template.array.shape)
@@ -279,14 +281,13 @@ def _seen_otherwise(function: Callable[..., Tensor], name: str) -> Callable[...,
         return self
 
     seen.__doc__ = f"`{function.__name__}` of the tensor itself. Source: `torch.Tensor.{name}`."
-    METHODS[name] = ew.renamed(seen, name)
-    return METHODS[name]
+    return method(renamed(seen, name))
 
 
 as_strided_ = _seen_otherwise(as_strided, "as_strided_")
 squeeze_ = _seen_otherwise(shapes.squeeze, "squeeze_")
 swapaxes_ = _seen_otherwise(order.swapaxes, "swapaxes_")
-swapdims_ = _seen_otherwise(order.swapdims, "swapdims_")
+swapdims_ = _seen_otherwise(order.transpose, "swapdims_")
 t_ = _seen_otherwise(order.t, "t_")
 transpose_ = _seen_otherwise(order.transpose, "transpose_")
 unsqueeze_ = _seen_otherwise(shapes.unsqueeze, "unsqueeze_")
@@ -295,6 +296,7 @@ unsqueeze_ = _seen_otherwise(shapes.unsqueeze, "unsqueeze_")
 # Tensors made with strides.
 
 
+@public
 def empty_strided(
     size: Any,
     stride: Any,
@@ -315,9 +317,9 @@ def empty_strided(
     if any(n < 0 for n in (*sizes, *strides)):
         raise failure(RuntimeError, f"sizes and strides must not be negative: {list(sizes)}, {list(strides)}")
     if strides == contiguous_layout(sizes).strides or not math.prod(sizes):
-        return creation.empty(sizes, dtype=dtype, requires_grad=requires_grad)
+        return ops.empty(sizes, dtype=dtype, requires_grad=requires_grad)
     span = 1 + sum(s * (n - 1) for n, s in zip(sizes, strides, strict=True))
-    made = as_strided(creation.empty(span, dtype=dtype), sizes, strides)
+    made = as_strided(ops.empty(span, dtype=dtype), sizes, strides)
     return made.requires_grad_() if requires_grad else made
 
 
@@ -327,6 +329,7 @@ def new_empty_strided(self: Tensor, size: Any, stride: Any, *, dtype: Any = None
     return empty_strided(size, stride, dtype=self.dtype if dtype is None else dtype, **options)
 
 
+@public
 def empty_permuted(
     size: Any,
     physical_layout: Sequence[int],
@@ -347,8 +350,8 @@ def empty_permuted(
         )
     if sorted(places) != list(range(len(sizes))):
         raise failure(RuntimeError, f"the physical layout {places} is no order of {len(sizes)} dimensions")
-    made = order.permute(
-        creation.empty([sizes[d] for d in places], dtype=dtype), [places.index(d) for d in range(len(places))]
+    made = ops.permute(
+        ops.empty([sizes[d] for d in places], dtype=dtype), [places.index(d) for d in range(len(places))]
     )
     return made.requires_grad_() if requires_grad else made
 
@@ -359,10 +362,10 @@ def empty_permuted(
 def _copying(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     def copying(input: Tensor, *args: Any, **kwargs: Any) -> Any:
         result = function(input, *args, **kwargs)
-        return ew.clone(result) if isinstance(result, Tensor) else tuple(ew.clone(r) for r in result)
+        return ops.clone(result) if isinstance(result, Tensor) else tuple(ops.clone(r) for r in result)
 
     copying.__doc__ = f"`{function.__name__}`, copied. Source: `torch.{name}`."
-    return ew.renamed(copying, name)
+    return public(renamed(copying, name))
 
 
 def _narrowed(input: Tensor, dim: int, start: int, length: int) -> Tensor:
@@ -370,11 +373,11 @@ def _narrowed(input: Tensor, dim: int, start: int, length: int) -> Tensor:
         raise failure(
             RuntimeError, f"Dimension {dim} out of range for a tensor of {input.array.ndim} dimensions"
         )
-    return slicing.narrow(input, dim, start, length)
+    return ops.narrow(input, dim, start, length)
 
 
 def _expanded(input: Tensor, size: Any, *, implicit: bool = False) -> Tensor:
-    return shapes.expand(input, size)
+    return ops.expand(input, size)
 
 
 alias_copy = _copying(lambda input: input, "alias_copy")
@@ -382,7 +385,7 @@ as_strided_copy = _copying(as_strided, "as_strided_copy")
 detach_copy = _copying(shapes.detach, "detach_copy")
 diagonal_copy = _copying(diagonals.diagonal, "diagonal_copy")
 expand_copy = _copying(_expanded, "expand_copy")
-narrow_copy = METHODS["narrow_copy"] = _copying(_narrowed, "narrow_copy")
+narrow_copy = attach(_copying(_narrowed, "narrow_copy"))
 permute_copy = _copying(order.permute, "permute_copy")
 select_copy = _copying(slicing.select, "select_copy")
 split_copy = _copying(slicing.split, "split_copy")
@@ -394,5 +397,3 @@ unbind_copy = _copying(slicing.unbind, "unbind_copy")
 unfold_copy = _copying(unfold, "unfold_copy")
 unsqueeze_copy = _copying(shapes.unsqueeze, "unsqueeze_copy")
 view_copy = _copying(shapes.view, "view_copy")
-
-from fusegrad.eager.ops.index import indexing  # noqa: E402  (which uses the views)

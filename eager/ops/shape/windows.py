@@ -15,7 +15,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from fusegrad.eager.core.errors import failure
-from fusegrad.eager.ops.pointwise.declare import renamed
+from fusegrad.eager.core.names import renamed
 
 Sizes = tuple[int, ...]
 Window = tuple[tuple[int, int, int, int], ...]

@@ -250,7 +250,7 @@ def test_a_backward_that_may_be_repeated_at_new_sizes():
             loss.backward()
         same(x.grad, y.grad)
     (form,) = [s for e in jitted.entries.values() for s in e.plan.stretches]
-    assert form.stretch.parts[0].tree.root.usage.calls >= 10
+    assert form.stretch.parts[0].tree.root.answers.usage.calls >= 10
 
 
 def test_few_sizes_are_remembered(monkeypatch: pytest.MonkeyPatch):
@@ -282,7 +282,7 @@ def test_results_and_temporaries_of_similar_sizes_share_memory():
     for n in (*range(20, 40), 30, 25):
         jitted(leaf(n, 4).detach())
     (form,) = [s for e in jitted.entries.values() for s in e.plan.stretches]
-    arenas = form.stretch.parts[0].tree.root.program.blueprint.arenas
+    arenas = form.stretch.parts[0].tree.root.code.program.blueprint.arenas
     assert len(arenas) == 1 and 39 * 39 * 4 <= len(arenas[0]) < 2 * 39 * 39 * 4 + 1024
 
 
@@ -465,14 +465,15 @@ def same_code(ours: Any, theirs: Any) -> None:
     assert [p.gives for p in ours.parts] == [p.gives for p in theirs.parts]
     for a, b in zip(ours.parts, theirs.parts, strict=True):
         mine, other = a.tree.root, b.tree.root
-        placed_like(mine.program.placed(), other.program.placed())
-        for places in ("results", "checks", "gradient_places"):
-            assert list(map(steps, getattr(mine, places))) == list(map(steps, getattr(other, places)))
+        placed_like(mine.code.program.placed(), other.code.program.placed())
+        for spots in ("results", "checks"):
+            assert list(map(steps, getattr(mine.code, spots))) == list(map(steps, getattr(other.code, spots)))
         assert (mine.backward is None) == (other.backward is None)
         if mine.backward is not None:
-            placed_like(mine.backward.placed(), other.backward.placed())
-        assert mine.path.output_types == other.path.output_types
-        if mine.path.derives_alone:
+            placed_like(mine.backward.program.placed(), other.backward.program.placed())
+            assert list(map(steps, mine.backward.gradients)) == list(map(steps, other.backward.gradients))
+        assert mine.path.derivative.types == other.path.derivative.types
+        if mine.path.derivative.alone:
             a.make_joint(mine)
             b.make_joint(other)
             if mine.joint is not None:

@@ -14,6 +14,7 @@ import fusegrad as fg
 from fusegrad.compiler.codegen.functions import module_text
 from fusegrad.compiler.codegen.index_set_splitting import interior
 from fusegrad.compiler.kernel.ir import Buffer, Compute, Kernel, Load, Loop, Progression, Store
+from fusegrad.compiler.llvm.target import Target
 
 F = fg.nn.functional
 X, Y = (Buffer(name, "f32", ("i0",), 1) for name in "xy")
@@ -124,7 +125,7 @@ def test_the_interior_tests_no_lane():
     compiled(x), compiled(x)
     (kernel,) = compiled.kernels().forward
     # One loop asks before each access to x; the other loads whole vectors.
-    text = module_text(kernel.kernel, "k", 32, 8)
+    text = module_text(kernel.kernel, "k", Target(32))
     assert len(re.findall(r"call <8 x float> @llvm.masked.load", text)) >= 2
     assert len(re.findall(r"= load <8 x float>", text)) >= 2
 
@@ -139,6 +140,6 @@ def test_numbers_that_the_condition_decides_between_are_chosen_anew_in_the_inter
     ]
     numbers = [("k0", "i64"), ("k1", "i64"), ("k2", "i64"), ("fact", "bool"), ("k3", "f32")]
     kernel = Kernel(("i0",), (X,), (Y,), tuple(numbers), (Loop(("i0",), "vector", tuple(body)),))
-    text = module_text(kernel, "k", 32, 8)
+    text = module_text(kernel, "k", Target(32))
     assert re.search(r"select i1 \S+, float", text)
     llvm.parse_assembly(text).verify()  # raises where a value does not reach its use

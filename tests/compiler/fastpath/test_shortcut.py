@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 import fusegrad as fg
-from fusegrad.compiler.fastpath.entry import _Writer
-from fusegrad.compiler.fastpath.python_writer import MISSED
+from fusegrad.compiler.fastpath.entry import _EntryWriter
 from fusegrad.compiler.jit import JitFunction
-from fusegrad.compiler.runtime.cpython_calls import Match
-from fusegrad.eager.optim import Adam
+from fusegrad.compiler.native.match import Match
+from fusegrad.compiler.paths.segments import MISSED
+from fusegrad.eager.optim.adaptive import Adam
 
 SCALE = 2.0
 WEIGHT = fg.tensor([1.0, 2.0, 3.0])
@@ -362,7 +362,7 @@ def test_a_fault_of_the_writer_is_not_one_of_the_users_program(monkeypatch: pyte
     def fails(writer: Any, args: Any) -> str:
         raise KeyError("a bug")
 
-    monkeypatch.setattr(_Writer, "write", fails)
+    monkeypatch.setattr(_EntryWriter, "write_call", fails)
     g = fg.jit(product)
     for _ in range(8):
         same(g(X), product(X))

@@ -10,9 +10,10 @@ import pytest
 
 import fusegrad as fg
 from fusegrad.compiler.entries import SHORTCUT_AFTER
-from fusegrad.compiler.fastpath.python_writer import MISSED
+from fusegrad.compiler.native.apart import Apart
+from fusegrad.compiler.native.match import Match
 from fusegrad.compiler.paths import replay
-from fusegrad.compiler.runtime.cpython_calls import Apart, Match
+from fusegrad.compiler.paths.segments import MISSED
 
 
 def answers(jitted: Any, *args: Any) -> bool:

@@ -217,5 +217,5 @@ def test_what_backward_does_not_read_has_no_array_of_its_own():
     for _ in range(2):
         cell(x, w, u).sum().backward()
     (segment,) = cell.segments()
-    assert len(segment.program.placed().fresh) == 1  # the products lie in the arena
-    assert "tanh" in str(segment.program.graph) and "tanh" not in str(segment.backward.graph)
+    assert len(segment.code.program.placed().fresh) == 1  # the products lie in the arena
+    assert "tanh" in str(segment.code.program.graph) and "tanh" not in str(segment.backward.program.graph)

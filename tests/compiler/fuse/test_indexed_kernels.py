@@ -13,6 +13,7 @@ from kernel_checks import check, program_of, tensor
 
 import fusegrad as fg
 from fusegrad.compiler.codegen.functions import module_text
+from fusegrad.compiler.llvm.target import Target
 from fusegrad.compiler.runtime import threads
 
 F = fg.nn.functional
@@ -52,7 +53,7 @@ def programs(jitted: Any) -> list[Any]:
     ((variant,),) = (entry.variants for entry in jitted.entries.values())
     (leaf,) = [s for s in variant.tree.root.walk() if s.path is not None]
     joint = [leaf.joint.program] if leaf.joint is not None else []
-    return [leaf.program, *([leaf.backward] if leaf.backward else []), *joint]
+    return [leaf.code.program, *([leaf.backward.program] if leaf.backward else []), *joint]
 
 
 READS: dict[str, tuple[Function, list[fg.Tensor]]] = {
@@ -315,4 +316,4 @@ def test_a_condition_of_the_row_decides_between_its_numbers(size: int, swapped: 
     program = check(function, tensor(6, size), valid, *rows)
     check(lambda x, valid: x * fg.where(valid & (x > 0), 3.0, -0.0), tensor(6, size), valid)
     (kernel,) = program.kernels
-    assert re.search(r"select i1 \S+, float", module_text(kernel.kernel, "kernel", 32, 8))
+    assert re.search(r"select i1 \S+, float", module_text(kernel.kernel, "kernel", Target(32)))

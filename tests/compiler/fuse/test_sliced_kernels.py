@@ -14,6 +14,7 @@ from kernel_checks import check, check_printed, program_of, tensor
 
 import fusegrad as fg
 from fusegrad.compiler.codegen import kernel_cache
+from fusegrad.compiler.llvm.target import Target, host
 from fusegrad.compiler.program.program import Program, viewed
 from fusegrad.tracer.ir.text import parse_graph
 
@@ -159,7 +160,7 @@ def test_gradients_of_slices_and_picks_need_no_numpy(function: Function):
     jitted = derived(function, tensor(8, 9))
     ((variant,),) = (entry.variants for entry in jitted.entries.values())
     (leaf,) = [s for s in variant.tree.root.walk() if s.path is not None]
-    for program in (leaf.program, leaf.backward):
+    for program in (leaf.code.program, leaf.backward.program):
         assert set(kinds(program)) <= {"kernel", "loops"}, program.describe()
 
 
@@ -184,7 +185,7 @@ def test_pools_need_no_numpy(name: str):
     jitted = derived(POOLS[name], x)
     ((variant,),) = (entry.variants for entry in jitted.entries.values())
     (leaf,) = [s for s in variant.tree.root.walk() if s.path is not None]
-    for program in (leaf.program, leaf.backward):
+    for program in (leaf.code.program, leaf.backward.program):
         assert set(kinds(program)) <= {"kernel", "loops"}, program.describe()
 
 
@@ -248,9 +249,9 @@ def test_every_other_element(
     vector_bytes: int,
     dtype: str,
 ):
-    if vector_bytes > kernel_cache.vector_bytes():
+    if vector_bytes > host().vector_bytes:
         pytest.skip("this machine has no such vectors")
-    monkeypatch.setattr(kernel_cache, "vector_bytes", lambda: vector_bytes)
+    monkeypatch.setattr(kernel_cache, "host", lambda: Target(vector_bytes, avx512=vector_bytes == 64))
     draw = np.random.default_rng(0)
 
     def halves(x: fg.Tensor) -> fg.Tensor:

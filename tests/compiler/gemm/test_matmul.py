@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 
 import fusegrad as fg
-from fusegrad.compiler.codegen import kernel_cache
 from fusegrad.compiler.gemm import matmul, matmul_kernel
+from fusegrad.compiler.llvm.target import host
 from fusegrad.compiler.runtime import threads
 from fusegrad.compiler.runtime.allocator import SMALLEST_POOLED, Pool
 from fusegrad.eager.core.families import Layout, contiguous_layout
@@ -92,7 +92,7 @@ def test_the_private_blas_has_no_threads_of_its_own():
 
 def transposed_of(g: object) -> list[bool]:
     """For each product of the compiled function, whether its right operand lies transposed."""
-    steps = [(s.program.sources, step) for s in g.segments() for step in s.program.steps]  # type: ignore[attr-defined]
+    steps = [(s.code.program.sources, step) for s in g.segments() for step in s.code.program.steps]  # type: ignore[attr-defined]
     rights = [(sources, step.equations[0].inputs[1]) for sources, step in steps if step.kind == "product"]
     return [matmul.can_be_turned(sources.layout(right)) for sources, right in rights]
 
@@ -174,7 +174,7 @@ def test_a_weight_gradient_of_a_batch_is_one_product():
         gradient = g(x, w)[1]
     np.testing.assert_allclose(gradient.numpy(), function(x, w)[1].numpy(), rtol=1e-4, atol=1e-4)
     (segment,) = g.segments()
-    made = [step.made[-1].shape for step in segment.program.steps if step.kind == "product"]
+    made = [step.made[-1].shape for step in segment.code.program.steps if step.kind == "product"]
     assert made == [(3, 4, 50, 30), (20, 30)]
 
 
@@ -185,11 +185,11 @@ def test_infinities_and_nans_stay_in_their_rows():
     assert np.isinf(found[3]).all() and np.isnan(found[5]).all() and np.isfinite(found[[0, 4, 6, 8]]).all()
 
 
-@pytest.mark.skipif(kernel_cache.vector_bytes() < matmul.TILED_BYTES, reason="products go to BLAS here")
+@pytest.mark.skipif(not host().multiplies_by_tiles, reason="products go to BLAS here")
 def test_a_dtype_has_two_tiled_kernels_at_most(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(matmul, "_tiled", {})
-    every = matmul_kernel.all_tiles(kernel_cache.vector_bytes())
-    lanes = kernel_cache.vector_bytes() // 4
+    every = matmul_kernel.all_tiles(host())
+    lanes = host().lanes(4)
 
     def tiles_after(*sizes: tuple[int, int]) -> list[tuple[Any, ...]]:
         """The tiles of the kernels that there are when products of so many rows and columns have come."""
@@ -199,10 +199,10 @@ def test_a_dtype_has_two_tiled_kernels_at_most(monkeypatch: pytest.MonkeyPatch):
             assert block is not None
             blocks.append(block)
         matmul.compile_together((dtype, block) for block in blocks)
-        there = list(matmul._tiled["float32"])
+        there = list(matmul._tiled["f32"])
         for block in blocks:
             matmul.product_addresses(dtype, block)
-        assert matmul._tiled["float32"] == there  # nothing is compiled after
+        assert matmul._tiled["f32"] == there  # nothing is compiled after
         return there
 
     narrow, tall = every[0], every[-1]

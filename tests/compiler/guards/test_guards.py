@@ -23,7 +23,6 @@ from fusegrad.compiler.guards.guards import Guards
 from fusegrad.tracer.observe.lookup import MISSING, lookup, type_lookup
 from fusegrad.tracer.observe.optimizer_steps import ParametersRead, StateRead
 from fusegrad.tracer.observe.reads import (
-    NOWHERE,
     AttributeRead,
     CellRead,
     ClassAttributeRead,
@@ -36,6 +35,7 @@ from fusegrad.tracer.observe.reads import (
     Read,
     TypeRead,
 )
+from fusegrad.tracer.twin.sites import NOWHERE
 
 NAN = float("nan")
 PLAIN = [

@@ -19,6 +19,7 @@ from fusegrad.compiler.codegen.functions import module_text
 from fusegrad.compiler.kernel.bound_kernel import Argument
 from fusegrad.compiler.kernel.ir import Kernel
 from fusegrad.compiler.llvm import llvm_jit
+from fusegrad.compiler.llvm.target import Target, host
 from fusegrad.compiler.program.program import viewed
 from fusegrad.compiler.runtime import threads
 from fusegrad.tracer.ir import passes
@@ -210,7 +211,7 @@ def test_sums_of_no_elements_are_stored(shape: tuple[int, ...]):
 def prefetches(function: Function, *args: fg.Tensor) -> int:
     """How many prefetches the kernels of a function have for vectors of 64 bytes."""
     program, _, _ = program_of(function, *args)
-    texts = (module_text(k.kernel, "kernel", 64, lanes_of(k.kernel, 64)) for k in program.kernels)
+    texts = (module_text(k.kernel, "kernel", Target(64, avx512=True)) for k in program.kernels)
     return sum(text.count("call void @llvm.prefetch") for text in texts)
 
 
@@ -232,8 +233,8 @@ def test_two_vectors_of_elementary_functions_are_computed_side_by_side():
     (heavy,), (light,) = (
         program_of(f, tensor(40))[0].kernels for f in (lambda x: fg.exp(x) * 2, lambda x: x * 2 + 1)
     )
-    assert [lanes_of(heavy.kernel, n) for n in (16, 32, 64)] == [8, 16, 32]
-    assert [lanes_of(light.kernel, n) for n in (16, 32, 64)] == [4, 8, 16]
+    assert [lanes_of(heavy.kernel, Target(n)) for n in (16, 32, 64)] == [8, 16, 32]
+    assert [lanes_of(light.kernel, Target(n)) for n in (16, 32, 64)] == [4, 8, 16]
 
 
 def test_of_long_flat_bodies_four_vectors_are_computed_side_by_side():
@@ -244,15 +245,15 @@ def test_of_long_flat_bodies_four_vectors_are_computed_side_by_side():
         (bound,) = program_of(function, tensor(*shape))[0].kernels
         return bound.kernel
 
-    assert [lanes_of(kernel(gate, 40), n) for n in (16, 32, 64)] == [8, 32, 64]
-    assert lanes_of(kernel(lambda x: fg.erfinv(x), 40), 64) == 64
+    assert [lanes_of(kernel(gate, 40), Target(n)) for n in (16, 32, 64)] == [8, 32, 64]
+    assert lanes_of(kernel(lambda x: fg.erfinv(x), 40), Target(64)) == 64
     rows = kernel(lambda x: gate(x) / gate(x).sum(1, keepdim=True), 6, 37)
-    assert lanes_of(rows, 64) == 32  # they may be short
+    assert lanes_of(rows, Target(64)) == 32  # they may be short
     check(gate, tensor(200))
 
 
 @pytest.mark.skipif(
-    platform.machine() not in ("x86_64", "AMD64") or kernel_cache.vector_bytes() < 32,
+    platform.machine() not in ("x86_64", "AMD64") or host().vector_bytes < 32,
     reason="reads the assembly of AVX2 or AVX-512",
 )
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -261,8 +262,7 @@ def test_vectors_on_the_stack_lie_within_a_line_of_the_cache(dtype: str):
         return sum((fg.erf(x * i) * fg.exp(x - i) * fg.tanh(x + i) for i in range(5)), x)
 
     (bound,) = program_of(long, tensor(40).to(getattr(fg, dtype)))[0].kernels
-    width = kernel_cache.vector_bytes()
-    text = llvm_jit.assembly(module_text(bound.kernel, "kernel", width, lanes_of(bound.kernel, width)))
+    text = llvm_jit.assembly(module_text(bound.kernel, "kernel", host()))
     kept = re.findall(r"(mov\w+)\s+(?:%[yz]mm\d+, -?\d*\(%rsp\)|-?\d*\(%rsp\), %[yz]mm\d+)", text)
     assert kept
     assert all(move.startswith(("movap", "movdqa")) for move in kept)

@@ -9,10 +9,10 @@ import numpy as np
 from kernel_checks import program_of, tensor
 
 import fusegrad as fg
-from fusegrad.compiler.codegen.emit import lanes_of
 from fusegrad.compiler.codegen.functions import module_text
 from fusegrad.compiler.llvm import llvm_jit
 from fusegrad.compiler.llvm.ir_writer import Val, Writer
+from fusegrad.compiler.llvm.target import Target
 from fusegrad.compiler.llvm.tasks import function
 
 
@@ -68,7 +68,7 @@ def test_addresses_of_a_row_are_known_before_the_loop_along_it():
 
     program, _, _ = program_of(shifted, tensor(40, 50))
     for bound in program.kernels:
-        text = module_text(bound.kernel, "kernel", 32, lanes_of(bound.kernel, 32))
+        text = module_text(bound.kernel, "kernel", Target(32))
         loops = re.findall(r"\nbody(\d+):\n([^:]*)\n  br label %head\1\n", text)
         vectors = [body for _, body in loops if "load <8 x float>" in body]
         assert vectors and not any("= mul" in body or "= add i64" in body for body in vectors)
@@ -94,7 +94,7 @@ def test_numbers_of_a_row_are_spread_over_lanes_once_a_row():
 
     program, _, _ = program_of(centred, tensor(6, 300), tensor(5))
     for bound in program.kernels:
-        text = module_text(bound.kernel, "kernel", 32, lanes_of(bound.kernel, 32))
+        text = module_text(bound.kernel, "kernel", Target(32))
         loops = re.findall(r"\nbody(\d+):\n([^:]*)\n  br label %head\1\n", text)
         vectors = [body for _, body in loops if "load <8 x float>" in body]
         assert vectors and not any("insertelement" in body for body in vectors)

@@ -15,7 +15,7 @@ import fusegrad as fg
 
 def steps(g: Any) -> list[str]:
     """The kinds of the steps of the joint program, or of all."""
-    return [step.kind for segment in g.segments() for step in segment.program.steps]
+    return [step.kind for segment in g.segments() for step in segment.code.program.steps]
 
 
 def agree(f: Callable[..., Any], *args: Any) -> Any:

@@ -21,7 +21,7 @@ def always(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def placed(jitted: Any) -> Any:
     (segment,) = jitted.segments()
-    return segment.program.placed()
+    return segment.code.program.placed()
 
 
 def steps(jitted: Any) -> list[tuple[int, int]]:
@@ -150,7 +150,7 @@ def test_little_is_left_to_run_step_by_step(monkeypatch: pytest.MonkeyPatch):
 
 def test_the_steps_are_told():
     (segment,) = same(attention, *(random(8, 20, 10) for _ in range(3))).segments()
-    assert [line.split(" -> ")[1] for line in segment.program.describe()] == [
+    assert [line.split(" -> ")[1] for line in segment.code.program.describe()] == [
         "[8, 20, 20], entry by entry",
         "[8, 20, 20], entry by entry",
         "[8, 20, 10], entry by entry",

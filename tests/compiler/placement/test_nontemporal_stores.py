@@ -11,8 +11,9 @@ import pytest
 import fusegrad as fg
 from fusegrad.compiler.codegen.functions import module_text
 from fusegrad.compiler.kernel.ir import Kernel
+from fusegrad.compiler.llvm.target import Target
 from fusegrad.compiler.placement import memory_plan, nontemporal_stores
-from fusegrad.compiler.placement.nontemporal_stores import cache_bytes, streaming_kernels
+from fusegrad.compiler.placement.nontemporal_stores import streaming_kernels
 from fusegrad.compiler.runtime.allocator import SMALLEST_POOLED
 
 LEAST = SMALLEST_POOLED // 4  # float32 elements of a result that comes from the pool
@@ -20,7 +21,7 @@ LEAST = SMALLEST_POOLED // 4  # float32 elements of a result that comes from the
 
 @pytest.fixture
 def small_cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nontemporal_stores, "cache_bytes", lambda: SMALLEST_POOLED)
+    monkeypatch.setattr(nontemporal_stores, "host", lambda: Target(32, cache_bytes=SMALLEST_POOLED))
 
 
 def streamed(function: Callable[..., Any], arrays: Sequence[np.ndarray]) -> list[Kernel]:
@@ -31,7 +32,7 @@ def streamed(function: Callable[..., Any], arrays: Sequence[np.ndarray]) -> list
         for ours, eager in zip(jitted(*tensors), function(*tensors), strict=True):
             np.testing.assert_allclose(ours.numpy(), eager.numpy(), rtol=1e-6)
     (segment,) = jitted.segments()
-    placed = segment.program.placed()
+    placed = segment.code.program.placed()
     return list(streaming_kernels(placed.blueprint, placed.sizes).values())
 
 
@@ -106,11 +107,7 @@ def test_sizes_decide_where_they_were_left_open(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.usefixtures("small_cache")
 def test_vectors_are_aligned_and_a_fence_ends_the_task():
     (kernel,) = streamed(lambda x: (x * 3,), [numbers(LEAST)])
-    text = module_text(kernel, "kernel", 32, 8)
+    text = module_text(kernel, "kernel", Target(32))
     (store,) = [line for line in text.splitlines() if "!nontemporal" in line]
     assert "store <8 x float>" in store and "align 32," in store
     assert text.count("fence seq_cst") == 1
-
-
-def test_the_last_cache_is_of_a_likely_size():
-    assert cache_bytes() >= 1 << 18

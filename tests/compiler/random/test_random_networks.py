@@ -165,7 +165,7 @@ def check(seed: int) -> int:
     text, function = network(random.Random(seed))
     shapes = ((SIZE,) * 3, (SIZE,) * 3, (SIZE, SIZE), (SIZE, SIZE), (SIZE,))
     jitted = random_functions.check(function, shapes, text)
-    return sum(len(segment.program.placed().batches) for segment in jitted.segments())
+    return sum(len(segment.code.program.placed().batches) for segment in jitted.segments())
 
 
 def divide_everything(patch: pytest.MonkeyPatch, cores: int) -> None:

@@ -34,7 +34,7 @@ def placed_after_runs(function: Callable[[fg.Tensor], fg.Tensor]) -> Placed:
     for _ in range(3):
         np.testing.assert_array_equal(jitted(start).numpy(), function(start).numpy())
     (segment,) = jitted.segments()
-    return segment.program.placed()
+    return segment.code.program.placed()
 
 
 def test_a_field_is_written_over_the_one_that_is_read_for_the_last_time_where_it_is_written():

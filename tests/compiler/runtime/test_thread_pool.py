@@ -75,7 +75,7 @@ def test_native_calls_let_other_threads_run():
         import ctypes, threading, time
         import numpy as np
         from fusegrad.compiler.llvm import llvm_jit
-        from fusegrad.compiler.runtime import cpython_calls
+        from fusegrad.compiler.native.calls import Call, Calls
 
         libc, semaphore = ctypes.CDLL(None), np.zeros(16, np.int64)
         llvm_jit.add_symbols({"sem_wait": ctypes.cast(libc.sem_wait, ctypes.c_void_p).value})
@@ -87,7 +87,7 @@ def test_native_calls_let_other_threads_run():
               %waited = call i32 @sem_wait(ptr %semaphore)
               ret void
             }''', ["waiting"])
-        calls = cpython_calls.Calls([cpython_calls.Call(kernel, [], shared=False)])
+        calls = Calls([Call(kernel, [], shared=False)])
         threading.Timer(0.1, libc.sem_post, [ctypes.c_void_p(semaphore.ctypes.data)]).start()
         calls.run(semaphore)
         print("went on")
@@ -99,14 +99,15 @@ def test_native_entries_are_made_once_though_many_threads_ask_first():
     code = """
         import gc, threading
         import numpy as np
-        from fusegrad.compiler.runtime import cpython_calls
+        from fusegrad.compiler.native.match import MATCH, Match
         from fusegrad.eager.core.op import wrap
 
         barrier, found = threading.Barrier(8), []
 
         def ask():
             barrier.wait()
-            found.append((cpython_calls.native_function("run"), cpython_calls.Match([wrap(np.ones(3))])))
+            match = Match([wrap(np.ones(3))])
+            found.append((MATCH._maker, match))
 
         threads = [threading.Thread(target=ask) for _ in range(8)]
         for thread in threads:
@@ -250,7 +251,7 @@ def test_a_call_that_finds_the_team_taken_computes_alone(tmp_path: Path):
         import ctypes, threading
         import numpy as np
         from fusegrad.compiler.llvm import llvm_jit
-        from fusegrad.compiler.runtime import cpython_calls
+        from fusegrad.compiler.native.calls import Call, Calls
 
         libc, semaphores = ctypes.CDLL(None), np.zeros((2, 16), np.int64)
         functions = {"sem_wait": libc.sem_wait, "sem_post": libc.sem_post}
@@ -267,7 +268,7 @@ def test_a_call_that_finds_the_team_taken_computes_alone(tmp_path: Path):
               %waited = call i32 @sem_wait(ptr %second)
               ret void
             }''', ["waiting"])
-        calls = cpython_calls.Calls([cpython_calls.Call(kernel, [], shared=True)])
+        calls = Calls([Call(kernel, [], shared=True)])
         begun, done = (ctypes.c_void_p(s.ctypes.data) for s in semaphores)
 
         @fg.jit

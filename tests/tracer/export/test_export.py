@@ -20,7 +20,8 @@ from fusegrad.tracer.export.drawing import drawing
 from fusegrad.tracer.export.layout import Box, crossings, layout
 from fusegrad.tracer.export.page import page
 from fusegrad.tracer.export.python_file import load_module, module_text
-from fusegrad.tracer.ir.text import GuardFailed, parse_graph
+from fusegrad.tracer.ir.evaluation import GuardFailed
+from fusegrad.tracer.ir.text import parse_graph
 
 # The target path.
 

@@ -13,17 +13,22 @@ from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.op import REGISTRY, TensorType, wrap
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.eager.ops.shape.shape import Slice
-from fusegrad.tracer.ir.graph import GUARD, Equation, Graph, GraphError, Source, Value, check, renamed
-from fusegrad.tracer.ir.text import (
-    GuardFailed,
-    evaluate_graph,
+from fusegrad.eager.ops.shape.slicing import Slice
+from fusegrad.tracer.ir.evaluation import GuardFailed, evaluate_graph
+from fusegrad.tracer.ir.graph import (
+    GUARD,
+    Equation,
+    Graph,
+    GraphError,
+    Source,
+    Value,
+    check,
     identifier,
     literal_text,
-    load,
-    parse_graph,
     print_graph,
+    renamed,
 )
+from fusegrad.tracer.ir.text import load, parse_graph
 from fusegrad.tracer.record.recorder import Recorder
 
 F32, BOOL, I64 = np.dtype("float32"), np.dtype(bool), np.dtype("int64")

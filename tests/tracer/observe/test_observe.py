@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import fusegrad as fg
+from fusegrad.tracer.capture.hooks import FOLLOWING
 from fusegrad.tracer.observe.observer import Observer
 
 SETTING = 2.0
@@ -23,7 +24,7 @@ ITEMS = [1, 2, 3]
 
 
 def observe(function, *args, **kwargs):
-    observer = Observer((args, kwargs))
+    observer = Observer((args, kwargs), FOLLOWING)
     observer.run(function, args, kwargs)
     return observer
 
@@ -452,7 +453,7 @@ def test_no_grad_as_context_and_decorator():
 
 
 def test_nested_observation_is_separate():
-    inner = Observer(((1,), {}))
+    inner = Observer(((1,), {}), FOLLOWING)
 
     def f(x):
         return inner.run(lambda v: v + SETTING, (x,), {})
@@ -521,7 +522,7 @@ DYNAMIC = Dynamic()
 def test_whatever_inner_state_decides_is_guarded_or_open(function):
     ROWS[:] = [[1], [2]]
     before = function()
-    observer = Observer(((), {}))
+    observer = Observer(((), {}), FOLLOWING)
     assert observer.run(function, (), {}) == before
     ROWS[0].append(7)
     function()

@@ -13,9 +13,10 @@ from fusegrad.compiler.program import loop_bodies
 from fusegrad.compiler.program.program import Program
 from fusegrad.tracer.capture.api import capture
 from fusegrad.tracer.ir import passes
+from fusegrad.tracer.ir.evaluation import evaluate_graph
 from fusegrad.tracer.ir.graph import Graph, check
 from fusegrad.tracer.ir.rolled import ROLLED, unrolled
-from fusegrad.tracer.ir.text import evaluate_graph, load, parse_graph
+from fusegrad.tracer.ir.text import load, parse_graph
 from fusegrad.tracer.record import later
 
 

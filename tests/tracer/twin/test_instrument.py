@@ -10,8 +10,9 @@ from typing import NamedTuple
 import pytest
 
 import fusegrad as fg
-from fusegrad.tracer.capture.instrument import instrument
+from fusegrad.tracer.capture.hooks import FOLLOWING, Hooks
 from fusegrad.tracer.observe.observer import Observer, current
+from fusegrad.tracer.twin.instrument import instrument
 from fusegrad.tracer.twin.source import Unsupported
 
 SCALE = 3
@@ -46,11 +47,11 @@ def through(observer, function):
 def same(function, *args, **kwargs):
     """Check that twin and original agree, observed and not; gives the observer."""
     expected = outcome(function, args, kwargs)
-    observer = Observer((args, kwargs))
+    observer = Observer((args, kwargs), FOLLOWING)
     found = outcome(through(observer, function), args, kwargs)
     assert found == expected
     if isinstance(function, types.FunctionType):
-        assert outcome(instrument(function), args, kwargs)[0][:3] == expected[0][:3]
+        assert outcome(instrument(function, Hooks), args, kwargs)[0][:3] == expected[0][:3]
     return observer
 
 
@@ -176,7 +177,7 @@ def test_nested_functions_nonlocal_and_escape():
     def make(x):
         return lambda y: x + y * SCALE
 
-    escaped = Observer(((1,), {})).run(make, (1,), {})
+    escaped = Observer(((1,), {}), FOLLOWING).run(make, (1,), {})
     assert current.observer is None
     assert escaped(5) == 16
 
@@ -448,8 +449,8 @@ def test_annotations_and_docstring():
         return y
 
     same(f, 1)
-    assert instrument(f).__doc__ == "Words."
-    assert instrument(f).__qualname__ == f.__qualname__
+    assert instrument(f, Hooks).__doc__ == "Words."
+    assert instrument(f, Hooks).__qualname__ == f.__qualname__
 
 
 # ------------------------------------------------------------------------------------ refusals
@@ -473,8 +474,8 @@ def test_what_is_not_followed_runs_natively(tmp_path, source, word):
     namespace: dict = {}
     exec(compile(source, str(path), "exec"), namespace)
     with pytest.raises(Unsupported, match=word):
-        instrument(namespace["f"])
-    observer = Observer(((1,), {}))
+        instrument(namespace["f"], Hooks)
+    observer = Observer(((1,), {}), FOLLOWING)
     result = observer.run(namespace["f"], (1,), {})
     if hasattr(result, "close"):
         result.close()
@@ -487,7 +488,7 @@ def test_source_that_changed_is_noticed(tmp_path):
     namespace: dict = {}
     exec(compile(path.read_text(), str(path), "exec"), namespace)
     path.write_text("def f(x):\n    return x + 2\n")
-    observer = Observer(((1,), {}))
+    observer = Observer(((1,), {}), FOLLOWING)
     assert observer.run(namespace["f"], (1,), {}) == 2
     assert "source" in observer.effects[0].reason
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import fusegrad as fg
-from fusegrad.compiler.fastpath.python_writer import MISSED
 from fusegrad.compiler.paths.autograd_node import CompiledNode
+from fusegrad.compiler.paths.segments import MISSED
 
 WEIGHT = fg.tensor([[0.5, -1.0, 2.0], [1.5, 0.25, -0.5]]).requires_grad_()
 
@@ -167,9 +167,9 @@ def test_a_message_names_the_user_s_line():
     jitted = shortened(product)
     x, y = arguments()
     z = jitted(x, y)  # this line
-    assert type(z.grad_fn) is CompiledNode and z.grad_fn.derived is not None
+    assert type(z.grad_fn) is CompiledNode and z.grad_fn.leaf.answers.derive is not None
     z.sum().backward()
-    with pytest.raises(RuntimeError, match=r"test_node_lines.py:\d+: z = jitted\(x, y\)  # this line"):
+    with pytest.raises(RuntimeError, match=r"test_nodes.py:\d+: z = jitted\(x, y\)  # this line"):
         z.sum().backward()
 
 
@@ -184,3 +184,30 @@ def test_a_node_goes_with_its_result():
         assert gone() is None
     finally:
         gc.enable()
+
+
+def test_a_shortcut_links_as_the_long_way() -> None:
+    """Arguments that are no tensors, a tensor from outside, and a result that is not differentiable."""
+    outside = fg.tensor([0.5, 0.25], requires_grad=True)
+
+    @fg.jit
+    def function(x: Any, factor: float, y: Any) -> Any:
+        z = fg.tanh(x * factor) * outside + y
+        return z, z > 0, fg.exp(z)
+
+    x = fg.tensor([1.0, 2.0], requires_grad=True)
+    y = fg.tensor([3.0, 4.0], requires_grad=True) * 2
+    for _ in range(6):
+        function(x, 2.0, y)
+    assert function._answer is not None
+    short = function(x, 2.0, y)
+    function._answer = None
+    long = function(x, 2.0, y)
+    nodes: list[Any] = [short[0].grad_fn, long[0].grad_fn]
+    assert nodes[0] is not nodes[1] and type(nodes[0]) is type(nodes[1]) is CompiledNode
+    for name in ("leaves", "types", "edges"):
+        mine, other = (tuple(getattr(node, name)) for node in nodes)
+        assert mine == other, name
+    assert len(nodes[0].counters) == len(nodes[1].counters) and nodes[0].numbers == nodes[1].numbers
+    for ours, theirs in zip(short, long, strict=True):
+        assert ours.requires_grad == theirs.requires_grad and ours.output_index == theirs.output_index

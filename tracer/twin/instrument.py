@@ -1,8 +1,8 @@
-"""Twins: a user's function rewritten so that every read, call and effect goes through a hook.
+"""Twins: a user's function goes in; one that does the same, through hooks that can watch it, comes out.
 
 ``x * self.scale`` becomes ``hooks.binary("*", x, hooks.attribute(self, "scale", 0), 1)``. A twin shares
 the original's globals, closure cells, defaults, file name and line numbers, and does what the original
-does; the hooks (``fusegrad.tracer.capture.hooks``) only watch. What the rewriting does not understand it
+does; the hooks, which whoever asks for a twin gives, only watch. What the rewriting does not understand it
 refuses with Unsupported, and the original runs instead.
 """
 
@@ -11,10 +11,10 @@ import __future__
 
 import ast
 import weakref
+from collections.abc import Callable
 from types import CellType, CodeType, FunctionType
 from typing import Any
 
-from fusegrad.tracer.capture.hooks import Hooks
 from fusegrad.tracer.twin.expressions import HOOKS
 from fusegrad.tracer.twin.rewrite import Rewriter
 from fusegrad.tracer.twin.sites import SiteTable
@@ -23,14 +23,16 @@ from fusegrad.tracer.twin.source import Located, Unsupported, locate
 ROOT = "__fusegrad_root__"
 
 
-def instrument(function: FunctionType) -> FunctionType:
+def instrument(function: FunctionType, hooks: Callable[[FunctionType, SiteTable], object]) -> FunctionType:
     """The twin of a function, with the same cells, globals and defaults.
+
+    hooks: makes the object whose methods the twin calls, from the function and the places of its hooks.
 
     Raises Unsupported, with a sentence and perhaps a line, if there cannot be one.
     """
     code, sites = _twin_code(function.__code__)
     cells: dict[str, Any] = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
-    cells[HOOKS] = CellType(Hooks(function, sites))
+    cells[HOOKS] = CellType(hooks(function, sites))
     closure = tuple(cells[name] for name in code.co_freevars)
     twin = FunctionType(code, function.__globals__, function.__name__, function.__defaults__, closure)
     twin.__kwdefaults__, twin.__qualname__ = function.__kwdefaults__, function.__qualname__

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import fusegrad as fg
+from fusegrad.compiler.native import making
+from fusegrad.compiler.native.making import Making
 from fusegrad.compiler.paths.autograd_node import CompiledNode
 from fusegrad.compiler.placement import memory_plan
-from fusegrad.compiler.runtime import native_results
-from fusegrad.compiler.runtime.native_results import Making
 from fusegrad.eager.core.op import wrap
 from fusegrad.eager.core.tensor import Tensor
 
@@ -101,7 +101,7 @@ def test_large_programs_let_other_threads_go_on(size: int, monkeypatch: pytest.M
     jitted = answered(function, x)
     written = jitted._answer.__globals__
     small = any(isinstance(value, Making) and value._alive[0] is not None for value in written.values())
-    assert small is (size < native_results.MOST_WORK)
+    assert small is (size < making.MOST_WORK)
     monkeypatch.setattr(memory_plan, "MOST_WORK", -1)
     assert np.array_equal(jitted(x).array, answered(function, x)(x).array)
 
@@ -126,6 +126,6 @@ def test_work_is_what_kernels_and_products_do():
     jitted = answered(lambda x, w: fg.tanh(x @ w), x, w)
     (entry,) = jitted.entries.values()
     (variant,) = entry.variants
-    placed = variant.tree.root.program.placed()
+    placed = variant.tree.root.code.program.placed()
     assert placed.work == 8 * 4 + 8 * 16 * 4 // 8
     assert placed.is_small

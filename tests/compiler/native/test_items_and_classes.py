@@ -14,11 +14,13 @@ from guard_checks import asked_once, compare, runs
 import fusegrad as fg
 from fusegrad.compiler.guards.check_writer import TooDifficult, Writer
 from fusegrad.compiler.guards.guards import Guards
-from fusegrad.compiler.guards.native_guards import Classes, Items
+from fusegrad.compiler.native.classes import Classes
+from fusegrad.compiler.native.items import Items
 from fusegrad.tracer.observe.lookup import MISSING, lookup
 from fusegrad.tracer.observe.optimizer_steps import StateRead
-from fusegrad.tracer.observe.reads import NOWHERE, AttributeRead
+from fusegrad.tracer.observe.reads import AttributeRead
 from fusegrad.tracer.observe.values import Expected
+from fusegrad.tracer.twin.sites import NOWHERE
 
 
 class _Base:

@@ -1,0 +1,112 @@
+"""The target: what LLVM and the system say of the machine goes in, what the compiler asks of it comes out.
+
+Whoever plans or writes code for a machine is given a `Target`, or takes the `host`'s. Nobody else asks which
+instructions there are, so code for any machine can be written on any other.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import llvmlite.binding as llvm
+from numba.core.registry import cpu_target
+
+from fusegrad.compiler.base.uninterrupted import undisturbed
+
+_codegen = cpu_target.target_context.codegen()
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A machine that code is written for.
+
+    vector_bytes: the width of its vectors: 16, 32 (AVX2) or 64 (AVX-512).
+    avx512: whether the code may use instructions of AVX-512 by name. LLVM ends the process where it meets one
+    that the machine of its own lacks.
+    cache_bytes: the size of the last cache; infinite where nobody tells.
+
+    >>> Target(32).lanes(4), Target(64, avx512=True).vector_registers
+    (8, 32)
+    """
+
+    vector_bytes: int
+    avx512: bool = False
+    cache_bytes: float = math.inf
+
+    def lanes(self, itemsize: int) -> int:
+        """How many numbers of so many bytes a vector has."""
+        return self.vector_bytes // itemsize
+
+    @property
+    def vector_registers(self) -> int:
+        """How many vectors are at hand at a time: what a tile of a product may fill."""
+        return 32 if self.vector_bytes == 64 else 16
+
+    @property
+    def has_mask_registers(self) -> bool:
+        """Whether what is compared lies in registers of its own, for masks."""
+        return self.avx512
+
+    @property
+    def most_interleaved(self) -> int:
+        """How many vectors a long body takes side by side: each is computed while others are waited for."""
+        return 4 if self.vector_bytes >= 32 else 2
+
+    @property
+    def multiplies_by_tiles(self) -> bool:
+        """Whether vectors are so long that our own kernel for products pays."""
+        return self.vector_bytes >= 32
+
+    @property
+    def blas_core(self) -> str:
+        """Whose kernels OpenBLAS is told to take ("": none); left alone it takes slower ones of AVX2."""
+        return "SkylakeX" if self.vector_bytes == 64 else ""
+
+    @property
+    def function_attributes(self) -> str:
+        """What LLVM is told of functions whose vectors are the machine's."""
+        # Told nothing of the stack, LLVM leaves it as it is, and most vectors that it keeps there lie across
+        # two lines of the cache: each takes twice as long to be read.
+        return f"{vector_width(8 * self.vector_bytes)} alignstack({self.vector_bytes}) nounwind"
+
+
+def vector_width(bits: int) -> str:
+    """What LLVM is told of a function whose vectors have so many bits."""
+    return f'"prefer-vector-width"="{bits}" "min-legal-vector-width"="{bits}"'
+
+
+@functools.cache
+@undisturbed
+def host() -> Target:
+    """The machine that this process runs on, with no more than Numba compiles for.
+
+    NUMBA_ENABLE_AVX, NUMBA_CPU_NAME and NUMBA_CPU_FEATURES may leave some out.
+    """
+    present, told = llvm.get_host_cpu_features(), _codegen._tm_features.split(",")
+    features = {name for name, there in present.items() if there and f"+{name}" in told}
+    avx512 = {"avx512f", "avx512vl"} <= features
+    return Target(64 if avx512 else 32 if "avx2" in features else 16, avx512, _cache_bytes())
+
+
+def _cache_bytes() -> float:
+    """The size of the last cache, in bytes; infinite where the system does not tell."""
+    sizes = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+    found = [0]
+    for cache in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*"):
+        try:
+            text = (cache / "size").read_text().strip()
+            found.append(int(text[:-1]) * sizes[text[-1]])
+        except (OSError, ValueError, KeyError, IndexError):
+            continue
+    return max(found) or math.inf
+
+
+def target_machine() -> Any:
+    """LLVM's idea of the machine: Numba's, which knows the settings of its users."""
+    options: dict[str, Any] = {"opt": 3}
+    _codegen._customize_tm_options(options)
+    return llvm.Target.from_default_triple().create_target_machine(**options)

@@ -1,0 +1,1 @@
+"""The native core: functions that look into Python's objects, and their plain twins."""

@@ -1,0 +1,476 @@
+"""The call plans of a trace tree: one for each segment, and one for the backward of each leaf.
+
+    Tree                              the plan of its only leaf, as `FUSEGRAD_DEBUG=2` prints it written out
+      leaf: x * w, sum                run0 = run(leaf0.array, leaf1.array)
+      results: one, on the graph      node = like(template)
+      gradients: of leaf0             node.leaves = leaves; node.edges = (edge of leaf0,); ...
+                                      result0 = wrap(run0[2]); place(result0, node, 0)
+
+A plan is made of a segment when a call first comes there, whose arguments show what kinds of tensors its
+variables are; all calls with the same key have the same kinds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fusegrad.compiler.call_plan.expressions import (
+    NONE,
+    Call,
+    Constant,
+    Either,
+    Expression,
+    Like,
+    Made,
+    Name,
+    Row,
+    attribute,
+    item,
+    other_than,
+    same,
+)
+from fusegrad.compiler.call_plan.steps import Ask, Assign, Do, Run, Step, Unless
+from fusegrad.compiler.native.apart import Apart
+from fusegrad.compiler.native.match import Match
+from fusegrad.compiler.paths.autograd_node import (
+    AGAIN,
+    FreedNode,
+    captured_array,
+    facts_of,
+    in_rows,
+    template_of,
+)
+from fusegrad.compiler.paths.commit import own
+from fusegrad.compiler.paths.path import Captured, Path
+from fusegrad.compiler.paths.segments import Code, Segment, Spot
+from fusegrad.eager.autograd.node import next_sequence, place
+from fusegrad.eager.autograd.views import ask_before_write
+from fusegrad.eager.core.errors import user_spot
+from fusegrad.eager.core.op import wrap
+from fusegrad.eager.core.tensor import Tensor, Untracked
+from fusegrad.tracer.capture.api import Output
+from fusegrad.tracer.observe.hosts import GradientOf, at
+
+if TYPE_CHECKING:
+    from fusegrad.compiler.paths.tree import Tree
+
+LEAVES, NODE = Name("leaves"), Name("node")
+_SLOTS = ("array", "needs_grad", "version")
+
+OVERLAPS = "memory that is written overlaps with what is read"
+SPLIT = "two tensors that were one are not one now"
+HAS_GRADIENT = "an argument has a .grad now"
+
+
+class Unplanned(Exception):
+    """A call that shows that the segment cannot answer it; the argument says why."""
+
+
+@dataclass(eq=False)
+class Plan:
+    """What a call does in a segment.
+
+    before: what it finds, asks and is sure of; run: its program; after: what is tested and kept then. At an
+    inner segment `seen` is the value that its guard looks at. At a leaf, finish: what makes the results and
+    the node; commit: what is left in the world; result: what the function gives. found: the tensors from
+    outside that have a variable by now, by their references; kept: the places of the environment that do.
+    """
+
+    before: list[Step]
+    run: Run
+    after: list[Step]
+    found: dict[Any, str]
+    kept: set[int]
+    seen: Expression | None = None
+    finish: list[Step] = field(default_factory=list)
+    results: list[Name] = field(default_factory=list)
+    written: list[Expression] = field(default_factory=list)
+    commit: list[Step] = field(default_factory=list)
+    result: Expression = NONE
+
+
+def leaf_name(number: int) -> Name:
+    """The variable of a leaf of the call's arguments."""
+    return Name(f"leaf{number}")
+
+
+def kept_name(number: int) -> Name:
+    """The variable of a place in the environment."""
+    return Name(f"kept{number}")
+
+
+def plan_of(tree: Tree, segment: Segment, joint: bool, above: Sequence[Plan], leaves: Sequence[Any]) -> Plan:
+    """The plan of a segment of a tree (or of its joint program), which `leaves` are the first to need.
+
+    above: the plans of the segments on the way. Raises Unplanned.
+    """
+    known: Plan | None = segment.answers.plans.get(joint)
+    if known is not None:
+        return known
+    if segment.answers.derivation is None and segment.backward is not None:
+        segment.answers.derivation = _backward_plan(segment)
+    # The one without the joint program is also what computes later what backward needs.
+    for which in (False, joint):
+        if which not in segment.answers.plans:
+            segment.answers.plans[which] = _Planner(tree, segment, which, above, leaves).plan()
+    return segment.answers.plans[joint]
+
+
+class _Planner:
+    def __init__(
+        self, tree: Tree, segment: Segment, joint: bool, above: Sequence[Plan], leaves: Sequence[Any]
+    ) -> None:
+        self.tree, self.segment, self.leaves = tree, segment, leaves
+        self.joint = segment.joint if joint else None
+        code = self.joint or segment.code
+        assert code is not None
+        self.code: Code = code
+        last = above[-1] if above else None
+        self.found: dict[Any, str] = dict(last.found) if last else {}
+        self.kept: set[int] = set(last.kept) if last else set()
+        self.name = f"run{len(above)}"
+        self.before: list[Step] = []
+        self.gradients: dict[Any, str] = {}  # the variables of `.grad`s, by the keys of hosts
+
+    def plan(self) -> Plan:
+        path, segment = self.segment.path, self.segment
+        self._same_as_recorded(path)
+        self._outside(path)
+        # What a later backward reads must not change meanwhile.
+        asks = [Ask(kept_name(p).name, h, copied=h.lent and self.tree.derived) for h, p in segment.hosts]
+        self.kept.update(p for _, p in segment.hosts)
+        self.before += [ask for ask in asks if not ask.changes_something]
+        written = self._may_write(path)
+        # What draws random numbers comes last.
+        self.before += [ask for ask in asks if ask.changes_something]
+        begin: tuple[Step, ...] = ()
+        commit = segment.commit
+        if commit is not None and commit.begins and self.joint is None:
+            begin = (self._begin(written),)
+        run = Run(self.name, self.code.program, tuple(self._inputs()), begin)
+        after: list[Step] = [Unless(Call(np.ndarray.item, (self._made(spot),))) for spot in self.code.checks]
+        if self.joint is None:
+            after += [Assign(kept_name(p).name, Made(self.name, index)) for p, index in self.code.keeps]
+            self.kept.update(p for p, _ in self.code.keeps)
+        plan = Plan(self.before, run, after, self.found, self.kept)
+        if path is None:
+            assert self.code.guard is not None
+            plan.seen = Call(np.ndarray.item, (self._made(self.code.guard),))
+            return plan
+        plan.written = written
+        ending = _Ending(self, path)
+        plan.finish, plan.results = ending.steps, [*ending.tensors.values()]
+        plan.result = ending.result()
+        plan.commit = [*self._commit(path, written)]
+        return plan
+
+    def _made(self, spot: Spot) -> Made:
+        return Made(self.name, *spot)
+
+    # What is found, and what must be true of it.
+
+    def _same_as_recorded(self, path: Path | None) -> None:
+        """Tensors that were one are one still, and arguments without a `.grad` have none."""
+        if path is None:
+            return
+        for number, spot in path.capture.same:
+            self.before += [Unless(same(attribute(leaf_name(number), "array"), self._array_at(spot)), SPLIT)]
+        for number in path.capture.bare:
+            self.before += [Unless(same(attribute(leaf_name(number), "grad"), NONE), HAS_GRADIENT)]
+
+    def _array_at(self, spot: Any) -> Expression:
+        if isinstance(spot, int):
+            return attribute(leaf_name(spot), "array")
+        return Call(_array_of, (Constant(spot),))
+
+    def _outside(self, path: Path | None) -> None:
+        """Variables for the tensors from outside that are read here first, which must be what they were."""
+        read = [c for kind, c in self.code.inputs if kind == "captured"]
+        commit = self.segment.commit
+        if path is not None and (path.derivative.wanted or (commit is not None and commit.targets)):
+            read += path.captured.values()
+        new = {c.reference: c for c in read if c.reference not in self.found}
+        for reference in new:
+            self._find(reference)
+        alike = [c for c in new.values() if _is_plain(c)]
+        if alike:
+            tensors = [c.reference() for c in alike]
+            match = Match(tensors, alike=True)
+            names = tuple(Name(self.found[c.reference]) for c in alike)
+            self.before.append(Unless(Call(match.matches, names)))
+        others = [c for c in new.values() if c not in alike]
+        self.before += [Unless(other_than(Call(c.array), NONE)) for c in others]
+        if path is not None and commit is not None:
+            for spot, _ in path.capture.left.gradients:
+                if not isinstance(spot, int) and spot not in self.found:
+                    self._find(spot)
+
+    def _find(self, reference: Any) -> None:
+        name = self.found[reference] = f"outside{len(self.found)}"
+        self.before += [Assign(name, Call(reference)), Unless(other_than(Name(name), NONE))]
+
+    def _tensor(self, spot: Any) -> Name:
+        """The variable of a tensor: a leaf of the call, one from outside, or the `.grad` of either."""
+        if isinstance(spot, int):
+            return leaf_name(spot)
+        if isinstance(spot, GradientOf):
+            return Name(self.gradients[spot.key()])
+        return Name(self.found[spot])
+
+    def _may_write(self, path: Path | None) -> list[Expression]:
+        """The tensors that are written, which must be writeable and lie apart from all that is read."""
+        commit = self.segment.commit
+        if path is None or commit is None or not commit.targets:
+            return []
+        lent = [host for host in path.hosts if isinstance(host, GradientOf)]
+        gradients = []
+        for host in lent:
+            tensor = at(host.place, self.leaves)
+            if host.array(self.leaves) is None or tensor is None:
+                raise Unplanned(Ask.reason)
+            name = self.gradients[host.key()] = f"gradient{len(self.gradients)}"
+            if not isinstance(host.place, int) and host.place not in self.found:
+                self._find(host.place)
+            self.before.append(Assign(name, attribute(self._tensor(host.place), "grad")))
+            gradients.append((Name(name), tensor.grad))
+        if commit.tensors(self.leaves) is None:
+            raise Unplanned(OVERLAPS)
+        staying = {c.reference: c.reference() for c in path.captured.values()}
+        others = [(leaf_name(i), self.leaves[i]) for i in path.argument_leaves.values()]
+        others += [(name, tensor) for name, tensor in gradients if tensor is not None]
+        written = {id(t) for t in commit.tensors(self.leaves) or ()}
+        tensors = [tensor for tensor in staying.values() if tensor is not None]
+        apart = Apart(tensors, [tensor for _, tensor in others], written)
+        names = [Name(self.found[reference]) for reference in staying]
+        condition = Either(
+            Call(apart.holds, (*names, *(name for name, _ in others))),
+            Call(_lies_apart(commit, apart), (Row(tuple(names)), LEAVES)),
+        )
+        self.before.append(Unless(condition, OVERLAPS))
+        return [self._tensor(target) for target in commit.targets]
+
+    # What is run.
+
+    def _inputs(self) -> Iterator[Expression]:
+        for kind, reference in self.code.inputs:
+            if kind == "argument":
+                yield attribute(leaf_name(reference), "array")
+            elif kind == "constant":
+                yield Constant(reference)
+            elif kind == "kept":
+                assert reference in self.kept, "a value is read that no segment kept"
+                yield kept_name(reference)
+            else:
+                assert kind == "captured"
+                yield attribute(Name(self.found[reference.reference]), "array")
+
+    # What is left.
+
+    def _begin(self, written: Sequence[Expression]) -> Do:
+        """Count the writes, which come next."""
+        assert self.segment.commit is not None
+        return Do(Call(self.segment.commit.begin, (Row(tuple(written)),)))
+
+    def _commit(self, path: Path, written: Sequence[Expression]) -> Iterator[Step]:
+        """Write what the program has not, and set gradients."""
+        commit = self.segment.commit
+        if commit is None:
+            return
+        finals = [self._made(spot) for spot in self.code.left]
+        if written and (self.joint is not None or not commit.begins):
+            yield self._begin(written)
+        if commit.program is not None:
+            rest = Row(tuple(finals[i] for i in commit.rest), list)
+            targets = Row(tuple(attribute(written[i], "array") for i in commit.rest), list)
+            yield Do(Call(commit.copy, (rest, targets)))
+        made = iter(finals[len(written) :])
+        for spot, value in path.capture.left.gradients:
+            gradient: Expression = NONE
+            if value is not None:
+                final = next(made)
+                gradient = Call(wrap, (Call(own, (final,)) if final.views else final,))
+            yield Do(Call(setattr, (self._tensor(spot), Constant("grad"), gradient)))
+        if path.capture.left.after:
+            yield Do(Call(commit.call_after))
+
+
+class _Ending:
+    """The results of a path and their place on the graph."""
+
+    def __init__(self, planner: _Planner, path: Path) -> None:
+        self.planner, self.path, self.joint = planner, path, planner.joint
+        self.arrays = [planner._made(spot) for spot in planner.code.results]
+        self.tensors: dict[Any, Name] = {}  # by value
+        self.steps: list[Step] = []
+        outputs = [o for o in path.capture.outputs if o.value is not None]
+        self.freed = {o.value: o.grad_name for o in reversed(outputs) if o.freed}
+        if path.derivative.wanted:
+            self._node()
+        self._results()
+        if path.derivative.wanted:
+            self._link()
+
+    def _do(self, function: Any, *arguments: Expression) -> None:
+        self.steps.append(Do(Call(function, arguments)))
+
+    def _set(self, name: str, value: Expression) -> None:
+        self._do(setattr, NODE, Constant(name), value)
+
+    def _node(self) -> None:
+        planner, path = self.planner, self.path
+        self.steps.append(Assign(NODE.name, Like(template_of(planner.segment, self.joint is None))))
+        places = [kept_name(p) if p in planner.kept else NONE for p in range(planner.tree.environment)]
+        self._set("environment", Row(tuple(places), list))
+        self._set("sequence", Call(next_sequence))
+        self._set("spot", Call(user_spot))
+        self._set("leaves", LEAVES)
+        if self.joint is not None:
+            taken = {*range(len(self.joint.inputs)), *(i for i, _ in (*self.joint.results, *self.joint.left))}
+            self._set("ready", Row(tuple(apart(planner.name, self.joint.gradients, taken)), list))
+        # The path holds captured tensors weakly; what backward needs must live until then.
+        outside = [planner._tensor(c.reference) for c in path.captured.values()]
+        if outside:
+            self._set("captured", Row(tuple(outside)))
+        wanted = [
+            planner._tensor(s if isinstance(s, int) else s.reference) for s in path.derivative.wanted_from
+        ]
+        self._set("types", Row(tuple(wanted)))
+        self._set("edges", Row(tuple(_edge(number, tensor) for number, tensor in enumerate(wanted))))
+
+    def _results(self) -> None:
+        for number, value in self.path.own_results.items():
+            name = self.tensors[value] = Name(f"result{number}")
+            self.steps.append(Assign(name.name, Call(wrap, (self.arrays[number],))))
+            if value in self.freed:
+                freed = Call(FreedNode, (Constant(self.freed[value]), name))
+                self._do(place, name, freed, Constant(0))
+
+    def _link(self) -> None:
+        """Note how often the memory was written that backward needs, then put the results on the graph."""
+        path, planner, derived = self.path, self.planner, self.path.derivative
+        facts = facts_of(planner.segment, self.joint is None)
+        counted: list[Expression] = [leaf_name(i) for i in path.argument_leaves.values()]
+        counted += [planner._tensor(c.reference) for c in path.captured.values()]
+        own_results = path.own_results.items()
+        read = [v for n, v in own_results if v in derived.kept.values or n in derived.saved]
+        counted += [self.tensors[v] for v in read]
+        versions = [attribute(tensor, "version") for tensor in counted]
+        self._set("counters", Row(tuple(versions), list))
+        self._set("numbers", Row(tuple(item(version, 0) for version in versions), list))
+        for fact, version in zip(facts, versions, strict=True):
+            if fact.how == AGAIN:
+                self._do(ask_before_write, version, NODE)
+        for number, value in own_results:
+            if number in derived.seeded and value not in self.freed:
+                self._do(place, self.tensors[value], NODE, Constant(derived.seeded.index(number)))
+
+    def result(self) -> Expression:
+        """What the function gives."""
+        structure = self.path.capture.structure
+        items = [self._item(output) for output in self.path.capture.outputs]
+        known = _put_together(structure.key, iter(items))
+        return known or Call(_build, (Constant(structure), Row(tuple(items))))
+
+    def _item(self, output: Output) -> Expression:
+        if output.value is not None:
+            return self.tensors[output.value]
+        if output.kind == "argument":
+            return leaf_name(output.item)
+        if output.kind == "object":
+            return Constant(output.item)
+        return Call(output.item)
+
+
+def apart(run: str, spots: Sequence[tuple[int, Sequence[Any]]], taken: set[int]) -> Iterator[Expression]:
+    """The arrays at `spots` of a run, each in memory of its own: `.grad` is written in place.
+
+    taken: the numbers of the run's arrays that somebody else has.
+    """
+    for index, views in spots:
+        array = Made(run, index, views)
+        yield Call(np.array, (array,)) if index in taken else array
+        taken.add(index)
+
+
+def _edge(number: int, tensor: Expression) -> Expression:
+    """Where a gradient goes: the node that made the tensor, or the leaf itself."""
+    target = Either(attribute(tensor, "grad_fn"), tensor)
+    return Row((Constant(number), target, attribute(tensor, "output_index")))
+
+
+def _put_together(key: Any, parts: Iterator[Expression]) -> Expression | None:
+    """The expression for a container of the structure `key`; None where that takes more than brackets."""
+    if key is None:
+        return next(parts)
+    kind, _, inner = key
+    items = [_put_together(part, parts) for part in inner]
+    if kind not in (list, tuple) or None in items:
+        return None
+    return Row(tuple(items), kind)  # type: ignore[arg-type]
+
+
+def _build(structure: Any, items: Sequence[Any]) -> Any:
+    return structure.build(iter(items))
+
+
+def _array_of(reference: Any) -> np.ndarray | None:
+    tensor = reference()
+    return None if tensor is None else tensor.array
+
+
+def _is_plain(captured: Captured) -> bool:
+    """Whether the tensor is one that native code can look into, and is what it was."""
+    tensor = captured.reference()
+    if tensor is None or captured.array() is None or type(tensor.version) is Untracked:
+        return False
+    return all(getattr(type(tensor), slot) is getattr(Tensor, slot) for slot in _SLOTS)
+
+
+def _lies_apart(commit: Any, native: Apart) -> Any:
+    """What looks closely whether all is apart, where something lies elsewhere than before."""
+
+    def lies_apart(staying: Sequence[Tensor], leaves: Sequence[Any]) -> bool:
+        found = commit.tensors(leaves) is not None
+        if found:
+            native.seen(staying)
+        return found
+
+    return lies_apart
+
+
+# Backward.
+
+
+@dataclass(eq=False)
+class BackwardPlan:
+    """The backward of a leaf: from the variables `node` and `seed0`, ... to the gradients, a list."""
+
+    steps: list[Step]
+    result: Expression
+
+
+def _backward_plan(leaf: Segment) -> BackwardPlan:
+    assert leaf.backward is not None
+    steps: list[Step] = []
+    inputs: list[Expression] = []
+    for number, (kind, reference) in enumerate(leaf.backward.inputs):
+        if kind == "argument":
+            inputs.append(attribute(item(attribute(NODE, "leaves"), reference), "array"))
+        elif kind == "kept":
+            inputs.append(item(attribute(NODE, "environment"), reference))
+        elif kind == "constant":
+            inputs.append(Constant(reference))
+        elif kind == "seed":
+            inputs.append(Call(in_rows, (attribute(Name(f"seed{reference}"), "array"),)))
+        else:
+            name = f"outside{number}"
+            steps.append(Assign(name, Call(captured_array, (NODE, Constant(reference)))))
+            steps.append(Unless(other_than(Name(name), NONE)))
+            inputs.append(Name(name))
+    steps.append(Run("run", leaf.backward.program, tuple(inputs), seen=leaf.backward.gradients))
+    found = apart("run", leaf.backward.gradients, {*range(len(inputs))})
+    return BackwardPlan(steps, Row(tuple(Call(wrap, (array,)) for array in found), list))

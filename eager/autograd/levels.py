@@ -1,0 +1,182 @@
+"""What the transforms of `func.py` are made of: a level for each at work, and products with the Jacobian.
+
+A transform calls its function on tensors of its own, which stand for the arguments. Where an
+argument is on a graph outside (another transform's, or that of a backward to come), they hang on it,
+so that the result can be derived again; where nothing outside needs a gradient, the result is given
+without a graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from fusegrad.eager.autograd import autograd
+from fusegrad.eager.autograd.engine import reachable
+from fusegrad.eager.autograd.node import Passing, place, reach, share
+from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.op import wrap
+from fusegrad.eager.core.pytree import flatten
+from fusegrad.eager.core.state import enable_grad, state
+from fusegrad.eager.core.tensor import Tensor
+
+Argnums = int | tuple[int, ...]
+
+# In the dictionary of a leaf that a transform made: the transform.
+_MADE_BY = "_transform"
+
+
+class Level:
+    """One transform at work; `with` it.
+
+    tracked: whether anything outside may want gradients (grad mode is on there).
+    ended: nobody can ask for the gradients of the leaves that it made any more.
+    """
+
+    def __init__(self) -> None:
+        self.tracked = state.grad_enabled
+        self.ended = False
+
+    def __enter__(self) -> Level:
+        if state.interpreter is not None:
+            state.interpreter.enter_transform()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.ended = True
+
+    def stands_for(self, tensor: Any) -> Tensor:
+        """A tensor of this level's for an argument."""
+        if tensor.array.dtype.kind not in "fc":
+            raise failure(
+                RuntimeError,
+                "only Tensors of floating point and complex dtype can require gradients, "
+                f"this one is {tensor.array.dtype.name}",
+            )
+        reach(tensor)
+        own = share(tensor)
+        if tensor.needs_grad and self.tracked:
+            return place(own, Passing(tensor), 0)
+        own.needs_grad = True
+        own.__dict__[_MADE_BY] = self
+        return own
+
+    def derivable(self, *tensors: Any) -> bool:
+        """Whether any of `tensors` depends on something outside that a gradient may be wanted of."""
+        roots = [t for t in tensors if isinstance(t, Tensor) and t.needs_grad]
+        if not self.tracked or not roots:
+            return False
+        if state.interpreter is not None:
+            for root in roots:
+                state.interpreter.reach_graph(root)
+        leaves = [t for t in roots if t.grad_fn is None]
+        leaves += [t for node in reachable(roots) for _, t, _ in node.edges if isinstance(t, Tensor)]
+        return any(self._is_outside(t) for t in leaves)
+
+    def _is_outside(self, leaf: Tensor) -> bool:
+        maker = leaf.__dict__.get(_MADE_BY)
+        return maker is None or (maker is not self and not maker.ended)
+
+    def outside(self, value: Any) -> Any:
+        """`value` (nested) as the caller gets it: off the graph, unless something outside hangs on it."""
+        return mapped(value, lambda t: t if self.derivable(t) else t.detach() if t.needs_grad else t)
+
+
+def mapped(value: Any, change: Callable[[Tensor], Any]) -> Any:
+    """The container with every tensor changed."""
+    leaves: list[Any] = []
+    structure = flatten(value, leaves)
+    return structure.build(iter([change(x) if isinstance(x, Tensor) else x for x in leaves]))
+
+
+def open_arguments(level: Level, values: Sequence[Any]) -> tuple[list[Any], list[Tensor]]:
+    """The (nested) arguments with tensors of the level's in place of theirs, and these in order."""
+    inner: list[Tensor] = []
+
+    def stand_in(tensor: Tensor) -> Tensor:
+        inner.append(level.stands_for(tensor))
+        return inner[-1]
+
+    opened = [mapped(value, stand_in) for value in values]
+    if not inner:
+        raise failure(ValueError, "there is no tensor to differentiate with respect to")
+    return opened, inner
+
+
+def argument_places(argnums: Argnums, count: int) -> list[int]:
+    """`argnums` as a list of places among `count` arguments."""
+    numbers = [argnums] if isinstance(argnums, int) else list(argnums)
+    for n in numbers:
+        if not isinstance(n, int) or not -count <= n < count:
+            raise failure(RuntimeError, f"Got argnum={n}, but only {count} positional inputs")
+    return [n % count for n in numbers]
+
+
+def outputs_of(function: Callable[..., Any], has_aux: bool, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
+    """What `function` gives, and what it gives beside."""
+    with enable_grad():
+        result = function(*args, **kwargs)
+    if not has_aux:
+        return result, None
+    if not (isinstance(result, tuple) and len(result) == 2):
+        raise failure(
+            RuntimeError, "with has_aux=True the function must return a tuple of two: (output, aux)"
+        )
+    return result
+
+
+def tensors_of(value: Any) -> list[Tensor]:
+    leaves: list[Any] = []
+    flatten(value, leaves)
+    return [x for x in leaves if isinstance(x, Tensor)]
+
+
+# Products with the Jacobian, and with its transpose.
+
+
+def pulled_back(
+    outputs: Sequence[Tensor],
+    inputs: Sequence[Tensor],
+    cotangents: Sequence[Tensor] | None,
+    derivable: bool,
+    retain: bool = False,
+) -> list[Tensor]:
+    """The gradients of `inputs`, zeros where there is none."""
+    pairs = list(zip(outputs, [None] * len(outputs) if cotangents is None else cotangents, strict=True))
+    pairs = [(y, c) for y, c in pairs if y.needs_grad]
+    if not pairs:
+        return [wrap(np.zeros_like(x.array)) for x in inputs]
+    roots, seeds = zip(*pairs, strict=True)
+    with enable_grad():
+        found = autograd.grad(
+            roots,
+            inputs,
+            seeds,
+            retain_graph=derivable or retain,
+            create_graph=derivable,
+            materialize_grads=True,
+        )
+    return list(found)  # type: ignore[arg-type]
+
+
+def pushed_forward(
+    outputs: Sequence[Tensor],
+    inputs: Sequence[Tensor],
+    tangents: Sequence[Tensor],
+    derivable: bool,
+    retain: bool = False,
+) -> list[Tensor]:
+    """The tangents of `outputs`: the gradient, with respect to u, of what u pulls back."""
+    live = [y for y in outputs if y.needs_grad]
+    made: Iterator[Tensor] = iter(())
+    if live:
+        seeds = [wrap(np.zeros_like(y.array)) for y in live]
+        for u in seeds:
+            u.needs_grad = True
+        with enable_grad():
+            pulled = autograd.grad(live, inputs, seeds, create_graph=True, materialize_grads=True)
+            linear = [(g, t) for g, t in zip(pulled, tangents, strict=True) if g is not None and g.needs_grad]
+            made = iter(pulled_back([g for g, _ in linear], seeds, [t for _, t in linear], derivable, retain))
+    return [next(made) if y.needs_grad else wrap(np.zeros_like(y.array)) for y in outputs]

@@ -1,0 +1,180 @@
+"""In-place forms, all made from the out-of-place ops by one mechanism.
+
+`x.add_(y)` computes `x + y`, so that autograd gets its node and the dtype rules are the op's;
+writes the result into x's memory; counts the write; and moves x's place on the graph to the new
+node, or the place of what x is a view of (see `eager/autograd/views.py`). What backward keeps of x before
+the write is kept as a copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fusegrad.eager.autograd import views
+from fusegrad.eager.autograd.node import place, reach, share
+from fusegrad.eager.core.dtypes import CATEGORY
+from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.names import attach, renamed
+from fusegrad.eager.core.op import wrap
+from fusegrad.eager.core.ops import ops
+from fusegrad.eager.core.stand_in import plain
+from fusegrad.eager.core.state import state
+from fusegrad.eager.core.tensor import Tensor
+
+
+def begin_write(target: Tensor, name: str, others: Sequence[Any] = ()) -> None:
+    """Refuse a write that autograd could not follow; tell a recorder of one that it can.
+
+    others: what else the op takes. Raises RuntimeError for a leaf that requires grad or a view of
+    one (outside no_grad), for views whose origin stands against it, and for memory that may not be
+    written.
+    """
+    recorded = state.grad_enabled and recording(target, others)
+    if state.interpreter is not None:
+        state.interpreter.before_write(target, may_wait=not recorded)
+    if recorded:
+        views.check_write(target, name)
+    if not target.array.flags.writeable:
+        raise failure(
+            RuntimeError,
+            f"{name}: unsupported operation: more than one element of the written-to tensor refers to "
+            "a single memory location (or its memory is read-only). Please clone() the tensor first",
+        )
+    if target.is_inference():
+        target.version.count_write()  # type: ignore[attr-defined]
+    views.tell_readers(target.version)
+
+
+def recording(target: Tensor, others: Sequence[Any]) -> bool:
+    """Whether a write into `target` of something that comes from `others` goes on the graph in grad mode."""
+    return (
+        target.needs_grad
+        or views.base_of(target).needs_grad
+        or any(isinstance(t, Tensor) and t.needs_grad for t in others)
+    )
+
+
+def commit(target: Tensor, result: Tensor, name: str) -> Tensor:
+    """Write `result` into the memory of `target` and give `target` its place on the graph.
+
+    Raises RuntimeError when the shape differs, or the dtype is of a higher category (int += float).
+    """
+    array, new = target.array, result.array
+    if new.shape != array.shape:
+        raise failure(
+            RuntimeError,
+            f"{name}: output with shape {list(array.shape)} doesn't match the broadcast shape "
+            f"{list(new.shape)}",
+        )
+    if new.dtype != array.dtype:
+        if CATEGORY[new.dtype.kind] > CATEGORY[array.dtype.kind]:
+            raise failure(
+                RuntimeError,
+                f"{name}: result type {new.dtype.name} can't be cast to the desired output type "
+                f"{array.dtype.name}",
+            )
+        result = ops.cast(result, array.dtype)
+    store(target, ..., result)
+    views.wrote(target)
+    on_graph = state.grad_enabled and recording(target, (result,))
+    if on_graph:
+        views.follow(target, result, name)
+    if state.interpreter is not None:
+        state.interpreter.wrote(target, result, None, on_graph)
+    return target
+
+
+def store(target: Tensor, index: Any, value: Tensor) -> None:
+    """Put the values of `value` into the memory of `target`, now or when an interpreter does."""
+    interpreter = state.interpreter
+    if interpreter is None or not interpreter.writes_later(target, index, value):
+        reach(value)
+        target.array[index] = value.array
+
+
+def before(target: Tensor, others: Sequence[Any] = ()) -> Tensor:
+    """`target` as it was before a write: its place on the graph, with values that the write leaves alone.
+
+    Only where an op with `others` goes on the graph can anything keep it, so only then it is copied.
+    """
+    recorded = state.grad_enabled and any(isinstance(t, Tensor) and t.needs_grad for t in (target, *others))
+    old = wrap(np.array(target.array) if recorded else target.array)
+    if recorded and state.interpreter is not None:
+        state.interpreter.copied(old, target)
+    old.needs_grad, old.grad_fn, old.output_index = target.needs_grad, target.grad_fn, target.output_index
+    return old
+
+
+def check_overlap(written: np.ndarray, target: Tensor, others: Sequence[Any], itself: bool = True) -> None:
+    """Refuse to read memory of `target` elsewhere than at the place that is written, as PyTorch does.
+
+    itself: reading just what is written is allowed.
+    """
+    version = target.version
+    for other in others:
+        if not isinstance(other, Tensor) or other.version is not version:
+            continue
+        read = other.array
+        if (itself and read is written) or not (_dense(read) and _dense(written)) or not read.size:
+            continue
+        starts = [plain(a).__array_interface__["data"][0] for a in (read, written)]
+        same = starts[0] == starts[1] and read.nbytes == written.nbytes
+        if itself and same and read.strides == written.strides:
+            continue
+        if same or (starts[0] < starts[1] + written.nbytes and starts[1] < starts[0] + read.nbytes):
+            raise failure(
+                RuntimeError,
+                "unsupported operation: some elements of the input tensor and the written-to tensor refer to "
+                "a single memory location. Please clone() the tensor before performing the operation.",
+            )
+
+
+def _dense(array: np.ndarray) -> bool:
+    """Whether its elements fill a stretch of memory, each place once."""
+    if array.flags.c_contiguous or array.flags.f_contiguous:
+        return True
+    order = sorted(range(array.ndim), key=lambda d: -array.strides[d])
+    return bool(array.transpose(order).flags.c_contiguous)
+
+
+def apart(value: Any, target: Tensor) -> Any:
+    """An argument that shares memory with `target`, as a tensor of its own.
+
+    The node that a write makes may keep it, and `target` will hold that node: kept as it is, it
+    would close a circle. Backward will find that it was written.
+    """
+    if isinstance(value, Tensor) and value.version is target.version and value.grad_fn is not None:
+        return place(share(value), value.grad_fn, value.output_index)
+    return value
+
+
+def inplace(function: Callable[..., Tensor], name: str) -> Callable[..., Tensor]:
+    """The in-place form of `function`, whose first argument is written."""
+
+    def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        others = (*args, *kwargs.values()) if kwargs else args
+        begin_write(self, name, others)
+        if name != "fill_":  # it reads a number
+            check_overlap(self.array, self, others)
+        old = before(self, others)
+        if old.array is not self.array:  # the op goes on the graph
+            args = tuple([apart(a, self) for a in args])
+            kwargs = {k: apart(a, self) for k, a in kwargs.items()}
+        return commit(self, function(old, *args, **kwargs), name)
+
+    method.__doc__ = f"`{function.__name__}` written into the tensor itself. Source: `torch.Tensor.{name}`."
+    return renamed(method, name)
+
+
+def attach_in_place(function: Callable[..., Tensor], *names: str) -> None:
+    """Make the in-place form of `function` a method: `NAME_` for each of `names`."""
+    attach(inplace(function, f"{names[0]}_"), *[f"{name}_" for name in names])
+
+
+def drawn(self: Tensor, values: Tensor, name: str) -> Tensor:
+    """Write random `values` over the tensor (nothing of the old values is left)."""
+    begin_write(self, name)
+    return commit(self, ops.cast(values, self.dtype), name)

@@ -1,0 +1,67 @@
+"""Tensors under another dtype: `to`, and a method for each dtype's name in Python and C."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fusegrad.eager.core import dtypes
+from fusegrad.eager.core.names import attach, renamed
+from fusegrad.eager.core.tensor import Tensor, device as device_class
+from fusegrad.eager.ops.pointwise import elementwise
+
+
+@attach
+def to(
+    self: Tensor, *args: Any, dtype: Any = None, device: Any = None, copy: bool = False, **ignored: Any
+) -> Tensor:
+    """With another dtype (or a tensor's); devices are all the CPU. Source: `torch.Tensor.to`."""
+    for value in args:
+        if isinstance(value, Tensor):
+            dtype = value.dtype
+        elif isinstance(value, (dtypes.DType, type)):
+            dtype = value
+        elif isinstance(value, str):
+            device_class(value)
+    kind = self.dtype if dtype is None else dtypes.as_dtype(dtype)
+    if kind.numpy == self.array.dtype:
+        return elementwise.clone(self) if copy else self
+    return elementwise.cast(self, kind)
+
+
+_CASTS = {
+    "float": dtypes.float32,
+    "double": dtypes.float64,
+    "half": dtypes.float16,
+    "long": dtypes.int64,
+    "int": dtypes.int32,
+    "short": dtypes.int16,
+    "char": dtypes.int8,
+    "byte": dtypes.uint8,
+    "bool": dtypes.bool_,
+    "cfloat": dtypes.complex64,
+    "cdouble": dtypes.complex128,
+}
+
+
+def _casting(name: str, dtype: dtypes.DType) -> Any:
+    def method(self: Tensor) -> Tensor:
+        return elementwise.cast(self, dtype)
+
+    method.__doc__ = f"Converted to {dtype.name}. Source: `torch.Tensor.{name}`."
+    return renamed(method, name)
+
+
+for _name, _dtype in _CASTS.items():
+    attach(_casting(_name, _dtype))
+
+
+@attach
+def type_as(self: Tensor, other: Tensor) -> Tensor:
+    """With the dtype of `other`. Source: `torch.Tensor.type_as`."""
+    return to(self, other)
+
+
+@attach
+def cpu(self: Tensor) -> Tensor:
+    """The tensor itself: it is on the CPU. Source: `torch.Tensor.cpu`."""
+    return self

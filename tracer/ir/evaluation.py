@@ -1,0 +1,44 @@
+"""Graphs that run: a graph and tensors go in, eager's own results come out, op by op."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from fusegrad.eager.core.op import bind
+from fusegrad.eager.core.tensor import Tensor
+from fusegrad.tracer.ir.graph import GUARD, Graph, Value
+
+
+class GuardFailed(RuntimeError):
+    """A graph was run on data that takes another path than the one it was captured on."""
+
+
+def check_guard(value: Tensor, expected: Any, kind: str) -> None:
+    seen = value.array.item()
+    if type(seen) is not type(expected) or repr(seen) != repr(expected):
+        raise GuardFailed(f"the graph was captured where this value was {expected!r}; here it is {seen!r}")
+
+
+def evaluate_graph(
+    graph: Graph,
+    arguments: Mapping[Value, Any] | list[Any] | tuple[Any, ...],
+    tracked: Collection[Value] | None = None,
+) -> tuple[Any, ...]:
+    """Run the graph's equations through `bind` on `arguments` (tensors, in the order of the inputs).
+
+    The result is eager's own: gradients are recorded, doors open. tracked: the values that may need
+    gradients; others were made without any (None: all may). Raises GuardFailed where the data take
+    another path.
+    """
+    known: dict[Value, Any] = dict(zip(graph.inputs, arguments, strict=True))
+    for equation in graph.equations:
+        args = tuple(known[v] if isinstance(v, Value) else v for v in equation.inputs)
+        if equation.op is GUARD:
+            check_guard(args[0], **equation.params)
+            continue
+        result = bind(equation.op, args, dict(equation.params))
+        for value, made in zip(equation.outputs, result if type(result) is tuple else (result,), strict=True):
+            free = tracked is None or value in tracked or not made.needs_grad
+            known[value] = made if free else made.detach()
+    return tuple(known[v] if isinstance(v, Value) else v for v in graph.outputs)

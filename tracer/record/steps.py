@@ -1,0 +1,310 @@
+"""An optimizer's step in a recorded run: the optimizer goes in, the ops of its rule are recorded.
+
+The optimizer's rule is written for NumPy arrays that it changes in place. Here it runs on stand-ins
+for them: each ufunc becomes an op, each write another value. The numbers that the rule takes
+(which may depend on the learning rate and on how many steps were taken) are asked for at every
+replay; where the rule's Python looks at one, it must be what it was.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
+
+from fusegrad.eager.autograd.views import count_write
+from fusegrad.eager.core.errors import user_spot
+from fusegrad.eager.core.op import wrap
+from fusegrad.eager.core.ops import ops
+from fusegrad.eager.core.state import no_grad
+from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.optim.elementwise import ElementwiseOptimizer
+from fusegrad.eager.optim.optimizer import ParameterGroup
+from fusegrad.tracer.ir.graph import Value
+from fusegrad.tracer.observe.hosts import Host
+from fusegrad.tracer.observe.optimizer_steps import StateRead
+from fusegrad.tracer.observe.values import plain_key
+
+if TYPE_CHECKING:
+    from fusegrad.tracer.record.recorder import Recorder
+
+_OPS: dict[Any, Callable[..., Tensor]] = {
+    np.add: ops.add,
+    np.subtract: ops.sub,
+    np.multiply: ops.mul,
+    np.divide: ops.div,
+    np.negative: ops.neg,
+    np.absolute: ops.abs,
+    np.sign: ops.sign,
+    np.sqrt: ops.sqrt,
+    np.maximum: ops.maximum,
+}
+
+
+class Buffer(NDArrayOperatorsMixin):
+    """Stands for an array of a rule; `tensor` holds its values."""
+
+    def __init__(self, tensor: Tensor | None) -> None:
+        self.tensor = tensor
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **options: Any) -> Any:
+        op = _OPS.get(ufunc)
+        if op is None or method != "__call__" or options:
+            return NotImplemented
+        result = op(*map(_operand, inputs))
+        if out is None:
+            return Buffer(result)
+        out[0].tensor = result
+        return out[0]
+
+    def __setitem__(self, index: Any, value: Buffer) -> None:
+        assert index is Ellipsis
+        self.tensor = value.tensor
+
+
+def _operand(value: Any) -> Any:
+    if isinstance(value, Buffer):
+        return value.tensor
+    return value.tensor() if isinstance(value, Number) else value
+
+
+class Number(float):
+    """A number that a rule was given. As an operand of a ufunc it is whatever it is at the replay; when
+    Python looks at it, it is noted: it must be the same then.
+    """
+
+    place: int
+    numbers: Numbers
+
+    def tensor(self) -> Tensor:
+        """The number as an operand."""
+        made: Tensor = self.numbers.tensor[self.place]
+        return made
+
+    def seen(self) -> float:
+        """The plain number, which must be the same in a replay."""
+        self.numbers.fixed.add(self.place)
+        return float.__float__(self)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def _looking(function: Callable[..., Any]) -> Callable[..., Any]:
+    def method(*operands: Any) -> Any:
+        return function(*[x.seen() if isinstance(x, Number) else x for x in operands])
+
+    return method
+
+
+def _reflected(function: Callable[..., Any]) -> Callable[..., Any]:
+    return _looking(lambda self, other: function(other, self))
+
+
+for _name in ("eq", "ne", "lt", "le", "gt", "ge", "neg", "pos", "abs"):
+    setattr(Number, f"__{_name}__", _looking(getattr(operator, _name)))
+for _name in ("add", "sub", "mul", "truediv", "pow", "mod", "floordiv"):
+    _direct, _swapped = _looking(getattr(operator, _name)), _reflected(getattr(operator, _name))
+
+    def _unless_array(method: Callable[..., Any]) -> Callable[..., Any]:
+        # Next to an array the number is an operand.
+        return lambda self, other: NotImplemented if isinstance(other, Buffer) else method(self, other)
+
+    setattr(Number, f"__{_name}__", _unless_array(_direct))
+    setattr(Number, f"__r{_name}__", _unless_array(_swapped))
+_conversions: dict[str, Callable[..., Any]] = {"bool": bool, "int": int, "float": float, "round": round}
+for _name, _function in _conversions.items():
+    setattr(Number, f"__{_name}__", _looking(_function))
+
+
+class Numbers(Host):
+    """The numbers of a rule, in one array, for parameters of one group, dtype and number of steps.
+
+    ahead: the steps that the run takes before this one, which are counted when it ends.
+    """
+
+    def __init__(
+        self, optimizer: ElementwiseOptimizer, group: ParameterGroup, dtype: np.dtype, ahead: int
+    ) -> None:
+        self.optimizer, self.group, self.dtype = weakref.ref(optimizer), weakref.ref(group), dtype
+        self.ahead = ahead
+        self.counts: list[weakref.ref[Tensor]] = []
+        self.fixed: set[int] = set()
+
+    def start(self, step: float) -> None:
+        """Ask for the numbers as they are now."""
+        self.first = self._constants(step)
+        self.seen = _leaves(self.first)
+        self.tensor = wrap(self._array(self.seen))
+
+    def _constants(self, step: float) -> Any:
+        optimizer, group = self.optimizer(), self.group()
+        assert optimizer is not None and group is not None
+        return optimizer.constants(group, step, {}, False)
+
+    def _step(self) -> float | None:
+        """Which step the next one is; None where the parameters do not agree any more."""
+        if not self.counts:
+            return 0.0
+        taken = {count.array.item() for r in self.counts if (count := r()) is not None}
+        return taken.pop() + self.ahead + 1 if len(taken) == 1 else None
+
+    def _array(self, leaves: list[Any]) -> np.ndarray:
+        return np.array([x if type(x) is float or type(x) is int else 0 for x in leaves], self.dtype)
+
+    def constants(self) -> Any:
+        """What the rule gets while it is recorded."""
+        places = iter(range(len(self.seen)))
+
+        def stand_in(x: Any) -> Any:
+            if isinstance(x, tuple):
+                return tuple(map(stand_in, x))
+            place = next(places)
+            if not _is_number(x):
+                return x
+            number = Number(x)
+            number.place, number.numbers = place, self
+            return number
+
+        return stand_in(self.first)
+
+    def array(self, leaves: Sequence[Any]) -> np.ndarray | None:
+        step = self._step()
+        if self.optimizer() is None or self.group() is None or step is None:
+            return None
+        found = _leaves(self._constants(step))
+        if len(found) != len(self.seen):
+            return None
+        for now, then, fixed in zip(found, self.seen, self._fixed, strict=True):
+            if now is then:
+                continue
+            if type(now) is not type(then) or (fixed and plain_key(now) != plain_key(then)):
+                return None
+        return self._array(found)
+
+    @functools.cached_property
+    def _fixed(self) -> list[bool]:
+        """Which of the numbers must be what they were in the run that was recorded, which is over."""
+        return [place in self.fixed or not _is_number(then) for place, then in enumerate(self.seen)]
+
+    def key(self) -> Any:
+        counts = tuple(id(r()) for r in self.counts)
+        return ("numbers", id(self.optimizer()), id(self.group()), self.dtype, self.ahead, counts)
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float)
+
+
+def _leaves(value: Any) -> list[Any]:
+    """What a rule's numbers, which are nested tuples, hold."""
+    if type(value) is not tuple:
+        return [value]
+    for item in value:
+        if type(item) is tuple:
+            return [leaf for item in value for leaf in _leaves(item)]
+    return list(value)
+
+
+def record_step(recorder: Recorder, optimizer: Any) -> bool:
+    """Take the step of an optimizer, as ops; False, with nothing done, where that cannot be."""
+    if not isinstance(optimizer, ElementwiseOptimizer) or not optimizer.traced:
+        recorder.effect(f"{type(optimizer).__name__}.step() cannot be recorded")
+        return False
+    if any(isinstance(v, Tensor) for group in optimizer.param_groups for v in group.values()):
+        recorder.effect(f"{type(optimizer).__name__} has tensors among its options")
+        return False
+    members = list(_members(recorder, optimizer))
+    for parameter, group in members:
+        kept = dict.get(optimizer.state, parameter, {})
+        names = (*optimizer.slots(group), *(("step",) if optimizer.counted else ()))
+        if any(kept.get(name) is None for name in names):
+            recorder.effect(f"the first step of {type(optimizer).__name__} makes its state", "once")
+            return False
+        gradient: Any = parameter.grad
+        if parameter.array.dtype.kind != "f" or gradient.array.shape != parameter.array.shape:
+            recorder.effect(f"{type(optimizer).__name__} steps a tensor of {parameter.dtype}")
+            return False
+    recorder.reads.append(StateRead(optimizer))
+    spot = user_spot()
+    shared: dict[Any, Numbers] = {}
+    with no_grad():
+        for parameter, group in members:
+            _step(recorder, _numbers(recorder, shared, optimizer, group, parameter), parameter, spot)
+    return True
+
+
+def _members(recorder: Recorder, optimizer: Any) -> Iterator[tuple[Tensor, ParameterGroup]]:
+    """The parameters that have a gradient, with their groups."""
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            recorder.reached(parameter)
+            recorder.sees_gradient(parameter)
+            if parameter.grad is not None:
+                yield parameter, group
+
+
+def _numbers(
+    recorder: Recorder, shared: dict[Any, Numbers], optimizer: Any, group: ParameterGroup, parameter: Tensor
+) -> Numbers:
+    """The numbers that the rule takes for a parameter, shared with those that have come as far."""
+    dtype, step, ahead = parameter.array.dtype, 0.0, 0
+    if optimizer.counted:
+        count = optimizer.state[parameter]["step"]
+        step = count.array.item() + 1
+        ahead = _steps_ahead(recorder, count)
+    numbers = shared.get((id(group), dtype, step, ahead))
+    if numbers is None:
+        numbers = shared[id(group), dtype, step, ahead] = Numbers(optimizer, group, dtype, ahead)
+        numbers.start(step)
+
+        def given(value: Value) -> Numbers:
+            numbers.value = value
+            return numbers
+
+        recorder.host(numbers.tensor, "numbers", given)
+    if optimizer.counted:
+        numbers.counts.append(weakref.ref(count))
+    return numbers
+
+
+def _steps_ahead(recorder: Recorder, count: Tensor) -> int:
+    """How many steps the run has counted in a tensor so far."""
+    value = recorder.value_of(count)
+    known = recorder.memory.find(count.array)
+    assert known is not None
+    taken, expected = recorder.steps_taken.get(id(count), (0, known.original))
+    if value is not expected:
+        recorder.effect("writes into the count of an optimizer's steps")
+    return taken
+
+
+def _step(recorder: Recorder, numbers: Numbers, parameter: Tensor, spot: Any) -> None:
+    """Step one parameter."""
+    optimizer: Any = numbers.optimizer()  # whose rule is annotated for arrays
+    group = numbers.group()
+    assert group is not None
+    kept = dict.get(optimizer.state, parameter, {})
+    name = recorder.value_of(parameter).name
+    tensors = {"": parameter, **{slot: kept[slot] for slot in optimizer.slots(group)}}
+    buffers = {slot: Buffer(tensor) for slot, tensor in tensors.items()}
+    own, *slots = buffers.values()
+    optimizer.update(own, Buffer(parameter.grad), slots, numbers.constants(), Buffer(None), Buffer(None))
+    results: dict[str, Any] = {slot: buffer.tensor for slot, buffer in buffers.items()}
+    if optimizer.counted:
+        tensors["step"] = kept["step"]
+        results["step"] = kept["step"] + 1
+    for slot, tensor in tensors.items():
+        recorder.reached(tensor)
+        recorder.value_of(tensor, f"{name}_{slot}")
+        result = results[slot]
+        if result is not tensor:
+            tensor.array[...] = result.array
+            recorder.wrote(tensor, result)
+        if slot == "step":
+            recorder.steps_taken[id(tensor)] = numbers.ahead + 1, recorder.value_of(tensor)
+    count_write(parameter, spot)

@@ -13,7 +13,7 @@ PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(TESTS)
 # The Pythons that fusegrad is for.
 PYTHONS := 3.11 3.12 3.13
 
-.PHONY: help demo test suite without-core test-all $(PYTHONS:%=test-%) coverage lint types hooks bench clean
+.PHONY: help demo test suite without-core test-all $(PYTHONS:%=test-%) coverage lint types stubs hooks bench clean
 
 help:
 	@echo "make demo          train on handwritten digits, compare eager and compiled; leaves out/"
@@ -23,6 +23,7 @@ help:
 	@echo "make test-all      make test, without-core, and the tests on each Python that is here"
 	@echo "make coverage      all tests, or TESTS=..., and which lines they run; a page in build/coverage/html"
 	@echo "make lint          ruff alone          make types   mypy alone"
+	@echo "make stubs         what type checkers and editors read, written anew after a change of public names"
 	@echo "make hooks         have git check each commit with both"
 	@echo "make bench         the benchmarks, beside torch and JAX"
 	@echo "make clean         remove all venvs, build/ and out/"
@@ -68,6 +69,9 @@ types: $(VENV)/test
 	mkdir -p build/types/fusegrad
 	ln -s $(CURDIR)/fusegrad/* $(CURDIR)/eager $(CURDIR)/tracer $(CURDIR)/compiler build/types/fusegrad/
 	MYPYPATH=build/types $(BIN)/mypy -p fusegrad
+
+stubs: $(VENV)/test
+	$(BIN)/python tools/write_stubs.py
 
 hooks: $(VENV)/test
 	$(BIN)/pre-commit install

@@ -14,7 +14,7 @@ from fusegrad.compiler.compare.measure import Timing, seconds_text, timing_of
 from fusegrad.compiler.compare.terminal import installed, print_table
 
 MODULES = ("numpy", "fusegrad", "torch", "jax")
-GOAL = 0.1
+GOAL = 2.0  # times what numpy takes
 PROGRAM = "import time; t = time.perf_counter(); import {}; print(time.perf_counter() - t)"
 
 
@@ -35,13 +35,13 @@ def main() -> None:
             if turn:  # the first round fills the file cache
                 samples[module].append(seconds)
     timings: dict[str, Timing] = {m: timing_of(found) for m, found in samples.items()}
-    over = {m: timings[m].median - timings["numpy"].median for m in modules}
-    rows = [[m, seconds_text(timings[m].median), seconds_text(max(over[m], 0.0))] for m in modules]
-    verdict = "within" if over["fusegrad"] <= GOAL else "ABOVE"
-    note = f"fusegrad is {verdict} its goal of {seconds_text(GOAL)} over numpy"
-    print_table("import, in a fresh process", ["", "seconds", "over numpy"], rows, [note])
-    figures = {m: {**timings[m].as_dict(), "over_numpy": over[m]} for m in modules}
-    harness.save(options.json, {"benchmark": "import_time", "goal_over_numpy": GOAL, "modules": figures})
+    times = {m: timings[m].median / timings["numpy"].median for m in modules}
+    rows = [[m, seconds_text(timings[m].median), f"{times[m]:.2f}"] for m in modules]
+    verdict = "within" if times["fusegrad"] <= GOAL else "ABOVE"
+    note = f"fusegrad is {verdict} its goal of {GOAL} times numpy"
+    print_table("import, in a fresh process", ["", "seconds", "times numpy"], rows, [note])
+    figures = {m: {**timings[m].as_dict(), "times_numpy": times[m]} for m in modules}
+    harness.save(options.json, {"benchmark": "import_time", "goal_times_numpy": GOAL, "modules": figures})
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ import types
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, overload
 
 from fusegrad.compiler import entries
 from fusegrad.compiler.base import debug
@@ -61,11 +61,22 @@ TRY_AGAIN = (8, 64)
 OPEN = "its runs cannot be replayed"
 
 
+P = ParamSpec("P")
+Q = ParamSpec("Q")
+R = TypeVar("R")
+
+
+class Decorator(Protocol):
+    """What `jit` is with options alone: it takes the function next."""
+
+    def __call__(self, function: Callable[P, R], /) -> JitFunction[P, R]: ...
+
+
 class _Miss(Exception):
     """No compiled path answers this call; its argument is the `Difference`."""
 
 
-class JitFunction:
+class JitFunction(Generic[P, R]):
     """A function that replays as native code. Made by `jit`.
 
     stats: counters. explain(): what was compiled, guarded and refused. __wrapped__: the function.
@@ -73,7 +84,7 @@ class JitFunction:
 
     __fusegrad_jit__ = True
 
-    def __init__(self, function: Callable[..., Any], verify: int = 0, require: str | None = None) -> None:
+    def __init__(self, function: Callable[P, R], verify: int = 0, require: str | None = None) -> None:
         if not callable(function):
             raise TypeError(f"jit takes a function, method or module, not {type(function).__name__}")
         if verify < 0 or require not in (None, "replay"):
@@ -87,6 +98,14 @@ class JitFunction:
         self.misses: Counter[str] = Counter()  # how often each thing was other than it was
         self._answer: Callable[[tuple[Any, ...]], Any] | None = None  # the shortcut that was taken last
         functools.update_wrapper(self, function, updated=())
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> Self: ...
+
+    @overload
+    def __get__(
+        self: JitFunction[Concatenate[Any, Q], R], instance: object, owner: type | None = None
+    ) -> Callable[Q, R]: ...
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
@@ -102,7 +121,7 @@ class JitFunction:
 
     # Calling.
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         answer = self._answer  # another thread may put another one there
         if answer is not None and not kwargs:
             result = answer(args)
@@ -433,6 +452,14 @@ def _refused(segment: Any) -> str:
         if kind == "captured" and captured.array() is None:
             return "a tensor from outside is gone, or has another shape, dtype, layout or requires_grad"
     return "an op refuses its input"
+
+
+@overload
+def jit(function: None = None, *, verify: int = 0, require: str | None = None) -> Decorator: ...
+
+
+@overload
+def jit(function: Callable[P, R], *, verify: int = 0, require: str | None = None) -> JitFunction[P, R]: ...
 
 
 def jit(function: Callable[..., Any] | None = None, *, verify: int = 0, require: str | None = None) -> Any:

@@ -11,6 +11,7 @@ from fusegrad.compiler.paths.replay import Answer
 from fusegrad.eager.autograd import views
 from fusegrad.eager.core.errors import user_spot
 from fusegrad.eager.core.op import wrap
+from fusegrad.eager.core.public import locate
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.observe.hosts import at
 from fusegrad.tracer.observe.pytree import flatten
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
 class JitError(RuntimeError):
     """A promise that `jit` was asked for (`require`, `verify`) does not hold; the message says why."""
+
+
+locate("fusegrad", globals(), ["JitError"])
 
 
 class Again:

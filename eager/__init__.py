@@ -1,8 +1,12 @@
 """The engine."""
 
+import sys
+
 from fusegrad.eager.core.heap import keep_freed_memory
 from fusegrad.eager.core.loading import load_numpy
+from fusegrad.eager.moved import MovedModules
 
 # Before any other module imports it.
 load_numpy()
 keep_freed_memory()
+sys.meta_path.append(MovedModules)

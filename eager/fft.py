@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fusegrad.eager.core.public import gather
 from fusegrad.eager.ops.linalg.fourier import (
     fft,
     fft2,
@@ -27,27 +28,4 @@ from fusegrad.eager.ops.linalg.fourier import (
     rfftn,
 )
 
-__all__ = [
-    "fft",
-    "fft2",
-    "fftfreq",
-    "fftn",
-    "fftshift",
-    "hfft",
-    "hfft2",
-    "hfftn",
-    "ifft",
-    "ifft2",
-    "ifftn",
-    "ifftshift",
-    "ihfft",
-    "ihfft2",
-    "ihfftn",
-    "irfft",
-    "irfft2",
-    "irfftn",
-    "rfft",
-    "rfft2",
-    "rfftfreq",
-    "rfftn",
-]
+__all__ = gather("fusegrad.fft", globals())

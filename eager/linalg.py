@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fusegrad.eager.core.public import gather
 from fusegrad.eager.ops.linalg.contraction import matmul
 from fusegrad.eager.ops.linalg.decomposition import (
     eig,
@@ -45,47 +46,4 @@ from fusegrad.eager.ops.linalg.solving import (
 )
 from fusegrad.eager.ops.reduce.reduction import vector_norm
 
-__all__ = [
-    "LinAlgError",
-    "cholesky",
-    "cholesky_ex",
-    "cond",
-    "cross",
-    "det",
-    "diagonal",
-    "eig",
-    "eigh",
-    "eigvals",
-    "eigvalsh",
-    "householder_product",
-    "inv",
-    "inv_ex",
-    "ldl_factor",
-    "ldl_factor_ex",
-    "ldl_solve",
-    "lstsq",
-    "lu",
-    "lu_factor",
-    "lu_factor_ex",
-    "lu_solve",
-    "matmul",
-    "matrix_exp",
-    "matrix_norm",
-    "matrix_power",
-    "matrix_rank",
-    "multi_dot",
-    "norm",
-    "pinv",
-    "qr",
-    "slogdet",
-    "solve",
-    "solve_ex",
-    "solve_triangular",
-    "svd",
-    "svdvals",
-    "tensorinv",
-    "tensorsolve",
-    "vander",
-    "vecdot",
-    "vector_norm",
-]
+__all__ = gather("fusegrad.linalg", globals())

@@ -14,6 +14,7 @@ import numpy as np
 from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.ops import ops
+from fusegrad.eager.core.public import locate
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.reduce import reduction, softmax as soft
 
@@ -280,3 +281,6 @@ def normalize(
     """Length 1 along `dim`, of what the mask keeps. Source: `torch.masked.normalize`."""
     length = norm(input, ord, dim, keepdim=True, dtype=dtype, mask=mask)
     return _filled(input, mask, 0) / ops.maximum(length, ops.full((), eps, dtype=length.dtype))
+
+
+locate("fusegrad.masked", globals(), __all__)

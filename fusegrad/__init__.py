@@ -11,25 +11,13 @@ The functions are not listed here: a declaration makes its function public (see 
 import importlib as _importlib
 import math as _math
 import pkgutil as _pkgutil
-import sys as _sys
-import typing as _typing
 import warnings as _warnings
 
 from fusegrad.eager import (
-    fft,
-    io as _io,
-    linalg,
-    masked,
-    nn,
     ops as _ops,
-    optim,
-    random,
-    special,
-    utils,
 )
 from fusegrad.eager.autograd import (
-    autograd,
-    func,
+    autograd as _autograd,
 )
 from fusegrad.eager.core import (
     names as _names,
@@ -62,6 +50,9 @@ from fusegrad.eager.core.dtypes import (
     set_default_dtype,
     uint8,
 )
+from fusegrad.eager.core.public import (
+    locate as _locate,
+)
 from fusegrad.eager.core.state import (
     enable_grad,
     inference_mode,
@@ -75,20 +66,16 @@ from fusegrad.eager.core.tensor import (
     Tensor,
     device,
 )
-from fusegrad.eager.random.generator import (
+from fusegrad.eager.io import (
+    printing as _printing,
+)
+from fusegrad.eager.io.interop import (
+    _rebuild,
+)
+from fusegrad.eager.random import (
     Generator,
     default_generator,
 )
-
-if _typing.TYPE_CHECKING:
-    from fusegrad.compiler.compare.compare import compare as compare
-    from fusegrad.compiler.jit import jit as jit
-    from fusegrad.compiler.runtime.threads import (
-        get_num_threads as get_num_threads,
-        set_num_threads as set_num_threads,
-    )
-    from fusegrad.compiler.verify import JitError as JitError
-    from fusegrad.tracer.export import export as export
 
 # PyTorch computes 1 / 0 or exp(1000) without a word, so NumPy's warnings about them must not reach
 # the user. np.errstate around each op would say so too, at 600 to 1,000 ns a call; a filter for what
@@ -99,6 +86,7 @@ __version__ = "0.1.0"
 
 e, inf, nan, pi = _math.e, _math.inf, _math.nan, _math.pi
 
+# Loaded when they are first asked for: the compiler brings Numba and LLVM. (Type checkers read __init__.pyi.)
 _LAZY = {
     "JitError": "fusegrad.compiler.verify",
     "jit": "fusegrad.compiler.jit",
@@ -106,48 +94,38 @@ _LAZY = {
     "get_num_threads": "fusegrad.compiler.runtime.threads",
     "set_num_threads": "fusegrad.compiler.runtime.threads",
     "export": "fusegrad.tracer.export",
+    "grad": "fusegrad.eager.autograd.func:grad_of",
+    "hessian": "fusegrad.eager.autograd.func",
+    "jacobian": "fusegrad.eager.autograd.func",
+    "jvp": "fusegrad.eager.autograd.func",
+    "load": "fusegrad.eager.io.serialization",
+    "save": "fusegrad.eager.io.serialization",
+    "value_and_grad": "fusegrad.eager.autograd.func",
+    "vjp": "fusegrad.eager.autograd.func",
 }
+_PACKAGES = frozenset("autograd fft func linalg masked nn optim random special utils".split())
 
 
-def __getattr__(name: str) -> _typing.Any:
-    # The compiler loads Numba and LLVM: only when it is asked for.
+def __getattr__(name: str) -> object:
+    if name in _PACKAGES:
+        return _importlib.import_module(f"fusegrad.{name}")
     if name in _LAZY:
-        value = getattr(_importlib.import_module(_LAZY[name]), name)
-        globals()[name] = value
+        module, _, there = _LAZY[name].partition(":")
+        value = globals()[name] = getattr(_importlib.import_module(module), there or name)
+        _locate("fusegrad", globals(), [name])
         return value
     raise AttributeError(f"module 'fusegrad' has no attribute {name!r}")
 
 
-# `import fusegrad.nn.functional as F` must find what `fusegrad.nn.functional` is.
-_sys.modules |= {
-    "fusegrad.autograd": autograd,
-    "fusegrad.autograd.function": autograd.function,
-    "fusegrad.autograd.functional": autograd.functional,
-    "fusegrad.autograd.graph": autograd.graph,
-    "fusegrad.func": func,
-    "fusegrad.utils": utils,
-    "fusegrad.utils.checkpoint": utils.checkpoint,
-    "fusegrad.fft": fft,
-    "fusegrad.linalg": linalg,
-    "fusegrad.masked": masked,
-    "fusegrad.nn": nn,
-    "fusegrad.nn.functional": nn.functional,
-    "fusegrad.nn.init": nn.init,
-    "fusegrad.nn.utils": nn.utils,
-    "fusegrad.nn.utils.parametrizations": nn.utils.parametrizations,
-    "fusegrad.nn.utils.parametrize": nn.utils.parametrize,
-    "fusegrad.nn.utils.rnn": nn.utils.rnn,
-    "fusegrad.nn.parameter": nn.parameter,
-    "fusegrad.optim": optim,
-    "fusegrad.random": random,
-    "fusegrad.special": special,
-    "fusegrad.optim.lr_scheduler": optim.lr_scheduler,
-    "fusegrad.optim.optimizer": optim.optimizer,
-}
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY, *_PACKAGES})
+
 
 # A module's declarations are made as it is imported.
 for _module in _pkgutil.walk_packages(_ops.__path__, f"{_ops.__name__}."):
     _importlib.import_module(_module.name)
 globals().update(_names.PUBLIC)
 
-__all__ = sorted(name for name in {*globals(), *_LAZY} - {"eager"} if not name.startswith("_"))
+__all__ = sorted(name for name in {*globals(), *_LAZY, *_PACKAGES} - {"eager"} if not name.startswith("_"))
+# What no declaration has said so of; `_rebuild` is in pickles of tensors.
+_locate("fusegrad", globals(), [*__all__, "_rebuild"])

@@ -213,7 +213,7 @@ def test_every_folder_is_packaged() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     folders = {str(p.parent.relative_to(ROOT)) for p in ROOT.glob("fusegrad/**/__init__.py")}
     folders |= {str(p.parent.relative_to(ROOT)) for f in ORDER for p in (ROOT / f).rglob("__init__.py")}
-    names = {f if f == "fusegrad" else "fusegrad." + f.replace("/", ".") for f in folders}
+    names = {"fusegrad." * (not f.startswith("fusegrad")) + f.replace("/", ".") for f in folders}
     assert set(project["tool"]["setuptools"]["packages"]) == names
     data = project["tool"]["setuptools"]["package-data"]
     others = {p for f in ORDER for p in (ROOT / f).rglob("*") if p.suffix in {".css", ".js", ".c", ".txt"}}

@@ -10,33 +10,26 @@ from typing import Any
 
 import numpy as np
 
-from fusegrad.eager.autograd import function, functional, graph
 from fusegrad.eager.autograd.anomaly import detect_anomaly, set_detect_anomaly
 from fusegrad.eager.autograd.engine import accumulate, run_backward
 from fusegrad.eager.autograd.function import Function
-from fusegrad.eager.autograd.gradcheck import GradcheckError, gradcheck, gradgradcheck
 from fusegrad.eager.autograd.node import FREED, Node, filled, place, record, share
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.names import attach, renamed
 from fusegrad.eager.core.op import wrap
+from fusegrad.eager.core.public import locate
 from fusegrad.eager.core.state import enable_grad, inference_mode, no_grad, set_grad_enabled
 from fusegrad.eager.core.tensor import Tensor
 
 __all__ = [
     "FREED",
     "Function",
-    "GradcheckError",
     "Node",
     "backward",
     "detect_anomaly",
     "enable_grad",
     "filled",
-    "function",
-    "functional",
     "grad",
-    "gradcheck",
-    "gradgradcheck",
-    "graph",
     "inference_mode",
     "no_grad",
     "place",
@@ -171,3 +164,6 @@ def _backward(
 
 
 attach(renamed(_backward, "backward"))
+
+
+locate("fusegrad.autograd", globals(), __all__)

@@ -28,6 +28,7 @@ from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.names import publish
 from fusegrad.eager.core.op import wrap
 from fusegrad.eager.core.ops import ops
+from fusegrad.eager.core.public import locate
 from fusegrad.eager.core.pytree import Structure, flatten
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
@@ -400,3 +401,5 @@ def grad_of(outputs: Any, inputs: Any = 0, *args: Any, **kwargs: Any) -> Any:
 
 grad_of.__name__ = grad_of.__qualname__ = "grad"
 publish(grad_of)
+
+locate("fusegrad.func", globals(), __all__)

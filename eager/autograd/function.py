@@ -22,8 +22,11 @@ from fusegrad.eager.autograd.node import (
 from fusegrad.eager.core import families
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.op import wrap
+from fusegrad.eager.core.public import locate
 from fusegrad.eager.core.state import no_grad, state
 from fusegrad.eager.core.tensor import Tensor
+
+__all__ = ["Function", "once_differentiable"]
 
 _TRACED = "runs the custom Function {name}, whose backward is Python code"
 
@@ -358,3 +361,6 @@ class _Twice(Node):
         raise failure(
             RuntimeError, "trying to differentiate twice a function that was marked with @once_differentiable"
         )
+
+
+locate("fusegrad.autograd.function", globals(), __all__)

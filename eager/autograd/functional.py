@@ -16,8 +16,11 @@ from fusegrad.eager.autograd.node import Passing, place, reach, share
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.op import wrap
 from fusegrad.eager.core.ops import ops
+from fusegrad.eager.core.public import locate
 from fusegrad.eager.core.state import enable_grad
 from fusegrad.eager.core.tensor import Tensor
+
+__all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
 
 
 def _many(value: Any, what: str, name: str) -> tuple[bool, tuple[Tensor, ...]]:
@@ -239,3 +242,6 @@ def hessian(
 
     found = jacobian(gradient, given, create_graph, strict)
     return found if many else found[0][0]
+
+
+locate("fusegrad.autograd.functional", globals(), __all__)

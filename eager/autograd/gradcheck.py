@@ -10,8 +10,11 @@ import numpy as np
 from fusegrad.eager.autograd.engine import run_backward
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.op import wrap
+from fusegrad.eager.core.public import locate
 from fusegrad.eager.core.state import enable_grad, no_grad
 from fusegrad.eager.core.tensor import Tensor
+
+__all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
 
 
 class GradcheckError(RuntimeError):
@@ -190,3 +193,6 @@ def _random_like(chance: np.random.Generator, array: np.ndarray) -> np.ndarray:
     real = chance.standard_normal(array.shape)
     values = real + 1j * chance.standard_normal(array.shape) if array.dtype.kind == "c" else real
     return values.astype(array.dtype)
+
+
+locate("fusegrad.autograd", globals(), __all__)

@@ -8,8 +8,11 @@ from typing import Any
 from fusegrad.eager.autograd.function import FunctionNode
 from fusegrad.eager.autograd.node import FREED, Node, Passing, filled, place, share, watchers
 from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.public import locate
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
+
+__all__ = ["Node", "save_on_cpu", "saved_tensors_hooks"]
 
 
 class saved_tensors_hooks:
@@ -148,3 +151,6 @@ def _packed_class(kind: type) -> type:
     if kind not in _classes:
         _classes[kind] = type(kind.__name__, (PackedFunctionNode, kind), {})
     return _classes[kind]
+
+
+locate("fusegrad.autograd.graph", globals(), __all__)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from fusegrad.eager.core.ops import ops
+from fusegrad.eager.core.public import locate
 from fusegrad.eager.core.tensor import Tensor
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -21,11 +22,13 @@ def publish(function: F, *names: str) -> F:
 
     Raises ValueError for a name that is taken.
     """
-    for name in names or (function.__name__,):
+    names = names or (function.__name__,)
+    for name in names:
         if name in PUBLIC:
             raise ValueError(f"{name!r} is declared twice")
         PUBLIC[name] = function
         setattr(ops, name, function)
+    locate("fusegrad", PUBLIC, names)
     return function
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.names import attach, publish
+from fusegrad.eager.core.public import home
 from fusegrad.eager.core.tensor import Tensor
 
 
@@ -149,7 +150,7 @@ def values_text(array: np.ndarray, indent: int) -> str:
 def tensor_text(tensor: Tensor) -> str:
     """`repr(tensor)`; subclasses of the user's print under their names."""
     kind = type(tensor)
-    name = "tensor" if kind.__module__.startswith("fusegrad.") else kind.__name__
+    name = kind.__name__ if home(kind) is None else "tensor"
     array = tensor.array
     default = dtypes.default_float().numpy
     suffixes = []

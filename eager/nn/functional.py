@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fusegrad.eager.core.public import locate
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.index.embedding import embedding, embedding_bag
 from fusegrad.eager.ops.index.lookup import one_hot
@@ -267,3 +268,6 @@ def relu(input: Tensor, inplace: bool = False) -> Tensor:
 def silu(input: Tensor, inplace: bool = False) -> Tensor:
     """x * sigmoid(x). Source: `torch.nn.functional.silu`."""
     return applied(_silu, input, inplace, "silu")
+
+
+locate("fusegrad.nn.functional", globals(), __all__)

@@ -10,9 +10,29 @@ import numpy as np
 from fusegrad.eager import random
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.op import wrap
+from fusegrad.eager.core.public import locate
 from fusegrad.eager.core.state import no_grad
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.create import creation
+
+__all__ = [
+    "_calculate_fan_in_and_fan_out",
+    "calculate_gain",
+    "constant_",
+    "dirac_",
+    "eye_",
+    "kaiming_normal_",
+    "kaiming_uniform_",
+    "normal_",
+    "ones_",
+    "orthogonal_",
+    "sparse_",
+    "trunc_normal_",
+    "uniform_",
+    "xavier_normal_",
+    "xavier_uniform_",
+    "zeros_",
+]
 
 _GAINS = {"tanh": 5 / 3, "relu": math.sqrt(2), "selu": 3 / 4}
 _PLAIN = ("linear", "sigmoid", *(f"conv{t}{n}d" for t in ("", "_transpose") for n in (1, 2, 3)))
@@ -182,3 +202,6 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any =
         for column in range(columns):
             tensor[random.randperm(rows, generator=generator)[:zeros], column] = 0
     return tensor
+
+
+locate("fusegrad.nn.init", globals(), __all__)

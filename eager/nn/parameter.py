@@ -11,6 +11,8 @@ from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.op import wrap
 from fusegrad.eager.core.tensor import Tensor
 
+__all__ = ["Buffer", "Parameter"]
+
 
 def _sharing(cls: type[Tensor], data: Any) -> Any:
     """A tensor of a class of its own with the memory of `data` (an empty one, for None)."""

@@ -1,24 +1,9 @@
 """Optimizers and learning-rate schedules. Laid out as `torch.optim`."""
 
-from fusegrad.eager.optim import lr_scheduler
+from fusegrad.eager.core.public import gather
 from fusegrad.eager.optim.adaptive import Adam, Adamax, AdamW, NAdam, RAdam
 from fusegrad.eager.optim.descent import ASGD, SGD, Adadelta, Adagrad, RMSprop, Rprop
 from fusegrad.eager.optim.lbfgs import LBFGS
 from fusegrad.eager.optim.optimizer import Optimizer
 
-__all__ = [
-    "ASGD",
-    "LBFGS",
-    "SGD",
-    "Adadelta",
-    "Adagrad",
-    "Adam",
-    "AdamW",
-    "Adamax",
-    "NAdam",
-    "Optimizer",
-    "RAdam",
-    "RMSprop",
-    "Rprop",
-    "lr_scheduler",
-]
+__all__ = gather("fusegrad.optim", globals())

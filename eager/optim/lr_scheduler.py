@@ -1,5 +1,6 @@
 """Learning-rate schedules, under PyTorch's name. Source: `torch.optim.lr_scheduler`."""
 
+from fusegrad.eager.core.public import gather
 from fusegrad.eager.optim.schedules.base import LRScheduler
 from fusegrad.eager.optim.schedules.composed import ChainedScheduler, ReduceLROnPlateau, SequentialLR
 from fusegrad.eager.optim.schedules.cyclic import CosineAnnealingWarmRestarts, CyclicLR, OneCycleLR
@@ -17,21 +18,4 @@ from fusegrad.eager.optim.schedules.formulas import (
 
 _LRScheduler = LRScheduler  # the name that older programs subclass
 
-__all__ = [
-    "ChainedScheduler",
-    "ConstantLR",
-    "CosineAnnealingLR",
-    "CosineAnnealingWarmRestarts",
-    "CyclicLR",
-    "ExponentialLR",
-    "LRScheduler",
-    "LambdaLR",
-    "LinearLR",
-    "MultiStepLR",
-    "MultiplicativeLR",
-    "OneCycleLR",
-    "PolynomialLR",
-    "ReduceLROnPlateau",
-    "SequentialLR",
-    "StepLR",
-]
+__all__ = [*gather("fusegrad.optim.lr_scheduler", globals()), "_LRScheduler"]

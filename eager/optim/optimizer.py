@@ -14,10 +14,13 @@ import numpy as np
 from fusegrad.eager.core.dtypes import default_float
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.op import wrap
+from fusegrad.eager.core.public import locate
 from fusegrad.eager.core.state import enable_grad, state
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.nn.module import RemovableHandle, clear_gradient
 from fusegrad.eager.ops.pointwise import elementwise
+
+__all__ = ["Optimizer", "ParameterGroup"]
 
 
 class ParameterGroup(dict[str, Any]):
@@ -336,3 +339,6 @@ def check_options(
 def copied(value: Any) -> Any:
     """An option as a value of its own: a tensor would change under the one who keeps it."""
     return elementwise.clone(value) if isinstance(value, Tensor) else value
+
+
+locate("fusegrad.optim.optimizer", globals(), __all__)

@@ -1,5 +1,6 @@
 """Random numbers: generators, and what is drawn from them. Laid out as `torch.random`."""
 
+from fusegrad.eager.core.public import gather
 from fusegrad.eager.random.drawing import bernoulli_, normal_, uniform_
 from fusegrad.eager.random.generator import (
     Generator,
@@ -26,28 +27,4 @@ from fusegrad.eager.random.random import (
     randperm,
 )
 
-__all__ = [
-    "Generator",
-    "bernoulli",
-    "bernoulli_",
-    "binomial",
-    "default_generator",
-    "fork_rng",
-    "get_rng_state",
-    "initial_seed",
-    "manual_seed",
-    "multinomial",
-    "normal",
-    "normal_",
-    "poisson",
-    "rand",
-    "rand_like",
-    "randint",
-    "randint_like",
-    "randn",
-    "randn_like",
-    "randperm",
-    "seed",
-    "set_rng_state",
-    "uniform_",
-]
+__all__ = [*gather("fusegrad.random", globals()), "default_generator"]

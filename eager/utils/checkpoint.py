@@ -13,6 +13,7 @@ from typing import Any
 from fusegrad.eager.autograd.graph import saved_tensors_hooks
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.op import Op, Params, evaluate
+from fusegrad.eager.core.public import locate
 from fusegrad.eager.core.state import Interpreter, enable_grad, state
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.random.generator import default_generator
@@ -214,3 +215,5 @@ def _interpreted_plainly() -> Iterator[None]:
 
 
 __all__ = ["CheckpointError", "checkpoint", "checkpoint_sequential", "set_checkpoint_early_stop"]
+
+locate("fusegrad.utils.checkpoint", globals(), __all__)

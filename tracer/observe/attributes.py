@@ -59,6 +59,7 @@ def load(observer: Observer, owner: Any, name: str, site: Site) -> Any:
         return getattr(owner, name)
     if purity.is_enum_class(owner):
         return _load_from_enum(observer, owner, name, site)
+    purity.load_public(owner, name)
     found = lookup(owner, name)
     if found.where == "dynamic":
         observer.open(f"`{name}` of a {type(owner).__name__} is computed by code of its own", site)

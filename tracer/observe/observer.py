@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from fusegrad.eager.core.public import home
 from fusegrad.tracer.observe import purity
 from fusegrad.tracer.observe.lookup import MISSING, Found, instance_dict, type_lookup
 from fusegrad.tracer.observe.pytree import is_container
@@ -143,7 +144,7 @@ class Observer:
             return True
         if self._tensor is None or not issubclass(kind, self._tensor):
             return False
-        return kind.__module__.partition(".")[0] == self._tensor.__module__.partition(".")[0]
+        return home(kind) is not None
 
     def is_input(self, value: Any) -> bool:
         """Whether the value is a tensor leaf of the arguments."""

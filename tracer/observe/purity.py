@@ -30,6 +30,7 @@ from types import (
 )
 from typing import Any, TypeGuard
 
+from fusegrad.eager.core.public import home
 from fusegrad.tracer.observe.lookup import MISSING, type_lookup
 
 # ---------------------------------------------------------------------------------- types
@@ -195,6 +196,13 @@ def tensor_class() -> type | None:
     return None if module is None else vars(module).get("Tensor")
 
 
+def load_public(owner: Any, name: str) -> None:
+    """Have `fusegrad` load a part that comes when it is first asked for: from then on it is an attribute."""
+    if type(owner) is ModuleType and owner is sys.modules.get("fusegrad"):
+        with contextlib.suppress(AttributeError):
+            getattr(owner, name)
+
+
 def is_trusted_module(name: Any) -> TypeGuard[str]:
     """Whether functions of the module are the recorder's business, not ours."""
     if not isinstance(name, str) or not (name == "fusegrad.eager" or name.startswith("fusegrad.eager.")):
@@ -218,7 +226,7 @@ def is_trusted(function: Any) -> bool:
             return False
         return "<locals>" not in function.__code__.co_qualname or module.startswith("fusegrad.eager.ops")
     if isinstance(function, type):
-        return is_trusted_module(function.__dict__.get("__module__"))
+        return is_trusted_module(home(function))
     return is_trusted_object(function)
 
 
@@ -248,18 +256,18 @@ def is_optimizers(module: Any) -> bool:
 
 def is_optimizer(value: Any) -> bool:
     """Whether the value is one of our optimizers, of no subclass of a user's."""
-    return is_optimizers(type_lookup(type(value), "__module__"))
+    return is_optimizers(home(type(value)))
 
 
 def is_schedule(value: Any) -> bool:
     """Whether the value is one of our learning rate schedules, of no subclass of a user's."""
-    module = type_lookup(type(value), "__module__")
-    return isinstance(module, str) and module.startswith("fusegrad.eager.optim.schedules.")
+    module = home(type(value))
+    return module is not None and module.startswith("fusegrad.eager.optim.schedules.")
 
 
 def is_trusted_object(value: Any) -> bool:
     """Whether the value is an instance of a class of the engine (an op, a dtype, a device)."""
-    return is_trusted_module(type_lookup(type(value), "__module__"))
+    return is_trusted_module(home(type(value)))
 
 
 # ---------------------------------------------------------------------------------- kinds of objects
@@ -369,7 +377,7 @@ def has_plain_instance_check(kind: Any) -> bool:
     if type(kind) is type or isinstance(kind, enum.EnumMeta):
         return True
     if isinstance(kind, type) and type(kind) is abc.ABCMeta:
-        return kind.__module__ in ("collections.abc", "numbers", "fusegrad.eager.nn.module")
+        return kind.__module__ in ("collections.abc", "numbers") or home(kind) == "fusegrad.eager.nn.module"
     return type(kind) is types.UnionType and all(has_plain_instance_check(k) for k in kind.__args__)
 
 

@@ -1,6 +1,6 @@
 """Helpers for training and for layers. Laid out as `torch.nn.utils`."""
 
-from fusegrad.eager.nn.utils import parametrizations, parametrize, rnn
+from fusegrad.eager.core.public import gather
 from fusegrad.eager.nn.utils.clip import (
     clip_grad_norm_,
     clip_grad_value_,
@@ -10,14 +10,4 @@ from fusegrad.eager.nn.utils.clip import (
     vector_to_parameters,
 )
 
-__all__ = [
-    "clip_grad_norm_",
-    "clip_grad_value_",
-    "clip_grads_with_norm_",
-    "get_total_norm",
-    "parameters_to_vector",
-    "parametrizations",
-    "parametrize",
-    "rnn",
-    "vector_to_parameters",
-]
+__all__ = gather("fusegrad.nn.utils", globals())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.ops import ops
+from fusegrad.eager.core.public import locate
 from fusegrad.eager.core.state import no_grad
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.nn import functional as F
@@ -13,6 +14,8 @@ from fusegrad.eager.ops.linalg import contraction
 from fusegrad.eager.ops.reduce import reduction
 from fusegrad.eager.ops.shape import shape
 from fusegrad.eager.random.random import randn
+
+__all__ = ["spectral_norm", "weight_norm"]
 
 
 class _WeightNorm(Module):
@@ -122,3 +125,6 @@ def spectral_norm(
     return register_parametrization(
         module, name, _SpectralNorm(weight.detach(), n_power_iterations, dim, eps)
     )
+
+
+locate("fusegrad.nn.utils.parametrizations", globals(), __all__)

@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.public import locate
 from fusegrad.eager.core.state import no_grad
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.nn.containers import ModuleDict, ModuleList
 from fusegrad.eager.nn.module import Module, Parameter
+
+__all__ = ["ParametrizationList", "is_parametrized", "register_parametrization", "remove_parametrizations"]
 
 
 class ParametrizationList(ModuleList):
@@ -145,3 +148,6 @@ def remove_parametrizations(module: Module, tensor_name: str, leave_parametrized
         del module.parametrizations
         module.__class__ = type(module).__bases__[0]
     return module
+
+
+locate("fusegrad.nn.utils.parametrize", globals(), __all__)

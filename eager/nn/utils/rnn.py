@@ -15,9 +15,21 @@ import numpy as np
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.op import wrap
 from fusegrad.eager.core.ops import ops
+from fusegrad.eager.core.public import locate
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.reduce import selection
 from fusegrad.eager.ops.shape import padding, shape
+
+__all__ = [
+    "PackedSequence",
+    "invert_permutation",
+    "pack_padded_sequence",
+    "pack_sequence",
+    "pad_packed_sequence",
+    "pad_sequence",
+    "unpack_sequence",
+    "unpad_sequence",
+]
 
 
 class _Fields(NamedTuple):
@@ -189,3 +201,6 @@ def unpack_sequence(packed_sequences: PackedSequence) -> list[Tensor]:
     """The sequences that were packed. Source: `torch.nn.utils.rnn.unpack_sequence`."""
     padded, lengths = pad_packed_sequence(packed_sequences, batch_first=True)
     return unpad_sequence(padded, lengths, batch_first=True)
+
+
+locate("fusegrad.nn.utils.rnn", globals(), __all__)

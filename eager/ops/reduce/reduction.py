@@ -35,8 +35,8 @@ def accepting_axis(function: Callable[..., Any]) -> Callable[..., Any]:
             kwargs["keepdim"] = kwargs.pop("keepdims")
         return function(*args, **kwargs)
 
-    accepting.__doc__ = function.__doc__
-    accepting.__module__ = function.__module__
+    accepting.__doc__, accepting.__module__ = function.__doc__, function.__module__
+    accepting.__wrapped__ = function  # type: ignore[attr-defined]  # for who asks for the signature
     return renamed(accepting, function.__name__)
 
 

@@ -96,6 +96,7 @@ def _takes_unbiased(function: Callable[..., Any]) -> Callable[..., Any]:
         return function(input, dim, *args, **kwargs)
 
     overloaded.__doc__, overloaded.__module__ = function.__doc__, function.__module__
+    overloaded.__wrapped__ = function  # type: ignore[attr-defined]  # for who asks for the signature
     return renamed(overloaded, function.__name__)
 
 

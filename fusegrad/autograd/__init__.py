@@ -1,0 +1,9 @@
+"""Automatic differentiation, as `torch.autograd`."""
+
+from fusegrad.autograd import function as function, functional as functional, graph as graph
+from fusegrad.eager.autograd.autograd import *
+from fusegrad.eager.autograd.autograd import __all__ as _names
+from fusegrad.eager.autograd.gradcheck import *
+from fusegrad.eager.autograd.gradcheck import __all__ as _checks
+
+__all__ = [*_names, *_checks, "function", "functional", "graph"]

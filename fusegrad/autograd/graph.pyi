@@ -1,0 +1,7 @@
+"""Written by tools/write_stubs.py from what is there at run time; not to be edited."""
+
+from fusegrad.eager.autograd.graph import (
+    save_on_cpu as save_on_cpu,
+    saved_tensors_hooks as saved_tensors_hooks,
+)
+from fusegrad.eager.autograd.node import Node as Node

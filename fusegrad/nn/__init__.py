@@ -1,0 +1,7 @@
+"""Neural networks, as `torch.nn`."""
+
+from fusegrad.eager.nn import *
+from fusegrad.eager.nn import __all__ as _names
+from fusegrad.nn import functional as functional, init as init, parameter as parameter, utils as utils
+
+__all__ = [*_names, "functional", "init", "parameter", "utils"]

@@ -1,0 +1,7 @@
+"""Helpers for training and for layers, as `torch.nn.utils`."""
+
+from fusegrad.eager.nn.utils import *
+from fusegrad.eager.nn.utils import __all__ as _names
+from fusegrad.nn.utils import parametrizations as parametrizations, parametrize as parametrize, rnn as rnn
+
+__all__ = [*_names, "parametrizations", "parametrize", "rnn"]

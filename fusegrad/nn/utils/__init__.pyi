@@ -1,0 +1,11 @@
+"""Written by tools/write_stubs.py from what is there at run time; not to be edited."""
+
+from fusegrad.eager.nn.utils.clip import (
+    clip_grad_norm_ as clip_grad_norm_,
+    clip_grad_value_ as clip_grad_value_,
+    clip_grads_with_norm_ as clip_grads_with_norm_,
+    get_total_norm as get_total_norm,
+    parameters_to_vector as parameters_to_vector,
+    vector_to_parameters as vector_to_parameters,
+)
+from fusegrad.nn.utils import parametrizations as parametrizations, parametrize as parametrize, rnn as rnn

@@ -1,0 +1,8 @@
+"""Written by tools/write_stubs.py from what is there at run time; not to be edited."""
+
+from fusegrad.eager.nn.utils.parametrize import (
+    ParametrizationList as ParametrizationList,
+    is_parametrized as is_parametrized,
+    register_parametrization as register_parametrization,
+    remove_parametrizations as remove_parametrizations,
+)

@@ -45,6 +45,7 @@ from fusegrad.eager.core.families import layout_of
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.capture.api import Capture, capture
+from fusegrad.tracer.ir.differentiate import NoGradient
 from fusegrad.tracer.observe.reads import Read
 from fusegrad.tracer.observe.values import hold
 
@@ -336,9 +337,12 @@ class JitFunction(Generic[P, R]):
         self.stats.compiles += 1
         try:
             _add_path(entry, made, leaves)
+        except NoGradient as refusal:
+            entry.variants.clear()
+            entry.given_up = str(refusal)
         except Exception as error:
             # A fault of the compiler must not become one of the user's program.
-            if debug.level():
+            if debug.faults_are_raised():
                 raise
             entry.variants.clear()
             entry.given_up = f"the compiler failed: {type(error).__name__}: {error}"
@@ -352,7 +356,7 @@ class JitFunction(Generic[P, R]):
             except Exception:
                 # The separate programs work; a fault of the compiler shows where it is looked for.
                 leaf.path.derivative.alone = False
-                if debug.level():
+                if debug.faults_are_raised():
                     raise
 
     # Telling.

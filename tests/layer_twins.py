@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import torch
+from oracle import torch
 
 import fusegrad as fg
 

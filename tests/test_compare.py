@@ -10,14 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from oracle import torch
 
 import fusegrad as fg
 from fusegrad.compiler.compare import measure, terminal
 from fusegrad.compiler.compare.compare import difference_of
 from fusegrad.compiler.compare.peers import BUILDERS
 from fusegrad.tracer.export.files import ExportError
-
-torch = pytest.importorskip("torch")
 
 
 def loss(x: Any, w: Any, scale: float = 2.0) -> Any:

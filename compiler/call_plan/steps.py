@@ -79,7 +79,7 @@ class Unless(Step):
     """Leave the plan where a condition is not true. refuses: where evaluating it raises, too."""
 
     condition: Expression
-    reason: str = ""  # type: ignore[misc]  # a slot takes the place of the class's own
+    reason: str = ""
     refuses: bool = False
 
     def run(self, frame: Frame) -> bool:

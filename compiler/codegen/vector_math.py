@@ -1,7 +1,7 @@
 """Elementary functions in kernels: which primitive is computed how.
 
 They are vector code of our own, at most 2 ulp from the true value, since Numba's LLVM has no
-vector mathematics library here. `compiler/mathematics/` has the functions, docs/vector_math.md the
+vector mathematics library here. `compiler/codegen/mathematics/` has the functions, docs/vector_math.md the
 measured errors.
 """
 

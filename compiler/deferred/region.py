@@ -220,7 +220,7 @@ class Stretch:
     def _capture(self, graph: Graph, tracked: set[Value], gives: list[int]) -> Capture:
         """A graph as if a run of it had been recorded that returned all its results."""
         outputs = tuple(
-            Output("value", value, None, known.needs_grad, known.name, known.strides)  # type: ignore[arg-type]
+            Output("value", value, None, known.needs_grad, known.name, known.strides)
             for value, known in zip(graph.outputs, map(self._known, gives), strict=True)
         )
         structure = flatten(tuple(range(len(gives))), [])

@@ -70,7 +70,7 @@ class Shortcut:
             return
         except Exception:
             # The long way works; a fault of ours must not become one of the user's program.
-            if debug.level():
+            if debug.faults_are_raised():
                 raise
             return
         self.text, self.answer = text, answer

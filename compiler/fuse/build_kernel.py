@@ -1,4 +1,13 @@
-"""From a schedule to a kernel: the loop nest with its loads, passes, accumulators and stores."""
+"""Building kernels: a schedule goes in; its loop nest, with loads, passes and stores, comes out.
+
+v0: f32[6, 40] = mul(x, 2)                  for i0 in parallel(n0):
+v1: f32[6] = sum(v0, dim=(1,))                  a0 = identity("add", f32)
+                                  becomes       for i1 in vector(n1):
+                                                    t0 = x0[i0, i1]
+                                                    t1 = t0 * k0
+                                                    a0 = a0 + t1
+                                                y0[i0] = a0
+"""
 
 from __future__ import annotations
 
@@ -371,7 +380,8 @@ class Context:
         if isinstance(op, Creation):
             dims = self.kernel.domain.members[equation.output]
             place = [None if a is None else self.kernel.axis_names[a] for a in dims]
-            return op.scalar(builder, place, **params)
+            name: str = op.scalar(builder, place, **params)
+            return name
         if op is FETCH:
             return write_fetch(self, equation, index)
         if not isinstance(op, Elementwise):

@@ -1,4 +1,4 @@
-"""Native concatenation: each tensor copied to its place in the result."""
+"""Concatenation: an equation `cat` goes in, a nest that copies each tensor to its part comes out."""
 
 from __future__ import annotations
 

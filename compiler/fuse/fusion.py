@@ -1,9 +1,14 @@
-"""Which equations share a kernel.
+"""Fusion: the equations of a graph go in, groups of them that share a kernel come out.
 
 Equations are taken in order; each joins the groups that make its operands where one loop nest
 can compute both (`schedule` says so) and no other step would have to run in between. Matrix
 products and ops that only NumPy can run are steps of their own; views are none, their readers
 see through them.
+
+    v0 = mul(x, 2)                          t0 = x0[i0]
+    v1 = relu(v0)           is one loop:    t1 = t0 * k0
+    v2 = sum(v1)                            t2 = maximum(t1, 0.0)
+                                            a0 = a0 + t2
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which groups of equations are alike, so that what was found out about one holds for the others.
+"""Isomorphic groups: a group of equations goes in; the plan of one that is alike but for names comes out.
 
 A Python loop leaves the same few equations again and again, each time with other values: such groups
 are planned once, and have one kernel, which each of them is called with its own values.

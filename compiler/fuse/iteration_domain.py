@@ -1,4 +1,4 @@
-"""The iteration space of a group of equations: which dimension runs along which axis.
+"""The iteration domain: a group of equations goes in; along which axis each dimension runs comes out.
 
 Every dimension of every value in a group is a node; elementwise ops join the nodes of their
 operands and result, reductions join the kept ones. The classes that result are the axes of the

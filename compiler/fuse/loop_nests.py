@@ -1,4 +1,4 @@
-"""Loop nests that are written out for one op, where no schedule of scalar equations can say it."""
+"""Loop nests for single ops, where no schedule can say them: statements go in, a kernel comes out."""
 
 from __future__ import annotations
 
@@ -168,7 +168,8 @@ class Nest:
     def within(self, place: str, size: int) -> str:
         """Whether a place lies in 0..size-1."""
         b = self.builder
-        return b.and_(b.ge(place, 0), b.lt(place, self.number(size, "i64")))
+        test: str = b.and_(b.ge(place, 0), b.lt(place, self.number(size, "i64")))
+        return test
 
     def bound(self) -> BoundKernel:
         """The kernel, with what it is called with."""

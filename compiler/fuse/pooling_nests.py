@@ -1,4 +1,4 @@
-"""Gradients of pools: values sent back to the windows that they belong to, by a nest of their own."""
+"""Gradients of pools: an equation goes in; a nest that adds values to the windows they are of comes out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is computed more than once, so that no kernel waits for, or reads, what it can make itself.
+"""Recomputation: a graph goes in; one comes out in which cheap values are computed again, not kept.
 
 Copies of an equation in one kernel cost nothing: the kernel computes equal scalars once.
 """

@@ -1,4 +1,11 @@
-"""Native scans: what runs along a dimension and hands something on from element to element."""
+"""Scans: an equation that hands something on along a dimension goes in, its loop nest comes out.
+
+v0: f32[6, 40] = cumsum(x, dim=0)          for i1 in chunked(n1):
+                                               v0 = f64(0.0)
+                                 becomes       for i0 in serial(n0):
+                                                   v0 = v0 + f64(x0[i0, i1])
+                                                   y0[i0, i1] = f32(v0)
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Native scatters: a copy of a tensor, then values put or combined at places that an index names.
+"""Scatters: an equation goes in; a nest that copies, then writes where an index says, comes out.
 
 Each task owns its part of the result and goes through the index in order, so that the result does
 not depend on the number of threads, and the last of several values at one place is the one that stays.

@@ -1,4 +1,4 @@
-"""How the equations of a group become one loop nest: which axes are rows, what runs when.
+"""Scheduling: a group of equations goes in; which axes are rows, and what runs when, come out.
 
 The nest has rows (the outer axes, in parallel chunks) and, in each row, one or more passes over
 the inner axes. A value lives on one of four levels:
@@ -10,6 +10,13 @@ the inner axes. A value lives on one of four levels:
 
 A pass must end before a value reduced in it can be used, so softmax takes three passes over a
 row that stays in the cache, in one kernel.
+
+Rows of softmax take three passes, since each needs what the one before has reduced:
+
+    v0 = amax(x, dim=(1,))              pass 0: a0 = maximum(a0, x0[i0, i1])
+    v2 = exp(x - v0)                    pass 1: t3 = exp_nonpositive(x0[i0, i1] - a0); y0[i0, i1] = t3
+    v3 = sum(v2, dim=(1,))                      a1 = a1 + t3
+    v5 = v2 * (1 / v3)                  pass 2: y0[i0, i1] = y0[i0, i1] * (k0 / a1)
 """
 
 from __future__ import annotations

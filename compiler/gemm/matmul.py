@@ -492,7 +492,8 @@ def matmul(x: np.ndarray, y: np.ndarray) -> np.ndarray:
                 result = np.empty(shape, x.dtype)
                 calls.run(x, y, result)
                 return result
-    return np.matmul(x, y)
+    product: np.ndarray = np.matmul(x, y)
+    return product
 
 
 @functools.lru_cache(maxsize=512)

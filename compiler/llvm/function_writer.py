@@ -18,7 +18,7 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from fusegrad.compiler.llvm.ir_writer import Writer
+from fusegrad.compiler.llvm.ir_writer import Writer, literal
 
 
 class Word:
@@ -46,7 +46,7 @@ class Word:
         return self._with("sub", other)
 
     def __mul__(self, other: Word | int) -> Word:
-        return self._with("mul", other)
+        return self._with("fmul" if self.type == "double" else "mul", other)
 
     def __floordiv__(self, other: Word | int) -> Word:
         return self._with("udiv", other)
@@ -59,6 +59,9 @@ class Word:
 
     def __or__(self, other: Word | int) -> Word:
         return self._with("or", other)
+
+    def __xor__(self, other: Word | int) -> Word:
+        return self._with("xor", other)
 
     def __lshift__(self, other: Word | int) -> Word:
         return self._with("shl", other)
@@ -108,6 +111,14 @@ class Word:
         else:
             code = "zext" if self.type == "i1" else "sext"
         return self.function.emit(f"{code} {self} to {type}", type)
+
+    def unsigned(self, type: str) -> Word:
+        """The same number, taken for one without a sign, in a wider type or as a double."""
+        return self.function.emit(f"{'uitofp' if type == 'double' else 'zext'} {self} to {type}", type)
+
+    def bits(self, type: str) -> Word:
+        """The same bits as another type of the same width."""
+        return self.function.emit(f"bitcast {self} to {type}", type)
 
     # Memory at an address.
 
@@ -209,9 +220,9 @@ class FunctionWriter:
 
     # Values.
 
-    def number(self, value: int, type: str = "i64") -> Word:
+    def number(self, value: float, type: str = "i64") -> Word:
         """A number that is known now."""
-        return Word(self, str(value), type)
+        return Word(self, literal(value, "f64" if type == "double" else "i64"), type)
 
     def word(self, value: Word | int) -> Word:
         """A number that is known now, or any other word."""

@@ -1,8 +1,20 @@
-"""Convolutions as matrix products of columns: the windows of an image, put side by side by a kernel.
+"""Convolutions: one goes in; a product of matrices, of windows side by side, comes out.
 
 The columns [images, groups, channels / groups * kernel, windows] are a strided view of the padded input,
 copied once for all products that read them. Columns that a product makes are added up where windows
 overlap by reading, for each element of the image, all windows that it lies in.
+
+    v0: f32[2, 4, 6] = convolution(x, w, size=(6,), window=((3, 1, 0, 1),), groups=1)
+
+becomes
+
+    l0: f32[1, 4, 9] = reshape(w, shape=(1, 4, 9))
+    l1: f32[2, 3, 6, 3] = unfold(x, dim=2, size=3, step=1)
+    l2: f32[2, 3, 3, 6] = permute(l1, dims=(0, 1, 3, 2))
+    l3: f32[2, 3, 3, 6] = clone(l2)
+    l4: f32[2, 1, 9, 6] = reshape(l3, shape=(2, 1, 9, 6))
+    l5: f32[2, 1, 4, 6] = matmul(l0, l4)
+    l6: f32[2, 4, 6] = reshape(l5, shape=(2, 4, 6))
 """
 
 from __future__ import annotations

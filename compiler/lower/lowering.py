@@ -1,9 +1,15 @@
-"""From ops that eager leaves to NumPy to those that kernels are made of.
+"""Lowering: a graph goes in; an equal one, of the ops that kernels are made of, comes out.
 
 A pass over a program's graph, before it is divided into steps: gathers, shifted reads and writes of
 slices become `fetch`, what picks by order becomes comparisons and reductions. Indices that eager
 would refuse become *checks*: values that must be true after the run, else eager answers the call
 and raises the error.
+
+    v1: f32[8] = assign(v0, x, index=(slice(1, 7, 1),))      # v0 is full of zeros
+
+becomes, where an element beyond 0 to 5 is that of v0,
+
+    l0: f32[8] = fetch(x, v0, shape=(8,), where=((6, 0, -1, 1, None),))
 """
 
 from __future__ import annotations

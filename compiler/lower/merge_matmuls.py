@@ -1,4 +1,4 @@
-"""Many small products as one large one.
+"""Merging products: a graph with many small products goes in, one with few large ones comes out.
 
 A loop in Python multiplies the slices of a tensor by the same matrix, one after the other, and its gradient
 adds up as many products again. Products of slices are slices of a product:
@@ -213,8 +213,8 @@ class _Gathering:
                 terms.append(value)
             elif self._adds(made):
                 pending += reversed(made.inputs)
-            elif not whole and made.inputs[0] == 0 and made.inputs[1].type == value.type:  # type: ignore[union-attr]
-                pending.append(made.inputs[1])  # type: ignore[arg-type]  # what Python's `sum` begins with
+            elif not whole and made.inputs[0] == 0 and made.inputs[1].type == value.type:
+                pending.append(made.inputs[1])  # what Python's `sum` begins with
             else:
                 terms.append(value)
         return terms

@@ -1,4 +1,13 @@
-"""Pools: their windows as shifted reads of the input. What gradients send back is in `pooling_nests.py`."""
+"""Pools: one goes in, reads of the input's windows, shifted, come out; gradients go to `pooling_nests.py`.
+
+    v0: f32[1, 3, 4] = max_pool(x, count=(4,), window=((2, 2, 0, 1),))
+
+becomes two reads in steps of 2, from 0 and from 1 on, of which x's strides say where they lie:
+
+    l1: f32[1, 3, 4] = fetch(x, l0, ..., where=(..., (8, 2, 0, 2, None)))
+    l2: f32[1, 3, 4] = fetch(x, l0, ..., where=(..., (8, 2, 1, 2, None)))
+    l3: f32[1, 3, 4] = maximum(l1, l2)
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,10 @@
-"""Fetching before computing: the elements of `f(a, b)` at some places are `f` of those of a and b.
+"""Pushing gathers: elements fetched of `f(a, b)` go in, `f` of those fetched of a and b comes out.
 
 So what is fetched from needs not be in memory, and need not be computed where nobody looks: the
 score of each row's label, a slice that is written once.
+
+    v0: f32[6, 40] = exp(x)                          l4: f32[6, 1] = fetch(x, 0, i, ...)
+    v1: f32[6, 1] = gather(v0, i, dim=1)   becomes   l5: f32[6, 1] = exp(l4)
 """
 
 from __future__ import annotations

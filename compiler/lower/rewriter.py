@@ -1,4 +1,4 @@
-"""Rewriting a program's graph equation by equation."""
+"""The rewriter: a graph and rules go in, a graph with each equation replaced as its rule says comes out."""
 
 from __future__ import annotations
 
@@ -246,9 +246,9 @@ class Rewriter:
     def is_zeros(self, operand: Operand) -> bool:
         """Whether all elements are 0, as far as one can see."""
         if not isinstance(operand, Value):
-            return operand == 0
+            return bool(operand == 0)
         origin = self.origin(operand)
-        return origin is not None and origin.op.name == "full" and origin.params["value"] == 0
+        return origin is not None and origin.op.name == "full" and bool(origin.params["value"] == 0)
 
 
 def _counts(origin: Equation, low: int, high: int) -> bool:

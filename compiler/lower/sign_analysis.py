@@ -1,4 +1,9 @@
-"""Which signs the elements of tensors certainly have, from how they are made."""
+"""Sign analysis: a value goes in; whether its elements are certainly not above or below 0 comes out.
+
+v0 = amax(x, dim=(1,))                    c0 = amax(x, dim=(1,))
+v1 = sub(x, v0)              becomes      c1 = sub(x, c0)
+v2 = exp(v1)                              l0 = exp_nonpositive(c1)
+"""
 
 from __future__ import annotations
 

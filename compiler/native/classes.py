@@ -82,7 +82,8 @@ def _trials(made: core.Maker) -> Iterator[tuple[Any, Any]]:
         for given in (kinds, others):
             yield native(*given), unchanged_plainly(table, *given)
     second.changed = 1  # type: ignore[attr-defined]
-    yield native(*kinds), unchanged_plainly(table, *kinds)
+    # Both read the version at one place; what is right is known without it.
+    yield (native(*kinds), unchanged_plainly(table, *kinds)), (False, False)
 
 
 CLASSES = core.Native("fusegrad_classes", _written, _trials)

@@ -154,7 +154,7 @@ def _arrays() -> dict[str, int]:
         "array_shape": ndim + _WORD,
         "array_strides": ndim + 2 * _WORD,
         "array_dtype": place(lambda a: id(a.dtype)),
-        "array_flags": place(lambda a: a.flags.num, ctypes.c_int32),  # type: ignore[attr-defined]
+        "array_flags": place(lambda a: a.flags.num, ctypes.c_int32),
     }
     # What lies between are the addresses of both rows of numbers.
     if base != ndim + 3 * _WORD or not all(_rows_fit(array, ndim) for array in arrays):

@@ -73,8 +73,7 @@ class Objects(FunctionWriter):
 
     def class_version(self, kind: Word) -> Word:
         """The version of a class, 0 if it has none."""
-        number = kind.at(layouts().class_version, "i8").load("i32")
-        return self.emit(f"zext {number} to i64", "i64")
+        return kind.at(layouts().class_version, "i8").load("i32").unsigned("i64")
 
     # References.
 

@@ -1,4 +1,4 @@
-"""Steps that treat the entries of a batch apart, run entry by entry.
+"""Batch tiling: a program's steps go in; runs of them that can be done entry by entry come out.
 
 Attention multiplies the matrices of every head, takes a softmax of each and multiplies again. Run step by
 step, what one step leaves for the next has gone from the nearer caches; run head by head, it is still

@@ -1,4 +1,4 @@
-"""The blocks of kernels: what a kernel reads of one use of it, sizes, numbers and places of its arrays.
+"""Arguments of kernels: one use of a kernel goes in; its block of sizes, numbers and slots comes out.
 
 `emit.Block` says where what stands in them.
 """

@@ -1,4 +1,4 @@
-"""A program's steps in memory: where values lie, the blocks of its kernels, and running it.
+"""The memory plan: a program and its sizes go in; where values lie, and the native calls, come out.
 
 What does not depend on sizes is worked out once, in a `Blueprint`; with the sizes put in it becomes a
 `Placed`, which runs. Values that leave (results, what backward reads) and what NumPy must see get
@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -63,9 +63,10 @@ class Plain:
 
 
 PLAIN = Plain()
+T = TypeVar("T")
 
 
-def copied(thing: Any) -> Any:
+def copied(thing: T) -> T:
     """A shallow copy of a plain object; `copy.copy` takes ten times as long."""
     made = object.__new__(type(thing))
     made.__dict__.update(thing.__dict__)
@@ -165,7 +166,7 @@ class Placed:
     def _work(self, blocks: Sequence[list[int] | None]) -> int:
         """How many elements the kernels go over, with several multiplications of products for one."""
         forms = [form for form in self.blueprint.forms if form is not None]
-        elements = sum(math.prod(self.sizes.of(n) for n in form.counts) for form in forms)
+        elements: int = sum(math.prod(self.sizes.of(n) for n in form.counts) for form in forms)
         return elements + sum(matmul.multiplications(block) for block in blocks if block is not None) // 8
 
     # Memory.

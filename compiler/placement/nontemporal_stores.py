@@ -1,4 +1,4 @@
-"""Results too large for the caches, which a kernel stores past them.
+"""Non-temporal stores: kernels whose results no cache holds go in; ones that store past it come out.
 
 Before a processor writes to a line of memory it reads the line, unless it is told that all of it will be
 written and that nobody reads it soon (x86's non-temporal stores). Where a kernel goes over more memory than
@@ -27,6 +27,7 @@ from fusegrad.compiler.placement.batch_tiling import batches, product_blocks
 from fusegrad.compiler.placement.kernel_arguments import KernelForm
 from fusegrad.compiler.placement.symbolic_memory_plan import Blueprint
 from fusegrad.compiler.runtime.allocator import ALIGNMENT, SMALLEST_POOLED
+from fusegrad.tracer.ir.graph import Value
 
 # Of smaller elements a vector is not a line of memory, and parts of lines are written one by one.
 SMALLEST_ELEMENT = 4
@@ -64,8 +65,9 @@ def _results(blueprint: Blueprint, sizes: Any) -> Iterator[tuple[Any, int]]:
     return ((v, _bytes(v, sizes)) for v, place in blueprint.arrays.items() if place in made)
 
 
-def _bytes(value: Any, sizes: Any) -> int:
-    return math.prod(sizes.of(value.shape)) * value.dtype.itemsize
+def _bytes(value: Value, sizes: Any) -> int:
+    shape: tuple[int, ...] = sizes.of(value.shape)
+    return math.prod(shape) * value.dtype.itemsize
 
 
 def _traffic(form: KernelForm, sizes: Any) -> int:

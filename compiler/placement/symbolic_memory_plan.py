@@ -1,4 +1,4 @@
-"""What is known of a program's way into memory without its sizes."""
+"""The memory plan for any sizes: a program goes in; what is known of it without numbers comes out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which results of a program may be computed in the memory of its inputs."""
+"""Donation: a program goes in; which results may be computed in the memory of which inputs comes out."""
 
 from __future__ import annotations
 

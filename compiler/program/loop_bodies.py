@@ -1,4 +1,4 @@
-"""Rolled loops: a round that is compiled once, and run in the memory of what it takes over.
+"""Loop bodies: rolled loops go in; ones whose round is compiled once, or written out rounds, come out.
 
 Where several rounds could share a kernel, or what a round gives cannot lie where it took it from, the rounds
 are written out instead: then they are compiled like any other equations.

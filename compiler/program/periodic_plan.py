@@ -1,4 +1,4 @@
-"""Rounds of a Python loop, planned once however many there are.
+"""Periodic plans: the graph of a long Python loop goes in; a plan of few rounds, for all, comes out.
 
 A loop leaves the same equations again and again, each time with other values. So some rounds are divided into
 steps as a graph of their own, and the others have the same steps under other names. What comes before and

@@ -1,4 +1,4 @@
-"""A program's graph as steps: put in other words, made readable for kernels and products, and fused."""
+"""The pipeline: a graph goes in; the steps of a program, kernels, products and ops of NumPy, come out."""
 
 from __future__ import annotations
 

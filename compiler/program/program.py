@@ -1,4 +1,4 @@
-"""An executable graph: divided into kernels, products and ops of NumPy, and compiled.
+"""Programs: a graph goes in; native code comes out that takes its inputs and gives its outputs.
 
 It may have been made with sizes left open (`compiler/base/symbolic_sizes.py`); then `at` gives programs with
 sizes, which share everything but their places in memory (`compiler/placement/memory_plan.py`).

@@ -86,7 +86,7 @@ def _pool() -> _Pool:
     if not {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & os.environ.keys():
         # The library of Numba's pool reads it when it is loaded.
         with environment(GOMP_SPINCOUNT=str(_TURNS_OF_NUMBA)), contextlib.suppress(ImportError):
-            import numba.np.ufunc.omppool  # type: ignore[import-not-found]  # noqa: F401
+            import numba.np.ufunc.omppool  # noqa: F401
     return _Pool()
 
 

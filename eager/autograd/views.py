@@ -281,7 +281,7 @@ class Refusal(Node):
     """The node of a tensor whose gradient cannot be followed any more: using it is an error."""
 
     __slots__ = ("refused",)
-    edges = ()  # type: ignore[assignment]
+    edges = ()
 
     def __init__(self, refused: str) -> None:
         self.begin()

@@ -58,5 +58,5 @@ def renamed(function: F, name: str) -> F:
     A code object of its own lets the interpreter specialise each op's calls, too.
     """
     function.__name__ = function.__qualname__ = name
-    function.__code__ = function.__code__.replace(co_name=name, co_qualname=name)  # type: ignore[attr-defined]
+    function.__code__ = function.__code__.replace(co_name=name, co_qualname=name)
     return function

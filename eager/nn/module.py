@@ -50,7 +50,7 @@ class Module(Hooked, Saved):
         for place in HOOKS:
             state[place] = {}
 
-    def forward(self, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What the module computes; defined by subclasses."""
         raise NotImplementedError(
             f'Module [{type(self).__name__}] is missing the required "forward" function'

@@ -32,6 +32,8 @@ from fusegrad.eager.core.op import REGISTRY
 from fusegrad.eager.core.state import state
 from fusegrad.tracer.observe import observer
 
+pytestmark = pytest.mark.usefixtures("faults_are_covered")
+
 
 class Fault(Exception):
     """What a drill injects; nobody knows it, so nobody may catch it by its type."""

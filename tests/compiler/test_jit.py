@@ -588,3 +588,16 @@ def test_a_gradient_that_goes_two_ways_is_not_written_on_one_of_them():
         derived(derived(x, derived(x, x * 1)), x).sum().backward()
         assert x.grad.tolist() == [4.0] * 3
     assert g.stats.compiled_calls >= 4
+
+
+def test_what_has_no_gradient_is_left_to_eager_and_says_so():
+    @fg.jit
+    def f(x):
+        return fg.special.zeta(x, 2.0).sum()
+
+    x = fg.tensor([2.0, 3.0], requires_grad=True)
+    for _ in range(3):
+        with pytest.raises(NotImplementedError, match="derivative for 'zeta'"):
+            f(x).backward()
+    (entry,) = f.entries.values()
+    assert entry.given_up.startswith("gradient: the derivative for 'zeta' is not implemented")

@@ -14,10 +14,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import torch
-from torch.testing._internal import common_utils
+import pytest
 
 import fusegrad as fg
+
+torch = pytest.importorskip("torch")
+common_utils = pytest.importorskip("torch.testing._internal.common_utils")
 
 # PyTorch looks for its own test on the whole stack, source and all, for each set of samples: half the time.
 common_utils.extract_test_fn = lambda: None

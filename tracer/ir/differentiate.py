@@ -21,6 +21,10 @@ from fusegrad.eager.ops.create.creation import zeros
 from fusegrad.tracer.ir.graph import GUARD, Equation, Graph, Source, Value, array_type, identifier
 
 
+class NoGradient(Exception):
+    """The rule of an op says that for these inputs it has no gradient."""
+
+
 class Builder(AbstractInterpreter):
     """Abstract evaluation that writes down what it is asked: for making graphs from rules.
 
@@ -100,6 +104,8 @@ def differentiate(
     Its inputs are the gradients of `outputs` (named `g_NAME`), then the values of `graph` that the
     rules need, in the order of their definition. The second result binds its constants; the
     third is those of `wanted` that a gradient reaches, in the order of the graph's outputs.
+
+    Raises NoGradient where a rule raises what eager's backward would raise to the user.
     """
     names = {v.name for v in graph.inputs} | {v.name for e in graph.equations for v in e.outputs}
     builder = Builder(set(names), "d")
@@ -149,7 +155,11 @@ def _pull_back(
     types = [v.type if isinstance(v, Value) else None for v in equation.inputs]
     for index, operand in enumerate(equation.inputs):
         if isinstance(operand, Value) and operand in tracked and op.rule(index) is not None:
-            add(operand, op.gradient(index, g, inputs, outputs, types, dict(equation.params)))
+            try:
+                gradient = op.gradient(index, g, inputs, outputs, types, dict(equation.params))
+            except RuntimeError as refusal:
+                raise NoGradient(str(refusal)) from refusal
+            add(operand, gradient)
 
 
 def _zeros(value: Value) -> Tensor:

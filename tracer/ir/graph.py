@@ -56,7 +56,7 @@ class Value:
         return self.type.shape
 
     @property
-    def dtype(self) -> Any:
+    def dtype(self) -> np.dtype[Any]:
         return self.type.dtype
 
 

@@ -234,11 +234,11 @@ class Observer:
 
     def read_global(self, function: FunctionType, name: str, value: Any, site: Site) -> Any:
         """A global or builtin name of a function."""
+        owner: Any = function  # mypy's cache leaves out `__builtins__`
         namespace = function.__globals__
         self.read(
             ("global", id(namespace), name),
-            # mypy's typeshed does not know __builtins__ of functions.
-            lambda: GlobalRead(namespace, function.__builtins__, name, value, site),  # type: ignore[attr-defined]
+            lambda: GlobalRead(namespace, owner.__builtins__, name, value, site),
         )
         return self.reached(value)
 

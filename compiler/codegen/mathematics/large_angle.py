@@ -8,8 +8,10 @@ with m, modulo 2^192, is x / pi modulo 2.
 from __future__ import annotations
 
 import functools
+from itertools import pairwise
 
 from fusegrad.compiler.codegen.mathematics.arithmetic import Math
+from fusegrad.compiler.llvm.function_writer import FunctionWriter, Word
 from fusegrad.compiler.llvm.ir_writer import Val
 
 _DIGITS = 1168  # bits of 1/pi behind the point that are kept; a double needs 1163
@@ -44,88 +46,56 @@ def _table() -> str:
 # number: what is left, from -1/2 to 1/2, in two parts, and whether that number is odd. For |x| of at
 # least 2^16; a double comes no nearer to a multiple of pi / 2 than 2^-61, so the highest word that is left
 # is not 0. Negating leaves the last bit wrong, which is far beyond both parts.
-_FUNCTION = f"""
-define private void @{_SYMBOL}(double %x, i64 %halves, i64 %offset, ptr %rest, ptr %low, ptr %odd)
- noinline optnone cold nounwind {{
-entry:
-  %bits = bitcast double %x to i64
-  %shifted = lshr i64 %bits, 52
-  %field = and i64 %shifted, 2047
-  %mantissa = and i64 %bits, 4503599627370495
-  %whole = or i64 %mantissa, 4503599627370496
-  %above = add i64 %field, %halves
-  %position = sub i64 {_DIGITS + 1075 - 191}, %above
-  %word = lshr i64 %position, 6
-  %bit = and i64 %position, 63
-  %p0 = getelementptr i64, ptr @{_SYMBOL}_bits, i64 %word
-  %p1 = getelementptr i64, ptr %p0, i64 1
-  %p2 = getelementptr i64, ptr %p0, i64 2
-  %p3 = getelementptr i64, ptr %p0, i64 3
-  %w0 = load i64, ptr %p0
-  %w1 = load i64, ptr %p1
-  %w2 = load i64, ptr %p2
-  %w3 = load i64, ptr %p3
-  %a0 = call i64 @llvm.fshr.i64(i64 %w1, i64 %w0, i64 %bit)
-  %a1 = call i64 @llvm.fshr.i64(i64 %w2, i64 %w1, i64 %bit)
-  %a2 = call i64 @llvm.fshr.i64(i64 %w3, i64 %w2, i64 %bit)
-  %m = zext i64 %whole to i128
-  %b0 = zext i64 %a0 to i128
-  %b1 = zext i64 %a1 to i128
-  %c0 = mul i128 %m, %b0
-  %c1 = mul i128 %m, %b1
-  %q0 = trunc i128 %c0 to i64
-  %carried = lshr i128 %c0, 64
-  %d1 = add i128 %c1, %carried
-  %q1 = trunc i128 %d1 to i64
-  %d2 = lshr i128 %d1, 64
-  %e2 = trunc i128 %d2 to i64
-  %c2 = mul i64 %whole, %a2
-  %added = shl i64 %offset, 62
-  %f2 = add i64 %c2, %e2
-  %q2 = add i64 %f2, %added
-  %s2 = call i64 @llvm.fshl.i64(i64 %q2, i64 %q1, i64 1)
-  %s1 = call i64 @llvm.fshl.i64(i64 %q1, i64 %q0, i64 1)
-  %s0 = shl i64 %q0, 1
-  %nearer = xor i64 %q2, %s2
-  %parity = lshr i64 %nearer, 63
-  store i64 %parity, ptr %odd
-  %sign = ashr i64 %s2, 63
-  %t2 = xor i64 %s2, %sign
-  %t1 = xor i64 %s1, %sign
-  %t0 = xor i64 %s0, %sign
-  %zeros = call i64 @llvm.ctlz.i64(i64 %t2, i1 false)
-  %n2 = call i64 @llvm.fshl.i64(i64 %t2, i64 %t1, i64 %zeros)
-  %n1 = call i64 @llvm.fshl.i64(i64 %t1, i64 %t0, i64 %zeros)
-  %first = lshr i64 %n2, 11
-  %second = call i64 @llvm.fshl.i64(i64 %n2, i64 %n1, i64 42)
-  %second.digits = and i64 %second, 9007199254740991
-  %exponent = sub i64 970, %zeros
-  %scale.bits = shl i64 %exponent, 52
-  %sign.bit = and i64 %sign, -9223372036854775808
-  %scale.signed = or i64 %scale.bits, %sign.bit
-  %scale = bitcast i64 %scale.signed to double
-  %first.float = uitofp i64 %first to double
-  %second.float = uitofp i64 %second.digits to double
-  %rest.value = fmul double %first.float, %scale
-  store double %rest.value, ptr %rest
-  %second.scaled = fmul double %second.float, %scale
-  %low.value = fmul double %second.scaled, 0x3CA0000000000000
-  store double %low.value, ptr %low
-  ret void
-}}
-"""
-_NEEDED = {
-    "declare i64 @llvm.ctlz.i64(i64, i1)",
-    "declare i64 @llvm.fshl.i64(i64, i64, i64)",
-    "declare i64 @llvm.fshr.i64(i64, i64, i64)",
-}
+def _function() -> FunctionWriter:
+    """`(x, halves, offset, rest, low, odd)`: stores the two parts and the parity."""
+    takes = {"x": "double", "halves": "i64", "offset": "i64", "rest": "ptr", "low": "ptr", "odd": "ptr"}
+    f = FunctionWriter(_SYMBOL, takes, attributes="noinline optnone cold nounwind", private=True)
+    x, halves, offset, rest, low, odd = f.given
+    exponent, whole = (x.bits("i64") >> 52) & 2047, x.bits("i64") & ((1 << 52) - 1) | (1 << 52)
+    position = f.number(_DIGITS + 1075 - 191) - (exponent + halves)
+    table, word, bit = f.address_of(f"{_SYMBOL}_bits"), position >> 6, position & 63
+    words = [table.load("i64", word + number) for number in range(4)]
+    low_digits, digits, high_digits = (
+        f.call("llvm.fshr.i64", above, below, bit, gives="i64") for below, above in pairwise(words)
+    )
+    # The product, in three words.
+    long = whole.unsigned("i128")
+    first = long * low_digits.unsigned("i128")
+    second = long * digits.unsigned("i128") + (first >> 64)
+    product = [first.to("i64"), second.to("i64")]
+    product.append(whole * high_digits + (second >> 64).to("i64") + (offset << 62))
+    # Its highest bit is that of whole numbers; without it, what is left is the fraction, with its sign.
+    left = [_turned(f, product[2], product[1], 1), _turned(f, product[1], product[0], 1), product[0] << 1]
+    odd.store((product[2] ^ left[0]) >> 63)
+    sign = f.number(0) - (left[0] < 0).to("i64")
+    left = [part ^ sign for part in left]
+    zeros = f.call("llvm.ctlz.i64", left[0], f.false, gives="i64")
+    high, next_ = _turned(f, left[0], left[1], zeros), _turned(f, left[1], left[2], zeros)
+    scale = (((f.number(970) - zeros) << 52) | (sign & -(1 << 63))).bits("double")
+    rest.store((high >> 11).unsigned("double") * scale)
+    digits = _turned(f, high, next_, 42) & ((1 << 53) - 1)
+    low.store(digits.unsigned("double") * scale * f.number(2.0**-53, "double"))
+    return f
+
+
+def _turned(f: FunctionWriter, high: Word, low: Word, count: Word | int) -> Word:
+    """The highest word of two that are shifted to the left."""
+    return f.call("llvm.fshl.i64", high, low, count, gives="i64")
+
+
+@functools.cache
+def _declared() -> frozenset[str]:
+    """The table and the function, each in one line, which then stands among the declarations, so that a
+    module has it once.
+    """
+    f = _function()
+    return frozenset({_table(), " ".join(f.text().split()), *f.called.values()})
 
 
 def fraction(m: Math, x: Val, needed: Val, halves: int, offset: int) -> tuple[Val, Val, Val]:
     """The rest in two parts (doubles) and the parity (i64) for the lanes that are `needed`."""
     w, count = m.w, max(m.lanes, 1)
-    # A definition of one line stands among the declarations, so that a module has it once.
-    w.declared |= {_table(), " ".join(_FUNCTION.split()), *_NEEDED}
+    w.declared |= _declared()
     angles = w.stack(f"[{count} x double]")
     w.line(f"store {w.convert(x, 'f64')}, ptr {angles}")
     flags = w.stack(f"[{count} x i8]")

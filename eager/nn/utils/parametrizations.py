@@ -32,7 +32,7 @@ class _WeightNorm(Module):
         others = tuple(i for i in range(weight.array.ndim) if i != self.dim)
         return ops.sqrt(reduction.sum(square, others, keepdim=True)) if others else weight.abs()
 
-    def forward(self, weight_g: Tensor, weight_v: Tensor) -> Tensor:  # type: ignore[override]
+    def forward(self, weight_g: Tensor, weight_v: Tensor) -> Tensor:
         return weight_v * (weight_g / self._lengths(weight_v))
 
     def right_inverse(self, weight: Tensor) -> tuple[Tensor, Tensor]:
@@ -92,7 +92,7 @@ class _SpectralNorm(Module):
                 self._u.copy_(F.normalize(contraction.mv(matrix, self._v), dim=0, eps=self.eps))
                 self._v.copy_(F.normalize(contraction.mv(matrix.T, self._u), dim=0, eps=self.eps))
 
-    def forward(self, weight: Tensor) -> Tensor:  # type: ignore[override]
+    def forward(self, weight: Tensor) -> Tensor:
         if weight.array.ndim == 1:
             return F.normalize(weight, dim=0, eps=self.eps)
         matrix = self._matrix(weight)

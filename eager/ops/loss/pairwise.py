@@ -60,11 +60,11 @@ def _distances(a: np.ndarray, b: np.ndarray, p: float) -> np.ndarray:
         found = _scipy_distance().cdist(a, b, "chebyshev")
         found[np.isnan(a).any(1)] = np.nan
         found[:, np.isnan(b).any(1)] = np.nan
-        return found  # type: ignore[no-any-return]
+        return found
     names = {1.0: "cityblock", 2.0: "euclidean"}
     if p in names:
-        return _scipy_distance().cdist(a, b, names[p])  # type: ignore[no-any-return]
-    return _scipy_distance().cdist(a, b, "minkowski", p=p)  # type: ignore[no-any-return]
+        return _scipy_distance().cdist(a, b, names[p])
+    return _scipy_distance().cdist(a, b, "minkowski", p=p)
 
 
 def _cdist_numpy(x1: np.ndarray, x2: np.ndarray, p: float) -> np.ndarray:

@@ -83,4 +83,4 @@ def _blocks_added(x: np.ndarray, axis: int) -> np.ndarray:
     else:  # elements far apart, so that the inner loop is long
         parts = add(head.reshape(*before, _BLOCK, blocks, *after), axis=axis)
     parts[(slice(None),) * axis + (slice(tail.shape[axis]),)] += tail
-    return parts  # type: ignore[no-any-return]
+    return parts

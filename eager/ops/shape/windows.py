@@ -66,7 +66,7 @@ def window_of(
         if min(sizes) < least:
             raise failure(RuntimeError, f"{name}: {what} must be at least {least}, but got {value!r}")
         columns.append(sizes)
-    return tuple(zip(*columns, strict=True))  # type: ignore[arg-type]
+    return tuple(zip(*columns, strict=True))
 
 
 def check_batch(name: str, size: Sizes, rank: int) -> None:

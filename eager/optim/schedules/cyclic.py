@@ -124,7 +124,7 @@ class CyclicLR(_Momentum):
         attributes = state_dict["_scale_fn_custom"]
         super().load_state_dict({k: v for k, v in state_dict.items() if k != "_scale_fn_custom"})
         if attributes is not None:
-            self._scale_fn_custom.__dict__.update(attributes)  # type: ignore[union-attr]
+            self._scale_fn_custom.__dict__.update(attributes)
 
 
 class OneCycleLR(_Momentum):
@@ -273,5 +273,5 @@ class CosineAnnealingWarmRestarts(LRScheduler):
             self.T_cur = epoch % self.T_0
         else:
             count = int(math.log(epoch / self.T_0 * (self.T_mult - 1) + 1, self.T_mult))
-            self.T_cur = epoch - self.T_0 * (self.T_mult**count - 1) / (self.T_mult - 1)  # type: ignore[assignment]
+            self.T_cur = epoch - self.T_0 * (self.T_mult**count - 1) / (self.T_mult - 1)
             self.T_i = self.T_0 * self.T_mult**count

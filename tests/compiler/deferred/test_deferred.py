@@ -435,6 +435,7 @@ def test_numbers_that_change_are_inputs_of_the_stretch():
     assert f.stats.compiled_calls >= 25
 
 
+@pytest.mark.usefixtures("faults_are_covered")
 def test_a_fault_of_the_compiler_is_not_one_of_the_program(monkeypatch: pytest.MonkeyPatch):
     def broken(*_: Any) -> Any:
         raise AssertionError("no such kernel")

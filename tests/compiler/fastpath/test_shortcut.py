@@ -358,6 +358,7 @@ def test_another_thread_may_take_a_shortcut_away_between_two_looks():
         same(g(X), product(X))
 
 
+@pytest.mark.usefixtures("faults_are_covered")
 def test_a_fault_of_the_writer_is_not_one_of_the_users_program(monkeypatch: pytest.MonkeyPatch):
     def fails(writer: Any, args: Any) -> str:
         raise KeyError("a bug")

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from guard_checks import asked_once, compare, runs
+from native_core import native_only
 
 import fusegrad as fg
 from fusegrad.compiler.guards.check_writer import TooDifficult, Writer
@@ -53,6 +54,7 @@ def _class_and_check() -> tuple[type, type, Any, Guards]:
     return kind, base, owner, asked_once(reads)
 
 
+@native_only
 def test_classes_are_asked_again_only_after_a_change(monkeypatch: pytest.MonkeyPatch):
     asked: list[Any] = []
     known = Classes.versions

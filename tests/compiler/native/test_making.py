@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from native_core import native_only
 
 import fusegrad as fg
 from fusegrad.compiler.native import making
@@ -65,6 +66,7 @@ def test_nothing_is_held_after_a_call():
     assert [sys.getrefcount(thing) for thing in (FLOAT, marker, given, CompiledNode, Tensor)] == before
 
 
+@native_only
 def test_no_memory_at_any_place():
     """Whatever cannot be had, all that was made before goes, and the next call answers."""
     api = pytest.importorskip("_testcapi")

@@ -6,7 +6,7 @@ import gc
 import weakref
 
 import pytest
-import torch
+from oracle import torch
 
 import fusegrad as fg
 

@@ -8,8 +8,7 @@ import weakref
 
 import numpy as np
 import pytest
-import torch
-import torch.func
+from oracle import torch
 
 import fusegrad as fg
 

@@ -7,7 +7,7 @@ import re
 
 import numpy as np
 import pytest
-import torch
+from oracle import torch
 
 import fusegrad as fg
 

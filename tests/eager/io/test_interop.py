@@ -9,7 +9,7 @@ import warnings
 import numpy as np
 import pytest
 import scipy.optimize
-import torch
+from oracle import torch
 
 import fusegrad as fg
 

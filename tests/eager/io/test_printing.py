@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings, strategies as st
 from hypothesis.extra import numpy as hnp
+from oracle import torch
 
 import fusegrad as fg
 

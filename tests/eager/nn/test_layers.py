@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from layer_twins import compare, twins
+from oracle import torch
 
 import fusegrad as fg
 

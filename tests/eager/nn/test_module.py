@@ -7,7 +7,7 @@ import pickle
 import re
 
 import pytest
-import torch
+from oracle import torch
 
 import fusegrad as fg
 

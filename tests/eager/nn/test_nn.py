@@ -7,7 +7,7 @@ import pickle
 
 import numpy as np
 import pytest
-import torch
+from oracle import torch
 
 import fusegrad as fg
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from layer_twins import array, compare, flat, loss_of, same, twins
+from oracle import torch
 
 import fusegrad as fg
 

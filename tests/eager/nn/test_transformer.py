@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from layer_twins import compare, same
+from oracle import torch
 
 import fusegrad as fg
 

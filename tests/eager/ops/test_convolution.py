@@ -6,7 +6,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
-import torch
+from oracle import torch
 
 import fusegrad as fg
 

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
+from op_samples import SAMPLES, Sample
+from oracle import torch
 
 import fusegrad as fg
 from fusegrad.eager.core.families import Composite
 from fusegrad.eager.core.op import REGISTRY, TensorType, evaluate
 from fusegrad.eager.core.state import Interpreter, no_grad, state
 from fusegrad.eager.core.tensor import Tensor
-
-sys.path.insert(0, str(Path(__file__).parents[2]))
-from op_samples import SAMPLES, Sample
 
 CASES = [
     pytest.param(s, id=f"{name}-{k}") for name, samples in SAMPLES.items() for k, s in enumerate(samples)

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings, strategies as st
 from hypothesis.extra import numpy as hnp
+from oracle import torch
 
 import fusegrad as fg
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings, strategies as st
 from hypothesis.extra import numpy as arrays
+from oracle import torch
 
 import fusegrad as fg
 

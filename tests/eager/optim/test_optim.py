@@ -8,7 +8,7 @@ import warnings
 
 import numpy as np
 import pytest
-import torch
+from oracle import torch
 
 import fusegrad as fg
 

@@ -379,6 +379,7 @@ def test_writes_into_what_waits_wait_as_well(monkeypatch: pytest.MonkeyPatch) ->
     assert (jitted.stats.compiled_calls, jitted.stats.eager_calls) == (1, 0)
 
 
+@pytest.mark.usefixtures("faults_are_covered")
 def test_what_the_compiler_refuses_is_evaluated(monkeypatch: pytest.MonkeyPatch, all_are_large: None) -> None:
     def fails(*_: Any) -> None:
         raise RuntimeError("a fault")

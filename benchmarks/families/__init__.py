@@ -1,0 +1,1 @@
+"""Families of programs beside their peers; see README.md."""

@@ -1,0 +1,21 @@
+"""What all tests share: a fault of the compiler fails the test that meets it.
+
+To a user's program such a fault only means that a slower way is taken, so tests of results would not see it.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+
+def pytest_configure() -> None:
+    # Through the environment, since it holds for the processes that tests start, too.
+    os.environ["FUSEGRAD_FAULTS"] = "raise"
+
+
+@pytest.fixture
+def faults_are_covered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests that plant faults: they are dealt with as in a user's program."""
+    monkeypatch.delenv("FUSEGRAD_FAULTS")

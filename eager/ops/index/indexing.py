@@ -212,7 +212,7 @@ def split_index(x: Tensor, index: Any) -> tuple[tuple[Any, ...] | None, list[Ten
 
 def _split_advanced(x: Tensor, index: Any) -> tuple[tuple[Any, ...] | None, list[Tensor | None]]:
     """`split_index` for an index that is no basic one."""
-    entries = [_entry(e) for e in _as_tuple(index)]
+    entries = list(map(_entry, _as_tuple(index)))
     simple: list[Any] = []
     tensors: list[Tensor | None] = []
     for entry in _with_ellipsis(entries, x.array.ndim):
@@ -288,7 +288,7 @@ def _index_tensor(entry: Tensor) -> Any:
         warnings.warn(
             "indexing with dtype torch.uint8 is now deprecated, please use a dtype torch.bool instead.",
             UserWarning,
-            stacklevel=6,
+            stacklevel=5,
         )
         return ops.ne(entry, 0)
     if dtype.kind == "i" and not entry.array.ndim:

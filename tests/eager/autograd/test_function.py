@@ -313,7 +313,7 @@ def block(lib, w):
 
 
 def test_checkpoint_gives_the_same_gradients():
-    from torch.utils.checkpoint import checkpoint as torchs
+    torchs = torch.utils.checkpoint.checkpoint
 
     results = []
     for lib, run in ((fg, checkpoint), (torch, torchs), (fg, None)):

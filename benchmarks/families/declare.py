@@ -15,10 +15,13 @@ time a program runs the library's own functions.
 
 from __future__ import annotations
 
+import ast
+import dis
 import hashlib
 import inspect
 import itertools
 import re
+import textwrap
 import types
 import zlib
 from collections.abc import Callable, Iterator
@@ -187,27 +190,41 @@ def parsed(name: str, text: str) -> Any:
 
 
 def sources_of(builder: Builder) -> list[str]:
-    """The source of a builder from its `def` on, and of the helpers in its module that it uses."""
+    """The source of a builder, and of the helpers and constants in its module that it uses.
+
+    As Python writes it out: neither the layout, comments, docstrings nor the table of parameters matter.
+    """
     found: dict[str, str] = {}
     waiting: list[Any] = [builder]
     while waiting:
         function = waiting.pop()
         if function.__qualname__ in found:
             continue
-        source = inspect.getsource(function)
-        found[function.__qualname__] = source[source.index("def ") :].rstrip()
-        for name in sorted(set(names_in(function.__code__))):
+        found[function.__qualname__] = normal_source(function)
+        for name in globals_in(function.__code__):
             value = function.__globals__.get(name)
             if inspect.isfunction(value) and value.__module__ == function.__module__:
                 waiting.append(value)
-            elif isinstance(value, (dict, tuple, int, float, str)) and not name.startswith("__"):
+            elif isinstance(value, (dict, tuple, int, float, str)):
                 found[name] = f"{name} = {value!r}"
     return [found[name] for name in sorted(found)]
 
 
-def names_in(code: types.CodeType) -> Iterator[str]:
-    """The global names that code and the functions inside it may use."""
-    yield from code.co_names
+def normal_source(function: Any) -> str:
+    """A function without its decorators and docstring, in one layout."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
+    assert isinstance(tree, ast.FunctionDef)
+    tree.decorator_list = []
+    if ast.get_docstring(tree) is not None:
+        del tree.body[0]
+    return ast.unparse(tree)
+
+
+def globals_in(code: types.CodeType) -> Iterator[str]:
+    """The global names that code and the functions inside it read."""
+    for instruction in dis.get_instructions(code):
+        if instruction.opname == "LOAD_GLOBAL":
+            yield instruction.argval
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            yield from names_in(constant)
+            yield from globals_in(constant)

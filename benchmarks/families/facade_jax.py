@@ -41,9 +41,7 @@ def logsumexp(x: Any, dim: Any, keepdim: bool = False) -> Any:
 
 
 def vector_norm(x: Any, ord: float = 2, dim: Any = None, keepdim: bool = False) -> Any:
-    if dim is None:
-        x, dim = x.ravel(), 0
-    return jnp.linalg.norm(x, ord=ord, axis=dim, keepdims=keepdim)
+    return jnp.linalg.vector_norm(x, ord=ord, axis=dim, keepdims=keepdim)
 
 
 def sort(x: Any, dim: int = -1, descending: bool = False) -> Any:

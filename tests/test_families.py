@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import importlib
 import json
 import subprocess
@@ -139,6 +140,11 @@ def test_the_functions_are_replayed() -> None:
 
 
 # From the command line, and the report.
+
+
+def test_doctests() -> None:
+    for module in (agreement, declare, report):
+        assert doctest.testmod(module).failed == 0
 
 
 def test_from_the_command_line(tmp_path: Path) -> None:

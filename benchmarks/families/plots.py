@@ -43,6 +43,6 @@ def draw(family: str, summary: Mapping[str, Any], members: Mapping[str, Any], pa
     axes.set_title(f"{family}: geometric mean {summary['mean']:.2f}, {summary['above_1']:.0%} above 1")
     for name, color in COLORS.items():
         axes.plot([], [], "o", color=color, label=name, markersize=4)
-    axes.legend(fontsize=7, loc="lower right", title="best peer", title_fontsize=7)
+    figure.legend(fontsize=7, loc="outside lower center", ncols=3, title="best peer", title_fontsize=7)
     figure.savefig(path, dpi=110)
     pyplot.close(figure)

@@ -68,7 +68,10 @@ class Worker:
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self.log}
         self.process = subprocess.Popen(command, env=wanted, start_new_session=True, bufsize=0, **pipes)
         self.rest = b""
-        self.answer(START_SECONDS)
+        try:
+            self.answer(START_SECONDS)
+        except Gone as error:
+            raise Gone(f"{error} while it was started") from None
 
     def answer(self, seconds: float) -> dict[str, Any]:
         """The next line. Raises Gone."""

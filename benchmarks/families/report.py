@@ -228,6 +228,6 @@ def seconds_text(seconds: float) -> str:
     ('123 µs', '2.5 s')
     """
     for unit, size in (("s", 1.0), ("ms", 1e-3)):
-        if seconds >= size:
+        if seconds >= 0.9995 * size:
             return f"{seconds / size:.3g} {unit}"
     return f"{seconds / 1e-6:.3g} µs"

@@ -105,6 +105,7 @@ class Writer:
 
     def __init__(self, missed: Any) -> None:
         self.lines: list[str] = []
+        self.used: set[str] = set()  # the variables that lines read
         self.runs: dict[str, list[str]] = {}  # what the arrays are called of programs that are written out
         self.making: list[_Making] = []  # small programs that run
         self.shaped: dict[str, Sequence[Any]] = {}  # of their arrays, those made in the shape of these views
@@ -138,7 +139,7 @@ class Writer:
             self.lines[making.line] = making.text()
             made = self.constants[f"{making.run}_alive"] = making.made()
             self.constants[making.run] = made.run
-        return "\n    ".join([f"def answer({arguments}):", *self.lines]) + "\n"
+        return "\n    ".join([f"def answer({arguments}):", *filter(None, self.lines)]) + "\n"
 
     def function(self, text: str, name: str) -> Any:
         """The function of this source; its globals are its constants, without itself.
@@ -161,6 +162,10 @@ class Writer:
             name = self._named[id(value)] = f"{stem}{len(self.constants)}"
             self.constants[name] = value
         return name
+
+    def _name(self, name: Name) -> str:
+        self.used.add(name.name)
+        return name.name
 
     def _constant(self, value: Constant) -> str:
         known = value.value
@@ -237,6 +242,7 @@ class Writer:
             self.lines.append(line)
 
     def _ask(self, step: Ask) -> None:
+        self.used.add("leaves")
         self.lines.append(f"{step.name} = {self.constant('ask', step.host.array)}(leaves)")
         self.lines.append(f"if {step.name} is None: return MISSED")
         if step.copied:
@@ -319,7 +325,7 @@ class Writer:
 
 _HASHABLE = (type(operator.is_), type(np.ndarray.item), type(user_spot))
 _EXPRESSIONS: dict[type, Callable[[Writer, Any], str]] = {
-    Name: lambda writer, name: name.name,
+    Name: Writer._name,
     Constant: Writer._constant,
     Call: Writer._call,
     Row: Writer._row,

@@ -31,18 +31,17 @@ from fusegrad.compiler.call_plan.steps import Ask, Unless
 from fusegrad.compiler.fastpath.derivative import written_derivative
 from fusegrad.compiler.native.match import Match
 from fusegrad.compiler.paths.path import guard_key
-from fusegrad.compiler.paths.plans import LEAVES, Plan, Unplanned, leaf_name, plan_of
+from fusegrad.compiler.paths.plans import LEAVES, Plan, Unplanned, is_plain, leaf_name, plan_of
 from fusegrad.compiler.paths.segments import MISSED, Segment
 from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.state import state
-from fusegrad.eager.core.tensor import Tensor, Untracked
+from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.observe.pytree import contents, is_container
 from fusegrad.tracer.observe.values import MISSING, Expected
 
 if TYPE_CHECKING:
     from fusegrad.compiler.entries import Stats, Variant
 
-_SLOTS = ("array", "needs_grad", "version")
 MOST_TENSORS = 64  # each is compared with all others
 
 
@@ -120,7 +119,8 @@ class _EntryWriter(Writer):
             self.lines += ["try:", line, "except Exception: return MISSED"]
         if self.joint:
             self.lines.append("if not usage.expected(): return MISSED")
-        self.lines.append(f"leaves = {self.text_of(Row(tuple(map(Name, self.names))))}")
+        row = len(self.lines)
+        self.lines.append("")  # for the tuple of all leaves, if anybody reads it
         for plan, segment, after in zip(self.plans, self.chain, [*self.chain[1:], None], strict=True):
             self.write([*plan.before, plan.run, *plan.after])
             if after is not None:
@@ -134,13 +134,9 @@ class _EntryWriter(Writer):
         last = self.plans[-1]
         self.write([*last.finish, *last.commit])
         self.returns(last.result)
-        return self._without_unused_leaves(self.text("args"))
-
-    def _without_unused_leaves(self, text: str) -> str:
-        """The source without the tuple of all leaves, where nobody reads it."""
-        lines = [line for line in text.split("\n") if not line.strip().startswith("leaves = ")]
-        used = any(LEAVES.name in _words(line) for line in lines)
-        return text if used else "\n".join(lines)
+        if LEAVES.name in self.used:
+            self.lines[row] = f"{LEAVES.name} = {self.text_of(Row(tuple(map(Name, self.names))))}"
+        return self.text("args")
 
     def _refuse_what_may_stop_late(self) -> None:
         """What was drawn from a generator would have to be put back where a later step leaves the function;
@@ -190,8 +186,7 @@ class _EntryWriter(Writer):
         if not tensors:
             return
         known = [*tensors.values()]
-        own = all(getattr(type(x), slot) is getattr(Tensor, slot) for x in known for slot in _SLOTS)
-        if not own or any(type(x.version) is Untracked for x in known):
+        if not all(map(is_plain, known)):
             raise TooDifficult
         if len({id(x) for x in known}) < len(known) or len(known) > MOST_TENSORS:
             raise TooDifficult
@@ -220,7 +215,3 @@ class _EntryWriter(Writer):
 def _draws(plan: Plan) -> bool:
     """Whether random numbers are drawn."""
     return any(isinstance(step, Ask) and step.changes_something for step in plan.before)
-
-
-def _words(line: str) -> set[str]:
-    return {word.strip("(),[]=: ") for word in line.replace("(", " ").replace(",", " ").split()}

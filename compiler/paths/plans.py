@@ -196,7 +196,7 @@ class _Planner:
         new = {c.reference: c for c in read if c.reference not in self.found}
         for reference in new:
             self._find(reference)
-        alike = [c for c in new.values() if _is_plain(c)]
+        alike = [c for c in new.values() if _is_as_it_was(c)]
         if alike:
             tensors = [c.reference() for c in alike]
             match = Match(tensors, alike=True)
@@ -422,12 +422,16 @@ def _array_of(reference: Any) -> np.ndarray | None:
     return None if tensor is None else tensor.array
 
 
-def _is_plain(captured: Captured) -> bool:
-    """Whether the tensor is one that native code can look into, and is what it was."""
+def is_plain(tensor: Tensor) -> bool:
+    """Whether the tensor is one that native code can look into: its slots are its own, its writes counted."""
+    own = all(getattr(type(tensor), slot) is getattr(Tensor, slot) for slot in _SLOTS)
+    return own and type(tensor.version) is not Untracked
+
+
+def _is_as_it_was(captured: Captured) -> bool:
+    """Whether a tensor from outside is plain, and what it was."""
     tensor = captured.reference()
-    if tensor is None or captured.array() is None or type(tensor.version) is Untracked:
-        return False
-    return all(getattr(type(tensor), slot) is getattr(Tensor, slot) for slot in _SLOTS)
+    return tensor is not None and captured.array() is not None and is_plain(tensor)
 
 
 def _lies_apart(commit: Any, native: Apart) -> Any:

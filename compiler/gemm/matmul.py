@@ -4,20 +4,14 @@ What has a right operand that the caches hold is computed by our own kernel
 (`compiler/gemm/matmul_kernel.py`), the rest by BLAS.
 
 The threads of a library's own pool spin after a product, and on few cores starve those of ours
-(DESIGN.md, "One thread pool"). So BLAS is called single-threaded, on parts of the result that the
-threads of the one pool take. The copy of OpenBLAS is private where the wheel
-`scipy-openblas32` is installed (extra "blas"), with the kernels that fit the machine; otherwise
-it is the one inside SciPy, set to one thread.
+(DESIGN.md, "One thread pool"). So BLAS is called single-threaded (`blas.py`), on parts of the result that the
+threads of the one pool take.
 """
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import functools
-import glob
 import math
-import os
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
@@ -27,6 +21,7 @@ import numpy as np
 from fusegrad.compiler.base.lock import compiling
 from fusegrad.compiler.base.symbolic_sizes import likely
 from fusegrad.compiler.gemm import matmul_kernel
+from fusegrad.compiler.gemm.blas import routines
 from fusegrad.compiler.gemm.matmul_kernel import Tile
 from fusegrad.compiler.kernel.dtypes import DTYPES, product_dtype
 from fusegrad.compiler.kernel.scalar import short_name
@@ -37,7 +32,6 @@ from fusegrad.compiler.llvm.tasks import function, module, run_tasks, task_name
 from fusegrad.compiler.native.calls import Call, Calls
 from fusegrad.compiler.runtime import threads
 from fusegrad.eager.core.families import Layout
-from fusegrad.eager.core.loading import environment
 from fusegrad.eager.core.sizes import broadcast_shapes
 from fusegrad.eager.ops.linalg.contraction import set_product
 
@@ -60,48 +54,6 @@ TURNED = 1 << 17
 # dimension, whether it is transposed, and byte steps of the two batch dimensions.
 M, N, K, BATCH0, BATCH1, PARTS, PART, BY_ROWS, A, B, C = 0, 1, 2, 3, 4, 5, 6, 7, 8, 14, 20
 LENGTH = 26
-
-
-@functools.cache
-def routines() -> tuple[dict[str, int], str]:
-    """Addresses of single-threaded sgemm and dgemm (Fortran interface), and where they are from."""
-    return _private_routines() or _scipy_routines()
-
-
-def _private_routines() -> tuple[dict[str, int], str] | None:
-    # OpenBLAS takes AVX2 kernels on many AVX-512 machines, at half the speed, unless told. It
-    # reads its settings when it is loaded, which the wheel's import does.
-    core = {"OPENBLAS_CORETYPE": host().blas_core} if host().blas_core else {}
-    with environment(OPENBLAS_NUM_THREADS="1", **core):
-        try:
-            import scipy_openblas32 as wheel
-        except ImportError:
-            return None
-        library = ctypes.CDLL(os.path.join(wheel.get_lib_dir(), wheel.get_library(fullname=True)))
-    library.scipy_openblas_set_num_threads(1)
-    _keep.append(library)
-    found = {name: _address(library, f"scipy_{name}_") for name in ("sgemm", "dgemm")}
-    return found, f"scipy-openblas32 {wheel.__version__}"
-
-
-_keep: list[Any] = []
-
-
-def _address(library: ctypes.CDLL, symbol: str) -> int:
-    return ctypes.cast(getattr(library, symbol), ctypes.c_void_p).value or 0
-
-
-def _scipy_routines() -> tuple[dict[str, int], str]:
-    import scipy
-    from numba.core.extending import get_cython_function_address
-
-    folder = os.path.join(os.path.dirname(os.path.dirname(scipy.__file__)), "scipy.libs")
-    for path in glob.glob(os.path.join(folder, "libscipy_openblas*")):
-        with contextlib.suppress(OSError, AttributeError):
-            ctypes.CDLL(path).scipy_openblas_set_num_threads(1)
-    names = ("sgemm", "dgemm")
-    found = {n: get_cython_function_address("scipy.linalg.cython_blas", n) for n in names}
-    return found, f"scipy {scipy.__version__}"
 
 
 # Rows, columns and inner dimension, or the addresses of both operands and the result.

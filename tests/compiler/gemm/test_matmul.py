@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 
 import fusegrad as fg
-from fusegrad.compiler.gemm import matmul, matmul_kernel
+from fusegrad.compiler.gemm import blas, matmul, matmul_kernel
 from fusegrad.compiler.llvm.target import host
 from fusegrad.compiler.runtime import threads
 from fusegrad.compiler.runtime.allocator import SMALLEST_POOLED, Pool
@@ -85,8 +85,8 @@ def test_a_block_is_used_again_only_when_nobody_looks_at_it():
 
 def test_the_private_blas_has_no_threads_of_its_own():
     pytest.importorskip("scipy_openblas32")
-    matmul.routines()
-    (library,) = matmul._keep
+    blas.routines()
+    (library,) = blas._keep
     assert library.scipy_openblas_get_num_threads() == 1
 
 

@@ -1,0 +1,59 @@
+"""BLAS, single-threaded: the addresses of its products, from the library that is there.
+
+The copy of OpenBLAS is private where the wheel `scipy-openblas32` is installed (extra "blas"), with the
+kernels that fit the machine; otherwise it is the one inside SciPy, set to one thread.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import glob
+import os
+from typing import Any
+
+from fusegrad.compiler.llvm.target import host
+from fusegrad.eager.core.loading import environment
+
+
+@functools.cache
+def routines() -> tuple[dict[str, int], str]:
+    """Addresses of single-threaded sgemm and dgemm (Fortran interface), and where they are from."""
+    return _private_routines() or _scipy_routines()
+
+
+def _private_routines() -> tuple[dict[str, int], str] | None:
+    # OpenBLAS takes AVX2 kernels on many AVX-512 machines, at half the speed, unless told. It
+    # reads its settings when it is loaded, which the wheel's import does.
+    core = {"OPENBLAS_CORETYPE": host().blas_core} if host().blas_core else {}
+    with environment(OPENBLAS_NUM_THREADS="1", **core):
+        try:
+            import scipy_openblas32 as wheel
+        except ImportError:
+            return None
+        library = ctypes.CDLL(os.path.join(wheel.get_lib_dir(), wheel.get_library(fullname=True)))
+    library.scipy_openblas_set_num_threads(1)
+    _keep.append(library)
+    found = {name: _address(library, f"scipy_{name}_") for name in ("sgemm", "dgemm")}
+    return found, f"scipy-openblas32 {wheel.__version__}"
+
+
+_keep: list[Any] = []
+
+
+def _address(library: ctypes.CDLL, symbol: str) -> int:
+    return ctypes.cast(getattr(library, symbol), ctypes.c_void_p).value or 0
+
+
+def _scipy_routines() -> tuple[dict[str, int], str]:
+    import scipy
+    from numba.core.extending import get_cython_function_address
+
+    folder = os.path.join(os.path.dirname(os.path.dirname(scipy.__file__)), "scipy.libs")
+    for path in glob.glob(os.path.join(folder, "libscipy_openblas*")):
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(path).scipy_openblas_set_num_threads(1)
+    names = ("sgemm", "dgemm")
+    found = {n: get_cython_function_address("scipy.linalg.cython_blas", n) for n in names}
+    return found, f"scipy {scipy.__version__}"

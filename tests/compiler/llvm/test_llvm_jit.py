@@ -133,7 +133,7 @@ def failing(*_: Any) -> None:
     raise MemoryError
 
 
-def test_a_kernel_that_failed_is_compiled_anew(monkeypatch):
+def test_a_kernel_that_failed_is_compiled_anew(monkeypatch, faults_are_covered):
     x = fg.linspace(0, 1, 7)
 
     @fg.jit
@@ -152,7 +152,7 @@ def test_a_kernel_that_failed_is_compiled_anew(monkeypatch):
         assert scaled.stats.compiled_calls == 1
 
 
-def test_a_machine_with_no_threads_left_runs_eagerly(tmp_path):
+def test_a_machine_with_no_threads_left_runs_eagerly(tmp_path, faults_are_covered):
     program = tmp_path / "program.py"
     program.write_text(
         textwrap.dedent("""

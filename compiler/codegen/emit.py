@@ -3,7 +3,7 @@
 A kernel becomes three functions. `NAME(slots, block)` is what a program calls: `slots` holds the
 addresses of the program's buffers, `block` the sizes, numbers, offsets and steps of this use.
 It cuts the parallel axes into chunks, whose number depends on sizes only, so that results do
-not depend on the number of threads, and runs them here or with a team (`team.py`).
+not depend on the number of threads, and runs them here or with a team (`thread_pool.py`).
 `NAME.task` computes one chunk and leaves what it accumulated in the scratch buffer; `NAME`
 then combines these in order and runs the statements after the loops.
 """

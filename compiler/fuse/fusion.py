@@ -45,7 +45,7 @@ SCATTERS = frozenset({"put", "scatter", "scatter_reduce"})
 @dataclass(eq=False)
 class Step:
     """What runs as one. kind: "kernel" (a fused group), "loops" (a nest written for one op), "product" (of
-    matrices) or "opaque" (by NumPy, or rounds of a loop, see `bodies.py`).
+    matrices) or "opaque" (by NumPy, or rounds of a loop, see `loop_bodies.py`).
 
     needs: the steps that must run before; users: those that need it. apart: whether it stays as it is.
     fetched: the equations (by id) that make what is fetched from, which has to be in memory by then.

@@ -203,7 +203,7 @@ Statement = (
 class Kernel:
     """Axes by name, buffers (inputs, then outputs), numbers (name and dtype), and the statements.
 
-    streamed: the names of the outputs that are stored past the caches; see `streaming.py`.
+    streamed: the names of the outputs that are stored past the caches; see `nontemporal_stores.py`.
     """
 
     axes: tuple[str, ...]

@@ -144,7 +144,7 @@ class Rewriter:
     def fetch(
         self, x: Value, other: Operand, indices: Sequence[Value], shape: Sequence[int], where: Sequence[Along]
     ) -> Value:
-        """See `fetch.Fetch`; of a constant, and of a range, there is nothing to read."""
+        """See `gather_op.Fetch`; of a constant, and of a range, there is nothing to read."""
         made = self._made_there(x, indices, shape, where)
         if made is not None:
             inside = self.inside(indices, shape, where)
@@ -184,7 +184,7 @@ class Rewriter:
     def fetch_memory(
         self, x: Value, other: Operand, indices: Sequence[Value], shape: Sequence[int], where: Sequence[Along]
     ) -> Value:
-        """See `fetch.Fetch`; x is put in memory if it is not there."""
+        """See `gather_op.Fetch`; x is put in memory if it is not there."""
         origin = self.origin(x)
         if origin is not None and origin.op.family == "creation":
             x = self.op("clone", x)

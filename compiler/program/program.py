@@ -71,7 +71,7 @@ class Program:
 
     @property
     def bodies(self) -> list[Program]:
-        """What runs the rounds of its loops; see `bodies.py`."""
+        """What runs the rounds of its loops; see `loop_bodies.py`."""
         loops = (e.params["body"] for e in self.graph.equations if e.op is ROLLED)
         return [body.program for body in dict.fromkeys(loops)]
 

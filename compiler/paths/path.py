@@ -35,11 +35,10 @@ def guard_key(value: Any) -> Any:
 class Captured:
     """A tensor found outside by a captured run: held weakly, with what it must still be.
 
-    known: the array that it had when it was last looked at; arrays never change their type. changes: how
-    often it had another one.
+    known: the array that it had when it was last looked at; arrays never change their type.
     """
 
-    __slots__ = ("changes", "expected", "known", "layout", "needs_grad", "reference")
+    __slots__ = ("expected", "known", "layout", "needs_grad", "reference")
 
     def __init__(self, tensor: Tensor) -> None:
         array = tensor.array
@@ -47,7 +46,7 @@ class Captured:
         self.layout = layout_of(array)
         self.expected = (array.shape, array.dtype, array.strides)
         self.needs_grad = tensor.needs_grad
-        self.known, self.changes = weakref.ref(array), 0
+        self.known = weakref.ref(array)
 
     def array(self) -> np.ndarray | None:
         """The tensor's memory, or None if it is gone or of another type."""
@@ -59,7 +58,7 @@ class Captured:
             return array
         if not has_values(array) or (array.shape, array.dtype, array.strides) != self.expected:
             return None
-        self.known, self.changes = weakref.ref(array), self.changes + 1
+        self.known = weakref.ref(array)
         return array
 
 

@@ -67,7 +67,9 @@ class Rewriter:
                 self.changed = True
                 results = made if isinstance(made, tuple) else (made,)
                 for output, result in zip(equation.outputs, results, strict=True):
-                    assert result.type == output.type, f"{equation.op.name} lowered to another type"
+                    assert result.type == output.type, (
+                        f"{equation.op.name} is lowered to {result.type}, and is {output.type}"
+                    )
                     kept = output in self._returned and self.position(result) < start
                     # What is returned has memory of its own.
                     now = self.same[output] = self._new(CLONE, (result,), {}) if kept else result

@@ -20,6 +20,7 @@ def test_the_samples_of(op: str):
         outcome = run_entry(entry)
         shown = "\n".join(outcome.failures)
         assert not outcome.failures or op in REASONS, f"{outcome.name}, without a reason:\n{shown}"
+        assert outcome.name in PAGE, f"{outcome.name} is new: write docs/op_database.md anew"
         samples, failing = PAGE[outcome.name]
         # Another machine's BLAS rounds otherwise, so a borderline sample may go either way there.
         allowed = max(failing, samples // 20) if REASONS.get(op) in ROUNDING else failing

@@ -98,11 +98,13 @@ def main() -> int:
         parser.error("where to?")
     from workloads import BY_KEY
 
-    write(given.folder, given.only or list(BY_KEY))
+    keys = given.only or list(BY_KEY)
+    write(given.folder, keys)
     different = differing(given.folder, given.against) if given.against else []
     for name in different:
         print(f"differs: {name}")
-    print(f"{len(BY_KEY) - len(different)} of {len(BY_KEY)} workloads alike" if given.against else "written")
+    compared = f"; {len(different)} files differ from those in {given.against}" if given.against else ""
+    print(f"{len(keys)} workloads written{compared}")
     return 1 if different else 0
 
 

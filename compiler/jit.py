@@ -41,6 +41,7 @@ from fusegrad.compiler.paths.path import make_path
 from fusegrad.compiler.paths.segments import MISSED, Segment, Stopped
 from fusegrad.compiler.paths.tree import Diverged, Tree
 from fusegrad.compiler.verify import Again, JitError
+from fusegrad.eager.autograd.node import watchers
 from fusegrad.eager.core.families import layout_of
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
@@ -131,6 +132,10 @@ class JitFunction(Generic[P, R]):
             # Inside another captured run: part of it.
             return self.__wrapped__(*args, **kwargs)
         self.stats.calls += 1
+        if watchers:
+            # Anomaly mode and hooks on what is saved look at every node.
+            self.stats.eager_calls += 1
+            return self.__wrapped__(*args, **kwargs)
         leaves: list[Any] = []
         try:
             key = call_key(args, kwargs, leaves)

@@ -4,7 +4,7 @@
 function has answered such a call before, it is known beforehand what that comes to:
 
     def answer(args):
-        if not (state.interpreter is None and not state.inference): return MISSED
+        if not (state.interpreter is None and not state.inference and not watchers): return MISSED
         if not (type(args) is tuple and len(args) == 2): return MISSED
         leaf0, leaf1, = args
         if not (match(leaf0, leaf1)): return MISSED
@@ -33,6 +33,7 @@ from fusegrad.compiler.native.match import Match
 from fusegrad.compiler.paths.path import guard_key
 from fusegrad.compiler.paths.plans import LEAVES, Plan, Unplanned, is_plain, leaf_name, plan_of
 from fusegrad.compiler.paths.segments import MISSED, Segment
+from fusegrad.eager.autograd.node import watchers
 from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
@@ -101,6 +102,7 @@ class _EntryWriter(Writer):
         self.chain = chain
         self.constants |= {
             "dtypes": dtypes,
+            "watchers": watchers,
             "stats": stats,
             "path": leaf.path,
             "usage": leaf.answers.usage,
@@ -162,7 +164,7 @@ class _EntryWriter(Writer):
         self.lines.append(f"if not ({condition}): return MISSED")
 
     def _modes(self) -> None:
-        self._unless_true("state.interpreter is None and not state.inference")
+        self._unless_true("state.interpreter is None and not state.inference and not watchers")
         self._unless_true(f"state.grad_enabled is {state.grad_enabled}")
         self._unless_true(f"dtypes.default_float() is {self.constant('dtype', dtypes.default_float())}")
 

@@ -11,7 +11,7 @@ from fusegrad.compiler.call_plan.steps import Frame, execute
 from fusegrad.compiler.paths.path import united
 from fusegrad.compiler.paths.segments import MISSED, Segment
 from fusegrad.compiler.runtime.allocator import copied_as_it_lies
-from fusegrad.eager.autograd import autograd
+from fusegrad.eager.autograd import anomaly, autograd
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.op import wrap
 from fusegrad.eager.core.state import state
@@ -207,6 +207,7 @@ class CompiledNode(autograd.Node):
         return (
             not state.grad_enabled
             and state.interpreter is None
+            and not anomaly.setting.enabled
             and self.inputs is not None
             and not self.freed
             and [counter[0] for counter in self.counters] == self.numbers
@@ -224,7 +225,8 @@ class CompiledNode(autograd.Node):
         if self.inputs is None or self.freeing & self.freed:
             raise failure(RuntimeError, autograd.FREED.format(name=self.name()))
         needed = united(kept)
-        through_eager = state.grad_enabled or state.interpreter is not None
+        # In anomaly mode an error names the op.
+        through_eager = state.grad_enabled or state.interpreter is not None or anomaly.setting.enabled
         self._check_unwritten(lambda r: r.value in needed or (r.how == AGAIN and not through_eager))
         if through_eager:
             found = self._apply_eagerly(gradients)

@@ -12,6 +12,7 @@ variables are; all calls with the same key have the same kinds.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -47,6 +48,7 @@ from fusegrad.compiler.paths.autograd_node import (
 from fusegrad.compiler.paths.commit import own
 from fusegrad.compiler.paths.path import Captured, Path
 from fusegrad.compiler.paths.segments import Code, Segment, Spot
+from fusegrad.eager.autograd.hooks import any_has_hooks, leaf_hooks
 from fusegrad.eager.autograd.node import next_sequence, place
 from fusegrad.eager.autograd.views import ask_before_write
 from fusegrad.eager.core.errors import user_spot
@@ -64,6 +66,7 @@ _SLOTS = ("array", "needs_grad", "version")
 OVERLAPS = "memory that is written overlaps with what is read"
 SPLIT = "two tensors that were one are not one now"
 HAS_GRADIENT = "an argument has a .grad now"
+HAS_HOOKS = "a tensor whose gradient is asked for has hooks now"
 
 
 class Unplanned(Exception):
@@ -181,6 +184,12 @@ class _Planner:
             self.before += [Unless(same(attribute(leaf_name(number), "array"), self._array_at(spot)), SPLIT)]
         for number in path.capture.bare:
             self.before += [Unless(same(attribute(leaf_name(number), "grad"), NONE), HAS_GRADIENT)]
+        if path.capture.derived:
+            leaves = [leaf_name(p) if isinstance(p, int) else Call(p) for p in path.capture.derived]
+            without = Call(operator.not_, (Call(any_has_hooks, tuple(leaves)),))
+            # Most programs never put a hook on any leaf.
+            none = Call(operator.not_, (item(Constant(leaf_hooks), 0),))
+            self.before += [Unless(Either(none, without), HAS_HOOKS)]
 
     def _array_at(self, spot: Any) -> Expression:
         if isinstance(spot, int):

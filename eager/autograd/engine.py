@@ -335,7 +335,7 @@ def told(error: Exception, node: Node) -> Exception:
 
 
 def accumulate(leaf: Tensor, gradient: Tensor, create_graph: bool, taken: set[int], fresh: bool) -> None:
-    """Add `gradient` to `leaf.grad`.
+    """Add `gradient` to `leaf.grad`, if the leaf still requires grad.
 
     taken: ids of arrays that somebody else may hold (the roots' gradients, other leaves'). An
     array that is not among them and is no view becomes `.grad` itself; others are copied.
@@ -343,6 +343,8 @@ def accumulate(leaf: Tensor, gradient: Tensor, create_graph: bool, taken: set[in
     `.grad` may be on its way to a node as well, and is not written.
     fresh: the node made the array's memory for this gradient, although it may be a view of it.
     """
+    if not leaf.needs_grad:
+        return
     interpreter = state.interpreter
     if interpreter is not None:
         interpreter.sees_gradient(leaf)

@@ -193,7 +193,12 @@ attach(property(retains_grad), "retains_grad")
 
 def has_hooks(leaf: Any) -> bool:
     """Whether backward calls hooks with the gradient of this leaf."""
-    return LEAF in leaf.__dict__ or ACCUMULATED in leaf.__dict__
+    return bool(leaf.__dict__.get(LEAF) or leaf.__dict__.get(ACCUMULATED))
+
+
+def any_has_hooks(*leaves: Any) -> bool:
+    """Whether one of the leaves has hooks; None stands for one that is gone."""
+    return any(leaf is not None and has_hooks(leaf) for leaf in leaves)
 
 
 def _tell() -> None:

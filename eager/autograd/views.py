@@ -202,6 +202,11 @@ def count_writes(tensors: Sequence[Tensor], spot: Any) -> None:
 OVERWRITING = ("copy_", "fill_", "zero_")
 
 
+def overwrites(result: Tensor, name: str) -> bool:
+    """Whether a recorded write of `result` by `name` cuts off what was there before."""
+    return not result.needs_grad or result.grad_fn is None or name in OVERWRITING
+
+
 def wrote(target: Tensor) -> None:
     """Count a write into the memory of `target`, and note where it was."""
     version: Any = target.version
@@ -223,11 +228,12 @@ def follow(target: Tensor, result: Tensor, name: str) -> None:
     if base is not target:
         moved(base, target.alias[1], result, name)  # type: ignore[index]
         return
-    if result.needs_grad and result.grad_fn is not None and name not in OVERWRITING:
+    if overwrites(result, name):
+        moved(target, (), result, name)
+    else:
+        assert result.grad_fn is not None
         settle(target, result.grad_fn, result.output_index)
         refresh(target)
-    else:
-        moved(target, (), result, name)
 
 
 def moved(base: Tensor, steps: Steps, value: Tensor, name: str) -> None:

@@ -16,10 +16,21 @@ import numpy as np
 _held: dict[int, dict[int, weakref.ref[np.ndarray]]] = {}
 
 
+def source(array: np.ndarray) -> np.ndarray | None:
+    """The array that a view was taken of.
+
+    NumPy's `as_strided` puts an object between the two, whose base the array is.
+    """
+    base = array.base
+    if base is not None and not isinstance(base, np.ndarray):
+        base = getattr(base, "base", None)
+    return base if isinstance(base, np.ndarray) else None
+
+
 def owner(array: np.ndarray) -> np.ndarray:
-    """The last array in the chain of bases: every view of a memory leads to it."""
-    while isinstance(array.base, np.ndarray):
-        array = array.base
+    """The last array in the chain of sources: every view of a memory leads to it."""
+    while (base := source(array)) is not None:
+        array = base
     return array
 
 

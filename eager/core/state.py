@@ -49,10 +49,17 @@ class Interpreter:
         """Whether the write `target[index] = value` of memory waits, and the interpreter does it."""
         return False
 
-    def wrote(self, target: Any, result: Any, index: Any = None, on_graph: bool = False) -> None:
+    def wrote(
+        self,
+        target: Any,
+        result: Any,
+        index: Any = None,
+        on_graph: bool = False,
+        overwrites: bool = False,
+    ) -> None:
         """The values of `result` were written into `target`, at a basic `index` if one is given.
 
-        on_graph: the write went on the autograd graph.
+        on_graph: the write went on the autograd graph. overwrites: what was there before was cut off there.
         """
 
     def copied(self, copy: Any, original: Any) -> None:

@@ -83,7 +83,8 @@ def commit(target: Tensor, result: Tensor, name: str) -> Tensor:
     if on_graph:
         views.follow(target, result, name)
     if state.interpreter is not None:
-        state.interpreter.wrote(target, result, None, on_graph)
+        overwrites = on_graph and views.overwrites(result, name)
+        state.interpreter.wrote(target, result, None, on_graph, overwrites)
     return target
 
 

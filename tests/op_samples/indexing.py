@@ -86,7 +86,16 @@ add(
 )
 add("assign", lambda fg, x, y: _written(fg, x, y), f(3, 4), f(4))
 add("assign", lambda fg, x: fg.nn.functional.pad(x, (1, 2, 0, 1), value=0.5), f(3, 4))
+add("rewritten", lambda fg, x, y: _written_unseen(fg, x, y), f(3, 4), f(3, 4))
+add("overwritten", lambda fg, x, y: (x * 1).copy_(y * 2) + x, f(3, 4), f(3, 4))
 add("eq", lambda fg, x: fg.nn.functional.one_hot(x, 5), i(3, 2), gradients=False)
+
+
+def _written_unseen(fg: Any, x: Any, y: Any) -> Any:
+    """y by a write that autograd does not see, which derives as x; and y, so that it is reached."""
+    z = x * 1
+    z.detach().copy_(y)
+    return z * 3 + y
 
 
 def _written(fg: Any, x: Any, y: Any) -> Any:

@@ -93,7 +93,8 @@ class Capture:
     result is built. left: what else it left. hosts: the inputs whose values Python gives, each with the
     number of equations before it.
     reads: what must still hold for a replay. same: (leaf number, place) of tensors that were one array,
-    and so are one value of the graph. bare: the leaves that had no `.grad`, and must have none.
+    and so are one value of the graph. bare: the leaves that had no `.grad`, and must have none. derived: the
+    tensors whose gradients the run asked for, which must have no hooks.
     reasons: why it cannot be replayed; empty for a closed run. changes: what it did to the world that a
     replay does, too. later: what of the result waits to be computed.
     """
@@ -109,6 +110,7 @@ class Capture:
     tensors: dict[Value, Tensor] = field(default_factory=dict)
     same: list[tuple[int, Place]] = field(default_factory=list)
     bare: list[int] = field(default_factory=list)
+    derived: list[Place] = field(default_factory=list)
     left: Left = Left()
     hosts: list[tuple[Host, int]] = field(default_factory=list)
     reads: list[Read] = field(default_factory=list)
@@ -276,6 +278,7 @@ def _finish(recorder: Recorder, observer: Observer, result: Any, leaves: list[An
         {recorder.memory.find(t.array).original: t for t in leaves if isinstance(t, Tensor)},  # type: ignore[union-attr]
         _same(leaves, observer),
         recorder.bare,
+        [*recorder.derived.values()],
         left,
         recorder.hosts,
         [*observer.reads, *recorder.reads],

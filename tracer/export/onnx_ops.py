@@ -329,6 +329,8 @@ def creation(b: Builder, e: Equation) -> Handle:
 OTHERS: dict[str, Callable[..., Handle | tuple[Handle, ...]]] = {
     "detach": lambda e, x: x,
     "contiguous": lambda e, x: x,
+    "rewritten": lambda e, x, value: value,
+    "overwritten": lambda e, x, value: value,
     "reshape": lambda e, x: _reshaped(x, e.output.shape),
     "permute": _permute,
     "expand": lambda e, x: x.shaped("Expand", e.output.shape),

@@ -119,6 +119,8 @@ def _identity(equation: Equation) -> Value | None:
     name = equation.op.name
     if name in ("clone", "detach"):
         return equation.inputs[0]
+    if name in ("rewritten", "overwritten"):
+        return equation.inputs[1]
     unchanged = len(equation.outputs) == 1 and equation.inputs and isinstance(equation.inputs[0], Value)
     if (
         unchanged

@@ -75,7 +75,7 @@ class Memory:
     def __init__(self, emit: Emit) -> None:
         self._emit = emit
         self._known: dict[int, Known] = {}
-        # By the id of what owns the memory, by root, and by the id of the array: a loop may leave many views.
+        # By the memory (see `_memory`), by root, and by the id of the array: a loop may leave many views.
         self._on: dict[int, dict[Known, dict[int, Known]]] = {}
 
     def release(self) -> None:
@@ -122,7 +122,7 @@ class Memory:
 
     def _note(self, array: np.ndarray, known: Known) -> None:
         self._known[id(array)] = known
-        self._on.setdefault(id(owner(array)), {}).setdefault(known.root(), {})[id(array)] = known
+        self._on.setdefault(_memory(array), {}).setdefault(known.root(), {})[id(array)] = known
 
     def _forget(self, own: int, on: int) -> Known | None:
         """What was known of an array, both by their ids, of which nothing is known any more."""
@@ -138,14 +138,14 @@ class Memory:
 
     def replace(self, array: np.ndarray, other: np.ndarray) -> None:
         """Note that what an array held lies in another one from now on."""
-        known = self._forget(id(array), id(owner(array)))
+        known = self._forget(id(array), _memory(array))
         if known is not None:
             known.reference = self._while_it_lives(other)
             self._note(other, known)
 
     def _while_it_lives(self, array: np.ndarray) -> Callable[[], np.ndarray | None]:
         """A reference to an array, which is forgotten when it goes."""
-        own, on = id(array), id(owner(array))
+        own, on = id(array), _memory(array)
         return weakref.ref(array, lambda _: self._forget(own, on))
 
     def current(self, known: Known) -> Value:
@@ -164,7 +164,7 @@ class Memory:
         """
         root = known.root()
         array = known.array
-        others = [group for other, group in self._on[id(owner(array))].items() if other is not root]
+        others = [group for other, group in self._on[_memory(array)].items() if other is not root]
         if any(np.may_share_memory(k.array, array) for group in others for k in [*group.values()]):
             raise Unfollowed("writes into memory that two tensors share")
         chain = [known]
@@ -180,6 +180,16 @@ class Memory:
             parent.value = view.seen = value
 
 
+def _memory(array: np.ndarray) -> int:
+    """A number for the memory that an array lies in: arrays that overlap have the same.
+
+    It is that of the array that owns it; but all memory that NumPy has from others (a buffer, a file, another
+    library) counts as one, as two arrays that know nothing of each other may lie in it.
+    """
+    owned = owner(array)
+    return id(owned) if owned.base is None else 0
+
+
 def _shares(array: np.ndarray, source: np.ndarray) -> bool:
     """Whether what a view op gave of `source` lies in the same memory, or is a copy."""
-    return bool(array.size) and owner(array) is owner(source)
+    return np.may_share_memory(array, source)

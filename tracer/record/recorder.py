@@ -42,7 +42,8 @@ class Recorder(Interpreter):
     constants: values made from Python data during the run; hosts: what a replay asks Python for before
     it goes on, each with the number of equations before it.
     tracked: the values whose tensors needed gradients.
-    bare: the arguments that must have no `.grad`. steps_taken: how often the run has counted up each count of
+    bare: the arguments that must have no `.grad`. derived: where the leaves from outside are whose gradients
+    the run has asked for, by id. steps_taken: how often the run has counted up each count of
     an optimizer's steps, by id, and the value that it then held. after: Python code that a replay runs in
     the end.
     gradients: the tensors from outside whose `.grad` was looked at or set, by id.
@@ -62,6 +63,7 @@ class Recorder(Interpreter):
         self.tracked: set[Value] = set()
         self.gradients: dict[int, Gradient] = {}
         self.bare: list[int] = []
+        self.derived: dict[int, Place] = {}
         self.reads: list[Read] = []
         self.after: list[weakref.WeakMethod[MethodType]] = []
         self.steps_taken: dict[int, tuple[int, Value]] = {}
@@ -155,6 +157,8 @@ class Recorder(Interpreter):
             if op.view:
                 self.memory.view(tensor.array, value, args[0].array, op, params)
             else:
+                if shares_memory(tensor.array, args):
+                    self.effect(f"{op.name} gave memory of its input, which no view op did")
                 self.memory.define(tensor.array, value)
             if tensor.needs_grad:
                 self.tracked.add(value)
@@ -175,7 +179,7 @@ class Recorder(Interpreter):
     def _emit(self, op: Op, inputs: tuple[Any, ...], params: Params) -> Value:
         """An equation of a write: what it gives is in memory already."""
         output = Value(self._fresh(), op.infer([v.type for v in inputs], params))
-        if op.rules is not None and any(v in self.tracked for v in inputs):
+        if any(v in self.tracked and op.rule(i) is not None for i, v in enumerate(inputs)):
             self.tracked.add(output)
         self.equations.append(Equation(op, inputs, dict(params), (output,), self._source()))
         return output
@@ -233,7 +237,14 @@ class Recorder(Interpreter):
     def writes_later(self, target: Tensor, index: Any, value: Tensor) -> bool:
         return self.later.write(target, index, value)
 
-    def wrote(self, target: Tensor, result: Tensor, index: Any = None, on_graph: bool = False) -> None:
+    def wrote(
+        self,
+        target: Tensor,
+        result: Tensor,
+        index: Any = None,
+        on_graph: bool = False,
+        overwrites: bool = False,
+    ) -> None:
         known = self.memory.find(target.array)
         assert known is not None, "every write is told beforehand"
         base = base_of(target)
@@ -250,6 +261,8 @@ class Recorder(Interpreter):
             if index is not None:
                 assign = REGISTRY["assign"]
                 value = self._emit(assign, (self.memory.current(known), value), {"index": index})
+            elif overwrites:
+                value = self._emit(REGISTRY["overwritten"], (self.memory.current(known), value), {})
             self.memory.write(known, value)
         except Unfollowed as error:
             self.effect(str(error))
@@ -279,8 +292,10 @@ class Recorder(Interpreter):
             if node.extra is not None:
                 self.effect("runs hooks in backward")
             for _, target, _ in node.edges:
-                if isinstance(target, Tensor) and has_hooks(target):
-                    self.effect("runs hooks in backward")
+                if isinstance(target, Tensor):
+                    self.derived.setdefault(id(target), self.place_of(target))
+                    if has_hooks(target):
+                        self.effect("runs hooks in backward")
         return self
 
     def sees_gradient(self, tensor: Tensor) -> None:
@@ -330,7 +345,7 @@ class Recorder(Interpreter):
 
     def noted(self) -> tuple[int, ...]:
         """How much was noted besides equations: inputs, and what a replay asks or does outside the graph."""
-        inputs = self.inputs, self.captured, self.constants, self.hosts, self.bare
+        inputs = self.inputs, self.captured, self.constants, self.hosts, self.bare, self.derived
         world = self.gradients, self.reads, self.after, self.steps_taken, self.open_reasons, self.changes
         return tuple(map(len, (*inputs, *world)))
 
@@ -344,6 +359,12 @@ class Recorder(Interpreter):
     def takes_step(self, optimizer: Any) -> bool:
         self.later.settle()
         return record_step(self, optimizer)
+
+
+def shares_memory(array: np.ndarray, args: Sequence[Any]) -> bool:
+    """Whether an array that is there already lies in the memory of one of the tensors among `args`."""
+    arrays = [a.array for a in args if isinstance(a, Tensor)]
+    return any(np.may_share_memory(array, a) for a in arrays if type(array) is type(a) is np.ndarray)
 
 
 def source_text(source: Source | None) -> str:

@@ -172,7 +172,7 @@ def _phase_checked(along: np.ndarray) -> np.ndarray:
             "complex eigenvectors are specified up to multiplication by e^{i phi}, and the loss function "
             "depends on this quantity, so it has no gradient; use what does not depend on it, like .abs()"
         )
-    return along
+    return along.copy()
 
 
 _PHASE = Opaque("linalg_phase_check", "along", _phase_checked, lambda types: types[0], {"along": lambda g: g})

@@ -353,8 +353,26 @@ _detach: View = View(
     lambda x: x.view(),
     lambda layout: layout,
     None,
-    put=lambda x_type: (_detach, False, NO_PARAMS),
+    put=lambda x_type: (_rewritten, True, NO_PARAMS),
 )
+
+# What a graph, which has no memory, says of writes: x with the values written into all of it.
+
+_rewritten: Opaque = Opaque(
+    "rewritten",
+    "x value",
+    lambda x, value: np.array(value),
+    lambda types: types[1],
+    {"x": lambda g: g, "value": None},
+)  # unseen by autograd, through a detached alias: x is where it was on the graph
+
+_overwritten: Opaque = Opaque(
+    "overwritten",
+    "x value",
+    lambda x, value: np.array(value),
+    lambda types: types[1],
+    {"x": lambda g: ops.zeros_like(g), "value": lambda g: g},
+)  # seen: what was there before gets a gradient of zeros, and not none
 
 
 @public

@@ -10,6 +10,7 @@ import numpy as np
 
 from fusegrad.eager.autograd import views
 from fusegrad.eager.autograd.node import reach
+from fusegrad.eager.core import shared
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import Layout, Opaque, View, contiguous_layout
 from fusegrad.eager.core.names import attach, renamed
@@ -79,8 +80,8 @@ def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
 def _storage(array: np.ndarray) -> np.ndarray:
     """The memory that `array` is a view of, as a vector of its elements."""
     root = array
-    while isinstance(root.base, np.ndarray) and root.base.dtype == array.dtype:
-        root = root.base
+    while (base := shared.source(root)) is not None and base.dtype == array.dtype:
+        root = base
     if not (root.flags.c_contiguous or root.flags.f_contiguous):
         return array if array.flags.c_contiguous else np.array(array)
     return root.reshape(-1, order="A")

@@ -197,7 +197,7 @@ class Fusion:
         if isinstance(equation.op, Contraction) and product_dtype(equation.output.dtype) is not None:
             if all(n for v in equation.values() for n in v.shape):
                 return Step("product", [equation])
-        elif equation.op.family in ("elementwise", "reduction", "fetch") and self._lowerable([equation]):
+        elif equation.op.family in ("elementwise", "reduction", "fetch") and self._is_kernel(equation):
             return Step("kernel", [equation])
         elif self._is_nest(equation):
             return Step("loops", [equation])
@@ -224,12 +224,22 @@ class Fusion:
         made = self.creations.get(self.sources.base(equation.inputs[0]))
         return made.params["value"] if made is not None and made.op.name == "full" else None
 
+    def _is_kernel(self, equation: Equation) -> bool:
+        """Whether an equation can be a kernel; notes what must be in memory for it, and not made inside."""
+        if self._lowerable(self._with_creations([equation])):
+            return True
+        # A part of what is made from nothing cannot be read where it is made.
+        made = self.creations.keys() & {*self._bases[id(equation)]}
+        if not made or not self._lowerable([equation]):
+            return False
+        self.needed |= made
+        return True
+
     def _lowerable(self, equations: list[Equation]) -> bool:
-        """Whether the kernel IR can say the equation at all; the same for all equations like it."""
-        (equation,) = equations
-        key = self._alike.group(equations, [equation.output]).key
+        """Whether the kernel IR can say the group whose last result is needed; the same for all like it."""
+        key = self._alike.group(equations, [equations[-1].output]).key
         if key not in self._plans.said:
-            self._plans.said[key] = self._builds(self._with_creations(equations))
+            self._plans.said[key] = self._builds(equations)
         return self._plans.said[key]
 
     def _builds(self, equations: list[Equation]) -> bool:

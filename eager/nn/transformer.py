@@ -95,8 +95,10 @@ class MultiheadAttention(Module):
         turned = self.batch_first and query.ndim == 3
         if turned:
             # The same tensor stays the same, so that its projections can be one product.
-            first = {id(x): ops.transpose(x, 0, 1) for x in (query, key, value)}
-            query, key, value = (first[id(x)] for x in (query, key, value))
+            given = query, key
+            query = ops.transpose(query, 0, 1)
+            key = query if key is given[0] else ops.transpose(key, 0, 1)
+            value = query if value is given[0] else key if value is given[1] else ops.transpose(value, 0, 1)
         output, weights = F.multi_head_attention_forward(
             query,
             key,

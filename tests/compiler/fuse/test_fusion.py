@@ -219,3 +219,37 @@ def test_what_backward_does_not_read_has_no_array_of_its_own():
     (segment,) = cell.segments()
     assert len(segment.code.program.placed().fresh) == 1  # the products lie in the arena
     assert "tanh" in str(segment.code.program.graph) and "tanh" not in str(segment.backward.program.graph)
+
+
+def made_in_the_function() -> dict[str, Callable[[], fg.Tensor]]:
+    """Tensors of 8 x 32 made from nothing, whole or as parts of others."""
+    return {
+        "whole": lambda: fg.full((8, 32), 0.5),
+        "number of a row": lambda: fg.ones(1, 8, 32)[0],
+        "first rows": lambda: fg.full((16, 32), 3.0)[:8],
+        "part of a range": lambda: fg.arange(64.0)[32:].expand(8, 32),
+        "range": lambda: fg.arange(32.0).expand(8, 32),
+        "windows": lambda: fg.arange(39.0).unfold(0, 32, 1),
+        "turned": lambda: fg.arange(256.0).reshape(32, 8).t(),
+        "part of an identity": lambda: fg.eye(32)[4:12],
+        "part of a triangle": lambda: fg.ones(9, 32).tril()[1:],
+    }
+
+
+@pytest.mark.parametrize("first", made_in_the_function())
+@pytest.mark.parametrize("second", made_in_the_function())
+def test_one_op_on_parts_of_what_is_made_inside_and_on_other_tensors(first: str, second: str):
+    made = made_in_the_function()
+
+    def function(x: fg.Tensor, y: fg.Tensor) -> fg.Tensor:
+        kept = x.sigmoid() * made[first]() + y.tanh() * made[second]()
+        return (kept.tanh() + x.tanh() * y.sigmoid()).sum()
+
+    x, y = (fg.randn(8, 32, dtype=fg.float64, requires_grad=True) for _ in range(2))
+    jitted = fg.jit(function)
+    for _ in range(3):
+        ours, theirs = (fg.autograd.grad(f(x, y), (x, y)) for f in (jitted, function))
+        for a, b in zip(ours, theirs, strict=True):
+            np.testing.assert_allclose(a.numpy(), b.numpy(), 1e-6, 1e-9)
+    text = str(jitted.explain())
+    assert jitted.stats.compiled_calls == 2 and "NumPy: mul" not in text, text

@@ -9,7 +9,13 @@ import numpy as np
 
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.eager.optim.elementwise import ElementwiseOptimizer, average, average_square, direction
+from fusegrad.eager.optim.elementwise import (
+    ElementwiseOptimizer,
+    average,
+    average_square,
+    direction,
+    unless_zero,
+)
 from fusegrad.eager.optim.optimizer import ParameterGroup, as_number, check_options, scalar
 
 Arrays = Sequence[np.ndarray]
@@ -75,8 +81,8 @@ class Adam(ElementwiseOptimizer):
             (1 - beta2**step) ** 0.5,
             group["eps"],
             lr / (1 - beta1**step),
-            0 if decoupled else decay,
-            1 - lr * decay if decoupled else 1,
+            None if decoupled else unless_zero(decay),
+            1 - lr * decay if decoupled and decay else None,
             group["maximize"],
         )
 
@@ -84,9 +90,9 @@ class Adam(ElementwiseOptimizer):
         self, p: np.ndarray, g: np.ndarray, slots: Arrays, constants: Any, a: np.ndarray, b: np.ndarray
     ) -> None:
         weight, beta2, correction, eps, size, decay, shrink, maximize = constants
-        if shrink != 1:
+        if shrink is not None:
             p *= shrink
-        if decay or maximize:
+        if decay is not None or maximize:
             g = direction(p, g, decay, maximize, a, b)
         mean, square = slots[0], slots[1]
         average(mean, g, weight, a)
@@ -170,7 +176,7 @@ class Adamax(ElementwiseOptimizer):
     def constants(self, group: ParameterGroup, step: float, kept: dict[str, Any], fresh: bool) -> Any:
         (beta1, beta2), lr = group["betas"], as_number(group["lr"])
         size = lr / (1 - beta1**step)
-        return 1 - beta1, beta2, size, group["eps"], group["weight_decay"], group["maximize"]
+        return 1 - beta1, beta2, size, group["eps"], unless_zero(group["weight_decay"]), group["maximize"]
 
     def update(
         self, p: np.ndarray, g: np.ndarray, slots: Arrays, constants: Any, a: np.ndarray, b: np.ndarray
@@ -240,14 +246,19 @@ class NAdam(ElementwiseOptimizer):
         return (
             (1 - beta1, beta2, 1 - beta2**step, group["eps"]),
             (lr * (1.0 - mu) / (1.0 - total), lr * mu_next / (1.0 - total * mu_next)),
-            (0 if decoupled else decay, 1 - lr * decay if decoupled else 1, group["maximize"]),
+            (
+                None if decoupled else unless_zero(decay),
+                1 - lr * decay if decoupled and decay else None,
+                group["maximize"],
+            ),
         )
 
     def update(
         self, p: np.ndarray, g: np.ndarray, slots: Arrays, constants: Any, a: np.ndarray, b: np.ndarray
     ) -> None:
         (weight, beta2, correction, eps), (size, size_mean), (decay, shrink, maximize) = constants
-        p *= shrink
+        if shrink is not None:
+            p *= shrink
         g = direction(p, g, decay, maximize, a, b)
         mean, square = slots
         average(mean, g, weight, a)
@@ -308,14 +319,19 @@ class RAdam(ElementwiseOptimizer):
         decoupled = group["decoupled_weight_decay"]
         return (
             (1 - beta1, beta2, group["eps"], size, known),
-            (0 if decoupled else decay, 1 - lr * decay if decoupled else 1, group["maximize"]),
+            (
+                None if decoupled else unless_zero(decay),
+                1 - lr * decay if decoupled and decay else None,
+                group["maximize"],
+            ),
         )
 
     def update(
         self, p: np.ndarray, g: np.ndarray, slots: Arrays, constants: Any, a: np.ndarray, b: np.ndarray
     ) -> None:
         (weight, beta2, eps, size, known), (decay, shrink, maximize) = constants
-        p *= shrink
+        if shrink is not None:
+            p *= shrink
         g = direction(p, g, decay, maximize, a, b)
         mean, square = slots
         average(mean, g, weight, a)

@@ -9,7 +9,13 @@ import numpy as np
 
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.eager.optim.elementwise import ElementwiseOptimizer, average, average_square, direction
+from fusegrad.eager.optim.elementwise import (
+    ElementwiseOptimizer,
+    average,
+    average_square,
+    direction,
+    unless_zero,
+)
 from fusegrad.eager.optim.optimizer import ParameterGroup, as_number, check_options, scalar
 
 Arrays = Sequence[np.ndarray]
@@ -64,14 +70,14 @@ class SGD(ElementwiseOptimizer):
 
     def constants(self, group: ParameterGroup, step: float, kept: dict[str, Any], fresh: bool) -> Any:
         share = 1 if fresh else 1 - group["dampening"]  # the first gradient is taken whole
-        lr, decay = as_number(group["lr"]), as_number(group["weight_decay"])
+        lr, decay = as_number(group["lr"]), unless_zero(as_number(group["weight_decay"]))
         return lr, group["momentum"], share, decay, group["nesterov"], group["maximize"]
 
     def update(
         self, p: np.ndarray, g: np.ndarray, slots: Arrays, constants: Any, a: np.ndarray, b: np.ndarray
     ) -> None:
         lr, momentum, share, decay, nesterov, maximize = constants
-        if decay or maximize:
+        if decay is not None or maximize:
             g = direction(p, g, decay, maximize, a, b)
         if slots:
             buffer = slots[0]
@@ -129,7 +135,8 @@ class RMSprop(ElementwiseOptimizer):
         return tuple(names)
 
     def constants(self, group: ParameterGroup, step: float, kept: dict[str, Any], fresh: bool) -> Any:
-        options = group["alpha"], group["eps"], group["weight_decay"], group["momentum"]
+        decay, momentum = unless_zero(group["weight_decay"]), unless_zero(group["momentum"])
+        options = group["alpha"], group["eps"], decay, momentum
         return as_number(group["lr"]), *options, group["centered"], group["maximize"]
 
     def update(
@@ -149,7 +156,7 @@ class RMSprop(ElementwiseOptimizer):
             np.sqrt(square, out=a)
         a += eps
         np.divide(g, a, out=a)
-        if momentum > 0:
+        if momentum is not None:
             buffer = slots[1]
             buffer *= momentum
             buffer += a
@@ -208,7 +215,7 @@ class Adagrad(ElementwiseOptimizer):
 
     def constants(self, group: ParameterGroup, step: float, kept: dict[str, Any], fresh: bool) -> Any:
         lr = as_number(group["lr"]) / (1 + (step - 1) * group["lr_decay"])
-        return lr, group["eps"], group["weight_decay"], group["maximize"]
+        return lr, group["eps"], unless_zero(group["weight_decay"]), group["maximize"]
 
     def update(
         self, p: np.ndarray, g: np.ndarray, slots: Arrays, constants: Any, a: np.ndarray, b: np.ndarray
@@ -261,7 +268,7 @@ class Adadelta(ElementwiseOptimizer):
 
     def constants(self, group: ParameterGroup, step: float, kept: dict[str, Any], fresh: bool) -> Any:
         lr = as_number(group["lr"])
-        return lr, group["rho"], group["eps"], group["weight_decay"], group["maximize"]
+        return lr, group["rho"], group["eps"], unless_zero(group["weight_decay"]), group["maximize"]
 
     def update(
         self, p: np.ndarray, g: np.ndarray, slots: Arrays, constants: Any, a: np.ndarray, b: np.ndarray
@@ -381,7 +388,7 @@ class ASGD(ElementwiseOptimizer):
         rate, share = eta.item(), mu.item()
         eta[...] = lr / ((1 + lambd * lr * step) ** group["alpha"])
         mu[...] = 1 / max(1, step - group["t0"])
-        return rate, share, 1 - lambd * rate, group["weight_decay"], group["maximize"]
+        return rate, share, 1 - lambd * rate, unless_zero(group["weight_decay"]), group["maximize"]
 
     def update(
         self, p: np.ndarray, g: np.ndarray, slots: Arrays, constants: Any, a: np.ndarray, b: np.ndarray

@@ -289,13 +289,21 @@ def _apart(parameters: list[Tensor]) -> list[Tensor]:
     return [p for i, p in enumerate(parameters) if i not in shared]
 
 
+def unless_zero(number: float) -> float | None:
+    """A number of a rule that is left out where it is 0: None.
+
+    A rule that looks at the number itself is recorded for that number alone, and schedules change them.
+    """
+    return number or None
+
+
 def direction(
-    p: np.ndarray, g: np.ndarray, decay: float, maximize: bool, a: np.ndarray, b: np.ndarray
+    p: np.ndarray, g: np.ndarray, decay: float | None, maximize: bool, a: np.ndarray, b: np.ndarray
 ) -> np.ndarray:
     """The gradient with weight decay, negated to `maximize`: `g` itself, or made in `b` (`a` is scratch)."""
     if maximize:
         g = np.negative(g, out=b)
-    if decay:
+    if decay is not None:
         np.multiply(p, decay, out=a)
         g = np.add(g, a, out=b)
     return g

@@ -179,7 +179,7 @@ def _floating(name: str, op: Random) -> tuple[Callable[..., Tensor], Callable[..
         return _requiring(bind(op, (), params), requires_grad)
 
     def like(input: Tensor, *, dtype: Any = None, **options: Any) -> Tensor:
-        return function(input.array.shape, dtype=dtype or input.dtype, **options)
+        return function(input.shape, dtype=dtype or input.dtype, **options)
 
     function.__name__ = function.__qualname__ = name
     like.__name__ = like.__qualname__ = f"{name}_like"

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, overload
 
-from fusegrad.compiler import entries
+from fusegrad.compiler import entries, pickled
 from fusegrad.compiler.base import debug
 from fusegrad.compiler.base.garbage import uncollected
 from fusegrad.compiler.base.lock import compiling
@@ -33,6 +33,7 @@ from fusegrad.compiler.explain.miss_reasons import (
     leaf_text,
     of_branch,
     of_read,
+    refused,
 )
 from fusegrad.compiler.fastpath.entry import Shortcut
 from fusegrad.compiler.native import calls as native_calls
@@ -110,6 +111,9 @@ class JitFunction(Generic[P, R]):
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
+
+    def __reduce__(self) -> Any:
+        return pickled.reduced(self)
 
     def __repr__(self) -> str:
         return f"<jit {getattr(self, '__qualname__', self.__wrapped__)!s}>"
@@ -447,16 +451,8 @@ def _difference(missed: list[tuple[Variant, Read | Stopped]]) -> Difference:
             return of_read(reason)
         if seen is not None:
             return of_branch(segment.guard.source if segment.guard else None, segment.children, seen)
-        return Difference("state", reason or _refused(segment))
+        return Difference("state", reason or refused(segment))
     return of_read(failed)
-
-
-def _refused(segment: Any) -> str:
-    """Why a segment's program did not run: a captured tensor, or an op's own test of its input."""
-    for kind, captured in segment.code.inputs:
-        if kind == "captured" and captured.array() is None:
-            return "a tensor from outside is gone, or has another shape, dtype, layout or requires_grad"
-    return "an op refuses its input"
 
 
 @overload

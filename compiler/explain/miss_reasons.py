@@ -218,3 +218,11 @@ def structure_text(key: Any) -> str:
     if names:
         return "{" + ", ".join(f"{name!r}: {item}" for name, item in zip(names, items, strict=True)) + "}"
     return f"{kind.__name__}({', '.join(items)})"
+
+
+def refused(segment: Any) -> str:
+    """Why a segment's program did not run: a captured tensor, or an op's own test of its input."""
+    for kind, captured in segment.code.inputs:
+        if kind == "captured" and captured.array() is None:
+            return "a tensor from outside is gone, or has another shape, dtype, layout or requires_grad"
+    return "an op refuses its input"

@@ -52,7 +52,7 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
 
 
 def _fans(tensor: Tensor) -> tuple[int, int]:
-    size = tensor.array.shape
+    size = tensor.shape
     if len(size) < 2:
         raise failure(
             ValueError,
@@ -96,10 +96,10 @@ def ones_(tensor: Tensor) -> Tensor:
 
 def eye_(tensor: Tensor) -> Tensor:
     """The identity matrix."""
-    if tensor.array.ndim != 2:
+    if tensor.ndim != 2:
         raise failure(ValueError, "Only tensors with 2 dimensions are supported")
     with no_grad():
-        return tensor.copy_(creation.eye(*tensor.array.shape))
+        return tensor.copy_(creation.eye(*tensor.shape))
 
 
 def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
@@ -160,7 +160,7 @@ def trunc_normal_(
 
 def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
     """A convolution's weight that keeps its inputs: 1 in the middle of the kernel for each channel."""
-    size = tensor.array.shape
+    size = tensor.shape
     if len(size) not in (3, 4, 5):
         raise failure(ValueError, f"Only tensors with 3, 4, or 5 dimensions are supported, got {list(size)}")
     if size[0] % groups:
@@ -177,25 +177,25 @@ def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
 
 def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tensor:
     """A matrix (dimensions behind the first as one) with orthonormal rows or columns, times gain."""
-    if tensor.array.ndim < 2:
+    if tensor.ndim < 2:
         raise failure(ValueError, "Only tensors with 2 or more dimensions are supported")
     if not tensor.array.size:
         return tensor
-    rows = tensor.array.shape[0]
+    rows = tensor.shape[0]
     columns = tensor.array.size // rows
     with no_grad():
         drawn = random.randn(rows, columns, dtype=tensor.dtype, generator=generator)
         q, r = np.linalg.qr(drawn.numpy().T if rows < columns else drawn.numpy())
         q *= np.sign(np.diagonal(r))  # so that all such matrices are equally likely
-        values = (q.T if rows < columns else q).reshape(tensor.array.shape) * gain
+        values = (q.T if rows < columns else q).reshape(tensor.shape) * gain
         return tensor.copy_(wrap(np.ascontiguousarray(values, tensor.array.dtype)))
 
 
 def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any = None) -> Tensor:
     """Normal, with this share of each column of the matrix set to 0."""
-    if tensor.array.ndim != 2:
+    if tensor.ndim != 2:
         raise failure(ValueError, "Only tensors with 2 dimensions are supported")
-    rows, columns = tensor.array.shape
+    rows, columns = tensor.shape
     zeros = math.ceil(sparsity * rows)
     with no_grad():
         random.normal_(tensor, 0, std, generator=generator)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from fusegrad.eager.autograd.node import reach
 from fusegrad.eager.core.dtypes import default_float
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.op import wrap
@@ -315,7 +316,10 @@ def scalar(value: float) -> Tensor:
 
 def as_number(value: Any) -> Any:
     """An option that may be given as a tensor (a learning rate, say) as a Python number."""
-    return value.array.item() if isinstance(value, Tensor) else value
+    if not isinstance(value, Tensor):
+        return value
+    reach(value)
+    return value.array.item()
 
 
 def check_options(

@@ -158,8 +158,10 @@ def _resolve_data(observer: Observer, owner: Any, name: str, raw: Any, site: Sit
             if observer.status(owner) == OUTER
             else getattr(owner, name)
         )
-    if kind is GetSetDescriptorType and observer.status(owner) == LOCAL and name != "__dict__":
-        return observer.adopt(getattr(owner, name))
+    if kind is GetSetDescriptorType and observer.status(owner) == LOCAL:
+        # What the object has may be from outside, and is judged item by item.
+        made = observer.local if name == "__dict__" else observer.adopt
+        return made(getattr(owner, name))
     observer.open(f"`{name}` of a {type(owner).__name__} cannot be guarded", site)
     return getattr(owner, name)
 

@@ -19,7 +19,7 @@ from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.names import attach
 from fusegrad.eager.core.op import Op, Params, TensorType, bind, wrap
 from fusegrad.eager.core.ops import ops
-from fusegrad.eager.core.sizes import Symbol, size_of
+from fusegrad.eager.core.sizes import Symbol, positions, size_of
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor, mark_inference
 from fusegrad.eager.ops.declare import public
@@ -49,7 +49,7 @@ def _full_numpy(shape: tuple[int, ...], value: Any, dtype: DType) -> np.ndarray:
 
 
 def _arange_numpy(shape: tuple[int, ...], start: Any, step: Any, dtype: DType) -> np.ndarray:
-    return (start + step * np.arange(shape[0])).astype(dtype.numpy)
+    return (start + step * positions(shape[0])).astype(dtype.numpy)
 
 
 _full = Creation("full", _full_numpy, lambda b, index, shape, value, dtype: b.constant(value, dtype))
@@ -333,6 +333,8 @@ def frombuffer(
     buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, requires_grad: bool = False
 ) -> Tensor:
     """A vector over the memory of a Python buffer, from byte `offset` on. Source: `torch.frombuffer`."""
+    if not count or not memoryview(buffer).nbytes:
+        raise failure(ValueError, "both buffer length and count must not be 0")
     array = np.frombuffer(buffer, dtypes.as_dtype(dtype).numpy, count, offset)
     return _requiring(from_numpy(array), requires_grad)
 
@@ -383,7 +385,7 @@ def _linspace_numpy(shape: tuple[int, ...], start: float, end: float, dtype: DTy
     """From both ends, so that the last element is `end` itself."""
     count = shape[0]
     step = (end - start) / max(1, count - 1)
-    place = np.arange(count)
+    place = positions(count)
     near = place < count // 2 if count > 1 else place == 0
     values = np.where(near, start + step * place, end - step * (count - 1 - place))
     return values.astype(dtype.numpy)

@@ -254,6 +254,8 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
         raise failure(
             RuntimeError, f"only supports 1-d non-negative integral inputs, got {x.dtype.name}{list(x.shape)}"
         )
+    if x.size and x.max() == np.iinfo(np.int64).max:  # there is no count of so many numbers, and NumPy tries
+        raise failure(RuntimeError, f"maximum value of input overflowed, it should be < {x.max()}")
     if minlength < 0:
         raise failure(RuntimeError, f"minlength should be >= 0, got {minlength}")
     if weights is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import functools
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import Opaque
 from fusegrad.eager.core.op import TensorType, bind
 from fusegrad.eager.core.ops import ops
+from fusegrad.eager.core.sizes import checked_count
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Size, Tensor
 from fusegrad.eager.ops.create import creation
@@ -362,9 +364,11 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
         raise failure(RuntimeError, f"expect a non-negative number, but got {r}")
     if r == 0:
         return ops.empty(0, dtype=input.dtype)
+    n = input.array.size
     choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
-    places = np.array(list(choose(range(input.array.size), r)), dtype=np.int64).reshape(-1, r)
-    return ops.take(input, creation.constant(places))
+    count = math.comb(n + r - 1 if with_replacement and n else n, r) * r
+    places = np.fromiter(itertools.chain.from_iterable(choose(range(n), r)), np.int64, checked_count(count))
+    return ops.take(input, creation.constant(places.reshape(-1, r)))
 
 
 # A common shape.

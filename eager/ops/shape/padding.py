@@ -10,6 +10,7 @@ import numpy as np
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.op import bind
 from fusegrad.eager.core.ops import ops
+from fusegrad.eager.core.sizes import positions
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.create import creation
 from fusegrad.eager.ops.declare import public
@@ -128,7 +129,7 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
                 )
             if mode == "circular":  # what is left goes round, what is cut does not
                 input, n, before, after = _cut(input, dim, before, after)
-            place = np.arange(-before, n + after)
+            place = positions(before + n + after) - before
             shown = creation.constant(_MODES[mode](place, n, before, after))
             input = ops.index_select(input, dim, shown)
     return input

@@ -15,6 +15,7 @@ from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import Layout, Opaque, View
 from fusegrad.eager.core.op import Params, TensorType, bind
 from fusegrad.eager.core.ops import ops
+from fusegrad.eager.core.sizes import positions
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.declare import public
 from fusegrad.eager.ops.shape.shape import _sizes, normal_dim
@@ -376,7 +377,7 @@ def tensor_split(
         if given <= 0:
             raise failure(RuntimeError, f"number of sections must be larger than 0, got {given}")
         small, larger = divmod(n, given)
-        edges = [i * small + builtins.min(i, larger) for i in range(given + 1)]
+        edges = [i * small + builtins.min(i, larger) for i in positions(given + 1).tolist()]
     else:
         edges = [0, *_sizes((tuple(given),)), n]
     # Each a view of its own, which may be written in place, unlike those of `split`.

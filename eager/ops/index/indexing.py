@@ -21,6 +21,7 @@ from fusegrad.eager.core.families import Opaque
 from fusegrad.eager.core.names import attach
 from fusegrad.eager.core.op import NO_PARAMS, TensorType, bind, evaluate
 from fusegrad.eager.core.ops import ops
+from fusegrad.eager.core.sizes import size_of
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.declare import public
@@ -269,7 +270,7 @@ def _entry(entry: Any) -> Any:
     if isinstance(entry, Tensor):
         return _index_tensor(entry)
     if isinstance(entry, slice):
-        return slice(*(v if v is None else v.__index__() for v in (entry.start, entry.stop, entry.step)))
+        return slice(*(v if v is None else size_of(v) for v in (entry.start, entry.stop, entry.step)))
     if entry is None or entry is Ellipsis or isinstance(entry, (int, np.integer)):
         return entry
     if hasattr(entry, "__index__"):

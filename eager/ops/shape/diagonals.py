@@ -12,8 +12,8 @@ from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import Layout, Opaque, View, contiguous_layout
 from fusegrad.eager.core.op import bind
 from fusegrad.eager.core.ops import ops
-from fusegrad.eager.core.sizes import positions
-from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.core.sizes import positions, size_of
+from fusegrad.eager.core.tensor import Tensor, on_cpu
 from fusegrad.eager.ops.create import creation
 from fusegrad.eager.ops.declare import method, public
 from fusegrad.eager.ops.shape.shape import normal_dim
@@ -179,6 +179,7 @@ def _triangle(input: Tensor, diagonal: int, lower: bool) -> Tensor:
     """Zero beyond a diagonal; as a comparison of positions, so that it fuses."""
     if input.array.ndim < 2:
         raise failure(RuntimeError, f"input tensor must have at least 2 dimensions, got {input.array.ndim}")
+    diagonal = size_of(diagonal)
     rows = ops.unsqueeze(ops.arange(input.array.shape[-2]), 1)
     columns = ops.arange(input.array.shape[-1])
     kept = columns - rows <= diagonal if lower else columns - rows >= diagonal
@@ -214,6 +215,7 @@ def tril_indices(
     row: int, col: int, offset: int = 0, *, dtype: Any = dtypes.int64, device: Any = None, layout: Any = None
 ) -> Tensor:
     """The rows and columns of a matrix's lower triangle, [2, count]. Source: `torch.tril_indices`."""
+    on_cpu(device)
     return _triangle_indices("tril_indices", row, col, offset, dtype, True)
 
 
@@ -222,6 +224,7 @@ def triu_indices(
     row: int, col: int, offset: int = 0, *, dtype: Any = dtypes.int64, device: Any = None, layout: Any = None
 ) -> Tensor:
     """The rows and columns of a matrix's upper triangle, [2, count]. Source: `torch.triu_indices`."""
+    on_cpu(device)
     return _triangle_indices("triu_indices", row, col, offset, dtype, False)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.op import bind
 from fusegrad.eager.core.ops import ops
-from fusegrad.eager.core.sizes import positions
+from fusegrad.eager.core.sizes import positions, size_of
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.create import creation
 from fusegrad.eager.ops.declare import public
@@ -44,7 +44,7 @@ def _widths(input: Tensor, pad: Sequence[int]) -> Widths:
     if len(pad) // 2 > len(widths):
         raise failure(RuntimeError, f"padding {list(pad)} does not fit shape {list(input.array.shape)}")
     for i in range(len(pad) // 2):
-        widths[-1 - i] = (pad[2 * i].__index__(), pad[2 * i + 1].__index__())
+        widths[-1 - i] = (size_of(pad[2 * i]), size_of(pad[2 * i + 1]))
     return widths
 
 
@@ -54,6 +54,7 @@ def constant_pad_nd(input: Tensor, pad: Sequence[int], value: Any = 0) -> Tensor
 
     Source: `torch.constant_pad_nd`.
     """
+    pad = [size_of(n) for n in pad]
     result = padded(input, _widths(input, pad), value)
     # Where nothing is put around, a view is left; PyTorch always gives new memory.
     return result.clone() if all(n <= 0 for n in pad) else result

@@ -16,7 +16,7 @@ from fusegrad.eager.core.names import attach, renamed
 from fusegrad.eager.core.op import TensorType, bind
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.state import state
-from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.core.tensor import Tensor, on_cpu
 from fusegrad.eager.ops.create import creation
 from fusegrad.eager.ops.declare import method, public
 from fusegrad.eager.ops.shape import diagonals, order, shape as shapes, slicing
@@ -308,6 +308,7 @@ def empty_strided(
     pin_memory: bool = False,
 ) -> Tensor:
     """Zeros that lie in memory by the given strides. Source: `torch.empty_strided`."""
+    on_cpu(device)
     sizes, strides = _sizes((tuple(size),)), _sizes((tuple(stride),))
     if len(sizes) != len(strides):
         raise failure(
@@ -341,6 +342,7 @@ def empty_permuted(
     pin_memory: bool = False,
 ) -> Tensor:
     """Zeros whose dimensions lie in memory in the order `physical_layout`. Source: `torch.empty_permuted`."""
+    on_cpu(device)
     sizes, places = _sizes((size,)), [*physical_layout]
     if len(places) != len(sizes):
         raise failure(

@@ -8,6 +8,7 @@ from typing import Any
 from fusegrad.eager.autograd import views
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.names import attach, renamed
+from fusegrad.eager.core.op import bind
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.stand_in import plain
 from fusegrad.eager.core.state import state
@@ -77,6 +78,8 @@ attach_in_place(lambda x: _filled(x, 0), "zero")
 
 def setitem(self: Tensor, index: Any, value: Any) -> None:
     """`x[index] = value`. Source: `torch.Tensor.__setitem__`."""
+    if not self.array.flags.writeable and _assign_to_repeated(self, index, value):
+        return
     begin_write(self, "__setitem__", (value,))
     if not isinstance(value, Tensor):
         value = _of_kind(ops.tensor(value), self)
@@ -97,6 +100,17 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
         _assign_advanced(self, index, basic, advanced, value)
     elif index is not False:  # what stood for numbers: tensors without dimensions
         _assign_part(self, basic, value)  # type: ignore[arg-type]
+
+
+def _assign_to_repeated(self: Tensor, index: Any, value: Any) -> bool:
+    """Write into a part of an expanded tensor, that may have each element once; whether there is a part."""
+    basic, advanced = indexing.split_index(self, index)
+    if advanced or basic is None:
+        return False
+    value = value if isinstance(value, Tensor) else _of_kind(ops.tensor(value), self)
+    part = bind(slicing._getitem, (self,), {"index": basic})
+    part.copy_(indexing._without_ones(value, part.array.ndim))
+    return True
 
 
 def _of_kind(value: Tensor, target: Tensor) -> Tensor:

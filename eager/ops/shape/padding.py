@@ -120,11 +120,15 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
             f"or 3D input, the last two of 3D or 4D, the last three of 4D or 5D; got {list(pad)} for shape "
             f"{list(input.array.shape)}",
         )
-    _check_not_empty(input, len(pad) // 2, mode)
+    spatial = len(pad) // 2
+    _check_not_empty(input, spatial, mode)
+    left = [n + a + b for n, (a, b) in zip(input.array.shape, widths, strict=True)]
+    if mode != "circular" and all(n < 1 for n in left[-spatial:]):
+        raise failure(RuntimeError, f"shape {list(input.array.shape)} cannot be padded to {left}")
     for dim, (before, after) in enumerate(widths):
         if before or after:
             n = input.array.shape[dim]
-            if n + before + after < 0 or (mode != "circular" and n + before + after < 1):
+            if n + before + after < 0:
                 raise failure(
                     RuntimeError, f"dimension {dim} of {n} elements cannot be padded by {before, after}"
                 )

@@ -11,7 +11,7 @@ import numpy as np
 from fusegrad.eager.autograd import views
 from fusegrad.eager.autograd.node import reach
 from fusegrad.eager.core.errors import failure
-from fusegrad.eager.core.families import Layout, Opaque, View, contiguous_layout
+from fusegrad.eager.core.families import Layout, Opaque, View, contiguous_layout, lies_apart
 from fusegrad.eager.core.names import attach, renamed
 from fusegrad.eager.core.op import TensorType, bind
 from fusegrad.eager.core.ops import ops
@@ -34,8 +34,13 @@ def _unfold_layout(layout: Layout, dim: int, size: int, step: int) -> Layout:
 
 def _unfold_numpy(x: np.ndarray, dim: int, size: int, step: int) -> np.ndarray:
     layout = _unfold_layout(Layout(x.shape, x.strides), dim, size, step)
-    apart = x.flags.writeable and step >= size
-    return np.lib.stride_tricks.as_strided(x, layout.shape, layout.strides, writeable=apart)
+    if x.flags.c_contiguous and x.size:  # so that what has each element once may be written later
+        windows: np.ndarray = np.ndarray(layout.shape, x.dtype, x, 0, layout.strides)
+    else:
+        windows = np.lib.stride_tricks.as_strided(x, layout.shape, layout.strides)
+    if step < size or not x.flags.writeable:
+        windows.flags.writeable = False
+    return windows
 
 
 def _fold(g: Tensor, x_type: TensorType, dim: int, size: int, step: int) -> Tensor:
@@ -124,7 +129,12 @@ def _as_strided_numpy(
             f"sizes {list(size)}, strides {list(stride)} and offset {start} are out of bounds for storage of "
             f"{storage.size} elements"
         )
-    return np.ndarray(size, x.dtype, storage, start * x.itemsize, tuple(s * x.itemsize for s in stride))
+    result: np.ndarray = np.ndarray(
+        size, x.dtype, storage, start * x.itemsize, tuple(s * x.itemsize for s in stride)
+    )
+    if not (x.flags.writeable and lies_apart(size, stride)):  # a write of all would read what it wrote
+        result.flags.writeable = False
+    return result
 
 
 def _as_strided_gradient(

@@ -91,6 +91,9 @@ def cat(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None) -
         raise failure(
             RuntimeError, "zero-dimensional tensor (at position 0) cannot be concatenated; use stack"
         )
+    if len(kept) < len(given):  # empty vectors have no elements, but a dtype
+        kind = functools.reduce(dtypes.promote_types, [x.dtype for x in given])
+        kept = (ops.cast(kept[0], kind), *kept[1:])
     result = bind(_cat, kept, {"dim": normal_dim(dim, kept[0].array.ndim)})
     return result if out is None else written_out(result, out, given, exact=False)
 
@@ -327,6 +330,8 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
     if indexing not in ("ij", "xy"):
         raise failure(RuntimeError, f"indexing must be one of 'xy' or 'ij', got {indexing!r}")
     for v in vectors:
+        if v.array.dtype != vectors[0].array.dtype:
+            raise failure(RuntimeError, "meshgrid expects all tensors to have the same dtype")
         if v.array.ndim > 1:
             raise failure(
                 RuntimeError, f"expected scalar or 1D tensor in the tensor list but got {list(v.array.shape)}"

@@ -268,7 +268,8 @@ class _Walk:
         self.taken.add(id(gradient.array))  # a hook may have kept it
         accumulate(leaf, gradient, self.create_graph, self.taken, False)
         for hook in list(leaf.__dict__.get(hooks.ACCUMULATED, {}).values()):
-            hook(leaf)
+            if hook(leaf) is not None:
+                raise RuntimeError("Tensor post accumulate grad hooks should return None.")
 
     # The end.
 

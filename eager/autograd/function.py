@@ -119,10 +119,10 @@ class FunctionNode(Node):
         given: list[Any] = list(gradients)
         if self.materialize_grads:
             given = [
-                wrap(np.zeros(shape, dtype)) if g is None else g
-                for g, (shape, dtype) in zip(gradients, self.output_types, strict=True)
+                wrap(np.zeros(shape, dtype)) if g is None and i not in self.plain else g
+                for i, (g, (shape, dtype)) in enumerate(zip(gradients, self.output_types, strict=True))
             ]
-        made = self.function.backward(self, *(g for i, g in enumerate(given) if i not in self.plain))
+        made = self.function.backward(self, *given)  # None for results that are no tensors
         return self._fitted(made if isinstance(made, tuple) else (made,), edges or self.edges)
 
     def _fitted(self, made: tuple[Any, ...], edges: Any) -> list[Tensor | None]:
@@ -275,7 +275,9 @@ def _placed(node: FunctionNode, args: tuple[Any, ...], outputs: Sequence[Any], r
     node.dirty_tensors = node.non_differentiable = ()
     results: list[Any] = []
     for i, output in enumerate(outputs):
-        if i in node.plain or i in node.constant or output.array.dtype.kind not in "fc":
+        if any(output is r for r in results if isinstance(r, Tensor) and r.grad_fn is node):
+            results.append(place(output, node, i))  # one tensor, whose gradient goes to its last place
+        elif i in node.plain or i in node.constant or output.array.dtype.kind not in "fc":
             results.append(output)
         elif id(output) in dirty:
             results.append(_written(node, i, output))

@@ -289,7 +289,11 @@ class AccumulateGrad:
 
     def register_hook(self, fn: Callable[..., Any]) -> RemovableHandle:
         """Call `fn((), (gradient,))` after the gradient was added."""
-        return self.variable.register_post_accumulate_grad_hook(lambda leaf: fn((), (leaf.grad,)))
+
+        def after(leaf: Tensor) -> None:
+            fn((), (leaf.grad,))
+
+        return self.variable.register_post_accumulate_grad_hook(after)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, AccumulateGrad) and other.variable is self.variable

@@ -87,19 +87,39 @@ def set_default_dtype(dtype: DType) -> None:
 
 
 def as_dtype(value: Any) -> DType:
-    """The `DType` for a `DType`, a NumPy dtype (or its name) or a Python number type."""
+    """The `DType` for a `DType`, a NumPy dtype (or its name) or a Python number type, which NumPy's is too.
+
+    `dtype=float` asks for float64, as in PyTorch; what a number becomes beside tensors says `number_dtype`.
+    """
     if isinstance(value, DType):
         return value
-    if value is float:
-        return _default
-    if value in PYTHON_TYPES:
-        return PYTHON_TYPES[value]
     try:
         return FROM_NUMPY[np.dtype(value)]
     except (KeyError, TypeError):
         raise TypeError(
             f"{value!r} is not a dtype that fusegrad has; use one of {', '.join(d.name for d in ALL)}"
         ) from None
+
+
+def plain_number(value: Any) -> Any:
+    """A number of NumPy's, or of a user's class, as the Python number that it is; the rest as it is."""
+    if type(value) in PYTHON_TYPES:
+        return value
+    if isinstance(value, np.generic):
+        return value.item()
+    for kind in (int, float, complex):
+        if isinstance(value, kind):
+            return getattr(kind, f"__{kind.__name__}__")(value)  # the user's class may say something else
+    return value
+
+
+def number_dtype(value: Any) -> DType:
+    """What a number becomes: with a fraction, the default float. Raises TypeError for what is no number."""
+    kind = type(plain_number(value))
+    if kind not in PYTHON_TYPES:
+        raise TypeError(f"expected a Tensor or a number, got {kind.__name__}")
+    dtype = _default if kind is float else PYTHON_TYPES[kind]
+    return complex128 if dtype is complex64 and _default is float64 else dtype
 
 
 def result_type(operands: Iterable[Any]) -> np.dtype:
@@ -112,11 +132,8 @@ def result_type(operands: Iterable[Any]) -> np.dtype:
     by_class: list[np.dtype | None] = [None, None, None]
     for operand in operands:
         dtype = getattr(operand, "dtype", None)
-        if dtype is None:
-            number = _default if type(operand) is float else PYTHON_TYPES[type(operand)]
-            if number is complex64 and _default is float64:
-                number = complex128
-            place, dtype = 2, number.numpy
+        if dtype is None or isinstance(operand, np.generic):
+            place, dtype = 2, number_dtype(operand).numpy
         else:
             place = 0 if operand.ndim else 1
         known = by_class[place]

@@ -298,6 +298,15 @@ def is_dense(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
     return True
 
 
+def lies_apart(shape: tuple[int, ...], strides: tuple[int, ...], step: int = 1) -> bool:
+    """Whether no two elements, `step` large, lie in one place; what interleaves counts as if it did."""
+    for stride, n in sorted((abs(s), n) for s, n in zip(strides, shape, strict=True) if n != 1):
+        if stride < step:
+            return 0 in shape
+        step = stride * n
+    return True
+
+
 class View(Op):
     """The same elements under another shape. `layout(layout, **params)` says where they lie.
 

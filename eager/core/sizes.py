@@ -49,6 +49,24 @@ def broadcast_shapes(*shapes: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(result)
 
 
+_MOST_PLACES = np.iinfo(np.int64).max // 8
+
+
+def checked_count(count: int) -> int:
+    """`count` itself. Raises MemoryError for more numbers than memory has places."""
+    if count > _MOST_PLACES:
+        raise MemoryError(f"cannot allocate {count} numbers")
+    return count
+
+
+def positions(count: int) -> np.ndarray:
+    """The numbers below `count`. Raises MemoryError where there is no memory for so many.
+
+    NumPy's own `arange` forgets to ask: of the largest integers it makes no elements at all.
+    """
+    return np.arange(checked_count(operator.index(count)))
+
+
 class OpenShape(tuple[Any, ...]):
     """A shape with symbols. Shapes of other ranks differ without a look at their sizes."""
 

@@ -37,13 +37,21 @@ class Size(tuple[int, ...]):
 
 
 class device:
-    """Where a tensor lives: always the CPU. Kept so that PyTorch programs run unchanged."""
+    """Where a tensor lives: always the CPU. Kept so that PyTorch programs run unchanged.
+
+    type: "cpu", or another device. Raises RuntimeError for other devices, whatever their names or numbers.
+    """
 
     __slots__ = ("type",)
     index = None
 
-    def __init__(self, type: str = "cpu") -> None:
-        if str(type).split(":")[0] != "cpu":
+    def __init__(self, type: Any = "cpu", index: int | None = None) -> None:
+        if isinstance(type, (bool, float, complex, bytes, list, tuple, dict)) or type is None:
+            raise failure(
+                TypeError, f"device(): a device is a name or a number, not {type.__class__.__name__}"
+            )
+        name = str(type)
+        if name.split(":")[0] != "cpu":
             raise failure(RuntimeError, f"device {type!r}: fusegrad has no other device than the CPU")
         self.type = "cpu"
 
@@ -61,6 +69,12 @@ class device:
 
 
 _CPU = device()
+
+
+def on_cpu(value: Any) -> None:
+    """Refuse what was given as a `device` and is not there; None is the CPU, too."""
+    if value is not None and value is not _CPU:
+        device(value)
 
 
 class Tensor(Methods):
@@ -96,6 +110,14 @@ class Tensor(Methods):
     output_index: int
     version: list[Any]
     alias: tuple[Any, ...] | list[Any] | None
+
+    def __delattr__(self, name: str) -> None:
+        if name != "grad":
+            object.__delattr__(self, name)
+            return
+        if state.interpreter is not None:
+            state.interpreter.before_gradient(self)
+        self.grad = None
 
     # NumPy must let Tensor's reflected operators answer.
     __array_priority__ = 1000

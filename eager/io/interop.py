@@ -12,7 +12,7 @@ from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.names import attach, publish
 from fusegrad.eager.core.op import wrap
 from fusegrad.eager.core.ops import ops
-from fusegrad.eager.core.tensor import Tensor, device
+from fusegrad.eager.core.tensor import Tensor, on_cpu
 
 _CPU = (1, 0)  # DLPack's number for the CPU, and the device's
 
@@ -81,8 +81,7 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
     >>> x
     tensor([7., 0.], dtype=torch.float64)
     """
-    if device is not None:
-        _device(str(device))
+    on_cpu(device)
     if type(ext_tensor).__name__ == "PyCapsule":
         ext_tensor = _Capsule(ext_tensor)
     if not hasattr(ext_tensor, "__dlpack__"):
@@ -91,9 +90,6 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
             f"an array with __dlpack__ or a DLPack capsule is needed, not {type(ext_tensor).__name__}",
         )
     return ops.from_numpy(np.from_dlpack(ext_tensor, copy=copy))
-
-
-_device = device
 
 
 @attach

@@ -20,7 +20,7 @@ from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.names import publish
 from fusegrad.eager.core.op import wrap
 from fusegrad.eager.core.state import state
-from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.core.tensor import Tensor, on_cpu
 from fusegrad.eager.nn.module import Module
 from fusegrad.eager.optim.optimizer import Optimizer
 
@@ -146,6 +146,8 @@ def load(f: str | os.PathLike[str], map_location: Any = None, *, weights_only: b
     values. Tensors do not require gradients. Raises FileNotFoundError; RuntimeError for a file that is
     damaged or no safetensors file; TypeError, naming the tensor, for dtypes that fusegrad lacks.
     """
+    if not (callable(map_location) or isinstance(map_location, dict)):
+        on_cpu(map_location)
     library = _library()
     path = os.fspath(f)
     if state.interpreter is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.core.tensor import Tensor, on_cpu
 from fusegrad.eager.nn import functional as F, init
 from fusegrad.eager.nn.declare import REQUIRED, declared, parameter
 from fusegrad.eager.nn.module import Module
@@ -84,6 +84,7 @@ class PReLU(Module):
         self, num_parameters: int = 1, init: float = 0.25, device: Any = None, dtype: Any = None
     ) -> None:
         super().__init__()
+        on_cpu(device)
         self.num_parameters, self.init = num_parameters, init
         self.weight = parameter(num_parameters, dtype=dtype)
         self.reset_parameters()

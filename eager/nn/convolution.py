@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fusegrad.eager.core.errors import failure
-from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.core.tensor import Tensor, on_cpu
 from fusegrad.eager.nn import functional as F, init
 from fusegrad.eager.nn.declare import optional_parameter, parameter
 from fusegrad.eager.nn.module import Module
@@ -121,6 +121,7 @@ class _Conv(_Convolution):
             in_channels, out_channels, kernel_size, stride, padding, dilation, False, 0, groups, bias,
             padding_mode, dtype,
         )  # fmt: skip
+        on_cpu(device)
 
     def forward(self, input: Tensor) -> Tensor:
         padding: Any = self.padding
@@ -176,6 +177,7 @@ class _ConvTranspose(_Convolution):
         device: Any = None,
         dtype: Any = None,
     ) -> None:
+        on_cpu(device)
         if padding_mode != "zeros":
             raise failure(ValueError, f'Only "zeros" padding mode is supported for {type(self).__name__}')
         super().__init__(

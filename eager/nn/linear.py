@@ -7,7 +7,7 @@ from typing import Any
 
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.state import no_grad
-from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.core.tensor import Tensor, on_cpu
 from fusegrad.eager.nn import functional as F, init
 from fusegrad.eager.nn.declare import optional_parameter, parameter
 from fusegrad.eager.nn.module import Module, Parameter
@@ -31,6 +31,7 @@ class Linear(Module):
         self, in_features: int, out_features: int, bias: bool = True, device: Any = None, dtype: Any = None
     ) -> None:
         super().__init__()
+        on_cpu(device)
         self.in_features, self.out_features = in_features, out_features
         self.weight = parameter(out_features, in_features, dtype=dtype)
         optional_parameter(self, "bias", bias, out_features, dtype=dtype)
@@ -65,6 +66,7 @@ class Bilinear(Module):
         dtype: Any = None,
     ) -> None:
         super().__init__()
+        on_cpu(device)
         if in1_features <= 0:
             raise ValueError(f"in1_features must be > 0, but got (in1_features={in1_features})")
         self.in1_features, self.in2_features, self.out_features = in1_features, in2_features, out_features
@@ -198,6 +200,7 @@ class Embedding(_Table):
         dtype: Any = None,
     ) -> None:
         super().__init__()
+        on_cpu(device)
         self.max_norm, self.norm_type = max_norm, norm_type
         self.scale_grad_by_freq, self.sparse = scale_grad_by_freq, sparse
         self._fill(num_embeddings, embedding_dim, padding_idx, _weight, _freeze, dtype)
@@ -236,6 +239,7 @@ class EmbeddingBag(_Table):
         dtype: Any = None,
     ) -> None:
         super().__init__()
+        on_cpu(device)
         self.max_norm, self.norm_type = max_norm, norm_type
         self.scale_grad_by_freq, self.sparse = scale_grad_by_freq, sparse
         self.mode, self.include_last_offset = mode, include_last_offset

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.ops import ops
-from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.core.tensor import Tensor, on_cpu
 from fusegrad.eager.nn import functional as F
 from fusegrad.eager.nn.containers import ModuleList, Sequential
 from fusegrad.eager.nn.declare import declared
@@ -161,6 +161,7 @@ class LinearCrossEntropyLoss(Module):
         options: Any = None,
     ) -> None:
         super().__init__()
+        on_cpu(device)
         if weight is not None and weight.shape != (num_classes,):
             size = list(weight.shape)
             raise failure(RuntimeError, f"expected weight shape to be {(num_classes,)}, got {size}")
@@ -222,6 +223,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         dtype: Any = None,
     ) -> None:
         super().__init__()
+        on_cpu(device)
         cutoffs = list(cutoffs)
         within = cutoffs and cutoffs[0] > 0 and cutoffs[-1] < n_classes
         if not within or cutoffs != sorted(set(cutoffs)) or any(int(c) != c for c in cutoffs):

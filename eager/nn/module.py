@@ -13,7 +13,7 @@ from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.op import wrap
 from fusegrad.eager.core.state import no_grad
-from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.core.tensor import Tensor, on_cpu
 from fusegrad.eager.nn.hooks import HOOKS, Hooked, RemovableHandle
 from fusegrad.eager.nn.parameter import Buffer, Parameter
 from fusegrad.eager.nn.saved_state import IncompatibleKeys, Saved
@@ -378,6 +378,11 @@ class Module(Hooked, Saved):
     def half(self) -> Self:
         """Floating-point parameters and buffers as float16."""
         return self._floating(dtypes.float16)
+
+    def cuda(self, device: Any = None) -> Self:
+        """Raises RuntimeError: there is no other device than the CPU."""
+        on_cpu("cuda")
+        return self
 
     def cpu(self) -> Self:
         """Itself: there is no other device."""

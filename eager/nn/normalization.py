@@ -6,7 +6,7 @@ import warnings
 from typing import Any
 
 from fusegrad.eager.core.errors import failure
-from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.core.tensor import Tensor, on_cpu
 from fusegrad.eager.nn import functional as F, init
 from fusegrad.eager.nn.declare import optional_parameter
 from fusegrad.eager.nn.module import Module
@@ -42,6 +42,7 @@ class LayerNorm(_Affine):
         dtype: Any = None,
     ) -> None:
         super().__init__()
+        on_cpu(device)
         size = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
         self.normalized_shape, self.eps, self.elementwise_affine = size, eps, elementwise_affine
         self._register(size, elementwise_affine, bias, dtype)
@@ -68,6 +69,7 @@ class RMSNorm(Module):
         dtype: Any = None,
     ) -> None:
         super().__init__()
+        on_cpu(device)
         size = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
         self.normalized_shape, self.eps, self.elementwise_affine = size, eps, elementwise_affine
         optional_parameter(self, "weight", elementwise_affine, *size, dtype=dtype)
@@ -100,6 +102,7 @@ class GroupNorm(_Affine):
         bias: bool = True,
     ) -> None:
         super().__init__()
+        on_cpu(device)
         if num_channels % num_groups:
             raise failure(
                 ValueError, f"num_channels ({num_channels}) must be divisible by num_groups ({num_groups})"
@@ -152,6 +155,7 @@ class _ChannelNorm(_Affine):
         bias: bool = True,
     ) -> None:
         super().__init__()
+        on_cpu(device)
         self.num_features, self.eps, self.momentum = num_features, eps, momentum
         self.affine, self.track_running_stats = affine, track_running_stats
         tracked = track_running_stats

@@ -14,7 +14,7 @@ from typing import Any
 
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.ops import ops
-from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.core.tensor import Tensor, on_cpu
 from fusegrad.eager.nn import functional as F, init
 from fusegrad.eager.nn.declare import optional_parameter, parameter
 from fusegrad.eager.nn.module import Module
@@ -117,6 +117,7 @@ class RNNBase(Module):
         dtype: Any = None,
     ) -> None:
         super().__init__()
+        on_cpu(device)
         self.mode, self.input_size, self.hidden_size = mode, input_size, hidden_size
         self.num_layers, self.bias, self.batch_first = num_layers, bias, batch_first
         self.dropout, self.bidirectional, self.proj_size = float(dropout), bidirectional, proj_size
@@ -350,6 +351,7 @@ class RNNCellBase(Module):
         dtype: Any = None,
     ) -> None:
         super().__init__()
+        on_cpu(device)
         self.input_size, self.hidden_size, self.bias = input_size, hidden_size, bias
         gates = num_chunks * hidden_size
         self.weight_ih = parameter(gates, input_size, dtype=dtype)

@@ -9,7 +9,7 @@ from typing import Any
 
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.ops import ops
-from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.core.tensor import Tensor, on_cpu
 from fusegrad.eager.nn import functional as F, init
 from fusegrad.eager.nn.containers import ModuleList
 from fusegrad.eager.nn.declare import optional_parameter
@@ -45,6 +45,7 @@ class MultiheadAttention(Module):
         device: Any = None,
         dtype: Any = None,
     ) -> None:
+        on_cpu(device)
         if embed_dim <= 0 or num_heads <= 0:
             raise failure(
                 ValueError,
@@ -147,6 +148,7 @@ class _Layer(Module):
         dtype: Any = None,
     ) -> None:
         super().__init__()
+        on_cpu(device)
         attention = {"dropout": dropout, "bias": bias, "batch_first": batch_first, "dtype": dtype}
         self.self_attn = MultiheadAttention(d_model, nhead, **attention)
         if self.blocks == 3:
@@ -382,4 +384,5 @@ class Transformer(Module):
     @staticmethod
     def generate_square_subsequent_mask(sz: int, device: Any = None, dtype: Any = None) -> Tensor:
         """-inf above the diagonal, 0 elsewhere: each place sees those up to itself."""
+        on_cpu(device)
         return ops.triu(creation.full((sz, sz), -math.inf, dtype=dtype), 1)

@@ -17,6 +17,7 @@ from fusegrad.eager.autograd import views
 from fusegrad.eager.autograd.node import place, reach, share
 from fusegrad.eager.core.dtypes import CATEGORY
 from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.families import lies_apart
 from fusegrad.eager.core.names import attach, renamed
 from fusegrad.eager.core.op import wrap
 from fusegrad.eager.core.ops import ops
@@ -37,7 +38,8 @@ def begin_write(target: Tensor, name: str, others: Sequence[Any] = ()) -> None:
         state.interpreter.before_write(target, may_wait=not recorded)
     if recorded:
         views.check_write(target, name)
-    if not target.array.flags.writeable:
+    array = target.array
+    if not array.flags.writeable and not _opened(array, views.base_of(target).array):
         raise failure(
             RuntimeError,
             f"{name}: unsupported operation: more than one element of the written-to tensor refers to "
@@ -46,6 +48,18 @@ def begin_write(target: Tensor, name: str, others: Sequence[Any] = ()) -> None:
     if target.is_inference():
         target.version.count_write()  # type: ignore[attr-defined]
     views.tell_readers(target.version)
+
+
+def _opened(array: Any, base: Any) -> bool:
+    """Let a part of an expanded tensor be written that has each element once, where `base` may be written."""
+    apart = type(array) is np.ndarray and lies_apart(array.shape, array.strides, array.itemsize)
+    if not apart or array is base or not base.flags.writeable:
+        return False
+    try:
+        array.flags.writeable = True
+    except ValueError:  # NumPy does not know whose memory it is
+        return False
+    return True
 
 
 def recording(target: Tensor, others: Sequence[Any]) -> bool:

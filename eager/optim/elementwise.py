@@ -118,8 +118,9 @@ class _Plan:
 
     def _kind(self, optimizer: ElementwiseOptimizer, parameter: Tensor) -> tuple[np.dtype, bool, float]:
         """What parameters of one bundle have in common: dtype, whether they are new, steps taken."""
-        fresh = optimizer.started(parameter, self.group, self.slots)
-        count = optimizer.state[parameter]["step"].array.item() if optimizer.counted else 0.0
+        kept = optimizer.state.get(parameter, {})
+        fresh = any(kept.get(name) is None for name in self.slots)
+        count = kept["step"].array.item() if "step" in kept else 0.0
         return parameter.array.dtype, fresh, count
 
     def fits(self, optimizer: ElementwiseOptimizer, group: ParameterGroup) -> bool:
@@ -211,6 +212,7 @@ class _Bundle:
         for i, parameter in enumerate(parameters):
             array, part = parameter.array, slice(start, start + parameter.array.size)
             start = part.stop
+            optimizer.started(parameter, plan.group, plan.slots)
             kept = optimizer.state[parameter] if plan.slots or optimizer.counted else {}
             moved = [(name, s[part].reshape(array.shape)) for name, s in zip(plan.slots, slots, strict=True)]
             if optimizer.counted:

@@ -19,7 +19,7 @@ import numpy as np
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.op import wrap
 from fusegrad.eager.core.state import state
-from fusegrad.eager.core.tensor import Tensor, device as device_class
+from fusegrad.eager.core.tensor import Tensor, device as device_class, on_cpu
 from fusegrad.eager.ops.declare import public
 
 _SEED_BITS = (1 << 64) - 1
@@ -41,7 +41,7 @@ class Generator:
     device = device_class("cpu")
 
     def __init__(self, device: Any = None) -> None:
-        device_class("cpu" if device is None else str(device))  # refuses what is not there
+        on_cpu(device)
         self.seed_value = DEFAULT_SEED
         self.counter = 0
 

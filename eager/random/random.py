@@ -23,8 +23,9 @@ from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import Random
 from fusegrad.eager.core.op import TensorType, bind
 from fusegrad.eager.core.ops import ops
+from fusegrad.eager.core.sizes import size_of
 from fusegrad.eager.core.state import no_grad
-from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.core.tensor import Tensor, on_cpu
 from fusegrad.eager.ops.create.creation import _requiring, _size
 from fusegrad.eager.ops.declare import public
 from fusegrad.eager.ops.shape.joining import written_out
@@ -171,6 +172,7 @@ def _floating(name: str, op: Random) -> tuple[Callable[..., Tensor], Callable[..
         memory_format: Any = None,
         pin_memory: bool = False,
     ) -> Tensor:
+        on_cpu(device)
         kind = dtypes.default_float() if dtype is None else dtypes.as_dtype(dtype)
         if kind.numpy.kind not in "fc":
             raise failure(NotImplementedError, f"not implemented for {kind.name}; randint gives integers")
@@ -213,6 +215,7 @@ def randint(
     >>> fg.randint(3, (2, 4)).shape
     torch.Size([2, 4])
     """
+    on_cpu(device)
     if isinstance(high, (tuple, list)):
         low, high, size = 0, low, high
     elif high is None:
@@ -280,6 +283,8 @@ def randperm(
     requires_grad: bool = False,
 ) -> Tensor:
     """The numbers 0..n-1 in random order. Source: `torch.randperm`."""
+    on_cpu(device)
+    n = size_of(n)
     if n < 0:
         raise failure(RuntimeError, f"n must be non-negative, got {n}")
     params = {
@@ -306,6 +311,7 @@ def normal(
 
     Source: `torch.normal`.
     """
+    on_cpu(device)
     given = [v for v in (mean, std) if isinstance(v, Tensor)]
     if size is None:
         if not given:

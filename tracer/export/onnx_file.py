@@ -184,7 +184,7 @@ def _outputs(
         if isinstance(operand, Value):
             handle, shape = known[operand], operand.shape
         else:
-            handle, shape = builder.constant(operand, dtypes.as_dtype(type(operand)).numpy), ()
+            handle, shape = builder.constant(operand, dtypes.number_dtype(operand).numpy), ()
         result = builder.node("Identity", [handle], handle.dtype)
         results.append((builder.rename(result, name), shape))
     return results

@@ -72,6 +72,7 @@ def register_parametrization(
     >>> fg.equal(layer.weight, layer.weight.T)
     True
     """
+    parametrization.train(module.training)
     if is_parametrized(module, tensor_name):
         module.parametrizations[tensor_name].append(parametrization)
         return module
@@ -102,7 +103,7 @@ def register_parametrization(
         module.__class__ = type(f"Parametrized{kind.__name__}", (kind,), {"__module__": kind.__module__})
         module.parametrizations = ModuleDict()
     setattr(type(module), tensor_name, property(lambda self: self.parametrizations[tensor_name]()))
-    module.parametrizations[tensor_name] = made
+    module.parametrizations[tensor_name] = made.train(module.training)
     return module
 
 

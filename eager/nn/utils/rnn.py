@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.op import wrap
 from fusegrad.eager.core.ops import ops
@@ -62,13 +63,50 @@ class PackedSequence(_Fields):
         """With the data converted as by `Tensor.to`."""
         return type(self)(self.data.to(*args, **kwargs), *self[1:])
 
+    def cpu(self) -> Self:
+        """Itself: there is no other device."""
+        return self
+
+    def cuda(self, *_: Any, **__: Any) -> Self:
+        """Raises RuntimeError: there is no other device than the CPU."""
+        return self.to("cuda")
+
+    @property
+    def is_cuda(self) -> bool:
+        """False: the data is on the CPU."""
+        return False
+
     def double(self) -> Self:
         """The data as float64."""
-        return self.to("float64")
+        return self.to(dtypes.float64)
 
     def float(self) -> Self:
         """The data as float32."""
-        return self.to("float32")
+        return self.to(dtypes.float32)
+
+    def half(self) -> Self:
+        """The data as float16."""
+        return self.to(dtypes.float16)
+
+    def long(self) -> Self:
+        """The data as int64."""
+        return self.to(dtypes.int64)
+
+    def int(self) -> Self:
+        """The data as int32."""
+        return self.to(dtypes.int32)
+
+    def short(self) -> Self:
+        """The data as int16."""
+        return self.to(dtypes.int16)
+
+    def char(self) -> Self:
+        """The data as int8."""
+        return self.to(dtypes.int8)
+
+    def byte(self) -> Self:
+        """The data as uint8."""
+        return self.to(dtypes.uint8)
 
 
 def invert_permutation(permutation: Tensor | None) -> Tensor | None:
@@ -157,7 +195,7 @@ def pad_packed_sequence(
         ops.index_select(data, 0, wrap(places.ravel())), (*places.shape, *data.array.shape[1:])
     )
     mask = wrap(held.reshape(held.shape + (1,) * (data.array.ndim - 1)))
-    return ops.where(mask, values, padding_value), wrap(lengths)
+    return ops.where(mask, values, ops.full((), padding_value, dtype=data.dtype)), wrap(lengths)
 
 
 def pad_sequence(
@@ -175,6 +213,7 @@ def pad_sequence(
     if padding_side not in ("left", "right"):
         raise failure(RuntimeError, f"Expected padding_side left or right, but got {padding_side}")
     kept = list(sequences)
+    kept = [ops.cast(x, kept[0].dtype) for x in kept]
     longest = max((x.array.shape[0] for x in kept), default=0)
     padded = []
     for x in kept:

@@ -19,10 +19,11 @@ from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.names import attach
 from fusegrad.eager.core.op import Op, Params, TensorType, bind, wrap
 from fusegrad.eager.core.ops import ops
-from fusegrad.eager.core.sizes import Symbol, size_of
+from fusegrad.eager.core.sizes import Symbol, positions, size_of
 from fusegrad.eager.core.state import state
-from fusegrad.eager.core.tensor import Tensor, mark_inference
+from fusegrad.eager.core.tensor import Tensor, mark_inference, on_cpu
 from fusegrad.eager.ops.declare import public
+from fusegrad.eager.ops.pointwise.declare import number
 
 
 class Creation(Op):
@@ -49,7 +50,7 @@ def _full_numpy(shape: tuple[int, ...], value: Any, dtype: DType) -> np.ndarray:
 
 
 def _arange_numpy(shape: tuple[int, ...], start: Any, step: Any, dtype: DType) -> np.ndarray:
-    return (start + step * np.arange(shape[0])).astype(dtype.numpy)
+    return (start + step * positions(shape[0])).astype(dtype.numpy)
 
 
 _full = Creation("full", _full_numpy, lambda b, index, shape, value, dtype: b.constant(value, dtype))
@@ -87,29 +88,24 @@ def full(
     pin_memory: bool = False,
 ) -> Tensor:
     """A tensor of `size` filled with a number. Source: `torch.full`."""
+    on_cpu(device)
     if isinstance(fill_value, Tensor):
-        dtype, fill_value = dtype or fill_value.dtype, fill_value.item()
-    kind = dtypes.as_dtype(dtype) if dtype is not None else _dtype_of(fill_value)
+        dtype = dtype or fill_value.dtype
+    fill_value = number(fill_value)
+    kind = dtypes.as_dtype(dtype) if dtype is not None else dtypes.number_dtype(fill_value)
     _check_number(fill_value, kind)
     shape = _size((size,) if isinstance(size, (int, Symbol)) else tuple(size))
     return _requiring(bind(_full, (), {"shape": shape, "value": fill_value, "dtype": kind}), requires_grad)
 
 
-def _dtype_of(number: Any) -> DType:
-    """The dtype of a tensor made of a Python number."""
-    kind = dtypes.as_dtype(type(number))
-    wide = kind is dtypes.complex64 and dtypes.default_float() is dtypes.float64
-    return dtypes.complex128 if wide else kind
-
-
-def _check_number(number: Any, kind: DType) -> None:
+def _check_number(value: Any, kind: DType) -> None:
     """Refuse a number that `kind` cannot hold."""
-    fits = not isinstance(number, complex) or kind.is_complex
-    if kind.numpy.kind in "iu" and isinstance(number, int):
+    fits = not isinstance(value, complex) or kind.is_complex
+    if kind.numpy.kind in "iu" and isinstance(value, int):
         limits = np.iinfo(kind.numpy)
-        fits = limits.min <= number <= limits.max
+        fits = limits.min <= value <= limits.max
     if not fits:
-        raise failure(RuntimeError, f"value {number} cannot be converted to {kind.name} without overflow")
+        raise failure(RuntimeError, f"value {value} cannot be converted to {kind.name} without overflow")
 
 
 def _filled(name: str, value: int) -> tuple[Callable[..., Tensor], Callable[..., Tensor]]:
@@ -123,6 +119,7 @@ def _filled(name: str, value: int) -> tuple[Callable[..., Tensor], Callable[...,
         memory_format: Any = None,
         pin_memory: bool = False,
     ) -> Tensor:
+        on_cpu(device)
         kind = dtypes.default_float() if dtype is None else dtypes.as_dtype(dtype)
         params = {"shape": _size(sizes if size is None else (size,)), "value": value, "dtype": kind}
         return _requiring(bind(_full, (), params), requires_grad)
@@ -164,10 +161,6 @@ def _new(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return method
 
 
-def _number(value: Any) -> Any:
-    return value.item() if isinstance(value, (Tensor, np.generic)) else value
-
-
 @public
 def arange(
     start: Any = 0,
@@ -188,9 +181,10 @@ def arange(
     >>> fg.arange(3)
     tensor([0, 1, 2])
     """
+    on_cpu(device)
     if end is None:
         start, end = 0, start
-    start, end, step = _number(start), _number(end), _number(step)
+    start, end, step = number(start), number(end), number(step)
     kind = _progression_dtype(dtype, start, end, step)
     if kind is dtypes.int64:
         start, end, step = int(start), int(end), int(step)
@@ -211,9 +205,10 @@ def range(  # Python's `range` is `builtins.range` in this module
     layout: Any = None,
 ) -> Tensor:
     """Numbers from `start` up to `end`, which is included; `arange` is preferred. Source: `torch.range`."""
+    on_cpu(device)
     if end is None:
         start, end = 0, start
-    start, end, step = _number(start), _number(end), _number(step)
+    start, end, step = number(start), number(end), number(step)
     _check_progression(start, end, step)
     kind = dtypes.default_float() if dtype is None else dtypes.as_dtype(dtype)
     return _progression(math.floor((end - start) / step) + 1, start, step, kind, requires_grad)
@@ -260,6 +255,7 @@ def tensor(data: Any, *, dtype: Any = None, requires_grad: bool = False, device:
     >>> fg.tensor([1, 2.5])
     tensor([1.0000, 2.5000])
     """
+    on_cpu(device)
     if isinstance(data, Tensor):
         # Through ops: a captured run must see where the values come from.
         copied = ops.clone(ops.detach(data))
@@ -333,6 +329,8 @@ def frombuffer(
     buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, requires_grad: bool = False
 ) -> Tensor:
     """A vector over the memory of a Python buffer, from byte `offset` on. Source: `torch.frombuffer`."""
+    if not count or not memoryview(buffer).nbytes:
+        raise failure(ValueError, "both buffer length and count must not be 0")
     array = np.frombuffer(buffer, dtypes.as_dtype(dtype).numpy, count, offset)
     return _requiring(from_numpy(array), requires_grad)
 
@@ -342,6 +340,7 @@ def scalar_tensor(
     s: Any, *, dtype: Any = None, requires_grad: bool = False, device: Any = None, layout: Any = None
 ) -> Tensor:
     """A number as a tensor without dimensions, of the default float. Source: `torch.scalar_tensor`."""
+    on_cpu(device)
     return full((), s, dtype=dtypes.default_float() if dtype is None else dtype, requires_grad=requires_grad)
 
 
@@ -358,6 +357,7 @@ def asarray(
 
     Raises ValueError where `copy=False` cannot be.
     """
+    on_cpu(device)
     made = as_tensor(obj, dtype=dtype)
     shares = made is obj or (isinstance(obj, np.ndarray) and np.shares_memory(made.array, obj))
     if copy is False and not shares and not (isinstance(obj, (Tensor, np.ndarray)) and not made.array.size):
@@ -372,6 +372,7 @@ def asarray(
 @public
 def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
     """`data` as a tensor, without a copy where it can be. Source: `torch.as_tensor`."""
+    on_cpu(device)
     if isinstance(data, Tensor):
         return data if dtype is None else data.to(dtype)
     if isinstance(data, np.ndarray) and (dtype is None or dtypes.as_dtype(dtype).numpy == data.dtype):
@@ -383,7 +384,7 @@ def _linspace_numpy(shape: tuple[int, ...], start: float, end: float, dtype: DTy
     """From both ends, so that the last element is `end` itself."""
     count = shape[0]
     step = (end - start) / max(1, count - 1)
-    place = np.arange(count)
+    place = positions(count)
     near = place < count // 2 if count > 1 else place == 0
     values = np.where(near, start + step * place, end - step * (count - 1 - place))
     return values.astype(dtype.numpy)
@@ -413,7 +414,7 @@ def _ends(start: Any, end: Any, steps: Any, kind: DType) -> tuple[Any, Any, int]
     count = operator.index(steps)
     if count < 0:
         raise failure(RuntimeError, f"number of steps must be non-negative, got {steps}")
-    first, last = _number(start), _number(end)
+    first, last = number(start), number(end)
     if kind.numpy.kind in "iu":
         first, last = int(first), int(last)
     return first, last, count
@@ -431,6 +432,7 @@ def linspace(
     layout: Any = None,
 ) -> Tensor:
     """`steps` numbers evenly spaced from `start` to `end`, both included. Source: `torch.linspace`."""
+    on_cpu(device)
     kind = dtypes.default_float() if dtype is None else dtypes.as_dtype(dtype)
     first, last, count = _ends(start, end, steps, kind)
     params = {"shape": (count,), "start": first, "end": last, "dtype": kind}
@@ -450,6 +452,7 @@ def logspace(
     layout: Any = None,
 ) -> Tensor:
     """`base` to the powers evenly spaced from `start` to `end`. Source: `torch.logspace`."""
+    on_cpu(device)
     kind = dtypes.default_float() if dtype is None else dtypes.as_dtype(dtype)
     first, last, count = _ends(start, end, steps, kind)
     exponents = linspace(first, last, count, dtype=dtypes.float64)
@@ -467,8 +470,10 @@ def eye(
     layout: Any = None,
 ) -> Tensor:
     """The identity matrix, n by m. Source: `torch.eye`."""
+    on_cpu(device)
     kind = dtypes.default_float() if dtype is None else dtypes.as_dtype(dtype)
-    m = n if m is None else m
+    n = size_of(n)
+    m = n if m is None else size_of(m)
     if n < 0 or m < 0:
         raise failure(RuntimeError, f"n and m must be greater or equal to 0, got {n} and {m}")
     equal = arange(n).reshape(n, 1) == arange(m)

@@ -21,6 +21,7 @@ from fusegrad.eager.core.families import Opaque
 from fusegrad.eager.core.names import attach
 from fusegrad.eager.core.op import NO_PARAMS, TensorType, bind, evaluate
 from fusegrad.eager.core.ops import ops
+from fusegrad.eager.core.sizes import size_of
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.declare import public
@@ -269,7 +270,7 @@ def _entry(entry: Any) -> Any:
     if isinstance(entry, Tensor):
         return _index_tensor(entry)
     if isinstance(entry, slice):
-        return slice(*(v if v is None else v.__index__() for v in (entry.start, entry.stop, entry.step)))
+        return slice(*(v if v is None else size_of(v) for v in (entry.start, entry.stop, entry.step)))
     if entry is None or entry is Ellipsis or isinstance(entry, (int, np.integer)):
         return entry
     if hasattr(entry, "__index__"):
@@ -369,7 +370,13 @@ def replaced(x: Tensor, index: Any, value: Tensor, accumulate: bool = False) -> 
     """`x` with `value` (of its dtype, broadcast) at `index`, or added there."""
     if index is False:  # nothing is written, so PyTorch does not look at the value
         return x
-    basic, advanced = split_index(x, index)
+    return replaced_at(x, *split_index(x, index), value, accumulate)
+
+
+def replaced_at(
+    x: Tensor, basic: tuple[Any, ...] | None, advanced: list[Tensor | None], value: Tensor, accumulate: bool
+) -> Tensor:
+    """`replaced`, for an index that is split (see `split_index`)."""
     part = x if basic is None else bind(_getitem, (x,), {"index": basic})
     if advanced:
         merged = _Merged(part, advanced)
@@ -384,6 +391,20 @@ def replaced(x: Tensor, index: Any, value: Tensor, accumulate: bool = False) -> 
         return value
     value = ops.expand(_without_ones(value, part.array.ndim), part.array.shape)
     return bind(_assign, (x, value), {"index": basic})
+
+
+def only_masks(index: Any) -> bool:
+    """Whether masks are all that an advanced index has of tensors and lists."""
+    entries = index if isinstance(index, tuple) else (index,)
+    listed = [e for e in entries if isinstance(e, (Tensor, np.ndarray, list, range))]
+    return bool(listed) and all(map(_is_mask, listed))
+
+
+def _is_mask(entry: Any) -> bool:
+    if isinstance(entry, (list, range)):
+        return len(entry) > 0 and all(isinstance(e, bool) for e in entry)
+    array = entry.array if isinstance(entry, Tensor) else entry
+    return array.ndim > 0 and array.dtype in (np.bool_, np.uint8)
 
 
 def _without_ones(value: Tensor, ndim: int) -> Tensor:

@@ -8,6 +8,7 @@ from typing import Any
 from fusegrad.eager.autograd import views
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.names import attach, renamed
+from fusegrad.eager.core.op import bind
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.stand_in import plain
 from fusegrad.eager.core.state import state
@@ -77,11 +78,13 @@ attach_in_place(lambda x: _filled(x, 0), "zero")
 
 def setitem(self: Tensor, index: Any, value: Any) -> None:
     """`x[index] = value`. Source: `torch.Tensor.__setitem__`."""
+    if not self.array.flags.writeable and _assign_to_repeated(self, index, value):
+        return
     begin_write(self, "__setitem__", (value,))
     if not isinstance(value, Tensor):
-        value = ops.tensor(value)
-    if value.array.dtype != self.array.dtype:
-        value = ops.cast(value, self.dtype)
+        value = _of_kind(ops.tensor(value), self)
+    if index is True:  # a new dimension, as None is
+        index = None
     basic = slicing.basic_index(index, self.array.shape)
     if basic is not None:
         _assign_part(self, basic, value)
@@ -89,15 +92,57 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
     mask = _whole_mask(self, index)
     if mask is not None and value.array.size == 1:
         # No positions are asked for, so the write has a fixed shape.
-        written = ops.where(mask, ops.reshape(value, ()), before(self, (value,)))
-    else:
-        check_overlap(self.array, self, (value,), itself=False)
-        written = indexing.replaced(before(self, (value,)), index, apart(value, self))
-    commit(self, written, "__setitem__")
+        value = _of_kind(value, self)
+        commit(self, ops.where(mask, ops.reshape(value, ()), before(self, (value,))), "__setitem__")
+        return
+    basic, advanced = ((), []) if index is False else indexing.split_index(self, index)
+    if advanced:
+        _assign_advanced(self, index, basic, advanced, value)
+    elif index is not False:  # what stood for numbers: tensors without dimensions
+        _assign_part(self, basic, value)  # type: ignore[arg-type]
+
+
+def _assign_to_repeated(self: Tensor, index: Any, value: Any) -> bool:
+    """Write into a part of an expanded tensor, that may have each element once; whether there is a part."""
+    basic, advanced = indexing.split_index(self, index)
+    if advanced or basic is None:
+        return False
+    value = value if isinstance(value, Tensor) else _of_kind(ops.tensor(value), self)
+    part = bind(slicing._getitem, (self,), {"index": basic})
+    part.copy_(indexing._without_ones(value, part.array.ndim))
+    return True
+
+
+def _of_kind(value: Tensor, target: Tensor) -> Tensor:
+    """A number in the dtype of `target`. Raises RuntimeError where an imaginary part would be lost."""
+    if value.array.dtype == target.array.dtype:
+        return value
+    if value.array.dtype.kind == "c" and target.array.dtype.kind != "c":
+        raise failure(
+            RuntimeError, f"value cannot be converted to type {target.array.dtype.name} without overflow"
+        )
+    return ops.cast(value, target.dtype)
+
+
+def _assign_advanced(self: Tensor, index: Any, basic: Any, advanced: list[Any], value: Tensor) -> None:
+    """Write at the places that index tensors name."""
+    if value.array.size == 1 and indexing.only_masks(index):
+        value = _of_kind(value, self)
+    if value.array.dtype != self.array.dtype:
+        raise failure(
+            RuntimeError,
+            f"Index put requires the source and destination dtypes match, got {self.array.dtype.name} for "
+            f"the destination and {value.array.dtype.name} for the source.",
+        )
+    check_overlap(self.array, self, (value,), itself=False)
+    old, value = before(self, (value,)), apart(value, self)
+    commit(self, indexing.replaced_at(old, basic, advanced, value, False), "__setitem__")
 
 
 def _assign_part(self: Tensor, basic: tuple[Any, ...], value: Tensor) -> None:
     """Write through a basic index without looking at the other elements."""
+    if value.array.dtype != self.array.dtype:
+        value = ops.cast(value, self.dtype)
     place = slicing.numpy_index(basic)
     part = plain(self.array)[place]
     value = ops.expand(indexing._without_ones(value, part.ndim), part.shape)

@@ -71,7 +71,12 @@ def _parsed(equation: str, operands: Sequence[Tensor]) -> tuple[list[list[str]],
         if c not in _LETTERS and c != ".":
             raise failure(RuntimeError, f"invalid subscript {c!r} in {equation!r}; they must be in [a-zA-Z]")
     if len(terms) != len(operands):
-        raise failure(RuntimeError, f"{equation!r} has {len(terms)} operands, {len(operands)} were given")
+        more = "more" if len(operands) > len(terms) else "fewer"
+        raise failure(
+            RuntimeError,
+            f"einsum(): {more} operands were provided than specified in the equation "
+            f"({equation!r} has {len(terms)}, {len(operands)} were given)",
+        )
     dots: list[str] = []
     inputs = []
     for term, x in zip(terms, operands, strict=True):

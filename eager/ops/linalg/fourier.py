@@ -16,7 +16,8 @@ from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import Opaque
 from fusegrad.eager.core.op import TensorType, bind
 from fusegrad.eager.core.ops import ops
-from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.core.sizes import positions
+from fusegrad.eager.core.tensor import Tensor, on_cpu
 from fusegrad.eager.ops.linalg.matrices import real_dtype
 from fusegrad.eager.ops.shape.shape import normal_dim
 
@@ -286,7 +287,8 @@ def fftfreq(
     >>> fg.fft.fftfreq(4)
     tensor([ 0.0000,  0.2500, -0.5000, -0.2500])
     """
-    steps = np.concatenate([np.arange((n + 1) // 2), np.arange(-(n // 2), 0)])
+    on_cpu(device)
+    steps = np.concatenate([positions((n + 1) // 2), positions(n // 2) - n // 2])
     return _frequencies(steps, n, d, dtype, requires_grad)
 
 
@@ -294,7 +296,8 @@ def rfftfreq(
     n: int, d: float = 1.0, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
     """The frequencies of `rfft` of `n` points that are `d` apart. Source: `torch.fft.rfftfreq`."""
-    return _frequencies(np.arange(n // 2 + 1), n, d, dtype, requires_grad)
+    on_cpu(device)
+    return _frequencies(positions(n // 2 + 1), n, d, dtype, requires_grad)
 
 
 def _shifted(input: Tensor, dim: Any, back: bool) -> Tensor:

@@ -7,6 +7,7 @@ from typing import Any
 
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.ops import ops
+from fusegrad.eager.core.sizes import size_of
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.declare import public
 from fusegrad.eager.ops.linalg.contraction import check_ranks, combined
@@ -98,7 +99,8 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
     """
     if isinstance(dims, Tensor):
         dims = dims.tolist()
-    if isinstance(dims, int):
+    if not isinstance(dims, (list, tuple)):
+        dims = size_of(dims)
         if not 0 <= dims <= min(a.array.ndim, b.array.ndim):
             raise failure(
                 RuntimeError,

@@ -136,11 +136,11 @@ def ctc_loss(
         log_probs = ops.unsqueeze(log_probs, 1)
     if log_probs.array.ndim != 3 or log_probs.array.dtype.kind != "f":
         raise failure(RuntimeError, "log_probs must be floating-point, of shape [T, N, C] or [T, C]")
-    _, rows, classes = log_probs.array.shape
+    steps, rows, classes = log_probs.array.shape
     if not 0 <= blank < classes:
         raise failure(RuntimeError, f"blank must be in label range, got {blank} for {classes} classes")
-    inputs = _lengths(input_lengths, rows, "input_lengths")
-    lengths = _lengths(target_lengths, rows, "target_lengths")
+    inputs = _lengths(input_lengths, rows, "input_lengths", steps)
+    lengths = _lengths(target_lengths, rows, "target_lengths", targets.array.shape[-1])
     labels = _with_blanks(_label_rows(targets, lengths, rows), blank)
     loss = -_log_likelihood(log_probs, labels, inputs, lengths, blank)
     impossible = loss > -_NEVER / 10
@@ -150,13 +150,16 @@ def ctc_loss(
     return ops.squeeze(loss, 0) if single and how == "none" else reduced(loss, how)
 
 
-def _lengths(lengths: Any, rows: int, name: str) -> Tensor:
+def _lengths(lengths: Any, rows: int, name: str, most: int) -> Tensor:
     """The lengths as int64[N], checked."""
     lengths = ops.reshape(ops.as_tensor(lengths), (-1,))
     if lengths.array.dtype.kind not in "iu":
         raise failure(RuntimeError, f"{name} must be integral, got {lengths.array.dtype.name}")
     if lengths.array.shape != (rows,):
         raise failure(RuntimeError, f"{name} must be of size batch_size {rows}, got {lengths.array.size}")
+    inside = testable(lengths, lambda: ops.logical_and(lengths >= 0, lengths <= most).all())
+    if inside and rows and not 0 <= lengths.array.min() <= lengths.array.max() <= most:
+        raise failure(RuntimeError, f"Expected {name} to be from 0 to {most}, but got {lengths.array}")
     return lengths
 
 

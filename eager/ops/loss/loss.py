@@ -21,6 +21,7 @@ from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.state import testable
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.nn.activation import log_sigmoid
+from fusegrad.eager.ops.pointwise.declare import number
 
 
 def checked_reduction(reduction: str, size_average: Any = None, reduce: Any = None) -> str:
@@ -239,6 +240,7 @@ def huber_loss(
     weight: Tensor | None = None,
 ) -> Tensor:
     """Squares up to `delta`, straight lines beyond. Source: `torch.nn.functional.huber_loss`."""
+    delta = number(delta)
     if delta <= 0:
         raise failure(RuntimeError, f"huber_loss does not support non-positive values for delta, got {delta}")
     how = checked_reduction(reduction)
@@ -258,6 +260,7 @@ def smooth_l1_loss(
 ) -> Tensor:
     """Squares up to `beta`, absolute beyond. Source: `torch.nn.functional.smooth_l1_loss`."""
     how = checked_reduction(reduction, size_average, reduce)
+    beta = number(beta)
     if beta < 0:
         raise failure(RuntimeError, f"smooth_l1_loss does not support negative values for beta, got {beta}")
     if beta == 0:

@@ -24,7 +24,7 @@ from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.declare import public
 from fusegrad.eager.ops.index import inplace as inplace_ops
-from fusegrad.eager.ops.pointwise.declare import documented, function_of_one, tensor_operand
+from fusegrad.eager.ops.pointwise.declare import OPERANDS, documented, function_of_one, number, tensor_operand
 from fusegrad.eager.ops.shape.shape import normal_dim
 
 
@@ -75,6 +75,7 @@ def _parametric(
         if len(params) > len(names) or len(values) > len(names):
             raise TypeError(f"{name}() takes {', '.join(names) or 'no parameters'}, got {values} {given}")
         write = params.pop("inplace", False)
+        params = {n: v if type(v) in OPERANDS else number(v) for n, v in params.items()}
         return applied(lambda x: bind(op, (x,), params), input, write, name)
 
     return documented(function, name, doc, f"nn.functional.{name}")

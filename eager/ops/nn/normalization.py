@@ -190,7 +190,8 @@ def batch_norm(
         shift = -_per_channel(running_mean, len(size)) * scale  # type: ignore[operator]
         return _scaled(input, scale, shift if bias is None else shift + bias)
     dims = (0, *range(2, len(size)))
-    if running_mean is not None or running_var is not None:
+    # A batch of no rows has no statistics, and leaves the running ones as they are.
+    if (running_mean is not None or running_var is not None) and math.prod(size) != 0:
         with no_grad():
             _moved_to(running_mean, ops.mean(input, dims), momentum)
             _moved_to(running_var, input.var(dims), momentum)

@@ -21,6 +21,7 @@ import numpy as np
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import Opaque
 from fusegrad.eager.core.op import TensorType, bind
+from fusegrad.eager.core.sizes import positions
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.declare import public
 from fusegrad.eager.ops.nn.pooling import check_kind
@@ -36,7 +37,7 @@ Map = tuple[str, int, int, float, bool]
 
 def _sources(outputs: int, scale: Any, align: bool) -> np.ndarray:
     """Where the outputs' centres lie in the input, in the precision of `scale`."""
-    place = np.arange(outputs).astype(scale.dtype)
+    place = positions(outputs).astype(scale.dtype)
     half = scale.dtype.type(0.5)
     return scale * place if align else scale * (place + half) - half
 
@@ -92,7 +93,7 @@ def _area(inputs: int, outputs: int, scale: Any, align: bool) -> tuple[np.ndarra
 
 def spans(inputs: int, outputs: int) -> list[tuple[int, int]]:
     """The part of the input, start and stop, that adaptive pools give each output."""
-    return [(i * inputs // outputs, -((-(i + 1) * inputs) // outputs)) for i in range(outputs)]
+    return [(i * inputs // outputs, -((-(i + 1) * inputs) // outputs)) for i in positions(outputs).tolist()]
 
 
 def _smoothed(
@@ -103,7 +104,7 @@ def _smoothed(
     def rows(inputs: int, outputs: int, scale: Any, align: bool) -> tuple[np.ndarray, np.ndarray]:
         kind = scale.dtype.type
         support, inverse = reach * max(scale, kind(1)), min(1 / scale, kind(1)) if scale else kind(1)
-        centre = scale * (np.arange(outputs).astype(scale.dtype) + kind(0.5))
+        centre = scale * (positions(outputs).astype(scale.dtype) + kind(0.5))
         first = np.maximum((centre - support + kind(0.5)).astype(np.int64), 0)
         stop = np.minimum((centre + support + kind(0.5)).astype(np.int64), inputs)
         places = first[:, None] + np.arange((stop - first).max(initial=1))
@@ -297,6 +298,8 @@ def _sizes(given: Sizes, rank: int, size: Any, scale_factor: Any) -> tuple[Sizes
     if size is not None:
         return numbers(size, rank, "interpolate", "size"), None
     factors = tuple(map(float, value)) if isinstance(value, (list, tuple)) else (float(value),) * rank
+    if not all(map(math.isfinite, factors)):
+        raise failure(ValueError, f"interpolate: scale_factor must be finite, got {scale_factor}")
     return tuple(int(n * f) for n, f in zip(given, factors, strict=True)), factors
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -286,5 +287,14 @@ def view_as_real(input: Tensor) -> Tensor:
     return bind(_view_as_real, (input,))
 
 
-attach(property(real), "real")
-attach(property(imag), "imag")
+def _assignable(part: Callable[[Tensor], Tensor]) -> property:
+    """A part of complex numbers as an attribute, which is written by assigning to it."""
+
+    def write(self: Tensor, value: Any) -> None:
+        part(self).copy_(value if isinstance(value, Tensor) else ops.tensor(value))
+
+    return property(part, write)
+
+
+attach(_assignable(real), "real")
+attach(_assignable(imag), "imag")

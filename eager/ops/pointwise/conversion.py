@@ -6,7 +6,7 @@ from typing import Any
 
 from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.names import attach, renamed
-from fusegrad.eager.core.tensor import Tensor, device as device_class
+from fusegrad.eager.core.tensor import Tensor, on_cpu
 from fusegrad.eager.ops.pointwise import elementwise
 
 
@@ -14,14 +14,22 @@ from fusegrad.eager.ops.pointwise import elementwise
 def to(
     self: Tensor, *args: Any, dtype: Any = None, device: Any = None, copy: bool = False, **ignored: Any
 ) -> Tensor:
-    """With another dtype (or a tensor's); devices are all the CPU. Source: `torch.Tensor.to`."""
+    """With another dtype (or a tensor's); devices are all the CPU. Source: `torch.Tensor.to`.
+
+    Raises RuntimeError for another device.
+    """
+    on_cpu(device)
+    flags = []  # non_blocking, then copy
     for value in args:
         if isinstance(value, Tensor):
             dtype = value.dtype
         elif isinstance(value, (dtypes.DType, type)):
             dtype = value
-        elif isinstance(value, str):
-            device_class(value)
+        elif isinstance(value, bool):
+            flags.append(value)
+        else:
+            on_cpu(value)
+    copy = flags[1] if len(flags) > 1 else copy
     kind = self.dtype if dtype is None else dtypes.as_dtype(dtype)
     if kind.numpy == self.array.dtype:
         return elementwise.clone(self) if copy else self

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from fusegrad.eager.core import shared
+from fusegrad.eager.core.dtypes import plain_number
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import DTypeRule, Elementwise, Pointwise
 from fusegrad.eager.core.names import attach, renamed
@@ -41,13 +42,20 @@ def tensor_operand(value: Any) -> Tensor:
 
 def convertible(value: Any) -> Any:
     """`value` as a tensor or Python number, or None where it is neither."""
-    if isinstance(value, (Tensor, float, int, complex)):
+    if type(value) in OPERANDS or isinstance(value, Tensor):
         return value
-    if isinstance(value, np.generic):
-        return value.item()
     if isinstance(value, np.ndarray):
         return wrap(shared.expose(value))
-    return None
+    number = plain_number(value)
+    return number if type(number) in OPERANDS else None
+
+
+def number(value: Any) -> Any:
+    """`value`, or what a tensor without dimensions holds, as a Python number; TypeError for anything else."""
+    plain = value.item() if isinstance(value, Tensor) else plain_number(value)
+    if type(plain) in OPERANDS:
+        return plain
+    raise failure(TypeError, f"expected a number, got {type(value).__name__}")
 
 
 def unary(

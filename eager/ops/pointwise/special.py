@@ -28,6 +28,7 @@ from fusegrad.eager.ops.declare import method, public
 from fusegrad.eager.ops.pointwise.declare import (
     binary,
     from_scipy,
+    number,
     operand,
     tensor_operand,
     unary,
@@ -72,7 +73,8 @@ def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
     if min is None and max is None:
         raise failure(RuntimeError, "At least one of 'min' or 'max' must not be None")
     input = tensor_operand(input)
-    bounds = [operand(v) for v in (min, max) if v is not None]
+    min, max = (None if v is None else operand(v) for v in (min, max))
+    bounds = [v for v in (min, max) if v is not None]
     if any(isinstance(v, Tensor) for v in bounds):
         return _clamped_by_tensors(input, min, max)
     kind = dtypes.result_type([input.array, *bounds])
@@ -329,9 +331,10 @@ def nan_to_num(
     if tensor_operand(input).array.dtype.kind not in "fc":
         return input.clone()
     limits = np.finfo(input.array.dtype)
-    high = float(limits.max) if posinf is None else posinf
-    low = float(limits.min) if neginf is None else neginf
-    return bind(_nan_to_num, (input,), {"nan": 0.0 if nan is None else nan, "posinf": high, "neginf": low})
+    high = float(limits.max) if posinf is None else number(posinf)
+    low = float(limits.min) if neginf is None else number(neginf)
+    params = {"nan": 0.0 if nan is None else number(nan), "posinf": high, "neginf": low}
+    return bind(_nan_to_num, (input,), params)
 
 
 @public(method=True, inplace=True)

@@ -12,6 +12,7 @@ from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import Composite, Opaque
 from fusegrad.eager.core.op import TensorType, bind, wrap
 from fusegrad.eager.core.ops import ops
+from fusegrad.eager.core.sizes import size_of
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.declare import public
@@ -254,6 +255,9 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
         raise failure(
             RuntimeError, f"only supports 1-d non-negative integral inputs, got {x.dtype.name}{list(x.shape)}"
         )
+    if x.size and x.max() == np.iinfo(np.int64).max:  # there is no count of so many numbers, and NumPy tries
+        raise failure(RuntimeError, f"maximum value of input overflowed, it should be < {x.max()}")
+    minlength = size_of(minlength)
     if minlength < 0:
         raise failure(RuntimeError, f"minlength should be >= 0, got {minlength}")
     if weights is None:
@@ -311,6 +315,7 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Ten
     """
     if input.array.dtype.kind != "f":
         raise failure(NotImplementedError, f"not implemented for {input.array.dtype.name}")
+    bins = size_of(bins)
     if bins <= 0:
         raise failure(RuntimeError, f"bins must be > 0, got {bins}")
     given = None if min == max and input.array.size else (min, max)

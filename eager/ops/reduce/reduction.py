@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from fusegrad.eager.core import dtypes
+from fusegrad.eager.core.dtypes import plain_number
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import AnalyticComposite, Composite, Opaque, Reduction, reduced_shape
 from fusegrad.eager.core.names import renamed
@@ -241,8 +242,6 @@ def _place(op: Opaque, input: Tensor, dim: int | None, keepdim: bool) -> Tensor:
     if input.array.dtype.kind in "bc":
         raise failure(RuntimeError, f"does not support {input.array.dtype.name} input")
     if dim is not None:
-        if not isinstance(dim, int):
-            raise failure(TypeError, f"dim must be int, not {type(dim).__name__}")
         dim = shape.normal_dim(dim, input.array.ndim)
     return bind(op, (input,), {"dim": dim, "keepdim": keepdim})
 
@@ -391,6 +390,7 @@ def vector_norm(
     Raises RuntimeError for integers, and where no elements have no norm (inf and below 0).
     Source: `torch.linalg.vector_norm`.
     """
+    ord = plain_number(ord)
     if not isinstance(ord, (int, float)):
         raise failure(TypeError, f"vector_norm: ord must be a number, not {type(ord).__name__}")
     if x.array.dtype.kind not in "fc":

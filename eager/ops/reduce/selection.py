@@ -11,6 +11,7 @@ from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import Composite, Opaque, Reduction
 from fusegrad.eager.core.op import TensorType, bind
 from fusegrad.eager.core.ops import ops
+from fusegrad.eager.core.sizes import size_of
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.declare import public
 from fusegrad.eager.ops.reduce.reduction import accepting_axis, check_extreme
@@ -171,8 +172,7 @@ def _extreme(input: Tensor, dim: Any, keepdim: bool, whole: Reduction, along: An
         raise failure(TypeError, f"input must be a Tensor, not {type(input).__name__}")
     if isinstance(dim, Tensor):
         return pair(input, dim)
-    if dim is not None and not isinstance(dim, int):
-        raise failure(TypeError, f"dim must be int (or a second Tensor), not {type(dim).__name__}")
+    dim = None if dim is None else size_of(dim)
     check_extreme(input, dim)
     if dim is None:
         return bind(whole, (input,), {"dim": None, "keepdim": False})
@@ -253,7 +253,7 @@ def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
 def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any:
     """(values, indices) of the `k`-th smallest (from 1) along `dim`. Source: `torch.kthvalue`."""
     _check_ordered(input, NotImplementedError)
-    size = _size_along(input, dim)
+    size, k = _size_along(input, dim), size_of(k)
     if size and not 1 <= k <= size:
         raise failure(
             RuntimeError, f"selected number k out of range for dimension {dim}: k={k}, it has {size} elements"
@@ -300,7 +300,7 @@ def msort(input: Tensor) -> Tensor:
 @accepting_axis
 def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
     """The `k` largest (or smallest) along `dim`, in order, and their indices. Source: `torch.topk`."""
-    size = _size_along(input, dim)
+    size, k = _size_along(input, dim), size_of(k)
     if not 0 <= k <= size:
         raise failure(
             RuntimeError, f"selected index k out of range: k={k}, the dimension has {size} elements"

@@ -12,7 +12,8 @@ from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import Layout, Opaque, View, contiguous_layout
 from fusegrad.eager.core.op import bind
 from fusegrad.eager.core.ops import ops
-from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.core.sizes import positions, size_of
+from fusegrad.eager.core.tensor import Tensor, on_cpu
 from fusegrad.eager.ops.create import creation
 from fusegrad.eager.ops.declare import method, public
 from fusegrad.eager.ops.shape.shape import normal_dim
@@ -178,6 +179,7 @@ def _triangle(input: Tensor, diagonal: int, lower: bool) -> Tensor:
     """Zero beyond a diagonal; as a comparison of positions, so that it fuses."""
     if input.array.ndim < 2:
         raise failure(RuntimeError, f"input tensor must have at least 2 dimensions, got {input.array.ndim}")
+    diagonal = size_of(diagonal)
     rows = ops.unsqueeze(ops.arange(input.array.shape[-2]), 1)
     columns = ops.arange(input.array.shape[-1])
     kept = columns - rows <= diagonal if lower else columns - rows >= diagonal
@@ -196,16 +198,16 @@ def triu(input: Tensor, diagonal: int = 0) -> Tensor:
     return _triangle(input, diagonal, False)
 
 
-def _triangle_indices(name: str, places: tuple[np.ndarray, ...], dtype: Any) -> Tensor:
+def _triangle_indices(name: str, row: int, col: int, offset: int, dtype: Any, lower: bool) -> Tensor:
+    if row < 0 or col < 0:
+        raise failure(RuntimeError, f"row and col must be non-negative, got {row} and {col}")
     kind = dtypes.as_dtype(dtype)
     if kind.numpy not in (np.int64, np.int32):
         raise failure(RuntimeError, f'"{name}" not implemented for {kind.name}, only for int64 and int32')
+    ahead = positions(col) - positions(row)[:, None]
+    offset = builtins.min(builtins.max(offset, -row), col)
+    places = np.nonzero(ahead <= offset if lower else ahead >= offset)
     return creation.constant(np.stack(places).astype(kind.numpy))
-
-
-def _checked_sides(row: int, col: int) -> None:
-    if row < 0 or col < 0:
-        raise failure(RuntimeError, f"row and col must be non-negative, got {row} and {col}")
 
 
 @public
@@ -213,8 +215,8 @@ def tril_indices(
     row: int, col: int, offset: int = 0, *, dtype: Any = dtypes.int64, device: Any = None, layout: Any = None
 ) -> Tensor:
     """The rows and columns of a matrix's lower triangle, [2, count]. Source: `torch.tril_indices`."""
-    _checked_sides(row, col)
-    return _triangle_indices("tril_indices", np.tril_indices(row, offset, col), dtype)
+    on_cpu(device)
+    return _triangle_indices("tril_indices", row, col, offset, dtype, True)
 
 
 @public
@@ -222,8 +224,8 @@ def triu_indices(
     row: int, col: int, offset: int = 0, *, dtype: Any = dtypes.int64, device: Any = None, layout: Any = None
 ) -> Tensor:
     """The rows and columns of a matrix's upper triangle, [2, count]. Source: `torch.triu_indices`."""
-    _checked_sides(row, col)
-    return _triangle_indices("triu_indices", np.triu_indices(row, offset, col), dtype)
+    on_cpu(device)
+    return _triangle_indices("triu_indices", row, col, offset, dtype, False)
 
 
 @public

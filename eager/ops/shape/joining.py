@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import functools
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import Opaque
 from fusegrad.eager.core.op import TensorType, bind
 from fusegrad.eager.core.ops import ops
+from fusegrad.eager.core.sizes import checked_count
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Size, Tensor
 from fusegrad.eager.ops.create import creation
@@ -89,6 +91,9 @@ def cat(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None) -
         raise failure(
             RuntimeError, "zero-dimensional tensor (at position 0) cannot be concatenated; use stack"
         )
+    if len(kept) < len(given):  # empty vectors have no elements, but a dtype
+        kind = functools.reduce(dtypes.promote_types, [x.dtype for x in given])
+        kept = (ops.cast(kept[0], kind), *kept[1:])
     result = bind(_cat, kept, {"dim": normal_dim(dim, kept[0].array.ndim)})
     return result if out is None else written_out(result, out, given, exact=False)
 
@@ -325,6 +330,8 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
     if indexing not in ("ij", "xy"):
         raise failure(RuntimeError, f"indexing must be one of 'xy' or 'ij', got {indexing!r}")
     for v in vectors:
+        if v.array.dtype != vectors[0].array.dtype:
+            raise failure(RuntimeError, "meshgrid expects all tensors to have the same dtype")
         if v.array.ndim > 1:
             raise failure(
                 RuntimeError, f"expected scalar or 1D tensor in the tensor list but got {list(v.array.shape)}"
@@ -362,9 +369,11 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
         raise failure(RuntimeError, f"expect a non-negative number, but got {r}")
     if r == 0:
         return ops.empty(0, dtype=input.dtype)
+    n = input.array.size
     choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
-    places = np.array(list(choose(range(input.array.size), r)), dtype=np.int64).reshape(-1, r)
-    return ops.take(input, creation.constant(places))
+    count = math.comb(n + r - 1 if with_replacement and n else n, r) * r
+    places = np.fromiter(itertools.chain.from_iterable(choose(range(n), r)), np.int64, checked_count(count))
+    return ops.take(input, creation.constant(places.reshape(-1, r)))
 
 
 # A common shape.

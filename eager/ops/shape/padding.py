@@ -10,6 +10,7 @@ import numpy as np
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.op import bind
 from fusegrad.eager.core.ops import ops
+from fusegrad.eager.core.sizes import positions, size_of
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.create import creation
 from fusegrad.eager.ops.declare import public
@@ -43,7 +44,7 @@ def _widths(input: Tensor, pad: Sequence[int]) -> Widths:
     if len(pad) // 2 > len(widths):
         raise failure(RuntimeError, f"padding {list(pad)} does not fit shape {list(input.array.shape)}")
     for i in range(len(pad) // 2):
-        widths[-1 - i] = (pad[2 * i].__index__(), pad[2 * i + 1].__index__())
+        widths[-1 - i] = (size_of(pad[2 * i]), size_of(pad[2 * i + 1]))
     return widths
 
 
@@ -53,6 +54,7 @@ def constant_pad_nd(input: Tensor, pad: Sequence[int], value: Any = 0) -> Tensor
 
     Source: `torch.constant_pad_nd`.
     """
+    pad = [size_of(n) for n in pad]
     result = padded(input, _widths(input, pad), value)
     # Where nothing is put around, a view is left; PyTorch always gives new memory.
     return result.clone() if all(n <= 0 for n in pad) else result
@@ -118,17 +120,21 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
             f"or 3D input, the last two of 3D or 4D, the last three of 4D or 5D; got {list(pad)} for shape "
             f"{list(input.array.shape)}",
         )
-    _check_not_empty(input, len(pad) // 2, mode)
+    spatial = len(pad) // 2
+    _check_not_empty(input, spatial, mode)
+    left = [n + a + b for n, (a, b) in zip(input.array.shape, widths, strict=True)]
+    if mode != "circular" and all(n < 1 for n in left[-spatial:]):
+        raise failure(RuntimeError, f"shape {list(input.array.shape)} cannot be padded to {left}")
     for dim, (before, after) in enumerate(widths):
         if before or after:
             n = input.array.shape[dim]
-            if n + before + after < 0 or (mode != "circular" and n + before + after < 1):
+            if n + before + after < 0:
                 raise failure(
                     RuntimeError, f"dimension {dim} of {n} elements cannot be padded by {before, after}"
                 )
             if mode == "circular":  # what is left goes round, what is cut does not
                 input, n, before, after = _cut(input, dim, before, after)
-            place = np.arange(-before, n + after)
+            place = positions(before + n + after) - before
             shown = creation.constant(_MODES[mode](place, n, before, after))
             input = ops.index_select(input, dim, shown)
     return input

@@ -221,6 +221,8 @@ def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
         return reshape(input, (1,))
     if start > end:
         raise failure(RuntimeError, f"start_dim ({start_dim}) cannot come after end_dim ({end_dim})")
+    if start == end:
+        return input
     return reshape(input, (*shape[:start], math.prod(shape[start : end + 1]), *shape[end + 1 :]))
 
 

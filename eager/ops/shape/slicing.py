@@ -15,6 +15,7 @@ from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import Layout, Opaque, View
 from fusegrad.eager.core.op import Params, TensorType, bind
 from fusegrad.eager.core.ops import ops
+from fusegrad.eager.core.sizes import positions, size_of
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.declare import public
 from fusegrad.eager.ops.shape.shape import _sizes, normal_dim
@@ -125,6 +126,10 @@ _embed: Opaque = Opaque(
 )
 
 
+# NumPy's integers too, and enumerations: what Python counts with.
+_INTEGERS = (int, np.integer)
+
+
 def basic_index(index: Any, shape: tuple[int, ...]) -> tuple[Any, ...] | None:
     """A basic index (ints, slices, None, Ellipsis) in frozen form, one entry per dimension used.
 
@@ -136,7 +141,7 @@ def basic_index(index: Any, shape: tuple[int, ...]) -> tuple[Any, ...] | None:
     used, place = 0, -1  # how many dimensions have an entry, and where the Ellipsis is
     for position, entry in enumerate(entries):
         kind = type(entry)
-        if kind is int or kind is slice or isinstance(entry, np.integer):
+        if kind is int or kind is slice or (isinstance(entry, _INTEGERS) and kind is not bool):
             used += 1
         elif entry is Ellipsis:
             place = position if place < 0 else place
@@ -191,7 +196,7 @@ def _frozen(entry: slice, n: int) -> Slice:
     if step is None:
         if start is None and stop is None:
             return _whole(n)
-    elif step <= 0:
+    elif size_of(step) <= 0:
         raise failure(ValueError, f"step must be greater than zero, got {step}; use flip() to reverse")
     return Slice(*entry.indices(n))
 
@@ -219,26 +224,24 @@ def _dim_of(input: Tensor, dim: int, name: str) -> int:
 def narrow(input: Tensor, dim: int, start: int | Tensor, length: int) -> Tensor:
     """`length` elements along `dim` from `start`. Source: `torch.narrow`."""
     dim = _dim_of(input, dim, "narrow")
-    if isinstance(start, Tensor):
-        if start.array.ndim or start.array.dtype.kind not in "iu":
-            raise failure(
-                RuntimeError,
-                "start must be an 0-dim integral Tensor, "
-                f"got {start.array.dtype.name}{list(start.array.shape)}",
-            )
-        start = start.__index__()
-    n = input.array.shape[dim]
-    if not -n <= start <= n:
+    if isinstance(start, Tensor) and (start.array.ndim or start.array.dtype.kind not in "iu"):
         raise failure(
-            IndexError, f"start out of range (expected to be in range of [{-n}, {n}], but got {start})"
+            RuntimeError,
+            f"start must be an 0-dim integral Tensor, got {start.array.dtype.name}{list(start.array.shape)}",
         )
-    start = start + n if start < 0 else start
+    first, length = size_of(start), size_of(length)
+    n = input.array.shape[dim]
+    if not -n <= first <= n:
+        raise failure(
+            IndexError, f"start out of range (expected to be in range of [{-n}, {n}], but got {first})"
+        )
+    first = first + n if first < 0 else first
     if length < 0:
         raise failure(RuntimeError, f"length must be non-negative, got {length}")
-    if start + length > n:
-        raise failure(RuntimeError, f"start ({start}) + length ({length}) exceeds dimension size ({n})")
+    if first + length > n:
+        raise failure(RuntimeError, f"start ({first}) + length ({length}) exceeds dimension size ({n})")
     return bind(
-        _getitem, (input,), {"index": _along(input.array.shape, dim, Slice(start, start + length, 1))}
+        _getitem, (input,), {"index": _along(input.array.shape, dim, Slice(first, first + length, 1))}
     )
 
 
@@ -250,7 +253,7 @@ def select(input: Tensor, dim: int, index: int) -> Tensor:
 
 
 def _place(input: Tensor, dim: int, index: int) -> int:
-    n, place = input.array.shape[dim], index.__index__()
+    n, place = input.array.shape[dim], size_of(index)
     if not -n <= place < n:
         raise failure(
             IndexError,
@@ -331,7 +334,7 @@ def split_with_sizes(input: Tensor, split_sizes: Any, dim: int = 0) -> tuple[Ten
 @public(method=True)
 def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """At most `chunks` pieces of equal size. Source: `torch.chunk`."""
-    dim = _dim_of(input, dim, "chunk")
+    dim, chunks = _dim_of(input, dim, "chunk"), size_of(chunks)
     if chunks <= 0:
         raise failure(RuntimeError, f"chunk expects `chunks` to be greater than 0, got: {chunks}")
     n = input.array.shape[dim]
@@ -376,7 +379,7 @@ def tensor_split(
         if given <= 0:
             raise failure(RuntimeError, f"number of sections must be larger than 0, got {given}")
         small, larger = divmod(n, given)
-        edges = [i * small + builtins.min(i, larger) for i in range(given + 1)]
+        edges = [i * small + builtins.min(i, larger) for i in positions(given + 1).tolist()]
     else:
         edges = [0, *_sizes((tuple(given),)), n]
     # Each a view of its own, which may be written in place, unlike those of `split`.

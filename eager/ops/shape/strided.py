@@ -12,12 +12,12 @@ from fusegrad.eager.autograd import views
 from fusegrad.eager.autograd.node import reach
 from fusegrad.eager.core import shared
 from fusegrad.eager.core.errors import failure
-from fusegrad.eager.core.families import Layout, Opaque, View, contiguous_layout
+from fusegrad.eager.core.families import Layout, Opaque, View, contiguous_layout, lies_apart
 from fusegrad.eager.core.names import attach, renamed
 from fusegrad.eager.core.op import TensorType, bind
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.state import state
-from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.core.tensor import Tensor, on_cpu
 from fusegrad.eager.ops.create import creation
 from fusegrad.eager.ops.declare import method, public
 from fusegrad.eager.ops.shape import diagonals, order, shape as shapes, slicing
@@ -35,8 +35,13 @@ def _unfold_layout(layout: Layout, dim: int, size: int, step: int) -> Layout:
 
 def _unfold_numpy(x: np.ndarray, dim: int, size: int, step: int) -> np.ndarray:
     layout = _unfold_layout(Layout(x.shape, x.strides), dim, size, step)
-    apart = x.flags.writeable and step >= size
-    return np.lib.stride_tricks.as_strided(x, layout.shape, layout.strides, writeable=apart)
+    if x.flags.c_contiguous and x.size:  # so that what has each element once may be written later
+        windows: np.ndarray = np.ndarray(layout.shape, x.dtype, x, 0, layout.strides)
+    else:
+        windows = np.lib.stride_tricks.as_strided(x, layout.shape, layout.strides)
+    if step < size or not x.flags.writeable:
+        windows.flags.writeable = False
+    return windows
 
 
 def _fold(g: Tensor, x_type: TensorType, dim: int, size: int, step: int) -> Tensor:
@@ -125,7 +130,12 @@ def _as_strided_numpy(
             f"sizes {list(size)}, strides {list(stride)} and offset {start} are out of bounds for storage of "
             f"{storage.size} elements"
         )
-    return np.ndarray(size, x.dtype, storage, start * x.itemsize, tuple(s * x.itemsize for s in stride))
+    result: np.ndarray = np.ndarray(
+        size, x.dtype, storage, start * x.itemsize, tuple(s * x.itemsize for s in stride)
+    )
+    if not (x.flags.writeable and lies_apart(size, stride)):  # a write of all would read what it wrote
+        result.flags.writeable = False
+    return result
 
 
 def _as_strided_gradient(
@@ -309,6 +319,7 @@ def empty_strided(
     pin_memory: bool = False,
 ) -> Tensor:
     """Zeros that lie in memory by the given strides. Source: `torch.empty_strided`."""
+    on_cpu(device)
     sizes, strides = _sizes((tuple(size),)), _sizes((tuple(stride),))
     if len(sizes) != len(strides):
         raise failure(
@@ -342,6 +353,7 @@ def empty_permuted(
     pin_memory: bool = False,
 ) -> Tensor:
     """Zeros whose dimensions lie in memory in the order `physical_layout`. Source: `torch.empty_permuted`."""
+    on_cpu(device)
     sizes, places = _sizes((size,)), [*physical_layout]
     if len(places) != len(sizes):
         raise failure(

@@ -16,6 +16,7 @@ from numpy.lib.stride_tricks import as_strided
 
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.names import renamed
+from fusegrad.eager.core.sizes import size_of
 
 Sizes = tuple[int, ...]
 Window = tuple[tuple[int, int, int, int], ...]
@@ -41,8 +42,8 @@ def numbers(value: Any, rank: int, name: str, what: str) -> Sizes:
     """
     given = value if isinstance(value, (list, tuple)) else (value,)
     try:
-        sizes = tuple([v if type(v) is int else v.__index__() for v in given])
-    except AttributeError:
+        sizes = tuple([v if type(v) is int else size_of(v) for v in given])
+    except TypeError:
         raise failure(TypeError, f"{name}: {what} must be integers, but got {value!r}") from None
     if len(sizes) == rank:
         return sizes

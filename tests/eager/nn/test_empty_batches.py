@@ -1,0 +1,46 @@
+"""Layers that normalise, on batches of no rows and rows of no elements, against torch."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+from oracle import torch
+
+import fusegrad as fg
+
+LAYERS = {
+    "BatchNorm1d": (lambda nn: nn.BatchNorm1d(2), [(0, 2), (0, 2, 3), (3, 2, 0)]),
+    "BatchNorm2d": (lambda nn: nn.BatchNorm2d(2), [(0, 2, 3, 3), (2, 2, 0, 3)]),
+    "BatchNorm3d": (lambda nn: nn.BatchNorm3d(2), [(0, 2, 3, 3, 3)]),
+    "BatchNorm1d, averaged": (lambda nn: nn.BatchNorm1d(2, momentum=None), [(0, 2)]),
+    "BatchNorm1d, untracked": (lambda nn: nn.BatchNorm1d(2, track_running_stats=False), [(0, 2)]),
+    "InstanceNorm1d": (lambda nn: nn.InstanceNorm1d(2), [(0, 2, 3)]),
+    "InstanceNorm1d, tracked": (lambda nn: nn.InstanceNorm1d(2, track_running_stats=True), [(0, 2, 3)]),
+    "InstanceNorm2d, tracked": (lambda nn: nn.InstanceNorm2d(2, track_running_stats=True), [(0, 2, 3, 3)]),
+    "GroupNorm": (lambda nn: nn.GroupNorm(1, 2), [(0, 2, 3)]),
+    "LayerNorm": (lambda nn: nn.LayerNorm(2), [(0, 2)]),
+    "RMSNorm": (lambda nn: nn.RMSNorm(2), [(0, 2)]),
+    "LocalResponseNorm": (lambda nn: nn.LocalResponseNorm(2), [(0, 2, 3)]),
+}
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("name", LAYERS)
+def test_no_rows(name, training):
+    make, shapes = LAYERS[name]
+
+    def program(lib, shape):
+        layer = make(lib.nn).train(training)
+        x = lib.ones(*shape, requires_grad=True)
+        try:
+            layer(x).sum().backward()
+        except Exception as error:
+            return type(error).__name__
+        gradients = [None if p.grad is None else p.grad.tolist() for p in layer.parameters()]
+        return str([b.tolist() for b in layer.buffers()]), gradients, tuple(x.grad.shape)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for shape in shapes:
+            assert program(fg, shape) == program(torch, shape), shape

@@ -50,7 +50,14 @@ from fusegrad.eager.core.state import (
     no_grad as no_grad,
     set_grad_enabled as set_grad_enabled,
 )
-from fusegrad.eager.core.tensor import Size as Size, Tensor as Tensor, Tensor as _Tensor, device as device
+from fusegrad.eager.core.tensor import (
+    Size as Size,
+    Tensor as Tensor,
+    Tensor as _Tensor,
+    device as device,
+    layout as _layout,
+    layout as layout,
+)
 from fusegrad.eager.io.interop import from_dlpack as from_dlpack
 from fusegrad.eager.io.printing import set_printoptions as set_printoptions
 from fusegrad.eager.io.serialization import load as load, save as save
@@ -870,6 +877,9 @@ def std_mean(
     axis: _Any = ...,
     keepdims: _bool = ...,
 ) -> tuple[_Tensor, _Tensor]: ...
+
+strided: _layout
+
 def subtract(input: _Any, other: _Any, *, alpha: _Any = 1) -> _Tensor: ...
 def sum(
     input: _Tensor,

@@ -90,6 +90,8 @@ def cat(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None) -
             RuntimeError, "zero-dimensional tensor (at position 0) cannot be concatenated; use stack"
         )
     result = bind(_cat, kept, {"dim": normal_dim(dim, kept[0].array.ndim)})
+    if len(kept) < len(given):  # their dtypes count all the same
+        result = ops.cast(result, dtypes.result_type([x.array for x in given]))
     return result if out is None else written_out(result, out, given, exact=False)
 
 

@@ -56,14 +56,6 @@ def real(input: Tensor) -> Tensor:
     return bind(_real, (input,)) if is_complex(input) else input
 
 
-def _set_real(self: Tensor, value: Any) -> None:
-    real(self).copy_(tensor_operand(value))
-
-
-def _set_imag(self: Tensor, value: Any) -> None:
-    imag(self).copy_(tensor_operand(value))
-
-
 @public
 def imag(input: Tensor) -> Tensor:
     """The imaginary part, in the memory of `input`. Source: `torch.imag`.
@@ -294,5 +286,5 @@ def view_as_real(input: Tensor) -> Tensor:
     return bind(_view_as_real, (input,))
 
 
-attach(property(real, _set_real), "real")
-attach(property(imag, _set_imag), "imag")
+attach(property(real), "real")
+attach(property(imag), "imag")

@@ -162,29 +162,3 @@ def test_a_loss_of_the_phase_of_eigenvectors_is_refused(decompose):
     z = fg.tensor(Z, requires_grad=True)
     with pytest.raises(RuntimeError, match="depends on this quantity"):
         weighted(fg, decompose(z)[1]).backward()
-
-
-@pytest.mark.parametrize("dtype", ["bool", "uint8", "int64", "float16", "float32", "float64"])
-def test_parts_are_written_by_assigning(dtype):
-    def written(lib):
-        x = lib.zeros(3, dtype=lib.complex64)
-        x.real = lib.tensor([1, 0, 1]).to(getattr(lib, dtype))
-        x.imag = lib.tensor([0, 1, 1]).to(getattr(lib, dtype))
-        y = lib.zeros(2)
-        y.real = lib.ones(2)
-        return x.tolist(), y.tolist()
-
-    assert written(fg) == written(torch)
-    with pytest.raises(RuntimeError):
-        fg.zeros(2).imag = fg.ones(2)
-
-
-def test_parts_that_are_assigned_are_on_the_graph():
-    def gradients(lib):
-        a, b = lib.ones(2, requires_grad=True), lib.ones(2, requires_grad=True)
-        x = lib.complex(a, a)
-        x.imag = b * 3
-        (x.real * 2 + x.imag).sum().backward()
-        return a.grad.tolist(), b.grad.tolist()
-
-    assert gradients(fg) == gradients(torch)

@@ -69,7 +69,7 @@ def _outer(number: int) -> Any:
     return _busy.reading[number]
 
 
-def _loaded(kind: type, place: tuple[str, str] | None, data: bytes | None, *options: Any) -> Any:
+def _loaded(kind: Any, place: tuple[str, str] | None, data: bytes | None, *options: Any) -> Any:
     """The jitted function at its place, or a new one of the function in `data`."""
     found = None if place is None else _named(*place)
     if isinstance(found, kind):

@@ -20,6 +20,7 @@ from fusegrad.eager.autograd import (
     autograd as _autograd,
 )
 from fusegrad.eager.core import (
+    determinism as _determinism,
     names as _names,
 )
 from fusegrad.eager.core.dtypes import (
@@ -65,12 +66,18 @@ from fusegrad.eager.core.tensor import (
     Size,
     Tensor,
     device,
+    layout,
+    strided,
 )
 from fusegrad.eager.io import (
     printing as _printing,
 )
 from fusegrad.eager.io.interop import (
     _rebuild,
+)
+from fusegrad.eager.io.storage import (
+    TypedStorage,
+    UntypedStorage,
 )
 from fusegrad.eager.random import (
     Generator,

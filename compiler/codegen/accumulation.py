@@ -12,7 +12,6 @@ from fusegrad.compiler.kernel.dtypes import DTYPES, is_float, memory_type
 from fusegrad.compiler.kernel.ir import Accumulate, Accumulator, Buffer, Operand
 from fusegrad.compiler.kernel.scalar import identity
 from fusegrad.compiler.llvm.ir_writer import Val, Writer, vector_type
-from fusegrad.compiler.llvm.target import Target
 
 _COMBINE = {"add": "add", "mul": "mul", "max": "maximum", "min": "minimum", "or": "or_", "and": "and_"}
 
@@ -30,7 +29,6 @@ class Accumulation(Access):
     one. unpaired: while vectors come in pairs, by accumulator the one that has not been looked at for NaN.
     """
 
-    target: Target
     sizes: dict[str, str]
     stacks: dict[str, tuple[str, int]]
     partials: dict[str, str]
@@ -55,20 +53,30 @@ class Accumulation(Access):
         """Room for the lanes of an extreme that met a NaN.
 
         The larger of two numbers is one instruction, that NaN wins takes three more; whether any of two
-        vectors has one takes two. With AVX-512 what was compared is in registers of their own.
+        vectors has one takes two.
         """
-        if self.target.has_mask_registers:
-            return
         nobody = self.w.constant(0, DTYPES[accumulator.dtype].bits, lanes)
         if accumulator.target not in self.nans:
             self.nans[accumulator.target] = self.w.stack(nobody.type)
         self.w.line(f"store {nobody}, ptr {self.nans[accumulator.target]}")
 
     def combine(self, accumulator: Accumulator, a: Val, b: Val) -> Val:
+        """What two parts of a reduction come to, whichever comes first."""
+        how, w = accumulator.combine, self.w
+        if how not in ("max", "min") or not is_float(a.dtype):
+            return combined(w, how, a, b)
         if accumulator.target in self.nans and a.lanes:
-            other = self.w.compare("gt" if accumulator.combine == "max" else "lt", b, a)
-            return self.w.select(other, b, a)
-        return combined(self.w, accumulator.combine, a, b)
+            wins = "gt" if how == "max" else "lt"
+            one, two = (w.select(w.compare(wins, x, y), x, y) for x, y in ((a, b), (b, a)))
+            return self._zeros_united(how, one, two)
+        united = self._zeros_united(how, a, b)
+        return w.select(w.compare("eq", a, b), united, combined(w, how, a, b))
+
+    def _zeros_united(self, how: str, a: Val, b: Val) -> Val:
+        """Of two equal numbers that one; of zeros 0 as the larger, and -0 as the smaller, if one is that."""
+        whole = DTYPES[a.dtype].bits
+        bits = self.w.binary("and" if how == "max" else "or", self.w.bits(a, whole), self.w.bits(b, whole))
+        return self.w.bits(bits, a.dtype)
 
     def accumulate(self, statement: Accumulate) -> None:
         """Take a value into its accumulator; lanes beyond the end take the identity."""

@@ -44,8 +44,8 @@ def apply(w: Writer, op: str, operands: list[Val], dtype: str) -> Val:
 
 
 def extreme(w: Writer, op: str, x: Val, y: Val) -> Val:
-    """The larger or smaller; NaN if either is, as NumPy and PyTorch have it."""
-    wins = w.compare("ge" if op == "maximum" else "le", x, y)
+    """The larger or smaller; NaN if either is, and `y` if both are zero, as NumPy has it."""
+    wins = w.compare("gt" if op == "maximum" else "lt", x, y)
     if not is_float(x.dtype):
         return w.select(wins, x, y)
     unordered = w.emit(f"fcmp uno {x}, {x.text}", "bool", x.lanes)

@@ -354,7 +354,10 @@ class Context:
             if isinstance(equation.op, Reduction):
                 # A reduction over dimensions of size 1; real ones were adopted from accumulators.
                 name = context.operand(kernel.domain.uses[index, 0])
-                context.known[value] = context.builder.cast(name, short_name(value.dtype))
+                name = context.builder.cast(name, short_name(value.dtype))
+                if equation.op.combine == "add" and is_float(short_name(value.dtype)):
+                    name = context.builder.add(name, 0.0)  # which -0 does not survive, as in longer sums
+                context.known[value] = name
             else:
                 context.known[value] = context.apply(equation, index)
         return context.known[value]

@@ -7,7 +7,7 @@ see through them.
 
     v0 = mul(x, 2)                          t0 = x0[i0]
     v1 = relu(v0)           is one loop:    t1 = t0 * k0
-    v2 = sum(v1)                            t2 = maximum(t1, 0.0)
+    v2 = sum(v1)                            t2 = maximum(0.0, t1)
                                             a0 = a0 + t2
 """
 

@@ -15,7 +15,7 @@ import numpy as np
 from fusegrad.compiler.kernel.bound_kernel import BoundKernel
 from fusegrad.compiler.kernel.ir import ELEMENTARY
 from fusegrad.compiler.kernel.scalar import identity as identity_number
-from fusegrad.eager.core.dtypes import FROM_SHORT
+from fusegrad.eager.core.dtypes import FROM_SHORT, DType, converted
 from fusegrad.eager.core.families import Pointwise
 from fusegrad.eager.core.op import REGISTRY
 
@@ -25,10 +25,19 @@ def _loop(*sizes: int) -> Iterator[Any]:
     return iter(range(sizes[0])) if len(sizes) == 1 else itertools.product(*map(range, sizes))
 
 
-def _identity(combine: str, dtype: type, *sizes: int) -> Any:
+class _Cast:
+    """A dtype's name as kernels use it: to convert a number, and to say what an accumulator is of."""
+
+    def __init__(self, dtype: DType) -> None:
+        self.dtype = dtype
+
+    def __call__(self, number: Any) -> Any:
+        return converted(np.asarray(number), self.dtype.numpy)[()]
+
+
+def _identity(combine: str, cast: _Cast, *sizes: int) -> Any:
     """What an accumulator starts with; an array with `sizes`."""
-    short = next(s for s, d in FROM_SHORT.items() if d.numpy.type is dtype)
-    number = dtype(identity_number(combine, short))
+    number = cast(identity_number(combine, cast.dtype.short))
     return np.full(sizes, number) if sizes else number
 
 
@@ -61,7 +70,7 @@ _OWN: dict[str, Callable[..., Any]] = {
 }
 _FUNCTIONS = (*ELEMENTARY, *"abs sign sqrt floor ceil trunc round not_ maximum minimum".split())
 NAMES: dict[str, Any] = {
-    **{short: dtype.numpy.type for short, dtype in FROM_SHORT.items()},
+    **{short: _Cast(dtype) for short, dtype in FROM_SHORT.items()},
     **dict.fromkeys(("parallel", "chunked", "vector", "serial"), _loop),
     **{name: getattr(np, _NUMPY.get(name, name)) for name in _FUNCTIONS if name not in _OWN},
     **_OWN,

@@ -12,6 +12,7 @@ from typing import Any
 
 from fusegrad.compiler.kernel.dtypes import DTYPES, is_float
 from fusegrad.compiler.llvm.target import Target
+from fusegrad.eager.core.dtypes import CUT_IN, FROM_SHORT
 
 LINE = 64  # bytes that a cache fetches at a time
 
@@ -19,7 +20,7 @@ LINE = 64  # bytes that a cache fetches at a time
 # division may not; what reads memory has a `ptr` among its operands, but for the address itself.
 _PURE = re.compile(
     r"getelementptr|(?:[fl]?add|f?sub|f?mul|fdiv|fneg|and|x?or|shl|[al]shr|[fi]cmp|select|bitcast|[sz]ext|trunc|fpext|"
-    r"fptrunc|[us]itofp|fpto[us]i|insertelement|extractelement|shufflevector|call [^@]*@llvm\.)(?!.*\bptr\b)"
+    r"fptrunc|[us]itofp|fptosi|insertelement|extractelement|shufflevector|call [^@]*@llvm\.)(?!.*\bptr\b)"
 )
 _NAMES = re.compile(r"%\w+")
 # Integer arithmetic that gives its first operand back.
@@ -304,7 +305,7 @@ class Writer:
         return self.emit(f"bitcast {value} to {target}", dtype, value.lanes)
 
     def convert(self, value: Val, dtype: str) -> Val:
-        """A value as another dtype, as a C cast does it."""
+        """A value as another dtype, as a C cast does it; what C leaves open is in eager's `CUT_IN`."""
         source, lanes = value.dtype, value.lanes
         if source == dtype:
             return value
@@ -314,7 +315,7 @@ class Writer:
         if is_float(source) and is_float(dtype):
             code = "fpext" if DTYPES[dtype].size > DTYPES[source].size else "fptrunc"
         elif is_float(source):
-            code = "fptoui" if dtype[0] == "u" else "fptosi"
+            return self._cut(value, dtype)
         elif is_float(dtype):
             code = "uitofp" if source in ("u8", "bool") else "sitofp"
         elif DTYPES[dtype].size == DTYPES[source].size and source != "bool":
@@ -324,6 +325,21 @@ class Writer:
         else:
             code = "trunc"
         return self.emit(f"{code} {value} to {target}", dtype, lanes)
+
+    def _cut(self, value: Val, dtype: str) -> Val:
+        """A float as an integer, as eager's `CUT_IN` says.
+
+        What LLVM gives for one that does not fit is poison, of which it may make anything. That is
+        not chosen, and the choice is the float's own.
+        """
+        wide = CUT_IN[FROM_SHORT[dtype]].short
+        limit = 2.0 ** (8 * DTYPES[wide].size - 1)
+        size = self.call("llvm.fabs", [value])
+        fits = self.compare("lt", size, self.constant(limit, value.dtype, value.lanes))
+        register = vector_type(DTYPES[wide].register, value.lanes)
+        whole = self.emit(f"fptosi {value} to {register}", wide, value.lanes)
+        smallest = self.constant(-int(limit), wide, value.lanes)
+        return self.convert(self.select(fits, whole, smallest), dtype)
 
     def fold(self, value: Val, combine: Any) -> Val:
         """The lanes of a vector combined in pairs, halves on halves."""

@@ -47,11 +47,6 @@ class Target:
         return 32 if self.vector_bytes == 64 else 16
 
     @property
-    def has_mask_registers(self) -> bool:
-        """Whether what is compared lies in registers of its own, for masks."""
-        return self.avx512
-
-    @property
     def most_interleaved(self) -> int:
         """How many vectors a long body takes side by side: each is computed while others are waited for."""
         return 4 if self.vector_bytes >= 32 else 2

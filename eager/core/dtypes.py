@@ -69,6 +69,11 @@ FROM_SHORT: dict[str, DType] = {d.short: d for d in ALL}
 # What Python numbers are; a compiler adds what stands for some.
 PYTHON_TYPES: dict[type, DType] = {bool: bool_, int: int64, float: float32, complex: complex64}
 
+# What a float becomes as an integer, in eager and in kernels: it is cut to a whole number of this dtype, the
+# smallest one where it is NaN or does not fit; what is narrower keeps the low bits. It is what C's casts give
+# in PyTorch on x86, where the language leaves it open and LLVM calls it poison.
+CUT_IN = {uint8: int64, int8: int32, int16: int32, int32: int32, int64: int64}
+
 _default = float32
 
 
@@ -124,6 +129,29 @@ def number_dtype(value: Any) -> DType:
         raise TypeError(f"expected a Tensor or a number, got {kind.__name__}")
     dtype = _default if kind is float else PYTHON_TYPES[kind]
     return complex128 if dtype is complex64 and _default is float64 else dtype
+
+
+def converted(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """A copy of an array in another dtype; floats that fit no integer become what `CUT_IN` says."""
+    if dtype.kind not in "iu" or array.dtype.kind not in "fc":
+        return array.astype(dtype)
+    wide = CUT_IN[FROM_NUMPY[dtype]].numpy
+    whole = array.astype(wide)
+    if not CUT_BY_NUMPY:
+        limits = np.iinfo(wide)
+        whole = np.where(np.abs(array.real) < -float(limits.min), whole, limits.min)
+    return whole.astype(dtype, copy=False)
+
+
+def _cut_by_numpy() -> bool:
+    """Whether NumPy's own casts give on this machine what `CUT_IN` says."""
+    with np.errstate(invalid="ignore"):
+        # As many as a vector has, and some that are left.
+        beyond = [np.array([np.nan, np.inf, -np.inf, 1e30, -1e30] * 7, f.numpy) for f in (float32, float64)]
+        return all((x.astype(w) == np.iinfo(w).min).all() for x in beyond for w in (np.int32, np.int64))
+
+
+CUT_BY_NUMPY = _cut_by_numpy()
 
 
 def result_type(operands: Iterable[Any]) -> np.dtype:

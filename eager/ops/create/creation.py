@@ -50,7 +50,7 @@ def _full_numpy(shape: tuple[int, ...], value: Any, dtype: DType) -> np.ndarray:
 
 
 def _arange_numpy(shape: tuple[int, ...], start: Any, step: Any, dtype: DType) -> np.ndarray:
-    return (start + step * positions(shape[0])).astype(dtype.numpy)
+    return dtypes.converted(start + step * positions(shape[0]), dtype.numpy)
 
 
 _full = Creation("full", _full_numpy, lambda b, index, shape, value, dtype: b.constant(value, dtype))
@@ -101,7 +101,7 @@ def full(
 def _check_number(value: Any, kind: DType) -> None:
     """Refuse a number that `kind` cannot hold."""
     fits = not isinstance(value, complex) or kind.is_complex
-    if kind.numpy.kind in "iu" and isinstance(value, int):
+    if kind.numpy.kind in "iu" and isinstance(value, (int, float)):
         limits = np.iinfo(kind.numpy)
         fits = limits.min <= value <= limits.max
     if not fits:
@@ -263,7 +263,8 @@ def tensor(data: Any, *, dtype: Any = None, requires_grad: bool = False, device:
     array, default = _from_python(data)
     dtype = default if dtype is None else dtype
     if dtype is not None:
-        array = array.astype(dtypes.as_dtype(dtype).numpy, copy=False)
+        kind = dtypes.as_dtype(dtype).numpy
+        array = array if array.dtype == kind else dtypes.converted(array, kind)
     if array.dtype not in dtypes.FROM_NUMPY:
         raise failure(TypeError, f"cannot make a tensor of dtype {array.dtype}")
     return _requiring(_brought(wrap(array)), requires_grad)
@@ -387,7 +388,7 @@ def _linspace_numpy(shape: tuple[int, ...], start: float, end: float, dtype: DTy
     place = positions(count)
     near = place < count // 2 if count > 1 else place == 0
     values = np.where(near, start + step * place, end - step * (count - 1 - place))
-    return values.astype(dtype.numpy)
+    return dtypes.converted(values, dtype.numpy)
 
 
 def _linspace_scalar(

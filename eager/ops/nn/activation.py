@@ -24,6 +24,7 @@ from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.declare import public
 from fusegrad.eager.ops.index import inplace as inplace_ops
+from fusegrad.eager.ops.pointwise.comparison import at_least, at_most
 from fusegrad.eager.ops.pointwise.declare import OPERANDS, documented, function_of_one, number, tensor_operand
 from fusegrad.eager.ops.shape.shape import normal_dim
 
@@ -86,9 +87,9 @@ def _parametric(
 relu = public(method=True, inplace=True)(
     _plain(
         "relu",
-        lambda x: np.maximum(x, 0),
+        lambda x: at_least(x, 0),
         REAL_NUMBER,
-        lambda b, x: b.maximum(x, 0.0),
+        lambda b, x: b.maximum(0.0, x),
         lambda g, out: linked(ops.where(out <= 0, 0.0, g), out),
         "max(x, 0).",
     )
@@ -103,8 +104,8 @@ leaky_relu = _parametric(
 )
 _hardtanh = _parametric(
     "hardtanh",
-    lambda x, min_val, max_val: np.minimum(np.maximum(x, x.dtype.type(min_val)), x.dtype.type(max_val)),
-    lambda b, x, min_val, max_val: b.minimum(b.maximum(x, min_val), max_val),
+    lambda x, min_val, max_val: at_most(at_least(x, x.dtype.type(min_val)), x.dtype.type(max_val)),
+    lambda b, x, min_val, max_val: b.minimum(max_val, b.maximum(min_val, x)),
     lambda g, x, min_val, max_val: linked(ops.where((x > min_val) & (x < max_val), g, 0.0), x),
     "x limited to min_val and max_val.",
     {"min_val": -1.0, "max_val": 1.0},
@@ -175,16 +176,16 @@ def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
 
 hardsigmoid = _parametric(
     "hardsigmoid",
-    lambda x: np.minimum(np.maximum(x + 3, 0), 6) / 6,
-    lambda b, x: b.div(b.minimum(b.maximum(b.add(x, 3.0), 0.0), 6.0), 6.0),
+    lambda x: at_most(at_least(x + 3, 0), 6) / 6,
+    lambda b, x: b.div(b.minimum(6.0, b.maximum(0.0, b.add(x, 3.0))), 6.0),
     lambda g, x: linked(ops.where((x > -3) & (x < 3), g / 6, 0.0), x),
     "clamp(x + 3, 0, 6) / 6.",
     {},
 )
 hardswish = _parametric(
     "hardswish",
-    lambda x: x * np.minimum(np.maximum(x + 3, 0), 6) / 6,
-    lambda b, x: b.div(b.mul(x, b.minimum(b.maximum(b.add(x, 3.0), 0.0), 6.0)), 6.0),
+    lambda x: x * at_most(at_least(x + 3, 0), 6) / 6,
+    lambda b, x: b.div(b.mul(x, b.minimum(6.0, b.maximum(0.0, b.add(x, 3.0)))), 6.0),
     lambda g, x: g * ops.where(x <= -3, 0.0, ops.where(x >= 3, 1.0, x / 3 + 0.5)),
     "x * clamp(x + 3, 0, 6) / 6.",
     {},
@@ -268,9 +269,9 @@ silu = _plain(
 )
 log_sigmoid = _plain(
     "log_sigmoid",
-    lambda x: np.minimum(x, 0) - np.log1p(np.exp(-np.abs(x))),
+    lambda x: at_most(x, 0) - np.log1p(np.exp(-np.abs(x))),
     ONLY_REAL_FLOAT,
-    lambda b, x: b.sub(b.minimum(x, 0.0), b.log1p(b.exp(b.neg(b.abs(x))))),
+    lambda b, x: b.sub(b.minimum(0.0, x), b.log1p(b.exp(b.neg(b.abs(x))))),
     lambda g, x: g * ops.sigmoid(-x),
     "log(sigmoid(x)).",
 )

@@ -116,7 +116,18 @@ isfinite = unary(
     inplace=False,
 )
 
-# Choosing.
+# Choosing. Of two zeros NumPy and kernels take the second, whatever the signs; in half precision the first.
+
+
+def at_least(x: Any, low: Any) -> Any:
+    """`x`, or `low` where it is below that; a zero keeps its own sign beside a zero."""
+    return np.maximum(x, low) if x.dtype.char == "e" else np.maximum(low, x)
+
+
+def at_most(x: Any, high: Any) -> Any:
+    """`x`, or `high` where it is above that; a zero keeps its own sign beside a zero."""
+    return np.minimum(x, high) if x.dtype.char == "e" else np.minimum(high, x)
+
 
 maximum = binary(
     "maximum",

@@ -345,7 +345,7 @@ class _CastOp(Elementwise):
         return TensorType(types[0].shape, dtypes.as_dtype(params["dtype"]).numpy)
 
     def evaluate(self, args: Any, params: Any) -> Any:
-        return args[0].array.astype(params["dtype"].numpy)
+        return dtypes.converted(args[0].array, params["dtype"].numpy)
 
 
 _cast = _CastOp(

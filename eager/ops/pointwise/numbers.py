@@ -97,18 +97,22 @@ def _real(input: Tensor) -> Tensor:
     return input
 
 
-# The larger and the smaller, where a NaN stands for nothing.
+# The larger and the smaller, where a NaN stands for nothing; the first of two zeros, whatever their signs.
 
 
-def _number_of(b: Any, x: Any, y: Any, extreme: Any) -> Any:
-    return b.select(b.ne(x, x), y, b.select(b.ne(y, y), x, extreme))
+def _larger_number(x: Any, y: Any) -> Any:
+    return np.where((x >= y) | np.isnan(y), x, y)
+
+
+def _smaller_number(x: Any, y: Any) -> Any:
+    return np.where((x <= y) | np.isnan(y), x, y)
 
 
 fmax = binary(
     "fmax",
-    np.fmax,
+    _larger_number,
     REAL,
-    lambda b, x, y: _number_of(b, x, y, b.maximum(x, y)),
+    lambda b, x, y: b.select(b.or_(b.ge(x, y), b.ne(y, y)), x, y),
     (
         lambda g, x, y: ops.where(ops.logical_or(x >= y, ops.isnan(y)), g, 0.0),
         lambda g, x, y: ops.where(ops.logical_or(x >= y, ops.isnan(y)), 0.0, g),
@@ -119,9 +123,9 @@ fmax = binary(
 )
 fmin = binary(
     "fmin",
-    np.fmin,
+    _smaller_number,
     REAL,
-    lambda b, x, y: _number_of(b, x, y, b.minimum(x, y)),
+    lambda b, x, y: b.select(b.or_(b.le(x, y), b.ne(y, y)), x, y),
     (
         lambda g, x, y: ops.where(ops.logical_or(x <= y, ops.isnan(y)), g, 0.0),
         lambda g, x, y: ops.where(ops.logical_or(x <= y, ops.isnan(y)), 0.0, g),

@@ -25,6 +25,7 @@ from fusegrad.eager.core.op import bind
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.declare import method, public
+from fusegrad.eager.ops.pointwise.comparison import at_least, at_most
 from fusegrad.eager.ops.pointwise.declare import (
     binary,
     from_scipy,
@@ -40,14 +41,14 @@ from fusegrad.eager.ops.pointwise.powers import log_of
 
 def _clamp_numpy(x: Any, min: Any, max: Any) -> Any:
     if min is not None:
-        x = np.maximum(x, min)
-    return np.minimum(x, max) if max is not None else x
+        x = at_least(x, min)
+    return at_most(x, max) if max is not None else x
 
 
 def _clamp_scalar(b: Any, x: Any, min: Any, max: Any) -> Any:
     if min is not None:
-        x = b.maximum(x, min)
-    return b.minimum(x, max) if max is not None else x
+        x = b.maximum(min, x)
+    return b.minimum(max, x) if max is not None else x
 
 
 def _clamp_gradient(g: Tensor, x: Tensor, min: Any, max: Any) -> Tensor:
@@ -85,10 +86,14 @@ def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
 
 
 def _clamped_by_tensors(x: Tensor, min: Tensor | None, max: Tensor | None) -> Tensor:
-    """The bounds take the gradient only of what lies outside; a NaN among them is kept."""
+    """The bounds take the gradient of what lies outside; a NaN on either side is kept, and takes none of it."""
     if min is not None:
-        x = ops.where(ops.logical_or(ops.lt(x, min), ops.isnan(min)), min, x)
-    return x if max is None else ops.where(ops.logical_or(ops.lt(max, x), ops.isnan(max)), max, x)
+        nan = (x + min).detach()
+        x = ops.where(ops.ge(x, min), x, ops.where(ops.lt(x, min), min, nan))
+    if max is not None:
+        nan = (x + max).detach()
+        x = ops.where(ops.le(x, max), x, ops.where(ops.gt(x, max), max, nan))
+    return x
 
 
 def as_kind(value: Any, dtype: np.dtype) -> Any:

@@ -99,7 +99,8 @@ def _asinh_scalar(b: Any, x: Any) -> Any:
 
 
 def _acosh_scalar(b: Any, x: Any) -> Any:
-    over = b.sub(b.minimum(x, _LARGE), 1.0)
+    # Below 1 there is no root to take; below 0 the square would hide it.
+    over = b.sub(b.minimum(b.maximum(x, 0.0), _LARGE), 1.0)
     near = b.log1p(b.add(over, b.sqrt(b.add(b.mul(over, 2.0), b.mul(over, over)))))
     return b.select(b.gt(x, _LARGE), b.add(b.log(x), math.log(2)), near)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -76,22 +77,32 @@ def _running_product(input: Tensor, dim: int, dtype: Any) -> Tensor:
 # Products of all elements, and of all but each. `dim` is one dimension, or None for all.
 
 
+# A product of others is a quotient, if none of them is zero. Where one is, the signs of all are in that
+# zero, and infinities and NaNs among the others make NaN of it; but of all dimensions at once two zeros leave
+# plain zeros, as in PyTorch.
+
+
 def _others_decomposed(x: Tensor, dim: int | None) -> Tensor:
-    """The quotient where that can be taken; where one element is zero, only it has others to multiply."""
-    zero = ops.eq(x, 0)
-    filled = ops.where(zero, 1.0, x)
-    others = bind(_prod, (filled,), {"dim": None if dim is None else (dim,), "keepdim": True})
-    zeros = ops.sum(zero, dim, keepdim=True)
-    alone = ops.logical_and(zero, ops.eq(zeros, 1))
-    return ops.where(ops.eq(zeros, 0), others / filled, ops.where(alone, others, 0.0))
+    zero, beyond = ops.eq(x, 0), ops.logical_not(ops.isfinite(x))
+    filled = ops.where(zero, 1.0 if x.is_complex() else ops.sign(1 / x), x)
+    quotient = bind(_prod, (filled,), {"dim": None if dim is None else (dim,), "keepdim": True}) / filled
+    zeros, lost = (ops.sum(t, dim, keepdim=True) for t in (zero, beyond))
+    none = (quotient if x.is_complex() else ops.sign(quotient)) * 0.0
+    none = ops.where(ops.eq(lost - ops.cast(beyond, lost.dtype), 0), none, math.nan)
+    result = ops.where(ops.eq(zeros - ops.cast(zero, zeros.dtype), 0), quotient, none)
+    return ops.where(zeros > 1, 0.0, result) if dim is None else result
 
 
 def _others_numpy(x: np.ndarray, dim: int | None) -> np.ndarray:
-    zero = x == 0
-    filled = np.where(zero, x.dtype.type(1), x)
-    others = _multiply(filled, axis=dim, keepdims=True)
-    zeros = np.add.reduce(zero, axis=dim, keepdims=True)
-    return np.where(zeros == 0, others / filled, np.where(zero & (zeros == 1), others, x.dtype.type(0)))
+    kind, is_complex = x.dtype.type, x.dtype.kind == "c"
+    zero, beyond = x == 0, ~np.isfinite(x)
+    filled = np.where(zero, kind(1) if is_complex else np.copysign(kind(1), x), x)
+    quotient = _multiply(filled, axis=dim, keepdims=True) / filled
+    zeros, lost = (np.add.reduce(t, axis=dim, keepdims=True) for t in (zero, beyond))
+    none = (quotient if is_complex else np.where(np.isnan(quotient), kind(0), np.sign(quotient))) * kind(0)
+    none = np.where(lost - beyond == 0, none, kind(np.nan))
+    result = np.where(zeros - zero == 0, quotient, none)
+    return np.where(zeros > 1, kind(0), result) if dim is None else result
 
 
 def _others_gradient(g: Tensor, x: Tensor, dim: int | None) -> Tensor:

@@ -170,11 +170,25 @@ def _extreme_gradient(g: Tensor, x: Tensor, out: Tensor, dim: Any, keepdim: bool
     return _spread(g, size, dim, keepdim) * hit / sum(hit, dim, keepdim=True)
 
 
-_amax = Reduction(
-    "amax", np.maximum.reduce, "max", lambda d: d, {"x": _extreme_gradient}, "AmaxBackward0", empty=False
-)
+def _ordered(extreme: np.ufunc, zero: float) -> Callable[..., Any]:
+    """The extremes over an axis; among zeros the one with the sign of `zero`, in whatever order they come."""
+
+    def evaluate(x: np.ndarray, axis: Any, keepdims: bool) -> Any:
+        found = extreme.reduce(x, axis=axis, keepdims=keepdims)
+        if x.dtype.kind != "f" or found.all():
+            return found
+        wins = (x == 0) & (np.signbit(x) == np.signbit(zero))
+        won = np.logical_or.reduce(wins, axis=axis, keepdims=keepdims)
+        kind = x.dtype.type
+        return np.where(found == 0, np.where(won, kind(zero), kind(-zero)), found)
+
+    return evaluate
+
+
+largest, smallest = _ordered(np.maximum, 0.0), _ordered(np.minimum, -0.0)
+_amax = Reduction("amax", largest, "max", lambda d: d, {"x": _extreme_gradient}, "AmaxBackward0", empty=False)
 _amin = Reduction(
-    "amin", np.minimum.reduce, "min", lambda d: d, {"x": _extreme_gradient}, "AminBackward0", empty=False
+    "amin", smallest, "min", lambda d: d, {"x": _extreme_gradient}, "AminBackward0", empty=False
 )
 
 

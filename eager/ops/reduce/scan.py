@@ -29,7 +29,7 @@ _INT64 = np.dtype(np.int64)
 _cumsum = Opaque(
     "cumsum",
     "x",
-    lambda x, dim: accumulated(np.cumsum, x, dim),
+    lambda x, dim: accumulated(np.cumsum, x, dim) + 0,  # sums begin with 0, so that none is -0
     lambda types, dim: TensorType(types[0].shape, _sum_dtype(types[0].dtype)),
     {"x": lambda g, dim: reversed_along(ops.cumsum(reversed_along(g, dim), dim), dim)},
 )
@@ -63,12 +63,13 @@ def _logcumsumexp_numpy(x: np.ndarray, dim: int) -> np.ndarray:
     if not x.size:
         return x.copy()
     wide = x.astype(WIDER.get(x.dtype.char, x.dtype), copy=False)
-    return np.logaddexp.accumulate(wide, axis=dim).astype(x.dtype, copy=False)
+    return np.logaddexp.accumulate(wide, axis=dim).astype(x.dtype, copy=False) + 0  # no -0, as in sums
 
 
 def _logcumsumexp_gradient(g: Tensor, x: Tensor, out: Tensor, dim: int) -> Tensor:
     """From the last element to the first, by quotients of neighbouring sums: these are at most 1."""
-    kept = ops.exp(shifted(out, dim, 0.0) - out)
+    before = shifted(out, dim, 0.0)
+    kept = ops.where(ops.eq(before, out), 1.0, ops.exp(before - out))  # infinities have no difference
     return ops.exp(x - out) * backward_recurrence(g, kept, dim)
 
 

@@ -14,7 +14,7 @@ from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.sizes import size_of
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.declare import public
-from fusegrad.eager.ops.reduce.reduction import accepting_axis, check_extreme
+from fusegrad.eager.ops.reduce.reduction import accepting_axis, check_extreme, largest, smallest
 from fusegrad.eager.ops.results import return_type
 from fusegrad.eager.ops.shape.shape import normal_dim
 
@@ -149,8 +149,8 @@ def _whole(name: str, numpy: Callable[..., Any]) -> Reduction:
     )
 
 
-_max = _whole("max", np.maximum.reduce)
-_min = _whole("min", np.minimum.reduce)
+_max = _whole("max", largest)
+_min = _whole("min", smallest)
 
 
 def _median_of_all(name: str, order: Callable[..., np.ndarray], along: Callable[..., Any]) -> Composite:

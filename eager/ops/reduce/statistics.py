@@ -43,7 +43,7 @@ def _var_numpy(x: np.ndarray, dim: Any, correction: float, keepdim: bool) -> Any
     # The mean was rounded: what that adds to the squares is taken off again.
     drift = _squares(summation.total(away, dim, keepdim)) / squares.dtype.type(summation.count(x.shape, dim))
     freedom = builtins.max(0, _freedom(x.shape, dim, correction))
-    return (squares - drift) / squares.dtype.type(freedom)
+    return (squares - np.where(np.isfinite(drift), drift, 0)) / squares.dtype.type(freedom)
 
 
 def _squares(x: Any) -> Any:
@@ -55,7 +55,7 @@ def _var_gradient(g: Tensor, x: Tensor, dim: Any, correction: float, keepdim: bo
     away = x - ops.mean(x, dim, keepdim=True)
     freedom = _freedom(size, dim, correction)
     if dim is None and freedom <= 0:  # PyTorch's answer, which it gives for all elements only
-        return _spread(g, size, dim, keepdim) * ops.where(ops.eq(away, 0), math.nan, math.inf)
+        return _spread(g, size, dim, keepdim) * ops.where(ops.abs(away) > 0, math.inf, math.nan)
     return _spread(g, size, dim, keepdim) * (away * (2.0 / freedom if freedom else math.inf))
 
 

@@ -189,7 +189,7 @@ def test_a_kernel_reads_as_python():
             t0 = x0[i0, i1]
             t1 = x1[i1]
             t2 = t0 + t1
-            t3 = maximum(t2, 0.0)
+            t3 = maximum(0.0, t2)
             a0 = a0 + t3
         y0[i0] = a0"""
     )

@@ -86,7 +86,7 @@ def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
 
 
 def _clamped_by_tensors(x: Tensor, min: Tensor | None, max: Tensor | None) -> Tensor:
-    """The bounds take the gradient of what lies outside; a NaN on either side is kept, and takes none of it."""
+    """The bounds take the gradient of what lies outside; a NaN is kept, and takes none of it."""
     if min is not None:
         nan = (x + min).detach()
         x = ops.where(ops.ge(x, min), x, ops.where(ops.lt(x, min), min, nan))

@@ -27,7 +27,7 @@ from fusegrad.eager.ops.inplace import (
 )
 from fusegrad.eager.ops.pointwise import comparison, elementwise, numbers, powers
 from fusegrad.eager.ops.pointwise.declare import convertible
-from fusegrad.eager.ops.shape import slicing
+from fusegrad.eager.ops.shape import shape, slicing
 
 
 def operator(function: Callable[..., Tensor], name: str) -> Callable[..., Any]:
@@ -43,7 +43,7 @@ def operator(function: Callable[..., Tensor], name: str) -> Callable[..., Any]:
 def _copied(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     """`src` with the shape and dtype of `self`."""
     source = src if isinstance(src, Tensor) else ops.as_tensor(src)
-    source = ops.expand(source, self.array.shape)
+    source = shape.expanded(source, self.array.shape)
     return ops.cast(source, self.dtype) if source.array.dtype != self.array.dtype else ops.clone(source)
 
 
@@ -51,7 +51,7 @@ def _filled(self: Tensor, value: Any) -> Tensor:
     if isinstance(value, Tensor):
         if value.array.ndim:
             raise failure(RuntimeError, "fill_ only supports 0-dimension value tensor")
-        return ops.expand(ops.cast(value, self.dtype), self.array.shape)
+        return shape.expanded(ops.cast(value, self.dtype), self.array.shape)
     return ops.full(self.array.shape, value, dtype=self.dtype)
 
 
@@ -145,7 +145,7 @@ def _assign_part(self: Tensor, basic: tuple[Any, ...], value: Tensor) -> None:
         value = ops.cast(value, self.dtype)
     place = slicing.numpy_index(basic)
     part = plain(self.array)[place]
-    value = ops.expand(indexing._without_ones(value, part.ndim), part.shape)
+    value = shape.expanded(indexing._without_ones(value, part.ndim), part.shape)
     check_overlap(part, self, (value,))
     store(self, place, value)
     views.wrote(self)

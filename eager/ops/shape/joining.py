@@ -404,7 +404,7 @@ def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
     """All expanded to their common shape. Source: `torch.broadcast_tensors`."""
     given = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else tensors
     size = broadcast_shapes(*(x.array.shape for x in given))
-    return tuple(ops.expand(x, size) for x in given)
+    return tuple(shape.expanded(x, size) for x in given)
 
 
 @public(method=True)

@@ -328,7 +328,12 @@ def expand(input: Tensor, *sizes: Any, size: Any = None) -> Tensor:
         or [n for n in full if n < 0]
     ):
         raise failure(RuntimeError, f"shape {list(shape)} does not expand to {list(wanted)}")
-    return input if full == shape else bind(_expand, (input,), {"shape": full})
+    return bind(_expand, (input,), {"shape": full})
+
+
+def expanded(input: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Expanded to `shape`; itself where it has that shape."""
+    return input if input.array.shape == shape else expand(input, shape)
 
 
 @method

@@ -103,7 +103,9 @@ _LAZY = {
     "value_and_grad": "fusegrad.eager.autograd.func",
     "vjp": "fusegrad.eager.autograd.func",
 }
-_PACKAGES = frozenset("autograd fft func linalg masked nn optim random special utils".split())
+_PACKAGES = frozenset(
+    "accelerator autograd cuda fft func linalg masked nn optim random special testing utils version".split()
+)
 
 
 def __getattr__(name: str) -> object:

@@ -5,7 +5,9 @@ from collections.abc import Callable as _Callable, Sequence as _Sequence
 from typing import Any as _Any
 
 from fusegrad import (
+    accelerator as accelerator,
     autograd as autograd,
+    cuda as cuda,
     fft as fft,
     func as func,
     linalg as linalg,
@@ -14,7 +16,9 @@ from fusegrad import (
     optim as optim,
     random as random,
     special as special,
+    testing as testing,
     utils as utils,
+    version as version,
 )
 from fusegrad.compiler.compare.compare import compare as compare
 from fusegrad.compiler.jit import jit as jit
@@ -70,6 +74,20 @@ from fusegrad.eager.ops.create.creation import (
     range as range,
     scalar_tensor as scalar_tensor,
     tensor as tensor,
+)
+from fusegrad.eager.ops.create.legacy import (
+    BoolTensor as BoolTensor,
+    ByteTensor as ByteTensor,
+    CharTensor as CharTensor,
+    DoubleTensor as DoubleTensor,
+    FloatTensor as FloatTensor,
+    HalfTensor as HalfTensor,
+    IntTensor as IntTensor,
+    LongTensor as LongTensor,
+    ShortTensor as ShortTensor,
+    get_default_device as get_default_device,
+    set_default_device as set_default_device,
+    typename as typename,
 )
 from fusegrad.eager.ops.index.indexing import argwhere as argwhere, nonzero as nonzero
 from fusegrad.eager.ops.index.lookup import (

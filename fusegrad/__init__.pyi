@@ -68,8 +68,6 @@ from fusegrad.eager.ops.create.creation import (
     full as full,
     full_like as full_like,
     is_tensor as is_tensor,
-    linspace as linspace,
-    logspace as logspace,
     numel as numel,
     range as range,
     scalar_tensor as scalar_tensor,
@@ -89,6 +87,7 @@ from fusegrad.eager.ops.create.legacy import (
     set_default_device as set_default_device,
     typename as typename,
 )
+from fusegrad.eager.ops.create.spaced import linspace as linspace, logspace as logspace
 from fusegrad.eager.ops.index.indexing import argwhere as argwhere, nonzero as nonzero
 from fusegrad.eager.ops.index.lookup import (
     index_select as index_select,

@@ -85,7 +85,8 @@ def step_behind(tensor: Tensor) -> None:
     views = _views(tensor)
     base.alias = [_MANY, *map(_weakly, [*views, tensor])]
     for view in views:
-        view.alias = (base, *view.alias[1:])  # type: ignore[misc]
+        _, steps, origin = view.alias  # type: ignore[misc]
+        view.alias = (base, steps, origin)
     tensor.alias = (base, (), None)
 
 

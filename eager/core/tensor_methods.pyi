@@ -336,7 +336,7 @@ class Methods:
     def histc(self, bins: _int = 100, min: _float = 0, max: _float = 0) -> _Tensor: ...
     def histogram(
         self,
-        bins: _Any,
+        bins: _Any = 100,
         *,
         range: tuple[_float, _float] | None = None,
         weight: _Tensor | None = None,

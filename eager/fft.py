@@ -27,5 +27,7 @@ from fusegrad.eager.ops.linalg.fourier import (
     rfftfreq,
     rfftn,
 )
+from fusegrad.eager.ops.shape.out import take_out as _take_out
 
+_take_out("fusegrad.fft", globals())
 __all__ = gather("fusegrad.fft", globals())

@@ -60,5 +60,7 @@ from fusegrad.eager.ops.pointwise.transcendental import (
 )
 from fusegrad.eager.ops.reduce.reduction import logsumexp
 from fusegrad.eager.ops.reduce.softmax import log_softmax, softmax
+from fusegrad.eager.ops.shape.out import take_out as _take_out
 
+_take_out("fusegrad.special", globals())
 __all__ = gather("fusegrad.special", globals())

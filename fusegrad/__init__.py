@@ -110,7 +110,9 @@ _LAZY = {
     "value_and_grad": "fusegrad.eager.autograd.func",
     "vjp": "fusegrad.eager.autograd.func",
 }
-_PACKAGES = frozenset("autograd fft func linalg masked nn optim random special utils".split())
+_PACKAGES = frozenset(
+    "accelerator autograd cuda fft func linalg masked nn optim random special testing utils version".split()
+)
 
 
 def __getattr__(name: str) -> object:
@@ -131,6 +133,7 @@ def __dir__() -> list[str]:
 # A module's declarations are made as it is imported.
 for _module in _pkgutil.walk_packages(_ops.__path__, f"{_ops.__name__}."):
     _importlib.import_module(_module.name)
+_importlib.import_module("fusegrad.eager.ops.shape.out").take_out("fusegrad", _names.PUBLIC)
 globals().update(_names.PUBLIC)
 
 __all__ = sorted(name for name in {*globals(), *_LAZY, *_PACKAGES} - {"eager"} if not name.startswith("_"))

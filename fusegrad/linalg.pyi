@@ -1,49 +1,103 @@
 """Written by tools/write_stubs.py from what is there at run time; not to be edited."""
 
-from fusegrad.eager.ops.linalg.contraction import matmul as matmul
-from fusegrad.eager.ops.linalg.decomposition import (
-    eig as eig,
-    eigh as eigh,
-    eigvals as eigvals,
-    eigvalsh as eigvalsh,
-    ldl_factor as ldl_factor,
-    ldl_factor_ex as ldl_factor_ex,
-    ldl_solve as ldl_solve,
-    svd as svd,
-    svdvals as svdvals,
-)
-from fusegrad.eager.ops.linalg.least_squares import lstsq as lstsq, matrix_rank as matrix_rank, pinv as pinv
-from fusegrad.eager.ops.linalg.lu import (
-    lu as lu,
-    lu_factor as lu_factor,
-    lu_factor_ex as lu_factor_ex,
-    lu_solve as lu_solve,
-)
+from collections.abc import Sequence as _Sequence
+from typing import Any as _Any
+
+from fusegrad.eager.core.tensor import Tensor as _Tensor
+from fusegrad.eager.ops.linalg.least_squares import lstsq as lstsq
 from fusegrad.eager.ops.linalg.matrices import LinAlgError as LinAlgError
 from fusegrad.eager.ops.linalg.matrix_functions import (
-    cond as cond,
-    cross as cross,
     diagonal as diagonal,
     matrix_exp as matrix_exp,
-    matrix_norm as matrix_norm,
-    matrix_power as matrix_power,
-    multi_dot as multi_dot,
-    norm as norm,
-    tensorinv as tensorinv,
-    tensorsolve as tensorsolve,
     vander as vander,
-    vecdot as vecdot,
 )
-from fusegrad.eager.ops.linalg.orthogonal import householder_product as householder_product, qr as qr
-from fusegrad.eager.ops.linalg.solving import (
-    cholesky as cholesky,
-    cholesky_ex as cholesky_ex,
-    det as det,
-    inv as inv,
-    inv_ex as inv_ex,
-    slogdet as slogdet,
-    solve as solve,
-    solve_ex as solve_ex,
-    solve_triangular as solve_triangular,
-)
-from fusegrad.eager.ops.reduce.reduction import vector_norm as vector_norm
+
+def cholesky(A: _Tensor, *, upper: bool = False, out: _Any = None) -> _Tensor: ...
+def cholesky_ex(A: _Tensor, *, upper: bool = False, check_errors: bool = False, out: _Any = None) -> _Any: ...
+def cond(A: _Tensor, p: _Any = None, *, out: _Any = None) -> _Tensor: ...
+def cross(input: _Tensor, other: _Tensor, *, dim: int = -1, out: _Any = None) -> _Tensor: ...
+def det(A: _Tensor, *, out: _Any = None) -> _Tensor: ...
+def eig(A: _Tensor, *, out: _Any = None) -> _Any: ...
+def eigh(A: _Tensor, UPLO: str = "L", *, out: _Any = None) -> _Any: ...
+def eigvals(A: _Tensor, *, out: _Any = None) -> _Tensor: ...
+def eigvalsh(A: _Tensor, UPLO: str = "L", *, out: _Any = None) -> _Tensor: ...
+def householder_product(input: _Tensor, tau: _Tensor, *, out: _Any = None) -> _Tensor: ...
+def inv(A: _Tensor, *, out: _Any = None) -> _Tensor: ...
+def inv_ex(A: _Tensor, *, check_errors: bool = False, out: _Any = None) -> _Any: ...
+def ldl_factor(A: _Tensor, *, hermitian: bool = False, out: _Any = None) -> _Any: ...
+def ldl_factor_ex(
+    A: _Tensor, *, hermitian: bool = False, check_errors: bool = False, out: _Any = None
+) -> _Any: ...
+def ldl_solve(
+    LD: _Tensor, pivots: _Tensor, B: _Tensor, *, hermitian: bool = False, out: _Any = None
+) -> _Tensor: ...
+def lu(A: _Tensor, *, pivot: bool = True, out: _Any = None) -> _Any: ...
+def lu_factor(A: _Tensor, *, pivot: bool = True, out: _Any = None) -> _Any: ...
+def lu_factor_ex(A: _Tensor, *, pivot: bool = True, check_errors: bool = False, out: _Any = None) -> _Any: ...
+def lu_solve(
+    LU: _Tensor, pivots: _Tensor, B: _Tensor, *, left: bool = True, adjoint: bool = False, out: _Any = None
+) -> _Tensor: ...
+def matmul(input: _Tensor, other: _Tensor, *, out: _Any = None) -> _Tensor: ...
+def matrix_norm(
+    A: _Tensor,
+    ord: _Any = "fro",
+    dim: _Any = (-2, -1),
+    keepdim: bool = False,
+    *,
+    dtype: _Any = None,
+    out: _Any = None,
+) -> _Tensor: ...
+def matrix_power(input: _Tensor, n: int, *, out: _Any = None) -> _Tensor: ...
+def matrix_rank(
+    A: _Tensor,
+    tol: _Any = None,
+    hermitian: bool = False,
+    *,
+    atol: _Any = None,
+    rtol: _Any = None,
+    out: _Any = None,
+) -> _Tensor: ...
+def multi_dot(tensors: _Sequence[_Tensor], *, out: _Any = None) -> _Tensor: ...
+def norm(
+    A: _Tensor,
+    ord: _Any = None,
+    dim: _Any = None,
+    keepdim: bool = False,
+    *,
+    dtype: _Any = None,
+    out: _Any = None,
+) -> _Tensor: ...
+def pinv(
+    A: _Tensor,
+    rcond: _Any = None,
+    hermitian: bool = False,
+    *,
+    atol: _Any = None,
+    rtol: _Any = None,
+    out: _Any = None,
+) -> _Tensor: ...
+def qr(A: _Tensor, mode: str = "reduced", *, out: _Any = None) -> _Any: ...
+def slogdet(A: _Tensor, *, out: _Any = None) -> _Any: ...
+def solve(A: _Tensor, B: _Tensor, *, left: bool = True, out: _Any = None) -> _Tensor: ...
+def solve_ex(
+    A: _Tensor, B: _Tensor, *, left: bool = True, check_errors: bool = False, out: _Any = None
+) -> _Any: ...
+def solve_triangular(
+    A: _Tensor, B: _Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False, out: _Any = None
+) -> _Tensor: ...
+def svd(A: _Tensor, full_matrices: bool = True, *, driver: str | None = None, out: _Any = None) -> _Any: ...
+def svdvals(A: _Tensor, *, driver: str | None = None, out: _Any = None) -> _Tensor: ...
+def tensorinv(A: _Tensor, ind: int = 2, *, out: _Any = None) -> _Tensor: ...
+def tensorsolve(
+    A: _Tensor, B: _Tensor, dims: _Sequence[int] | None = None, *, out: _Any = None
+) -> _Tensor: ...
+def vecdot(x: _Tensor, y: _Tensor, *, dim: int = -1, out: _Any = None) -> _Tensor: ...
+def vector_norm(
+    x: _Tensor,
+    ord: float = 2,
+    dim: _Any = None,
+    keepdim: bool = False,
+    *,
+    dtype: _Any = None,
+    out: _Any = None,
+) -> _Tensor: ...

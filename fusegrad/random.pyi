@@ -18,14 +18,23 @@ from fusegrad.eager.random.random import (
     bernoulli as bernoulli,
     binomial as binomial,
     multinomial as multinomial,
-    normal as normal,
     poisson as poisson,
-    randint as randint,
     randint_like as randint_like,
-    randperm as randperm,
 )
 
 def fork_rng(devices: _Any = None, enabled: bool = True, **ignored: _Any) -> _Iterator[None]: ...
+def normal(
+    mean: _Any = 0.0,
+    std: _Any = 1.0,
+    size: _Any = None,
+    *,
+    generator: _Generator | None = None,
+    dtype: _Any = None,
+    device: _Any = None,
+    layout: _Any = None,
+    requires_grad: bool = False,
+    out: _Any = None,
+) -> _Tensor: ...
 def rand(
     *sizes: _Any,
     size: _Any = None,
@@ -36,8 +45,21 @@ def rand(
     layout: _Any = None,
     memory_format: _Any = None,
     pin_memory: bool = False,
+    out: _Any = None,
 ) -> _Tensor: ...
 def rand_like(input: _Tensor, *, dtype: _Any = None, **options: _Any) -> _Tensor: ...
+def randint(
+    low: _Any = None,
+    high: _Any = None,
+    size: _Any = None,
+    *,
+    generator: _Generator | None = None,
+    dtype: _Any = None,
+    device: _Any = None,
+    layout: _Any = None,
+    requires_grad: bool = False,
+    out: _Any = None,
+) -> _Tensor: ...
 def randn(
     *sizes: _Any,
     size: _Any = None,
@@ -48,7 +70,18 @@ def randn(
     layout: _Any = None,
     memory_format: _Any = None,
     pin_memory: bool = False,
+    out: _Any = None,
 ) -> _Tensor: ...
 def randn_like(input: _Tensor, *, dtype: _Any = None, **options: _Any) -> _Tensor: ...
+def randperm(
+    n: int,
+    *,
+    generator: _Generator | None = None,
+    dtype: _Any = None,
+    device: _Any = None,
+    layout: _Any = None,
+    requires_grad: bool = False,
+    out: _Any = None,
+) -> _Tensor: ...
 
 default_generator: _Generator

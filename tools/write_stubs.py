@@ -245,7 +245,8 @@ def public_stub(name: str) -> str:
         else:
             kind = type(value)
             builtin = kind.__module__ == "builtins"
-            stub.lines.append(f"{public}: {stub.builtin(kind.__name__) if builtin else stub.kind(kind)}")
+            named = "None" if value is None else stub.builtin(kind.__name__) if builtin else stub.kind(kind)
+            stub.lines.append(f"{public}: {named}")
     return stub.text()
 
 

@@ -26,6 +26,7 @@ __all__ = [
     "FREED",
     "Function",
     "Node",
+    "Variable",
     "backward",
     "detect_anomaly",
     "enable_grad",
@@ -40,6 +41,11 @@ __all__ = [
     "set_grad_enabled",
     "share",
 ]
+
+
+def Variable(data: Tensor, requires_grad: bool = False) -> Tensor:
+    """A tensor with the memory of `data`, off the graph. Source: `torch.autograd.Variable`."""
+    return data.detach().requires_grad_(requires_grad)
 
 
 def as_sequence(value: Any) -> list[Any]:

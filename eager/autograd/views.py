@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from fusegrad.eager.autograd.node import Node, constant, edge_of, record
+from fusegrad.eager.autograd.node import Node, constant, edge_of, place, record, share
 from fusegrad.eager.core import families
 from fusegrad.eager.core.errors import failure, user_spot
 from fusegrad.eager.core.names import attach
@@ -74,6 +74,20 @@ def taken(view: Tensor, source: Tensor, op: Op, params: Params, recording: bool)
 
 _weakly = weakref.ref
 _MANY = 32
+
+
+def step_behind(tensor: Tensor) -> None:
+    """Make `tensor` a view like those that it has, of a base that nobody else holds.
+
+    Then it can become another view of that, and the steps that lead to its views stay what they are.
+    """
+    base = place(share(tensor), tensor.grad_fn, tensor.output_index)
+    views = _views(tensor)
+    base.alias = [_MANY, *map(_weakly, [*views, tensor])]
+    for view in views:
+        _, steps, origin = view.alias  # type: ignore[misc]
+        view.alias = (base, steps, origin)
+    tensor.alias = (base, (), None)
 
 
 def several(views: Sequence[Tensor], name: str) -> tuple[Tensor, ...]:

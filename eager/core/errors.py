@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from types import CodeType, FrameType
+from typing import Any
 
 # Where in the user's program something happened: a code object and an offset in it. Kept instead of
 # file and line, which are only worked out when an error asks for them.
@@ -115,6 +116,12 @@ def failure(kind: type[Exception], message: str) -> Exception:
     error = kind(located(message))
     error.fusegrad_located = True  # type: ignore[attr-defined]
     return error
+
+
+def type_name(value: Any) -> str:
+    """What a value is, for a message: `list`, but `torch.Tensor`, so that it is not taken for ours."""
+    kind = type(value)
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
 def _public_name() -> str:

@@ -241,7 +241,7 @@ EXPLAINED = (ValueError, TypeError, IndexError, RuntimeError, OverflowError, Zer
 
 def wrap(array: Any) -> Tensor:
     """A tensor around `array` (no copy); NumPy scalars become 0-d arrays."""
-    tensor = Tensor()
+    tensor = _make(Tensor)  # `Tensor` itself is a constructor for users
     tensor.array = array if type(array) is _ndarray or type(array) is StandIn else np.asarray(array)
     tensor.needs_grad = False
     tensor.grad = None
@@ -253,6 +253,7 @@ def wrap(array: Any) -> Tensor:
 
 
 _ndarray = np.ndarray
+_make = object.__new__
 
 
 def describe(value: Any) -> str:

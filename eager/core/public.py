@@ -41,8 +41,20 @@ def locate(path: str, namespace: dict[str, Any], names: Iterable[str]) -> None:
             value.__qualname__ = name
 
 
+# What users get in the place of a function: the form of it that has `out=` (see `eager/ops/shape/out.py`).
+FORMS: dict[Any, FunctionType] = {}
+
+
+def formed(namespace: dict[str, Any]) -> None:
+    """Put into a public namespace what users get."""
+    for name, value in namespace.items():
+        if isinstance(value, FunctionType) and value in FORMS and not name.startswith("_"):
+            namespace[name] = FORMS[value]
+
+
 def gather(path: str, namespace: dict[str, Any]) -> list[str]:
     """The names that a module imports to hand them on, located as those of `path`; for its `__all__`."""
+    formed(namespace)
     found = {n: v for n, v in namespace.items() if isinstance(v, (type, FunctionType)) and v is not gather}
     names = sorted(name for name in found if not name.startswith("_"))
     locate(path, namespace, names)

@@ -139,6 +139,10 @@ class Tensor(Methods):
 
     __hash__ = object.__hash__
 
+    def __new__(cls, *data: Any, device: Any = None) -> Any:
+        """`Tensor(2, 3)` has these sizes, `Tensor([1.0])` these values, in the default float."""
+        return ops.constructed(cls, data, device)
+
     # What it is.
 
     @property
@@ -214,7 +218,7 @@ class Tensor(Methods):
         return _CPU
 
     is_cpu = True
-    is_cuda = is_meta = is_mps = is_xpu = False
+    is_cuda = is_xpu = is_mps = is_meta = False
 
     layout = strided
     is_mkldnn = is_nested = is_quantized = is_sparse = is_sparse_csr = False
@@ -405,7 +409,7 @@ class Tensor(Methods):
         return bool((self == value).any())
 
     def __format__(self, spec: str) -> str:
-        if self.array.ndim == 0 and not self.needs_grad:
+        if self.array.ndim == 0 and type(self) is Tensor:
             return self._leave("format", lambda: format(self.array.item(), spec))
         return object.__format__(self, spec)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import uuid
 from collections.abc import Callable
 from typing import Any
 
@@ -21,6 +20,7 @@ from fusegrad.eager.core.names import publish
 from fusegrad.eager.core.op import wrap
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor, on_cpu
+from fusegrad.eager.io.files import write_whole
 from fusegrad.eager.nn.module import Module
 from fusegrad.eager.optim.optimizer import Optimizer
 
@@ -71,15 +71,7 @@ def save(obj: Any, f: str | os.PathLike[str]) -> None:
         metadata[_STRUCTURE] = json.dumps(writer.described(obj, ()))
     if writer.pairs:
         metadata["fusegrad_complex"] = json.dumps(writer.pairs)
-    path = os.fspath(f)
-    folder, name = os.path.split(path)
-    beside = os.path.join(folder, f".{name}.{uuid.uuid4().hex}")
-    try:
-        library.numpy.save_file(writer.arrays, beside, metadata)
-        os.replace(beside, path)
-    finally:
-        if os.path.exists(beside):
-            os.remove(beside)
+    write_whole(os.fspath(f), lambda path: library.numpy.save_file(writer.arrays, path, metadata))
 
 
 class _Writer:
@@ -158,12 +150,17 @@ def load(f: str | os.PathLike[str], map_location: Any = None, *, weights_only: b
             arrays = {key: _array(opened, path, key) for key in opened.keys()}  # noqa: SIM118
     except library.SafetensorError as error:
         raise failure(RuntimeError, _unread(path, error)) from None
-    for name in json.loads(metadata.get("fusegrad_complex", "[]")):
-        arrays[name] = arrays[name].view(np.complex128)[..., 0]
-    tensors = {name: wrap(array) for name, array in arrays.items()}
-    if _STRUCTURE not in metadata:
-        return tensors
-    return _rebuilt(json.loads(metadata[_STRUCTURE]), tensors)
+    try:
+        for name in json.loads(metadata.get("fusegrad_complex", "[]")):
+            arrays[name] = arrays[name].view(np.complex128)[..., 0]
+        tensors = {name: wrap(array) for name, array in arrays.items()}
+        return _rebuilt(json.loads(metadata[_STRUCTURE]), tensors) if _STRUCTURE in metadata else tensors
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+        raise failure(
+            RuntimeError,
+            f"{path!r} is damaged: its metadata does not say how its tensors are put together "
+            f"({type(error).__name__}: {error})",
+        ) from None
 
 
 def _unread(path: str, error: Exception) -> str:

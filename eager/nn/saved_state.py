@@ -8,8 +8,11 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from fusegrad.eager.core.errors import failure
+import numpy as np
+
+from fusegrad.eager.core.errors import failure, type_name
 from fusegrad.eager.core.op import wrap
+from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.state import no_grad
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.nn.hooks import RemovableHandle
@@ -260,11 +263,16 @@ class _Loading:
 
 def _fitted(key: str, value: Any, target: Tensor, errors: list[str]) -> Tensor | None:
     """`value` if it can be loaded into `target`; otherwise None, with the reason among `errors`."""
-    if not isinstance(value, Tensor):
+    if not isinstance(value, (Tensor, np.ndarray, np.generic)) and not hasattr(value, "__dlpack__"):
         errors.append(
             f'While copying the parameter named "{key}", expected torch.Tensor or Tensor-like object from '
             f"checkpoint but received {type(value)}"
         )
+        return None
+    try:
+        value = ops.tensor_of_data(value)
+    except (TypeError, ValueError, RuntimeError, BufferError) as error:
+        errors.append(f"{key}: {type_name(value)} cannot become a tensor: {str(error).splitlines()[0]}")
         return None
     if target.array.shape == () and value.array.shape == (1,):
         return wrap(value.array.reshape(()))  # as PyTorch before 0.4 saved numbers

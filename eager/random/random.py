@@ -26,7 +26,7 @@ from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.sizes import size_of
 from fusegrad.eager.core.state import no_grad
 from fusegrad.eager.core.tensor import Tensor, on_cpu
-from fusegrad.eager.ops.create.creation import _requiring, _size
+from fusegrad.eager.ops.create.creation import _size, requiring
 from fusegrad.eager.ops.declare import public
 from fusegrad.eager.ops.shape.joining import written_out
 from fusegrad.eager.random.generator import Generator, default_generator
@@ -178,7 +178,7 @@ def _floating(name: str, op: Random) -> tuple[Callable[..., Tensor], Callable[..
             raise failure(NotImplementedError, f"not implemented for {kind.name}; randint gives integers")
         shape = _size(sizes if size is None else (size,))
         params = {"shape": shape, "dtype": kind, "generator": _generator(generator)}
-        return _requiring(bind(op, (), params), requires_grad)
+        return requiring(bind(op, (), params), requires_grad)
 
     def like(input: Tensor, *, dtype: Any = None, **options: Any) -> Tensor:
         return function(input.shape, dtype=dtype or input.dtype, **options)
@@ -236,7 +236,7 @@ def randint(
         "dtype": kind,
         "generator": _generator(generator),
     }
-    return _requiring(bind(_randint, (), params), requires_grad)
+    return requiring(bind(_randint, (), params), requires_grad)
 
 
 def _check_bounds(low: int, high: int, kind: dtypes.DType) -> None:
@@ -292,7 +292,7 @@ def randperm(
         "dtype": dtypes.as_dtype(dtype or dtypes.int64),
         "generator": _generator(generator),
     }
-    return _requiring(bind(_randperm, (), params), requires_grad)
+    return requiring(bind(_randperm, (), params), requires_grad)
 
 
 @public
@@ -324,7 +324,7 @@ def normal(
         raise failure(RuntimeError, "normal expects all elements of std >= 0.0")
     with no_grad():
         drawn = randn(size, generator=generator, dtype=dtype) * std + mean
-    return _requiring(drawn, requires_grad)
+    return requiring(drawn, requires_grad)
 
 
 @public(method=True)

@@ -2,6 +2,12 @@
 
 from fusegrad.eager.nn import *
 from fusegrad.eager.nn import __all__ as _names
-from fusegrad.nn import functional as functional, init as init, parameter as parameter, utils as utils
+from fusegrad.nn import (
+    attention as attention,
+    functional as functional,
+    init as init,
+    parameter as parameter,
+    utils as utils,
+)
 
-__all__ = [*_names, "functional", "init", "parameter", "utils"]
+__all__ = [*_names, "attention", "functional", "init", "parameter", "utils"]

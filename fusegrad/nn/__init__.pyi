@@ -108,7 +108,13 @@ from fusegrad.eager.nn.transformer import (
     TransformerEncoder as TransformerEncoder,
     TransformerEncoderLayer as TransformerEncoderLayer,
 )
-from fusegrad.nn import functional as functional, init as init, parameter as parameter, utils as utils
+from fusegrad.nn import (
+    attention as attention,
+    functional as functional,
+    init as init,
+    parameter as parameter,
+    utils as utils,
+)
 
 class BCELoss(_Declared):
     def __init__(

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import stat
-import tempfile
 
 from fusegrad.eager.core.errors import located
+from fusegrad.eager.io import files
 
 
 class ExportError(RuntimeError):
@@ -44,40 +42,15 @@ def write_whole(path: str, data: bytes, action: str = "export") -> None:
     Raises ExportError where the system refuses; what stood at `path` before is then untouched.
     """
     check_target(path, action)
-    target = os.path.realpath(path)  # a link stays a link
-    temporary = ""
-    try:
-        handle, temporary = tempfile.mkstemp(
-            prefix=f".{os.path.basename(target)}.", dir=os.path.dirname(target)
-        )
-        with open(handle, "wb") as file:
+
+    def fill(temporary: str) -> None:
+        with open(temporary, "wb") as file:
             file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, _mode(target))
-        os.replace(temporary, target)
+
+    try:
+        files.write_whole(path, fill)
     except OSError as error:
-        _remove(temporary)
         why = error.strerror or str(error)
         raise ExportError(
             f"{action}: cannot write {path}: {why}; choose a path that can be written"
         ) from error
-    except BaseException:
-        _remove(temporary)
-        raise
-
-
-def _remove(temporary: str) -> None:
-    if temporary:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-
-
-def _mode(target: str) -> int:
-    """The permissions that the file has, or that a new one gets."""
-    try:
-        return stat.S_IMODE(os.stat(target).st_mode)
-    except OSError:
-        mask = os.umask(0)
-        os.umask(mask)
-        return 0o666 & ~mask

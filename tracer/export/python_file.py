@@ -14,7 +14,7 @@ from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.export import language
 from fusegrad.tracer.export.files import ExportError
 from fusegrad.tracer.export.program import Program
-from fusegrad.tracer.ir.graph import Value, literal_text, print_graph
+from fusegrad.tracer.ir.graph import Value, literal_text, one_line, print_graph
 from fusegrad.tracer.ir.text import parse_graph, python_text
 
 INLINE_ELEMENTS = 32  # larger tensors are written as bytes
@@ -45,8 +45,9 @@ def module_text(program: Program) -> str:
 
 
 def _header(program: Program) -> str:
+    name = one_line(program.name).replace("\\", "\\\\").replace('"', '\\"')
     lines = [
-        f'"""{program.name}, captured by fusegrad and exported as typed Python.',
+        f'"""{name}, captured by fusegrad and exported as typed Python.',
         "",
         "`graph` is the captured run, one op a line, with the lines it came from. `run(*args)` calls it with",
         "the tensors below. It holds for arguments of these types alone: others raise TypeError.",

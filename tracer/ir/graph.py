@@ -283,11 +283,16 @@ def print_graph(graph: Graph, sources: bool = True, name: str = "graph", source_
         if sources and equation.source is not None:
             said = source_line(equation.source.file, equation.source.line) if equation.op is GUARD else ""
             comment = f"{equation.source}  {said}" if source_text and said else str(equation.source)
-            line = f"{line:<{COMMENT_COLUMN}}  # {comment}"
+            line = f"{line:<{COMMENT_COLUMN}}  # {one_line(comment)}"
         lines.append(line)
     outputs = [_operand(v) for v in graph.outputs]
     lines.append(f"    return ({', '.join(outputs)}{',' if len(outputs) == 1 else ''})")
     return "\n".join(lines)
+
+
+def one_line(text: str) -> str:
+    """`text`, such as the name of a file, without what would end a comment or cannot be written."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def identifier(name: str, taken: set[str]) -> str:

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -15,8 +14,8 @@ import numpy as np
 
 from fusegrad.eager.core import dtypes, shared
 from fusegrad.eager.core.dtypes import DType
-from fusegrad.eager.core.errors import failure
-from fusegrad.eager.core.names import attach
+from fusegrad.eager.core.errors import failure, type_name
+from fusegrad.eager.core.names import attach, internal
 from fusegrad.eager.core.op import Op, Params, TensorType, bind, wrap
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.sizes import Symbol, positions, size_of
@@ -61,7 +60,7 @@ _arange = Creation(
 )
 
 
-def _requiring(tensor: Tensor, requires_grad: bool) -> Tensor:
+def requiring(tensor: Tensor, requires_grad: bool) -> Tensor:
     return tensor.requires_grad_() if requires_grad else tensor
 
 
@@ -95,7 +94,7 @@ def full(
     kind = dtypes.as_dtype(dtype) if dtype is not None else dtypes.number_dtype(fill_value)
     _check_number(fill_value, kind)
     shape = _size((size,) if isinstance(size, (int, Symbol)) else tuple(size))
-    return _requiring(bind(_full, (), {"shape": shape, "value": fill_value, "dtype": kind}), requires_grad)
+    return requiring(bind(_full, (), {"shape": shape, "value": fill_value, "dtype": kind}), requires_grad)
 
 
 def _check_number(value: Any, kind: DType) -> None:
@@ -122,7 +121,7 @@ def _filled(name: str, value: int) -> tuple[Callable[..., Tensor], Callable[...,
         on_cpu(device)
         kind = dtypes.default_float() if dtype is None else dtypes.as_dtype(dtype)
         params = {"shape": _size(sizes if size is None else (size,)), "value": value, "dtype": kind}
-        return _requiring(bind(_full, (), params), requires_grad)
+        return requiring(bind(_full, (), params), requires_grad)
 
     def like(input: Tensor, *, dtype: Any = None, **options: Any) -> Tensor:
         return function(input.array.shape, dtype=input.dtype if dtype is None else dtype, **options)
@@ -233,7 +232,7 @@ def _check_progression(start: Any, end: Any, step: Any) -> None:
 
 def _progression(count: int, start: Any, step: Any, kind: DType, requires_grad: bool) -> Tensor:
     params = {"shape": (count,), "start": start, "step": step, "dtype": kind}
-    return _requiring(bind(_arange, (), params), requires_grad)
+    return requiring(bind(_arange, (), params), requires_grad)
 
 
 def _brought(tensor: Tensor) -> Tensor:
@@ -242,6 +241,25 @@ def _brought(tensor: Tensor) -> Tensor:
     if state.inference:
         mark_inference((tensor,))
     return tensor
+
+
+@internal
+def tensor_of_data(value: Any) -> Tensor:
+    """Values that stand for a tensor: one, an array of NumPy's, or another library's, whose memory is shared.
+
+    Raises TypeError for what is no array.
+    """
+    if isinstance(value, Tensor):
+        return value
+    if isinstance(value, np.ndarray):
+        return from_numpy(value)
+    if isinstance(value, np.generic):
+        return tensor(value)
+    if hasattr(value, "__dlpack__"):
+        apart = value.detach() if getattr(value, "requires_grad", False) else value
+        made: Tensor = ops.from_dlpack(apart)
+        return made
+    raise failure(TypeError, f"expected a Tensor or an array, got {type_name(value)}")
 
 
 @public
@@ -259,7 +277,9 @@ def tensor(data: Any, *, dtype: Any = None, requires_grad: bool = False, device:
     if isinstance(data, Tensor):
         # Through ops: a captured run must see where the values come from.
         copied = ops.clone(ops.detach(data))
-        return _requiring(copied if dtype is None else ops.cast(copied, dtype), requires_grad)
+        return requiring(copied if dtype is None else ops.cast(copied, dtype), requires_grad)
+    if hasattr(data, "__dlpack__") and not isinstance(data, np.ndarray):  # of another library
+        return tensor(tensor_of_data(data), dtype=dtype, requires_grad=requires_grad)
     array, default = _from_python(data)
     dtype = default if dtype is None else dtype
     if dtype is not None:
@@ -267,7 +287,7 @@ def tensor(data: Any, *, dtype: Any = None, requires_grad: bool = False, device:
         array = array if array.dtype == kind else dtypes.converted(array, kind)
     if array.dtype not in dtypes.FROM_NUMPY:
         raise failure(TypeError, f"cannot make a tensor of dtype {array.dtype}")
-    return _requiring(_brought(wrap(array)), requires_grad)
+    return requiring(_brought(wrap(array)), requires_grad)
 
 
 def _from_python(data: Any) -> tuple[np.ndarray, DType | None]:
@@ -319,7 +339,7 @@ def constant(array: np.ndarray) -> Tensor:
 def from_numpy(ndarray: np.ndarray) -> Tensor:
     """A tensor that shares the memory of `ndarray`. Source: `torch.from_numpy`."""
     if not isinstance(ndarray, np.ndarray):
-        raise failure(TypeError, f"expected np.ndarray (got {type(ndarray).__name__})")
+        raise failure(TypeError, f"expected np.ndarray (got {type_name(ndarray)})")
     if ndarray.dtype not in dtypes.FROM_NUMPY:
         raise failure(TypeError, f"can't convert np.ndarray of type {ndarray.dtype}")
     return _brought(wrap(shared.expose(ndarray)))
@@ -333,7 +353,7 @@ def frombuffer(
     if not count or not memoryview(buffer).nbytes:
         raise failure(ValueError, "both buffer length and count must not be 0")
     array = np.frombuffer(buffer, dtypes.as_dtype(dtype).numpy, count, offset)
-    return _requiring(from_numpy(array), requires_grad)
+    return requiring(from_numpy(array), requires_grad)
 
 
 @public
@@ -381,85 +401,6 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
     return tensor(data, dtype=dtype)
 
 
-def _linspace_numpy(shape: tuple[int, ...], start: float, end: float, dtype: DType) -> np.ndarray:
-    """From both ends, so that the last element is `end` itself."""
-    count = shape[0]
-    step = (end - start) / max(1, count - 1)
-    place = positions(count)
-    near = place < count // 2 if count > 1 else place == 0
-    values = np.where(near, start + step * place, end - step * (count - 1 - place))
-    return dtypes.converted(values, dtype.numpy)
-
-
-def _linspace_scalar(
-    b: Any, index: Any, shape: tuple[int, ...], start: float, end: float, dtype: DType
-) -> Any:
-    count = shape[0]
-    step = (end - start) / max(1, count - 1)
-    wide = dtypes.float64
-    first = b.progression(index[0], float(start), float(step), wide)
-    last = b.progression(index[0], float(end) - step * (count - 1), float(step), wide)
-    half = count // 2 if count > 1 else 1
-    near = b.lt(b.progression(index[0], 0.0, 1.0, wide), float(half))
-    return b.cast(b.select(near, first, last), dtype)
-
-
-_linspace = Creation("linspace", _linspace_numpy, _linspace_scalar)
-
-
-def _ends(start: Any, end: Any, steps: Any, kind: DType) -> tuple[Any, Any, int]:
-    """Checked ends, cut to whole numbers for an integer dtype (as PyTorch does before it divides)."""
-    for value in (start, end):
-        if isinstance(value, Tensor) and value.array.ndim:
-            raise failure(RuntimeError, "only supports 0-dimensional start and end tensors")
-    count = operator.index(steps)
-    if count < 0:
-        raise failure(RuntimeError, f"number of steps must be non-negative, got {steps}")
-    first, last = number(start), number(end)
-    if kind.numpy.kind in "iu":
-        first, last = int(first), int(last)
-    return first, last, count
-
-
-@public
-def linspace(
-    start: Any,
-    end: Any,
-    steps: int,
-    *,
-    dtype: Any = None,
-    requires_grad: bool = False,
-    device: Any = None,
-    layout: Any = None,
-) -> Tensor:
-    """`steps` numbers evenly spaced from `start` to `end`, both included. Source: `torch.linspace`."""
-    on_cpu(device)
-    kind = dtypes.default_float() if dtype is None else dtypes.as_dtype(dtype)
-    first, last, count = _ends(start, end, steps, kind)
-    params = {"shape": (count,), "start": first, "end": last, "dtype": kind}
-    return _requiring(bind(_linspace, (), params), requires_grad)
-
-
-@public
-def logspace(
-    start: Any,
-    end: Any,
-    steps: int,
-    base: float = 10.0,
-    *,
-    dtype: Any = None,
-    requires_grad: bool = False,
-    device: Any = None,
-    layout: Any = None,
-) -> Tensor:
-    """`base` to the powers evenly spaced from `start` to `end`. Source: `torch.logspace`."""
-    on_cpu(device)
-    kind = dtypes.default_float() if dtype is None else dtypes.as_dtype(dtype)
-    first, last, count = _ends(start, end, steps, kind)
-    exponents = linspace(first, last, count, dtype=dtypes.float64)
-    return _requiring((base**exponents).to(kind), requires_grad)
-
-
 @public
 def eye(
     n: int,
@@ -478,7 +419,7 @@ def eye(
     if n < 0 or m < 0:
         raise failure(RuntimeError, f"n and m must be greater or equal to 0, got {n} and {m}")
     equal = arange(n).reshape(n, 1) == arange(m)
-    return _requiring(equal.to(kind), requires_grad)
+    return requiring(equal.to(kind), requires_grad)
 
 
 for _function in (zeros, ones, empty, full, tensor):

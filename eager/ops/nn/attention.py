@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import enum
 import math
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.ops import ops
+from fusegrad.eager.core.public import locate
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.nn.dropout import dropout
 from fusegrad.eager.ops.nn.linear import linear
@@ -271,3 +275,39 @@ def _projections(
         raise failure(AssertionError, "use_separate_proj_weight is True but a projection weight is None")
     inputs = (query, key, value)
     return tuple(linear(x, w, b) for x, w, b in zip(inputs, separate, parts, strict=True))
+
+
+# What programs choose among in PyTorch. Here there is one way, which fuses.
+
+
+class SDPBackend(enum.Enum):
+    """The ways that PyTorch knows. Source: `torch.nn.attention.SDPBackend`."""
+
+    ERROR = -1
+    MATH = 0
+    FLASH_ATTENTION = 1
+    EFFICIENT_ATTENTION = 2
+    CUDNN_ATTENTION = 3
+    OVERRIDEABLE = 4
+
+
+@contextlib.contextmanager
+def sdpa_kernel(backends: SDPBackend | Sequence[SDPBackend], set_priority: bool = False) -> Iterator[None]:
+    """Nothing changes inside: `scaled_dot_product_attention` gives the same result whatever is chosen.
+
+    Raises TypeError for what is no backend. Source: `torch.nn.attention.sdpa_kernel`.
+
+    >>> import fusegrad as fg
+    >>> from fusegrad.nn.attention import SDPBackend, sdpa_kernel
+    >>> x = fg.ones(1, 2, 3)
+    >>> with sdpa_kernel(SDPBackend.MATH):
+    ...     fg.nn.functional.scaled_dot_product_attention(x, x, x).shape
+    torch.Size([1, 2, 3])
+    """
+    listed = [backends] if isinstance(backends, SDPBackend) else list(backends)
+    if not listed or not all(isinstance(b, SDPBackend) for b in listed):
+        raise failure(TypeError, "backends must be an SDPBackend or a list of some")
+    yield
+
+
+locate("fusegrad.nn.attention", globals(), ["SDPBackend", "sdpa_kernel"])

@@ -9,7 +9,7 @@ import numpy as np
 
 from fusegrad.eager.core import shared
 from fusegrad.eager.core.dtypes import plain_number
-from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.errors import failure, type_name
 from fusegrad.eager.core.families import DTypeRule, Elementwise, Pointwise
 from fusegrad.eager.core.names import attach, renamed
 from fusegrad.eager.core.op import Op, bind, wrap
@@ -26,8 +26,12 @@ def operand(value: Any) -> Any:
     """`value` as a tensor or Python number; raises TypeError for anything else."""
     converted = convertible(value)
     if converted is None:
-        raise failure(TypeError, f"expected a Tensor or a number, got {type(value).__name__}")
+        raise failure(TypeError, f"expected a Tensor or a number, got {type_name(value)}{_hint(value)}")
     return converted
+
+
+def _hint(value: Any) -> str:
+    return "; fg.from_dlpack() makes a tensor of it" if hasattr(value, "__dlpack__") else ""
 
 
 def tensor_operand(value: Any) -> Tensor:
@@ -36,7 +40,7 @@ def tensor_operand(value: Any) -> Tensor:
         return value
     converted = convertible(value)
     if not isinstance(converted, Tensor):
-        raise failure(TypeError, f"expected a Tensor, got {type(value).__name__}")
+        raise failure(TypeError, f"expected a Tensor, got {type_name(value)}{_hint(value)}")
     return converted
 
 
@@ -55,7 +59,7 @@ def number(value: Any) -> Any:
     plain = value.item() if isinstance(value, Tensor) else plain_number(value)
     if type(plain) in OPERANDS:
         return plain
-    raise failure(TypeError, f"expected a number, got {type(value).__name__}")
+    raise failure(TypeError, f"expected a number, got {type_name(value)}")
 
 
 def unary(

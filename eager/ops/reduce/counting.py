@@ -367,7 +367,7 @@ _Histogramdd = return_type("histogramdd", ("hist", "bin_edges"))
 @accepting_axis
 def histogram(
     input: Tensor,
-    bins: Any,
+    bins: Any = 100,
     *,
     range: tuple[float, float] | None = None,
     weight: Tensor | None = None,

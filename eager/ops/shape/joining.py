@@ -6,13 +6,14 @@ import builtins
 import functools
 import itertools
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from fusegrad.eager.core import dtypes
-from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.errors import failure, type_name
 from fusegrad.eager.core.families import Opaque
 from fusegrad.eager.core.op import TensorType, bind
 from fusegrad.eager.core.ops import ops
@@ -107,15 +108,26 @@ def written_out(result: Tensor, out: Tensor, operands: Sequence[Tensor], exact: 
     Raises RuntimeError where its dtype cannot take the result, where it shares memory with an operand,
     and where the autograd graph would not see the write.
     """
+    if not isinstance(out, Tensor):
+        raise failure(TypeError, f"argument 'out' must be Tensor, not {type_name(out)}")
     if state.grad_enabled and (out.needs_grad or result.needs_grad):
         raise failure(
             RuntimeError, "functions with out=... arguments don't support automatic differentiation"
         )
     _check_apart(out, operands)
     if out.array.shape != result.array.shape:
+        if out.array.size:
+            warnings.warn(
+                "An output with one or more elements was resized since it had shape "
+                f"{list(out.array.shape)}, which does not match the required output shape "
+                f"{list(result.array.shape)}.",
+                UserWarning,
+                stacklevel=3,
+            )
         ops.resize_(out, result.array.shape)
         _check_apart(out, operands)
-    if not np.can_cast(result.array.dtype, out.array.dtype, "no" if exact else "same_kind"):
+    fits = result.dtype is out.dtype if exact else dtypes.can_cast(result.dtype, out.dtype)
+    if not fits:
         raise failure(
             RuntimeError,
             f"result type {result.array.dtype.name} can't be cast to the desired output type "

@@ -13,6 +13,7 @@ import numpy as np
 from fusegrad.eager.autograd import views
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import Layout, Opaque, View
+from fusegrad.eager.core.names import attach, renamed
 from fusegrad.eager.core.op import Params, TensorType, bind
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.sizes import positions, size_of
@@ -305,7 +306,7 @@ def assigned(input: Tensor, src: Tensor, index: tuple[Any, ...]) -> Tensor:
 # Pieces.
 
 
-@public(method=True)
+@public
 def split(input: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """Pieces of a given size (the last may be smaller) or given sizes. Source: `torch.split`."""
     dim = _dim_of(input, dim, "split")
@@ -329,6 +330,14 @@ def split(input: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Ten
 def split_with_sizes(input: Tensor, split_sizes: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """Pieces of given sizes along `dim`. Source: `torch.split_with_sizes`."""
     return split(input, tuple(split_sizes), dim)
+
+
+def _split(self: Tensor, split_size: Any, dim: int = 0) -> tuple[Tensor, ...]:
+    """Pieces of a given size (the last may be smaller) or given sizes. Source: `torch.Tensor.split`."""
+    return split(self, split_size, dim)
+
+
+attach(renamed(_split, "split"))
 
 
 @public(method=True)

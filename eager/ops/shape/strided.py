@@ -280,9 +280,12 @@ def _seen_otherwise(function: Callable[..., Tensor], name: str) -> Callable[...,
                 f"{name}: a leaf Variable that requires grad is being used in an in-place operation",
             )
         if views._views(self):
-            raise failure(NotImplementedError, f"{name} on a tensor that has views; use {name[:-1]}")
+            if self.grad_fn is None:
+                raise failure(NotImplementedError, f"{name} on a leaf that has views; use {name[:-1]}")
+            views.step_behind(self)
         result = function(self, *args, **kwargs)
         self.array = result.array
+        views.wrote(self)  # what was kept for a backward was another shape
         self.needs_grad, self.grad_fn, self.output_index = (
             result.needs_grad,
             result.grad_fn,

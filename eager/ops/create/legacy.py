@@ -1,0 +1,204 @@
+"""PyTorch's old ways to make and to name tensors: `Tensor(2, 3)`, `FloatTensor([1.0])`, `x.type()`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fusegrad.eager.core import dtypes
+from fusegrad.eager.core.dtypes import DType
+from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.names import attach, internal, publish, renamed
+from fusegrad.eager.core.ops import ops
+from fusegrad.eager.core.sizes import Symbol
+from fusegrad.eager.core.tensor import Tensor, on_cpu
+from fusegrad.eager.ops.create import creation
+from fusegrad.eager.ops.declare import public
+
+
+def _constructed(kind: DType, data: tuple[Any, ...], exact: bool = True) -> Tensor:
+    """A tensor of sizes, or with the values of a sequence or an array; a tensor as it is, if it may be."""
+    if len(data) == 1 and isinstance(data[0], Tensor):
+        if exact and data[0].dtype is not kind:
+            raise failure(
+                TypeError,
+                f"expected a tensor of {kind!r}, got one of {data[0].dtype!r}; convert it with .to()",
+            )
+        return ops.detach(data[0])
+    if len(data) == 1 and type(data[0]).__name__ == "Size":
+        return creation.empty(data[0], dtype=kind)
+    if len(data) == 1 and isinstance(data[0], (list, tuple, range, np.ndarray)):
+        return creation.tensor(data[0], dtype=kind)
+    for size in data:
+        if isinstance(size, float) or not (hasattr(size, "__index__") or isinstance(size, Symbol)):
+            raise failure(
+                TypeError,
+                f"a tensor is made of sizes, or of a sequence or an array, not {type(size).__name__}",
+            )
+    return creation.empty(*(data or (0,)), dtype=kind)
+
+
+@internal
+def constructed(cls: type, data: tuple[Any, ...], device: Any) -> Any:
+    """What `Tensor(...)`, or a subclass of it, makes; see `Tensor.__new__`."""
+    on_cpu(device)
+    made = _constructed(dtypes.default_float(), data, exact=False)
+    if cls is not Tensor:
+        made.__class__ = cls
+    return made
+
+
+class _Kind(type):
+    """The class of `FloatTensor` and its kin: what is an instance of theirs says the dtype."""
+
+    dtype: DType
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, Tensor) and instance.dtype is cls.dtype
+
+
+class _Typed(metaclass=_Kind):
+    dtype: DType
+
+    def __new__(cls, *data: Any, device: Any = None) -> Any:
+        on_cpu(device)
+        return _constructed(cls.dtype, data)
+
+
+@publish
+class BoolTensor(_Typed):
+    """`BoolTensor(2, 3)`, `BoolTensor([1])`: a tensor of bool. Source: `torch.BoolTensor`."""
+
+    dtype = dtypes.bool_
+
+
+@publish
+class ByteTensor(_Typed):
+    """`ByteTensor(2, 3)`, `ByteTensor([1])`: a tensor of uint8. Source: `torch.ByteTensor`."""
+
+    dtype = dtypes.uint8
+
+
+@publish
+class CharTensor(_Typed):
+    """`CharTensor(2, 3)`, `CharTensor([1])`: a tensor of int8. Source: `torch.CharTensor`."""
+
+    dtype = dtypes.int8
+
+
+@publish
+class ShortTensor(_Typed):
+    """`ShortTensor(2, 3)`, `ShortTensor([1])`: a tensor of int16. Source: `torch.ShortTensor`."""
+
+    dtype = dtypes.int16
+
+
+@publish
+class IntTensor(_Typed):
+    """`IntTensor(2, 3)`, `IntTensor([1])`: a tensor of int32. Source: `torch.IntTensor`."""
+
+    dtype = dtypes.int32
+
+
+@publish
+class LongTensor(_Typed):
+    """`LongTensor(2, 3)`, `LongTensor([1])`: a tensor of int64. Source: `torch.LongTensor`."""
+
+    dtype = dtypes.int64
+
+
+@publish
+class HalfTensor(_Typed):
+    """`HalfTensor(2, 3)`, `HalfTensor([1])`: a tensor of float16. Source: `torch.HalfTensor`."""
+
+    dtype = dtypes.float16
+
+
+@publish
+class FloatTensor(_Typed):
+    """`FloatTensor(2, 3)`, `FloatTensor([1])`: a tensor of float32. Source: `torch.FloatTensor`."""
+
+    dtype = dtypes.float32
+
+
+@publish
+class DoubleTensor(_Typed):
+    """`DoubleTensor(2, 3)`, `DoubleTensor([1])`: a tensor of float64. Source: `torch.DoubleTensor`."""
+
+    dtype = dtypes.float64
+
+
+_NAMES = {kind.dtype: kind.__name__ for kind in _Typed.__subclasses__()}
+_NAMES |= {dtypes.complex64: "ComplexFloatTensor", dtypes.complex128: "ComplexDoubleTensor"}
+
+
+def kind_of(value: Any) -> DType:
+    """The dtype that a dtype, a class such as `FloatTensor`, or its name stands for.
+
+    Raises ValueError for a name that is none.
+    """
+    if isinstance(value, _Kind):
+        return value.dtype
+    if isinstance(value, str):
+        for kind, name in _NAMES.items():
+            if value in (f"torch.{name}", f"fusegrad.{name}"):
+                return kind
+        raise failure(ValueError, f"invalid type: {value!r}")
+    return dtypes.as_dtype(value)
+
+
+def _type(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
+    """The name of the tensor's type, as `torch.FloatTensor`; or the tensor in another dtype.
+
+    Source: `torch.Tensor.type`.
+
+    >>> import fusegrad as fg
+    >>> fg.ones(1).type(), fg.ones(1).type(fg.int64).type()
+    ('torch.FloatTensor', 'torch.LongTensor')
+    """
+    return f"torch.{_NAMES[self.dtype]}" if dtype is None else self.to(kind_of(dtype))
+
+
+attach(renamed(_type, "type"))
+
+
+@attach
+def new(self: Tensor, *data: Any, device: Any = None) -> Tensor:
+    """A tensor of the dtype of this one: of sizes, or with values. Source: `torch.Tensor.new`."""
+    on_cpu(device)
+    return _constructed(self.dtype, data)
+
+
+@attach
+def pin_memory(self: Tensor, device: Any = None) -> Tensor:
+    """The tensor itself: there is no device that would copy from it. Source: `torch.Tensor.pin_memory`."""
+    return self
+
+
+@attach
+def is_pinned(self: Tensor, device: Any = None) -> bool:
+    """False: no memory is. Source: `torch.Tensor.is_pinned`."""
+    return False
+
+
+@public
+def typename(obj: Any) -> str:
+    """The name of the type of an object; of a tensor, what `Tensor.type()` says. Source: `torch.typename`."""
+    if isinstance(obj, Tensor):
+        return f"torch.{_NAMES[obj.dtype]}"
+    kind = obj if isinstance(obj, type) else type(obj)
+    module = "" if kind.__module__ in (None, "builtins") else f"{kind.__module__}."
+    return f"{module}{kind.__qualname__}"
+
+
+@public
+def get_default_device() -> Any:
+    """Where new tensors are made: the CPU. Source: `torch.get_default_device`."""
+    return ops.empty(0).device
+
+
+@public
+def set_default_device(device: Any) -> None:
+    """Takes the CPU, and raises RuntimeError for another device. Source: `torch.set_default_device`."""
+    on_cpu(device)

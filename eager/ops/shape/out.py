@@ -1,0 +1,124 @@
+"""`out=`: a result written into a tensor that is there, for every function that takes it in PyTorch.
+
+The functions that users call by name get it; methods, operators and the engine's own calls stay as they are.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+
+from fusegrad.eager.core.errors import failure, type_name
+from fusegrad.eager.core.names import renamed
+from fusegrad.eager.core.public import FORMS, formed
+from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.ops.shape.joining import written_out
+
+# Those of each public module, after PyTorch's signatures, but for those that have an `out` of their own. What
+# `fusegrad.linalg` has takes it under each of its names.
+_TAKING = {
+    "fusegrad": """
+        abs acos acosh add addbmm addcdiv addcmul addmm addmv addr all amax amin aminmax angle any arange
+        asin asinh atan atan2 atanh baddbmm bitwise_and bitwise_left_shift bitwise_not bitwise_or
+        bitwise_right_shift bitwise_xor bmm bucketize ceil chain_matmul cholesky cholesky_inverse
+        cholesky_solve clamp clip column_stack complex conj_physical copysign cos cosh cross cummax cummin
+        cumprod cumsum deg2rad det diag diff digamma div divide dot dstack empty eq erf erfc erfinv exp exp2
+        expm1 eye fix float_power floor floor_divide fmax fmin fmod frac frexp full gcd ge geqrf ger greater
+        greater_equal gt heaviside histc histogram hstack hypot i0 igamma igammac inner inverse isneginf
+        isposinf kron kthvalue lcm ldexp le lerp less less_equal lgamma linspace log log10 log1p log2
+        logaddexp logaddexp2 logcumsumexp logical_and logical_not logical_or logical_xor logit logspace
+        logsumexp lt lu_solve lu_unpack matmul matrix_power max maximum mean median min minimum mm mode
+        msort mul multiply mv mvlgamma nan_to_num nanmean nanmedian nanquantile narrow_copy ne neg negative
+        nextafter nonzero norm normal not_equal ones orgqr ormqr outer polar polygamma pow qr quantile
+        rad2deg rand randint randn randperm range reciprocal remainder renorm round row_stack rsqrt
+        searchsorted sgn sigmoid sign signbit sin sinc sinh slogdet sort sqrt square std std_mean sub
+        subtract svd take_along_dim tan tanh topk triangular_solve tril triu trunc var var_mean vdot vstack
+        where xlogy zeros
+    """,
+    "fusegrad.fft": """
+        fft fft2 fftfreq fftn hfft hfft2 hfftn ifft ifft2 ifftn ihfft ihfft2 ihfftn irfft irfft2 irfftn rfft
+        rfft2 rfftfreq rfftn
+    """,
+    "fusegrad.linalg": """
+        cholesky cholesky_ex cond cross det eig eigh eigvals eigvalsh householder_product inv inv_ex
+        ldl_factor ldl_factor_ex ldl_solve lu lu_factor lu_factor_ex lu_solve matmul matrix_norm
+        matrix_power matrix_rank multi_dot norm pinv qr slogdet solve solve_ex solve_triangular svd svdvals
+        tensorinv tensorsolve vecdot vector_norm
+    """,
+    "fusegrad.special": """
+        airy_ai bessel_j0 bessel_j1 bessel_y0 bessel_y1 chebyshev_polynomial_t chebyshev_polynomial_u
+        chebyshev_polynomial_v chebyshev_polynomial_w digamma entr erf erfc erfcx erfinv exp2 expit expm1
+        gammainc gammaincc gammaln hermite_polynomial_h hermite_polynomial_he i0 i0e i1 i1e
+        laguerre_polynomial_l legendre_polynomial_p log1p log_ndtr logit logsumexp modified_bessel_i0
+        modified_bessel_i1 modified_bessel_k0 modified_bessel_k1 multigammaln ndtr ndtri polygamma psi round
+        scaled_modified_bessel_k0 scaled_modified_bessel_k1 shifted_chebyshev_polynomial_t
+        shifted_chebyshev_polynomial_u shifted_chebyshev_polynomial_v shifted_chebyshev_polynomial_w sinc
+        spherical_bessel_j0 xlog1py xlogy zeta
+    """,
+}
+
+_OUT = inspect.Parameter("out", inspect.Parameter.KEYWORD_ONLY, default=None)
+
+
+def take_out(path: str, namespace: dict[str, Any]) -> None:
+    """Have the functions of a public module that write into tensors take `out=`."""
+    for name in _TAKING[path].split():
+        function = namespace[name]
+        if function not in FORMS:  # it may be in several modules
+            FORMS[function] = _taking(function)
+    formed(namespace)
+
+
+def _taking(function: Callable[..., Any]) -> FunctionType:
+    """`function` with `out=`."""
+    signature = inspect.signature(function)
+    parameters = list(signature.parameters.values())
+    typed = "dtype" in signature.parameters
+    names = [p.name for p in parameters]
+
+    def into(args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> Any:
+        if typed and isinstance(out, Tensor) and kwargs.get("dtype") is None:
+            kwargs = {**kwargs, "dtype": out.dtype}
+        return _written(function(*args, **kwargs), out, function.__name__)
+
+    def one(input: Any, *, out: Any = None) -> Any:
+        return function(input) if out is None else into((input,), {}, out)
+
+    def two(input: Any, other: Any, *, out: Any = None) -> Any:
+        return function(input, other) if out is None else into((input, other), {}, out)
+
+    def any_(*args: Any, out: Any = None, **kwargs: Any) -> Any:
+        return function(*args, **kwargs) if out is None else into(args, kwargs, out)
+
+    plain = not any(p.default is not p.empty or p.kind is p.KEYWORD_ONLY for p in parameters)
+    ways: dict[tuple[str, ...], Any] = {("input",): one, ("input", "other"): two}
+    made: Any = ways.get(tuple(names), any_) if plain else any_
+    functools.update_wrapper(made, function)
+    renamed(made, function.__qualname__)
+    last = next((i for i, p in enumerate(parameters) if p.kind is p.VAR_KEYWORD), len(parameters))
+    made.__signature__ = signature.replace(parameters=[*parameters[:last], _OUT, *parameters[last:]])
+    form: FunctionType = made
+    return form
+
+
+def _written(result: Any, out: Any, name: str) -> Any:
+    """`result` in `out`, of which there is one for each of several results."""
+    several = isinstance(result, tuple)
+    results, outs = (result, out) if several else ((result,), (out,))
+    if not isinstance(outs, (tuple, list)) or not all(isinstance(o, Tensor) for o in outs):
+        wanted = f"tuple of {len(results)} Tensors" if several else "Tensor"
+        raise failure(TypeError, f"{name}(): argument 'out' must be {wanted}, not {type_name(out)}")
+    if len(outs) != len(results):
+        raise failure(TypeError, f"{name}(): expected {len(results)} tensors as out, got {len(outs)}")
+    made = []
+    for one, target in zip(results, outs, strict=True):
+        view = np.may_share_memory(one.array, target.array) and not one.needs_grad  # of an operand
+        made.append(written_out(one.clone() if view else one, target, (), exact=False))
+    if not several:
+        return made[0]
+    return type(result)(*made) if hasattr(result, "_fields") else tuple(made)

@@ -1,0 +1,4 @@
+"""Comparing results in tests, as `torch.testing`."""
+
+from fusegrad.eager.testing import *
+from fusegrad.eager.testing import __all__ as __all__

@@ -1,0 +1,402 @@
+"""Hooks of tensors, nodes and modules: when they run and what they get and may give, against torch."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+from oracle import torch
+
+import fusegrad as fg
+
+CASES = []
+
+
+def case(program):
+    CASES.append(program)
+    return program
+
+
+def listed(gradient):
+    return None if gradient is None else gradient.tolist()
+
+
+@case
+def full_double(T):
+    m = T.nn.Linear(1, 1, bias=False)
+    m.weight.data.fill_(2.0)
+    seen = []
+    m.register_full_backward_hook(lambda m, gi, go: seen.append((listed(gi[0]), listed(go[0]))))
+    x = T.tensor([[3.0]], requires_grad=True)
+    y = m(x) * m(x)
+    (g,) = T.autograd.grad(y.sum(), x, create_graph=True)
+    seen.append("first")
+    g.sum().backward()
+    return seen, listed(x.grad), listed(m.weight.grad)
+
+
+@case
+def full_double_change(T):
+    m = T.nn.Linear(1, 1, bias=False)
+    m.weight.data.fill_(2.0)
+    m.register_full_backward_hook(lambda m, gi, go: (gi[0] * 10,))
+    x = T.tensor([[3.0]], requires_grad=True)
+    y = m(x) ** 3
+    (g,) = T.autograd.grad(y.sum(), x, create_graph=True)
+    g.sum().backward()
+    return listed(g.detach()), listed(x.grad), listed(m.weight.grad)
+
+
+@case
+def pre_double(T):
+    m = T.nn.Linear(1, 1, bias=False)
+    m.weight.data.fill_(2.0)
+    seen = []
+    m.register_full_backward_pre_hook(lambda m, go: seen.append(listed(go[0])))
+    x = T.tensor([[3.0]], requires_grad=True)
+    y = m(x) ** 2
+    (g,) = T.autograd.grad(y.sum(), x, create_graph=True)
+    seen.append("f")
+    g.sum().backward()
+    return seen, listed(x.grad)
+
+
+@case
+def pre_double_change(T):
+    m = T.nn.Linear(1, 1, bias=False)
+    m.weight.data.fill_(2.0)
+    m.register_full_backward_pre_hook(lambda m, go: (go[0] * go[0],))
+    x = T.tensor([[3.0]], requires_grad=True)
+    y = m(x) ** 2
+    (g,) = T.autograd.grad(y.sum(), x, create_graph=True)
+    g.sum().backward()
+    return listed(g.detach()), listed(x.grad), listed(m.weight.grad)
+
+
+@case
+def order(T):
+    m = T.nn.Linear(1, 1, bias=False)
+    seen = []
+    for i in (1, 2):
+        m.register_full_backward_pre_hook(lambda m, go, i=i: seen.append(f"pre{i}"))
+    m.register_full_backward_pre_hook(lambda m, go: seen.append("pre0"), prepend=True)
+    for i in (1, 2):
+        m.register_full_backward_hook(lambda m, gi, go, i=i: seen.append(f"post{i}"))
+    m.register_full_backward_hook(lambda m, gi, go: seen.append("post0"), prepend=True)
+    m.register_forward_pre_hook(lambda m, a: seen.append("f"))
+    m.register_forward_pre_hook(lambda m, a: seen.append("f0"), prepend=True)
+    m.register_forward_hook(lambda m, a, o: seen.append("g"))
+    m.register_forward_hook(lambda m, a, o: seen.append("g0"), prepend=True)
+    x = T.ones(1, 1, requires_grad=True)
+    x.register_hook(lambda g: seen.append("x"))
+    y = m(x)
+    y.register_hook(lambda g: seen.append("y"))
+    y.sum().backward()
+    return seen
+
+
+@case
+def node_order(T):
+    seen = []
+    x = T.ones(2, requires_grad=True)
+    y = x * 2
+    z = y * 3
+    y.grad_fn.register_prehook(lambda go: seen.append("pre"))
+    y.register_hook(lambda g: seen.append("h1"))
+    y.register_hook(lambda g: seen.append("h2"))
+    y.grad_fn.register_prehook(lambda go: seen.append("pre2"))
+    y.grad_fn.register_hook(lambda gi, go: seen.append("post"))
+    y.retain_grad()
+    y.register_hook(lambda g: seen.append("h3"))
+    z.sum().backward()
+    return seen, listed(y.grad)
+
+
+@case
+def retain_vs_hook(T):
+    x = T.ones(2, requires_grad=True)
+    y = x * 2
+    y.retain_grad()
+    y.register_hook(lambda g: g * 10)
+    y.sum().backward()
+    return listed(y.grad), listed(x.grad)
+
+
+@case
+def prehook_change(T):
+    x = T.ones(2, requires_grad=True)
+    y = x * 2
+    y.grad_fn.register_prehook(lambda go: (go[0] * 10,))
+    y.register_hook(lambda g: g + 1)
+    y.sum().backward()
+    return listed(x.grad)
+
+
+@case
+def inplace_hook(T):
+    seen = []
+    x = T.ones(2, requires_grad=True)
+    y = x * 2
+    y.register_hook(lambda g: seen.append(("y", listed(g))))
+    y.mul_(3)
+    y.register_hook(lambda g: seen.append(("y2", listed(g))))
+    y.sum().backward()
+    return seen, listed(x.grad)
+
+
+@case
+def view_inplace_hook(T):
+    seen = []
+    x = T.ones(4, requires_grad=True)
+    y = x * 2
+    v = y[:2]
+    v.register_hook(lambda g: seen.append(("v", listed(g))))
+    v.mul_(3)
+    v.register_hook(lambda g: seen.append(("v2", listed(g))))
+    y.register_hook(lambda g: seen.append(("y", listed(g))))
+    y.sum().backward()
+    return seen, listed(x.grad)
+
+
+@case
+def view_inplace_hook_use(T):
+    seen = []
+    x = T.ones(4, requires_grad=True)
+    y = x * 2
+    v = y[:2]
+    v.register_hook(lambda g: seen.append(("v", listed(g))))
+    y.mul_(3)
+    (v * 5).sum().backward()
+    return seen, listed(x.grad)
+
+
+@case
+def view_hook_after_base_write(T):
+    seen = []
+    x = T.ones(4, requires_grad=True)
+    y = x * 2
+    v = y[:2]
+    y.mul_(3)
+    v.register_hook(lambda g: seen.append(("v", listed(g))))
+    (v * 5).sum().backward()
+    return seen, listed(x.grad)
+
+
+@case
+def retain_view_write(T):
+    x = T.ones(4, requires_grad=True)
+    y = x * 2
+    y.retain_grad()
+    v = y[:2]
+    v.retain_grad()
+    v.mul_(3)
+    (y * 5).sum().backward()
+    return listed(y.grad), listed(v.grad), listed(x.grad)
+
+
+@case
+def hook_returns_bad(T):
+    x = T.ones(2, requires_grad=True)
+    x.register_hook(lambda g: "a")
+    x.sum().backward()
+
+
+@case
+def hook_returns_shape(T):
+    x = T.ones(2, requires_grad=True)
+    x.register_hook(lambda g: T.ones(3))
+    x.sum().backward()
+
+
+@case
+def hook_returns_dtype(T):
+    x = T.ones(2, requires_grad=True)
+    x.register_hook(lambda g: g.double())
+    x.sum().backward()
+    return str(x.grad.dtype)
+
+
+@case
+def full_hook_noninput(T):
+    m = T.nn.Linear(1, 1, bias=False)
+    seen = []
+    m.weight.data.fill_(1.0)
+    m.register_full_backward_hook(lambda m, gi, go: seen.append((listed(gi[0]), listed(go[0]))))
+    m(T.ones(1, 1)).sum().backward()
+    return seen
+
+
+@case
+def full_hook_inplace_output(T):
+    m = T.nn.Linear(1, 1, bias=False)
+    m.register_full_backward_hook(lambda m, gi, go: None)
+    y = m(T.ones(1, 1, requires_grad=True))
+    y.mul_(2)
+    y.sum().backward()
+
+
+@case
+def full_hook_inplace_input(T):
+    class M(T.nn.Module):
+        def forward(self, x):
+            return x.mul_(2)
+
+    m = M()
+    m.register_full_backward_hook(lambda m, gi, go: None)
+    x = T.ones(1, requires_grad=True)
+    y = m(x * 1)
+    y.sum().backward()
+    return listed(x.grad)
+
+
+@case
+def full_hook_tuple(T):
+    class M(T.nn.Module):
+        def forward(self, x, y, z=None):
+            return x * y, x, "a"
+
+    m = M()
+    seen = []
+    m.register_full_backward_hook(
+        lambda m, gi, go: seen.append(([listed(g) for g in gi], [listed(g) for g in go]))
+    )
+    x = T.ones(1, requires_grad=True)
+    y = T.ones(1)
+    a, b, _c = m(x, y)
+    (a * 2 + b * 3).sum().backward()
+    return seen
+
+
+@case
+def full_hook_removed(T):
+    m = T.nn.Linear(1, 1, bias=False)
+    seen = []
+    h = m.register_full_backward_hook(lambda m, gi, go: seen.append(1))
+    y = m(T.ones(1, 1, requires_grad=True))
+    h.remove()
+    y.sum().backward()
+    return seen
+
+
+@case
+def full_hook_bad_return(T):
+    m = T.nn.Linear(1, 1, bias=False)
+    m.register_full_backward_hook(lambda m, gi, go: (1, 2))
+    m(T.ones(1, 1, requires_grad=True)).sum().backward()
+
+
+@case
+def twice_backward(T):
+    m = T.nn.Linear(1, 1, bias=False)
+    seen = []
+    m.register_full_backward_hook(lambda m, gi, go: seen.append(listed(go[0])))
+    y = m(T.ones(1, 1, requires_grad=True))
+    y.sum().backward(retain_graph=True)
+    (y * 2).sum().backward()
+    return seen
+
+
+@case
+def post_acc_order(T):
+    seen = []
+    x = T.ones(2, requires_grad=True)
+    x.register_post_accumulate_grad_hook(lambda p: seen.append(listed(p.grad)))
+    x.register_hook(lambda g: seen.append(("h", listed(g))))
+    (x * 2).sum().backward()
+    (x * 3).sum().backward()
+    return seen
+
+
+@case
+def post_acc_grad_call(T):
+    seen = []
+    x = T.ones(2, requires_grad=True)
+    x.register_post_accumulate_grad_hook(lambda p: seen.append(1))
+    T.autograd.grad((x * 2).sum(), x)
+    return seen
+
+
+@case
+def post_acc_set_none(T):
+    x = T.ones(2, requires_grad=True)
+
+    def h(p):
+        p.grad = None
+
+    x.register_post_accumulate_grad_hook(h)
+    (x * 2).sum().backward()
+    return x.grad
+
+
+@case
+def multi_grad(T):
+    seen = []
+    x = T.ones(2, requires_grad=True)
+    y = T.ones(2, requires_grad=True)
+    T.autograd.graph.register_multi_grad_hook((x, y), lambda gs: seen.append([listed(g) for g in gs]))
+    (x * 2 + y * 3).sum().backward()
+    (x * 2).sum().backward()
+    return seen
+
+
+@case
+def multi_any(T):
+    seen = []
+    x = T.ones(2, requires_grad=True)
+    y = T.ones(2, requires_grad=True)
+    T.autograd.graph.register_multi_grad_hook((x, y), lambda g: seen.append(listed(g)), mode="any")
+    (x * 2 + y * 2).sum().backward()
+    return seen
+
+
+@case
+def hook_grad_input_capture(T):
+    x = T.ones(2, requires_grad=True)
+    y = x * 2
+    y.register_hook(lambda g: g * 10)
+    (g,) = T.autograd.grad(y.sum(), y)
+    return listed(g)
+
+
+@case
+def leaf_hook_grad(T):
+    x = T.ones(2, requires_grad=True)
+    x.register_hook(lambda g: g * 10)
+    (g,) = T.autograd.grad((x * 2).sum(), x)
+    return listed(g)
+
+
+@case
+def prehook_leaf_grad(T):
+    x = T.ones(2, requires_grad=True)
+    (x * 2).grad_fn.next_functions[0][0].register_prehook(lambda g: (g[0] * 10,))
+    (g,) = T.autograd.grad((x * 2).sum(), x)
+    (x * 2).sum().backward()
+    return listed(g), listed(x.grad)
+
+
+@case
+def hook_during_no_grad_double(T):
+    x = T.ones(2, requires_grad=True)
+    y = x * x
+    flags = []
+    y.register_hook(lambda g: flags.append((T.is_grad_enabled(), g.requires_grad)))
+    (y * y).sum().backward()
+    y = x * x
+    y.register_hook(lambda g: flags.append((T.is_grad_enabled(), g.requires_grad)))
+    T.autograd.grad((y * y).sum(), x, create_graph=True)
+    return flags
+
+
+def outcome(program, T):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return program(T)
+        except Exception as error:
+            return type(error).__name__
+
+
+@pytest.mark.parametrize("program", CASES, ids=lambda program: program.__name__)
+def test_as_in_torch(program):
+    assert outcome(program, fg) == outcome(program, torch)

@@ -1,0 +1,115 @@
+"""transpose_, squeeze_ and kin, of tensors that are views or have views, against torch."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from oracle import torch
+
+import fusegrad as fg
+
+CALLS = {
+    "transpose_": lambda x: x.transpose_(0, 1),
+    "swapaxes_": lambda x: x.swapaxes_(0, 1),
+    "swapdims_": lambda x: x.swapdims_(0, 1),
+    "t_": lambda x: x.t_(),
+    "squeeze_": lambda x: x.squeeze_(),
+    "squeeze_(0)": lambda x: x.squeeze_(0),
+    "unsqueeze_(0)": lambda x: x.unsqueeze_(0),
+    "unsqueeze_(-1)": lambda x: x.unsqueeze_(-1),
+    "as_strided_": lambda x: x.as_strided_((2,), (1,)),
+    "resize_": lambda x: x.resize_(x.shape),
+}
+
+
+def with_gradient(x):
+    return x.requires_grad_() * 1
+
+
+def viewed(x):
+    return x[:], x
+
+
+# The tensor that is changed, and another one with the same memory.
+TENSORS = {
+    "plain": lambda x: (x, None),
+    "has a view": lambda x: (x, x[0:1]),
+    "is a view": viewed,
+    "on the graph": lambda x: (with_gradient(x), None),
+    "on the graph, has a view": lambda x: (lambda y: (y, y[0:1]))(with_gradient(x)),
+    "on the graph, is a view": lambda x: viewed(with_gradient(x)),
+    "a leaf": lambda x: (x.requires_grad_(), None),
+    "a leaf that has a view": lambda x: (x.requires_grad_(), x[0:1]),
+}
+WRITES = {
+    "none": lambda x, view: None,
+    "into it": lambda x, view: x.mul_(3),
+    "into the other": lambda x, view: view is not None and view.mul_(5),
+    "into both": lambda x, view: (x.mul_(3), view is not None and view.mul_(5)),
+}
+
+
+def outcome(T, name, tensor, write):
+    leaf = T.arange(3.0).reshape(1, 3) if name == "squeeze_(0)" else T.arange(6.0).reshape(2, 3)
+    try:
+        x, view = TENSORS[tensor](leaf)
+        CALLS[name](x)
+        WRITES[write](x, view)
+        found = [
+            x.detach().tolist(),
+            tuple(x.shape),
+            x.stride(),
+            leaf.detach().tolist(),
+            x.requires_grad,
+            x._version,
+        ]
+        found.append(None if view is None else view.detach().tolist())
+        if x.requires_grad:
+            total = (x * T.arange(float(x.numel())).reshape(x.shape)).sum()
+            if view is not None and view.requires_grad:
+                total = total + (view * 7).sum()
+            total.backward()
+            found.append(None if leaf.grad is None else leaf.grad.tolist())
+    except RuntimeError:
+        return "refused"
+    return found
+
+
+@pytest.mark.parametrize("tensor", TENSORS)
+@pytest.mark.parametrize("name", CALLS)
+def test_values_places_and_gradients(name, tensor):
+    if (name, tensor) == ("as_strided_", "on the graph, has a view"):
+        pytest.skip("torch loses the gradient of the view")
+    for write in WRITES:
+        assert outcome(fg, name, tensor, write) == outcome(torch, name, tensor, write), write
+
+
+@pytest.mark.parametrize("name", ["t_", "transpose_", "unsqueeze_(0)", "squeeze_", "swapaxes_"])
+def test_what_a_backward_keeps_is_not_changed_unnoticed(name):
+    x = fg.arange(4.0).reshape(2, 2).requires_grad_()
+    y = x * 1
+    z = (y * y * fg.tensor([[1.0, 2.0], [3.0, 4.0]])).sum()
+    CALLS[name](y)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        z.backward()
+
+
+def test_views_of_views_are_followed():
+    def program(T, steps):
+        x = T.arange(12.0).reshape(3, 4).requires_grad_()
+        y = x * 1
+        views = [y[0], y[:, 1:], y.view(-1)]
+        for step in steps:
+            (
+                lambda: y.t_(),
+                lambda: views[0].mul_(2),
+                lambda: y.mul_(3),
+                lambda: views[1].add_(y[-1:, :1].clone()),
+            )[step]()
+        total = sum((v * v).sum() for v in views) + (y * T.arange(12.0).reshape(y.shape)).sum()
+        total.backward()
+        return y.tolist(), [v.tolist() for v in views], x.grad.tolist()
+
+    for steps in itertools.product(range(4), repeat=3):
+        assert program(fg, steps) == program(torch, steps), steps

@@ -1,0 +1,214 @@
+"""`out=` of every function that takes it, against torch: values, dtypes, sizes, and what is refused."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+
+import pytest
+from oracle import torch
+
+import fusegrad as fg
+from fusegrad.eager.ops.shape.out import _TAKING
+
+# Arguments, of which each function gets the first that it takes in PyTorch.
+ARGUMENTS = """
+x
+x, y
+m
+m, m
+m, 1
+m, 0
+x, 2
+i, i
+i
+b, b
+q
+q, q
+c
+x, y, y
+x, 0.5
+m, 0.5
+3
+2, 2
+(2,)
+(2, 2), 1.0
+0, 1, 3
+0, 3
+m, x
+x, x
+m, x, x
+x, m, x
+x, x, x
+m, m, m
+t, t
+t, t, t
+m, t, t
+2, x
+b
+b, x, y
+x, m[0]
+m, l
+[m, m]
+[x, x]
+x, 2, 0, 1.0
+m, 2, 0, 1.0
+m, 0, 0, 1
+m, 0, i
+m, 0, j
+q, p
+q, q, p
+m, 2.0
+m, m, 0
+5, (2,)
+0.0, 1.0, (2,)
+w, w
+q, s
+x, i
+3, x
+""".strip().splitlines()
+
+
+def arguments(T):
+    q = T.tensor([[2.0, 0.5, 0.0], [0.5, 3.0, 0.25], [0.0, 0.25, 1.5]])
+    return {
+        "T": T,
+        "x": T.tensor([0.25, 0.5, 0.75]),
+        "y": T.tensor([1.5, 2.0, 0.5]),
+        "m": T.arange(9.0).reshape(3, 3) / 10 + 0.05,
+        "q": q,
+        "i": T.tensor([1, 2, 0]),
+        "j": T.tensor([[1, 2, 0]]),
+        "b": T.tensor([True, False, True]),
+        "c": T.tensor([1 + 2j, 0.5j, 1.0]),
+        "t": T.arange(18.0).reshape(2, 3, 3) / 10,
+        "l": T.tensor([2, 3, 1]),
+        "p": T.tensor([1, 2, 3], dtype=T.int32),
+        "w": T.tensor([1.0, 2.0, 3.0]),
+        "s": T.ones(3, 1),
+    }
+
+
+NAMES = [(path, name) for path, names in _TAKING.items() for name in names.split()]
+RANDOM = {"rand", "randn", "randint", "randperm", "normal", "empty"}
+# Not unique, or of matrices without an inverse.
+NOT_COMPARED = ("svd", "eig", "lu_", "tensorinv", "tensorsolve", "slogdet")
+# What PyTorch gives for none of the arguments above, or takes no `out` for in Python.
+UNTRIED = 25
+
+
+def function_of(T, path, name):
+    space = T if path == "fusegrad" else getattr(T, path.removeprefix("fusegrad."))
+    return getattr(space, name)
+
+
+def call_of(path, name):
+    """The arguments, and how many results there are; None where PyTorch takes none of them with `out`."""
+    # Products of matrices that can be inverted, where that is asked for.
+    first = ["q, p", "q", "q, q", "q, s"] if path == "fusegrad.linalg" or name == "inverse" else []
+    for text in first + ARGUMENTS:
+        known = arguments(torch)
+        values = eval(f"({text},)", known)
+        try:
+            result = function_of(torch, path, name)(*values)
+            results = result if isinstance(result, tuple) else (result,)
+            outs = tuple(torch.empty(0, dtype=r.dtype) for r in results)
+            function_of(torch, path, name)(*values, out=outs if isinstance(result, tuple) else outs[0])
+        except Exception:
+            continue
+        return text, len(results) if isinstance(result, tuple) else 0
+    return None
+
+
+def listed(value):
+    return [torch.as_tensor(v.tolist()).to(torch.complex128) for v in value]
+
+
+def test_nearly_all_are_tried():
+    untried = [name for path, name in NAMES if call_of(path, name) is None]
+    assert len(untried) <= UNTRIED, untried
+
+
+@pytest.mark.parametrize(("path", "name"), NAMES)
+def test_results_are_written(path, name):
+    call = call_of(path, name)
+    if call is None or name == "ihfftn":
+        pytest.skip("no arguments for it, or torch writes nothing")
+    text, count = call
+
+    def program(T, dtypes):
+        values = eval(f"({text},)", arguments(T))
+        outs = tuple(T.empty(0, dtype=getattr(T, d)) for d in dtypes)
+        result = function_of(T, path, name)(*values, out=outs if count else outs[0])
+        same = all(r is o for r, o in zip(result, outs, strict=True)) if count else result is outs[0]
+        assert same
+        return outs
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        plain = function_of(torch, path, name)(*eval(f"({text},)", arguments(torch)))
+        dtypes = [str(r.dtype)[6:] for r in (plain if count else (plain,))]
+        found, right = program(fg, dtypes), program(torch, dtypes)
+        assert [(tuple(f.shape), str(f.dtype)) for f in found] == [
+            (tuple(r.shape), str(r.dtype)) for r in right
+        ]
+        if name not in RANDOM and not any(part in name for part in NOT_COMPARED):
+            for mine, other in zip(listed(found), listed(right), strict=True):
+                torch.testing.assert_close(mine, other, rtol=1e-4, atol=1e-5, equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    "name", ["add", "mul", "sin", "matmul", "sum", "sqrt", "where", "cumsum", "cat", "clamp"]
+)
+def test_what_may_be_written_into(name):
+    arguments = {"matmul": "m, m", "sum": "m, 0", "cumsum": "x, 0", "cat": "[x, x]", "clamp": "x, 0.3, 0.6"}
+    text = arguments.get(name, "b, x, y" if name == "where" else "x, y" if name in ("add", "mul") else "x")
+
+    def program(T, out):
+        known = {**globals()["arguments"](T), "grad": T.ones(3, requires_grad=True)}
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            try:
+                made = getattr(T, name)(*eval(f"({text},)", known), out=eval(out, known))
+            except (RuntimeError, TypeError):
+                return "refused"
+        return str(made.dtype), tuple(made.shape), any("was resized" in str(w.message) for w in seen)
+
+    for out in (
+        "T.empty(0)",
+        "T.ones(7)",
+        "T.ones(3)",
+        "grad",
+        "T.ones(3).long()",
+        "3",
+        "T.ones(1).expand(3)",
+    ):
+        found, right = program(fg, out), program(torch, out)
+        assert found == right or name in ("matmul", "sum", "cat"), (out, found, right)
+
+
+def test_operands_may_be_written_over():
+    x = fg.tensor([1.0, 2.0])
+    assert fg.add(x, x, out=x) is x and x.tolist() == [2, 4]
+    m = fg.arange(4.0).reshape(2, 2)
+    assert fg.matmul(m, m, out=m).tolist() == [[2, 3], [6, 11]]
+    assert fg.add(m[0], 1, out=m[1]).tolist() == [3, 4] and m.tolist() == [[2, 3], [3, 4]]
+
+
+def test_compiled():
+    def program(x, out):
+        fg.mul(x, 2, out=out)
+        return fg.sort(x, out=(fg.empty(3), fg.empty(3, dtype=fg.int64)))[1] + out.sum()
+
+    compiled, out = fg.jit(program), fg.zeros(3)
+    for i in range(4):
+        x = fg.tensor([3.0, 1.0, 2.0]) + i
+        assert compiled(x, out).tolist() == program(x, fg.zeros(3)).tolist()
+        assert out.tolist() == (x * 2).tolist()
+
+
+def test_signatures_have_it():
+    import inspect
+
+    for path, name in itertools.islice(NAMES, 0, None, 7):
+        assert "out" in inspect.signature(function_of(fg, path, name)).parameters

@@ -74,7 +74,7 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     """
     if indices.array.dtype.kind not in "iu":
         raise failure(
-            ValueError, f"expected 'indices' to be integer dtype, but got {indices.array.dtype.name}"
+            TypeError, f"expected 'indices' to be integer dtype, but got {indices.array.dtype.name}"
         )
     sizes = _sizes((shape,))
     if any(n < 0 for n in sizes):

@@ -13,7 +13,7 @@ import shutil
 import tempfile
 import uuid
 from collections.abc import Callable
-from typing import IO, Any
+from typing import IO, Any, cast
 
 import numpy as np
 
@@ -161,7 +161,7 @@ def load(
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "read")
             with open(path, "wb") as copy:
-                shutil.copyfileobj(f, copy)
+                shutil.copyfileobj(cast("IO[bytes]", f), copy)
             return load(path)
     library = _library()
     path = os.fspath(f)

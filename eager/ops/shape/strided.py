@@ -16,7 +16,7 @@ from fusegrad.eager.core.families import Layout, Opaque, View, contiguous_layout
 from fusegrad.eager.core.names import attach, publish, renamed
 from fusegrad.eager.core.op import TensorType, bind
 from fusegrad.eager.core.ops import ops
-from fusegrad.eager.core.state import state
+from fusegrad.eager.core.state import set_grad_enabled, state
 from fusegrad.eager.core.tensor import Tensor, on_cpu
 from fusegrad.eager.ops.create import creation
 from fusegrad.eager.ops.declare import method, public
@@ -285,14 +285,13 @@ def _seen_otherwise(function: Callable[..., Tensor], name: str) -> Callable[...,
             if self.grad_fn is None:
                 raise failure(NotImplementedError, f"{name} on a leaf that has views; use {name[:-1]}")
             views.step_behind(self)
-        result = function(self, *args, **kwargs)
+        # Also under no_grad the tensor stays on the graph, where what it was has another shape.
+        with set_grad_enabled(state.grad_enabled or self.grad_fn is not None):
+            result = function(self, *args, **kwargs)
         self.array = result.array
         views.wrote(self)  # what was kept for a backward was another shape
-        self.needs_grad, self.grad_fn, self.output_index = (
-            result.needs_grad,
-            result.grad_fn,
-            result.output_index,
-        )
+        if self.grad_fn is not None:
+            self.grad_fn, self.output_index = result.grad_fn, result.output_index
         self.alias = result.alias if type(self.alias) is tuple else None
         return self
 

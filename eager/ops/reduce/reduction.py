@@ -169,7 +169,7 @@ def _extreme_gradient(g: Tensor, x: Tensor, out: Tensor, dim: Any, keepdim: bool
     return _spread(g, size, dim, keepdim) * hit / sum(hit, dim, keepdim=True)
 
 
-def _ordered(extreme: np.ufunc, zero: float) -> Callable[..., Any]:
+def _ordered(extreme: Any, zero: float) -> Callable[..., Any]:
     """The extremes over an axis; among zeros the one with the sign of `zero`, in whatever order they come."""
 
     def evaluate(x: np.ndarray, axis: Any, keepdims: bool) -> Any:
@@ -177,7 +177,8 @@ def _ordered(extreme: np.ufunc, zero: float) -> Callable[..., Any]:
         if x.dtype.kind != "f" or found.all():
             return found
         wins = (x == 0) & (np.signbit(x) == np.signbit(zero))
-        won = np.logical_or.reduce(wins, axis=axis, keepdims=keepdims)
+        reduce: Callable[..., Any] = np.logical_or.reduce
+        won = reduce(wins, axis=axis, keepdims=keepdims)
         kind = x.dtype.type
         return np.where(found == 0, np.where(won, kind(zero), kind(-zero)), found)
 

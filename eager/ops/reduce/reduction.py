@@ -340,12 +340,19 @@ def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
 # Norms of vectors.
 
 
+def squared_size(x: Tensor) -> Tensor:
+    """|x| ** 2, which is real."""
+    return ops.real(x) * ops.real(x) + ops.imag(x) * ops.imag(x) if x.is_complex() else x * x
+
+
 def _norm_decomposed(x: Tensor, dim: Any, keepdim: bool, ord: float = 2.0) -> Tensor:
+    if x.array.dtype == np.float16:
+        return ops.cast(_norm_decomposed(ops.cast(x, dtypes.float32), dim, keepdim, ord), x.dtype)
     if ord == 2:
-        return ops.sqrt(sum(x * x, dim, keepdim=keepdim))
-    if ord == 0:
-        return sum(ops.cast(ops.ne(x, 0), x.dtype), dim, keepdim)
+        return ops.sqrt(sum(squared_size(x), dim, keepdim=keepdim))
     size = ops.abs(x)
+    if ord == 0:
+        return sum(ops.cast(ops.ne(x, 0), size.dtype), dim, keepdim)
     if math.isinf(ord):
         return (amax if ord > 0 else amin)(size, dim, keepdim)
     if ord == 1:

@@ -10,9 +10,11 @@ then combines these in order and runs the statements after the loops.
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from fusegrad.compiler.codegen.accumulation import Accumulation, combined
+from fusegrad.compiler.codegen.accumulation import Accumulation, Array, Places, combined, rooms_of
 from fusegrad.compiler.codegen.index_set_splitting import Interior, interior
 from fusegrad.compiler.codegen.prefetch import Ahead
 from fusegrad.compiler.codegen.primitives import apply, extreme
@@ -69,7 +71,8 @@ def block_of(kernel: Kernel) -> Block:
         buffers[buffer.name], place = place, place + 2 + len(buffer.axes)
     chunk, place = place, place + 5
     for accumulator in outer_accumulators(kernel):
-        accumulators[accumulator.target], place = place, place + 1
+        for name in rooms_of(accumulator):
+            accumulators[name], place = place, place + 1
     return Block(sizes, numbers, buffers, chunk, accumulators, place)
 
 
@@ -130,9 +133,12 @@ class Emitter(Accumulation):
         self.narrowed: dict[Val, tuple[Val, Val]] = {}  # conditions that are one of all lanes and one of each
         self.certain: frozenset[str] = frozenset()  # booleans that are true in the loop's interior
         self.ahead: Ahead | None = None
-        self.stacks: dict[str, tuple[str, int]] = {}  # accumulators in registers: room, lanes
-        self.partials: dict[str, str] = {}  # arrays of accumulators: address
+        self.stacks: Places = {}  # accumulators in registers, and variables
+        self.wholes: Places = {}
+        self.arrays: dict[str, Array] = {}
+        self.whole_arrays: dict[str, str] = {}
         self.nans: dict[str, str] = {}
+        self.zeros: dict[str, str] = {}
         self.unpaired: dict[str, Val] | None = None
 
     # Arguments.
@@ -260,7 +266,8 @@ class Emitter(Accumulation):
                 case Accumulate():
                     self.accumulate(statement)
                 case Read(target, accumulator):
-                    self.values[target] = self.load_array(accumulator, self.array_element(accumulator))
+                    address = self.array_element(accumulator)
+                    self.values[target] = self.load_elements(self.arrays[accumulator.target][1], address)
                 case Variable(target, value, dtype):
                     self.variable(target, self.operand(value, dtype))
                 case Recall(target, variable):
@@ -313,7 +320,7 @@ class Emitter(Accumulation):
             with w.when(some):
                 self.copied(axis, body, first, start)
         lines = self.next_row(axis) if self.ahead is not None and self.ahead.body is body else {}
-        with w.loop(start, end, str(self.lanes)) as index:
+        with self.in_blocks(body, start, end, self.lanes) as index:
             self.indices[axis] = index
             for buffer, line in lines.items():
                 vector = w.offset(line, index, memory_type(buffer.dtype))
@@ -325,6 +332,7 @@ class Emitter(Accumulation):
         w.line(f"{some} = icmp sgt i64 {rest}, 0")
         with w.when(some):
             self.masked(axis, body, end, stop)
+        self.take_in(body)
         self.vector_axis = None
 
     def next_row(self, axis: str) -> dict[Buffer, str]:
@@ -340,9 +348,14 @@ class Emitter(Accumulation):
     def masked(self, axis: str, body: tuple[Statement, ...], index: str, stop: str) -> None:
         """The body for the vector at `index`, of which lanes from `stop` on take no part."""
         self.indices[axis] = index
-        self.left = self.w.index("sub", stop, index)
-        self.mask = self.w.first_lanes(self.left, self.lanes)
-        self.statements(body)
+        with self.first_lanes_only(self.w.index("sub", stop, index)):
+            self.statements(body)
+
+    @contextlib.contextmanager
+    def first_lanes_only(self, count: str) -> Iterator[None]:
+        """Of vectors so many lanes take part, or all."""
+        self.left, self.mask = count, self.w.first_lanes(count, self.lanes)
+        yield
         self.mask = self.left = None
 
     def split_loop(
@@ -359,13 +372,15 @@ class Emitter(Accumulation):
             w.line(f"{before.text} = icmp eq i64 {turn}, 0")
             begin = w.select(before, Val(start, "i64"), Val(last, "i64"))
             end = w.select(before, Val(first, "i64"), Val(stop, "i64"))
-            with w.loop(begin.text, end.text, str(self.lanes)) as index:
+            with self.in_blocks(body, begin.text, end.text, self.lanes) as index:
                 self.masked(axis, body, index, end.text)
+            self.take_in(body)
             with w.when(before.text):
                 self.certain = found.names
-                with w.loop(first, last, str(self.lanes)) as index:
+                with self.in_blocks(body, first, last, self.lanes) as index:
                     self.indices[axis] = index
                     self.statements(body)
+                self.take_in(body)
                 self.certain = frozenset()
         self.vector_axis = None
 
@@ -403,13 +418,11 @@ class Emitter(Accumulation):
         """The body for several vectors at a time, each with accumulators of its own, combined at the end."""
         w = self.w
         accumulators = {s.accumulator.target: s.accumulator for s in body if isinstance(s, Accumulate)}
-        own = {target: self.stacks.pop(target) for target in accumulators}
-        rooms = [own]
+        own = {target: self.stacks[target] for target in accumulators}
+        rooms: list[Places] = [own]
         for _ in range(COPIES - 1):
-            for target, accumulator in accumulators.items():
-                self.declare(accumulator, own[target][1])
-            rooms.append({target: self.stacks.pop(target) for target in accumulators})
-        with w.loop(start, stop, str(self.lanes * COPIES)) as index, self.in_pairs():
+            rooms.append({target: self.copy_of(a) for target, a in accumulators.items()})
+        with self.in_blocks(body, start, stop, self.lanes * COPIES, rooms) as index, self.in_pairs():
             for copy, places in enumerate(rooms):
                 self.indices[axis] = w.index("add", index, str(self.lanes * copy))
                 self.stacks.update(places)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from fusegrad.compiler.codegen.accumulation import BLOCK, is_array_of_blocks, rooms_of
 from fusegrad.compiler.codegen.emit import Emitter, filled_in_vectors, outer_accumulators, parts
 from fusegrad.compiler.codegen.prefetch import ahead_of
 from fusegrad.compiler.kernel.dtypes import DTYPES, memory_type
@@ -40,9 +43,7 @@ def chunk_function(name: str, emitter: Emitter, attributes: str) -> str:
         emitter.vector_loop(loop.axes[0], loop.body, start, stop)
     else:
         emitter.ahead = ahead_of(loop, emitter.lanes)
-        with w.loop(start, stop) as index:
-            _unflatten(emitter, loop.axes, index)
-            emitter.statements(loop.body)
+        _rows(emitter, loop, start, stop)
     for accumulator in outer_accumulators(kernel):
         if not accumulator.axes:
             value = emitter.settled(accumulator)
@@ -53,6 +54,25 @@ def chunk_function(name: str, emitter: Emitter, attributes: str) -> str:
         w.line("fence seq_cst")
     signature = f"void @{task_name(name)}(i64 %number, ptr %slots, ptr %block)"
     return function(signature, w, f"noinline {attributes}")
+
+
+def _rows(emitter: Emitter, loop: Loop, start: str, stop: str) -> None:
+    """The loop over rows; where they are summed into arrays, a block at a time."""
+    w = emitter.w
+    in_blocks = [a for a in outer_accumulators(emitter.kernel) if is_array_of_blocks(a)]
+
+    def go_over(first: str, last: str) -> None:
+        with w.loop(first, last) as index:
+            _unflatten(emitter, loop.axes, index)
+            emitter.statements(loop.body)
+
+    if not in_blocks:
+        go_over(start, stop)
+        return
+    with emitter.blocks(start, stop, BLOCK) as (first, last, _):
+        go_over(first, last)
+        for accumulator in in_blocks:
+            _take_in_array(emitter, accumulator)
 
 
 def _store_number(emitter: Emitter, value: Val, place: str) -> None:
@@ -84,9 +104,8 @@ def _scratch(emitter: Emitter, number: str) -> str:
     return w.offset(base, w.index("mul", number, w.load_index("%block", place + 4)))
 
 
-def _array_at(emitter: Emitter, accumulator: Accumulator, scratch: str) -> str:
-    place = emitter.w.load_index("%block", emitter.block.accumulators[accumulator.target])
-    return emitter.w.offset(scratch, place)
+def _array_at(emitter: Emitter, name: str, scratch: str) -> str:
+    return emitter.w.offset(scratch, emitter.w.load_index("%block", emitter.block.accumulators[name]))
 
 
 def _array_length(emitter: Emitter, accumulator: Accumulator) -> str:
@@ -96,14 +115,48 @@ def _array_length(emitter: Emitter, accumulator: Accumulator) -> str:
     return total
 
 
+def _along_array(emitter: Emitter, accumulator: Accumulator, visit: Callable[[str], None]) -> None:
+    """`visit` of each vector of an array; of the last one not all lanes may take part."""
+    w, length = emitter.w, _array_length(emitter, accumulator)
+    full = w.index("and", length, str(-emitter.lanes))
+    emitter.vector_axis = accumulator.axes[-1]
+    with w.loop("0", full, str(emitter.lanes)) as index:
+        visit(index)
+    rest = w.index("sub", length, full)
+    with w.when(w.compare("gt", Val(rest, "i64"), Val("0", "i64")).text), emitter.first_lanes_only(rest):
+        visit(full)
+    emitter.vector_axis = None
+
+
 def _clear_array(emitter: Emitter, accumulator: Accumulator, scratch: str) -> None:
-    """Set all elements of an array of accumulators to the identity."""
+    """Set an array of accumulators to the identity, and the one of its block."""
     w = emitter.w
-    address = emitter.partials[accumulator.target] = _array_at(emitter, accumulator, scratch)
-    dtype = DTYPES[accumulator.dtype].memory
-    start = w.constant(identity(accumulator.combine, accumulator.dtype), dtype)
-    with w.loop("0", _array_length(emitter, accumulator)) as index:
-        w.line(f"store {start}, ptr {w.offset(address, index, DTYPES[dtype].register)}")
+    places = [(_array_at(emitter, name, scratch), dtype) for name, dtype in rooms_of(accumulator).items()]
+    emitter.arrays[accumulator.target] = places[-1]
+    emitter.whole_arrays[accumulator.target] = places[0][0]
+
+    def clear(index: str) -> None:
+        for address, dtype in places:
+            start = w.constant(identity(accumulator.combine, dtype), dtype, emitter.lanes)
+            emitter.store_elements(w.offset(address, index, memory_type(dtype)), start)
+
+    _along_array(emitter, accumulator, clear)
+
+
+def _take_in_array(emitter: Emitter, accumulator: Accumulator) -> None:
+    """Add an array's block to its whole, and begin the next one."""
+    w, total = emitter.w, accumulator.total
+    (block, dtype), whole = emitter.arrays[accumulator.target], emitter.whole_arrays[accumulator.target]
+
+    def take_in(index: str) -> None:
+        place = w.offset(block, index, memory_type(dtype))
+        part = emitter.load_elements(dtype, place)
+        emitter.store_elements(place, w.constant(identity(accumulator.combine, dtype), dtype, part.lanes))
+        place = w.offset(whole, index, memory_type(total))
+        known = emitter.load_elements(total, place)
+        emitter.store_elements(place, emitter.combine(accumulator, known, w.convert(part, total)))
+
+    _along_array(emitter, accumulator, take_in)
 
 
 def entry_function(name: str, emitter: Emitter, attributes: str) -> str:
@@ -135,35 +188,27 @@ def _combine_chunks(emitter: Emitter, accumulator: Accumulator, chunks: str) -> 
     room, _ = emitter.stacks[accumulator.target]
     with w.loop("0", chunks) as index:
         place = w.offset(_scratch(emitter, index), offset)
-        memory = DTYPES[accumulator.dtype].memory
-        part = w.convert(w.emit(f"load {DTYPES[memory].register}, ptr {place}", memory), accumulator.dtype)
-        known = w.emit(f"load {DTYPES[accumulator.dtype].register}, ptr {room}", accumulator.dtype)
+        memory = DTYPES[accumulator.total].memory
+        part = w.convert(w.emit(f"load {DTYPES[memory].register}, ptr {place}", memory), accumulator.total)
+        known = w.emit(f"load {DTYPES[accumulator.total].register}, ptr {room}", accumulator.total)
         w.line(f"store {emitter.combine(accumulator, known, part)}, ptr {room}")
     emitter.values[accumulator.target] = emitter.settled(accumulator)
 
 
 def _combine_arrays(emitter: Emitter, accumulator: Accumulator, chunks: str, first: str) -> None:
     """Add the arrays of the other chunks to the first one's."""
-    w = emitter.w
-    result = _array_at(emitter, accumulator, first)
-    length = _array_length(emitter, accumulator)
-    element = memory_type(accumulator.dtype)
-
-    def combine(index: str, other: str) -> None:
-        left, right = w.offset(result, index, element), w.offset(other, index, element)
-        parts = emitter.load_array(accumulator, left), emitter.load_array(accumulator, right)
-        emitter.store_array(accumulator, left, emitter.combine(accumulator, *parts))
-
+    w, total = emitter.w, accumulator.total
+    result = _array_at(emitter, accumulator.target, first)
     with w.loop("1", chunks) as number:
-        other = _array_at(emitter, accumulator, _scratch(emitter, number))
-        full = w.index("and", length, str(-emitter.lanes))
-        emitter.vector_axis = accumulator.axes[-1]
-        with w.loop("0", full, str(emitter.lanes)) as index:
-            combine(index, other)
-        emitter.vector_axis = None
-        with w.loop(full, length) as index:
-            combine(index, other)
-    emitter.partials[accumulator.target] = result
+        other = _array_at(emitter, accumulator.target, _scratch(emitter, number))
+
+        def combine(index: str) -> None:
+            left, right = (w.offset(array, index, memory_type(total)) for array in (result, other))
+            parts = emitter.load_elements(total, left), emitter.load_elements(total, right)
+            emitter.store_elements(left, emitter.combine(accumulator, *parts))
+
+        _along_array(emitter, accumulator, combine)
+    emitter.arrays[accumulator.target] = result, total
 
 
 def module_text(kernel: Kernel, name: str, target: Target) -> str:

@@ -12,6 +12,7 @@ v1: f32[6] = sum(v0, dim=(1,))                  a0 = identity("add", f32)
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -37,6 +38,9 @@ from fusegrad.compiler.kernel.scalar import NotLowered, ScalarBuilder, short_nam
 from fusegrad.eager.core.families import Elementwise, Reduction
 from fusegrad.eager.ops.create.creation import Creation
 from fusegrad.tracer.ir.graph import Equation, Value
+
+# As many numbers as NumPy's pairwise sums do not take apart. What is open may become longer.
+SHORT_ROW = 128
 
 
 class _Collapse:
@@ -184,11 +188,17 @@ class KernelBuilder:
             equation = self.domain.equations[index]
             assert isinstance(equation.op, Reduction) and equation.op.combine is not None
             axes = self._named(self.inner) if self.plan.reductions[index] == "column" else ()
-            dtype = DTYPES[short_name(equation.output.dtype)].accumulate
-            self.accumulators[index] = Accumulator(
-                f"a{len(self.accumulators)}", equation.op.combine, dtype, axes
-            )
+            short, combine = short_name(equation.output.dtype), equation.op.combine
+            dtype = DTYPES[short].compute
+            total = dtype if combine != "add" or self._is_short(index) else DTYPES[short].accumulate
+            self.accumulators[index] = Accumulator(f"a{len(self.accumulators)}", combine, dtype, total, axes)
         return self.accumulators[index]
+
+    def _is_short(self, index: int) -> bool:
+        """Whether a reduction combines so few numbers in each row that they are one block."""
+        sizes = [self.sizes[a] for a in self.inner]
+        few = all(type(n) is int for n in sizes) and math.prod(sizes) <= SHORT_ROW
+        return few and self.plan.reductions[index] == "row"
 
     def _row_body(self, pre: Context) -> list[Statement]:
         """What happens in one row: passes over the inner axes, row scalars between them."""
@@ -267,7 +277,7 @@ class KernelBuilder:
                 totals.adopt(value, self.accumulator(index))
             elif kind == "column":
                 accumulator = self.accumulator(index)
-                name = wide.builder.fresh(accumulator.dtype)
+                name = wide.builder.fresh(accumulator.total)
                 wide.statements.append(Read(name, accumulator))
                 wide.known[value] = wide.builder.cast(name, short_name(value.dtype))
         reads = len(wide.statements)
@@ -331,7 +341,7 @@ class Context:
 
     def adopt(self, value: Value, accumulator: Accumulator) -> None:
         """What an accumulator holds, which is done, is the scalar of `value` from here on."""
-        self.builder.dtypes[accumulator.target] = accumulator.dtype
+        self.builder.dtypes[accumulator.target] = accumulator.total
         self.known[value] = self.builder.cast(accumulator.target, short_name(value.dtype))
 
     def place(self, level: str) -> Context:

@@ -21,8 +21,8 @@ class KernelDtype:
     name: as kernels print it. kind: "b", "u", "i" or "f", as NumPy's. size: bytes in memory.
     register: its LLVM type. memory: the dtype as which it is loaded and stored.
     compute: the dtype that an op's operands are converted to; each result is rounded to its own dtype again.
-    accumulate: the dtype in which a reduction is summed. wider: that of running sums, as in eager, and of
-    functions that lose too much in its own.
+    accumulate: the dtype in which the sums of blocks are added up. wider: that of running sums, as in eager,
+    and of functions that lose too much in its own.
     bits: integers of the same width. product: BLAS's routine for matrices of it; "" where there is none.
     """
 
@@ -56,7 +56,7 @@ DTYPES: dict[str, KernelDtype] = {
         _integer("i16", "i", 2, "i16", memory="i16"),
         _integer("i32", "i", 4, "i32", memory="i32"),
         _integer("i64", "i", 8, "i64", memory="i64"),
-        KernelDtype("f32", "f", 4, "float", "f32", "f32", "f32", wider="f64", bits="i32", product="sgemm"),
+        KernelDtype("f32", "f", 4, "float", "f32", "f32", "f64", wider="f64", bits="i32", product="sgemm"),
         KernelDtype("f64", "f", 8, "double", "f64", "f64", "f64", wider="f64", bits="i64", product="dgemm"),
     )
 }

@@ -136,11 +136,16 @@ class Progression:
 
 @dataclass(frozen=True, slots=True)
 class Accumulator:
-    """`target` starts at the combiner's identity; with `axes`, an array of accumulators."""
+    """`target` starts at the combiner's identity; with `axes`, an array of accumulators.
+
+    dtype: of what it takes. total: of what it holds, which may be wider: then it takes what is summed block
+    by block.
+    """
 
     target: str
     combine: str
     dtype: str
+    total: str
     axes: tuple[str, ...] = ()
 
 
@@ -266,9 +271,9 @@ def statement_text(statement: Statement) -> str:
             return (f"if {when}: " if when else "") + f"{place} = {written}"
         case Progression(target, axis, start, step, dtype):
             return f"{target} = {dtype}({_number(start)} + {_number(step)} * {axis or 0})"
-        case Accumulator(target, combine, dtype, axes):
+        case Accumulator(target, combine, _, total, axes):
             sizes = f", {', '.join('n' + a[1:] for a in axes)}" if axes else ""
-            return f'{target} = identity("{combine}", {dtype}{sizes})'
+            return f'{target} = identity("{combine}", {total}{sizes})'
         case Accumulate(accumulator, value):
             place = accumulator.target + (f"[{_index(accumulator.axes)}]" if accumulator.axes else "")
             return f"{place} = {COMBINERS[accumulator.combine].format(place, _number(value))}"

@@ -73,7 +73,11 @@ class ScalarBuilder:
         """A Python number as one of `dtype` writes it."""
         if isinstance(value, str):
             return value
-        return float(value) if is_float(dtype) else bool(value) if dtype == "bool" else int(value)
+        if is_float(dtype):
+            return float(value)
+        if (isinstance(value, float) and not value.is_integer()) or (dtype == "bool" and value not in (0, 1)):
+            raise NotLowered(f"{value} in {dtype}")
+        return bool(value) if dtype == "bool" else int(value)
 
     def select(self, condition: str, x: Any, y: Any) -> str:
         """`x` where `condition`, else `y`."""

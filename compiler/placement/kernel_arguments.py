@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from fusegrad.compiler.codegen.accumulation import BLOCK, is_array_of_blocks, rooms_of
 from fusegrad.compiler.codegen.emit import block_of, outer_accumulators
 from fusegrad.compiler.kernel.bound_kernel import BoundKernel
 from fusegrad.compiler.kernel.dtypes import DTYPES
@@ -34,6 +35,7 @@ class Cut:
     """What is the same for all uses of a kernel of how its work is cut into chunks.
 
     loop: the axes, by number, of the loop that is cut. accumulators: bytes and axes of those that outlive it.
+    in_blocks: whether its rows are summed block by block.
     """
 
     def __init__(self, kernel: Kernel) -> None:
@@ -43,9 +45,10 @@ class Cut:
         self.chunked = loop is not None and loop.kind == "chunked"
         heavy = sum(isinstance(s, Compute) and s.op in ELEMENTARY for s in kernel.statements())
         self.work = 1 + 2 * heavy
-        self.accumulators = [
-            (DTYPES[a.dtype].size, [number[axis] for axis in a.axes]) for a in outer_accumulators(kernel)
-        ]
+        outer = outer_accumulators(kernel)
+        rooms = [(dtype, a.axes) for a in outer for dtype in rooms_of(a).values()]
+        self.accumulators = [(DTYPES[dtype].size, [number[axis] for axis in axes]) for dtype, axes in rooms]
+        self.in_blocks = any(is_array_of_blocks(a) for a in outer)
         self.length = block_of(kernel).length  # of the block of one use
 
 
@@ -84,8 +87,8 @@ class KernelForm:
             return total // entries, entries
         count = max(1, min(MOST_CHUNKS, math.prod(sizes) * self.cut.work // CHUNK_WORK, total))
         length = -(-total // count)
-        if self.cut.chunked:
-            length = -(-length // 64) * 64
+        unit = 64 if self.cut.chunked else BLOCK if self.cut.in_blocks else 1
+        length = -(-length // unit) * unit
         return length, -(-total // length) if total else 1
 
     def accumulator_places(self, sizes: Sequence[int]) -> tuple[list[int], int]:

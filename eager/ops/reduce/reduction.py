@@ -170,7 +170,7 @@ def _extreme_gradient(g: Tensor, x: Tensor, out: Tensor, dim: Any, keepdim: bool
     return _spread(g, size, dim, keepdim) * hit / sum(hit, dim, keepdim=True)
 
 
-def _ordered(extreme: np.ufunc, zero: float) -> Callable[..., Any]:
+def _ordered(extreme: Any, zero: float) -> Callable[..., Any]:
     """The extremes over an axis; among zeros the one with the sign of `zero`, in whatever order they come."""
 
     def evaluate(x: np.ndarray, axis: Any, keepdims: bool) -> Any:
@@ -178,7 +178,8 @@ def _ordered(extreme: np.ufunc, zero: float) -> Callable[..., Any]:
         if x.dtype.kind != "f" or found.all():
             return found
         wins = (x == 0) & (np.signbit(x) == np.signbit(zero))
-        won = np.logical_or.reduce(wins, axis=axis, keepdims=keepdims)
+        reduce: Callable[..., Any] = np.logical_or.reduce
+        won = reduce(wins, axis=axis, keepdims=keepdims)
         kind = x.dtype.type
         return np.where(found == 0, np.where(won, kind(zero), kind(-zero)), found)
 
@@ -338,12 +339,19 @@ def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
 # Norms of vectors.
 
 
+def squared_size(x: Tensor) -> Tensor:
+    """|x| ** 2, which is real."""
+    return ops.real(x) * ops.real(x) + ops.imag(x) * ops.imag(x) if x.is_complex() else x * x
+
+
 def _norm_decomposed(x: Tensor, dim: Any, keepdim: bool, ord: float = 2.0) -> Tensor:
+    if x.array.dtype == np.float16:
+        return ops.cast(_norm_decomposed(ops.cast(x, dtypes.float32), dim, keepdim, ord), x.dtype)
     if ord == 2:
-        return ops.sqrt(sum(x * x, dim, keepdim=keepdim))
-    if ord == 0:
-        return sum(ops.cast(ops.ne(x, 0), x.dtype), dim, keepdim)
+        return ops.sqrt(sum(squared_size(x), dim, keepdim=keepdim))
     size = ops.abs(x)
+    if ord == 0:
+        return sum(ops.cast(ops.ne(x, 0), size.dtype), dim, keepdim)
     if math.isinf(ord):
         return (amax if ord > 0 else amin)(size, dim, keepdim)
     if ord == 1:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import Composite
 from fusegrad.eager.core.names import renamed
@@ -18,7 +19,7 @@ from fusegrad.eager.core.state import testable
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.declare import public
 from fusegrad.eager.ops.reduce import summation
-from fusegrad.eager.ops.reduce.reduction import _spread, accepting_axis, normal_dims
+from fusegrad.eager.ops.reduce.reduction import _spread, accepting_axis, normal_dims, squared_size
 from fusegrad.eager.ops.shape.shape import normal_dim
 
 # Variance: the squares of what is left when the mean is taken away.
@@ -29,9 +30,14 @@ def _freedom(size: tuple[int, ...], dim: Any, correction: float) -> float:
 
 
 def _var_decomposed(x: Tensor, dim: Any, correction: float, keepdim: bool) -> Tensor:
+    if x.array.dtype == np.float16:
+        return ops.cast(_var_decomposed(ops.cast(x, dtypes.float32), dim, correction, keepdim), x.dtype)
     away = x - ops.mean(x, dim, keepdim=True)
+    squares = ops.sum(squared_size(away), dim, keepdim=keepdim)
+    # The mean was rounded: what that adds to the squares is taken off again.
+    drift = squared_size(ops.sum(away, dim, keepdim=keepdim)) / summation.count(x.array.shape, dim)
     freedom = builtins.max(0, _freedom(x.array.shape, dim, correction))
-    return ops.sum(away * away, dim, keepdim=keepdim) / freedom
+    return (squares - ops.where(drift < math.inf, drift, 0.0)) / freedom
 
 
 def _var_numpy(x: np.ndarray, dim: Any, correction: float, keepdim: bool) -> Any:

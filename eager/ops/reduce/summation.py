@@ -16,7 +16,7 @@ import numpy as np
 add: Callable[..., Any] = np.add.reduce
 
 _BLOCK = 16  # elements that are added one after the other
-_LONG = _BLOCK * _BLOCK  # dimensions from this size on are shortened
+_LONG = _BLOCK * _BLOCK  # so many rows, or more, are shortened
 _WIDE = 256  # bytes between neighbours from which a block of them is read row by row
 
 Axis = int | tuple[int, ...] | None
@@ -53,10 +53,12 @@ def _shortened(x: np.ndarray, axis: Axis) -> np.ndarray:
         return x
     reduced = tuple(range(x.ndim)) if axis is None else _axes(axis)
     pairwise = _innermost_run(x, reduced)
-    for a in reduced:
-        if a not in pairwise:
-            while x.shape[a] >= _LONG:
-                x = _blocks_added(x, a)
+    rows = tuple(a for a in reduced if a not in pairwise)
+    if count(x.shape, rows) < _LONG:
+        return x
+    for a in rows:
+        while x.shape[a] >= 2 * _BLOCK:
+            x = _blocks_added(x, a)
     return x
 
 
@@ -82,5 +84,5 @@ def _blocks_added(x: np.ndarray, axis: int) -> np.ndarray:
         parts = add(head.reshape(*before, blocks, _BLOCK, *after), axis=axis + 1)
     else:  # elements far apart, so that the inner loop is long
         parts = add(head.reshape(*before, _BLOCK, blocks, *after), axis=axis)
-    parts[(slice(None),) * axis + (slice(tail.shape[axis]),)] += tail
+    parts[(slice(None),) * axis + (slice(1),)] += add(tail, axis=axis, keepdims=True)
     return parts

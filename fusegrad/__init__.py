@@ -65,6 +65,8 @@ from fusegrad.eager.core.tensor import (
     Size,
     Tensor,
     device,
+    layout,
+    strided,
 )
 from fusegrad.eager.io import (
     printing as _printing,

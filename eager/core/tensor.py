@@ -77,6 +77,21 @@ def on_cpu(value: Any) -> None:
         device(value)
 
 
+class layout:
+    """How elements lie in memory: always strided. Kept so that PyTorch programs run unchanged."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "torch.strided"
+
+    def __reduce__(self) -> str:
+        return "strided"
+
+
+strided = layout()
+
+
 class Tensor(Methods):
     """A multi-dimensional array that remembers how it was made.
 
@@ -203,7 +218,10 @@ class Tensor(Methods):
         return _CPU
 
     is_cpu = True
-    is_cuda = is_xpu = is_mps = is_meta = is_sparse = is_quantized = False
+    is_cuda = is_meta = is_mps = is_xpu = False
+
+    layout = strided
+    is_mkldnn = is_nested = is_quantized = is_sparse = is_sparse_csr = False
 
     def get_device(self) -> int:
         """-1: the CPU."""

@@ -1,0 +1,48 @@
+"""Runs PyTorch's test files with fusegrad in torch's place; see the package."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+
+from peers import outcomes, runs, table
+
+# What is run where no file is named: what of PyTorch's tests is about what fusegrad has.
+FILES = """test_view_ops test_indexing test_shape_ops test_type_promotion test_sort_and_select
+    test_scatter_gather_ops test_autograd autograd/test_complex autograd/test_functional autograd/test_logging
+    nn/test_convolution nn/test_dropout nn/test_embedding nn/test_init nn/test_lazy_modules
+    nn/test_load_state_dict nn/test_module_hooks nn/test_multihead_attention nn/test_packed_sequence
+    nn/test_parametrization nn/test_pooling nn/test_pruning
+    optim/test_lrscheduler optim/test_optim optim/test_swa_utils
+    functorch/test_eager_transforms""".split()
+
+RESULTS = Path(__file__).resolve().parents[2] / "build" / "peers"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m peers", description=__doc__)
+    parser.add_argument("checkout", type=Path, help="PyTorch's source, with test/ and torch/testing/")
+    parser.add_argument("files", nargs="*", default=FILES, help="such as test_autograd or nn/test_pooling")
+    parser.add_argument("-k", dest="only", default="", metavar="NAME", help="tests whose name has this in it")
+    parser.add_argument("--with-torch", action="store_true", help="PyTorch itself instead of fusegrad")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="where the lines of JSON go")
+    parser.add_argument("--no-run", action="store_true", help="only read the results of an earlier run")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the table")
+    given = parser.parse_args()
+    checkout, found = given.checkout.resolve(), []
+    for name in given.files:
+        name = name.removesuffix(".py")
+        results = given.results.resolve() / f"{name.replace('/', '.')}.jsonl"
+        start = time.perf_counter()
+        if not given.no_run:
+            runs.run_file(checkout / "test" / f"{name}.py", results, checkout, given.only, given.with_torch)
+        file = outcomes.File.read(name, runs.read(results), checkout)
+        found.append(file)
+        print(file.summary(), f"({time.perf_counter() - start:.0f} s)", flush=True)
+    if given.markdown:
+        given.markdown.write_text(table.markdown(found, (checkout / "version.txt").read_text().strip()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,162 @@
+"""What became of each test: passed, skipped by PyTorch's own marks, declined, or failed, and why."""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+NOT_REFUSED = re.compile(r"^\w+ not (raised|triggered)")
+OTHER_TEXT = re.compile(r'^"(.|\n)*" does not match "')
+
+
+@dataclass(frozen=True)
+class Declined:
+    """One of the things that fusegrad declines, and how tests of it are known."""
+
+    name: str
+    sentence: str
+    errors: list[re.Pattern[str]]
+    names: list[re.Pattern[str]]
+    source: list[re.Pattern[str]]
+
+    def covers(self, test: Test, source: str) -> bool:
+        """Whether a failing test is about this; `source` is what it was running."""
+        if any(p.search(test.name) for p in self.names):
+            return True
+        if test.kind in ("wrong", "not refused"):
+            return False
+        return any(p.search(test.error) for p in self.errors) or any(p.search(source) for p in self.source)
+
+
+@cache
+def declined() -> list[Declined]:
+    """The closed list."""
+    entries = tomllib.loads(Path(__file__).with_name("declined.toml").read_text())["declined"]
+    patterns = ("errors", "names", "source")
+    return [
+        Declined(e["name"], e["sentence"], *([re.compile(p) for p in e[key]] for key in patterns))
+        for e in entries
+    ]
+
+
+@dataclass
+class Test:
+    """One test: `outcome` is passed, skipped, declined or failed.
+
+    kind: of a failure, "wrong" (another value, dtype, shape, ...), "not refused", "error type", "text" of an
+    error, "missing" (a name), "crash", "time", "memory" or "error".
+    error: the error's type and text.
+    declined: the name of what we decline, where it is that.
+    """
+
+    name: str
+    outcome: str
+    kind: str = ""
+    error: str = ""
+    line: str = ""
+    declined: str = ""
+
+    @property
+    def reason(self) -> str:
+        """One line."""
+        text = " ".join(self.error.split())
+        return text if len(text) <= 160 else text[:157] + "..."
+
+
+def kind_of(line: dict[str, Any]) -> str:
+    """What kind of failure it is."""
+    type_, message = line["type"], line["message"]
+    if type_ in ("Crash", "OutOfTime", "MemoryError"):
+        return {"Crash": "crash", "OutOfTime": "time"}.get(type_, "memory")
+    if type_ == "AssertionError":
+        if NOT_REFUSED.search(message):
+            return "not refused"
+        return "text" if OTHER_TEXT.search(message) else "wrong"
+    if type_ in ("AttributeError", "ModuleNotFoundError", "ImportError") or "unexpected keyword" in message:
+        return "missing"
+    return "error type" if line.get("refused") else "error"
+
+
+IMPORT = re.compile(r"cannot import name '(\w+)' from '([\w.]+)'.*", re.DOTALL)
+
+
+def error_of(line: dict[str, Any]) -> str:
+    """The error, its type and its text without what fusegrad adds of the user's line."""
+    message = IMPORT.sub(r"fusegrad has no \2.\1", line["message"])
+    message = re.sub(r"\n  at /.*", "", message, flags=re.DOTALL)
+    return f"{line['type']}: {message}".rstrip(": ")
+
+
+@dataclass
+class File:
+    """The tests of one file."""
+
+    name: str
+    tests: list[Test] = field(default_factory=list)
+
+    @staticmethod
+    def read(name: str, lines: list[dict[str, Any]], checkout: Path) -> File:
+        """From the lines that workers wrote."""
+        path = checkout / "test" / f"{name}.py"
+        sources = Sources(path)
+        last = {line["test"]: line for line in lines if "outcome" in line}
+        return File(name, [_test(line, sources) for line in last.values()])
+
+    def count(self, *outcomes: str) -> int:
+        return sum(t.outcome in outcomes for t in self.tests)
+
+    @property
+    def collected(self) -> int:
+        """The tests that PyTorch runs on a CPU."""
+        return self.count("passed", "declined", "failed")
+
+    def summary(self) -> str:
+        kinds = Counter(t.kind for t in self.tests if t.outcome == "failed")
+        counts = " ".join(f"{self.count(o)} {o}," for o in ("passed", "declined", "skipped", "failed"))
+        return f"{self.name}: {counts.rstrip(',')} {dict(kinds.most_common())}"
+
+
+def _test(line: dict[str, Any], sources: Sources) -> Test:
+    test = Test(line["test"], line["outcome"])
+    if test.outcome == "failed":
+        test.kind, test.error = kind_of(line), error_of(line)
+        frames = [f for f in line.get("frames", []) if f[0] == str(sources.path)]
+        test.line = f"{frames[-1][2]}: {frames[-1][3]}" if frames else ""
+        if test.kind == "error" and any(sources.expects_refusal(f[2]) for f in frames):
+            test.kind = "error type"
+        source = "\n".join(sources.around(f[2]) for f in frames)
+        test.declined = next((d.name for d in declined() if d.covers(test, source)), "")
+        test.outcome = "declined" if test.declined else "failed"
+    return test
+
+
+class Sources:
+    """The source of the tests of a file, which is asked what was going on where a test failed."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        text = path.read_text() if path.exists() else ""
+        self.lines = text.splitlines()
+        self.statements = [n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.stmt)]
+
+    def around(self, line: int) -> str:
+        """The text of the statement that a line belongs to, and of each `with` that it stands in."""
+        texts = []
+        for node in self.statements:
+            if not node.lineno <= line <= (node.end_lineno or node.lineno):
+                continue
+            if isinstance(node, ast.With):
+                texts += [ast.unparse(item) for item in node.items]
+            elif not hasattr(node, "body"):
+                texts.append(ast.unparse(node))
+        return "\n".join(texts)
+
+    def expects_refusal(self, line: int) -> bool:
+        """Whether a line stands where an error is expected."""
+        return "assertRaises" in self.around(line)

@@ -1,0 +1,165 @@
+"""Runs the tests of one file in this process, and writes a line of JSON before and after each.
+
+    python -m peers.worker FILE RESULTS --checkout CHECKOUT [--only WORD] [--with-torch]
+
+Tests with a line in RESULTS are left out. What kills the process shows as a line without a second one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib.util
+import json
+import os
+import signal
+import sys
+import traceback
+import unittest
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType, ModuleType
+from typing import Any, TextIO
+
+from peers import face, missing
+
+MEMORY = 8 << 30
+SECONDS = 60
+
+
+class OutOfTime(BaseException):
+    """A test took longer than `SECONDS`; no `except Exception` of a test is to hold this up."""
+
+
+class Result(unittest.TestResult):
+    """Keeps what one test came to: its outcome, and the exception of the first failure."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.outcome, self.detail = "passed", {}  # type: tuple[str, dict[str, Any]]
+
+    def fail(self, error: Any) -> None:
+        if self.outcome != "failed":
+            self.outcome, self.detail = "failed", described(*error)
+
+    def addError(self, _: Any, error: Any) -> None:
+        self.fail(error)
+
+    def addFailure(self, _: Any, error: Any) -> None:
+        self.fail(error)
+
+    def addSubTest(self, _: Any, __: Any, error: Any) -> None:
+        if error is not None:
+            self.fail(error)
+
+    def addSkip(self, _: Any, reason: str) -> None:
+        self.outcome, self.detail = "skipped", {"message": reason}
+
+    def addUnexpectedSuccess(self, _: Any) -> None:
+        self.outcome = "failed"
+        self.detail = {"type": "UnexpectedSuccess", "message": "PyTorch is known to fail here"}
+
+
+def described(kind: type[BaseException], error: BaseException, trace: Any) -> dict[str, Any]:
+    """What is kept of an exception: its type and text, and the lines that it went through."""
+    frames = traceback.extract_tb(trace)
+    return {
+        "type": kind.__name__,
+        "message": str(error)[:1500],
+        "frames": [
+            [f.filename, f.name, f.lineno, f.line] for f in frames if "/unittest/case.py" not in f.filename
+        ],
+        "refused": any(f.name in ("assertRaises", "assertRaisesRegex", "handle") for f in frames),
+    }
+
+
+def read_tests(path: Path) -> ModuleType:
+    """The module that a test file makes; names that fusegrad lacks may be mentioned."""
+    sys.path.insert(0, str(path.parent))
+    sys.argv = [str(path)]
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    with missing.reading():
+        spec.loader.exec_module(module)
+    return module
+
+
+def cases(module: ModuleType) -> Iterator[unittest.TestCase]:
+    """The tests of a module, class by class."""
+    loader = unittest.TestLoader()
+    here = [c for c in vars(module).values() if isinstance(c, type) and c.__module__ == module.__name__]
+    for cls in dict.fromkeys(here):
+        if issubclass(cls, unittest.TestCase):
+            yield from map(cls, loader.getTestCaseNames(cls))
+
+
+def run(case: unittest.TestCase, seconds: int) -> Result:
+    """One test, with its class's set-up, for so long."""
+
+    def late(_: int, __: FrameType | None) -> None:
+        raise OutOfTime(f"longer than {seconds} s")
+
+    result = Result()
+    signal.signal(signal.SIGALRM, late)
+    signal.alarm(seconds)
+    try:
+        unittest.TestSuite([case]).run(result)
+    except OutOfTime:
+        result.fail(sys.exc_info())
+    finally:
+        signal.alarm(0)
+    return result
+
+
+def limit_memory() -> None:
+    """Have what takes too much memory fail, where the system has such limits."""
+    with contextlib.suppress(ImportError):
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+
+
+def write(results: TextIO, line: dict[str, Any]) -> None:
+    results.write(json.dumps(line) + "\n")
+    results.flush()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("file", type=Path)
+    parser.add_argument("results", type=Path)
+    parser.add_argument("--checkout", type=Path, required=True)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--with-torch", action="store_true", help="PyTorch itself, for comparison")
+    parser.add_argument("--seconds", type=int, default=SECONDS)
+    given = parser.parse_args()
+    limit_memory()
+    os.environ |= {"PYTORCH_TESTING_DEVICE_ONLY_FOR": "cpu", "PYTORCH_PRINT_REPRO_ON_FAILURE": "0"}
+    if not given.with_torch:
+        face.install(given.checkout)
+        # Programs that a test starts get fusegrad too.
+        os.environ["PYTHONPATH"] = str(Path(__file__).parent / "site")
+        os.environ["PEERS_CHECKOUT"] = str(given.checkout)
+    warnings.simplefilter("ignore")
+    known = given.results.read_text().splitlines() if given.results.exists() else []
+    begun = {json.loads(line)["test"] for line in known}
+    with given.results.open("a") as results:
+        try:
+            tests = list(cases(read_tests(given.file)))
+        except BaseException:
+            write(results, {"test": "", "outcome": "failed", **described(*sys.exc_info())})  # type: ignore[arg-type]
+            return
+        os.chdir(given.file.parent)
+        for case in tests:
+            name = case.id().partition(".")[2]
+            if name not in begun and given.only in name:
+                write(results, {"test": name})
+                result = run(case, given.seconds)
+                write(results, {"test": name, "outcome": result.outcome, **result.detail})
+
+
+if __name__ == "__main__":
+    main()

@@ -20,6 +20,7 @@ from fusegrad.eager.autograd import (
     autograd as _autograd,
 )
 from fusegrad.eager.core import (
+    determinism as _determinism,
     names as _names,
 )
 from fusegrad.eager.core.dtypes import (
@@ -73,6 +74,10 @@ from fusegrad.eager.io import (
 )
 from fusegrad.eager.io.interop import (
     _rebuild,
+)
+from fusegrad.eager.io.storage import (
+    TypedStorage,
+    UntypedStorage,
 )
 from fusegrad.eager.random import (
     Generator,

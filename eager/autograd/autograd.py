@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from fusegrad.eager.autograd.anomaly import detect_anomaly, set_detect_anomaly
+from fusegrad.eager.autograd.edges import GradientEdge, at_edges
 from fusegrad.eager.autograd.engine import accumulate, run_backward
 from fusegrad.eager.autograd.function import Function
 from fusegrad.eager.autograd.node import FREED, Node, filled, place, record, share
@@ -48,8 +49,9 @@ def Variable(data: Tensor, requires_grad: bool = False) -> Tensor:
 
 
 def as_sequence(value: Any) -> list[Any]:
-    """One tensor, or a sequence of them, as a list."""
-    return [value] if isinstance(value, Tensor) or value is None else list(value)
+    """One tensor (or place of one on the graph), or a sequence of them, as a list of tensors."""
+    single = isinstance(value, (Tensor, GradientEdge)) or value is None
+    return at_edges([value] if single else list(value))
 
 
 def backward(
@@ -133,6 +135,7 @@ def grad(
     for i, result in enumerate(results):
         if result is None and materialize_grads:
             results[i] = wrap(np.zeros_like(wanted[i].array))
+            results[i].needs_grad = create_graph  # type: ignore[union-attr]
         elif result is None and not allow_unused:
             raise failure(
                 RuntimeError,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from fusegrad.eager.autograd.edges import GradientEdge, get_gradient_edge, increment_version
 from fusegrad.eager.autograd.function import FunctionNode
 from fusegrad.eager.autograd.node import FREED, Node, Passing, filled, place, share, watchers
 from fusegrad.eager.core.errors import failure
@@ -12,7 +13,14 @@ from fusegrad.eager.core.public import locate
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
 
-__all__ = ["Node", "save_on_cpu", "saved_tensors_hooks"]
+__all__ = [
+    "GradientEdge",
+    "Node",
+    "get_gradient_edge",
+    "increment_version",
+    "save_on_cpu",
+    "saved_tensors_hooks",
+]
 
 
 class saved_tensors_hooks:

@@ -174,9 +174,10 @@ class Node:
         """The node's `output` has been written into `target`: where it is kept, keep the memory of
         `target` in its place, as PyTorch does: half the memory, and the next write will be noticed.
         """
-        if self.outputs is not None and self.outputs[index].array is output.array:
+        before = self.outputs[index] if self.outputs else None
+        if isinstance(before, Tensor) and before.array is output.array:  # hooks may have taken it
             kept = share(target)
-            self.outputs = (*self.outputs[:index], kept, *self.outputs[index + 1 :])
+            self.outputs = (*self.outputs[:index], kept, *self.outputs[index + 1 :])  # type: ignore[index]
             self.versions = [(i, kept.version[0] if i == -1 - index else v) for i, v in self.versions]
 
     def _modified(self, index: int, kept: Tensor, expected: int) -> str:

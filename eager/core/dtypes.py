@@ -43,6 +43,10 @@ class DType:
         return self.numpy.kind == "c"
 
     @property
+    def is_signed(self) -> bool:
+        return self.numpy.kind in "ifc"
+
+    @property
     def itemsize(self) -> int:
         return self.numpy.itemsize
 

@@ -18,7 +18,7 @@ from fusegrad.eager.autograd.node import place, reach, share
 from fusegrad.eager.core.dtypes import CATEGORY
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import lies_apart
-from fusegrad.eager.core.names import attach, renamed
+from fusegrad.eager.core.names import attach, publish, renamed
 from fusegrad.eager.core.op import wrap
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.stand_in import plain
@@ -183,9 +183,23 @@ def inplace(function: Callable[..., Tensor], name: str) -> Callable[..., Tensor]
     return renamed(method, name)
 
 
+# The in-place forms that PyTorch gives as functions, too.
+_FUNCTIONS = frozenset(
+    f"{name}_"
+    for name in """abs acos acosh addmv arccos arccosh arcsin arcsinh arctan arctanh asin asinh atan atanh
+    ceil clamp clamp_max clamp_min clip conj_physical cos cosh deg2rad erf erfc exp exp2 expm1 fill fix floor
+    frac gcd i0 index_put lcm ldexp log log10 log1p log2 logit nan_to_num neg negative rad2deg reciprocal
+    round rsqrt sigmoid sin sinc sinh sqrt square tan tanh trunc xlogy zero""".split()
+)
+
+
 def attach_in_place(function: Callable[..., Tensor], *names: str) -> None:
-    """Make the in-place form of `function` a method: `NAME_` for each of `names`."""
-    attach(inplace(function, f"{names[0]}_"), *[f"{name}_" for name in names])
+    """Make the in-place form of `function` a method, `NAME_` for each of `names`; PyTorch's functions too."""
+    forms = [f"{name}_" for name in names]
+    attach(inplace(function, forms[0]), *forms)
+    functions = [form for form in forms if form in _FUNCTIONS]
+    if functions:
+        publish(inplace(function, forms[0]), *functions)
 
 
 def drawn(self: Tensor, values: Tensor, name: str) -> Tensor:

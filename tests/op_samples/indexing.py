@@ -20,7 +20,7 @@ add("take", lambda fg, w, index: fg.nn.functional.embedding(index, w), f(5, 3), 
 add("take", lambda fg, x, index: fg.take(x, index) + x[[0], [1]], f(3, 4), i(2, 2, low=-3, high=4))
 add("take", lambda fg, x, mask: fg.masked_select(x, mask), f(3, 4), b(4))
 add(
-    "gradient_scaled",
+    "gradient_stopped",
     lambda fg, w, index: fg.nn.functional.embedding(index, w, padding_idx=1),
     f(5, 3),
     i(2, 4),

@@ -39,7 +39,9 @@ class Face(ModuleType):
 
     def __getattr__(self, name: str) -> Any:
         full = f"{self.__name__}.{name}"
-        if name.startswith("__"):
+        if name == "__all__" and missing.is_reading():
+            return list(getattr(_behind(self.__name__), name, ()))
+        if name.startswith("__") and not parts.has(full):
             raise AttributeError(name)
         behind = _behind(self.__name__)
         value = getattr(behind, name, None) if behind is not None and full not in NOT_TORCHS else None
@@ -50,6 +52,12 @@ class Face(ModuleType):
         if missing.is_reading() and full not in NOWHERE:
             return missing.Missing(full)
         raise AttributeError(missing.complaint(full))
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        # Importing torch.autograd.gradcheck, the module, leaves the function of that name in its package.
+        known = getattr(_behind(self.__name__), name, None)
+        if not isinstance(value, Face) or known is None or isinstance(known, ModuleType):
+            super().__setattr__(name, value)
 
 
 def _behind(name: str) -> ModuleType | None:

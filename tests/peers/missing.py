@@ -68,6 +68,8 @@ class Missing:
     def __class__(self) -> type:
         return fg.dtype if self._name.rpartition(".")[2] in DTYPES else Missing
 
+    __all__ = ()  # a module that is not there lists nothing
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
@@ -78,7 +80,7 @@ class Missing:
     def __call__(self, *args: Any, **_: Any) -> Any:
         if not is_reading():
             self._refuse()
-        if len(args) == 1 and isinstance(args[0], FunctionType):
+        if len(args) == 1 and isinstance(args[0], FunctionType) and args[0].__name__.startswith("test"):
             return self._decorated(args[0])
         return Missing(f"{self._name}()")
 
@@ -90,10 +92,8 @@ class Missing:
         return refusing
 
     def __mro_entries__(self, _: tuple[Any, ...]) -> tuple[type, ...]:
-        def refuse(*_: Any, **__: Any) -> NoReturn:
-            self._refuse()
-
-        return (type(self._name.rpartition(".")[2], (), {"__new__": refuse}),)
+        made = {"__new__": lambda *_, **__: self()}
+        return (type(self._name.rpartition(".")[2], (), made),)
 
     def __instancecheck__(self, _: Any) -> bool:
         return False  # nothing is of a type that is not there

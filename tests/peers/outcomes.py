@@ -131,7 +131,8 @@ def _test(line: dict[str, Any], sources: Sources) -> Test:
         if test.kind == "error" and any(sources.expects_refusal(f[2]) for f in frames):
             test.kind = "error type"
         source = "\n".join(sources.around(f[2]) for f in frames)
-        test.declined = next((d.name for d in declined() if d.covers(test, source)), "")
+        if test.name:  # a file that cannot be read at all is not about one thing
+            test.declined = next((d.name for d in declined() if d.covers(test, source)), "")
         test.outcome = "declined" if test.declined else "failed"
     return test
 

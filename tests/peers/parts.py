@@ -50,8 +50,6 @@ _PARTS: dict[str, dict[str, Any]] = {
         "is_storage": no,
         "set_warn_always": nothing,
         "is_warn_always_enabled": no,
-        "are_deterministic_algorithms_enabled": no,
-        "is_deterministic_algorithms_warn_only_enabled": no,
         "SymInt": Nothing,
         "SymFloat": Nothing,
         "SymBool": Nothing,

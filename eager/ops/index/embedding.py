@@ -117,7 +117,8 @@ def _check(
 def _bags(offsets: Tensor, count: int, size: int) -> Tensor:
     """The bag of each of `size` numbers, from where the bags start."""
     starts = offsets[:count]
-    marks = ops.index_add(ops.zeros(size + 1, dtype="int64"), 0, starts, ops.ones_like(starts))
+    ones = ops.ones(starts.array.shape, dtype="int64")
+    marks = ops.index_add(ops.zeros(size + 1, dtype="int64"), 0, starts, ones)
     return ops.cumsum(marks, 0)[:size] - 1
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from fusegrad.eager.autograd import views
 from fusegrad.eager.core.errors import failure
-from fusegrad.eager.core.names import attach, renamed
+from fusegrad.eager.core.names import attach, publish, renamed
 from fusegrad.eager.core.op import bind
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.stand_in import plain
@@ -178,4 +178,4 @@ def _detached(self: Tensor) -> Tensor:
     return self
 
 
-attach(renamed(_detached, "detach_"))
+publish(attach(renamed(_detached, "detach_")))

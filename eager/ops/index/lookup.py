@@ -128,14 +128,14 @@ def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
 
 # Tables.
 
-# x as it is, whose gradient is multiplied by a factor.
-_gradient_scaled = Elementwise(
-    "gradient_scaled",
+# x as it is; where `factor` is 0 nothing flows back, not even a NaN.
+_gradient_stopped = Elementwise(
+    "gradient_stopped",
     "x factor",
-    lambda x, factor: x + np.zeros_like(factor),
+    lambda x, factor: np.where(True, x, factor),
     ANY,
     lambda b, x, factor: x,
-    {"x": lambda g, factor: g * factor, "factor": None},
+    {"x": lambda g, factor: ops.where(ops.ne(factor, 0), g, 0.0), "factor": None},
     "EmbeddingBackward0",
 )
 
@@ -150,7 +150,7 @@ def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None) -> 
     if padding_idx is None:
         return rows
     factor = ops.cast(ops.ne(input, padding_idx % weight.array.shape[0]), weight.dtype)
-    return bind(_gradient_scaled, (rows, ops.unsqueeze(factor, -1)))
+    return bind(_gradient_stopped, (rows, ops.unsqueeze(factor, -1)))
 
 
 def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:

@@ -76,21 +76,19 @@ def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
     min, max = (None if v is None else operand(v) for v in (min, max))
     bounds = [v for v in (min, max) if v is not None]
     if any(isinstance(v, Tensor) for v in bounds):
-        return _clamped_by_tensors(input, min, max)
+        kind = dtypes.result_type([input.array, *[v.array if isinstance(v, Tensor) else v for v in bounds]])
+        low, high = [None if v is None else ops.cast(tensor_operand(v), kind) for v in (min, max)]
+        return _clamped_by_tensors(ops.cast(input, kind), low, high)
     kind = dtypes.result_type([input.array, *bounds])
     params = {"min": as_kind(min, kind), "max": as_kind(max, kind)}
     return bind(_clamp, (ops.cast(input, kind),), params)
 
 
-def _clamped_by_tensors(x: Tensor, min: Any, max: Any) -> Tensor:
+def _clamped_by_tensors(x: Tensor, min: Tensor | None, max: Tensor | None) -> Tensor:
     """The bounds take the gradient only of what lies outside; a NaN among them is kept."""
     if min is not None:
-        x = ops.where(ops.logical_or(ops.lt(x, tensor_operand(min)), ops.isnan(min)), min, x)
-    return (
-        x
-        if max is None
-        else ops.where(ops.logical_or(ops.lt(tensor_operand(max), x), ops.isnan(max)), max, x)
-    )
+        x = ops.where(ops.logical_or(ops.lt(x, min), ops.isnan(min)), min, x)
+    return x if max is None else ops.where(ops.logical_or(ops.lt(max, x), ops.isnan(max)), max, x)
 
 
 def as_kind(value: Any, dtype: np.dtype) -> Any:

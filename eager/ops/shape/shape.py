@@ -219,6 +219,8 @@ def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     start, end = normal_dim(start_dim, len(shape)), normal_dim(end_dim, len(shape))
     if not shape:
         return reshape(input, (1,))
+    if start == end:
+        return input
     if start > end:
         raise failure(RuntimeError, f"start_dim ({start_dim}) cannot come after end_dim ({end_dim})")
     if start == end:
@@ -229,7 +231,7 @@ def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
 @public(method=True)
 def ravel(input: Tensor) -> Tensor:
     """All elements as a vector. Source: `torch.ravel`."""
-    return reshape(input, (-1,)) if input.array.size else reshape(input, (0,))
+    return ops.contiguous(reshape(input, (input.array.size,)))
 
 
 @public(method=True)

@@ -12,7 +12,7 @@ from fusegrad.eager.autograd import views
 from fusegrad.eager.autograd.node import reach
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import Layout, Opaque, View, contiguous_layout, lies_apart
-from fusegrad.eager.core.names import attach, renamed
+from fusegrad.eager.core.names import attach, publish, renamed
 from fusegrad.eager.core.op import TensorType, bind
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.state import state
@@ -297,7 +297,7 @@ def _seen_otherwise(function: Callable[..., Tensor], name: str) -> Callable[...,
     return method(renamed(seen, name))
 
 
-as_strided_ = _seen_otherwise(as_strided, "as_strided_")
+as_strided_ = publish(_seen_otherwise(as_strided, "as_strided_"))
 squeeze_ = _seen_otherwise(shapes.squeeze, "squeeze_")
 swapaxes_ = _seen_otherwise(order.swapaxes, "swapaxes_")
 swapdims_ = _seen_otherwise(order.transpose, "swapdims_")

@@ -325,3 +325,41 @@ def test_gradients_of_shared_arrays_over_two_backwards():
         for _ in range(2):
             (x + y + x).sum().backward()
         assert x.grad.tolist() == [4.0] * 3 and y.grad.tolist() == [2.0] * 3
+
+
+def test_gradients_at_edges_of_the_graph():
+    def found(lib):
+        leaf = lib.tensor([1.0, 2.0], requires_grad=True)
+        x = leaf.clone()
+        before = lib.autograd.graph.get_gradient_edge(x)
+        x *= 2
+        total = (x * x).sum()
+        edge = lib.autograd.graph.GradientEdge(total.grad_fn, total.output_nr)
+        taken = lib.autograd.grad(
+            edge, (before, x, lib.autograd.graph.get_gradient_edge(leaf)), retain_graph=True
+        )
+        lib.autograd.backward(total, inputs=(lib.autograd.graph.get_gradient_edge(leaf),))
+        return [t.tolist() for t in taken], leaf.grad.tolist()
+
+    assert found(fg) == found(torch)
+    with pytest.raises(RuntimeError, match="does not require gradients"):
+        fg.autograd.graph.get_gradient_edge(fg.ones(1))
+
+
+def test_a_version_can_be_counted_up():
+    for lib in (fg, torch):
+        x = lib.ones(2, requires_grad=True)
+        y = x.clone()
+        z = (y * y).sum()
+        lib.autograd.graph.increment_version(y)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            z.backward()
+        lib.autograd.graph.increment_version([lib.ones(1), lib.ones(1)])
+
+
+def test_zeros_for_unused_inputs_can_be_derived_again():
+    for lib in (fg, torch):
+        x, a = lib.tensor(0.5, requires_grad=True), lib.tensor(1.0, requires_grad=True)
+        first = lib.autograd.grad(x * a, x, create_graph=True)
+        second = lib.autograd.grad(first, x, create_graph=True, materialize_grads=True)
+        assert lib.autograd.grad(second, x, materialize_grads=True)[0].item() == 0

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import itertools
+import pickle
 
 import numpy as np
 import pytest
@@ -235,3 +236,50 @@ def test_what_a_tensor_tells_of_itself_is_what_pytorchs_tells():
     assert fg.ones(1).is_nonzero() and not fg.zeros(1).is_nonzero()
     with pytest.raises(RuntimeError, match="CPU"):
         fg.ones(1).cuda()
+
+
+def test_tensors_are_strided_and_on_the_cpu() -> None:
+    ours, theirs = fg.ones(2), torch.ones(2)
+    assert str(ours.layout) == str(theirs.layout) == "torch.strided"
+    assert ours.layout is fg.strided and isinstance(fg.strided, fg.layout)
+    names = "is_cpu is_cuda is_meta is_mkldnn is_mps is_nested is_quantized is_sparse is_sparse_csr is_xpu".split()
+    for name in names:
+        assert getattr(ours, name) == getattr(theirs, name), name
+    assert pickle.loads(pickle.dumps(fg.strided)) is fg.strided
+
+
+def test_questions_about_tensors_are_functions_too() -> None:
+    for lib in (fg, torch):
+        assert [lib.is_signed(lib.ones(1, dtype=d)) for d in (lib.uint8, lib.bool, lib.int8)] == [
+            False,
+            False,
+            True,
+        ]
+        assert [d.is_signed for d in (lib.uint8, lib.bool, lib.int8, lib.complex64)] == [
+            False,
+            False,
+            True,
+            True,
+        ]
+        assert lib.is_nonzero(lib.tensor(2)) and not lib.is_nonzero(lib.tensor([0.0]))
+        assert lib.is_same_size(lib.ones(2), lib.zeros(2)) and not lib.is_same_size(lib.ones(2), lib.ones(1))
+        with lib.inference_mode():
+            made = lib.ones(1)
+        assert lib.is_inference(made) and not lib.is_inference(lib.ones(1))
+
+
+def test_in_place_forms_that_are_functions_in_torch() -> None:
+    names = [n for n in dir(torch) if n.endswith("_") and not n.startswith("_") and hasattr(fg.Tensor, n)]
+    assert not [n for n in names if not hasattr(fg, n)]
+    x = fg.tensor([-1.0, 2.0])
+    assert fg.abs_(x) is x and x.tolist() == [1.0, 2.0]
+
+
+def test_deterministic_algorithms_are_remembered() -> None:
+    for lib in (fg, torch):
+        lib.use_deterministic_algorithms(True, warn_only=True)
+        assert lib.are_deterministic_algorithms_enabled()
+        assert lib.is_deterministic_algorithms_warn_only_enabled()
+        lib.use_deterministic_algorithms(False)
+        assert not lib.are_deterministic_algorithms_enabled()
+        assert not lib.is_deterministic_algorithms_warn_only_enabled()

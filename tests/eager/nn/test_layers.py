@@ -307,3 +307,24 @@ def test_adaptive_softmax_predicts_as_torchs():
 def test_twins_share_state():
     ours, theirs = twins(lambda namespace: namespace.nn.BatchNorm1d(3))
     assert ours.num_batches_tracked.dtype is fg.int64 and theirs.num_batches_tracked.item() == 0
+
+
+def test_a_padding_row_gets_no_gradient_not_even_a_nan():
+    def gradient(lib):
+        weight = lib.arange(6.0).reshape(3, 2).requires_grad_()
+        rows = lib.nn.functional.embedding(lib.tensor([[0, 1], [1, 1]]), weight, padding_idx=1)
+        lib.sqrt(rows * lib.tensor([1.0, 0.0])).sum().backward()  # an infinite slope times 0
+        return weight.grad[1].tolist()
+
+    assert gradient(fg) == gradient(torch) == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_bags_of_either_integer_dtype(mode, dtype):
+    def bags(lib):
+        weight = lib.arange(8.0).reshape(4, 2)
+        numbers, offsets = (lib.tensor(v, dtype=getattr(lib, dtype)) for v in ([0, 1, 3, 2], [0, 0, 3]))
+        return lib.nn.functional.embedding_bag(numbers, weight, offsets, mode=mode).tolist()
+
+    assert bags(fg) == bags(torch)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -148,3 +149,15 @@ def test_second_derivatives_are_torchs(sample: Sample):
         )
     for a, b in zip(*found, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int64", "float16", "float32", "float64"])
+def test_clamped_by_tensors_has_the_dtype_of_all_three(dtype):
+    kinds, shapes = "uint8 int32 int64 float16 float32 float64".split(), [(), (3,)]
+
+    def found(lib):
+        bounds = [lib.ones(s, dtype=getattr(lib, d)) for s in shapes for d in kinds]
+        x = lib.ones(3, dtype=getattr(lib, dtype))
+        return [str(lib.clamp(x, low, high).dtype) for low, high in itertools.product(bounds, bounds)]
+
+    assert found(fg) == found(torch)

@@ -298,3 +298,25 @@ def test_random_functions_refuse_what_pytorch_refuses():
     ):
         with pytest.raises(RuntimeError):
             call()
+
+
+KINDS = "bool uint8 int32 int64 float16 float32 float64 complex64".split()
+
+
+@pytest.mark.parametrize("given", KINDS)
+@pytest.mark.parametrize("empty", KINDS)
+def test_the_dtype_of_an_empty_part_of_a_cat_counts(given: str, empty: str) -> None:
+    def joined(lib):
+        parts = [lib.ones(3, dtype=getattr(lib, given)), lib.tensor([], dtype=getattr(lib, empty))]
+        return [str(lib.cat(p).dtype) for p in (parts, parts[::-1], parts[1:])]
+
+    assert joined(fg) == joined(torch)
+
+
+def test_ravel_is_contiguous_and_flatten_of_one_dimension_is_itself() -> None:
+    for lib in (fg, torch):
+        assert lib.ones(10)[::2].ravel().stride() == (1,)
+        assert lib.ones(2, 3).t().ravel().is_contiguous()
+        x = lib.ones(2, 3)
+        assert x.flatten(1, 1) is x
+        assert x.ravel().data_ptr() == x.data_ptr()

@@ -1,0 +1,117 @@
+"""The memory that tensors lie in, to be looked at: `untyped_storage()`. NumPy owns it: it stays as it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fusegrad.eager.core import shared
+from fusegrad.eager.core.dtypes import FROM_NUMPY, DType
+from fusegrad.eager.core.names import attach
+from fusegrad.eager.core.tensor import Tensor, device
+
+__all__ = ["TypedStorage", "UntypedStorage"]
+
+
+class UntypedStorage:
+    """The bytes of a memory that tensors share. As `torch.UntypedStorage`, to read.
+
+    >>> import fusegrad as fg
+    >>> x = fg.zeros(2, 3)
+    >>> x[1].untyped_storage().data_ptr() == x.untyped_storage().data_ptr(), x.untyped_storage().nbytes()
+    (True, 24)
+    """
+
+    is_cuda = is_sparse = False
+
+    def __init__(self, owner: np.ndarray) -> None:
+        self._owner = owner
+
+    def data_ptr(self) -> int:
+        """The address of the first byte."""
+        return self._owner.__array_interface__["data"][0] if self._owner.size else 0
+
+    def nbytes(self) -> int:
+        """The number of bytes."""
+        return self._owner.nbytes
+
+    size = __len__ = nbytes
+
+    def element_size(self) -> int:
+        """1: the elements are bytes."""
+        return 1
+
+    @property
+    def device(self) -> device:
+        return device("cpu")
+
+    def tolist(self) -> list[int]:
+        """The bytes as numbers."""
+        return list(self._bytes())
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._bytes()[index]
+
+    def _bytes(self) -> bytes:
+        return self._owner.tobytes("A")
+
+    def __repr__(self) -> str:
+        return f"<UntypedStorage of {self.nbytes()} bytes on the CPU>"
+
+
+class TypedStorage(UntypedStorage):
+    """The elements of a memory that tensors share, each as `dtype`. As `torch.TypedStorage`, to read.
+
+    >>> import fusegrad as fg
+    >>> fg.arange(4)[2:].storage().tolist()
+    [0, 1, 2, 3]
+    """
+
+    def __init__(self, owner: np.ndarray, dtype: DType) -> None:
+        super().__init__(owner)
+        self.dtype = dtype
+
+    def untyped(self) -> UntypedStorage:
+        """The same memory as bytes."""
+        return UntypedStorage(self._owner)
+
+    def size(self) -> int:
+        """The number of elements."""
+        return self.nbytes() // self.element_size()
+
+    __len__ = size
+
+    def element_size(self) -> int:
+        """The bytes of an element."""
+        return self.dtype.itemsize
+
+    def tolist(self) -> list[Any]:
+        """The elements as Python numbers."""
+        return self._elements().tolist()
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._elements()[index].tolist()
+
+    def _elements(self) -> np.ndarray:
+        return np.frombuffer(self._bytes(), self.dtype.numpy)
+
+    def __repr__(self) -> str:
+        return f"<TypedStorage of {self.size()} {self.dtype} on the CPU>"
+
+
+def _memory(tensor: Tensor) -> np.ndarray:
+    """The whole memory that a tensor lies in."""
+    return shared.lend(shared.owner(tensor.array))
+
+
+@attach
+def untyped_storage(self: Tensor) -> UntypedStorage:
+    """The memory that the tensor lies in, and its views with it. Source: `torch.Tensor.untyped_storage`."""
+    return self._leave("untyped_storage", lambda: UntypedStorage(_memory(self)))
+
+
+@attach
+def storage(self: Tensor) -> TypedStorage:
+    """The memory that the tensor lies in, as elements of its dtype. Source: `torch.Tensor.storage`."""
+    return self._leave("storage", lambda: TypedStorage(_memory(self), FROM_NUMPY[self.array.dtype]))

@@ -1,0 +1,30 @@
+"""Methods of tensors that say what they are, as functions."""
+
+from __future__ import annotations
+
+from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.ops.declare import public
+
+
+@public
+def is_inference(input: Tensor) -> bool:
+    """Whether it was made in `inference_mode`. Source: `torch.is_inference`."""
+    return input.is_inference()
+
+
+@public
+def is_nonzero(input: Tensor) -> bool:
+    """Whether the one element is not 0. Source: `torch.is_nonzero`."""
+    return input.is_nonzero()
+
+
+@public
+def is_signed(input: Tensor) -> bool:
+    """Whether the dtype has negative numbers. Source: `torch.is_signed`."""
+    return input.is_signed()
+
+
+@public
+def is_same_size(input: Tensor, other: Tensor) -> bool:
+    """Whether both have one shape. Source: `torch.is_same_size`."""
+    return input.is_same_size(other)

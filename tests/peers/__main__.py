@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib.metadata
 import time
 from pathlib import Path
 
@@ -25,8 +26,9 @@ def main() -> None:
     parser.add_argument("checkout", type=Path, help="PyTorch's source, with test/ and torch/testing/")
     parser.add_argument("files", nargs="*", default=FILES, help="such as test_autograd or nn/test_pooling")
     parser.add_argument("-k", dest="only", default="", metavar="NAME", help="tests whose name has this in it")
-    parser.add_argument("--with-torch", action="store_true", help="PyTorch itself instead of fusegrad")
+    parser.add_argument("--with-torch", action="store_true", help="run PyTorch itself")
     parser.add_argument("--results", type=Path, default=RESULTS, help="where the lines of JSON go")
+    parser.add_argument("--beside", type=Path, metavar="FOLDER", help="results of a run --with-torch")
     parser.add_argument("--no-run", action="store_true", help="only read the results of an earlier run")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the table")
     given = parser.parse_args()
@@ -37,11 +39,13 @@ def main() -> None:
         start = time.perf_counter()
         if not given.no_run:
             runs.run_file(checkout / "test" / f"{name}.py", results, checkout, given.only, given.with_torch)
-        file = outcomes.File.read(name, runs.read(results), checkout)
+        beside = runs.read(given.beside.resolve() / results.name) if given.beside else []
+        file = outcomes.File.read(name, runs.read(results), checkout, beside)
         found.append(file)
         print(file.summary(), f"({time.perf_counter() - start:.0f} s)", flush=True)
     if given.markdown:
-        given.markdown.write_text(table.markdown(found, (checkout / "version.txt").read_text().strip()))
+        version = (checkout / "version.txt").read_text().strip()
+        given.markdown.write_text(table.markdown(found, version, importlib.metadata.version("torch")))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What became of each test: passed, skipped by PyTorch's own marks, declined, or failed, and why."""
+"""What became of each test: passed, skipped by PyTorch's own marks, declined, set aside, or failed."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import ast
 import re
 import tomllib
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -45,14 +46,21 @@ def declined() -> list[Declined]:
     ]
 
 
+@cache
+def reasons() -> list[tuple[re.Pattern[str], str, bool]]:
+    """What is known of failing tests: their names, why they fail, and whether they count."""
+    entries = tomllib.loads(Path(__file__).with_name("reasons.toml").read_text())["reason"]
+    return [(re.compile(e["tests"]), e["why"], e.get("set_aside", False)) for e in entries]
+
+
 @dataclass
 class Test:
-    """One test: `outcome` is passed, skipped, declined or failed.
+    """One test: `outcome` is passed, skipped, declined, set aside or failed.
 
     kind: of a failure, "wrong" (another value, dtype, shape, ...), "not refused", "error type", "text" of an
     error, "missing" (a name), "crash", "time", "memory" or "error".
     error: the error's type and text.
-    declined: the name of what we decline, where it is that.
+    declined: the name of what we decline, where it is that. why: what is known of it besides.
     """
 
     name: str
@@ -61,11 +69,12 @@ class Test:
     error: str = ""
     line: str = ""
     declined: str = ""
+    why: str = ""
 
     @property
     def reason(self) -> str:
         """One line."""
-        text = " ".join(self.error.split())
+        text = self.why or " ".join(self.error.split())
         return text if len(text) <= 160 else text[:157] + "..."
 
 
@@ -101,12 +110,15 @@ class File:
     tests: list[Test] = field(default_factory=list)
 
     @staticmethod
-    def read(name: str, lines: list[dict[str, Any]], checkout: Path) -> File:
-        """From the lines that workers wrote."""
+    def read(
+        name: str, lines: list[dict[str, Any]], checkout: Path, beside: Iterable[dict[str, Any]] = ()
+    ) -> File:
+        """From the lines that workers wrote; `beside`: those of PyTorch itself, which set failures aside."""
         path = checkout / "test" / f"{name}.py"
         sources = Sources(path)
         last = {line["test"]: line for line in lines if "outcome" in line}
-        return File(name, [_test(line, sources) for line in last.values()])
+        theirs = {line["test"] for line in beside if line["test"] and line.get("outcome") == "failed"}
+        return File(name, [_test(line, sources, theirs) for line in last.values()])
 
     def count(self, *outcomes: str) -> int:
         return sum(t.outcome in outcomes for t in self.tests)
@@ -114,15 +126,16 @@ class File:
     @property
     def collected(self) -> int:
         """The tests that PyTorch runs on a CPU."""
-        return self.count("passed", "declined", "failed")
+        return self.count("passed", "declined", "set aside", "failed")
 
     def summary(self) -> str:
         kinds = Counter(t.kind for t in self.tests if t.outcome == "failed")
-        counts = " ".join(f"{self.count(o)} {o}," for o in ("passed", "declined", "skipped", "failed"))
+        outcomes = ("passed", "declined", "set aside", "skipped", "failed")
+        counts = " ".join(f"{self.count(o)} {o}," for o in outcomes)
         return f"{self.name}: {counts.rstrip(',')} {dict(kinds.most_common())}"
 
 
-def _test(line: dict[str, Any], sources: Sources) -> Test:
+def _test(line: dict[str, Any], sources: Sources, theirs: set[str]) -> Test:
     test = Test(line["test"], line["outcome"])
     if test.outcome == "failed":
         test.kind, test.error = kind_of(line), error_of(line)
@@ -133,7 +146,12 @@ def _test(line: dict[str, Any], sources: Sources) -> Test:
         source = "\n".join(sources.around(f[2]) for f in frames)
         if test.name:  # a file that cannot be read at all is not about one thing
             test.declined = next((d.name for d in declined() if d.covers(test, source)), "")
-        test.outcome = "declined" if test.declined else "failed"
+        known = next(((why, aside) for names, why, aside in reasons() if names.search(test.name)), None)
+        test.why, aside = known or ("", False)
+        if test.name in theirs or line["type"] == "UnexpectedSuccess" or aside:
+            test.outcome = "set aside"
+        elif test.declined:
+            test.outcome = "declined"
     return test
 
 

@@ -167,9 +167,19 @@ def test_the_list_of_what_is_declined_is_short() -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="limits of time and memory are POSIX's")
 def test_the_table_says_what_failed_and_why(file: outcomes.File) -> None:
-    page = table.markdown([file], "0.0")
-    assert "| `test_made_up` | 16 | 2 | 4 | 10 | 25.0 % | 28.6 % |" in page
+    page = table.markdown([file], "0.0", "0.1")
+    assert "| `test_made_up` | 16 | 2 | 0 | 4 | 10 | 25.0 % | 28.6 % |" in page
     assert (
         "| `TestMadeUp.test_missing` | missing | AttributeError: fusegrad has no torch.no_such_name |" in page
     )
     assert "| dtypes |" in page
+
+
+def test_what_torch_fails_too_is_set_aside(tmp_path: Path) -> None:
+    (tmp_path / "test").mkdir()
+    (tmp_path / "test" / "test_x.py").write_text("")
+    failed = {"outcome": "failed", "type": "TypeError", "message": ""}
+    lines = [{"test": name, **failed} for name in ("C.a", "C.b")]
+    theirs = [{"test": "C.a", "outcome": "failed"}, {"test": "C.b", "outcome": "passed"}]
+    file = outcomes.File.read("test_x", lines, tmp_path, theirs)
+    assert [t.outcome for t in file.tests] == ["set aside", "failed"]

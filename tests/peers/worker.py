@@ -106,7 +106,9 @@ def run(case: unittest.TestCase, seconds: int) -> Result:
     signal.signal(signal.SIGALRM, late)
     signal.alarm(seconds)
     try:
-        unittest.TestSuite([case]).run(result)
+        with warnings.catch_warnings():
+            warnings.simplefilter("default")  # as unittest's own runner
+            unittest.TestSuite([case]).run(result)
     except OutOfTime:
         result.fail(sys.exc_info())
     finally:
@@ -143,7 +145,6 @@ def main() -> None:
         # Programs that a test starts get fusegrad too.
         os.environ["PYTHONPATH"] = str(Path(__file__).parent / "site")
         os.environ["PEERS_CHECKOUT"] = str(given.checkout)
-    warnings.simplefilter("ignore")
     known = given.results.read_text().splitlines() if given.results.exists() else []
     begun = {json.loads(line)["test"] for line in known}
     with given.results.open("a") as results:

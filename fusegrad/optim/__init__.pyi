@@ -17,4 +17,4 @@ from fusegrad.eager.optim.descent import (
 )
 from fusegrad.eager.optim.lbfgs import LBFGS as LBFGS
 from fusegrad.eager.optim.optimizer import Optimizer as Optimizer
-from fusegrad.optim import lr_scheduler as lr_scheduler, optimizer as optimizer
+from fusegrad.optim import lr_scheduler as lr_scheduler, optimizer as optimizer, swa_utils as swa_utils

@@ -14,10 +14,10 @@ cd tests; python -m peers CHECKOUT --markdown ../docs/pytorch_tests.md
 ```
 
 A test is collected if PyTorch runs it on a CPU without CUDA. What fusegrad declines was written down before
-the first run, in `tests/peers/declined.toml`. Set aside is what does not say how PyTorch behaves today: tests
-that PyTorch {peer} itself fails (`--with-torch`, then `--beside`), and those that assert a failure which
-PyTorch calls its own. Each other failing test is below with its reason: `wrong` is another value, dtype, shape
-or stride, `text` an error in other words.
+the first run, in `tests/peers/declined.toml`. Set aside is what does not say how PyTorch behaves today:
+tests that PyTorch {peer} itself fails (`--with-torch`, then `--beside`), and those that assert a failure
+which PyTorch calls its own. Each other failing test is below with its reason: `wrong` is another value,
+dtype, shape or stride, `text` an error in other words.
 """
 
 

@@ -19,7 +19,8 @@ DEPRECATED_EPOCH = (
 TOO_EARLY = (
     "Detected call of `lr_scheduler.step()` before `optimizer.step()`. You should call them in the opposite "
     "order: `optimizer.step()` before `lr_scheduler.step()`. Otherwise the first value of the learning rate "
-    "schedule is skipped."
+    "schedule is skipped. See more details at "
+    "https://pytorch.org/docs/stable/optim.html#how-to-adjust-learning-rate"
 )
 
 

@@ -171,7 +171,9 @@ def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Any = 1) 
     Raises RuntimeError where both tensors are integers.
     """
     if all(tensor_operand(t).array.dtype.kind in "bui" for t in (tensor1, tensor2)):
-        raise failure(RuntimeError, "integer division with addcdiv is not supported; use .float() first")
+        raise failure(
+            RuntimeError, "Integer division with addcdiv is no longer supported; use .float() first"
+        )
     return bind(_addcdiv, (operand(input), operand(tensor1), operand(tensor2)), {"value": value})
 
 

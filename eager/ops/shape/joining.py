@@ -401,7 +401,7 @@ def broadcast_shapes(*shapes: Any) -> Size:
     """
     sizes = [(s,) if isinstance(s, int) else tuple(s) for s in shapes]
     if builtins.any(n < 0 for size in sizes for n in size):
-        raise failure(RuntimeError, f"trying to create tensor with negative dimension: {sizes}")
+        raise failure(RuntimeError, f"Trying to create tensor with negative dimension: {sizes}")
     try:
         return Size(np.broadcast_shapes(*sizes))
     except ValueError:

@@ -115,7 +115,9 @@ def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
     sources, targets = normal_dims(source, ndim), normal_dims(destination, ndim)
     if len(sources) != len(targets):
         raise failure(
-            RuntimeError, f"source {source} and destination {destination} must name as many dimensions"
+            RuntimeError,
+            f"Invalid source or destination dims: source ({list(sources)} dims) should contain the same "
+            f"number of dims as destination ({list(targets)} dims)",
         )
     if not ndim:
         return permute(input, ())
@@ -151,6 +153,8 @@ _flip: View = _Flip(
 @public(method=True)
 def flip(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
     """Reversed along `dims`. Source: `torch.flip`."""
+    if not order and dims is None:
+        raise failure(TypeError, 'missing 1 required positional arguments: "dims"')
     wanted = normal_dims(_sizes(order, dims), input.array.ndim)
     return bind(_flip, (input,), {"dims": tuple(wanted) if input.array.ndim else ()})
 
@@ -159,7 +163,7 @@ def flip(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
 def fliplr(input: Tensor) -> Tensor:
     """Reversed from left to right (along dimension 1). Source: `torch.fliplr`."""
     if input.array.ndim < 2:
-        raise failure(RuntimeError, f"input must be >= 2-d, got {input.array.ndim}-d")
+        raise failure(RuntimeError, f"Input must be >= 2-d. This one is {input.array.ndim}-d")
     return flip(input, 1)
 
 
@@ -167,7 +171,7 @@ def fliplr(input: Tensor) -> Tensor:
 def flipud(input: Tensor) -> Tensor:
     """Upside down (along dimension 0). Source: `torch.flipud`."""
     if input.array.ndim < 1:
-        raise failure(RuntimeError, "input must be >= 1-d, got 0-d")
+        raise failure(RuntimeError, "Input must be >= 1-d. This one is 0-d")
     return flip(input, 0)
 
 

@@ -150,6 +150,12 @@ def _resolved(sizes: tuple[int, ...], array: np.ndarray) -> tuple[int, ...]:
         known = -math.prod(sizes)
         if known > 0 and size % known == 0:
             sizes = tuple([size // known if s == -1 else s for s in sizes])
+    if not size and sizes.count(-1) == 1 and 0 in sizes:
+        raise failure(
+            RuntimeError,
+            f"cannot reshape tensor of 0 elements into shape {list(given)} because the unspecified dimension "
+            "size -1 can be any value and is ambiguous",
+        )
     if math.prod(sizes) != size or [n for n in sizes if n < 0]:
         raise failure(
             RuntimeError,
@@ -315,6 +321,28 @@ def _expand_numpy(x: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
 _expand = View("expand", _expand_numpy, _expand_layout, {"x": lambda g: g}, "ExpandBackward0")
 
 
+def _not_expanded(shape: Sequence[int], wanted: Sequence[int]) -> str:
+    """Why `shape` does not expand to `wanted`."""
+    extra = len(wanted) - len(shape)
+    if extra < 0:
+        return (
+            f"shape {list(shape)} to {list(wanted)}: the number of sizes provided ({len(wanted)}) must be "
+            f"greater or equal to the number of dimensions in the tensor ({len(shape)})"
+        )
+    leading = next((d for d in range(extra) if wanted[d] < 0), None)
+    if leading is not None:
+        return (
+            f"The expanded size of the tensor ({wanted[leading]}) isn't allowed in a leading, non-existing "
+            f"dimension {leading}"
+        )
+    pairs = [(d, shape[d - extra], wanted[d]) for d in range(extra, len(wanted))]
+    dim, size, target = [pair for pair in pairs if pair[1] not in (1, pair[2]) or pair[2] < 0][-1]
+    return (
+        f"The expanded size of the tensor ({target}) must match the existing size ({size}) at non-singleton "
+        f"dimension {dim}. Target sizes: {list(wanted)}. Tensor sizes: {list(shape)}"
+    )
+
+
 @public(name="broadcast_to")
 @method(aliases=("broadcast_to",))
 def expand(input: Tensor, *sizes: Any, size: Any = None) -> Tensor:
@@ -327,7 +355,7 @@ def expand(input: Tensor, *sizes: Any, size: Any = None) -> Tensor:
         or builtins.any(a not in (1, b) for a, b in zip(shape, full[extra:], strict=True))
         or [n for n in full if n < 0]
     ):
-        raise failure(RuntimeError, f"shape {list(shape)} does not expand to {list(wanted)}")
+        raise failure(RuntimeError, _not_expanded(shape, full))
     return input if full == shape else bind(_expand, (input,), {"shape": full})
 
 

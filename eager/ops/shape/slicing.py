@@ -149,6 +149,8 @@ def basic_index(index: Any, shape: tuple[int, ...]) -> tuple[Any, ...] | None:
         elif entry is not None:
             return None
     if used > len(shape):
+        if not shape:
+            raise failure(IndexError, "invalid index of a 0-dim tensor. Use `tensor.item()` for its number")
         raise failure(IndexError, f"too many indices for tensor of dimension {len(shape)}")
     result: list[Any] = []
     dim = 0
@@ -215,6 +217,10 @@ def _along(shape: tuple[int, ...], dim: int, entry: Any) -> tuple[Any, ...]:
 def _dim_of(input: Tensor, dim: int, name: str) -> int:
     """`dim` counted from 0 of a tensor that has dimensions."""
     if not input.array.ndim:
+        if name in ("split", "chunk", "tensor_split"):
+            raise failure(
+                RuntimeError, f"{name} expected at least a 1-dimensional tensor, but got a tensor with 0 dims"
+            )
         raise failure(
             IndexError if name == "select" else RuntimeError, f"{name}() cannot be applied to a 0-dim tensor"
         )

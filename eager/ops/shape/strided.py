@@ -69,7 +69,9 @@ def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
     """
     dim = normal_dim(dimension, input.array.ndim)
     n = input.array.shape[dim] if input.array.ndim else 1
-    if not 0 <= size <= n:
+    if size < 0:
+        raise failure(RuntimeError, f"size is {size} but must be >= 0")
+    if size > n:
         raise failure(RuntimeError, f"maximum size for tensor at dimension {dim} is {n} but size is {size}")
     if step <= 0:
         raise failure(RuntimeError, f"step is {step} but must be > 0")

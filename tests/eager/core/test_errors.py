@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from oracle import torch
 
 import fusegrad as fg
 from fusegrad.eager.autograd.node import forward_text
@@ -123,3 +124,53 @@ def test_an_error_in_a_rule_shows_the_forward_line():
     y.grad_fn.inputs[1].array = fg.ones(3).array  # so that the rule fails
     with pytest.raises(RuntimeError, match=r"in the backward of .*test_errors.py:\d+: y = .*# forward"):
         y.sum().backward()
+
+
+IN_TORCHS_WORDS = {
+    "expand": (
+        lambda t: t.ones(2, 3).expand(4, 3),
+        r"expanded size of the tensor \(4\) must match the existing size \(2\)",
+    ),
+    "expand, last": (
+        lambda t: t.ones(2, 3).expand(1, 1),
+        r"\(1\) must match the existing size \(3\) at non-singleton dim",
+    ),
+    "expand to fewer": (
+        lambda t: t.ones(2, 3).expand(3),
+        r"number of sizes provided \(1\) must be greater or equal",
+    ),
+    "expand, leading": (
+        lambda t: t.ones(2).expand(-1, 2),
+        r"\(-1\) isn't allowed in a leading, non-existing dimension 0",
+    ),
+    "view": (lambda t: t.ones(0).view(-1, 0), "because the unspecified dimension size -1 can be any value"),
+    "movedim": (
+        lambda t: t.ones(2, 3).movedim((1, 0), (0,)),
+        "movedim: Invalid source or destination dims",
+    ),
+    "flip": (lambda t: t.ones(2).flip(), "missing 1 required positional arguments"),
+    "fliplr": (lambda t: t.ones(2).fliplr(), "Input must be >= 2-d."),
+    "flipud": (lambda t: t.tensor(1).flipud(), "Input must be >= 1-d."),
+    "unfold": (lambda t: t.ones(7).unfold(0, -1, 1), "size is -1 but must be >= 0"),
+    "tensor_split": (
+        lambda t: t.tensor(1).tensor_split(2),
+        "expected at least a 1-dimensional tensor, but got a tensor with 0",
+    ),
+    "index of a number": (lambda t: t.tensor(1)[0], "invalid index of a 0-dim tensor"),
+    "unravel_index": (lambda t: t.unravel_index(t.tensor(0.5), (2, 2)), "to be integer dtype"),
+    "addcdiv": (
+        lambda t: t.addcdiv(*[t.ones(1, dtype=t.int32)] * 3),
+        "Integer division with addcdiv is no longer supported",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", IN_TORCHS_WORDS)
+def test_errors_are_in_torchs_words(name):
+    call, words = IN_TORCHS_WORDS[name]
+    kinds = []
+    for lib in (torch, fg):
+        with pytest.raises(Exception, match=words) as caught:
+            call(lib)
+        kinds.append(caught.type)
+    assert issubclass(kinds[1], kinds[0]), kinds

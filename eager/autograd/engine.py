@@ -265,6 +265,7 @@ class _Walk:
         assert gradient is not None
         waiting.gradient = None
         gradient = hooks.through(leaf.__dict__.get(hooks.LEAF, {}), gradient)
+        gradient = hooks.through(leaf.__dict__.get(hooks.BEFORE, {}), gradient)
         self.taken.add(id(gradient.array))  # a hook may have kept it
         accumulate(leaf, gradient, self.create_graph, self.taken, False)
         for hook in list(leaf.__dict__.get(hooks.ACCUMULATED, {}).values()):

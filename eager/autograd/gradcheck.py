@@ -11,7 +11,7 @@ from fusegrad.eager.autograd.engine import run_backward
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.op import wrap
 from fusegrad.eager.core.public import locate
-from fusegrad.eager.core.state import enable_grad, no_grad
+from fusegrad.eager.core.state import enable_grad
 from fusegrad.eager.core.tensor import Tensor
 
 __all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
@@ -43,7 +43,7 @@ def _numerical(
             ends = []
             for end in (kept + step, kept - step):
                 x.array[index] = end
-                with no_grad():
+                with enable_grad():  # the function may look whether its results need gradients
                     outputs = _tensors(function(*inputs))
                 ends.append([outputs[i].array.reshape(-1).astype(np.complex128) for i in which])
             for column, high, low in zip(columns, *ends, strict=True):

@@ -120,6 +120,7 @@ def _checked(hook: Callable[..., Any], made: Any, before: Sequence[Any]) -> Sequ
 
 # Hooks of leaves stand in the tensor's own dictionary, under PyTorch's names.
 LEAF, ACCUMULATED = "_backward_hooks", "_post_accumulate_grad_hooks"
+BEFORE = "_pre_accumulate_grad_hooks"
 
 # How many hooks were ever put on leaves: while it is 0, backward does not look for any.
 leaf_hooks = [0]
@@ -164,6 +165,13 @@ def register_post_accumulate_grad_hook(self: Tensor, hook: Any) -> RemovableHand
     return RemovableHandle(self.__dict__.setdefault(ACCUMULATED, {}), hook)
 
 
+def before_accumulation(leaf: Tensor, hook: Callable[[Any], Any]) -> RemovableHandle:
+    """Call `hook(gradient)` after the leaf's own hooks, only where its `.grad` is about to be added to."""
+    _tell()
+    leaf_hooks[0] += 1
+    return RemovableHandle(leaf.__dict__.setdefault(BEFORE, {}), hook)
+
+
 @attach
 def retain_grad(self: Tensor) -> None:
     """Have backward keep this tensor's gradient in `.grad`, also if it is no leaf.
@@ -193,7 +201,7 @@ attach(property(retains_grad), "retains_grad")
 
 def has_hooks(leaf: Any) -> bool:
     """Whether backward calls hooks with the gradient of this leaf."""
-    return LEAF in leaf.__dict__ or ACCUMULATED in leaf.__dict__
+    return LEAF in leaf.__dict__ or ACCUMULATED in leaf.__dict__ or BEFORE in leaf.__dict__
 
 
 def _tell() -> None:

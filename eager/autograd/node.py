@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from fusegrad.eager.autograd.hooks import Extra, RemovableHandle
+from fusegrad.eager.autograd.hooks import Extra, RemovableHandle, before_accumulation
 from fusegrad.eager.core.dtypes import FROM_NUMPY
 from fusegrad.eager.core.errors import Spot, _known_files, failure, spot_text, user_spot
 from fusegrad.eager.core.op import Op, Params, wrap
@@ -286,7 +286,7 @@ class AccumulateGrad:
 
     def register_prehook(self, fn: Callable[..., Any]) -> RemovableHandle:
         """Call `fn((gradient,))` before the gradient is added; it may return another one."""
-        return self.variable.register_hook(lambda gradient: _only(fn((gradient,))))
+        return before_accumulation(self.variable, lambda gradient: _only(fn((gradient,))))
 
     def register_hook(self, fn: Callable[..., Any]) -> RemovableHandle:
         """Call `fn((), (gradient,))` after the gradient was added."""

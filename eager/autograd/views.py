@@ -98,6 +98,13 @@ def several(views: Sequence[Tensor], name: str) -> tuple[Tensor, ...]:
     return tuple(views)
 
 
+def unrelated(views: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """Have autograd take views of one tensor for tensors of their own, each written for itself."""
+    for view in views:
+        view.alias, view.version = None, [0, None]
+    return tuple(views)
+
+
 def base_of(tensor: Tensor) -> Tensor:
     """The tensor whose memory `tensor` is a view of; itself, if it is no view."""
     alias = tensor.alias

@@ -53,7 +53,7 @@ def embedding_bag(
     rows of a sum; rows of `padding_idx` do not count; an empty bag gives 0.
     Raises ValueError for shapes and modes that do not fit. Source: `torch.nn.functional.embedding_bag`.
     """
-    _check(input, weight, offsets, mode, per_sample_weights, scale_grad_by_freq)
+    _check(input, weight, offsets, mode, per_sample_weights, scale_grad_by_freq, padding_idx)
     if offsets is None:
         count, length = input.array.shape
         bag = ops.reshape(ops.expand(ops.arange(count).unsqueeze(1), (count, length)), (-1,))
@@ -63,7 +63,10 @@ def embedding_bag(
     numbers = ops.reshape(input, (-1,))
     if max_norm is not None:
         renormalize(weight, numbers, max_norm, norm_type)
-    rows = lookup.embedding(numbers, weight)
+    try:
+        rows = lookup.embedding(numbers, weight)
+    except IndexError as error:
+        raise failure(RuntimeError, f"input: {error}") from None
     if scale_grad_by_freq:
         share = 1 / ops.cast(_frequencies(numbers, weight), weight.dtype)
         rows = rows * share + (rows * (1 - share)).detach()
@@ -91,6 +94,7 @@ def _check(
     mode: str,
     samples: Tensor | None,
     by_frequency: bool,
+    padding_idx: int | None,
 ) -> None:
     """Raise ValueError (or NotImplementedError) for arguments that do not fit."""
     problem = ""
@@ -104,6 +108,13 @@ def _check(
         problem = "if input is 2D, then offsets has to be None: its rows are the bags"
     elif input.array.ndim == 1 and (offsets is None or offsets.array.ndim != 1):
         problem = "offsets has to be a 1D Tensor"
+    elif padding_idx is not None and not -weight.array.shape[0] <= padding_idx < weight.array.shape[0]:
+        rows = weight.array.shape[0]
+        raise failure(
+            RuntimeError,
+            f"padding_idx must be within the number of embeddings, {-rows} through {rows - 1}, "
+            f"but got {padding_idx}",
+        )
     elif mode not in ("sum", "mean", "max"):
         problem = "mode has to be one of sum, mean or max"
     elif mode == "max" and by_frequency:

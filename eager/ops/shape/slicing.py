@@ -358,20 +358,20 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
 
 @public(method=True)
 def unsafe_split(input: Tensor, split_size: int, dim: int = 0) -> tuple[Tensor, ...]:
-    """`split`. Source: `torch.unsafe_split`."""
-    return split(input, split_size, dim)
+    """`split`, whose pieces may be written in place. Source: `torch.unsafe_split`."""
+    return views.unrelated(split(input, split_size, dim))
 
 
 @public(method=True)
 def unsafe_split_with_sizes(input: Tensor, split_sizes: Any, dim: int = 0) -> tuple[Tensor, ...]:
-    """`split_with_sizes`. Source: `torch.unsafe_split_with_sizes`."""
-    return split(input, tuple(split_sizes), dim)
+    """`split_with_sizes`, whose pieces may be written in place. Source: `torch.unsafe_split_with_sizes`."""
+    return views.unrelated(split(input, tuple(split_sizes), dim))
 
 
 @public(method=True)
 def unsafe_chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
-    """`chunk`. Source: `torch.unsafe_chunk`."""
-    return chunk(input, chunks, dim)
+    """`chunk`, whose pieces may be written in place. Source: `torch.unsafe_chunk`."""
+    return views.unrelated(chunk(input, chunks, dim))
 
 
 @public(method=True)

@@ -262,3 +262,20 @@ def test_writes_into_views_under_saved_tensors_hooks(name, part):
         return a.grad.tolist()
 
     assert gradient(fg) == pytest.approx(gradient(torch), rel=1e-5, abs=1e-6)
+
+
+def test_prehooks_of_a_leafs_node_run_last_and_only_where_something_is_added():
+    def seen(lib):
+        log = []
+        a = lib.tensor(1.0, requires_grad=True)
+        b = a.clone()
+        node = b.grad_fn.next_functions[0][0]
+        a.register_hook(lambda g: log.append("tensor"))
+        node.register_prehook(lambda gs: log.append("node"))
+        a.register_hook(lambda g: log.append("tensor"))
+        lib.autograd.grad(b, a, retain_graph=True)
+        log.append("backward")
+        b.backward()
+        return log
+
+    assert seen(fg) == seen(torch)

@@ -291,3 +291,18 @@ def test_a_tensor_with_new_data_has_no_views_any_more():
     y.mul_(fg.tensor(2.0, requires_grad=True))
     assert view.tolist() == [1.0, 2.0] and y.tolist() == [2.0, 2.0, 2.0]
     assert not view._is_view()
+
+
+@pytest.mark.parametrize("pieces", ["unsafe_split", "unsafe_split_with_sizes", "unsafe_chunk"])
+def test_unsafe_pieces_may_be_written(pieces):
+    given = {"unsafe_split": 1, "unsafe_split_with_sizes": (1, 1, 1), "unsafe_chunk": 3}[pieces]
+
+    def written(lib):
+        a = lib.arange(6.0).reshape(3, 2).requires_grad_()
+        b = a + a
+        first, second, third = getattr(lib, pieces)(b, given)
+        first.mul_(second)
+        (first.sum() + third.sum()).backward()
+        return a.grad.tolist(), b.tolist()
+
+    assert written(fg) == written(torch)

@@ -328,3 +328,14 @@ def test_bags_of_either_integer_dtype(mode, dtype):
         return lib.nn.functional.embedding_bag(numbers, weight, offsets, mode=mode).tolist()
 
     assert bags(fg) == bags(torch)
+
+
+def test_bags_refuse_numbers_outside_of_the_table():
+    for lib in (fg, torch):
+        table, offsets = lib.ones(3, 2), lib.tensor([0, 2])
+        for mode in ("sum", "mean", "max"):
+            for number in (-1, 3):
+                with pytest.raises(RuntimeError):
+                    lib.nn.functional.embedding_bag(lib.tensor([0, number, 2]), table, offsets, mode=mode)
+        with pytest.raises(RuntimeError, match="padding_idx must be within the number of embeddings"):
+            lib.nn.functional.embedding_bag(lib.tensor([0, 1, 2]), table, offsets, padding_idx=5)

@@ -58,6 +58,7 @@ def _run_backward(
     elif hooks.leaf_hooks[0]:
         walk.await_hooked(roots)
     previous, state.grad_enabled = state.grad_enabled, create_graph
+    saved_hooks = state.saved_hooks
     try:
         for root in roots:
             if root.grad_fn is None:
@@ -71,7 +72,7 @@ def _run_backward(
             walk.finish()
         return []
     finally:
-        state.grad_enabled = previous
+        state.grad_enabled, state.saved_hooks = previous, saved_hooks
 
 
 _NOTHING: Slots = []

@@ -40,16 +40,17 @@ class saved_tensors_hooks:
 
     def __init__(self, pack_hook: Callable[[Tensor], Any], unpack_hook: Callable[[Any], Tensor]) -> None:
         self._pair = (pack_hook, unpack_hook)
-        self._previous: list[Any] = []
 
     def __enter__(self) -> None:
-        self._previous.append(state.saved_hooks)
-        state.saved_hooks = self._pair
+        state.saved_hooks = (self._pair, state.saved_hooks)
         watchers.append(_pack)
 
     def __exit__(self, *exception: object) -> None:
-        state.saved_hooks = self._previous.pop()
-        watchers.remove(_pack)
+        # A backward takes back what hooks entered in it, so there may be nothing to leave.
+        if state.saved_hooks is not None:
+            state.saved_hooks = state.saved_hooks[1]
+        if _pack in watchers:
+            watchers.remove(_pack)
 
 
 class save_on_cpu(saved_tensors_hooks):
@@ -87,8 +88,8 @@ class _Packed:
 
 def _pack(node: Any) -> None:
     """Hand what a new node keeps to the innermost pack hook of its thread (called once per hook pair)."""
-    pair = state.saved_hooks
-    if pair is None or isinstance(node, (PackedNode, PackedFunctionNode)):
+    hooks = state.saved_hooks
+    if hooks is None or isinstance(node, (PackedNode, PackedFunctionNode)):
         return
     packs = (
         PackedFunctionNode if isinstance(node, FunctionNode) else PackedNode if type(node) is Node else None
@@ -97,9 +98,9 @@ def _pack(node: Any) -> None:
         return
     state.saved_hooks = None  # the hooks' own ops are not packed
     try:
-        _pack_kept(node, pair)
+        _pack_kept(node, hooks[0])
     finally:
-        state.saved_hooks = pair
+        state.saved_hooks = hooks
     node.__class__ = packs if packs is PackedNode else _packed_class(type(node))
 
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import tempfile
 from collections.abc import Callable
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -42,8 +44,10 @@ def _library() -> Any:
 
 
 @publish
-def save(obj: Any, f: str | os.PathLike[str]) -> None:
+def save(obj: Any, f: str | os.PathLike[str] | IO[bytes]) -> None:
     """Write a tensor, or dicts, lists and tuples of tensors and plain values, to a safetensors file.
+
+    f: a path, or a file that is open for writing bytes.
 
     Takes what `state_dict()` of modules, optimizers and schedules gives, also several in one dict. The
     file appears whole or not at all. A dict of named tensors is a safetensors file that any other reader
@@ -71,6 +75,9 @@ def save(obj: Any, f: str | os.PathLike[str]) -> None:
         metadata[_STRUCTURE] = json.dumps(writer.described(obj, ()))
     if writer.pairs:
         metadata["fusegrad_complex"] = json.dumps(writer.pairs)
+    if hasattr(f, "write"):
+        f.write(library.numpy.save(writer.arrays, metadata))
+        return
     write_whole(os.fspath(f), lambda path: library.numpy.save_file(writer.arrays, path, metadata))
 
 
@@ -131,8 +138,12 @@ class _Writer:
 
 
 @publish
-def load(f: str | os.PathLike[str], map_location: Any = None, *, weights_only: bool = True) -> Any:
+def load(
+    f: str | os.PathLike[str] | IO[bytes], map_location: Any = None, *, weights_only: bool = True
+) -> Any:
     """Read what `save` wrote, or any safetensors file (as a dict of tensors). Source: `torch.load`.
+
+    f: a path, or a file that is open for reading bytes, whose rest is read.
 
     map_location, weights_only: taken for PyTorch's sake; there is one device, and files only hold
     values. Tensors do not require gradients. Raises FileNotFoundError; RuntimeError for a file that is
@@ -140,6 +151,12 @@ def load(f: str | os.PathLike[str], map_location: Any = None, *, weights_only: b
     """
     if not (callable(map_location) or isinstance(map_location, dict)):
         on_cpu(map_location)
+    if hasattr(f, "read"):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "read")
+            with open(path, "wb") as copy:
+                shutil.copyfileobj(f, copy)
+            return load(path)
     library = _library()
     path = os.fspath(f)
     if state.interpreter is not None:

@@ -164,6 +164,8 @@ class _Table(Module):
         if embeddings.array.ndim != 2:
             raise failure(AssertionError, "Embeddings parameter is expected to be 2-dimensional")
         make: Any = cls  # an Embedding or an EmbeddingBag: their arguments differ
+        if issubclass(cls, Embedding):
+            options["_freeze"] = freeze
         table = make(*embeddings.array.shape, _weight=embeddings, **options)
         table.weight.requires_grad_(not freeze)
         return table

@@ -23,4 +23,5 @@ from fusegrad.eager.optim.schedules.formulas import (
     StepLR as StepLR,
 )
 
+EPOCH_DEPRECATION_WARNING: str
 _LRScheduler = _LRScheduler

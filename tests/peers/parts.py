@@ -70,7 +70,7 @@ _PARTS: dict[str, dict[str, Any]] = {
     },
     "torch._utils": {"_element_size": lambda dtype: dtype.itemsize},
     "torch._utils_internal": {"get_writable_path": str, "IS_FBSOURCE": False},
-    "torch._dynamo": {"reset": nothing},
+    "torch._dynamo": {"reset": nothing, "disable": lambda function: function},
     "torch._dynamo.config": {"suppress_errors": False, "inline_inbuilt_nn_modules": False},
     "torch._inductor.utils": {"GPU_TYPES": ["cuda", "xpu"]},
     "torch.compiler": {"set_stance": nothing, "is_compiling": no, "is_dynamo_compiling": no},

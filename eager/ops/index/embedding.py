@@ -65,8 +65,8 @@ def embedding_bag(
         renormalize(weight, numbers, max_norm, norm_type)
     try:
         rows = lookup.embedding(numbers, weight)
-    except IndexError as error:
-        raise failure(RuntimeError, f"input: {error}") from None
+    except IndexError:
+        raise failure(RuntimeError, _outside(numbers.array, weight.array.shape[0])) from None
     if scale_grad_by_freq:
         share = 1 / ops.cast(_frequencies(numbers, weight), weight.dtype)
         rows = rows * share + (rows * (1 - share)).detach()
@@ -122,7 +122,24 @@ def _check(
     if problem:
         raise failure(ValueError, problem)
     if samples is not None and mode != "sum":
-        raise failure(NotImplementedError, f"per_sample_weights need mode='sum', got {mode!r}")
+        raise failure(
+            NotImplementedError, f"per_sample_weights are only supported for mode='sum', got {mode!r}"
+        )
+    if samples is not None and samples.array.dtype != weight.array.dtype:
+        raise failure(
+            RuntimeError,
+            f"expected 'weight' to have the same type as 'per_sample_weights'; but {weight.array.dtype.name} "
+            f"does not equal {samples.array.dtype.name}",
+        )
+
+
+def _outside(numbers: np.ndarray, rows: int) -> str:
+    """Which number is not one of a table of `rows`."""
+    place = int(np.flatnonzero((numbers < 0) | (numbers >= rows))[0])
+    return (
+        f"Expected idx >= 0 && idx < num_embeddings but found idx to be {numbers[place]}: Index {place} of "
+        f"input takes value {numbers[place]} which is not in the valid range [0, {rows})"
+    )
 
 
 def _bags(offsets: Tensor, count: int, size: int) -> Tensor:

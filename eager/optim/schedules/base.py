@@ -11,7 +11,7 @@ from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.optim.optimizer import Optimizer, as_number, copied
 
-DEPRECATED_EPOCH = (
+EPOCH_DEPRECATION_WARNING = (
     "The epoch parameter in `scheduler.step()` was not necessary and is being deprecated where possible. "
     "Please use `scheduler.step()` to step the scheduler. If epoch is different from None, the closed form "
     "is used instead of the new chainable form, where available."
@@ -121,7 +121,7 @@ class LRScheduler:
             warnings.warn(TOO_EARLY, UserWarning, stacklevel=2)
         self._step_count += 1
         if epoch is not None:
-            warnings.warn(DEPRECATED_EPOCH, UserWarning, stacklevel=2)
+            warnings.warn(EPOCH_DEPRECATION_WARNING, UserWarning, stacklevel=2)
         self._update_lr(epoch)
 
     def _update_lr(self, epoch: int | None = None) -> None:

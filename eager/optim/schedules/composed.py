@@ -11,7 +11,7 @@ from typing import Any
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.optim.optimizer import Optimizer
 from fusegrad.eager.optim.schedules.base import (
-    DEPRECATED_EPOCH,
+    EPOCH_DEPRECATION_WARNING,
     LRScheduler,
     checked_optimizer,
     group_values,
@@ -179,7 +179,7 @@ class ReduceLROnPlateau(LRScheduler):
         """Look at the metric of one more epoch."""
         current = float(metrics)
         if epoch is not None:
-            warnings.warn(DEPRECATED_EPOCH, UserWarning, stacklevel=2)
+            warnings.warn(EPOCH_DEPRECATION_WARNING, UserWarning, stacklevel=2)
         self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
         if self._is_better(current, self.best):
             self.best = current

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 import os
 import sys
@@ -216,3 +217,20 @@ def test_the_library_is_asked_for(tmp_path, monkeypatch):
     for call in (lambda: fg.save({}, tmp_path / "f"), lambda: fg.load(tmp_path / "f")):
         with pytest.raises(ImportError, match=r"pip install fusegrad\[safetensors\]"):
             call()
+
+
+def test_open_files_are_written_and_read(tmp_path):
+    """From where they stand, as PyTorch does it."""
+    state = {"weight": fg.arange(3.0), "epoch": 2, "rates": [0.5, (1, None)]}
+    buffer = io.BytesIO()
+    fg.save(state, buffer)
+    buffer.seek(0)
+    loaded = fg.load(buffer)
+    assert loaded["weight"].tolist() == [0.0, 1.0, 2.0] and loaded["rates"] == state["rates"]
+    with open(tmp_path / "state", "w+b") as file:
+        file.write(b"before")
+        fg.save(fg.ones(2), file)
+        file.seek(6)
+        assert fg.load(file).tolist() == [1.0, 1.0]
+    with pytest.raises(RuntimeError, match="damaged"):
+        fg.load(io.BytesIO(b"no such file"))

@@ -129,7 +129,7 @@ def _derived(
     given = list(args)
     for n, value in zip(numbers, opened, strict=True):
         given[n] = value
-    value, aux = outputs_of(function, has_aux, *given, **kwargs)
+    value, aux = outputs_of("grad_and_value(f)(*args)", function, has_aux, *given, **kwargs)
     if not isinstance(value, Tensor) or value.array.ndim:
         what = f"tensor with {value.array.ndim} dims" if isinstance(value, Tensor) else type(value).__name__
         raise failure(
@@ -159,10 +159,10 @@ def vjp(function: Callable[..., Any], *primals: Any, has_aux: bool = False) -> A
     """
     with Level() as level:
         opened, inner = open_arguments(level, primals)
-        output, aux = outputs_of(function, has_aux, *opened)
+        output, aux = outputs_of("vjp(f, *primals)", function, has_aux, *opened)
         flat: list[Any] = []
         structure = flatten(output, flat)
-        _check_outputs("vjp", flat)
+        _check_outputs("vjp(f, *primals)", flat)
         derivable = level.derivable(*flat)
 
     def pull(cotangents: Any) -> tuple[Any, ...]:
@@ -172,7 +172,7 @@ def vjp(function: Callable[..., Any], *primals: Any, has_aux: bool = False) -> A
                 RuntimeError, "Expected pytree structure of cotangents to be the same as that of the outputs"
             )
         further = state.grad_enabled and any(c.needs_grad for c in given)
-        found = pulled_back(flat, inner, given, derivable or further, retain=True)
+        found = pulled_back(flat, inner, given, further or (derivable and state.grad_enabled), retain=True)
         gradients = iter([level.outside(g) for g in found])
         return tuple(mapped(p, lambda _: next(gradients)) for p in primals)
 
@@ -181,14 +181,18 @@ def vjp(function: Callable[..., Any], *primals: Any, has_aux: bool = False) -> A
 
 
 def _check_outputs(name: str, flat: Sequence[Any]) -> None:
+    if not flat or flat == [None]:
+        raise failure(RuntimeError, f"{name}: Expected f to be a function that has non-empty output")
     for y in flat:
         if not isinstance(y, Tensor):
             raise failure(
-                RuntimeError, f"{name}(f, ...): Expected f to return tensors, got {type(y).__name__}"
+                RuntimeError, f"{name}: expected f(*primals) to return only tensors, got {type(y).__name__}"
             )
 
 
 # Forward mode, as the gradient of a gradient, which is linear in what it is given.
+
+_JVP = "jvp(f, primals, tangents)"
 
 
 @publish
@@ -203,8 +207,22 @@ def jvp(
     >>> fg.jvp(fg.sin, (fg.tensor(0.0),), (fg.tensor(2.0),))
     (tensor(0.), tensor(2.))
     """
-    if not isinstance(primals, tuple) or not isinstance(tangents, tuple) or len(primals) != len(tangents):
-        raise failure(RuntimeError, "jvp takes primals and tangents as tuples of one length")
+    if not isinstance(primals, tuple):
+        raise failure(
+            RuntimeError, f"{_JVP}: Expected primals to be a tuple, so that f(*primals) can be called"
+        )
+    leaves: list[Any] = []
+    if flatten(primals, leaves) != flatten(tangents, leaves):
+        raise failure(
+            RuntimeError, f"{_JVP}: Expected primals and tangents to have the same python structure"
+        )
+    if not leaves:
+        raise failure(RuntimeError, f"{_JVP}: Expected primals to contain at least one Tensor")
+    for leaf in leaves:
+        if not isinstance(leaf, Tensor):
+            raise failure(
+                RuntimeError, f"{_JVP}: Expected to only contain Tensors, got {type(leaf).__name__}"
+            )
     with Level() as level:
         output, tangent, aux = _forward(level, function, primals, tangents, strict, has_aux)
     return (output, tangent, aux) if has_aux else (output, tangent)
@@ -220,10 +238,10 @@ def _forward(
             raise failure(
                 RuntimeError, f"a tangent has shape {list(t.array.shape)}, its primal {list(x.array.shape)}"
             )
-    output, aux = outputs_of(function, has_aux, *opened)
+    output, aux = outputs_of(_JVP, function, has_aux, *opened)
     flat: list[Any] = []
     structure = flatten(output, flat)
-    _check_outputs("jvp", flat)
+    _check_outputs(_JVP, flat)
     if strict and not all(y.needs_grad for y in flat):
         raise failure(
             RuntimeError, "jvp(f, primals, tangents, strict=True): an output is independent of the primals"
@@ -257,7 +275,9 @@ def jacrev(
     @functools.wraps(function, updated=())
     def jacobian(*args: Any) -> Any:
         partial, primals = _partial(function, argnums, args)
+        _check_real("jacrev", primals, "inputs")
         output, pull, *aux = vjp(partial, *primals, has_aux=has_aux)
+        _check_real("jacrev", output, "outputs")
         flat: list[Any] = []
         structure = flatten(output, flat)
         rows = [
@@ -288,6 +308,7 @@ def jacfwd(
     @functools.wraps(function, updated=())
     def jacobian(*args: Any) -> Any:
         partial, primals = _partial(function, argnums, args)
+        _check_real("jacfwd", primals, "inputs")
         inputs = tensors_of(primals)
         structure_in = flatten(primals, [])
         columns: list[list[list[Tensor]]] = []
@@ -300,6 +321,7 @@ def jacfwd(
                     partial, primals, structure_in.build(iter(tangents)), has_aux=has_aux
                 )
                 columns[j].append(tensors_of(tangent))
+        _check_real("jacfwd", output, "outputs")
         flat: list[Any] = []
         if not any(columns):
             output = partial(*primals)
@@ -347,6 +369,16 @@ def _partial(
         return function(*given)
 
     return partial, tuple(args[n] for n in numbers)
+
+
+def _check_real(name: str, values: Any, what: str) -> None:
+    """Refuse complex numbers, whose Jacobians are no matrices of complex numbers."""
+    for i, tensor in enumerate(tensors_of(values)):
+        if tensor.is_complex():
+            raise failure(
+                RuntimeError,
+                f"{name}: Expected all {what} to be real but received complex tensor at flattened index {i}",
+            )
 
 
 def _basis(tensors: Sequence[Tensor], chosen: int) -> Iterator[list[Tensor]]:

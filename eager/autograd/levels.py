@@ -106,23 +106,35 @@ def open_arguments(level: Level, values: Sequence[Any]) -> tuple[list[Any], list
 
 
 def argument_places(argnums: Argnums, count: int) -> list[int]:
-    """`argnums` as a list of places among `count` arguments."""
-    numbers = [argnums] if isinstance(argnums, int) else list(argnums)
+    """`argnums` as a list of places among `count` arguments. Raises RuntimeError for what names none."""
+    if not isinstance(argnums, (int, tuple)):
+        raise failure(RuntimeError, f"argnum must be int or Tuple, got: {type(argnums).__name__}")
+    numbers = list(argnums) if isinstance(argnums, tuple) else [argnums]
+    if not numbers:
+        raise failure(RuntimeError, "argnums must be non-empty")
     for n in numbers:
-        if not isinstance(n, int) or not -count <= n < count:
+        if not isinstance(n, int):
+            raise failure(RuntimeError, f"argnum must be int, got: {type(n).__name__}")
+        if not -count <= n < count:
             raise failure(RuntimeError, f"Got argnum={n}, but only {count} positional inputs")
-    return [n % count for n in numbers]
+    places = [n % count for n in numbers]
+    if len(set(places)) < len(places):
+        raise failure(RuntimeError, f"argnums elements must be unique, got {argnums}")
+    return places
 
 
-def outputs_of(function: Callable[..., Any], has_aux: bool, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
-    """What `function` gives, and what it gives beside."""
+def outputs_of(
+    name: str, function: Callable[..., Any], has_aux: bool, *args: Any, **kwargs: Any
+) -> tuple[Any, Any]:
+    """What `function` gives, and what it gives beside; `name` is whom errors speak of."""
     with enable_grad():
         result = function(*args, **kwargs)
     if not has_aux:
         return result, None
     if not (isinstance(result, tuple) and len(result) == 2):
         raise failure(
-            RuntimeError, "with has_aux=True the function must return a tuple of two: (output, aux)"
+            RuntimeError,
+            f"{name}: output of function f should be a tuple of two, (output, aux), if has_aux is True",
         )
     return result
 

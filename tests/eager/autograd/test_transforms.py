@@ -576,3 +576,43 @@ def test_backward_drops_what_it_used():
         tracemalloc.stop()
     # What forward kept was allocated before; backward alone holds three gradients at a time.
     assert peak < 4.5 * 4 * size, peak / (4 * size)
+
+
+REFUSED = {
+    "argnums beyond": (lambda f, x: f.grad(lambda x: x.sum(), argnums=1)(x), "but only 1 positional"),
+    "argnums of floats": (lambda f, x: f.jacrev(lambda x: x, argnums=0.0)(x), "must be int or Tuple"),
+    "argnums, a list": (lambda f, x: f.jacfwd(lambda x: x, argnums=[0])(x), "must be int or Tuple"),
+    "argnums, strings": (lambda f, x: f.grad(lambda x: x.sum(), argnums=("0",))(x), "must be int"),
+    "argnums twice": (lambda f, x: f.jacrev(lambda x, y: x, argnums=(0, -2))(x, x), "must be unique"),
+    "no argnums": (lambda f, x: f.jacrev(lambda x: x, argnums=())(x), "must be non-empty"),
+    "no output": (lambda f, x: f.vjp(lambda x: None, x), "Expected f to be a function that has non-empty"),
+    "empty output": (
+        lambda f, x: f.jacfwd(lambda x: ())(x),
+        "Expected f to be a function that has non-empty",
+    ),
+    "outputs that are no tensors": (lambda f, x: f.vjp(lambda x: 1, x), "to return only tensors"),
+    "aux that is not there": (lambda f, x: f.grad(lambda x: [x, x], has_aux=True)(x), "output of function"),
+    "primals, no tuple": (lambda f, x: f.jvp(lambda x: x, x, (x,)), "Expected primals to be a tuple"),
+    "other tangents": (lambda f, x: f.jvp(lambda x: x, (x,), (x, x)), "same python structure"),
+    "primals of numbers": (lambda f, x: f.jvp(lambda x: x, (1.0,), (x,)), "only contain Tensors"),
+    "no primals": (lambda f, x: f.jvp(lambda: 1, (), ()), "at least one Tensor"),
+    "complex inputs": (lambda f, x: f.jacrev(lambda x: x.conj())(x + 0j), "Expected all inputs to be real"),
+    "complex outputs": (lambda f, x: f.jacfwd(lambda x: x * 1j)(x), "Expected all outputs to be real"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_transforms_refuse_in_torchs_words(name):
+    call, words = REFUSED[name]
+    for lib in (torch, fg):
+        with pytest.raises(RuntimeError, match=words):
+            call(lib.func, lib.tensor([1.0, 2.0]))
+
+
+def test_a_pull_without_grad_mode_is_off_the_graph():
+    for lib in (torch, fg):
+        x = lib.tensor(3.0, requires_grad=True)
+        output, pull = lib.func.vjp(lambda x: x**2, x)
+        with lib.no_grad():
+            (gradient,) = pull(lib.tensor(1.0))
+        assert gradient.item() == 6 and not gradient.requires_grad and output.requires_grad

@@ -12,7 +12,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable
-from typing import IO, Any
+from typing import IO, Any, cast
 
 import numpy as np
 
@@ -155,7 +155,7 @@ def load(
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "read")
             with open(path, "wb") as copy:
-                shutil.copyfileobj(f, copy)
+                shutil.copyfileobj(cast("IO[bytes]", f), copy)
             return load(path)
     library = _library()
     path = os.fspath(f)

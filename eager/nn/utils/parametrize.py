@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from copy import deepcopy
 from typing import Any
 
 from fusegrad.eager.core.errors import failure
@@ -11,7 +14,38 @@ from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.nn.containers import ModuleDict, ModuleList
 from fusegrad.eager.nn.module import Module, Parameter
 
-__all__ = ["ParametrizationList", "is_parametrized", "register_parametrization", "remove_parametrizations"]
+__all__ = [
+    "ParametrizationList",
+    "cached",
+    "is_parametrized",
+    "register_parametrization",
+    "remove_parametrizations",
+    "transfer_parametrizations_and_params",
+    "type_before_parametrizations",
+]
+
+# Inside `cached`: what was computed of a module under a name, by the module's id; how often it was entered.
+_values: dict[tuple[int, str], Tensor] = {}
+_entered = [0]
+
+
+@contextmanager
+def cached() -> Iterator[None]:
+    """Inside, a parametrized tensor is computed once. Source: `torch.nn.utils.parametrize.cached`.
+
+    >>> import fusegrad as fg
+    >>> layer = fg.nn.utils.parametrizations.weight_norm(fg.nn.Linear(3, 2))
+    >>> with fg.nn.utils.parametrize.cached():
+    ...     layer.weight is layer.weight
+    True
+    """
+    _entered[0] += 1
+    try:
+        yield
+    finally:
+        _entered[0] -= 1
+        if not _entered[0]:
+            _values.clear()
 
 
 class ParametrizationList(ModuleList):
@@ -25,6 +59,7 @@ class ParametrizationList(ModuleList):
             for module in reversed(modules):
                 if hasattr(module, "right_inverse"):
                     value = module.right_inverse(value)
+        _check_inverse(original, value)
         self.is_tensor = isinstance(value, Tensor)
         kind = Parameter if isinstance(original, Parameter) else None
         if self.is_tensor:
@@ -44,12 +79,88 @@ class ParametrizationList(ModuleList):
         else:
             setattr(self, name, tensor)
 
+    def right_inverse(self, value: Tensor) -> None:
+        """Set the originals so that they make `value`. Raises RuntimeError where a module has no inverse."""
+        found: Any = value
+        with no_grad():
+            for module in reversed(list(self)):
+                if not hasattr(module, "right_inverse"):
+                    raise failure(
+                        RuntimeError,
+                        f"parametrization {type(module).__name__} does not implement right_inverse: what it "
+                        "makes cannot be assigned",
+                    )
+                found = module.right_inverse(found)
+            parts = [found] if self.is_tensor else found
+            for name, part in zip(self.names, parts, strict=True):
+                getattr(self, name).data = part.detach()
+
     def forward(self) -> Tensor:
         first, *others = list(self)
         value = first(*(getattr(self, name) for name in self.names))
         for module in others:
             value = module(value)
         return value
+
+
+def _check_inverse(original: Tensor, value: Any) -> None:
+    """Refuse what a `right_inverse` may not give."""
+    if isinstance(value, Tensor):
+        if value.dtype is not original.dtype:
+            raise failure(
+                ValueError,
+                "When `right_inverse` outputs one tensor, it may not change the dtype: "
+                f"{original.dtype} became {value.dtype}",
+            )
+        return
+    if not isinstance(value, Sequence):
+        raise failure(
+            ValueError,
+            f"'right_inverse' must return a Tensor or a Sequence of tensors. Got {type(value).__name__}",
+        )
+    for i, part in enumerate(value):
+        if not isinstance(part, Tensor):
+            raise failure(
+                ValueError,
+                f"'right_inverse' must return a Tensor or a Sequence of tensors. Got element {i} of the "
+                f"sequence with type {type(part).__name__}",
+            )
+
+
+def _check_made(made: Any, before: Tensor) -> None:
+    """Refuse what a parametrization may not make of a tensor."""
+    if not isinstance(made, Tensor):
+        raise failure(ValueError, f"A parametrization must return a tensor. Got {type(made).__name__}")
+    for what, old, new in (
+        ("dtype", before.dtype, made.dtype),
+        ("shape", list(before.array.shape), list(made.array.shape)),
+    ):
+        if new != old:
+            raise failure(
+                ValueError,
+                f"Registering a parametrization may not change the {what} of the tensor, unless the `unsafe` "
+                f"flag is enabled: {old} became {new}",
+            )
+
+
+def _check_back(found: Any, value: Tensor) -> None:
+    """Refuse a `right_inverse` that is put before another one and gives something else than that takes."""
+    if not isinstance(found, Tensor):
+        raise failure(
+            ValueError,
+            "parametrization.right_inverse must return a tensor if the tensor is parametrized already. Got "
+            f"{type(found).__name__}",
+        )
+    for what, old, new in (
+        ("dtype", value.dtype, found.dtype),
+        ("shape", list(value.array.shape), list(found.array.shape)),
+    ):
+        if new != old:
+            raise failure(
+                ValueError,
+                f"The tensor returned by parametrization.right_inverse must have the same {what} as "
+                f"the parametrized one, unless the `unsafe` flag is enabled: {old} became {new}",
+            )
 
 
 def register_parametrization(
@@ -74,6 +185,13 @@ def register_parametrization(
     """
     parametrization.train(module.training)
     if is_parametrized(module, tensor_name):
+        if not unsafe:
+            with no_grad():
+                value = getattr(module, tensor_name)
+                made = parametrization(value)
+                _check_made(made, value)
+                if hasattr(parametrization, "right_inverse"):
+                    _check_back(parametrization.right_inverse(made), value)
         module.parametrizations[tensor_name].append(parametrization)
         return module
     original = module._parameters.get(tensor_name)
@@ -85,26 +203,85 @@ def register_parametrization(
             f"Module '{type(module).__name__}' does not have a parameter, a buffer, or a parametrized "
             f"element with name '{tensor_name}'",
         )
-    before = original.array.shape, original.array.dtype
+    before = original.detach()
     made = ParametrizationList([parametrization], original)
     if not unsafe:
-        with no_grad():
-            after = made()
-        if (after.array.shape, after.array.dtype) != before:
-            raise failure(
-                ValueError,
-                "Registering a parametrization may not change the shape or the dtype of the tensor, unless "
-                f"the `unsafe` flag is enabled: {before[1].name}{list(before[0])} became "
-                f"{after.array.dtype.name}{list(after.array.shape)}",
-            )
+        try:
+            with no_grad():
+                _check_made(made(), before)
+        except Exception:
+            original.data = before
+            raise
     delattr(module, tensor_name)
     if not is_parametrized(module):
         kind = type(module)
-        module.__class__ = type(f"Parametrized{kind.__name__}", (kind,), {"__module__": kind.__module__})
+        members = {"__module__": kind.__module__, "__getstate__": _refuse_pickling, "__deepcopy__": _copied}
+        module.__class__ = type(f"Parametrized{kind.__name__}", (kind,), members)
         module.parametrizations = ModuleDict()
-    setattr(type(module), tensor_name, property(lambda self: self.parametrizations[tensor_name]()))
+    setattr(type(module), tensor_name, _computed(tensor_name))
     module.parametrizations[tensor_name] = made.train(module.training)
     return module
+
+
+def _computed(name: str) -> property:
+    """The attribute of a parametrized tensor: computed when it is read; assigning sets the originals."""
+
+    def read(self: Any) -> Tensor:
+        if not _entered[0]:
+            return self.parametrizations[name]()
+        key = id(self), name
+        if key not in _values:
+            _values[key] = self.parametrizations[name]()
+        return _values[key]
+
+    def write(self: Any, value: Tensor) -> None:
+        self.parametrizations[name].right_inverse(value)
+
+    return property(read, write)
+
+
+def _refuse_pickling(self: Module) -> Any:
+    raise failure(
+        RuntimeError,
+        "Serialization of parametrized modules is only supported through state_dict(), since their classes "
+        "are made at run time",
+    )
+
+
+def _copied(self: Module, memo: dict[int, Any]) -> Module:
+    """A deep copy, with a class of its own: its attributes may become other ones."""
+    kind = type(self)
+    made: Any = object.__new__(type(kind.__name__, kind.__bases__, dict(vars(kind))))
+    memo[id(self)] = made
+    made.__dict__.update(deepcopy(self.__dict__, memo))
+    return made
+
+
+def type_before_parametrizations(module: Module) -> type:
+    """The class that a module had before it was parametrized.
+
+    Source: `torch.nn.utils.parametrize.type_before_parametrizations`.
+    """
+    return type(module).__bases__[0] if is_parametrized(module) else type(module)
+
+
+def transfer_parametrizations_and_params(
+    from_module: Module, to_module: Module, tensor_name: str | None = None
+) -> Module:
+    """Parametrize `to_module` as `from_module` is (or one tensor of it), with its originals.
+
+    Source: `torch.nn.utils.parametrize.transfer_parametrizations_and_params`.
+    """
+    names = list(from_module.parametrizations) if tensor_name is None else [tensor_name]
+    for name in names:
+        if not hasattr(to_module, name):
+            setattr(to_module, name, Parameter(getattr(from_module, name).detach()))
+        known = from_module.parametrizations[name]
+        for parametrization in known:
+            register_parametrization(to_module, name, parametrization)
+        for original in known.names:
+            setattr(to_module.parametrizations[name], original, getattr(known, original))
+    return to_module
 
 
 def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:

@@ -20,6 +20,7 @@ from fusegrad.eager.autograd.node import (
     record as record,
     share as share,
 )
+from fusegrad.eager.autograd.variable import Variable as Variable
 from fusegrad.eager.core.state import (
     enable_grad as enable_grad,
     inference_mode as inference_mode,

@@ -5,6 +5,5 @@ from fusegrad.eager.autograd.autograd import *
 from fusegrad.eager.autograd.autograd import __all__ as _names
 from fusegrad.eager.autograd.gradcheck import *
 from fusegrad.eager.autograd.gradcheck import __all__ as _checks
-from fusegrad.eager.autograd.variable import Variable as Variable
 
-__all__ = [*_names, *_checks, "Variable", "function", "functional", "graph"]
+__all__ = [*_names, *_checks, "function", "functional", "graph"]

@@ -5,7 +5,7 @@ from fusegrad.eager.autograd.anomaly import (
     detect_anomaly as detect_anomaly,
     set_detect_anomaly as set_detect_anomaly,
 )
-from fusegrad.eager.autograd.autograd import Variable as Variable, backward as backward, grad as grad
+from fusegrad.eager.autograd.autograd import backward as backward, grad as grad
 from fusegrad.eager.autograd.engine import run_backward as run_backward
 from fusegrad.eager.autograd.function import Function as Function
 from fusegrad.eager.autograd.gradcheck import (

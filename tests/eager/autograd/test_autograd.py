@@ -384,3 +384,11 @@ def test_the_node_of_a_leaf_has_metadata():
         y = x.clone()
         y.grad_fn.next_functions[0][0].metadata["seen"] = 1
         assert y.grad_fn.next_functions[0][0].metadata == {"seen": 1}
+
+
+def test_gradcheck_of_what_needs_no_gradient():
+    for lib in (fg, torch):
+        x = lib.ones(2, dtype=lib.float64, requires_grad=True)
+        assert lib.autograd.gradcheck(lambda x: x.detach() * 0, (x,))
+        with pytest.raises(RuntimeError, match="Numerical gradient for function expected to be zero"):
+            lib.autograd.gradcheck(lambda x: x.detach() * 2, (x,))

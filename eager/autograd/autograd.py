@@ -15,6 +15,7 @@ from fusegrad.eager.autograd.edges import GradientEdge, at_edges
 from fusegrad.eager.autograd.engine import accumulate, run_backward
 from fusegrad.eager.autograd.function import Function
 from fusegrad.eager.autograd.node import FREED, Node, filled, place, record, share
+from fusegrad.eager.autograd.variable import Variable
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.names import attach, renamed
 from fusegrad.eager.core.op import wrap
@@ -41,11 +42,6 @@ __all__ = [
     "set_grad_enabled",
     "share",
 ]
-
-
-def Variable(data: Tensor, requires_grad: bool = False) -> Tensor:
-    """A tensor with the memory of `data`, off the graph. Source: `torch.autograd.Variable`."""
-    return data.detach().requires_grad_(requires_grad)
 
 
 def as_sequence(value: Any) -> list[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -237,7 +238,7 @@ class Function:
         with no_grad():
             if cls.setup_context is not Function.setup_context:
                 output = cls.forward(*args)
-                cls.setup_context(node, args, output)
+                cls.setup_context(node, _with_defaults(cls.forward, args), output)
             else:
                 output = cls.forward(node, *args)
         if interpreter is not None:
@@ -245,6 +246,15 @@ class Function:
         outputs = output if isinstance(output, (tuple, list)) else (output,)
         results = _placed(node, args, outputs, recorded)
         return type(output)(results) if isinstance(output, (tuple, list)) else results[0]
+
+
+def _with_defaults(forward: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The arguments of a call, and the defaults of those that were not given."""
+    if not getattr(forward, "__defaults__", None):
+        return args
+    bound = inspect.signature(forward).bind(*args)
+    bound.apply_defaults()
+    return bound.args
 
 
 def _placed(node: FunctionNode, args: tuple[Any, ...], outputs: Sequence[Any], recorded: bool) -> list[Any]:

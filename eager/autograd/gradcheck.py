@@ -100,7 +100,7 @@ def _check(
         outputs = _tensors(func(*inputs))
     which = [i for i, y in enumerate(outputs) if y.needs_grad]
     if not which:
-        raise GradcheckError("gradcheck: no output requires grad")
+        _check_constant(func, inputs, checked, outputs, eps, atol)
     for number, x in enumerate(checked):
         numerical = _numerical(func, inputs, x, eps, which)
         for o, output_number in enumerate(which):
@@ -116,6 +116,22 @@ def _check(
                     f"Jacobian mismatch for output {output_number} with respect to input {number},\n"
                     f"numerical:{expected}\nanalytical:{analytical}\n"
                 )
+
+
+def _check_constant(
+    func: Callable[..., Any],
+    inputs: tuple[Any, ...],
+    checked: Sequence[Tensor],
+    outputs: Sequence[Tensor],
+    eps: float,
+    atol: float,
+) -> None:
+    """Outputs that need no gradients must not depend on the inputs."""
+    which = [i for i, y in enumerate(outputs) if y.array.dtype.kind in "fc"]
+    for x in checked:
+        for found in _numerical(func, inputs, x, eps, which):
+            if not np.allclose(found, 0, rtol=0, atol=atol):
+                raise GradcheckError("gradcheck: Numerical gradient for function expected to be zero")
 
 
 def _analytical(output: Tensor, x: Tensor) -> np.ndarray:

@@ -284,6 +284,12 @@ class AccumulateGrad:
         """PyTorch's name of this node."""
         return "torch::autograd::AccumulateGrad"
 
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """A dictionary for the user to write into."""
+        kept: dict[str, Any] = self.variable.__dict__.setdefault("_accumulate_grad_metadata", {})
+        return kept
+
     def register_prehook(self, fn: Callable[..., Any]) -> RemovableHandle:
         """Call `fn((gradient,))` before the gradient is added; it may return another one."""
         return before_accumulation(self.variable, lambda gradient: _only(fn((gradient,))))

@@ -112,7 +112,7 @@ def base_of(tensor: Tensor) -> Tensor:
         return tensor
     base: Tensor = alias[0]
     # Whoever gave either a new array parted them.
-    return base if np.may_share_memory(base.array, tensor.array) else tensor
+    return base if not tensor.array.size or np.may_share_memory(base.array, tensor.array) else tensor
 
 
 def _base(self: Tensor) -> Tensor | None:

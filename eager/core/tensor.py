@@ -218,7 +218,7 @@ class Tensor(Methods):
         return _CPU
 
     is_cpu = True
-    is_cuda = is_xpu = is_mps = is_meta = False
+    is_cuda = is_meta = is_mps = is_xpu = False
 
     layout = strided
     is_mkldnn = is_nested = is_quantized = is_sparse = is_sparse_csr = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,12 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
     if nonlinearity not in _GAINS:
         raise failure(ValueError, f"Unsupported nonlinearity {nonlinearity}")
     return _GAINS[nonlinearity]
+
+
+def _nothing(tensor: Tensor) -> Tensor:
+    """A tensor without elements, which there is nothing to draw for."""
+    warnings.warn("Initializing zero-element tensors is a no-op", stacklevel=3)
+    return tensor
 
 
 def _fans(tensor: Tensor) -> tuple[int, int]:
@@ -121,6 +128,8 @@ def kaiming_uniform_(
     generator: Any = None,
 ) -> Tensor:
     """Uniform with variance gain squared / fan."""
+    if 0 in tensor.array.shape:
+        return _nothing(tensor)
     bound = math.sqrt(3.0) * _deviation(tensor, a, mode, nonlinearity)
     return uniform_(tensor, -bound, bound, generator)
 
@@ -133,6 +142,8 @@ def kaiming_normal_(
     generator: Any = None,
 ) -> Tensor:
     """Normal with variance gain squared / fan."""
+    if 0 in tensor.array.shape:
+        return _nothing(tensor)
     return normal_(tensor, 0.0, _deviation(tensor, a, mode, nonlinearity), generator)
 
 

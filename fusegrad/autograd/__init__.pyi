@@ -5,7 +5,7 @@ from fusegrad.eager.autograd.anomaly import (
     detect_anomaly as detect_anomaly,
     set_detect_anomaly as set_detect_anomaly,
 )
-from fusegrad.eager.autograd.autograd import Variable as Variable, backward as backward, grad as grad
+from fusegrad.eager.autograd.autograd import backward as backward, grad as grad
 from fusegrad.eager.autograd.engine import run_backward as run_backward
 from fusegrad.eager.autograd.function import Function as Function
 from fusegrad.eager.autograd.gradcheck import (
@@ -20,6 +20,7 @@ from fusegrad.eager.autograd.node import (
     record as record,
     share as share,
 )
+from fusegrad.eager.autograd.variable import Variable as Variable
 from fusegrad.eager.core.state import (
     enable_grad as enable_grad,
     inference_mode as inference_mode,

@@ -75,4 +75,6 @@ def _failures(files: list[File]) -> list[str]:
 
 
 def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*") or "an assertion without words"
+    for mark in "|*[]":
+        text = text.replace(mark, f"\\{mark}")
+    return text.replace("<", "&lt;") or "an assertion without words"

@@ -236,8 +236,8 @@ def _check(
         raise refuse(f"non-positive groups is not supported, got {groups}")
     if len(kernel) != rank + 2 or len(given) not in (rank + 1, rank + 2):
         raise refuse(
-            f"Expected {rank + 1}D (unbatched) or {rank + 2}D (batched) input and {rank + 2}D weight, "
-            f"but got input of size {given} and weight of size {kernel}"
+            f"Expected {rank + 1}D (unbatched) or {rank + 2}D (batched) input to {name}, but got input of "
+            f"size: {given}, and weight of size: {kernel}, which must be {rank + 2}D"
         )
     if kernel[0] < groups or kernel[0] % groups:
         raise refuse(
@@ -293,6 +293,11 @@ def _padded_same(
     return input, tuple(t // 2 for t in total)
 
 
+def _by(sizes: Sequence[int]) -> str:
+    """Sizes as PyTorch writes them: 3 x 4."""
+    return " x ".join(map(str, sizes))
+
+
 def _convolution_of(name: str, rank: int) -> Callable[..., Tensor]:
     def conv(
         input: Tensor,
@@ -314,14 +319,17 @@ def _convolution_of(name: str, rank: int) -> Callable[..., Tensor]:
             raise failure(
                 RuntimeError, f"{name}: padding must be 'same', 'valid' or integers, but got {padding!r}"
             )
+        if min(numbers(stride, rank, name, "stride")) < 1:
+            raise failure(RuntimeError, f"{name}: non-positive stride is not supported, got {stride}")
         window = window_of(name, rank, kernel, stride, padding, dilation)
         size = counts(input.array.shape[-rank:], window)
         if min(size) < 1:
+            padded = [n + 2 * w[2] for n, w in zip(input.array.shape[-rank:], window, strict=True)]
+            spread = [w[3] * (w[0] - 1) + 1 for w in window]
             raise failure(
                 RuntimeError,
-                f"{name}: Kernel size can't be greater than actual input size: input "
-                f"{list(input.array.shape)} with padding {padding}, weight {list(weight.array.shape)} with "
-                f"dilation {dilation}",
+                f"{name}: Calculated padded input size per channel: ({_by(padded)}). Kernel size: "
+                f"({_by(spread)}). Kernel size can't be greater than actual input size",
             )
         return _run(_convolution, input, weight, bias, size, window, groups)
 

@@ -240,7 +240,7 @@ def _pairs_as_complex_type(types: Any) -> TensorType:
     if dtype.kind != "f":
         raise RuntimeError(f"only floating-point tensors can be seen as complex, this is {dtype.name}")
     if not shape or shape[-1] != 2:
-        raise RuntimeError(f"the last dimension must hold 2 numbers, shape is {list(shape)}")
+        raise RuntimeError(f"Tensor must have a last dimension of size 2, but got shape {list(shape)}")
     return TensorType(shape[:-1], np.result_type(dtype, np.complex64))
 
 

@@ -407,7 +407,7 @@ def broadcast_shapes(*shapes: Any) -> Size:
     except ValueError:
         raise failure(
             RuntimeError,
-            f"shape mismatch: objects cannot be broadcast to a single shape: {[list(s) for s in sizes]}",
+            f"Shape mismatch: objects cannot be broadcast to a single shape: {[list(s) for s in sizes]}",
         ) from None
 
 

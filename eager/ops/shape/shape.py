@@ -196,8 +196,8 @@ def _dtype_view_type(types: Sequence[TensorType], dtype: dtypes.DType) -> Tensor
         return TensorType(shape, dtype.numpy)
     if not shape or shape[-1] * old % new:
         raise RuntimeError(
-            f"the last dimension of {list(shape)} cannot be read as {dtype.name}: elements of {old} bytes "
-            f"do not make whole ones of {new}"
+            f"self.size(-1) must be divisible by {new // old} to view {types[0].dtype.name} as {dtype.name} "
+            f"(different element sizes), but got shape {list(shape)}"
         )
     return TensorType((*shape[:-1], shape[-1] * old // new), dtype.numpy)
 

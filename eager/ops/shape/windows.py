@@ -64,6 +64,8 @@ def window_of(
         ("dilation", dilation, 1),
     ):
         sizes = numbers(value, rank, name, what)
+        if what == "stride" and min(sizes) == 0:
+            raise failure(RuntimeError, f"{name}: stride should not be zero, but got {value!r}")
         if min(sizes) < least:
             raise failure(RuntimeError, f"{name}: {what} must be at least {least}, but got {value!r}")
         columns.append(sizes)

@@ -363,3 +363,32 @@ def test_zeros_for_unused_inputs_can_be_derived_again():
         first = lib.autograd.grad(x * a, x, create_graph=True)
         second = lib.autograd.grad(first, x, create_graph=True, materialize_grads=True)
         assert lib.autograd.grad(second, x, materialize_grads=True)[0].item() == 0
+
+
+def test_variables_are_tensors():
+    for lib in (fg, torch):
+        variable, data = lib.autograd.Variable, lib.ones(2)
+        made = variable(data, requires_grad=True)
+        assert made.requires_grad and made.is_leaf and not data.requires_grad
+        assert isinstance(made, variable) and isinstance(made, lib.Tensor) and not isinstance(1.0, variable)
+        data[0] = 5
+        assert made.tolist() == [5.0, 1.0]
+        assert variable().shape == (0,)
+        with pytest.raises(TypeError, match="data has to be a tensor"):
+            variable([1.0])
+
+
+def test_the_node_of_a_leaf_has_metadata():
+    for lib in (fg, torch):
+        x = lib.ones(2, requires_grad=True)
+        y = x.clone()
+        y.grad_fn.next_functions[0][0].metadata["seen"] = 1
+        assert y.grad_fn.next_functions[0][0].metadata == {"seen": 1}
+
+
+def test_gradcheck_of_what_needs_no_gradient():
+    for lib in (fg, torch):
+        x = lib.ones(2, dtype=lib.float64, requires_grad=True)
+        assert lib.autograd.gradcheck(lambda x: x.detach() * 0, (x,))
+        with pytest.raises(RuntimeError, match="Numerical gradient for function expected to be zero"):
+            lib.autograd.gradcheck(lambda x: x.detach() * 2, (x,))

@@ -459,3 +459,28 @@ def test_anomaly_mode_names_the_forward():
         inner(x).sum().backward()
     finally:
         fg.autograd.set_detect_anomaly(False)
+
+
+@pytest.mark.parametrize("given", [(), (4,)])
+def test_setup_context_sees_the_defaults_of_forward(given):
+    def gradient(lib):
+        class Power(lib.autograd.Function):
+            @staticmethod
+            def forward(x, y=3):
+                return x**y
+
+            @staticmethod
+            def setup_context(ctx, inputs, output):
+                x, ctx.y = inputs
+                ctx.save_for_backward(x)
+
+            @staticmethod
+            def backward(ctx, g):
+                (x,) = ctx.saved_tensors
+                return g * ctx.y * x ** (ctx.y - 1), None
+
+        x = lib.tensor([1.0, 2.0], requires_grad=True)
+        Power.apply(x, *given).sum().backward()
+        return x.grad.tolist()
+
+    assert gradient(fg) == gradient(torch)

@@ -163,6 +163,24 @@ IN_TORCHS_WORDS = {
         "Integer division with addcdiv is no longer supported",
     ),
 }
+IN_TORCHS_WORDS |= {
+    "kernel too large": (
+        lambda t: t.nn.functional.conv2d(t.ones(1, 1, 4, 4), t.ones(1, 1, 3, 3), dilation=3, padding=1),
+        r"Calculated padded input size per channel: \(6 x 6\). Kernel size: \(7 x 7\). Kernel size can't be",
+    ),
+    "stride of a convolution": (
+        lambda t: t.nn.functional.conv1d(t.ones(1, 1, 4), t.ones(1, 1, 2), stride=0),
+        "non-positive stride is not supported",
+    ),
+    "dimensions of a convolution": (
+        lambda t: t.nn.functional.conv2d(t.ones(1, 10, 1, 28, 28), t.ones(6, 1, 5, 5)),
+        r"Expected 3D \(unbatched\) or 4D \(batched\) input to conv2d, but got input of size: \[1, 10, 1, 28",
+    ),
+    "stride of a pool": (
+        lambda t: t.nn.functional.max_pool1d(t.ones(1, 1, 4), 2, stride=0),
+        "stride should not be zero|stride must be greater than zero",
+    ),
+}
 
 
 @pytest.mark.parametrize("name", IN_TORCHS_WORDS)

@@ -210,3 +210,10 @@ def test_statistics():
     assert abs(dropped.max().item() - 1 / 0.75) < 1e-6
     x = fg.empty(10_000).normal_(3, 0.5)
     assert abs(x.mean().item() - 3) < 0.05 and abs(x.std().item() - 0.5) < 0.02
+
+
+@pytest.mark.parametrize("name", ["kaiming_uniform_", "kaiming_normal_"])
+def test_there_is_nothing_to_draw_for_a_tensor_without_elements(name):
+    for lib in (fg, torch):
+        with pytest.warns(UserWarning, match="Initializing zero-element tensors is a no-op"):
+            getattr(lib.nn.init, name)(lib.empty(0, 1))

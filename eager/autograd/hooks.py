@@ -115,6 +115,11 @@ def _checked(hook: Callable[..., Any], made: Any, before: Sequence[Any]) -> Sequ
                 f"hook {name!r} has changed the size of value: {list(old.array.shape)} became "
                 f"{list(new.array.shape)}",
             )
+        if new.array.dtype != old.array.dtype:
+            raise failure(
+                RuntimeError,
+                f"hook {name!r} has changed the type of value (was {old.dtype}, got {new.dtype})",
+            )
     return made
 
 

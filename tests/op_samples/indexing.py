@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from fusegrad.eager.core.op import REGISTRY, bind
 from op_samples.table import add, b, f, i
 
 for _index in ([0, 2], ([0, 1], [1, 3]), (slice(None), [3, 0, 0]), (1, [0, 2]), ([[0, 1], [2, 3]],), (0, slice(None), [1, 0]),
@@ -86,16 +87,20 @@ add(
 )
 add("assign", lambda fg, x, y: _written(fg, x, y), f(3, 4), f(4))
 add("assign", lambda fg, x: fg.nn.functional.pad(x, (1, 2, 0, 1), value=0.5), f(3, 4))
-add("rewritten", lambda fg, x, y: _written_unseen(fg, x, y), f(3, 4), f(3, 4))
-add("overwritten", lambda fg, x, y: (x * 1).copy_(y * 2) + x, f(3, 4), f(3, 4))
+# What graphs say of writes; PyTorch has no such ops.
+add(
+    "rewritten",
+    lambda fg, x, y: _write(fg, "rewritten", x, y, y.detach() + (x - x.detach())),
+    f(3, 4),
+    f(3, 4),
+)
+add("overwritten", lambda fg, x, y: _write(fg, "overwritten", x, y, y + x * 0), f(3, 4), f(3, 4))
 add("eq", lambda fg, x: fg.nn.functional.one_hot(x, 5), i(3, 2), gradients=False)
 
 
-def _written_unseen(fg: Any, x: Any, y: Any) -> Any:
-    """y by a write that autograd does not see, which derives as x; and y, so that it is reached."""
-    z = x * 1
-    z.detach().copy_(y)
-    return z * 3 + y
+def _write(fg: Any, name: str, x: Any, y: Any, meant: Any) -> Any:
+    """What the op gives, and in PyTorch what has the same value and gradients; with y, so that it is reached."""
+    return (meant if fg.__name__ == "torch" else bind(REGISTRY[name], (x, y))) * 3 + y
 
 
 def _written(fg: Any, x: Any, y: Any) -> Any:

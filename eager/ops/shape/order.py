@@ -113,7 +113,7 @@ def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
     """Dimensions moved to other places. Source: `torch.movedim`."""
     ndim = input.array.ndim
     for what, dims in (("source", source), ("destination", destination)):
-        places = [d % max(ndim, 1) for d in ((dims,) if isinstance(dims, int) else dims)]
+        places = [d % max(ndim, 1) for d in (dims if isinstance(dims, (tuple, list)) else (dims,))]
         if len(set(places)) < len(places):
             raise failure(RuntimeError, f"repeated dim in `{what}` ({list(dims)})")
     sources, targets = normal_dims(source, ndim), normal_dims(destination, ndim)

@@ -72,7 +72,7 @@ AROUND = """
 with T.no_grad(): | with T.enable_grad(): | with T.set_grad_enabled(False): | for _ in range(2):
 if {v}.sum() > {c}: | if {v}.shape[0] > 1: | with T.set_grad_enabled({v}.requires_grad):
 """
-# What we refuse, and PyTorch does: writes into parts of windows that overlap, and another shape for what views
+# What we refuse, and PyTorch does: writes into parts of windows that overlap, and other shapes for what views
 # look at.
 REFUSED = ("refers to a single memory location", "on a leaf that has views")
 MODES: dict[str, Callable[[ModuleType], Any]] = {

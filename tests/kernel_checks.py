@@ -47,7 +47,7 @@ def check(function: Function, *args: fg.Tensor, rtol: float = 1e-5) -> Program:
     for ours, theirs in zip(results, expected, strict=True):
         assert ours.dtype == theirs.array.dtype and ours.shape == theirs.array.shape
         np.testing.assert_allclose(ours, theirs.array, rtol=rtol, atol=rtol)
-    if all(step.kind == "kernel" for step in program.steps):
+    if all(step.kind in ("kernel", "loops") for step in program.steps):
         check_printed(program, inputs, arrays, rtol)
     return program
 

@@ -112,6 +112,7 @@ def test_a_function_that_runs_eagerly_is_said_to() -> None:
 
 
 def test_torch_gets_a_column(arguments: Any) -> None:
+    torch.ones(1)  # or the test is skipped
     found = compare(loss, *arguments, peers={"torch": loss_torch}, scale=3.0)
     assert found["torch"].difference.agrees
     assert found["torch"].gradients is not None
@@ -131,6 +132,7 @@ def test_jax_gets_a_column(arguments: Any) -> None:
 
 
 def test_a_peer_that_computes_something_else_is_said_to(arguments: Any) -> None:
+    torch.ones(1)  # or the test is skipped
     found = compare(loss, *arguments, peers={"torch": lambda x, w: loss_torch(x, w) + 1})
     assert not found.agree
     assert found["compiled"].difference.agrees
@@ -142,6 +144,11 @@ def test_a_peer_that_is_not_installed_is_left_out(arguments: Any, monkeypatch: A
     found = compare(loss, *arguments, peers={"torch": loss_torch})
     assert [c.name for c in found.columns] == ["eager", "compiled"]
     assert "torch is left out" in str(found)
+
+
+def test_at_least_one_sample_is_taken(arguments: Any) -> None:
+    with pytest.raises(ValueError, match="repeat must be at least 1, got 0"):
+        fg.compare(loss, *arguments, repeat=0)
 
 
 def test_unknown_peers_and_hidden_tensors_are_refused(arguments: Any) -> None:

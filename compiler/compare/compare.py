@@ -214,7 +214,7 @@ def compare(
     as they were.
 
     Raises ExportError, before anything is timed, for a plot that cannot be saved; ValueError for
-    unknown peers; and whatever the function raises.
+    unknown peers and for no repeats; and whatever the function raises.
 
     >>> import fusegrad as fg
     >>> x = fg.ones(100, requires_grad=True)
@@ -222,6 +222,8 @@ def compare(
     >>> found.agree, found["compiled"].facts["forward_kernels"]
     (True, 1)
     """
+    if repeat is not None and repeat < 1:
+        raise ValueError(f"compare: repeat must be at least 1, got {repeat}")
     if plot is not None:
         plot = terminal.check_plot(plot)
     case = Case(function, args, kwargs)

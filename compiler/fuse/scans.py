@@ -24,6 +24,7 @@ def scan_kernel(equation: Equation, sources: Sources) -> BoundKernel:
     """The kernel of a scan: serial along `dim`, vectors and tasks across it."""
     nest, dim = Nest(sources), equation.params["dim"]
     shape = equation.output.shape
+    assert 0 <= dim < len(shape), "dimensions of graphs count from 0"
     axes = [nest.axis(n) for n in shape]
     vector = axes[-1:] if dim != len(shape) - 1 else []
     tasks = [a for d, a in enumerate(axes) if d != dim and a not in vector]

@@ -28,6 +28,14 @@ from fusegrad.compiler.runtime import threads
 numbers = iter(range(1_000_000))
 
 
+@pytest.fixture(autouse=True)
+def interrupts_are_heard():
+    """Also where whoever started the tests ignores them, as a shell does for what runs in its background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def giving(number: int) -> tuple[str, str]:
     """A function of no arguments that gives a number: its name and its module."""
     name = f"giving_{next(numbers)}"

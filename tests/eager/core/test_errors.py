@@ -164,6 +164,20 @@ IN_TORCHS_WORDS = {
     ),
 }
 IN_TORCHS_WORDS |= {
+    "empty channels of a pool": (
+        lambda t: t.nn.functional.fractional_max_pool2d(t.ones(1, 0, 50, 32), 3, (2, 2)),
+        "Expected input to have non-zero size for non-batch dimensions",
+    ),
+    "kernel of a pool": (
+        lambda t: t.nn.functional.fractional_max_pool2d(t.ones(1, 2, 9, 9), (1,), (2, 2)),
+        "kernel_size must either be a single Int or",
+    ),
+    "samples of a pool": (
+        lambda t: t.nn.functional.fractional_max_pool2d(
+            t.ones(1, 2, 9, 9), 2, (2, 2), _random_samples=t.ones(0, 2, 2)
+        ),
+        "Expect _random_samples",
+    ),
     "view of another dtype": (
         lambda t: t.zeros(4, 3, dtype=t.uint8).view(t.float32),
         r"self.size\(-1\) must be divisible by 4",

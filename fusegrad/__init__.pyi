@@ -175,7 +175,7 @@ from fusegrad.eager.ops.pointwise.elementwise import (
     result_type as result_type,
     rsub as rsub,
 )
-from fusegrad.eager.ops.pointwise.numbers import Frexp as _Frexp
+from fusegrad.eager.ops.pointwise.numbers import Frexp as _Frexp, heaviside as heaviside
 from fusegrad.eager.ops.pointwise.special import (
     allclose as allclose,
     clamp_max as clamp_max,
@@ -619,7 +619,6 @@ def gt(input: _Any, other: _Any, *, out: _Any = None) -> _Tensor: ...
 half: _DType
 
 def hardshrink(input: _Tensor, *values: _Any, **given: _Any) -> _Tensor: ...
-def heaviside(input: _Tensor, values: _Tensor, *, out: _Any = None) -> _Tensor: ...
 def histc(
     input: _Tensor, bins: _int = 100, min: _float = 0, max: _float = 0, *, out: _Any = None
 ) -> _Tensor: ...

@@ -20,6 +20,12 @@ from fusegrad.eager.core.public import locate
 from fusegrad.eager.core.state import enable_grad
 from fusegrad.eager.core.tensor import Tensor
 
+_ONE = {
+    "input": "the input to the user-provided function is",
+    "output": "the user-provided function returns",
+}
+_OUTPUTS = "outputs of the user-provided function"
+
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
 
 
@@ -62,16 +68,16 @@ def _gradients(
     create_graph: bool,
     strict: bool,
     name: str,
+    second: bool = False,
 ) -> list[Tensor]:
-    """Gradients that may be called for again, with zeros (or, if strict, an error) for unused inputs."""
+    """Gradients that may be called for again, with zeros (or, if strict, an error) for unused inputs.
+
+    second: the outputs are gradients with respect to the inputs themselves.
+    """
     given = [None] * len(outputs) if cotangents is None else list(cotangents)
     pairs = [(y, c) for y, c in zip(outputs, given, strict=True) if y.needs_grad]
     if strict and len(pairs) < len(outputs):
-        raise failure(
-            RuntimeError,
-            f"{name}: an output of the user-provided function does not require gradient: it is "
-            "independent of the inputs. This is not allowed in strict mode.",
-        )
+        raise failure(RuntimeError, _independent(name, [y.needs_grad for y in outputs].index(False), second))
     found: list[Any] = [None] * len(inputs)
     if pairs:
         found = run_backward([y for y, _ in pairs], [c for _, c in pairs], True, create_graph, inputs)
@@ -87,24 +93,44 @@ def _gradients(
     return found
 
 
+def _independent(name: str, number: int, second: bool) -> str:
+    """Why strict mode does not take an output that hangs on no input."""
+    if second:
+        return (
+            f"{name}: The jacobian of the user-provided function with respect to input {number} is "
+            "independent of the input. This is not allowed in strict mode."
+        )
+    return (
+        f"{name}: Output {number} of the user-provided function does not require gradients. The outputs must "
+        "be computed in a differentiable manner from the input when running in strict mode."
+    )
+
+
 def _checked_v(v: Any, like: Sequence[Tensor], what: str, name: str) -> list[Tensor | None]:
     """The vector that is multiplied with; may be left out for one element."""
     if v is None:
         if len(like) != 1 or like[0].array.size != 1:
             raise failure(
                 RuntimeError,
-                f"{name}: The vector v can only be None if the {what} is a single Tensor with one element.",
+                f"{name}: The vector v can only be None if {_ONE[what]} a single Tensor with a single "
+                "element.",
             )
         return [wrap(np.ones_like(like[0].array))]
     _, given = _many(v, "v", name)
+    if len(given) > len(like) == 1:
+        raise failure(RuntimeError, f"{name}: The given v should contain a single Tensor.")
     if len(given) != len(like):
-        raise failure(RuntimeError, f"{name}: v has {len(given)} tensors, the {what} {len(like)}")
+        raise failure(
+            RuntimeError,
+            f"{name}: v is a tuple of invalid length: should be {len(like)}, as the {what}, but got "
+            f"{len(given)}",
+        )
     for i, (a, b) in enumerate(zip(given, like, strict=True)):
         if a.array.shape != b.array.shape:
             raise failure(
                 RuntimeError,
-                f"{name}: v has invalid size at index {i}: {list(a.array.shape)}, "
-                f"expected {list(b.array.shape)}",
+                f"{name}: Entry {i} in v has invalid size: should be {list(b.array.shape)} but got "
+                f"{list(a.array.shape)}",
             )
     return list(given)
 
@@ -116,7 +142,7 @@ def vjp(
     many, given = _many(inputs, "inputs", "vjp")
     with enable_grad():
         opened = _opened(given, create_graph)
-        many_outputs, outputs = _many(func(*opened), "outputs", "vjp")
+        many_outputs, outputs = _many(func(*opened), _OUTPUTS, "vjp")
         vector = _checked_v(v, outputs, "output", "vjp")
         found = _gradients(outputs, opened, vector, create_graph, strict, "vjp")
     return _closed(outputs, many_outputs, create_graph), _closed(found, many, create_graph)
@@ -130,7 +156,7 @@ def jvp(
     vector = _checked_v(v, given, "input", "jvp")
     with enable_grad():
         opened = _opened(given, create_graph)
-        many_outputs, outputs = _many(func(*opened), "outputs", "jvp")
+        many_outputs, outputs = _many(func(*opened), _OUTPUTS, "jvp")
         # What a cotangent u pulls back is linear in u; its gradient along v is the product.
         seeds = tuple(wrap(np.zeros_like(y.array)).requires_grad_() for y in outputs)
         pulled = _gradients(outputs, opened, seeds, True, strict, "jvp")
@@ -139,10 +165,13 @@ def jvp(
 
 
 def _scalar(name: str, output: Any) -> Tensor:
-    many, outputs = _many(output, "outputs", name)
-    if many or outputs[0].array.size != 1:
+    many, outputs = _many(output, _OUTPUTS, name)
+    if many:
+        raise failure(RuntimeError, f"The function given to {name} should return a single Tensor")
+    if outputs[0].array.size != 1:
         raise failure(
-            RuntimeError, f"{name}: The function given must return a single Tensor with one element"
+            RuntimeError,
+            f"The Tensor returned by the function given to {name} should contain a single element",
         )
     return outputs[0]
 
@@ -154,13 +183,20 @@ def vhp(
 
     Source: `torch.autograd.functional.vhp`.
     """
-    many, given = _many(inputs, "inputs", "vhp")
-    vector = _checked_v(v, given, "input", "vhp")
+    return _with_hessian("vhp", func, inputs, v, create_graph, strict)
+
+
+def _with_hessian(
+    name: str, func: Callable[..., Any], inputs: Any, v: Any, create_graph: bool, strict: bool
+) -> tuple[Any, Any]:
+    """Output and product with the Hessian, from either side: it is symmetric."""
+    many, given = _many(inputs, "inputs", name)
+    vector = _checked_v(v, given, "input", name)
     with enable_grad():
         opened = _opened(given, create_graph)
-        output = _scalar("vhp", func(*opened))
-        first = _gradients([output], opened, None, True, strict, "vhp")
-        found = _gradients(first, opened, vector, create_graph, strict, "vhp")
+        output = _scalar(name, func(*opened))
+        first = _gradients([output], opened, None, True, strict, name)
+        found = _gradients(first, opened, vector, create_graph, strict, name, second=True)
     return _closed([output], False, create_graph), _closed(found, many, create_graph)
 
 
@@ -171,7 +207,7 @@ def hvp(
 
     Source: `torch.autograd.functional.hvp`.
     """
-    return vhp(func, inputs, v, create_graph, strict)
+    return _with_hessian("hvp", func, inputs, v, create_graph, strict)
 
 
 def jacobian(
@@ -195,19 +231,18 @@ def jacobian(
     many, given = _many(inputs, "inputs", "jacobian")
     with enable_grad():
         opened = _opened(given, create_graph)
-        many_outputs, outputs = _many(func(*opened), "outputs", "jacobian")
-        blocks = [_rows(y, opened, create_graph, strict) for y in outputs]
+        many_outputs, outputs = _many(func(*opened), _OUTPUTS, "jacobian")
+        blocks = [_rows(i, y, opened, create_graph, strict) for i, y in enumerate(outputs)]
     closed = tuple(_closed(block, many, create_graph) for block in blocks)
     return closed if many_outputs else closed[0]
 
 
-def _rows(output: Tensor, inputs: Sequence[Tensor], create_graph: bool, strict: bool) -> list[Tensor]:
-    """The Jacobian of one output with respect to each input."""
+def _rows(
+    number: int, output: Tensor, inputs: Sequence[Tensor], create_graph: bool, strict: bool
+) -> list[Tensor]:
+    """The Jacobian of output `number` with respect to each input."""
     if strict and not output.needs_grad:
-        raise failure(
-            RuntimeError,
-            "jacobian: an output does not depend on the inputs, which strict mode forbids.",
-        )
+        raise failure(RuntimeError, _independent("jacobian", number, False))
     rows = []
     for place_ in range(output.array.size):
         one = np.zeros(output.array.shape, output.array.dtype)

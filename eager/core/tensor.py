@@ -223,6 +223,18 @@ class Tensor(Methods):
     layout = strided
     is_mkldnn = is_nested = is_quantized = is_sparse = is_sparse_csr = False
 
+    def to_dense(self, *_: Any, **__: Any) -> Tensor:
+        """The tensor itself: none is sparse."""
+        return self
+
+    def dense_dim(self) -> int:
+        """All dimensions are dense ones."""
+        return self.array.ndim
+
+    def sparse_dim(self) -> int:
+        """0: no dimension is sparse."""
+        return 0
+
     def get_device(self) -> int:
         """-1: the CPU."""
         return -1

@@ -5,9 +5,10 @@ from fusegrad.eager.nn import __all__ as _names
 from fusegrad.nn import (
     attention as attention,
     functional as functional,
+    grad as grad,
     init as init,
     parameter as parameter,
     utils as utils,
 )
 
-__all__ = [*_names, "attention", "functional", "init", "parameter", "utils"]
+__all__ = [*_names, "attention", "functional", "grad", "init", "parameter", "utils"]

@@ -111,6 +111,7 @@ from fusegrad.eager.nn.transformer import (
 from fusegrad.nn import (
     attention as attention,
     functional as functional,
+    grad as grad,
     init as init,
     parameter as parameter,
     utils as utils,

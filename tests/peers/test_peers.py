@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from peers import outcomes, runs, table
 ROOM = Path(__file__).resolve().parent
 FILE = """
 import os
+import re
 import subprocess
 import sys
 import time
@@ -183,3 +185,19 @@ def test_what_torch_fails_too_is_set_aside(tmp_path: Path) -> None:
     theirs = [{"test": "C.a", "outcome": "failed"}, {"test": "C.b", "outcome": "passed"}]
     file = outcomes.File.read("test_x", lines, tmp_path, theirs)
     assert [t.outcome for t in file.tests] == ["set aside", "failed"]
+
+
+def test_the_page_is_about_the_list_and_adds_up() -> None:
+    page = (ROOM.parent.parent / "docs" / "pytorch_tests.md").read_text()
+    for entry in outcomes.declined():
+        assert f"| {entry.name} | {entry.sentence} |" in page
+    rows = [list(map(int, row)) for row in re.findall(r"^\| `\S+` \|" + r" (\d+) \|" * 5, page, re.MULTILINE)]
+    for collected, declined, aside, passed, failed in rows:
+        assert collected == declined + aside + passed + failed
+    passed, failed = sum(row[3] for row in rows), sum(row[4] for row in rows)
+    assert f"{sum(row[0] for row in rows)} tests collected, {passed} pass" in page
+    assert f"{passed} of {passed + failed} pass" in page
+    told = page.partition("## What fails, and why")[2]
+    assert (
+        sum(line.count("`Test") + line.count("`Numpy") for line in told.splitlines() if "|" in line) >= failed
+    )

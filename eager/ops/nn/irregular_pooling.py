@@ -135,6 +135,15 @@ def _fractional_numpy(x: np.ndarray, samples: np.ndarray, size: Sizes, kernel: S
 _fractional_place = Opaque("fractional_max_place", "x samples", _fractional_numpy, _indices_type, None)
 
 
+def _check_samples(name: str, size: Sequence[int], wanted: tuple[int, int, int]) -> None:
+    """Refuse random numbers [N, C, dimensions] that are not those of the input."""
+    if len(size) != 3 or size[0] < wanted[0] or tuple(size[1:]) != wanted[1:]:
+        raise failure(
+            RuntimeError,
+            f"{name}: Expect _random_samples of size {list(wanted)} (or for more inputs), got {list(size)}",
+        )
+
+
 def _fractional_of(name: str, rank: int) -> Callable[..., Any]:
     def fractional_max_pool(
         input: Tensor,
@@ -147,6 +156,11 @@ def _fractional_of(name: str, rank: int) -> Callable[..., Any]:
         check_kind(name, input, "f")
         given = input.array.shape
         check_batch(name, given, rank)
+        if isinstance(kernel_size, (tuple, list)) and len(kernel_size) != rank:
+            raise failure(
+                RuntimeError,
+                f"{name}: kernel_size must either be a single Int or {rank} of them, got {kernel_size}",
+            )
         kernel = numbers(kernel_size, rank, name, "kernel_size")
         if output_size is None:
             if output_ratio is None:
@@ -166,8 +180,10 @@ def _fractional_of(name: str, rank: int) -> Callable[..., Any]:
                 f"{name}: kernel_size {kernel} is too large for input {list(given)} and output {list(size)}",
             )
         samples = _random_samples
-        if samples is None:
-            batch = given[0] if len(given) == rank + 2 else 1
+        batch = given[0] if len(given) == rank + 2 else 1
+        if samples is not None:
+            _check_samples(name, samples.array.shape, (batch, given[-rank - 1], rank))
+        else:
             samples = ops.rand(batch, given[-rank - 1], rank, dtype=dtypes.FROM_NUMPY[input.array.dtype])
         indices = bind(_fractional_place, (input, samples), {"size": size, "kernel": kernel})
         values = _gathered(input, indices, rank)

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.errors import failure, type_name
 from fusegrad.eager.core.names import renamed
 from fusegrad.eager.core.public import FORMS, formed
@@ -29,7 +30,7 @@ _TAKING = {
         cholesky_solve clamp clip column_stack complex conj_physical copysign cos cosh cross cummax cummin
         cumprod cumsum deg2rad det diag diff digamma div divide dot dstack empty eq erf erfc erfinv exp exp2
         expm1 eye fix float_power floor floor_divide fmax fmin fmod frac frexp full gcd ge geqrf ger greater
-        greater_equal gt heaviside histc histogram hstack hypot i0 igamma igammac inner inverse isneginf
+        greater_equal gt histc histogram hstack hypot i0 igamma igammac inner inverse isneginf
         isposinf kron kthvalue lcm ldexp le lerp less less_equal lgamma linspace log log10 log1p log2
         logaddexp logaddexp2 logcumsumexp logical_and logical_not logical_or logical_xor logit logspace
         logsumexp lt lu_solve lu_unpack matmul matrix_power max maximum mean median min minimum mm mode
@@ -61,6 +62,13 @@ _TAKING = {
         spherical_bessel_j0 xlog1py xlogy zeta
     """,
 }
+
+# Those of `fusegrad` whose result has its own dtype, and no other that it could be cast to.
+_EXACT = frozenset(
+    """abs all amax amin any ceil conj_physical diag fix float_power floor frac heaviside histc inner inverse
+    isneginf isposinf logcumsumexp matmul mm msort nan_to_num nanquantile neg negative nonzero quantile round
+    searchsorted sgn sign signbit tril triu trunc""".split()
+)
 
 _OUT = inspect.Parameter("out", inspect.Parameter.KEYWORD_ONLY, default=None)
 
@@ -106,6 +114,11 @@ def _taking(function: Callable[..., Any]) -> FunctionType:
     return form
 
 
+def _scalar(tensor: Any) -> str:
+    """PyTorch's word for the dtype of a tensor: Float, Long, ..."""
+    return tensor.type().removeprefix("torch.").removesuffix("Tensor")
+
+
 def _written(result: Any, out: Any, name: str) -> Any:
     """`result` in `out`, of which there is one for each of several results."""
     several = isinstance(result, tuple)
@@ -115,8 +128,15 @@ def _written(result: Any, out: Any, name: str) -> Any:
         raise failure(TypeError, f"{name}(): argument 'out' must be {wanted}, not {type_name(out)}")
     if len(outs) != len(results):
         raise failure(TypeError, f"{name}(): expected {len(results)} tensors as out, got {len(outs)}")
+    exact, wide = name in _EXACT, name in ("all", "any")  # which may write bytes, too
     made = []
     for one, target in zip(results, outs, strict=True):
+        if exact and one.dtype is not target.dtype and not (wide and target.dtype is dtypes.uint8):
+            raise failure(
+                RuntimeError,
+                f"{name}: Expected out tensor to have scalar type {_scalar(one)} but got scalar type "
+                f"{_scalar(target)}",
+            )
         view = np.may_share_memory(one.array, target.array) and not one.needs_grad  # of an operand
         made.append(written_out(one.clone() if view else one, target, (), exact=False))
     if not several:

@@ -211,10 +211,28 @@ _dtype_view = _DtypeView(
 )
 
 
+def _check_alignment(input: Tensor, dtype: dtypes.DType) -> None:
+    """Refuse to read elements as larger ones that would not lie at places of their size."""
+    array, ratio = input.array, dtype.itemsize // input.array.dtype.itemsize
+    if ratio < 2:
+        return
+    wide = (
+        f"must be divisible by {ratio} to view {array.dtype.name} as {dtype.name} (different element sizes)"
+    )
+    if ops.storage_offset(input) % ratio:
+        raise failure(RuntimeError, f"self.storage_offset() {wide}, but got {ops.storage_offset(input)}")
+    for dim, stride in enumerate(array.strides[:-1]):
+        if stride // array.dtype.itemsize % ratio:
+            raise failure(
+                RuntimeError, f"self.stride({dim}) {wide}, but got {stride // array.dtype.itemsize}"
+            )
+
+
 def _view_as_dtype(input: Tensor, dtype: dtypes.DType) -> Tensor:
     if dtype.numpy == input.array.dtype:
         return bind(_reshape, (input,), {"shape": input.array.shape})
     _dtype_view_type([TensorType(input.array.shape, input.array.dtype)], dtype)
+    _check_alignment(input, dtype)
     return bind(_dtype_view, (input,), {"dtype": dtype})
 
 
@@ -225,8 +243,6 @@ def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     start, end = normal_dim(start_dim, len(shape)), normal_dim(end_dim, len(shape))
     if not shape:
         return reshape(input, (1,))
-    if start == end:
-        return input
     if start > end:
         raise failure(RuntimeError, f"start_dim ({start_dim}) cannot come after end_dim ({end_dim})")
     if start == end:

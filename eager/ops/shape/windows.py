@@ -78,7 +78,7 @@ def check_batch(name: str, size: Sizes, rank: int) -> None:
         raise failure(
             RuntimeError,
             f"{name}: Expected {rank + 1}D or {rank + 2}D (batch mode) tensor with optional 0 dim batch size "
-            f"for input, but got {list(size)}",
+            f"for input, but got {list(size)}. Expected input to have non-zero size for non-batch dimensions",
         )
 
 

@@ -616,3 +616,46 @@ def test_a_pull_without_grad_mode_is_off_the_graph():
         with lib.no_grad():
             (gradient,) = pull(lib.tensor(1.0))
         assert gradient.item() == 6 and not gradient.requires_grad and output.requires_grad
+
+
+STRICT = {
+    "no gradient": (
+        lambda f, x: f.vhp(lambda x: x.detach().sum(), x, x, strict=True),
+        "Output 0 of the user-provided",
+    ),
+    "no tensor": (
+        lambda f, x: f.jvp(lambda x: 1, x, x),
+        "outputs of the user-provided function given to jvp must",
+    ),
+    "inputs of hvp": (
+        lambda f, x: f.hvp(lambda x: x, (x, 2), x),
+        "inputs given to hvp must be either a Tensor",
+    ),
+    "two outputs": (
+        lambda f, x: f.vhp(lambda x: (x, x), x, x),
+        "function given to vhp should return a single Tensor",
+    ),
+    "a vector": (
+        lambda f, x: f.hvp(lambda x: x, x, x),
+        "function given to hvp should contain a single element",
+    ),
+    "no v": (lambda f, x: f.vjp(lambda x: x, x), "if the user-provided function returns a single Tensor"),
+    "no v of an input": (
+        lambda f, x: f.jvp(lambda x: x, x),
+        "if the input to the user-provided function is a single",
+    ),
+    "too many v": (lambda f, x: f.jvp(lambda x: x, x, (x, x)), "The given v should contain a single Tensor"),
+    "another v": (lambda f, x: f.jvp(lambda x: x, x, x[:1]), "v has invalid size:"),
+    "a constant jacobian": (
+        lambda f, x: f.hvp(lambda x: (3 * x).sum(), x, x, strict=True),
+        "jacobian of the user-provided function with respect to input 0 is",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", STRICT)
+def test_what_functional_refuses_in_torchs_words(name):
+    call, words = STRICT[name]
+    for lib in (torch, fg):
+        with pytest.raises((RuntimeError, TypeError), match=words):
+            call(lib.autograd.functional, lib.tensor([1.0, 2.0]))

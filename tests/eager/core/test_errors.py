@@ -164,6 +164,32 @@ IN_TORCHS_WORDS = {
     ),
 }
 IN_TORCHS_WORDS |= {
+    "empty channels of a pool": (
+        lambda t: t.nn.functional.fractional_max_pool2d(t.ones(1, 0, 50, 32), 3, (2, 2)),
+        "Expected input to have non-zero size for non-batch dimensions",
+    ),
+    "kernel of a pool": (
+        lambda t: t.nn.functional.fractional_max_pool2d(t.ones(1, 2, 9, 9), (1,), (2, 2)),
+        "kernel_size must either be a single Int or",
+    ),
+    "samples of a pool": (
+        lambda t: t.nn.functional.fractional_max_pool2d(
+            t.ones(1, 2, 9, 9), 2, (2, 2), _random_samples=t.ones(0, 2, 2)
+        ),
+        "Expect _random_samples",
+    ),
+    "view of another dtype": (
+        lambda t: t.zeros(4, 3, dtype=t.uint8).view(t.float32),
+        r"self.size\(-1\) must be divisible by 4",
+    ),
+    "view of another dtype, beside": (
+        lambda t: t.zeros(4, 5, dtype=t.uint8)[:, 1:].view(t.int32),
+        r"self.storage_offset\(\) must be divisible by 4",
+    ),
+    "view of another dtype, skewed": (
+        lambda t: t.zeros(64, dtype=t.uint8).as_strided((4, 4), (1, 1)).view(t.int32),
+        r"self.stride\(0\) must be divisible by 4",
+    ),
     "kernel too large": (
         lambda t: t.nn.functional.conv2d(t.ones(1, 1, 4, 4), t.ones(1, 1, 3, 3), dilation=3, padding=1),
         r"Calculated padded input size per channel: \(6 x 6\). Kernel size: \(7 x 7\). Kernel size can't be",

@@ -283,3 +283,10 @@ def test_deterministic_algorithms_are_remembered() -> None:
         lib.use_deterministic_algorithms(False)
         assert not lib.are_deterministic_algorithms_enabled()
         assert not lib.is_deterministic_algorithms_warn_only_enabled()
+
+
+def test_strided_tensors_are_dense() -> None:
+    for lib in (fg, torch):
+        x = lib.ones(2, 3)
+        assert x.to_dense() is x
+        assert (x.dense_dim(), x.sparse_dim()) == (2, 0)

@@ -307,3 +307,25 @@ def test_nodes_have_torchs_names(name, options):
         image = library.ones(1, 4, 6, 6, requires_grad=True)
         names.append(getattr(library.nn.functional, name)(image, **given).grad_fn.name())
     assert names[0] == names[1]
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3])
+@pytest.mark.parametrize(
+    "options", [{}, {"stride": 2, "padding": 1}, {"dilation": 2, "padding": 2}, {"groups": 2}]
+)
+def test_gradients_as_functions_are_torchs(rank, options):
+    groups = options.get("groups", 1)
+
+    def found(lib):
+        x = lib.arange(2.0 * 4 * 6**rank).reshape(2, 4, *[6] * rank) / 100
+        weight = lib.arange(4.0 * (4 // groups) * 3**rank).reshape(4, 4 // groups, *[3] * rank) / 100
+        convolution = getattr(lib.nn.functional, f"conv{rank}d")
+        ones = lib.ones_like(convolution(x, weight, **options))
+        grad = lib.nn.grad
+        return (
+            getattr(grad, f"conv{rank}d_input")(x.shape, weight, ones, **options).numpy(),
+            getattr(grad, f"conv{rank}d_weight")(x, weight.shape, ones, **options).numpy(),
+        )
+
+    for ours, theirs in zip(found(fg), found(torch), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4)

@@ -212,3 +212,35 @@ def test_signatures_have_it():
 
     for path, name in itertools.islice(NAMES, 0, None, 7):
         assert "out" in inspect.signature(function_of(fg, path, name)).parameters
+
+
+def _made(lib, name, *sizes):
+    """A call of `name` that works, and its result; None for what takes other arguments."""
+    x = lib.arange(9, dtype=lib.float64).reshape(3, 3) / 10
+    for given in ((x,), (x, x), (x, 1)):
+        try:
+            result = getattr(lib, name)(*given)
+        except (TypeError, RuntimeError, ValueError, IndexError):
+            continue
+        return given, result
+    return None, None
+
+
+@pytest.mark.parametrize("name", sorted(_TAKING["fusegrad"].split()))
+def test_results_of_another_dtype_are_refused_where_torch_refuses(name):
+    def refused(lib):
+        given, result = _made(lib, name)
+        if not isinstance(result, lib.Tensor) or result.dtype not in (lib.float64, lib.int64, lib.bool):
+            return None
+        try:
+            getattr(lib, name)(*given, out=lib.empty(result.shape, dtype=lib.float32))
+        except RuntimeError:
+            return True
+        except TypeError:
+            return None  # no out= for these arguments
+        return False
+
+    if name in ("cross", "norm"):
+        return  # these compute in the dtype of out
+    theirs = refused(torch)
+    assert theirs is not True or refused(fg) is not False

@@ -57,7 +57,8 @@ class ScalarBuilder:
 
     def __getattr__(self, op: str) -> Any:
         if op not in PRIMITIVES:
-            raise NotLowered(f"no kernel primitive {op}")
+            # A mistake in the op's declaration, and not something that kernels cannot say.
+            raise AttributeError(f"kernels have no primitive {op!r}; PRIMITIVES in kernel/ir.py lists them")
 
         def primitive(*operands: Any) -> str:
             dtype = self._dtype(operands)

@@ -24,7 +24,7 @@ from fusegrad.eager.core.families import Random
 from fusegrad.eager.core.op import TensorType, bind
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.sizes import size_of
-from fusegrad.eager.core.state import no_grad
+from fusegrad.eager.core.state import no_grad, testable
 from fusegrad.eager.core.tensor import Tensor, on_cpu
 from fusegrad.eager.ops.create.creation import _size, requiring
 from fusegrad.eager.ops.declare import public
@@ -319,7 +319,10 @@ def normal(
         size = ops.broadcast_tensors(*given)[0].array.shape
         dtype = given[0].dtype if len(given) == 1 else promote_types(given[0].dtype, given[1].dtype)
     reach(*given)
-    negative = (std.array < 0).any() if isinstance(std, Tensor) else std < 0
+    if isinstance(std, Tensor):
+        negative = testable(std, lambda: ops.all(ops.logical_not(ops.lt(std, 0)))) and (std.array < 0).any()
+    else:
+        negative = std < 0
     if negative:
         raise failure(RuntimeError, "normal expects all elements of std >= 0.0")
     with no_grad():
@@ -348,8 +351,10 @@ def bernoulli(
 
 
 def _check_probability(p: Any) -> None:
-    """Refuse what is no probability. (A recorded run draws numbers, so it is never replayed unchecked.)"""
+    """Refuse what is no probability."""
     if isinstance(p, Tensor):
+        if not testable(p, lambda: ops.all(ops.logical_and(ops.ge(p, 0), ops.le(p, 1)))):
+            return
         reach(p)
     values = p.array if isinstance(p, Tensor) else np.asarray(p)
     if values.size and not ((values >= 0) & (values <= 1)).all():

@@ -138,6 +138,8 @@ def pack_padded_sequence(
     if batch_first:
         input = ops.transpose(input, 0, 1)
     steps, rows = input.array.shape[:2]
+    if not input.array.size:
+        raise failure(RuntimeError, "Cannot pack empty tensors.")
     found = np.array(_row_lengths(lengths, rows))
     order = None
     if not enforce_sorted:
@@ -209,7 +211,9 @@ def pad_sequence(
     Source: `torch.nn.utils.rnn.pad_sequence`.
     """
     if not isinstance(sequences, Iterable):
-        raise failure(RuntimeError, f"Expected iterable for input sequences, but got {type(sequences)}")
+        raise failure(
+            RuntimeError, f"Expected iterable for input sequences, but got arg of type: {type(sequences)}"
+        )
     if padding_side not in ("left", "right"):
         raise failure(RuntimeError, f"Expected padding_side left or right, but got {padding_side}")
     kept = list(sequences)

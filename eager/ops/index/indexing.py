@@ -35,6 +35,8 @@ def _checked(index: np.ndarray, size: int, dim: int, least: int | None = None) -
     if index.dtype.kind not in "iu":
         raise IndexError(f"tensors used as indices must be integers or bools, got {index.dtype.name}")
     outside = (index < (-size if least is None else least)) | (index >= size)
+    if outside.any() and not size:
+        raise IndexError(f"index is out of bounds for dimension with size 0 (dimension {dim})")
     if outside.any():
         raise IndexError(
             f"index {index[outside].flat[0]} is out of bounds for dimension {dim} with size {size}"

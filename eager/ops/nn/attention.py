@@ -207,16 +207,26 @@ def _attended(
 
 def _check_ranks(query: Tensor, key: Tensor, value: Tensor, padding: Any, mask: Any) -> None:
     """Raise AssertionError unless all are batched, or none is."""
-    rank = query.array.ndim
-    fits = rank in (2, 3) and key.array.ndim == value.array.ndim == rank
-    fits = fits and (padding is None or padding.array.ndim == rank - 1)
-    if not fits or (mask is not None and mask.array.ndim not in (2, 3)):
-        given = [None if x is None else list(x.array.shape) for x in (query, key, value, padding, mask)]
-        raise failure(
-            AssertionError,
-            "query, key and value should be all 2D with a key_padding_mask 1D, or all 3D with a 2D one, and "
-            f"attn_mask 2D or 3D; query, key, value, key_padding_mask, attn_mask have the shapes {given}",
+    rank, ranks = query.array.ndim, (key.array.ndim, value.array.ndim)
+    problem = ""
+    if rank not in (2, 3):
+        problem = f"query should be unbatched 2D or batched 3D tensor but received {rank}-D query tensor"
+    elif ranks != (rank, rank):
+        problem = (
+            f"expected `key` and `value` to be {rank}-D but found {ranks[0]}-D and {ranks[1]}-D tensors "
+            "respectively"
         )
+    elif padding is not None and padding.array.ndim != rank - 1:
+        problem = (
+            f"expected `key_padding_mask` to be `None` or {rank - 1}-D but found {padding.array.ndim}-D "
+            "tensor instead"
+        )
+    elif mask is not None and mask.array.ndim not in (2, 3):
+        problem = (
+            f"expected `attn_mask` to be `None`, 2-D or 3-D but found {mask.array.ndim}-D tensor instead"
+        )
+    if problem:
+        raise failure(AssertionError, f"For a query of shape {list(query.array.shape)} {problem}")
 
 
 def _added_mask(mask: Tensor | None, name: str, like: Tensor) -> Tensor | None:

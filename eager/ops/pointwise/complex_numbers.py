@@ -246,8 +246,10 @@ def _pairs_as_complex_type(types: Any) -> TensorType:
 
 def _pairs_as_complex(x: np.ndarray) -> np.ndarray:
     kind = _pairs_as_complex_type((TensorType(x.shape, x.dtype),))
-    if x.strides[-1] != x.itemsize or any(s % kind.dtype.itemsize for s in x.strides[:-1]):
-        raise RuntimeError("the pairs must lie next to each other; use contiguous() first")
+    if x.strides[-1] != x.itemsize:
+        raise RuntimeError("Tensor must have a last dimension with stride 1; use contiguous() first")
+    if any(s % kind.dtype.itemsize for s in x.strides[:-1]):
+        raise RuntimeError("Tensor must have a stride divisible by 2 for all but last dimension")
     return x.view(kind.dtype)[..., 0]
 
 

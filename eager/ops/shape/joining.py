@@ -399,6 +399,10 @@ def broadcast_shapes(*shapes: Any) -> Size:
 
     Source: `torch.broadcast_shapes`.
     """
+    if builtins.any(isinstance(s, float) for s in shapes):
+        raise failure(
+            RuntimeError, f"Input shapes should be of type ints, a tuple of ints, or a list of ints: {shapes}"
+        )
     sizes = [(s,) if isinstance(s, int) else tuple(s) for s in shapes]
     if builtins.any(n < 0 for size in sizes for n in size):
         raise failure(RuntimeError, f"Trying to create tensor with negative dimension: {sizes}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import numpy as np
@@ -113,9 +114,10 @@ def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
     """Dimensions moved to other places. Source: `torch.movedim`."""
     ndim = input.array.ndim
     for what, dims in (("source", source), ("destination", destination)):
-        places = [d % max(ndim, 1) for d in (dims if isinstance(dims, (tuple, list)) else (dims,))]
+        named = dims if isinstance(dims, (tuple, list)) else (dims,)
+        places = [operator.index(d) % max(ndim, 1) for d in named]
         if len(set(places)) < len(places):
-            raise failure(RuntimeError, f"repeated dim in `{what}` ({list(dims)})")
+            raise failure(RuntimeError, f"repeated dim in `{what}` ({list(named)})")
     sources, targets = normal_dims(source, ndim), normal_dims(destination, ndim)
     if len(sources) != len(targets):
         raise failure(

@@ -383,11 +383,17 @@ def tensor_split(
     dim = _dim_of(input, dim, "tensor_split")
     n = input.array.shape[dim]
     if isinstance(given, Tensor):
-        if given.array.dtype != np.int64 or given.array.ndim > 1:
+        if given.array.dtype != np.int64:
             raise failure(
                 RuntimeError,
-                "tensor_split expected tensor_indices_or_sections to be a 0-d or 1-d int64 tensor, "
-                f"got {given.array.dtype.name}{list(given.array.shape)}",
+                "tensor_split expected tensor_indices_or_sections to have dtype of long, but got "
+                f"{given.type().removeprefix('torch.').removesuffix('Tensor')}",
+            )
+        if given.array.ndim > 1:
+            raise failure(
+                RuntimeError,
+                "tensor_split expected tensor_indices_or_sections to be a zero-dimensional or "
+                f"one-dimensional tensor, but got a tensor with {given.array.ndim} dims",
             )
         given = given.tolist()
     if isinstance(given, int):

@@ -164,6 +164,31 @@ IN_TORCHS_WORDS = {
     ),
 }
 IN_TORCHS_WORDS |= {
+    "keys of another rank": (
+        lambda t: t.nn.MultiheadAttention(4, 2)(t.ones(2, 2, 4), t.ones(2, 4), t.ones(2, 2, 4)),
+        "expected `key` and `value` to be 3-D but found 2-D and 3-D tensors respectively",
+    ),
+    "a mask of another rank": (
+        lambda t: t.nn.MultiheadAttention(4, 2)(*[t.ones(2, 2, 4)] * 3, attn_mask=t.ones(2)),
+        "expected `attn_mask` to be `None`, 2-D or 3-D but found 1-D tensor instead",
+    ),
+    "an empty batch": (
+        lambda t: t.nn.utils.rnn.pack_padded_sequence(t.ones(0, 0), []),
+        "Cannot pack empty tensors",
+    ),
+    "no sequences": (
+        lambda t: t.nn.utils.rnn.pad_sequence(5),
+        "Expected iterable for input sequences, but got arg of type",
+    ),
+    "shapes of floats": (lambda t: t.broadcast_shapes(1.5), "Input shapes should be of type ints"),
+    "places of a split": (
+        lambda t: t.tensor_split(t.ones(3), t.tensor(1.5)),
+        "to have dtype of long, but got Float",
+    ),
+    "pairs that lie apart": (
+        lambda t: t.view_as_complex(t.ones(2, 3).t()),
+        "Tensor must have a last dimension with stride 1",
+    ),
     "empty channels of a pool": (
         lambda t: t.nn.functional.fractional_max_pool2d(t.ones(1, 0, 50, 32), 3, (2, 2)),
         "Expected input to have non-zero size for non-batch dimensions",

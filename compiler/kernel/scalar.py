@@ -55,6 +55,12 @@ class ScalarBuilder:
                 return self.dtypes[operand]
         raise NotLowered("an operation on numbers alone")
 
+    def floor_div(self, *operands: Any) -> str:
+        """Of integers, which NumPy divides: by 0 there is an error. Floats have lowering rules."""
+        raise NotLowered("a division of integers")
+
+    remainder = floor_div
+
     def __getattr__(self, op: str) -> Any:
         if op not in PRIMITIVES:
             # A mistake in the op's declaration, and not something that kernels cannot say.

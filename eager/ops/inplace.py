@@ -137,7 +137,7 @@ def check_overlap(written: np.ndarray, target: Tensor, others: Sequence[Any], it
             continue
         starts = [plain(a).__array_interface__["data"][0] for a in (read, written)]
         same = starts[0] == starts[1] and read.nbytes == written.nbytes
-        if itself and same and read.strides == written.strides:
+        if itself and same and _steps(read) == _steps(written):
             continue
         if same or (starts[0] < starts[1] + written.nbytes and starts[1] < starts[0] + read.nbytes):
             raise failure(
@@ -145,6 +145,11 @@ def check_overlap(written: np.ndarray, target: Tensor, others: Sequence[Any], it
                 "unsupported operation: some elements of the input tensor and the written-to tensor refer to "
                 "a single memory location. Please clone() the tensor before performing the operation.",
             )
+
+
+def _steps(array: np.ndarray) -> list[tuple[int, int]]:
+    """Sizes and strides of the dimensions along which an array moves."""
+    return [(n, s) for n, s in zip(array.shape, array.strides, strict=True) if n > 1]
 
 
 def _dense(array: np.ndarray) -> bool:

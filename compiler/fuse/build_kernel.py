@@ -39,7 +39,7 @@ from fusegrad.eager.core.families import Elementwise, Reduction
 from fusegrad.eager.ops.create.creation import Creation
 from fusegrad.tracer.ir.graph import Equation, Value
 
-# As many numbers as NumPy's pairwise sums do not take apart. What is open may become longer.
+# As many numbers as NumPy's pairwise sums do not take apart.
 SHORT_ROW = 128
 
 
@@ -196,9 +196,9 @@ class KernelBuilder:
 
     def _is_short(self, index: int) -> bool:
         """Whether a reduction combines so few numbers in each row that they are one block."""
-        sizes = [self.sizes[a] for a in self.inner]
-        few = all(type(n) is int for n in sizes) and math.prod(sizes) <= SHORT_ROW
-        return few and self.plan.reductions[index] == "row"
+        if self.plan.reductions[index] != "row":
+            return False
+        return bool(math.prod(self.sizes[a] for a in self.inner) <= SHORT_ROW)
 
     def _row_body(self, pre: Context) -> list[Statement]:
         """What happens in one row: passes over the inner axes, row scalars between them."""

@@ -126,14 +126,6 @@ class Tensor(Methods):
     version: list[Any]
     alias: tuple[Any, ...] | list[Any] | None
 
-    def __delattr__(self, name: str) -> None:
-        if name != "grad":
-            object.__delattr__(self, name)
-            return
-        if state.interpreter is not None:
-            state.interpreter.before_gradient(self)
-        self.grad = None
-
     # NumPy must let Tensor's reflected operators answer.
     __array_priority__ = 1000
 

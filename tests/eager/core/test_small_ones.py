@@ -12,30 +12,6 @@ def both(program):
     assert program(fg) == program(torch)
 
 
-def test_gradients_are_deleted():
-    def program(T, jit=lambda f: f):
-        x = T.ones(2, requires_grad=True)
-
-        def step(x):
-            x.sum().backward()
-            del x.grad
-            (x * 3).sum().backward()
-            return x.grad
-
-        step = jit(step)
-        found = [step(x).tolist() for _ in range(3)]
-        del x.grad
-        return found, x.grad
-
-    both(program)
-    assert program(fg, fg.jit) == program(fg)
-    x = fg.ones(2)
-    x.note = 1
-    del x.note
-    with pytest.raises(AttributeError):
-        _ = x.note
-
-
 def test_parts_are_assigned():
     def program(T):
         x = T.ones(2, dtype=T.complex64)

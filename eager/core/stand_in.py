@@ -70,6 +70,8 @@ def stand_in(shape: tuple[int, ...], dtype: np.dtype, strides: tuple[int, ...] |
     """A stand-in, in row-major order unless strides are given; its memory is never touched."""
     array = np.empty(shape, dtype)
     if strides is not None and array.strides != strides and array.size:
-        order = sorted(range(len(shape)), key=lambda d: -strides[d])
-        array = np.empty([shape[d] for d in order], dtype).transpose(np.argsort(order))
+        reach = [(n - 1) * stride for n, stride in zip(shape, strides, strict=True)]
+        before = -sum(r for r in reach if r < 0)
+        memory = np.empty(before + sum(r for r in reach if r > 0) + dtype.itemsize, np.uint8)
+        array = np.ndarray(shape, dtype, memory, before, strides)
     return array.view(StandIn)

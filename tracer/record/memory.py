@@ -14,13 +14,16 @@ from typing import Any
 import numpy as np
 
 from fusegrad.eager.core.families import View
-from fusegrad.eager.core.op import Op, Params
+from fusegrad.eager.core.op import REGISTRY, Op, Params
 from fusegrad.eager.core.shared import owner
 from fusegrad.tracer.ir.graph import Value
 from fusegrad.tracer.observe.values import Strong
 
 # Makes an equation: op, inputs, params; gives its output.
 Emit = Callable[[Op, tuple[Any, ...], Params], Value]
+
+
+_REWRITTEN = REGISTRY["rewritten"]
 
 
 class Unfollowed(Exception):
@@ -72,8 +75,9 @@ class Known:
 class Memory:
     """The arrays of a run by identity, as long as they live: afterwards others may have their ids."""
 
-    def __init__(self, emit: Emit) -> None:
-        self._emit = emit
+    def __init__(self, emit: Emit, tracked: set[Value]) -> None:
+        """tracked: the values of tensors that need gradients."""
+        self._emit, self._tracked = emit, tracked
         self._known: dict[int, Known] = {}
         # By the memory (see `_memory`), by root, and by the id of the array: a loop may leave many views.
         self._on: dict[int, dict[Known, dict[int, Known]]] = {}
@@ -153,8 +157,10 @@ class Memory:
         if known.parent is not None:
             value = self.current(known.parent)
             if value is not known.seen:
-                known.value = self._emit(known.op, (value,), known.params)
-                known.seen = value
+                taken = self._emit(known.op, (value,), known.params)
+                if known.value not in self._tracked:
+                    self._tracked.discard(taken)  # a view that was taken off the graph stays there
+                known.value, known.seen = taken, value
         return known.value
 
     def write(self, known: Known, value: Value) -> None:
@@ -174,9 +180,13 @@ class Memory:
             chain.append(chain[-1].parent)
         befores = [self.current(k) for k in chain]
         chain[0].value = value
-        for view, parent, before in zip(chain, chain[1:], befores[1:], strict=False):
+        for view, parent, viewed, before in zip(chain, chain[1:], befores, befores[1:], strict=False):
             op, keeps, params = view.op.put(before.type, **view.params)
+            unseen = before in self._tracked and viewed not in self._tracked
             value = self._emit(op, (before, value) if keeps else (value,), params)
+            if unseen:
+                # Through a view off the graph: autograd does not see the write.
+                value = self._emit(_REWRITTEN, (before, value), {})
             parent.value = view.seen = value
 
 

@@ -72,7 +72,7 @@ class Recorder(Interpreter):
         self.changes: list[tuple[str, str, int, str]] = []
         self.name_of: Callable[[Tensor], str] = lambda tensor: ""
         self.reached: Callable[[Tensor], Any] = lambda tensor: None
-        self.memory = Memory(self._emit)
+        self.memory = Memory(self._emit, self.tracked)
         self.later = Later(self.memory, puts_off)
         self._first_node = next_sequence()
         self._places: dict[int, int] = {}

@@ -406,7 +406,7 @@ _detach: View = View(
     lambda x: x.view(),
     lambda layout: layout,
     None,
-    put=lambda x_type: (_rewritten, True, NO_PARAMS),
+    put=lambda x_type: (_detach, False, NO_PARAMS),
 )
 
 # What a graph, which has no memory, says of writes: x with the values written into all of it.

@@ -11,6 +11,7 @@ from op_samples import SAMPLES, Sample
 
 import fusegrad as fg
 from fusegrad.compiler.deferred import op_trie
+from fusegrad.eager.core.stand_in import stand_in
 from fusegrad.tracer.record import later
 
 CASES = [
@@ -64,3 +65,27 @@ def test_an_op_waits_for_its_operands(sample: Sample, is_open: bool) -> None:
                 np.testing.assert_allclose(mine, other, rtol=2e-3, atol=1e-4)
             else:
                 assert mine == other
+
+
+@pytest.mark.parametrize("strides", [(16, 4), (4, 12), (0, 4), (32, -8), (-16, 4), (16, 8)])
+def test_a_stand_in_lies_as_its_values_will(strides: tuple[int, ...]):
+    made = stand_in((3, 3), np.dtype("f4"), strides)
+    assert made.strides == strides and made.shape == (3, 3)
+    assert stand_in((3, 0), np.dtype("f4"), strides).shape == (3, 0)
+
+
+def test_a_copy_of_a_part_that_waits_is_a_copy():
+    def function(x: fg.Tensor) -> list[fg.Tensor]:
+        seen.append(len(seen))  # so that the body runs
+        z = x * 2
+        part = z[:, 1:]
+        copied, dense = part.contiguous(), part.is_contiguous()
+        part.neg_()
+        return [copied * 1, z * 1, fg.tensor(dense)]
+
+    seen: list[int] = []
+    jitted = fg.jit(function)
+    for k in range(5):
+        x = fg.arange(12.0).reshape(3, 4) + k
+        assert all(map(fg.equal, jitted(x), function(x)))
+    assert jitted.stats.compiled_calls >= 3

@@ -106,6 +106,17 @@ def test_a_write_through_a_detached_alias_leaves_the_gradient(alias: Callable[..
     assert jitted.stats.compiled_calls >= 3 or "a view that unfold() gave" in str(jitted.explain())
 
 
+@pytest.mark.parametrize("taken", [lambda z: z[1:].detach(), lambda z: z[1:], lambda z: z.view(-1)[:2]])
+def test_a_write_through_a_view_that_was_taken_off_the_graph(taken: Callable[..., Any]):
+    def function(x: fg.Tensor) -> fg.Tensor:
+        z = x * 3.0
+        with fg.no_grad():
+            taken(z).detach().mul_(2)
+        return z * x
+
+    agree(function, [1.0, 2.2, 3.7])
+
+
 def test_what_is_written_unseen_gives_its_own_gradient_to_nobody():
     def function(x: fg.Tensor, y: fg.Tensor) -> fg.Tensor:
         z = x * 3.0

@@ -1,4 +1,8 @@
-"""Whether a program asked for deterministic algorithms. All of fusegrad's are; the wish is only kept."""
+"""Whether a program asked for deterministic algorithms: the wish is kept, and chooses nothing yet.
+
+Every op gives the same bits each time. But a jitted call may be answered by eager, a replay or deferred ops,
+which differ by rounding, and which of them it is may depend on time.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,9 @@ _wish = {"wanted": False, "warn_only": False}
 
 @publish
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
-    """Ask for ops that give the same results each time, as those of fusegrad always do.
+    """Ask for ops that give the same results each time, as each of fusegrad's does.
+
+    It does not choose yet who answers a jitted call: eager and compiled code differ by rounding.
 
     Source: `torch.use_deterministic_algorithms`.
 

@@ -31,7 +31,7 @@ def run(*command: str, expect: int = 0) -> str:
 
 
 @pytest.mark.parametrize(
-    "name", ["digits_loss", "guards", "import_time", "memory", "one_pool", "small_tensors"]
+    "name", ["digits_loss", "first_calls", "guards", "import_time", "memory", "one_pool", "small_tensors"]
 )
 def test_benchmarks_run(name: str, tmp_path: Path) -> None:
     pytest.importorskip("sklearn")

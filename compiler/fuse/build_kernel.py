@@ -98,7 +98,7 @@ class KernelBuilder:
         if plan.count <= 1 and not any(self._belongs_to_rows(i, k) for i, k in plan.reductions.items()):
             # One pass over everything: all axes but the last are rows.
             order = plan.outer + plan.inner
-            merged = Schedule(plan.domain, [], order, plan.levels, plan.passes, plan.reductions)
+            merged = Schedule(plan.domain, [], order, plan.placing)
             collapsed = _Collapse(merged, stores)
             axes = collapsed.outer + collapsed.inner
             self.outer, self.inner = axes[:-1], axes[-1:]

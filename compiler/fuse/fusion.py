@@ -23,6 +23,7 @@ from fusegrad.compiler.fuse.build_kernel import build_kernel
 from fusegrad.compiler.fuse.concatenation import join_kernel
 from fusegrad.compiler.fuse.isomorphic_groups import Alike, Plans
 from fusegrad.compiler.fuse.iteration_domain import Sources, analyse, is_creation
+from fusegrad.compiler.fuse.nest_growth import Answer, Growth, Nest
 from fusegrad.compiler.fuse.pooling_nests import SPREADS, spread_kernel, spreads
 from fusegrad.compiler.fuse.recompute import early_totals, with_repeats
 from fusegrad.compiler.fuse.scans import SCANS, scan_kernel
@@ -39,6 +40,8 @@ from fusegrad.tracer.ir.graph import GUARD, Equation, Graph, Value
 LARGEST_GROUP = 160
 # Of the groups that read one array, each is tried with so many that come after it.
 NEAR = 8
+# Whether one step needs another through a third is looked for among so many; if that is not enough, it may.
+MOST_SEARCHED = 256
 SCATTERS = frozenset({"put", "scatter", "scatter_reduce"})
 
 
@@ -47,18 +50,22 @@ class Step:
     """What runs as one. kind: "kernel" (a fused group), "loops" (a nest written for one op), "product" (of
     matrices) or "opaque" (by NumPy, or rounds of a loop, see `loop_bodies.py`).
 
-    needs: the steps that must run before; users: those that need it. apart: whether it stays as it is.
-    fetched: the equations (by id) that make what is fetched from, which has to be in memory by then.
+    numbers: of the equations in the graph. needs: the steps that must run before; users: those that need it.
+    apart: whether it stays as it is. fetched: the equations that make what is fetched from, which has to be
+    in memory by then. nest: of a fused group, once it was asked for. into: the step that has taken it in.
     """
 
     kind: str
     equations: list[Equation]
+    numbers: list[int] = field(default_factory=list)
     position: int = 0
     needs: set[Step] = field(default_factory=set)
     users: set[Step] = field(default_factory=set)
     fetched: set[int] = field(default_factory=set)
     kernel: BoundKernel | None = None
     apart: bool = False
+    nest: Nest | None = None
+    into: Step | None = None
 
     @property
     def made(self) -> list[Value]:
@@ -73,6 +80,16 @@ class Step:
 
 
 _TITLES = {"kernel": "fused kernel", "loops": "loop nest", "product": "matrix product", "opaque": "NumPy"}
+
+
+def _last(step: Step) -> Step:
+    """The step that a step has become a part of: itself, if there is none."""
+    last = step
+    while last.into is not None:
+        last = last.into
+    while step.into is not None and step.into is not last:
+        step.into, step = last, step.into
+    return last
 
 
 def with_copies(graph: Graph, layouts: Sources) -> Graph:
@@ -109,37 +126,42 @@ class Fusion:
         self.graph, self.sources = graph, Sources(graph, sources.layouts)
         self.steps: dict[Step, None] = {}  # in order
         self.step_of: dict[Value, Step] = {}
-        self.creations: dict[Value, Equation] = {}
-        self.order = {id(e): i for i, e in enumerate(graph.equations)}
-        self._bases = {id(e): self._read_memory(e) for e in graph.equations}
+        self.creations: dict[Value, int] = {}
+        # What is known of an equation stands at its number.
+        self._equations = graph.equations
+        self._bases = [self._read_memory(e) for e in graph.equations]
+        self._makers = {v: i for i, e in enumerate(graph.equations) for v in e.outputs}
         self._readers = self._readers_of_results()
-        self._makers = {v: id(e) for e in graph.equations for v in e.outputs}
         self._plans, self._alike = plans, Alike(self.sources, plans.kinds)
+        self._growth = Growth(graph.equations, self._is_result, self.sources)
         self._refused: set[tuple[int, int, int, int]] = set()  # pairs of steps that no nest can hold
 
     def _read_memory(self, equation: Equation) -> list[Value]:
         """The values in memory that an equation reads, maybe through views; a view reads none."""
         return [] if isinstance(equation.op, View) else [self.sources.base(v) for v in equation.values()]
 
-    def _readers_of_results(self) -> dict[int, set[int]]:
-        """For each equation those (all by id) that read its results in memory. What is made from nothing has
-        none: they can make it.
+    def _readers_of_results(self) -> list[set[int]]:
+        """For each equation those that read its results in memory. What is made from nothing has none: they
+        can make it.
         """
-        readers: dict[Value, set[int]] = {}
-        for equation in self.graph.equations:
-            for base in self._bases[id(equation)]:
-                readers.setdefault(base, set()).add(id(equation))
-        found = {id(e): set[int]() for e in self.graph.equations}
-        for equation in self.graph.equations:
-            if not is_creation(equation):
-                found[id(equation)].update(*(readers.get(v, ()) for v in equation.outputs))
-        return found
+        readers: list[set[int]] = [set() for _ in self._equations]
+        for number, bases in enumerate(self._bases):
+            for base in bases:
+                maker = self._makers.get(base)
+                if maker is not None and not is_creation(self._equations[maker]):
+                    readers[maker].add(number)
+        return readers
 
     def run(self) -> list[Step]:
         """The steps in an order in which they can run, kernels built."""
-        computing = [e for e in self.graph.equations if not isinstance(e.op, View) and e.op is not GUARD]
-        self.creations = {e.output: e for e in computing if is_creation(e) and self._lowerable([e])}
-        single = {id(e): self._single(e) for e in computing if e.outputs[0] not in self.creations}
+        computing = [
+            i for i, e in enumerate(self._equations) if not isinstance(e.op, View) and e.op is not GUARD
+        ]
+        made = (i for i in computing if is_creation(self._equations[i]) and self._lowerable([i]))
+        self.creations = {self._equations[i].output: i for i in made}
+        single = {
+            i: self._single(i) for i in computing if self._equations[i].outputs[0] not in self.creations
+        }
         for step in single.values():
             if step.kind != "kernel":
                 # Only kernels make constants and ranges for themselves; others read them from memory.
@@ -148,35 +170,40 @@ class Fusion:
                     scattered_from(equation) if self._constant(equation) is not None else equation.values()
                 )
                 self.needed |= {self.sources.base(v) for v in values} & self.creations.keys()
-        apart = {id(e) for group in self.early.values() for e in group}
-        for equation in computing:
-            if equation.output in self.early:
-                group = [e for e in self.early[equation.output] if not isinstance(e.op, View)]
-                self._add(Step("kernel", group, apart=True))
-            elif id(equation) in apart:
+        apart = {self._makers[e.output] for group in self.early.values() for e in group}
+        for number in computing:
+            value = self._equations[number].output
+            if value in self.early:
+                group = [e for e in self.early[value] if not isinstance(e.op, View)]
+                self._add(self._step("kernel", [self._makers[e.output] for e in group], apart=True))
+            elif number in apart:
                 continue
-            elif id(equation) in single:
-                self._add(single[id(equation)])
-            elif equation.output in self.needed:
-                self._add(Step("kernel", [equation]))
+            elif number in single:
+                self._add(single[number])
+            elif value in self.needed:
+                self._add(self._step("kernel", [number]))
         self._merge_pairs()
         steps = self._ordered()
         for step in steps:
+            step.equations = [self._equations[i] for i in step.numbers]
             if step.kind == "kernel":
-                step.kernel = self._kernel(step.equations)
+                step.kernel = self._kernel(step)
             elif step.kind == "loops":
                 (equation,) = step.equations
                 step.kernel = self._nest(equation)
         return steps
 
-    def _kernel(self, equations: Sequence[Equation]) -> BoundKernel:
+    def _step(self, kind: str, numbers: list[int], apart: bool = False) -> Step:
+        return Step(kind, [self._equations[i] for i in numbers], numbers, apart=apart)
+
+    def _kernel(self, step: Step) -> BoundKernel:
         """The kernel of a group, which is built once for all groups like it."""
-        outputs = self._outputs(equations)
-        group = self._alike.group(equations, outputs)
+        outputs = self._outputs(step.numbers)
+        group = self._alike.group(step.equations, outputs)
         if group.key in self._plans.built:
             return group.kernel_like(*self._plans.built[group.key])
-        plan = self._plan(equations)
-        assert plan is not None
+        plan = self._plan(step.numbers, step.nest)
+        assert plan is not None, "a group without a nest: a bug in fusion"
         kernel = build_kernel(plan, outputs, self.sources)
         self._plans.built[group.key] = kernel, group
         return kernel
@@ -193,15 +220,16 @@ class Fusion:
 
     # One equation.
 
-    def _single(self, equation: Equation) -> Step:
+    def _single(self, number: int) -> Step:
+        equation = self._equations[number]
         if isinstance(equation.op, Contraction) and product_dtype(equation.output.dtype) is not None:
             if all(n for v in equation.values() for n in v.shape):
-                return Step("product", [equation])
-        elif equation.op.family in ("elementwise", "reduction", "fetch") and self._is_kernel(equation):
-            return Step("kernel", [equation])
+                return self._step("product", [number])
+        elif equation.op.family in ("elementwise", "reduction", "fetch") and self._is_kernel(number):
+            return self._step("kernel", [number])
         elif self._is_nest(equation):
-            return Step("loops", [equation])
-        return Step("opaque", [equation])
+            return self._step("loops", [number])
+        return self._step("opaque", [number])
 
     @staticmethod
     def _is_nest(equation: Equation) -> bool:
@@ -221,95 +249,134 @@ class Fusion:
         """The number that the tensor which a scatter starts with is full of; None if it is not."""
         if equation.op.name not in SCATTERS or not self._is_nest(equation):
             return None
-        made = self.creations.get(self.sources.base(equation.inputs[0]))
-        return made.params["value"] if made is not None and made.op.name == "full" else None
+        number = self.creations.get(self.sources.base(equation.inputs[0]))
+        if number is None:
+            return None
+        made = self._equations[number]
+        return made.params["value"] if made.op.name == "full" else None
 
-    def _is_kernel(self, equation: Equation) -> bool:
+    def _is_kernel(self, number: int) -> bool:
         """Whether an equation can be a kernel; notes what must be in memory for it, and not made inside."""
-        if self._lowerable(self._with_creations([equation])):
+        if self._lowerable(self._with_creations([number])):
             return True
         # A part of what is made from nothing cannot be read where it is made.
-        made = self.creations.keys() & {*self._bases[id(equation)]}
-        if not made or not self._lowerable([equation]):
+        made = self.creations.keys() & {*self._bases[number]}
+        if not made or not self._lowerable([number]):
             return False
         self.needed |= made
         return True
 
-    def _lowerable(self, equations: list[Equation]) -> bool:
+    def _lowerable(self, numbers: list[int]) -> bool:
         """Whether the kernel IR can say the group whose last result is needed; the same for all like it."""
+        equations = [self._equations[i] for i in numbers]
         key = self._alike.group(equations, [equations[-1].output]).key
         if key not in self._plans.said:
-            self._plans.said[key] = self._builds(equations)
+            self._plans.said[key] = self._builds(numbers)
         return self._plans.said[key]
 
-    def _builds(self, equations: list[Equation]) -> bool:
+    def _builds(self, numbers: list[int]) -> bool:
         """Whether there is a nest of the equations, and the kernel IR can say it."""
-        plan = self._plan(equations)
+        plan = self._plan(numbers)
         if plan is None:
             return False
         try:
-            build_kernel(plan, [equations[-1].output], self.sources)
+            build_kernel(plan, [self._equations[numbers[-1]].output], self.sources)
         except NotLowered:
             return False
         return True
 
-    def _with_creations(self, equations: Sequence[Equation]) -> list[Equation]:
+    def _with_creations(self, numbers: list[int]) -> list[int]:
         """The group with the constants and ranges that it reads made inside it."""
-        made = {v for e in equations for v in e.outputs}
-        extra = []
-        for equation in equations:
-            for base in self._bases[id(equation)]:
-                if base in self.creations and base not in made and base not in self.step_of:
-                    extra.append(self.creations[base])
-                    made.add(base)
-        return sorted([*extra, *equations], key=lambda e: self.order[id(e)])
+        made = {
+            self.creations[base]
+            for number in numbers
+            for base in self._bases[number]
+            if base in self.creations and base not in self.step_of
+        }
+        return sorted(made.union(numbers)) if made else numbers
 
-    def _plan(self, equations: Sequence[Equation]) -> Schedule | None:
-        domain = analyse(equations, self.sources)
-        return None if domain is None else schedule(domain, self._outputs(equations), self.sources)
+    def _plan(self, numbers: Sequence[int], nest: Nest | None = None) -> Schedule | None:
+        domain = analyse([self._equations[i] for i in numbers], self.sources)
+        if domain is None:
+            return None
+        rows = nest.rows_in(domain, numbers) if nest is not None else None
+        return schedule(domain, self._outputs(numbers), self.sources, rows)
 
-    def _fits(self, equations: Sequence[Equation]) -> bool:
-        """Whether one nest can hold the equations; the same for all groups like it."""
-        key = self._alike.group(equations, self._outputs(equations)).key
-        if key not in self._plans.fit:
-            self._plans.fit[key] = self._plan(equations) is not None
-        return self._plans.fit[key]
+    def _nest_of(self, step: Step) -> Nest:
+        """The nest of a fused group."""
+        if step.nest is None:
+            step.nest = self._planned_nest(step.numbers)
+            assert step.nest is not None, "a group without a nest: a bug in fusion"
+        return step.nest
 
-    def _outputs(self, equations: Sequence[Equation]) -> list[Value]:
+    def _planned_nest(self, numbers: list[int]) -> Nest | None:
+        """The nest of a group as a whole, None where there is none; planned once for all groups like it."""
+        known = self._plans.nests
+        group = self._alike.group([self._equations[i] for i in numbers], self._outputs(numbers))
+        if group.key not in known:
+            plan = self._plan(numbers)
+            planned = plan and (Nest.planned(plan, numbers, self.sources), group, numbers)
+            known[group.key] = planned if isinstance(planned, tuple) else None
+        found = known[group.key]
+        if found is None:
+            return None
+        nest, like, those = found
+        # It is going to grow.
+        names = dict(zip(those, numbers, strict=True))
+        return nest.of_group_like_it(group.in_place_of(like), names, self._equations)
+
+    def _nest_of_both(self, first: Step, second: Step, numbers: list[int]) -> Nest | None:
+        """The nest that holds both groups, with these equations; None where there is none."""
+        found = self._growth.joined(self._nest_of(first), self._nest_of(second))
+        if isinstance(found, Nest):
+            return found
+        return None if found is Answer.NO else self._planned_nest(numbers)
+
+    def _is_result(self, number: int, inside: set[int]) -> bool:
+        """Whether the value of an equation is read outside its group, or needed at the end."""
+        return not self._readers[number] <= inside or self._equations[number].output in self.needed
+
+    def _outputs(self, numbers: Sequence[int]) -> list[Value]:
         """The members that are read outside the group or needed at the end."""
-        inside = {id(e) for e in equations}
-        return [e.output for e in equations if e.output in self.needed or not self._readers[id(e)] <= inside]
+        inside = {*numbers}
+        return [self._equations[i].output for i in numbers if self._is_result(i, inside)]
 
     # Joining.
 
     def _add(self, step: Step) -> None:
         """Put a step in, joined with the groups before it where that works."""
         if step.kind == "kernel":
-            step.equations = self._with_creations(step.equations)
-            sources = [self._bases[id(e)][0] for e in step.equations if e.op is FETCH]
+            step.numbers = self._with_creations(step.numbers)
+            fetches = (i for i in step.numbers if self._equations[i].op is FETCH)
+            sources = [self._bases[i][0] for i in fetches]
             step.fetched = {self._makers[v] for v in sources if v in self._makers}
         step.needs = self._producers(step)
         for need in step.needs:
             need.users.add(step)
         step.position = len(self.steps)
+        made = [v for i in step.numbers for v in self._equations[i].outputs]
         if step.kind == "kernel" and not step.apart:
             # Positions may be equal; sets have no order that comes again.
-            for producer in sorted(step.needs, key=lambda s: (-s.position, self.order[id(s.equations[0])])):
+            for producer in sorted(step.needs, key=lambda s: (-s.position, s.numbers[0])):
                 if producer.kind == "kernel" and producer in step.needs:
                     step = self._joined(producer, step) or step
         self.steps.setdefault(step)
-        for value in step.made:
+        for value in made:
             if value not in self.creations or value in self.needed:
                 self.step_of[value] = step
 
     def _producers(self, step: Step) -> set[Step]:
-        found = (self.step_of.get(b) for e in step.equations for b in self._bases[id(e)])
-        return {s for s in found if s is not None}
+        found = (self.step_of.get(b) for i in step.numbers for b in self._bases[i])
+        return {_last(s) for s in found if s is not None}
 
     def _come_between(self, first: Step, second: Step) -> bool:
-        """Whether one of the steps needs the other through a third one, which then has to run in between."""
+        """Whether one of the steps needs the other through a third one, which then has to run in between, or
+        might.
+        """
         searches = [self._search(first, second), self._search(second, first)]
-        while searches:
+        for _ in range(MOST_SEARCHED):
+            if not searches:
+                return False
             # In turn: where one way there is a path, the other way there is none to be found.
             for search in (*searches,):
                 found = next(search)
@@ -317,7 +384,7 @@ class Fusion:
                     return True
                 if found is False:
                     searches.remove(search)
-        return False
+        return True
 
     @staticmethod
     def _search(start: Step, target: Step) -> Iterator[bool | None]:
@@ -347,25 +414,24 @@ class Fusion:
 
     def _fetches(self, reader: Step, maker: Step) -> bool:
         """Whether one fetches from what the other makes: that has to be in memory by then."""
-        return bool(reader.fetched) and not reader.fetched.isdisjoint([id(e) for e in maker.equations])
+        return bool(reader.fetched) and not reader.fetched.isdisjoint(maker.numbers)
 
     def _joined(self, first: Step, second: Step) -> Step | None:
         """`second` merged into `first`, or None where one nest cannot hold both."""
-        if first.apart or second.apart or len(first.equations) + len(second.equations) > LARGEST_GROUP:
+        if first.apart or second.apart or len(first.numbers) + len(second.numbers) > LARGEST_GROUP:
             return None
-        tried = (id(first), len(first.equations), id(second), len(second.equations))
+        tried = (id(first), len(first.numbers), id(second), len(second.numbers))
         if tried in self._refused:
             return None
         if self._come_between(first, second) or self._fetches(first, second) or self._fetches(second, first):
             return None
-        held = {id(e) for e in first.equations}
-        equations = [*first.equations, *(e for e in second.equations if id(e) not in held)]
-        equations.sort(key=lambda e: self.order[id(e)])
-        if not self._fits(equations):
+        numbers = sorted({*first.numbers, *second.numbers})
+        nest = self._nest_of_both(first, second, numbers)
+        if nest is None:
             self._refused.add(tried)
             return None
         merged = second
-        merged.equations = equations
+        merged.numbers, merged.nest = numbers, nest
         merged.needs = (first.needs | second.needs) - {first, second}
         merged.users = (first.users | second.users) - {first, second}
         merged.fetched = first.fetched | second.fetched
@@ -377,9 +443,7 @@ class Fusion:
             user.needs.discard(first)
             user.needs.add(merged)
         self.steps.pop(first, None)
-        for value in merged.made:
-            if self.step_of.get(value) is first:
-                self.step_of[value] = merged
+        first.into = merged
         return merged
 
     def _merge_pairs(self) -> None:
@@ -410,7 +474,8 @@ class Fusion:
 
     def _reads(self, step: Step) -> set[Value]:
         """What the step reads from memory."""
-        return {b for e in step.equations for b in self._bases[id(e)]} - set(step.made)
+        made = {v for i in step.numbers for v in self._equations[i].outputs}
+        return {b for i in step.numbers for b in self._bases[i]} - made
 
     def _ordered(self) -> list[Step]:
         """The steps, each after what it needs; ties in program order."""

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from fusegrad.compiler.fuse.iteration_domain import Sources
+from fusegrad.compiler.fuse.nest_growth import Nest
 from fusegrad.compiler.kernel.bound_kernel import Argument, BoundKernel
 from fusegrad.tracer.ir.graph import Equation, Value
 
@@ -44,12 +45,16 @@ class Group(NamedTuple):
     key: tuple[Any, ...]
     places: list[tuple[Value, Any]]
 
-    def kernel_like(self, kernel: BoundKernel, other: Group) -> BoundKernel:
-        """The kernel of another group that is alike, called with the values of this one."""
-        here = {
+    def in_place_of(self, other: Group) -> dict[Value, tuple[Value, Any]]:
+        """For each value of another group that is alike: this one's, and how much further on it is read."""
+        return {
             value: (mine, start - origin)
             for (value, origin), (mine, start) in zip(other.places, self.places, strict=True)
         }
+
+    def kernel_like(self, kernel: BoundKernel, other: Group) -> BoundKernel:
+        """The kernel of another group that is alike, called with the values of this one."""
+        here = self.in_place_of(other)
 
         def moved(argument: Argument) -> Argument:
             value, distance = here[argument.value]
@@ -62,13 +67,14 @@ class Group(NamedTuple):
 class Plans:
     """What was found out about groups, by their keys: for graphs whose groups are alike.
 
-    said: whether the kernel IR can say them; fit: whether there is a nest of them; built: the kernel of one.
+    said: whether the kernel IR can say them; nests: the nest of one, and that one with the numbers of its
+    equations, or None where no nest holds them; built: the kernel of one.
     """
 
     def __init__(self) -> None:
         self.kinds: dict[Any, int] = {}
         self.said: dict[Any, bool] = {}
-        self.fit: dict[Any, bool] = {}
+        self.nests: dict[Any, tuple[Nest, Group, Sequence[int]] | None] = {}
         self.built: dict[Any, tuple[BoundKernel, Group]] = {}
 
 

@@ -83,19 +83,17 @@ def with_repeats(graph: Graph, needed: Collection[Value]) -> Graph:
     if not spread:
         return graph
     copies = _Copies(graph, spread)
-    equations: list[Equation] = []
-    kept: list[Equation] = []
+    rewired: list[list[Equation]] = []  # for each equation the copies that it reads, and itself
     for equation in graph.equations:
-        if equation.outputs and equation.output in spread:
-            kept.append(equation)
-            continue
         family = equation.op.family
-        if family in ("elementwise", "reduction", "fetch") and copies.count < MOST_COPIES * len(copies.made):
+        copied = family in ("elementwise", "reduction", "fetch") and copies.count < MOST_COPIES * len(
+            copies.made
+        )
+        if copied and not (equation.outputs and equation.output in spread):
             equation = copies.reading(equation)
-            equations += copies.equations
-            copies.equations = []
-        equations.append(equation)
-    return _with_read(graph, equations, kept)
+        rewired.append([*copies.equations, equation])
+        copies.equations = []
+    return _with_read(graph, rewired, spread)
 
 
 def _is_repeated(equation: Equation, sources: list[int]) -> bool:
@@ -111,19 +109,16 @@ def _is_repeated(equation: Equation, sources: list[int]) -> bool:
     return cheap and MUCH * max(sources, default=0) <= _size(equation.output)
 
 
-def _with_read(graph: Graph, equations: list[Equation], kept: list[Equation]) -> Graph:
-    """The graph of `equations`, and those of `kept` that something still reads."""
-    order = {v: i for i, e in enumerate(graph.equations) for v in e.outputs}
-    read = {v for e in equations for v in e.values()}
-    for equation in reversed(kept):
-        if equation.output in read:
-            read.update(equation.values())
-            # In front of the first equation that comes after it, and of the copies made for that one.
-            mine, place = order[equation.output], len(equations)
-            while place and all(order.get(v, mine + 1) > mine for v in equations[place - 1].outputs):
-                place -= 1
-            equations.insert(place, equation)
-    return Graph(graph.inputs, tuple(equations), graph.outputs)
+def _with_read(graph: Graph, rewired: list[list[Equation]], spread: Collection[Value]) -> Graph:
+    """The graph of the equations in `rewired`; those of `spread` only where something still reads them."""
+    read: set[Value] = set()
+    kept: list[list[Equation]] = []
+    for equations in reversed(rewired):
+        equation = equations[-1]
+        if not (equation.outputs and equation.output in spread) or equation.output in read:
+            read.update(*(e.values() for e in equations))
+            kept.append(equations)
+    return Graph(graph.inputs, tuple(itertools.chain(*reversed(kept))), graph.outputs)
 
 
 # Totals that the rest waits for.

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,62 +75,184 @@ def _primitives(
 
 
 @dataclass
+class Placing:
+    """Where in a nest each member is, for one division of the axes into `rows` and `columns`, the inner ones.
+
+    levels, passes: of each member. reductions: for each that really reduces "row", "total" or "column".
+    count: how many passes a row takes.
+    """
+
+    rows: frozenset[Axis]
+    columns: frozenset[Axis]
+    levels: dict[Value, str]
+    passes: dict[Value, int]
+    reductions: dict[Value, str]
+    count: int = 0
+
+    def place(
+        self, equation: Equation, uses: Sequence[Use], axes: frozenset[Axis], reused: Callable[[], bool]
+    ) -> bool:
+        """Give the result of an equation its place, behind those of its operands; False where it has none.
+
+        axes: that the result varies along. reused: tells whether something that varies in the group is
+        computed from it.
+        """
+        if isinstance(equation.op, Reduction):
+            place = self._reduction(equation, uses[0], axes, reused)
+        else:
+            place = self._elementwise(equation, uses, axes)
+        if place is None:
+            return False
+        level, number = place
+        self.levels[equation.output], self.passes[equation.output] = place
+        kind = self.reductions.get(equation.output)
+        here = number + 1 if level == "inner" else number if kind == "row" else 0
+        loaded = kind is not None and bool(self.columns) and not uses[0].member
+        self.count = max(self.count, here, int(loaded))
+        return True
+
+    def take_in(self, other: Placing) -> None:
+        """Add the members of a nest with the same rows."""
+        self.levels.update(other.levels)
+        self.passes.update(other.passes)
+        self.reductions.update(other.reductions)
+        self.count = max(self.count, other.count)
+
+    def forget(self, value: Value) -> None:
+        """Take a member away, if it is one; how many passes there were is not known then."""
+        for known in (self.levels, self.passes, self.reductions):
+            known.pop(value, None)
+
+    def _pass_of(self, use: Use) -> int:
+        return self.passes[use.base] if use.member else 0
+
+    def _elementwise(
+        self, equation: Equation, uses: Sequence[Use], axes: frozenset[Axis]
+    ) -> tuple[str, int] | None:
+        columns = self.columns
+        levels = {self.levels[u.base] for u in uses if u.member}
+        when = max([self._pass_of(u) for u in uses], default=0)
+        if "post" in levels:
+            # After the loops, serially, only what was reduced over all rows is finished. A total that
+            # is spread out again is work for a kernel of its own.
+            members = [u for u in uses if u.member]
+            along = any(self.levels[u.base] == "post" and Domain.axes(u.dims) == axes for u in members)
+            fits = axes <= columns and along and all(self._is_at_hand(u) for u in members)
+            return ("post", 0) if fits else None
+        if axes & columns:
+            if axes != self.rows | columns and not is_cheap(equation):
+                return None
+            return "inner", when
+        if axes or when or "row" in levels:
+            return "row", when
+        return "pre", 0
+
+    def _is_at_hand(self, use: Use) -> bool:
+        """Whether a member can be had after the loops: from there, from before them, or computed again."""
+        level = self.levels[use.base]
+        again = level == "inner" and self.passes[use.base] == 0 and Domain.axes(use.dims) <= self.columns
+        return level in ("post", "pre") or again
+
+    def _reduction(
+        self, equation: Equation, use: Use, kept: frozenset[Axis], reused: Callable[[], bool]
+    ) -> tuple[str, int] | None:
+        rows, columns, value = self.rows, self.columns, equation.output
+        if any(n != 1 and a is None for n, a in zip(use.value.shape, use.dims, strict=True)):
+            # A member that was expanded: no axis counts how often each element is there.
+            return None
+        axes = Domain.axes(use.dims)
+        reduced = axes - kept
+        level = self.levels[use.base] if use.member else self._level_along(axes)
+        when = self._pass_of(use)
+        if level == "post":
+            return None
+        if not reduced:
+            # Dimensions of size 1 only: the element itself.
+            return level, when
+        if level == "inner":
+            if axes != rows | columns:
+                return None
+            if reduced == columns and (rows or reused()):
+                self.reductions[value] = "row"
+                return "row", when + 1
+            if reduced == axes:
+                self.reductions[value] = "total"
+                return "post", 0
+            if reduced == rows:
+                self.reductions[value] = "column"
+                return "post", 0
+            return None
+        if reduced == rows and axes == rows:
+            self.reductions[value] = "total"
+            return "post", 0
+        return None
+
+    def _level_along(self, axes: frozenset[Axis]) -> str:
+        return "inner" if axes & self.columns else "row" if axes else "pre"
+
+    def stores_once(self, value: Value, axes: frozenset[Axis]) -> bool:
+        """Whether the nest visits each element of a result once, and not for every row again."""
+        level = self.levels[value]
+        if level == "inner":
+            return axes == self.rows | self.columns
+        return level != "row" or axes == self.rows
+
+    def fits(self, sizes: Mapping[Axis, int]) -> bool:
+        """Several passes over few long rows leave cores idle and run out of cache: better cut up."""
+        if self.count <= 1:
+            return True
+        rows, length = (likely(math.prod(sizes[a] for a in axes)) for axes in (self.rows, self.columns))
+        return rows >= FEW_ROWS or length <= LONG_ROW
+
+
+@dataclass
 class Schedule:
-    """A valid nest. reductions: for each reduction by equation index, "row", "total" or "column"."""
+    """A valid nest. outer, inner: its axes in order."""
 
     domain: Domain
     outer: list[Axis]
     inner: list[Axis]
-    levels: dict[Value, str]
-    passes: dict[Value, int]
-    reductions: dict[int, str]
+    placing: Placing
+
+    @property
+    def levels(self) -> Mapping[Value, str]:
+        return self.placing.levels
+
+    @property
+    def passes(self) -> Mapping[Value, int]:
+        return self.placing.passes
 
     @property
     def count(self) -> int:
         """How many passes a row takes."""
-        last = [p for v, p in self.passes.items() if self.levels[v] == "inner"]
-        reduced = [
-            self.passes[self.domain.equations[i].output] for i, k in self.reductions.items() if k == "row"
-        ]
-        direct = [0] if any(self._reduces_load(i) for i in self.reductions) else []
-        return max([p + 1 for p in last] + reduced + [d + 1 for d in direct], default=0)
+        return self.placing.count
 
-    def _reduces_load(self, index: int) -> bool:
-        return not self.domain.uses[index, 0].member and bool(self.inner)
+    @functools.cached_property
+    def reductions(self) -> dict[int, str]:
+        """For each reduction by equation index, "row", "total" or "column"."""
+        kinds = self.placing.reductions
+        return {i: kinds[e.output] for i, e in enumerate(self.domain.equations) if e.output in kinds}
 
 
-def schedule(domain: Domain, outputs: Sequence[Value], sources: Sources) -> Schedule | None:
+def schedule(
+    domain: Domain, outputs: Sequence[Value], sources: Sources, rows: frozenset[Axis] | None = None
+) -> Schedule | None:
     """The best valid nest for the group, or None where one nest cannot say it.
 
-    outputs: the members that are needed outside, which lie in memory as `sources` says.
+    outputs: the members that are needed outside, which lie in memory as `sources` says. rows: those of a nest
+    that holds it, for want of a better one.
     """
-    for outer, inner in _candidates(domain, outputs, sources):
-        found = _classify(domain, outer, inner)
-        if found is not None and _fits(found) and _stores_once(found, outputs):
-            return found
+    for outer, inner in _candidates(domain, outputs, sources, rows):
+        placing = _placed(domain, frozenset(outer), frozenset(inner))
+        if placing is None or not placing.fits(domain.sizes):
+            continue
+        if all(placing.stores_once(v, domain.axes(domain.members[v])) for v in outputs):
+            return Schedule(domain, outer, inner, placing)
     return None
 
 
-def _stores_once(found: Schedule, outputs: Sequence[Value]) -> bool:
-    """Whether the nest visits each element of what it stores once, and not for every row again."""
-    rows = frozenset(found.outer)
-    everywhere = {"row": rows, "inner": rows | frozenset(found.inner)}
-    return all(
-        found.domain.axes(found.domain.members[v]) == everywhere.get(found.levels[v])
-        for v in outputs
-        if found.levels[v] in everywhere
-    )
-
-
-def _fits(found: Schedule) -> bool:
-    """Several passes over few long rows leave cores idle and run out of cache: better cut up."""
-    sizes = found.domain.sizes
-    rows, length = (likely(math.prod(sizes[a] for a in axes)) for axes in (found.outer, found.inner))
-    return found.count <= 1 or rows >= FEW_ROWS or length <= LONG_ROW
-
-
 def _candidates(
-    domain: Domain, outputs: Sequence[Value], sources: Sources
+    domain: Domain, outputs: Sequence[Value], sources: Sources, rows: frozenset[Axis] | None
 ) -> Iterator[tuple[list[Axis], list[Axis]]]:
     """Ways to divide the axes into rows and inner ones, best first."""
     order = axis_order(domain, outputs, sources)
@@ -146,7 +268,10 @@ def _candidates(
     # The last axis in memory order belongs in the inner loop, so that vectors load in one piece.
     splits.append(frozenset(order[-1:]))
     seen = []
-    for inner in sorted(splits, key=lambda s: order[-1] not in s):
+    splits.sort(key=lambda s: order[-1] not in s)
+    if rows is not None:
+        splits.append(frozenset(order) - rows)
+    for inner in splits:
         if inner and inner not in seen:
             seen.append(inner)
             yield [a for a in order if a not in inner], [a for a in order if a in inner]
@@ -177,94 +302,15 @@ def axis_order(domain: Domain, outputs: Sequence[Value], sources: Sources) -> li
     return order
 
 
-def _classify(domain: Domain, outer: list[Axis], inner: list[Axis]) -> Schedule | None:
-    """Give every member its level and pass, or None where the division does not work."""
-    rows, columns = frozenset(outer), frozenset(inner)
-    found = Schedule(domain, outer, inner, {}, {}, {})
+def _placed(domain: Domain, rows: frozenset[Axis], columns: frozenset[Axis]) -> Placing | None:
+    """Where every member is, or None where the division does not work."""
+    placing = Placing(rows, columns, {}, {}, {})
     for i, equation in enumerate(domain.equations):
         uses = [domain.uses[i, j] for j, v in enumerate(equation.inputs) if isinstance(v, Value)]
         axes = domain.axes(domain.members[equation.output])
-        if isinstance(equation.op, Reduction):
-            place = _place_reduction(found, i, uses[0], rows, columns)
-        else:
-            place = _place_elementwise(found, equation, uses, axes, rows, columns)
-        if place is None:
+        if not placing.place(equation, uses, axes, functools.partial(_reused, domain, equation.output)):
             return None
-        found.levels[equation.output], found.passes[equation.output] = place
-    return found
-
-
-def _pass_of(found: Schedule, use: Use) -> int:
-    return found.passes[use.base] if use.member else 0
-
-
-def _place_elementwise(
-    found: Schedule,
-    equation: Equation,
-    uses: list[Use],
-    axes: frozenset[Axis],
-    rows: frozenset[Axis],
-    columns: frozenset[Axis],
-) -> tuple[str, int] | None:
-    levels = {found.levels[u.base] for u in uses if u.member}
-    when = max((_pass_of(found, u) for u in uses), default=0)
-    if "post" in levels:
-        # After the loops, serially, only what was reduced over all rows is finished. A total that
-        # is spread out again is work for a kernel of its own.
-        along = any(u.member and found.levels[u.base] == "post" and Domain.axes(u.dims) == axes for u in uses)
-        fits = axes <= columns and along and all(_is_at_hand(found, u, columns) for u in uses if u.member)
-        return ("post", 0) if fits else None
-    if axes & columns:
-        if axes != rows | columns and not is_cheap(equation):
-            return None
-        return "inner", when
-    if axes or when or "row" in levels:
-        return "row", when
-    return "pre", 0
-
-
-def _is_at_hand(found: Schedule, use: Use, columns: frozenset[Axis]) -> bool:
-    """Whether a member can be had after the loops: from there, from before them, or computed again."""
-    level = found.levels[use.base]
-    again = level == "inner" and found.passes[use.base] == 0 and Domain.axes(use.dims) <= columns
-    return level in ("post", "pre") or again
-
-
-def _place_reduction(
-    found: Schedule, index: int, use: Use, rows: frozenset[Axis], columns: frozenset[Axis]
-) -> tuple[str, int] | None:
-    equation = found.domain.equations[index]
-    if any(n != 1 and a is None for n, a in zip(use.value.shape, use.dims, strict=True)):
-        # A member that was expanded: no axis counts how often each element is there.
-        return None
-    axes = found.domain.axes(use.dims)
-    reduced = axes - found.domain.axes(found.domain.members[equation.output])
-    level = (
-        found.levels[use.base] if use.member else ("inner" if axes & columns else "row" if axes else "pre")
-    )
-    when = _pass_of(found, use)
-    if level == "post":
-        return None
-    if not reduced:
-        # Dimensions of size 1 only: the element itself.
-        return level, when
-    if level == "inner":
-        if axes != rows | columns:
-            return None
-        if reduced == columns and (rows or _reused(found.domain, equation.output)):
-            found.reductions[index] = "row"
-            return "row", when + 1
-        if reduced == axes:
-            found.reductions[index] = "total"
-            return "post", 0
-        if reduced == rows:
-            found.reductions[index] = "column"
-            return "post", 0
-        return None
-    if reduced == rows and axes == rows:
-        found.reductions[index] = "total"
-        return "post", 0
-    return None
+    return placing
 
 
 def _reused(domain: Domain, value: Value) -> bool:

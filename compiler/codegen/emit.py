@@ -92,6 +92,12 @@ def outer_accumulators(kernel: Kernel) -> list[Accumulator]:
 # So many elementary functions in one body are longer than what a processor looks ahead, and one of `LONG` is.
 MANY_FUNCTIONS = 3
 LONG = frozenset({"pow", "lgamma", "erfinv"})
+# Of more elementary functions than this a kernel has each once, and calls it: written out wherever they are
+# asked for, they would take LLVM seconds.
+MOST_WRITTEN_OUT = 4
+# A body of more statements than this is there once, for vectors that may not be full: LLVM takes as long for
+# it as for a hundred short ones.
+LONGEST_TWICE = 128
 
 
 def lanes_of(kernel: Kernel, target: Target) -> int:
@@ -108,7 +114,7 @@ def lanes_of(kernel: Kernel, target: Target) -> int:
     # In rows, which may be short, much of four vectors would be idle.
     flat = loop is not None and loop.kind == "chunked"
     long = len(functions) >= MANY_FUNCTIONS or not LONG.isdisjoint(functions)
-    vectors = (target.most_interleaved if long and flat else 2) if functions else 1
+    vectors = 1 if not functions else target.most_interleaved if long and flat else 2
     return vectors * max(2, target.lanes(lane))
 
 
@@ -118,6 +124,8 @@ class Emitter(Accumulation):
     def __init__(self, kernel: Kernel, declared: set[str], target: Target) -> None:
         self.kernel, self.target, self.lanes = kernel, target, lanes_of(kernel, target)
         self.w = Writer(declared, target)
+        functions = sum(isinstance(s, Compute) and s.op in ELEMENTARY for s in kernel.statements())
+        self.w.calls_functions = functions > MOST_WRITTEN_OUT
         self.block = block_of(kernel)
         self.streamed = frozenset(kernel.streamed)
         self.values: dict[str, Val] = {}
@@ -319,6 +327,12 @@ class Emitter(Accumulation):
             w.line(f"{some} = icmp sgt i64 {many}, 0")
             with w.when(some):
                 self.copied(axis, body, first, start)
+        if len(body) > LONGEST_TWICE:
+            with self.in_blocks(body, start, stop, self.lanes) as index:
+                self.masked(axis, body, index, stop)
+            self.take_in(body)
+            self.vector_axis = None
+            return
         lines = self.next_row(axis) if self.ahead is not None and self.ahead.body is body else {}
         with self.in_blocks(body, start, end, self.lanes) as index:
             self.indices[axis] = index

@@ -65,6 +65,19 @@ def call(writer: Writer, name: str, operands: list[Val]) -> Val:
     """The function `name` of float operands."""
     if name in ROUNDING:
         return writer.call(ROUNDING[name], operands)
+    if not writer.calls_functions:
+        return _written(name, writer, *operands)
+    first = operands[0]
+    symbol = f"fusegrad_{name}_{first.dtype}_{first.lanes}"
+    attributes = "" if writer.target is None else writer.target.function_attributes
+    writer.function(symbol, operands, functools.partial(_written, name), attributes)
+    return writer.emit(
+        f"call {first.type} @{symbol}({', '.join(map(str, operands))})", first.dtype, first.lanes
+    )
+
+
+def _written(name: str, writer: Writer, *operands: Val) -> Val:
+    """The instructions of a function."""
     dtype = operands[0].dtype
     wider = DTYPES[dtype].wider
     if name in IN_DOUBLE and wider != dtype:

@@ -6,7 +6,7 @@ import contextlib
 import math
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,6 +72,7 @@ class Writer:
 
     def __init__(self, declared: set[str], target: Target | None = None) -> None:
         self.target = target
+        self.calls_functions = False  # whether elementary functions are called, not written out
         self.lines: list[str] = []
         self.entry: list[str] = []
         self.declared = declared
@@ -278,6 +279,25 @@ class Writer:
         result_type = vector_type(DTYPES[result].register, lanes)
         self.declared.add(f"declare {result_type} @{symbol}({', '.join(a.type for a in args)})")
         return self.emit(f"call {result_type} @{symbol}({', '.join(map(str, args))})", result, lanes)
+
+    def function(
+        self, symbol: str, operands: list[Val], body: Callable[..., Val], attributes: str = ""
+    ) -> str:
+        """The symbol of a function of so many values, which the module has once and which is not inlined.
+
+        body: given a writer and the parameters, writes what it computes. It stands in one line, among the
+        declarations, so that modules that are joined have it once.
+        """
+        mark = f"@{symbol}("
+        if not any(mark in text for text in self.declared if text.startswith("define private ")):
+            inner = Writer(self.declared, self.target)
+            given = [Val(f"%a{i}", o.dtype, o.lanes) for i, o in enumerate(operands)]
+            result = body(inner, *given)
+            parameters = ", ".join(map(str, given))
+            head = f"define private {result.type} {mark}{parameters}) noinline nounwind {attributes}"
+            lines = ["{ entry:", *inner.entry, *inner.lines, f"ret {result}", "}"]
+            self.declared.add(" ".join([head, *(line.strip() for line in lines)]))
+        return symbol
 
     def binary(self, op: str, a: Val, b: Val) -> Val:
         return self.emit(f"{op} {a}, {b.text}", a.dtype, a.lanes)

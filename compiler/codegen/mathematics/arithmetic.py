@@ -368,23 +368,19 @@ class Math:
         return w.emit(merged, value.dtype, value.lanes)
 
     def _rare_function(self, name: str, operands: list[Val], compute: Rare) -> str:
-        """Writes the function in one line, among the declarations, and gives its symbol.
+        """Writes the function, and gives its symbol.
 
         It is not optimised: that would take longer than the rest of most kernels.
         """
-        symbol = f"fusegrad_{name}_{self.precision}_{self.lanes}"
-        inner = Writer(self.w.declared, self.w.target)
-        needed, value, *rest = (Val(f"%a{i}", o.dtype, o.lanes) for i, o in enumerate(operands))
-        math = Math(inner, value, self.precision == "short")
-        result = inner.select(needed, compute(math, needed, *rest), value)
-        parameters = ", ".join(map(str, (needed, value, *rest)))
         # Of few lanes, too, AVX-512 looks numbers up in vectors of its whole width.
         bits = 512 if self.avx512 else min(512, max(128, 8 * DTYPES[self.dtype].size * self.lanes))
-        attributes = f"noinline optnone cold nounwind {vector_width(bits)}"
-        head = f"define private {value.type} @{symbol}({parameters}) {attributes}"
-        body = ["{ entry:", *inner.entry, *inner.lines, f"ret {result}", "}"]
-        self.w.declared.add(" ".join([head, *(line.strip() for line in body)]))
-        return symbol
+
+        def body(inner: Writer, needed: Val, value: Val, *rest: Val) -> Val:
+            math = Math(inner, value, self.precision == "short")
+            return inner.select(needed, compute(math, needed, *rest), value)
+
+        symbol = f"fusegrad_{name}_{self.precision}_{self.lanes}"
+        return self.w.function(symbol, operands, body, f"optnone cold {vector_width(bits)}")
 
     def from_library(self, name: str, x: Val, needed: Val) -> Val:
         """The C library's function in the lanes that are `needed`, one after the other; x in the others."""

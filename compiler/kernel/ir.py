@@ -227,6 +227,11 @@ class Kernel:
         """A name made of the content."""
         return hashlib.sha256(self.text.encode()).hexdigest()[:16]
 
+    @functools.cached_property
+    def notes(self) -> dict[Any, Any]:
+        """What was found out about it, which is looked for once for all of its uses."""
+        return {}
+
     def __str__(self) -> str:
         return self.text
 

@@ -27,7 +27,7 @@ from fusegrad.compiler.llvm.tasks import function, module, run_tasks, task_name,
 from fusegrad.compiler.placement.kernel_arguments import KernelForm
 from fusegrad.compiler.placement.symbolic_memory_plan import Blueprint
 from fusegrad.compiler.runtime import threads
-from fusegrad.compiler.runtime.allocator import aligned, first_fit
+from fusegrad.compiler.runtime.allocator import FirstFit, aligned
 from fusegrad.tracer.ir.graph import Value
 
 # From how many bytes on, handed from step to step, the steps are run entry by entry.
@@ -168,13 +168,13 @@ class _Finder:
         if not (self._is_worth_sharing(first, last) if self.rows else self._is_much(handed)):
             return
         own: dict[Value, tuple[int, int]] = {}
-        live: list[tuple[int, int, int]] = []
+        arena = FirstFit()
         for number in range(first, last):
-            live = [entry for entry in live if entry[2] >= number]
+            arena.come_to(number)
             for room in self.blueprint.rooms[number]:
                 if room.key in handed and room.until < last:
                     size = self._entry_bytes(room.key)
-                    own[room.key] = first_fit(live, aligned(size), room.until), size
+                    own[room.key] = arena.place(aligned(size), room.until), size
         yield Batch(first, last, self.entries, self.rows, own)
 
     def _is_much(self, handed: Iterable[Value]) -> bool:

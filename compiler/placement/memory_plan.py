@@ -35,12 +35,11 @@ from fusegrad.compiler.placement.symbolic_memory_plan import Blueprint
 from fusegrad.compiler.runtime import thread_pool, threads
 from fusegrad.compiler.runtime.allocator import (
     SMALLEST_POOLED,
+    FirstFit,
     aligned,
     aligned_bytes,
     data_address,
-    first_fit,
     pool,
-    taken_over,
 )
 from fusegrad.eager.core.op import REGISTRY, wrap
 from fusegrad.eager.core.sizes import has_symbols
@@ -178,12 +177,12 @@ class Placed:
         """
         self.offsets: dict[Any, int] = {}
         self.arena_bytes = 0
-        live: list[tuple[int, int, int]] = []
+        arena = FirstFit()
         within = {number: b for b in self.batches for number in range(b.first, b.last)}
         for number, rooms in enumerate(self.blueprint.rooms):
             batch = within.get(number)
             if batch is None or batch.first == number:
-                live = [entry for entry in live if entry[2] >= number]
+                arena.come_to(number)
             needed: list[tuple[Any, int, int, Value | None]] = []
             if batch is not None and batch.first == number:
                 needed.append((batch, batch.bytes(), number, None))
@@ -195,9 +194,9 @@ class Placed:
                 if size:
                     until = within[until].last - 1 if until in within else until
                     if over in self.offsets:
-                        self.offsets[key] = start = taken_over(live, self.offsets[over], until)
+                        self.offsets[key] = start = arena.take_over(self.offsets[over], until)
                     else:
-                        self.offsets[key] = start = first_fit(live, aligned(size), until)
+                        self.offsets[key] = start = arena.place(aligned(size), until)
                     self.arena_bytes = max(self.arena_bytes, start + aligned(size))
 
     def _place(self, value: Value, batch: Batch | None = None) -> tuple[int, int]:

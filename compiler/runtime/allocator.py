@@ -7,6 +7,7 @@ come from blocks whose earlier arrays are gone, and temporaries from arenas that
 from __future__ import annotations
 
 import bisect
+import heapq
 import itertools
 import math
 import sys
@@ -138,22 +139,46 @@ class Pool:
 pool = Pool()
 
 
-def first_fit(live: list[tuple[int, int, int]], size: int, until: int) -> int:
-    """The lowest offset where `size` bytes overlap nothing that lives, among which they are from now on.
+class FirstFit:
+    """Places in an arena, each as low as it can be without overlapping another that lives.
 
-    live: start, end and last step, in the order of the starts.
+    A place lives until a step, by number. What it costs to find one is the number of gaps.
     """
-    start = 0
-    for begin, end, _ in live:
-        if start + size <= begin:
-            break
-        start = max(start, end)
-    bisect.insort(live, (start, start + size, until))
-    return start
 
+    def __init__(self) -> None:
+        self._gaps: list[tuple[int, float]] = [(0, math.inf)]  # in order, none next to another
+        self._lives: dict[int, tuple[int, int]] = {}  # by its start, the end of a place, and its last step
+        self._leaving: list[tuple[int, int]] = []  # a heap of last steps and starts; some are out of date
 
-def taken_over(live: list[tuple[int, int, int]], start: int, until: int) -> int:
-    """`start`, where what lives there until now leaves its room to something else; see `first_fit`."""
-    number = bisect.bisect_left(live, (start,))
-    live[number] = start, live[number][1], until
-    return start
+    def come_to(self, step: int) -> None:
+        """What lived until a step before this one is free from now on."""
+        while self._leaving and self._leaving[0][0] < step:
+            last, start = heapq.heappop(self._leaving)
+            if start in self._lives and self._lives[start][1] == last:
+                self._free(start, self._lives.pop(start)[0])
+
+    def place(self, size: int, until: int) -> int:
+        """Where so many bytes are from now on until a step."""
+        number, (start, end) = next((i, g) for i, g in enumerate(self._gaps) if g[1] - g[0] >= size)
+        self._gaps[number : number + 1] = [(start + size, end)] if start + size < end else []
+        self._live(start, start + size, until)
+        return start
+
+    def take_over(self, start: int, until: int) -> int:
+        """`start`, where what lives there until now leaves its room to something else."""
+        self._live(start, self._lives[start][0], until)
+        return start
+
+    def _live(self, start: int, end: int, until: int) -> None:
+        self._lives[start] = end, until
+        heapq.heappush(self._leaving, (until, start))
+
+    def _free(self, start: int, end: float) -> None:
+        number = bisect.bisect(self._gaps, (start,))
+        after = number
+        if after < len(self._gaps) and self._gaps[after][0] == end:
+            end, after = self._gaps[after][1], after + 1
+        if number and self._gaps[number - 1][1] == start:
+            number -= 1
+            start = self._gaps[number][0]
+        self._gaps[number:after] = [(start, end)]

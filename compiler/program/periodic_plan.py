@@ -2,22 +2,32 @@
 
 A loop leaves the same equations again and again, each time with other values. So some rounds are divided into
 steps as a graph of their own, and the others have the same steps under other names. What comes before and
-behind is divided by itself. A round takes what it reads of others from memory.
+behind is divided by itself. A round takes what it reads of others from memory. Where each reads another part
+of a tensor, as `x[0]`, `x[1]` and so on, the part is what it reads, wherever that begins.
+
+    v1 = getitem(x, index=(4,))                     the steps of    t1 = t0 * v1
+    v2 = mul(v0, v1)                                              t3 = t2 * v3
+    v3 = getitem(x, index=(5,))     with others             for t0 = v0, v1 = x from 4 * n, t2 = v2 and so on
+    v4 = mul(v2, v3)
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from fusegrad.compiler.base.symbolic_sizes import likely
 from fusegrad.compiler.fuse.fusion import LARGEST_GROUP, Step
 from fusegrad.compiler.fuse.isomorphic_groups import parameters_text
 from fusegrad.compiler.fuse.iteration_domain import Sources, is_creation
 from fusegrad.compiler.fuse.schedule import is_cheap
 from fusegrad.compiler.kernel.bound_kernel import Argument, BoundKernel
-from fusegrad.compiler.program.pipeline import Division, Given, divided
-from fusegrad.eager.core.families import Contraction, Layout, contiguous_layout
+from fusegrad.compiler.lower.merge_matmuls import gathered
+from fusegrad.compiler.program.pipeline import Division, Given, divided, transposed_once
+from fusegrad.eager.core.families import Layout, View, contiguous_layout
+from fusegrad.tracer.ir import passes
 from fusegrad.tracer.ir.graph import GUARD, Equation, Graph, Value
 
 # A turn is as many rounds as have more equations than a kernel takes: what could share one mostly does. So
@@ -25,8 +35,9 @@ from fusegrad.tracer.ir.graph import GUARD, Equation, Graph, Value
 SMALLEST_TURN, FEWEST_TURNS, SHORT_TURN = LARGEST_GROUP, 3, 3
 # The first rounds mostly differ (they read what was there before), and what comes behind may join the last.
 FIRST_ROUNDS, LAST_ROUNDS = 2, 1
-# More than so many values are not kept in memory for later if these are made again as well.
-FEW_SAVED = 8
+# More than so many values of more than so many bytes are not kept in memory for later if these are made again
+# as well.
+FEW_SAVED, SMALL_SAVED = 8, 1 << 12
 # How often a period, and where a round begins, is guessed.
 GUESSES = 32
 
@@ -36,8 +47,11 @@ Names = dict[Value, Value]
 def divided_by_rounds(graph: Graph, given: Given) -> Division:
     """The steps of a graph like `divided`'s; where it has many rounds of a loop, some stand for all."""
     if len(graph.equations) > FEWEST_TURNS * SMALLEST_TURN:
-        unrolling = _Unrolling(graph, given)
-        for turns in _guesses(graph):
+        # What looks at the products of all rounds comes first.
+        whole = gathered(graph)
+        whole = transposed_once(whole, Sources(whole, given.known))
+        unrolling = _Unrolling(whole, given)
+        for turns in _guesses(whole):
             found = unrolling.division(turns)
             if found is not None:
                 return found
@@ -78,18 +92,16 @@ def _guesses(graph: Graph) -> Iterator[_Turns]:
 
 
 def _kinds(graph: Graph) -> list[int]:
-    """For each equation a number for all of it but the names.
-
-    No product is like another: they are looked at all together. Small ones are gathered, and what many of
-    them read is turned over once.
-    """
+    """For each equation a number for all of it but the names."""
     known: dict[Any, int] = {}
     kinds: list[int] = []
     for equation in graph.equations:
         operands = tuple([v.type if isinstance(v, Value) else (type(v), repr(v)) for v in equation.inputs])
         results = tuple([v.type for v in equation.outputs])
-        key: Any = equation.op.name, parameters_text(equation), operands, results
-        if isinstance(equation.op, Contraction) or equation.op is GUARD:
+        # Rounds may look at other parts of one tensor.
+        params = "" if isinstance(equation.op, View) else parameters_text(equation)
+        key: Any = equation.op.name, params, operands, results
+        if equation.op is GUARD:
             key = len(kinds)
         kinds.append(known.setdefault(key, len(known)))
     return kinds
@@ -130,8 +142,10 @@ class _Part(NamedTuple):
     own: set[Value]
 
     def giving(self, outputs: Sequence[Value]) -> _Part:
-        """The part with these outputs."""
-        return _Part(Graph(self.graph.inputs, self.graph.equations, tuple(outputs)), self.own)
+        """The part with these outputs, and what they need."""
+        return _Part(
+            passes.dead_code(Graph(self.graph.inputs, self.graph.equations, tuple(outputs))), self.own
+        )
 
 
 class _Unrolling:
@@ -147,8 +161,12 @@ class _Unrolling:
         """The steps of all; None where the turns are not alike after all, or hand on what does not lie in
         memory for all of them in the same way.
         """
-        maps = self._maps(turns)
-        parts = self._parts(turns, maps) if maps else None
+        looks = self._looks(turns)
+        if looks is None:
+            return None
+        inside = self._without(looks)
+        maps = self._maps(turns, looks, inside)
+        parts = self._parts(turns, maps, looks, inside) if maps else None
         if not maps or parts is None:
             return None
         before, turn, behind = parts
@@ -156,17 +174,67 @@ class _Unrolling:
         if turns.length < SMALLEST_TURN and not rounds_apart(body.steps, turns.rounds):
             return None
         head = self._divided(before, divided_by_rounds)
-        handed = {v for names in maps for v in names.values()} | {*behind.graph.inputs}
+        handed = {v for names in maps for v in names.values() if v not in looks} | {*behind.graph.inputs}
+        handed |= {self.sources.base(v) for v in looks}
         if not (_in_memory(before, head, handed) and _in_memory(turn, body, turn.own)):
             return None
         joining = _Joining(self.graph)
         joining.add(before, head, {})
         for names in maps:
-            joining.add(turn, body, names)
+            views = {v: looks[now] for v, now in names.items() if now in looks}
+            joining.add(turn, body, names | joining.looking_at(views, self.sources))
         joining.add(behind, self._divided(behind, divided_by_rounds), {})
         return joining.division(self.given.known)
 
-    def _maps(self, turns: _Turns) -> list[Names] | None:
+    def _looks(self, turns: _Turns) -> dict[Value, Equation] | None:
+        """What turns see of a tensor from before them, each another part: the views, by their results.
+
+        None where what turns see differs in something else.
+        """
+        found: dict[Value, Equation] = {}
+        rounds = [self.graph.equations[begin : begin + turns.length] for begin in turns.begins()]
+        for same in zip(*rounds, strict=True):
+            if isinstance(same[0].op, View):
+                candidates: list[tuple[Any, ...]] = [tuple([e.output for e in same])]
+            else:
+                candidates = [*zip(*(e.inputs for e in same), strict=True)]
+            for values in candidates:
+                if not self._are_looks(values, turns):
+                    continue
+                for value in values:
+                    if not self._is_row_of_before(value, turns):
+                        return None
+                    found[value] = self.sources.producer[value]
+        return found
+
+    def _are_looks(self, values: Sequence[Any], turns: _Turns) -> bool:
+        """Whether at one place turns have views that differ, of what is before them."""
+        if not all(isinstance(v, Value) for v in values):
+            return False
+        views = [self.sources.producer.get(v) for v in values]
+        first = views[0]
+        if first is None or not isinstance(first.op, View):
+            return False
+        if not all(e is not None and e.op is first.op for e in views):
+            return False
+        differ = any(e.params != first.params for e in views if e is not None)
+        return differ and self.place.get(self.sources.base(values[0]), -1) < turns.first
+
+    def _is_row_of_before(self, value: Value, turns: _Turns) -> bool:
+        """Whether a view shows elements, one behind the other, of a tensor from before the turns."""
+        layout, base = self.sources.layout(value), self.sources.base(value)
+        if layout is None or layout.strides != contiguous_layout(value.shape).strides:
+            return False
+        return self.place.get(base, -1) < turns.first and value not in self.graph.outputs
+
+    def _without(self, looks: Collection[Value]) -> Sources:
+        """The sources of a turn, to which what it sees of something is memory of its own."""
+        inside = Sources(self.graph, self.given.known)
+        for value in looks:
+            del inside.producer[value]
+        return inside
+
+    def _maps(self, turns: _Turns, looks: Collection[Value], inside: Sources) -> list[Names] | None:
         """For each turn what it has in the places of the first one's values; None where they differ."""
         template = self.graph.equations[turns.first : turns.first + turns.length]
         maps: list[Names] = []
@@ -174,37 +242,49 @@ class _Unrolling:
             names: Names = {}
             end = begin + turns.length
             for ours, theirs in zip(template, self.graph.equations[begin:end], strict=True):
-                for mine, other in zip(ours.inputs, theirs.inputs, strict=True):
+                look = bool(ours.outputs) and ours.output in looks
+                if look != (bool(theirs.outputs) and theirs.output in looks):
+                    return None
+                if isinstance(ours.op, View) and not look and ours.params != theirs.params:
+                    return None
+                for mine, other in zip(ours.inputs, theirs.inputs, strict=True) if not look else ():
                     if isinstance(mine, Value) and mine not in names:
-                        if self.place.get(other, -1) >= begin or self._seen(mine) != self._seen(other):
+                        seen = _seen(inside, mine) == _seen(inside, other)
+                        if self.place.get(other, -1) >= begin or not seen:
                             return None
                         # From outside: what lies in memory there, seen in the same way.
-                        mine, other = self.sources.base(mine), self.sources.base(other)
+                        mine, other = inside.base(mine), inside.base(other)
+                        if (mine in looks) != (other in looks):
+                            return None
                     if isinstance(mine, Value) and names.setdefault(mine, other) != other:
                         return None
-                names.update(zip(ours.outputs, theirs.outputs, strict=True))
+                for mine, other in zip(ours.outputs, theirs.outputs, strict=True):
+                    if names.setdefault(mine, other) != other:
+                        return None
             maps.append(names)
         return maps
 
-    def _seen(self, value: Value) -> list[Any]:
-        """The views through which a value is seen."""
-        return [(e.op, parameters_text(e), e.output.type) for e in self.sources.resolve(value)[1]]
-
-    def _parts(self, turns: _Turns, maps: Sequence[Names]) -> tuple[_Part, _Part, _Part] | None:
+    def _parts(
+        self, turns: _Turns, maps: Sequence[Names], looks: Collection[Value], inside: Sources
+    ) -> tuple[_Part, _Part, _Part] | None:
         """What is before the turns, the first of them, and what is behind."""
         moving = {v for v in maps[0] if any(names[v] != v for names in maps)}
-        second = turns.first + turns.length
-        before, turn = self._part(0, turns.first), self._part(turns.first, second, moving)
-        behind = self._part(turns.end, len(self.graph.equations))
+        equations, second = self.graph.equations, turns.first + turns.length
+        before = self._part(equations[: turns.first], self.sources)
+        template = equations[turns.first : second]
+        turn = self._part([e for e in template if not (e.outputs and e.output in looks)], inside, moving)
+        behind = self._part(equations[turns.end :], self.sources)
         read = [[names.get(v, v) for v in turn.graph.inputs] for names in maps]
         layouts = [[self._layout(v) for v in values] for values in read]
-        handed = dict.fromkeys([*itertools.chain(*read), *behind.graph.inputs])
+        looked_at = {self.sources.base(v) for v in looks}
+        handed = dict.fromkeys([*itertools.chain(*read), *looked_at, *behind.graph.inputs])
+        handed = {v: None for v in handed if v not in looks}
         asked = dict.fromkeys(v for v in self.graph.outputs if isinstance(v, Value))
         gives = self._given_by_turns(maps, turn, {**handed, **asked})
-        if gives is None or any(here != layouts[0] for here in layouts) or not self.laid.isdisjoint(handed):
+        if not gives or any(here != layouts[0] for here in layouts) or not self.laid.isdisjoint(handed):
             return None
         saved = {names[v] for v in gives for names in maps} - {*itertools.chain(*read)}
-        saved |= before.own & {*handed} - {v for v in read[0] if v not in moving}
+        saved |= (before.own & {*handed}) - {v for v in read[0] if v not in moving} - looked_at
         if sum(self._is_made_again(v) for v in saved if v not in asked) > FEW_SAVED:
             return None
         first = [v for v in {**handed, **asked} if v in before.own or (v in asked and v not in self.place)]
@@ -227,20 +307,20 @@ class _Unrolling:
 
     def _is_made_again(self, value: Value) -> bool:
         """Whether whoever needs a value later on had better make it again than read it from memory."""
-        return is_cheap(self.graph.equations[self.place[value]])
+        small = likely(math.prod(value.shape)) * value.dtype.itemsize <= SMALL_SAVED
+        return not small and is_cheap(self.graph.equations[self.place[value]])
 
-    def _part(self, start: int, end: int, moving: Collection[Value] = ()) -> _Part:
+    def _part(self, equations: Sequence[Equation], sources: Sources, moving: Collection[Value] = ()) -> _Part:
         """The equations of a stretch. Views of what it reads it makes for itself, and what is made of nothing
         unless that is `moving`.
         """
-        equations = self.graph.equations[start:end]
         own = {v for e in equations for v in e.outputs}
         free: dict[int, Equation] = {}
         inputs: dict[Value, None] = {}
         for value in dict.fromkeys(v for e in equations for v in e.values() if v not in own):
-            base, chain = self.sources.resolve(value)
+            base, chain = sources.resolve(value)
             free.update((self.place[e.output], e) for e in chain if e.output not in own)
-            producer = self.sources.producer.get(base)
+            producer = sources.producer.get(base)
             if producer is not None and is_creation(producer) and base not in moving:
                 free[self.place[base]] = producer
             elif base not in own:
@@ -248,8 +328,15 @@ class _Unrolling:
         return _Part(Graph(tuple(inputs), (*(free[i] for i in sorted(free)), *equations), ()), own)
 
     def _divided(self, part: _Part, divide: Callable[..., Division]) -> Division:
+        if len(part.graph.equations) >= len(self.graph.equations):
+            divide = divided  # what it makes again is as much as was taken off
         known = {v: self._layout(v) for v in part.graph.inputs}
         return divide(part.graph, self.given._replace(known=known))
+
+
+def _seen(sources: Sources, value: Value) -> list[Any]:
+    """The views through which a value is seen."""
+    return [(e.op, parameters_text(e), e.output.type) for e in sources.resolve(value)[1]]
 
 
 def _in_memory(part: _Part, division: Division, handed: Collection[Value]) -> bool:
@@ -279,16 +366,32 @@ class _Joining:
         self.layouts: dict[Value, Layout] = {}
         self.steps: list[Step] = []
         self.checks: list[Value] = []
+        self.looks: dict[Value, tuple[Value, int]] = {}  # for parts of something that, and where they begin
         names = {v.name for v in graph.inputs} | {v.name for e in graph.equations for v in e.outputs}
         mark = "_part"
         while any(mark in name for name in names):
             mark += "_"
         self._marks = (f"{mark}{number}" for number in itertools.count())
 
+    def looking_at(self, views: Mapping[Value, Equation], sources: Sources) -> Names:
+        """Names for parts of what lies in memory, which the next turn reads."""
+        names: Names = {}
+        for value, view in views.items():
+            layout = sources.layout(view.output)
+            assert layout is not None, "a part that lies in rows"
+            base, chain = sources.resolve(view.output)
+            whole = now = self.now.get(base, base)
+            for number, step in enumerate(chain):
+                seen = Value(f"{view.output.name}_seen{len(self.looks)}_{number}", step.output.type)
+                self.equations.append(Equation(step.op, (now,), step.params, (seen,), step.source))
+                now = seen
+            names[value], self.looks[now] = now, (whole, layout.offset)
+        return names
+
     def add(self, part: _Part, division: Division, names: Names) -> None:
         """The steps of a part. names: what here stands for its own values, and for those that it reads."""
         new = {v: self.now.get(now, now) for v in part.graph.inputs for now in (names.get(v, v),)}
-        renaming = _Renaming(new | {v: names.get(v, v) for v in part.own}, next(self._marks))
+        renaming = _Renaming(new | {v: names.get(v, v) for v in part.own}, next(self._marks), self.looks)
         self.equations += map(renaming.equation, division.graph.equations)
         own = {id(e) for e in division.graph.equations}
         others = [(v, e) for v, e in division.sources.producer.items() if id(e) not in own]
@@ -312,10 +415,14 @@ class _Joining:
 
 
 class _Renaming:
-    """The same equations, kernels and steps under other names. values: of some; the others get a mark."""
+    """The same equations, kernels and steps under other names.
 
-    def __init__(self, values: Names, mark: str) -> None:
-        self._values, self._mark = values, mark
+    values: of some; the others get a mark. looks: what is a part of something else in memory, and from which
+    element on.
+    """
+
+    def __init__(self, values: Names, mark: str, looks: Mapping[Value, tuple[Value, int]]) -> None:
+        self._values, self._mark, self._looks = values, mark, looks
         self._equations: dict[int, Equation] = {}
 
     def value(self, value: Value) -> Value:
@@ -344,4 +451,7 @@ class _Renaming:
         return Step(step.kind, list(map(self.equation, step.equations)), kernel=bound)
 
     def _argument(self, argument: Argument) -> Argument:
-        return Argument(self.value(argument.value), argument.offset, argument.strides)
+        value, start = self.value(argument.value), 0
+        if value in self._looks:
+            value, start = self._looks[value]
+        return Argument(value, argument.offset + start, argument.strides)

@@ -56,7 +56,7 @@ def divided(graph: Graph, given: Given) -> Division:
     graph = with_result_copies(graph, Sources(graph, known), laid, {new for old, new in now if old in apart})
     graph = with_copies(_separate_creations(graph), Sources(graph, known))
     graph = _readable_products(graph, Sources(graph, known))
-    graph = _transposed_once(graph, Sources(graph, known))
+    graph = transposed_once(graph, Sources(graph, known))
     sources = Sources(graph, {**known, **laid})
     needed = [v for v in (*graph.outputs, *checks) if isinstance(v, Value)]
     fusion = Fusion(graph, sources, needed, plans)
@@ -137,7 +137,7 @@ def _readable_products(graph: Graph, sources: Sources) -> Graph:
 TURNED_ROWS, FEW_ROWS = 200, PACKED_ROWS
 
 
-def _transposed_once(graph: Graph, sources: Sources) -> Graph:
+def transposed_once(graph: Graph, sources: Sources) -> Graph:
     """A copy of what many rows are multiplied with that lies transposed: the weights, on the way back."""
     readers: dict[tuple[Value, Layout], list[int]] = {}
     rows: Counter[tuple[Value, Layout]] = Counter()

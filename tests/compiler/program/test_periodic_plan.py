@@ -119,7 +119,7 @@ def test_gradients_of_a_loop_keep_no_more_than_without_turns(
         value, gradients = fg.value_and_grad(energy, (0, 1))(start, speed)
         return [value, *gradients]
 
-    x = fg.rand(40, dtype=fg.float64), fg.tensor(0.2, dtype=fg.float64)
+    x = fg.rand(1000, dtype=fg.float64), fg.tensor(0.2, dtype=fg.float64)
     monkeypatch.setattr(periodic_plan, "SMALLEST_TURN", 100)
     turned = compiled(derived, *x)
     monkeypatch.setattr(periodic_plan, "SMALLEST_TURN", 1 << 30)
@@ -186,15 +186,137 @@ def test_an_index_out_of_range_in_any_round_is_found(planned: list[int]):
             jitted(fg.randn(63), fg.tensor([0, first, 2]) + 1)
 
 
-def test_products_are_looked_at_all_together(planned: list[int]):
+def test_rounds_with_products_are_planned_by_some_of_them(
+    planned: list[int], monkeypatch: pytest.MonkeyPatch
+):
     def powers(x: fg.Tensor) -> list[fg.Tensor]:
         y = x
         for _ in range(40):
             y = fg.tanh(y @ x)
         return [y]
 
-    jitted = fg.jit(powers)
-    x = fg.randn(8, 8) * 0.1
-    jitted(x)
-    np.testing.assert_allclose(jitted(x)[0].numpy(), powers(x)[0].numpy(), rtol=1e-4, atol=1e-5)
-    assert planned == [80]
+    x = fg.randn(8, 8, dtype=fg.float64) * 0.1
+    turned = compiled(powers, x)
+    assert len(planned) == 3 and max(planned) < 80
+    monkeypatch.setattr(periodic_plan, "SMALLEST_TURN", 1 << 30)
+    assert kernels(turned) == kernels(compiled(powers, x))
+
+
+def test_products_of_all_rounds_are_gathered_before_rounds_are_looked_for(planned: list[int]):
+    def layers(rows: fg.Tensor, weights: fg.Tensor) -> list[fg.Tensor]:
+        state = rows[0] * 0
+        for row in rows:
+            state = fg.tanh(row @ weights + state)
+        return [state]
+
+    jitted = compiled(layers, fg.randn(40, 3, 6, dtype=fg.float64), fg.randn(6, 6, dtype=fg.float64) * 0.3)
+    assert len(planned) > 1
+    (segment,) = jitted.segments()
+    assert sum(step.kind == "product" for step in segment.code.program.steps) == 1
+
+
+# Loops over parts of tensors. Each gives what it is called with besides.
+
+
+def rows(x: fg.Tensor) -> list[fg.Tensor]:
+    state = x[0]
+    for row in x:
+        state = fg.sin(state * row) + 0.1
+    return [state]
+
+
+def rows_from_the_end(x: fg.Tensor) -> list[fg.Tensor]:
+    state = x[0]
+    for turn in range(len(x)):
+        state = fg.sin(state * x[-1 - turn]) + x[turn]
+    return [state]
+
+
+def pairs_of_rows(x: fg.Tensor) -> list[fg.Tensor]:
+    state = x[:2]
+    for turn in range(len(x) // 2):
+        state = fg.cos(state * x[2 * turn : 2 * turn + 2])
+    return [state]
+
+
+def columns(x: fg.Tensor) -> list[fg.Tensor]:
+    state = x[:, 0]
+    for column in range(5):
+        for _ in range(10):
+            state = fg.sin(state * x[:, column])
+    return [state]
+
+
+def rows_of_what_was_made(x: fg.Tensor) -> list[fg.Tensor]:
+    made = (x @ x.T).softmax(0)
+    state = made[0]
+    for row in made:
+        state = fg.tanh(state + row)
+    return [state, made]
+
+
+def rows_that_stay(x: fg.Tensor) -> list[fg.Tensor]:
+    state, kept = x[0], []
+    for row in x:
+        state = fg.tanh(state + row)
+        kept.append(row)
+    return [state, kept[7] * 1, fg.stack(kept[3:9])]
+
+
+def elements(x: fg.Tensor) -> list[fg.Tensor]:
+    state = x[0]
+    for turn in range(len(x)):
+        state = fg.sin(state * x[turn, 2] + x[turn])
+    return [state]
+
+
+LOOPS_OVER_PARTS = [
+    rows,
+    rows_from_the_end,
+    pairs_of_rows,
+    columns,
+    rows_of_what_was_made,
+    rows_that_stay,
+    elements,
+]
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("function", LOOPS_OVER_PARTS)
+def test_loops_over_parts_have_eagers_values(function: Loop, transposed: bool, planned: list[int]):
+    x = fg.randn(5, 60, dtype=fg.float64).T if transposed else fg.randn(60, 5, dtype=fg.float64)
+    compiled(function, x)
+
+
+@pytest.mark.parametrize("function", LOOPS_OVER_PARTS)
+def test_loops_over_parts_have_eagers_gradients(function: Loop, planned: list[int]):
+    def derived(x: fg.Tensor) -> list[fg.Tensor]:
+        value, gradient = fg.value_and_grad(lambda x: sum((y * y).sum() for y in function(x)))(x)
+        return [value, gradient]
+
+    compiled(derived, fg.randn(60, 5, dtype=fg.float64))
+
+
+@pytest.mark.parametrize("function", [rows, rows_from_the_end, pairs_of_rows, rows_of_what_was_made])
+def test_a_loop_over_parts_is_planned_by_some_of_its_rounds(function: Loop, planned: list[int]):
+    compiled(function, fg.randn(120, 5, dtype=fg.float64))
+    assert len(planned) >= 3 and sum(planned) < 120
+
+
+def test_recurrent_networks_are_planned_by_some_of_their_steps(planned: list[int]):
+    def network(steps: fg.Tensor, weights: fg.Tensor, bias: fg.Tensor) -> list[fg.Tensor]:
+        h = c = bias[:4] * 0
+        for step in steps:
+            i, f, g, o = (fg.cat([step, h]) @ weights + bias).chunk(4)
+            c = fg.sigmoid(f) * c + fg.sigmoid(i) * fg.tanh(g)
+            h = fg.sigmoid(o) * fg.tanh(c)
+        return [h]
+
+    def derived(*given: fg.Tensor) -> list[fg.Tensor]:
+        value, gradients = fg.value_and_grad(lambda *given: network(*given)[0].sum(), (0, 1, 2))(*given)
+        return [value, *gradients]
+
+    given = [fg.randn(*shape, dtype=fg.float64) * 0.5 for shape in ((60, 3), (7, 16), (16,))]
+    compiled(network, *given)
+    assert len(planned) >= 3 and sum(planned) < 60 * 10
+    compiled(derived, *given)

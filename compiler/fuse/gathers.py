@@ -1,4 +1,17 @@
-"""Gathers within a kernel: a `fetch` goes in, the statements that find and read one element come out."""
+"""Gathers within a kernel: a `fetch` goes in, the statements that find and read one element come out.
+
+    l4: f32[6, 1] = fetch(x, 0, i, shape=(6, 1), where=((6, 0, 0, 1, None), (40, None, 0, 1, 0)))
+
+of a column for each row, which the index i says, becomes in the loop over rows
+
+    t0 = x0[i0]
+    t1 = t0 >= k0
+    t2 = t0 < k1
+    t3 = t1 & t2
+    t4 = x1[t0, i0] if t3 else f32(0)
+
+where x0 is i and x1 is x.
+"""
 
 from __future__ import annotations
 

@@ -33,7 +33,6 @@ from fusegrad.tracer.twin.sites import NOWHERE
 
 NAN = float("nan")
 
-
 PLAIN = [
     True, False, None, 1, 0, 1.0, 0.0, -0.0, NAN, 2**70, float(2**70), 1e300 * 10, "a", "", b"a",
     1j, complex(0.0, -0.0),

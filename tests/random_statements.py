@@ -12,14 +12,8 @@ import numpy as np
 import fusegrad as fg
 
 F = fg.nn.functional
-
-
 SIZE = 4
-
-
 CALLS = 8
-
-
 Pair = collections.namedtuple("Pair", "first second")
 
 
@@ -248,7 +242,6 @@ def in_mode(a: fg.Tensor, mode: bool) -> fg.Tensor:
 
 Statement = Callable[[fg.Tensor, fg.Tensor, World, Options], fg.Tensor]
 
-
 STATEMENTS: list[Statement] = [
     lambda a, b, w, o: a + b,
     lambda a, b, w, o: a * b,
@@ -320,9 +313,7 @@ STATEMENTS: list[Statement] = [
     lambda a, b, w, o: a.masked_fill(b > 0.3137, o.factor),
 ]
 
-
 WRITING = {"accumulated", "labelled", "stepped", "optimized", "norm", "add_"}
-
 
 CHANGES: list[Callable[[World], Any]] = [
     lambda w: None,
@@ -345,7 +336,6 @@ CHANGES: list[Callable[[World], Any]] = [
     lambda w: w.queue.appendleft(3.0),
 ]
 
-
 RETURNS: list[Callable[[list[fg.Tensor], Options], Any]] = [
     lambda v, o: v[-1] + v[len(v) // 2] * 0.5,
     lambda v, o: v[-1],
@@ -354,7 +344,6 @@ RETURNS: list[Callable[[list[fg.Tensor], Options], Any]] = [
     lambda v, o: Pair(v[-1].sum(), [v[-1].detach(), v[0]]),
     lambda v, o: [v[-1].T if v[-1].ndim == 2 else v[-1][None], None, v[-1] * 1, v[-1].mean().item() > 0.0137],
 ]
-
 
 # What the user does with the results before deriving them.
 AFTER: list[Callable[[list[fg.Tensor], fg.Tensor, World], Any]] = [

@@ -26,10 +26,7 @@ class Counter:
 
 
 OUTER = types.SimpleNamespace(n=0, items=[1], stream=iter([1, 2, 3] * 100), array=np.ones(2))
-
-
 COUNTER = Counter()
-
 
 CASES = {
     "prints": lambda x: print(end=""),

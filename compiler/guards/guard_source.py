@@ -35,6 +35,7 @@ from fusegrad.tracer.observe.conditions import (
     Item,
     Kind,
     Matches,
+    Once,
     Part,
     Place,
 )
@@ -137,6 +138,10 @@ def _exact(writer: Writer, place: Exact) -> str:
     if isinstance(place.place, Held):
         return _container(writer, place)[0]
     return writer.part(text(writer, place.place), _stem(place.place), place.kind)
+
+
+def _once(writer: Writer, place: Once) -> str:
+    return text(writer, place.place)
 
 
 def _stem(place: Place) -> str:
@@ -365,6 +370,7 @@ COMPARED: dict[type[Place], Callable[[Writer, Any, Expected], list[str]]] = {
 PLACES: dict[type[Place], Callable[[Writer, Any], str]] = {
     Held: _held,
     Exact: _exact,
+    Once: _once,
     Part: _part,
     Item: _item_text,
     Attribute: _own_attribute,

@@ -70,6 +70,19 @@ class Exact(Place):
 
 
 @dataclass(slots=True, eq=False)
+class Once(Place):
+    """A place that several conditions of a read look at: of one asking, it is found for the first alone."""
+
+    place: Place
+    found: Any = MISSING
+
+    def find(self) -> Any:
+        if self.found is MISSING:
+            self.found = self.place.find()
+        return self.found
+
+
+@dataclass(slots=True, eq=False)
 class Part(Place):
     """`owner.name`, of an owner whose class nobody can change: a function, a cell, a tensor."""
 

@@ -26,6 +26,7 @@ from fusegrad.tracer.observe.conditions import (
     Held,
     Item,
     Matches,
+    Once,
     Place,
 )
 from fusegrad.tracer.observe.lookup import type_lookup
@@ -120,7 +121,7 @@ class StateRead(ParametersRead):
             yield Counts(self._own(hooks, dict), 0)
         for (group, _), slots in zip(self.rows, self.slots, strict=True):
             yield Equals(Slots(Held(self.optimizer), Held(group)), slots)
-        state = self._own("state", defaultdict)
+        state = Once(self._own("state", defaultdict))
         for parameter, name, expected in self.kept:
             yield Matches(Item(Exact(Item(state, Held(parameter)), dict), name), expected)
 

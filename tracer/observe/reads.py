@@ -61,7 +61,7 @@ class Read:
             return False
 
     def conditions(self) -> Iterable[Condition]:
-        """What must be true for the read to hold, in the order in which it is to be asked."""
+        """What must be true for the read to hold, in the order of asking; made anew for each."""
         return (Matches(self.place(), self.expected),)
 
     def place(self) -> Place:

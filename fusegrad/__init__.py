@@ -52,6 +52,8 @@ from fusegrad.eager.core.dtypes import (
     uint8,
 )
 from fusegrad.eager.core.public import (
+    MAKERS as _MAKERS,
+    form as _form,
     locate as _locate,
 )
 from fusegrad.eager.core.state import (
@@ -116,6 +118,9 @@ _PACKAGES = frozenset(
 
 
 def __getattr__(name: str) -> object:
+    if name in _names.PUBLIC:
+        value = globals()[name] = _form(_names.PUBLIC[name])
+        return value
     if name in _PACKAGES:
         return _importlib.import_module(f"fusegrad.{name}")
     if name in _LAZY:
@@ -127,15 +132,16 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LAZY, *_PACKAGES})
+    return sorted({*globals(), *_names.PUBLIC, *_LAZY, *_PACKAGES})
 
 
 # A module's declarations are made as it is imported.
 for _module in _pkgutil.walk_packages(_ops.__path__, f"{_ops.__name__}."):
     _importlib.import_module(_module.name)
 _importlib.import_module("fusegrad.eager.ops.shape.out").take_out("fusegrad", _names.PUBLIC)
-globals().update(_names.PUBLIC)
+# What has a form for users that has `out=` is given that when it is first asked for.
+globals().update({_name: _function for _name, _function in _names.PUBLIC.items() if _function not in _MAKERS})
 
-__all__ = sorted(name for name in {*globals(), *_LAZY, *_PACKAGES} - {"eager"} if not name.startswith("_"))
+__all__ = sorted(name for name in set(__dir__()) - {"eager"} if not name.startswith("_"))
 # What no declaration has said so of; `_rebuild` is in pickles of tensors.
 _locate("fusegrad", globals(), [*__all__, "_rebuild"])

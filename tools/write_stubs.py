@@ -254,7 +254,10 @@ def _class_line(stub: Stub, public: str, kind: type) -> str:
     """A class: imported if a statement defines it, written out if a declaration does."""
     home = _home(kind, public)
     if home is None:
-        return f"class {public}({stub.kind(kind.__base__)}):\n    def __init__{stub.constructor(kind)}: ..."
+        base = stub.kind(kind.__base__)
+        if kind.__init__ is object.__init__:  # made by its `__new__`
+            return f"class {public}({base}): ..."
+        return f"class {public}({base}):\n    def __init__{stub.constructor(kind)}: ..."
     if home[1] == public:
         return f"from {home[0]} import {public} as {public}"
     return f"{public} = {stub.kind(kind)}"

@@ -7,15 +7,12 @@ they are index arithmetic in the kernel of whatever reads them. It exists in the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from fusegrad.eager.core.op import Op, Params, TensorType
 from fusegrad.tracer.ir.graph import Equation
-
-if TYPE_CHECKING:
-    from fusegrad.compiler.fuse.build_kernel import Context
 
 
 class Along(NamedTuple):
@@ -96,45 +93,3 @@ def tested_dims(equation: Equation) -> set[int]:
     """The dimensions of the result along which the kernel has to see where it is."""
     shape = equation.params["shape"]
     return {a.dim for a in equation.params["where"] if a.dim is not None and any(a.tests(shape))}
-
-
-def write_fetch(context: Context, equation: Equation, index: int) -> str:
-    """The statements that fetch one element; gives its name."""
-    builder, where, shape = context.builder, equation.params["where"], equation.params["shape"]
-    uses, dims = context.kernel.domain.uses, context.kernel.domain.members[equation.output]
-    names = {k: builder.cast(context.operand(uses[index, 2 + k]), "i64") for _, k in indexed(where)}
-    readable: str | None = None  # whether there is memory to read
-    inside: str | None = None  # whether the element is what was asked for
-    for along in where:
-        before, behind = along.tests(shape)
-        if not (before or behind):
-            continue
-        place = _place(context, along, dims, names)
-        tests = [builder.ge(place, context.size(0))] if before else []
-        tests += [builder.lt(place, context.size(along.size))] if behind else []
-        for test in tests:
-            inside = test if inside is None else builder.and_(inside, test)
-            # One element has one place, which is read wherever it is asked for.
-            if along.size != 1 or along.by is not None:
-                readable = test if readable is None else builder.and_(readable, test)
-    buffer = context.kernel.load_buffer(uses[index, 0])
-    target = context.load(buffer, tuple(names[k] for _, k in indexed(where)), readable)
-    other = equation.inputs[1]
-    if inside is None or (inside == readable and other == 0 and isinstance(other, (int, float))):
-        return target
-    filler = context.operand(uses[index, 1]) if (index, 1) in uses else other
-    return builder.select(inside, target, filler)
-
-
-def _place(context: Context, along: Along, dims: Sequence[Any], names: dict[int, str]) -> str:
-    """The scalar (i64) that is the place along one dimension of x."""
-    builder = context.builder
-    if along.by is not None:
-        return names[along.by]
-    start = context.size(along.start)
-    axis = None if along.dim is None else dims[along.dim]
-    if axis is None:
-        return start
-    count = builder.progression(context.kernel.axis_names[axis], 0, 1, "int64")
-    moved = count if along.step == 1 else builder.mul(count, context.size(along.step))
-    return moved if along.start == 0 else builder.add(moved, start)

@@ -17,7 +17,7 @@ from typing import Any
 
 from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.sizes import OpenShape, Symbol
-from fusegrad.eager.ops.pointwise.declare import OPERANDS
+from fusegrad.eager.ops.pointwise.declare_pointwise import OPERANDS
 
 # A polynomial with integer coefficients: for each product of atoms (the sizes, and what is no
 # polynomial, as Python expressions) its coefficient.

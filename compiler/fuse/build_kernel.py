@@ -16,7 +16,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from fusegrad.compiler.base.gather_op import FETCH, tested_dims, write_fetch
+from fusegrad.compiler.base.gather_op import FETCH, tested_dims
+from fusegrad.compiler.fuse.gathers import write_fetch
 from fusegrad.compiler.fuse.iteration_domain import Axis, Domain, Sources, Use
 from fusegrad.compiler.fuse.schedule import Schedule, saved_between_passes
 from fusegrad.compiler.kernel.bound_kernel import Argument, BoundKernel

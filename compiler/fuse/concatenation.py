@@ -1,4 +1,16 @@
-"""Concatenation: an equation `cat` goes in, a nest that copies each tensor to its part comes out."""
+"""Concatenation: an equation `cat` goes in, a nest that copies each tensor to its part comes out.
+
+                                                  for i0 in parallel(n0):
+                                                      for i1 in vector(n1):
+                                                          t0 = x0[i0, i1]
+    v0: f32[6, 7] = cat(x, y, dim=1)   becomes            y0[i0, i1] = t0
+                                                      for i2 in vector(n2):
+                                                          t1 = x1[i0, i2]
+                                                          y1[i0, i2] = t1
+
+y0 and y1 are one memory, the second from the fourth element of each row on. Few tensors are joined by whoever
+reads them, with a `fetch` for each (`lower/lowering.py`).
+"""
 
 from __future__ import annotations
 

@@ -4,6 +4,13 @@ Every dimension of every value in a group is a node; elementwise ops join the no
 operands and result, reductions join the kept ones. The classes that result are the axes of the
 loop nest. Views between members only rename dimensions; values from outside are loads, each
 with the strides of its own view.
+
+    v0: f32[6, 40] = permute(y, dims=(1, 0))               v1: (0, 1)
+    v1: f32[6, 40] = mul(x, v0)                become      v2: (1,)
+    v2: f32[40] = sum(v1, dim=(0,))                        x: {0: 40, 1: 1}
+                                                           y: {0: 1, 1: 6}
+
+v1 and v2 are members, with an axis for each dimension; x and y are loads, with a stride for each axis.
 """
 
 from __future__ import annotations

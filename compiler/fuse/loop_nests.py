@@ -1,4 +1,20 @@
-"""Loop nests for single ops, where no schedule can say them: statements go in, a kernel comes out."""
+"""Loop nests for single ops, where no schedule can say them: statements go in, a kernel comes out.
+
+nest = Nest(sources)
+rows, columns = nest.axis(6), nest.axis(40)
+source = nest.input(x, [rows, columns])
+target = nest.output(y, [columns, rows])
+with nest.loop([rows], "parallel"), nest.loop([columns], "vector"):
+    nest.store(target, nest.load(source))
+
+gives, as `nest.bound().kernel`,
+
+def kernel(n0, n1, x0: "f32[i0, i1:1]", y0: "f32[i1, i0:1]"):
+    for i0 in parallel(n0):
+        for i1 in vector(n1):
+            t0 = x0[i0, i1]
+            y0[i1, i0] = t0
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,33 @@
-"""Gradients of pools: an equation goes in; a nest that adds values to the windows they are of comes out."""
+"""Gradients of pools: an equation goes in; a nest that adds values to the windows they are of comes out.
+
+    v0: f32[2, 8] = avg_pool_spread(g, size=(8,), window=((2, 1, 0, 1),), include=True, divisor=1)
+
+sends each value to the two elements of its window; one place of all windows is gone over after the other:
+
+    for i0 in parallel(n0):
+        for i1 in vector(n1):
+            y0[i0, i1] = k0
+        for i2 in vector(n2):
+            t0 = i64(0 + 1 * i2)
+            t1 = t0 * k1
+            t2 = t1 + k2
+            t3 = t2 >= 0
+            t4 = t2 < k3
+            t5 = t3 & t4
+            t6 = x0[i0, i2]
+            if t5: y1[i0, i2] = y1[i0, i2] + t6
+        for i2 in vector(n2):
+            t7 = i64(0 + 1 * i2)
+            t8 = t7 * k1
+            t9 = t8 + k1
+            t10 = t9 >= 0
+            t11 = t9 < k3
+            t12 = t10 & t11
+            t13 = x0[i0, i2]
+            if t12: y2[i0, i2] = y2[i0, i2] + t13
+
+y0, y1 and y2 are one memory; y2 begins one element later.
+"""
 
 from __future__ import annotations
 

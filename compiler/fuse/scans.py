@@ -3,8 +3,14 @@
 v0: f32[6, 40] = cumsum(x, dim=0)          for i1 in chunked(n1):
                                                v0 = f64(0.0)
                                  becomes       for i0 in serial(n0):
-                                                   v0 = v0 + f64(x0[i0, i1])
-                                                   y0[i0, i1] = f32(v0)
+                                                   t0 = i64(0 + 1 * i0)
+                                                   t1 = x0[i0, i1]
+                                                   t2 = v0
+                                                   t3 = f64(t1)
+                                                   t4 = t2 + t3
+                                                   v0 = t4
+                                                   t5 = f32(t4)
+                                                   y0[i0, i1] = t5
 """
 
 from __future__ import annotations

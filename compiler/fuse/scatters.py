@@ -2,6 +2,21 @@
 
 Each task owns its part of the result and goes through the index in order, so that the result does
 not depend on the number of threads, and the last of several values at one place is the one that stays.
+
+    v0: f32[40] = scatter(x, s, i, dim=0, accumulate=True)
+
+adds the elements of s to a copy of x, at the places in i:
+
+    for i0 in vector(n0):
+        t0 = x2[i0]
+        y1[i0] = t0
+    for i1 in serial(n1):
+        t1 = x1[i1]
+        t2 = x0[i1]
+        t3 = t1 >= 0
+        t4 = t1 < k0
+        t5 = t3 & t4
+        if t5: y0[t1] = y0[t1] + t2
 """
 
 from __future__ import annotations

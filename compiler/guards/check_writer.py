@@ -16,6 +16,7 @@ from typing import Any
 
 from fusegrad.compiler.native.classes import Classes
 from fusegrad.compiler.native.items import Items, is_by_identity
+from fusegrad.tracer.observe.conditions import Condition
 from fusegrad.tracer.observe.lookup import MISSING
 from fusegrad.tracer.observe.purity import is_heap_type
 from fusegrad.tracer.observe.reads import Read
@@ -62,7 +63,7 @@ class Writer:
 
     def __init__(self) -> None:
         own = {"classes_of": classes_of, "namespace_of": namespace_of, "matches": Expected.matches}
-        builtins = {f.__name__: f for f in (all, dict, float, int, is_, len, map, str, tuple, type)}
+        builtins = {f.__name__: f for f in (all, dict, float, int, is_, len, list, map, str, tuple, type)}
         self._constants: dict[str, Any] = {**own, **builtins, "__builtins__": {}}
         self._count = itertools.count(1)
         self._number = 0
@@ -96,33 +97,36 @@ class Writer:
         exec(compile(text, "<guards>", "exec"), self._constants)
         return self._constants.pop("first_to_differ")
 
-    def add(self, number: int, read: Read, write: Callable[[Writer, Any], list[str]]) -> None:
+    def add(self, number: int, read: Read, write: Callable[[Writer, Condition], list[str]]) -> None:
         """One read, by lines that return its number."""
         self._number = number
         self._asking.clear()
         lines, known = len(self._lines), dict(self.known)
         try:
-            wrong = write(self, read)
+            for condition in read.conditions():
+                for wrong in write(self, condition):
+                    self.check(wrong)
         except Exception:  # what cannot be written is asked as ever
             del self._lines[lines:]
             self.known = known
             for together in self._asking:
                 together.rows.pop()
-            wrong = [f"not {self.constant('holds', read.holds)}()"]
+            self.check(f"not {self.constant('holds', read.holds)}()")
         about = f"# {read.describe()}  ({read.site.file}:{read.site.line})"
         about = about.replace("\n", " ").encode("utf-8", "backslashreplace").decode()
-        for line in wrong[:-1]:
-            self.check(line)
-        if wrong:
-            self.check(wrong[-1], "  " + about)
+        last = self._lines[-1] if len(self._lines) > lines else None
+        if isinstance(last, str):
+            self._lines[-1] = f"{last}  {about}"
         else:
             self._lines.append(about)
 
     # Pieces of lines.
 
-    def check(self, wrong: str, comment: str = "") -> None:
-        """A line that leaves the function where `wrong` is true."""
-        self._lines.append(f"if {wrong}: return {self._number}{comment}")
+    def check(self, wrong: str) -> None:
+        """A line that leaves the function where `wrong` is true; what two reads ask is asked once."""
+        if ("checked", wrong) not in self.known:
+            self.known["checked", wrong] = None
+            self._lines.append(f"if {wrong}: return {self._number}")
 
     def constant(self, stem: str, value: Any) -> str:
         """A name in the source for a value that is known now."""
@@ -190,30 +194,35 @@ class Writer:
             self.known[id(value)] = name
         return name
 
-    def owner(self, reference: Callable[[], Any]) -> str:
+    def owner(self, reference: Callable[[], Any], stem: str = "") -> str:
         """A name for a held object, which is still of the class that it is of now."""
-        name, kind = self.held(reference), type(reference())
+        name, kind = self.held(reference, stem), type(reference())
         can_change = is_heap_type(kind) or not isinstance(reference, Strong)
         if can_change and ("type", name) not in self.known:
             self.known["type", name] = name
             self.check(f"type({name}) is not {self.class_name(kind)}")
         return name
 
-    def part(self, expression: str, stem: str, kind: str = "") -> str:
+    def part(self, expression: str, stem: str, kind: type | None = None) -> str:
         """A name for a part of an owner (its dict, a closure), of exactly the builtin type `kind`."""
         name = self.known.get(expression)
         if name is None:
             name = self.known[expression] = self.variable(stem)
             self._lines.append(f"{name} = {expression}")
-            if kind:
-                self.check(f"type({name}) is not {kind}")
+        if kind is not None and ("type", name) not in self.known:
+            self.known["type", name] = name
+            self.check(f"type({name}) is not {self.class_name(kind)}")
         return name
 
     # Classes.
 
     def class_name(self, kind: type) -> str:
         """A class in the source; one that nobody can change is a constant."""
-        return self.namespace(kind).variable if is_heap_type(kind) else self.constant("builtin", kind)
+        if is_heap_type(kind):
+            return self.namespace(kind).variable
+        if self._constants.get(kind.__name__) is kind:
+            return kind.__name__
+        return self.constant("builtin", kind)
 
     def namespace(self, kind: type) -> Namespace:
         """What is noted about a class that can change."""

@@ -1,8 +1,9 @@
 """The reads of a captured run as one generated Python function, which a replayed call asks in one go.
 
-`Read.holds` says what has to hold. What is generated here may say no where that says yes, and is then
-asked again there, but never the other way. What classes say is looked at once for each class; then each
-read is a line:
+Each read says what has to hold, in conditions (`tracer/observe/conditions.py`). `Read.holds` asks them one
+by one; here they are written out (`guard_source.py`). What is written may say no where that says yes, and is
+then asked again there, but never the other way. What classes say is looked at once for each class; then each
+read is a line or a few:
 
     def first_to_differ():
         Settings_1 = reference_2()

@@ -7,6 +7,12 @@ there, and what no other step reads needs room for one head a thread.
 A recurrent network multiplies the rows of a state by the same matrix again and again, each time too little
 to be shared. There the entries are blocks of rows, one for each core, and every core takes its rows through
 all of the steps.
+
+    v0: f32[8, 32, 32] = matmul(q, k)               steps 0 to 2, 8 times
+    v1: f32[8, 32, 32] = exp(v0)          become        v0 in [0:4096]
+    v2: f32[8, 32, 16] = matmul(v1, v)                  v1 in [4096:8192]
+
+of the room that each thread has; v2 has an array for all 8 entries.
 """
 
 from __future__ import annotations

@@ -4,6 +4,15 @@ What does not depend on sizes is worked out once, in a `Blueprint`; with the siz
 `Placed`, which runs. Values that leave (results, what backward reads) and what NumPy must see get
 arrays of their own; the rest lies in an arena, planned by the lifetimes of the values, and re-used
 by every call.
+
+    v0: f32[64, 64] = matmul(x, w)        arena[0:16384]
+    v1: f32[64, 64] = tanh(v0)            arena[0:16384]
+    v2: f32[64, 64] = matmul(v1, w)       arena[16384:32768]
+    v3: f32[64, 64] = matmul(v2, w)       arena[0:16384]
+    v4: f32[64, 64] = exp(v3)             array 2
+
+v1 is written over v0, which its step reads for the last time, and v3 where v1 was; v4 is the result. Arrays 0
+and 1 are x and w.
 """
 
 from __future__ import annotations

@@ -1,4 +1,13 @@
-"""The memory plan for any sizes: a program goes in; what is known of it without numbers comes out."""
+"""The memory plan for any sizes: a program goes in; what is known of it without numbers comes out.
+
+    v0: f32[n, 16] = matmul(x, w)         64*n bytes, to step 1
+    v1: f32[n, 16] = tanh(v0)             64*n bytes, to step 2, over v0
+    v2: f32[n, 16] = matmul(v1, w)        64*n bytes, to step 3
+    v3: f32[n, 16] = matmul(v2, w)        64*n bytes, to step 4
+    v4: f32[n, 16] = exp(v3)
+
+v4 is the result and has an array. With n known, `memory_plan.py` says where in the arena the others lie.
+"""
 
 from __future__ import annotations
 

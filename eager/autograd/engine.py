@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fusegrad.eager.autograd import anomaly, hooks
-from fusegrad.eager.autograd.node import DONE, Node, PartNode, constant, is_writable, set_gradient
+from fusegrad.eager.autograd.node import Node, PartNode, constant, is_writable, set_gradient
 from fusegrad.eager.core.errors import failure, spot_text
 from fusegrad.eager.core.op import wrap
 from fusegrad.eager.core.state import state
@@ -179,15 +179,10 @@ class _Walk:
             node, slots = pending.pop(-heappop(heap))
             try:
                 if plain and node.extra is None:
+                    if direct and type(node) is PartNode and node.add(slots[0], taken):
+                        continue  # nothing is left to hand on, nor to release
                     edges = ran = node.edges
-                    adding = node.adding if direct else None
-                    handed = None if adding is None else adding.answer(node, slots, taken)
-                    if handed is DONE:
-                        continue
-                    if handed is None:
-                        produced = node.apply(slots)
-                    else:
-                        edges, produced = handed
+                    produced = node.apply(slots)
                 else:
                     edges, produced = self._apply(node, slots)
                     ran = edges
@@ -221,7 +216,7 @@ class _Walk:
                     slots[output] = gradient
                     pending[place] = (target, slots)
                     heappush(heap, -place)
-            slots, produced, handed, gradient, known = _NOTHING, None, None, None, None
+            slots, produced, gradient, known = _NOTHING, None, None, None
             if waiting and needed is None:
                 self._arrived(edges)
 

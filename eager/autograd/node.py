@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -39,20 +39,6 @@ MODIFIED = (
 )
 
 
-Handed = tuple[Sequence[tuple[int, Any, int]], Sequence[Any]]
-DONE: Handed = ((), ())  # from a node of which nothing is left to add, nor to release
-
-
-class Adding(Protocol):
-    """Runs a node where nobody sees more of a backward than the `.grad` of leaves.
-
-    taken: the ids of arrays that are not written (see `engine.accumulate`). Gives the edges that are left, of
-    which nothing has been added to leaves, and their gradients; None where `Node.apply` has to be asked.
-    """
-
-    def answer(self, node: Any, gradients: list[Any], taken: set[int]) -> Handed | None: ...
-
-
 class Node:
     """One op on the graph: what its gradient rules need, and where the gradients go.
 
@@ -78,7 +64,6 @@ class Node:
     )
 
     fresh = False  # whether each gradient that `apply` gives has memory of its own
-    adding: Adding | None = None  # what adds to the `.grad` of leaves for this node, if anything does
     refused = ""  # why no gradient can be sent here
     op: Op
     params: Params
@@ -206,13 +191,6 @@ def written_text(version: list[Any]) -> str:
     return f"\n  written in place at {where}" if where else ""
 
 
-class _PartAdding:
-    """Adds what has come to a part of a leaf."""
-
-    def answer(self, node: Any, gradients: list[Any], taken: set[int]) -> Handed | None:
-        return DONE if node.add(gradients[0], taken) else None
-
-
 class PartNode(Node):
     """The node of a part of a leaf, whose gradient is zero but for that part.
 
@@ -222,9 +200,7 @@ class PartNode(Node):
 
     __slots__ = ()
 
-    adding: Adding | None = _PartAdding()
-
-    def add(self, gradient: Tensor, taken: set[int]) -> bool:
+    def add(self, gradient: Any, taken: set[int]) -> bool:
         """Add `gradient` to the part, if the leaf has a `.grad` that may be written (see `is_writable`), and
         nobody else looks at it.
         """

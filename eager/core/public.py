@@ -12,7 +12,7 @@ that, or inherit it.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import FunctionType
 from typing import Any
 
@@ -41,15 +41,26 @@ def locate(path: str, namespace: dict[str, Any], names: Iterable[str]) -> None:
             value.__qualname__ = name
 
 
-# What users get in the place of a function: the form of it that has `out=` (see `eager/ops/shape/out.py`).
-FORMS: dict[Any, FunctionType] = {}
+# What makes the form of a function that users get in its place, which has `out=` (`eager/ops/shape/out.py`),
+# and those that have been asked for: there are hundreds, and a program needs few of them.
+MAKERS: dict[Any, Callable[[Any], Any]] = {}
+_forms: dict[Any, Any] = {}
+
+
+def form(value: Any) -> Any:
+    """What users get in the place of a public function."""
+    if not isinstance(value, FunctionType) or value not in MAKERS:
+        return value
+    if value not in _forms:
+        _forms.setdefault(value, MAKERS[value](value))
+    return _forms[value]
 
 
 def formed(namespace: dict[str, Any]) -> None:
     """Put into a public namespace what users get."""
     for name, value in namespace.items():
-        if isinstance(value, FunctionType) and value in FORMS and not name.startswith("_"):
-            namespace[name] = FORMS[value]
+        if not name.startswith("_"):
+            namespace[name] = form(value)
 
 
 def gather(path: str, namespace: dict[str, Any]) -> list[str]:

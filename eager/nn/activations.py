@@ -6,7 +6,7 @@ from typing import Any
 
 from fusegrad.eager.core.tensor import Tensor, on_cpu
 from fusegrad.eager.nn import functional as F, init
-from fusegrad.eager.nn.declare import REQUIRED, declared, parameter
+from fusegrad.eager.nn.declare_layer import REQUIRED, declared, parameter
 from fusegrad.eager.nn.module import Module
 
 

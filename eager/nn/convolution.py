@@ -9,7 +9,7 @@ from typing import Any
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.tensor import Tensor, on_cpu
 from fusegrad.eager.nn import functional as F, init
-from fusegrad.eager.nn.declare import optional_parameter, parameter
+from fusegrad.eager.nn.declare_layer import optional_parameter, parameter
 from fusegrad.eager.nn.module import Module
 
 PADDING_MODES = ("zeros", "reflect", "replicate", "circular")

@@ -12,7 +12,7 @@ from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor, on_cpu
 from fusegrad.eager.nn import functional as F
 from fusegrad.eager.nn.containers import ModuleList, Sequential
-from fusegrad.eager.nn.declare import declared
+from fusegrad.eager.nn.declare_layer import declared
 from fusegrad.eager.nn.linear import Linear
 from fusegrad.eager.nn.module import Module
 from fusegrad.eager.ops.index import indexing

@@ -16,7 +16,7 @@ from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor, on_cpu
 from fusegrad.eager.nn import functional as F, init
-from fusegrad.eager.nn.declare import optional_parameter, parameter
+from fusegrad.eager.nn.declare_layer import optional_parameter, parameter
 from fusegrad.eager.nn.module import Module
 from fusegrad.eager.nn.utils.rnn import PackedSequence
 from fusegrad.eager.ops.create import creation

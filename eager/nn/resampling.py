@@ -9,7 +9,7 @@ from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.nn import functional as F
 from fusegrad.eager.nn.convolution import each
-from fusegrad.eager.nn.declare import REQUIRED, declared
+from fusegrad.eager.nn.declare_layer import REQUIRED, declared
 from fusegrad.eager.nn.module import Module
 
 

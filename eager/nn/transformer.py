@@ -12,7 +12,7 @@ from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor, on_cpu
 from fusegrad.eager.nn import functional as F, init
 from fusegrad.eager.nn.containers import ModuleList
-from fusegrad.eager.nn.declare import optional_parameter
+from fusegrad.eager.nn.declare_layer import optional_parameter
 from fusegrad.eager.nn.dropout import Dropout
 from fusegrad.eager.nn.linear import Linear
 from fusegrad.eager.nn.module import Module

@@ -23,7 +23,7 @@ from fusegrad.eager.nn.convolution import (
     ConvTranspose2d as ConvTranspose2d,
     ConvTranspose3d as ConvTranspose3d,
 )
-from fusegrad.eager.nn.declare import Declared as _Declared
+from fusegrad.eager.nn.declare_layer import Declared as _Declared
 from fusegrad.eager.nn.dropout import (
     AlphaDropout as AlphaDropout,
     Dropout as Dropout,

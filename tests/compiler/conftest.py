@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fusegrad.compiler import entries
+from fusegrad.compiler.deferred import op_trie
 
 
 @pytest.fixture(params=["the long way", "by shortcuts"])
@@ -16,3 +17,15 @@ def answered(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.setattr(entries, "SHORTCUT_AFTER", 1 << 60)
     name: str = request.param
     return name
+
+
+@pytest.fixture
+def unmeasured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which way is faster must not decide what is tested."""
+    monkeypatch.setattr(op_trie.Plan, "note", lambda *_: None)
+
+
+@pytest.fixture
+def always_deferred(unmeasured: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs that can be deferred are."""
+    monkeypatch.setattr(op_trie.Plan, "defers", lambda self: True)

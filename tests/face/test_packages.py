@@ -47,6 +47,16 @@ def test_a_package_has_what_it_lists(name: str) -> None:
     assert getattr(importlib.import_module(parent), child) is module
 
 
+def test_forms_with_out_are_made_when_they_are_asked_for() -> None:
+    """There are hundreds, and each takes a look at a signature."""
+    program = (
+        "import fusegrad as fg; from fusegrad.eager.core import public; "
+        "print(len(public._forms), 'sin' in vars(fg));"
+        "fg.sin, fg.absolute; print(len(public._forms), len(public.MAKERS) > 100, fg.abs is fg.absolute)"
+    )
+    assert in_a_new_process(program) == "0 False\n2 True True"
+
+
 def test_fusegrad_lists_what_it_has() -> None:
     listed = in_a_new_process("import fusegrad as fg; print(*dir(fg))").split()
     assert {"nn", "optim", "linalg", "jit", "compare", "Tensor", "tanh"} <= set(listed)

@@ -16,8 +16,9 @@ import numpy as np
 from fusegrad.eager.core.op import Op, Params
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.ir.graph import Value
+from fusegrad.tracer.observe.conditions import Held, Part
 from fusegrad.tracer.observe.reads import Read
-from fusegrad.tracer.observe.values import MISSING, Expected
+from fusegrad.tracer.observe.values import Expected
 from fusegrad.tracer.twin.sites import NOWHERE
 
 # Where a tensor is at a replay: the number of a leaf of the call's arguments, or a reference.
@@ -105,9 +106,8 @@ class NoGradient(Read):
     def __init__(self, tensor: Tensor) -> None:
         self.site, self.tensor, self.expected = NOWHERE, weakref.ref(tensor), Expected(None)
 
-    def _find(self) -> Any:
-        tensor = self.tensor()
-        return MISSING if tensor is None else tensor.grad
+    def place(self) -> Part:
+        return Part(Held(self.tensor), "grad")
 
     def subject(self) -> str:
         return "`.grad` of a tensor"

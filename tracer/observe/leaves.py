@@ -11,9 +11,8 @@ from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, Metho
 from typing import Any
 
 from fusegrad.tracer.observe import attributes, operations, purity
-from fusegrad.tracer.observe.lookup import type_lookup
+from fusegrad.tracer.observe.lookup import flat_contents, type_lookup
 from fusegrad.tracer.observe.observer import LOCAL, OUTER, Observer
-from fusegrad.tracer.observe.reads import flat_contents
 from fusegrad.tracer.observe.values import is_plain
 from fusegrad.tracer.twin.sites import Site
 

@@ -1,4 +1,4 @@
-"""Attribute lookup without running code: an object and a name go in, what lies there and where comes out.
+"""Lookup without running code: an object and a name go in, what lies there and where comes out.
 
 It looks where Python would look, and calls no descriptor, no ``__getattr__``, nothing of the user's.
 """
@@ -6,7 +6,7 @@ It looks where Python would look, and calls no descriptor, no ``__getattr__``, n
 from __future__ import annotations
 
 import sys
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from dataclasses import dataclass
 from types import FunctionType, GetSetDescriptorType, MemberDescriptorType, ModuleType
 from typing import Any
@@ -60,6 +60,17 @@ def instance_dict(owner: Any) -> dict | None:
         return None
     namespace = descriptor.__get__(owner)
     return namespace if issubclass(type(namespace), dict) else None
+
+
+def flat_contents(owner: Any) -> list:
+    """The items of a builtin container as a list (of a dict: keys, then values), without user code."""
+    if issubclass(type(owner), dict):
+        return [*dict.keys(owner), *dict.values(owner)]
+    kind: Any
+    for kind in (list, tuple, deque, set, frozenset):
+        if issubclass(type(owner), kind):
+            return list(kind.__iter__(owner))
+    raise TypeError(type(owner).__name__)
 
 
 def nn_module_class() -> type | None:

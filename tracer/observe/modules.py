@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import functools
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from types import MethodType
 from typing import Any
 
+from fusegrad.tracer.observe.conditions import Called, Condition, Each, Held
 from fusegrad.tracer.observe.lookup import instance_dict, nn_module_class, type_lookup
 from fusegrad.tracer.observe.observer import Observer
 from fusegrad.tracer.observe.reads import Read
+from fusegrad.tracer.observe.values import Expected
 from fusegrad.tracer.twin.sites import Site
 
 LISTINGS = frozenset(
@@ -28,12 +30,12 @@ _TABLES = ("_parameters", "_buffers", "_modules")
 class ModuleRead(Read):
     """That a module, and those below it, have the parts that they had."""
 
-    __slots__ = ("module", "seen")
+    __slots__ = ("module", "values")
     kind = "module"
 
     def __init__(self, module: Any, site: Site) -> None:
         self.site, self.module = site, weakref.ref(module)
-        self.seen: tuple[Any, ...] = tuple(x if type(x) is str else weakref.ref(x) for x in parts(module))
+        self.values = tuple(map(Expected, parts(module)))
 
     def subject(self) -> str:
         return f"what a {type(self.module()).__name__} is made of"
@@ -42,20 +44,18 @@ class ModuleRead(Read):
         return "the same modules and tensors"
 
     def token(self) -> tuple[Any, ...]:
-        return (type(self), id(self.module()), tuple(x if type(x) is str else id(x) for x in self.seen))
+        parts = (x if type(x) is str else id(x) for x in (value.reference() for value in self.values))
+        return (type(self), id(self.module()), tuple(parts))
 
     def _now(self) -> str:
         return "others"
 
-    def _holds(self) -> bool:
-        module = self.module()
-        if module is None:
-            return False
-        now = list(parts(module))
-        return len(now) == len(self.seen) and all(
-            s == n if type(s) is str else type(n) is not str and s() is n
-            for s, n in zip(self.seen, now, strict=True)
-        )
+    def conditions(self) -> Iterable[Condition]:
+        return (Each(Called(_all_parts, Held(self.module)), self.values),)
+
+
+def _all_parts(module: Any) -> tuple[Any, ...]:
+    return tuple(parts(module))
 
 
 def parts(module: Any) -> Iterator[Any]:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from types import FunctionType
 from typing import Any
 
-from fusegrad.tracer.observe.lookup import Found
+from fusegrad.tracer.observe.lookup import Found, flat_contents
 from fusegrad.tracer.observe.observer import OUTER, Following, Observer
-from fusegrad.tracer.observe.reads import flat_contents
 from fusegrad.tracer.observe.values import is_plain
 from fusegrad.tracer.twin.sites import Site
 

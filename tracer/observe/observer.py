@@ -19,7 +19,7 @@ import numpy as np
 
 from fusegrad.eager.core.public import home
 from fusegrad.tracer.observe import purity
-from fusegrad.tracer.observe.lookup import MISSING, Found, instance_dict, type_lookup
+from fusegrad.tracer.observe.lookup import MISSING, Found, flat_contents, instance_dict, type_lookup
 from fusegrad.tracer.observe.pytree import is_container
 from fusegrad.tracer.observe.reads import (
     AttributeRead,
@@ -33,7 +33,6 @@ from fusegrad.tracer.observe.reads import (
     LengthRead,
     Read,
     TypeRead,
-    flat_contents,
 )
 from fusegrad.tracer.observe.values import is_plain, plain_key
 from fusegrad.tracer.twin.instrument import instrument, is_twin_code

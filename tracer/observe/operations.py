@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 
 from fusegrad.tracer.observe import purity
-from fusegrad.tracer.observe.lookup import MISSING
+from fusegrad.tracer.observe.lookup import MISSING, flat_contents
 from fusegrad.tracer.observe.observer import LOCAL, OUTER, STRUCTURE, UNKNOWN, Observer
-from fusegrad.tracer.observe.reads import flat_contents
 from fusegrad.tracer.observe.values import PLAIN_TYPES, is_plain
 from fusegrad.tracer.twin.sites import Site
 

@@ -7,15 +7,32 @@ from __future__ import annotations
 
 import functools
 import weakref
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
 from types import MethodType
 from typing import Any
 
 from fusegrad.eager.core.state import Interpreter, state
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.observe import purity
+from fusegrad.tracer.observe.conditions import (
+    Are,
+    Attribute,
+    Condition,
+    Counts,
+    Equals,
+    Exact,
+    Held,
+    Item,
+    Matches,
+    Once,
+    Place,
+)
 from fusegrad.tracer.observe.lookup import type_lookup
 from fusegrad.tracer.observe.observer import Observer
 from fusegrad.tracer.observe.reads import Read
+from fusegrad.tracer.observe.values import Expected
 from fusegrad.tracer.twin.sites import NOWHERE, Site
 
 
@@ -47,18 +64,26 @@ class ParametersRead(Read):
     def _now(self) -> str:
         return "others"
 
-    def _holds(self) -> bool:
-        optimizer = self.optimizer()
-        if optimizer is None or len(optimizer.param_groups) != len(self.rows):
-            return False
-        for group, (known, parameters) in zip(optimizer.param_groups, self.rows, strict=True):
-            now = group["params"]
-            if known() is not group or len(now) != len(parameters):
-                return False
-            for parameter, reference in zip(now, parameters, strict=True):
-                if reference() is not parameter:
-                    return False
-        return True
+    def conditions(self) -> Iterable[Condition]:
+        groups = self._own("param_groups", list)
+        yield Are(groups, tuple(group for group, _ in self.rows))
+        for group, parameters in self.rows:
+            yield Are(Exact(Item(Held(group), "params"), list), parameters)
+
+    def _own(self, name: str, kind: type) -> Place:
+        """What the optimizer itself has under a name, and no class of it."""
+        return Exact(Attribute(Held(self.optimizer), name, "instance"), kind)
+
+
+@dataclass(slots=True, eq=False)
+class Slots(Place):
+    """The names of what an optimizer keeps for the parameters of a group."""
+
+    optimizer: Held
+    group: Held
+
+    def find(self) -> tuple[str, ...]:
+        return (*self.optimizer.find().slots(self.group.find()), "step")
 
 
 class StateRead(ParametersRead):
@@ -74,7 +99,7 @@ class StateRead(ParametersRead):
         super().__init__(optimizer)
         self.slots = [(*optimizer.slots(group), "step") for group in optimizer.param_groups]
         self.kept = [
-            (parameter, name, weakref.ref(tensor))
+            (parameter, name, Expected(tensor))
             for (_, parameters), names in zip(self.rows, self.slots, strict=True)
             for parameter in parameters
             for name, tensor in self._state(optimizer, parameter()).items()
@@ -87,23 +112,18 @@ class StateRead(ParametersRead):
         return found
 
     def token(self) -> tuple[Any, ...]:
-        return (*super().token(), tuple((id(p), name, id(t)) for p, name, t in self.kept))
+        kept = ((id(p), name, id(e.reference())) for p, name, e in self.kept)
+        return (*super().token(), tuple(kept))
 
-    def _holds(self) -> bool:
-        if not super()._holds():
-            return False
-        optimizer: Any = self.optimizer()
-        own = optimizer.__dict__
-        if own["_step_pre_hooks"] or own["_step_post_hooks"]:
-            return False
-        if [(*optimizer.slots(group), "step") for group in optimizer.param_groups] != self.slots:
-            return False
-        state = optimizer.state
-        for parameter, name, tensor in self.kept:
-            kept = dict.get(state, parameter())
-            if kept is None or kept.get(name) is not tensor():
-                return False
-        return True
+    def conditions(self) -> Iterable[Condition]:
+        yield from super().conditions()
+        for hooks in ("_step_pre_hooks", "_step_post_hooks"):
+            yield Counts(self._own(hooks, dict), 0)
+        for (group, _), slots in zip(self.rows, self.slots, strict=True):
+            yield Equals(Slots(Held(self.optimizer), Held(group)), slots)
+        state = Once(self._own("state", defaultdict))
+        for parameter, name, expected in self.kept:
+            yield Matches(Item(Exact(Item(state, Held(parameter)), dict), name), expected)
 
 
 # Learning rate schedules.

@@ -4,26 +4,42 @@ A read is a place (a global name, a closure cell, an attribute, an item of a con
 found there. Plain values are compared by exact type and bits, everything else by identity, held weakly
 where Python allows it. Asking never runs user code and never raises.
 
-`compiler/guards/guards.py` asks many at once, faster; what `Read.holds` says is what it has to say.
+What must be true for a read to hold is said once, by its `conditions` (`conditions.py`): `holds` asks them
+one by one, and `compiler/guards/guards.py` writes a function of those of many reads, which asks faster.
 """
 
 from __future__ import annotations
 
 import re
-from collections import deque
-from collections.abc import Callable
-from types import FunctionType, ModuleType
+from collections.abc import Callable, Iterable
+from types import FunctionType, ModuleType, NoneType
 from typing import Any
 
-from fusegrad.tracer.observe.lookup import MISSING, Found, lookup, type_lookup
+from fusegrad.tracer.observe.conditions import (
+    Attribute,
+    Called,
+    ClassAttribute,
+    Condition,
+    Contents,
+    Counts,
+    Each,
+    Exact,
+    Held,
+    Is,
+    Item,
+    Kind,
+    Matches,
+    Part,
+    Place,
+)
+from fusegrad.tracer.observe.lookup import MISSING, Found, flat_contents, lookup
 from fusegrad.tracer.observe.values import Expected, Strong, hold, plain_key, text_of
 from fusegrad.tracer.twin.sites import Site
 
 # ---------------------------------------------------------------------------------- kinds of reads
 
 
-class Gone(Exception):
-    """The object that was read is no longer there, or no longer of a kind that can be read so."""
+_ABSENT = Expected(MISSING)
 
 
 class Read:
@@ -40,9 +56,17 @@ class Read:
     def holds(self) -> bool:
         """Whether the same read would find the same now. Runs no user code, never raises."""
         try:
-            return self._holds()
+            return all(condition.holds() for condition in self.conditions())
         except Exception:
             return False
+
+    def conditions(self) -> Iterable[Condition]:
+        """What must be true for the read to hold, in the order of asking; made anew for each."""
+        return (Matches(self.place(), self.expected),)
+
+    def place(self) -> Place:
+        """Where it was found."""
+        raise NotImplementedError
 
     def subject(self) -> str:
         """What was read, in words: ``global `scale```."""
@@ -70,15 +94,8 @@ class Read:
         """Equal for two reads (both alive) that hold or fail together."""
         return (type(self), *(_token(getattr(self, s)) for s in ("expected", *self.__slots__)))
 
-    def _find(self) -> Any:
-        """What lies there now. Raises where it cannot be found."""
-        raise NotImplementedError
-
-    def _holds(self) -> bool:
-        return self.expected.matches(self._find())
-
     def _now(self) -> str:
-        return text_of(self._find())
+        return text_of(self.place().find())
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.describe()} at {self.site.file}:{self.site.line}>"
@@ -96,14 +113,6 @@ def _token(value: Any) -> Any:
     return id(value) if key is MISSING else key
 
 
-def _there(reference: Callable[[], Any]) -> Any:
-    """The object behind a reference. Raises Gone."""
-    value = reference()
-    if value is None:
-        raise Gone
-    return value
-
-
 class GlobalRead(Read):
     """A global name, or a builtin one that the globals do not shadow."""
 
@@ -116,14 +125,20 @@ class GlobalRead(Read):
         self.from_builtins = name not in namespace
         self.expected = Expected(value)
 
-    def _find(self) -> Any:
-        if type(self.globals) is not dict or type(self.builtins) is not dict:
-            raise Gone  # a namespace whose look-up is code of its own
-        value = self.globals.get(self.name, MISSING)
-        return self.builtins.get(self.name, MISSING) if self.from_builtins and value is MISSING else value
+    def place(self) -> Place:
+        return self._in(
+            self.globals if not self.from_builtins or self.name in self.globals else self.builtins
+        )
 
-    def _holds(self) -> bool:
-        return not (self.from_builtins and self.name in self.globals) and super()._holds()
+    def conditions(self) -> Iterable[Condition]:
+        if not self.from_builtins:
+            return (Matches(self._in(self.globals), self.expected),)
+        return Matches(self._in(self.globals), _ABSENT), Matches(self._in(self.builtins), self.expected)
+
+    def _in(self, namespace: dict) -> Place:
+        # The look-up of a subclass may be code of its own.
+        word = "globals" if namespace is self.globals else "builtins"
+        return Item(Exact(Held(Strong(namespace), word), dict), self.name)
 
     def subject(self) -> str:
         return f"{'builtin' if self.from_builtins else 'global'} `{self.name}`"
@@ -142,15 +157,19 @@ class CellRead(Read):
         self.index = function.__code__.co_freevars.index(name)
         self.expected = Expected(value)
 
-    def _find(self) -> Any:
-        return _there(self.function).__closure__[self.index].cell_contents
+    def place(self) -> Place:
+        cells = Exact(Part(Held(self.function), "__closure__"), tuple)
+        return Part(Item(cells, self.index), "cell_contents")
 
     def subject(self) -> str:
         return f"closure variable `{self.name}`"
 
 
 class FunctionRead(Read):
-    """The code and the defaults of a called function that lives outside the run."""
+    """The code and the defaults of a called function that lives outside the run.
+
+    defaults, keyword_defaults: None where the function has none at all.
+    """
 
     __slots__ = ("code", "defaults", "function", "keyword_defaults", "name")
     kind = "function"
@@ -158,39 +177,50 @@ class FunctionRead(Read):
     def __init__(self, function: FunctionType, site: Site):
         self.site, self.name = site, function.__qualname__
         self.function, self.code = hold(function), function.__code__
-        self.expected = Expected(MISSING)
-        self.defaults = tuple(Expected(value) for value in function.__defaults__ or ())
-        keywords = function.__kwdefaults__ or {}
-        self.keyword_defaults = tuple((name, Expected(value)) for name, value in keywords.items())
-
-    def _differs(self) -> str:
-        """What is other than it was; empty if nothing is."""
-        function = _there(self.function)
-        if function.__code__ is not self.code:
-            return "other code"
-        defaults = () if function.__defaults__ is None else function.__defaults__
-        keywords = {} if function.__kwdefaults__ is None else function.__kwdefaults__
-        if type(defaults) is not tuple or type(keywords) is not dict:
-            return "defaults of another kind"
-        if len(defaults) != len(self.defaults) or not all(map(Expected.matches, self.defaults, defaults)):
-            return f"other defaults: ({', '.join(map(text_of, defaults))})"
-        same = len(keywords) == len(self.keyword_defaults) and all(
-            expected.matches(keywords.get(name, MISSING)) for name, expected in self.keyword_defaults
+        self.expected = _ABSENT
+        defaults, keywords = function.__defaults__, function.__kwdefaults__
+        self.defaults = None if defaults is None else tuple(map(Expected, defaults))
+        self.keyword_defaults = (
+            None if keywords is None else tuple((name, Expected(value)) for name, value in keywords.items())
         )
-        return "" if same else "other keyword defaults"
 
-    def _holds(self) -> bool:
-        return not self._differs()
+    def conditions(self) -> Iterable[Condition]:
+        return self._same_code(), self._same_defaults(), *self._same_keyword_defaults()
+
+    def _same_code(self) -> Condition:
+        return Is(Part(Held(self.function), "__code__"), self.code)
+
+    def _same_defaults(self) -> Condition:
+        place = Part(Held(self.function), "__defaults__")
+        return Is(place, None) if self.defaults is None else Each(Exact(place, tuple), self.defaults)
+
+    def _same_keyword_defaults(self) -> list[Condition]:
+        place = Part(Held(self.function), "__kwdefaults__")
+        if self.keyword_defaults is None:
+            return [Is(place, None)]
+        keywords = Exact(place, dict)
+        same = [Matches(Item(keywords, name), expected) for name, expected in self.keyword_defaults]
+        return [Counts(keywords, len(same)), *same]
 
     def subject(self) -> str:
         return f"function `{self.name}`"
 
     def was(self) -> str:
-        defaults = [*self.defaults, *(expected for _, expected in self.keyword_defaults)]
+        defaults = [*(self.defaults or ()), *(expected for _, expected in self.keyword_defaults or ())]
         return f"the same code{' and defaults (' + ', '.join(map(str, defaults)) + ')' if defaults else ''}"
 
     def _now(self) -> str:
-        return self._differs() or self.was()
+        if not self._same_code().holds():
+            return "other code"
+        function = Held(self.function).find()
+        defaults, keywords = function.__defaults__, function.__kwdefaults__
+        if type(defaults) not in (tuple, NoneType) or type(keywords) not in (dict, NoneType):
+            return "defaults of another kind"
+        if not self._same_defaults().holds():
+            return f"other defaults: ({', '.join(map(text_of, defaults or ()))})"
+        if not all(condition.holds() for condition in self._same_keyword_defaults()):
+            return "other keyword defaults"
+        return self.was()
 
 
 class AttributeRead(Read):
@@ -204,12 +234,11 @@ class AttributeRead(Read):
         self.owner, self.type_name = hold(owner), _owner_text(owner)
         self.where, self.expected = found.where, Expected(found.raw)
 
-    def _holds(self) -> bool:
-        found = lookup(_there(self.owner), self.name)
-        return found.where == self.where and self.expected.matches(found.raw)
+    def place(self) -> Place:
+        return Attribute(Held(self.owner), self.name, self.where)
 
     def _now(self) -> str:
-        found = lookup(_there(self.owner), self.name)
+        found = lookup(Held(self.owner).find(), self.name)
         return "computed by code of its own" if found.where == "dynamic" else text_of(found.raw)
 
     def subject(self) -> str:
@@ -233,9 +262,8 @@ class ClassAttributeRead(Read):
         self.owner, self.after = hold(owner), None if after is None else hold(after)
         self.expected = Expected(raw)
 
-    def _find(self) -> Any:
-        after = None if self.after is None else _there(self.after)
-        return type_lookup(_there(self.owner), self.name, after)
+    def place(self) -> Place:
+        return ClassAttribute(Held(self.owner), self.name, None if self.after is None else Held(self.after))
 
     def subject(self) -> str:
         owner = self.owner()
@@ -251,8 +279,8 @@ class TypeRead(Read):
     def __init__(self, owner: Any, site: Site):
         self.site, self.owner, self.expected = site, hold(owner), Expected(type(owner))
 
-    def _find(self) -> Any:
-        return type(_there(self.owner))
+    def place(self) -> Place:
+        return Kind(Held(self.owner))
 
     def subject(self) -> str:
         return f"the class of `{self.site.text}`" if self.site.text else "the class of an object"
@@ -268,11 +296,8 @@ class ItemRead(Read):
         self.site, self.owner, self.type_name = site, hold(owner), type(owner).__name__
         self.item, self.expected = key, Expected(value)
 
-    def _find(self) -> Any:
-        owner = _there(self.owner)
-        if issubclass(type(owner), dict):
-            return dict.get(owner, self.item, MISSING)
-        return owner[self.item] if -len(owner) <= self.item < len(owner) else MISSING
+    def place(self) -> Place:
+        return Item(Held(self.owner), self.item)
 
     def subject(self) -> str:
         return f"item [{text_of(self.item)}] of a {self.type_name}"
@@ -288,8 +313,11 @@ class LengthRead(Read):
         self.site, self.owner, self.type_name = site, hold(owner), type(owner).__name__
         self.expected = Expected(len(owner))
 
-    def _find(self) -> Any:
-        return len(_there(self.owner))
+    def conditions(self) -> Iterable[Condition]:
+        return (Counts(Held(self.owner), self.expected.reference()),)
+
+    def _now(self) -> str:
+        return str(len(Held(self.owner).find()))
 
     def subject(self) -> str:
         return f"the length of a {self.type_name}"
@@ -303,12 +331,14 @@ class ContentsRead(Read):
 
     def __init__(self, owner: Any, site: Site):
         self.site, self.owner, self.type_name = site, hold(owner), type(owner).__name__
-        self.expected = Expected(MISSING)
+        self.expected = _ABSENT
         self.values = tuple(Expected(value) for value in flat_contents(owner))
 
-    def _holds(self) -> bool:
-        values = flat_contents(_there(self.owner))
-        return len(values) == len(self.values) and all(map(Expected.matches, self.values, values))
+    def place(self) -> Place:
+        return Contents(Held(self.owner))
+
+    def conditions(self) -> Iterable[Condition]:
+        return (Each(self.place(), self.values),)
 
     def subject(self) -> str:
         return f"the contents of a {self.type_name}"
@@ -317,22 +347,11 @@ class ContentsRead(Read):
         return _items_text([str(expected) for expected in self.values])
 
     def _now(self) -> str:
-        return _items_text([text_of(value) for value in flat_contents(_there(self.owner))])
+        return _items_text([text_of(value) for value in self.place().find()])
 
 
 def _items_text(items: list[str]) -> str:
     return f"({', '.join(items[:6])}{f', ... {len(items)} in all' if len(items) > 6 else ''})"
-
-
-def flat_contents(owner: Any) -> list:
-    """The items of a builtin container as a list (of a dict: keys, then values), without user code."""
-    if issubclass(type(owner), dict):
-        return [*dict.keys(owner), *dict.values(owner)]
-    kind: Any
-    for kind in (list, tuple, deque, set, frozenset):
-        if issubclass(type(owner), kind):
-            return list(kind.__iter__(owner))
-    raise TypeError(type(owner).__name__)
 
 
 class GetterRead(Read):
@@ -345,8 +364,8 @@ class GetterRead(Read):
         self.site, self.owner, self.getter = site, hold(owner), getter
         self.expected, self.words = Expected(value), words
 
-    def _find(self) -> Any:
-        return self.getter(_there(self.owner))
+    def place(self) -> Place:
+        return Called(self.getter, Held(self.owner))
 
     def subject(self) -> str:
         return self.words

@@ -22,7 +22,7 @@ from fusegrad.eager.core.sizes import Symbol, positions, size_of
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor, mark_inference, on_cpu
 from fusegrad.eager.ops.declare import public
-from fusegrad.eager.ops.pointwise.declare import number
+from fusegrad.eager.ops.pointwise.declare_pointwise import number
 
 
 class Creation(Op):

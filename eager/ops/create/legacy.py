@@ -66,70 +66,22 @@ class _Typed(metaclass=_Kind):
         return _constructed(cls.dtype, data)
 
 
-@publish
-class BoolTensor(_Typed):
-    """`BoolTensor(2, 3)`, `BoolTensor([1])`: a tensor of bool. Source: `torch.BoolTensor`."""
+_CLASSES = {
+    "BoolTensor": dtypes.bool_,
+    "ByteTensor": dtypes.uint8,
+    "CharTensor": dtypes.int8,
+    "ShortTensor": dtypes.int16,
+    "IntTensor": dtypes.int32,
+    "LongTensor": dtypes.int64,
+    "HalfTensor": dtypes.float16,
+    "FloatTensor": dtypes.float32,
+    "DoubleTensor": dtypes.float64,
+}
+for _name, _dtype in _CLASSES.items():
+    _doc = f"`{_name}(2, 3)`, `{_name}([1])`: a tensor of {_dtype.name}. Source: `torch.{_name}`."
+    publish(_Kind(_name, (_Typed,), {"dtype": _dtype, "__doc__": _doc, "__module__": __name__}))
 
-    dtype = dtypes.bool_
-
-
-@publish
-class ByteTensor(_Typed):
-    """`ByteTensor(2, 3)`, `ByteTensor([1])`: a tensor of uint8. Source: `torch.ByteTensor`."""
-
-    dtype = dtypes.uint8
-
-
-@publish
-class CharTensor(_Typed):
-    """`CharTensor(2, 3)`, `CharTensor([1])`: a tensor of int8. Source: `torch.CharTensor`."""
-
-    dtype = dtypes.int8
-
-
-@publish
-class ShortTensor(_Typed):
-    """`ShortTensor(2, 3)`, `ShortTensor([1])`: a tensor of int16. Source: `torch.ShortTensor`."""
-
-    dtype = dtypes.int16
-
-
-@publish
-class IntTensor(_Typed):
-    """`IntTensor(2, 3)`, `IntTensor([1])`: a tensor of int32. Source: `torch.IntTensor`."""
-
-    dtype = dtypes.int32
-
-
-@publish
-class LongTensor(_Typed):
-    """`LongTensor(2, 3)`, `LongTensor([1])`: a tensor of int64. Source: `torch.LongTensor`."""
-
-    dtype = dtypes.int64
-
-
-@publish
-class HalfTensor(_Typed):
-    """`HalfTensor(2, 3)`, `HalfTensor([1])`: a tensor of float16. Source: `torch.HalfTensor`."""
-
-    dtype = dtypes.float16
-
-
-@publish
-class FloatTensor(_Typed):
-    """`FloatTensor(2, 3)`, `FloatTensor([1])`: a tensor of float32. Source: `torch.FloatTensor`."""
-
-    dtype = dtypes.float32
-
-
-@publish
-class DoubleTensor(_Typed):
-    """`DoubleTensor(2, 3)`, `DoubleTensor([1])`: a tensor of float64. Source: `torch.DoubleTensor`."""
-
-    dtype = dtypes.float64
-
-
-_NAMES = {kind.dtype: kind.__name__ for kind in _Typed.__subclasses__()}
+_NAMES = {dtype: name for name, dtype in _CLASSES.items()}
 _NAMES |= {dtypes.complex64: "ComplexFloatTensor", dtypes.complex128: "ComplexDoubleTensor"}
 
 

@@ -15,7 +15,7 @@ from fusegrad.eager.core.sizes import positions
 from fusegrad.eager.core.tensor import Tensor, on_cpu
 from fusegrad.eager.ops.create import creation
 from fusegrad.eager.ops.declare import public
-from fusegrad.eager.ops.pointwise.declare import number
+from fusegrad.eager.ops.pointwise.declare_pointwise import number
 
 
 def _linspace_numpy(shape: tuple[int, ...], start: float, end: float, dtype: DType) -> np.ndarray:

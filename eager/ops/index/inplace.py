@@ -26,7 +26,7 @@ from fusegrad.eager.ops.inplace import (
     store,
 )
 from fusegrad.eager.ops.pointwise import comparison, elementwise, numbers, powers
-from fusegrad.eager.ops.pointwise.declare import convertible
+from fusegrad.eager.ops.pointwise.declare_pointwise import convertible
 from fusegrad.eager.ops.shape import shape, slicing
 
 

@@ -14,7 +14,7 @@ from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.sizes import broadcast_shapes
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.declare import public
-from fusegrad.eager.ops.pointwise.declare import declare_operator
+from fusegrad.eager.ops.pointwise.declare_pointwise import declare_operator
 
 # Once compiled loops run on a thread pool of their own, products must share that pool: two pools
 # that spin starve each other (DESIGN.md, "One thread pool"). The compiler then puts its own

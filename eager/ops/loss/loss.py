@@ -21,7 +21,7 @@ from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.state import testable
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.nn.activation import log_sigmoid
-from fusegrad.eager.ops.pointwise.declare import number
+from fusegrad.eager.ops.pointwise.declare_pointwise import number
 
 
 def checked_reduction(reduction: str, size_average: Any = None, reduce: Any = None) -> str:

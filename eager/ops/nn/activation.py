@@ -25,7 +25,13 @@ from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.declare import public
 from fusegrad.eager.ops.index import inplace as inplace_ops
 from fusegrad.eager.ops.pointwise.comparison import at_least, at_most
-from fusegrad.eager.ops.pointwise.declare import OPERANDS, documented, function_of_one, number, tensor_operand
+from fusegrad.eager.ops.pointwise.declare_pointwise import (
+    OPERANDS,
+    documented,
+    function_of_one,
+    number,
+    tensor_operand,
+)
 from fusegrad.eager.ops.shape.shape import normal_dim
 
 

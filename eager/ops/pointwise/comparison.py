@@ -14,7 +14,7 @@ from fusegrad.eager.core.op import bind
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.declare import public
-from fusegrad.eager.ops.pointwise.declare import binary, operand, unary
+from fusegrad.eager.ops.pointwise.declare_pointwise import binary, operand, unary
 
 # Comparisons and logic.
 

@@ -16,7 +16,7 @@ from fusegrad.eager.core.op import Op, TensorType, bind
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.declare import public
-from fusegrad.eager.ops.pointwise.declare import opaque_unary, tensor_operand
+from fusegrad.eager.ops.pointwise.declare_pointwise import opaque_unary, tensor_operand
 
 
 def _part_type(dtype: np.dtype) -> np.dtype:

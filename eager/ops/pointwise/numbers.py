@@ -14,7 +14,7 @@ from fusegrad.eager.core.op import TensorType, bind
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.declare import public
-from fusegrad.eager.ops.pointwise.declare import (
+from fusegrad.eager.ops.pointwise.declare_pointwise import (
     binary,
     declare_operator,
     opaque_binary,

@@ -9,7 +9,7 @@ import numpy as np
 
 from fusegrad.eager.core.families import REAL_FLOAT
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.eager.ops.pointwise.declare import opaque_binary
+from fusegrad.eager.ops.pointwise.declare_pointwise import opaque_binary
 
 
 def _polynomial(

@@ -16,7 +16,7 @@ from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.declare import public
 from fusegrad.eager.ops.inplace import attach_in_place
-from fusegrad.eager.ops.pointwise.declare import OPERANDS, declare_operator, operand, tensor_operand
+from fusegrad.eager.ops.pointwise.declare_pointwise import OPERANDS, declare_operator, operand, tensor_operand
 
 
 def _power(x: Any, exponent: Any) -> Any:

@@ -26,7 +26,7 @@ from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.declare import method, public
 from fusegrad.eager.ops.pointwise.comparison import at_least, at_most
-from fusegrad.eager.ops.pointwise.declare import (
+from fusegrad.eager.ops.pointwise.declare_pointwise import (
     binary,
     from_scipy,
     number,

@@ -19,7 +19,7 @@ from fusegrad.eager.core.op import bind
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.declare import method, public
-from fusegrad.eager.ops.pointwise.declare import (
+from fusegrad.eager.ops.pointwise.declare_pointwise import (
     Unary,
     from_scipy,
     opaque_binary,

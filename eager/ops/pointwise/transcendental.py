@@ -10,7 +10,7 @@ import numpy as np
 from fusegrad.eager.core.families import FLOAT, REAL_FLOAT
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.eager.ops.pointwise.declare import Unary, binary, from_scipy, unary
+from fusegrad.eager.ops.pointwise.declare_pointwise import Unary, binary, from_scipy, unary
 
 exp: Unary = unary("exp", np.exp, FLOAT, "exp", lambda g, out: g * out, "e ** x.")
 exp2 = unary("exp2", np.exp2, FLOAT, "exp2", lambda g, out: g * (out * math.log(2)), "2 ** x.")

@@ -1,13 +1,15 @@
 """`out=`: a result written into a tensor that is there, for every function that takes it in PyTorch.
 
 The functions that users call by name get it; methods, operators and the engine's own calls stay as they are.
+What users get of the others is made when they first ask for it (`eager/core/public.py`): of a declared op a
+function that it was declared with, of any other one that calls it.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+import os
 from types import FunctionType
 from typing import Any
 
@@ -15,9 +17,10 @@ import numpy as np
 
 from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.errors import failure, type_name
-from fusegrad.eager.core.names import renamed
-from fusegrad.eager.core.public import FORMS, formed
+from fusegrad.eager.core.names import internal, renamed
+from fusegrad.eager.core.public import MAKERS
 from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.ops.pointwise.declare_pointwise import WRITING
 from fusegrad.eager.ops.shape.joining import written_out
 
 # Those of each public module, after PyTorch's signatures, but for those that have an `out` of their own. What
@@ -71,47 +74,99 @@ _EXACT = frozenset(
 )
 
 _OUT = inspect.Parameter("out", inspect.Parameter.KEYWORD_ONLY, default=None)
+_KWARGS = inspect.Parameter("kwargs", inspect.Parameter.VAR_KEYWORD)
 
 
 def take_out(path: str, namespace: dict[str, Any]) -> None:
-    """Have the functions of a public module that write into tensors take `out=`."""
+    """Have the functions of a public module that write into tensors take `out=`, once they are asked for."""
     for name in _TAKING[path].split():
-        function = namespace[name]
-        if function not in FORMS:  # it may be in several modules
-            FORMS[function] = _taking(function)
-    formed(namespace)
+        MAKERS[namespace[name]] = _taking
 
 
-def _taking(function: Callable[..., Any]) -> FunctionType:
+def _taking(function: Any) -> FunctionType:
     """`function` with `out=`."""
-    signature = inspect.signature(function)
-    parameters = list(signature.parameters.values())
-    typed = "dtype" in signature.parameters
-    names = [p.name for p in parameters]
-
-    def into(args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> Any:
-        if typed and isinstance(out, Tensor) and kwargs.get("dtype") is None:
-            kwargs = {**kwargs, "dtype": out.dtype}
-        return _written(function(*args, **kwargs), out, function.__name__)
-
-    def one(input: Any, *, out: Any = None) -> Any:
-        return function(input) if out is None else into((input,), {}, out)
-
-    def two(input: Any, other: Any, *, out: Any = None) -> Any:
-        return function(input, other) if out is None else into((input, other), {}, out)
-
-    def any_(*args: Any, out: Any = None, **kwargs: Any) -> Any:
-        return function(*args, **kwargs) if out is None else into(args, kwargs, out)
-
-    plain = not any(p.default is not p.empty or p.kind is p.KEYWORD_ONLY for p in parameters)
-    ways: dict[tuple[str, ...], Any] = {("input",): one, ("input", "other"): two}
-    made: Any = ways.get(tuple(names), any_) if plain else any_
+    shown = inspect.signature(function)
+    made: Any = WRITING.get(function) or _calling(function, "dtype" in shown.parameters)
     functools.update_wrapper(made, function)
     renamed(made, function.__qualname__)
-    last = next((i for i, p in enumerate(parameters) if p.kind is p.VAR_KEYWORD), len(parameters))
-    made.__signature__ = signature.replace(parameters=[*parameters[:last], _OUT, *parameters[last:]])
+    made.__signature__ = _with_out(shown)
     form: FunctionType = made
     return form
+
+
+def _with_out(signature: inspect.Signature) -> inspect.Signature:
+    parameters = list(signature.parameters.values())
+    last = next((i for i, p in enumerate(parameters) if p.kind is p.VAR_KEYWORD), len(parameters))
+    return signature.replace(parameters=[*parameters[:last], _OUT, *parameters[last:]])
+
+
+class _Default:
+    """Stands for a default in a source."""
+
+    def __repr__(self) -> str:
+        return "None"
+
+
+def _calling(function: Any, typed: bool) -> FunctionType:
+    """A function of the same parameters, and `out`, that calls `function`; typed: that takes a `dtype`."""
+    known = {"__name__": __name__, "function": function, "written": written, "dtype_for": _dtype_for}
+    # In a file and a module of our own, so that messages name the user's line.
+    file = os.path.join(os.path.dirname(__file__), f"<{function.__name__}>")
+    namespace: dict[str, FunctionType] = {}
+    exec(compile(_source(function, typed), file, "exec"), known, namespace)
+    made, defaults = namespace["calling"], function.__kwdefaults__ or {}
+    made.__defaults__ = function.__defaults__
+    made.__kwdefaults__ = {name: defaults.get(name) for name in made.__kwdefaults__ or {}}
+    return made
+
+
+def _source(function: Any, typed: bool) -> str:
+    """The source of such a function; in the place of defaults it has None.
+
+    def calling(n, m=None, *, dtype=None, out=None):
+        if out is None: return function(n, m, dtype=dtype)
+        dtype = dtype_for(out, dtype)
+        return written(function(n, m, dtype=dtype), out, 'eye')
+    """
+    # Not those that a decorated function shows: it may take more.
+    parameters = [
+        p.replace(annotation=p.empty, default=p.default if p.default is p.empty else _Default())
+        for p in inspect.signature(function, follow_wrapped=False).parameters.values()
+    ]
+    if any(p.kind is p.VAR_POSITIONAL for p in parameters):
+        # With a row of arguments, those by name are a dict anyway.
+        named = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD)
+        parameters = [*(p for p in parameters if p.kind not in named), _KWARGS]
+    call = f"function({', '.join(map(_passed, parameters))})"
+    lines = [
+        f"def calling{_with_out(inspect.Signature(parameters))}:",
+        f"if out is None: return {call}",
+        f"return written({call}, out, {function.__name__!r})\n",
+    ]
+    if any(p.name == "dtype" for p in parameters):
+        lines.insert(2, "dtype = dtype_for(out, dtype)")
+    elif typed:
+        lines.insert(2, "kwargs['dtype'] = dtype_for(out, kwargs.get('dtype'))")
+    return "\n    ".join(lines)
+
+
+def _passed(parameter: inspect.Parameter) -> str:
+    """A parameter as what is passed on to a function that has it as well."""
+    name, kind = parameter.name, parameter.kind
+    if kind is parameter.KEYWORD_ONLY:
+        return f"{name}={name}"
+    return (
+        f"*{name}"
+        if kind is parameter.VAR_POSITIONAL
+        else f"**{name}"
+        if kind is parameter.VAR_KEYWORD
+        else name
+    )
+
+
+def _dtype_for(out: Any, dtype: Any) -> Any:
+    """The dtype that a function is asked for whose result goes into `out`."""
+    return out.dtype if dtype is None and isinstance(out, Tensor) else dtype
 
 
 def _scalar(tensor: Any) -> str:
@@ -119,7 +174,8 @@ def _scalar(tensor: Any) -> str:
     return tensor.type().removeprefix("torch.").removesuffix("Tensor")
 
 
-def _written(result: Any, out: Any, name: str) -> Any:
+@internal
+def written(result: Any, out: Any, name: str) -> Any:
     """`result` in `out`, of which there is one for each of several results."""
     several = isinstance(result, tuple)
     results, outs = (result, out) if several else ((result,), (out,))

@@ -134,11 +134,11 @@ def test_a_read_that_cannot_be_written_leaves_nothing_of_itself() -> None:
     owner = types.SimpleNamespace(x=1.0)
     read = AttributeRead(owner, "x", lookup(owner, "x"), NOWHERE)
 
-    def asks(writer: Writer, read: Any) -> list[str]:
+    def asks(writer: Writer, condition: Any) -> list[str]:
         return writer.differs_under("items", "name", Expected(owner))
 
-    def fails(writer: Writer, read: Any) -> list[str]:
-        asks(writer, read)
+    def fails(writer: Writer, condition: Any) -> list[str]:
+        asks(writer, condition)
         raise TooDifficult
 
     writer = Writer()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from optimizer_rules import RULES
 
 import fusegrad as fg
 from fusegrad.compiler.verify import JitError
@@ -116,22 +116,6 @@ def test_an_adam_step_of_three_layers_is_one_call_without_python_ops(monkeypatch
     assert jitted.stats.compiled_calls == 198 and jitted.stats.compiles == 1
     close(losses, expected, 1e-4)
     close(everything(mine), everything(theirs), 1e-4)
-
-
-RULES = {
-    "sgd": lambda m: fg.optim.SGD(m.parameters(), lr=0.1),
-    "momentum": lambda m: fg.optim.SGD(
-        m.parameters(), lr=0.1, momentum=0.9, weight_decay=0.01, nesterov=True
-    ),
-    "dampened": lambda m: fg.optim.SGD(m.parameters(), lr=0.1, momentum=0.9, dampening=0.2, maximize=True),
-    "adam": lambda m: fg.optim.Adam(m.parameters(), lr=0.02, weight_decay=0.1, amsgrad=True),
-    "adamw": lambda m: fg.optim.AdamW(m.parameters(), lr=0.02),
-    "adamax": lambda m: fg.optim.Adamax(m.parameters(), lr=0.02),
-    "radam": lambda m: fg.optim.RAdam(m.parameters(), lr=0.02),
-    "rmsprop": lambda m: fg.optim.RMSprop(m.parameters(), lr=0.02, momentum=0.5, centered=True),
-    "adagrad": lambda m: fg.optim.Adagrad(m.parameters(), lr=0.1),
-    "adadelta": lambda m: fg.optim.Adadelta(m.parameters(), lr=1.0),
-}
 
 
 @pytest.mark.parametrize("name", RULES)
@@ -401,61 +385,6 @@ def test_a_step_that_branches_on_its_loss():
 # Random numbers.
 
 
-def test_draws_are_eagers_and_leave_the_generator_as_eager_does():
-    def f(x: Any) -> Any:
-        noise = fg.randn(4)
-        if (x + noise).sum() > 0:
-            return x * fg.rand(4) + noise
-        fg.randint(0, 10, (3,))  # nobody looks at it, but the stream moves on
-        return x - noise + fg.bernoulli(fg.full((4,), 0.5))
-
-    def run(function: Any) -> Any:
-        fg.manual_seed(3)
-        results = [function(fg.full((4,), float(i % 5 - 2))).tolist() for i in range(40)]
-        return results, fg.get_rng_state().tolist()
-
-    for function in (f, lambda x: fg.nn.functional.dropout(x, 0.3) * fg.randperm(4)):
-        jitted = fg.jit(function)
-        assert run(jitted) == run(function)
-    assert jitted.stats.compiled_calls == 39
-
-
-def test_a_guard_that_fails_takes_back_what_was_drawn():
-    scale = [1.0]
-
-    def f(x: Any) -> Any:
-        return x * fg.rand(3) * scale[0]
-
-    jitted = fg.jit(f)
-    for function in (f, jitted):
-        scale[0] = 1.0
-        fg.manual_seed(0)
-        results = [function(fg.ones(3))]
-        for value in (1.0, 2.0, 2.0, 1.0):
-            scale[0] = value
-            results.append(function(fg.ones(3)))
-        results.append(fg.rand(2))
-        if function is f:
-            expected = results
-    assert [r.tolist() for r in results] == [r.tolist() for r in expected]
-    assert jitted.stats.guard_failures == 1 and jitted.stats.compiled_calls == 3
-
-
-def test_gradients_of_dropout_meet_the_same_mask():
-    dropout = fg.nn.Dropout(0.5)
-    jitted = fg.jit(lambda x: dropout(x) ** 2)
-    for seed in range(6):
-        found = []
-        for function in (jitted, jitted.__wrapped__):
-            fg.manual_seed(seed)
-            x = fg.full((20,), 3.0, requires_grad=True)
-            y = function(x)
-            (g,) = fg.autograd.grad(y.sum(), x, create_graph=seed % 2 == 0)
-            found.append([y.tolist(), g.tolist()])
-        assert found[0] == found[1]
-    assert jitted.stats.compiled_calls == 5
-
-
 # Verifying.
 
 
@@ -498,60 +427,3 @@ def test_a_difference_in_what_is_written_is_found():
 def test_an_adam_step_is_computed_in_the_memory_of_its_parameters():
     jitted = trained(training, 4)
     assert [s.commit.program for s in jitted.segments() if s.commit is not None] == [None]
-
-
-schedules = fg.optim.lr_scheduler
-SCHEDULES = {
-    "cosine": lambda o: schedules.CosineAnnealingLR(o, 30),
-    "restarts": lambda o: schedules.CosineAnnealingWarmRestarts(o, 4),
-    "exponential": lambda o: schedules.ExponentialLR(o, 0.9),
-    "step": lambda o: schedules.StepLR(o, 2, 0.5),
-    "milestones": lambda o: schedules.MultiStepLR(o, [2, 4]),
-    "lambda": lambda o: schedules.LambdaLR(o, lambda epoch: 0.9**epoch),
-    "multiplied": lambda o: schedules.MultiplicativeLR(o, lambda epoch: 0.9),
-    "linear": lambda o: schedules.LinearLR(o),
-    "polynomial": lambda o: schedules.PolynomialLR(o, 10),
-    "cyclic": lambda o: schedules.CyclicLR(o, 0.01, 0.1, cycle_momentum=False),
-    "chained": lambda o: schedules.SequentialLR(
-        o, [schedules.ConstantLR(o), schedules.ExponentialLR(o, 0.9)], [3]
-    ),
-}
-
-
-def scheduled(rule: Any, schedule: Any, rate: Any, jitted: bool) -> tuple[list[Any], Any]:
-    """What some steps of a small training with a schedule leave, and the step."""
-    w, b = fg.tensor([1.0, 2.0, 3.0], requires_grad=True), fg.ones(3, 2, requires_grad=True)
-    optimizer = rule(SimpleNamespace(parameters=lambda: [w, b]))
-    for group in optimizer.param_groups:
-        group["lr"] = rate
-    plan = schedule(optimizer)
-
-    def step(x: fg.Tensor) -> fg.Tensor:
-        optimizer.zero_grad()
-        loss = ((w - x) ** 2).sum() + (b * b).sum()
-        loss.backward()
-        optimizer.step()
-        plan.step()
-        return loss
-
-    run = fg.jit(step) if jitted else step
-    seen = [float(run(fg.zeros(3))) for _ in range(12)]
-    return [*seen, float(optimizer.param_groups[0]["lr"]), *w.tolist()], run
-
-
-@pytest.mark.parametrize("schedule", SCHEDULES)
-@pytest.mark.parametrize("name", RULES)
-def test_schedules_change_numbers_without_compiling_anew(name: str, schedule: str):
-    ours, run = scheduled(RULES[name], SCHEDULES[schedule], 0.05, True)
-    theirs, _ = scheduled(RULES[name], SCHEDULES[schedule], 0.05, False)
-    np.testing.assert_allclose(ours, theirs, 1e-4, 1e-6)
-    # RAdam goes another way once it has seen enough gradients.
-    assert run.stats.compiles == 1 + (name == "radam"), run.explain()
-
-
-@pytest.mark.parametrize("schedule", SCHEDULES)
-@pytest.mark.parametrize("name", RULES)
-def test_schedules_set_learning_rates_that_are_tensors(name: str, schedule: str):
-    ours, _ = scheduled(RULES[name], SCHEDULES[schedule], fg.tensor(0.05), True)
-    theirs, _ = scheduled(RULES[name], SCHEDULES[schedule], fg.tensor(0.05), False)
-    np.testing.assert_allclose(ours, theirs, 1e-4, 1e-6)

@@ -13,6 +13,7 @@ from fusegrad.eager.core.errors import failure, type_name
 from fusegrad.eager.core.families import DTypeRule, Elementwise, Pointwise
 from fusegrad.eager.core.names import attach, renamed
 from fusegrad.eager.core.op import Op, bind, wrap
+from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.declare import public
 
@@ -20,6 +21,9 @@ from fusegrad.eager.ops.declare import public
 OPERANDS: set[type] = {Tensor, float, int, bool, complex}
 TENSORS: set[type] = {Tensor}
 Unary = Callable[[Any], Tensor]
+# By the functions of declared ops: what they are with `out=`. It costs a call without it one comparison; that
+# of a function of its own would cost a small op a tenth (see `eager/ops/shape/out.py` for the others).
+WRITING: dict[Any, Any] = {}
 
 
 def operand(value: Any) -> Any:
@@ -124,6 +128,12 @@ def function_of_one(op: Op, name: str, doc: str, source: str | None = None) -> C
     def function(input: Any) -> Tensor:
         return bind(op, (input if type(input) in OPERANDS else operand(input),))
 
+    def writing(input: Any, *, out: Any = None) -> Any:
+        if out is not None:
+            return ops.written(function(input), out, name)
+        return bind(op, (input if type(input) in OPERANDS else operand(input),))
+
+    WRITING[function] = writing
     return documented(function, name, doc, source)
 
 
@@ -143,6 +153,18 @@ def function_of_two(
             ),
         )
 
+    def writing(input: Any, other: Any, *, out: Any = None) -> Any:
+        if out is not None:
+            return ops.written(function(input, other), out, name)
+        return bind(
+            op,
+            (
+                input if type(input) in first else take_first(input),
+                other if type(other) in second else take_second(other),
+            ),
+        )
+
+    WRITING[function] = writing
     return documented(function, name, doc, source)
 
 

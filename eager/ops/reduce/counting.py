@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from fusegrad.eager.autograd.underived import underived
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import Composite, Opaque
 from fusegrad.eager.core.op import TensorType, bind, wrap
@@ -16,6 +17,7 @@ from fusegrad.eager.core.sizes import size_of
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.declare import public
+from fusegrad.eager.ops.pointwise.declare import unknown
 from fusegrad.eager.ops.reduce.reduction import accepting_axis
 from fusegrad.eager.ops.results import return_type
 from fusegrad.eager.ops.shape.shape import normal_dim
@@ -85,6 +87,7 @@ def _distinct(
     if return_counts:
         parts.append(counts)
     found = tuple(wrap(part) for part in parts)
+    underived("unique", found[0], input)
     return found if len(found) > 1 else found[0]
 
 
@@ -269,7 +272,8 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
             f"for {list(x.shape)}",
         )
     sums = np.bincount(x, weights.array, minlength)
-    return wrap(sums.astype(np.float32) if weights.array.dtype == np.float32 else sums)
+    result = wrap(sums.astype(np.float32) if weights.array.dtype == np.float32 else sums)
+    return underived("bincount", result, weights)
 
 
 _Range = tuple[float, float] | None
@@ -358,7 +362,9 @@ def _histogram_type(
     return (TensorType(tuple(n - 1 for n in sizes), dtype), *(TensorType((n,), dtype) for n in sizes))
 
 
-_histogram = Opaque("histogram", "*tensors", _histogram_numpy, _histogram_type, None)
+_histogram = Opaque(
+    "histogram", "*tensors", _histogram_numpy, _histogram_type, {"tensors": unknown("histogram")}
+)
 _Histogram = return_type("histogram", ("hist", "bin_edges"))
 _Histogramdd = return_type("histogramdd", ("hist", "bin_edges"))
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from fusegrad.eager.autograd import hooks
 from fusegrad.eager.autograd.anomaly import detect_anomaly, set_detect_anomaly
 from fusegrad.eager.autograd.edges import GradientEdge, at_edges
 from fusegrad.eager.autograd.engine import accumulate, run_backward
@@ -71,11 +72,15 @@ def backward(
         run_backward(roots, gradients, retain, create_graph)
         return
     wanted = _wanted(inputs, "backward")
-    found = run_backward(roots, gradients, retain, create_graph, wanted)
+    for tensor in wanted:
+        if tensor.grad_fn is not None:
+            tensor.retain_grad()  # which adds to its `.grad`, in this backward and in later ones
+    found = run_backward(roots, gradients, retain, create_graph, wanted, adds=True)
     taken = {id(g.array) for g in gradients or () if g is not None}
     for tensor, gradient in zip(wanted, found, strict=True):
-        if gradient is not None:
+        if gradient is not None and tensor.grad_fn is None:
             accumulate(tensor, gradient, create_graph, taken, False)
+            hooks.after_accumulation(tensor)
 
 
 def _wanted(inputs: Any, name: str) -> list[Tensor]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from fusegrad.eager.autograd.edges import GradientEdge, get_gradient_edge, increment_version
 from fusegrad.eager.autograd.function import FunctionNode
+from fusegrad.eager.autograd.multi_hooks import register_multi_grad_hook
 from fusegrad.eager.autograd.node import FREED, Node, Passing, filled, place, share, watchers
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.public import locate
@@ -18,6 +19,7 @@ __all__ = [
     "Node",
     "get_gradient_edge",
     "increment_version",
+    "register_multi_grad_hook",
     "save_on_cpu",
     "saved_tensors_hooks",
 ]

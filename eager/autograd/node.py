@@ -112,8 +112,14 @@ class Node:
             index: (AccumulateGrad(target) if isinstance(target, Tensor) else target, output)
             for index, target, output in self.edges
         }
-        places = [i for i, t in enumerate(self.types) if t is not None]
-        return tuple(targets.get(i, (None, 0)) for i in places)
+        return tuple(targets.get(i, (None, 0)) for i in self.tensor_places())
+
+    def tensor_places(self) -> list[int]:
+        """Which inputs are tensors; of a compiled call, which need gradients."""
+        types = getattr(self, "types", None)
+        if types is None:
+            return [index for index, _, _ in self.edges]
+        return [index for index, kind in enumerate(types) if kind is not None]
 
     @property
     def metadata(self) -> dict[str, Any]:

@@ -6,6 +6,7 @@ What stands here is what a tensor *is*, and the doors through which its values r
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -192,7 +193,12 @@ class Tensor(Methods):
 
     def stride(self, dim: int | None = None) -> Any:
         """Steps in elements (not bytes) along each dimension, or along `dim`."""
-        strides = tuple(s // self.array.itemsize for s in self.array.strides)
+        array = self.array
+        if array.flags.c_contiguous and type(self.alias) is not tuple:
+            # NumPy's are anything along dimensions of 1 element, and where there are no elements.
+            strides = tuple(math.prod(max(n, 1) for n in array.shape[i:]) for i in range(1, array.ndim + 1))
+        else:
+            strides = tuple(s // array.itemsize for s in array.strides)
         return strides if dim is None else strides[dim]
 
     def is_contiguous(self) -> bool:

@@ -248,10 +248,18 @@ def _prepared(
     return dim, x, source, index
 
 
+def with_nothing_of(input: Tensor, source: Tensor) -> Tensor:
+    """`input` after a write of no elements: `source` is on the graph as well, with a gradient of zeros."""
+    if not source.needs_grad:
+        return ops.clone(input)
+    nothing = ops.sum(ops.reshape(source, (-1,))[:0])
+    return ops.where(ops.zeros((), dtype=dtypes.bool_), nothing, input)
+
+
 def _scattered(input: Tensor, dim: int, index: Tensor, source: Tensor, accumulate: bool, name: str) -> Tensor:
     prepared = _prepared(input, dim, index, source, name)
     if prepared is None:
-        return ops.clone(input)
+        return with_nothing_of(input, source)
     dim, x, source, index = prepared
     written = bind(_scatter, (x, source, index), {"dim": dim, "accumulate": accumulate})
     return written if input.array.ndim else ops.reshape(written, ())
@@ -301,7 +309,7 @@ def scatter_reduce(
         )
     prepared = _prepared(input, dim, index, src, "scatter_reduce")
     if prepared is None:
-        return ops.clone(input)
+        return with_nothing_of(input, src)
     dim, x, source, places = prepared
     params = {"dim": dim, "reduce": reduce, "include_self": include_self}
     reduced = bind(_scatter_reduce, (x, source, places), params)

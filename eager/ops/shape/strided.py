@@ -246,7 +246,7 @@ def resize_(self: Tensor, *sizes: Any, size: Any = None, memory_format: Any = No
     wanted = _sizes(sizes, size)
     if state.interpreter is not None:
         state.interpreter.effect("resizes a tensor in place")
-    if self.needs_grad:
+    if self.needs_grad and not state.inference:
         raise failure(RuntimeError, "cannot resize variables that require grad")
     if any(n < 0 for n in wanted):
         raise failure(RuntimeError, f"a tensor cannot have a negative size, got {list(wanted)}")

@@ -13,11 +13,11 @@ from fusegrad.eager.core.tensor import Tensor
 class Underived(Node):
     """The node of a function without a derivative."""
 
-    __slots__ = ("what",)
+    __slots__ = ("error",)
 
-    def __init__(self, what: str, result: Tensor, inputs: tuple[Tensor, ...]) -> None:
+    def __init__(self, error: str, result: Tensor, inputs: tuple[Tensor, ...]) -> None:
         self.begin()
-        self.what, self.inputs, self.versions = what, (), []
+        self.error, self.inputs, self.versions = error, (), []
         self.types = [(t.array.shape, t.array.dtype) for t in inputs]
         self.edges = [(i, *edge_of(t)) for i, t in enumerate(inputs) if t.needs_grad]
         self.output_types = [(result.array.shape, result.array.dtype)]
@@ -26,14 +26,14 @@ class Underived(Node):
         return "NotImplemented"
 
     def apply(self, gradients: list[Tensor | None], edges: Any = None) -> list[Tensor | None]:
-        raise failure(NotImplementedError, f"the derivative for '{self.what}' is not implemented.")
+        raise failure(NotImplementedError, self.error)
 
 
-def underived(what: str, result: Tensor, *inputs: Tensor) -> Tensor:
-    """`result`, which `what` made of `inputs`; backward raises NotImplementedError where they need gradients.
+def underived(error: str, result: Tensor, *inputs: Tensor) -> Tensor:
+    """`result`, made of `inputs`; backward raises NotImplementedError, `error`, where these need gradients.
 
     Without it a loss would lose what it has through `result`, and nobody would know.
     """
     if result.array.dtype.kind in "fc" and state.grad_enabled and any(t.needs_grad for t in inputs):
-        place(result, Underived(what, result, inputs), 0)
+        place(result, Underived(error, result, inputs), 0)
     return result

@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from fusegrad.eager.autograd.underived import underived
 from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import AnalyticOpaque, Opaque
 from fusegrad.eager.core.op import TensorType, bind
 from fusegrad.eager.core.ops import ops
-from fusegrad.eager.core.state import state
+from fusegrad.eager.core.state import state, testable
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.declare import public
 from fusegrad.eager.ops.index.lookup import _as_vector, with_a_dimension
@@ -176,7 +177,14 @@ def _reduce_gradient_source(
     alone = ops.logical_and(zero, ops.eq(count, 1))
     others = scatter_reduce(x, dim, index, ops.where(alone, 1.0, source), "prod", include_self=include_self)
     divided = gather(g * out, dim, index) / ops.where(zero, 1.0, source)
-    return ops.where(alone, gather(g * others, dim, index), divided)
+    gradient = ops.where(alone, gather(g * others, dim, index), divided)
+    # Of several zeros at one place the gradient is 0, but not its own gradient, which nobody computes here.
+    several = count > 1
+    tested = state.grad_enabled and testable(several, lambda: ops.logical_not(ops.any(several)))
+    if tested and several.array.any():
+        error = "scatter_reduce(): Double backward is unsupported for src when >1 zeros in src are scattered "
+        underived(f"{error}to the same position in self", gradient, gradient)
+    return gradient
 
 
 _scatter_reduce = AnalyticOpaque(

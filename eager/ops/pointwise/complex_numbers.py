@@ -293,7 +293,7 @@ def _assignable(part: Callable[[Tensor], Tensor]) -> property:
     """A part of complex numbers as an attribute, which is written by assigning to it."""
 
     def write(self: Tensor, value: Any) -> None:
-        part(self).copy_(value if isinstance(value, Tensor) else ops.tensor(value))
+        part(self).copy_(value)
 
     return property(part, write)
 

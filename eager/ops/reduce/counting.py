@@ -87,7 +87,7 @@ def _distinct(
     if return_counts:
         parts.append(counts)
     found = tuple(wrap(part) for part in parts)
-    underived("unique", found[0], input)
+    underived("the derivative for 'unique' is not implemented.", found[0], input)
     return found if len(found) > 1 else found[0]
 
 
@@ -145,7 +145,9 @@ def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, inve
     """
     if not (isinstance(elements, Tensor) or isinstance(test_elements, Tensor)):
         raise failure(TypeError, "at least one of elements and test_elements must be a Tensor")
-    tensors = tuple(x if isinstance(x, Tensor) else ops.tensor(x) for x in (elements, test_elements))
+    pair = (elements, test_elements)
+    kind: Any = ops.result_type(*pair)
+    tensors = tuple(x if isinstance(x, Tensor) else ops.tensor(x, dtype=kind) for x in pair)
     return bind(_isin, tensors, {"invert": bool(invert)})
 
 
@@ -273,7 +275,7 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
         )
     sums = np.bincount(x, weights.array, minlength)
     result = wrap(sums.astype(np.float32) if weights.array.dtype == np.float32 else sums)
-    return underived("bincount", result, weights)
+    return underived("the derivative for 'bincount' is not implemented.", result, weights)
 
 
 _Range = tuple[float, float] | None

@@ -70,6 +70,26 @@ def test_a_derivative_that_nobody_knows_is_an_error_as_in_torch(name: str):
     assert backward_of_each(fg, CALLS[name]) == backward_of_each(torch, CALLS[name])
 
 
+@pytest.mark.parametrize("zeros", [0, 1, 2])
+@pytest.mark.parametrize("name", ["scatter_reduce", "index_reduce"])
+def test_second_derivatives_of_products_of_several_zeros_are_refused(name: str, zeros: int):
+    found = []
+    for t in (fg, torch):
+        x = t.tensor([1.5, 2.0], dtype=t.float64, requires_grad=True)
+        values = [*[0.0] * zeros, *[3.0] * (3 - zeros)]
+        source = t.tensor(values, dtype=t.float64, requires_grad=True)
+        made = getattr(t, name)(x, 0, t.tensor([0, 0, 0]), source, "prod")
+        first = t.autograd.grad((made * made).sum() + made.sum(), [x, source], create_graph=True)
+        found.append([g.tolist() for g in first])
+        try:
+            second = t.autograd.grad(sum((g * t.tensor(1.5)).sum() for g in first), [x, source])
+            found[-1] += [g.tolist() for g in second]
+        except RuntimeError as error:
+            assert "Double backward is unsupported" in str(error)
+            found[-1].append("refused")
+    assert found[0] == found[1]
+
+
 @pytest.mark.parametrize("name", ["unique", "bincount", "heaviside", "geqrf", "histogram"])
 def test_jitted_functions_say_so_too(name: str):
     def loss(x: Any, a: Any, n: Any) -> Any:

@@ -191,7 +191,7 @@ def after_accumulation(leaf: Any) -> None:
     """Call the hooks that a leaf has for when its `.grad` has been added to."""
     for hook in list(leaf.__dict__.get(ACCUMULATED, {}).values()):
         if hook(leaf) is not None:
-            raise failure(RuntimeError, "Tensor post accumulate grad hooks should return None.")
+            raise RuntimeError("Tensor post accumulate grad hooks should return None.")
 
 
 @attach

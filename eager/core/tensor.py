@@ -310,6 +310,14 @@ class Tensor(Methods):
 
     @data.setter
     def data(self, value: Tensor) -> None:
+        if not isinstance(value, Tensor):
+            raise failure(TypeError, f"Variable data has to be a tensor, but got {value.__class__.__name__}")
+        if self.needs_grad and value.array.dtype.kind not in "fc":
+            raise failure(
+                RuntimeError,
+                "data set to a tensor that requires gradients must be floating point or complex dtype, not "
+                f"{value.array.dtype.name}",
+            )
         if state.interpreter is not None:
             state.interpreter.effect("replaces a tensor's data")
         self.array = value.array
@@ -390,7 +398,7 @@ class Tensor(Methods):
 
         Raises RuntimeError for a tensor that needs gradients, unless `force`.
         """
-        if self.needs_grad and not force:
+        if self.needs_grad and state.grad_enabled and not force:
             raise failure(
                 RuntimeError,
                 "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.",
@@ -414,6 +422,9 @@ class Tensor(Methods):
         if not self.array.ndim:
             raise failure(TypeError, "iteration over a 0-d tensor")
         return iter(ops.unbind(self))
+
+    def __delitem__(self, index: Any) -> None:
+        raise failure(TypeError, "Tensor does not support deleting items")
 
     def __contains__(self, value: Any) -> bool:
         return bool((self == value).any())

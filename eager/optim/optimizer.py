@@ -104,7 +104,7 @@ class Optimizer:
 
     def __getstate__(self) -> dict[str, Any]:
         # Copies and pickles start without hooks, as in PyTorch, and without what `step` caches.
-        skipped = (*_HOOKS, "_plans", "_opt_called")
+        skipped = (*_HOOKS, "_plans", "_opt_called", "_own_step")
         return {key: value for key, value in self.__dict__.items() if key not in skipped}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -73,6 +73,8 @@ def _behind(name: str) -> ModuleType | None:
     value: Any = fg
     for part in rest.split(".") if rest else ():
         value = getattr(value, part, None)
+    if not isinstance(value, ModuleType):  # a function of the module's name may stand in its package
+        value = sys.modules.get(f"fusegrad.{rest}")
     return value if isinstance(value, ModuleType) and name not in NOT_TORCHS else None
 
 

@@ -49,8 +49,6 @@ _PARTS: dict[str, dict[str, Any]] = {
         "version": SimpleNamespace(cuda=None, hip=None, xpu=None, debug=False, __version__="2.6.0"),
         "_running_with_deploy": no,
         "is_storage": no,
-        "set_warn_always": nothing,
-        "is_warn_always_enabled": no,
         "SymInt": Nothing,
         "SymFloat": Nothing,
         "SymBool": Nothing,

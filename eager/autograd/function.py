@@ -291,8 +291,14 @@ def _placed(node: FunctionNode, args: tuple[Any, ...], outputs: Sequence[Any], r
                 stacklevel=3,
             )
             continue
+        if not any(t is o for o in outputs):
+            raise failure(
+                RuntimeError,
+                f"{node.name()}: Some elements marked as dirty during the forward method were not returned "
+                "as output. The inputs that are modified inplace must all be outputs of the Function.",
+            )
         if recorded:
-            views.check_write(t, node.name())
+            _check_dirty(node, t, outputs)
         views.wrote(t)
     if not recorded:
         return [
@@ -322,6 +328,18 @@ def _placed(node: FunctionNode, args: tuple[Any, ...], outputs: Sequence[Any], r
     for watch in watchers:
         watch(node)
     return results
+
+
+def _check_dirty(node: FunctionNode, tensor: Tensor, outputs: Sequence[Any]) -> None:
+    """Refuse a write of an input that cannot be followed."""
+    views.check_write(tensor, node.name())
+    if views.base_of(tensor) is not tensor and len(outputs) > 1:
+        raise failure(
+            RuntimeError,
+            f"{node.name()}: If your Function modifies inplace an input that is a view of another Tensor, "
+            "your Function cannot return more than one Tensor. You should either make sure the input is not "
+            "a view (using .clone() for example) or make your Function only return one Tensor.",
+        )
 
 
 def views_of_itself(tensor: Tensor) -> Tensor:

@@ -214,7 +214,8 @@ def _with_hessian(
         opened = _opened(given, create_graph)
         output = _scalar(name, func(*opened))
         first = _gradients([output], opened, None, True, strict, name)
-        found = _gradients(first, opened, vector, create_graph, strict, name, second=True)
+        derived = "hessian" if create_graph else ""
+        found = _gradients(first, opened, vector, create_graph, strict, name, second=True, derived=derived)
     return _closed([output], False, create_graph), _closed(found, many, create_graph)
 
 

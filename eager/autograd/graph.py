@@ -71,7 +71,16 @@ class _Packed:
         self.pair = pair
         self.needs_grad, self.node, self.output = tensor.needs_grad, tensor.grad_fn, tensor.output_index
         self.leaf = tensor if tensor.needs_grad and tensor.grad_fn is None else None
-        self.made = pair[0](share(tensor))
+        given = share(tensor)
+        number = given.version[0]
+        self.made = pair[0](given)
+        if given.version[0] != number:
+            raise failure(
+                RuntimeError,
+                "A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack "
+                "hook can not be modified by in-place operations as this can lead to unexpected "
+                "side-effects.",
+            )
 
     def unpacked(self) -> Tensor:
         """The tensor again."""

@@ -115,11 +115,12 @@ class Node:
         return tuple(targets.get(i, (None, 0)) for i in self.tensor_places())
 
     def tensor_places(self) -> list[int]:
-        """Which inputs are tensors; of a compiled call, which need gradients."""
-        types = getattr(self, "types", None)
+        """Which inputs are tensors that can have gradients; of a compiled call, which need them."""
+        types, op = getattr(self, "types", None), getattr(self, "op", None)
         if types is None:
             return [index for index, _, _ in self.edges]
-        return [index for index, kind in enumerate(types) if kind is not None]
+        places = [index for index, kind in enumerate(types) if kind is not None]
+        return places if op is None else [index for index in places if op.rule(index) is not None]
 
     @property
     def metadata(self) -> dict[str, Any]:

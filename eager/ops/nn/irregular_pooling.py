@@ -156,11 +156,11 @@ def _fractional_of(name: str, rank: int) -> Callable[..., Any]:
         check_kind(name, input, "f")
         given = input.array.shape
         check_batch(name, given, rank)
-        if isinstance(kernel_size, (tuple, list)) and len(kernel_size) != rank:
-            raise failure(
-                RuntimeError,
-                f"{name}: kernel_size must either be a single Int or {rank} of them, got {kernel_size}",
-            )
+        for what, value in (("kernel_size", kernel_size), ("output_size", output_size)):
+            if isinstance(value, (tuple, list)) and len(value) != rank:
+                raise failure(
+                    RuntimeError, f"{name}: {what} must either be a single Int or {rank} of them, got {value}"
+                )
         kernel = numbers(kernel_size, rank, name, "kernel_size")
         if output_size is None:
             if output_ratio is None:

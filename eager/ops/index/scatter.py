@@ -179,9 +179,12 @@ def _reduce_gradient_source(
     divided = gather(g * out, dim, index) / ops.where(zero, 1.0, source)
     gradient = ops.where(alone, gather(g * others, dim, index), divided)
     # Of several zeros at one place the gradient is 0, but not its own gradient, which nobody computes here.
-    several = count > 1
-    tested = state.grad_enabled and testable(several, lambda: ops.logical_not(ops.any(several)))
-    if tested and several.array.any():
+    return _once_derived(gradient, ops.abs(count) > 1) if state.grad_enabled else gradient
+
+
+def _once_derived(gradient: Tensor, several: Tensor) -> Tensor:
+    """`gradient`, which cannot be derived again if there are several zeros at one place."""
+    if testable(several, lambda: ops.logical_not(ops.any(several))) and several.array.any():
         error = "scatter_reduce(): Double backward is unsupported for src when >1 zeros in src are scattered "
         underived(f"{error}to the same position in self", gradient, gradient)
     return gradient

@@ -254,7 +254,7 @@ class Walk:
         """Run a node with hooks, or one of those that lead to what is wanted: its edges and gradients."""
         edges, self.current = node.edges, node
         if node.extra is not None:
-            slots = node.extra.received(slots)
+            slots = node.extra.received(slots, node.one_op)
             self.taken.update(id(g.array) for g in slots if g is not None)
         if self.needed is not None:
             edges = self.needed[node.sequence]

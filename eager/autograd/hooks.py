@@ -60,10 +60,14 @@ class Extra:
         self.hooks: Hooks = {}
         self.metadata: dict[str, Any] = {}
 
-    def received(self, slots: list[Any]) -> list[Any]:
-        """The gradients of the node's outputs after the tensors' hooks, in the order of registration."""
+    def received(self, slots: list[Any], one_op: bool) -> list[Any]:
+        """The gradients of the node's outputs after the tensors' hooks, in the order of registration.
+
+        one_op: the outputs are those of one op, whose hooks see None where only other outputs have gradients.
+        """
         for output, hooks in self.tensors.items():
-            slots[output] = through(hooks, slots[output])  # None, where only other outputs have gradients
+            if one_op or slots[output] is not None:
+                slots[output] = through(hooks, slots[output])
         for output, reference in self.retained.items():
             tensor, gradient = reference(), slots[output]
             if tensor is not None and gradient is not None:

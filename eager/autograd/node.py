@@ -79,6 +79,7 @@ class Node:
 
     fresh = False  # whether each gradient that `apply` gives has memory of its own
     adding: Adding | None = None  # what adds to the `.grad` of leaves for this node, if anything does
+    one_op = True  # whether its outputs are those of one op
     refused = ""  # why no gradient can be sent here
     op: Op
     params: Params

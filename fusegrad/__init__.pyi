@@ -67,6 +67,10 @@ from fusegrad.eager.core.tensor import (
     layout as _layout,
     layout as layout,
 )
+from fusegrad.eager.core.warned import (
+    is_warn_always_enabled as is_warn_always_enabled,
+    set_warn_always as set_warn_always,
+)
 from fusegrad.eager.io.interop import from_dlpack as from_dlpack
 from fusegrad.eager.io.printing import set_printoptions as set_printoptions
 from fusegrad.eager.io.serialization import load as load, save as save

@@ -133,6 +133,7 @@ class CompiledNode(autograd.Node):
     )
 
     fresh = True
+    one_op = False
     captured: Sequence[Tensor]
     counters: list[list[Any]]
     environment: list[Any]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import traceback
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +13,7 @@ import numpy as np
 from fusegrad.eager.autograd import node as graph
 from fusegrad.eager.core.errors import failure, is_own_file
 from fusegrad.eager.core.names import publish
+from fusegrad.eager.core.state import state
 
 
 class _Anomaly:
@@ -21,13 +24,37 @@ class _Anomaly:
 
 
 setting = _Anomaly()
-_KEY = "traceback_"
+_KEY, _PARENT = "traceback_", "parent_"
 
 
 def _remember(node: Any) -> None:
-    """Keep the calls that led to a new node."""
+    """Keep the calls that led to a new node, and the node in whose backward it was made."""
     frames = [f for f in traceback.extract_stack() if not is_own_file(f.filename)]
     node.metadata[_KEY] = traceback.format_list(frames)
+    node.metadata[_PARENT] = state.walk.current if state.walk is not None else None
+
+
+def report(node: Any) -> None:
+    """Warn of an error in the backward of `node`, with the calls that ran its forward.
+
+    Where that was in another node's backward, a further warning says where the forward of that was.
+    """
+    text = f"Error detected in {node.name()}."
+    while node is not None:
+        known = node.extra.metadata if node.extra is not None else {}
+        if _KEY in known:
+            text += f" Traceback of forward call that caused the error:\n{''.join(known[_KEY])}"
+        else:
+            text += (
+                " No forward pass information available. Enable detect anomaly during forward pass for more "
+                "information."
+            )
+        try:
+            warnings.warn(text, stacklevel=4)
+        except Warning:  # where warnings are errors, the error of the backward is what counts
+            print(text, file=sys.stderr)
+        node = known.get(_PARENT)
+        text = f"Previous calculation was induced by {node.name()}." if node is not None else ""
 
 
 @publish
@@ -81,6 +108,11 @@ class detect_anomaly(set_detect_anomaly):
     """Anomaly mode for a `with`; as `torch.autograd.detect_anomaly`."""
 
     def __init__(self, check_nan: bool = True) -> None:
+        warnings.warn(
+            "Anomaly Detection has been enabled. This mode will increase the runtime and should only be "
+            "enabled for debugging.",
+            stacklevel=2,
+        )
         self._previous = setting.enabled, setting.check_nan
         self._check_nan = check_nan
 

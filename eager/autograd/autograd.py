@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from fusegrad.eager.autograd import hooks
 from fusegrad.eager.autograd.anomaly import detect_anomaly, set_detect_anomaly
 from fusegrad.eager.autograd.edges import GradientEdge, at_edges
 from fusegrad.eager.autograd.engine import accumulate, run_backward
@@ -22,6 +23,7 @@ from fusegrad.eager.core.op import wrap
 from fusegrad.eager.core.public import locate
 from fusegrad.eager.core.state import enable_grad, inference_mode, no_grad, set_grad_enabled
 from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.core.warned import warn_once
 
 __all__ = [
     "FREED",
@@ -42,6 +44,14 @@ __all__ = [
     "set_grad_enabled",
     "share",
 ]
+
+
+_CYCLE = (
+    "Using backward() with create_graph=True will create a reference cycle between the parameter and its "
+    "gradient which can cause a memory leak. We recommend using autograd.grad when creating the graph to "
+    "avoid this. If you have to use this function, make sure to reset the .grad fields of your parameters to "
+    "None after use to break the cycle and avoid the leak."
+)
 
 
 def as_sequence(value: Any) -> list[Any]:
@@ -67,15 +77,21 @@ def backward(
     roots = as_sequence(tensors)
     gradients = as_sequence(grad_tensors) if grad_tensors is not None else None
     retain = create_graph if retain_graph is None else retain_graph
+    if create_graph:
+        warn_once(_CYCLE, 2)
     if inputs is None:
         run_backward(roots, gradients, retain, create_graph)
         return
     wanted = _wanted(inputs, "backward")
-    found = run_backward(roots, gradients, retain, create_graph, wanted)
+    for tensor in wanted:
+        if tensor.grad_fn is not None:
+            tensor.retain_grad()  # which adds to its `.grad`, in this backward and in later ones
+    found = run_backward(roots, gradients, retain, create_graph, wanted, adds=True)
     taken = {id(g.array) for g in gradients or () if g is not None}
     for tensor, gradient in zip(wanted, found, strict=True):
-        if gradient is not None:
+        if gradient is not None and tensor.grad_fn is None:
             accumulate(tensor, gradient, create_graph, taken, False)
+            hooks.after_accumulation(tensor)
 
 
 def _wanted(inputs: Any, name: str) -> list[Tensor]:
@@ -120,6 +136,8 @@ def grad(
             "Expected allow_unused to be True or not passed when materialize_grads=True, but got: "
             "allow_unused=False.",
         )
+    single = isinstance(inputs, (Tensor, GradientEdge)) or inputs is None
+    inputs = [inputs] if single else list(inputs)
     if is_grads_batched:
         raise failure(
             NotImplementedError, "is_grads_batched=True needs vmap; call grad for each of the grad_outputs"
@@ -129,6 +147,10 @@ def grad(
     retain = create_graph if retain_graph is None else retain_graph
     results = run_backward(roots, gradients, retain, create_graph, wanted)
     for i, result in enumerate(results):
+        if result is None and materialize_grads and isinstance(inputs[i], GradientEdge):
+            raise failure(
+                RuntimeError, "materialize_grads cannot be used when the given input is a GradientEdge"
+            )
         if result is None and materialize_grads:
             results[i] = wrap(np.zeros_like(wanted[i].array))
             results[i].needs_grad = create_graph  # type: ignore[union-attr]
@@ -163,6 +185,8 @@ def _backward(
     """
     if inputs is None:
         retain = create_graph if retain_graph is None else retain_graph
+        if create_graph:
+            warn_once(_CYCLE, 2)
         run_backward([self], [gradient], retain, create_graph)
     else:
         backward([self], [gradient], retain_graph, create_graph, inputs=inputs)

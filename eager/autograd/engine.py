@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 from typing import Any
 
@@ -24,18 +24,20 @@ def run_backward(
     retain_graph: bool,
     create_graph: bool,
     wanted: Sequence[Tensor] | None = None,
+    adds: bool = False,
 ) -> list[Tensor | None]:
     """Walk the graph from `roots` backwards, newest node first.
 
     With `wanted`, give the gradients of those tensors and leave every `.grad` alone; otherwise
     add to the `.grad` of the leaves. The walk is a loop over a heap: depth costs no recursion.
+    adds: what is given will be added to `.grad`, so hooks of what does that are called.
     """
     interpreter = state.interpreter
     if interpreter is None:
-        return _run_backward(roots, gradients, retain_graph, create_graph, wanted)
+        return _run_backward(roots, gradients, retain_graph, create_graph, wanted, adds)
     state.interpreter = interpreter.backward(roots, wanted is None)
     try:
-        return _run_backward(roots, gradients, retain_graph, create_graph, wanted)
+        return _run_backward(roots, gradients, retain_graph, create_graph, wanted, adds)
     finally:
         state.interpreter = interpreter
 
@@ -46,19 +48,21 @@ def _run_backward(
     retain_graph: bool,
     create_graph: bool,
     wanted: Sequence[Tensor] | None,
+    adds: bool,
 ) -> list[Tensor | None]:
     if gradients is None:
         gradients = [None] * len(roots)
     elif len(gradients) != len(roots):
         raise failure(RuntimeError, f"got {len(roots)} tensors and {len(gradients)} gradients")
     seeds = [_seed(i, root, gradients[i]) for i, root in enumerate(roots)]
-    walk = _Walk(create_graph, {id(g.array) for g in gradients if g is not None})
+    walk = Walk(roots, create_graph, {id(g.array) for g in gradients if g is not None})
     if wanted is not None:
+        walk.adds = adds
         walk.want(roots, wanted)
     elif hooks.leaf_hooks[0]:
         walk.await_hooked(roots)
     previous, state.grad_enabled = state.grad_enabled, create_graph
-    saved_hooks = state.saved_hooks
+    saved_hooks, outer, state.walk = state.saved_hooks, state.walk, walk
     try:
         for root in roots:
             if root.grad_fn is None:
@@ -66,19 +70,22 @@ def _run_backward(
             else:
                 walk.to_node(root.grad_fn, root.output_index, seeds.pop(0))
         walk.run(retain_graph)
+        found: list[Tensor | None] = []
         if wanted is not None:
-            return walk.results(wanted)
-        if walk.waiting:
+            found = walk.results(wanted)
+        elif walk.waiting:
             walk.finish()
-        return []
+        for call in walk.at_end:
+            call()
+        return found
     finally:
-        state.grad_enabled, state.saved_hooks = previous, saved_hooks
+        state.grad_enabled, state.saved_hooks, state.walk = previous, saved_hooks, outer
 
 
 _NOTHING: Slots = []
 
 
-class _Walk:
+class Walk:
     """One backward.
 
     pending: the nodes that gradients have arrived at, with these, by the sequence numbers of the nodes;
@@ -95,8 +102,12 @@ class _Walk:
     # gradients of tensors that nodes made, by number and output index.
     needed: dict[int, list[tuple[int, Any, int]]] | None = None
     captured: dict[tuple[int, int], Tensor | None] | None = None
+    adds = False  # whether what was asked for will be added to `.grad`
+    current: Node | None = None  # whose backward runs, where it has hooks or anomaly mode is on
+    at_end: Sequence[Callable[[], Any]] = ()  # called when all gradients are known
 
-    def __init__(self, create_graph: bool, taken: set[int]) -> None:
+    def __init__(self, roots: Sequence[Tensor], create_graph: bool, taken: set[int]) -> None:
+        self.roots = roots
         self.create_graph = create_graph
         self.taken = taken
         self.pending: dict[int, tuple[Node, Slots]] = {}
@@ -142,6 +153,18 @@ class _Walk:
             assert self.waiting is not None
             self.waiting.setdefault(id(leaf), _Waiting(leaf, 0)).edges += 1  # type: ignore[operator]
 
+    def expects(self, tensors: Sequence[Tensor]) -> list[bool]:
+        """Which of `tensors` this backward goes through, so that their hooks are called."""
+        if self.needed is not None:
+            nodes: Any = self.needed
+            leaves: Any = self.waiting or ()
+        else:
+            found = reachable(self.roots)
+            nodes = {node.sequence for node in found}
+            leaves = {id(t) for node in found for _, t, _ in node.edges if isinstance(t, Tensor)}
+            leaves |= {id(t) for t in self.roots}
+        return [id(t) in leaves if t.grad_fn is None else t.grad_fn.sequence in nodes for t in tensors]
+
     # Walking.
 
     def to_leaf(self, leaf: Tensor, gradient: Tensor, fresh: bool = False) -> None:
@@ -171,7 +194,7 @@ class _Walk:
         heap, pending, needed, waiting = self.heap, self.pending, self.needed, self.waiting
         taken, to_leaf = self.taken, self.to_leaf
         check_nan = anomaly.setting.enabled and anomaly.setting.check_nan
-        plain = needed is None and not check_nan
+        plain = needed is None and not anomaly.setting.enabled
         # Whether a leaf's gradient is of no interest to anybody but the leaf.
         direct = needed is None and not waiting and not self.create_graph and state.interpreter is None
         produced: Any
@@ -189,6 +212,8 @@ class _Walk:
                     if check_nan:
                         anomaly.check(node, produced)
             except Exception as error:
+                if anomaly.setting.enabled:
+                    anomaly.report(node)
                 raise told(error, node) from None
             slots = _NOTHING
             if not retain_graph and ran:
@@ -222,20 +247,23 @@ class _Walk:
 
     def _apply(self, node: Node, slots: Slots) -> tuple[Any, Any]:
         """Run a node with hooks, or one of those that lead to what is wanted: its edges and gradients."""
-        edges = node.edges
+        edges, self.current = node.edges, node
         if node.extra is not None:
-            slots = node.extra.received(slots)
+            slots = node.extra.received(slots, node.one_op)
             self.taken.update(id(g.array) for g in slots if g is not None)
         if self.needed is not None:
             edges = self.needed[node.sequence]
             if self.captured:
                 self._capture(node, slots)
-            if not edges:
+            # A node with hooks runs, though nothing that it gives is asked for, where PyTorch's would.
+            if not edges and not (self.adds and node.extra is not None):
                 return (), ()
         if node.extra is None:
             return edges, node.apply(slots) if self.needed is None else node.apply(slots, edges)
         slots = node.extra.before(slots)
-        produced = node.extra.after(node.apply(slots), slots)
+        produced = node.apply(slots)
+        if node.extra.hooks:
+            produced = node.extra.after(produced, slots, node.edges, node.tensor_places())
         # Hooks and custom Functions may give arrays that the user holds.
         self.taken.update(id(g.array) for g in produced if g is not None)
         return node.edges, produced
@@ -264,9 +292,7 @@ class _Walk:
         gradient = hooks.through(leaf.__dict__.get(hooks.BEFORE, {}), gradient)
         self.taken.add(id(gradient.array))  # a hook may have kept it
         accumulate(leaf, gradient, self.create_graph, self.taken, False)
-        for hook in list(leaf.__dict__.get(hooks.ACCUMULATED, {}).values()):
-            if hook(leaf) is not None:
-                raise RuntimeError("Tensor post accumulate grad hooks should return None.")
+        hooks.after_accumulation(leaf)
 
     # The end.
 
@@ -282,7 +308,9 @@ class _Walk:
         assert self.waiting is not None and self.captured is not None
         for waiting in self.waiting.values():
             if waiting.gradient is not None:
-                waiting.gradient = hooks.through(waiting.leaf.__dict__.get(hooks.LEAF, {}), waiting.gradient)
+                kept = waiting.leaf.__dict__
+                for kind in (hooks.LEAF, hooks.BEFORE) if self.adds else (hooks.LEAF,):
+                    waiting.gradient = hooks.through(kept.get(kind, {}), waiting.gradient)
         return [
             self.waiting[id(t)].gradient
             if t.grad_fn is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -27,7 +28,7 @@ from fusegrad.eager.core.public import locate
 from fusegrad.eager.core.state import no_grad, state
 from fusegrad.eager.core.tensor import Tensor
 
-__all__ = ["Function", "once_differentiable"]
+__all__ = ["Function", "InplaceFunction", "once_differentiable"]
 
 _TRACED = "runs the custom Function {name}, whose backward is Python code"
 
@@ -38,6 +39,7 @@ class FunctionNode(Node):
     # No __slots__: users put attributes on `ctx`.
     function: type[Function]
     materialize_grads = True
+    _materialize_non_diff_grads = True  # PyTorch's name: whether results without a gradient get zeros, too
     to_save: Sequence[Any] = ()
     dirty_tensors: Sequence[Tensor] = ()
     non_differentiable: Sequence[Tensor] = ()
@@ -119,10 +121,16 @@ class FunctionNode(Node):
     def apply(self, gradients: list[Tensor | None], edges: Any = None) -> list[Tensor | None]:
         given: list[Any] = list(gradients)
         if self.materialize_grads:
+            left_out = self.plain if self._materialize_non_diff_grads else self.plain | self.constant
             given = [
-                wrap(np.zeros(shape, dtype)) if g is None and i not in self.plain else g
+                wrap(np.zeros(shape, dtype)) if g is None and i not in left_out else g
                 for i, (g, (shape, dtype)) in enumerate(zip(gradients, self.output_types, strict=True))
             ]
+        if self.function._ambiguous:
+            raise failure(
+                RuntimeError,
+                f"Implementing both 'backward' and 'vjp' for a custom Function is not allowed: {self.name()}",
+            )
         made = self.function.backward(self, *given)  # None for results that are no tensors
         return self._fitted(made if isinstance(made, tuple) else (made,), edges or self.edges)
 
@@ -191,11 +199,13 @@ class Function:
     tensor(6.)
     """
 
-    _node: type[FunctionNode]
+    _backward_cls: type[FunctionNode]
+    _ambiguous = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        cls._node = type(f"{cls.__name__}Backward", (FunctionNode,), {"function": cls})
+        cls._backward_cls = type(f"{cls.__name__}Backward", (FunctionNode,), {"function": cls})
+        cls._ambiguous = "vjp" in vars(cls) and "backward" in vars(cls)
         if "vjp" in vars(cls) and "backward" not in vars(cls):
             cls.backward = cls.vjp  # type: ignore[attr-defined, method-assign]
 
@@ -230,7 +240,7 @@ class Function:
         interpreter = state.interpreter
         if interpreter is not None:
             interpreter.effect(_TRACED.format(name=cls.__name__))
-        node = cls._node()
+        node = cls._backward_cls()
         node.begin()
         node.extras()  # backward must take it for one whose gradients the user may hold
         node.needs_input_grad = tuple(isinstance(a, Tensor) and a.needs_grad for a in args)
@@ -246,6 +256,17 @@ class Function:
         outputs = output if isinstance(output, (tuple, list)) else (output,)
         results = _placed(node, args, outputs, recorded)
         return type(output)(results) if isinstance(output, (tuple, list)) else results[0]
+
+
+class InplaceFunction(Function):
+    """A function that says of itself whether it writes in place; only the name of older programs.
+
+    Source: `torch.autograd.function.InplaceFunction`.
+    """
+
+    def __init__(self, inplace: bool = False) -> None:
+        super().__init__()
+        self.inplace = inplace
 
 
 def _with_defaults(forward: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -264,9 +285,20 @@ def _placed(node: FunctionNode, args: tuple[Any, ...], outputs: Sequence[Any], r
     constant = {id(t) for t in node.non_differentiable}
     for t in node.dirty_tensors:
         if id(t) not in inputs:
-            raise failure(RuntimeError, f"{node.name()}: mark_dirty takes inputs of the function")
+            warnings.warn(
+                f"{node.name()}: mark_dirty() got a tensor that is no input of the function, which changes "
+                "nothing; only inputs that forward writes in place should be given",
+                stacklevel=3,
+            )
+            continue
+        if not any(t is o for o in outputs):
+            raise failure(
+                RuntimeError,
+                f"{node.name()}: Some elements marked as dirty during the forward method were not returned "
+                "as output. The inputs that are modified inplace must all be outputs of the Function.",
+            )
         if recorded:
-            views.check_write(t, node.name())
+            _check_dirty(node, t, outputs)
         views.wrote(t)
     if not recorded:
         return [
@@ -296,6 +328,18 @@ def _placed(node: FunctionNode, args: tuple[Any, ...], outputs: Sequence[Any], r
     for watch in watchers:
         watch(node)
     return results
+
+
+def _check_dirty(node: FunctionNode, tensor: Tensor, outputs: Sequence[Any]) -> None:
+    """Refuse a write of an input that cannot be followed."""
+    views.check_write(tensor, node.name())
+    if views.base_of(tensor) is not tensor and len(outputs) > 1:
+        raise failure(
+            RuntimeError,
+            f"{node.name()}: If your Function modifies inplace an input that is a view of another Tensor, "
+            "your Function cannot return more than one Tensor. You should either make sure the input is not "
+            "a view (using .clone() for example) or make your Function only return one Tensor.",
+        )
 
 
 def views_of_itself(tensor: Tensor) -> Tensor:

@@ -69,10 +69,14 @@ def _gradients(
     strict: bool,
     name: str,
     second: bool = False,
+    subject: str = "The output",
+    derived: str = "",
 ) -> list[Tensor]:
     """Gradients that may be called for again, with zeros (or, if strict, an error) for unused inputs.
 
-    second: the outputs are gradients with respect to the inputs themselves.
+    second: the outputs are gradients with respect to the inputs themselves. subject: what errors call the
+    outputs. derived: what the gradients are, where the user is going to derive them: in strict mode they must
+    depend on the inputs.
     """
     given = [None] * len(outputs) if cotangents is None else list(cotangents)
     pairs = [(y, c) for y, c in zip(outputs, given, strict=True) if y.needs_grad]
@@ -85,8 +89,14 @@ def _gradients(
         if gradient is None and strict:
             raise failure(
                 RuntimeError,
-                f"{name}: The output of the user-provided function is independent of input {i}. This is not "
+                f"{name}: {subject} of the user-provided function is independent of input {i}. This is not "
                 "allowed in strict mode.",
+            )
+        if gradient is not None and strict and derived and not gradient.needs_grad:
+            raise failure(
+                RuntimeError,
+                f"{name}: The {derived} of the user-provided function is independent of input {i}. This is "
+                "not allowed in strict mode when create_graph=True.",
             )
         if gradient is None:
             found[i] = wrap(np.zeros_like(x.array))
@@ -129,8 +139,7 @@ def _checked_v(v: Any, like: Sequence[Tensor], what: str, name: str) -> list[Ten
         if a.array.shape != b.array.shape:
             raise failure(
                 RuntimeError,
-                f"{name}: Entry {i} in v has invalid size: should be {list(b.array.shape)} but got "
-                f"{list(a.array.shape)}",
+                f"{name}: Entry {i} in v has invalid size: should be {b.shape} but got {a.shape}",
             )
     return list(given)
 
@@ -144,7 +153,8 @@ def vjp(
         opened = _opened(given, create_graph)
         many_outputs, outputs = _many(func(*opened), _OUTPUTS, "vjp")
         vector = _checked_v(v, outputs, "output", "vjp")
-        found = _gradients(outputs, opened, vector, create_graph, strict, "vjp")
+        derived = "jacobian" if create_graph else ""
+        found = _gradients(outputs, opened, vector, create_graph, strict, "vjp", derived=derived)
     return _closed(outputs, many_outputs, create_graph), _closed(found, many, create_graph)
 
 
@@ -161,6 +171,14 @@ def jvp(
         seeds = tuple(wrap(np.zeros_like(y.array)).requires_grad_() for y in outputs)
         pulled = _gradients(outputs, opened, seeds, True, strict, "jvp")
         found = _gradients(pulled, seeds, vector, create_graph, False, "jvp")
+        if strict and create_graph:
+            for i, tangent in enumerate(found):
+                if not tangent.needs_grad:
+                    raise failure(
+                        RuntimeError,
+                        f"jvp: The jacobian of the user-provided function is independent of input {i}. This "
+                        "is not allowed in strict mode when create_graph=True.",
+                    )
     return _closed(outputs, many_outputs, create_graph), _closed(found, many_outputs, create_graph)
 
 
@@ -196,7 +214,8 @@ def _with_hessian(
         opened = _opened(given, create_graph)
         output = _scalar(name, func(*opened))
         first = _gradients([output], opened, None, True, strict, name)
-        found = _gradients(first, opened, vector, create_graph, strict, name, second=True)
+        derived = "hessian" if create_graph else ""
+        found = _gradients(first, opened, vector, create_graph, strict, name, second=True, derived=derived)
     return _closed([output], False, create_graph), _closed(found, many, create_graph)
 
 
@@ -247,7 +266,9 @@ def _rows(
     for place_ in range(output.array.size):
         one = np.zeros(output.array.shape, output.array.dtype)
         one.reshape(-1)[place_] = 1
-        rows.append(_gradients([output], inputs, [wrap(one)], create_graph, strict, "jacobian"))
+        subject, derived = f"Output {number}", "jacobian" if create_graph else ""
+        given = [output], inputs, [wrap(one)], create_graph, strict, "jacobian"
+        rows.append(_gradients(*given, subject=subject, derived=derived))
     shape = output.array.shape
     return [
         ops.stack([row[i] for row in rows]).reshape((*shape, *x.array.shape))
@@ -273,7 +294,13 @@ def hessian(
 
     def gradient(*opened: Tensor) -> Any:
         output = _scalar("hessian", func(*opened))
-        return tuple(_gradients([output], opened, None, True, strict, "hessian"))
+        if strict and not output.needs_grad:
+            raise failure(RuntimeError, _independent("hessian", 0, False))
+        found = _gradients([output], opened, None, True, False, "hessian")
+        if strict and not all(g.needs_grad for g in found):
+            which = [g.needs_grad for g in found].index(False)
+            raise failure(RuntimeError, _independent("hessian", which, True))
+        return tuple(found)
 
     found = jacobian(gradient, given, create_graph, strict)
     return found if many else found[0][0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -36,6 +36,8 @@ def _numerical(
     """Central differences of each output: [element of x, step (real, imaginary), element of output]."""
     steps = [eps, 1j * eps] if x.array.dtype.kind == "c" else [eps]
     rows: list[list[list[np.ndarray]]] = [[] for _ in which]
+    with enable_grad():
+        known = [(y.array.shape, y.array.dtype) for y in _tensors(function(*inputs))]
     for index in np.ndindex(x.array.shape):
         kept = x.array[index]
         columns: list[list[np.ndarray]] = [[] for _ in which]
@@ -45,6 +47,8 @@ def _numerical(
                 x.array[index] = end
                 with enable_grad():  # the function may look whether its results need gradients
                     outputs = _tensors(function(*inputs))
+                made = [(y.array.shape, y.array.dtype) for y in outputs]
+                _check_alike(known, made, index)
                 ends.append([outputs[i].array.reshape(-1).astype(np.complex128) for i in which])
             for column, high, low in zip(columns, *ends, strict=True):
                 column.append((high - low) / (2 * eps))
@@ -52,6 +56,19 @@ def _numerical(
         for row, column in zip(rows, columns, strict=True):
             row.append(column)
     return [np.array(row) for row in rows]
+
+
+def _check_alike(known: list[Any], made: list[Any], index: tuple[int, ...]) -> None:
+    """Refuse a function whose outputs are of other kinds where an input is changed a little."""
+    for what, before, now in zip(
+        ("shape", "dtype"), zip(*known, strict=True), zip(*made, strict=True), strict=False
+    ):
+        if before != now:
+            raise failure(
+                AssertionError,
+                f"Expected `func` to return outputs with the same {what} when inputs are perturbed on index "
+                f"{index}, but got {list(map(str, now))} rather than {list(map(str, before))}",
+            )
 
 
 def gradcheck(
@@ -111,11 +128,25 @@ def _check(
                     "Backward is not reentrant: run twice on one input, it gives different values"
                 )
             expected = _as_analytical(numerical[o], x, outputs[output_number])
-            if not np.allclose(analytical, expected, rtol=rtol, atol=atol, equal_nan=True):
-                raise GradcheckError(
-                    f"Jacobian mismatch for output {output_number} with respect to input {number},\n"
-                    f"numerical:{expected}\nanalytical:{analytical}\n"
-                )
+            for part, found, right in _parts(outputs[output_number], analytical, expected):
+                if not np.allclose(found, right, rtol=rtol, atol=atol, equal_nan=True):
+                    raise GradcheckError(
+                        f"{part}Jacobian mismatch for output {output_number} with respect to input {number},"
+                        f"\nnumerical:{right}\nanalytical:{found}\n"
+                    )
+
+
+def _parts(
+    output: Tensor, found: np.ndarray, right: np.ndarray
+) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
+    """What is compared: the columns, or those of the imaginary and of the real parts of a complex output."""
+    if output.array.dtype.kind != "c":
+        yield "", found, right
+        return
+    half = output.array.size
+    for part, columns in (("imaginary", slice(half, None)), ("real", slice(half))):
+        words = f"While considering the {part} part of complex outputs only, "
+        yield words, found[:, columns], right[:, columns]
 
 
 def _check_constant(

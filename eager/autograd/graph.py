@@ -7,6 +7,7 @@ from typing import Any
 
 from fusegrad.eager.autograd.edges import GradientEdge, get_gradient_edge, increment_version
 from fusegrad.eager.autograd.function import FunctionNode
+from fusegrad.eager.autograd.multi_hooks import register_multi_grad_hook
 from fusegrad.eager.autograd.node import FREED, Node, Passing, filled, place, share, watchers
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.public import locate
@@ -18,6 +19,7 @@ __all__ = [
     "Node",
     "get_gradient_edge",
     "increment_version",
+    "register_multi_grad_hook",
     "save_on_cpu",
     "saved_tensors_hooks",
 ]
@@ -69,7 +71,16 @@ class _Packed:
         self.pair = pair
         self.needs_grad, self.node, self.output = tensor.needs_grad, tensor.grad_fn, tensor.output_index
         self.leaf = tensor if tensor.needs_grad and tensor.grad_fn is None else None
-        self.made = pair[0](share(tensor))
+        given = share(tensor)
+        number = given.version[0]
+        self.made = pair[0](given)
+        if given.version[0] != number:
+            raise failure(
+                RuntimeError,
+                "A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack "
+                "hook can not be modified by in-place operations as this can lead to unexpected "
+                "side-effects.",
+            )
 
     def unpacked(self) -> Tensor:
         """The tensor again."""

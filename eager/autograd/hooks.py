@@ -29,6 +29,10 @@ class RemovableHandle:
         RemovableHandle._next += 1
         hooks[self.id] = hook
 
+    def hooks_dict_ref(self) -> Hooks:
+        """The hooks among which this one is."""
+        return self._hooks
+
     def remove(self) -> None:
         """Remove the hook; removing it again does nothing."""
         self._hooks.pop(self.id, None)
@@ -56,10 +60,13 @@ class Extra:
         self.hooks: Hooks = {}
         self.metadata: dict[str, Any] = {}
 
-    def received(self, slots: list[Any]) -> list[Any]:
-        """The gradients of the node's outputs after the tensors' hooks, in the order of registration."""
+    def received(self, slots: list[Any], one_op: bool) -> list[Any]:
+        """The gradients of the node's outputs after the tensors' hooks, in the order of registration.
+
+        one_op: the outputs are those of one op, whose hooks see None where only other outputs have gradients.
+        """
         for output, hooks in self.tensors.items():
-            if slots[output] is not None:
+            if one_op or slots[output] is not None:
                 slots[output] = through(hooks, slots[output])
         for output, reference in self.retained.items():
             tensor, gradient = reference(), slots[output]
@@ -75,13 +82,20 @@ class Extra:
                 slots = list(_checked(hook, made, slots))
         return slots
 
-    def after(self, produced: Sequence[Any], slots: Sequence[Any]) -> Sequence[Any]:
-        """The gradients of the inputs after the node's hooks."""
+    def after(
+        self, produced: Sequence[Any], slots: Sequence[Any], edges: Sequence[Any], places: list[int]
+    ) -> Sequence[Any]:
+        """The gradients of the inputs after the node's hooks, which see None for inputs that have none.
+
+        edges: of the inputs that `produced` are the gradients of. places: the inputs that are tensors.
+        """
+        known = dict(zip((index for index, _, _ in edges), produced, strict=True))
+        shown: Sequence[Any] = [known.get(place) for place in places]
         for hook in list(self.hooks.values()):
-            made = hook(tuple(produced), tuple(slots))
+            made = hook(tuple(shown), tuple(slots))
             if made is not None:
-                produced = _checked(hook, made, produced)
-        return produced
+                shown = _checked(hook, made, shown)
+        return [shown[places.index(index)] for index, _, _ in edges]
 
 
 def through(hooks: Hooks, gradient: Any) -> Any:
@@ -175,6 +189,13 @@ def before_accumulation(leaf: Tensor, hook: Callable[[Any], Any]) -> RemovableHa
     _tell()
     leaf_hooks[0] += 1
     return RemovableHandle(leaf.__dict__.setdefault(BEFORE, {}), hook)
+
+
+def after_accumulation(leaf: Any) -> None:
+    """Call the hooks that a leaf has for when its `.grad` has been added to."""
+    for hook in list(leaf.__dict__.get(ACCUMULATED, {}).values()):
+        if hook(leaf) is not None:
+            raise RuntimeError("Tensor post accumulate grad hooks should return None.")
 
 
 @attach

@@ -64,6 +64,7 @@ class Node:
     )
 
     fresh = False  # whether each gradient that `apply` gives has memory of its own
+    one_op = True  # whether its outputs are those of one op
     refused = ""  # why no gradient can be sent here
     op: Op
     params: Params
@@ -97,8 +98,15 @@ class Node:
             index: (AccumulateGrad(target) if isinstance(target, Tensor) else target, output)
             for index, target, output in self.edges
         }
-        places = [i for i, t in enumerate(self.types) if t is not None]
-        return tuple(targets.get(i, (None, 0)) for i in places)
+        return tuple(targets.get(i, (None, 0)) for i in self.tensor_places())
+
+    def tensor_places(self) -> list[int]:
+        """Which inputs are tensors that can have gradients; of a compiled call, which need them."""
+        types, op = getattr(self, "types", None), getattr(self, "op", None)
+        if types is None:
+            return [index for index, _, _ in self.edges]
+        places = [index for index, kind in enumerate(types) if kind is not None]
+        return places if op is None else [index for index in places if op.rule(index) is not None]
 
     @property
     def metadata(self) -> dict[str, Any]:

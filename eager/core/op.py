@@ -16,7 +16,7 @@ import numpy as np
 from fusegrad.eager.core.errors import located
 from fusegrad.eager.core.stand_in import StandIn
 from fusegrad.eager.core.state import state
-from fusegrad.eager.core.tensor import Tensor, mark_inference
+from fusegrad.eager.core.tensor import Tensor, Untracked, mark_inference
 
 Params = dict[str, Any]
 NO_PARAMS: Params = {}
@@ -216,7 +216,9 @@ def evaluate(op: Op, args: tuple[Any, ...], params: Params, value: Any = None) -
         if op.view:
             source = args[0]
             if op.part or _shares(result.array, source.array):
-                result.version = source.version
+                version = result.version = source.version
+                if type(version) is Untracked:
+                    return result  # a view of an inference tensor is one, too
                 if op.rules is not None:
                     taken(result, source, op, params, recording)
     if recording:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import threading
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -96,13 +97,14 @@ class _State(threading.local):
     """What holds for the current thread.
 
     inference: inside `inference_mode`. saved_hooks: the innermost (pack, unpack) pair of
-    `saved_tensors_hooks`, with what was there before it, or None.
+    `saved_tensors_hooks`, with what was there before it, or None. walk: the innermost backward at work.
     """
 
     grad_enabled: bool = True
     inference: bool = False
     interpreter: Interpreter | None = None
     saved_hooks: tuple[tuple[Callable[..., Any], Callable[..., Any]], Any] | None = None
+    walk: Any = None
 
 
 state = _State()
@@ -133,6 +135,14 @@ class _Mode:
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
         again = self._again
+        if inspect.isclass(function):
+            warnings.warn(
+                "Decorating classes is deprecated and will be disabled in future versions. You should only "
+                "decorate functions or methods. To preserve the current behavior of class decoration, you "
+                "can directly decorate the `__init__` method and nothing else.",
+                FutureWarning,
+                stacklevel=2,
+            )
         if inspect.isgeneratorfunction(function):
             return functools.wraps(function)(_resumed_in(again, function))
 

@@ -6,6 +6,7 @@ What stands here is what a tensor *is*, and the doors through which its values r
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -192,7 +193,12 @@ class Tensor(Methods):
 
     def stride(self, dim: int | None = None) -> Any:
         """Steps in elements (not bytes) along each dimension, or along `dim`."""
-        strides = tuple(s // self.array.itemsize for s in self.array.strides)
+        array = self.array
+        if array.flags.c_contiguous and type(self.alias) is not tuple:
+            # NumPy's are anything along dimensions of 1 element, and where there are no elements.
+            strides = tuple(math.prod(max(n, 1) for n in array.shape[i:]) for i in range(1, array.ndim + 1))
+        else:
+            strides = tuple(s // array.itemsize for s in array.strides)
         return strides if dim is None else strides[dim]
 
     def is_contiguous(self) -> bool:
@@ -304,6 +310,14 @@ class Tensor(Methods):
 
     @data.setter
     def data(self, value: Tensor) -> None:
+        if not isinstance(value, Tensor):
+            raise failure(TypeError, f"Variable data has to be a tensor, but got {value.__class__.__name__}")
+        if self.needs_grad and value.array.dtype.kind not in "fc":
+            raise failure(
+                RuntimeError,
+                "data set to a tensor that requires gradients must be floating point or complex dtype, not "
+                f"{value.array.dtype.name}",
+            )
         if state.interpreter is not None:
             state.interpreter.effect("replaces a tensor's data")
         self.array = value.array
@@ -384,7 +398,7 @@ class Tensor(Methods):
 
         Raises RuntimeError for a tensor that needs gradients, unless `force`.
         """
-        if self.needs_grad and not force:
+        if self.needs_grad and state.grad_enabled and not force:
             raise failure(
                 RuntimeError,
                 "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.",
@@ -408,6 +422,9 @@ class Tensor(Methods):
         if not self.array.ndim:
             raise failure(TypeError, "iteration over a 0-d tensor")
         return iter(ops.unbind(self))
+
+    def __delitem__(self, index: Any) -> None:
+        raise failure(TypeError, "Tensor does not support deleting items")
 
     def __contains__(self, value: Any) -> bool:
         return bool((self == value).any())

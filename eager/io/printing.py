@@ -166,8 +166,9 @@ def tensor_text(tensor: Tensor) -> str:
             suffixes.append(f"size={tuple(array.shape)}")
     if array.dtype not in usual:
         suffixes.append(f"dtype={tensor.dtype!r}")
-    if tensor.grad_fn is not None:
-        suffixes.append(f"grad_fn=<{tensor.grad_fn.name()}>")
+    node = tensor.grad_fn
+    if node is not None:
+        suffixes.append(f"grad_fn=<{'Invalid' if node.refused else node.name()}>")
     elif tensor.needs_grad:
         suffixes.append("requires_grad=True")
     return _with_suffixes(f"{name}({values}", suffixes, len(name) + 1)

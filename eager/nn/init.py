@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from fusegrad.eager import random
 from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.names import renamed
 from fusegrad.eager.core.op import wrap
 from fusegrad.eager.core.public import locate
 from fusegrad.eager.core.state import no_grad
@@ -19,18 +22,29 @@ from fusegrad.eager.ops.create import creation
 __all__ = [
     "_calculate_fan_in_and_fan_out",
     "calculate_gain",
+    "constant",
     "constant_",
+    "dirac",
     "dirac_",
+    "eye",
     "eye_",
+    "kaiming_normal",
     "kaiming_normal_",
+    "kaiming_uniform",
     "kaiming_uniform_",
+    "normal",
     "normal_",
     "ones_",
+    "orthogonal",
     "orthogonal_",
+    "sparse",
     "sparse_",
     "trunc_normal_",
+    "uniform",
     "uniform_",
+    "xavier_normal",
     "xavier_normal_",
+    "xavier_uniform",
     "xavier_uniform_",
     "zeros_",
 ]
@@ -214,5 +228,34 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any =
             tensor[random.randperm(rows, generator=generator)[:zeros], column] = 0
     return tensor
 
+
+def _older(initialiser: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """An initialiser under its name of before, which warns."""
+    name = initialiser.__name__
+
+    @functools.wraps(initialiser)
+    def older(*args: Any, **kwargs: Any) -> Tensor:
+        warnings.warn(
+            f"`nn.init.{name[:-1]}` is now deprecated in favor of `nn.init.{name}`.",
+            FutureWarning,
+            stacklevel=2,
+        )
+        return initialiser(*args, **kwargs)
+
+    older.__doc__ = f"Another name of `{name}`, deprecated in PyTorch. Source: `torch.nn.init.{name[:-1]}`."
+    return renamed(older, name[:-1])
+
+
+uniform = _older(uniform_)
+normal = _older(normal_)
+constant = _older(constant_)
+eye = _older(eye_)
+dirac = _older(dirac_)
+xavier_uniform = _older(xavier_uniform_)
+xavier_normal = _older(xavier_normal_)
+kaiming_uniform = _older(kaiming_uniform_)
+kaiming_normal = _older(kaiming_normal_)
+orthogonal = _older(orthogonal_)
+sparse = _older(sparse_)
 
 locate("fusegrad.nn.init", globals(), __all__)

@@ -14,7 +14,7 @@ from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.op import wrap
 from fusegrad.eager.core.state import no_grad
 from fusegrad.eager.core.tensor import Tensor, on_cpu
-from fusegrad.eager.nn.hooks import HOOKS, Hooked, RemovableHandle
+from fusegrad.eager.nn.hooks import EVERYWHERE, HOOKS, Hooked, RemovableHandle, registered
 from fusegrad.eager.nn.parameter import Buffer, Parameter
 from fusegrad.eager.nn.saved_state import IncompatibleKeys, Saved
 
@@ -58,7 +58,11 @@ class Module(Hooked, Saved):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not (
-            self._forward_hooks or self._forward_pre_hooks or self._backward_hooks or self._backward_pre_hooks
+            self._forward_hooks
+            or self._forward_pre_hooks
+            or self._backward_hooks
+            or self._backward_pre_hooks
+            or EVERYWHERE.ids
         ):
             return self.forward(*args, **kwargs)
         return self._call_hooked(args, kwargs)
@@ -87,13 +91,15 @@ class Module(Hooked, Saved):
             if modules is None:
                 raise AttributeError("cannot assign module before Module.__init__() call")
             self._forget(name, state, parameters, buffers)
-            modules[name] = value
+            modules[name] = registered(EVERYWHERE.module_hooks, self, name, value)
         elif modules is not None and name in modules:
-            modules[name] = _expected(name, value, (), "child module", "torch.nn.Module")
+            value = _expected(name, value, (), "child module", "torch.nn.Module")
+            modules[name] = registered(EVERYWHERE.module_hooks, self, name, value)
         elif isinstance(value, Buffer):
             self.register_buffer(name, value, value.persistent)
         elif buffers is not None and name in buffers:
-            buffers[name] = _expected(name, value, Tensor, "buffer", "torch.nn.Buffer, torch.Tensor")
+            value = _expected(name, value, Tensor, "buffer", "torch.nn.Buffer, torch.Tensor")
+            buffers[name] = registered(EVERYWHERE.buffer_hooks, self, name, value)
         else:
             object.__setattr__(self, name, value)
 
@@ -133,6 +139,8 @@ class Module(Hooked, Saved):
                 f"explicitly. To express '{name}' as a function of another Tensor, compute the value in "
                 "the forward() method."
             )
+        if param is not None:
+            param = registered(EVERYWHERE.parameter_hooks, self, name, param)
         self._parameters[name] = param
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
@@ -143,7 +151,7 @@ class Module(Hooked, Saved):
                 f"cannot assign '{type(tensor).__name__}' object to buffer '{name}' "
                 "(torch Tensor or None required)"
             )
-        self._buffers[name] = tensor
+        self._buffers[name] = registered(EVERYWHERE.buffer_hooks, self, name, tensor)
         if persistent:
             self._non_persistent_buffers_set.discard(name)
         else:
@@ -154,7 +162,7 @@ class Module(Hooked, Saved):
         if module is not None and not isinstance(module, Module):
             raise TypeError(f"{type(module).__name__} is not a Module subclass")
         self._check_name(name, "module", "_modules")
-        self._modules[name] = module
+        self._modules[name] = registered(EVERYWHERE.module_hooks, self, name, module)
 
     def register_module(self, name: str, module: Module | None) -> None:
         """Another name of `add_module`."""

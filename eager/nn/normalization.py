@@ -141,6 +141,7 @@ class _ChannelNorm(_Affine):
     """Normalises channels; keeps running statistics as buffers if `track_running_stats`."""
 
     ranks: tuple[int, ...] = ()  # how many dimensions the input may have
+    _version = 2  # since 2 the batches are counted
 
     def __init__(
         self,
@@ -176,6 +177,14 @@ class _ChannelNorm(_Affine):
         """Weight 1, bias 0, and the running statistics at their start."""
         self.reset_running_stats()
         super().reset_parameters()
+
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Any], prefix: str, local_metadata: dict[str, Any], *rest: Any
+    ) -> None:
+        key = f"{prefix}num_batches_tracked"
+        if (local_metadata.get("version") or 1) < 2 and self.track_running_stats:
+            state_dict.setdefault(key, self.num_batches_tracked)
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, *rest)
 
     def _check_rank(self, input: Tensor) -> None:
         if input.ndim not in self.ranks:

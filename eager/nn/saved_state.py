@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
@@ -63,9 +64,17 @@ class Saved:
 
     def register_state_dict_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Call `hook(module, state_dict, prefix, local_metadata)`, which may change the dict in place."""
+        with contextlib.suppress(AttributeError):  # of methods of objects
+            hook._from_public_api = True  # type: ignore[attr-defined]
         return RemovableHandle(self._state_dict_hooks, (hook, False))
 
     def _register_state_dict_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        if getattr(hook, "_from_public_api", False):
+            raise failure(
+                RuntimeError,
+                "Cannot register the same function as the state dict post hook that was previously "
+                "registered via register_state_dict_post_hook",
+            )
         return RemovableHandle(self._state_dict_hooks, (hook, True))
 
     def register_load_state_dict_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
@@ -219,6 +228,23 @@ class Saved:
         elif name in self._parameters:
             source.requires_grad_(target.requires_grad)
         setattr(self, name, source)
+
+
+def consume_prefix_in_state_dict_if_present(state_dict: dict[str, Any], prefix: str) -> None:
+    """Take `prefix` away from the names in a state dict, in place; `"module."`, say, of a wrapped model.
+
+    Source: `torch.nn.modules.utils.consume_prefix_in_state_dict_if_present`.
+
+    >>> from fusegrad.nn.modules.utils import consume_prefix_in_state_dict_if_present
+    >>> state = {"module.weight": 1, "bias": 2}
+    >>> consume_prefix_in_state_dict_if_present(state, "module.")
+    >>> state
+    {'bias': 2, 'weight': 1}
+    """
+    for names in (state_dict, getattr(state_dict, "_metadata", {})):
+        for name in list(names):
+            if name.startswith(prefix) or (names is not state_dict and name and f"{name}." == prefix):
+                names[name[len(prefix) :]] = names.pop(name)
 
 
 _LATER = "_writes"  # in the metadata: where writes wait until the whole dict has been compared

@@ -51,7 +51,7 @@ class Adam(ElementwiseOptimizer):
         fused: bool | None = None,
         decoupled_weight_decay: bool = False,
     ) -> None:
-        check_options(lr, differentiable, betas, epsilon=eps, weight_decay=weight_decay)
+        check_options(lr, betas, epsilon=eps, weight_decay=weight_decay)
         if not any(all(isinstance(beta, kind) for beta in betas) for kind in (float, Tensor)):
             raise failure(ValueError, "betas must be either both floats or both Tensors")
         defaults = {
@@ -157,7 +157,7 @@ class Adamax(ElementwiseOptimizer):
         differentiable: bool = False,
         capturable: bool = False,
     ) -> None:
-        check_options(lr, differentiable, betas, epsilon=eps, weight_decay=weight_decay)
+        check_options(lr, betas, epsilon=eps, weight_decay=weight_decay)
         defaults = {
             "lr": lr,
             "betas": betas,
@@ -214,9 +214,7 @@ class NAdam(ElementwiseOptimizer):
         capturable: bool = False,
         differentiable: bool = False,
     ) -> None:
-        check_options(
-            lr, differentiable, betas, epsilon=eps, weight_decay=weight_decay, momentum_decay=momentum_decay
-        )
+        check_options(lr, betas, epsilon=eps, weight_decay=weight_decay, momentum_decay=momentum_decay)
         defaults = {
             "lr": lr,
             "betas": betas,
@@ -239,9 +237,7 @@ class NAdam(ElementwiseOptimizer):
         mu, mu_next = (
             beta1 * (1.0 - 0.5 * (0.96 ** (count * group["momentum_decay"]))) for count in (step, step + 1)
         )
-        product = kept.setdefault("mu_product", scalar(1.0)).array
-        product *= mu
-        total = product.item()
+        total = times(kept.setdefault("mu_product", scalar(1.0)), mu, group["differentiable"])
         decoupled = group["decoupled_weight_decay"]
         return (
             (1 - beta1, beta2, 1 - beta2**step, group["eps"]),
@@ -290,7 +286,7 @@ class RAdam(ElementwiseOptimizer):
         capturable: bool = False,
         differentiable: bool = False,
     ) -> None:
-        check_options(lr, differentiable, betas, epsilon=eps, weight_decay=weight_decay)
+        check_options(lr, betas, epsilon=eps, weight_decay=weight_decay)
         defaults = {
             "lr": lr,
             "betas": betas,
@@ -344,3 +340,12 @@ class RAdam(ElementwiseOptimizer):
         else:
             np.multiply(mean, size, out=a)
         p -= a
+
+
+def times(product: Tensor, factor: float, differentiable: bool) -> Any:
+    """The running `product` with one more factor: a number, or a tensor on the graph."""
+    if differentiable:
+        product.mul_(factor)
+        return product.clone()
+    product.array *= factor
+    return product.array.item()

@@ -49,7 +49,7 @@ class SGD(ElementwiseOptimizer):
         differentiable: bool = False,
         fused: bool | None = None,
     ) -> None:
-        check_options(lr, differentiable, momentum=momentum, weight_decay=weight_decay)
+        check_options(lr, momentum=momentum, weight_decay=weight_decay)
         if nesterov and (momentum <= 0 or dampening != 0):
             raise failure(ValueError, "Nesterov momentum requires a momentum and zero dampening")
         defaults = {
@@ -109,9 +109,7 @@ class RMSprop(ElementwiseOptimizer):
         maximize: bool = False,
         differentiable: bool = False,
     ) -> None:
-        check_options(
-            lr, differentiable, epsilon=eps, momentum=momentum, weight_decay=weight_decay, alpha=alpha
-        )
+        check_options(lr, epsilon=eps, momentum=momentum, weight_decay=weight_decay, alpha=alpha)
         defaults = {
             "lr": lr,
             "momentum": momentum,
@@ -185,7 +183,6 @@ class Adagrad(ElementwiseOptimizer):
     ) -> None:
         check_options(
             lr,
-            differentiable,
             lr_decay=lr_decay,
             weight_decay=weight_decay,
             initial_accumulator_value=initial_accumulator_value,
@@ -248,7 +245,7 @@ class Adadelta(ElementwiseOptimizer):
         maximize: bool = False,
         differentiable: bool = False,
     ) -> None:
-        check_options(lr, differentiable, rho=rho, epsilon=eps, weight_decay=weight_decay)
+        check_options(lr, rho=rho, epsilon=eps, weight_decay=weight_decay)
         if not rho <= 1.0:
             raise failure(ValueError, f"Invalid rho value: {rho}")
         defaults = {
@@ -305,7 +302,7 @@ class Rprop(ElementwiseOptimizer):
         maximize: bool = False,
         differentiable: bool = False,
     ) -> None:
-        check_options(lr, differentiable)
+        check_options(lr)
         if not 0.0 < etas[0] < 1.0 < etas[1]:
             raise failure(ValueError, f"Invalid eta values: {etas[0]}, {etas[1]}")
         defaults = {
@@ -336,9 +333,10 @@ class Rprop(ElementwiseOptimizer):
         previous, length = slots
         np.multiply(g, previous, out=a)
         turned, kept = a < 0, a > 0
-        length[turned] *= shorter
-        length[kept] *= longer
-        np.clip(length, shortest, longest, out=length)
+        np.multiply(length, shorter, out=length, where=turned)
+        np.multiply(length, longer, out=length, where=kept)
+        np.maximum(length, shortest, out=length)
+        np.minimum(length, longest, out=length)
         previous[...] = g
         previous[turned] = 0  # no step where the sign changed
         np.sign(previous, out=a)
@@ -364,7 +362,7 @@ class ASGD(ElementwiseOptimizer):
         differentiable: bool = False,
         capturable: bool = False,
     ) -> None:
-        check_options(lr, differentiable, weight_decay=weight_decay)
+        check_options(lr, weight_decay=weight_decay)
         defaults = {
             "lr": lr,
             "lambd": lambd,

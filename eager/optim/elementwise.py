@@ -20,6 +20,7 @@ from fusegrad.eager.autograd.views import count_write, tell_readers
 from fusegrad.eager.core.errors import failure, user_spot
 from fusegrad.eager.core.op import wrap
 from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.optim.differentiable import step_group
 from fusegrad.eager.optim.optimizer import Optimizer, ParameterGroup, scalar
 
 BLOCK = 8192  # elements: a rule's arrays of this size fit the second-level cache
@@ -69,6 +70,9 @@ class ElementwiseOptimizer(Optimizer):
             return loss
         plans, spot = self.__dict__.setdefault("_plans", {}), user_spot()
         for number, group in enumerate(self.param_groups):
+            if group.get("differentiable"):
+                step_group(self, group)
+                continue
             plan = plans.get(number)
             if plan is None or not plan.fits(self, group):
                 plan = plans[number] = _Plan(self, group)

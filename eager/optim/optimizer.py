@@ -104,7 +104,7 @@ class Optimizer:
 
     def __getstate__(self) -> dict[str, Any]:
         # Copies and pickles start without hooks, as in PyTorch, and without what `step` caches.
-        skipped = (*_HOOKS, "_plans", "_opt_called")
+        skipped = (*_HOOKS, "_plans", "_opt_called", "_own_step")
         return {key: value for key, value in self.__dict__.items() if key not in skipped}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -143,20 +143,20 @@ class Optimizer:
             raise failure(
                 ValueError, "all optimizer params should be with/without names. Some param names are missing"
             )
-        self._check_parameters(tensors, bool(names))
+        self._check_parameters(tensors, bool(names), bool(self.defaults.get("differentiable")))
         group = ParameterGroup({**self.defaults, **param_group, "params": tensors})
         if names:
             group["param_names"] = names
         self.param_groups.append(group)
 
-    def _check_parameters(self, tensors: list[Any], named: bool) -> None:
+    def _check_parameters(self, tensors: list[Any], named: bool, differentiable: bool) -> None:
         for tensor in tensors:
             if not isinstance(tensor, Tensor):
                 raise failure(
                     TypeError,
                     f"optimizer can only optimize Tensors, but one of the params is {type(tensor).__name__}",
                 )
-            if tensor.grad_fn is not None:
+            if tensor.grad_fn is not None and not differentiable and not tensor.retains_grad:
                 raise failure(ValueError, "can't optimize a non-leaf Tensor")
         if len(tensors) != len({id(t) for t in tensors}):
             warnings.warn(
@@ -322,14 +322,10 @@ def as_number(value: Any) -> Any:
     return value.array.item()
 
 
-def check_options(
-    lr: Any, differentiable: bool = False, betas: tuple[Any, Any] | None = None, **limits: Any
-) -> None:
+def check_options(lr: Any, betas: tuple[Any, Any] | None = None, **limits: Any) -> None:
     """Raise ValueError for an option that is negative, or betas outside 0..1, in PyTorch's words."""
     if isinstance(lr, Tensor) and lr.array.size != 1:
         raise failure(ValueError, "Tensor lr must be 1-element")
-    if differentiable:
-        raise failure(NotImplementedError, "differentiable=True is not supported: steps are not recorded")
     if not as_number(lr) >= 0.0:
         raise failure(ValueError, f"Invalid learning rate: {lr}")
     for name, value in limits.items():

@@ -28,6 +28,7 @@ from fusegrad.eager.core.state import no_grad, testable
 from fusegrad.eager.core.tensor import Tensor, on_cpu
 from fusegrad.eager.ops.create.creation import _size, requiring
 from fusegrad.eager.ops.declare import public
+from fusegrad.eager.ops.pointwise.declare_pointwise import unknown
 from fusegrad.eager.ops.shape.joining import written_out
 from fusegrad.eager.random.generator import Generator, default_generator
 
@@ -122,7 +123,7 @@ _multinomial = Random(
 )
 
 
-def _counted(name: str, arguments: str, quantile: Callable[..., np.ndarray]) -> Random:
+def _counted(name: str, arguments: str, quantile: Callable[..., np.ndarray], vjp: Any = None) -> Random:
     """A distribution of whole numbers, from one uniform number an element through its quantile function."""
 
     def draw(*parameters: np.ndarray, generator: Generator) -> np.ndarray:
@@ -134,7 +135,7 @@ def _counted(name: str, arguments: str, quantile: Callable[..., np.ndarray]) -> 
     def infer(types: Sequence[TensorType], generator: Generator) -> TensorType:
         return TensorType(np.broadcast_shapes(*(t.shape for t in types)), types[0].dtype)
 
-    return Random(name, arguments, draw, infer, None)
+    return Random(name, arguments, draw, infer, vjp)
 
 
 def _poisson_quantile(u: np.ndarray, rate: np.ndarray) -> np.ndarray:
@@ -149,8 +150,13 @@ def _binomial_quantile(u: np.ndarray, count: np.ndarray, p: np.ndarray) -> np.nd
     return np.maximum(stats.binom.ppf(u, count, p.astype(np.float64)), 0)
 
 
-_poisson = _counted("poisson", "rate", _poisson_quantile)
-_binomial = _counted("binomial", "count prob", _binomial_quantile)
+_poisson = _counted("poisson", "rate", _poisson_quantile, {"rate": lambda g: ops.zeros_like(g)})
+_binomial = _counted(
+    "binomial",
+    "count prob",
+    _binomial_quantile,
+    {"count": unknown("binomial"), "prob": unknown("binomial")},
+)
 
 
 # The public functions.

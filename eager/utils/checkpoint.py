@@ -7,6 +7,7 @@ put it; the first that backward asks for runs the function again, which fills th
 from __future__ import annotations
 
 import contextlib
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -27,12 +28,12 @@ class _Enough(Exception):
     """The second run has given all that the first one kept."""
 
 
-_setting = {"early_stop": True}
+_setting: dict[str, bool | None] = {"early_stop": None}
 
 
 @contextlib.contextmanager
 def set_checkpoint_early_stop(enable: bool) -> Iterator[None]:
-    """Whether a second run ends as soon as it has given all that is needed (it does).
+    """Whether second runs of the calls inside end as soon as they have given all that is needed.
 
     Source: `torch.utils.checkpoint.set_checkpoint_early_stop`.
     """
@@ -51,14 +52,18 @@ def checkpoint(
     determinism_check: str = "default",
     debug: bool = False,
     preserve_rng_state: bool = True,
+    early_stop: bool = True,
     **kwargs: Any,
 ) -> Any:
     """`function(*args, **kwargs)`, run again in backward instead of keeping what it needs.
 
-    use_reentrant is taken and makes no difference: what is done is PyTorch's `use_reentrant=False`.
+    use_reentrant has to be given, as in PyTorch, which warns where it is not, and makes no difference: what
+    is done is PyTorch's `use_reentrant=False`.
     preserve_rng_state: the second run draws the same random numbers. context_fn gives two context
     managers, for the two runs. determinism_check: "none" leaves out the comparison of shapes and
-    dtypes. Raises CheckpointError, a RuntimeError, where the second run differs from the first.
+    dtypes. early_stop: the second run ends as soon as it has given all that is needed; for calls inside of
+    it, `set_checkpoint_early_stop` decides. Raises CheckpointError, a RuntimeError, where the second run
+    differs from the first.
 
     Source: `torch.utils.checkpoint.checkpoint`.
 
@@ -72,6 +77,7 @@ def checkpoint(
         raise failure(
             ValueError, f"determinism_check should be one of ['default', 'none'], but got {determinism_check}"
         )
+    _warn_of_default(use_reentrant)
     if not state.grad_enabled or not _runs_plainly():
         # Compiled code plans its own memory.
         return function(*args, **kwargs)
@@ -81,8 +87,21 @@ def checkpoint(
     run = _Run(
         lambda: function(*args, **kwargs), contexts[1], preserve_rng_state, determinism_check != "none"
     )
+    run.early_stop = early_stop if _setting["early_stop"] is None else _setting["early_stop"]
     with contexts[0], _interpreted_plainly(), saved_tensors_hooks(run.pack, run.unpack):
-        return function(*args, **kwargs)
+        result = function(*args, **kwargs)
+    run.completed = True
+    return result
+
+
+def _warn_of_default(use_reentrant: bool | None) -> None:
+    """Say, as PyTorch does, that a program should choose; here both choices are the same."""
+    if use_reentrant is None:
+        warnings.warn(
+            "torch.utils.checkpoint: the use_reentrant parameter should be passed explicitly. "
+            "use_reentrant=False is what is done.",
+            stacklevel=3,
+        )
 
 
 def checkpoint_sequential(
@@ -92,6 +111,7 @@ def checkpoint_sequential(
 
     Source: `torch.utils.checkpoint.checkpoint_sequential`.
     """
+    _warn_of_default(use_reentrant)
     preserve = kwargs.pop("preserve_rng_state", True)
     if kwargs:
         raise failure(ValueError, f"Unexpected keyword arguments: {','.join(kwargs)}")
@@ -124,7 +144,13 @@ class _Slot:
 
 
 class _Run:
-    """One checkpointed call: counts what the first run keeps, and gives it after a second one."""
+    """One checkpointed call: counts what the first run keeps, and gives it after a second one.
+
+    completed: whether the first run is over; a backward within it asks for a part of what will be kept.
+    """
+
+    early_stop: bool | None = True
+    completed = False
 
     def __init__(self, function: Callable[[], Any], context: Any, preserve: bool, check: bool) -> None:
         self.function, self.context, self.check = function, context, check
@@ -160,7 +186,7 @@ class _Run:
         finally:
             if self.random is not None:
                 generator.seed_value, generator.counter = now
-        if len(self.made) != len(self.types):
+        if len(self.made) != len(self.types) and self.completed:
             raise CheckpointError(
                 "checkpoint: A different number of tensors was saved during the original forward and "
                 f"recomputation.\nNumber of tensors saved during forward: {len(self.types)}\n"
@@ -169,6 +195,8 @@ class _Run:
 
     def _take(self, tensor: Tensor) -> Tensor:
         index = len(self.made)
+        if index >= len(self.types) and not self.completed:
+            return tensor
         if index >= len(self.types):
             raise CheckpointError(
                 "checkpoint: trying to save more tensors during recomputation than during the original "
@@ -182,7 +210,7 @@ class _Run:
                 f"the forward pass.\ntensor at position {index}: saved {texts[0]}, recomputed {texts[1]}"
             )
         self.made[index] = tensor
-        if _setting["early_stop"] and len(self.made) == len(self.types):
+        if self.early_stop and len(self.made) == len(self.types):
             raise _Enough
         return tensor
 

@@ -1,6 +1,11 @@
 """Written by tools/write_stubs.py from what is there at run time; not to be edited."""
 
-from fusegrad.autograd import function as function, functional as functional, graph as graph
+from fusegrad.autograd import (
+    function as function,
+    functional as functional,
+    grad_mode as grad_mode,
+    graph as graph,
+)
 from fusegrad.eager.autograd.anomaly import (
     detect_anomaly as detect_anomaly,
     set_detect_anomaly as set_detect_anomaly,

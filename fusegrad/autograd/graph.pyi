@@ -9,4 +9,5 @@ from fusegrad.eager.autograd.graph import (
     save_on_cpu as save_on_cpu,
     saved_tensors_hooks as saved_tensors_hooks,
 )
+from fusegrad.eager.autograd.multi_hooks import register_multi_grad_hook as register_multi_grad_hook
 from fusegrad.eager.autograd.node import Node as Node

@@ -7,8 +7,9 @@ from fusegrad.nn import (
     functional as functional,
     grad as grad,
     init as init,
+    modules as modules,
     parameter as parameter,
     utils as utils,
 )
 
-__all__ = [*_names, "attention", "functional", "grad", "init", "parameter", "utils"]
+__all__ = [*_names, "attention", "functional", "grad", "init", "modules", "parameter", "utils"]

@@ -113,6 +113,7 @@ from fusegrad.nn import (
     functional as functional,
     grad as grad,
     init as init,
+    modules as modules,
     parameter as parameter,
     utils as utils,
 )

@@ -39,6 +39,8 @@ class Face(ModuleType):
 
     def __getattr__(self, name: str) -> Any:
         full = f"{self.__name__}.{name}"
+        if full in parts.VARIABLES:
+            return getattr(*parts.VARIABLES[full])
         if name == "__all__" and missing.is_reading():
             return list(getattr(_behind(self.__name__), name, ()))
         if name.startswith("__") and not parts.has(full):
@@ -54,6 +56,9 @@ class Face(ModuleType):
         raise AttributeError(missing.complaint(full))
 
     def __setattr__(self, name: str, value: Any) -> None:
+        if (full := f"{self.__name__}.{name}") in parts.VARIABLES:
+            setattr(*parts.VARIABLES[full], value)
+            return
         # Importing torch.autograd.gradcheck, the module, leaves the function of that name in its package.
         known = getattr(_behind(self.__name__), name, None)
         if not isinstance(value, Face) or known is None or isinstance(known, ModuleType):
@@ -68,6 +73,8 @@ def _behind(name: str) -> ModuleType | None:
     value: Any = fg
     for part in rest.split(".") if rest else ():
         value = getattr(value, part, None)
+    if not isinstance(value, ModuleType):  # a function of the module's name may stand in its package
+        value = sys.modules.get(f"fusegrad.{rest}")
     return value if isinstance(value, ModuleType) and name not in NOT_TORCHS else None
 
 

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
+from fusegrad.eager.nn.hooks import EVERYWHERE
 from peers.missing import DTYPES, Missing
 
 # What only tells kinds of tensors apart, and may be mentioned wherever tensors are compared.
@@ -48,8 +49,6 @@ _PARTS: dict[str, dict[str, Any]] = {
         "version": SimpleNamespace(cuda=None, hip=None, xpu=None, debug=False, __version__="2.6.0"),
         "_running_with_deploy": no,
         "is_storage": no,
-        "set_warn_always": nothing,
-        "is_warn_always_enabled": no,
         "SymInt": Nothing,
         "SymFloat": Nothing,
         "SymBool": Nothing,
@@ -96,6 +95,18 @@ _PARTS: dict[str, dict[str, Any]] = {
         "get_overwrite_module_params_on_conversion": no,
     },
 }
+# Variables of PyTorch's that its tests read and set, and where fusegrad has them.
+VARIABLES: dict[str, tuple[Any, str]] = {
+    f"torch.nn.modules.module._global_{name}": (EVERYWHERE, name)
+    for name in (
+        "forward_pre_hooks",
+        "forward_hooks",
+        "forward_hooks_always_called",
+        "backward_pre_hooks",
+        "backward_hooks",
+    )
+}
+VARIABLES["torch.nn.modules.module._global_is_full_backward_hook"] = (EVERYWHERE, "full")
 _PARTS["torch"] |= {name: Missing(f"torch.{name}") for name in DTYPES | KINDS}
 for _device in ("cuda", "xpu", "mps", "hpu", "mtia"):
     _PARTS[f"torch.{_device}"] = {

@@ -199,3 +199,31 @@ def test_the_page_is_about_the_list_and_adds_up() -> None:
     assert f"{passed} of {passed + failed} pass" in page
     told = page.partition("## What fails, and why")[2]
     assert len(re.findall(r"`\w+\.test\w*`", told)) == failed
+
+
+def test_no_other_value_is_left_without_a_word() -> None:
+    page = (ROOM.parent.parent / "docs" / "pytorch_tests.md").read_text()
+    rows = re.findall(r"^\| (`.*`) \| wrong \| (.*) \|$", page, re.MULTILINE)
+    assert rows
+    for tests, why in rows:
+        assert not re.match(r"\w*Error\b", why), (
+            f"reasons.toml does not say of {tests} why its value is another"
+        )
+
+
+def test_variables_that_tests_set_are_fusegrads() -> None:
+    code = """
+import torch
+from fusegrad.eager.nn.hooks import EVERYWHERE
+place = torch.nn.modules.module
+handle = place.register_module_forward_hook(lambda *_: None)
+assert place._global_forward_hooks is EVERYWHERE.forward_hooks and len(EVERYWHERE.forward_hooks) == 1
+place._global_forward_hooks = {}
+assert EVERYWHERE.forward_hooks == {}
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=runs.environment() | {"PYTHONPATH": str(ROOM / "site")},
+        capture_output=True,
+    )
+    assert done.returncode == 0, done.stderr

@@ -15,14 +15,13 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from fusegrad.eager.autograd.views import count_write
 from fusegrad.eager.core.errors import user_spot
 from fusegrad.eager.core.op import wrap
-from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.state import no_grad
 from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.optim.differentiable import Buffer
 from fusegrad.eager.optim.elementwise import ElementwiseOptimizer
 from fusegrad.eager.optim.optimizer import ParameterGroup
 from fusegrad.tracer.ir.graph import Value
@@ -33,44 +32,12 @@ from fusegrad.tracer.observe.values import plain_key
 if TYPE_CHECKING:
     from fusegrad.tracer.record.recorder import Recorder
 
-_OPS: dict[Any, Callable[..., Tensor]] = {
-    np.add: ops.add,
-    np.subtract: ops.sub,
-    np.multiply: ops.mul,
-    np.divide: ops.div,
-    np.negative: ops.neg,
-    np.absolute: ops.abs,
-    np.sign: ops.sign,
-    np.sqrt: ops.sqrt,
-    np.maximum: ops.maximum,
-}
 
+class Recorded(Buffer):
+    """Stands for an array of a rule that is recorded, and whose numbers are asked for at each replay."""
 
-class Buffer(NDArrayOperatorsMixin):
-    """Stands for an array of a rule; `tensor` holds its values."""
-
-    def __init__(self, tensor: Tensor | None) -> None:
-        self.tensor = tensor
-
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **options: Any) -> Any:
-        op = _OPS.get(ufunc)
-        if op is None or method != "__call__" or options:
-            return NotImplemented
-        result = op(*map(_operand, inputs))
-        if out is None:
-            return Buffer(result)
-        out[0].tensor = result
-        return out[0]
-
-    def __setitem__(self, index: Any, value: Buffer) -> None:
-        assert index is Ellipsis
-        self.tensor = value.tensor
-
-
-def _operand(value: Any) -> Any:
-    if isinstance(value, Buffer):
-        return value.tensor
-    return value.tensor() if isinstance(value, Number) else value
+    def operand(self, value: Any) -> Any:
+        return value.tensor() if isinstance(value, Number) else super().operand(value)
 
 
 class Number(float):
@@ -218,6 +185,9 @@ def record_step(recorder: Recorder, optimizer: Any) -> bool:
     if any(isinstance(v, Tensor) for group in optimizer.param_groups for v in group.values()):
         recorder.effect(f"{type(optimizer).__name__} has tensors among its options")
         return False
+    if any(group.get("differentiable") for group in optimizer.param_groups):
+        recorder.effect(f"{type(optimizer).__name__} takes its steps on the autograd graph")
+        return False
     members = list(_members(recorder, optimizer))
     for parameter, group in members:
         kept = dict.get(optimizer.state, parameter, {})
@@ -291,9 +261,10 @@ def _step(recorder: Recorder, numbers: Numbers, parameter: Tensor, spot: Any) ->
     kept = dict.get(optimizer.state, parameter, {})
     name = recorder.value_of(parameter).name
     tensors = {"": parameter, **{slot: kept[slot] for slot in optimizer.slots(group)}}
-    buffers = {slot: Buffer(tensor) for slot, tensor in tensors.items()}
+    buffers = {slot: Recorded(tensor) for slot, tensor in tensors.items()}
     own, *slots = buffers.values()
-    optimizer.update(own, Buffer(parameter.grad), slots, numbers.constants(), Buffer(None), Buffer(None))
+    gradient, a, b = Recorded(parameter.grad), Recorded(None), Recorded(None)
+    optimizer.update(own, gradient, slots, numbers.constants(), a, b)
     results: dict[str, Any] = {slot: buffer.tensor for slot, buffer in buffers.items()}
     if optimizer.counted:
         tensors["step"] = kept["step"]

@@ -9,5 +9,6 @@ from fusegrad.eager.nn.utils.clip import (
     parameters_to_vector,
     vector_to_parameters,
 )
+from fusegrad.eager.nn.utils.weight_norm import remove_weight_norm, weight_norm
 
 __all__ = gather("fusegrad.nn.utils", globals())

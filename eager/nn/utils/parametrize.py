@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from copy import deepcopy
 from typing import Any
 
@@ -58,7 +58,8 @@ class ParametrizationList(ModuleList):
         with no_grad():
             for module in reversed(modules):
                 if hasattr(module, "right_inverse"):
-                    value = module.right_inverse(value)
+                    with suppress(NotImplementedError):  # it starts from the value itself
+                        value = module.right_inverse(value)
         _check_inverse(original, value)
         self.is_tensor = isinstance(value, Tensor)
         kind = Parameter if isinstance(original, Parameter) else None

@@ -61,7 +61,8 @@ class PackedSequence(_Fields):
 
     def to(self, *args: Any, **kwargs: Any) -> Self:
         """With the data converted as by `Tensor.to`."""
-        return type(self)(self.data.to(*args, **kwargs), *self[1:])
+        data = self.data.to(*args, **kwargs)
+        return self if data is self.data else type(self)(data, *self[1:])
 
     def cpu(self) -> Self:
         """Itself: there is no other device."""

@@ -43,6 +43,8 @@ def operator(function: Callable[..., Tensor], name: str) -> Callable[..., Any]:
 def _copied(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     """`src` with the shape and dtype of `self`."""
     source = src if isinstance(src, Tensor) else ops.as_tensor(src)
+    if isinstance(src, (float, int)):
+        source = _number_for(src, self)
     source = shape.expanded(source, self.array.shape)
     return ops.cast(source, self.dtype) if source.array.dtype != self.array.dtype else ops.clone(source)
 
@@ -82,7 +84,7 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
         return
     begin_write(self, "__setitem__", (value,))
     if not isinstance(value, Tensor):
-        value = _of_kind(ops.tensor(value), self)
+        value = _number_for(value, self)
     if index is True:  # a new dimension, as None is
         index = None
     basic = slicing.basic_index(index, self.array.shape)
@@ -107,10 +109,21 @@ def _assign_to_repeated(self: Tensor, index: Any, value: Any) -> bool:
     basic, advanced = indexing.split_index(self, index)
     if advanced or basic is None:
         return False
-    value = value if isinstance(value, Tensor) else _of_kind(ops.tensor(value), self)
+    value = value if isinstance(value, Tensor) else _number_for(value, self)
     part = bind(slicing._getitem, (self,), {"index": basic})
     part.copy_(indexing._without_ones(value, part.array.ndim))
     return True
+
+
+def _number_for(value: Any, target: Tensor) -> Tensor:
+    """A number (or nested ones) as a tensor of the dtype of `target`, with all digits that this has."""
+    kind = target.array.dtype.kind
+    if kind == "c" or (kind == "f" and isinstance(value, (float, int))):
+        return ops.tensor(value, dtype=target.dtype)
+    made = ops.tensor(value)
+    if kind == "f" and made.array.dtype.kind == "f":
+        made = ops.tensor(value, dtype=target.dtype)
+    return _of_kind(made, target)
 
 
 def _of_kind(value: Tensor, target: Tensor) -> Tensor:

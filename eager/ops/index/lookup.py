@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from fusegrad.eager.core import dtypes
-from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.errors import failure, type_name
 from fusegrad.eager.core.families import ANY, Elementwise, Opaque
 from fusegrad.eager.core.op import TensorType, bind
 from fusegrad.eager.core.ops import ops
@@ -76,6 +77,12 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
         raise failure(
             TypeError, f"expected 'indices' to be integer dtype, but got {indices.array.dtype.name}"
         )
+    if isinstance(shape, Tensor) or not isinstance(shape, (int, Sequence)):
+        raise failure(
+            TypeError, f"expected 'shape' to be int or sequence of ints, but got {type_name(shape)}"
+        )
+    if isinstance(shape, Sequence) and not all(isinstance(n, int) for n in shape):
+        raise failure(TypeError, f"expected 'shape' sequence to only contain ints, but got {shape}")
     sizes = _sizes((shape,))
     if any(n < 0 for n in sizes):
         raise failure(ValueError, f"'shape' cannot have negative values, but got {sizes}")

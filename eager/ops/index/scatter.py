@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from fusegrad.eager.autograd.underived import underived
 from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import AnalyticOpaque, Opaque
 from fusegrad.eager.core.op import TensorType, bind
 from fusegrad.eager.core.ops import ops
-from fusegrad.eager.core.state import state
+from fusegrad.eager.core.state import state, testable
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.declare import public
 from fusegrad.eager.ops.index.lookup import _as_vector, with_a_dimension
@@ -176,7 +177,17 @@ def _reduce_gradient_source(
     alone = ops.logical_and(zero, ops.eq(count, 1))
     others = scatter_reduce(x, dim, index, ops.where(alone, 1.0, source), "prod", include_self=include_self)
     divided = gather(g * out, dim, index) / ops.where(zero, 1.0, source)
-    return ops.where(alone, gather(g * others, dim, index), divided)
+    gradient = ops.where(alone, gather(g * others, dim, index), divided)
+    # Of several zeros at one place the gradient is 0, but not its own gradient, which nobody computes here.
+    return _once_derived(gradient, ops.abs(count) > 1) if state.grad_enabled else gradient
+
+
+def _once_derived(gradient: Tensor, several: Tensor) -> Tensor:
+    """`gradient`, which cannot be derived again if there are several zeros at one place."""
+    if testable(several, lambda: ops.logical_not(ops.any(several))) and several.array.any():
+        error = "scatter_reduce(): Double backward is unsupported for src when >1 zeros in src are scattered "
+        underived(f"{error}to the same position in self", gradient, gradient)
+    return gradient
 
 
 _scatter_reduce = AnalyticOpaque(
@@ -248,10 +259,18 @@ def _prepared(
     return dim, x, source, index
 
 
+def with_nothing_of(input: Tensor, source: Tensor) -> Tensor:
+    """`input` after a write of no elements: `source` is on the graph as well, with a gradient of zeros."""
+    if not source.needs_grad:
+        return ops.clone(input)
+    nothing = ops.sum(ops.reshape(source, (-1,))[:0])
+    return ops.where(ops.zeros((), dtype=dtypes.bool_), nothing, input)
+
+
 def _scattered(input: Tensor, dim: int, index: Tensor, source: Tensor, accumulate: bool, name: str) -> Tensor:
     prepared = _prepared(input, dim, index, source, name)
     if prepared is None:
-        return ops.clone(input)
+        return with_nothing_of(input, source)
     dim, x, source, index = prepared
     written = bind(_scatter, (x, source, index), {"dim": dim, "accumulate": accumulate})
     return written if input.array.ndim else ops.reshape(written, ())
@@ -301,7 +320,7 @@ def scatter_reduce(
         )
     prepared = _prepared(input, dim, index, src, "scatter_reduce")
     if prepared is None:
-        return ops.clone(input)
+        return with_nothing_of(input, src)
     dim, x, source, places = prepared
     params = {"dim": dim, "reduce": reduce, "include_self": include_self}
     reduced = bind(_scatter_reduce, (x, source, places), params)

@@ -14,6 +14,7 @@ from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.declare import public
 from fusegrad.eager.ops.index.indexing import _INT64, _put, replaced
 from fusegrad.eager.ops.index.lookup import _as_vector, with_a_dimension
+from fusegrad.eager.ops.index.scatter import with_nothing_of
 from fusegrad.eager.ops.shape.shape import normal_dim
 
 
@@ -169,7 +170,7 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     if testable(place, lambda: (place < count).all()) and place.array.size and place.array[-1] >= count:
         raise failure(RuntimeError, f"{message}: {count} < {int(place.array[-1]) + 1}")
     if not count:
-        return ops.clone(x)
+        return with_nothing_of(x, source)
     # The places in front of the first true one are not read, only kept in range.
     found = ops.take(source, ops.maximum(place, ops.zeros((), dtype=dtypes.int64)))
     return ops.where(where, ops.reshape(found, x.array.shape), x)

@@ -34,6 +34,7 @@ from fusegrad.eager.ops.linalg.matrices import (
     skew,
 )
 from fusegrad.eager.ops.linalg.solving import _solve
+from fusegrad.eager.ops.pointwise.declare_pointwise import unknown
 from fusegrad.eager.ops.results import return_type
 
 
@@ -313,7 +314,7 @@ _ldl_factor = PerMatrix(
     "x",
     _ldl_numpy,
     _ldl_types,
-    None,
+    {"x": unknown("linalg_ldl_factor_ex")},
     (2,),
     "linalg.ldl_factor: the matrix is singular: D[{0},{0}] is zero",
 )
@@ -343,7 +344,7 @@ _ldl_solve = PerMatrix(
     "factors pivots b",
     _ldl_solve_numpy,
     lambda types, hermitian: types[2],
-    None,
+    {"factors": unknown("linalg_ldl_solve"), "pivots": None, "b": unknown("linalg_ldl_solve")},
     (2, 1, 2),
 )
 

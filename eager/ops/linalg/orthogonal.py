@@ -24,6 +24,7 @@ from fusegrad.eager.ops.linalg.matrices import (
     skew,
 )
 from fusegrad.eager.ops.linalg.solving import solve_triangular
+from fusegrad.eager.ops.pointwise.declare_pointwise import unknown
 from fusegrad.eager.ops.results import return_type
 
 
@@ -99,7 +100,7 @@ def _geqrf_types(types: Sequence[TensorType]) -> tuple[TensorType, TensorType]:
     return types[0], TensorType((*size[:-2], min(size[-2:])), dtype)
 
 
-_geqrf = PerMatrix("geqrf", "x", _geqrf_numpy, _geqrf_types, None, (2,))
+_geqrf = PerMatrix("geqrf", "x", _geqrf_numpy, _geqrf_types, {"x": unknown("geqrf")}, (2,))
 _Geqrf = return_type("geqrf", ("a", "tau"))
 
 

@@ -127,7 +127,7 @@ def multi_head_attention_forward(
     seen, or floats that are added. Gives the output and (if `need_weights`) the weights [N, L, S], of
     each head unless averaged. Source: `torch.nn.functional.multi_head_attention_forward`.
     """
-    _check_ranks(query, key, value, key_padding_mask, attn_mask)
+    _check_ranks(query, key, value, key_padding_mask, attn_mask, num_heads)
     batched = query.array.ndim == 3
     if not batched:
         query, key, value = (ops.unsqueeze(x, 1) for x in (query, key, value))
@@ -150,6 +150,9 @@ def multi_head_attention_forward(
     if (bias_k is None) != (bias_v is None):
         raise failure(AssertionError, "bias_k and bias_v are given both or not at all")
     if bias_k is not None and bias_v is not None:
+        for what, given in (("key", static_k), ("value", static_v)):
+            if given is not None:
+                raise failure(AssertionError, f"bias cannot be added to static {what}.")
         k = ops.cat([k, ops.repeat(bias_k, (1, rows, 1))])
         v = ops.cat([v, ops.repeat(bias_v, (1, rows, 1))])
     q, k, v = (_heads(x, rows, num_heads) for x in (q, k, v))
@@ -205,7 +208,7 @@ def _attended(
     return ops.squeeze(out, 1), None if weights is None else ops.squeeze(weights, 0)
 
 
-def _check_ranks(query: Tensor, key: Tensor, value: Tensor, padding: Any, mask: Any) -> None:
+def _check_ranks(query: Tensor, key: Tensor, value: Tensor, padding: Any, mask: Any, heads: int) -> None:
     """Raise AssertionError unless all are batched, or none is."""
     rank, ranks = query.array.ndim, (key.array.ndim, value.array.ndim)
     problem = ""
@@ -225,6 +228,10 @@ def _check_ranks(query: Tensor, key: Tensor, value: Tensor, padding: Any, mask: 
         problem = (
             f"expected `attn_mask` to be `None`, 2-D or 3-D but found {mask.array.ndim}-D tensor instead"
         )
+    elif mask is not None and rank == 2 and mask.array.ndim == 3:
+        expected = (heads, query.array.shape[0], key.array.shape[0])
+        if mask.array.shape != expected:
+            problem = f"Expected `attn_mask` shape to be {expected} but got {mask.array.shape}"
     if problem:
         raise failure(AssertionError, f"For a query of shape {list(query.array.shape)} {problem}")
 

@@ -78,7 +78,7 @@ _adaptive_place = Opaque("adaptive_max_place", "x", _adaptive_numpy, _indices_ty
 def _adaptive_max_of(name: str, rank: int) -> Callable[..., Any]:
     def adaptive_max_pool(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
         check_kind(name, input, "f")
-        size = adaptive_size(name, input, rank, output_size)
+        size = adaptive_size(name, input, rank, output_size, True)
         indices = bind(_adaptive_place, (input,), {"size": size})
         values = _gathered(input, indices, rank)
         return (values, indices) if return_indices else values
@@ -156,11 +156,11 @@ def _fractional_of(name: str, rank: int) -> Callable[..., Any]:
         check_kind(name, input, "f")
         given = input.array.shape
         check_batch(name, given, rank)
-        if isinstance(kernel_size, (tuple, list)) and len(kernel_size) != rank:
-            raise failure(
-                RuntimeError,
-                f"{name}: kernel_size must either be a single Int or {rank} of them, got {kernel_size}",
-            )
+        for what, value in (("kernel_size", kernel_size), ("output_size", output_size)):
+            if isinstance(value, (tuple, list)) and len(value) != rank:
+                raise failure(
+                    RuntimeError, f"{name}: {what} must either be a single Int or {rank} of them, got {value}"
+                )
         kernel = numbers(kernel_size, rank, name, "kernel_size")
         if output_size is None:
             if output_ratio is None:
@@ -174,11 +174,14 @@ def _fractional_of(name: str, rank: int) -> Callable[..., Any]:
                 )
             output_size = [int(n * r) for n, r in zip(given[-rank:], ratios, strict=True)]
         size = numbers(output_size, rank, name, "output_size")
-        if any(m + k - 1 > n or m < 1 for n, m, k in zip(given[-rank:], size, kernel, strict=True)):
-            raise failure(
-                RuntimeError,
-                f"{name}: kernel_size {kernel} is too large for input {list(given)} and output {list(size)}",
-            )
+        sizes = zip(("time", "height", "width")[-rank:], given[-rank:], size, kernel, strict=True)
+        for dimension, n, m, k in sizes:
+            if m + k - 1 > n or m < 0:
+                raise failure(
+                    RuntimeError,
+                    f"{name}: pool {dimension} {k} too large relative to input {dimension} {n} for {m} "
+                    f"outputs (input {list(given)}, output_size {list(size)}, kernel_size {list(kernel)})",
+                )
         samples = _random_samples
         batch = given[0] if len(given) == rank + 2 else 1
         if samples is not None:

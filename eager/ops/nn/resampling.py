@@ -21,6 +21,7 @@ import numpy as np
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import Opaque
 from fusegrad.eager.core.op import TensorType, bind
+from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.sizes import positions
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.declare import public
@@ -336,9 +337,10 @@ def upsample_bilinear(input: Tensor, size: Any = None, scale_factor: Any = None)
 # Adaptive means are the mode "area", also for input without a batch.
 
 
-def adaptive_size(name: str, input: Tensor, rank: int, output_size: Any) -> Sizes:
+def adaptive_size(name: str, input: Tensor, rank: int, output_size: Any, channels: bool) -> Sizes:
     """`output_size` of an adaptive pool, None replaced by the input's size.
 
+    channels: whether there must be some, too.
     Raises ValueError for too few dimensions, RuntimeError for other sizes that do not fit.
     """
     given = input.array.shape
@@ -347,11 +349,11 @@ def adaptive_size(name: str, input: Tensor, rank: int, output_size: Any) -> Size
             ValueError,
             f"{name}: Input dimension should be at least {len(output_size) + 1}, but got {list(given)}",
         )
-    if len(given) not in (rank + 1, rank + 2) or not all(given[-rank:]):
+    if len(given) not in (rank + 1, rank + 2) or not all(given[1:] if channels else given[-rank:]):
         raise failure(
             RuntimeError,
-            f"{name}: Expected {rank + 1}D or {rank + 2}D tensor with dimensions of positive length, "
-            f"but got {list(given)}",
+            f"{name}: Expected {rank + 1}D or {rank + 2}D tensor with non-zero size for non-batch "
+            f"dimensions, but got {list(given)}",
         )
     wanted = list(output_size) if isinstance(output_size, (list, tuple)) else [output_size] * rank
     size = numbers(
@@ -372,8 +374,11 @@ def adaptive_size(name: str, input: Tensor, rank: int, output_size: Any) -> Size
 def _adaptive_avg_of(name: str, rank: int) -> Callable[..., Tensor]:
     def adaptive_avg_pool(input: Tensor, output_size: Any) -> Tensor:
         check_kind(name, input, "f")
-        size = adaptive_size(name, input, rank, output_size)
+        size = adaptive_size(name, input, rank, output_size, rank == 3)
         given = input.array.shape[-rank:]
+        if not all(size):
+            nothing = input[(..., *[slice(0)] * rank)]
+            return ops.reshape(nothing, (*input.array.shape[:-rank], *size))
         maps = tuple(("area", n, m, 1.0, False) for n, m in zip(given, size, strict=True))
         return bind(_resample, (input,), {"maps": maps, "transposed": False})
 

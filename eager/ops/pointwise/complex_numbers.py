@@ -239,7 +239,9 @@ def _pairs_as_complex_type(types: Any) -> TensorType:
     shape, dtype = types[0]
     if dtype.kind != "f":
         raise RuntimeError(f"only floating-point tensors can be seen as complex, this is {dtype.name}")
-    if not shape or shape[-1] != 2:
+    if not shape:
+        raise RuntimeError("Input tensor must have one or more dimensions")
+    if shape[-1] != 2:
         raise RuntimeError(f"Tensor must have a last dimension of size 2, but got shape {list(shape)}")
     return TensorType(shape[:-1], np.result_type(dtype, np.complex64))
 
@@ -293,7 +295,7 @@ def _assignable(part: Callable[[Tensor], Tensor]) -> property:
     """A part of complex numbers as an attribute, which is written by assigning to it."""
 
     def write(self: Tensor, value: Any) -> None:
-        part(self).copy_(value if isinstance(value, Tensor) else ops.tensor(value))
+        part(self).copy_(value)
 
     return property(part, write)
 

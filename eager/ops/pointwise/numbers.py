@@ -19,6 +19,7 @@ from fusegrad.eager.ops.pointwise.declare_pointwise import (
     declare_operator,
     opaque_binary,
     tensor_operand,
+    unknown,
 )
 
 _WHOLE = DTypeRule("ui", False, None)
@@ -41,7 +42,7 @@ _heaviside = opaque_binary(
     "heaviside",
     lambda x, y: np.where(x == 0, y, x > 0).astype(x.dtype),
     REAL,
-    (None, None),
+    (unknown("heaviside"), unknown("heaviside")),
     "0 below 0, 1 above, and y at 0.",
 )
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from fusegrad.eager.autograd.underived import underived
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import Composite, Opaque
 from fusegrad.eager.core.op import TensorType, bind, wrap
@@ -16,6 +17,7 @@ from fusegrad.eager.core.sizes import size_of
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.declare import public
+from fusegrad.eager.ops.pointwise.declare_pointwise import unknown
 from fusegrad.eager.ops.reduce.reduction import accepting_axis
 from fusegrad.eager.ops.results import return_type
 from fusegrad.eager.ops.shape.shape import normal_dim
@@ -85,6 +87,7 @@ def _distinct(
     if return_counts:
         parts.append(counts)
     found = tuple(wrap(part) for part in parts)
+    underived("the derivative for 'unique' is not implemented.", found[0], input)
     return found if len(found) > 1 else found[0]
 
 
@@ -142,7 +145,9 @@ def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, inve
     """
     if not (isinstance(elements, Tensor) or isinstance(test_elements, Tensor)):
         raise failure(TypeError, "at least one of elements and test_elements must be a Tensor")
-    tensors = tuple(x if isinstance(x, Tensor) else ops.tensor(x) for x in (elements, test_elements))
+    pair = (elements, test_elements)
+    kind: Any = ops.result_type(*pair)
+    tensors = tuple(x if isinstance(x, Tensor) else ops.tensor(x, dtype=kind) for x in pair)
     return bind(_isin, tensors, {"invert": bool(invert)})
 
 
@@ -269,7 +274,8 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
             f"for {list(x.shape)}",
         )
     sums = np.bincount(x, weights.array, minlength)
-    return wrap(sums.astype(np.float32) if weights.array.dtype == np.float32 else sums)
+    result = wrap(sums.astype(np.float32) if weights.array.dtype == np.float32 else sums)
+    return underived("the derivative for 'bincount' is not implemented.", result, weights)
 
 
 _Range = tuple[float, float] | None
@@ -358,7 +364,9 @@ def _histogram_type(
     return (TensorType(tuple(n - 1 for n in sizes), dtype), *(TensorType((n,), dtype) for n in sizes))
 
 
-_histogram = Opaque("histogram", "*tensors", _histogram_numpy, _histogram_type, None)
+_histogram = Opaque(
+    "histogram", "*tensors", _histogram_numpy, _histogram_type, {"tensors": unknown("histogram")}
+)
 _Histogram = return_type("histogram", ("hist", "bin_edges"))
 _Histogramdd = return_type("histogramdd", ("hist", "bin_edges"))
 

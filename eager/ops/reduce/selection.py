@@ -74,7 +74,7 @@ def _sorted(x: np.ndarray, dim: int, descending: bool = False) -> np.ndarray:
     if not descending:
         return np.argsort(x, axis=dim, kind="stable")
     backwards = np.argsort(np.flip(x, dim), axis=dim, kind="stable")
-    return np.flip(x.shape[dim] - 1 - backwards, dim)
+    return np.ascontiguousarray(np.flip(x.shape[dim] - 1 - backwards, dim))
 
 
 def _topmost(x: np.ndarray, dim: int, k: int, largest: bool) -> np.ndarray:

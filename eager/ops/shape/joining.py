@@ -112,7 +112,9 @@ def written_out(result: Tensor, out: Tensor, operands: Sequence[Tensor], exact: 
         raise failure(TypeError, f"argument 'out' must be Tensor, not {type_name(out)}")
     if state.grad_enabled and (out.needs_grad or result.needs_grad):
         raise failure(
-            RuntimeError, "functions with out=... arguments don't support automatic differentiation"
+            RuntimeError,
+            "functions with out=... arguments don't support automatic differentiation, but one of the "
+            "arguments requires grad.",
         )
     _check_apart(out, operands)
     if out.array.shape != result.array.shape:

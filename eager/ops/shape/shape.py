@@ -28,6 +28,8 @@ def normal_dim(dim: int, ndim: int) -> int:
     """`dim` counted from 0; raises IndexError as PyTorch does when it is out of range."""
     bound = ndim or 1
     if type(dim) is not int:
+        if isinstance(dim, bool):
+            raise failure(TypeError, f"a dimension is an int, not the bool {dim}")
         dim = operator.index(dim)
     if not -bound <= dim < bound:
         raise failure(

@@ -184,7 +184,8 @@ def _layouts(
         )
     start = 0 if storage_offset is None else storage_offset - _own_offset(input)
     target = Layout(sizes, strides, start)
-    given = Layout(input.array.shape, input.stride(), 0)
+    own = tuple(s // input.array.itemsize for s in input.array.strides)  # as the array has them
+    given = Layout(input.array.shape, own, 0)
     if state.interpreter is not None and not np.isin(_positions(target), _positions(given)).all():
         state.interpreter.effect(f"{name} reads memory that is not its input's")
     return target, given
@@ -246,12 +247,17 @@ def resize_(self: Tensor, *sizes: Any, size: Any = None, memory_format: Any = No
     wanted = _sizes(sizes, size)
     if state.interpreter is not None:
         state.interpreter.effect("resizes a tensor in place")
-    if self.needs_grad:
+    if self.needs_grad and not state.inference:
         raise failure(RuntimeError, "cannot resize variables that require grad")
     if any(n < 0 for n in wanted):
         raise failure(RuntimeError, f"a tensor cannot have a negative size, got {list(wanted)}")
     if wanted == self.array.shape:
         return self
+    limit = np.iinfo(np.int64).max
+    if math.prod(max(n, 1) for n in wanted) > limit:
+        raise failure(RuntimeError, f"Stride calculation overflowed with sizes={list(wanted)}")
+    if math.prod(wanted) * self.array.itemsize > limit:
+        raise failure(RuntimeError, f"Storage size calculation overflowed with sizes={list(wanted)}")
     storage, count = _storage(self.array), math.prod(wanted)
     rest = storage[_own_offset(self) :]
     if count <= rest.size:

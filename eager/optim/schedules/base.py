@@ -22,6 +22,11 @@ TOO_EARLY = (
     "schedule is skipped. See more details at "
     "https://pytorch.org/docs/stable/optim.html#how-to-adjust-learning-rate"
 )
+OVERRIDDEN = (
+    "Seems like `optimizer.step()` has been overridden after learning rate scheduler initialization. Please, "
+    "make sure to call `optimizer.step()` before `lr_scheduler.step()`. See more details at "
+    "https://pytorch.org/docs/stable/optim.html#how-to-adjust-learning-rate"
+)
 
 
 def checked_optimizer(optimizer: Any) -> Optimizer:
@@ -85,6 +90,7 @@ class LRScheduler:
         self.base_lrs = group_values(optimizer, "initial_lr")
         self.last_epoch = last_epoch
         optimizer.__dict__.setdefault("_opt_called", False)
+        optimizer.__dict__["_own_step"] = optimizer.__dict__.get("step")
         self._initial_step()
 
     def _initial_step(self) -> None:
@@ -117,7 +123,10 @@ class LRScheduler:
 
     def step(self, epoch: int | None = None) -> None:
         """Go on to the next epoch; call it after `optimizer.step()`."""
-        if self._step_count == 1 and not self.optimizer.__dict__.get("_opt_called", True):
+        own = self.optimizer.__dict__
+        if self._step_count == 1 and own.get("step") is not own.get("_own_step"):
+            warnings.warn(OVERRIDDEN, UserWarning, stacklevel=2)
+        elif self._step_count == 1 and not own.get("_opt_called", True):
             warnings.warn(TOO_EARLY, UserWarning, stacklevel=2)
         self._step_count += 1
         if epoch is not None:

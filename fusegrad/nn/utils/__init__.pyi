@@ -8,4 +8,8 @@ from fusegrad.eager.nn.utils.clip import (
     parameters_to_vector as parameters_to_vector,
     vector_to_parameters as vector_to_parameters,
 )
+from fusegrad.eager.nn.utils.weight_norm import (
+    remove_weight_norm as remove_weight_norm,
+    weight_norm as weight_norm,
+)
 from fusegrad.nn.utils import parametrizations as parametrizations, parametrize as parametrize, rnn as rnn

@@ -211,3 +211,21 @@ def test_a_shortcut_links_as_the_long_way() -> None:
     assert len(nodes[0].counters) == len(nodes[1].counters) and nodes[0].numbers == nodes[1].numbers
     for ours, theirs in zip(short, long, strict=True):
         assert ours.requires_grad == theirs.requires_grad and ours.output_index == theirs.output_index
+
+
+def test_hooks_of_one_result_see_no_gradients_of_the_others():
+    """A compiled call is one node, where eager has one for each result."""
+
+    def function(x):
+        return x * 2, x * 3
+
+    jitted = fg.jit(function)
+    for _ in range(3):
+        for call in (function, jitted):
+            x = fg.ones(2, requires_grad=True)
+            first, second = call(x)
+            seen: list[Any] = []
+            first.register_hook(seen.append)
+            second.sum().backward()
+            assert seen == []
+            assert x.grad.tolist() == [3.0, 3.0]

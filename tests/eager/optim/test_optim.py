@@ -7,49 +7,11 @@ import pickle
 
 import numpy as np
 import pytest
+from optimizer_options import IDS, OPTIONS
 from optimizing import SHAPES, assert_same, parameters, refused, set_gradients
 from oracle import torch
 
 import fusegrad as fg
-
-OPTIONS = [
-    ("SGD", {"lr": 0.1}),
-    ("SGD", {"lr": 0.1, "weight_decay": 0.1, "maximize": True}),
-    ("SGD", {"lr": 0.1, "momentum": 0.9}),
-    ("SGD", {"lr": 0.1, "momentum": 0.9, "dampening": 0.5}),
-    ("SGD", {"lr": 0.1, "momentum": 0.9, "nesterov": True, "weight_decay": 0.01}),
-    ("SGD", {"lr": 0.1, "momentum": 0.9, "dampening": 0.1, "maximize": True, "weight_decay": 0.01}),
-    ("Adam", {}),
-    ("Adam", {"lr": 0.01, "betas": (0.3, 0.8), "eps": 1e-3}),
-    ("Adam", {"lr": 0.01, "weight_decay": 0.1, "amsgrad": True}),
-    ("Adam", {"lr": 0.01, "maximize": True}),
-    ("Adam", {"lr": 0.0, "weight_decay": 0.1}),
-    ("Adam", {"lr": 0.01, "weight_decay": 0.1, "decoupled_weight_decay": True}),
-    ("AdamW", {}),
-    ("AdamW", {"lr": 0.01, "weight_decay": 0.3, "amsgrad": True, "maximize": True}),
-    ("Adamax", {}),
-    ("Adamax", {"lr": 0.1, "betas": (0.5, 0.9), "weight_decay": 0.1, "maximize": True}),
-    ("NAdam", {}),
-    ("NAdam", {"lr": 0.1, "momentum_decay": 0.1, "weight_decay": 0.1}),
-    ("NAdam", {"lr": 0.1, "weight_decay": 0.1, "decoupled_weight_decay": True, "maximize": True}),
-    ("RAdam", {}),
-    ("RAdam", {"lr": 0.1, "betas": (0.9, 0.9), "weight_decay": 0.1}),
-    ("RAdam", {"lr": 0.1, "weight_decay": 0.1, "decoupled_weight_decay": True, "maximize": True}),
-    ("RMSprop", {}),
-    ("RMSprop", {"lr": 0.1, "alpha": 0.5, "weight_decay": 0.1, "maximize": True}),
-    ("RMSprop", {"lr": 0.01, "momentum": 0.9}),
-    ("RMSprop", {"lr": 0.01, "momentum": 0.9, "centered": True, "weight_decay": 0.1}),
-    ("Adagrad", {}),
-    ("Adagrad", {"lr": 0.1, "lr_decay": 0.1, "weight_decay": 0.1, "initial_accumulator_value": 0.5}),
-    ("Adagrad", {"lr": 0.1, "maximize": True}),
-    ("Adadelta", {}),
-    ("Adadelta", {"lr": 0.5, "rho": 0.5, "weight_decay": 0.1, "maximize": True}),
-    ("Rprop", {}),
-    ("Rprop", {"lr": 0.1, "etas": (0.3, 2.0), "step_sizes": (1e-3, 0.5), "maximize": True}),
-    ("ASGD", {}),
-    ("ASGD", {"lr": 0.1, "lambd": 0.01, "alpha": 0.5, "t0": 3, "weight_decay": 0.1, "maximize": True}),
-]
-IDS = [f"{name}-{','.join(options)}" for name, options in OPTIONS]
 
 
 @pytest.mark.parametrize(("name", "options"), OPTIONS, ids=IDS)
@@ -309,7 +271,6 @@ def test_what_is_refused():
     refused(ValueError, "both floats or both", lambda: fg.optim.Adam([x], betas=(0, 0.9)))
     refused(ValueError, "1-element", lambda: fg.optim.Adam([x], lr=fg.ones(2)))
     refused(ValueError, "Invalid rho value: 2", lambda: fg.optim.Adadelta([x], rho=2))
-    refused(NotImplementedError, "differentiable", lambda: fg.optim.Adam([x], differentiable=True))
     refused(TypeError, "closure", lambda: fg.optim.LBFGS([x]).step())
     refused(NotImplementedError, "^$", lambda: fg.optim.Optimizer([x], {}).step())
     x.grad = fg.ones(3)

@@ -1,0 +1,13 @@
+"""Convolutions, as `torch.nn.modules.conv`."""
+
+from fusegrad.eager.core.public import gather
+from fusegrad.eager.nn.convolution import (
+    Conv1d,
+    Conv2d,
+    Conv3d,
+    ConvTranspose1d,
+    ConvTranspose2d,
+    ConvTranspose3d,
+)
+
+__all__ = gather("fusegrad.nn.modules.conv", globals())

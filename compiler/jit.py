@@ -22,6 +22,7 @@ from fusegrad.compiler import entries, pickled
 from fusegrad.compiler.base import debug
 from fusegrad.compiler.base.garbage import uncollected
 from fusegrad.compiler.base.lock import compiling
+from fusegrad.compiler.base.patience import told_if_long
 from fusegrad.compiler.call_family import Family, family_key
 from fusegrad.compiler.call_key import Unkeyed, call_key, describe_key, is_object
 from fusegrad.compiler.deferred.interpreter import Deferred
@@ -253,7 +254,8 @@ class JitFunction(Generic[P, R]):
             assert path is not None
             self.stats.compiled_calls += 1
             path.calls += 1
-            if path.derivative.alone and found.leaf.joint is None and found.leaf.followed():
+            alone = path.derivative.alone and found.leaf.joint is None and found.leaf.followed()
+            if alone and found.leaf.earns_joint_program():
                 self._compile_joint(variant.tree, found.leaf)
             second = Again(found, leaves) if due else None
             result = found.finish()
@@ -345,7 +347,8 @@ class JitFunction(Generic[P, R]):
         entry.compiles += 1
         self.stats.compiles += 1
         try:
-            _add_path(entry, made, leaves)
+            with told_if_long(repr(self), made.graph):
+                _add_path(entry, made, leaves)
         except NoGradient as refusal:
             entry.variants.clear()
             entry.given_up = str(refusal)

@@ -1,1 +1,1 @@
-"""What every room of the compiler uses: locks, debugging, sizes as expressions, the op `fetch`."""
+"""What every room of the compiler uses: locks, debugging, patience, sizes as expressions, the op `fetch`."""

@@ -263,7 +263,7 @@ class CompiledNode(autograd.Node):
         """The gradients of the inputs from those of all results, by the compiled program."""
         leaf = self.leaf
         if leaf.path is not None and leaf.path.derivative.alone and seeds[0].array.item() == 1:
-            leaf.answers.usage.derived += 1
+            leaf.answers.usage.note_derived()
             ready = self.ready
             if ready is not None:
                 self.ready = None

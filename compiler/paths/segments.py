@@ -50,16 +50,24 @@ class Stopped(NamedTuple):
 
 
 # A leaf gets a joint program when this many of its calls were followed by a plain backward, and
-# these were at least three quarters of all.
+# these were at least three quarters of all. To plan one takes as long as many calls gain by it: of paths of
+# more than `LONG_PATH` equations one for each `EQUATIONS_PER_CALL` of them.
 JOINT_AFTER = 3
+LONG_PATH, EQUATIONS_PER_CALL = 2000, 8
 
 
 @dataclass(eq=False)
 class Usage:
-    """How often a leaf ran, and was derived by a plain backward; of late, when it is often."""
+    """How often a leaf ran, and was derived by a plain backward: of late, when it is often, and ever."""
 
     calls: int = 0
     derived: int = 0
+    ever_derived: int = 0
+
+    def note_derived(self) -> None:
+        """Note a plain backward of a call."""
+        self.derived += 1
+        self.ever_derived += 1
 
     def followed(self) -> bool:
         """Note a call that may be derived; whether it probably will be."""
@@ -119,6 +127,12 @@ class Segment:
     def followed(self) -> bool:
         """Note a call that may be derived; whether it probably will be, by a plain backward."""
         return self.answers.usage.followed()
+
+    def earns_joint_program(self) -> bool:
+        """Whether so many calls have been derived that one program for results and gradients pays."""
+        assert self.path is not None, "asked of leaves"
+        equations = len(self.path.forward) + len(self.path.derivative.equations)
+        return equations <= LONG_PATH or self.answers.usage.ever_derived >= equations // EQUATIONS_PER_CALL
 
     def programs(self) -> list[Program]:
         """Its programs: forward, then backward, then both as one, as far as there are any."""

@@ -101,6 +101,7 @@ class Nest:
         placing = Placing(
             p.rows,
             p.columns,
+            p.sizes,
             {names[v]: level for v, level in p.levels.items()},
             {names[v]: number for v, number in p.passes.items()},
             {names[v]: kind for v, kind in p.reductions.items()},
@@ -213,7 +214,7 @@ class Growth:
         """Give the equations their places in the host's rows; False where one has none."""
         host = merging.host
         if merging.host_reads:
-            placing = Placing(host.placing.rows, host.placing.columns, {}, {}, {})
+            placing = Placing(host.placing.rows, host.placing.columns, host.sizes)
             numbers = sorted({*host.uses, *merging.guest.uses})
         else:
             # What reads nothing of the guest stays where it is.
@@ -221,7 +222,7 @@ class Growth:
             numbers = sorted(n for n in merging.guest.uses if n not in host.uses)
         count = placing.count
         inside = {*host.uses, *merging.guest.uses}
-        if all(self._places(placing, merging, n, inside) for n in numbers) and placing.fits(host.sizes):
+        if all(self._places(placing, merging, n, inside) for n in numbers) and placing.fits():
             host.placing = placing
             return True
         for number in numbers:

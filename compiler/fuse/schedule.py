@@ -24,7 +24,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from fusegrad.compiler.base.gather_op import FETCH
@@ -78,15 +78,16 @@ def _primitives(
 class Placing:
     """Where in a nest each member is, for one division of the axes into `rows` and `columns`, the inner ones.
 
-    levels, passes: of each member. reductions: for each that really reduces "row", "total" or "column".
+    sizes: of the axes. levels, passes: of each member. reductions: for each that really reduces "row", "total" or "column".
     count: how many passes a row takes.
     """
 
     rows: frozenset[Axis]
     columns: frozenset[Axis]
-    levels: dict[Value, str]
-    passes: dict[Value, int]
-    reductions: dict[Value, str]
+    sizes: Mapping[Axis, int]
+    levels: dict[Value, str] = field(default_factory=dict)
+    passes: dict[Value, int] = field(default_factory=dict)
+    reductions: dict[Value, str] = field(default_factory=dict)
     count: int = 0
 
     def place(
@@ -197,11 +198,11 @@ class Placing:
             return axes == self.rows | self.columns
         return level != "row" or axes == self.rows
 
-    def fits(self, sizes: Mapping[Axis, int]) -> bool:
+    def fits(self) -> bool:
         """Several passes over few long rows leave cores idle and run out of cache: better cut up."""
         if self.count <= 1:
             return True
-        rows, length = (likely(math.prod(sizes[a] for a in axes)) for axes in (self.rows, self.columns))
+        rows, length = (likely(math.prod(self.sizes[a] for a in axes)) for axes in (self.rows, self.columns))
         return rows >= FEW_ROWS or length <= LONG_ROW
 
 
@@ -244,7 +245,7 @@ def schedule(
     """
     for outer, inner in _candidates(domain, outputs, sources, rows):
         placing = _placed(domain, frozenset(outer), frozenset(inner))
-        if placing is None or not placing.fits(domain.sizes):
+        if placing is None or not placing.fits():
             continue
         if all(placing.stores_once(v, domain.axes(domain.members[v])) for v in outputs):
             return Schedule(domain, outer, inner, placing)
@@ -304,7 +305,7 @@ def axis_order(domain: Domain, outputs: Sequence[Value], sources: Sources) -> li
 
 def _placed(domain: Domain, rows: frozenset[Axis], columns: frozenset[Axis]) -> Placing | None:
     """Where every member is, or None where the division does not work."""
-    placing = Placing(rows, columns, {}, {}, {})
+    placing = Placing(rows, columns, domain.sizes)
     for i, equation in enumerate(domain.equations):
         uses = [domain.uses[i, j] for j, v in enumerate(equation.inputs) if isinstance(v, Value)]
         axes = domain.axes(domain.members[equation.output])

@@ -1,4 +1,4 @@
-"""When results and gradients become one program: soon where that is little to plan, later where it is much."""
+"""When results and gradients become one program: soon where there is little to plan, later where much."""
 
 from __future__ import annotations
 

@@ -295,3 +295,37 @@ def test_what_a_loop_picked_from_is_written_in_place_behind_it(classes: int):
     assert jitted.stats.compiled_calls == 3
     *_, leaf = jitted.segments()
     assert leaf.commit.rest == []
+
+
+VIEWS_OF_NUMPYS = {
+    "another dtype": (lambda x: x.view(fg.int32), fg.float32),
+    "another dtype twice": (lambda x: x.view(fg.int32).view(fg.float32), fg.float32),
+    "other sizes": (lambda x: x.view(fg.int16), fg.float32),
+    "real": (lambda x: x.real, fg.complex64),
+    "imag": (lambda x: x.imag, fg.complex64),
+    "as real": (fg.view_as_real, fg.complex64),
+    "as complex": (lambda x: fg.view_as_complex(x.view(3, 2, 2)), fg.float32),
+    "strided": (lambda x: x.as_strided((2, 2), (1, 2)), fg.float32),
+    "expanded and strided": (lambda x: x.as_strided((2, 3), (0, 1)), fg.float32),
+}
+
+
+@pytest.mark.parametrize("name", VIEWS_OF_NUMPYS)
+@pytest.mark.parametrize("writes", [False, True])
+def test_views_of_a_copy_are_none_of_what_was_copied(name: str, writes: bool):
+    view, dtype = VIEWS_OF_NUMPYS[name]
+
+    def f(x: Any) -> Any:
+        seen = view(x.clone())
+        if writes:
+            x.zero_()
+        return seen
+
+    jitted = fg.jit(f)
+    for _ in range(5):
+        x, same = (fg.arange(12).reshape(3, 4).to(dtype) for _ in range(2))
+        found, expected = jitted(x), f(same)
+        assert fg.equal(found, expected) and not np.may_share_memory(found.numpy(), x.numpy())
+        x.fill_(7)
+        assert fg.equal(found, expected)
+    assert jitted.stats.compiled_calls == 4

@@ -14,6 +14,7 @@ import numpy as np
 
 from fusegrad.compiler.call_plan.expressions import Expression
 from fusegrad.compiler.program.program import Program
+from fusegrad.eager.core.handlers import handler_raised
 from fusegrad.eager.core.op import EXPLAINED
 from fusegrad.tracer.observe.hosts import Host
 
@@ -91,6 +92,8 @@ class Unless(Step):
         try:
             return bool(self.condition.evaluate(frame.variables))
         except Exception:
+            if handler_raised():
+                raise
             return False
 
 

@@ -119,7 +119,7 @@ class _EntryWriter(Writer):
         self._arguments(args)
         for check in _checks(self.variant, self.leaf):
             line = f"    if {self.constant('check', check)}() is not None: return MISSED"
-            self.lines += ["try:", line, "except Exception: return MISSED"]
+            self.lines += ["try:", line, *self.unless_it_raises()]
         if self.joint:
             self.lines.append("if not usage.expected(): return MISSED")
         row = len(self.lines)

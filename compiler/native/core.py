@@ -24,6 +24,7 @@ from fusegrad.compiler.llvm.function_writer import FunctionWriter, module_text
 from fusegrad.compiler.native.layouts import Unknown, layouts
 from fusegrad.compiler.runtime import threads
 from fusegrad.compiler.runtime.allocator import data_address
+from fusegrad.eager.core.handlers import handler_raised
 
 SWITCH = "FUSEGRAD_NATIVE_CORE"
 
@@ -42,6 +43,8 @@ def _probed() -> None:
     try:
         layouts()
     except Exception as error:  # whatever it is, Python's own way is there
+        if handler_raised():
+            raise
         turn_off(str(error) or repr(error))
 
 
@@ -107,6 +110,8 @@ class Native:
                             raise ArithmeticError(f"{native!r}, and not {plain!r}")
                     self._maker = maker
                 except Exception as error:  # whatever it is, Python's own way is there
+                    if handler_raised():
+                        raise
                     turn_off(f"{self.symbol}: {error!r}")
             return self._maker
 

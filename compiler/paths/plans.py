@@ -45,7 +45,7 @@ from fusegrad.compiler.paths.autograd_node import (
     in_rows,
     template_of,
 )
-from fusegrad.compiler.paths.commit import own
+from fusegrad.compiler.paths.commit import add_first, own
 from fusegrad.compiler.paths.path import Captured, Path
 from fusegrad.compiler.paths.segments import Code, Segment, Spot
 from fusegrad.eager.autograd.hooks import any_has_hooks, leaf_hooks
@@ -307,7 +307,10 @@ class _Planner:
             if value is not None:
                 final = next(made)
                 gradient = Call(wrap, (Call(own, (final,)) if final.views else final,))
-            yield Do(Call(setattr, (self._tensor(spot), Constant("grad"), gradient)))
+            if value is not None and spot in commit.without_gradient:
+                yield Do(Call(add_first, (self._tensor(spot), gradient)))
+            else:
+                yield Do(Call(setattr, (self._tensor(spot), Constant("grad"), gradient)))
 
 
 class _Ending:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fusegrad.eager.autograd import anomaly, hooks
-from fusegrad.eager.autograd.node import DONE, Node, PartNode, constant, is_writable, set_gradient
+from fusegrad.eager.autograd.node import DONE, Node, PartNode, constant, is_writable, replaced_gradient
 from fusegrad.eager.core.errors import failure, spot_text
 from fusegrad.eager.core.op import wrap
 from fusegrad.eager.core.state import state
@@ -198,6 +198,8 @@ class _Walk:
             slots = _NOTHING
             if not retain_graph and ran:
                 node.release()
+            if len(edges) > 1:
+                _note_shared(produced, taken)
             for (_, target, output), gradient in zip(edges, produced, strict=True):
                 if gradient is None:
                     continue
@@ -306,6 +308,21 @@ class _Waiting:
         self.gradient: Tensor | None = None
 
 
+def _note_shared(produced: Sequence[Tensor | None], taken: set[int]) -> None:
+    """Note arrays that go several ways (`x + y`): one that became a `.grad` might be written by a hook, while
+    it is on its way to a node as well.
+    """
+    if len(produced) == 2:
+        if produced[0] is produced[1] and produced[0] is not None:
+            taken.add(id(produced[0].array))
+        return
+    seen: set[int] = set()
+    for gradient in produced:
+        if gradient is not None:
+            own = id(gradient.array)
+            (taken if own in seen else seen).add(own)
+
+
 def _age(node: Node) -> int:
     return node.sequence
 
@@ -342,8 +359,7 @@ def accumulate(leaf: Tensor, gradient: Tensor, create_graph: bool, taken: set[in
 
     taken: ids of arrays that somebody else may hold (the roots' gradients, other leaves'). An
     array that is not among them and is no view becomes `.grad` itself; others are copied.
-    Rules may hand one array to several inputs (`x + y`), so until the walk ends an array that became
-    `.grad` may be on its way to a node as well, and is not written.
+    Until the walk ends an array that became `.grad` may be on its way to a node as well, and is not written.
     fresh: the node made the array's memory for this gradient, although it may be a view of it.
     """
     if not leaf.needs_grad:
@@ -351,10 +367,13 @@ def accumulate(leaf: Tensor, gradient: Tensor, create_graph: bool, taken: set[in
     interpreter = state.interpreter
     if interpreter is not None:
         interpreter.sees_gradient(leaf)
-    if create_graph:
-        set_gradient(leaf, gradient if leaf.grad is None else leaf.grad + gradient)
-    elif leaf.grad is not None:
+    known = leaf.grad
+    if known is not None and not create_graph:
         _add_into(leaf, gradient, taken)
+        return
+    version = 0 if known is None else known.version[0]
+    if create_graph:
+        made = gradient if known is None else known + gradient
     else:
         array = gradient.array
         if (array.base is not None and not fresh) or id(array) in taken:
@@ -364,30 +383,40 @@ def accumulate(leaf: Tensor, gradient: Tensor, create_graph: bool, taken: set[in
         made = wrap(array)
         if interpreter is not None:
             interpreter.copied(made, gradient)
-        set_gradient(leaf, made)
+    if interpreter is not None:
+        interpreter.before_gradient(leaf)
+    if not replaced_gradient(leaf, known, version, made):
+        accumulate(leaf, gradient, create_graph, taken, fresh)
 
 
 def _add_into(leaf: Tensor, gradient: Tensor, taken: set[int]) -> None:
-    """`leaf.grad += gradient`, in the memory of `leaf.grad`, as PyTorch does it, if nobody else holds it."""
+    """`leaf.grad += gradient`, in the memory of `leaf.grad`, as PyTorch does it, if nobody else holds it.
+
+    A signal handler, or another thread, may add to it as well: Python may call them wherever a call has
+    returned, and so nowhere between the last look at `leaf.grad` and the sum.
+    """
     known = leaf.grad
     assert known is not None
-    array, added = known.array, gradient.array
-    aside = not is_writable(known, gradient, taken)
+    version, aside = known.version[0], not is_writable(known, gradient, taken)
     interpreter = state.interpreter
-    if interpreter is not None:
-        total = known + gradient
-        if aside:
-            set_gradient(leaf, total)
-        else:
-            interpreter.before_write(known)
-            array[...] = total.array
-            known.version[0] += 1
-            interpreter.wrote(known, total)
-    elif aside:
-        leaf.grad = wrap(array + added)
+    total = None if interpreter is None else known + gradient
+    if aside:
+        made = wrap(known.array + gradient.array) if total is None else total
+        if interpreter is not None:
+            interpreter.before_gradient(leaf)
+        if replaced_gradient(leaf, known, version, made):
+            return
     else:
-        np.add(array, added, array)
-        known.version[0] += 1
+        if interpreter is not None:
+            interpreter.before_write(known)
+        array, added = known.array, gradient.array
+        if leaf.grad is known:
+            np.add(array, added, array)
+            known.version[0] += 1
+            if interpreter is not None:
+                interpreter.wrote(known, total)
+            return
+    accumulate(leaf, gradient, False, taken, False)
 
 
 def _seed(place: int, root: Tensor, gradient: Tensor | None) -> Tensor:

@@ -234,8 +234,10 @@ class PartNode(Node):
         # What the leaf has by now may have another shape than what the part was taken of.
         if known.array.shape != self.types[0][0]:
             return False
-        part = self.op.evaluate((known,), self.params)
-        np.add(part, gradient.array, part)
+        part, added = self.op.evaluate((known,), self.params), gradient.array
+        if self.edges[0][1].grad is not known:
+            return False  # a signal handler came in between
+        np.add(part, added, part)
         known.version[0] += 1
         return True
 
@@ -339,6 +341,14 @@ def set_gradient(tensor: Tensor, gradient: Tensor | None) -> None:
     if state.interpreter is not None:
         state.interpreter.before_gradient(tensor)
     tensor.grad = gradient
+
+
+def replaced_gradient(tensor: Tensor, known: Tensor | None, version: int, gradient: Tensor) -> bool:
+    """Make `gradient` the `.grad` of `tensor`, if that is still `known`, at this version; whether it was."""
+    if tensor.grad is not known or (known is not None and known.version[0] != version):
+        return False  # a signal handler, or another thread, has set it since, or added to it
+    tensor.grad = gradient
+    return True
 
 
 def share(tensor: Tensor) -> Tensor:

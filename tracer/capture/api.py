@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from fusegrad.eager.autograd.engine import reachable
+from fusegrad.eager.core.handlers import in_charge
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.capture.hooks import FOLLOWING
@@ -188,7 +189,7 @@ def capture(
     _reach_bound(observer, called, bound)
     recorder.name_of, recorder.reached = observer.name_of, observer.reached
     observer.opened = recorder.code_opens
-    previous, state.interpreter = state.interpreter, recorder
+    previous, state.interpreter = state.interpreter, in_charge(recorder)
     try:
         try:
             result = observer.run(function, args, keywords)

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from types import FunctionType, ModuleType
 from typing import Any
 
+from fusegrad.eager.core.handlers import handler_raised
 from fusegrad.tracer.observe.lookup import MISSING, Found, lookup, type_lookup
 from fusegrad.tracer.observe.values import Expected, Strong, hold, plain_key, text_of
 from fusegrad.tracer.twin.sites import Site
@@ -38,10 +39,14 @@ class Read:
     expected: Expected
 
     def holds(self) -> bool:
-        """Whether the same read would find the same now. Runs no user code, never raises."""
+        """Whether the same read would find the same now. Runs no user code, never raises (but what signal
+        handlers do).
+        """
         try:
             return self._holds()
         except Exception:
+            if handler_raised():
+                raise
             return False
 
     def subject(self) -> str:
@@ -57,6 +62,8 @@ class Read:
         try:
             text = self._now()
         except Exception:
+            if handler_raised():
+                raise
             return "gone"
         if text != self.was() or self.holds():
             return text

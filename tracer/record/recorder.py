@@ -224,6 +224,12 @@ class Recorder(Interpreter):
         self.code_first = self.code_first or not self.open_reasons
         self.later.settle()
 
+    def interrupted(self, busy: bool) -> None:
+        """What a signal handler did meanwhile may have changed what the run has found, and will find."""
+        self.open_reasons.append(("a signal handler uses tensors meanwhile", *user_location(), "once"))
+        if not busy:
+            self.later.settle()
+
     def change(self, what: str) -> None:
         """Note what a replay does to the world."""
         self.later.settle()

@@ -174,6 +174,31 @@ def retain_view_write(T):
 
 
 @case
+def hook_writes_another_gradient(T):
+    found = []
+    for later in (1, 2, 3):
+        w, v = T.ones(3, requires_grad=True), T.ones(3, requires_grad=True)
+        v2 = v * 2
+        v2.register_hook(lambda g, w=w: (w.grad.mul_(5), None)[1])
+        y = w + v2 if later == 1 else (w + v2) * 1 if later == 2 else sum([w, v2, w])
+        y.sum().backward()
+        found.append((listed(w.grad), listed(v.grad)))
+    return found
+
+
+@case
+def hook_writes_the_gradient_it_is_told_of(T):
+    w, v = T.ones(3, requires_grad=True), T.ones(3, requires_grad=True)
+
+    def clear(p):
+        p.grad.zero_()
+
+    w.register_post_accumulate_grad_hook(clear)
+    (w + v * 2).sum().backward()
+    return listed(w.grad), listed(v.grad)
+
+
+@case
 def hook_returns_bad(T):
     x = T.ones(2, requires_grad=True)
     x.register_hook(lambda g: "a")

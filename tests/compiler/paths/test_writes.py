@@ -329,3 +329,31 @@ def test_views_of_a_copy_are_none_of_what_was_copied(name: str, writes: bool):
         x.fill_(7)
         assert fg.equal(found, expected)
     assert jitted.stats.compiled_calls == 4
+
+
+ONTO_ITSELF = {
+    "view": lambda z: z.view(1, *z.shape).copy_(z),
+    "unsqueeze": lambda z: z.unsqueeze(0).add_(z),
+    "None": lambda z: z[None].mul_(z),
+    "transposed": lambda z: z.t().unsqueeze(0).copy_(z.t()),
+    "part": lambda z: z[1:].unsqueeze(0).copy_(z[1:]),
+    "row": lambda z: z[:1].copy_(z[0]),
+    "assigned": lambda z: z.view(1, *z.shape).__setitem__(..., z),
+}
+
+
+@pytest.mark.parametrize("name", ONTO_ITSELF)
+@pytest.mark.parametrize("size", [4, 600])
+@pytest.mark.parametrize("is_argument", [False, True])
+def test_a_tensor_is_written_onto_itself_through_one_more_dimension(name: str, size: int, is_argument: bool):
+    def f(a: Any) -> Any:
+        z = a if is_argument else a + 1
+        ONTO_ITSELF[name](z)
+        return z * 2
+
+    jitted = fg.jit(f)
+    for _ in range(5):
+        x, same = (fg.rand(size, size) for _ in range(2))
+        same.copy_(x)
+        assert fg.equal(jitted(x), f(same)) and fg.equal(x, same)
+    assert jitted.stats.compiled_calls >= 4

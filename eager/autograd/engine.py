@@ -57,8 +57,10 @@ def _run_backward(
         walk.want(roots, wanted)
     elif hooks.leaf_hooks[0]:
         walk.await_hooked(roots)
+    if hooks.multi_hooks[0]:
+        walk.roots = roots
     previous, state.grad_enabled = state.grad_enabled, create_graph
-    saved_hooks = state.saved_hooks
+    saved_hooks, outer, state.walk = state.saved_hooks, state.walk, walk
     try:
         for root in roots:
             if root.grad_fn is None:
@@ -72,7 +74,7 @@ def _run_backward(
             walk.finish()
         return []
     finally:
-        state.grad_enabled, state.saved_hooks = previous, saved_hooks
+        state.grad_enabled, state.saved_hooks, state.walk = previous, saved_hooks, outer
 
 
 _NOTHING: Slots = []
@@ -90,6 +92,8 @@ class _Walk:
     """
 
     # Set only where they are needed: most walks are short.
+    roots: Sequence[Tensor] = ()  # where somebody may ask `reaches`
+    kept: dict[Any, Any] | None = None  # what hooks on several tensors keep until the end
     waiting: dict[int, _Waiting] | None = None
     # Where some gradients are asked for: the edges to walk, by the node's sequence number, and the
     # gradients of tensors that nodes made, by number and output index.
@@ -141,6 +145,20 @@ class _Walk:
         if hooks.has_hooks(leaf):
             assert self.waiting is not None
             self.waiting.setdefault(id(leaf), _Waiting(leaf, 0)).edges += 1  # type: ignore[operator]
+
+    def reaches(self, tensor: Tensor) -> bool:
+        """Whether the node of a tensor will run. Raises RuntimeError for a leaf that is not added to."""
+        if tensor.grad_fn is None and self.needed is not None:
+            raise failure(
+                RuntimeError,
+                "A leaf node was passed to _will_engine_execute_node but we are currently running "
+                "autograd.grad(). This is currently not supported.",
+            )
+        if self.needed is not None:
+            return tensor.grad_fn.sequence in self.needed
+        targets = {id(root if root.grad_fn is None else root.grad_fn) for root in self.roots}
+        targets.update(id(target) for node in reachable(self.roots) for _, target, _ in node.edges)
+        return id(tensor if tensor.grad_fn is None else tensor.grad_fn) in targets
 
     # Walking.
 
@@ -274,6 +292,8 @@ class _Walk:
         for hook in list(leaf.__dict__.get(hooks.ACCUMULATED, {}).values()):
             if hook(leaf) is not None:
                 raise RuntimeError("Tensor post accumulate grad hooks should return None.")
+        for hook in list(leaf.__dict__.get(hooks.AFTER, {}).values()):
+            hook(gradient)
 
     # The end.
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from fusegrad.eager.autograd.edges import GradientEdge, get_gradient_edge, increment_version
 from fusegrad.eager.autograd.function import FunctionNode
+from fusegrad.eager.autograd.hooks import RemovableHandle, multi_hooks
 from fusegrad.eager.autograd.node import FREED, Node, Passing, filled, place, share, watchers
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.public import locate
@@ -18,6 +20,7 @@ __all__ = [
     "Node",
     "get_gradient_edge",
     "increment_version",
+    "register_multi_grad_hook",
     "save_on_cpu",
     "saved_tensors_hooks",
 ]
@@ -58,6 +61,71 @@ class save_on_cpu(saved_tensors_hooks):
 
     def __init__(self, pin_memory: bool = False, device_type: str = "cpu") -> None:
         super().__init__(lambda tensor: tensor, lambda tensor: tensor)
+
+
+class _Handles(RemovableHandle):
+    """Takes a hook away from all of its tensors."""
+
+    def __init__(self, handles: Sequence[RemovableHandle]) -> None:
+        self._handles = tuple(handles)
+
+    def remove(self) -> None:
+        for handle in self._handles:
+            handle.remove()
+
+
+def register_multi_grad_hook(
+    tensors: Sequence[Tensor], fn: Callable[..., Any], *, mode: str = "all"
+) -> RemovableHandle:
+    """Call `fn` once in each backward that comes to one of `tensors`.
+
+    mode: "all" hands it the gradients of all tensors, when the last of those that the backward comes to is
+    known, None for others; "any" hands it the first gradient. What it gives is not looked at. Raises
+    ValueError for another mode. Source: `torch.autograd.graph.register_multi_grad_hook`.
+
+    >>> import fusegrad as fg
+    >>> x, y = fg.ones(2, requires_grad=True), fg.ones(2, requires_grad=True)
+    >>> handle = fg.autograd.graph.register_multi_grad_hook((x, y), print)
+    >>> (x * 2).sum().backward()
+    [tensor([2., 2.]), None]
+    """
+    if mode not in ("all", "any"):
+        raise failure(ValueError, f"Expects mode to be one of ('all', 'any') but got {mode}")
+    tensors = tuple(tensors)
+    multi_hooks[0] += 1
+    own = object()  # what the walk knows this hook by
+
+    def any_hook(gradient: Tensor) -> None:
+        kept = _kept_by_walk()
+        if own not in kept:
+            kept[own] = True
+            fn(gradient)
+
+    def all_hook(place: int, gradient: Tensor) -> None:
+        kept = _kept_by_walk()
+        if own not in kept:
+            kept[own] = [None] * len(tensors), sum(map(state.walk.reaches, tensors))
+        gradients, missing = kept[own]
+        gradients[place] = gradient
+        kept[own] = gradients, missing - 1
+        if missing == 1:
+            del kept[own]
+            fn(gradients)
+
+    if mode == "any":
+        return _Handles([t.register_hook(any_hook) for t in tensors if t.needs_grad])
+    if not all(tensor.needs_grad for tensor in tensors):
+        raise failure(AssertionError, "Expected gradient function to be set")
+    return _Handles([t.register_hook(functools.partial(all_hook, i)) for i, t in enumerate(tensors)])
+
+
+def _kept_by_walk() -> dict[Any, Any]:
+    """What hooks on several tensors keep until the backward that calls them has ended."""
+    walk = state.walk
+    if walk.kept is None:
+        walk.kept = {}
+    kept: dict[Any, Any] = walk.kept
+    return kept
 
 
 class _Packed:

@@ -101,13 +101,15 @@ class _State(threading.local):
     """What holds for the current thread.
 
     inference: inside `inference_mode`. saved_hooks: the innermost (pack, unpack) pair of
-    `saved_tensors_hooks`, with what was there before it, or None.
+    `saved_tensors_hooks`, with what was there before it, or None. walk: the innermost backward that
+    is on its way.
     """
 
     grad_enabled: bool = True
     inference: bool = False
     interpreter: Interpreter | None = None
     saved_hooks: tuple[tuple[Callable[..., Any], Callable[..., Any]], Any] | None = None
+    walk: Any = None
 
 
 state = _State()

@@ -13,16 +13,21 @@ from fusegrad.eager.core.tensor import Tensor
 
 
 class BackwardHookFunction(Function):
-    """Gives its tensors on; `seen` gets their gradients, all together, and may replace them."""
+    """Gives its tensors on; `seen` gets their gradients, all together, and may replace them.
+
+    filled: whether zeros stand for gradients that do not come.
+    """
 
     @staticmethod
-    def forward(ctx: Any, seen: Callable[..., Any], *tensors: Tensor) -> tuple[Tensor, ...]:
+    def forward(ctx: Any, seen: Callable[..., Any], filled: bool, *tensors: Tensor) -> tuple[Tensor, ...]:
         ctx.seen = seen
+        ctx.set_materialize_grads(filled)
+        ctx.mark_non_differentiable(*(t for t in tensors if not t.needs_grad))
         return tensors
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> tuple[Any, ...]:
-        return None, *ctx.seen(gradients)
+        return None, None, *ctx.seen(gradients)
 
 
 class BackwardHooks:
@@ -35,14 +40,14 @@ class BackwardHooks:
         self.module = module
         self.before = tuple(module._backward_pre_hooks.values())
         self.after = tuple(module._backward_hooks.values())
-        self.inputs: list[int] | None = None  # places of the inputs that get gradients
+        self.inputs: list[int] | None = None  # places of the tensors among the inputs, if any gets a gradient
         self.input_count = 0
         self.grad_outputs: tuple[Any, ...] | None = None
 
     def watch_inputs(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """The arguments, the tensors among them behind a node that calls the hooks."""
         self.input_count = len(args)
-        watched, places = _watched(args, self._inputs_known)
+        watched, places = _watched(args, self._inputs_known, True)
         if places:
             self.inputs = places
         return watched
@@ -58,7 +63,7 @@ class BackwardHooks:
             return result
         outputs = result if isinstance(result, tuple) else (result,)
         places: list[int] = []
-        watched, found = _watched(outputs, lambda g: self._outputs_known(g, places, len(outputs)))
+        watched, found = _watched(outputs, lambda g: self._outputs_known(g, places, len(outputs)), False)
         places += found
         return watched if isinstance(result, tuple) else watched[0]
 
@@ -98,12 +103,14 @@ class BackwardHooks:
         return [grad_inputs[i] for i in self.inputs]
 
 
-def _watched(values: tuple[Any, ...], seen: Callable[..., Any]) -> tuple[tuple[Any, ...], list[int]]:
-    """`values` with those that need gradients behind one node; and their places."""
-    places = [i for i, v in enumerate(values) if isinstance(v, Tensor) and v.needs_grad]
-    if not places or not state.grad_enabled:
+def _watched(
+    values: tuple[Any, ...], seen: Callable[..., Any], filled: bool
+) -> tuple[tuple[Any, ...], list[int]]:
+    """`values` with the tensors among them behind one node, if any needs a gradient; and their places."""
+    places = [i for i, v in enumerate(values) if isinstance(v, Tensor)]
+    if not any(values[i].needs_grad for i in places) or not state.grad_enabled:
         return values, []
-    passed = BackwardHookFunction.apply(seen, *(values[i] for i in places))
+    passed = BackwardHookFunction.apply(seen, filled, *(values[i] for i in places))
     result = list(values)
     for i, tensor in zip(places, passed, strict=True):
         result[i] = tensor

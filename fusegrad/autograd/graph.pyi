@@ -6,6 +6,7 @@ from fusegrad.eager.autograd.edges import (
     increment_version as increment_version,
 )
 from fusegrad.eager.autograd.graph import (
+    register_multi_grad_hook as register_multi_grad_hook,
     save_on_cpu as save_on_cpu,
     saved_tensors_hooks as saved_tensors_hooks,
 )

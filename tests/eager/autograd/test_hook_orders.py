@@ -157,8 +157,8 @@ def view_inplace_hook_use(T):
 
 
 # Not among them: a hook on a view after its base was written makes PyTorch 2.13 crash, now and then; one on
-# a view that is then written runs here, and is lost there; those on a leaf's node last here as long as the
-# leaf, there as long as the node; full hooks get None here, zeros there, for an input without a gradient.
+# a view that is then written runs here, as PyTorch's notes on hooks have it, and is lost there; those on a
+# leaf's node last here as long as the leaf, there as long as the node.
 
 
 @case
@@ -342,6 +342,245 @@ def hook_during_no_grad_double(T):
     y.register_hook(lambda g: flags.append((T.is_grad_enabled(), g.requires_grad)))
     T.autograd.grad((y * y).sum(), x, create_graph=True)
     return flags
+
+
+@case
+def unused_input(T):
+    class M(T.nn.Module):
+        def forward(self, a, b):
+            return a * 2
+
+    m = M()
+    seen = []
+    m.register_full_backward_hook(
+        lambda m, gi, go: seen.append(([listed(g) for g in gi], [listed(g) for g in go]))
+    )
+    a, b = T.ones(2, requires_grad=True), T.ones(2, requires_grad=True)
+    m(a, b).sum().backward()
+    return seen, listed(a.grad), listed(b.grad)
+
+
+@case
+def unused_output(T):
+    class M(T.nn.Module):
+        def forward(self, a):
+            return a * 2, a * 3
+
+    m = M()
+    seen = []
+    m.register_full_backward_hook(
+        lambda m, gi, go: seen.append(([listed(g) for g in gi], [listed(g) for g in go]))
+    )
+    m.register_full_backward_pre_hook(lambda m, go: seen.append(["pre", [listed(g) for g in go]]))
+    a = T.ones(2, requires_grad=True)
+    m(a)[0].sum().backward()
+    return seen, listed(a.grad)
+
+
+@case
+def both(T):
+    class M(T.nn.Module):
+        def forward(self, a, b):
+            return a * 2, b * 3
+
+    m = M()
+    seen = []
+    m.register_full_backward_hook(
+        lambda m, gi, go: seen.append(([listed(g) for g in gi], [listed(g) for g in go]))
+    )
+    a, b = T.ones(2, requires_grad=True), T.ones(2, requires_grad=True)
+    m(a, b)[0].sum().backward()
+    return seen, listed(a.grad), listed(b.grad)
+
+
+@case
+def grad_call(T):
+    class M(T.nn.Module):
+        def forward(self, a, b):
+            return a * 2, b * 3
+
+    m = M()
+    seen = []
+    m.register_full_backward_hook(
+        lambda m, gi, go: seen.append(([listed(g) for g in gi], [listed(g) for g in go]))
+    )
+    a, b = T.ones(2, requires_grad=True), T.ones(2, requires_grad=True)
+    r = T.autograd.grad(m(a, b)[0].sum(), [a, b], allow_unused=True)
+    return seen, [listed(x) for x in r]
+
+
+@case
+def nongrad_input(T):
+    class M(T.nn.Module):
+        def forward(self, a, b):
+            return a * b
+
+    m = M()
+    seen = []
+    m.register_full_backward_hook(
+        lambda m, gi, go: seen.append(([listed(g) for g in gi], [listed(g) for g in go]))
+    )
+    a, b = T.ones(2, requires_grad=True), T.ones(2)
+    m(a, b).sum().backward()
+    return seen, listed(a.grad)
+
+
+@case
+def prehook_only(T):
+    class M(T.nn.Module):
+        def forward(self, a, b):
+            return a * 2
+
+    m = M()
+    seen = []
+    m.register_full_backward_pre_hook(lambda m, go: seen.append([listed(g) for g in go]))
+    a, b = T.ones(2, requires_grad=True), T.ones(2, requires_grad=True)
+    m(a, b).sum().backward()
+    return seen, listed(a.grad), listed(b.grad)
+
+
+@case
+def pre_replaces_none(T):
+    class M(T.nn.Module):
+        def forward(self, a):
+            return a * 2, a * 3
+
+    m = M()
+    m.register_full_backward_pre_hook(lambda m, go: (go[0], T.ones(2)))
+    a = T.ones(2, requires_grad=True)
+    m(a)[0].sum().backward()
+    return listed(a.grad)
+
+
+@case
+def hook_gives_none(T):
+    class M(T.nn.Module):
+        def forward(self, a, b):
+            return a * b
+
+    m = M()
+    m.register_full_backward_hook(lambda m, gi, go: (gi[0], None))
+    a, b = T.ones(2, requires_grad=True), T.ones(2, requires_grad=True)
+    m(a, b).sum().backward()
+    return listed(a.grad), listed(b.grad)
+
+
+@case
+def leaf_node_kept(T):
+    seen = []
+    x = T.ones(2, requires_grad=True)
+    y = x * 2
+    n = y.grad_fn.next_functions[0][0]
+    n.register_hook(lambda gi, go: seen.append(("post", [listed(g) for g in gi], [listed(g) for g in go])))
+    y.sum().backward()
+    del y
+    (x * 3).sum().backward()
+    return seen, n is (x * 1).grad_fn.next_functions[0][0]
+
+
+@case
+def leaf_node_grad(T):
+    seen = []
+    x = T.ones(2, requires_grad=True)
+    y = x * 2
+    n = y.grad_fn.next_functions[0][0]
+    n.register_hook(lambda gi, go: seen.append(1))
+    n.register_prehook(lambda go: seen.append(2))
+    T.autograd.grad(y.sum(), x)
+    return seen
+
+
+@case
+def leaf_pre_change(T):
+    x = T.ones(2, requires_grad=True)
+    y = x * 2
+    n = y.grad_fn.next_functions[0][0]
+    n.register_prehook(lambda go: (go[0] * 10,))
+    y.sum().backward()
+    return listed(x.grad)
+
+
+@case
+def multi_all(T):
+    seen = []
+    a, b, c, d = [T.ones(2, requires_grad=True) for _ in range(4)]
+    h = T.autograd.graph.register_multi_grad_hook(
+        (a, b, c, d), lambda gs: seen.append([listed(g) for g in gs])
+    )
+    (a * b * 2 + c).sum().backward(retain_graph=True)
+    (a + d).sum().backward()
+    n = len(seen)
+    h.remove()
+    (a + b + c + d).sum().backward()
+    return seen, n
+
+
+@case
+def multi_any(T):
+    seen = []
+    a, b = [T.ones(2, requires_grad=True) for _ in range(2)]
+    y = a * 2
+    z = b * 3
+    h = T.autograd.graph.register_multi_grad_hook((y, z), lambda g: seen.append(listed(g)), mode="any")
+    (y + z * 2).sum().backward(retain_graph=True)
+    (z * 5).sum().backward(retain_graph=True)
+    h.remove()
+    (y + z).sum().backward()
+    return seen
+
+
+@case
+def multi_inter(T):
+    seen = []
+    a = T.ones(2, requires_grad=True)
+    y = a * 2
+    z = y * 3
+    w = a * 4
+    T.autograd.graph.register_multi_grad_hook((y, z, w), lambda gs: seen.append([listed(g) for g in gs]))
+    z.sum().backward(retain_graph=True)
+    (w + z).sum().backward(retain_graph=True)
+    T.autograd.grad(w.sum(), a)
+    return seen
+
+
+@case
+def multi_bad(T):
+    a = T.ones(2)
+    T.autograd.graph.register_multi_grad_hook((a,), lambda gs: None)
+
+
+@case
+def multi_mode(T):
+    a = T.ones(2, requires_grad=True)
+    T.autograd.graph.register_multi_grad_hook((a,), lambda gs: None, mode="foo")
+
+
+@case
+def multi_twice_same(T):
+    seen = []
+    a = T.ones(2, requires_grad=True)
+    y = a * 2
+    T.autograd.graph.register_multi_grad_hook((y, y, a), lambda gs: seen.append([listed(g) for g in gs]))
+    y.sum().backward()
+    return seen
+
+
+@case
+def multi_unreached(T):
+    seen = []
+    a, b = [T.ones(2, requires_grad=True) for _ in range(2)]
+    T.autograd.graph.register_multi_grad_hook((a, b), lambda gs: seen.append([listed(g) for g in gs]))
+    (a * 2).sum().backward()
+    T.autograd.grad((a * b).sum(), a)
+    return seen
+
+
+@case
+def multi_returns(T):
+    a = T.ones(2, requires_grad=True)
+    T.autograd.graph.register_multi_grad_hook((a,), lambda gs: 5)
+    (a * 2).sum().backward()
+    return listed(a.grad)
 
 
 def outcome(program, T):

@@ -71,7 +71,7 @@ def backward(
         run_backward(roots, gradients, retain, create_graph)
         return
     wanted = _wanted(inputs, "backward")
-    found = run_backward(roots, gradients, retain, create_graph, wanted)
+    found = run_backward(roots, gradients, retain, create_graph, wanted, adds=True)
     taken = {id(g.array) for g in gradients or () if g is not None}
     for tensor, gradient in zip(wanted, found, strict=True):
         if gradient is not None:

@@ -24,18 +24,20 @@ def run_backward(
     retain_graph: bool,
     create_graph: bool,
     wanted: Sequence[Tensor] | None = None,
+    adds: bool = False,
 ) -> list[Tensor | None]:
     """Walk the graph from `roots` backwards, newest node first.
 
-    With `wanted`, give the gradients of those tensors and leave every `.grad` alone; otherwise
-    add to the `.grad` of the leaves. The walk is a loop over a heap: depth costs no recursion.
+    With `wanted`, give the gradients of those tensors and leave every `.grad` alone (adds: the caller adds
+    them); otherwise add to the `.grad` of the leaves. The walk is a loop over a heap: depth costs no
+    recursion.
     """
     interpreter = state.interpreter
     if interpreter is None:
-        return _run_backward(roots, gradients, retain_graph, create_graph, wanted)
+        return _run_backward(roots, gradients, retain_graph, create_graph, wanted, adds)
     state.interpreter = interpreter.backward(roots, wanted is None)
     try:
-        return _run_backward(roots, gradients, retain_graph, create_graph, wanted)
+        return _run_backward(roots, gradients, retain_graph, create_graph, wanted, adds)
     finally:
         state.interpreter = interpreter
 
@@ -46,6 +48,7 @@ def _run_backward(
     retain_graph: bool,
     create_graph: bool,
     wanted: Sequence[Tensor] | None,
+    adds: bool,
 ) -> list[Tensor | None]:
     if gradients is None:
         gradients = [None] * len(roots)
@@ -58,7 +61,7 @@ def _run_backward(
     elif hooks.leaf_hooks[0]:
         walk.await_hooked(roots)
     if hooks.multi_hooks[0]:
-        walk.roots = roots
+        walk.roots, walk.adds = roots, adds
     previous, state.grad_enabled = state.grad_enabled, create_graph
     saved_hooks, outer, state.walk = state.saved_hooks, state.walk, walk
     try:
@@ -93,6 +96,7 @@ class _Walk:
 
     # Set only where they are needed: most walks are short.
     roots: Sequence[Tensor] = ()  # where somebody may ask `reaches`
+    adds = False  # whether what is wanted is added to `.grad`
     kept: dict[Any, Any] | None = None  # what hooks on several tensors keep until the end
     waiting: dict[int, _Waiting] | None = None
     # Where some gradients are asked for: the edges to walk, by the node's sequence number, and the
@@ -148,17 +152,20 @@ class _Walk:
 
     def reaches(self, tensor: Tensor) -> bool:
         """Whether the node of a tensor will run. Raises RuntimeError for a leaf that is not added to."""
-        if tensor.grad_fn is None and self.needed is not None:
+        node = tensor.grad_fn
+        if self.needed is None:
+            targets = {id(root if root.grad_fn is None else root.grad_fn) for root in self.roots}
+            targets.update(id(target) for node in reachable(self.roots) for _, target, _ in node.edges)
+            return id(tensor if node is None else node) in targets
+        if node is not None:
+            return node.sequence in self.needed
+        if not self.adds:
             raise failure(
                 RuntimeError,
                 "A leaf node was passed to _will_engine_execute_node but we are currently running "
                 "autograd.grad(). This is currently not supported.",
             )
-        if self.needed is not None:
-            return tensor.grad_fn.sequence in self.needed
-        targets = {id(root if root.grad_fn is None else root.grad_fn) for root in self.roots}
-        targets.update(id(target) for node in reachable(self.roots) for _, target, _ in node.edges)
-        return id(tensor if tensor.grad_fn is None else tensor.grad_fn) in targets
+        return any(target is tensor for edges in self.needed.values() for _, target, _ in edges)
 
     # Walking.
 
@@ -288,12 +295,15 @@ class _Walk:
         gradient = hooks.through(leaf.__dict__.get(hooks.LEAF, {}), gradient)
         gradient = hooks.through(leaf.__dict__.get(hooks.BEFORE, {}), gradient)
         self.taken.add(id(gradient.array))  # a hook may have kept it
+        first = leaf.grad is None
         accumulate(leaf, gradient, self.create_graph, self.taken, False)
         for hook in list(leaf.__dict__.get(hooks.ACCUMULATED, {}).values()):
             if hook(leaf) is not None:
                 raise RuntimeError("Tensor post accumulate grad hooks should return None.")
+        # As in PyTorch, where the first gradient becomes `.grad` itself.
+        came = leaf.grad if first and leaf.grad is not None else gradient
         for hook in list(leaf.__dict__.get(hooks.AFTER, {}).values()):
-            hook(gradient)
+            hook(came)
 
     # The end.
 

@@ -576,6 +576,39 @@ def multi_unreached(T):
 
 
 @case
+def multi_inputs_of_backward(T):
+    seen = []
+    a, b, c = (T.ones(2, requires_grad=True) for _ in range(3))
+    y = a * b
+    hook = T.autograd.graph.register_multi_grad_hook
+    hook((a, b, c, y), lambda gs: seen.append([listed(g) for g in gs]))
+    y.sum().backward(inputs=(a,), retain_graph=True)
+    y.sum().backward()
+    return seen, listed(a.grad), listed(b.grad)
+
+
+@case
+def leaf_node_order(T):
+    x = T.ones(3, requires_grad=True)
+    node = x.view_as(x).grad_fn.next_functions[0][0]
+
+    def half_more(p):
+        p.grad.add_(0.5)
+
+    def tenfold(gi, go):
+        x.grad = go[0] * 10
+
+    x.register_hook(lambda g: g - 2)
+    node.register_prehook(lambda go: (go[0] / 5,))
+    x.register_post_accumulate_grad_hook(half_more)
+    node.register_hook(tenfold)
+    x.sum().backward()
+    first = listed(x.grad)
+    x.sum().backward()
+    return first, listed(x.grad)
+
+
+@case
 def multi_returns(T):
     a = T.ones(2, requires_grad=True)
     T.autograd.graph.register_multi_grad_hook((a,), lambda gs: 5)

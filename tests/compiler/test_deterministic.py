@@ -165,3 +165,22 @@ def test_a_fault_of_the_compiler_is_covered(monkeypatch, faults_are_covered):
     add = fg.jit(lambda x: memory.add_(x).sum())
     assert [add(fg.ones(2)).item() for _ in range(3)] == [2, 4, 6]
     assert add.stats.compiled_calls == 0 and "planted" in str(add.explain())
+
+
+def test_calls_that_are_verified_leave_what_others_do():
+    def trained(verify):
+        fg.manual_seed(0)
+        weight = fg.randn(12, 4).requires_grad_()
+        optimizer = fg.optim.SGD([weight], lr=0.1, momentum=0.9)
+
+        def step(x, y):
+            optimizer.zero_grad()
+            fg.nn.functional.cross_entropy(x @ weight, y).backward()
+            optimizer.step()
+
+        jitted = fg.jit(step, verify=verify)
+        for _ in range(8):
+            jitted(fg.randn(8, 12), fg.randint(0, 4, (8,)))
+        return weight.tolist(), weight.grad.tolist(), optimizer.state[weight]["momentum_buffer"].tolist()
+
+    assert trained(0) == trained(2) == trained(1)

@@ -25,7 +25,7 @@ from fusegrad.compiler.deferred.shape_patterns import Made, layout_key, opened
 from fusegrad.eager.autograd import autograd, views
 from fusegrad.eager.core import shared
 from fusegrad.eager.core.errors import failure
-from fusegrad.eager.core.families import Elementwise
+from fusegrad.eager.core.families import Elementwise, lies_apart
 from fusegrad.eager.core.handlers import in_charge
 from fusegrad.eager.core.op import Op, Params, TensorType, evaluate, wrap
 from fusegrad.eager.core.stand_in import has_values, stand_in
@@ -447,7 +447,10 @@ class _Waiting(autograd.Node):
 def _stand_in(known: Made) -> Tensor:
     """A tensor of which only the type, strides and place on the graph are known."""
     tensor = wrap(None)
-    tensor.array = stand_in(*known.type, known.strides)
+    shape, dtype = known.type
+    # A view with one place for several elements is read-only: a write into a part of it goes another way.
+    repeats = known.shares and not lies_apart(shape, known.strides, dtype.itemsize)
+    tensor.array = stand_in(shape, dtype, known.strides, not repeats)
     if known.needs_grad:
         node = _Waiting.__new__(_Waiting)
         node.text = known.name

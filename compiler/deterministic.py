@@ -155,6 +155,8 @@ def _replayed(made: Capture, variant: Variant, leaves: list[Any]) -> Any:
     """
     assert made.before is not None
     done, do_again = False, made.before.put_back()
+    if do_again is None:
+        return MISSED
     try:
         found = replay.run(variant.tree, leaves, given=made.before.given)
         if isinstance(found, Stopped):

@@ -193,6 +193,8 @@ def capture(
     try:
         try:
             result = observer.run(function, args, keywords)
+            if recorder.before is not None:
+                recorder.before.over()
         finally:
             state.interpreter = previous
         made = _finish(recorder, observer, result, leaves)

@@ -8,7 +8,7 @@ numbers) is handed to the replay as it was, so that no generator is asked twice 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,33 +29,56 @@ class Before:
         """gradients: where the run notes the `.grad`s that it looks at or sets."""
         self.given: dict[Host, np.ndarray] = {}
         self._gradients = gradients
-        self._arrays: dict[int, tuple[np.ndarray, np.ndarray]] = {}  # by id: what is written, and a copy
+        # By id, what is written: the array, a copy, and what counts the writes.
+        self._arrays: dict[int, tuple[np.ndarray, np.ndarray, list[Any]]] = {}
+        self._counts: list[int] = []
+        self._set: list[tuple[Tensor, Tensor | None, Tensor | None]] = []
 
-    def note_write(self, known: Known) -> None:
+    def note_write(self, known: Known, version: list[Any]) -> None:
         """An array is going to be written, maybe for the first time."""
         root = known.root()
         if root.outside:
             array = root.array
             if id(array) not in self._arrays:
-                self._arrays[id(array)] = array, array.copy()
+                self._arrays[id(array)] = array, array.copy(), version
 
     def has(self, known: Known) -> bool:
         """Whether a copy was taken of an array, if it needs one."""
         root = known.root()
         return not root.outside or id(root.array) in self._arrays
 
-    def put_back(self) -> Callable[[], None]:
-        """Make memory and gradients what they were; gives what makes them again what the run left."""
-        arrays = [(array, copy, array.copy()) for array, copy in self._arrays.values()]
-        gradients: list[tuple[Tensor, Tensor | None, Tensor | None]] = [
-            (g.tensor, g.before, g.tensor.grad) for g in self._gradients.values()
-        ]
+    def over(self) -> None:
+        """The run is over: what is changed from now on is not its doing."""
+        self._counts = [version[0] for _, _, version in self._arrays.values()]
+        self._set = [(g.tensor, g.before, g.tensor.grad) for g in self._gradients.values()]
 
-        def make(then: bool) -> None:
-            for array, before, after in arrays:
-                array[...] = before if then else after
-            for tensor, first, last in gradients:
-                tensor.grad = first if then else last
+    def put_back(self) -> Callable[[], None] | None:
+        """Make memory and gradients what they were; gives what makes them again what the run left.
 
-        make(True)
-        return lambda: make(False)
+        None, with nothing changed, where somebody else (a signal handler) has changed them since. Python
+        calls those where a call has returned, and so nowhere between a look and what follows from it here.
+        """
+        written: list[tuple[np.ndarray, np.ndarray]] = []
+        replaced: list[tuple[Tensor, Tensor | None]] = []
+
+        def do_again() -> None:
+            for array, values in written:
+                array[...] = values
+            for tensor, gradient in replaced:
+                tensor.grad = gradient
+
+        for (array, values, version), count in zip(self._arrays.values(), self._counts, strict=True):
+            written.append((array, array.copy()))
+            if version[0] != count:
+                del written[-1]
+                do_again()
+                return None
+            array[...] = values
+        for tensor, first, last in self._set:
+            replaced.append((tensor, last))
+            if tensor.grad is not last:
+                del replaced[-1]
+                do_again()
+                return None
+            tensor.grad = first
+        return do_again

@@ -258,7 +258,7 @@ class Recorder(Interpreter):
         """Keep what lies in the memory of a tensor, where the run may be taken back."""
         known = self.memory.find(target.array)
         if self.before is not None and known is not None:
-            self.before.note_write(known)
+            self.before.note_write(known, target.version)
 
     def writes_later(self, target: Tensor, index: Any, value: Tensor) -> bool:
         return self.later.write(target, index, value)

@@ -84,7 +84,8 @@ class Guarded(Interpreter):
     def _ask(self, name: str, /, *args: Any, **options: Any) -> Any:
         self._depth += 1
         try:
-            return getattr(self._inner, name)(*args, **options)
+            found = getattr(self._inner, name)(*args, **options)
+            return self if found is self._inner else found  # who is in charge of a backward
         finally:
             self._depth -= 1
 

@@ -189,7 +189,9 @@ class Memory:
         chain[0].value = value
         for view, parent, viewed, before in zip(chain, chain[1:], befores, befores[1:], strict=False):
             op, keeps, params = view.op.put(before.type, **view.params)
-            unseen = before in self._tracked and viewed not in self._tracked
+            # An alias that was taken off the graph may be on it by its own writes: those are unseen as well.
+            apart = view.op.name == "detach" or viewed not in self._tracked
+            unseen = before in self._tracked and apart
             value = self._emit(op, (before, value) if keeps else (value,), params)
             if unseen:
                 # Through a view off the graph: autograd does not see the write.

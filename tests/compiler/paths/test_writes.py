@@ -357,3 +357,28 @@ def test_a_tensor_is_written_onto_itself_through_one_more_dimension(name: str, s
         same.copy_(x)
         assert fg.equal(jitted(x), f(same)) and fg.equal(x, same)
     assert jitted.stats.compiled_calls >= 4
+
+
+@pytest.mark.parametrize("copies", [1, 2, 3])
+@pytest.mark.parametrize("assigns", [False, True])
+@pytest.mark.parametrize("through", ["all", "a part"])
+def test_an_alias_off_the_graph_that_got_on_it_is_still_an_alias_off_it(
+    copies: int, assigns: bool, through: str
+):
+    def f(a: Any) -> Any:
+        z = a * 1.0
+        alias = z.detach()
+        for _ in range(copies):
+            alias.copy_(z)
+        if assigns:
+            (alias if through == "all" else alias[:1])[...] = a if through == "all" else a[:1]
+        return alias * 1, z * 3
+
+    jitted = fg.jit(f)
+    for _ in range(4):
+        gradients = []
+        for function in (jitted, f):
+            a = fg.ones(2, 2, requires_grad=True)
+            sum(((x * x).sum() for x in function(a)), fg.zeros(())).backward()
+            gradients.append(a.grad.tolist())
+        assert gradients[0] == gradients[1]

@@ -9,19 +9,21 @@ from __future__ import annotations
 from typing import Any
 
 from fusegrad.compiler.base import lock
+from fusegrad.compiler.explain.miss_reasons import MODES
 from fusegrad.eager.core.tensor import Tensor
 
 # How often arguments must come before calls with them are captured, and how many are remembered.
 SEEN = 4
 MOST = 1024
 NUMBERS = (int, float)
+FIXED = len(MODES)  # what stands in a key before the leaves
 noting = lock.made()  # held while a family notes a call
 
 
 def family_key(key: tuple[Any, ...], leaves: list[Any]) -> tuple[Any, ...] | None:
     """The key of a call without its sizes and numbers; None where it has neither."""
-    kinds = tuple([_kind(leaf, part) for leaf, part in zip(leaves, key[3:], strict=True)])
-    return None if kinds == key[3:] else ("family", *key[:3], *kinds)
+    kinds = tuple([_kind(leaf, part) for leaf, part in zip(leaves, key[FIXED:], strict=True)])
+    return None if kinds == key[FIXED:] else ("family", *key[:FIXED], *kinds)
 
 
 def _kind(leaf: Any, part: Any) -> Any:
@@ -45,7 +47,7 @@ class Family:
 
     @staticmethod
     def _shapes(key: tuple[Any, ...], leaves: list[Any]) -> list[tuple[int | None, ...] | None]:
-        parts = zip(leaves, key[3:], strict=True)
+        parts = zip(leaves, key[FIXED:], strict=True)
         return [part[0] if isinstance(leaf, Tensor) else None for leaf, part in parts]
 
     @property

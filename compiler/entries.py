@@ -6,16 +6,23 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from fusegrad.compiler.base.garbage import uncollected
 from fusegrad.compiler.call_family import Family
 from fusegrad.compiler.deferred.interpreter import Plan
 from fusegrad.compiler.explain.miss_reasons import Difference
 from fusegrad.compiler.fastpath.entry import Shortcut
 from fusegrad.compiler.guards.guards import Guards
-from fusegrad.compiler.paths.path import Path
+from fusegrad.compiler.paths.path import Path, make_path
 from fusegrad.compiler.paths.segments import Segment
-from fusegrad.tracer.capture.api import Reason
+from fusegrad.compiler.paths.tree import Diverged, Tree
+from fusegrad.eager.core.families import Layout, layout_of
+from fusegrad.eager.core.tensor import Tensor
+from fusegrad.tracer.capture.api import Capture, Reason
+from fusegrad.tracer.ir.graph import Value
 from fusegrad.tracer.observe.reads import Read
 
+# How many states of the Python world are remembered.
+MOST_VARIANTS = 8
 # How many other numbers are found in a place before calls are deferred.
 NUMBERS_READ = 3
 # After so many calls of a path its shortcut is written.
@@ -94,6 +101,7 @@ class Entry:
         self.open_tries = 0
         self.compiles = 0
         self.plan = Plan()
+        self.eager_runs: list[Any] = []  # see `deterministic.py`
         self.reasons: list[Reason] = []
         self.given_up = ""
         # Why the key was new, and the last miss; the leaves in words, and what the user calls them.
@@ -118,3 +126,41 @@ class Entry:
     def paths(self) -> list[Any]:
         """All compiled paths."""
         return [p for v in self.variants for p in v.tree.paths]
+
+
+# What is compiled.
+
+
+def path_of(made: Capture, leaves: list[Any]) -> tuple[Path, dict[Value, Layout]]:
+    """The path of a captured run, and how its arguments lie in memory."""
+    numbers = {}
+    for value in made.arguments:
+        numbers[value] = next(
+            i for i, x in enumerate(leaves) if isinstance(x, Tensor) and x is made.tensors[value]
+        )
+    return make_path(made, numbers), {v: layout_of(leaves[i].array) for v, i in numbers.items()}
+
+
+@uncollected
+def add_path(entry: Entry, made: Capture, leaves: list[Any]) -> None:
+    """Compile a captured path into the entry: into a tree that it shares a stretch with, or its own."""
+    path, layouts = path_of(made, leaves)
+    for place, variant in enumerate(entry.variants):
+        try:
+            grown = Variant(variant.tree.grown(path), variant)
+        except Diverged:
+            continue
+        entry.variants[place] = grown
+        return
+    if len(entry.variants) >= MOST_VARIANTS:
+        # The oldest state of the Python world is the least likely to come back.
+        entry.variants.pop()
+    entry.variants.insert(0, Variant(Tree([path], layouts)))
+
+
+@uncollected
+def apart(made: Capture, leaves: list[Any]) -> Variant:
+    """A variant of a captured path alone, whose forward is one program whatever follows."""
+    path, layouts = path_of(made, leaves)
+    path.derivative.alone = False
+    return Variant(Tree([path], layouts))

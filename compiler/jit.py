@@ -18,9 +18,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, overload
 
-from fusegrad.compiler import entries, pickled
+from fusegrad.compiler import deterministic, entries, pickled
 from fusegrad.compiler.base import debug
-from fusegrad.compiler.base.garbage import uncollected
 from fusegrad.compiler.base.lock import compiling
 from fusegrad.compiler.base.patience import told_if_long
 from fusegrad.compiler.call_family import Family, family_key
@@ -39,14 +38,11 @@ from fusegrad.compiler.explain.miss_reasons import (
 from fusegrad.compiler.fastpath.entry import Shortcut
 from fusegrad.compiler.native import calls as native_calls
 from fusegrad.compiler.paths import replay
-from fusegrad.compiler.paths.path import make_path
 from fusegrad.compiler.paths.segments import MISSED, Segment, Stopped
-from fusegrad.compiler.paths.tree import Diverged, Tree
 from fusegrad.compiler.verify import Again, JitError
 from fusegrad.eager.autograd.node import watchers
-from fusegrad.eager.core.families import layout_of
+from fusegrad.eager.core.determinism import setting
 from fusegrad.eager.core.state import state
-from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.capture.api import Capture, capture
 from fusegrad.tracer.ir.differentiate import NoGradient
 from fusegrad.tracer.observe.reads import Read
@@ -56,7 +52,6 @@ from fusegrad.tracer.observe.values import hold
 MOST_KEYS = 256
 MOST_PATHS = 64
 FEW_PATHS = 8  # of which each must have answered a call, on the average, for more to be compiled
-MOST_VARIANTS = 8
 OPEN_TRIES = 3
 # A function whose run was open may run closed later (it filled a cache, say): after so many deferred
 # calls one is recorded again.
@@ -146,6 +141,8 @@ class JitFunction(Generic[P, R]):
             key = call_key(args, kwargs, leaves)
         except Unkeyed as error:
             return self._eager(args, kwargs, str(error))
+        if setting.wanted:
+            return deterministic.answer(self, key, leaves, args, kwargs)
         entry = self.entries.get(key)
         if entry is None:
             if len(self.entries) >= MOST_KEYS:
@@ -207,7 +204,7 @@ class JitFunction(Generic[P, R]):
             raise self._unable(entry)
         plan = entry.plan
         plan.asked += 1
-        if not plan.defers():
+        if setting.wanted or not plan.defers():
             self.stats.eager_calls += 1
             started = time.perf_counter()
             result = self.__wrapped__(*args, **kwargs)
@@ -245,27 +242,43 @@ class JitFunction(Generic[P, R]):
             if failed is not None:
                 missed.append((variant, failed))
                 continue
-            due = self.verify > 0 and (self.stats.compiled_calls + 1) % self.verify == 0
+            due = self._is_due()
             found = replay.run(variant.tree, leaves, variant.refusal, due)
             if isinstance(found, Stopped):
                 missed.append((variant, found))
                 continue
-            path = found.leaf.path
-            assert path is not None
-            self.stats.compiled_calls += 1
-            path.calls += 1
-            alone = path.derivative.alone and found.leaf.joint is None and found.leaf.followed()
-            if alone and found.leaf.earns_joint_program():
-                self._compile_joint(variant.tree, found.leaf)
-            second = Again(found, leaves) if due else None
-            result = found.finish()
-            if second is not None:
-                second.compare(self, result, args, kwargs)
-            again = variant.comes_again(found.leaf)
-            if not (kwargs or self.verify) and path.calls > entries.SHORTCUT_AFTER:
-                self._answer = self._shortcut(variant, found.leaf, args, leaves) if again else None
-            return result
+            return self._finish(variant, found, leaves, args, kwargs, due)
         raise _Miss(_difference(missed))
+
+    def _is_due(self) -> bool:
+        """Whether the next replayed call is to be verified."""
+        return self.verify > 0 and (self.stats.compiled_calls + 1) % self.verify == 0
+
+    def _finish(
+        self,
+        variant: Variant,
+        found: replay.Answer,
+        leaves: list[Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        due: bool,
+    ) -> Any:
+        """What a call gives that a leaf of a variant answers; due: whether eager is to say the same."""
+        path = found.leaf.path
+        assert path is not None
+        self.stats.compiled_calls += 1
+        path.calls += 1
+        alone = path.derivative.alone and found.leaf.joint is None and found.leaf.followed()
+        if alone and found.leaf.earns_joint_program():
+            self._compile_joint(variant.tree, found.leaf)
+        second = Again(found, leaves) if due else None
+        result = found.finish()
+        if second is not None:
+            second.compare(self, result, args, kwargs)
+        again = variant.comes_again(found.leaf)
+        if not (kwargs or self.verify) and path.calls > entries.SHORTCUT_AFTER:
+            self._answer = self._shortcut(variant, found.leaf, args, leaves) if again else None
+        return result
 
     def _shortcut(self, variant: Variant, leaf: Segment, args: Sequence[Any], leaves: Sequence[Any]) -> Any:
         """What answers calls like this one faster, if there is such a thing."""
@@ -348,7 +361,7 @@ class JitFunction(Generic[P, R]):
         self.stats.compiles += 1
         try:
             with told_if_long(repr(self), made.graph):
-                _add_path(entry, made, leaves)
+                entries.add_path(entry, made, leaves)
         except NoGradient as refusal:
             entry.variants.clear()
             entry.given_up = str(refusal)
@@ -418,29 +431,6 @@ class KernelCount:
     forward: list[Any]
     backward: list[Any]
     joint: list[Any]
-
-
-@uncollected
-def _add_path(entry: Entry, made: Capture, leaves: list[Any]) -> None:
-    """Compile a captured path into the entry: into a tree that it shares a stretch with, or its own."""
-    numbers = {}
-    for value in made.arguments:
-        numbers[value] = next(
-            i for i, x in enumerate(leaves) if isinstance(x, Tensor) and x is made.tensors[value]
-        )
-    path = make_path(made, numbers)
-    for place, variant in enumerate(entry.variants):
-        try:
-            grown = Variant(variant.tree.grown(path), variant)
-        except Diverged:
-            continue
-        entry.variants[place] = grown
-        return
-    if len(entry.variants) >= MOST_VARIANTS:
-        # The oldest state of the Python world is the least likely to come back.
-        entry.variants.pop()
-    layouts = {v: layout_of(leaves[i].array) for v, i in numbers.items()}
-    entry.variants.insert(0, Variant(Tree([path], layouts)))
 
 
 def _difference(missed: list[tuple[Variant, Read | Stopped]]) -> Difference:

@@ -12,6 +12,8 @@ import threading
 from types import FunctionType
 from typing import Any
 
+from fusegrad.eager.core.handlers import handler_raised
+
 # The functions whose code is being put into a pickle, and those that are being made of one, the outermost
 # first: a function may refer to itself.
 _busy = threading.local()
@@ -38,7 +40,7 @@ def reduced(jitted: Any) -> Any:
     try:
         data = _by_value(function)
     except Exception:
-        if found is not jitted:
+        if found is not jitted or handler_raised():
             raise
         data = None
     finally:

@@ -48,20 +48,27 @@ class Again:
     def compare(
         self, function: JitFunction, result: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
-        """Go back to the start, run eagerly, and raise JitError where something is not the same."""
+        """Go back to the start, run eagerly, and raise JitError where something is not the same.
+
+        What is left in the end is what the replay has left.
+        """
         if not self.possible:
             return
-        ours = [result, self._now()]
-        for tensor, array in zip(self.written, self.memory, strict=True):
-            views.tell_readers(tensor.version)
-            views.count_write(tensor, user_spot())
-            tensor.array[...] = array
-        for owner, gradient in zip(self.owners, self.gradients, strict=True):
-            owner.grad = gradient
+        ours, gradients = self._now(), [owner.grad for owner in self.owners]
+        self._put_back(self.memory, self.gradients)
         for restore in reversed(self.undo):
             restore()
         expected = function.__wrapped__(*args, **kwargs)
-        check_same(function, ours, [expected, self._now()])
+        check_same(function, [result, ours], [expected, self._now()])
+        self._put_back([tensor.array for tensor in ours[0]], gradients)
+
+    def _put_back(self, memory: Sequence[np.ndarray], gradients: Sequence[Tensor | None]) -> None:
+        for tensor, array in zip(self.written, memory, strict=True):
+            views.tell_readers(tensor.version)
+            views.count_write(tensor, user_spot())
+            tensor.array[...] = array
+        for owner, gradient in zip(self.owners, gradients, strict=True):
+            owner.grad = gradient
 
     def _now(self) -> list[Any]:
         """Copies of the memory and the gradients."""

@@ -11,6 +11,8 @@ import os
 import sys
 from collections.abc import Callable
 
+from fusegrad.eager.core.handlers import handler_raised
+
 
 def level() -> int:
     """The level asked for; 0 shows nothing."""
@@ -20,9 +22,9 @@ def level() -> int:
 
 def faults_are_raised() -> bool:
     """Whether a fault of the compiler is raised. Else it must not become one of the user's program: whoever
-    meets it takes the slower way.
+    meets it takes the slower way. What a signal handler has raised meanwhile is no fault of ours.
     """
-    return level() > 0 or os.environ.get("FUSEGRAD_FAULTS") == "raise"
+    return level() > 0 or os.environ.get("FUSEGRAD_FAULTS") == "raise" or handler_raised()
 
 
 def show(least: int, title: str, text: Callable[[], str]) -> None:

@@ -39,6 +39,7 @@ from fusegrad.compiler.placement import memory_plan
 from fusegrad.compiler.placement.memory_plan import RESHAPE, Placed, viewed
 from fusegrad.compiler.runtime.allocator import SMALLEST_POOLED, pool, rounded
 from fusegrad.eager.core.errors import user_spot
+from fusegrad.eager.core.handlers import handler_raised
 from fusegrad.eager.core.op import EXPLAINED, wrap
 from fusegrad.eager.core.state import state
 
@@ -237,9 +238,14 @@ class Writer:
     def _unless(self, step: Unless) -> None:
         line = f"if not ({self.text_of(step.condition)}): return MISSED"
         if step.refuses:
-            self.lines += ["try:", f"    {line}", "except Exception: return MISSED"]
+            self.lines += ["try:", f"    {line}", *self.unless_it_raises()]
         else:
             self.lines.append(line)
+
+    def unless_it_raises(self) -> list[str]:
+        """The lines behind a `try:` that leaves the function where it raises something."""
+        raised = self.constant("handler_raised", handler_raised)
+        return ["except Exception:", f"    if {raised}(): raise", "    return MISSED"]
 
     def _ask(self, step: Ask) -> None:
         self.used.add("leaves")

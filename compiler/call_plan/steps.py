@@ -6,7 +6,7 @@ nothing outside has changed by then but random generators that were drawn from, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,17 +14,21 @@ import numpy as np
 
 from fusegrad.compiler.call_plan.expressions import Expression
 from fusegrad.compiler.program.program import Program
+from fusegrad.eager.core.handlers import handler_raised
 from fusegrad.eager.core.op import EXPLAINED
 from fusegrad.tracer.observe.hosts import Host
 
 
 class Frame:
-    """The variables of one call. undo: what takes back what was drawn from generators."""
+    """The variables of one call. undo: what takes back what was drawn from generators.
 
-    __slots__ = ("undo", "variables")
+    given: of a call that has been made already by other means, what hosts gave then.
+    """
 
-    def __init__(self, variables: dict[str, Any]) -> None:
-        self.variables = variables
+    __slots__ = ("given", "undo", "variables")
+
+    def __init__(self, variables: dict[str, Any], given: Mapping[Host, np.ndarray] | None = None) -> None:
+        self.variables, self.given = variables, given
         self.undo: list[Callable[[], None]] = []
 
 
@@ -88,6 +92,8 @@ class Unless(Step):
         try:
             return bool(self.condition.evaluate(frame.variables))
         except Exception:
+            if handler_raised():
+                raise
             return False
 
 
@@ -103,6 +109,9 @@ class Ask(Step):
     reason = "a gradient, or an optimizer's number, is not what it was"
 
     def run(self, frame: Frame) -> bool:
+        if frame.given is not None and self.host in frame.given:
+            frame.variables[self.name] = frame.given[self.host]
+            return True
         restore = self.host.undo()
         if restore is not None:
             frame.undo.append(restore)

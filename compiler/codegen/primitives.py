@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fusegrad.compiler.codegen import vector_math
+from fusegrad.compiler.codegen.mathematics.arithmetic import Math
 from fusegrad.compiler.kernel.dtypes import is_float
 from fusegrad.compiler.llvm.ir_writer import Val, Writer
 
@@ -36,6 +37,8 @@ def apply(w: Writer, op: str, operands: list[Val], dtype: str) -> Val:
         return w.emit(f"fneg {first}", dtype, first.lanes) if floating else w.binary("sub", zero, first)
     if op == "sign":
         return _sign(w, first, zero)
+    if op == "signbit":
+        return Math(w, first).negative(first)
     if not floating:
         if op == "abs":
             return w.select(w.compare("lt", first, zero), w.binary("sub", zero, first), first)

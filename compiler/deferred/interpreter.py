@@ -25,7 +25,8 @@ from fusegrad.compiler.deferred.shape_patterns import Made, layout_key, opened
 from fusegrad.eager.autograd import autograd, views
 from fusegrad.eager.core import shared
 from fusegrad.eager.core.errors import failure
-from fusegrad.eager.core.families import Elementwise
+from fusegrad.eager.core.families import Elementwise, lies_apart
+from fusegrad.eager.core.handlers import in_charge
 from fusegrad.eager.core.op import Op, Params, TensorType, evaluate, wrap
 from fusegrad.eager.core.stand_in import has_values, stand_in
 from fusegrad.eager.core.state import Interpreter, no_grad, state
@@ -72,14 +73,14 @@ class Deferred(Interpreter):
 
     def run(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What `function` gives. Whatever it leaves behind has its values, also if it raises."""
-        state.interpreter = self
+        state.interpreter = in_charge(self)
         try:
             return function(*args, **kwargs)
         finally:
+            state.interpreter = None  # a signal handler would find it in the middle of this
             try:
                 self.settle()
             finally:
-                state.interpreter = None
                 self.plan.calls += 1
                 self.plan.answered += bool(self.compiled)
 
@@ -153,6 +154,11 @@ class Deferred(Interpreter):
         """Memory, gradients or modes are going to change: what waits comes first."""
         self.settle()
 
+    def interrupted(self, busy: bool) -> None:
+        """A signal handler may write what waiting ops read; half way through an op nothing is computed."""
+        if not busy:
+            self.settle()
+
     def constant(self, tensor: Tensor) -> None:
         """A tensor made of Python data is one from outside."""
 
@@ -160,12 +166,12 @@ class Deferred(Interpreter):
         """An op tests its input now, or refuses it when it is computed; compiled code would not."""
         self.reach(tensor)
         if not self.refusing:
-            state.interpreter = None
+            interpreter, state.interpreter = state.interpreter, None
             try:
                 with no_grad():
                     self.refusing = not passed().array.all()
             finally:
-                state.interpreter = self
+                state.interpreter = interpreter
             if self.refusing:
                 self.settle()
         return True
@@ -441,7 +447,10 @@ class _Waiting(autograd.Node):
 def _stand_in(known: Made) -> Tensor:
     """A tensor of which only the type, strides and place on the graph are known."""
     tensor = wrap(None)
-    tensor.array = stand_in(*known.type, known.strides)
+    shape, dtype = known.type
+    # A view with one place for several elements is read-only: a write into a part of it goes another way.
+    repeats = known.shares and not lies_apart(shape, known.strides, dtype.itemsize)
+    tensor.array = stand_in(shape, dtype, known.strides, not repeats)
     if known.needs_grad:
         node = _Waiting.__new__(_Waiting)
         node.text = known.name

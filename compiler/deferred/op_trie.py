@@ -15,6 +15,7 @@ from fusegrad.compiler.deferred.polymorphic_region import Form
 from fusegrad.compiler.deferred.region import Step, Stretch
 from fusegrad.compiler.deferred.shape_patterns import Made, Rule, predicted
 from fusegrad.eager.core import dtypes
+from fusegrad.eager.core.handlers import handler_raised
 from fusegrad.eager.core.op import Op, Params
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
@@ -64,8 +65,11 @@ class Place:
                 self.gives.clear()
             if len(self.gives) == 1 and not op.view:
                 # Sizes that differ once will differ again.
-                with contextlib.suppress(Exception):
+                try:
                     self.rule = Rule(op, args, params)
+                except Exception:
+                    if handler_raised():
+                        raise
             found = self.gives[sizes] = predicted(op, self.step.gives, args, params, self.rule)
         return found
 

@@ -25,7 +25,7 @@ _REASONS: list[tuple[str, str, str]] = [
     ),
     (
         "values",
-        r"leave through|formats a tensor",
+        r"leave through|formats a tensor|looks at values to go on",
         "keep the computation in tensor ops; read values (`tolist`, `numpy`, f-strings) outside the function",
     ),
     (

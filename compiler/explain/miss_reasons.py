@@ -21,7 +21,7 @@ from fusegrad.tracer.observe.reads import Read
 from fusegrad.tracer.observe.values import MISSING, text_of
 
 # What stands in a key before the leaves: see `keys.call_key`.
-MODES = ("structure", "grad mode", "default dtype")
+MODES = ("structure", "grad mode", "default dtype", "deterministic algorithms")
 _FIELDS = ("shape", "dtype", "strides", "requires_grad", "class", "sharing", "inference")
 
 

@@ -34,7 +34,7 @@ from fusegrad.compiler.paths.path import guard_key
 from fusegrad.compiler.paths.plans import LEAVES, Plan, Unplanned, is_plain, leaf_name, plan_of
 from fusegrad.compiler.paths.segments import MISSED, Segment
 from fusegrad.eager.autograd.node import watchers
-from fusegrad.eager.core import dtypes
+from fusegrad.eager.core import determinism, dtypes
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.observe.pytree import contents, is_container
@@ -102,6 +102,7 @@ class _EntryWriter(Writer):
         self.chain = chain
         self.constants |= {
             "dtypes": dtypes,
+            "determinism": determinism.setting,
             "watchers": watchers,
             "stats": stats,
             "path": leaf.path,
@@ -118,7 +119,7 @@ class _EntryWriter(Writer):
         self._arguments(args)
         for check in _checks(self.variant, self.leaf):
             line = f"    if {self.constant('check', check)}() is not None: return MISSED"
-            self.lines += ["try:", line, "except Exception: return MISSED"]
+            self.lines += ["try:", line, *self.unless_it_raises()]
         if self.joint:
             self.lines.append("if not usage.expected(): return MISSED")
         row = len(self.lines)
@@ -134,7 +135,7 @@ class _EntryWriter(Writer):
         if self.joint:
             self.lines.append("usage.followed()")
         last = self.plans[-1]
-        self.write([*last.finish, *last.commit])
+        self.write([*last.finish, *last.commit, *last.last])
         self.returns(last.result)
         if LEAVES.name in self.used:
             self.lines[row] = f"{LEAVES.name} = {self.text_of(Row(tuple(map(Name, self.names))))}"
@@ -166,6 +167,7 @@ class _EntryWriter(Writer):
     def _modes(self) -> None:
         self._unless_true("state.interpreter is None and not state.inference and not watchers")
         self._unless_true(f"state.grad_enabled is {state.grad_enabled}")
+        self._unless_true(f"determinism.wanted is {determinism.setting.wanted}")
         self._unless_true(f"dtypes.default_float() is {self.constant('dtype', dtypes.default_float())}")
 
     def _arguments(self, args: Sequence[Any]) -> None:

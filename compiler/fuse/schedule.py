@@ -78,8 +78,8 @@ def _primitives(
 class Placing:
     """Where in a nest each member is, for one division of the axes into `rows` and `columns`, the inner ones.
 
-    sizes: of the axes. levels, passes: of each member. reductions: for each that really reduces "row", "total" or "column".
-    count: how many passes a row takes.
+    sizes: of the axes. levels, passes: of each member. reductions: for each that really reduces "row",
+    "total" or "column". count: how many passes a row takes.
     """
 
     rows: frozenset[Axis]

@@ -16,6 +16,7 @@ from typing import Any
 
 from fusegrad.compiler.native.classes import Classes
 from fusegrad.compiler.native.items import Items, is_by_identity
+from fusegrad.eager.core.handlers import handler_raised
 from fusegrad.tracer.observe.conditions import Condition
 from fusegrad.tracer.observe.lookup import MISSING
 from fusegrad.tracer.observe.purity import is_heap_type
@@ -107,6 +108,8 @@ class Writer:
                 for wrong in write(self, condition):
                     self.check(wrong)
         except Exception:  # what cannot be written is asked as ever
+            if handler_raised():
+                raise
             del self._lines[lines:]
             self.known = known
             for together in self._asking:

@@ -34,6 +34,7 @@ from collections.abc import Callable, Iterable
 from fusegrad.compiler.base import debug
 from fusegrad.compiler.guards.check_writer import Writer
 from fusegrad.compiler.guards.guard_source import write
+from fusegrad.eager.core.handlers import handler_raised
 from fusegrad.tracer.observe.reads import Read
 
 # How often a check is written anew for classes that changed without consequence.
@@ -62,6 +63,8 @@ class Guards:
         try:
             number = self.check()
         except Exception:
+            if handler_raised():
+                raise
             number = 0  # something that was looked into is gone, or of another kind
         return None if number is None else self._look_again(number)
 

@@ -21,7 +21,9 @@ ELEMENTARY = frozenset(
 # How each scalar primitive reads in the printed kernel. The Python names that are no operators
 # are found in `reference.py`, which runs printed kernels.
 PRIMITIVES: dict[str, str] = {
-    **dict.fromkeys((*ELEMENTARY, *"abs sign sqrt floor ceil trunc round not_".split()), "{name}({})"),
+    **dict.fromkeys(
+        (*ELEMENTARY, *"abs sign signbit sqrt floor ceil trunc round not_".split()), "{name}({})"
+    ),
     **dict.fromkeys(("pow", "atan2", "hypot", "maximum", "minimum"), "{name}({}, {})"),
     "select": "select({}, {}, {})",
     "cast": "{dtype}({})",
@@ -40,7 +42,7 @@ PRIMITIVES: dict[str, str] = {
     "or_": "{} | {}",
     "xor": "{} ^ {}",
 }
-TESTS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
+TESTS = frozenset({"eq", "ne", "lt", "le", "gt", "ge", "signbit"})
 COMBINERS: dict[str, str] = {
     "add": "{} + {}",
     "mul": "{} * {}",

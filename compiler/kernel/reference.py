@@ -68,7 +68,7 @@ _OWN: dict[str, Callable[..., Any]] = {
     **{name: _by_eager(name) for name in ("erf", "erfc", "erfinv", "lgamma", "digamma")},
     "select": lambda condition, x, y: x if condition else y,
 }
-_FUNCTIONS = (*ELEMENTARY, *"abs sign sqrt floor ceil trunc round not_ maximum minimum".split())
+_FUNCTIONS = (*ELEMENTARY, *"abs sign signbit sqrt floor ceil trunc round not_ maximum minimum".split())
 NAMES: dict[str, Any] = {
     **{short: _Cast(dtype) for short, dtype in FROM_SHORT.items()},
     **dict.fromkeys(("parallel", "chunked", "vector", "serial"), _loop),

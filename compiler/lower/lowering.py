@@ -391,11 +391,16 @@ def _arg(extreme: str) -> Callable[..., Value | None]:
 
 def _with_place(extreme: str) -> Callable[..., tuple[Value, Value]]:
     def rule(b: Rewriter, x: Value, dim: int, keepdim: bool) -> tuple[Value, Value]:
-        found = _first_place(b, x, dim, extreme)
+        best, place = _first_place(b, x, dim, extreme)
+        if x.dtype.kind == "f":
+            # What stands there may be a zero of the other sign, and has the NaN's own bits.
+            where = [Along(n, d) for d, n in enumerate(x.shape)]
+            where[dim] = Along(x.shape[dim], by=0)
+            best = b.fetch(x, 0, [place], place.shape, where)
         if keepdim:
-            return found
+            return best, place
         shape = (*x.shape[:dim], *x.shape[dim + 1 :])
-        return b.reshape(found[0], shape), b.reshape(found[1], shape)
+        return b.reshape(best, shape), b.reshape(place, shape)
 
     return rule
 

@@ -5,7 +5,6 @@ ctypes, which is the plain way, takes some microseconds.
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import functools
 import itertools
@@ -20,6 +19,7 @@ from fusegrad.compiler.native.core import Maker, Native
 from fusegrad.compiler.native.object_writer import ObjectWriter
 from fusegrad.compiler.runtime import thread_pool, threads
 from fusegrad.compiler.runtime.allocator import data_address
+from fusegrad.eager.core.handlers import handler_raised
 
 _BEFORE_ENTRIES = 3  # words in the table
 
@@ -76,8 +76,11 @@ class Calls:
 def prepare() -> None:
     """Begin to compile what all programs need, where there is a core to do so meanwhile."""
     if threads.cores() > 1:
-        with contextlib.suppress(Exception):  # which whoever needs it meets again
+        try:
             RUN.prepare()
+        except Exception:  # which whoever needs it meets again
+            if handler_raised():
+                raise
 
 
 # The table: how many kernels there are; how many of them a team calls, up to the last that has tasks to

@@ -24,6 +24,7 @@ from fusegrad.compiler.llvm.function_writer import FunctionWriter, module_text
 from fusegrad.compiler.native.layouts import Unknown, layouts
 from fusegrad.compiler.runtime import threads
 from fusegrad.compiler.runtime.allocator import data_address
+from fusegrad.eager.core.handlers import handler_raised
 
 SWITCH = "FUSEGRAD_NATIVE_CORE"
 
@@ -42,6 +43,8 @@ def _probed() -> None:
     try:
         layouts()
     except Exception as error:  # whatever it is, Python's own way is there
+        if handler_raised():
+            raise
         turn_off(str(error) or repr(error))
 
 
@@ -79,6 +82,8 @@ class Native:
     ) -> None:
         self.symbol, self._write, self.trials, self._besides = name, write, trials, besides
         self._maker: Maker | None = None
+        # A signal handler may need it while it is tried: there may be several, all of which stay.
+        self._made: list[Maker] = []
 
     def of(self, table: np.ndarray) -> Callable[..., Any] | None:
         """The function that reads this table; None where the core is off."""
@@ -93,8 +98,8 @@ class Native:
     def _tried(self) -> Maker | None:
         # Whoever forks waits for what is done under this lock: LLVM has locks of its own.
         with compiling:
-            # Another thread may have been faster. What is made must be one, and stay: CPython keeps the
-            # addresses of the methods in the functions that are made of them.
+            # Another thread may have been faster. What is made must stay: CPython keeps the addresses of the
+            # methods in the functions that are made of them.
             if self._maker is None and is_on():
                 try:
                     maker, besides = self._compiled()
@@ -107,12 +112,16 @@ class Native:
                             raise ArithmeticError(f"{native!r}, and not {plain!r}")
                     self._maker = maker
                 except Exception as error:  # whatever it is, Python's own way is there
+                    if handler_raised():
+                        raise
                     turn_off(f"{self.symbol}: {error!r}")
             return self._maker
 
     def _compiled(self) -> tuple[Maker, list[int]]:
         address, *besides = _module(self).addresses().values()
-        return _maker(self.symbol.encode(), address), besides
+        maker = _maker(self.symbol.encode(), address)
+        self._made.append(maker)
+        return maker, besides
 
     def module(self) -> llvm_jit.Module:
         """Its module, which is being compiled from now on."""

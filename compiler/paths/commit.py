@@ -19,17 +19,20 @@ from fusegrad.compiler.program.pipeline import clone_op
 from fusegrad.compiler.program.program import Program
 from fusegrad.compiler.runtime.allocator import bounds_of
 from fusegrad.eager.autograd import views
+from fusegrad.eager.autograd.accumulation import accumulate
+from fusegrad.eager.autograd.node import replaced_gradient
 from fusegrad.eager.core.errors import user_spot
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.ir.graph import Equation, Graph, Value
-from fusegrad.tracer.observe.hosts import GradientOf, at
+from fusegrad.tracer.observe.hosts import GradientOf, NoGradient, at
 
 
 class Commit:
     """Writes what a path leaves.
 
     targets: where the written tensors are: a leaf of the call, captured, or the `.grad` of one. done: the
-    numbers of those that the path's program writes itself.
+    numbers of those that the path's program writes itself. without_gradient: where those are that must have
+    had no `.grad`.
     """
 
     def __init__(self, path: Path, done: Collection[int]) -> None:
@@ -48,6 +51,8 @@ class Commit:
         self.program = _copying([path.left[i] for i in self.rest]) if self.rest else None
         # Whether memory is written as soon as the last stretch runs.
         self.begins = bool(done)
+        without = (read.tensor for read in path.capture.reads if isinstance(read, NoGradient))
+        self.without_gradient = {*path.capture.bare, *without}
         self._references = [c.reference for c in path.captured.values()]
         self._arguments = [*path.argument_leaves.values()]
         self._lent = [host for host in path.hosts if host.lent]
@@ -105,6 +110,14 @@ class Commit:
             call = method()
             if call is not None:
                 call()
+
+
+def add_first(leaf: Tensor, gradient: Tensor) -> None:
+    """Make `gradient` the `.grad` of a leaf that had none when it was looked at; where a signal handler has
+    put one there since, the sum is due.
+    """
+    if not replaced_gradient(leaf, None, 0, gradient):
+        accumulate(leaf, gradient, False, set(), False)
 
 
 def own(array: np.ndarray) -> np.ndarray:

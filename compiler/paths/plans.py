@@ -45,7 +45,7 @@ from fusegrad.compiler.paths.autograd_node import (
     in_rows,
     template_of,
 )
-from fusegrad.compiler.paths.commit import own
+from fusegrad.compiler.paths.commit import add_first, own
 from fusegrad.compiler.paths.path import Captured, Path
 from fusegrad.compiler.paths.segments import Code, Segment, Spot
 from fusegrad.eager.autograd.hooks import any_has_hooks, leaf_hooks
@@ -79,8 +79,9 @@ class Plan:
 
     before: what it finds, asks and is sure of; run: its program; after: what is tested and kept then. At an
     inner segment `seen` is the value that its guard looks at. At a leaf, finish: what makes the results and
-    the node; commit: what is left in the world; result: what the function gives. found: the tensors from
-    outside that have a variable by now, by their references; kept: the places of the environment that do.
+    the node; commit: what is left in the world; last: the Python code that is called then; result: what the
+    function gives. found: the tensors from outside that have a variable by now, by their references; kept:
+    the places of the environment that do.
     """
 
     before: list[Step]
@@ -93,6 +94,7 @@ class Plan:
     results: list[Name] = field(default_factory=list)
     written: list[Expression] = field(default_factory=list)
     commit: list[Step] = field(default_factory=list)
+    last: list[Step] = field(default_factory=list)
     result: Expression = NONE
 
 
@@ -169,6 +171,9 @@ class _Planner:
         plan.finish, plan.results = ending.steps, [*ending.tensors.values()]
         plan.result = ending.result()
         plan.commit = [*self._commit(path, written)]
+        if path.capture.left.after:
+            assert segment.commit is not None
+            plan.last = [Do(Call(segment.commit.call_after))]
         return plan
 
     def _made(self, spot: Spot) -> Made:
@@ -302,9 +307,10 @@ class _Planner:
             if value is not None:
                 final = next(made)
                 gradient = Call(wrap, (Call(own, (final,)) if final.views else final,))
-            yield Do(Call(setattr, (self._tensor(spot), Constant("grad"), gradient)))
-        if path.capture.left.after:
-            yield Do(Call(commit.call_after))
+            if value is not None and spot in commit.without_gradient:
+                yield Do(Call(add_first, (self._tensor(spot), gradient)))
+            else:
+                yield Do(Call(setattr, (self._tensor(spot), Constant("grad"), gradient)))
 
 
 class _Ending:

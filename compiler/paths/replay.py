@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from fusegrad.compiler.paths.plans import Plan, Unplanned, plan_of
 from fusegrad.compiler.paths.segments import Segment, Stopped
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor, mark_inference
+from fusegrad.tracer.observe.hosts import Host
 
 if TYPE_CHECKING:
     from fusegrad.compiler.paths.tree import Tree
@@ -45,6 +46,8 @@ class Answer:
             mark_inference([result.evaluate(variables) for result in plan.results])
         result = plan.result.evaluate(variables)
         execute(plan.commit, self.frame)
+        if self.frame.given is None:
+            execute(plan.last, self.frame)
         return result
 
 
@@ -53,14 +56,17 @@ def run(
     leaves: Sequence[Any],
     refuses: Callable[[Path], Any] | None = None,
     keep: bool = False,
+    given: Mapping[Host, np.ndarray] | None = None,
 ) -> Answer | Stopped:
     """Run to a leaf.
 
     refuses: asked before the last stretch of a path, why (if at all) its results must not be used.
-    keep: give back copies of the memory that is about to be written. Stopped says why no leaf was
-    reached; then nothing outside has changed.
+    keep: give back copies of the memory that is about to be written. given: what hosts gave, of a call that
+    was made already: memory and gradients are what they were before it, and the Python code that it ran in
+    the end is not run again. Stopped says why no leaf was reached; then nothing outside has changed.
     """
-    frame = Frame({"leaves": leaves, **{f"leaf{number}": leaf for number, leaf in enumerate(leaves)}})
+    variables = {"leaves": leaves, **{f"leaf{number}": leaf for number, leaf in enumerate(leaves)}}
+    frame = Frame(variables, given)
     found = _walk(tree, leaves, refuses, keep, frame)
     if isinstance(found, Stopped):
         for restore in reversed(frame.undo):

@@ -369,14 +369,20 @@ class Placed:
 
 
 def _run_opaque(stage: _Opaque, arrays: list[Any]) -> None:
-    """Let NumPy evaluate an op and put its results in their places."""
+    """Let NumPy evaluate an op and put its results in their places.
+
+    What it gives as a view (of other types, say) is copied: in a graph each value has memory of its own, and
+    that of an operand may be the user's, or be written once this is over.
+    """
     equation = stage.equation
     args = [wrap(viewed(arrays[o[0]], o[1])) if isinstance(o, tuple) else o for o in stage.operands]
     result = equation.op.evaluate(args, dict(equation.params))
+    read = [arrays[o[0]] for o in stage.operands if isinstance(o, tuple)]
     made = result if type(result) is tuple else (result,)
     for (index, strides), array in zip(stage.results, made, strict=True):
         if strides is None:
-            arrays[index] = np.ascontiguousarray(array) if np.ndim(array) else np.asarray(array)
+            own = np.ascontiguousarray(array) if np.ndim(array) else np.asarray(array)
+            arrays[index] = np.array(own) if any(np.may_share_memory(own, x) for x in read) else own
         else:
             arrays[index] = pool.array(array.shape, array.dtype, strides)
             arrays[index][...] = array

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from fusegrad.eager.autograd import hooks
+from fusegrad.eager.autograd.accumulation import add_to_leaf
 from fusegrad.eager.autograd.anomaly import detect_anomaly, set_detect_anomaly
 from fusegrad.eager.autograd.edges import GradientEdge, at_edges
-from fusegrad.eager.autograd.engine import accumulate, run_backward
+from fusegrad.eager.autograd.engine import run_backward
 from fusegrad.eager.autograd.function import Function
 from fusegrad.eager.autograd.node import FREED, Node, filled, place, record, share
 from fusegrad.eager.autograd.variable import Variable
@@ -90,8 +90,7 @@ def backward(
     taken = {id(g.array) for g in gradients or () if g is not None}
     for tensor, gradient in zip(wanted, found, strict=True):
         if gradient is not None and tensor.grad_fn is None:
-            accumulate(tensor, gradient, create_graph, taken, False)
-            hooks.after_accumulation(tensor)
+            add_to_leaf(tensor, gradient, create_graph, taken)
 
 
 def _wanted(inputs: Any, name: str) -> list[Tensor]:

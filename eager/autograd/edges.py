@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fusegrad.eager.autograd.node import AccumulateGrad, place
+from fusegrad.eager.autograd.leaf_node import AccumulateGrad
+from fusegrad.eager.autograd.node import place
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.op import wrap
 from fusegrad.eager.core.state import state

@@ -6,12 +6,10 @@ from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 from typing import Any
 
-import numpy as np
-
 from fusegrad.eager.autograd import anomaly, hooks
-from fusegrad.eager.autograd.node import Node, PartNode, constant, is_writable, set_gradient
+from fusegrad.eager.autograd.accumulation import accumulate, add_into, add_to_leaf
+from fusegrad.eager.autograd.node import Node, PartNode, constant
 from fusegrad.eager.core.errors import failure, spot_text
-from fusegrad.eager.core.op import wrap
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
 
@@ -83,6 +81,10 @@ def _run_backward(
 
 
 _NOTHING: Slots = []
+_LEAF_OF_GRAD = (
+    "A leaf node was passed to _will_engine_execute_node but we are currently running autograd.grad(). "
+    "This is currently not supported."
+)
 
 
 class Walk:
@@ -158,6 +160,8 @@ class Walk:
         if self.needed is not None:
             nodes: Any = self.needed
             leaves: Any = self.waiting or ()
+            if not self.adds and any(t.grad_fn is None and id(t) in leaves for t in tensors):
+                raise failure(RuntimeError, _LEAF_OF_GRAD)
         else:
             found = reachable(self.roots)
             nodes = {node.sequence for node in found}
@@ -218,12 +222,14 @@ class Walk:
             slots = _NOTHING
             if not retain_graph and ran:
                 node.release()
+            if len(edges) > 1:
+                _note_shared(produced, taken)
             for (_, target, output), gradient in zip(edges, produced, strict=True):
                 if gradient is None:
                     continue
                 if isinstance(target, Tensor):
                     if direct and target.grad is not None:
-                        _add_into(target, gradient, taken)
+                        add_into(target, gradient, taken)
                     else:
                         to_leaf(target, gradient, node.fresh)
                     continue
@@ -291,8 +297,7 @@ class Walk:
         gradient = hooks.through(leaf.__dict__.get(hooks.LEAF, {}), gradient)
         gradient = hooks.through(leaf.__dict__.get(hooks.BEFORE, {}), gradient)
         self.taken.add(id(gradient.array))  # a hook may have kept it
-        accumulate(leaf, gradient, self.create_graph, self.taken, False)
-        hooks.after_accumulation(leaf)
+        add_to_leaf(leaf, gradient, self.create_graph, self.taken)
 
     # The end.
 
@@ -329,6 +334,21 @@ class _Waiting:
         self.gradient: Tensor | None = None
 
 
+def _note_shared(produced: Sequence[Tensor | None], taken: set[int]) -> None:
+    """Note arrays that go several ways (`x + y`): one that became a `.grad` might be written by a hook, while
+    it is on its way to a node as well.
+    """
+    if len(produced) == 2:
+        if produced[0] is produced[1] and produced[0] is not None:
+            taken.add(id(produced[0].array))
+        return
+    seen: set[int] = set()
+    for gradient in produced:
+        if gradient is not None:
+            own = id(gradient.array)
+            (taken if own in seen else seen).add(own)
+
+
 def _age(node: Node) -> int:
     return node.sequence
 
@@ -358,59 +378,6 @@ def told(error: Exception, node: Node) -> Exception:
         error.add_note(text)
     error.fusegrad_forward = True  # type: ignore[attr-defined]
     return error
-
-
-def accumulate(leaf: Tensor, gradient: Tensor, create_graph: bool, taken: set[int], fresh: bool) -> None:
-    """Add `gradient` to `leaf.grad`, if the leaf still requires grad.
-
-    taken: ids of arrays that somebody else may hold (the roots' gradients, other leaves'). An
-    array that is not among them and is no view becomes `.grad` itself; others are copied.
-    Rules may hand one array to several inputs (`x + y`), so until the walk ends an array that became
-    `.grad` may be on its way to a node as well, and is not written.
-    fresh: the node made the array's memory for this gradient, although it may be a view of it.
-    """
-    if not leaf.needs_grad:
-        return
-    interpreter = state.interpreter
-    if interpreter is not None:
-        interpreter.sees_gradient(leaf)
-    if create_graph:
-        set_gradient(leaf, gradient if leaf.grad is None else leaf.grad + gradient)
-    elif leaf.grad is not None:
-        _add_into(leaf, gradient, taken)
-    else:
-        array = gradient.array
-        if (array.base is not None and not fresh) or id(array) in taken:
-            array = np.array(array)
-        else:
-            taken.add(id(array))
-        made = wrap(array)
-        if interpreter is not None:
-            interpreter.copied(made, gradient)
-        set_gradient(leaf, made)
-
-
-def _add_into(leaf: Tensor, gradient: Tensor, taken: set[int]) -> None:
-    """`leaf.grad += gradient`, in the memory of `leaf.grad`, as PyTorch does it, if nobody else holds it."""
-    known = leaf.grad
-    assert known is not None
-    array, added = known.array, gradient.array
-    aside = not is_writable(known, gradient, taken)
-    interpreter = state.interpreter
-    if interpreter is not None:
-        total = known + gradient
-        if aside:
-            set_gradient(leaf, total)
-        else:
-            interpreter.before_write(known)
-            array[...] = total.array
-            known.version[0] += 1
-            interpreter.wrote(known, total)
-    elif aside:
-        leaf.grad = wrap(array + added)
-    else:
-        np.add(array, added, array)
-        known.version[0] += 1
 
 
 def _seed(place: int, root: Tensor, gradient: Tensor | None) -> Tensor:

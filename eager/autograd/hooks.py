@@ -139,7 +139,7 @@ def _checked(hook: Callable[..., Any], made: Any, before: Sequence[Any]) -> Sequ
 
 # Hooks of leaves stand in the tensor's own dictionary, under PyTorch's names.
 LEAF, ACCUMULATED = "_backward_hooks", "_post_accumulate_grad_hooks"
-BEFORE = "_pre_accumulate_grad_hooks"
+BEFORE, AFTER = "_pre_accumulate_grad_hooks", "_after_accumulate_grad_hooks"
 
 # How many hooks were ever put on leaves: while it is 0, backward does not look for any.
 leaf_hooks = [0]
@@ -191,11 +191,11 @@ def before_accumulation(leaf: Tensor, hook: Callable[[Any], Any]) -> RemovableHa
     return RemovableHandle(leaf.__dict__.setdefault(BEFORE, {}), hook)
 
 
-def after_accumulation(leaf: Any) -> None:
-    """Call the hooks that a leaf has for when its `.grad` has been added to."""
-    for hook in list(leaf.__dict__.get(ACCUMULATED, {}).values()):
-        if hook(leaf) is not None:
-            raise RuntimeError("Tensor post accumulate grad hooks should return None.")
+def after_accumulation(leaf: Tensor, hook: Callable[[Any], Any]) -> RemovableHandle:
+    """Call `hook(gradient)` when all is done with what was added to the leaf's `.grad`."""
+    _tell()
+    leaf_hooks[0] += 1
+    return RemovableHandle(leaf.__dict__.setdefault(AFTER, {}), hook)
 
 
 @attach
@@ -227,7 +227,7 @@ attach(property(retains_grad), "retains_grad")
 
 def has_hooks(leaf: Any) -> bool:
     """Whether backward calls hooks with the gradient of this leaf."""
-    return any(leaf.__dict__.get(kind) for kind in (LEAF, ACCUMULATED, BEFORE))
+    return any(leaf.__dict__.get(kind) for kind in (LEAF, ACCUMULATED, BEFORE, AFTER))
 
 
 def any_has_hooks(*leaves: Any) -> bool:

@@ -85,4 +85,6 @@ def register_multi_grad_hook(
 
     if mode == "any":
         return MultiHandle([t.register_hook(took_first) for t in tensors if t.requires_grad])
+    if not all(tensor.needs_grad for tensor in tensors):
+        raise failure(AssertionError, "Expected gradient function to be set")
     return MultiHandle([t.register_hook(partial(took, i)) for i, t in enumerate(tensors)])

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from fusegrad.eager.autograd.hooks import Extra, RemovableHandle, before_accumulation
+from fusegrad.eager.autograd.hooks import Extra, RemovableHandle
+from fusegrad.eager.autograd.leaf_node import AccumulateGrad
 from fusegrad.eager.core.dtypes import FROM_NUMPY
 from fusegrad.eager.core.errors import Spot, _known_files, failure, spot_text, user_spot
 from fusegrad.eager.core.op import Op, Params, wrap
@@ -218,8 +219,10 @@ class PartNode(Node):
         # What the leaf has by now may have another shape than what the part was taken of.
         if known.array.shape != self.types[0][0]:
             return False
-        part = self.op.evaluate((known,), self.params)
-        np.add(part, gradient.array, part)
+        part, added = self.op.evaluate((known,), self.params), gradient.array
+        if self.edges[0][1].grad is not known:
+            return False  # a signal handler came in between
+        np.add(part, added, part)
         known.version[0] += 1
         return True
 
@@ -255,51 +258,6 @@ class Passing(Node):
         return gradients
 
 
-class AccumulateGrad:
-    """Stands for a leaf on the graph, as PyTorch's node of that name: `variable` is the leaf."""
-
-    __slots__ = ("variable",)
-    next_functions = ()
-
-    def __init__(self, variable: Tensor) -> None:
-        self.variable = variable
-
-    def name(self) -> str:
-        """PyTorch's name of this node."""
-        return "torch::autograd::AccumulateGrad"
-
-    @property
-    def metadata(self) -> dict[str, Any]:
-        """A dictionary for the user to write into."""
-        kept: dict[str, Any] = self.variable.__dict__.setdefault("_accumulate_grad_metadata", {})
-        return kept
-
-    def register_prehook(self, fn: Callable[..., Any]) -> RemovableHandle:
-        """Call `fn((gradient,))` before the gradient is added; it may return another one."""
-        return before_accumulation(self.variable, lambda gradient: _only(fn((gradient,))))
-
-    def register_hook(self, fn: Callable[..., Any]) -> RemovableHandle:
-        """Call `fn((), (gradient,))` after the gradient was added."""
-
-        def after(leaf: Tensor) -> None:
-            fn((), (leaf.grad,))
-
-        return self.variable.register_post_accumulate_grad_hook(after)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, AccumulateGrad) and other.variable is self.variable
-
-    def __hash__(self) -> int:
-        return id(self.variable)
-
-    def __repr__(self) -> str:
-        return "<AccumulateGrad>"
-
-
-def _only(made: Any) -> Any:
-    return made[0] if isinstance(made, (tuple, list)) else made
-
-
 def reach(*tensors: Tensor) -> None:
     """Tell an interpreter that `tensors` are going to be read: their memory, or their place on the graph."""
     if state.interpreter is not None:
@@ -323,6 +281,14 @@ def set_gradient(tensor: Tensor, gradient: Tensor | None) -> None:
     if state.interpreter is not None:
         state.interpreter.before_gradient(tensor)
     tensor.grad = gradient
+
+
+def replaced_gradient(tensor: Tensor, known: Tensor | None, version: int, gradient: Tensor) -> bool:
+    """Make `gradient` the `.grad` of `tensor`, if that is still `known`, at this version; whether it was."""
+    if tensor.grad is not known or (known is not None and known.version[0] != version):
+        return False  # a signal handler, or another thread, has set it since, or added to it
+    tensor.grad = gradient
+    return True
 
 
 def share(tensor: Tensor) -> Tensor:

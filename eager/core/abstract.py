@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from fusegrad.eager.core.handlers import in_charge
 from fusegrad.eager.core.op import Op, Params, TensorType, wrap
 from fusegrad.eager.core.sizes import OpenArray, has_symbols
 from fusegrad.eager.core.state import Interpreter, state
@@ -63,7 +64,7 @@ class AbstractInterpreter(Interpreter):
 def interpreted(interpreter: Any, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Call `function` with `interpreter` in charge of this thread's ops, gradients off."""
     previous = state.interpreter, state.grad_enabled
-    state.interpreter, state.grad_enabled = interpreter, False
+    state.interpreter, state.grad_enabled = in_charge(interpreter), False
     try:
         return function(*args, **kwargs)
     finally:

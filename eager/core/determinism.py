@@ -1,23 +1,38 @@
-"""Whether a program asked for deterministic algorithms: the wish is kept, and chooses nothing yet.
+"""Whether a program asked for deterministic algorithms: it chooses who answers a jitted call.
 
-Every op gives the same bits each time. But a jitted call may be answered by eager, a replay or deferred ops,
-which differ by rounding, and which of them it is may depend on time.
+Every op of eager's gives the same bits each time. A jitted call may be answered by eager, a replay or
+deferred ops, which differ by rounding; who that is depends on earlier calls and on the clock, unless this is
+asked for (`compiler/deterministic.py`).
 """
 
 from __future__ import annotations
 
 from fusegrad.eager.core.names import publish
 
-_wish = {"wanted": False, "warn_only": False}
+
+class _Setting:
+    """What was asked for last."""
+
+    __slots__ = ("wanted", "warn_only")
+
+    def __init__(self) -> None:
+        self.wanted = self.warn_only = False
+
+
+setting = _Setting()
 
 
 @publish
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
-    """Ask for ops that give the same results each time, as each of fusegrad's does.
+    """Ask for calls that give the same bits each time, in any process on the machine.
 
-    It does not choose yet who answers a jitted call: eager and compiled code differ by rounding.
+    Eager's ops always do. Calls of jitted functions do, too, where this is set: what they take and read
+    decides, no earlier call and no clock. So a run that was resumed from a checkpoint is the run that went
+    on. A call that can be replayed is compiled code's from the first one on, any other is eager's, also one
+    that looks at values to go on (`if loss > 1`).
 
-    Source: `torch.use_deterministic_algorithms`.
+    Compiled code differs from eager's by rounding: set this before the first step, and do not mix runs with
+    and without `jit`. Source: `torch.use_deterministic_algorithms`.
 
     >>> import fusegrad as fg
     >>> fg.use_deterministic_algorithms(True)
@@ -25,16 +40,16 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
     True
     >>> fg.use_deterministic_algorithms(False)
     """
-    _wish.update(wanted=bool(mode), warn_only=bool(mode and warn_only))
+    setting.wanted, setting.warn_only = bool(mode), bool(mode and warn_only)
 
 
 @publish
 def are_deterministic_algorithms_enabled() -> bool:
     """Whether they were asked for. Source: `torch.are_deterministic_algorithms_enabled`."""
-    return _wish["wanted"]
+    return setting.wanted
 
 
 @publish
 def is_deterministic_algorithms_warn_only_enabled() -> bool:
     """Whether it was to warn only. Source: `torch.is_deterministic_algorithms_warn_only_enabled`."""
-    return _wish["warn_only"]
+    return setting.warn_only

@@ -66,7 +66,12 @@ def has_values(array: np.ndarray) -> bool:
     return type(array) is not StandIn
 
 
-def stand_in(shape: tuple[int, ...], dtype: np.dtype, strides: tuple[int, ...] | None = None) -> StandIn:
+def stand_in(
+    shape: tuple[int, ...],
+    dtype: np.dtype,
+    strides: tuple[int, ...] | None = None,
+    writeable: bool = True,
+) -> StandIn:
     """A stand-in, in row-major order unless strides are given; its memory is never touched."""
     array = np.empty(shape, dtype)
     if strides is not None and array.strides != strides and array.size:
@@ -74,4 +79,6 @@ def stand_in(shape: tuple[int, ...], dtype: np.dtype, strides: tuple[int, ...] |
         before = -sum(r for r in reach if r < 0)
         memory = np.empty(before + sum(r for r in reach if r > 0) + dtype.itemsize, np.uint8)
         array = np.ndarray(shape, dtype, memory, before, strides)
+    if not writeable:
+        array.flags.writeable = False
     return array.view(StandIn)

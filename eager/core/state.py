@@ -92,6 +92,11 @@ class Interpreter:
         self.effect("an optimizer writes into parameters")
         return False
 
+    # See `handlers.py`.
+
+    def interrupted(self, busy: bool) -> None:
+        """A signal handler is going to use tensors. busy: in the middle of one of these methods."""
+
 
 class _State(threading.local):
     """What holds for the current thread.

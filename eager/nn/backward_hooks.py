@@ -15,12 +15,16 @@ from fusegrad.eager.core.tensor import Tensor
 
 
 class BackwardHookFunction(Function):
-    """Gives its tensors on; `seen` gets their gradients, all together, and may replace them."""
+    """Gives its tensors on; `seen` gets their gradients, all together, and may replace them.
+
+    zeros: whether these stand for gradients that do not come.
+    """
 
     @staticmethod
     def forward(ctx: Any, seen: Callable[..., Any], zeros: bool, *tensors: Tensor) -> tuple[Tensor, ...]:
         ctx.seen = seen
         ctx.set_materialize_grads(zeros)
+        ctx.mark_non_differentiable(*(t for t in tensors if not t.needs_grad))
         return tensors
 
     @staticmethod
@@ -36,7 +40,7 @@ class BackwardHooks:
 
     def __init__(self, module: Any, before: Sequence[Any], after: Sequence[Any]) -> None:
         self.module, self.before, self.after = module, before, after
-        self.inputs: list[int] | None = None  # places of the inputs that get gradients
+        self.inputs: list[int] | None = None  # places of the tensors among the inputs, if any gets a gradient
         self.input_count = 0
         self.grad_outputs: tuple[Any, ...] | None = None
 
@@ -97,12 +101,12 @@ class BackwardHooks:
 def _watched(
     values: tuple[Any, ...], seen: Callable[..., Any], zeros: bool
 ) -> tuple[tuple[Any, ...], list[int]]:
-    """`values` with those that need gradients behind one node; and their places.
+    """`values` with the tensors among them behind one node, if any needs a gradient; and their places.
 
     zeros: `seen` gets zeros for those that no gradient came to, rather than None.
     """
-    places = [i for i, v in enumerate(values) if isinstance(v, Tensor) and v.needs_grad]
-    if not places or not state.grad_enabled:
+    places = [i for i, v in enumerate(values) if isinstance(v, Tensor)]
+    if not any(values[i].needs_grad for i in places) or not state.grad_enabled:
         return values, []
     passed = BackwardHookFunction.apply(seen, zeros, *(values[i] for i in places))
     result = list(values)

@@ -249,3 +249,35 @@ def test_extremes_of_zeros_of_both_signs(name: str, dtype: str):
         right = np.where(abs(apart) == 0.25, np.copysign(0.0, apart), apart)
         for ours in (function(fg, fg.tensor(x)), compiled(fg.tensor(x)), compiled(fg.tensor(x))):
             assert kinds(ours.numpy()) == kinds(right), x
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", ["max", "min"])
+@pytest.mark.parametrize("dim", [0, 1])
+def test_extremes_along_a_dimension_are_what_stands_at_their_place(name: str, dtype: str, dim: int):
+    def both(library: Any, x: Any) -> Any:
+        return getattr(library, name)(x, dim)
+
+    compiled = fg.jit(lambda x: tuple(both(fg, x)))
+    alone = fg.jit(lambda x: both(fg, x)[0])
+    for x in pools():
+        x = x.astype(dtype)
+        values, places = both(torch, torch.from_numpy(x))
+        for values_of, places_of in (both(fg, fg.tensor(x)), *(compiled(fg.tensor(x)) for _ in range(2))):
+            assert kinds(values_of.numpy()) == kinds(values.numpy()), x
+            assert places_of.tolist() == places.tolist()
+        for _ in range(2):
+            assert kinds(alone(fg.tensor(x)).numpy()) == kinds(values.numpy()), x
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("shape", [*EVERY_LENGTH, (5, 7)], ids=str)
+def test_the_sign_of_nan_is_seen(dtype: str, shape: tuple[int, ...]):
+    values = np.array([np.nan, np.nan, 0.0, -0.0, np.inf, -np.inf, 1.0, -1.0], dtype)
+    signed = np.copysign(values, [1, -1] * 4).astype(dtype)
+    x = fg.tensor(np.resize(signed, shape))
+    compiled = fg.jit(lambda x: (x.signbit(), (-x).signbit(), x.abs().signbit()))
+    negative = np.signbit(x.numpy())
+    for _ in range(2):
+        for found, expected in zip(compiled(x), (negative, ~negative, np.zeros_like(negative)), strict=True):
+            np.testing.assert_array_equal(found.numpy(), expected)

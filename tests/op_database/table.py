@@ -15,8 +15,6 @@ NOISE = "of a single element, the weight's gradient is exactly 0; PyTorch's is r
 POLES = "PyTorch's value near a pole is off by 2e-5; ours is SciPy's"
 ROUNDING = (SINGLE, NOISE)
 REASONS: dict[str, str] = {
-    "amax": OUT,
-    "amin": OUT,
     "aminmax": OUT,
     "arange": OUT,
     "argsort": TIES,

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from fusegrad.eager.autograd.engine import reachable
+from fusegrad.eager.core.handlers import in_charge
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.capture.hooks import FOLLOWING
@@ -23,6 +24,7 @@ from fusegrad.tracer.observe.observer import Observer
 from fusegrad.tracer.observe.pytree import Structure, contents, flatten, is_container
 from fusegrad.tracer.observe.reads import Read
 from fusegrad.tracer.observe.values import is_plain
+from fusegrad.tracer.record.before import Before
 from fusegrad.tracer.record.later import Later
 from fusegrad.tracer.record.recorder import Recorder
 from fusegrad.tracer.twin.sites import Site
@@ -95,8 +97,9 @@ class Capture:
     reads: what must still hold for a replay. same: (leaf number, place) of tensors that were one array,
     and so are one value of the graph. bare: the leaves that had no `.grad`, and must have none. derived: the
     tensors whose gradients the run asked for, which must have no hooks.
-    reasons: why it cannot be replayed; empty for a closed run. changes: what it did to the world that a
-    replay does, too. later: what of the result waits to be computed.
+    reasons: why it cannot be replayed; empty for a closed run. foretold: whether a run that meets the same
+    `reads` cannot be replayed, either. changes: what it did to the world that a
+    replay does, too. later: what of the result waits to be computed. before: what takes the run back.
     """
 
     result: Any
@@ -115,8 +118,10 @@ class Capture:
     hosts: list[tuple[Host, int]] = field(default_factory=list)
     reads: list[Read] = field(default_factory=list)
     reasons: list[Reason] = field(default_factory=list)
+    foretold: bool = False
     changes: list[Reason] = field(default_factory=list)
     later: Later | None = None
+    before: Before | None = None
 
 
 def argument_names(
@@ -158,16 +163,18 @@ def capture(
     args: tuple[Any, ...] = (),
     kwargs: Mapping[str, Any] | None = None,
     puts_off: bool = False,
+    keeps: bool = False,
 ) -> Capture:
     """Run `function` eagerly, record it, and observe what it read and did.
 
     function: a plain Python function (bound methods and modules are given by their function with
     `self` among the arguments). puts_off: whether tensors of the result may have no values until the
-    capture's `later` is settled. Raises whatever the function raises; nothing is captured then.
+    capture's `later` is settled. keeps: whether the capture has what takes the run back. Raises whatever
+    the function raises; nothing is captured then.
     """
     keywords, given, called = dict(kwargs or {}), args, function
     function, args = plain_function(function, args)
-    recorder = Recorder(puts_off)
+    recorder = Recorder(puts_off, keeps)
     leaves: list[Any] = []
     flatten((given, keywords), leaves)
     names = argument_names(function, args, keywords)
@@ -181,11 +188,13 @@ def capture(
     observer = NamingObserver((given, keywords), FOLLOWING, roots)
     _reach_bound(observer, called, bound)
     recorder.name_of, recorder.reached = observer.name_of, observer.reached
-    observer.opened = recorder.later.settle
-    previous, state.interpreter = state.interpreter, recorder
+    observer.opened = recorder.code_opens
+    previous, state.interpreter = state.interpreter, in_charge(recorder)
     try:
         try:
             result = observer.run(function, args, keywords)
+            if recorder.before is not None:
+                recorder.before.over()
         finally:
             state.interpreter = previous
         made = _finish(recorder, observer, result, leaves)
@@ -283,8 +292,10 @@ def _finish(recorder: Recorder, observer: Observer, result: Any, leaves: list[An
         recorder.hosts,
         [*observer.reads, *recorder.reads],
         list(dict.fromkeys(reasons)),
+        bool(reasons) and (recorder.code_first or not recorder.open_reasons),
         [Reason(*change) for change in dict.fromkeys(recorder.changes)],
         recorder.later,
+        recorder.before,
     )
 
 

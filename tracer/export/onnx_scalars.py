@@ -174,6 +174,7 @@ PRIMITIVES: dict[str, Callable[..., Handle]] = {
     "neg": _op("Neg"),
     "abs": _op("Abs"),
     "sign": _op("Sign"),
+    "signbit": _negative,  # but for NaN, whose sign ONNX has no word for
     "pow": _pow,
     "floor_div": _floor_divide,
     "remainder": _remainder,

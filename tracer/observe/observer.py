@@ -434,7 +434,11 @@ def _without_hooks(traceback: TracebackType | None) -> TracebackType | None:
     """The traceback without the frames of this package's hooks."""
     if traceback is None:
         return None
-    rest = _without_hooks(traceback.tb_next)
-    if traceback.tb_frame.f_code.co_filename.startswith(_FOLDER):
+    rest, frame = _without_hooks(traceback.tb_next), traceback.tb_frame
+    if frame.f_code.co_filename.startswith(_FOLDER):
         return rest
-    return TracebackType(rest, traceback.tb_frame, traceback.tb_lasti, traceback.tb_lineno)
+    # An instruction at which a signal handler came need not belong to any line.
+    line: int | None = traceback.tb_lineno
+    return TracebackType(
+        rest, frame, traceback.tb_lasti, frame.f_code.co_firstlineno if line is None else line
+    )

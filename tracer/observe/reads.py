@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from types import FunctionType, ModuleType, NoneType
 from typing import Any
 
+from fusegrad.eager.core.handlers import handler_raised
 from fusegrad.tracer.observe.conditions import (
     Attribute,
     Called,
@@ -54,10 +55,14 @@ class Read:
     expected: Expected
 
     def holds(self) -> bool:
-        """Whether the same read would find the same now. Runs no user code, never raises."""
+        """Whether the same read would find the same now. Runs no user code, never raises (but what signal
+        handlers do).
+        """
         try:
             return all(condition.holds() for condition in self.conditions())
         except Exception:
+            if handler_raised():
+                raise
             return False
 
     def conditions(self) -> Iterable[Condition]:
@@ -81,6 +86,8 @@ class Read:
         try:
             text = self._now()
         except Exception:
+            if handler_raised():
+                raise
             return "gone"
         if text != self.was() or self.holds():
             return text

@@ -90,7 +90,8 @@ class Memory:
 
     def find(self, array: np.ndarray) -> Known | None:
         """What is known of an array."""
-        return self._known.get(id(array))
+        known = self._known.get(id(array))
+        return known if known is not None and known.reference() is array else None
 
     def define(self, array: np.ndarray, value: Value, outside: bool = False) -> None:
         """Note that an array holds a value; outside: it was there before the run."""
@@ -104,12 +105,14 @@ class Memory:
 
     def roots(self, held: Callable[[np.ndarray], bool]) -> dict[Known, Value]:
         """The arrays that are no views and are held, maybe through a view, and the value of each."""
-        roots = [k.root() for k in self._known.values() if held(k.array)]
+        arrays = [(k, k.reference()) for k in self._known.values()]
+        roots = [k.root() for k, array in arrays if array is not None and held(array)]
         return {root: root.value for root in roots}
 
     def holding(self, values: Sequence[Value]) -> list[np.ndarray] | None:
         """Arrays that hold these values; None where one has none."""
-        found = {k.value: k.array for k in self._known.values() if k.is_current()}
+        arrays = [(k, k.reference()) for k in self._known.values() if k.is_current()]
+        found = {k.value: array for k, array in arrays if array is not None}
         return [found[v] for v in values] if found.keys() >= {*values} else None
 
     def written(self) -> list[Known]:
@@ -132,12 +135,13 @@ class Memory:
         """What was known of an array, both by their ids, of which nothing is known any more."""
         known = self._known.pop(own, None)
         if known is not None:
-            roots, root = self._on[on], known.root()
-            del roots[root][own]
-            if not roots[root]:
-                del roots[root]
+            # What a signal handler raises where Python calls this is lost, and this undone or half done.
+            roots, root = self._on.get(on, {}), known.root()
+            roots.get(root, {}).pop(own, None)
+            if not roots.get(root):
+                roots.pop(root, None)
             if not roots:
-                del self._on[on]
+                self._on.pop(on, None)
         return known
 
     def replace(self, array: np.ndarray, other: np.ndarray) -> None:
@@ -170,8 +174,11 @@ class Memory:
         """
         root = known.root()
         array = known.array
-        others = [group for other, group in self._on[_memory(array)].items() if other is not root]
-        if any(np.may_share_memory(k.array, array) for group in others for k in [*group.values()]):
+        on = self._on.get(_memory(array), {})
+        others = [
+            k.reference() for other, group in on.items() if other is not root for k in [*group.values()]
+        ]
+        if any(other is not None and np.may_share_memory(other, array) for other in others):
             raise Unfollowed("writes into memory that two tensors share")
         chain = [known]
         while chain[-1].parent is not None:
@@ -182,7 +189,9 @@ class Memory:
         chain[0].value = value
         for view, parent, viewed, before in zip(chain, chain[1:], befores, befores[1:], strict=False):
             op, keeps, params = view.op.put(before.type, **view.params)
-            unseen = before in self._tracked and viewed not in self._tracked
+            # An alias that was taken off the graph may be on it by its own writes: those are unseen as well.
+            apart = view.op.name == "detach" or viewed not in self._tracked
+            unseen = before in self._tracked and apart
             value = self._emit(op, (before, value) if keeps else (value,), params)
             if unseen:
                 # Through a view off the graph: autograd does not see the write.

@@ -26,6 +26,7 @@ from fusegrad.tracer.ir.graph import GUARD, Equation, Source, Value, array_type,
 from fusegrad.tracer.observe.hosts import Draw, Gradient, GradientOf, Host, NoGradient, Place
 from fusegrad.tracer.observe.optimizer_steps import ParametersRead
 from fusegrad.tracer.observe.reads import Read
+from fusegrad.tracer.record.before import Before
 from fusegrad.tracer.record.later import Later
 from fusegrad.tracer.record.memory import Memory, Unfollowed
 from fusegrad.tracer.record.steps import record_step
@@ -46,15 +47,17 @@ class Recorder(Interpreter):
     the run has asked for, by id. steps_taken: how often the run has counted up each count of
     an optimizer's steps, by id, and the value that it then held. after: Python code that a replay runs in
     the end.
-    gradients: the tensors from outside whose `.grad` was looked at or set, by id.
+    gradients: the tensors from outside whose `.grad` was looked at or set, by id. before: what takes the run
+    back, if that is asked for.
     open_reasons: (sentence, file, line, kind) for each thing that a replay could not repeat; changes:
-    the same for what it does repeat, though it changes the world.
+    the same for what it does repeat, though it changes the world. code_first: whether the first of them, if
+    there is any, is what the function's code does, to which `reads` lead.
     name_of: gives a captured tensor its name ("" for one that it does not know); reached: notes that a
     tensor was come by in a way that `reads` guard.
     """
 
-    def __init__(self, puts_off: bool = False) -> None:
-        """puts_off: whether ops may wait (see `later.py`)."""
+    def __init__(self, puts_off: bool = False, keeps: bool = False) -> None:
+        """puts_off: whether ops may wait (see `later.py`). keeps: whether the run may be taken back."""
         self.equations: list[Equation] = []
         self.inputs: list[Value] = []
         self.captured: dict[Value, Tensor] = {}
@@ -62,6 +65,7 @@ class Recorder(Interpreter):
         self.hosts: list[tuple[Host, int]] = []
         self.tracked: set[Value] = set()
         self.gradients: dict[int, Gradient] = {}
+        self.before = Before(self.gradients) if keeps else None
         self.bare: list[int] = []
         self.derived: dict[int, Place] = {}
         self.reads: list[Read] = []
@@ -69,6 +73,7 @@ class Recorder(Interpreter):
         self.steps_taken: dict[int, tuple[int, Value]] = {}
         self._done: tuple[Any, ...] = ()
         self.open_reasons: list[tuple[str, str, int, str]] = []
+        self.code_first = False
         self.changes: list[tuple[str, str, int, str]] = []
         self.name_of: Callable[[Tensor], str] = lambda tensor: ""
         self.reached: Callable[[Tensor], Any] = lambda tensor: None
@@ -117,7 +122,10 @@ class Recorder(Interpreter):
     def host(self, tensor: Tensor, name: str, make: Callable[[Value], Host], outside: bool = False) -> None:
         """Note that a replay asks Python for the values of `tensor`."""
         value = self._define(tensor, identifier(f"{name}{len(self.hosts)}", self._names), outside)
-        self.hosts.append((make(value), len(self.equations)))
+        host = make(value)
+        self.hosts.append((host, len(self.equations)))
+        if self.before is not None and not outside:
+            self.before.given[host] = tensor.array.copy()
 
     def release(self) -> None:
         """Forget the arrays of the run."""
@@ -211,6 +219,17 @@ class Recorder(Interpreter):
         self.later.settle()
         self.open_reasons.append((reason, *user_location(), kind))
 
+    def code_opens(self) -> None:
+        """The function's code does, or is about to do, what a replay could not repeat."""
+        self.code_first = self.code_first or not self.open_reasons
+        self.later.settle()
+
+    def interrupted(self, busy: bool) -> None:
+        """What a signal handler did meanwhile may have changed what the run has found, and will find."""
+        self.open_reasons.append(("a signal handler uses tensors meanwhile", *user_location(), "once"))
+        if not busy:
+            self.later.settle()
+
     def change(self, what: str) -> None:
         """Note what a replay does to the world."""
         self.later.settle()
@@ -233,6 +252,13 @@ class Recorder(Interpreter):
             self.later.settle()
         self.later.meets((target,))
         self.value_of(target)
+        self.about_to_write(target)
+
+    def about_to_write(self, target: Tensor) -> None:
+        """Keep what lies in the memory of a tensor, where the run may be taken back."""
+        known = self.memory.find(target.array)
+        if self.before is not None and known is not None:
+            self.before.note_write(known, target.version)
 
     def writes_later(self, target: Tensor, index: Any, value: Tensor) -> bool:
         return self.later.write(target, index, value)
@@ -247,6 +273,7 @@ class Recorder(Interpreter):
     ) -> None:
         known = self.memory.find(target.array)
         assert known is not None, "every write is told beforehand"
+        assert self.before is None or self.before.has(known), "every write is told beforehand"
         base = base_of(target)
         if on_graph and self.is_outside(base):
             self.effect("puts a tensor from outside on the graph by writing into it")

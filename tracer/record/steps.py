@@ -274,6 +274,7 @@ def _step(recorder: Recorder, numbers: Numbers, parameter: Tensor, spot: Any) ->
         recorder.value_of(tensor, f"{name}_{slot}")
         result = results[slot]
         if result is not tensor:
+            recorder.about_to_write(tensor)
             tensor.array[...] = result.array
             recorder.wrote(tensor, result)
         if slot == "step":

@@ -419,14 +419,14 @@ _signbit = unary(
     "signbit",
     np.signbit,
     DTypeRule("f", False, np.dtype(bool)),
-    lambda b, x: b.or_(b.lt(x, 0.0), b.and_(b.eq(x, 0.0), b.lt(b.div(1.0, x), 0.0))),
+    lambda b, x: b.signbit(x),
     None,
-    "Whether negative, -0.0 included.",
+    "Whether the sign is negative, that of -0.0 and of NaN too.",
     named=False,
 )
 
 
 @public(method=True)
 def signbit(input: Tensor) -> Tensor:
-    """Whether negative, -0.0 included. Source: `torch.signbit`."""
+    """Whether the sign is negative, that of -0.0 and of NaN too. Source: `torch.signbit`."""
     return _signbit(input) if tensor_operand(input).array.dtype.kind == "f" else ops.lt(input, 0)

@@ -325,14 +325,18 @@ def _expand_layout(layout: Layout, shape: tuple[int, ...]) -> Layout:
 
 def _expand_numpy(x: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     if not x.flags.c_contiguous:
-        return np.broadcast_to(x, shape)
+        view = np.broadcast_to(x, shape)
+        if view.size == x.size and x.flags.writeable:
+            view.flags.writeable = True  # nothing is repeated
+        return view
     # What `broadcast_to` does, in a third of its time: every sum's gradient takes this way.
     extra = len(shape) - x.ndim
     strides = [0] * extra
     if x.ndim:
         strides += [s if n == m else 0 for n, m, s in zip(x.shape, shape[extra:], x.strides, strict=True)]
     result: np.ndarray = np.ndarray(shape, x.dtype, x, 0, strides)
-    result.flags.writeable = False
+    if result.size != x.size:
+        result.flags.writeable = False
     return result
 
 

@@ -419,3 +419,30 @@ def test_views_that_are_derived_to_have_any_size():
     assert jitted.stats.compiled_calls >= 12, str(jitted.explain())
     forms = [form for entry in jitted.entries.values() for form in entry.plan.stretches]
     assert len(forms) <= 4 and any(form.open for form in forms)
+
+
+EXPANDED_AND_WRITTEN = {
+    "number": lambda z: z.expand(2, 3, 4).__setitem__(0, 3),
+    "row": lambda z: z.expand(2, 3, 4).__setitem__(0, z.expand(2, 3, 4)[1].clone()),
+    "columns": lambda z: z[:1].expand(3, 4).__setitem__((0, slice(1, None)), 5),
+    "alias": lambda z: z.detach().expand(2, 3, 4).__setitem__(-1, 2),
+    "part": lambda z: z.expand(2, 3, 4)[1].mul_(2),
+    "windows": lambda z: z.unfold(0, 2, 1).__setitem__(0, 4),
+}
+
+
+@pytest.mark.parametrize("name", EXPANDED_AND_WRITTEN)
+def test_parts_of_what_waits_expanded_are_written(name: str):
+    lines: list[int] = []
+
+    def f(x: Any) -> Any:
+        lines.append(1)
+        z = x * 2
+        EXPANDED_AND_WRITTEN[name](z)
+        return z + 1
+
+    jitted = fg.jit(f)
+    x = fg.arange(12.0).reshape(3, 4)
+    for _ in range(6):
+        assert fg.equal(jitted(x), f(x))
+    assert jitted.stats.compiled_calls

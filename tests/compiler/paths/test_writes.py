@@ -295,3 +295,90 @@ def test_what_a_loop_picked_from_is_written_in_place_behind_it(classes: int):
     assert jitted.stats.compiled_calls == 3
     *_, leaf = jitted.segments()
     assert leaf.commit.rest == []
+
+
+VIEWS_OF_NUMPYS = {
+    "another dtype": (lambda x: x.view(fg.int32), fg.float32),
+    "another dtype twice": (lambda x: x.view(fg.int32).view(fg.float32), fg.float32),
+    "other sizes": (lambda x: x.view(fg.int16), fg.float32),
+    "real": (lambda x: x.real, fg.complex64),
+    "imag": (lambda x: x.imag, fg.complex64),
+    "as real": (fg.view_as_real, fg.complex64),
+    "as complex": (lambda x: fg.view_as_complex(x.view(3, 2, 2)), fg.float32),
+    "strided": (lambda x: x.as_strided((2, 2), (1, 2)), fg.float32),
+    "expanded and strided": (lambda x: x.as_strided((2, 3), (0, 1)), fg.float32),
+}
+
+
+@pytest.mark.parametrize("name", VIEWS_OF_NUMPYS)
+@pytest.mark.parametrize("writes", [False, True])
+def test_views_of_a_copy_are_none_of_what_was_copied(name: str, writes: bool):
+    view, dtype = VIEWS_OF_NUMPYS[name]
+
+    def f(x: Any) -> Any:
+        seen = view(x.clone())
+        if writes:
+            x.zero_()
+        return seen
+
+    jitted = fg.jit(f)
+    for _ in range(5):
+        x, same = (fg.arange(12).reshape(3, 4).to(dtype) for _ in range(2))
+        found, expected = jitted(x), f(same)
+        assert fg.equal(found, expected) and not np.may_share_memory(found.numpy(), x.numpy())
+        x.fill_(7)
+        assert fg.equal(found, expected)
+    assert jitted.stats.compiled_calls == 4
+
+
+ONTO_ITSELF = {
+    "view": lambda z: z.view(1, *z.shape).copy_(z),
+    "unsqueeze": lambda z: z.unsqueeze(0).add_(z),
+    "None": lambda z: z[None].mul_(z),
+    "transposed": lambda z: z.t().unsqueeze(0).copy_(z.t()),
+    "part": lambda z: z[1:].unsqueeze(0).copy_(z[1:]),
+    "row": lambda z: z[:1].copy_(z[0]),
+    "assigned": lambda z: z.view(1, *z.shape).__setitem__(..., z),
+}
+
+
+@pytest.mark.parametrize("name", ONTO_ITSELF)
+@pytest.mark.parametrize("size", [4, 600])
+@pytest.mark.parametrize("is_argument", [False, True])
+def test_a_tensor_is_written_onto_itself_through_one_more_dimension(name: str, size: int, is_argument: bool):
+    def f(a: Any) -> Any:
+        z = a if is_argument else a + 1
+        ONTO_ITSELF[name](z)
+        return z * 2
+
+    jitted = fg.jit(f)
+    for _ in range(5):
+        x, same = (fg.rand(size, size) for _ in range(2))
+        same.copy_(x)
+        assert fg.equal(jitted(x), f(same)) and fg.equal(x, same)
+    assert jitted.stats.compiled_calls >= 4
+
+
+@pytest.mark.parametrize("copies", [1, 2, 3])
+@pytest.mark.parametrize("assigns", [False, True])
+@pytest.mark.parametrize("through", ["all", "a part"])
+def test_an_alias_off_the_graph_that_got_on_it_is_still_an_alias_off_it(
+    copies: int, assigns: bool, through: str
+):
+    def f(a: Any) -> Any:
+        z = a * 1.0
+        alias = z.detach()
+        for _ in range(copies):
+            alias.copy_(z)
+        if assigns:
+            (alias if through == "all" else alias[:1])[...] = a if through == "all" else a[:1]
+        return alias * 1, z * 3
+
+    jitted = fg.jit(f)
+    for _ in range(4):
+        gradients = []
+        for function in (jitted, f):
+            a = fg.ones(2, 2, requires_grad=True)
+            sum(((x * x).sum() for x in function(a)), fg.zeros(())).backward()
+            gradients.append(a.grad.tolist())
+        assert gradients[0] == gradients[1]

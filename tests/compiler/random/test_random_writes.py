@@ -298,6 +298,34 @@ def test_programs_with_views_and_writes_do_as_in_pytorch(start: int):
     assert sum("(replay)" in str(j.explain()) for j in jitted) >= 3
 
 
+def bits(found: Outcome | Exception) -> Any:
+    """All that can be seen, to the bit."""
+    if isinstance(found, Exception):
+        return type(found)
+    return [None if a is None else (a.shape, a.tobytes()) for a in found.arrays], found.flags, found.seen
+
+
+@pytest.mark.parametrize("seed", range(5000, 5030))
+def test_what_was_called_before_does_not_tell_in_bits(seed: int):
+    program = written(seed)
+    function = function_of(program, f"random_bits_{seed}")
+    calls = [*range(len(program.modes))] * 2
+    random.Random(seed).shuffle(calls)
+    fg.use_deterministic_algorithms(True)
+    try:
+        known = fg.jit(lambda a, b, seen: function(fg, a, b, seen))
+        for call in calls:
+            fresh = fg.jit(known.__wrapped__)
+            found, expected = (
+                attempt(fg, lambda T, *given, f=f: f(*given), program, call) for f in (known, fresh)
+            )
+            assert bits(found) == bits(expected), program.source
+            eager = attempt(fg, function, program, call)
+            assert isinstance(eager, Exception) or not differs(found, eager), program.source
+    finally:
+        fg.use_deterministic_algorithms(False)
+
+
 def is_found(seeds: range) -> bool:
     """Whether one of these programs differs."""
     for seed in seeds:

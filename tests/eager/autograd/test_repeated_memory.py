@@ -69,6 +69,25 @@ def test_compiled():
     assert program(fg) == program(fg, fg.jit) == program(torch)
 
 
+EXPANDED_TO_NO_MORE = {
+    "as it is": lambda T, x: x.expand(3, 4),
+    "expand_as": lambda T, x: x.expand_as(x),
+    "one more dimension": lambda T, x: x.expand(1, 3, 4),
+    "transposed": lambda T, x: x.t().expand(4, 3),
+    "broadcast_to": lambda T, x: T.broadcast_to(x, (3, 4)),
+}
+
+
+@pytest.mark.parametrize("name", EXPANDED_TO_NO_MORE)
+def test_what_repeats_nothing_is_written_through_aliases_too(name):
+    def program(T, jit=lambda f: f):
+        function = jit(lambda x: (EXPANDED_TO_NO_MORE[name](T, x).detach().add_(1), x * 2)[1])
+        x = T.zeros(3, 4)
+        return [function(x).tolist() for _ in range(4)], x.tolist()
+
+    assert program(fg) == program(fg, fg.jit) == program(torch)
+
+
 def test_memory_that_may_not_be_written():
     owner = np.zeros(3, np.float32)
     array = owner[:]

@@ -14,7 +14,7 @@ import pytest
 from op_samples.table import SAMPLES, Sample
 
 import fusegrad as fg
-from fusegrad.compiler import jit
+from fusegrad.compiler import entries
 from fusegrad.eager.core.op import Op, Params, evaluate
 from fusegrad.eager.core.stand_in import StandIn, stand_in
 from fusegrad.eager.core.state import Interpreter, state
@@ -384,7 +384,7 @@ def test_what_the_compiler_refuses_is_evaluated(monkeypatch: pytest.MonkeyPatch,
     def fails(*_: Any) -> None:
         raise RuntimeError("a fault")
 
-    monkeypatch.setattr(jit, "make_path", fails)
+    monkeypatch.setattr(entries, "make_path", fails)
     jitted = fg.jit(chain)
     x, y = fg.ones(4), fg.ones(4)
     assert seen(jitted(x, y)) == seen(chain(x, y))

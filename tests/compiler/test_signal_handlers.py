@@ -1,0 +1,287 @@
+"""Signal handlers that use autograd themselves, wherever they come: no gradient is lost, or counted twice."""
+
+from __future__ import annotations
+
+import functools
+import random
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import fusegrad as fg
+from fusegrad.eager.core.handlers import Guarded, in_charge
+from fusegrad.eager.core.state import Interpreter, state
+
+if not hasattr(signal, "setitimer"):
+    pytest.skip("no timers here", allow_module_level=True)
+
+# Each gives a leaf, what is called again and again, and what one call adds to each element of the gradient.
+Program = Callable[[], tuple[Any, Callable[[], Any], float]]
+PROGRAMS: dict[str, Program] = {}
+
+
+def program(make: Program) -> Program:
+    PROGRAMS[make.__name__] = make
+    return make
+
+
+def leaf(*shape: int) -> Any:
+    return fg.ones(shape or (5,), requires_grad=True)
+
+
+@program
+def chain():
+    w = leaf()
+
+    def once():
+        y = w
+        for _ in range(10):
+            y = y * 1.0 + 0.0
+        (y * 2).sum().backward()
+
+    return w, once, 2
+
+
+@program
+def many_ways():
+    w = leaf()
+    return w, lambda: sum(((w * 1.0).sum() for _ in range(10)), fg.zeros(())).backward(), 10
+
+
+@program
+def parts():
+    w = leaf()
+    return w, lambda: sum((w[i].sum() for i in range(5)), fg.zeros(())).backward(), 1
+
+
+@program
+def twice():
+    w = leaf()
+
+    def once():
+        loss = (w * w.detach()).sum()
+        loss.backward(retain_graph=True)
+        loss.backward()
+
+    return w, once, 2
+
+
+@program
+def under_hooks():
+    w = leaf()
+    w.register_hook(lambda g: g * 1)
+    w.register_post_accumulate_grad_hook(lambda p: None)
+    return w, lambda: (w * 1.0 + w * 2.0).sum().backward(), 3
+
+
+@program
+def on_the_graph():
+    w = leaf()
+    return w, lambda: (w * w).sum().backward(create_graph=True), 2
+
+
+@program
+def one_gradient_for_two():
+    w, v = leaf(), leaf()
+    return v, lambda: (w + v * 2).sum().backward(), 2
+
+
+@program
+def loss_replayed():
+    w, x = leaf(), fg.ones(5)
+    loss = fg.jit(lambda x: (x * w * 2).sum())
+    return w, lambda: loss(x).backward(), 2
+
+
+@program
+def step_replayed():
+    w, x = leaf(), fg.ones(5)
+
+    @fg.jit
+    def step(x):
+        (x * w * 3).sum().backward()
+
+    return w, lambda: step(x), 3
+
+
+@program
+def step_recorded():
+    w, x = leaf(), fg.ones(5)
+
+    def step(x):
+        (x * w * 3).sum().backward()
+
+    return w, lambda: fg.jit(step)(x), 3
+
+
+@program
+def loss_recorded():
+    w, x = leaf(), fg.ones(5)
+    return w, lambda: fg.jit(lambda x: (x * w * 3).sum())(x).backward(), 3
+
+
+@program
+def put_off():
+    w, x = leaf(600, 600), fg.ones(600, 600)
+    return w, lambda: fg.jit(lambda x: (x * w * 3).sum())(x).backward(), 3
+
+
+@program
+def deferred():
+    w, x, lines = leaf(), fg.ones(5), []
+
+    @fg.jit
+    def step(x):
+        lines.append(1)
+        y = x * w
+        lines.append(y.sum().item())
+        (y * 3).sum().backward()
+
+    return w, lambda: step(x), 3
+
+
+class Handler:
+    """Does some work, also in the middle of its own; counts how often it was done."""
+
+    def __init__(self, work: Callable[[], Any]) -> None:
+        self.work, self.count, self.depth = work, 0, 0
+        self.errors: list[Exception] = []
+
+    def __call__(self, *_: Any) -> None:
+        if self.depth == 2:
+            return
+        self.depth += 1
+        try:
+            with fg.enable_grad():  # it may come where gradients are off
+                self.work()
+            self.count += 1
+        except Exception as error:
+            self.errors.append(error)
+        finally:
+            self.depth -= 1
+
+
+@pytest.fixture
+def alarms() -> Iterator[Callable[..., None]]:
+    """Sets the handler of the alarm, and when it comes."""
+    assert threading.current_thread() is threading.main_thread()
+    previous = signal.getsignal(signal.SIGALRM)
+
+    def begin(handler: Any, seconds: float, again: float = 0.0) -> None:
+        signal.signal(signal.SIGALRM, handler)
+        signal.setitimer(signal.ITIMER_REAL, seconds, again)
+
+    yield begin
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, previous)
+
+
+@pytest.mark.parametrize("deterministic", [False, True])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_what_a_handler_adds_is_added_once(name: str, deterministic: bool, alarms: Callable[..., None]):
+    fg.use_deterministic_algorithms(deterministic)
+    try:
+        w, once, each = PROGRAMS[name]()
+        own, other = leaf(7), fg.jit(lambda z: (z * z).sum())
+        handler = Handler(lambda: ((w * 1.0).sum() + (own * 3).sum() + other(own * 1.0)).backward())
+        calls, end = 0, time.monotonic() + 60
+        alarms(handler, 0.0003, 0.0003)
+        while (handler.count < 30 or calls < 10) and time.monotonic() < end:
+            once()
+            calls += 1
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    finally:
+        fg.use_deterministic_algorithms(False)
+    assert not handler.errors and handler.count >= 30 and calls >= 10
+    assert fg.equal(w.grad, fg.full_like(w, calls * each + handler.count))
+    assert fg.equal(own.grad, fg.full_like(own, 5 * handler.count))
+    before = w.grad.clone()
+    once()
+    assert fg.equal(w.grad, before + each)
+
+
+class Came(Exception):
+    """What a handler raises."""
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.usefixtures("faults_are_covered")
+def test_what_a_handler_raises_comes_out_and_leaves_nothing_half_done(
+    name: str, alarms: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+):
+    armed, raised, unraisable = False, [], []
+
+    def raises(*_: Any) -> None:
+        if armed:
+            raised.append(1)
+            raise Came
+
+    monkeypatch.setattr(sys, "unraisablehook", unraisable.append)  # where Python can raise nothing
+    rng = random.Random(name)
+    w, once, each = PROGRAMS[name]()
+    least = most = caught = 0
+    for _ in range(100):
+        try:
+            alarms(raises, rng.uniform(1e-5, 1e-3))
+            armed = True
+            once()
+            armed = False
+            least += each
+        except Came:
+            armed = False
+            caught += 1
+        most += each
+        assert state.interpreter is None and fg.is_grad_enabled()
+        assert len(raised) == caught + len(unraisable)
+    known = 0 if w.grad is None else w.grad.detach().min().item()
+    assert least <= known <= most
+    w.grad = None
+    once()
+    assert fg.equal(w.grad, fg.full_like(w, each))
+
+
+def handlers() -> dict[str, Any]:
+    class Callable_:
+        def __call__(self, *_: Any) -> None: ...
+
+        def method(self, *_: Any) -> None: ...
+
+    def function(*_: Any) -> None: ...
+
+    return {
+        "function": function,
+        "method": Callable_().method,
+        "object": Callable_(),
+        "partial": functools.partial(function, 1),
+    }
+
+
+@pytest.mark.parametrize("kind", handlers())
+def test_handlers_of_all_kinds_are_known(kind: str, alarms: Callable[..., None]):
+    assert not isinstance(in_charge(Interpreter()), Guarded)
+    alarms(handlers()[kind], 60)
+    assert isinstance(in_charge(Interpreter()), Guarded)
+
+
+def test_a_handler_that_writes_is_in_time(alarms: Callable[..., None]):
+    """Ops that wait take what was there when they were asked for."""
+    x, seen = fg.ones(3), []
+
+    def writes(*_: Any) -> None:
+        x.mul_(2)
+
+    @fg.jit
+    def open_run():
+        seen.append(1)
+        y = x + 1
+        signal.raise_signal(signal.SIGALRM)
+        return y * 1
+
+    alarms(writes, 60)
+    found = [open_run().tolist()[0] for _ in range(6)]
+    assert found == [2, 3, 5, 9, 17, 33] and open_run.stats.compiled_calls >= 2

@@ -269,6 +269,7 @@ from fusegrad.eager.random.random import (
     poisson as poisson,
     randint_like as randint_like,
 )
+from fusegrad.eager.utils.control_flow import cond as cond, scan as scan, while_loop as while_loop
 from fusegrad.tracer.export.api import export as export
 
 __version__: str

@@ -94,7 +94,7 @@ class KernelBuilder:
 
     def __init__(self, plan: Schedule, outputs: Sequence[Value], sources: Sources) -> None:
         self.plan, self.domain, self.sources = plan, plan.domain, sources
-        self.output_values = outputs
+        self.output_values = frozenset(outputs)
         stores = {v: self._store_strides(v) for v in outputs}
         if plan.count <= 1 and not any(self._belongs_to_rows(i, k) for i, k in plan.reductions.items()):
             # One pass over everything: all axes but the last are rows.

@@ -13,6 +13,7 @@ see through them.
 
 from __future__ import annotations
 
+import functools
 import heapq
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -299,7 +300,7 @@ class Fusion:
         domain = analyse([self._equations[i] for i in numbers], self.sources)
         if domain is None:
             return None
-        rows = nest.rows_in(domain, numbers) if nest is not None else None
+        rows = None if nest is None else functools.partial(nest.rows_in, domain, numbers)
         return schedule(domain, self._outputs(numbers), self.sources, rows)
 
     def _nest_of(self, step: Step) -> Nest:

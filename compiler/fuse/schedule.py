@@ -236,12 +236,15 @@ class Schedule:
 
 
 def schedule(
-    domain: Domain, outputs: Sequence[Value], sources: Sources, rows: frozenset[Axis] | None = None
+    domain: Domain,
+    outputs: Sequence[Value],
+    sources: Sources,
+    rows: Callable[[], frozenset[Axis]] | None = None,
 ) -> Schedule | None:
     """The best valid nest for the group, or None where one nest cannot say it.
 
-    outputs: the members that are needed outside, which lie in memory as `sources` says. rows: those of a nest
-    that holds it, for want of a better one.
+    outputs: the members that are needed outside, which lie in memory as `sources` says. rows: gives those of
+    a nest that holds it, for want of a better one.
     """
     for outer, inner in _candidates(domain, outputs, sources, rows):
         placing = _placed(domain, frozenset(outer), frozenset(inner))
@@ -253,7 +256,7 @@ def schedule(
 
 
 def _candidates(
-    domain: Domain, outputs: Sequence[Value], sources: Sources, rows: frozenset[Axis] | None
+    domain: Domain, outputs: Sequence[Value], sources: Sources, rows: Callable[[], frozenset[Axis]] | None
 ) -> Iterator[tuple[list[Axis], list[Axis]]]:
     """Ways to divide the axes into rows and inner ones, best first."""
     order = axis_order(domain, outputs, sources)
@@ -268,14 +271,13 @@ def _candidates(
             splits += [reduced, frozenset(order) - reduced]
     # The last axis in memory order belongs in the inner loop, so that vectors load in one piece.
     splits.append(frozenset(order[-1:]))
-    seen = []
     splits.sort(key=lambda s: order[-1] not in s)
-    if rows is not None:
-        splits.append(frozenset(order) - rows)
-    for inner in splits:
-        if inner and inner not in seen:
-            seen.append(inner)
+    for inner in dict.fromkeys(splits):
+        if inner:
             yield [a for a in order if a not in inner], [a for a in order if a in inner]
+    if rows is not None:
+        outer = rows()
+        yield [a for a in order if a in outer], [a for a in order if a not in outer]
 
 
 def axis_order(domain: Domain, outputs: Sequence[Value], sources: Sources) -> list[Axis]:

@@ -392,8 +392,10 @@ def _arg(extreme: str) -> Callable[..., Value | None]:
 def _with_place(extreme: str) -> Callable[..., tuple[Value, Value]]:
     def rule(b: Rewriter, x: Value, dim: int, keepdim: bool) -> tuple[Value, Value]:
         best, place = _first_place(b, x, dim, extreme)
-        if x.dtype.kind == "f":
-            # What stands there may be a zero of the other sign, and has the NaN's own bits.
+        _, asked = b.original.outputs
+        if x.dtype.kind == "f" and b.readers(asked):
+            # What stands there may be a zero of the other sign, and has the NaN's own bits. Where nobody asks
+            # for the place, looking for it would take three times as long as the extreme does.
             where = [Along(n, d) for d, n in enumerate(x.shape)]
             where[dim] = Along(x.shape[dim], by=0)
             best = b.fetch(x, 0, [place], place.shape, where)

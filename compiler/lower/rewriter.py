@@ -25,11 +25,12 @@ class Rewriter:
     """The graph as far as it is rewritten, and what rules are written with.
 
     rules: by the name of an op what expresses it through others, `rule(rewriter, *inputs, **params)`; it
-    gives the result or results, or None where it does not know how.
+    gives the result or results, or None where it does not know how. original: what a rule is asked about.
     """
 
     def __init__(self, graph: Graph, rules: dict[str, Callable[..., Any]]) -> None:
         self.rules = rules
+        self.original: Equation
         self.equations: list[Equation] = []
         self.changed = False
         self.checks: list[Value] = []
@@ -61,7 +62,7 @@ class Rewriter:
         equation = Equation(original.op, inputs, original.params, original.outputs, original.source)
         rule = self.rules.get(equation.op.name)
         if rule is not None and all(has_kernels(v.dtype) for v in (*equation.values(), *equation.outputs)):
-            self._source, start = equation.source, len(self.equations)
+            self.original, self._source, start = original, equation.source, len(self.equations)
             made = rule(self, *equation.inputs, **equation.params)
             if made is not None:
                 self.changed = True

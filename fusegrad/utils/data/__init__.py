@@ -1,0 +1,22 @@
+"""Loading data, as `torch.utils.data`."""
+
+from fusegrad.eager.data.collate import default_collate as default_collate, default_convert as default_convert
+from fusegrad.eager.data.dataset import *
+from fusegrad.eager.data.dataset import __all__ as _datasets
+from fusegrad.eager.data.loader import DataLoader as DataLoader
+from fusegrad.eager.data.sampler import *
+from fusegrad.eager.data.sampler import __all__ as _samplers
+from fusegrad.eager.data.worker import get_worker_info as get_worker_info
+from fusegrad.utils.data import dataloader as dataloader, dataset as dataset, sampler as sampler
+
+__all__ = [
+    *_datasets,
+    *_samplers,
+    "DataLoader",
+    "dataloader",
+    "dataset",
+    "default_collate",
+    "default_convert",
+    "get_worker_info",
+    "sampler",
+]

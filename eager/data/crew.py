@@ -57,11 +57,9 @@ class Crew:
         self.processes.append(process)
 
     def tell(self, worker: int, message: Any) -> None:
-        """Send a worker an order; to one that died, nothing."""
-        try:
+        """Send a worker an order. One that has gone does not hear it: why it has gone, `listen` finds out."""
+        with contextlib.suppress(OSError):
             self.pipes[worker].send(message)
-        except OSError:
-            self.lost.add(worker)
 
     def dismiss(self, worker: int) -> None:
         """A worker has nothing more to say, and may end."""

@@ -98,7 +98,7 @@ class LoaderIterator(Iterator[Any]):
         return len(self.sampler)
 
     def __getstate__(self) -> Any:
-        raise NotImplementedError("{} cannot be pickled", type(self).__name__)
+        raise NotImplementedError(f"{type(self).__name__} cannot be pickled")
 
 
 def _tell(effect: str) -> None:
@@ -203,8 +203,8 @@ class WorkersIterator(LoaderIterator):
         if message is None:
             return None
         head, parts = message
-        if head.epoch != self.epoch:
-            return None
+        if head.epoch != self.epoch or head.place not in self._open:
+            return None  # of an iteration that was broken off, or of a stream that had ended before
         if head.ended:
             worker = self._open.pop(head.place)
             self._active[worker] = False

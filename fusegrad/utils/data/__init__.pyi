@@ -11,10 +11,10 @@ from fusegrad.eager.data.dataset import (
     TensorDataset as TensorDataset,
     random_split as random_split,
 )
+from fusegrad.eager.data.distributed import DistributedSampler as DistributedSampler
 from fusegrad.eager.data.loader import DataLoader as DataLoader
 from fusegrad.eager.data.sampler import (
     BatchSampler as BatchSampler,
-    DistributedSampler as DistributedSampler,
     RandomSampler as RandomSampler,
     Sampler as Sampler,
     SequentialSampler as SequentialSampler,
@@ -22,4 +22,9 @@ from fusegrad.eager.data.sampler import (
     WeightedRandomSampler as WeightedRandomSampler,
 )
 from fusegrad.eager.data.worker import get_worker_info as get_worker_info
-from fusegrad.utils.data import dataloader as dataloader, dataset as dataset, sampler as sampler
+from fusegrad.utils.data import (
+    dataloader as dataloader,
+    dataset as dataset,
+    distributed as distributed,
+    sampler as sampler,
+)

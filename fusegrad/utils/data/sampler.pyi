@@ -2,7 +2,6 @@
 
 from fusegrad.eager.data.sampler import (
     BatchSampler as BatchSampler,
-    DistributedSampler as DistributedSampler,
     RandomSampler as RandomSampler,
     Sampler as Sampler,
     SequentialSampler as SequentialSampler,

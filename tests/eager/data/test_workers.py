@@ -212,8 +212,15 @@ class Spoken(Exception):
 
 @pytest.mark.parametrize(
     "error",
-    [ValueError("five"), KeyError("five"), Spoken(message="five"), StopIteration(5), OSError(5, "five")]
-    + [UnicodeDecodeError("utf-8", b"five", 0, 1, "bad"), AssertionError()],
+    [
+        ValueError("five"),
+        KeyError("five"),
+        Spoken(message="five"),
+        StopIteration(5),
+        OSError(5, "five"),
+        UnicodeDecodeError("utf-8", b"five", 0, 1, "bad"),
+        AssertionError(),
+    ],
     ids=repr,
 )
 def test_what_is_raised_again_is_what_torch_raises(error: Exception) -> None:

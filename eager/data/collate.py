@@ -87,6 +87,10 @@ def collate(batch: Any, *, collate_fn_map: Functions | None = None) -> Any:
     collate_fn_map: functions by type, or by tuple of types; what is of no type in it by subclass, in order.
     Each takes the list of leaves, and the map as `collate_fn_map`.
     Source: `torch.utils.data._utils.collate.collate`.
+
+    >>> from fusegrad.utils.data._utils.collate import collate
+    >>> collate([{"a": 1}, {"a": 2}], collate_fn_map={int: lambda batch, *, collate_fn_map: sum(batch)})
+    {'a': 3}
     """
     example = batch[0]
     function = _function_for(example, collate_fn_map or {})
@@ -172,5 +176,17 @@ def default_collate(batch: Any) -> Any:
     return collate(batch, collate_fn_map=default_collate_fn_map)
 
 
-__all__ = ["default_collate", "default_convert"]
-locate("fusegrad.utils.data", globals(), __all__)
+__all__ = [
+    "collate",
+    "collate_float_fn",
+    "collate_int_fn",
+    "collate_numpy_array_fn",
+    "collate_numpy_scalar_fn",
+    "collate_str_fn",
+    "collate_tensor_fn",
+    "default_collate",
+    "default_collate_fn_map",
+    "default_convert",
+]
+locate("fusegrad.utils.data", globals(), ["default_collate", "default_convert"])
+locate("fusegrad.utils.data._utils.collate", globals(), __all__)

@@ -119,6 +119,5 @@ def _end(owner: int, processes: list[Any], pipes: list[Connection], stop: Connec
         if process.is_alive():  # it has a handler of its own for SIGTERM
             process.kill()
             process.join()
-        process.close()
     for pipe in [*pipes, stop]:
         pipe.close()

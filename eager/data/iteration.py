@@ -143,6 +143,11 @@ class WorkersIterator(LoaderIterator):
         )
         self._begin_orders()
 
+    @property
+    def _workers(self) -> list[Any]:
+        """The processes, under the name that programs know."""
+        return self.crew.processes
+
     def _begin_orders(self) -> None:
         self._open: dict[int, int] = {}
         self._early: dict[int, list[memoryview]] = {}

@@ -159,13 +159,17 @@ class DataLoader(Generic[Sample]):
         self._context = context
 
     @property
+    def _auto_collation(self) -> bool:
+        return self.batch_sampler is not None
+
+    @property
     def _index_sampler(self) -> Any:
         """Whose elements are what a batch is fetched for."""
-        return self.sampler if self.batch_sampler is None else self.batch_sampler
+        return self.batch_sampler if self._auto_collation else self.sampler
 
     def _recipe(self) -> Recipe:
         """What batches are made of."""
-        return Recipe(self.dataset, self.batch_sampler is not None, self.collate_fn, self.drop_last)
+        return Recipe(self.dataset, self._auto_collation, self.collate_fn, self.drop_last)
 
     def __iter__(self) -> Iterator[Any]:
         if self.num_workers == 0:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
+from fusegrad.eager.data.worker import Caught
 from peers.missing import DTYPES, Missing
 
 # What only tells kinds of tensors apart, and may be mentioned wherever tensors are compared.
@@ -69,7 +70,7 @@ _PARTS: dict[str, dict[str, Any]] = {
         "has_lapack": True,
         "has_spectral": True,
     },
-    "torch._utils": {"_element_size": lambda dtype: dtype.itemsize},
+    "torch._utils": {"_element_size": lambda dtype: dtype.itemsize, "ExceptionWrapper": Caught},
     "torch._utils_internal": {"get_writable_path": str, "IS_FBSOURCE": False},
     "torch._dynamo": {"reset": nothing, "disable": lambda function: function},
     "torch._dynamo.config": {"suppress_errors": False, "inline_inbuilt_nn_modules": False},

@@ -9,6 +9,7 @@ from fusegrad.eager.data.sampler import *
 from fusegrad.eager.data.sampler import __all__ as _samplers
 from fusegrad.eager.data.worker import get_worker_info as get_worker_info
 from fusegrad.utils.data import (
+    _utils as _utils,
     dataloader as dataloader,
     dataset as dataset,
     distributed as distributed,

@@ -249,7 +249,7 @@ def test_a_failure_at_the_start_is_said_once_by_each_worker() -> None:
 )
 def test_a_death_is_told_when_its_batch_is_due(method: str, how: str, manner: str) -> None:
     batches = iter(loader(datasets.Failing(how), method))
-    dead = batches.crew.processes[1].pid
+    dead = batches._workers[1].pid
     given = []
     start = time.monotonic()
     with pytest.raises(
@@ -298,10 +298,9 @@ def test_abandoned_iterators_end_their_workers(persistent: bool) -> None:
     for taken in (0, 1, 4):
         given = loader(datasets.Squares(50), persistent_workers=persistent)
         batches = iter(given)
-        processes = batches.crew.processes
         for _ in range(taken):
             next(batches)
-        pids = [process.pid for process in processes]
+        pids = [process.pid for process in batches._workers]
         assert {p.pid for p in multiprocessing.active_children()} >= set(pids)
         del batches, given  # without a collection
         assert not {p.pid for p in multiprocessing.active_children()} & set(pids)

@@ -8,6 +8,7 @@ written but the word to stop: that never waits, whatever the workers do.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import time
 import weakref
@@ -19,7 +20,8 @@ from typing import Any
 from fusegrad.eager.data import channel
 from fusegrad.eager.data.worker import Job, work
 
-# How long a worker that is told to stop may take for the batch that it is making, in seconds.
+# How long a worker that is told to stop may take for the batch that it is making, and how often workers that say
+# nothing are looked at, in seconds.
 PATIENCE = 5.0
 
 
@@ -70,9 +72,12 @@ class Crew:
 
         timeout: in seconds, after which RuntimeError is raised; 0 to wait as long as it takes.
         """
-        ready: list[Any] = wait(list(self.heard), timeout or None)
-        if not ready:
-            raise RuntimeError(f"DataLoader timed out after {timeout} seconds")
+        deadline = time.monotonic() + (timeout or math.inf)
+        while not (ready := self._ready(deadline)):
+            if time.monotonic() >= deadline:
+                raise RuntimeError(f"DataLoader timed out after {timeout} seconds")
+            if self._lost_silently():
+                return None
         pipe = ready[0]
         try:
             return channel.receive(pipe)
@@ -83,6 +88,18 @@ class Crew:
             self.lost.add(self.heard.pop(pipe))
             pipe.close()
             raise
+
+    def _ready(self, deadline: float) -> list[Any]:
+        """The pipes with something to read, or closed; none if nothing happens for a while."""
+        return wait(list(self.heard), min(max(0.0, deadline - time.monotonic()), PATIENCE))
+
+    def _lost_silently(self) -> bool:
+        """Whether a worker died whose pipe some other process holds open, which was forked meanwhile."""
+        dead = [
+            p for p, worker in self.heard.items() if not self.processes[worker].is_alive() and not p.poll()
+        ]
+        self.lost.update(self.heard.pop(pipe) for pipe in dead)
+        return bool(dead)
 
     def check(self, workers: Iterable[int]) -> None:
         """RuntimeError if one of these workers died."""

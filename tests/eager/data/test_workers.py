@@ -263,6 +263,26 @@ def test_a_death_is_told_when_its_batch_is_due(method: str, how: str, manner: st
         next(batches)
 
 
+@pytest.mark.skipif("fork" not in METHODS, reason="needs fork")
+def test_a_death_is_told_where_another_process_holds_the_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one does that another thread forked while the worker was started."""
+    held = []
+
+    class Holding(type(multiprocessing.get_context("fork"))):  # type: ignore[misc]
+        def Pipe(self, duplex: bool = True) -> Any:
+            ours, theirs = super().Pipe(duplex)
+            held.append(os.dup(theirs.fileno()))
+            return ours, theirs
+
+    monkeypatch.setattr(crew, "PATIENCE", 0.2)
+    batches = iter(DataLoader(datasets.Failing("exit"), num_workers=2, multiprocessing_context=Holding()))
+    given = []
+    with pytest.raises(RuntimeError, match="exited unexpectedly"):
+        given.extend(int(batch) for batch in batches)
+    for descriptor in held:
+        os.close(descriptor)
+
+
 def test_a_death_is_told_by_a_persistent_crew_again() -> None:
     given = loader(datasets.Failing("exit"), persistent_workers=True)
     for _ in range(2):

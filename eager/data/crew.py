@@ -20,8 +20,8 @@ from typing import Any
 from fusegrad.eager.data import channel
 from fusegrad.eager.data.worker import Job, work
 
-# How long a worker that is told to stop may take for the batch that it is making, and how often workers that say
-# nothing are looked at, in seconds.
+# How long a worker that is told to stop may take for the batch that it is making, in seconds; and how often
+# workers that say nothing are looked at.
 PATIENCE = 5.0
 
 

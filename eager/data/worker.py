@@ -1,7 +1,7 @@
 """A worker process: takes keys, makes batches, and sends them back until it is told to stop.
 
-It waits for three things at once: keys, the word to stop, and the end of its parent, so that nobody has to
-look at a clock. What it sends goes through a thread: it makes the next batch while the parent is busy.
+One thread takes orders in and another one sends batches, so that neither the worker nor its parent waits for
+the other one to have time.
 """
 
 from __future__ import annotations
@@ -157,24 +157,50 @@ class _Sender:
         self.thread.join()
 
 
+class _Receiver:
+    """A thread that takes orders in, so that a parent never waits for a busy worker to do so.
+
+    It waits for three things at once: orders, the word to stop, and the end of the parent.
+    """
+
+    def __init__(self, connection: Connection, stop: Connection) -> None:
+        parent = multiprocessing.parent_process()
+        assert parent is not None
+        self.connection = connection
+        self.watched: list[Any] = [connection, stop, parent.sentinel]
+        self.orders: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self.ended = threading.Event()
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def _run(self) -> None:
+        try:
+            with contextlib.suppress(EOFError, OSError):  # the parent has gone
+                while wait(self.watched) == [self.connection]:
+                    self.orders.put(self.connection.recv())
+        finally:
+            self.ended.set()
+            self.orders.put(None)
+
+    def next(self) -> Any:
+        """The next order; None when it is time to stop, whatever was ordered before."""
+        order = self.orders.get()
+        return None if self.ended.is_set() else order
+
+
 def work(job: Job, connection: Connection, stop: Connection) -> None:
     """The worker's whole life. stop: becomes readable when it is to stop, whatever else it was told."""
     state.interpreter = None  # a fork may have left it in the middle of a recorded run
-    # The parent is interrupted as well, or has gone.
-    with contextlib.suppress(KeyboardInterrupt, EOFError, OSError):
+    with contextlib.suppress(KeyboardInterrupt):  # the parent is interrupted as well
         _work(job, connection, stop)
 
 
 def _work(job: Job, connection: Connection, stop: Connection) -> None:
     seed = _seed_all(job)
     _here["info"] = WorkerInfo(job.number, job.workers, seed, job.recipe.dataset)
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    watched: list[Any] = [connection, stop, parent.sentinel]
-    sender, where = _Sender(connection), f"in DataLoader worker process {job.number}"
+    sender, receiver = _Sender(connection), _Receiver(connection, stop)
+    where = f"in DataLoader worker process {job.number}"
     fetch, failed = _caught(lambda: _begun(job), where)
-    while wait(watched) == [connection]:
-        order = connection.recv()
+    while (order := receiver.next()) is not None:
         if isinstance(order, Epoch):
             fetch, failed = _caught(job.recipe.fetcher, where)
             continue

@@ -301,6 +301,17 @@ def test_time_is_up(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
+def test_time_is_up_also_where_orders_are_longer_than_a_pipe(
+    method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(crew, "PATIENCE", 0.2)
+    long = [[5] * 300_000] * 8
+    batches = iter(loader(datasets.Failing("sleep"), method, batch_sampler=long, timeout=1.5))
+    with pytest.raises(RuntimeError, match=r"DataLoader timed out after 1.5 seconds"):
+        next(batches)
+
+
+@pytest.mark.parametrize("method", METHODS)
 def test_what_cannot_be_sent_to_a_worker_is_an_error_here(method: str) -> None:
     if method == "fork":
         assert list(loader(range(2), method, collate_fn=lambda batch: batch)) == [[0], [1]]

@@ -34,6 +34,7 @@ ROOMS = {
         "optim",
         "utils",
         "io",
+        "data",
         "",
     ],
     "tracer": ["ir", "twin", "observe", "record", "capture", "export", ""],

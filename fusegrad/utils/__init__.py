@@ -1,5 +1,5 @@
 """What stands under `torch.utils`."""
 
-from fusegrad.utils import _pytree as _pytree, checkpoint as checkpoint
+from fusegrad.utils import _pytree as _pytree, checkpoint as checkpoint, data as data
 
-__all__ = ["checkpoint"]
+__all__ = ["checkpoint", "data"]

@@ -6,10 +6,12 @@ Only answers: nothing here computes.
 from __future__ import annotations
 
 import importlib.util
+import multiprocessing
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
+from fusegrad.eager.data.worker import Caught
 from fusegrad.eager.nn.hooks import EVERYWHERE
 from peers.missing import DTYPES, Missing
 
@@ -67,13 +69,14 @@ _PARTS: dict[str, dict[str, Any]] = {
         "has_lapack": True,
         "has_spectral": True,
     },
-    "torch._utils": {"_element_size": lambda dtype: dtype.itemsize},
+    "torch._utils": {"_element_size": lambda dtype: dtype.itemsize, "ExceptionWrapper": Caught},
     "torch._utils_internal": {"get_writable_path": str, "IS_FBSOURCE": False},
     "torch._dynamo": {"reset": nothing, "disable": lambda function: function},
     "torch._dynamo.config": {"suppress_errors": False, "inline_inbuilt_nn_modules": False},
     "torch._inductor.utils": {"GPU_TYPES": ["cuda", "xpu"]},
     "torch.compiler": {"set_stance": nothing, "is_compiling": no, "is_dynamo_compiling": no},
-    "torch.utils.data.dataset": {"Subset": Nothing},
+    # PyTorch's is the standard library's, and sends tensors through shared memory.
+    "torch.multiprocessing": {name: getattr(multiprocessing, name) for name in multiprocessing.__all__},
     "torch._logging.scribe": {"open_source_signpost": nothing},
     "torch.backends": {"disable_global_flags": nothing},
     "torch.utils.deterministic": {"fill_uninitialized_memory": True},

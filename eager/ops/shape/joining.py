@@ -155,12 +155,12 @@ def stack(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None)
     given = tuple(tensors)
     if not given:
         raise failure(RuntimeError, "stack expects a non-empty TensorList")
-    for other in given[1:]:
+    for entry, other in enumerate(given):
         if other.array.shape != given[0].array.shape:
             raise failure(
                 RuntimeError,
                 f"stack expects each tensor to be equal size, but got {list(given[0].array.shape)} "
-                f"and {list(other.array.shape)}",
+                f"at entry 0 and {list(other.array.shape)} at entry {entry}",
             )
     place = normal_dim(dim, given[0].array.ndim + 1)
     result = bind(_cat, tuple([ops.unsqueeze(x, place) for x in given]), {"dim": _StackedDim(place)})

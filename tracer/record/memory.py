@@ -16,6 +16,7 @@ import numpy as np
 from fusegrad.eager.core.families import View
 from fusegrad.eager.core.op import REGISTRY, Op, Params
 from fusegrad.eager.core.shared import owner
+from fusegrad.eager.core.state import state
 from fusegrad.tracer.ir.graph import Value
 from fusegrad.tracer.observe.values import Strong
 
@@ -35,11 +36,12 @@ class Known:
 
     parent: what it is a view of, by `op` and `params`; seen: the parent's value that `value` was
     taken of. outside: whether it was there before the run; original: the value that it held at first.
+    apart: whether it is off the graph, whatever its parent is: a detached alias, or made under no_grad.
     reference: gives the array. Those from outside are kept alive; what the run makes goes as it does
     without a recorder, so that its memory can be used again.
     """
 
-    __slots__ = ("op", "original", "outside", "params", "parent", "reference", "seen", "value")
+    __slots__ = ("apart", "op", "original", "outside", "params", "parent", "reference", "seen", "value")
 
     def __init__(
         self,
@@ -52,6 +54,7 @@ class Known:
         self.reference, self.value, self.original = reference, value, value
         self.parent, self.op, self.params, self.outside = parent, op, params, False
         self.seen = None if parent is None else parent.value
+        self.apart = parent is not None and (op.name == "detach" or not state.grad_enabled)
 
     @property
     def array(self) -> np.ndarray:
@@ -162,8 +165,8 @@ class Memory:
             value = self.current(known.parent)
             if value is not known.seen:
                 taken = self._emit(known.op, (value,), known.params)
-                if known.value not in self._tracked:
-                    self._tracked.discard(taken)  # a view that was taken off the graph stays there
+                if known.apart:
+                    self._tracked.discard(taken)
                 known.value, known.seen = taken, value
         return known.value
 
@@ -190,7 +193,7 @@ class Memory:
         for view, parent, viewed, before in zip(chain, chain[1:], befores, befores[1:], strict=False):
             op, keeps, params = view.op.put(before.type, **view.params)
             # An alias that was taken off the graph may be on it by its own writes: those are unseen as well.
-            apart = view.op.name == "detach" or viewed not in self._tracked
+            apart = view.apart or viewed not in self._tracked
             unseen = before in self._tracked and apart
             value = self._emit(op, (before, value) if keeps else (value,), params)
             if unseen:

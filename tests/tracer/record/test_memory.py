@@ -169,3 +169,83 @@ def test_an_op_that_gives_its_input_back_ends_the_replay(monkeypatch: pytest.Mon
     jitted = fg.jit(lambda x: x.contiguous() * 1)
     jitted(fg.ones(2, 3).t())
     assert "gave memory of its input" in str(jitted.explain())
+
+
+# Views of what gets on the graph by a write: each program makes them of `base`, which is not on it yet.
+
+
+def view_before_a_write(base: fg.Tensor, a: fg.Tensor) -> list[fg.Tensor]:
+    view = base.T
+    base.add_(a)
+    return [base * 1, view * 1]
+
+
+def view_of_a_view(base: fg.Tensor, a: fg.Tensor) -> list[fg.Tensor]:
+    row = base.T[0]
+    base.mul_(a)
+    row.add_(1)
+    return [base * 1, row * 1]
+
+
+def part_that_is_written(base: fg.Tensor, a: fg.Tensor) -> list[fg.Tensor]:
+    first, rest = base[0], base[1:]
+    first.add_(a[0])
+    return [base * 1, first * 1, rest * 1]
+
+
+def several_writes(base: fg.Tensor, a: fg.Tensor) -> list[fg.Tensor]:
+    view, row = base.T, base[1]
+    base.lerp_(a, 0.5)
+    view[0] = a[:, 1]
+    row.mul_(a[2])
+    return [base * 1, view * 1, row * 1]
+
+
+def detached_before(base: fg.Tensor, a: fg.Tensor) -> list[fg.Tensor]:
+    alias = base.detach()
+    part = alias.T
+    base.add_(a)
+    return [base * 1, alias * 1, part * 1]
+
+
+def detached_from_a_view(base: fg.Tensor, a: fg.Tensor) -> list[fg.Tensor]:
+    view = base.T
+    part = view.detach()[0]
+    base.mul_(a)
+    return [base * 1, view * 1, part * 1]
+
+
+def view_made_under_no_grad(base: fg.Tensor, a: fg.Tensor) -> list[fg.Tensor]:
+    with fg.no_grad():
+        view = base.T
+    base.add_(a)
+    return [base * 1, view * 1]
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        view_before_a_write,
+        view_of_a_view,
+        part_that_is_written,
+        several_writes,
+        detached_before,
+        detached_from_a_view,
+        view_made_under_no_grad,
+    ],
+)
+def test_views_of_what_gets_on_the_graph_by_a_write_are_on_it_as_in_eager(program: Callable[..., Any]):
+    def run(function: Callable[..., Any]) -> Any:
+        a = (fg.arange(12.0).reshape(3, 4) / 4 - 1).requires_grad_()
+        found = function(fg.arange(12.0).reshape(3, 4) * 0.3, a)
+        sum((x * x).sum() for x in found if x.requires_grad).backward()
+        return [x.requires_grad for x in found], [x.tolist() for x in found], a.grad.tolist()
+
+    jitted = fg.jit(lambda base, a: program(base * 1.0, a))
+    expected = run(lambda base, a: program(base * 1.0, a))
+    for _ in range(4):
+        flags, values, gradient = run(jitted)
+        assert flags == expected[0]
+        for found, right in zip((*values, gradient), (*expected[1], expected[2]), strict=True):
+            np.testing.assert_allclose(found, right, rtol=1e-6)
+    assert jitted.stats.compiled_calls == 3, str(jitted.explain())

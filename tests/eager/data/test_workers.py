@@ -344,6 +344,8 @@ import os, signal, sys
 import worker_datasets as datasets
 from fusegrad.utils.data import DataLoader
 
+# A shell ignores it for what runs in its background.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 if __name__ == "__main__":
     loader = DataLoader(
         datasets.Large(100), num_workers=2, multiprocessing_context=sys.argv[1],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import math
 from collections.abc import Iterator, Sequence
 
@@ -27,18 +26,6 @@ _COMBINE = {"add": "add", "mul": "mul", "max": "maximum", "min": "minimum", "or"
 def combined(w: Writer, how: str, a: Val, b: Val) -> Val:
     """What a combiner makes of two values."""
     return apply(w, _COMBINE[how], [a, b], a.dtype)
-
-
-def _any_lane(w: Writer, condition: Val) -> Val:
-    lanes = w.emit(f"bitcast {condition} to i{condition.lanes}", "bool")
-    return w.emit(f"icmp ne i{condition.lanes} {lanes.text}, 0", "bool")
-
-
-def _zero_of(how: str, dtype: str, w: Writer, least: Val) -> Val:
-    """The zero that an extreme is, of whose lanes the least bits are known."""
-    zero, wanted = (0.0, 0) if how == "max" else (-0.0, identity("max", least.dtype))
-    some = _any_lane(w, w.compare("eq", least, w.constant(wanted, least.dtype, least.lanes)))
-    return w.select(some, w.constant(zero, dtype), w.constant(-zero, dtype))
 
 
 def is_array_of_blocks(accumulator: Accumulator) -> bool:
@@ -219,16 +206,13 @@ class Accumulation(Access):
 
     def _signed_zero(self, accumulator: Accumulator, value: Val, total: Val) -> Val:
         """`total`, which the lanes of `value` were united to; if it is zero, which is rare, the right one."""
-        w, room = self.w, self.w.stack(total.type)
+        w, zero, room = self.w, 0.0 if accumulator.combine == "max" else -0.0, self.w.stack(total.type)
         w.line(f"store {total}, ptr {room}")
-        with w.when(w.compare("eq", total, w.constant(0.0, total.dtype)).text):
+        with w.when(w.compare("eq", total, w.constant(0.0, total.dtype)).text, rare=True):
             least = self._marks(self.zeros[accumulator.target], value)
-            how = functools.partial(_zero_of, accumulator.combine, total.dtype)
-            # In a function of its own: LLVM would compute what is so short for every row.
-            symbol = f"fusegrad_zero_of_{accumulator.combine}_{total.dtype}_{least.lanes}"
-            attributes = "" if w.target is None else w.target.function_attributes
-            w.function(symbol, [least], how, f"cold {attributes}")
-            right = w.emit(f"call {total.type} @{symbol}({least})", total.dtype)
+            wanted = 0 if accumulator.combine == "max" else identity("max", least.dtype)
+            some = self._any_lane(w.compare("eq", least, w.constant(wanted, least.dtype, least.lanes)))
+            right = w.select(some, *(w.constant(z, total.dtype) for z in (zero, -zero)))
             w.line(f"store {right}, ptr {room}")
         return w.emit(f"load {total.type}, ptr {room}", total.dtype)
 
@@ -294,7 +278,7 @@ class Accumulation(Access):
         if target not in self.nans:
             return total
         marks = self._marks(self.nans[target], value)
-        some = _any_lane(w, w.compare("ne", marks, w.constant(0, marks.dtype, marks.lanes)))
+        some = self._any_lane(w.compare("ne", marks, w.constant(0, marks.dtype, marks.lanes)))
         return w.select(some, w.constant(math.nan, value.dtype), total)
 
     def _marks(self, room: str, like: Val) -> Val:
@@ -303,6 +287,10 @@ class Accumulation(Access):
         return self.w.emit(
             f"load {vector_type(DTYPES[whole].register, like.lanes)}, ptr {room}", whole, like.lanes
         )
+
+    def _any_lane(self, condition: Val) -> Val:
+        lanes = self.w.emit(f"bitcast {condition} to i{condition.lanes}", "bool")
+        return self.w.emit(f"icmp ne i{condition.lanes} {lanes.text}, 0", "bool")
 
     def array_element(self, accumulator: Accumulator) -> str:
         """The address of an array accumulator's element at the current indices (row-major)."""

@@ -11,6 +11,7 @@ from fusegrad.compiler.base.lock import compiling
 from fusegrad.compiler.codegen.emit import parts
 from fusegrad.compiler.codegen.functions import module_text
 from fusegrad.compiler.kernel.ir import Kernel
+from fusegrad.compiler.llvm.ir_writer import RARE
 from fusegrad.compiler.llvm.llvm_jit import Module, Statistics
 from fusegrad.compiler.llvm.target import host
 from fusegrad.compiler.llvm.tasks import task_name
@@ -75,7 +76,7 @@ def cold() -> Iterator[None]:
 
 
 # Lines that several modules may have: declarations, and functions and constants written in one line.
-_SHARED = ("declare ", "define private ", "@fusegrad_")
+_SHARED = ("declare ", "define private ", "@fusegrad_", f"{RARE} = ")
 
 
 def joined(texts: Sequence[str]) -> str:

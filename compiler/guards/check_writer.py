@@ -114,7 +114,7 @@ class Writer:
             self.known = known
             for together in self._asking:
                 together.rows.pop()
-            self.check(f"not {self.constant('holds', read.holds)}()")
+            self.check(f"not {self.constant('holds', read.asked_often())}()")
         about = f"# {read.describe()}  ({read.site.file}:{read.site.line})"
         about = about.replace("\n", " ").encode("utf-8", "backslashreplace").decode()
         last = self._lines[-1] if len(self._lines) > lines else None

@@ -245,7 +245,9 @@ def _attributes_of(writer: Writer, owner: Any, held: str) -> str | None:
     base, descriptor = writer.expect_kind(type(owner), "__dict__")
     if base is None:
         return None
-    if type(descriptor) is not GetSetDescriptorType or type(instance_dict(owner)) is not dict:
+    # Of builtin classes such as SimpleNamespace it may be a member, which nobody can change.
+    builtin = type(descriptor) is MemberDescriptorType and not is_heap_type(base)
+    if not (builtin or type(descriptor) is GetSetDescriptorType) or type(instance_dict(owner)) is not dict:
         raise TooDifficult
     return writer.part(f"{held}.__dict__", "attributes", dict)
 

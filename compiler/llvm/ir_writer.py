@@ -14,6 +14,7 @@ from fusegrad.compiler.kernel.dtypes import DTYPES, is_float
 from fusegrad.compiler.llvm.target import Target
 from fusegrad.eager.core.dtypes import CUT_IN, FROM_SHORT
 
+RARE = "!0"  # what says of a branch that it is rare
 LINE = 64  # bytes that a cache fetches at a time
 
 # What depends on nothing but its operands, and may be done where it turns out not to be needed. Integer
@@ -189,11 +190,16 @@ class Writer:
         return name
 
     @contextlib.contextmanager
-    def when(self, condition: str) -> Iterator[None]:
-        """`if condition:`, without else and without values that leave it."""
+    def when(self, condition: str, rare: bool = False) -> Iterator[None]:
+        """`if condition:`, without else and without values that leave it.
+
+        rare: it hardly ever holds; else LLVM computes what is short in any case, and picks from it.
+        """
         number = self._count = self._count + 1
         then, after = f"then{number}", f"after{number}"
-        self.line(f"br i1 {condition}, label %{then}, label %{after}")
+        if rare:
+            self.declared.add(f'{RARE} = !{{!"branch_weights", i32 1, i32 2000}}')
+        self.line(f"br i1 {condition}, label %{then}, label %{after}" + (f", !prof {RARE}" if rare else ""))
         self._begin(then)
         self._known.append({})
         yield

@@ -43,6 +43,15 @@ from fusegrad.tracer.twin.sites import Site
 _ABSENT = Expected(MISSING)
 
 
+def _all_hold(conditions: Callable[[], Iterable[Condition]]) -> bool:
+    try:
+        return all(condition.holds() for condition in conditions())
+    except Exception:
+        if handler_raised():
+            raise
+        return False
+
+
 class Read:
     """One read of Python state outside the run.
 
@@ -58,12 +67,12 @@ class Read:
         """Whether the same read would find the same now. Runs no user code, never raises (but what signal
         handlers do).
         """
-        try:
-            return all(condition.holds() for condition in self.conditions())
-        except Exception:
-            if handler_raised():
-                raise
-            return False
+        return _all_hold(self.conditions)
+
+    def asked_often(self) -> Callable[[], bool]:
+        """`holds`, its conditions made once."""
+        known = tuple(self.conditions())
+        return lambda: _all_hold(lambda: known)
 
     def conditions(self) -> Iterable[Condition]:
         """What must be true for the read to hold, in the order of asking; made anew for each."""

@@ -211,33 +211,6 @@ def instance_object() -> Any:
 
 
 @case
-def attribute_of_a_namespace() -> Any:
-    world = SimpleNamespace(owner=SimpleNamespace(x=number()))
-    breaks = {
-        "another": lambda: setattr(world.owner, "x", 2.5),
-        "none": lambda: delattr(world.owner, "x"),
-        "all of them": lambda: world.owner.__dict__.clear(),
-    }
-    return attribute(world.owner, "x"), {"equal": lambda: setattr(world.owner, "x", number())}, breaks
-
-
-class Options(SimpleNamespace):
-    """A namespace whose class can be changed."""
-
-
-@case
-def attribute_of_a_namespace_of_ones_own() -> Any:
-    world = SimpleNamespace(owner=type("Own", (Options,), {})(x=number()))
-    kind = type(world.owner)
-    breaks = {
-        "another": lambda: setattr(world.owner, "x", 2.5),
-        "a property": lambda: setattr(kind, "x", property(lambda self: 1.5)),
-        "a look-up": lambda: setattr(kind, "__getattribute__", lambda self, name: 1.5),
-    }
-    return attribute(world.owner, "x"), {"more": lambda: setattr(world.owner, "y", 1)}, breaks
-
-
-@case
 def slot() -> Any:
     world = settings()
     breaks = {

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from types import SimpleNamespace
 from typing import Any
 
+import guard_namespaces  # noqa: F401 - which adds cases
 import pytest
 from guard_cases import CASES
 from guard_checks import asked_once

@@ -172,19 +172,19 @@ class Growth:
         """
         sizes = [(len(nest.sizes), len(nest.members)) for nest in (one, other)]
         host, guest = (one, other) if sizes[0] >= sizes[1] else (other, one)
-        axes = self._common_axes(host, guest)
+        read = [*_read_of(host, guest), *_read_of(guest, host)]
+        axes = self._common_axes(host, guest, read)
         if isinstance(axes, Answer):
             return axes
-        merging = _Merging(host, guest, axes, self._sources)
+        merging = _Merging(host, guest, axes, read, self._sources)
         if merging.changes_nothing():
             host.placing.take_in(guest.placing)
         elif not self._place(merging):
             return Answer.UNKNOWN
         return merging.merged()
 
-    def _common_axes(self, host: Nest, guest: Nest) -> Axes | Answer:
-        """The axis of the host for each of the guest's."""
-        read = [*_read_of(host, guest), *_read_of(guest, host)]
+    def _common_axes(self, host: Nest, guest: Nest, read: Sequence[tuple[Nest, Access]]) -> Axes | Answer:
+        """The axis of the host for each of the guest's. read: how one of them reads what the other makes."""
         if any(access.repeats and len(nest.loads[access].readers) > 1 for nest, access in read):
             # What makes these readers run along the same axis will not be there.
             return Answer.UNKNOWN
@@ -272,13 +272,18 @@ def _dims_of_member(use: Use, members: Mapping[Value, Dims], sources: Sources) -
 
 
 class _Merging:
-    """A guest on its way into a nest. axes: of the host, for each of the guest's."""
+    """A guest on its way into a nest.
 
-    def __init__(self, host: Nest, guest: Nest, axes: Axes, sources: Sources) -> None:
+    axes: of the host, for each of the guest's. read: how one of them reads what the other makes.
+    """
+
+    def __init__(
+        self, host: Nest, guest: Nest, axes: Axes, read: Sequence[tuple[Nest, Access]], sources: Sources
+    ) -> None:
         self.host, self.guest, self._axes, self._sources = host, guest, axes, sources
         self._same_names = all(theirs == mine for theirs, mine in axes.items())
         self._members = {v: self._moved(d) for v, d in guest.members.items()}
-        self._read = [*_read_of(host, guest), *_read_of(guest, host)]
+        self._read = read
         self.host_reads = any(reader is host for reader, _ in self._read)
 
     def changes_nothing(self) -> bool:

@@ -30,7 +30,7 @@ from fusegrad.eager.core.op import REGISTRY, Op, TensorType
 from fusegrad.eager.core.sizes import has_symbols
 from fusegrad.eager.ops.shape.slicing import Slice
 from fusegrad.tracer.ir import passes
-from fusegrad.tracer.ir.graph import Equation, Graph, Operand, Source, Value
+from fusegrad.tracer.ir.graph import Equation, Graph, Operand, Source, Value, identifier
 
 # Fewer products than this, and products of more multiplications, stay as they are.
 FEW = 4
@@ -61,6 +61,8 @@ class _Gathering:
         self.order = {v: i for i, e in enumerate(graph.equations) for v in e.outputs}
         self.users = graph.users()
         self.returned = set(graph.outputs)
+        # A stretch of a graph that was gathered before has such names already.
+        self._names = {v.name for v in graph.inputs} | {v.name for v in self.made}
         self.before: dict[int, list[Equation]] = {}
         self.instead: dict[Value, Equation] = {}
         self.joined: dict[tuple[Value, ...], Value] = {}
@@ -85,7 +87,8 @@ class _Gathering:
         type_ = op.infer([v.type if isinstance(v, Value) else v for v in operands], params)
         assert isinstance(type_, TensorType)
         here = self.before.setdefault(self.place, [])
-        value = Value(f"gathered{self.place}_{len(here)}", type_)
+        value = Value(identifier(f"gathered{self.place}_{len(here)}", self._names), type_)
+        self._names.add(value.name)
         here.append(Equation(op, operands, params, (value,), self.source))
         return value
 

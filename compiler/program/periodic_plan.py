@@ -381,8 +381,9 @@ class _Joining:
             assert layout is not None, "a part that lies in rows"
             base, chain = sources.resolve(view.output)
             whole = now = self.now.get(base, base)
+            mark = next(self._marks)
             for number, step in enumerate(chain):
-                seen = Value(f"{view.output.name}_seen{len(self.looks)}_{number}", step.output.type)
+                seen = Value(f"{view.output.name}{mark}_{number}", step.output.type)
                 self.equations.append(Equation(step.op, (now,), step.params, (seen,), step.source))
                 now = seen
             names[value], self.looks[now] = now, (whole, layout.offset)

@@ -11,6 +11,8 @@ import pytest
 from hypothesis import example, given, settings
 
 import fusegrad as fg
+from fusegrad.compiler.lower.merge_matmuls import gathered
+from fusegrad.tracer.ir.graph import Graph, Value, check
 
 
 def steps(g: Any) -> list[str]:
@@ -52,6 +54,22 @@ def test_a_loop_over_slices_multiplies_them_at_once():
     # All inputs at once, the states one by one there and back, two gradients of weights.
     assert found.count("product") == 1 + 9 + 8 + 2
     assert "loops" not in found and "opaque" not in found
+
+
+def test_names_that_are_taken_stay_what_they_are():
+    """Stretches of a graph are gathered again after the whole has been."""
+    traced = fg.jit(scan)
+    traced(*scan_arguments())
+    graph = traced.segments()[0].path.capture.graph
+    once = gathered(graph)
+    given = {v.name for v in graph.inputs} | {v.name for e in graph.equations for v in e.outputs}
+    new = [v for e in once.equations for v in e.outputs if v.name not in given]
+    assert new
+    # The same names, of something else.
+    others = tuple([Value(v.name, graph.inputs[0].type) for v in new])
+    again = gathered(Graph((*graph.inputs, *others), graph.equations, (*graph.outputs, *others)))
+    check(again)
+    assert len(again.equations) == len(once.equations)
 
 
 @pytest.mark.parametrize("length", [1, 3, 4, 40])

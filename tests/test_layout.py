@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # Each may import itself and what stands before it.
 ORDER = ["eager", "tracer", "compiler"]
 FILES = [p for folder in ORDER for p in sorted((ROOT / folder).rglob("*.py"))]
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
 # The rooms of each folder, from the ground up: a room may import those before it. "" is the folder itself; a
 # folder that is not listed belongs to the one that it lies in.
 ROOMS = {
@@ -62,7 +63,6 @@ ROOMS = {
     ],
 }
 MOST_MODULES, MOST_LINES = 20, 500
-CORPUS = ROOT / "tests/soundness/soundness_cases.py"  # a list of programs that other engines can run, too
 THIRD_PARTY = {"numpy", "numba", "llvmlite", "scipy"}
 # Extras, which only these files may import, inside functions.
 EXTRAS = {
@@ -179,12 +179,23 @@ def test_imports_stand_at_the_top(folder: str) -> None:
             code = code or isinstance(node, (ast.FunctionDef, ast.ClassDef))
 
 
-def test_rooms_have_few_modules() -> None:
-    for folder in ROOMS:
-        files = [*(ROOT / folder).rglob("*.py")]
-        modules = Counter(folder_of(p) for p in files)
-        assert max(modules.values()) <= MOST_MODULES, modules.most_common(3)
-        assert {room_of(p) for p in files} == set(ROOMS[folder])
+def test_folders_have_few_modules() -> None:
+    modules = Counter(p.parent for p in (*FILES, *TESTS))
+    assert max(modules.values()) <= MOST_MODULES, modules.most_common(3)
+
+
+@pytest.mark.parametrize("folder", ROOMS)
+def test_every_room_is_there(folder: str) -> None:
+    assert {room_of(p) for p in (ROOT / folder).rglob("*.py")} == set(ROOMS[folder])
+
+
+def test_what_tests_share_is_told_from_tests() -> None:
+    """At the top of tests/ are tests; in helpers/, where each test may import from, are none."""
+    for path in TESTS:
+        shared = path.parent.name == "helpers"
+        if shared or path.parent.name == "tests":
+            is_test = path.name.startswith("test_") or path.name == "conftest.py"
+            assert is_test != shared, path
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
@@ -225,7 +236,6 @@ def test_every_module_says_what_it_is_for() -> None:
 
 
 def test_files_stay_small() -> None:
-    tests = [p for p in (ROOT / "tests").rglob("*.py") if p != CORPUS]
-    for path in (*FILES, *tests):
+    for path in (*FILES, *TESTS):
         lines = len(path.read_text().splitlines())
         assert lines <= MOST_LINES, path

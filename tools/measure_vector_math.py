@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT / "tests"))
+sys.path.insert(0, str(ROOT / "tests/helpers"))
 
 from vector_functions import OF_TWO, Compiled, arguments, compiled, errors, full_lanes  # noqa: E402
 

@@ -1,4 +1,4 @@
-"""What `soundness_cases.py` calls a backend: fusegrad's names, with the real `jit`."""
+"""What the corpus calls a backend: fusegrad's names, with the real `jit`."""
 
 from __future__ import annotations
 

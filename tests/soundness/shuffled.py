@@ -10,20 +10,22 @@ import random
 import sys
 
 import adapter
-import soundness_cases as corpus
+from corpus.backends import with_identity_jit
+from corpus.programs import CASES
+from corpus.runs import compare, run_case
 
 TOLERANCE = {"rtol": 2e-5, "dtype": True}
 
 
 def differences(seed: int, warm: int = 3) -> list[str]:
     """What differs from eager when all programs are run in the order of `seed`."""
-    cases = list(corpus.CASES)
+    cases = list(CASES)
     random.Random(seed).shuffle(cases)
-    reference = corpus.with_identity_jit(adapter)
+    reference = with_identity_jit(adapter)
     found = []
     for case in cases:
-        expected = corpus.run_case(case, reference, warm)
-        verdict, why = corpus.compare(expected, corpus.run_case(case, adapter, warm), TOLERANCE)
+        expected = run_case(case, reference, warm)
+        verdict, why = compare(expected, run_case(case, adapter, warm), TOLERANCE)
         if verdict != "pass":
             found.append(f"seed {seed}: {case.id}: {verdict}: {why}")
     return found
@@ -34,5 +36,5 @@ if __name__ == "__main__":
     for number in map(int, sys.argv[1:]):
         texts = differences(number)
         failed += len(texts)
-        print("\n".join([*texts, f"seed {number}: {len(corpus.CASES) - len(texts)} pass"]), flush=True)
+        print("\n".join([*texts, f"seed {number}: {len(CASES) - len(texts)} pass"]), flush=True)
     sys.exit(bool(failed))

@@ -11,13 +11,14 @@ from collections.abc import Callable
 from typing import Any
 
 import adapter
-import soundness_cases as corpus
+from corpus.programs import CASES
+from corpus.runs import run_case
 
 import fusegrad as fg
 
 HEAD = """# Programs of the soundness corpus without a compiled call
 
-Of the {total} programs in `tests/soundness/soundness_cases.py`, {compiled} ({share:.1%}) have at least
+Of the {total} programs in `tests/soundness/corpus`, {compiled} ({share:.1%}) have at least
 one call that compiled code answered, replayed or deferred, when each call is made {warm} times before the
 hazard. These have none; the reasons are what `explain()` gives. `python tests/soundness/uncompiled.py`
 writes this page.
@@ -35,7 +36,7 @@ def run(case: Any, warm: int) -> list[Any]:
     backend = types.ModuleType("remembers_its_functions")
     backend.__dict__.update(vars(adapter), jit=jit)
     backend.__getattr__ = adapter.__getattr__  # type: ignore[method-assign]
-    corpus.run_case(case, backend, warm)
+    run_case(case, backend, warm)
     return functions
 
 
@@ -54,7 +55,7 @@ def reasons(function: Any) -> list[str]:
 def uncompiled(warm: int = 3) -> dict[str, list[str]]:
     """For each program without a compiled call its hazard and then the reasons."""
     found = {}
-    for case in corpus.CASES:
+    for case in CASES:
         functions = run(case, warm)
         if not any(f.stats.compiled_calls for f in functions):
             found[case.id] = [case.hazard, *dict.fromkeys(t for f in functions for t in reasons(f))]
@@ -64,7 +65,7 @@ def uncompiled(warm: int = 3) -> dict[str, list[str]]:
 if __name__ == "__main__":
     warm = int(sys.argv[1]) if len(sys.argv) > 1 else 3
     cases = uncompiled(warm)
-    total = len(corpus.CASES)
+    total = len(CASES)
     compiled = total - len(cases)
     print(HEAD.format(total=total, compiled=compiled, share=compiled / total, warm=warm))
     for name, (hazard, *texts) in cases.items():

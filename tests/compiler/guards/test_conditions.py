@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable
 from types import SimpleNamespace
 from typing import Any
 
-import guard_namespaces  # noqa: F401 - which adds cases
+import guards.namespaces  # noqa: F401 - which adds cases
 import pytest
-from guard_cases import CASES
-from guard_checks import asked_once
+from guards.cases import CASES
+from guards.checks import asked_once
 
 from fusegrad.compiler.guards import guard_source
 from fusegrad.compiler.guards.guards import Guards

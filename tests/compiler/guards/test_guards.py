@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from guard_checks import Ran, asked_once, compare
-from guard_world import CHANGES, PLAIN, Getter, World, new, try_change
+from guards.checks import Ran, asked_once, compare
+from guards.world import CHANGES, PLAIN, Getter, World, new, try_change
 
 import fusegrad as fg
 from fusegrad.compiler.guards.guards import Guards

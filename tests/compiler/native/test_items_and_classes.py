@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from guard_checks import asked_once, compare, runs
+from guards.checks import asked_once, compare, runs
 from native_core import native_only
 
 import fusegrad as fg

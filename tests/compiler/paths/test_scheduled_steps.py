@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from optimizer_rules import RULES
+from optimizers import RULES
 
 import fusegrad as fg
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from optimizer_rules import RULES
+from optimizers import RULES
 
 import fusegrad as fg
 from fusegrad.compiler.verify import JitError

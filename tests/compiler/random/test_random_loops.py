@@ -2,8 +2,8 @@
 
 A long loop's turns share kernels, its slices become one product, its writes one result. Whatever a turn
 reads, by which number and at which place, may depend on the turn. What the generator finds becomes a small
-test of its own. More of them: `PYTHONPATH=tests python tests/compiler/random/test_random_loops.py COUNT
-SEED [steady]`.
+test of its own. More of them:
+`PYTHONPATH=tests/helpers python tests/compiler/random/test_random_loops.py COUNT SEED [steady]`.
 """
 
 from __future__ import annotations

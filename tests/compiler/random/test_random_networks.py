@@ -2,8 +2,8 @@
 
 Every value is a cube of the same size, or becomes one, so that any operation can follow any other, and one
 that mixes up entries, rows or columns fits as well as one that does not. What the generator finds becomes a
-small test of its own. More: `PYTHONPATH=tests python tests/compiler/random/test_random_networks.py COUNT
-SEED`.
+small test of its own. More:
+`PYTHONPATH=tests/helpers python tests/compiler/random/test_random_networks.py COUNT SEED`.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A program is a list of choices, each a statement: an op, a branch or a loop on d
 read of outer state or a change of it, a value that leaves to a log, a step of an optimizer. Between calls
 the world, the arguments' shapes, types and numbers change too. Everything that a user could see is compared,
 event by event. What the generator finds becomes a small test of its own.
-`PYTHONPATH=tests python tests/compiler/random/test_random_worlds.py 20000 [SEED]` runs many.
+`PYTHONPATH=tests/helpers python tests/compiler/random/test_random_worlds.py 20000 [SEED]` runs many.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 They compare what is returned, whether it requires grad, what was written into the arguments, the gradients,
 and what hooks saw; each program on several calls with other data, some of them in another mode. PyTorch says
-which statements make sense. More: `PYTHONPATH=tests python tests/compiler/random/test_random_writes.py COUNT
-SEED`.
+which statements make sense. More:
+`PYTHONPATH=tests/helpers python tests/compiler/random/test_random_writes.py COUNT SEED`.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from optimizer_options import IDS, OPTIONS
+from optimizers import IDS, OPTIONS
 from oracle import torch
 
 import fusegrad as fg

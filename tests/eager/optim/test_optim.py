@@ -7,8 +7,7 @@ import pickle
 
 import numpy as np
 import pytest
-from optimizer_options import IDS, OPTIONS
-from optimizing import SHAPES, assert_same, parameters, refused, set_gradients
+from optimizers import IDS, OPTIONS, SHAPES, assert_same, parameters, refused, set_gradients
 from oracle import torch
 
 import fusegrad as fg

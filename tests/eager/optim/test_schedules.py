@@ -6,7 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
-from optimizing import parameters, refused
+from optimizers import parameters, refused
 from oracle import torch
 
 import fusegrad as fg

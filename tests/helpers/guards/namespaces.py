@@ -1,11 +1,11 @@
-"""More cases of `guard_cases.py`: attributes of namespaces, whose class is a builtin one."""
+"""More cases of `cases.py`: attributes of namespaces, whose class is a builtin one."""
 
 from __future__ import annotations
 
 from types import SimpleNamespace
 from typing import Any
 
-from guard_cases import attribute, case, number
+from guards.cases import attribute, case, number
 
 
 @case

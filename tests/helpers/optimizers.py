@@ -1,4 +1,11 @@
-"""Optimizers with options that take each of their ways."""
+"""What the tests of optimizers share: options that take each of their ways, parameters and gradients."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import fusegrad as fg
 
 OPTIONS = [
     ("SGD", {"lr": 0.1}),
@@ -38,3 +45,46 @@ OPTIONS = [
     ("ASGD", {"lr": 0.1, "lambd": 0.01, "alpha": 0.5, "t0": 3, "weight_decay": 0.1, "maximize": True}),
 ]
 IDS = [f"{name}-{','.join(options)}" for name, options in OPTIONS]
+
+# Of every kind that steps in a replay.
+RULES = {
+    "sgd": lambda m: fg.optim.SGD(m.parameters(), lr=0.1),
+    "momentum": lambda m: fg.optim.SGD(
+        m.parameters(), lr=0.1, momentum=0.9, weight_decay=0.01, nesterov=True
+    ),
+    "dampened": lambda m: fg.optim.SGD(m.parameters(), lr=0.1, momentum=0.9, dampening=0.2, maximize=True),
+    "adam": lambda m: fg.optim.Adam(m.parameters(), lr=0.02, weight_decay=0.1, amsgrad=True),
+    "adamw": lambda m: fg.optim.AdamW(m.parameters(), lr=0.02),
+    "adamax": lambda m: fg.optim.Adamax(m.parameters(), lr=0.02),
+    "radam": lambda m: fg.optim.RAdam(m.parameters(), lr=0.02),
+    "rmsprop": lambda m: fg.optim.RMSprop(m.parameters(), lr=0.02, momentum=0.5, centered=True),
+    "adagrad": lambda m: fg.optim.Adagrad(m.parameters(), lr=0.1),
+    "adadelta": lambda m: fg.optim.Adadelta(m.parameters(), lr=1.0),
+}
+
+SHAPES = [(3, 4), (4,), (), (2, 0), (95, 90), (5, 1, 2)]  # one that is cut into blocks
+
+
+def parameters(namespace, shapes=SHAPES, dtype="float64", seed=0):
+    data = np.random.default_rng(seed)
+    return [namespace.tensor(data.normal(size=s).astype(dtype), requires_grad=True) for s in shapes]
+
+
+def set_gradients(namespace, tensors, step, skipped=()):
+    data = np.random.default_rng(1000 + step)
+    for i, tensor in enumerate(tensors):
+        values = data.normal(size=tuple(tensor.shape))
+        if tensor.is_complex():
+            values = values + 1j * data.normal(size=tuple(tensor.shape))
+        gradient = namespace.tensor(values).to(tensor.dtype)
+        tensor.grad = None if i in skipped else gradient
+
+
+def assert_same(ours, theirs, rtol=1e-11):
+    for a, b in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), rtol=rtol, atol=rtol / 10)
+
+
+def refused(kind, match, function):
+    with pytest.raises(kind, match=match):
+        function()

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from guard_checks import Ran, runs
 
 import fusegrad as fg
 from fusegrad import nn
@@ -30,6 +29,7 @@ from fusegrad.tracer.observe.reads import (
     TypeRead,
 )
 from fusegrad.tracer.twin.sites import NOWHERE
+from guards.checks import Ran, runs
 
 NAN = float("nan")
 

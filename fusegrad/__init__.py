@@ -100,6 +100,9 @@ _LAZY = {
     "JitError": "fusegrad.compiler.verify",
     "jit": "fusegrad.compiler.jit",
     "compare": "fusegrad.compiler.compare.compare",
+    "OutOfMemoryError": "fusegrad.eager.devices.cuda",
+    "autocast": "fusegrad.eager.devices.amp",
+    "is_autocast_enabled": "fusegrad.eager.devices.amp",
     "cond": "fusegrad.eager.utils.control_flow",
     "scan": "fusegrad.eager.utils.control_flow",
     "while_loop": "fusegrad.eager.utils.control_flow",
@@ -116,7 +119,8 @@ _LAZY = {
     "vjp": "fusegrad.eager.autograd.func",
 }
 _PACKAGES = frozenset(
-    "accelerator autograd cuda fft func linalg masked nn optim random special testing utils version".split()
+    "accelerator amp autograd backends cpu cuda fft func linalg masked mps nn optim random special testing "
+    "utils version xpu".split()
 )
 
 

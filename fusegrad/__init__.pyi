@@ -6,12 +6,16 @@ from typing import Any as _Any
 
 from fusegrad import (
     accelerator as accelerator,
+    amp as amp,
     autograd as autograd,
+    backends as backends,
+    cpu as cpu,
     cuda as cuda,
     fft as fft,
     func as func,
     linalg as linalg,
     masked as masked,
+    mps as mps,
     nn as nn,
     optim as optim,
     random as random,
@@ -19,6 +23,7 @@ from fusegrad import (
     testing as testing,
     utils as utils,
     version as version,
+    xpu as xpu,
 )
 from fusegrad.compiler.compare.compare import compare as compare
 from fusegrad.compiler.jit import jit as jit
@@ -71,6 +76,8 @@ from fusegrad.eager.core.warned import (
     is_warn_always_enabled as is_warn_always_enabled,
     set_warn_always as set_warn_always,
 )
+from fusegrad.eager.devices.amp import autocast as autocast, is_autocast_enabled as is_autocast_enabled
+from fusegrad.eager.devices.cuda import OutOfMemoryError as OutOfMemoryError
 from fusegrad.eager.io.interop import from_dlpack as from_dlpack
 from fusegrad.eager.io.printing import set_printoptions as set_printoptions
 from fusegrad.eager.io.serialization import load as load, save as save
@@ -90,6 +97,7 @@ from fusegrad.eager.ops.create.legacy import (
     _Typed as _Typed,
     get_default_device as get_default_device,
     set_default_device as set_default_device,
+    set_default_tensor_type as set_default_tensor_type,
     typename as typename,
 )
 from fusegrad.eager.ops.create.questions import (
@@ -97,6 +105,13 @@ from fusegrad.eager.ops.create.questions import (
     is_nonzero as is_nonzero,
     is_same_size as is_same_size,
     is_signed as is_signed,
+)
+from fusegrad.eager.ops.create.settings import (
+    get_float32_matmul_precision as get_float32_matmul_precision,
+    get_num_interop_threads as get_num_interop_threads,
+    set_float32_matmul_precision as set_float32_matmul_precision,
+    set_flush_denormal as set_flush_denormal,
+    set_num_interop_threads as set_num_interop_threads,
 )
 from fusegrad.eager.ops.index.indexing import argwhere as argwhere
 from fusegrad.eager.ops.index.lookup import (

@@ -1,5 +1,4 @@
-"""What programs ask `torch.accelerator` before they use the CPU: there is no such device."""
+"""What programs ask `torch.accelerator`: there is none."""
 
-from fusegrad.eager.devices import device_count, is_available
-
-__all__ = ["device_count", "is_available"]
+from fusegrad.eager.devices.accelerator import *
+from fusegrad.eager.devices.accelerator import __all__ as __all__

@@ -36,6 +36,7 @@ ROOMS = {
         "utils",
         "io",
         "data",
+        "devices",
         "",
     ],
     "tracer": ["ir", "twin", "observe", "record", "capture", "export", ""],

@@ -145,6 +145,12 @@ def typename(obj: Any) -> str:
 
 
 @public
+def set_default_tensor_type(t: Any) -> None:
+    """Make the dtype of `DoubleTensor`, say, the default. Source: `torch.set_default_tensor_type`."""
+    dtypes.set_default_dtype(kind_of(t))
+
+
+@public
 def get_default_device() -> Any:
     """Where new tensors are made: the CPU. Source: `torch.get_default_device`."""
     return ops.empty(0).device

@@ -1,8 +1,9 @@
 """Written by tools/write_stubs.py from what is there at run time; not to be edited."""
 
-from fusegrad.eager.devices import (
+from fusegrad.eager.devices.cpu import (
+    current_device as current_device,
     device_count as device_count,
     is_available as is_available,
-    manual_seed as manual_seed,
-    manual_seed_all as manual_seed_all,
+    set_device as set_device,
+    synchronize as synchronize,
 )

@@ -1,0 +1,1 @@
+"""Answers to programs that ask for other devices than the CPU: there are none."""

@@ -119,8 +119,8 @@ _LAZY = {
     "vjp": "fusegrad.eager.autograd.func",
 }
 _PACKAGES = frozenset(
-    "accelerator amp autograd backends cpu cuda fft func linalg masked mps nn optim random special testing "
-    "utils version xpu".split()
+    "accelerator amp autograd backends cpu cuda distributions fft func linalg masked mps nn optim random "
+    "special testing utils version xpu".split()
 )
 
 

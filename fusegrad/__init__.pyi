@@ -11,6 +11,7 @@ from fusegrad import (
     backends as backends,
     cpu as cpu,
     cuda as cuda,
+    distributions as distributions,
     fft as fft,
     func as func,
     linalg as linalg,

@@ -38,6 +38,7 @@ ROOMS = {
         "data",
         "devices",
         "",
+        "distributions",
     ],
     "tracer": ["ir", "twin", "observe", "record", "capture", "export", ""],
     "compiler": [

@@ -184,7 +184,12 @@ def lookup_pure(function: Any) -> str | None:
 
 # ---------------------------------------------------------------------------------- fusegrad's own
 
-_INSTRUMENTED = ("fusegrad.eager.nn", "fusegrad.eager.optim", "fusegrad.eager.utils.control_flow")
+_INSTRUMENTED = (
+    "fusegrad.eager.nn",
+    "fusegrad.eager.optim",
+    "fusegrad.eager.utils.control_flow",
+    "fusegrad.eager.distributions",
+)
 # Functions here call the functions that they are given, or make functions that will, and pass objects on.
 _TRANSFORMS = "fusegrad.eager.autograd.func"
 _TRANSFORM_MAKERS = ("grad", "grad_of", "grad_and_value", "value_and_grad", "jacrev", "jacfwd", "hessian")

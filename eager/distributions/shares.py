@@ -1,0 +1,127 @@
+"""Distributions of shares that sum to 1: Beta of two, Dirichlet of many. Draws are gamma numbers' shares."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fusegrad.eager.core import dtypes
+from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.ops import ops
+from fusegrad.eager.core.public import locate
+from fusegrad.eager.core.tensor import Size, Tensor
+from fusegrad.eager.distributions import constraints
+from fusegrad.eager.distributions.distribution import ExponentialFamily, broadcast_all
+from fusegrad.eager.nn import functional as F
+from fusegrad.eager.random.gamma import log_standard_gamma
+
+__all__ = ["Beta", "Dirichlet"]
+
+
+class Dirichlet(ExponentialFamily):
+    """Shares that sum to 1, by how much each is concentrated. Source: `torch.distributions.Dirichlet`.
+
+    >>> import fusegrad as fg
+    >>> fg.distributions.Dirichlet(fg.tensor([1.0, 3.0])).mean
+    tensor([0.2500, 0.7500])
+    """
+
+    arg_constraints = {"concentration": constraints.independent(constraints.positive, 1)}  # noqa: RUF012
+    support = constraints.simplex
+    has_rsample = True
+
+    def __init__(self, concentration: Tensor, validate_args: bool | None = None) -> None:
+        if concentration.dim() < 1:
+            raise failure(ValueError, "`concentration` parameter must be at least one-dimensional.")
+        self.concentration = concentration
+        shape = concentration.shape
+        super().__init__(shape[:-1], shape[-1:], validate_args)
+
+    @property
+    def mean(self) -> Tensor:
+        return self.concentration / self.concentration.sum(-1, True)
+
+    @property
+    def mode(self) -> Tensor:
+        more = (self.concentration - 1).clamp(min=0)
+        mode = more / more.sum(-1, True)
+        corner = F.one_hot(mode.nan_to_num().argmax(-1), more.shape[-1]).to(mode.dtype)
+        return ops.where((self.concentration < 1).all(-1, keepdim=True), corner, mode)
+
+    @property
+    def variance(self) -> Tensor:
+        total = self.concentration.sum(-1, True)
+        return self.concentration * (total - self.concentration) / (total.square() * (total + 1))
+
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        drawn = log_standard_gamma(self.concentration.expand(self._extended_shape(sample_shape))).softmax(-1)
+        return drawn.clamp(min=dtypes.finfo(drawn.dtype).tiny)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        if self._validate_args:
+            self._validate_sample(value)
+        norm = self.concentration.sum(-1).lgamma() - self.concentration.lgamma().sum(-1)
+        return ops.xlogy(self.concentration - 1.0, value).sum(-1) + norm
+
+    def entropy(self) -> Tensor:
+        a = self.concentration
+        total, count = a.sum(-1), a.shape[-1]
+        lbeta = a.lgamma().sum(-1) - total.lgamma()
+        return lbeta - (count - total) * total.digamma() - ((a - 1.0) * a.digamma()).sum(-1)
+
+
+class Beta(ExponentialFamily):
+    """Numbers from 0 to 1, concentrated at 1 and at 0. Source: `torch.distributions.Beta`.
+
+    >>> import fusegrad as fg
+    >>> fg.distributions.Beta(1.0, 3.0).mean
+    tensor(0.2500)
+    """
+
+    arg_constraints = {"concentration1": constraints.positive, "concentration0": constraints.positive}  # noqa: RUF012
+    support = constraints.unit_interval
+    has_rsample = True
+
+    def __init__(self, concentration1: Any, concentration0: Any, validate_args: bool | None = None) -> None:
+        one, zero = broadcast_all(concentration1, concentration0)
+        self._dirichlet = Dirichlet(ops.stack([one, zero], -1), validate_args=False)
+        super().__init__(self._dirichlet.batch_shape, validate_args=validate_args)
+
+    def _expand_rest(self, new: Any, shape: Size) -> None:
+        new._dirichlet = self._dirichlet.expand(shape)
+
+    @property
+    def concentration1(self) -> Tensor:
+        """How much the numbers are concentrated at 1."""
+        return self._dirichlet.concentration[..., 0]
+
+    @property
+    def concentration0(self) -> Tensor:
+        """How much the numbers are concentrated at 0."""
+        return self._dirichlet.concentration[..., 1]
+
+    @property
+    def mean(self) -> Tensor:
+        return self._dirichlet.mean[..., 0]
+
+    @property
+    def mode(self) -> Tensor:
+        return self._dirichlet.mode[..., 0]
+
+    @property
+    def variance(self) -> Tensor:
+        return self._dirichlet.variance[..., 0]
+
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        return self._dirichlet.rsample(sample_shape)[..., 0]
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        if self._validate_args:
+            self._validate_sample(value)
+        return self._dirichlet.log_prob(ops.stack([value, 1.0 - value], -1))
+
+    def entropy(self) -> Tensor:
+        return self._dirichlet.entropy()
+
+
+locate("fusegrad.distributions", globals(), __all__)

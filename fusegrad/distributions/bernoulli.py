@@ -1,0 +1,5 @@
+"""`Bernoulli`, as `torch.distributions.bernoulli`."""
+
+from fusegrad.eager.distributions.counts import Bernoulli as Bernoulli
+
+__all__ = ["Bernoulli"]

@@ -1,0 +1,5 @@
+"""`Gamma`, as `torch.distributions.gamma`."""
+
+from fusegrad.eager.distributions.positive import Gamma as Gamma
+
+__all__ = ["Gamma"]

@@ -1,0 +1,5 @@
+"""`NegativeBinomial`, as `torch.distributions.negative_binomial`."""
+
+from fusegrad.eager.distributions.counts import NegativeBinomial as NegativeBinomial
+
+__all__ = ["NegativeBinomial"]

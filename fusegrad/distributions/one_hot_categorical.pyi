@@ -1,0 +1,6 @@
+"""Written by tools/write_stubs.py from what is there at run time; not to be edited."""
+
+from fusegrad.eager.distributions.classes import (
+    OneHotCategorical as OneHotCategorical,
+    OneHotCategoricalStraightThrough as OneHotCategoricalStraightThrough,
+)

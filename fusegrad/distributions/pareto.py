@@ -1,0 +1,5 @@
+"""`Pareto`, as `torch.distributions.pareto`."""
+
+from fusegrad.eager.distributions.transformed import Pareto as Pareto
+
+__all__ = ["Pareto"]

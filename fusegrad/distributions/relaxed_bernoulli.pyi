@@ -1,0 +1,6 @@
+"""Written by tools/write_stubs.py from what is there at run time; not to be edited."""
+
+from fusegrad.eager.distributions.relaxed import (
+    LogitRelaxedBernoulli as LogitRelaxedBernoulli,
+    RelaxedBernoulli as RelaxedBernoulli,
+)

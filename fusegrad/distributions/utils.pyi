@@ -1,0 +1,8 @@
+"""Written by tools/write_stubs.py from what is there at run time; not to be edited."""
+
+from fusegrad.eager.distributions.chances import (
+    clamp_probs as clamp_probs,
+    logits_to_probs as logits_to_probs,
+    probs_to_logits as probs_to_logits,
+)
+from fusegrad.eager.distributions.distribution import broadcast_all as broadcast_all

@@ -7,6 +7,7 @@ from typing import Any
 from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.ops import ops
+from fusegrad.eager.core.public import locate
 from fusegrad.eager.core.tensor import Size, Tensor
 from fusegrad.eager.distributions.distribution import Distribution, broadcast_all
 
@@ -134,3 +135,6 @@ def along_first(values: Tensor, dims: int) -> Tensor:
 def whole_numbers(count: int, like: Tensor) -> Tensor:
     """0, 1, ... `count` in the dtype of `like`."""
     return ops.arange(1 + count, dtype=like.dtype)
+
+
+locate("fusegrad.distributions.utils", globals(), ["clamp_probs", "logits_to_probs", "probs_to_logits"])

@@ -15,6 +15,7 @@ from fusegrad.eager.distributions import constraints
 from fusegrad.eager.distributions.chances import Classes, along_first
 from fusegrad.eager.distributions.counts import Binomial
 from fusegrad.eager.distributions.distribution import sized
+from fusegrad.eager.distributions.noise import uniform
 from fusegrad.eager.nn import functional as F
 
 __all__ = ["Categorical", "Multinomial", "OneHotCategorical", "OneHotCategoricalStraightThrough"]
@@ -59,10 +60,11 @@ class Categorical(Classes):
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         with no_grad():
-            rows = self.probs.reshape(-1, self._num_events)
-            count = Size(sample_shape).numel()
-            drawn = ops.multinomial(rows, count, True).T if count else rows.new_zeros(0, len(rows)).long()
-            return drawn.reshape(self._extended_shape(sample_shape))
+            # The first class up to which the chances are more than a uniform number. That stays below the
+            # sum, also where it is rounded, so that a last class without a chance is never drawn.
+            upto = self.probs.double().cumsum(-1)
+            share = uniform(self._extended_shape(sample_shape)).unsqueeze(-1) * (1 - 2.0**-52)
+            return (upto <= share * upto[..., -1:]).sum(-1)
 
     def log_prob(self, value: Tensor) -> Tensor:
         if self._validate_args:

@@ -121,12 +121,13 @@ def _shares(constraint: Any) -> Transform:
     return events.SoftmaxTransform()
 
 
-@_both(constraints.lower_cholesky)
+@transform_to.register(constraints.lower_cholesky)
 def _lower_cholesky(constraint: Any) -> Transform:
     return events.LowerCholeskyTransform()
 
 
-@_both(constraints.positive_definite, constraints.positive_semidefinite)
+@transform_to.register(constraints.positive_semidefinite)
+@transform_to.register(constraints.positive_definite)
 def _positive_definite(constraint: Any) -> Transform:
     return events.PositiveDefiniteTransform()
 

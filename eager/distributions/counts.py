@@ -151,10 +151,11 @@ class Geometric(Chance):
         super().__init__(self._given.shape, validate_args=validate_args)
         if self._validate_args and probs is not None and not (self.probs > 0).all():
             value = self.probs
+            wrong = value.detach()[~(value > 0)]
             raise failure(
                 ValueError,
                 f"Expected parameter probs ({type(value).__name__} of shape {tuple(value.shape)}) of "
-                f"distribution {self!r} to be positive but found invalid values:\n{value}",
+                f"distribution {self!r} to be positive but found invalid values:\n{wrong}",
             )
 
     @property

@@ -275,3 +275,4 @@ class ExponentialFamily(Distribution):
 
 
 locate("fusegrad.distributions", globals(), __all__)
+locate("fusegrad.distributions.utils", globals(), ["broadcast_all"])

@@ -383,4 +383,4 @@ class CatTransform(_OfParts):
         return total
 
 
-locate("fusegrad.distributions.transforms", globals(), __all__)
+locate("fusegrad.distributions", globals(), __all__)

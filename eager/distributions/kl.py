@@ -26,11 +26,11 @@ from fusegrad.eager.distributions.multivariate import (
 from fusegrad.eager.distributions.positive import Exponential, Gamma
 from fusegrad.eager.distributions.real_line import EULER, Cauchy, Gumbel, Laplace, Normal, Uniform
 from fusegrad.eager.distributions.shares import Beta, Dirichlet
-from fusegrad.eager.distributions.transformed import HalfNormal, Pareto
+from fusegrad.eager.distributions.transformed import HalfNormal, LogNormal, Pareto
 from fusegrad.eager.nn import functional as F
 
 __all__ = ["kl_divergence", "register_kl"]
-_RULES: dict[tuple[type, type], Callable[[Any, Any], Tensor]] = {}
+_RULES: dict[type, dict[type, Callable[[Any, Any], Tensor]]] = {}
 
 
 def register_kl(type_p: type, type_q: type) -> Callable[[Any], Any]:
@@ -43,7 +43,7 @@ def register_kl(type_p: type, type_q: type) -> Callable[[Any], Any]:
             raise TypeError(f"Expected {name} to be a Distribution subclass but got {kind}")
 
     def keep(function: Any) -> Any:
-        _RULES[type_p, type_q] = function
+        _RULES.setdefault(type_p, {})[type_q] = function
         return function
 
     return keep
@@ -61,7 +61,7 @@ def kl_divergence(p: Distribution, q: Distribution) -> Tensor:
     >>> kl_divergence(Normal(1.0, 1.0), Normal(0.0, 1.0))
     tensor(0.5000)
     """
-    rule = _RULES.get((type(p), type(q)))
+    rule = _RULES.get(type(p), {}).get(type(q))
     if rule is None:
         rule = _closest(type(p), type(q))
     if rule is None:
@@ -75,8 +75,8 @@ def _closest(p: type, q: type) -> Callable[[Any, Any], Tensor] | None:
     """The rule of the nearest classes of which both are subclasses, p's first."""
     for first in p.__mro__:
         for second in q.__mro__:
-            if (first, second) in _RULES:
-                return _RULES[first, second]
+            if second in _RULES.get(first, {}):
+                return _RULES[first][second]
     return None
 
 
@@ -217,6 +217,7 @@ def _independent(p: Independent, q: Independent) -> Tensor:
 
 
 @register_kl(TransformedDistribution, TransformedDistribution)
+@register_kl(LogNormal, LogNormal)
 def _transformed(p: TransformedDistribution, q: TransformedDistribution) -> Tensor:
     if p.transforms != q.transforms or p.event_shape != q.event_shape:
         raise NotImplementedError
@@ -224,4 +225,4 @@ def _transformed(p: TransformedDistribution, q: TransformedDistribution) -> Tens
     return sum_rightmost(kl_divergence(p.base_dist, q.base_dist), more)
 
 
-locate("fusegrad.distributions.kl", globals(), __all__)
+locate("fusegrad.distributions", globals(), __all__)

@@ -239,4 +239,4 @@ def _all_equal(one: Any, other: Any) -> bool:
     return bool(equal.all()) if isinstance(equal, Tensor) else equal
 
 
-locate("fusegrad.distributions.transforms", globals(), __all__)
+locate("fusegrad.distributions", globals(), __all__)

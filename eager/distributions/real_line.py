@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.public import locate
 from fusegrad.eager.core.tensor import Tensor
@@ -231,14 +230,15 @@ class Uniform(Distribution):
     tensor([0.2500])
     """
 
-    arg_constraints = {"low": constraints.dependent(event_dim=0), "high": constraints.dependent(event_dim=0)}  # noqa: RUF012
     has_rsample = True
 
     def __init__(self, low: Any, high: Any, validate_args: bool | None = None) -> None:
         self.low, self.high = broadcast_all(low, high)
         super().__init__(self.low.shape, validate_args=validate_args)
-        if self._validate_args and not (self.low < self.high).all():
-            raise failure(ValueError, "Uniform is not defined when low>= high")
+
+    @property
+    def arg_constraints(self) -> Any:
+        return {"low": constraints.less_than(self.high), "high": constraints.greater_than(self.low)}
 
     @property
     def support(self) -> Any:

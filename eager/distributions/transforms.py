@@ -135,7 +135,7 @@ class _InverseTransform(Transform):
         return self._inv
 
     def with_cache(self, cache_size: int = 1) -> Transform:
-        return self._inv.with_cache(cache_size).inv
+        return self if self._cache_size == cache_size else self._inv.with_cache(cache_size).inv
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _InverseTransform) and self._inv == other._inv
@@ -317,4 +317,4 @@ class IndependentTransform(Transform):
         return f"IndependentTransform({self.base_transform!r}, {self.reinterpreted_batch_ndims})"
 
 
-locate("fusegrad.distributions.transforms", globals(), __all__)
+locate("fusegrad.distributions", globals(), __all__)

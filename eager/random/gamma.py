@@ -8,16 +8,14 @@ several, as Beta and Dirichlet need them, are found from their logarithms.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
-from fusegrad.eager.core.families import REAL_FLOAT, Random
-from fusegrad.eager.core.op import TensorType, bind
+from fusegrad.eager.core import dtypes
+from fusegrad.eager.core.families import REAL_FLOAT, Opaque
+from fusegrad.eager.core.op import bind
+from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.pointwise.declare_pointwise import opaque_binary, unknown
-from fusegrad.eager.random.generator import Generator, default_generator
-from fusegrad.eager.random.random import uniform_from
 
 # Above this concentration the gradient is a difference of quantiles, below it a series or an integral.
 _LARGE = 20.0
@@ -26,11 +24,9 @@ _FAR = 3.0
 _STEP = 0.02  # of the difference, as a part of the concentration
 
 
-def _draw(concentration: np.ndarray, generator: Generator) -> np.ndarray:
-    a = concentration.astype(np.float64)
+def _log_draw(concentration: np.ndarray, share: np.ndarray) -> np.ndarray:
     # The middle of one of 2**53 equal parts: neither 0 nor 1.
-    share = uniform_from(generator.words(a.size), np.dtype(np.float64)).reshape(a.shape) + 2.0**-54
-    return _log_quantile(a, share).astype(concentration.dtype)
+    return _log_quantile(concentration.astype(np.float64), share + 2.0**-54).astype(concentration.dtype)
 
 
 def _log_quantile(a: np.ndarray, share: np.ndarray) -> np.ndarray:
@@ -107,19 +103,15 @@ _log_gamma_gradient = opaque_binary(
 )
 
 
-def _infer(types: Sequence[TensorType], generator: Generator) -> TensorType:
-    return types[0]
-
-
-_log_standard_gamma = Random(
-    "log_standard_gamma",
-    "x",
-    _draw,
-    _infer,
-    {"x": lambda g, x, out: g * _log_gamma_gradient(x, out)},
+_log_gamma = Opaque(
+    "log_gamma_draw",
+    "x share",
+    _log_draw,
+    lambda types: types[0],
+    {"x": lambda g, x, out: g * _log_gamma_gradient(x, out), "share": None},
 )
 
 
 def log_standard_gamma(concentration: Tensor) -> Tensor:
     """The logarithms of gamma numbers of rate 1, one for each concentration, with gradients to these."""
-    return bind(_log_standard_gamma, (concentration,), {"generator": default_generator})
+    return bind(_log_gamma, (concentration, ops.rand(concentration.shape, dtype=dtypes.float64)))

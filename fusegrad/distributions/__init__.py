@@ -58,8 +58,6 @@ from fusegrad.eager.distributions.counts import *
 from fusegrad.eager.distributions.counts import __all__ as _counts
 from fusegrad.eager.distributions.distribution import *
 from fusegrad.eager.distributions.distribution import __all__ as _distribution
-from fusegrad.eager.distributions.mixture import *
-from fusegrad.eager.distributions.mixture import __all__ as _mixture
 from fusegrad.eager.distributions.multivariate import *
 from fusegrad.eager.distributions.multivariate import __all__ as _multivariate
 from fusegrad.eager.distributions.positive import *
@@ -80,7 +78,6 @@ __all__ = [
     *_composed,
     *_counts,
     *_distribution,
-    *_mixture,
     *_multivariate,
     *_positive,
     *_real_line,

@@ -51,6 +51,7 @@ from fusegrad.eager.distributions.classes import (
 )
 from fusegrad.eager.distributions.composed import (
     Independent as Independent,
+    MixtureSameFamily as MixtureSameFamily,
     TransformedDistribution as TransformedDistribution,
 )
 from fusegrad.eager.distributions.constraint_registry import ConstraintRegistry as _ConstraintRegistry
@@ -77,7 +78,6 @@ from fusegrad.eager.distributions.event_transforms import (
     StickBreakingTransform as StickBreakingTransform,
 )
 from fusegrad.eager.distributions.kl import kl_divergence as kl_divergence, register_kl as register_kl
-from fusegrad.eager.distributions.mixture import MixtureSameFamily as MixtureSameFamily
 from fusegrad.eager.distributions.multivariate import (
     LowRankMultivariateNormal as LowRankMultivariateNormal,
     MultivariateNormal as MultivariateNormal,

@@ -1,3 +1,3 @@
 """Written by tools/write_stubs.py from what is there at run time; not to be edited."""
 
-from fusegrad.eager.distributions.mixture import MixtureSameFamily as MixtureSameFamily
+from fusegrad.eager.distributions.composed import MixtureSameFamily as MixtureSameFamily

@@ -33,3 +33,18 @@ add(
     gradients=False,
 )
 add("multinomial", lambda fg, x: fg.multinomial(x, 3), f(2, 5, low=0.1), random=True, gradients=False)
+add(
+    "log_gamma_draw",
+    lambda fg, x: fg.distributions.Gamma(x, 1.0).rsample(),
+    f(2, 3, low=0.5),
+    random=True,
+    gradients=False,
+)
+
+
+def _slopes_of_draws(fg, x):
+    x = x.detach().clone().requires_grad_()
+    return fg.autograd.grad(fg.distributions.Gamma(x, 1.0).rsample().sum(), x)[0]
+
+
+add("log_gamma_draw_gradient", _slopes_of_draws, f(2, 3, low=0.5), random=True, gradients=False)

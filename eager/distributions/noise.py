@@ -13,7 +13,7 @@ from typing import Any
 from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.eager.random.gamma import log_standard_gamma
+from fusegrad.eager.ops.pointwise.gamma_draws import log_gamma_draw
 
 
 def uniform(shape: Sequence[int], dtype: Any = dtypes.float64) -> Tensor:
@@ -49,7 +49,12 @@ def logistic(shape: Sequence[int], like: Tensor) -> Tensor:
     return (ops.log(share) - ops.log1p(-share)).to(like.dtype)
 
 
+def log_gamma(concentration: Tensor) -> Tensor:
+    """The logarithms of gamma numbers of rate 1, with gradients to the concentration."""
+    return log_gamma_draw(concentration, uniform(concentration.shape))
+
+
 def gamma(concentration: Tensor) -> Tensor:
     """Gamma numbers of rate 1, with gradients to the concentration; at least the smallest normal number."""
     least = dtypes.finfo(concentration.dtype).tiny
-    return log_standard_gamma(concentration).exp().clamp(min=least)
+    return log_gamma(concentration).exp().clamp(min=least)

@@ -12,8 +12,8 @@ from fusegrad.eager.core.public import locate
 from fusegrad.eager.core.tensor import Size, Tensor
 from fusegrad.eager.distributions import constraints
 from fusegrad.eager.distributions.distribution import ExponentialFamily, broadcast_all
+from fusegrad.eager.distributions.noise import log_gamma
 from fusegrad.eager.nn import functional as F
-from fusegrad.eager.random.gamma import log_standard_gamma
 
 __all__ = ["Beta", "Dirichlet"]
 
@@ -54,7 +54,7 @@ class Dirichlet(ExponentialFamily):
         return self.concentration * (total - self.concentration) / (total.square() * (total + 1))
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
-        drawn = log_standard_gamma(self.concentration.expand(self._extended_shape(sample_shape))).softmax(-1)
+        drawn = log_gamma(self.concentration.expand(self._extended_shape(sample_shape))).softmax(-1)
         return drawn.clamp(min=dtypes.finfo(drawn.dtype).tiny)
 
     def log_prob(self, value: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 import fusegrad as fg
-from fusegrad.eager.random import gamma as gammas
+from fusegrad.eager.ops.pointwise import gamma_draws as gammas
 
 D = fg.distributions
 COUNT = 20_000

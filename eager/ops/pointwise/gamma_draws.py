@@ -10,10 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.families import REAL_FLOAT, Opaque
 from fusegrad.eager.core.op import bind
-from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.pointwise.declare_pointwise import opaque_binary, unknown
 
@@ -112,6 +110,6 @@ _log_gamma = Opaque(
 )
 
 
-def log_standard_gamma(concentration: Tensor) -> Tensor:
-    """The logarithms of gamma numbers of rate 1, one for each concentration, with gradients to these."""
-    return bind(_log_gamma, (concentration, ops.rand(concentration.shape, dtype=dtypes.float64)))
+def log_gamma_draw(concentration: Tensor, share: Tensor) -> Tensor:
+    """The logarithms of gamma numbers of rate 1, of which uniform numbers say which."""
+    return bind(_log_gamma, (concentration, share))

@@ -67,8 +67,13 @@ from fusegrad.eager.core.state import (
 from fusegrad.eager.core.tensor import (
     Size,
     Tensor,
+    channels_last,
+    channels_last_3d,
+    contiguous_format,
     device,
     layout,
+    memory_format,
+    preserve_format,
     strided,
 )
 from fusegrad.eager.io import (

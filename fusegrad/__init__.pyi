@@ -72,6 +72,8 @@ from fusegrad.eager.core.tensor import (
     device as device,
     layout as _layout,
     layout as layout,
+    memory_format as _memory_format,
+    memory_format as memory_format,
 )
 from fusegrad.eager.core.warned import (
     is_warn_always_enabled as is_warn_always_enabled,
@@ -142,8 +144,31 @@ from fusegrad.eager.ops.linalg.einsum import einsum as einsum
 from fusegrad.eager.ops.linalg.least_squares import pinverse as pinverse
 from fusegrad.eager.ops.linalg.low_rank import pca_lowrank as pca_lowrank, svd_lowrank as svd_lowrank
 from fusegrad.eager.ops.linalg.matrix_functions import matrix_exp as matrix_exp
-from fusegrad.eager.ops.linalg.products import tensordot as tensordot
+from fusegrad.eager.ops.linalg.products import bilinear as bilinear, tensordot as tensordot
 from fusegrad.eager.ops.linalg.solving import logdet as logdet
+from fusegrad.eager.ops.loss.as_torch_has import (
+    affine_grid_generator as affine_grid_generator,
+    alpha_dropout as alpha_dropout,
+    alpha_dropout_ as alpha_dropout_,
+    batch_norm as batch_norm,
+    binary_cross_entropy_with_logits as binary_cross_entropy_with_logits,
+    cosine_embedding_loss as cosine_embedding_loss,
+    ctc_loss as ctc_loss,
+    dropout as dropout,
+    dropout_ as dropout_,
+    embedding as embedding,
+    feature_alpha_dropout as feature_alpha_dropout,
+    feature_dropout as feature_dropout,
+    group_norm as group_norm,
+    hinge_embedding_loss as hinge_embedding_loss,
+    instance_norm as instance_norm,
+    kl_div as kl_div,
+    layer_norm as layer_norm,
+    margin_ranking_loss as margin_ranking_loss,
+    poisson_nll_loss as poisson_nll_loss,
+    rms_norm as rms_norm,
+    triplet_margin_loss as triplet_margin_loss,
+)
 from fusegrad.eager.ops.loss.distance import (
     cosine_similarity as cosine_similarity,
     pairwise_distance as pairwise_distance,
@@ -431,6 +456,10 @@ def celu_(input: _Tensor, *values: _Any, **given: _Any) -> _Tensor: ...
 cfloat: _DType
 
 def chain_matmul(*matrices: _Tensor, out: _Any = None) -> _Tensor: ...
+
+channels_last: _memory_format
+channels_last_3d: _memory_format
+
 def cholesky(input: _Tensor, upper: _bool = False, *, out: _Any = None) -> _Tensor: ...
 def cholesky_inverse(L: _Tensor, upper: _bool = False, *, out: _Any = None) -> _Tensor: ...
 def cholesky_solve(B: _Tensor, L: _Tensor, upper: _bool = False, *, out: _Any = None) -> _Tensor: ...
@@ -450,6 +479,9 @@ def concat(tensors: _Sequence[_Tensor], dim: _int = 0, *, out: _Tensor | None = 
 def concatenate(tensors: _Sequence[_Tensor], dim: _int = 0, *, out: _Tensor | None = None) -> _Tensor: ...
 def conj_physical(input: _Tensor, *, out: _Any = None) -> _Tensor: ...
 def conj_physical_(self: _Tensor, *args: _Any, **kwargs: _Any) -> _Tensor: ...
+
+contiguous_format: _memory_format
+
 def conv1d(
     input: _Tensor,
     weight: _Tensor,
@@ -901,6 +933,9 @@ pi: _float
 def polar(abs: _Tensor, angle: _Tensor, *, out: _Any = None) -> _Tensor: ...
 def polygamma(n: _int, input: _Tensor, *, out: _Any = None) -> _Tensor: ...
 def pow(input: _Any, exponent: _Any, *, out: _Any = None) -> _Tensor: ...
+
+preserve_format: _memory_format
+
 def prod(
     input: _Tensor,
     dim: _int | None = None,
@@ -1147,7 +1182,7 @@ def vsplit(
     input: _Tensor, indices_or_sections: _Any = None, *, indices: _Any = None, sections: _Any = None
 ) -> tuple[_Tensor, ...]: ...
 def vstack(tensors: _Sequence[_Tensor], *, out: _Any = None) -> _Tensor: ...
-def where(condition: _Tensor, input: _Any, other: _Any, *, out: _Any = None) -> _Tensor: ...
+def where(condition: _Tensor, input: _Any = None, other: _Any = None, *, out: _Any = None) -> _Any: ...
 def xlogy(input: _Any, other: _Any, *, out: _Any = None) -> _Tensor: ...
 def xlogy_(self: _Tensor, *args: _Any, **kwargs: _Any) -> _Tensor: ...
 def zero_(self: _Tensor, *args: _Any, **kwargs: _Any) -> _Tensor: ...

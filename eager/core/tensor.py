@@ -93,6 +93,26 @@ class layout:
 strided = layout()
 
 
+class memory_format:
+    """An order of elements in memory that programs ask for: a hint, since ours lie row by row."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"torch.{self.name}"
+
+    def __reduce__(self) -> str:
+        return self.name
+
+
+contiguous_format, preserve_format = memory_format("contiguous_format"), memory_format("preserve_format")
+channels_last, channels_last_3d = memory_format("channels_last"), memory_format("channels_last_3d")
+_LAST = {channels_last: 4, channels_last_3d: 5}  # with so many dimensions
+
+
 class Tensor(Methods):
     """A multi-dimensional array that remembers how it was made.
 
@@ -201,9 +221,14 @@ class Tensor(Methods):
             strides = tuple(s // array.itemsize for s in array.strides)
         return strides if dim is None else strides[dim]
 
-    def is_contiguous(self) -> bool:
-        """Whether the elements lie in row-major order without gaps."""
-        return bool(self.array.flags.c_contiguous)
+    def is_contiguous(self, memory_format: memory_format = contiguous_format) -> bool:
+        """Whether the elements lie in row-major order, or with their channels last, without gaps."""
+        array = self.array
+        if memory_format in _LAST:
+            if array.ndim != _LAST[memory_format]:
+                return False
+            array = array.transpose(0, *range(2, array.ndim), 1)
+        return bool(array.flags.c_contiguous)
 
     def is_floating_point(self) -> bool:
         return self.array.dtype.kind == "f"

@@ -100,7 +100,7 @@ def kind_of(value: Any) -> DType:
     return dtypes.as_dtype(value)
 
 
-def _type(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
+def _type(self: Tensor, dtype: Any = None, non_blocking: bool = False, memory_format: Any = None) -> Any:
     """The name of the tensor's type, as `torch.FloatTensor`; or the tensor in another dtype.
 
     Source: `torch.Tensor.type`.

@@ -172,14 +172,18 @@ _where = Elementwise(
 
 
 @public
-def where(condition: Tensor, input: Any, other: Any) -> Tensor:
-    """`input` where `condition` is true, else `other`. Source: `torch.where`.
+def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
+    """`input` where `condition` is true, else `other`; without both, the places where it is true.
+
+    Source: `torch.where`.
 
     >>> import fusegrad as fg
     >>> x = fg.tensor([-1.0, 2.0])
     >>> fg.where(x > 0, x, 0.0)
     tensor([0., 2.])
     """
+    if input is None and other is None:
+        return ops.nonzero(condition, as_tuple=True)
     return bind(_where, (operand(condition), operand(input), operand(other)))
 
 

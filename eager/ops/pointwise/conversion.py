@@ -12,7 +12,14 @@ from fusegrad.eager.ops.pointwise import elementwise
 
 @attach
 def to(
-    self: Tensor, *args: Any, dtype: Any = None, device: Any = None, copy: bool = False, **ignored: Any
+    self: Tensor,
+    *args: Any,
+    other: Tensor | None = None,
+    dtype: Any = None,
+    device: Any = None,
+    non_blocking: bool = False,
+    copy: bool = False,
+    memory_format: Any = None,
 ) -> Tensor:
     """With another dtype (or a tensor's); devices are all the CPU. Source: `torch.Tensor.to`.
 
@@ -20,7 +27,7 @@ def to(
     """
     on_cpu(device)
     flags = []  # non_blocking, then copy
-    for value in args:
+    for value in args if other is None else (other, *args):
         if isinstance(value, Tensor):
             dtype = value.dtype
         elif isinstance(value, (dtypes.DType, type)):
@@ -52,7 +59,7 @@ _CASTS = {
 
 
 def _casting(name: str, dtype: dtypes.DType) -> Any:
-    def method(self: Tensor) -> Tensor:
+    def method(self: Tensor, memory_format: Any = None) -> Tensor:
         return elementwise.cast(self, dtype)
 
     method.__doc__ = f"Converted to {dtype.name}. Source: `torch.Tensor.{name}`."
@@ -70,6 +77,6 @@ def type_as(self: Tensor, other: Tensor) -> Tensor:
 
 
 @attach
-def cpu(self: Tensor) -> Tensor:
+def cpu(self: Tensor, memory_format: Any = None) -> Tensor:
     """The tensor itself: it is on the CPU. Source: `torch.Tensor.cpu`."""
     return self

@@ -370,7 +370,7 @@ _clone = Elementwise("clone", "x", lambda x: np.array(x, copy=True), ANY, lambda
 
 
 @public(method=True)
-def clone(input: Tensor) -> Tensor:
+def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
     """A copy with memory of its own. Source: `torch.clone`."""
     return bind(_clone, (input,))
 

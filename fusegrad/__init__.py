@@ -103,7 +103,8 @@ e, inf, nan, pi = _math.e, _math.inf, _math.nan, _math.pi
 # Loaded when they are first asked for: the compiler brings Numba and LLVM. (Type checkers read __init__.pyi.)
 _LAZY = {
     "JitError": "fusegrad.compiler.verify",
-    "jit": "fusegrad.compiler.jit",
+    "jit": "fusegrad.compiler.torch_names",
+    "compile": "fusegrad.compiler.torch_names",
     "compare": "fusegrad.compiler.compare.compare",
     "OutOfMemoryError": "fusegrad.eager.devices.cuda",
     "autocast": "fusegrad.eager.devices.amp",

@@ -32,6 +32,7 @@ from fusegrad.compiler.runtime.threads import (
     get_num_threads as get_num_threads,
     set_num_threads as set_num_threads,
 )
+from fusegrad.compiler.torch_names import compile as compile
 from fusegrad.compiler.verify import JitError as JitError
 from fusegrad.eager.autograd.anomaly import (
     is_anomaly_check_nan_enabled as is_anomaly_check_nan_enabled,

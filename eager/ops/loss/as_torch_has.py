@@ -154,7 +154,7 @@ def affine_grid_generator(theta: Tensor, size: Sequence[int], align_corners: boo
 
 @public
 def kl_div(input: Tensor, target: Tensor, reduction: Any = 0, *, log_target: bool = False) -> Tensor:
-    """The divergence of log-probabilities from a target, of each unless it is said. Source: `torch.kl_div`."""
+    """The divergence of log-probabilities from a target, of each by default. Source: `torch.kl_div`."""
     return distribution_loss.kl_div(input, target, reduction=_reduction(reduction), log_target=log_target)
 
 

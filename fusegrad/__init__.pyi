@@ -117,6 +117,13 @@ from fusegrad.eager.ops.create.settings import (
     set_flush_denormal as set_flush_denormal,
     set_num_interop_threads as set_num_interop_threads,
 )
+from fusegrad.eager.ops.create.window_functions import (
+    bartlett_window as bartlett_window,
+    blackman_window as blackman_window,
+    hamming_window as hamming_window,
+    hann_window as hann_window,
+    kaiser_window as kaiser_window,
+)
 from fusegrad.eager.ops.index.indexing import argwhere as argwhere
 from fusegrad.eager.ops.index.lookup import (
     index_select as index_select,
@@ -193,6 +200,7 @@ from fusegrad.eager.ops.nn.recurrent import (
     rnn_relu_cell as rnn_relu_cell,
     rnn_tanh_cell as rnn_tanh_cell,
 )
+from fusegrad.eager.ops.nn.spectrogram import istft as istft, stft as stft
 from fusegrad.eager.ops.pointwise.complex_numbers import (
     conj as conj,
     imag as imag,

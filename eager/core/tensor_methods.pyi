@@ -384,6 +384,18 @@ class Methods:
     def isneginf(self) -> _Tensor: ...
     def isposinf(self) -> _Tensor: ...
     def isreal(self) -> _Tensor: ...
+    def istft(
+        self,
+        n_fft: _int,
+        hop_length: _int | None = None,
+        win_length: _int | None = None,
+        window: _Tensor | None = None,
+        center: _bool = True,
+        normalized: _bool = False,
+        onesided: _bool | None = None,
+        length: _int | None = None,
+        return_complex: _bool = False,
+    ) -> _Tensor: ...
     def kron(self, other: _Tensor) -> _Tensor: ...
     def kthvalue(
         self, k: _int, dim: _int = -1, keepdim: _bool = False, *, axis: _Any = ..., keepdims: _bool = ...
@@ -703,6 +715,19 @@ class Methods:
         correction: _float | None = None,
         axis: _Any = ...,
         keepdims: _bool = ...,
+    ) -> _Tensor: ...
+    def stft(
+        self,
+        n_fft: _int,
+        hop_length: _int | None = None,
+        win_length: _int | None = None,
+        window: _Tensor | None = None,
+        center: _bool = True,
+        pad_mode: str = "reflect",
+        normalized: _bool = False,
+        onesided: _bool | None = None,
+        return_complex: _bool | None = None,
+        align_to_window: _bool | None = None,
     ) -> _Tensor: ...
     def storage(self) -> _TypedStorage: ...
     def storage_offset(self) -> _int: ...

@@ -2,6 +2,7 @@
 
 from typing import Any as _Any
 
+from fusegrad.eager.devices.parallel import DataParallel as DataParallel
 from fusegrad.eager.nn.activations import (
     Hardshrink as Hardshrink,
     PReLU as PReLU,
@@ -114,6 +115,7 @@ from fusegrad.nn import (
     grad as grad,
     init as init,
     modules as modules,
+    parallel as parallel,
     parameter as parameter,
     utils as utils,
 )

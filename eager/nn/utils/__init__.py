@@ -2,6 +2,7 @@
 
 from fusegrad.eager.core.public import gather
 from fusegrad.eager.nn.utils.clip import (
+    clip_grad_norm,
     clip_grad_norm_,
     clip_grad_value_,
     clip_grads_with_norm_,
@@ -9,6 +10,7 @@ from fusegrad.eager.nn.utils.clip import (
     parameters_to_vector,
     vector_to_parameters,
 )
+from fusegrad.eager.nn.utils.spectral_norm import remove_spectral_norm, spectral_norm
 from fusegrad.eager.nn.utils.weight_norm import remove_weight_norm, weight_norm
 
 __all__ = gather("fusegrad.nn.utils", globals())

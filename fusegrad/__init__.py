@@ -78,6 +78,7 @@ from fusegrad.eager.core.tensor import (
 )
 from fusegrad.eager.io import (
     printing as _printing,
+    shared_memory as _shared_memory,
 )
 from fusegrad.eager.io.interop import (
     _rebuild,
@@ -125,8 +126,8 @@ _LAZY = {
     "vjp": "fusegrad.eager.autograd.func",
 }
 _PACKAGES = frozenset(
-    "accelerator amp autograd backends cpu cuda distributions fft func linalg masked mps nn optim random "
-    "special testing utils version xpu".split()
+    "accelerator amp autograd backends cpu cuda distributions fft func linalg masked mps multiprocessing nn "
+    "optim random special testing utils version xpu".split()
 )
 
 

@@ -17,6 +17,7 @@ from fusegrad import (
     linalg as linalg,
     masked as masked,
     mps as mps,
+    multiprocessing as multiprocessing,
     nn as nn,
     optim as optim,
     random as random,

@@ -37,6 +37,7 @@ ROOMS = {
         "io",
         "data",
         "devices",
+        "processes",
         "",
         "distributions",
     ],

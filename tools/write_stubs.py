@@ -222,6 +222,14 @@ def _home(value: Any, name: str) -> tuple[str, str] | None:
     return None
 
 
+def _standard_home(value: Any, name: str) -> str:
+    """The package of the standard library that gives a value under a name, if it is one's that we hand on."""
+    module = getattr(value, "__name__" if isinstance(value, types.ModuleType) else "__module__", None) or ""
+    top = module.partition(".")[0]
+    given = top in sys.stdlib_module_names and top != "builtins"
+    return top if given and getattr(importlib.import_module(top), name, None) is not None else ""
+
+
 def public_stub(name: str) -> str:
     """The stub of a public module."""
     module = importlib.import_module(name)
@@ -231,7 +239,10 @@ def public_stub(name: str) -> str:
         stub.lines.append(f"__version__: {stub.builtin('str')}")
     for public in names:
         value = getattr(module, public)
-        if isinstance(value, types.ModuleType):
+        standard = _standard_home(value, public)
+        if standard:
+            stub.lines.append(f"from {standard} import {public} as {public}")
+        elif isinstance(value, types.ModuleType):
             stub.lines.append(f"from {name} import {public} as {public}")
         elif isinstance(value, type):
             stub.lines.append(_class_line(stub, public, value))

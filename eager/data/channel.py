@@ -24,7 +24,8 @@ class _Pickler(ForkingPickler):
                 "support crossing process boundaries.  If you just want to transfer the data, call detach() "
                 "on the tensor before serializing (e.g., putting it on the queue)."
             )
-        return NotImplemented
+        # What is registered for tensors in shared memory would copy others.
+        return value.__reduce_ex__(5) if isinstance(value, Tensor) else NotImplemented
 
 
 def pack(content: Any) -> list[memoryview]:

@@ -387,6 +387,12 @@ class Module(Hooked, Saved):
         """Floating-point parameters and buffers as float16."""
         return self._floating(dtypes.float16)
 
+    def share_memory(self) -> Self:
+        """Move parameters and buffers to memory that other processes can have; see `Tensor.share_memory_`."""
+        for tensor in (*self.parameters(), *self.buffers()):
+            tensor.share_memory_()
+        return self
+
     def cuda(self, device: Any = None) -> Self:
         """Raises RuntimeError: there is no other device than the CPU."""
         on_cpu("cuda")

@@ -1,0 +1,1 @@
+"""Functions that run in several processes, as `torch.multiprocessing` has them."""

@@ -1,7 +1,7 @@
 """Tensors in memory that several processes have: `share_memory_`, and how they come to another process.
 
 The memory is a file, in the system's folder for memory where there is one, mapped by each process. A child
-that is forked has the mapping; for others, what `multiprocessing` pickles has the file's path and the tensor's
+that is forked has the mapping; for others what `multiprocessing` pickles has the file's path and the tensor's
 place there. The file goes when the process that made it has no use for the mapping, or ends.
 """
 

@@ -10,6 +10,13 @@ from oracle import torch
 
 import fusegrad as fg
 
+
+@pytest.fixture(autouse=True)
+def checked():
+    """`torch.compile` switches PyTorch's checks off, for the whole process."""
+    torch.distributions.Distribution.set_default_validate_args(True)
+
+
 REFUSED = """
 Normal(0.0, -1.0)
 Normal(t([0.0, nan]), 1.0)

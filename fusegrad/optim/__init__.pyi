@@ -1,5 +1,6 @@
 """Written by tools/write_stubs.py from what is there at run time; not to be edited."""
 
+from fusegrad.eager.optim.adafactor import Adafactor as Adafactor
 from fusegrad.eager.optim.adaptive import (
     Adam as Adam,
     Adamax as Adamax,

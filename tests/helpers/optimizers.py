@@ -43,6 +43,9 @@ OPTIONS = [
     ("Rprop", {"lr": 0.1, "etas": (0.3, 2.0), "step_sizes": (1e-3, 0.5), "maximize": True}),
     ("ASGD", {}),
     ("ASGD", {"lr": 0.1, "lambd": 0.01, "alpha": 0.5, "t0": 3, "weight_decay": 0.1, "maximize": True}),
+    ("Adafactor", {}),
+    ("Adafactor", {"lr": 0.1, "beta2_decay": -0.5, "eps": (1e-4, 1e-2), "d": 1.5, "weight_decay": 0.1}),
+    ("Adafactor", {"lr": 0.1, "maximize": True}),
 ]
 IDS = [f"{name}-{','.join(options)}" for name, options in OPTIONS]
 
@@ -63,6 +66,11 @@ RULES = {
 }
 
 SHAPES = [(3, 4), (4,), (), (2, 0), (95, 90), (5, 1, 2)]  # one that is cut into blocks
+
+
+def shapes_of(name):
+    """The shapes that an optimizer steps; PyTorch's Adafactor divides by the number of elements."""
+    return [s for s in SHAPES if name != "Adafactor" or 0 not in s]
 
 
 def parameters(namespace, shapes=SHAPES, dtype="float64", seed=0):

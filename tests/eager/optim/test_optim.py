@@ -7,7 +7,7 @@ import pickle
 
 import numpy as np
 import pytest
-from optimizers import IDS, OPTIONS, SHAPES, assert_same, parameters, refused, set_gradients
+from optimizers import IDS, OPTIONS, SHAPES, assert_same, parameters, refused, set_gradients, shapes_of
 from oracle import torch
 
 import fusegrad as fg
@@ -18,7 +18,7 @@ import fusegrad as fg
 def test_steps_are_torchs(name, options, gaps):
     sides = []
     for namespace in (fg, torch):
-        tensors = parameters(namespace)
+        tensors = parameters(namespace, shapes_of(name))
         optimizer = getattr(namespace.optim, name)(tensors, **options)
         for step in range(20):
             skipped = [] if not gaps else [step % 3, 4] if step < 12 else [5]
@@ -149,7 +149,7 @@ def test_state_follows_every_change():
 
 @pytest.mark.parametrize(("name", "options"), OPTIONS[::4], ids=IDS[::4])
 def test_state_dicts_go_both_ways(name, options):
-    tensors = parameters(fg)
+    tensors = parameters(fg, shapes_of(name))
     optimizer = getattr(fg.optim, name)(tensors, **options)
     for step in range(3):
         set_gradients(fg, tensors, step)

@@ -11,6 +11,7 @@ from oracle import torch
 import fusegrad as fg
 
 OPTIONS = {
+    "Adafactor": [{}, {"d": 2.0, "weight_decay": 0.1}],
     "ASGD": [{}, {"weight_decay": 0.1, "t0": 2}, {"maximize": True}],
     "Adadelta": [{}, {"weight_decay": 0.1}],
     "Adagrad": [{}, {"lr_decay": 0.1, "initial_accumulator_value": 0.5}],

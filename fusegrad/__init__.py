@@ -127,7 +127,7 @@ _LAZY = {
 }
 _PACKAGES = frozenset(
     "accelerator amp autograd backends cpu cuda distributions fft func linalg masked mps multiprocessing nn "
-    "optim random special testing utils version xpu".split()
+    "optim profiler random special testing utils version xpu".split()
 )
 
 

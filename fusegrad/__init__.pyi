@@ -20,6 +20,7 @@ from fusegrad import (
     multiprocessing as multiprocessing,
     nn as nn,
     optim as optim,
+    profiler as profiler,
     random as random,
     special as special,
     testing as testing,

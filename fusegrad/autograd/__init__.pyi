@@ -5,6 +5,7 @@ from fusegrad.autograd import (
     functional as functional,
     grad_mode as grad_mode,
     graph as graph,
+    profiler as profiler,
 )
 from fusegrad.eager.autograd.anomaly import (
     detect_anomaly as detect_anomaly,

@@ -72,3 +72,12 @@ def test_data_parallel_calls_the_module():
         assert lib.nn.parallel.DataParallel is lib.nn.DataParallel
     with pytest.raises(RuntimeError, match="no other device than the CPU"):
         fg.nn.DataParallel(fg.nn.Linear(1, 1), device_ids=[0, 1])
+
+
+def test_numbers_for_each_dimension():
+    for lib in (fg, torch):
+        utils = lib.nn.modules.utils
+        assert [utils._single(2), utils._pair(2), utils._triple(2), utils._quadruple(2)] == [
+            (2,), (2, 2), (2, 2, 2), (2, 2, 2, 2)
+        ]  # fmt: skip
+        assert utils._pair([1, 3]) == (1, 3) and utils._ntuple(5)("a") == tuple("a")

@@ -2,6 +2,11 @@
 
 from fusegrad.eager.nn.utils import *
 from fusegrad.eager.nn.utils import __all__ as _names
-from fusegrad.nn.utils import parametrizations as parametrizations, parametrize as parametrize, rnn as rnn
+from fusegrad.nn.utils import (
+    parametrizations as parametrizations,
+    parametrize as parametrize,
+    prune as prune,
+    rnn as rnn,
+)
 
-__all__ = [*_names, "parametrizations", "parametrize", "rnn"]
+__all__ = [*_names, "parametrizations", "parametrize", "prune", "rnn"]

@@ -17,4 +17,9 @@ from fusegrad.eager.nn.utils.weight_norm import (
     remove_weight_norm as remove_weight_norm,
     weight_norm as weight_norm,
 )
-from fusegrad.nn.utils import parametrizations as parametrizations, parametrize as parametrize, rnn as rnn
+from fusegrad.nn.utils import (
+    parametrizations as parametrizations,
+    parametrize as parametrize,
+    prune as prune,
+    rnn as rnn,
+)

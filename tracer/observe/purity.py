@@ -189,6 +189,10 @@ _INSTRUMENTED = (
     "fusegrad.eager.optim",
     "fusegrad.eager.utils.control_flow",
     "fusegrad.eager.distributions",
+    "fusegrad.eager.devices.amp",
+    "fusegrad.eager.devices.cuda_amp",
+    "fusegrad.eager.devices.parallel",
+    "fusegrad.eager.processes",
 )
 # Functions here call the functions that they are given, or make functions that will, and pass objects on.
 _TRANSFORMS = "fusegrad.eager.autograd.func"

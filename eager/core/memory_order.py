@@ -36,6 +36,9 @@ def as_operands(shape: Shape, operands: Sequence[Any], params: Any = None) -> Or
 
 def as_first(shape: Shape, operands: Sequence[Any], params: Any = None) -> Order:
     """As the first operand lies, but without gaps."""
+    first = operands[0]
+    if isinstance(first, np.ndarray) and first.flags.c_contiguous:
+        return None
     return as_operands(shape, operands[:1])
 
 
@@ -128,9 +131,13 @@ def in_order(function: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     def run(*operands: Any, **params: Any) -> Any:
+        for x in operands:
+            if isinstance(x, np.ndarray) and not x.flags.c_contiguous:
+                return laid_out(operands, params)
+        return function(*operands, **params)
+
+    def laid_out(operands: Sequence[Any], params: dict[str, Any]) -> Any:
         arrays = [x for x in operands if isinstance(x, np.ndarray)]
-        if all(x.flags.c_contiguous for x in arrays):
-            return function(*operands, **params)
         shape = np.broadcast_shapes(*[x.shape for x in arrays])
         order = as_operands(shape, arrays)
         if order is None:

@@ -17,7 +17,7 @@ from fusegrad.eager.core.dtypes import DType
 from fusegrad.eager.core.errors import failure, type_name
 from fusegrad.eager.core.memory_order import arranged, as_first
 from fusegrad.eager.core.names import attach, internal
-from fusegrad.eager.core.op import Op, Params, TensorType, bind, wrap
+from fusegrad.eager.core.op import NO_PARAMS, Op, Params, TensorType, bind, wrap
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.sizes import Symbol, positions, size_of
 from fusegrad.eager.core.state import state
@@ -39,8 +39,10 @@ class Creation(Op):
         self.numpy, self.scalar = numpy, scalar
 
     def evaluate(self, args: Any, params: Params) -> Any:
+        if "order" not in params:
+            return self.numpy(**params)
         made: np.ndarray = self.numpy(**{k: v for k, v in params.items() if k != "order"})
-        return arranged(made, params.get("order"))
+        return arranged(made, params["order"])
 
     def infer(self, types: Any, params: Params) -> TensorType:
         dtype = params["dtype"].numpy
@@ -121,7 +123,7 @@ def _check_number(value: Any, kind: DType) -> None:
 def order_like(input: Tensor) -> Params:
     """The param with which a tensor lies in memory as `input` does; none where that is in row-major order."""
     order = as_first(input.array.shape, [input.array])
-    return {} if order is None else {"order": order}
+    return NO_PARAMS if order is None else {"order": order}
 
 
 def _filled(name: str, value: int) -> tuple[Callable[..., Tensor], Callable[..., Tensor]]:

@@ -60,9 +60,9 @@ def _take_numpy(x: np.ndarray, index: np.ndarray, dim: int, name: str) -> np.nda
 
 def _take_order(shape: tuple[int, ...], operands: Sequence[np.ndarray], params: Params) -> Order:
     """As x lies along the dimensions that are kept, and as the index does along its own."""
-    if params["name"] != "Index":
-        return None
     (x, index), dim = operands, params["dim"]
+    if params["name"] != "Index" or (x.flags.c_contiguous and index.flags.c_contiguous):
+        return None
     after = (1,) * (x.ndim - dim - 1)
     kept = Layout(shape, (*x.strides[:dim], *(0 for _ in index.shape), *x.strides[dim + 1 :]))
     own = Layout((*index.shape, *after), (*index.strides, *(0 for _ in after)))

@@ -116,8 +116,8 @@ class Pointwise(Analytic):
         super().__init__(name, arguments, vjp, grad_name)
         self.order = order
         self.ordered = in_order(numpy) if order is None else numpy
-        # A ufunc's results lie as its operands do, if there is one or row-major order wins.
-        self.numpy = numpy if isinstance(numpy, np.ufunc) else self.ordered
+        # What a ufunc makes of one array lies as that does; of two, if the first is in row-major order.
+        self.numpy, self.keeps_order = numpy, isinstance(numpy, np.ufunc)
         self.rule_of_dtype, self.data, self.alone = rule, data, alone
         self.one_dtype = _takes_one_dtype(numpy)
         self.kinds = rule.kinds
@@ -127,26 +127,31 @@ class Pointwise(Analytic):
         if len(args) == 1:
             x = args[0]
             if isinstance(x, Tensor) and x.array.dtype.kind in self.kinds:
-                return self.numpy(x.array, **params)
+                x = x.array
+                plain = self.keeps_order or x.flags.c_contiguous
+                return (self.numpy if plain else self.ordered)(x, **params)
         elif len(args) == 2:
             x, y = args
             if isinstance(x, Tensor):
                 x = x.array
                 dtype = x.dtype
                 if isinstance(y, Tensor):
-                    if y.array.dtype is dtype and dtype.kind in self.kinds:
-                        function = self.numpy if x.flags.c_contiguous else self.ordered
-                        return function(x, y.array, **params)
+                    y = y.array
+                    if y.dtype is dtype and dtype.kind in self.kinds:
+                        plain = x.flags.c_contiguous and (self.keeps_order or y.flags.c_contiguous)
+                        return (self.numpy if plain else self.ordered)(x, y, **params)
                 elif dtype.kind == "f" and "f" in self.kinds and type(y) in WEAK:
                     if y and self.one_dtype:
                         y = _same_number(y, dtype)
-                    return self.numpy(x, y, **params)
+                    plain = self.keeps_order or x.flags.c_contiguous
+                    return (self.numpy if plain else self.ordered)(x, y, **params)
             elif isinstance(y, Tensor) and type(x) in WEAK:
                 y = y.array
                 if y.dtype.kind == "f" and "f" in self.kinds:
                     if x and self.one_dtype:
                         x = _same_number(x, y.dtype)
-                    return self.numpy(x, y, **params)
+                    plain = self.keeps_order or y.flags.c_contiguous
+                    return (self.numpy if plain else self.ordered)(x, y, **params)
         return self._evaluate_mixed(args, params)
 
     def _evaluate_mixed(self, args: Sequence[Any], params: Params) -> Any:
@@ -157,10 +162,8 @@ class Pointwise(Analytic):
             if not self.alone:
                 raise TypeError(f"expected a Tensor, got {', '.join(type(a).__name__ for a in args)}")
         compute = self.compute_dtype([a.array if isinstance(a, Tensor) else a for a in args])
-        arrays = []
-        for i, a in enumerate(args):
-            array = a.array if isinstance(a, Tensor) else np.asarray(a)
-            arrays.append(array if i < self.data else cast_as_it_lies(array, compute))
+        arrays = [a.array if isinstance(a, Tensor) else np.asarray(a) for a in args]
+        arrays[self.data :] = [cast_as_it_lies(array, compute) for array in arrays[self.data :]]
         return self.ordered(*arrays, **params)
 
     def compute_dtype(self, operands: Sequence[Any]) -> np.dtype:

@@ -68,11 +68,11 @@ class _PowerOp(Elementwise):
     def evaluate(self, args: Any, params: Any) -> Any:
         array, exponent = args[0].array, params["exponent"]
         if array.dtype.kind == "f" and type(exponent) in WEAK:
-            return self.numpy(array, exponent)
+            return self.ordered(array, exponent)
         compute = self.compute_dtype([array, exponent])
         if compute.kind in "iu" and exponent < 0:
             raise RuntimeError("Integers to negative integer powers are not allowed.")
-        return self.numpy(array.astype(compute, copy=False), exponent)
+        return self.ordered(array.astype(compute, copy=False), exponent)
 
 
 def _power_of_tensors(x: Any, y: Any) -> Any:

@@ -611,7 +611,16 @@ def empty(
     pin_memory: _bool = False,
     out: _Any = None,
 ) -> _Tensor: ...
-def empty_like(input: _Tensor, *, dtype: _Any = None, **options: _Any) -> _Tensor: ...
+def empty_like(
+    input: _Tensor,
+    *,
+    dtype: _Any = None,
+    requires_grad: _bool = False,
+    device: _Any = None,
+    layout: _Any = None,
+    memory_format: _Any = None,
+    pin_memory: _bool = False,
+) -> _Tensor: ...
 def eq(input: _Any, other: _Any, *, out: _Any = None) -> _Tensor: ...
 def erf(input: _Any, *, out: _Any = None) -> _Tensor: ...
 def erf_(self: _Tensor, *args: _Any, **kwargs: _Any) -> _Tensor: ...
@@ -925,7 +934,16 @@ def ones(
     pin_memory: _bool = False,
     out: _Any = None,
 ) -> _Tensor: ...
-def ones_like(input: _Tensor, *, dtype: _Any = None, **options: _Any) -> _Tensor: ...
+def ones_like(
+    input: _Tensor,
+    *,
+    dtype: _Any = None,
+    requires_grad: _bool = False,
+    device: _Any = None,
+    layout: _Any = None,
+    memory_format: _Any = None,
+    pin_memory: _bool = False,
+) -> _Tensor: ...
 def orgqr(input: _Tensor, tau: _Tensor, *, out: _Any = None) -> _Tensor: ...
 def ormqr(
     input: _Tensor,
@@ -980,7 +998,17 @@ def rand(
     pin_memory: _bool = False,
     out: _Any = None,
 ) -> _Tensor: ...
-def rand_like(input: _Tensor, *, dtype: _Any = None, **options: _Any) -> _Tensor: ...
+def rand_like(
+    input: _Tensor,
+    *,
+    generator: _Generator | None = None,
+    dtype: _Any = None,
+    requires_grad: _bool = False,
+    device: _Any = None,
+    layout: _Any = None,
+    memory_format: _Any = None,
+    pin_memory: _bool = False,
+) -> _Tensor: ...
 def randint(
     low: _Any = None,
     high: _Any = None,
@@ -1005,7 +1033,17 @@ def randn(
     pin_memory: _bool = False,
     out: _Any = None,
 ) -> _Tensor: ...
-def randn_like(input: _Tensor, *, dtype: _Any = None, **options: _Any) -> _Tensor: ...
+def randn_like(
+    input: _Tensor,
+    *,
+    generator: _Generator | None = None,
+    dtype: _Any = None,
+    requires_grad: _bool = False,
+    device: _Any = None,
+    layout: _Any = None,
+    memory_format: _Any = None,
+    pin_memory: _bool = False,
+) -> _Tensor: ...
 def randperm(
     n: _int,
     *,
@@ -1208,4 +1246,13 @@ def zeros(
     pin_memory: _bool = False,
     out: _Any = None,
 ) -> _Tensor: ...
-def zeros_like(input: _Tensor, *, dtype: _Any = None, **options: _Any) -> _Tensor: ...
+def zeros_like(
+    input: _Tensor,
+    *,
+    dtype: _Any = None,
+    requires_grad: _bool = False,
+    device: _Any = None,
+    layout: _Any = None,
+    memory_format: _Any = None,
+    pin_memory: _bool = False,
+) -> _Tensor: ...

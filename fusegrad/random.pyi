@@ -47,7 +47,17 @@ def rand(
     pin_memory: bool = False,
     out: _Any = None,
 ) -> _Tensor: ...
-def rand_like(input: _Tensor, *, dtype: _Any = None, **options: _Any) -> _Tensor: ...
+def rand_like(
+    input: _Tensor,
+    *,
+    generator: _Generator | None = None,
+    dtype: _Any = None,
+    requires_grad: bool = False,
+    device: _Any = None,
+    layout: _Any = None,
+    memory_format: _Any = None,
+    pin_memory: bool = False,
+) -> _Tensor: ...
 def randint(
     low: _Any = None,
     high: _Any = None,
@@ -72,7 +82,17 @@ def randn(
     pin_memory: bool = False,
     out: _Any = None,
 ) -> _Tensor: ...
-def randn_like(input: _Tensor, *, dtype: _Any = None, **options: _Any) -> _Tensor: ...
+def randn_like(
+    input: _Tensor,
+    *,
+    generator: _Generator | None = None,
+    dtype: _Any = None,
+    requires_grad: bool = False,
+    device: _Any = None,
+    layout: _Any = None,
+    memory_format: _Any = None,
+    pin_memory: bool = False,
+) -> _Tensor: ...
 def randperm(
     n: int,
     *,

@@ -193,8 +193,8 @@ class Tree:
             wanted.update(dict.fromkeys(kept(_later_targets(chain), stretch, available, made_by)))
         graph = self._slice(segment.owner, wanted, available, [*above, segment])
         layouts = self._layouts_for(graph, segment.owner)
-        results, apart = _result_layouts(segment)
-        program = Program(graph, layouts, results, apart=apart, plans=segment.owner.plans)
+        results, seen, apart = _result_layouts(segment)
+        program = Program(graph, layouts, results, seen=seen, apart=apart, plans=segment.owner.plans)
         stored = [v for v in program.stored() if v not in available]
         ours = {**available, **dict.fromkeys(stored, -1)}
         for value in stored:
@@ -257,9 +257,9 @@ class Tree:
             path.derivative.equations
         )
         graph = self._graph(path, targets, dict(segment.kept_above), equations)
-        results, apart = _result_layouts(segment)
+        results, seen, apart = _result_layouts(segment)
         layouts = self._layouts_for(graph, path)
-        program = Program(graph, layouts, results, apart=apart, plans=path.plans).finish()
+        program = Program(graph, layouts, results, seen=seen, apart=apart, plans=path.plans).finish()
         found = dict(zip(graph.outputs, program.graph.outputs, strict=True))
         inputs = []
         for value in graph.inputs:
@@ -365,23 +365,25 @@ def _later_targets(chain: Sequence[Segment]) -> list[Any]:
     return [*targets, *((*leaf.results, *leaf.left) if len(chain) > 1 else ()), *leaf.derivative.gradients]
 
 
-def _result_layouts(segment: Segment) -> tuple[dict[Value, Layout], set[Value]]:
-    """The layouts of results that eager does not give in row-major order; and those that it gives as views
-    with gaps between their elements.
+def _result_layouts(segment: Segment) -> tuple[dict[Value, Layout], dict[Value, tuple[int, ...]], set[Value]]:
+    """The layouts of results that eager does not give in row-major order, the strides of all, and those that
+    it gives as views with gaps between their elements.
     """
     layouts: dict[Value, Layout] = {}
+    seen: dict[Value, tuple[int, ...]] = {}
     apart: set[Value] = set()
     if segment.path is None:
-        return layouts, apart
+        return layouts, seen, apart
     outputs = [o for o in segment.path.capture.outputs if o.value is not None]
     for value, output in zip(segment.path.results, outputs, strict=True):
         strides = tuple(s // value.dtype.itemsize for s in output.strides)
+        seen[value] = strides
         layout = unusual_layout(value.shape, strides)
         if layout is not None:
             layouts[value] = layout
         elif 0 not in value.shape and not is_dense(value.shape, strides):
             apart.add(value)
-    return layouts, apart
+    return layouts, seen, apart
 
 
 def unusual_layout(shape: tuple[int, ...], strides: tuple[int, ...]) -> Layout | None:

@@ -331,7 +331,7 @@ class _Unrolling:
         if len(part.graph.equations) >= len(self.graph.equations):
             divide = divided  # what it makes again is as much as was taken off
         known = {v: self._layout(v) for v in part.graph.inputs}
-        return divide(part.graph, self.given._replace(known=known))
+        return divide(part.graph, self.given._replace(known=known, seen={}))
 
 
 def _seen(sources: Sources, value: Value) -> list[Any]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fusegrad.compiler.base.symbolic_sizes import likely
@@ -15,11 +16,15 @@ from fusegrad.compiler.gemm import matmul
 from fusegrad.compiler.gemm.matmul_kernel import PACKED_ROWS
 from fusegrad.compiler.lower.lowering import lower
 from fusegrad.compiler.lower.merge_matmuls import gathered
-from fusegrad.eager.core.families import Contraction, Layout, View
+from fusegrad.eager.core.families import Contraction, Layout, View, contiguous_layout
+from fusegrad.eager.core.memory_order import strides_of
 from fusegrad.eager.core.op import REGISTRY
+from fusegrad.eager.core.sizes import has_symbols
 from fusegrad.tracer.ir.graph import Equation, Graph, Value
 
 clone_op = REGISTRY["clone"]
+# How many orders of dimensions are tried; those of five.
+MOST_ORDERS = 120
 
 
 class Division(NamedTuple):
@@ -38,22 +43,25 @@ class Division(NamedTuple):
 class Given(NamedTuple):
     """What there is to know of a graph that is divided.
 
-    known: how its inputs lie. results, apart: see `Program`. plans: what is known of groups of other graphs.
+    known: how its inputs lie. results, seen, apart: see `Program`. plans: what is known of groups of others.
     """
 
     known: Mapping[Value, Layout]
     results: Mapping[Value, Layout]
+    seen: Mapping[Value, tuple[int, ...]]
     apart: Collection[Value]
     plans: Plans
 
 
 def divided(graph: Graph, given: Given) -> Division:
     """The steps of a graph, their kernels built."""
-    outputs, (known, results, apart, plans) = graph.outputs, given
+    outputs, (known, results, seen, apart, plans) = graph.outputs, given
     graph, checks = lower(gathered(graph))
     now = list(zip(outputs, graph.outputs, strict=True))
     laid = {new: results[old] for old, new in now if old in results}
     graph = with_result_copies(graph, Sources(graph, known), laid, {new for old, new in now if old in apart})
+    strides = {new: seen[old] for old, new in zip(outputs, graph.outputs, strict=True) if old in seen}
+    _lay_out_for_views(graph, Sources(graph, known), strides, laid)
     graph = with_copies(_separate_creations(graph), Sources(graph, known))
     graph = _readable_products(graph, Sources(graph, known))
     graph = transposed_once(graph, Sources(graph, known))
@@ -94,6 +102,37 @@ def with_result_copies(
                 value = copy
         outputs.append(value)
     return Graph(graph.inputs, tuple(equations), tuple(outputs))
+
+
+def _lay_out_for_views(
+    graph: Graph, sources: Sources, seen: Mapping[Value, tuple[int, ...]], results: dict[Value, Layout]
+) -> None:
+    """What results are views of lies so that they have the strides that eager's have; adds to `results`."""
+    for value, strides in seen.items():
+        base, chain = sources.resolve(value)
+        if chain and base not in graph.inputs and base not in results and not has_symbols(base.shape):
+            layout = _laid_out_below(base.shape, [(e.op, e.params) for e in chain], strides)
+            if layout is not None:
+                results.pop(value, None)
+                results[base] = layout
+
+
+def _laid_out_below(
+    shape: tuple[int, ...], views: Sequence[tuple[Any, Mapping[str, Any]]], strides: tuple[int, ...]
+) -> Layout | None:
+    """How what lies in memory must lie for views to have these strides; None if in row-major order, or if no
+    order of its dimensions does.
+    """
+    for order in itertools.islice(itertools.permutations(range(len(shape))), MOST_ORDERS):
+        layout: Layout | None = Layout(shape, strides_of(shape, order, 1))
+        base = layout
+        for op, params in views:
+            layout = None if layout is None else op.layout(layout, **params)
+        if layout is not None and all(
+            a == b for a, b, n in zip(layout.strides, strides, layout.shape, strict=True) if n != 1
+        ):
+            return None if base == contiguous_layout(shape) else base
+    return None
 
 
 def _separate_creations(graph: Graph) -> Graph:

@@ -6,7 +6,7 @@ sizes, which share everything but their places in memory (`compiler/placement/me
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -34,10 +34,11 @@ class Program:
     """Runs a graph on arrays.
 
     graph: optimised, without composite ops. layouts: how the inputs lie. results: the layouts (in
-    elements) that outputs must have where they are not row-major. apart: outputs that are views with gaps
-    in the memory of something else, and stay that. into: outputs that are put into the
-    memory of an input, whose values nobody else needs. plans: what is known of other graphs. The constructor
-    divides the graph into steps; `begin` has them compiled, and `complete` places them in memory.
+    elements) that outputs must have where they are not row-major. seen: the strides that eager's outputs
+    have. apart: outputs that are views with gaps in the memory of something else, and stay that. into:
+    outputs that are put into the memory of an input, whose values nobody else needs. plans: what is known of
+    other graphs. The constructor divides the graph into steps; `begin` has them compiled, and `complete`
+    places them in memory.
     """
 
     def __init__(
@@ -46,13 +47,14 @@ class Program:
         layouts: dict[Value, Layout] | None = None,
         results: dict[Value, Layout] | None = None,
         into: dict[Value, Value] | None = None,
+        seen: Mapping[Value, tuple[int, ...]] | None = None,
         apart: Collection[Value] = (),
         plans: Plans | None = None,
     ) -> None:
         self.into = into or {}
         known = {v: (layouts or {}).get(v) or contiguous_layout(v.shape) for v in graph.inputs}
         self.given = {v for e in graph.equations for v in e.outputs}
-        divided = divided_by_rounds(graph, Given(known, results or {}, apart, plans or Plans()))
+        divided = divided_by_rounds(graph, Given(known, results or {}, seen or {}, apart, plans or Plans()))
         self.graph, self.sources, self.steps, self.checks = divided
         self.outputs = [v for v in dict.fromkeys(self.graph.outputs) if isinstance(v, Value)]
         self.kernels = [s.kernel for s in self.steps if s.kernel is not None]

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fusegrad.eager.core import abstract, dtypes
+from fusegrad.eager.core.memory_order import Order, Orders, as_operands, cast_as_it_lies, in_order, rows
 from fusegrad.eager.core.op import Op, Params, TensorType
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.sizes import broadcast_shapes
@@ -110,9 +111,14 @@ class Pointwise(Analytic):
         grad_name: str | None = None,
         data: int = 0,
         alone: bool = False,
+        order: Orders | None = None,
     ) -> None:
         super().__init__(name, arguments, vjp, grad_name)
-        self.numpy, self.rule_of_dtype, self.data, self.alone = numpy, rule, data, alone
+        self.order = order
+        self.ordered = in_order(numpy) if order is None else numpy
+        # What a ufunc makes of one array lies as that does; of two, if the first is in row-major order.
+        self.numpy, self.keeps_order = numpy, isinstance(numpy, np.ufunc)
+        self.rule_of_dtype, self.data, self.alone = rule, data, alone
         self.one_dtype = _takes_one_dtype(numpy)
         self.kinds = rule.kinds
 
@@ -121,25 +127,31 @@ class Pointwise(Analytic):
         if len(args) == 1:
             x = args[0]
             if isinstance(x, Tensor) and x.array.dtype.kind in self.kinds:
-                return self.numpy(x.array, **params)
+                x = x.array
+                plain = self.keeps_order or x.flags.c_contiguous
+                return (self.numpy if plain else self.ordered)(x, **params)
         elif len(args) == 2:
             x, y = args
             if isinstance(x, Tensor):
                 x = x.array
                 dtype = x.dtype
                 if isinstance(y, Tensor):
-                    if y.array.dtype is dtype and dtype.kind in self.kinds:
-                        return self.numpy(x, y.array, **params)
+                    y = y.array
+                    if y.dtype is dtype and dtype.kind in self.kinds:
+                        plain = x.flags.c_contiguous and (self.keeps_order or y.flags.c_contiguous)
+                        return (self.numpy if plain else self.ordered)(x, y, **params)
                 elif dtype.kind == "f" and "f" in self.kinds and type(y) in WEAK:
                     if y and self.one_dtype:
                         y = _same_number(y, dtype)
-                    return self.numpy(x, y, **params)
+                    plain = self.keeps_order or x.flags.c_contiguous
+                    return (self.numpy if plain else self.ordered)(x, y, **params)
             elif isinstance(y, Tensor) and type(x) in WEAK:
                 y = y.array
                 if y.dtype.kind == "f" and "f" in self.kinds:
                     if x and self.one_dtype:
                         x = _same_number(x, y.dtype)
-                    return self.numpy(x, y, **params)
+                    plain = self.keeps_order or y.flags.c_contiguous
+                    return (self.numpy if plain else self.ordered)(x, y, **params)
         return self._evaluate_mixed(args, params)
 
     def _evaluate_mixed(self, args: Sequence[Any], params: Params) -> Any:
@@ -150,11 +162,9 @@ class Pointwise(Analytic):
             if not self.alone:
                 raise TypeError(f"expected a Tensor, got {', '.join(type(a).__name__ for a in args)}")
         compute = self.compute_dtype([a.array if isinstance(a, Tensor) else a for a in args])
-        arrays = []
-        for i, a in enumerate(args):
-            array = a.array if isinstance(a, Tensor) else np.asarray(a)
-            arrays.append(array if i < self.data else array.astype(compute, copy=False))
-        return self.numpy(*arrays, **params)
+        arrays = [a.array if isinstance(a, Tensor) else np.asarray(a) for a in args]
+        arrays[self.data :] = [cast_as_it_lies(array, compute) for array in arrays[self.data :]]
+        return self.ordered(*arrays, **params)
 
     def compute_dtype(self, operands: Sequence[Any]) -> np.dtype:
         """The dtype that the operands (with .dtype and .ndim, or numbers) are computed in.
@@ -172,6 +182,11 @@ class Pointwise(Analytic):
     def infer(self, types: Sequence[Any], params: Params) -> TensorType:
         shape = broadcast_shapes(*(t.shape for t in types if isinstance(t, TensorType)))
         return TensorType(shape, self.rule_of_dtype.result or self.compute_dtype(types))
+
+    def orders(self, shapes: Sequence[tuple[int, ...]], args: Sequence[Any], params: Params) -> list[Order]:
+        if self.order is not None:
+            return super().orders(shapes, args, params)
+        return [as_operands(shape, [a.array for a in args if isinstance(a, Tensor)]) for shape in shapes]
 
     def fit(self, gradient: Tensor, shape: tuple[int, ...], dtype: np.dtype) -> Tensor:
         return fit(gradient, shape, dtype)
@@ -198,8 +213,9 @@ class Elementwise(Pointwise):
         data: int = 0,
         alone: bool = False,
         refuses: str = "",
+        order: Orders | None = None,
     ) -> None:
-        super().__init__(name, arguments, numpy, rule, vjp, grad_name, data, alone)
+        super().__init__(name, arguments, numpy, rule, vjp, grad_name, data, alone, order)
         self.scalar, self.refuses = scalar, refuses
 
 
@@ -225,6 +241,7 @@ class Reduction(Op):
     """
 
     family = "reduction"
+    order = staticmethod(rows)
 
     def __init__(
         self,
@@ -245,7 +262,11 @@ class Reduction(Op):
         dtype = self.result(array.dtype)
         if array.dtype != dtype and dtype != _BOOL:
             array = array.astype(dtype)
-        return self.numpy(array, axis=dim, keepdims=params["keepdim"])
+        if array.flags.c_contiguous:
+            return self.numpy(array, axis=dim, keepdims=params["keepdim"])
+        # NumPy leaves odd strides along dimensions of one element.
+        shape = reduced_shape(array.shape, dim, params["keepdim"])
+        return np.array(self.numpy(array, axis=dim, keepdims=False), order="C").reshape(shape)
 
     def _check_empty(self, shape: tuple[int, ...], dim: tuple[int, ...] | None) -> None:
         if not self.empty and not math.prod(shape if dim is None else (shape[d] for d in dim)):
@@ -350,6 +371,7 @@ class Contraction(Op):
     """Matrix products: two operands summed over shared dimensions."""
 
     family = "contraction"
+    order = staticmethod(rows)
 
     def __init__(
         self,
@@ -396,9 +418,10 @@ class Composite(Op):
         numpy: Callable[..., Any],
         vjp: dict[str, Callable[..., Any] | None] | None,
         grad_name: str | Callable[[Params], str] | None = None,
+        order: Orders = rows,
     ) -> None:
         super().__init__(name, arguments, vjp, grad_name)
-        self.decompose, self.numpy = decompose, numpy
+        self.decompose, self.numpy, self.order = decompose, numpy, order
 
     def evaluate(self, args: Sequence[Any], params: Params) -> Any:
         return self.numpy(*[a.array if isinstance(a, Tensor) else a for a in args], **params)
@@ -427,9 +450,11 @@ class Opaque(Op):
         vjp: dict[str, Callable[..., Any] | None] | None,
         grad_name: str | Callable[[Params], str] | None = None,
         refuses: str = "buifc",
+        order: Orders = rows,
     ) -> None:
         super().__init__(name, arguments, vjp, grad_name)
         self.numpy, self._infer, self.refuses = numpy, infer, refuses
+        self.order = None if self.view else order
 
     def evaluate(self, args: Sequence[Any], params: Params) -> Any:
         return self.numpy(*[a.array if isinstance(a, Tensor) else a for a in args], **params)
@@ -462,9 +487,10 @@ class Random(Op):
         infer: Callable[..., Any],
         vjp: dict[str, Callable[..., Any] | None] | None,
         grad_name: str | None = None,
+        order: Orders = rows,
     ) -> None:
         super().__init__(name, arguments, vjp, grad_name)
-        self.numpy, self._infer = numpy, infer
+        self.numpy, self._infer, self.order = numpy, infer, order
 
     def evaluate(self, args: Sequence[Any], params: Params) -> Any:
         return self.numpy(*[a.array if isinstance(a, Tensor) else a for a in args], **params)

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fusegrad.eager.core.errors import located
+from fusegrad.eager.core.memory_order import Order, Orders, arranged, rows
 from fusegrad.eager.core.stand_in import StandIn
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor, Untracked, mark_inference
@@ -76,12 +77,15 @@ class Op:
     vjp: a gradient rule per argument name (None for one without gradient), or None for an op
     that is not differentiable; it cannot be left out.
     grad_name: PyTorch's name of the backward node, printed as `grad_fn=<NAME>`.
+    order: the rule (of each result, if they differ) by which PyTorch lays results out, see `memory_order.py`;
+    None for views, and where `evaluate` sees to it.
     refuses: the kinds of result dtype (NumPy's letters) for which it may refuse its input because of values;
     it must be computed then, even if nobody looks at the result.
     """
 
     family = "op"
     refuses = ""
+    order: Orders | None = None
     view = False  # whether the result shares memory with the first input
     part = False  # whether that is some or all of its elements, each once
 
@@ -131,6 +135,21 @@ class Op:
     def evaluate(self, args: Sequence[Any], params: Params) -> Any:
         """The result array (or tuple of arrays) for tensors and Python numbers `args`."""
         raise NotImplementedError
+
+    def orders(self, shapes: Sequence[tuple[int, ...]], args: Sequence[Any], params: Params) -> list[Order]:
+        """In which order the elements of each result lie in memory, from their shapes and the arguments."""
+        rules = self.order if isinstance(self.order, tuple) else (self.order,) * len(shapes)
+        arrays = [a.array for a in args if isinstance(a, Tensor)]
+        pairs = zip(rules, shapes, strict=True)
+        return [None if rule is None else rule(shape, arrays, params) for rule, shape in pairs]
+
+    def arranged(self, value: Any, args: Sequence[Any], params: Params) -> Any:
+        """What `evaluate` gave, in that order."""
+        if type(value) is not tuple and value.ndim < 2 and value.flags.c_contiguous:
+            return value
+        made = value if type(value) is tuple else (value,)
+        found = tuple(map(arranged, made, self.orders([np.shape(m) for m in made], args, params)))
+        return found if type(value) is tuple else found[0]
 
     def infer(self, types: Sequence[Any], params: Params) -> Any:
         """The result's `TensorType` (or a tuple), from the inputs' types (or Python numbers).
@@ -204,6 +223,11 @@ def evaluate(op: Op, args: tuple[Any, ...], params: Params, value: Any = None) -
     if value is None:
         try:
             value = op.evaluate(args, params)
+            order = op.order
+            if order is not None and (
+                order is not rows or type(value) is tuple or not value.flags.c_contiguous
+            ):
+                value = op.arranged(value, args, params)
         except EXPLAINED as error:
             raise _explained(op, args, params, error) from None
     recording = state.grad_enabled

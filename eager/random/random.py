@@ -21,12 +21,13 @@ from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.dtypes import promote_types
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import Random
-from fusegrad.eager.core.op import TensorType, bind
+from fusegrad.eager.core.memory_order import Order, as_first
+from fusegrad.eager.core.op import NO_PARAMS, Params, TensorType, bind
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.sizes import size_of
 from fusegrad.eager.core.state import no_grad, testable
 from fusegrad.eager.core.tensor import Tensor, on_cpu
-from fusegrad.eager.ops.create.creation import _size, requiring
+from fusegrad.eager.ops.create.creation import _size, order_like, requiring
 from fusegrad.eager.ops.declare import public
 from fusegrad.eager.ops.pointwise.declare_pointwise import unknown
 from fusegrad.eager.ops.shape.joining import written_out
@@ -86,9 +87,19 @@ def _shaped(types: Sequence[Any], shape: tuple[int, ...], dtype: dtypes.DType, *
     return TensorType(shape, dtype.numpy)
 
 
-_uniform = Random("rand", "", _uniform_numpy, _shaped, None)
-_normal = Random("randn", "", _normal_numpy, _shaped, None)
-_randint = Random("randint", "", _randint_numpy, _shaped, None)
+class _Like(Random):
+    """Numbers in a tensor that may be like another one; see `Creation` for the param `order`."""
+
+    def evaluate(self, args: Sequence[Any], params: Params) -> Any:
+        return self.numpy(**{k: v for k, v in params.items() if k != "order"})
+
+    def orders(self, shapes: Sequence[Any], args: Sequence[Any], params: Params) -> list[Order]:
+        return [params.get("order")]
+
+
+_uniform = _Like("rand", "", _uniform_numpy, _shaped, None, order=as_first)
+_normal = _Like("randn", "", _normal_numpy, _shaped, None, order=as_first)
+_randint = _Like("randint", "", _randint_numpy, _shaped, None, order=as_first)
 _randperm = Random("randperm", "", _randperm_numpy, _shaped, None)
 
 
@@ -180,14 +191,30 @@ def _floating(name: str, op: Random) -> tuple[Callable[..., Tensor], Callable[..
     ) -> Tensor:
         on_cpu(device)
         kind = dtypes.default_float() if dtype is None else dtypes.as_dtype(dtype)
+        shape = _size(sizes if size is None else (size,))
+        return requiring(drawn(shape, kind, generator), requires_grad)
+
+    def like(
+        input: Tensor,
+        *,
+        generator: Generator | None = None,
+        dtype: Any = None,
+        requires_grad: bool = False,
+        device: Any = None,
+        layout: Any = None,
+        memory_format: Any = None,
+        pin_memory: bool = False,
+    ) -> Tensor:
+        on_cpu(device)
+        kind = dtypes.as_dtype(dtype or input.dtype)
+        return requiring(drawn(input.array.shape, kind, generator, order_like(input)), requires_grad)
+
+    def drawn(
+        shape: tuple[int, ...], kind: dtypes.DType, generator: Generator | None, order: Params = NO_PARAMS
+    ) -> Tensor:
         if kind.numpy.kind not in "fc":
             raise failure(NotImplementedError, f"not implemented for {kind.name}; randint gives integers")
-        shape = _size(sizes if size is None else (size,))
-        params = {"shape": shape, "dtype": kind, "generator": _generator(generator)}
-        return requiring(bind(op, (), params), requires_grad)
-
-    def like(input: Tensor, *, dtype: Any = None, **options: Any) -> Tensor:
-        return function(input.shape, dtype=dtype or input.dtype, **options)
+        return bind(op, (), {"shape": shape, "dtype": kind, "generator": _generator(generator), **order})
 
     function.__name__ = function.__qualname__ = name
     like.__name__ = like.__qualname__ = f"{name}_like"
@@ -232,17 +259,17 @@ def randint(
         raise failure(
             TypeError, "randint needs a high and a size: randint(high, size), randint(low, high, size)"
         )
+    return requiring(_whole_drawn(_size((size,)), low, high, generator, dtype), requires_grad)
+
+
+def _whole_drawn(
+    shape: tuple[int, ...], low: Any, high: Any, generator: Generator | None, dtype: Any, **order: Any
+) -> Tensor:
     first, last = operator.index(low), operator.index(high)
     kind = dtypes.as_dtype(dtypes.int64 if dtype is None else dtype)
     _check_bounds(first, last, kind)
-    params = {
-        "shape": _size((size,)),
-        "low": first,
-        "high": last,
-        "dtype": kind,
-        "generator": _generator(generator),
-    }
-    return requiring(bind(_randint, (), params), requires_grad)
+    bounds = {"low": first, "high": last, "dtype": kind}
+    return bind(_randint, (), {"shape": shape, **bounds, "generator": _generator(generator), **order})
 
 
 def _check_bounds(low: int, high: int, kind: dtypes.DType) -> None:
@@ -270,12 +297,23 @@ def _whole_numbers(kind: dtypes.DType) -> tuple[int, int]:
 
 @public
 def randint_like(
-    input: Tensor, low: int, high: int | None = None, *, dtype: Any = None, **options: Any
+    input: Tensor,
+    low: int,
+    high: int | None = None,
+    *,
+    generator: Generator | None = None,
+    dtype: Any = None,
+    device: Any = None,
+    layout: Any = None,
+    memory_format: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
 ) -> Tensor:
     """`randint` with the shape and dtype of `input`. Source: `torch.randint_like`."""
+    on_cpu(device)
     low, high = (0, low) if high is None else (low, high)
-    options.pop("memory_format", None)
-    return randint(low, high, input.array.shape, dtype=dtype or input.dtype, **options)
+    made = _whole_drawn(input.array.shape, low, high, generator, dtype or input.dtype, **order_like(input))
+    return requiring(made, requires_grad)
 
 
 @public

@@ -11,7 +11,6 @@ A tensor without values has a stand-in for its array (`eager/core/stand_in.py`).
 
 from __future__ import annotations
 
-import functools
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -22,7 +21,8 @@ import numpy as np
 from fusegrad.eager.autograd import anomaly
 from fusegrad.eager.autograd.node import watchers
 from fusegrad.eager.core import shared
-from fusegrad.eager.core.families import View, contiguous_layout, layout_of
+from fusegrad.eager.core.families import View, layout_of
+from fusegrad.eager.core.memory_order import Order, strides_of
 from fusegrad.eager.core.op import EXPLAINED, Op, Params, TensorType, evaluate, wrap
 from fusegrad.eager.core.stand_in import StandIn, stand_in
 from fusegrad.eager.core.state import no_grad, state
@@ -31,8 +31,13 @@ from fusegrad.tracer.record.memory import Memory
 
 # An op on so many elements takes eager long enough for putting it off to pay.
 LARGE = 2**18
-# Whose rules tell types, and whose results lie in row-major order if their operands do.
+# Whose rules tell types, and how results lie in memory.
 _FAMILIES = frozenset({"elementwise", "reduction", "contraction", "composite", "view"})
+
+
+def _stand_in(type_: TensorType, order: Order) -> StandIn:
+    shape, dtype = type_
+    return stand_in(shape, dtype, None if order is None else strides_of(shape, order, dtype.itemsize))
 
 
 class _Waiting(NamedTuple):
@@ -204,9 +209,12 @@ class Later:
             given = [TensorType(a.array.shape, a.array.dtype) if isinstance(a, Tensor) else a for a in args]
             inferred = op.infer(given, params)
             types = inferred if type(inferred) is tuple else (inferred,)
-            if any(t.dtype.kind in op.refuses for t in types) or not _gives_rows(op, arrays, types):
+            if any(t.dtype.kind in op.refuses for t in types):
                 return None
-            made = tuple([stand_in(*t) for t in types])
+            orders = op.orders([t.shape for t in types], args, params)
+            if any(order is not None and 1 in t.shape for t, order in zip(types, orders, strict=True)):
+                return None  # NumPy has strides of its own along dimensions of one element
+            made = tuple([_stand_in(t, order) for t, order in zip(types, orders, strict=True)])
             return made if type(inferred) is tuple else made[0]
         except EXPLAINED:
             return None  # eager says why
@@ -298,41 +306,3 @@ def _alive(holders: Sequence[weakref.ref[Tensor]]) -> list[Tensor]:
 def _memory(array: StandIn) -> int:
     """A number for the memory of a stand-in, which its views share."""
     return id(shared.owner(array))
-
-
-class _Order(NamedTuple):
-    """How the elements of an array follow one another.
-
-    rows: in row-major order, without gaps. falls: strides fall from dimension to dimension, but for those
-    along which nothing moves. repeats: there are such dimensions.
-    """
-
-    rows: bool
-    falls: bool
-    repeats: bool
-
-
-@functools.lru_cache(maxsize=1024)
-def _order(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> _Order:
-    moving = [s for n, s in zip(shape, strides, strict=True) if n > 1 and s]
-    rows = contiguous_layout(shape).strides == tuple([s // itemsize for s in strides])
-    falls = all(s > 0 for s in moving) and moving == sorted(moving, reverse=True)
-    return _Order(rows, falls, 0 in strides)
-
-
-def _gives_rows(op: Op, arrays: Sequence[np.ndarray], types: Sequence[TensorType]) -> bool:
-    """Whether the results certainly lie in row-major order."""
-    if op.view or op.family == "contraction":
-        return True
-    orders = [_order(a.shape, a.strides, a.itemsize) for a in arrays]
-    if all(o.rows for o in orders):
-        return True
-    if op.family not in ("elementwise", "reduction") or not all(o.falls for o in orders):
-        return False
-    # NumPy puts the dimensions of a result in the order in which the operands have them. Those along which
-    # nothing moves have no place in it; but copies, as a cast or a function in several steps makes them, do.
-    if not any(o.repeats for o in orders):
-        return True
-    dtypes = {a.dtype for a in arrays} | {t.dtype for t in types if t.dtype.kind != "b"}
-    in_one_step = op.family == "reduction" or isinstance(op.numpy, np.ufunc)  # type: ignore[attr-defined]
-    return in_one_step and len(dtypes) == 1 and arrays[0].dtype.kind == "f"

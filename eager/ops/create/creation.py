@@ -15,8 +15,9 @@ import numpy as np
 from fusegrad.eager.core import dtypes, shared
 from fusegrad.eager.core.dtypes import DType
 from fusegrad.eager.core.errors import failure, type_name
+from fusegrad.eager.core.memory_order import arranged, as_first
 from fusegrad.eager.core.names import attach, internal
-from fusegrad.eager.core.op import Op, Params, TensorType, bind, wrap
+from fusegrad.eager.core.op import NO_PARAMS, Op, Params, TensorType, bind, wrap
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.sizes import Symbol, positions, size_of
 from fusegrad.eager.core.state import state
@@ -26,7 +27,10 @@ from fusegrad.eager.ops.pointwise.declare_pointwise import number
 
 
 class Creation(Op):
-    """A tensor from parameters alone. `scalar(b, index, **params)` gives an element by its index."""
+    """A tensor from parameters alone. `scalar(b, index, **params)` gives an element by its index.
+
+    For a tensor that is made like another one, `order` is a param where that is not in row-major order.
+    """
 
     family = "creation"
 
@@ -35,7 +39,10 @@ class Creation(Op):
         self.numpy, self.scalar = numpy, scalar
 
     def evaluate(self, args: Any, params: Params) -> Any:
-        return self.numpy(**params)
+        if "order" not in params:
+            return self.numpy(**params)
+        made: np.ndarray = self.numpy(**{k: v for k, v in params.items() if k != "order"})
+        return arranged(made, params["order"])
 
     def infer(self, types: Any, params: Params) -> TensorType:
         dtype = params["dtype"].numpy
@@ -52,7 +59,9 @@ def _arange_numpy(shape: tuple[int, ...], start: Any, step: Any, dtype: DType) -
     return dtypes.converted(start + step * positions(shape[0]), dtype.numpy)
 
 
-_full = Creation("full", _full_numpy, lambda b, index, shape, value, dtype: b.constant(value, dtype))
+_full = Creation(
+    "full", _full_numpy, lambda b, index, shape, value, dtype, order=None: b.constant(value, dtype)
+)
 _arange = Creation(
     "arange",
     _arange_numpy,
@@ -88,13 +97,17 @@ def full(
 ) -> Tensor:
     """A tensor of `size` filled with a number. Source: `torch.full`."""
     on_cpu(device)
+    shape = _size((size,) if isinstance(size, (int, Symbol)) else tuple(size))
+    return requiring(_full_of(shape, fill_value, dtype), requires_grad)
+
+
+def _full_of(shape: tuple[int, ...], fill_value: Any, dtype: Any, **order: Any) -> Tensor:
     if isinstance(fill_value, Tensor):
         dtype = dtype or fill_value.dtype
     fill_value = number(fill_value)
     kind = dtypes.as_dtype(dtype) if dtype is not None else dtypes.number_dtype(fill_value)
     _check_number(fill_value, kind)
-    shape = _size((size,) if isinstance(size, (int, Symbol)) else tuple(size))
-    return requiring(bind(_full, (), {"shape": shape, "value": fill_value, "dtype": kind}), requires_grad)
+    return bind(_full, (), {"shape": shape, "value": fill_value, "dtype": kind, **order})
 
 
 def _check_number(value: Any, kind: DType) -> None:
@@ -105,6 +118,12 @@ def _check_number(value: Any, kind: DType) -> None:
         fits = limits.min <= value <= limits.max
     if not fits:
         raise failure(RuntimeError, f"value {value} cannot be converted to {kind.name} without overflow")
+
+
+def order_like(input: Tensor) -> Params:
+    """The param with which a tensor lies in memory as `input` does; none where that is in row-major order."""
+    order = as_first(input.array.shape, [input.array])
+    return NO_PARAMS if order is None else {"order": order}
 
 
 def _filled(name: str, value: int) -> tuple[Callable[..., Tensor], Callable[..., Tensor]]:
@@ -123,8 +142,20 @@ def _filled(name: str, value: int) -> tuple[Callable[..., Tensor], Callable[...,
         params = {"shape": _size(sizes if size is None else (size,)), "value": value, "dtype": kind}
         return requiring(bind(_full, (), params), requires_grad)
 
-    def like(input: Tensor, *, dtype: Any = None, **options: Any) -> Tensor:
-        return function(input.array.shape, dtype=input.dtype if dtype is None else dtype, **options)
+    def like(
+        input: Tensor,
+        *,
+        dtype: Any = None,
+        requires_grad: bool = False,
+        device: Any = None,
+        layout: Any = None,
+        memory_format: Any = None,
+        pin_memory: bool = False,
+    ) -> Tensor:
+        on_cpu(device)
+        kind = input.dtype if dtype is None else dtypes.as_dtype(dtype)
+        params = {"shape": input.array.shape, "value": value, "dtype": kind, **order_like(input)}
+        return requiring(bind(_full, (), params), requires_grad)
 
     function.__name__ = function.__qualname__ = name
     like.__name__ = like.__qualname__ = name + "_like"
@@ -144,10 +175,20 @@ for _function in (zeros, zeros_like, ones, ones_like, empty, empty_like):
 
 @public
 def full_like(
-    input: Tensor, fill_value: Any, *, dtype: Any = None, memory_format: Any = None, **options: Any
+    input: Tensor,
+    fill_value: Any,
+    *,
+    dtype: Any = None,
+    requires_grad: bool = False,
+    device: Any = None,
+    layout: Any = None,
+    memory_format: Any = None,
+    pin_memory: bool = False,
 ) -> Tensor:
     """`full` with the shape and dtype of `input`. Source: `torch.full_like`."""
-    return full(input.array.shape, fill_value, dtype=dtype or input.dtype, **options)
+    on_cpu(device)
+    made = _full_of(input.array.shape, fill_value, dtype or input.dtype, **order_like(input))
+    return requiring(made, requires_grad)
 
 
 def _new(function: Callable[..., Tensor]) -> Callable[..., Tensor]:

@@ -17,9 +17,10 @@ import numpy as np
 
 from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.errors import failure
-from fusegrad.eager.core.families import Opaque
+from fusegrad.eager.core.families import Layout, Opaque
+from fusegrad.eager.core.memory_order import Order, as_operands, columns
 from fusegrad.eager.core.names import attach
-from fusegrad.eager.core.op import NO_PARAMS, TensorType, bind, evaluate
+from fusegrad.eager.core.op import NO_PARAMS, Params, TensorType, bind, evaluate
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.sizes import size_of
 from fusegrad.eager.core.state import state
@@ -57,6 +58,17 @@ def _take_numpy(x: np.ndarray, index: np.ndarray, dim: int, name: str) -> np.nda
     return np.take(x, _checked(index, x.shape[dim], dim, least), axis=dim)
 
 
+def _take_order(shape: tuple[int, ...], operands: Sequence[np.ndarray], params: Params) -> Order:
+    """As x lies along the dimensions that are kept, and as the index does along its own."""
+    (x, index), dim = operands, params["dim"]
+    if params["name"] != "Index" or (x.flags.c_contiguous and index.flags.c_contiguous):
+        return None
+    after = (1,) * (x.ndim - dim - 1)
+    kept = Layout(shape, (*x.strides[:dim], *(0 for _ in index.shape), *x.strides[dim + 1 :]))
+    own = Layout((*index.shape, *after), (*index.strides, *(0 for _ in after)))
+    return as_operands(shape, (kept, own))
+
+
 _take = Opaque(
     "take",
     "x index",
@@ -64,6 +76,7 @@ _take = Opaque(
     _take_type,
     {"x": lambda g, index, x_type, dim: _put_sum(x_type, index, g, dim), "index": None},
     lambda params: params["name"] + "Backward0",
+    order=_take_order,
 )
 
 
@@ -341,7 +354,9 @@ def _nonzero_type(types: Sequence[TensorType]) -> TensorType:
     raise RuntimeError("nonzero: the shape of the result depends on the values")
 
 
-_nonzero = Opaque("nonzero", "x", lambda x: np.argwhere(x).astype(np.int64), _nonzero_type, None)
+_nonzero = Opaque(
+    "nonzero", "x", lambda x: np.argwhere(x).astype(np.int64), _nonzero_type, None, order=columns
+)
 
 
 @public(method=True)

@@ -178,4 +178,5 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
         and not (tensor.array.min() >= 0 and tensor.array.max() < num_classes)
     ):
         raise failure(RuntimeError, f"Class values must be from 0 to num_classes - 1 = {num_classes - 1}")
-    return ops.cast(ops.eq(ops.unsqueeze(tensor, -1), ops.arange(num_classes)), dtypes.int64)
+    classes = ops.unsqueeze(tensor.contiguous(), -1)
+    return ops.cast(ops.eq(classes, ops.arange(num_classes)), dtypes.int64)

@@ -173,4 +173,4 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
         return with_nothing_of(x, source)
     # The places in front of the first true one are not read, only kept in range.
     found = ops.take(source, ops.maximum(place, ops.zeros((), dtype=dtypes.int64)))
-    return ops.where(where, ops.reshape(found, x.array.shape), x)
+    return ops.where(where.contiguous(), ops.reshape(found, x.array.shape), x.contiguous())

@@ -13,6 +13,7 @@ import numpy as np
 
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import Opaque
+from fusegrad.eager.core.memory_order import as_first, columns, rows
 from fusegrad.eager.core.op import TensorType, bind
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
@@ -176,7 +177,14 @@ def _phase_checked(along: np.ndarray) -> np.ndarray:
     return along.copy()
 
 
-_PHASE = Opaque("linalg_phase_check", "along", _phase_checked, lambda types: types[0], {"along": lambda g: g})
+_PHASE = Opaque(
+    "linalg_phase_check",
+    "along",
+    _phase_checked,
+    lambda types: types[0],
+    {"along": lambda g: g},
+    order=as_first,
+)
 
 
 def _along(vectors: Tensor, g: Tensor) -> Tensor:
@@ -317,6 +325,7 @@ _ldl_factor = PerMatrix(
     {"x": unknown("linalg_ldl_factor_ex")},
     (2,),
     "linalg.ldl_factor: the matrix is singular: D[{0},{0}] is zero",
+    order=(columns, rows, rows),
 )
 _LdlFactor = return_type("linalg_ldl_factor", ("LD", "pivots"))
 _LdlFactorEx = return_type("linalg_ldl_factor_ex", ("LD", "pivots", "info"))
@@ -346,6 +355,7 @@ _ldl_solve = PerMatrix(
     lambda types, hermitian: types[2],
     {"factors": unknown("linalg_ldl_solve"), "pivots": None, "b": unknown("linalg_ldl_solve")},
     (2, 1, 2),
+    order=columns,
 )
 
 

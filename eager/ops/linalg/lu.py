@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.memory_order import columns, rows
 from fusegrad.eager.core.op import TensorType, bind
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
@@ -79,6 +80,7 @@ _lu_factor = PerMatrix(
     (2,),
     "linalg.lu_factor: U[{0},{0}] is zero and using it on lu_solve would result in a division by zero. "
     "If you still want to perform the factorization, call linalg.lu(A) or linalg.lu_factor_ex(A)",
+    order=(columns, rows, rows),
 )
 _LuFactorEx = return_type("linalg_lu_factor_ex", ("LU", "pivots", "info"))
 _LuFactor = return_type("linalg_lu_factor", ("LU", "pivots"))

@@ -10,6 +10,7 @@ import numpy as np
 
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import Opaque
+from fusegrad.eager.core.memory_order import Orders, rows
 from fusegrad.eager.core.op import TensorType
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
@@ -51,8 +52,9 @@ class PerMatrix(Opaque):
         vjp: dict[str, Callable[..., Any] | None] | None,
         ranks: Sequence[int] = (2, 2),
         complaint: str = "",
+        order: Orders = rows,
     ) -> None:
-        super().__init__(name, arguments, numpy, infer, vjp)
+        super().__init__(name, arguments, numpy, infer, vjp, order=order)
         self.ranks, self.complaint = ranks, complaint
 
     def evaluate(self, args: Sequence[Any], params: Any) -> Any:

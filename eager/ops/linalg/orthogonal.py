@@ -9,6 +9,7 @@ import numpy as np
 
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import Opaque
+from fusegrad.eager.core.memory_order import columns, rows
 from fusegrad.eager.core.op import TensorType, bind
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
@@ -69,7 +70,7 @@ def _qr_gradient(g: list[Tensor], x_type: TensorType, out: Tensor, out1: Tensor,
     return ops.cat([turned, padding], -1) + ops.matmul(q, g_r)
 
 
-_qr = Opaque("linalg_qr", "x", _qr_numpy, _qr_types, {"x": _qr_gradient})
+_qr = Opaque("linalg_qr", "x", _qr_numpy, _qr_types, {"x": _qr_gradient}, order=columns)
 _Qr = return_type("linalg_qr", ("Q", "R"))
 
 
@@ -100,7 +101,9 @@ def _geqrf_types(types: Sequence[TensorType]) -> tuple[TensorType, TensorType]:
     return types[0], TensorType((*size[:-2], min(size[-2:])), dtype)
 
 
-_geqrf = PerMatrix("geqrf", "x", _geqrf_numpy, _geqrf_types, {"x": unknown("geqrf")}, (2,))
+_geqrf = PerMatrix(
+    "geqrf", "x", _geqrf_numpy, _geqrf_types, {"x": unknown("geqrf")}, (2,), order=(columns, rows)
+)
 _Geqrf = return_type("geqrf", ("a", "tau"))
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import AnalyticOpaque, Opaque
+from fusegrad.eager.core.memory_order import columns, rows
 from fusegrad.eager.core.op import TensorType, bind
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
@@ -89,6 +90,7 @@ _inv = Opaque(
     _inv_numpy,
     _with_info,
     {"x": lambda g, out: -ops.matmul(ops.adjoint(out), ops.matmul(g[0], ops.adjoint(out)))},
+    order=(columns, rows),
 )
 _InvEx = return_type("linalg_inv_ex", ("inverse", "info"))
 
@@ -140,6 +142,7 @@ _solve = Opaque(
         "a": lambda g, a, out: -ops.matmul(_solution_gradient(g, a), ops.adjoint(out)),
         "b": _solution_gradient,
     },
+    order=(columns, rows),
 )
 _SolveEx = return_type("linalg_solve_ex", ("result", "info"))
 
@@ -213,6 +216,7 @@ _solve_triangular = PerMatrix(
     _triangular_numpy,
     lambda types, **_: types[1],
     {"a": _triangular_factor_gradient, "b": _triangular_gradient},
+    order=columns,
 )
 
 
@@ -270,7 +274,14 @@ def _cholesky_gradient(g: list[Tensor], out: Tensor, upper: bool) -> Tensor:
     return (whole + ops.adjoint(whole)) * 0.5
 
 
-_cholesky = Opaque("linalg_cholesky_ex", "x", _cholesky_numpy, _with_info, {"x": _cholesky_gradient})
+_cholesky = Opaque(
+    "linalg_cholesky_ex",
+    "x",
+    _cholesky_numpy,
+    _with_info,
+    {"x": _cholesky_gradient},
+    order=(columns, rows),
+)
 _CholeskyEx = return_type("linalg_cholesky_ex", ("L", "info"))
 
 
@@ -315,6 +326,7 @@ _cholesky_solve = PerMatrix(
     _cholesky_solve_numpy,
     lambda types, upper: types[0],
     {"b": lambda g, factor, upper: ops.cholesky_solve(g, factor, upper), "factor": _cholesky_solve_gradient},
+    order=columns,
 )
 
 
@@ -347,6 +359,7 @@ _cholesky_inverse = PerMatrix(
     lambda types, upper: types[0],
     {"factor": _cholesky_inverse_gradient},
     (2,),
+    order=columns,
 )
 
 

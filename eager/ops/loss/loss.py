@@ -16,6 +16,7 @@ import numpy as np
 from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import Composite
+from fusegrad.eager.core.memory_order import Rule, as_operands
 from fusegrad.eager.core.op import bind
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.state import testable
@@ -70,6 +71,7 @@ def _pairwise(
     value: Callable[..., Tensor],
     by_input: Callable[..., Tensor],
     by_target: Callable[..., Tensor] | None = None,
+    order: Rule = as_operands,
 ) -> Composite:
     """Declare a loss over pairs. Params: `reduction`, and what the functions take by name besides."""
 
@@ -87,6 +89,7 @@ def _pairwise(
         lambda x, y, reduction, parameter: reduced(value(x, y, parameter), reduction),
         lambda x, y, reduction, parameter: _reduced_numpy(numpy(x, y, parameter), reduction),
         {"x": input_gradient, "y": target_gradient},
+        order=order,
     )
 
 
@@ -152,6 +155,7 @@ _bce_logits_op = _pairwise(
     lambda x, y, _: ops.clamp(x, 0.0) - x * y + ops.log1p(ops.exp(-ops.abs(x))),
     lambda x, y, _: ops.sigmoid(x) - y,
     lambda x, y, _: -x,
+    lambda shape, operands, params: as_operands(shape, operands[::-1]),
 )
 
 
@@ -323,4 +327,4 @@ def soft_margin_loss(
 ) -> Tensor:
     """log(1 + exp(-target * input)), for targets 1 and -1. Source: `torch.nn.functional.soft_margin_loss`."""
     how = checked_reduction(reduction, size_average, reduce)
-    return reduced(ops.log1p(ops.exp(-target * input)), how)
+    return reduced(ops.log1p(ops.exp(-input * target)), how)

@@ -40,7 +40,7 @@ def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
         )
     dim = normal_dim(dim, ndim)
     length = vector_norm(input, p, tuple(d for d in range(ndim) if d != dim), True)
-    return input * ops.where(length > maxnorm, maxnorm / (length + 1e-7), 1.0)
+    return input.contiguous() * ops.where(length > maxnorm, maxnorm / (length + 1e-7), 1.0)
 
 
 # The distance of each vector of one set to each of another.

@@ -17,6 +17,7 @@ from fusegrad.eager.core.families import (
     DTypeRule,
     Elementwise,
 )
+from fusegrad.eager.core.memory_order import Orders, rows
 from fusegrad.eager.core.names import renamed
 from fusegrad.eager.core.op import bind
 from fusegrad.eager.core.ops import ops
@@ -57,9 +58,10 @@ def _plain(
     scalar: Callable[..., Any],
     vjp: Callable[..., Any],
     doc: str,
+    order: Orders | None = None,
 ) -> Callable[[Any], Tensor]:
     """Declare a one-operand op and give its function."""
-    return function_of_one(Elementwise(name, "x", numpy, rule, scalar, {"x": vjp}), name, doc)
+    return function_of_one(Elementwise(name, "x", numpy, rule, scalar, {"x": vjp}, order=order), name, doc)
 
 
 def _parametric(
@@ -257,6 +259,8 @@ def rrelu(
         raise failure(
             RuntimeError, f"Lower bound should be less than or equal to the upper bound: {lower}, {upper}"
         )
+    if not inplace:
+        input = input.contiguous()
     if not training:
         return leaky_relu(input, (lower + upper) / 2, inplace)
     slope = ops.rand_like(input) * (upper - lower) + lower
@@ -280,6 +284,7 @@ log_sigmoid = _plain(
     lambda b, x: b.sub(b.minimum(0.0, x), b.log1p(b.exp(b.neg(b.abs(x))))),
     lambda g, x: g * ops.sigmoid(-x),
     "log(sigmoid(x)).",
+    rows,
 )
 elu = _parametric(
     "elu",

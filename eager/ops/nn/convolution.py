@@ -25,6 +25,7 @@ import numpy as np
 
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import AnalyticOpaque
+from fusegrad.eager.core.memory_order import channels
 from fusegrad.eager.core.op import TensorType, bind
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
@@ -154,6 +155,9 @@ def _product(
     return bind(op, (a, b), {"size": wanted.shape[2:], "window": window, "groups": groups})
 
 
+_CHANNELS = channels(4, operands=2)
+
+
 def _with_bias(
     name: str, numpy: Callable[..., np.ndarray], infer: Callable[..., TensorType], rules: dict[str, Any]
 ) -> tuple[AnalyticOpaque, AnalyticOpaque]:
@@ -164,8 +168,16 @@ def _with_bias(
 
     rules_bias, run = {**rules, "bias": bias_gradient}, _evaluated(numpy)
     return (
-        AnalyticOpaque(name, "x weight", run, infer, rules, "ConvolutionBackward0"),
-        AnalyticOpaque(f"{name}_bias", "x weight bias", run, infer, rules_bias, "ConvolutionBackward0"),
+        AnalyticOpaque(name, "x weight", run, infer, rules, "ConvolutionBackward0", order=_CHANNELS),
+        AnalyticOpaque(
+            f"{name}_bias",
+            "x weight bias",
+            run,
+            infer,
+            rules_bias,
+            "ConvolutionBackward0",
+            order=_CHANNELS,
+        ),
     )
 
 

@@ -177,7 +177,7 @@ def grid_sample(
     size, align = input.array.shape[2:], bool(align_corners)
     places = []
     for axis, n in enumerate(size):
-        place = grid[..., len(size) - 1 - axis]
+        place = grid[..., len(size) - 1 - axis].contiguous()
         place = (place + 1) / 2 * (n - 1) if align else ((place + 1) * n - 1) / 2
         places.append(place if mode == "bicubic" else _placed(place, n, padding_mode, align))
     if mode == "nearest":

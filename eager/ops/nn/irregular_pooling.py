@@ -20,6 +20,7 @@ import numpy as np
 from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import Opaque
+from fusegrad.eager.core.memory_order import channels
 from fusegrad.eager.core.op import TensorType, bind
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
@@ -72,7 +73,7 @@ def _adaptive_numpy(x: np.ndarray, size: Sizes) -> np.ndarray:
     return places
 
 
-_adaptive_place = Opaque("adaptive_max_place", "x", _adaptive_numpy, _indices_type, None)
+_adaptive_place = Opaque("adaptive_max_place", "x", _adaptive_numpy, _indices_type, None, order=channels(4))
 
 
 def _adaptive_max_of(name: str, rank: int) -> Callable[..., Any]:

@@ -14,6 +14,7 @@ import numpy as np
 
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import AnalyticComposite
+from fusegrad.eager.core.memory_order import Order, channels
 from fusegrad.eager.core.op import bind
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.state import no_grad
@@ -41,6 +42,13 @@ def _standardized_gradient(g: Tensor, x: Tensor, dims: tuple[int, ...], eps: flo
     return (g - ops.mean(g, dims, True) - out * ops.mean(g * out, dims, True)) * scale
 
 
+_CHANNELS = channels(4, 5)
+
+
+def _standardized_order(shape: tuple[int, ...], operands: Any, params: Any) -> Order:
+    return _CHANNELS(shape, operands, params) if params["node"] == "batch" else None
+
+
 # node: which of PyTorch's ops it stands for; its backward node has the name ("layer", "batch", "group").
 _standardize = AnalyticComposite(
     "standardize",
@@ -49,6 +57,7 @@ _standardize = AnalyticComposite(
     _standardized_numpy,
     {"x": _standardized_gradient},
     lambda params: f"Native{params['node'].capitalize()}NormBackward0",
+    _standardized_order,
 )
 _standardize_affine = AnalyticComposite(
     "standardize_affine",
@@ -61,6 +70,7 @@ _standardize_affine = AnalyticComposite(
         "bias": lambda g: g,
     },
     lambda params: f"Native{params['node'].capitalize()}NormBackward0",
+    _standardized_order,
 )
 
 
@@ -136,6 +146,7 @@ def rms_norm(
     _check_floating(input)
     dims = _trailing(input, normalized_shape, weight=weight)
     small = float(np.finfo(input.array.dtype).eps) if eps is None else eps
+    input = input.contiguous()
     return _scaled(input * ops.rsqrt(ops.mean(input * input, dims, True) + small), weight, None)
 
 
@@ -188,6 +199,8 @@ def batch_norm(
         scale = ops.rsqrt(_per_channel(running_var, len(size)) + eps)  # type: ignore[operator]
         scale = scale if weight is None else scale * weight
         shift = -_per_channel(running_mean, len(size)) * scale  # type: ignore[operator]
+        if _CHANNELS(size, [input.array], {}) is None:
+            input = input.contiguous()
         return _scaled(input, scale, shift if bias is None else shift + bias)
     dims = (0, *range(2, len(size)))
     # A batch of no rows has no statistics, and leaves the running ones as they are.

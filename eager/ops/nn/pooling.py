@@ -21,6 +21,7 @@ import numpy as np
 
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import Opaque
+from fusegrad.eager.core.memory_order import channels
 from fusegrad.eager.core.op import Params, TensorType, bind
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
@@ -137,6 +138,7 @@ _max_pool: Opaque = Opaque(
         )
     },
     lambda params: _rank_name(params, "MaxPool{}DWithIndicesBackward0"),
+    order=channels(4, 5),
 )
 _max_place: Opaque = Opaque(
     "max_pool_place",
@@ -144,6 +146,7 @@ _max_place: Opaque = Opaque(
     _place_numpy,
     lambda types, **params: TensorType(_counted(types, **params).shape, np.dtype(np.int32)),
     None,
+    order=channels(4, 5),
 )
 _max_pick: Opaque = Opaque(
     "max_pool_pick",
@@ -151,6 +154,7 @@ _max_pick: Opaque = Opaque(
     _pick_numpy,
     _counted,
     {"x": lambda g, places, x_type, window: _put(g, places, x_type, window), "places": None},
+    order=channels(4, 5),
 )
 _max_put: Opaque = Opaque(
     "max_pool_put",
@@ -158,6 +162,7 @@ _max_put: Opaque = Opaque(
     _put_numpy,
     _sized,
     {"x": lambda g, places, window: _picked(g, places, window), "places": None},
+    order=channels(4, 5),
 )
 
 
@@ -234,6 +239,7 @@ _avg_pool: Opaque = Opaque(
         )
     },
     lambda params: _rank_name(params, "AvgPool{}DBackward0"),
+    order=channels(3, 4),
 )
 _avg_spread: Opaque = Opaque(
     "avg_pool_spread",

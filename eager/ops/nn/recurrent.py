@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from fusegrad.eager.core.families import AnalyticComposite, Composite
+from fusegrad.eager.core.memory_order import as_operands
 from fusegrad.eager.core.op import bind
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
@@ -219,6 +220,7 @@ _gru = AnalyticComposite(
         ),
     },
     "ThnnFusedGruCellBackward0",
+    order=lambda shape, operands, params: as_operands(shape, operands[2:]),
 )
 
 

@@ -20,6 +20,7 @@ import numpy as np
 
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import Opaque
+from fusegrad.eager.core.memory_order import channels
 from fusegrad.eager.core.op import TensorType, bind
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.sizes import positions
@@ -192,6 +193,7 @@ _resample: Opaque = Opaque(
     _resample_type,
     {"x": lambda g, maps, transposed: bind(_resample, (g,), {"maps": maps, "transposed": not transposed})},
     _node_name,
+    order=channels(4, 5),
 )
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import FLOAT, NUMBER, Opaque, Pointwise
+from fusegrad.eager.core.memory_order import as_operands
 from fusegrad.eager.core.names import attach
 from fusegrad.eager.core.op import Op, TensorType, bind
 from fusegrad.eager.core.ops import ops
@@ -206,6 +207,7 @@ _complex = Opaque(
     _complex_type,
     {"x": lambda g: real(g), "y": lambda g: imag(g)},
     "ComplexBackward0",
+    order=as_operands,
 )
 
 

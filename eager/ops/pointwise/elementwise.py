@@ -345,13 +345,13 @@ class _CastOp(Elementwise):
         return TensorType(types[0].shape, dtypes.as_dtype(params["dtype"]).numpy)
 
     def evaluate(self, args: Any, params: Any) -> Any:
-        return dtypes.converted(args[0].array, params["dtype"].numpy)
+        return self.ordered(args[0].array, params["dtype"].numpy)
 
 
 _cast = _CastOp(
     "cast",
     "x",
-    np.asarray,
+    dtypes.converted,
     ANY,
     lambda b, x, dtype: b.cast(x, dtype),
     {"x": lambda g, x_type: cast(g, x_type.dtype)},

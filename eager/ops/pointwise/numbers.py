@@ -9,6 +9,7 @@ import numpy as np
 
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import ONLY_REAL_FLOAT, REAL, DTypeRule, Opaque
+from fusegrad.eager.core.memory_order import as_first
 from fusegrad.eager.core.names import attach
 from fusegrad.eager.core.op import TensorType, bind
 from fusegrad.eager.core.ops import ops
@@ -197,6 +198,7 @@ _frexp = Opaque(
     _frexp_numpy,
     _frexp_types,
     {"x": lambda g, out1: g[0] * ops.pow(2.0, -ops.cast(out1, g[0].dtype))},
+    order=as_first,
 )
 
 

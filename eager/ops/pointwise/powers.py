@@ -11,6 +11,7 @@ import numpy as np
 from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import NUMBER, WEAK, Elementwise
+from fusegrad.eager.core.memory_order import Order, arranged
 from fusegrad.eager.core.op import TensorType, bind
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
@@ -67,11 +68,11 @@ class _PowerOp(Elementwise):
     def evaluate(self, args: Any, params: Any) -> Any:
         array, exponent = args[0].array, params["exponent"]
         if array.dtype.kind == "f" and type(exponent) in WEAK:
-            return self.numpy(array, exponent)
+            return self.ordered(array, exponent)
         compute = self.compute_dtype([array, exponent])
         if compute.kind in "iu" and exponent < 0:
             raise RuntimeError("Integers to negative integer powers are not allowed.")
-        return self.numpy(array.astype(compute, copy=False), exponent)
+        return self.ordered(array.astype(compute, copy=False), exponent)
 
 
 def _power_of_tensors(x: Any, y: Any) -> Any:
@@ -85,7 +86,20 @@ def _power_of_tensors(x: Any, y: Any) -> Any:
 _pow_number = _PowerOp(
     "pow_number", "x", _power, NUMBER, _power_scalar, {"x": _power_gradient}, "PowBackward0"
 )
-_pow_tensor = Elementwise(
+
+
+class _PowOp(Elementwise):
+    """x ** y: where x is a number, PyTorch gives the powers in row-major order."""
+
+    def evaluate(self, args: Any, params: Any) -> Any:
+        made = super().evaluate(args, params)
+        return made if isinstance(args[0], Tensor) else arranged(made, None)
+
+    def orders(self, shapes: Any, args: Any, params: Any) -> list[Order]:
+        return super().orders(shapes, args if isinstance(args[0], Tensor) else (), params)
+
+
+_pow_tensor = _PowOp(
     "pow",
     "x y",
     _power_of_tensors,

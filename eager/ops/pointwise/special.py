@@ -348,10 +348,11 @@ def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
 
     Raises RuntimeError for a mask that is not bool, or a value that the dtype cannot hold.
     """
-    value = operand(value)
-    if tensor_operand(mask).array.dtype.kind != "b":
+    value, mask = operand(value), tensor_operand(mask)
+    if mask.array.dtype.kind != "b":
         raise failure(RuntimeError, f"only supports boolean masks, got {mask.array.dtype.name}")
-    return ops.where(mask, _like(value, input), input)
+    # In row-major order, as PyTorch gives it.
+    return ops.where(mask.contiguous(), _like(value, input), input.contiguous())
 
 
 @method

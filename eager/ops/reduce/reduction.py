@@ -284,7 +284,7 @@ def all(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
 def _test(op: Reduction, input: Tensor, dim: Any, keepdim: bool) -> Tensor:
     """Bool, except that bytes stay bytes (PyTorch's bool of old)."""
     if dim == () or dim == []:  # over no dimension, while other reductions take this for all of them
-        found = ops.ne(input, 0)
+        found = ops.ne(input.contiguous(), 0)
     else:
         found = bind(op, (input,), {"dim": normal_dims(dim, input.array.ndim), "keepdim": keepdim})
     return ops.cast(found, input.dtype) if input.array.dtype == np.uint8 else found

@@ -9,6 +9,7 @@ import numpy as np
 
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import Composite, Opaque, Reduction
+from fusegrad.eager.core.memory_order import Rule, as_first, rows
 from fusegrad.eager.core.op import TensorType, bind
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.sizes import size_of
@@ -25,11 +26,15 @@ _INT64 = np.dtype(np.int64)
 
 
 def _pick(
-    name: str, order: Callable[..., np.ndarray], count: Callable[..., int] | None = None, grad_number: int = 0
+    name: str,
+    places: Callable[..., np.ndarray],
+    count: Callable[..., int] | None = None,
+    grad_number: int = 0,
+    order: Rule = rows,
 ) -> Callable[..., Any]:
     """Declare an op that gives values and their indices along `dim`, and its runner.
 
-    order: `order(x, dim=..., **params)` gives the indices.
+    places: `places(x, dim=..., **params)` gives the indices.
     count: how many of them along `dim`; None for one, which cannot be found among no elements.
     """
     kind = return_type(name, ("values", "indices"))
@@ -37,7 +42,7 @@ def _pick(
     def evaluate(x: np.ndarray, dim: int, keepdim: bool, **params: Any) -> tuple[np.ndarray, np.ndarray]:
         if count is None and not x.shape[dim]:
             raise IndexError(f"expected reduction dim {dim} to have non-zero size (shape {list(x.shape)})")
-        indices = order(x, dim=dim, **params).astype(np.int64, copy=False)
+        indices = places(x, dim=dim, **params).astype(np.int64, copy=False)
         values = np.take_along_axis(x, indices, dim)
         return (values, indices) if keepdim else (values.squeeze(dim), indices.squeeze(dim))
 
@@ -57,7 +62,8 @@ def _pick(
         return ops.scatter_add(ops.zeros(x_type.shape, dtype=x_type.dtype), dim, indices, values)
 
     op_name = f"{name}_dim" if name in ("max", "min", "median", "nanmedian") else name
-    op = Opaque(op_name, "x", evaluate, infer, {"x": gradient}, f"{name.capitalize()}Backward{grad_number}")
+    grad_name = f"{name.capitalize()}Backward{grad_number}"
+    op = Opaque(op_name, "x", evaluate, infer, {"x": gradient}, grad_name, order=order)
 
     def run(input: Tensor, dim: int, keepdim: bool = True, **params: Any) -> Any:
         dim = normal_dim(dim, input.array.ndim)
@@ -124,7 +130,7 @@ _median_dim = _pick("median", _middle, grad_number=1)
 _nanmedian_dim = _pick("nanmedian", _middle_of_numbers, grad_number=1)
 _kthvalue = _pick("kthvalue", _kth)
 _mode = _pick("mode", _most_frequent)
-_sort = _pick("sort", _sorted, lambda size, descending: size)
+_sort = _pick("sort", _sorted, lambda size, descending: size, order=as_first)
 _topk = _pick("topk", _topmost, lambda size, k, largest: k)
 
 

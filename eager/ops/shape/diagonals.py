@@ -10,6 +10,7 @@ import numpy as np
 from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import Layout, Opaque, View, contiguous_layout
+from fusegrad.eager.core.memory_order import as_first
 from fusegrad.eager.core.op import bind
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.sizes import positions, size_of
@@ -75,6 +76,7 @@ _diagonal_scatter: Opaque = Opaque(
         ),
         "value": lambda g, offset, dim1, dim2: ops.diagonal(g, offset, dim1, dim2),
     },
+    order=as_first,
 )
 
 
@@ -183,7 +185,7 @@ def _triangle(input: Tensor, diagonal: int, lower: bool) -> Tensor:
     rows = ops.unsqueeze(ops.arange(input.array.shape[-2]), 1)
     columns = ops.arange(input.array.shape[-1])
     kept = columns - rows <= diagonal if lower else columns - rows >= diagonal
-    return ops.where(kept, input, False if input.array.dtype.kind == "b" else 0)
+    return ops.where(kept, input.contiguous(), False if input.array.dtype.kind == "b" else 0)
 
 
 @public(method=True, inplace=True)

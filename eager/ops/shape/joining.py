@@ -15,7 +15,8 @@ import numpy as np
 from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.errors import failure, type_name
 from fusegrad.eager.core.families import Opaque
-from fusegrad.eager.core.op import TensorType, bind
+from fusegrad.eager.core.memory_order import Order, has_channels_last
+from fusegrad.eager.core.op import Params, TensorType, bind
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.sizes import checked_count
 from fusegrad.eager.core.state import state
@@ -50,6 +51,12 @@ def _cat_numpy(*arrays: np.ndarray, dim: int) -> np.ndarray:
     return np.concatenate([a.astype(kind, copy=False) for a in arrays], axis=dim)
 
 
+def _cat_order(shape: tuple[int, ...], operands: Sequence[np.ndarray], params: Params) -> Order:
+    """Images with channels last, all of them, stay so."""
+    agree = len(shape) in (4, 5) and builtins.all(has_channels_last(x) for x in operands)
+    return (0, *range(2, len(shape)), 1) if agree else None
+
+
 class _StackedDim(int):
     """The `dim` of a `cat` that stacks: for the name of its node (see `shape.py`)."""
 
@@ -70,6 +77,7 @@ _cat = Opaque(
     {"tensors": _cat_gradient},
     lambda params: getattr(type(params["dim"]), "grad_name", "CatBackward0"),
     refuses="",
+    order=_cat_order,
 )
 
 

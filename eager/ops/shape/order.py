@@ -9,6 +9,7 @@ import numpy as np
 
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import Layout, View
+from fusegrad.eager.core.memory_order import as_first
 from fusegrad.eager.core.names import attach
 from fusegrad.eager.core.op import bind
 from fusegrad.eager.core.ops import ops
@@ -146,6 +147,7 @@ def _flip_layout(layout: Layout, dims: tuple[int, ...]) -> Layout:
 
 class _Flip(View):
     view = False
+    order = staticmethod(as_first)
 
 
 _flip: View = _Flip(

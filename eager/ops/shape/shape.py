@@ -16,8 +16,9 @@ import numpy as np
 
 from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.errors import failure
-from fusegrad.eager.core.families import Layout, Opaque, View
-from fusegrad.eager.core.op import NO_PARAMS, TensorType, bind
+from fusegrad.eager.core.families import ANY, Elementwise, Layout, Opaque, View
+from fusegrad.eager.core.memory_order import Order, as_first, rows
+from fusegrad.eager.core.op import NO_PARAMS, Params, TensorType, bind
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.sizes import size_of
 from fusegrad.eager.core.tensor import Tensor
@@ -417,12 +418,18 @@ _detach: View = View(
 
 # What a graph, which has no memory, says of writes: x with the values written into all of it.
 
+
+def _as_value(shape: tuple[int, ...], operands: Sequence[np.ndarray], params: Params) -> Order:
+    return as_first(shape, operands[1:])
+
+
 _rewritten: Opaque = Opaque(
     "rewritten",
     "x value",
     lambda x, value: np.array(value),
     lambda types: types[1],
     {"x": lambda g: g, "value": None},
+    order=_as_value,
 )  # unseen by autograd, through a detached alias: x is where it was on the graph
 
 _overwritten: Opaque = Opaque(
@@ -431,6 +438,7 @@ _overwritten: Opaque = Opaque(
     lambda x, value: np.array(value),
     lambda types: types[1],
     {"x": lambda g: ops.zeros_like(g), "value": lambda g: g},
+    order=_as_value,
 )  # seen: what was there before gets a gradient of zeros, and not none
 
 
@@ -446,11 +454,13 @@ def contiguous(input: Tensor, memory_format: Any = None) -> Tensor:
     return input if input.array.flags.c_contiguous else bind(_contiguous, (input,))
 
 
-_contiguous = Opaque(
+_contiguous = Elementwise(
     "contiguous",
     "x",
     lambda x: np.array(x, order="C"),
-    lambda types: types[0],
+    ANY,
+    lambda b, x: x,
     {"x": lambda g: g},
     "CloneBackward0",
+    order=rows,
 )

@@ -13,6 +13,7 @@ import numpy as np
 from fusegrad.eager.autograd import views
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import Layout, Opaque, View
+from fusegrad.eager.core.memory_order import as_first
 from fusegrad.eager.core.names import attach, renamed
 from fusegrad.eager.core.op import Params, TensorType, bind
 from fusegrad.eager.core.ops import ops
@@ -108,6 +109,7 @@ _assign: Opaque = Opaque(
     {"x": _assign_gradient, "value": lambda g, index: bind(_getitem, (g,), {"index": index})},
     "CopySlices",
     refuses="",
+    order=as_first,
 )
 
 

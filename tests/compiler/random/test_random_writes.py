@@ -74,12 +74,11 @@ with T.no_grad(): | with T.enable_grad(): | with T.set_grad_enabled(False): | fo
 if {v}.sum() > {c}: | if {v}.shape[0] > 1: | with T.set_grad_enabled({v}.requires_grad):
 """
 # What we refuse, and PyTorch does: writes into parts of windows that overlap; other shapes for what views
-# look at, and backwards past them; views of results that lie in another order there.
+# look at, and backwards past them.
 REFUSED = (
     "refers to a single memory location",
     "on a leaf that has views",
     "has been modified by an inplace operation",
-    "is not compatible with input tensor's size",
 )
 MODES: dict[str, Callable[[ModuleType], Any]] = {
     "none": lambda T: contextlib.nullcontext(),

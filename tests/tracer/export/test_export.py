@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
+import runpy
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -332,3 +333,11 @@ def test_layouts_remove_crossings_that_need_not_be():
 
 def test_graphs_without_equations_can_be_drawn():
     assert "output" in page(recorded(lambda x: x, tensor(2)))
+
+
+def test_tensors_made_like_transposed_ones_are_exported(tmp_path):
+    """How they lie in memory is a parameter, which the file's own functions take."""
+    x = tensor(3, 4)
+    fg.export(lambda x: fg.ones_like(x.t()) * x.t() + fg.full_like(x.t(), 2), (x,), tmp_path / "like.py")
+    result = runpy.run_path(str(tmp_path / "like.py"))["run"](x)
+    np.testing.assert_allclose(result.numpy(), x.numpy().T + 2)

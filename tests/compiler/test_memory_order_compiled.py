@@ -1,0 +1,88 @@
+"""What compiled code gives lies in memory as what eager gives: the same `stride()`, also of views."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from layouts import arrangements, placed, seen
+from op_samples.table import SAMPLES
+
+import fusegrad as fg
+
+LAID_OUT = [
+    (op, number)
+    for op, samples in SAMPLES.items()
+    for number, sample in enumerate(samples)
+    if any(np.ndim(x) > 1 and np.size(x) for x in sample.inputs)
+]
+
+
+def check(function: Callable[..., Any], calls: Sequence[Sequence[Any]]) -> Any:
+    """Compare each call with eager's; gives the jitted function."""
+    jitted = fg.jit(function)
+    for number, args in enumerate(calls):
+        found, expected = seen(jitted(*args)), seen(function(*args))
+        assert found == expected, f"call {number}: {[a.stride() for a in args]}"
+    return jitted
+
+
+@pytest.mark.parametrize("op, number", LAID_OUT[:: max(1, len(LAID_OUT) // 250)])
+@pytest.mark.filterwarnings("ignore")
+def test_results_lie_as_eagers_do(op: str, number: int) -> None:
+    sample = SAMPLES[op][number]
+    ways = list(arrangements([np.asarray(x) for x in sample.inputs]))
+    _, arrays = ways[(len(op) + number) % len(ways)]
+    tensors = [placed(fg, a) for a in arrays]
+    try:
+        sample.call(fg, *tensors)
+    except RuntimeError:
+        return  # values are repeated, and make a matrix singular
+    check(lambda *args: sample.call(fg, *args), [tensors] * 3)
+
+
+# Of results that are views, what they are views of lies so that they have eager's strides.
+VIEWS: dict[str, Callable[[Any], Any]] = {
+    "a part": lambda x: (x.t() * 2)[:2],
+    "a column": lambda x: (x.t() * 2)[:, 1],
+    "turned back": lambda x: (x.t() * 2).t(),
+    "a dimension more": lambda x: (x.t() * 2).unsqueeze(1),
+    "other sizes": lambda x: (x.t() * 2).reshape(2, 2, -1),
+    "of three dimensions": lambda x: (x.reshape(2, 2, -1).permute(2, 0, 1) + 1)[1:],
+    "of the order of LAPACK": lambda x: fg.linalg.inv(x)[:2],
+    "of several ops": lambda x: (x.t() * 2 + x).exp().t()[1:],
+    "two of them": lambda x: [(x.t() * 2)[:2], (x.t() + 1)[:, :2]],
+    "with a gradient": lambda x: (x.t() * x).t()[1:],
+    "of an argument": lambda x: (x.t().clone()[1:], x.flip(0).t()),
+    "of what is written": lambda x: x.t().clone().mul_(2)[1:],
+}
+
+
+@pytest.mark.parametrize("requires_grad", [False, True])
+@pytest.mark.parametrize("name", VIEWS)
+def test_views_lie_as_eagers_do(name: str, requires_grad: bool) -> None:
+    x = (fg.rand(4, 4) + fg.eye(4) * 4).requires_grad_(requires_grad)
+    check(VIEWS[name], [[x]] * 3 + [[x.t()]] * 3)
+
+
+@pytest.mark.parametrize("name", [n for n in VIEWS if "LAPACK" not in n and "other sizes" not in n])
+def test_views_of_any_size_lie_as_eagers_do(name: str) -> None:
+    calls = [[fg.rand(n, n)] for n in (4, 4, 6, 6, 8, 10, 10, 12)]
+    check(VIEWS[name], calls)
+
+
+def test_what_reads_the_memory_reads_what_it_does_in_eager() -> None:
+    """A view works or does not, and other strides read other elements, in compiled code as in eager."""
+
+    def read(x: fg.Tensor) -> Any:
+        y = x.t() * 2
+        return y.as_strided((3,), (2,), 1) * 1, y.cumsum(0).view(-1) * 1, y.sort(1)[0].as_strided((4,), (1,))
+
+    x = fg.rand(4, 5)
+    jitted = fg.jit(read)
+    for _ in range(3):
+        for found, expected in zip(jitted(x), read(x), strict=True):
+            np.testing.assert_allclose(found.numpy(), expected.numpy())
+    assert jitted.stats.compiled_calls

@@ -48,6 +48,7 @@ ROOMS = {
         "native",
         "codegen/mathematics",
         "codegen",
+        "transform",
         "gemm",
         "lower",
         "placement",

@@ -42,7 +42,7 @@ from fusegrad.compiler.transform.kernel_work import each_read, kernel_work
 
 # So many times what is short is written out at most, and so many statements and elementary functions come
 # of it: LLVM takes milliseconds for each.
-MOST_COPIES, MOST_STATEMENTS, MOST_FUNCTIONS = 32, 1024, 100
+MOST_COPIES, MOST_STATEMENTS, MOST_FUNCTIONS = 64, 1024, 100
 # Another axis has to save so much of the work, which the model knows no better than this.
 WORTH = 0.8
 # A kernel of fewer cycles than this stays as it is, the same for all sizes.

@@ -2,8 +2,7 @@
 
 import sys
 
-from fusegrad.eager.core.heap import keep_freed_memory
-from fusegrad.eager.core.loading import load_numpy
+from fusegrad.eager.core.loading import keep_freed_memory, load_numpy
 from fusegrad.eager.moved import MovedModules
 
 # Before any other module imports it.

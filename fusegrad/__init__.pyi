@@ -51,6 +51,10 @@ from fusegrad.eager.core.dtypes import (
     promote_types as promote_types,
     set_default_dtype as set_default_dtype,
 )
+from fusegrad.eager.core.large import (
+    set_eager_kernels as set_eager_kernels,
+    wait_for_eager_kernels as wait_for_eager_kernels,
+)
 from fusegrad.eager.core.state import (
     enable_grad as enable_grad,
     inference_mode as inference_mode,

@@ -1,4 +1,4 @@
-"""Libraries that read the environment as they load."""
+"""Libraries that read the environment as they load, and malloc, which learns how it is used."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from collections.abc import Iterator
 # pools, such as those of compiled loops, and on two cores a compiled call next to a product took twice the
 # sum of both.
 CYCLES_POWER = "16"
+# The largest block that glibc's malloc may keep when it is freed.
+LARGEST_KEPT = 1 << 25
 
 
 @contextlib.contextmanager
@@ -36,3 +38,15 @@ def load_numpy() -> None:
     if "numpy" not in sys.modules and "OPENBLAS_THREAD_TIMEOUT" not in os.environ:
         with environment(OPENBLAS_THREAD_TIMEOUT=CYCLES_POWER):
             import numpy  # noqa: F401
+
+
+def keep_freed_memory() -> None:
+    """Let malloc keep what arrays leave, where it would give it back to the system.
+
+    glibc gives memory at the end of its heap back at once, and the next array has to have its pages cleared
+    again: ops on arrays of a megabyte in a loop then take several times as long. That ends for good when it
+    sees that large blocks are freed, of which one is enough; it keeps up to twice as much then.
+    """
+    import numpy as np  # here, since it has to be loaded with care
+
+    np.empty(LARGEST_KEPT - (1 << 14), np.uint8)

@@ -386,11 +386,14 @@ class JitFunction(Generic[P, R]):
 
     # Telling.
 
-    def explain(self) -> Any:
-        """What was compiled and guarded, and what runs eagerly and why; `print` it."""
+    def explain(self, *, kernels: bool = False) -> Any:
+        """What was compiled and guarded, and what runs eagerly and why; `print` it.
+
+        kernels: say of each kernel how its loops run, and about how many cycles that was expected to take.
+        """
         from fusegrad.compiler.explain.explain import Explanation
 
-        return Explanation(self)
+        return Explanation(self, kernels)
 
     def segments(self) -> list[Any]:
         """The segments of all compiled paths and stretches."""

@@ -61,6 +61,27 @@ def kernel_work(bound: BoundKernel, target: Target) -> float:
     return _Work(bound, target).total()
 
 
+def nest_text(bound: BoundKernel, target: Target) -> str:
+    """In words, how a kernel's loops run over its axes, and about how many cycles it takes."""
+    sizes = {axis: likely(n) for axis, n in zip(bound.kernel.axes, bound.sizes, strict=True)}
+    lanes = lanes_of(bound.kernel, target)
+    said = []
+    for loop in bound.kernel.loops():
+        over = ", ".join(f"{axis} ({sizes[axis]})" for axis in loop.axes)
+        words = _IN_WORDS[loop.kind].format(over, lanes=lanes)
+        said += [words] if words not in said else []
+    return f"{'; '.join(said)}; about {kernel_work(bound, target):,.0f} cycles"
+
+
+_IN_WORDS = {
+    "parallel": "tasks along {}",
+    "chunked": "tasks and vectors of {lanes} along {}",
+    "vector": "vectors of {lanes} along {}",
+    "serial": "one after the other along {}",
+    "unrolled": "{} unrolled",
+}
+
+
 class _Work:
     def __init__(self, bound: BoundKernel, target: Target) -> None:
         kernel = self.kernel = bound.kernel

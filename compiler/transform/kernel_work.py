@@ -38,9 +38,9 @@ FUNCTION, DIVISION, PLAIN = 14.0, 6.0, 0.6
 ONE_FUNCTION, ONE_DIVISION, ONE_PLAIN = 14.0, 3.0, 0.6
 # A vector that is read or written in one piece; for each lane that is not; a number that all lanes share.
 PIECE, EACH_READ_LANE, EACH_WRITTEN_LANE, SHARED = 0.7, 0.8, 1.1, 0.4
-# For each lane of a vector along a stretch of memory so long that its lines are gone from the nearest cache
-# when their other elements are asked for: this, for a line.
-LINE_AGAIN, NEAREST_CACHE = 3.0, 1 << 15
+# For each lane of a vector along a stretch of memory so long that its lines are gone from the nearest cache,
+# or the next one, when their other elements are asked for: this, for a line.
+LINE_AGAIN, LINE_FAR, NEAREST_CACHE, NEXT_CACHE = 3.0, 10.0, 1 << 15, 1 << 20
 # To begin a loop over vectors, a last vector that is not full, one round of any loop, and to fold a vector.
 BEGIN, PARTLY, ROUND, FOLD = 4.0, 4.0, 1.0, 9.0
 
@@ -173,5 +173,6 @@ class _Work:
         if row > 1:
             return (PIECE + turning_work(row) / row) * self.vectors
         part_of_line = min(1.0, abs(step) * DTYPES[buffer.dtype].size / LINE)
-        far = part_of_line * LINE * self.sizes[vector] > NEAREST_CACHE and self.lanes_are_apart
-        return (each_lane + far * LINE_AGAIN * part_of_line) * self.lanes
+        stretch = part_of_line * LINE * self.sizes[vector] if self.lanes_are_apart else 0
+        again = LINE_FAR if stretch > NEXT_CACHE else LINE_AGAIN if stretch > NEAREST_CACHE else 0.0
+        return (each_lane + again * part_of_line) * self.lanes

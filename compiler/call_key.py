@@ -6,7 +6,7 @@ import functools
 from typing import Any
 
 from fusegrad.compiler.call_family import NUMBERS
-from fusegrad.eager.core import determinism, dtypes
+from fusegrad.eager.core import dtypes, settings
 from fusegrad.eager.core.stand_in import StandIn
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor, Untracked
@@ -21,7 +21,7 @@ class Unkeyed(Exception):
 def call_key(args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -> Any:
     """What must be equal for two calls to be answered by the same code; fills `leaves`."""
     structure = _structure_key(args, kwargs, leaves)
-    parts: list[Any] = [structure, state.grad_enabled, dtypes.default_float(), determinism.setting.wanted]
+    parts: list[Any] = [structure, state.grad_enabled, dtypes.default_float(), settings.setting.wanted]
     seen: dict[int, int] = {}
     for place, leaf in enumerate(leaves):
         if isinstance(leaf, Tensor):

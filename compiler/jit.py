@@ -41,7 +41,7 @@ from fusegrad.compiler.paths import replay
 from fusegrad.compiler.paths.segments import MISSED, Segment, Stopped
 from fusegrad.compiler.verify import Again, JitError
 from fusegrad.eager.autograd.node import watchers
-from fusegrad.eager.core.determinism import setting
+from fusegrad.eager.core.settings import setting
 from fusegrad.eager.core.state import state
 from fusegrad.tracer.capture.api import Capture, capture
 from fusegrad.tracer.ir.differentiate import NoGradient
@@ -386,11 +386,14 @@ class JitFunction(Generic[P, R]):
 
     # Telling.
 
-    def explain(self) -> Any:
-        """What was compiled and guarded, and what runs eagerly and why; `print` it."""
+    def explain(self, *, kernels: bool = False) -> Any:
+        """What was compiled and guarded, and what runs eagerly and why; `print` it.
+
+        kernels: say of each kernel how its loops run, and about how many cycles that was expected to take.
+        """
         from fusegrad.compiler.explain.explain import Explanation
 
-        return Explanation(self)
+        return Explanation(self, kernels)
 
     def segments(self) -> list[Any]:
         """The segments of all compiled paths and stretches."""

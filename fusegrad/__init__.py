@@ -12,6 +12,7 @@ import importlib as _importlib
 import math as _math
 import pkgutil as _pkgutil
 import warnings as _warnings
+from threading import Thread as _Thread
 
 from fusegrad.eager import (
     ops as _ops,
@@ -20,8 +21,9 @@ from fusegrad.eager.autograd import (
     autograd as _autograd,
 )
 from fusegrad.eager.core import (
-    determinism as _determinism,
+    large as _large,
     names as _names,
+    settings as _settings,
 )
 from fusegrad.eager.core.dtypes import (
     DType as dtype,
@@ -148,6 +150,15 @@ def __getattr__(name: str) -> object:
 def __dir__() -> list[str]:
     return sorted({*globals(), *_names.PUBLIC, *_LAZY, *_PACKAGES})
 
+
+def _load_eager_kernels() -> None:
+    # Beside the program: it takes longer than most ops on large arrays.
+    _Thread(
+        target=lambda: _importlib.import_module("fusegrad.compiler.eager_kernels").install(), daemon=True
+    ).start()
+
+
+_large.answers.load = _load_eager_kernels
 
 # A module's declarations are made as it is imported.
 for _module in _pkgutil.walk_packages(_ops.__path__, f"{_ops.__name__}."):

@@ -47,11 +47,6 @@ from fusegrad.eager.autograd.func import (
     vjp as vjp,
 )
 from fusegrad.eager.autograd.levels import Argnums as _Argnums
-from fusegrad.eager.core.determinism import (
-    are_deterministic_algorithms_enabled as are_deterministic_algorithms_enabled,
-    is_deterministic_algorithms_warn_only_enabled as is_deterministic_algorithms_warn_only_enabled,
-    use_deterministic_algorithms as use_deterministic_algorithms,
-)
 from fusegrad.eager.core.dtypes import (
     DType as _DType,
     can_cast as can_cast,
@@ -59,6 +54,17 @@ from fusegrad.eager.core.dtypes import (
     iinfo as iinfo,
     promote_types as promote_types,
     set_default_dtype as set_default_dtype,
+)
+from fusegrad.eager.core.large import (
+    set_eager_kernels as set_eager_kernels,
+    wait_for_eager_kernels as wait_for_eager_kernels,
+)
+from fusegrad.eager.core.settings import (
+    are_deterministic_algorithms_enabled as are_deterministic_algorithms_enabled,
+    is_deterministic_algorithms_warn_only_enabled as is_deterministic_algorithms_warn_only_enabled,
+    is_warn_always_enabled as is_warn_always_enabled,
+    set_warn_always as set_warn_always,
+    use_deterministic_algorithms as use_deterministic_algorithms,
 )
 from fusegrad.eager.core.state import (
     enable_grad as enable_grad,
@@ -77,10 +83,6 @@ from fusegrad.eager.core.tensor import (
     layout as layout,
     memory_format as _memory_format,
     memory_format as memory_format,
-)
-from fusegrad.eager.core.warned import (
-    is_warn_always_enabled as is_warn_always_enabled,
-    set_warn_always as set_warn_always,
 )
 from fusegrad.eager.devices.amp import autocast as autocast, is_autocast_enabled as is_autocast_enabled
 from fusegrad.eager.devices.cuda import OutOfMemoryError as OutOfMemoryError

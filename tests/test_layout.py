@@ -51,6 +51,7 @@ ROOMS = {
         "native",
         "codegen/mathematics",
         "codegen",
+        "transform",
         "gemm",
         "lower",
         "placement",

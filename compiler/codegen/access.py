@@ -171,21 +171,29 @@ class Access:
             self._store_one(buffer, address, value, condition)
             return
         value = w.splat(value, self.lanes)
-        vector = vector_type(memory_type(buffer.dtype), self.lanes)
         if varies and spread is None and self._step(buffer) == "1":
-            if self.mask is None and condition is None:
-                how = f"align {align}"
-                if buffer.name in self.streamed:
-                    how = f"align {min(LINE, self.lanes * align)}, !nontemporal !{{i32 1}}"
-                w.line(f"store {value}, ptr {address}, {how}")
-                return
-            kind, addresses = "ptr", address
+            whole = self.mask is None and condition is None
+            self._store_neighbours(buffer, address, value, None if whole else self._mask(condition))
+            return
+        addresses = self._lane_addresses(buffer, address, spread)
+        symbol = f"llvm.masked.scatter.v{self.lanes}{DTYPES[value.dtype].mangled}.v{self.lanes}p0"
+        self._store_masked(symbol, value, f"<{self.lanes} x ptr>", addresses, align, self._mask(condition))
+
+    def _store_neighbours(self, buffer: Buffer, address: str, value: Val, mask: Val | None) -> None:
+        """A vector, or the lanes of it that take part, from `address` on."""
+        align = DTYPES[buffer.dtype].size
+        if mask is not None:
             symbol = f"llvm.masked.store.v{self.lanes}{DTYPES[value.dtype].mangled}.p0"
-        else:
-            kind, addresses = f"<{self.lanes} x ptr>", self._lane_addresses(buffer, address, spread)
-            symbol = f"llvm.masked.scatter.v{self.lanes}{DTYPES[value.dtype].mangled}.v{self.lanes}p0"
-        w.declared.add(f"declare void @{symbol}({vector}, {kind}, i32, <{self.lanes} x i1>)")
-        w.line(f"call void @{symbol}({value}, {kind} {addresses}, i32 {align}, {self._mask(condition)})")
+            self._store_masked(symbol, value, "ptr", address, align, mask)
+            return
+        how = f"align {align}"
+        if buffer.name in self.streamed:
+            how = f"align {min(LINE, self.lanes * align)}, !nontemporal !{{i32 1}}"
+        self.w.line(f"store {value}, ptr {address}, {how}")
+
+    def _store_masked(self, symbol: str, value: Val, kind: str, where: str, align: int, mask: Val) -> None:
+        self.w.declared.add(f"declare void @{symbol}({value.type}, {kind}, i32, {mask.type})")
+        self.w.line(f"call void @{symbol}({value}, {kind} {where}, i32 {align}, {mask})")
 
     def _store_one(self, buffer: Buffer, address: str, value: Val, condition: Val | None) -> None:
         w, align = self.w, DTYPES[buffer.dtype].size

@@ -3,20 +3,44 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
 
-from fusegrad.compiler.codegen.access import Access
+from fusegrad.compiler.codegen.lane_rows import LaneRows
 from fusegrad.compiler.codegen.primitives import apply
 from fusegrad.compiler.kernel.dtypes import DTYPES, is_float, memory_type
-from fusegrad.compiler.kernel.ir import Accumulate, Accumulator, Buffer, Operand, Statement
+from fusegrad.compiler.kernel.ir import (
+    Accumulate,
+    Accumulator,
+    Buffer,
+    Kernel,
+    Loop,
+    Operand,
+    Statement,
+    walk,
+    written_out,
+)
 from fusegrad.compiler.kernel.scalar import identity
 from fusegrad.compiler.llvm.ir_writer import Val, Writer, vector_type
 
 Array = tuple[str, str]  # an address, and the dtype of what is there
-Place = tuple[str, int]  # a room on the stack, and the lanes of what it holds
+
+
+class Place(NamedTuple):
+    """A room on the stack; the lanes and the dtype of what it holds."""
+
+    room: str
+    lanes: int
+    dtype: str
+
+
 Places = dict[str, Place]  # by accumulator
 
+# A lane adds so many numbers one to the other; NumPy's sums of fewer do so too.
+FEW = 8
 # So many vectors, or rows, are added one to the other. NumPy's pairwise sums begin with as many steps.
 BLOCK = 16
 
@@ -39,21 +63,49 @@ def rooms_of(accumulator: Accumulator) -> dict[str, str]:
     return {accumulator.target: accumulator.total, **block}
 
 
+def is_sum(accumulator: Accumulator) -> bool:
+    """Whether it adds floats, which in one long line would round too often."""
+    return accumulator.combine == "add" and is_float(accumulator.dtype)
+
+
+def long_sums(kernel: Kernel) -> frozenset[str]:
+    """The sums of floats, of one lane each, of more than `FEW` numbers."""
+    found: set[str] = set()
+
+    def look(body: Iterable[Statement], times: float, in_lanes: bool) -> None:
+        for s in body:
+            if isinstance(s, Loop):
+                vectors = s.kind in ("vector", "chunked")
+                inner = 1.0 if vectors else times * (s.count or math.inf)
+                look(s.body, inner, in_lanes or vectors)
+            elif isinstance(s, Accumulate) and in_lanes and times > FEW and is_sum(s.accumulator):
+                found.add(s.accumulator.target)
+
+    look(kernel.body, 1.0, False)
+    return frozenset(found)
+
+
+def most_in_a_round(body: Sequence[Statement]) -> int:
+    """How often a round of a loop adds to one accumulator, inner serial loops apart: those have blocks."""
+    times = [
+        math.prod(n for axis, n in around.items() if axis not in s.accumulator.axes)
+        for s, around in written_out(body)
+        if isinstance(s, Accumulate)
+    ]
+    return max(times, default=1)
+
+
 def block_name(accumulator: Accumulator) -> str:
     return f"block of {accumulator.target}"
 
 
-def _held_as(accumulator: Accumulator, lanes: int) -> str:
-    """The dtype of what is in a room of an accumulator: vectors hold a block, a scalar the whole."""
-    return accumulator.dtype if lanes else accumulator.total
-
-
-class Accumulation(Access):
+class Accumulation(LaneRows):
     """The part of `Emitter` that knows accumulators.
 
     sizes: of the axes. stacks: accumulators in registers (and variables). wholes: where the sums are of which
-    vectors hold the last block. arrays, whole_arrays: where array accumulators are. nans: of extremes of
-    floats that are held without NaN: room for the lanes that met one. zeros: room for the least bits that
+    vectors hold the last block. apart: accumulators of which each lane is a result. long_sums: those that
+    take more than a few numbers a lane. arrays, whole_arrays: where array accumulators are. nans: of extremes
+    of floats that are held without NaN: room for the lanes that met one. zeros: room for the least bits that
     lanes met. unpaired: while vectors come in pairs, by accumulator the one that has not been looked at for
     NaN.
     """
@@ -61,6 +113,8 @@ class Accumulation(Access):
     sizes: dict[str, str]
     stacks: dict[str, Place]
     wholes: dict[str, Place]
+    apart: set[str]
+    long_sums: frozenset[str]
     arrays: dict[str, Array]
     whole_arrays: dict[str, str]
     nans: dict[str, str]
@@ -73,33 +127,55 @@ class Accumulation(Access):
 
     def declare(self, accumulator: Accumulator, lanes: int) -> None:
         """Room for an accumulator that holds its identity."""
-        target = accumulator.target
-        if target not in self.stacks:
-            self.stacks[target] = self._room(accumulator, lanes)
-        self._clear(accumulator, self.stacks[target])
+        # Vectors hold a block, a scalar the whole.
+        self._declare_room(self.stacks, accumulator, lanes, accumulator.dtype if lanes else accumulator.total)
         if lanes and accumulator.total != accumulator.dtype:
-            if target not in self.wholes:
-                self.wholes[target] = self._room(accumulator, 0)
-            self._clear(accumulator, self.wholes[target])
+            self._declare_room(self.wholes, accumulator, 0, accumulator.total)
         if lanes and accumulator.combine in ("max", "min") and is_float(accumulator.dtype):
             self._declare_nans(accumulator, lanes)
             self._declare_zeros(accumulator, lanes)
 
+    def declare_apart(self, accumulator: Accumulator, lanes: int) -> None:
+        """Room for an accumulator of which each lane is a result of its own."""
+        self.apart.add(accumulator.target)
+        self._declare_room(self.stacks, accumulator, lanes, accumulator.dtype)
+        if accumulator.total != accumulator.dtype or accumulator.target in self.long_sums:
+            self._declare_room(self.wholes, accumulator, lanes, accumulator.total)
+
+    def _declare_room(self, rooms: Places, accumulator: Accumulator, lanes: int, dtype: str) -> None:
+        target = accumulator.target
+        if target not in rooms:
+            rooms[target] = self.room(lanes, dtype)
+        self._clear(accumulator, rooms[target])
+
     def copy_of(self, accumulator: Accumulator) -> Place:
         """Another room like that of an accumulator in a vector loop, for vectors that it takes in turn."""
-        place = self._room(accumulator, self.stacks[accumulator.target][1])
+        _, lanes, dtype = self.stacks[accumulator.target]
+        place = self.room(lanes, dtype)
         self._clear(accumulator, place)
         return place
 
-    def _room(self, accumulator: Accumulator, lanes: int) -> Place:
-        return self.w.stack(vector_type(DTYPES[_held_as(accumulator, lanes)].register, lanes)), lanes
+    def room(self, lanes: int, dtype: str) -> Place:
+        """Room on the stack for one value."""
+        return Place(self.w.stack(vector_type(DTYPES[dtype].register, lanes)), lanes, dtype)
 
     def _clear(self, accumulator: Accumulator, place: Place) -> None:
-        room, lanes = place
-        dtype = _held_as(accumulator, lanes)
-        self.w.line(
-            f"store {self.w.constant(identity(accumulator.combine, dtype), dtype, lanes)}, ptr {room}"
-        )
+        start = self.w.constant(identity(accumulator.combine, place.dtype), place.dtype, place.lanes)
+        self.w.line(f"store {start}, ptr {place.room}")
+
+    # Array accumulators over axes that are unrolled are single ones, each for one element.
+
+    def is_by_element(self, accumulator: Accumulator) -> bool:
+        """Whether each element of an array accumulator has room of its own."""
+        return bool(accumulator.axes) and self.counts.keys() >= {*accumulator.axes}
+
+    def elements(self, accumulator: Accumulator) -> list[Accumulator]:
+        """The accumulators of the single elements, in the order of the array."""
+        ranges = (range(self.counts[axis]) for axis in accumulator.axes)
+        return [self._element(accumulator, map(str, index)) for index in itertools.product(*ranges)]
+
+    def _element(self, accumulator: Accumulator, index: Iterable[str]) -> Accumulator:
+        return replace(accumulator, target=f"{accumulator.target}[{', '.join(index)}]", axes=())
 
     def _declare_nans(self, accumulator: Accumulator, lanes: int) -> None:
         """Room for the lanes of an extreme that met a NaN.
@@ -127,7 +203,7 @@ class Accumulation(Access):
             with w.loop(start, stop, str(step)) as index:
                 yield index
             return
-        with self.blocks(start, stop, step * BLOCK) as (first, last, more):
+        with self.blocks(start, stop, step * max(1, BLOCK // most_in_a_round(body))) as (first, last, more):
             with w.loop(first, last, str(step)) as index:
                 yield index
             with w.when(more):
@@ -142,21 +218,34 @@ class Accumulation(Access):
             more = w.compare("lt", following, Val(stop, "i64"))
             yield first, w.select(more, following, Val(stop, "i64")).text, more.text
 
+    def take_in_lanes(self, body: Sequence[Statement]) -> None:
+        """The same for those sums alone of which each lane is a result."""
+        self._take_in({t: a for t, a in self._with_wholes(body).items() if t in self.apart})
+
     def take_in(self, body: Sequence[Statement], copies: Sequence[Places] = ()) -> None:
         """Add what the vectors of `body` hold to the wholes, and begin anew."""
-        for target, accumulator in self._with_wholes(body).items():
+        self._take_in(self._with_wholes(body), copies)
+
+    def _take_in(self, accumulators: Mapping[str, Accumulator], copies: Sequence[Places] = ()) -> None:
+        for target, accumulator in accumulators.items():
             places = [places[target] for places in copies] or [self.stacks[target]]
-            parts = [self.held(accumulator, place) for place in places]
+            parts = [self.held(place) for place in places]
             for place in places:
                 self._clear(accumulator, place)
-            part = self.w.convert(
-                self._fold(accumulator, self._united(accumulator, parts)), accumulator.total
-            )
-            known = self.held(accumulator, self.wholes[target])
-            self.w.line(f"store {self.combine(accumulator, known, part)}, ptr {self.wholes[target][0]}")
+            part = self._united(accumulator, parts)
+            part = part if target in self.apart else self._fold(accumulator, part)
+            known = self.held(self.wholes[target])
+            total = self.combine(accumulator, known, self.w.convert(part, accumulator.total))
+            self.w.line(f"store {total}, ptr {self.wholes[target].room}")
 
     def _with_wholes(self, body: Sequence[Statement]) -> dict[str, Accumulator]:
-        found = (s.accumulator for s in body if isinstance(s, Accumulate))
+        """The sums that `body` adds to and that outlive it, where vectors hold no more than a block."""
+        inside = tuple(walk(tuple(body)))
+        own = {s.target for s in inside if isinstance(s, Accumulator)}
+        found: list[Accumulator] = []
+        for accumulator in (s.accumulator for s in inside if isinstance(s, Accumulate)):
+            if accumulator.target not in own:
+                found += self.elements(accumulator) if self.is_by_element(accumulator) else [accumulator]
         return {a.target: a for a in found if a.target in self.wholes}
 
     def _united(self, accumulator: Accumulator, parts: list[Val]) -> Val:
@@ -220,19 +309,20 @@ class Accumulation(Access):
         """Take a value into its accumulator; lanes beyond the end take the identity."""
         w, accumulator = self.w, statement.accumulator
         value = self.operand(statement.value, accumulator.dtype)
+        if self.is_by_element(accumulator):
+            accumulator = self._element(accumulator, (self.indices[axis] for axis in accumulator.axes))
         if accumulator.axes:
             address = self.array_element(accumulator)
             known = self.load_elements(self.arrays[accumulator.target][1], address)
             value = w.convert(w.splat(value, known.lanes), known.dtype)
             self.store_elements(address, self.combine(accumulator, known, value))
             return
-        room, lanes = self.stacks[accumulator.target]
-        value = w.convert(w.splat(value, lanes), _held_as(accumulator, lanes))
-        if lanes and self.mask is not None:
+        room, lanes, dtype = place = self.stacks[accumulator.target]
+        value = w.convert(w.splat(value, lanes), dtype)
+        if lanes and self.mask is not None and accumulator.target not in self.apart:
             nothing = w.constant(identity(accumulator.combine, accumulator.dtype), accumulator.dtype, lanes)
             value = w.select(self.mask, value, nothing)
-        known = self.held(accumulator, self.stacks[accumulator.target])
-        w.line(f"store {self.combine(accumulator, known, value)}, ptr {room}")
+        w.line(f"store {self.combine(accumulator, self.held(place), value)}, ptr {room}")
         if accumulator.target in self.nans:
             self._note_nan(accumulator.target, value)
         if accumulator.target in self.zeros:
@@ -260,17 +350,16 @@ class Accumulation(Access):
         found = w.emit(f"sext {unordered} to {type_}", known.dtype, value.lanes)
         w.line(f"store {w.binary('or', known, found)}, ptr {self.nans[target]}")
 
-    def held(self, accumulator: Accumulator, place: Place) -> Val:
-        """What an accumulator holds in a room of its."""
-        room, lanes = place
-        dtype = _held_as(accumulator, lanes)
+    def held(self, place: Place) -> Val:
+        """What a room holds."""
+        room, lanes, dtype = place
         return self.w.emit(f"load {vector_type(DTYPES[dtype].register, lanes)}, ptr {room}", dtype, lanes)
 
     def settled(self, accumulator: Accumulator) -> Val:
-        """The accumulator's value as a scalar, its lanes combined."""
+        """The accumulator's value as a scalar, its lanes combined unless each is a result."""
         w, target = self.w, accumulator.target
-        value = self.held(accumulator, self.wholes.get(target) or self.stacks[target])
-        if not value.lanes:
+        value = self.held(self.wholes.get(target) or self.stacks[target])
+        if not value.lanes or target in self.apart:
             return value
         total = self._fold(accumulator, value)
         if target in self.zeros:
@@ -307,7 +396,7 @@ class Accumulation(Access):
 
     def _elements(self, dtype: str, address: str) -> Buffer:
         """What lies at an address, as a buffer whose current element is there."""
-        buffer = Buffer(f"*{address}", dtype, (self.vector_axis or "",), 1)
+        buffer = Buffer(f"*{address}", dtype, (self.vector_axis or "",), (1,))
         self.pointers[buffer.name], self.steps[buffer.name, 0] = address, "1"
         return buffer
 

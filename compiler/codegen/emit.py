@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 
-from fusegrad.compiler.codegen.accumulation import Accumulation, Array, Places, combined, rooms_of
+from fusegrad.compiler.codegen.accumulation import FEW, Accumulation, Array, Places, combined, long_sums
 from fusegrad.compiler.codegen.index_set_splitting import Interior, interior
+from fusegrad.compiler.codegen.kernel_parts import block_of, functions_written, lanes_of, outer_accumulators
 from fusegrad.compiler.codegen.prefetch import Ahead
 from fusegrad.compiler.codegen.primitives import apply, extreme
-from fusegrad.compiler.kernel.dtypes import DTYPES, is_float, memory_type
+from fusegrad.compiler.kernel.dtypes import DTYPES, memory_type
 from fusegrad.compiler.kernel.ir import (
     ELEMENTARY,
     Accumulate,
@@ -36,62 +36,14 @@ from fusegrad.compiler.kernel.ir import (
     Statement,
     Store,
     Variable,
+    is_nested,
+    times_written,
+    unrolled_counts,
     walk,
 )
-from fusegrad.compiler.llvm.ir_writer import LINE, Val, Writer, vector_type
+from fusegrad.compiler.llvm.ir_writer import LINE, Val, Writer
 from fusegrad.compiler.llvm.target import Target
 
-
-@dataclass(frozen=True)
-class Block:
-    """Where a kernel's arguments stand in its block, in 8-byte places.
-
-    After the sizes and numbers come, for each buffer, slot, byte offset and steps; then how the
-    work is cut: chunk length, number of chunks, the scratch slot and offset, bytes per chunk, and
-    where in a chunk's scratch each accumulator stands.
-    """
-
-    sizes: dict[str, int]
-    numbers: dict[str, int]
-    buffers: dict[str, int]
-    chunk: int
-    accumulators: dict[str, int]
-    length: int
-
-
-def block_of(kernel: Kernel) -> Block:
-    """The layout of a kernel's block."""
-    place = 0
-    sizes, numbers, buffers, accumulators = {}, {}, {}, {}
-    for axis in kernel.axes:
-        sizes[axis], place = place, place + 1
-    for name, _ in kernel.numbers:
-        numbers[name], place = place, place + 1
-    for buffer in (*kernel.inputs, *kernel.outputs):
-        buffers[buffer.name], place = place, place + 2 + len(buffer.axes)
-    chunk, place = place, place + 5
-    for accumulator in outer_accumulators(kernel):
-        for name in rooms_of(accumulator):
-            accumulators[name], place = place, place + 1
-    return Block(sizes, numbers, buffers, chunk, accumulators, place)
-
-
-def parts(kernel: Kernel) -> tuple[tuple[Statement, ...], Loop | None, tuple[Statement, ...]]:
-    """Statements before the parallel loop, the loop itself, and those after it (all, without a loop)."""
-    for place, statement in enumerate(kernel.body):
-        if isinstance(statement, Loop) and statement.kind in ("parallel", "chunked"):
-            return kernel.body[:place], statement, kernel.body[place + 1 :]
-    return (), None, kernel.body
-
-
-def outer_accumulators(kernel: Kernel) -> list[Accumulator]:
-    """The accumulators that outlive the parallel loop."""
-    return [s for s in parts(kernel)[0] if isinstance(s, Accumulator)]
-
-
-# So many elementary functions in one body are longer than what a processor looks ahead, and one of `LONG` is.
-MANY_FUNCTIONS = 3
-LONG = frozenset({"pow", "lgamma", "erfinv"})
 # Of more elementary functions than this a kernel has each once, and calls it: written out wherever they are
 # asked for, they would take LLVM seconds.
 MOST_WRITTEN_OUT = 4
@@ -100,32 +52,13 @@ MOST_WRITTEN_OUT = 4
 LONGEST_TWICE = 128
 
 
-def lanes_of(kernel: Kernel, target: Target) -> int:
-    """How many lanes the kernel's vectors have: by its widest float and its heaviest functions.
-
-    The instructions of an elementary function wait for one another; two vectors of them side by side fill
-    each other's gaps. Of a long body four do, though registers have no room for all that they keep.
-    """
-    dtypes = {s.dtype for s in kernel.statements() if isinstance(s, (Compute, Accumulator, Progression))}
-    dtypes |= {s.buffer.dtype for s in kernel.statements() if isinstance(s, (Load, Store))}
-    lane = max((DTYPES[d].size for d in dtypes if is_float(d)), default=8 if "i64" in dtypes else 4)
-    functions = [s.op for s in kernel.statements() if isinstance(s, Compute) and s.op in ELEMENTARY]
-    _, loop, _ = parts(kernel)
-    # In rows, which may be short, much of four vectors would be idle.
-    flat = loop is not None and loop.kind == "chunked"
-    long = len(functions) >= MANY_FUNCTIONS or not LONG.isdisjoint(functions)
-    vectors = 1 if not functions else target.most_interleaved if long and flat else 2
-    return vectors * max(2, target.lanes(lane))
-
-
 class Emitter(Accumulation):
     """Writes one function of a kernel."""
 
     def __init__(self, kernel: Kernel, declared: set[str], target: Target) -> None:
         self.kernel, self.target, self.lanes = kernel, target, lanes_of(kernel, target)
         self.w = Writer(declared, target)
-        functions = sum(isinstance(s, Compute) and s.op in ELEMENTARY for s in kernel.statements())
-        self.w.calls_functions = functions > MOST_WRITTEN_OUT
+        self.w.calls_functions = functions_written(kernel) > MOST_WRITTEN_OUT
         self.block = block_of(kernel)
         self.streamed = frozenset(kernel.streamed)
         self.values: dict[str, Val] = {}
@@ -143,6 +76,11 @@ class Emitter(Accumulation):
         self.ahead: Ahead | None = None
         self.stacks: Places = {}  # accumulators in registers, and variables
         self.wholes: Places = {}
+        self.apart: set[str] = set()
+        self.long_sums = long_sums(kernel)
+        self.counts = unrolled_counts(kernel.body)
+        self.seen = None
+        self.pending = {}
         self.arrays: dict[str, Array] = {}
         self.whole_arrays: dict[str, str] = {}
         self.nans: dict[str, str] = {}
@@ -162,10 +100,9 @@ class Emitter(Accumulation):
             self.values[name] = w.convert(Val(loaded, DTYPES[dtype].memory), dtype)
         for buffer in (*self.kernel.inputs, *self.kernel.outputs):
             self.pointers[buffer.name] = self.address(block.buffers[buffer.name])
-            for i in range(len(buffer.axes)):
+            for i, step in enumerate(buffer.steps):
                 place = block.buffers[buffer.name] + 2 + i
-                known = buffer.step is not None and i == len(buffer.axes) - 1
-                self.steps[buffer.name, i] = str(buffer.step) if known else w.load_index("%block", place)
+                self.steps[buffer.name, i] = w.load_index("%block", place) if step is None else str(step)
 
     def address(self, place: int) -> str:
         """The address that a slot and a byte offset in the block give."""
@@ -251,8 +188,8 @@ class Emitter(Accumulation):
         lanes = self.lanes if self.vector_axis is not None else 0
         value = self.w.splat(value, lanes)
         if target not in self.stacks:
-            self.stacks[target] = self.w.stack(value.type), lanes
-        self.w.line(f"store {value}, ptr {self.stacks[target][0]}")
+            self.stacks[target] = self.room(lanes, value.dtype)
+        self.w.line(f"store {value}, ptr {self.stacks[target].room}")
 
     # Statements.
 
@@ -269,6 +206,8 @@ class Emitter(Accumulation):
                     self.values[target] = self.progression(statement)
                 case Store():
                     self.write(statement)
+                case Accumulator() if self.vector_axis is not None:
+                    self.declare_apart(statement, self.lanes)
                 case Accumulator():
                     self.declare(statement, self.lanes if filled_in_vectors(statement, body) else 0)
                 case Accumulate():
@@ -279,31 +218,43 @@ class Emitter(Accumulation):
                 case Variable(target, value, dtype):
                     self.variable(target, self.operand(value, dtype))
                 case Recall(target, variable):
-                    room, lanes = self.stacks[variable.target]
-                    type_ = vector_type(DTYPES[variable.dtype].register, lanes)
-                    self.values[target] = self.w.emit(f"load {type_}, ptr {room}", variable.dtype, lanes)
+                    self.values[target] = self.held(self.stacks[variable.target])
                 case Assign(variable, value):
-                    room, lanes = self.stacks[variable.target]
-                    now = self.w.splat(self.operand(value, variable.dtype), lanes)
-                    self.w.line(f"store {now}, ptr {room}")
+                    place = self.stacks[variable.target]
+                    now = self.w.splat(self.operand(value, variable.dtype), place.lanes)
+                    self.w.line(f"store {now}, ptr {place.room}")
                 case Loop():
                     self.loop(statement)
 
     def loop(self, loop: Loop) -> None:
-        """A serial or vector loop; what was reduced in it is a scalar afterwards."""
-        if loop.kind == "serial":
-            (axis,) = loop.axes
-            with self.w.loop("0", self.sizes[axis]) as index:
-                self.indices[axis] = index
+        """A loop that threads do not share; what was reduced in it is a scalar afterwards."""
+        (axis,) = loop.axes
+        if loop.count is not None:
+            for index in range(loop.count):
+                self.indices[axis] = str(index)
                 self.statements(loop.body)
+                if index % FEW == FEW - 1 or index == loop.count - 1:
+                    self.take_in_lanes(loop.body)
+        elif loop.kind == "serial":
+            self.serial_loop(axis, loop.body)
         else:
-            (axis,) = loop.axes
             self.vector_loop(axis, loop.body, "0", self.sizes[axis])
         for statement in walk(loop.body):
             if isinstance(statement, Accumulate) and not statement.accumulator.axes:
                 accumulator = statement.accumulator
                 if accumulator.target not in self.outer_targets:
                     self.values[accumulator.target] = self.settled(accumulator)
+
+    def serial_loop(self, axis: str, body: tuple[Statement, ...]) -> None:
+        """One index after the other; in a loop over vectors, for all lanes."""
+        size = self.sizes[axis]
+        if self.vector_axis is None:
+            with self.w.loop("0", size) as self.indices[axis]:
+                self.statements(body)
+            return
+        with self.in_blocks(body, "0", size, 1) as self.indices[axis], self.inner_round():
+            self.statements(body)
+        self.take_in(body)
 
     @property
     def outer_targets(self) -> set[str]:
@@ -312,7 +263,7 @@ class Emitter(Accumulation):
     def vector_loop(self, axis: str, body: tuple[Statement, ...], start: str, stop: str) -> None:
         """Full vectors first, several at a time where that helps, then one masked vector for the rest."""
         w = self.w
-        found = interior(axis, body)
+        found = None if is_nested(body) else interior(axis, body)
         if found is not None:
             self.split_loop(axis, body, start, stop, found)
             return
@@ -327,7 +278,7 @@ class Emitter(Accumulation):
             w.line(f"{some} = icmp sgt i64 {many}, 0")
             with w.when(some):
                 self.copied(axis, body, first, start)
-        if len(body) > LONGEST_TWICE:
+        if times_written(body) > LONGEST_TWICE:
             with self.in_blocks(body, start, stop, self.lanes) as index:
                 self.masked(axis, body, index, stop)
             self.take_in(body)
@@ -340,7 +291,7 @@ class Emitter(Accumulation):
                 vector = w.offset(line, index, memory_type(buffer.dtype))
                 for place in range(0, self.lanes * DTYPES[buffer.dtype].size, LINE):
                     w.prefetch(w.offset(vector, str(place)))
-            self.statements(body)
+            self.vector_round(body)
         rest = w.index("sub", stop, end)
         some = w.name()
         w.line(f"{some} = icmp sgt i64 {rest}, 0")
@@ -363,6 +314,11 @@ class Emitter(Accumulation):
         """The body for the vector at `index`, of which lanes from `stop` on take no part."""
         self.indices[axis] = index
         with self.first_lanes_only(self.w.index("sub", stop, index)):
+            self.vector_round(body)
+
+    def vector_round(self, body: tuple[Statement, ...]) -> None:
+        """The body for one vector."""
+        with self.one_round() if is_nested(body) else contextlib.nullcontext():
             self.statements(body)
 
     @contextlib.contextmanager
@@ -444,8 +400,8 @@ class Emitter(Accumulation):
         self.stacks.update(own)
         for target, accumulator in accumulators.items():
             for places in rooms[1:]:
-                known, part = self.held(accumulator, own[target]), self.held(accumulator, places[target])
-                w.line(f"store {self.combine(accumulator, known, part)}, ptr {own[target][0]}")
+                united = self.combine(accumulator, self.held(own[target]), self.held(places[target]))
+                w.line(f"store {united}, ptr {own[target].room}")
 
 
 # A short loop that does little but accumulate waits for each result before it can go on: so many vectors
@@ -459,6 +415,7 @@ def waits_for_itself(body: tuple[Statement, ...]) -> bool:
     accumulates = [s for s in body if isinstance(s, Accumulate)]
     return (
         bool(accumulates)
+        and not is_nested(body)
         and len(body) <= SHORT_BODY
         and not any(s.accumulator.axes for s in accumulates)
         and not any(isinstance(s, Compute) and s.op in ELEMENTARY for s in body)
@@ -469,5 +426,5 @@ def filled_in_vectors(accumulator: Accumulator, body: tuple[Statement, ...] | li
     """Whether the accumulator is filled inside a vector loop, not once a row."""
     loops = (s for s in walk(tuple(body)) if isinstance(s, Loop) and s.kind in ("vector", "chunked"))
     return any(
-        isinstance(s, Accumulate) and s.accumulator == accumulator for loop in loops for s in loop.body
+        isinstance(s, Accumulate) and s.accumulator == accumulator for loop in loops for s in walk(loop.body)
     )

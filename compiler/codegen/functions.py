@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from fusegrad.compiler.codegen.accumulation import BLOCK, is_array_of_blocks, rooms_of
-from fusegrad.compiler.codegen.emit import Emitter, filled_in_vectors, outer_accumulators, parts
+from fusegrad.compiler.codegen.emit import Emitter, filled_in_vectors
+from fusegrad.compiler.codegen.kernel_parts import outer_accumulators, parts
 from fusegrad.compiler.codegen.prefetch import ahead_of
 from fusegrad.compiler.kernel.dtypes import DTYPES, memory_type
 from fusegrad.compiler.kernel.ir import Accumulator, Kernel, Loop, Statement, Store
@@ -35,10 +36,12 @@ def chunk_function(name: str, emitter: Emitter, attributes: str) -> str:
     w.line(f"{stop} = select i1 {less}, i64 {end}, i64 {total}")
     scratch = _scratch(emitter, "%number") if outer_accumulators(kernel) else ""
     for accumulator in outer_accumulators(kernel):
-        if accumulator.axes:
+        if accumulator.axes and not emitter.is_by_element(accumulator):
             _clear_array(emitter, accumulator, scratch)
-        else:
-            emitter.declare(accumulator, emitter.lanes if filled_in_vectors(accumulator, kernel.body) else 0)
+            continue
+        lanes = emitter.lanes if filled_in_vectors(accumulator, kernel.body) else 0
+        for single in emitter.elements(accumulator) if accumulator.axes else [accumulator]:
+            emitter.declare(single, lanes)
     if loop.kind == "chunked":
         emitter.vector_loop(loop.axes[0], loop.body, start, stop)
     else:
@@ -46,9 +49,13 @@ def chunk_function(name: str, emitter: Emitter, attributes: str) -> str:
         _rows(emitter, loop, start, stop)
     for accumulator in outer_accumulators(kernel):
         if not accumulator.axes:
-            value = emitter.settled(accumulator)
-            place = w.offset(scratch, w.load_index("%block", block.accumulators[accumulator.target]))
-            _store_number(emitter, value, place)
+            _store_number(
+                emitter, emitter.settled(accumulator), _array_at(emitter, accumulator.target, scratch)
+            )
+        elif emitter.is_by_element(accumulator):
+            first, memory = _array_at(emitter, accumulator.target, scratch), memory_type(accumulator.total)
+            for number, single in enumerate(emitter.elements(accumulator)):
+                _store_number(emitter, emitter.settled(single), w.offset(first, str(number), memory))
     if kernel.streamed:
         # What x86 stores past the caches is seen later than what is stored after it, unless one waits.
         w.line("fence seq_cst")
@@ -59,7 +66,8 @@ def chunk_function(name: str, emitter: Emitter, attributes: str) -> str:
 def _rows(emitter: Emitter, loop: Loop, start: str, stop: str) -> None:
     """The loop over rows; where they are summed into arrays, a block at a time."""
     w = emitter.w
-    in_blocks = [a for a in outer_accumulators(emitter.kernel) if is_array_of_blocks(a)]
+    outer = outer_accumulators(emitter.kernel)
+    in_blocks = [a for a in outer if is_array_of_blocks(a) and not emitter.is_by_element(a)]
 
     def go_over(first: str, last: str) -> None:
         with w.loop(first, last) as index:
@@ -185,7 +193,7 @@ def _combine_chunks(emitter: Emitter, accumulator: Accumulator, chunks: str) -> 
         return
     offset = w.load_index("%block", emitter.block.accumulators[accumulator.target])
     emitter.declare(accumulator, 0)
-    room, _ = emitter.stacks[accumulator.target]
+    room = emitter.stacks[accumulator.target].room
     with w.loop("0", chunks) as index:
         place = w.offset(_scratch(emitter, index), offset)
         memory = DTYPES[accumulator.total].memory

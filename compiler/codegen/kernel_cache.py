@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 from fusegrad.compiler.base import debug
 from fusegrad.compiler.base.lock import compiling
-from fusegrad.compiler.codegen.emit import parts
 from fusegrad.compiler.codegen.functions import module_text
+from fusegrad.compiler.codegen.kernel_parts import parts
 from fusegrad.compiler.kernel.ir import Kernel
 from fusegrad.compiler.llvm.ir_writer import RARE
 from fusegrad.compiler.llvm.llvm_jit import Module, Statistics

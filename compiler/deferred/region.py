@@ -89,11 +89,11 @@ class Part(NamedTuple):
     gives: list[int]
     make_joint: Callable[[Segment], None]
 
-    def describe(self) -> list[str]:
-        """A line for each step of its program."""
+    def describe(self, kernels: bool = False) -> list[str]:
+        """See `Program.describe`."""
         code = self.tree.root.code
         assert code is not None
-        return code.program.describe()
+        return code.program.describe(kernels)
 
 
 class Stretch:

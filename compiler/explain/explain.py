@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 class Explanation:
     """The text (`str`) and structure (`as_dict`) of what happened to a jitted function."""
 
-    def __init__(self, function: JitFunction) -> None:
-        self._function = function
+    def __init__(self, function: JitFunction, kernels: bool = False) -> None:
+        self._function, self._kernels = function, kernels
 
     def as_dict(self) -> dict[str, Any]:
         """What is known, as dicts, lists, strings and numbers (JSON); see docs/explain.md for each field."""
@@ -34,7 +34,7 @@ class Explanation:
             "stats": dict(vars(function.stats)),
             "last_miss": [_difference(d) for d in function.last_miss],
             "misses": dict(function.misses.most_common()),
-            "entries": [_entry_dict(e) for e in list(function.entries.values())],
+            "entries": [_entry_dict(e, self._kernels) for e in list(function.entries.values())],
         }
 
     def __str__(self) -> str:
@@ -78,14 +78,14 @@ def _reason(reason: Reason) -> dict[str, Any]:
     return {"reason": reason.reason, "kind": kind, "advice": advice, **_place(reason.file, reason.line)}
 
 
-def _entry_dict(entry: Entry) -> dict[str, Any]:
+def _entry_dict(entry: Entry, kernels: bool) -> dict[str, Any]:
     failure = entry.last_failure
     return {
         "arguments": entry.key_text,
         "leaves": [{"name": n, "value": t} for n, t in zip(entry.names, entry.texts, strict=False)],
         "differs": [_difference(d) for d in entry.because],
-        "paths": [_path_dict(chain) for v in entry.variants for chain in v.tree.root.chains()],
-        "deferred": _plan_dict(entry.plan),
+        "paths": [_path_dict(chain, kernels) for v in entry.variants for chain in v.tree.root.chains()],
+        "deferred": _plan_dict(entry.plan, kernels),
         "given_up": entry.given_up,
         "reasons": [_reason(r) for r in entry.reasons],
         "last_failure": str(failure or ""),
@@ -93,19 +93,19 @@ def _entry_dict(entry: Entry) -> dict[str, Any]:
     }
 
 
-def _plan_dict(plan: Plan) -> dict[str, Any]:
+def _plan_dict(plan: Plan, kernels: bool) -> dict[str, Any]:
     """The runs in which the body ran and its ops were deferred."""
     return {
         "way": "deferred",
         "calls": plan.calls,
         "compiled_calls": plan.answered,
         "choice": plan.choice or "",
-        "stretches": [[line for part in s.parts for line in part.describe()] for s in plan.stretches],
+        "stretches": [[line for part in s.parts for line in part.describe(kernels)] for s in plan.stretches],
         "sizes": [s.uses if s.open else 0 for s in plan.stretches],
     }
 
 
-def _path_dict(chain: list[Any]) -> dict[str, Any]:
+def _path_dict(chain: list[Any], kernels: bool) -> dict[str, Any]:
     """One path from the root to its leaf."""
     path = chain[-1].path
     guards = []
@@ -118,9 +118,9 @@ def _path_dict(chain: list[Any]) -> dict[str, Any]:
         "calls": path.calls,
         "guards": guards,
         "reads": [_read_dict(r) for r in path.capture.reads],
-        "forward": [line for s in chain for line in s.code.program.describe()],
-        "backward": backward.program.describe() if backward is not None else [],
-        "joint": joint.program.describe() if joint is not None else [],
+        "forward": [line for s in chain for line in s.code.program.describe(kernels)],
+        "backward": backward.program.describe(kernels) if backward is not None else [],
+        "joint": joint.program.describe(kernels) if joint is not None else [],
     }
 
 

@@ -34,7 +34,7 @@ from fusegrad.compiler.paths.path import guard_key
 from fusegrad.compiler.paths.plans import LEAVES, Plan, Unplanned, is_plain, leaf_name, plan_of
 from fusegrad.compiler.paths.segments import MISSED, Segment
 from fusegrad.eager.autograd.node import watchers
-from fusegrad.eager.core import determinism, dtypes
+from fusegrad.eager.core import dtypes, settings
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.observe.pytree import contents, is_container
@@ -102,7 +102,7 @@ class _EntryWriter(Writer):
         self.chain = chain
         self.constants |= {
             "dtypes": dtypes,
-            "determinism": determinism.setting,
+            "determinism": settings.setting,
             "watchers": watchers,
             "stats": stats,
             "path": leaf.path,
@@ -167,7 +167,7 @@ class _EntryWriter(Writer):
     def _modes(self) -> None:
         self._unless_true("state.interpreter is None and not state.inference and not watchers")
         self._unless_true(f"state.grad_enabled is {state.grad_enabled}")
-        self._unless_true(f"determinism.wanted is {determinism.setting.wanted}")
+        self._unless_true(f"determinism.wanted is {settings.setting.wanted}")
         self._unless_true(f"dtypes.default_float() is {self.constant('dtype', dtypes.default_float())}")
 
     def _arguments(self, args: Sequence[Any]) -> None:

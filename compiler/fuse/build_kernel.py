@@ -136,9 +136,9 @@ class KernelBuilder:
         """A buffer indexed by scalars, then by the axes in `strides`, and its steps."""
         axes = [a for a in self.outer + self.inner if a in strides]
         last = (self.inner or self.outer)[-1:]
-        step = known_step(strides[axes[-1]]) if axes and axes[-1:] == last else None
+        steps = (*[None] * len(places), *(known_step(strides[a]) if [a] == last else None for a in axes))
         names = (PLACE,) * len(places) + tuple(self.axis_names[a] for a in axes)
-        return Buffer(prefix, dtype, names, step), (*places, *(strides[a] for a in axes))
+        return Buffer(prefix, dtype, names, steps), (*places, *(strides[a] for a in axes))
 
     def load_buffer(self, use: Use) -> Buffer:
         """The input buffer for a load (the same access gives the same buffer)."""

@@ -1,7 +1,7 @@
 """Fusion: the equations of a graph go in, groups of them that share a kernel come out.
 
 Equations are taken in order; each joins the groups that make its operands where one loop nest
-can compute both (`schedule` says so) and no other step would have to run in between. Matrix
+can compute both (`schedules` says so) and no other step would have to run in between. Matrix
 products and ops that only NumPy can run are steps of their own; views are none, their readers
 see through them.
 
@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import functools
 import heapq
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from fusegrad.compiler.base.gather_op import FETCH
@@ -29,7 +29,8 @@ from fusegrad.compiler.fuse.pooling_nests import SPREADS, spread_kernel, spreads
 from fusegrad.compiler.fuse.recompute import early_totals, with_repeats
 from fusegrad.compiler.fuse.scans import SCANS, scan_kernel
 from fusegrad.compiler.fuse.scatters import COMBINERS, scatter_kernel, scattered_from
-from fusegrad.compiler.fuse.schedule import Schedule, schedule
+from fusegrad.compiler.fuse.schedule import Schedule, schedules
+from fusegrad.compiler.fuse.steps import Step, last_of
 from fusegrad.compiler.kernel.bound_kernel import BoundKernel
 from fusegrad.compiler.kernel.dtypes import has_kernels, product_dtype
 from fusegrad.compiler.kernel.scalar import NotLowered
@@ -39,6 +40,8 @@ from fusegrad.tracer.ir.graph import GUARD, Equation, Graph, Value
 
 # A group that has grown to this many equations takes no more: planning is quadratic in it.
 LARGEST_GROUP = 160
+# Of a group of no more equations than this, so many nests are compared.
+WORTH_COMPARING, MOST_PLANS = 100, 3
 # Of the groups that read one array, each is tried with so many that come after it.
 NEAR = 8
 # Whether one step needs another through a third is looked for among so many; if that is not enough, it may.
@@ -46,51 +49,7 @@ MOST_SEARCHED = 256
 SCATTERS = frozenset({"put", "scatter", "scatter_reduce"})
 
 
-@dataclass(eq=False)
-class Step:
-    """What runs as one. kind: "kernel" (a fused group), "loops" (a nest written for one op), "product" (of
-    matrices) or "opaque" (by NumPy, or rounds of a loop, see `loop_bodies.py`).
-
-    numbers: of the equations in the graph. needs: the steps that must run before; users: those that need it.
-    apart: whether it stays as it is. fetched: the equations that make what is fetched from, which has to be
-    in memory by then. nest: of a fused group, once it was asked for. into: the step that has taken it in.
-    """
-
-    kind: str
-    equations: list[Equation]
-    numbers: list[int] = field(default_factory=list)
-    position: int = 0
-    needs: set[Step] = field(default_factory=set)
-    users: set[Step] = field(default_factory=set)
-    fetched: set[int] = field(default_factory=set)
-    kernel: BoundKernel | None = None
-    apart: bool = False
-    nest: Nest | None = None
-    into: Step | None = None
-
-    @property
-    def made(self) -> list[Value]:
-        return [v for e in self.equations for v in e.outputs]
-
-    @property
-    def title(self) -> str:
-        """What it is, in words."""
-        if self.equations[0].op.family == "rolled":
-            return "rounds of a loop"
-        return _TITLES[self.kind]
-
-
-_TITLES = {"kernel": "fused kernel", "loops": "loop nest", "product": "matrix product", "opaque": "NumPy"}
-
-
-def _last(step: Step) -> Step:
-    """The step that a step has become a part of: itself, if there is none."""
-    last = step
-    while last.into is not None:
-        last = last.into
-    while step.into is not None and step.into is not last:
-        step.into, step = last, step.into
-    return last
+Choose = Callable[[list[BoundKernel]], BoundKernel]
 
 
 def with_copies(graph: Graph, layouts: Sources) -> Graph:
@@ -118,10 +77,13 @@ class Fusion:
     """Divides one graph into steps.
 
     needed: the values that must be in memory at the end (results, guards, what backward reads). plans: what
-    is known of groups of other graphs.
+    is known of groups of other graphs. choose: picks one of several kernels that compute the same.
     """
 
-    def __init__(self, graph: Graph, sources: Sources, needed: Iterable[Value], plans: Plans) -> None:
+    def __init__(
+        self, graph: Graph, sources: Sources, needed: Iterable[Value], plans: Plans, choose: Choose
+    ) -> None:
+        self._choose = choose
         self.needed = {sources.base(v) for v in needed}
         graph, self.early = early_totals(with_repeats(graph, self.needed))
         self.graph, self.sources = graph, Sources(graph, sources.layouts)
@@ -203,9 +165,9 @@ class Fusion:
         group = self._alike.group(step.equations, outputs)
         if group.key in self._plans.built:
             return group.kernel_like(*self._plans.built[group.key])
-        plan = self._plan(step.numbers, step.nest)
-        assert plan is not None, "a group without a nest: a bug in fusion"
-        kernel = build_kernel(plan, outputs, self.sources)
+        most = MOST_PLANS if len(step.numbers) <= WORTH_COMPARING else 1
+        plans = itertools.islice(self._all_plans(step.numbers, step.nest), most)
+        kernel = self._choose([build_kernel(plan, outputs, self.sources) for plan in plans])
         self._plans.built[group.key] = kernel, group
         return kernel
 
@@ -297,11 +259,14 @@ class Fusion:
         return sorted(made.union(numbers)) if made else numbers
 
     def _plan(self, numbers: Sequence[int], nest: Nest | None = None) -> Schedule | None:
+        return next(self._all_plans(numbers, nest), None)
+
+    def _all_plans(self, numbers: Sequence[int], nest: Nest | None = None) -> Iterator[Schedule]:
+        """The nests of a group; nest: one that is known to hold it."""
         domain = analyse([self._equations[i] for i in numbers], self.sources)
-        if domain is None:
-            return None
-        rows = None if nest is None else functools.partial(nest.rows_in, domain, numbers)
-        return schedule(domain, self._outputs(numbers), self.sources, rows)
+        if domain is not None:
+            rows = None if nest is None else functools.partial(nest.rows_in, domain, numbers)
+            yield from schedules(domain, self._outputs(numbers), self.sources, rows)
 
     def _nest_of(self, step: Step) -> Nest:
         """The nest of a fused group."""
@@ -368,7 +333,7 @@ class Fusion:
 
     def _producers(self, step: Step) -> set[Step]:
         found = (self.step_of.get(b) for i in step.numbers for b in self._bases[i])
-        return {_last(s) for s in found if s is not None}
+        return {last_of(s) for s in found if s is not None}
 
     def _come_between(self, first: Step, second: Step) -> bool:
         """Whether one of the steps needs the other through a third one, which then has to run in between, or

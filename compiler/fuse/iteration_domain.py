@@ -15,7 +15,7 @@ v1 and v2 are members, with an axis for each dimension; x and y are loads, with 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -175,17 +175,23 @@ class _Union:
             parent[node] = node = parent[parent[node]]
         return node
 
+    def copy(self) -> _Union:
+        """What is joined so far, to be joined otherwise from here on."""
+        made = _Union()
+        made.extents, made._parent = self.extents, [*self._parent]
+        return made
+
     def join(self, a: int, b: int) -> None:
         self._parent[self.find(a)] = self.find(b)
 
 
 def analyse(equations: Sequence[Equation], sources: Sources) -> Domain | None:
-    """The domain of a group, or None where it has none (a value meets its own transpose)."""
+    """The domain of a group, or None where it has none (what one of it makes meets its own transpose)."""
     union = _Union()
     made = {e.output for e in equations}
     outputs: dict[Value, list[_Node]] = {}
     nodes: dict[tuple[int, int], list[_Node]] = {}
-    loads: dict[Any, list[int]] = {}
+    loads: dict[Any, list[list[int]]] = {}
     for i, equation in enumerate(equations):
         output = outputs[equation.output] = union.nodes(equation.output.shape)
         for j, operand in enumerate(equation.inputs):
@@ -213,11 +219,48 @@ def analyse(equations: Sequence[Equation], sources: Sources) -> Domain | None:
                 assert layout is not None, "copies are put in before fusion"
                 steps = [(n, s) for n, s in zip(layout.shape, layout.strides, strict=True) if n != 1]
                 nodes_here = [node for node in found if node is not None]
-                first = loads.setdefault((base, layout.offset, tuple(steps)), nodes_here)
-                pairs += zip(nodes_here, first, strict=True)
+                loads.setdefault((base, layout.offset, tuple(steps)), []).append(nodes_here)
             for a, b in pairs:
                 union.join(a, b)
-    return _labelled(equations, outputs, nodes, union, sources)
+    apart = union.copy()
+    for first, *others in loads.values():
+        for other in others:
+            for a, b in zip(first, other, strict=True):
+                union.join(a, b)
+    domain = _labelled(equations, outputs, nodes, union, sources)
+    if domain is None and any(len(those) > 1 for those in loads.values()):
+        # The points of a set and all their distances: the same is read along two axes.
+        _join_where_possible(apart, [*outputs.values(), *nodes.values()], loads.values())
+        domain = _labelled(equations, outputs, nodes, apart, sources)
+    return domain
+
+
+def _join_where_possible(
+    union: _Union, values: Sequence[list[_Node]], loads: Iterable[list[list[int]]]
+) -> None:
+    """Make axes along which the same is read one, unless one value would have that axis twice then.
+
+    values: the dimensions of each. loads: for each access the dimensions of those that read it.
+    """
+    owners: dict[int, set[int]] = {}  # by axis so far, the values that run along it
+    for number, dims in enumerate(values):
+        for node in dims:
+            if node is not None:
+                owners.setdefault(union.find(node), set()).add(number)
+    for readers in loads:
+        ways: list[list[int]] = []
+        for reader in readers:
+            axes = [union.find(node) for node in reader]
+            for way in ways:
+                others = [union.find(node) for node in way]
+                pairs = [(a, b) for a, b in zip(axes, others, strict=True) if a != b]
+                if all(owners[a].isdisjoint(owners[b]) for a, b in pairs) and len({*pairs}) == len(pairs):
+                    for a, b in pairs:
+                        union.join(a, b)
+                        owners[b] |= owners[a]
+                    break
+            else:
+                ways.append(reader)
 
 
 def _joined(equation: Equation, found: list[_Node], output: list[_Node]) -> list[tuple[int, int]]:

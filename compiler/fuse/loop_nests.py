@@ -109,7 +109,8 @@ class Nest:
                 strides.append(stride)
         last = known_step(strides[-1]) if axes and axes[-1] != PLACE else None
         base = self.sources.base(value)
-        buffer = Buffer(name, short_name(value.dtype), tuple(axes), last)
+        known = (*[None] * len(axes[:-1]), *[last] * len(axes[-1:]))
+        buffer = Buffer(name, short_name(value.dtype), tuple(axes), known)
         return buffer, Argument(base, offset, tuple(strides))
 
     def number(self, value: Any, dtype: str) -> str:

@@ -62,7 +62,8 @@ class Nest:
     """A group's nest.
 
     members: the values that it makes, with the axis of each dimension. uses: by the number of an equation its
-    operands. sizes: of the axes. placing: where each member is. loads: what it reads from memory.
+    operands. sizes: of the axes. placing: where each member is. loads: what it reads from memory. several:
+    what of that it reads along several axes.
     """
 
     def __init__(self, members: dict[Value, Dims], sizes: dict[Axis, int], placing: Placing) -> None:
@@ -70,6 +71,7 @@ class Nest:
         self.uses: dict[int, list[Use]] = {}
         self.loads: dict[Access, _Load] = {}
         self.read: dict[Value, list[Access]] = {}
+        self.several: set[Access] = set()
 
     @classmethod
     def planned(cls, plan: Schedule, numbers: Sequence[int], sources: Sources) -> Nest:
@@ -117,7 +119,10 @@ class Nest:
         for access, load in self.loads.items():
             base, distance = here[access.base]
             readers = [(numbers[number], operand) for number, operand in load.readers]
-            nest.reads(Access(base, access.offset + distance, access.steps), load.axes, readers)
+            now = Access(base, access.offset + distance, access.steps)
+            nest.reads(now, load.axes, readers)
+            if access in self.several:
+                nest.several.add(now)
         return nest
 
     def reads(self, access: Access, axes: tuple[Axis, ...], readers: list[tuple[int, int]]) -> None:
@@ -128,6 +133,8 @@ class Nest:
             self.read.setdefault(access.base, []).append(access)
         else:
             load.readers.extend(readers)
+            if load.axes != axes:
+                self.several.add(access)
 
     def rows_in(self, domain: Domain, numbers: Sequence[int]) -> frozenset[Axis]:
         """The rows, by the numbers that axes have in another analysis of the same equations."""
@@ -203,11 +210,13 @@ class Growth:
         axes: Axes = {}
         if any(axes.setdefault(theirs, mine) != mine for theirs, mine in pairs):
             return Answer.UNKNOWN
+        # Where both read the same, it may also be along axes of their own.
+        apart = Answer.UNKNOWN if _read_the_same(host, guest) else Answer.NO
         if any(host.sizes[mine] != guest.sizes[theirs] for theirs, mine in axes.items()):
-            return Answer.NO
+            return apart
         if len(axes) < len(guest.sizes):
             # What have no axis in common, and both have some, cannot be in one loop.
-            return Answer.UNKNOWN if axes else Answer.NO
+            return Answer.UNKNOWN if axes else apart
         return axes if len({*axes.values()}) == len(axes) else Answer.UNKNOWN
 
     def _place(self, merging: _Merging) -> bool:
@@ -239,11 +248,17 @@ class Growth:
         return placing.stores_once(equation.output, axes) or not self._is_result(number, inside)
 
 
+def _read_the_same(host: Nest, guest: Nest) -> bool:
+    """Whether both read something in the same way."""
+    few, many = sorted((guest, host), key=lambda nest: len(nest.loads))
+    return any(access in many.loads for access in few.loads)
+
+
 def _pairs_by_access(host: Nest, guest: Nest) -> Iterator[tuple[Axis, Axis]]:
     """Axes of both along which they read the same."""
     few, many = sorted((guest, host), key=lambda nest: len(nest.loads))
     for access in few.loads:
-        if access in many.loads:
+        if access in many.loads and access not in few.several and access not in many.several:
             yield from zip(guest.loads[access].axes, host.loads[access].axes, strict=True)
 
 
@@ -327,6 +342,7 @@ class _Merging:
             if access.base not in host.members:
                 readers = [r for r in load.readers if r[0] not in held] if held else load.readers
                 host.reads(access, tuple([self._axes[a] for a in load.axes]), readers)
+                host.several.update({access} & guest.several)
         host.members.update(self._members)
         return host
 

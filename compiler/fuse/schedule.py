@@ -235,13 +235,13 @@ class Schedule:
         return {i: kinds[e.output] for i, e in enumerate(self.domain.equations) if e.output in kinds}
 
 
-def schedule(
+def schedules(
     domain: Domain,
     outputs: Sequence[Value],
     sources: Sources,
     rows: Callable[[], frozenset[Axis]] | None = None,
-) -> Schedule | None:
-    """The best valid nest for the group, or None where one nest cannot say it.
+) -> Iterator[Schedule]:
+    """The valid nests for a group, those along the memory first.
 
     outputs: the members that are needed outside, which lie in memory as `sources` says. rows: gives those of
     a nest that holds it, for want of a better one.
@@ -251,8 +251,7 @@ def schedule(
         if placing is None or not placing.fits():
             continue
         if all(placing.stores_once(v, domain.axes(domain.members[v])) for v in outputs):
-            return Schedule(domain, outer, inner, placing)
-    return None
+            yield Schedule(domain, outer, inner, placing)
 
 
 def _candidates(

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Iterator
+import math
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 # Functions of floats that cost many instructions.
@@ -58,7 +60,7 @@ Operand = Any  # the name of a scalar, or a Python number
 PLACE = "_"
 
 
-# Steps of a buffer along its last axis that kernels are compiled for; others are arguments.
+# Steps of a buffer along the axis of vectors that kernels are compiled for; others are arguments.
 KNOWN_STEPS = (1, 2)
 
 
@@ -69,8 +71,8 @@ def known_step(step: Any) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """An array argument. axes: the axes it is indexed by; step: of the last of them, if it is one of
-    `KNOWN_STEPS`.
+    """An array argument. axes: the axes it is indexed by; steps: along each of them, where it is known
+    when the kernel is compiled.
 
     An axis may be `PLACE`: each load or store then says which scalar is the index there.
     """
@@ -78,12 +80,12 @@ class Buffer:
     name: str
     dtype: str
     axes: tuple[str, ...]
-    step: int | None
+    steps: tuple[int | None, ...]
 
     @property
     def unit(self) -> bool:
         """Whether neighbours along the last axis lie side by side."""
-        return self.step == 1
+        return self.steps[-1:] == (1,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,11 +196,17 @@ class Assign:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """`body` for every index of `axes`. kind: "parallel" (any order), "serial" or "vector"."""
+    """`body` for every index of `axes`.
+
+    kind: "parallel" (any order, shared by threads), "chunked" (vectors, shared by threads), "vector",
+    "serial", or "unrolled", of one axis with `count` indices. A loop that is serial or unrolled may lie in a
+    loop over vectors: then each lane goes through it, and an `Accumulator` in there holds one number a lane.
+    """
 
     axes: tuple[str, ...]
     kind: str
     body: tuple[Statement, ...]
+    count: int | None = None
 
 
 Statement = (
@@ -254,6 +262,34 @@ def walk(body: tuple[Statement, ...]) -> Iterator[Statement]:
             yield from walk(statement.body)
 
 
+def is_nested(body: Iterable[Statement]) -> bool:
+    """Whether there is a loop in the body of a loop."""
+    return any(isinstance(statement, Loop) for statement in body)
+
+
+def unrolled_counts(body: Iterable[Statement]) -> dict[str, int]:
+    """The axes that loops in `body` are unrolled along, and how many indices each has."""
+    loops = (s for s in walk(tuple(body)) if isinstance(s, Loop))
+    return {loop.axes[0]: loop.count for loop in loops if loop.count is not None}
+
+
+def written_out(
+    body: Iterable[Statement], around: Mapping[str, int] = MappingProxyType({})
+) -> Iterator[tuple[Statement, Mapping[str, int]]]:
+    """Each statement of `body` that is no loop, and the unrolled axes around it with their counts."""
+    for statement in body:
+        if not isinstance(statement, Loop):
+            yield statement, around
+        else:
+            own = {} if statement.count is None else {statement.axes[0]: statement.count}
+            yield from written_out(statement.body, {**around, **own})
+
+
+def times_written(body: Iterable[Statement]) -> int:
+    """How many statements `body` has when its loops are unrolled."""
+    return sum(math.prod(around.values()) for _, around in written_out(body))
+
+
 def _index(axes: tuple[str, ...], places: tuple[str, ...] = ()) -> str:
     given = iter(places)
     return ", ".join(next(given) if a == PLACE else a for a in axes) or "()"
@@ -299,7 +335,7 @@ def _body_text(body: tuple[Statement, ...], indent: int) -> list[str]:
     lines = []
     for statement in body:
         if isinstance(statement, Loop):
-            sizes = ", ".join("n" + a[1:] for a in statement.axes)
+            sizes = str(statement.count or ", ".join("n" + a[1:] for a in statement.axes))
             axes = ", ".join(statement.axes)
             lines.append(" " * indent + f"for {axes} in {statement.kind}({sizes}):")
             lines += _body_text(statement.body, indent + 4)
@@ -309,8 +345,7 @@ def _body_text(body: tuple[Statement, ...], indent: int) -> list[str]:
 
 
 def _buffer_text(buffer: Buffer) -> str:
-    last = [f"{a}:{buffer.step}" if buffer.step is not None else a for a in buffer.axes[-1:]]
-    steps = [*buffer.axes[:-1], *last]
+    steps = [a if step is None else f"{a}:{step}" for a, step in zip(buffer.axes, buffer.steps, strict=True)]
     return f'{buffer.name}: "{buffer.dtype}[{", ".join(steps)}]"'
 
 

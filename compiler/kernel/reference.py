@@ -71,7 +71,7 @@ _OWN: dict[str, Callable[..., Any]] = {
 _FUNCTIONS = (*ELEMENTARY, *"abs sign signbit sqrt floor ceil trunc round not_ maximum minimum".split())
 NAMES: dict[str, Any] = {
     **{short: _Cast(dtype) for short, dtype in FROM_SHORT.items()},
-    **dict.fromkeys(("parallel", "chunked", "vector", "serial"), _loop),
+    **dict.fromkeys(("parallel", "chunked", "vector", "serial", "unrolled"), _loop),
     **{name: getattr(np, _NUMPY.get(name, name)) for name in _FUNCTIONS if name not in _OWN},
     **_OWN,
     "inf": math.inf,

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from fusegrad.compiler.base.gather_op import Along
-from fusegrad.compiler.lower import convolutions, pooling
+from fusegrad.compiler.lower import convolutions, pooling, thin_products
 from fusegrad.compiler.lower.rewriter import Rewriter
 from fusegrad.compiler.lower.sign_analysis import sign
 from fusegrad.eager.core import dtypes
@@ -466,6 +466,7 @@ LOWERED: dict[str, Callable[..., Any]] = {
     "cat": _cat,
     **pooling.RULES,
     **convolutions.RULES,
+    **thin_products.RULES,
     "argmax": _arg("amax"),
     "argmin": _arg("amin"),
     "max_dim": _with_place("amax"),

@@ -23,7 +23,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fusegrad.compiler.codegen.emit import parts
+from fusegrad.compiler.codegen.kernel_parts import parts
 from fusegrad.compiler.gemm import matmul
 from fusegrad.compiler.kernel.bound_kernel import Argument
 from fusegrad.compiler.kernel.ir import PLACE, Buffer

@@ -10,7 +10,7 @@ and this use of it the block
 
 in which stand n0 and n1; the bits of the float32 2.0; of x0 the slot 1, the byte 0 from which on it begins,
 and the steps 40 and 1; of y0 the slot 2, the byte 0 and the step 1; that all 6 rows are one chunk; and slot,
-byte and size of the scratch, of which there is none. `emit.Block` says where what stands.
+byte and size of the scratch, of which there is none. `kernel_parts.Block` says where what stands.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from fusegrad.compiler.codegen.accumulation import BLOCK, is_array_of_blocks, rooms_of
-from fusegrad.compiler.codegen.emit import block_of, outer_accumulators
+from fusegrad.compiler.codegen.kernel_parts import block_of, outer_accumulators
 from fusegrad.compiler.kernel.bound_kernel import BoundKernel
 from fusegrad.compiler.kernel.dtypes import DTYPES
 from fusegrad.compiler.kernel.ir import ELEMENTARY, Compute, Kernel
@@ -117,7 +117,7 @@ class KernelForm:
         return self.accumulator_places(own)[1] * max(1, self.chunks(own)[1])
 
     def block(self, sizes: Any, place: Placing, scratch: tuple[int, int], entries: int) -> list[int]:
-        """The block of one use of the kernel; see `emit.Block`, and `chunks` for `entries`."""
+        """The block of one use of the kernel; see `kernel_parts.Block`, and `chunks` for `entries`."""
         block: list[int] = [n if type(n) is int else sizes.of(n) for n in self.recipe]
         own = block[: len(self.sizes)]
         for at, value, dtype in self.numbers:

@@ -28,7 +28,7 @@ import numpy as np
 
 from fusegrad.compiler.base.symbolic_sizes import Values
 from fusegrad.compiler.codegen import kernel_cache
-from fusegrad.compiler.fuse.fusion import Step
+from fusegrad.compiler.fuse.steps import Step
 from fusegrad.compiler.gemm import matmul
 from fusegrad.compiler.native.calls import Call, Calls
 from fusegrad.compiler.native.making import MOST_WORK

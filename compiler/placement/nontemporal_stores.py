@@ -29,11 +29,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from fusegrad.compiler.codegen.emit import parts
 from fusegrad.compiler.codegen.index_set_splitting import interior
+from fusegrad.compiler.codegen.kernel_parts import parts
 from fusegrad.compiler.kernel.bound_kernel import Argument
 from fusegrad.compiler.kernel.dtypes import DTYPES
-from fusegrad.compiler.kernel.ir import Buffer, Kernel, Load, Loop, Store, walk
+from fusegrad.compiler.kernel.ir import Buffer, Kernel, Load, Loop, Store, is_nested, walk
 from fusegrad.compiler.llvm.target import host
 from fusegrad.compiler.placement.batch_tiling import batches, product_blocks
 from fusegrad.compiler.placement.kernel_arguments import KernelForm
@@ -116,7 +116,7 @@ def _stored_in_whole_vectors(kernel: Kernel) -> set[Buffer]:
     _, tasks, _ = parts(kernel)
     found: set[Buffer] = set()
     for loop in walk((tasks,)) if tasks is not None else ():
-        if not isinstance(loop, Loop) or loop.kind not in ("vector", "chunked"):
+        if not isinstance(loop, Loop) or loop.kind not in ("vector", "chunked") or is_nested(loop.body):
             continue
         stores = [s for s in loop.body if isinstance(s, Store) and s.buffer.axes[-1:] == loop.axes]
         if stores and interior(loop.axes[0], loop.body) is None:

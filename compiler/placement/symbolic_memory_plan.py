@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fusegrad.compiler.fuse.fusion import Step
 from fusegrad.compiler.fuse.iteration_domain import Sources
+from fusegrad.compiler.fuse.steps import Step
 from fusegrad.compiler.gemm import matmul
 from fusegrad.compiler.kernel.bound_kernel import reads_where_it_writes
 from fusegrad.compiler.placement.kernel_arguments import Cut, KernelForm, kernel_form

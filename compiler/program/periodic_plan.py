@@ -19,10 +19,11 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fusegrad.compiler.base.symbolic_sizes import likely
-from fusegrad.compiler.fuse.fusion import LARGEST_GROUP, Step
+from fusegrad.compiler.fuse.fusion import LARGEST_GROUP
 from fusegrad.compiler.fuse.isomorphic_groups import parameters_text
 from fusegrad.compiler.fuse.iteration_domain import Sources, is_creation
 from fusegrad.compiler.fuse.schedule import is_cheap
+from fusegrad.compiler.fuse.steps import Step
 from fusegrad.compiler.kernel.bound_kernel import Argument, BoundKernel
 from fusegrad.compiler.lower.merge_matmuls import gathered
 from fusegrad.compiler.program.pipeline import Division, Given, divided, transposed_once

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections import Counter
@@ -9,13 +10,16 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fusegrad.compiler.base.symbolic_sizes import likely
-from fusegrad.compiler.fuse.fusion import Fusion, Step, with_copies
+from fusegrad.compiler.fuse.fusion import Fusion, with_copies
 from fusegrad.compiler.fuse.isomorphic_groups import Plans
 from fusegrad.compiler.fuse.iteration_domain import Sources, is_creation
+from fusegrad.compiler.fuse.steps import Step
 from fusegrad.compiler.gemm import matmul
 from fusegrad.compiler.gemm.matmul_kernel import PACKED_ROWS
+from fusegrad.compiler.llvm.target import host
 from fusegrad.compiler.lower.lowering import lower
 from fusegrad.compiler.lower.merge_matmuls import gathered
+from fusegrad.compiler.transform.vector_axis import least_work
 from fusegrad.eager.core.families import Contraction, Layout, View, contiguous_layout
 from fusegrad.eager.core.memory_order import strides_of
 from fusegrad.eager.core.op import REGISTRY
@@ -67,7 +71,7 @@ def divided(graph: Graph, given: Given) -> Division:
     graph = transposed_once(graph, Sources(graph, known))
     sources = Sources(graph, {**known, **laid})
     needed = [v for v in (*graph.outputs, *checks) if isinstance(v, Value)]
-    fusion = Fusion(graph, sources, needed, plans)
+    fusion = Fusion(graph, sources, needed, plans, functools.partial(least_work, target=host()))
     steps = fusion.run()
     # Among what it repeats there are views.
     sources.producer.update(fusion.sources.producer)

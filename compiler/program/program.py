@@ -16,11 +16,13 @@ from fusegrad.compiler.base.symbolic_sizes import OPEN_TEXT, Fixed, Values
 from fusegrad.compiler.codegen import kernel_cache
 from fusegrad.compiler.fuse.isomorphic_groups import Plans
 from fusegrad.compiler.gemm import matmul
+from fusegrad.compiler.llvm.target import host
 from fusegrad.compiler.placement.memory_plan import PLAIN, Placed, Plain, copied, viewed as viewed, with_sizes
 from fusegrad.compiler.placement.nontemporal_stores import streaming_kernels
 from fusegrad.compiler.placement.symbolic_memory_plan import Blueprint
 from fusegrad.compiler.program.periodic_plan import divided_by_rounds
 from fusegrad.compiler.program.pipeline import Given
+from fusegrad.compiler.transform.kernel_work import nest_text
 from fusegrad.eager.core.families import Layout, contiguous_layout
 from fusegrad.eager.core.op import REGISTRY
 from fusegrad.eager.core.sizes import has_symbols
@@ -152,8 +154,10 @@ class Program:
 
     # Telling.
 
-    def describe(self) -> list[str]:
-        """One line per step: what it computes and how large it is."""
+    def describe(self, kernels: bool = False) -> list[str]:
+        """One line per step: what it computes and how large it is. kernels: also how its loops run, and how
+        much work that is about.
+        """
         batches = self._placed.batches if self._placed is not None else []
         apart = {number for batch in batches for number in range(batch.first, batch.last)}
         lines = []
@@ -161,12 +165,14 @@ class Program:
             equation = step.equations[0]
             if equation.op is ROLLED:
                 lines.append(f"{step.title}, {equation.params['rounds']} times:")
-                lines += [f"  {line}" for line in equation.params["body"].program.describe()]
+                lines += [f"  {line}" for line in equation.params["body"].program.describe(kernels)]
                 continue
             ops = [e.op.name for e in step.equations]
             names = ", ".join(ops[:8]) + (f" and {len(ops) - 8} more" if len(ops) > 8 else "")
             sizes = ", ".join(str(list(self._sizes.of(v.shape))) for v in step.made[-1:])
             lines.append(f"{step.title}: {names} -> {sizes}{', entry by entry' if number in apart else ''}")
+            if kernels and step.kernel is not None:
+                lines.append(f"  {nest_text(step.kernel, host())}")
         return lines
 
     def memory_bytes(self) -> int:

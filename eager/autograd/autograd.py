@@ -21,9 +21,9 @@ from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.names import attach, renamed
 from fusegrad.eager.core.op import wrap
 from fusegrad.eager.core.public import locate
+from fusegrad.eager.core.settings import warn_once
 from fusegrad.eager.core.state import enable_grad, inference_mode, no_grad, set_grad_enabled
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.eager.core.warned import warn_once
 
 __all__ = [
     "FREED",

@@ -9,8 +9,6 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-import numpy as np
-
 from fusegrad.eager.autograd import autograd
 from fusegrad.eager.autograd.functional_call import functional_call
 from fusegrad.eager.autograd.levels import (
@@ -26,7 +24,6 @@ from fusegrad.eager.autograd.levels import (
 )
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.names import publish
-from fusegrad.eager.core.op import wrap
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.public import locate
 from fusegrad.eager.core.pytree import Structure, flatten
@@ -165,19 +162,35 @@ def vjp(function: Callable[..., Any], *primals: Any, has_aux: bool = False) -> A
         _check_outputs("vjp(f, *primals)", flat)
         derivable = level.derivable(*flat)
 
-    def pull(cotangents: Any) -> tuple[Any, ...]:
+    result = level.outside(output), _Pull(level, primals, inner, flat, structure, derivable)
+    return (*result, level.outside(aux)) if has_aux else result
+
+
+class _Pull:
+    """What `vjp` gives: from the gradient of the output to those of the primals."""
+
+    def __init__(
+        self,
+        level: Level,
+        primals: tuple[Any, ...],
+        inner: list[Tensor],
+        flat: list[Any],
+        structure: Structure,
+        derivable: bool,
+    ) -> None:
+        self._level, self._primals, self._inner = level, primals, inner
+        self._flat, self._structure, self._derivable = flat, structure, derivable
+
+    def __call__(self, cotangents: Any) -> tuple[Any, ...]:
         given: list[Any] = []
-        if flatten(cotangents, given) != structure:
+        if flatten(cotangents, given) != self._structure:
             raise failure(
                 RuntimeError, "Expected pytree structure of cotangents to be the same as that of the outputs"
             )
-        further = state.grad_enabled and any(c.needs_grad for c in given)
-        found = pulled_back(flat, inner, given, further or (derivable and state.grad_enabled), retain=True)
-        gradients = iter([level.outside(g) for g in found])
-        return tuple(mapped(p, lambda _: next(gradients)) for p in primals)
-
-    result = level.outside(output), pull
-    return (*result, level.outside(aux)) if has_aux else result
+        further = self._derivable or any(c.needs_grad for c in given)
+        found = pulled_back(self._flat, self._inner, given, further and state.grad_enabled, retain=True)
+        gradients = iter([self._level.outside(g) for g in found])
+        return tuple(mapped(p, lambda _: next(gradients)) for p in self._primals)
 
 
 def _check_outputs(name: str, flat: Sequence[Any]) -> None:
@@ -274,27 +287,31 @@ def jacrev(
 
     @functools.wraps(function, updated=())
     def jacobian(*args: Any) -> Any:
-        partial, primals = _partial(function, argnums, args)
-        _check_real("jacrev", primals, "inputs")
-        output, pull, *aux = vjp(partial, *primals, has_aux=has_aux)
-        _check_real("jacrev", output, "outputs")
-        flat: list[Any] = []
-        structure = flatten(output, flat)
-        rows = [
-            [tensors_of(pull(structure.build(iter(cotangents)))) for cotangents in _basis(flat, i)]
-            for i in range(len(flat))
-        ]
-        inputs = tensors_of(primals)
-        blocks = [
-            [
-                _stacked([row[j] for row in rows[i]], (*y.array.shape, *x.array.shape), x)
-                for j, x in enumerate(inputs)
-            ]
-            for i, y in enumerate(flat)
-        ]
-        return _with_aux(_nested(structure, blocks, primals, argnums), aux)
+        return _by_rows(function, argnums, has_aux, args)
 
     return jacobian
+
+
+def _by_rows(function: Callable[..., Any], argnums: Argnums, has_aux: bool, args: tuple[Any, ...]) -> Any:
+    partial, primals = _partial(function, argnums, args)
+    _check_real("jacrev", primals, "inputs")
+    output, pull, *aux = vjp(partial, *primals, has_aux=has_aux)
+    _check_real("jacrev", output, "outputs")
+    flat: list[Any] = []
+    structure = flatten(output, flat)
+    rows = [
+        [tensors_of(pull(structure.build(iter(cotangents)))) for cotangents in _basis(flat, i)]
+        for i in range(len(flat))
+    ]
+    inputs = tensors_of(primals)
+    blocks = [
+        [
+            _stacked([row[j] for row in rows[i]], (*y.array.shape, *x.array.shape), x)
+            for j, x in enumerate(inputs)
+        ]
+        for i, y in enumerate(flat)
+    ]
+    return _with_aux(_nested(structure, blocks, primals, argnums), aux)
 
 
 def jacfwd(
@@ -307,38 +324,40 @@ def jacfwd(
 
     @functools.wraps(function, updated=())
     def jacobian(*args: Any) -> Any:
-        partial, primals = _partial(function, argnums, args)
-        _check_real("jacfwd", primals, "inputs")
-        inputs = tensors_of(primals)
-        structure_in = flatten(primals, [])
-        columns: list[list[list[Tensor]]] = []
-        output: Any = None
-        aux: list[Any] = []
-        for j in range(len(inputs)):
-            columns.append([])
-            for tangents in _basis(inputs, j):
-                output, tangent, *aux = jvp(
-                    partial, primals, structure_in.build(iter(tangents)), has_aux=has_aux
-                )
-                columns[j].append(tensors_of(tangent))
-        _check_real("jacfwd", output, "outputs")
-        flat: list[Any] = []
-        if not any(columns):
-            output = partial(*primals)
-            output, *aux = output if has_aux else (output,)
-        structure = flatten(output, flat)
-        blocks = [
-            [
-                _stacked([c[i] for c in columns[j]], (*x.array.shape, *y.array.shape), y).movedim(
-                    tuple(range(x.array.ndim)), tuple(range(y.array.ndim, y.array.ndim + x.array.ndim))
-                )
-                for j, x in enumerate(inputs)
-            ]
-            for i, y in enumerate(flat)
-        ]
-        return _with_aux(_nested(structure, blocks, primals, argnums), aux)
+        return _by_columns(function, argnums, has_aux, args)
 
     return jacobian
+
+
+def _by_columns(function: Callable[..., Any], argnums: Argnums, has_aux: bool, args: tuple[Any, ...]) -> Any:
+    partial, primals = _partial(function, argnums, args)
+    _check_real("jacfwd", primals, "inputs")
+    inputs = tensors_of(primals)
+    structure_in = flatten(primals, [])
+    columns: list[list[list[Tensor]]] = []
+    output: Any = None
+    aux: list[Any] = []
+    for j in range(len(inputs)):
+        columns.append([])
+        for tangents in _basis(inputs, j):
+            output, tangent, *aux = jvp(partial, primals, structure_in.build(iter(tangents)), has_aux=has_aux)
+            columns[j].append(tensors_of(tangent))
+    _check_real("jacfwd", output, "outputs")
+    flat: list[Any] = []
+    if not any(columns):
+        output = partial(*primals)
+        output, *aux = output if has_aux else (output,)
+    structure = flatten(output, flat)
+    blocks = [
+        [
+            _stacked([c[i] for c in columns[j]], (*x.array.shape, *y.array.shape), y).movedim(
+                tuple(range(x.array.ndim)), tuple(range(y.array.ndim, y.array.ndim + x.array.ndim))
+            )
+            for j, x in enumerate(inputs)
+        ]
+        for i, y in enumerate(flat)
+    ]
+    return _with_aux(_nested(structure, blocks, primals, argnums), aux)
 
 
 @publish
@@ -350,7 +369,16 @@ def hessian(function: Callable[..., Any], argnums: Argnums = 0) -> Callable[...,
     tensor([[ 6.,  0.],
             [ 0., 12.]])
     """
-    return jacfwd(jacrev(function, argnums), argnums)
+
+    @functools.wraps(function, updated=())
+    def second(*args: Any) -> Any:
+        return _second(function, argnums, args)
+
+    return second
+
+
+def _second(function: Callable[..., Any], argnums: Argnums, args: tuple[Any, ...]) -> Any:
+    return _by_columns(jacrev(function, argnums), argnums, False, args)
 
 
 jacobian = publish(jacrev, "jacobian")
@@ -383,18 +411,19 @@ def _check_real(name: str, values: Any, what: str) -> None:
 
 def _basis(tensors: Sequence[Tensor], chosen: int) -> Iterator[list[Tensor]]:
     """For each element of one of `tensors`: a one there, zeros in all the rest."""
-    zeros = [wrap(np.zeros_like(t.array)) for t in tensors]
-    like = tensors[chosen].array
-    for place_ in range(like.size):
-        one = np.zeros(like.shape, like.dtype)
-        one.reshape(-1)[place_] = 1
-        yield [wrap(one) if i == chosen else z for i, z in enumerate(zeros)]
+    zeros = [ops.zeros_like(t) for t in tensors]
+    like = tensors[chosen]
+    size = like.array.size
+    places = ops.arange(size).reshape(like.array.shape)
+    for place_ in range(size):
+        one = (places == place_).to(like.dtype)
+        yield [one if i == chosen else z for i, z in enumerate(zeros)]
 
 
 def _stacked(parts: list[Tensor], shape: tuple[int, ...], like: Tensor) -> Tensor:
     """Rows as one tensor of `shape`."""
     if not parts:
-        return wrap(np.zeros(shape, like.array.dtype))
+        return ops.zeros(shape, dtype=like.dtype)
     return ops.stack(parts).reshape(shape)
 
 

@@ -11,13 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-import numpy as np
-
 from fusegrad.eager.autograd import autograd
 from fusegrad.eager.autograd.engine import reachable
 from fusegrad.eager.autograd.node import Passing, place, reach, share
 from fusegrad.eager.core.errors import failure
-from fusegrad.eager.core.op import wrap
+from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.pytree import flatten
 from fusegrad.eager.core.state import enable_grad, state
 from fusegrad.eager.core.tensor import Tensor
@@ -159,7 +157,7 @@ def pulled_back(
     pairs = list(zip(outputs, [None] * len(outputs) if cotangents is None else cotangents, strict=True))
     pairs = [(y, c) for y, c in pairs if y.needs_grad]
     if not pairs:
-        return [wrap(np.zeros_like(x.array)) for x in inputs]
+        return [ops.zeros_like(x) for x in inputs]
     roots, seeds = zip(*pairs, strict=True)
     with enable_grad():
         found = autograd.grad(
@@ -184,11 +182,11 @@ def pushed_forward(
     live = [y for y in outputs if y.needs_grad]
     made: Iterator[Tensor] = iter(())
     if live:
-        seeds = [wrap(np.zeros_like(y.array)) for y in live]
+        seeds = [ops.zeros_like(y).detach() for y in live]
         for u in seeds:
             u.needs_grad = True
         with enable_grad():
             pulled = autograd.grad(live, inputs, seeds, create_graph=True, materialize_grads=True)
             linear = [(g, t) for g, t in zip(pulled, tangents, strict=True) if g is not None and g.needs_grad]
             made = iter(pulled_back([g for g, _ in linear], seeds, [t for _, t in linear], derivable, retain))
-    return [next(made) if y.needs_grad else wrap(np.zeros_like(y.array)) for y in outputs]
+    return [next(made) if y.needs_grad else ops.zeros_like(y) for y in outputs]

@@ -13,7 +13,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fusegrad.eager.core import large
 from fusegrad.eager.core.errors import located
+from fusegrad.eager.core.large import LARGE
 from fusegrad.eager.core.memory_order import Order, Orders, arranged, rows
 from fusegrad.eager.core.stand_in import StandIn
 from fusegrad.eager.core.state import state
@@ -222,7 +224,11 @@ def evaluate(op: Op, args: tuple[Any, ...], params: Params, value: Any = None) -
     """
     if value is None:
         try:
-            value = op.evaluate(args, params)
+            operand = args[0] if args else None
+            if not isinstance(operand, Tensor) and args:
+                operand = args[-1]  # a number comes first
+            is_large = isinstance(operand, Tensor) and operand.array.size >= LARGE
+            value = large.evaluate(op, args, params) if is_large else op.evaluate(args, params)
             order = op.order
             if order is not None and (
                 order is not rows or type(value) is tuple or not value.flags.c_contiguous

@@ -35,12 +35,22 @@ def lapack(name: str, array: np.ndarray) -> Callable[..., Any]:
     return routine
 
 
+# Matrices of no more rows than this are small; a batch of so many to a row is large.
+SMALL, MANY = 16, 4
+
+
+def _are_many_and_small(matrices: np.ndarray) -> bool:
+    rows = matrices.shape[-1]
+    return 0 < rows <= SMALL and matrices.size >= MANY * rows**3
+
+
 class PerMatrix(Opaque):
     """An op whose `numpy` function takes one matrix (of each input): it is called for every one of a batch.
 
     All inputs have the same batch dimensions; `ranks` are the ranks of what one call gets.
     complaint: for ops whose last output is LAPACK's info and that have a parameter `check`: what
-    to say of a matrix that failed (see `raise_where`).
+    to say of a matrix that failed (see `raise_where`). of_many: gives the result for all of a batch at once,
+    sooner where it is of many small ones.
     """
 
     def __init__(
@@ -52,14 +62,17 @@ class PerMatrix(Opaque):
         vjp: dict[str, Callable[..., Any] | None] | None,
         ranks: Sequence[int] = (2, 2),
         complaint: str = "",
+        of_many: Callable[..., Any] | None = None,
         order: Orders = rows,
     ) -> None:
         super().__init__(name, arguments, numpy, infer, vjp, order=order)
-        self.ranks, self.complaint = ranks, complaint
+        self.ranks, self.complaint, self.of_many = ranks, complaint, of_many
 
     def evaluate(self, args: Sequence[Any], params: Any) -> Any:
         arrays = [a.array for a in args]
         types = self.infer([TensorType(a.shape, a.dtype) for a in arrays], params)
+        if self.of_many is not None and _are_many_and_small(arrays[0]):
+            return self.of_many(*arrays, **params)
         single = isinstance(types, TensorType)
         outputs = [np.zeros(t.shape, t.dtype) for t in ((types,) if single else types)]
         options = {k: v for k, v in params.items() if k != "check"}

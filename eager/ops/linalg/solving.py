@@ -198,6 +198,22 @@ def _triangular_numpy(
     return solution
 
 
+def _substituted(a: np.ndarray, b: np.ndarray, upper: bool, left: bool, unitriangular: bool) -> np.ndarray:
+    """The same for a batch: row after row, each of all matrices at once."""
+    if not left:
+        a, b, upper = a.swapaxes(-1, -2), b.swapaxes(-1, -2), not upper
+    x, rows = np.array(b, order="C"), a.shape[-1]
+    for done in range(rows):
+        row = rows - 1 - done if upper else done
+        known = slice(row + 1, rows) if upper else slice(0, row)
+        if done:
+            x[..., row, :] -= (a[..., row, known, None] * x[..., known, :]).sum(-2)
+        if not unitriangular:
+            with np.errstate(divide="ignore", invalid="ignore"):
+                x[..., row, :] /= a[..., row, row, None]
+    return x if left else np.ascontiguousarray(x.swapaxes(-1, -2))
+
+
 def _triangular_gradient(g: Tensor, a: Tensor, upper: bool, left: bool, unitriangular: bool) -> Tensor:
     return solve_triangular(ops.adjoint(a), g, upper=not upper, left=left, unitriangular=unitriangular)
 
@@ -216,6 +232,7 @@ _solve_triangular = PerMatrix(
     _triangular_numpy,
     lambda types, **_: types[1],
     {"a": _triangular_factor_gradient, "b": _triangular_gradient},
+    of_many=_substituted,
     order=columns,
 )
 

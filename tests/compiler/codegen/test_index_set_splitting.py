@@ -17,7 +17,7 @@ from fusegrad.compiler.kernel.ir import Buffer, Compute, Kernel, Load, Loop, Pro
 from fusegrad.compiler.llvm.target import Target
 
 F = fg.nn.functional
-X, Y = (Buffer(name, "f32", ("i0",), 1) for name in "xy")
+X, Y = (Buffer(name, "f32", ("i0",), (1,)) for name in "xy")
 
 
 def shifted(lower: str = "ge", upper: str = "lt"):

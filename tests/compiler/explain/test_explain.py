@@ -468,3 +468,15 @@ def test_the_structure_is_json_and_has_the_documented_fields():
             assert set(difference) == {
                 "kind", "what", "was", "now", "aspect", "file", "line", "text", "message", "advice",
             }  # fmt: skip
+
+
+def test_kernels_are_told_with_their_loops_and_work():
+    @fg.jit
+    def softmax(x):
+        return fg.softmax(x, 1)
+
+    for _ in range(2):
+        softmax(fg.ones(5000, 3))
+    assert "unrolled" not in str(softmax.explain())
+    (line,) = (text for text in str(softmax.explain(kernels=True)).splitlines() if "cycles" in text)
+    assert "vectors of" in line and "i1 (3) unrolled" in line

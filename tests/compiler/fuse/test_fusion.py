@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from kernel_checks import check, tensor
 
 import fusegrad as fg
 
@@ -253,3 +254,34 @@ def test_one_op_on_parts_of_what_is_made_inside_and_on_other_tensors(first: str,
             np.testing.assert_allclose(a.numpy(), b.numpy(), 1e-6, 1e-9)
     text = str(jitted.explain())
     assert jitted.stats.compiled_calls == 2 and "NumPy: mul" not in text, text
+
+
+# What is read along two axes at once: the points of a set, and all that is between them.
+WITH_ITSELF = {
+    "differences": lambda x: x[:, None] - x,
+    "distances": lambda x: ((x[:, None] - x) ** 2).sum(-1),
+    "weights": lambda x: fg.softmax(-((x[:, None] - x) ** 2).sum(-1), -1),
+    "attraction": lambda x: ((x[:, None] - x) / (((x[:, None] - x) ** 2).sum(-1, True) + 1)).sum(0),
+    "both ways": lambda x: (x[:, None] * x).sum(0) + (x[:, None] * x).sum(1),
+    "and once more": lambda x: (x[:, None] - x).sum(0) * x + x.exp(),
+    "of three": lambda x: (x[:8, None, None] * x[:8, None] * x[:8]).sum((0, 2)),
+    "products": lambda x: (x[:9].reshape(3, 3, 5)[:, :, :, None] * x[:9].reshape(3, 3, 5)[:, :, None]).sum(1),
+}
+
+
+@pytest.mark.parametrize("name", WITH_ITSELF)
+def test_what_meets_itself_is_a_kernel(name):
+    program = check(WITH_ITSELF[name], tensor(40, 5))
+    assert {step.kind for step in program.steps} == {"kernel"}
+    gradient = fg.grad(lambda x: (WITH_ITSELF[name](x) * 2).sin().sum())
+    jitted, x = fg.jit(gradient), fg.from_numpy(np.random.default_rng(0).normal(size=(40, 5)))
+    for _ in range(3):
+        found = jitted(x)
+    np.testing.assert_allclose(found.numpy(), gradient(x).numpy(), 1e-9, 1e-9)
+    kinds = {step.kind for segment in jitted.segments() for step in segment.code.program.steps}
+    assert kinds == {"kernel"}
+
+
+def test_distances_of_a_set_are_one_kernel_forward():
+    program = check(lambda x: fg.exp(-((x[:, None] - x) ** 2).sum(-1)).sum(), tensor(60, 3))
+    assert len(program.kernels) == 1

@@ -14,8 +14,8 @@ from kernel_checks import check, program_of, tensor
 
 import fusegrad as fg
 from fusegrad.compiler.codegen import kernel_cache
-from fusegrad.compiler.codegen.emit import lanes_of
 from fusegrad.compiler.codegen.functions import module_text
+from fusegrad.compiler.codegen.kernel_parts import lanes_of
 from fusegrad.compiler.kernel.bound_kernel import Argument
 from fusegrad.compiler.kernel.ir import Kernel
 from fusegrad.compiler.llvm import llvm_jit

@@ -60,6 +60,19 @@ def third(x: fg.Tensor, y: fg.Tensor) -> Any:
     return fg.func.grad(lambda z: (slope(z) * y).sum())(x)
 
 
+def pulled_back_twice(x: fg.Tensor, y: fg.Tensor) -> Any:
+    output, pull = fg.func.vjp(lambda z: (z * y).tanh(), x)
+    return output, pull(y), pull(y * 2)
+
+
+def newton_step(x: fg.Tensor, y: fg.Tensor) -> Any:
+    def value(z: fg.Tensor) -> fg.Tensor:
+        return (z.exp() - z * y[0]).sum()
+
+    z = x[0]
+    return z - fg.linalg.solve(fg.func.hessian(value)(z), fg.func.grad(value)(z))
+
+
 REPLAYED: dict[str, tuple[Callable[..., Any], Callable[[int], Any]]] = {
     "value_and_grad": (fg.value_and_grad(loss, (0, 1)), pair),
     "grad": (fg.grad(loss), pair),
@@ -67,6 +80,15 @@ REPLAYED: dict[str, tuple[Callable[..., Any], Callable[[int], Any]]] = {
     "of a branch": (fg.value_and_grad(branching), pair),
     "of a tree": (fg.value_and_grad(of_a_tree), tree),
     "with aux": (fg.value_and_grad(with_aux, has_aux=True), pair),
+    "rows of a Jacobian": (fg.func.jacrev(lambda x, y: (x * y).tanh()), pair),
+    "rows, of both": (fg.func.jacrev(lambda x, y: ((x * y).sum(0), x.sin()), (0, 1)), pair),
+    "columns of a Jacobian": (fg.func.jacfwd(lambda x, y: (x * y).tanh()), pair),
+    "columns, with aux": (fg.func.jacfwd(lambda x, y: (x.sin(), x * y), has_aux=True), pair),
+    "hessian": (fg.func.hessian(loss), pair),
+    "hessian of a branch": (fg.func.hessian(branching, 1), pair),
+    "forward mode": (lambda x, y: fg.func.jvp(lambda z: (z * y).tanh(), (x,), (y,)), pair),
+    "pulled back twice": (pulled_back_twice, pair),
+    "Newton's step": (newton_step, pair),
     "in the middle": (lambda x, y: fg.grad(loss)(x * 2, y) + x, pair),
     "with an object": (fg.value_and_grad(with_object), lambda seed: (pair(seed)[0], SCALE)),
     "of its gradient": (third, pair),

@@ -348,3 +348,32 @@ def test_nothing_is_left_for_the_garbage_collector(call: Callable[..., Any]):
         assert gc.collect() == 0
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "c16"])
+@pytest.mark.parametrize("unitriangular", [False, True])
+@pytest.mark.parametrize("left", [True, False])
+@pytest.mark.parametrize("upper", [True, False])
+@pytest.mark.parametrize("rows", [1, 2, 3, 16, 17])
+def test_triangular_systems_of_a_batch_are_as_one_by_one(rows, upper, left, unitriangular, dtype):
+    draw = np.random.default_rng(rows)
+    a = (draw.normal(size=(10, 9, rows, rows)) / rows + 2 * np.eye(rows)).astype(dtype)
+    b = draw.normal(size=(10, 9, rows, 5) if left else (10, 9, 5, rows)).astype(dtype)
+    options = {"upper": upper, "left": left, "unitriangular": unitriangular}
+    found = fg.linalg.solve_triangular(fg.from_numpy(a), fg.from_numpy(b), **options).numpy()
+    wanted = [
+        fg.linalg.solve_triangular(fg.from_numpy(one), fg.from_numpy(other), **options).numpy()
+        for one, other in zip(a.reshape(90, *a.shape[2:]), b.reshape(90, *b.shape[2:]), strict=True)
+    ]
+    tolerance = 1e-4 if dtype == "f4" else 1e-11
+    np.testing.assert_allclose(found.reshape(90, *found.shape[2:]), np.stack(wanted), tolerance, tolerance)
+    assert found.flags.c_contiguous
+
+
+def test_a_zero_on_the_diagonal_of_one_of_a_batch_gives_inf_there():
+    a = np.tile(np.tril(np.ones((3, 3))), (50, 1, 1))
+    a[7, 1, 1] = 0
+    x = fg.linalg.solve_triangular(fg.from_numpy(a), fg.ones(50, 3, 1, dtype=fg.float64) * 2, upper=False)
+    one = fg.linalg.solve_triangular(fg.from_numpy(a[7]), fg.ones(3, 1, dtype=fg.float64) * 2, upper=False)
+    np.testing.assert_array_equal(x[7].numpy(), one.numpy())
+    assert np.isfinite(np.delete(x.numpy(), 7, 0)).all()

@@ -11,6 +11,7 @@ import pytest
 LOOP = """
 import resource
 import fusegrad as fg
+fg.set_eager_kernels(False)
 
 def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt

@@ -1,11 +1,13 @@
-"""Whether a program asked for deterministic algorithms: it chooses who answers a jitted call.
+"""What a program asks for, for the whole process: deterministic algorithms, and warnings that come each time.
 
-Every op of eager's gives the same bits each time. A jitted call may be answered by eager, a replay or
-deferred ops, which differ by rounding; who that is depends on earlier calls and on the clock, unless this is
-asked for (`compiler/deterministic.py`).
+The first chooses who answers a jitted call. NumPy gives the same bits each time. A jitted call may be
+answered by eager, a replay or deferred ops, which differ by rounding; who that is depends on earlier calls and
+on the clock, unless this is asked for (`compiler/deterministic.py`). Ops on large arrays are NumPy's then.
 """
 
 from __future__ import annotations
+
+import warnings
 
 from fusegrad.eager.core.names import publish
 
@@ -53,3 +55,35 @@ def are_deterministic_algorithms_enabled() -> bool:
 def is_deterministic_algorithms_warn_only_enabled() -> bool:
     """Whether it was to warn only. Source: `torch.is_deterministic_algorithms_warn_only_enabled`."""
     return setting.warn_only
+
+
+# Warnings come once in a process, as PyTorch's do, or always where a program asks for that.
+
+_seen: set[str] = set()
+_always = [False]
+
+
+@publish
+def set_warn_always(b: bool) -> None:
+    """Have warnings that come once in a process come each time. Source: `torch.set_warn_always`.
+
+    >>> import fusegrad as fg
+    >>> fg.is_warn_always_enabled()
+    False
+    """
+    if not isinstance(b, bool):
+        raise TypeError(f"set_warn_always expects a bool, but got {type(b).__name__}")
+    _always[0] = b
+
+
+@publish
+def is_warn_always_enabled() -> bool:
+    """Whether warnings come each time. Source: `torch.is_warn_always_enabled`."""
+    return _always[0]
+
+
+def warn_once(text: str, depth: int) -> None:
+    """Warn with `text`, if that has not been done; depth: how many calls above is the user's line."""
+    if _always[0] or text not in _seen:
+        _seen.add(text)
+        warnings.warn(text, stacklevel=depth + 1)

@@ -1,0 +1,56 @@
+"""What a graph is divided into: what runs as one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from fusegrad.compiler.fuse.nest_growth import Nest
+from fusegrad.compiler.kernel.bound_kernel import BoundKernel
+from fusegrad.tracer.ir.graph import Equation, Value
+
+
+@dataclass(eq=False)
+class Step:
+    """What runs as one. kind: "kernel" (a fused group), "loops" (a nest written for one op), "product" (of
+    matrices) or "opaque" (by NumPy, or rounds of a loop, see `loop_bodies.py`).
+
+    numbers: of the equations in the graph. needs: the steps that must run before; users: those that need it.
+    apart: whether it stays as it is. fetched: the equations that make what is fetched from, which has to be
+    in memory by then. nest: of a fused group, once it was asked for. into: the step that has taken it in.
+    """
+
+    kind: str
+    equations: list[Equation]
+    numbers: list[int] = field(default_factory=list)
+    position: int = 0
+    needs: set[Step] = field(default_factory=set)
+    users: set[Step] = field(default_factory=set)
+    fetched: set[int] = field(default_factory=set)
+    kernel: BoundKernel | None = None
+    apart: bool = False
+    nest: Nest | None = None
+    into: Step | None = None
+
+    @property
+    def made(self) -> list[Value]:
+        return [v for e in self.equations for v in e.outputs]
+
+    @property
+    def title(self) -> str:
+        """What it is, in words."""
+        if self.equations[0].op.family == "rolled":
+            return "rounds of a loop"
+        return _TITLES[self.kind]
+
+
+_TITLES = {"kernel": "fused kernel", "loops": "loop nest", "product": "matrix product", "opaque": "NumPy"}
+
+
+def last_of(step: Step) -> Step:
+    """The step that a step has become a part of: itself, if there is none."""
+    last = step
+    while last.into is not None:
+        last = last.into
+    while step.into is not None and step.into is not last:
+        step.into, step = last, step.into
+    return last

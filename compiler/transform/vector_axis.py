@@ -1,0 +1,175 @@
+"""Which axis is the vector: a kernel goes in; the one that computes the same with the least work comes out.
+
+Kernels are built with vectors along the innermost axis. Where that is short, most lanes idle and each row
+folds its vectors; where it is far from the memory's order, each lane is fetched by itself. Then vectors along
+one of the axes of rows are better: every lane goes through a row of its own, and what is short is unrolled.
+
+    for i0 in parallel(n0):                         for i0 in chunked(n0):
+        a0 = identity("add", f32)                       a0 = identity("add", f32)
+        for i1 in vector(n1):                           for i1 in unrolled(3):
+            t0 = x0[i0, i1]               become            t0 = x0[i0, i1]
+            t1 = t0 * t0                                    t1 = t0 * t0
+            a0 = a0 + t1                                    a0 = a0 + t1
+        y0[i0] = a0                                     y0[i0] = a0
+
+The choice is by a small model of the work (`kernel_work`), never by timing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from fusegrad.compiler.base.symbolic_sizes import likely
+from fusegrad.compiler.codegen.kernel_parts import functions_written, outer_accumulators, parts
+from fusegrad.compiler.codegen.lane_rows import packed_row, turning_work
+from fusegrad.compiler.kernel.bound_kernel import Argument, BoundKernel
+from fusegrad.compiler.kernel.ir import (
+    Buffer,
+    Kernel,
+    Load,
+    Loop,
+    Statement,
+    Store,
+    known_step,
+    times_written,
+    walk,
+)
+from fusegrad.compiler.llvm.target import Target
+from fusegrad.compiler.transform.kernel_work import each_read, kernel_work
+
+# So many times what is short is written out at most, and so many statements and elementary functions come
+# of it: LLVM takes milliseconds for each.
+MOST_COPIES, MOST_STATEMENTS, MOST_FUNCTIONS = 64, 1024, 100
+# Another axis has to save so much of the work, which the model knows no better than this.
+WORTH = 0.8
+# A kernel of fewer cycles than this stays as it is, the same for all sizes.
+SOME_WORK = 2000
+# Vectors along an axis of rows want so many of those.
+FEWEST_ROWS = 8
+# Rows are turned over in registers where that is less work than to fetch the lanes of so short a vector.
+FEWEST_LANES = 8
+
+
+def least_work(kernels: Iterable[BoundKernel], target: Target) -> BoundKernel:
+    """The kernel with its vectors along the axis for which there is least work to do.
+
+    kernels: ways to compute the same, of which the first is preferred.
+    """
+    best, *others = kernels
+    least = kernel_work(best, target)
+    if least < SOME_WORK:
+        return best
+    ways = [*_candidates(best, target)]
+    for other in others:
+        ways += [other, *_candidates(other, target)]
+    least *= WORTH
+    for way in ways:
+        work = kernel_work(way, target)
+        if work < least:
+            least, best = work, way
+    return best
+
+
+def _candidates(bound: BoundKernel, target: Target) -> Iterator[BoundKernel]:
+    """The kernel with vectors along each axis of rows."""
+    before, loop, after = parts(bound.kernel)
+    if loop is None or loop.kind != "parallel":
+        return
+    sizes = dict(zip(bound.kernel.axes, bound.sizes, strict=True))
+    inner = list(dict.fromkeys(a for s in walk(loop.body) if isinstance(s, Loop) for a in s.axes))
+    for axis in loop.axes:
+        if likely(sizes[axis]) < FEWEST_ROWS:
+            continue
+        rows = [a for a in loop.axes if a != axis]
+        for inside in dict.fromkeys(((), tuple(rows))):
+            body = _for_lanes(loop.body, inside, inner, sizes)
+            if body is None:
+                continue
+            nest = _nest(axis, [a for a in rows if a not in inside], body)
+            candidate = _rewritten(bound, axis, (*before, nest, *after))
+            if _is_possible(candidate.kernel):
+                yield candidate
+
+
+def _for_lanes(
+    body: tuple[Statement, ...], rows: tuple[str, ...], inner: list[str], sizes: Mapping[str, Any]
+) -> tuple[Statement, ...] | None:
+    """What each lane does: `body`, for every index of `rows`. None where there are too many."""
+    counts = {axis: sizes[axis] for axis in (*rows, *inner)}
+    short = all(isinstance(n, int) for n in counts.values()) and math.prod(counts.values()) <= MOST_COPIES
+    if rows and not short:
+        return None
+
+    def along(statement: Statement) -> Statement:
+        if not isinstance(statement, Loop):
+            return statement
+        (axis,) = statement.axes
+        return _loop(axis, tuple(map(along, statement.body)), counts[axis] if short else None)
+
+    found = tuple(map(along, body))
+    for axis in reversed(rows):
+        found = (_loop(axis, found, counts[axis]),)
+    return found
+
+
+def _loop(axis: str, body: tuple[Statement, ...], count: int | None) -> Loop:
+    return Loop((axis,), "serial" if count is None else "unrolled", body, count)
+
+
+def _nest(axis: str, rows: list[str], body: tuple[Statement, ...]) -> Loop:
+    if not rows:
+        return Loop((axis,), "chunked", body)
+    return Loop(tuple(rows), "parallel", (Loop((axis,), "vector", body),))
+
+
+def _is_possible(kernel: Kernel) -> bool:
+    """Whether the arrays that it accumulates are a few numbers, and what is unrolled is not too much."""
+    _, loop, _ = parts(kernel)
+    assert loop is not None
+    unrolled = {s.axes[0] for s in walk(loop.body) if isinstance(s, Loop) and s.count is not None}
+    by_element = all(unrolled.issuperset(a.axes) for a in outer_accumulators(kernel))
+    few = times_written(loop.body) <= MOST_STATEMENTS and functions_written(kernel) <= MOST_FUNCTIONS
+    return by_element and few
+
+
+# The kernel's arguments, with the steps that are known now.
+
+
+def _rewritten(bound: BoundKernel, axis: str, body: tuple[Statement, ...]) -> BoundKernel:
+    """The kernel with another body, in which vectors run along `axis`."""
+    kernel = bound.kernel
+    loops = (s for s in walk(body) if isinstance(s, Loop))
+    counts = {loop.axes[0]: loop.count for loop in loops if loop.count is not None}
+    pairs = zip((*kernel.inputs, *kernel.outputs), (*bound.inputs, *bound.outputs), strict=True)
+    now = {buffer.name: _with_steps(buffer, argument, axis, counts) for buffer, argument in pairs}
+
+    def renewed(statement: Statement) -> Statement:
+        match statement:
+            case Load(buffer=buffer) | Store(buffer=buffer):
+                return replace(statement, buffer=now[buffer.name])
+            case Loop():
+                return replace(statement, body=tuple(map(renewed, statement.body)))
+        return statement
+
+    inputs, outputs = (tuple(now[b.name] for b in those) for those in (kernel.inputs, kernel.outputs))
+    changed = replace(kernel, inputs=inputs, outputs=outputs, body=tuple(map(renewed, body)))
+    return replace(bound, kernel=changed)
+
+
+def _with_steps(buffer: Buffer, argument: Argument, axis: str, counts: Mapping[str, int]) -> Buffer:
+    """A buffer with its step along the axis of vectors, if kernels are compiled for it; and with those of
+    rows that are short, if they are without gaps and it pays to read and write them so.
+    """
+    steps = [step if isinstance(step, int) else None for step in argument.strides]
+    names = [a if a in counts or a == axis else None for a in buffer.axes]
+    rows = tuple(step if a else None for a, step in zip(names, steps, strict=True))
+    turned = replace(buffer, steps=rows)
+    row = packed_row(turned, axis, counts)
+    if row > 1 and turning_work(row) < each_read(FEWEST_LANES) * row:
+        return turned
+    return replace(
+        buffer, steps=tuple(known_step(s) if a == axis else None for a, s in zip(names, steps, strict=True))
+    )

@@ -1,0 +1,95 @@
+"""Ops on large arrays: NumPy answers them, until it is worth to have native kernels for them.
+
+NumPy computes on one core, and what is not one of its own functions in several passes over memory. A program
+that spends long on large arrays gets kernels, one for an op (`compiler/eager_kernels.py`); what compiles them
+is loaded and runs in a thread beside the program, which goes on with NumPy until they are there.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from fusegrad.eager.core.names import publish
+from fusegrad.eager.core.settings import setting as determinism
+
+# So many elements are large: from there on a kernel takes less time than NumPy by more than it takes to ask.
+LARGE = 1 << 15
+# So many seconds of NumPy's on large arrays are worth to load the compiler.
+WORTH_LOADING = 0.1
+
+
+class Kernels(Protocol):
+    """What may know better than NumPy how to do an op."""
+
+    def evaluate(self, op: Any, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
+        """What `op.evaluate` gives."""
+
+    def wait(self) -> None:
+        """Until all is there that was asked for."""
+
+
+class _Answers:
+    """Who answers. seconds: what NumPy took so far; kernels: what is asked instead, once it is there."""
+
+    def __init__(self) -> None:
+        self.enabled = True
+        self.seconds = 0.0
+        self.kernels: Kernels | None = None
+        # Begins to load the compiler, and sets `kernels` in time.
+        self.load: Callable[[], object] | None = None
+
+    def begin(self) -> None:
+        """Have the compiler loaded, once."""
+        load, self.load = self.load, None
+        if load is not None:
+            load()
+
+
+answers = _Answers()
+
+
+def evaluate(op: Any, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
+    """What an op on large arrays gives."""
+    if not answers.enabled or determinism.wanted:
+        return op.evaluate(args, params)
+    if answers.kernels is not None:
+        return answers.kernels.evaluate(op, args, params)
+    start = time.perf_counter()
+    value = op.evaluate(args, params)
+    answers.seconds += time.perf_counter() - start
+    if answers.seconds > WORTH_LOADING:
+        answers.begin()
+    return value
+
+
+@publish
+def set_eager_kernels(mode: bool) -> None:
+    """Let native kernels do ops on large arrays outside of jitted functions, or leave them all to NumPy.
+
+    Kernels are compiled beside the program, once an op has come a few times, and differ from NumPy by
+    rounding; under `use_deterministic_algorithms(True)` there are none.
+
+    >>> import fusegrad as fg
+    >>> fg.set_eager_kernels(False)  # NumPy's bits, from the first call to the last
+    >>> fg.set_eager_kernels(True)
+    """
+    answers.enabled = bool(mode)
+
+
+@publish
+def wait_for_eager_kernels() -> None:
+    """Wait until the kernels are there that ops on large arrays have asked for, as a benchmark wants to.
+
+    >>> import fusegrad as fg
+    >>> x = fg.rand(300, 300)
+    >>> for _ in range(5):
+    ...     y = fg.nn.functional.gelu(x)
+    >>> fg.wait_for_eager_kernels()
+    """
+    answers.begin()
+    while answers.load is None and answers.kernels is None:
+        time.sleep(0.01)
+    if answers.kernels is not None:
+        answers.kernels.wait()

@@ -1,0 +1,260 @@
+"""Ops on large arrays outside of jitted functions: native kernels answer them once they are there."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+from oracle import torch
+
+import fusegrad as fg
+from fusegrad.compiler import eager_kernels
+from fusegrad.eager.core import large
+from fusegrad.eager.core.op import REGISTRY
+
+F = fg.nn.functional
+
+
+@pytest.fixture
+def kernels(monkeypatch):
+    """Kernels, and nobody else's."""
+    made = eager_kernels.EagerKernels()
+    monkeypatch.setattr(large.answers, "kernels", made)
+    monkeypatch.setattr(large.answers, "enabled", True)
+    yield made
+    made.wait()
+
+
+@pytest.fixture
+def forbid(monkeypatch):
+    """Gives a function after which NumPy answers no more."""
+
+    def evaluate(self, args, params):
+        raise AssertionError(f"NumPy is asked for {self.name}")
+
+    def forbid_all():
+        for kind in {type(op) for op in REGISTRY.values() if op.family not in ("view", "creation", "random")}:
+            monkeypatch.setattr(kind, "evaluate", evaluate)
+
+    return forbid_all
+
+
+def tensor(*shape, dtype="f4", seed=0):
+    return fg.from_numpy(np.random.default_rng(seed).normal(size=shape).astype(dtype))
+
+
+FUNCTIONS = {
+    "exp": lambda x: fg.exp(x),
+    "plus a number": lambda x: x + 2.5,
+    "a number less": lambda x: 1 - x * x,
+    "row": lambda x: x * x[0],
+    "two dtypes": lambda x: x + x.double(),
+    "test": lambda x: x > 0.5,
+    "where": lambda x: fg.where(x > 0, x, -1.0),
+    "gelu": lambda x: F.gelu(x),
+    "softmax": lambda x: fg.softmax(x, -1),
+    "softmax, first": lambda x: fg.softmax(x, 0),
+    "logsumexp": lambda x: fg.logsumexp(x, 1),
+    "sum": lambda x: x.sum(),
+    "sum, first": lambda x: x.sum(0),
+    "amax": lambda x: x.amax(1, True),
+    "var": lambda x: x.var(1),
+    "cumsum": lambda x: fg.cumsum(x, 1),
+    "cummax": lambda x: fg.cummax(x, 0),
+    "max": lambda x: fg.max(x, 1),
+    "argmin": lambda x: x.argmin(0),
+    "layer norm": lambda x: F.layer_norm(x, x.shape[-1:]),
+    "cat": lambda x: fg.cat([x, x * 2]),
+    "transposed": lambda x: fg.tanh(x.T),
+    "every other": lambda x: fg.tanh(x[:, ::2]),
+    "reversed": lambda x: fg.flip(x, (0,)) * 2,
+    "pool": lambda x: F.max_pool2d(x[None, None], 2),
+    "convolution": lambda x: F.conv2d(x[None, None], fg.ones(2, 1, 3, 3, dtype=x.dtype)),
+}
+
+
+def flat(result):
+    return [t for r in (result if isinstance(result, (tuple, list)) else (result,)) for t in [r]]
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_kernels_answer_as_numpy_does(name, dtype, kernels, forbid):
+    function, x = FUNCTIONS[name], tensor(250, 300, dtype=dtype)
+    expected = flat(function(x))
+    for _ in range(4):
+        function(x)
+    kernels.wait()
+    forbid()
+    for ours, theirs in zip(flat(function(x)), expected, strict=True):
+        assert (ours.shape, ours.dtype, ours.stride()) == (theirs.shape, theirs.dtype, theirs.stride())
+        tolerance = 2e-6 if ours.dtype is fg.float32 else 1e-13
+        np.testing.assert_allclose(ours.numpy(), theirs.numpy(), tolerance, 10 * tolerance)
+
+
+@pytest.mark.parametrize("name", ["gelu", "softmax", "layer norm", "logsumexp", "where", "var"])
+def test_gradients_come_from_kernels_as_well(name, kernels):
+    values = np.random.default_rng(0).normal(size=(250, 300)).astype("f4")
+    x, reference = fg.tensor(values, requires_grad=True), torch.tensor(values, requires_grad=True)
+    for _ in range(5):
+        x.grad = None
+        (FUNCTIONS[name](x) * 3).sum().backward()
+        kernels.wait()
+    wanted = {
+        "gelu": torch.nn.functional.gelu,
+        "softmax": lambda x: torch.softmax(x, -1),
+        "layer norm": lambda x: torch.nn.functional.layer_norm(x, (300,)),
+        "logsumexp": lambda x: torch.logsumexp(x, 1),
+        "where": lambda x: torch.where(x > 0, x, -1.0),
+        "var": lambda x: x.var(1),
+    }
+    (wanted[name](reference) * 3).sum().backward()
+    np.testing.assert_allclose(x.grad.numpy(), reference.grad.numpy(), 1e-4, 1e-5)
+
+
+def test_what_is_no_number_and_both_zeros(kernels):
+    x = tensor(200, 300).numpy()
+    x[3, 4], x[5, 6], x[7], x[8] = np.nan, -np.inf, -0.0, 0.0
+    for function in (fg.relu, fg.abs, fg.sign, lambda x: x.amax(1), lambda x: fg.maximum(x, -x), fg.neg):
+        results = []
+        for _ in range(5):
+            results.append(function(fg.from_numpy(x)).numpy())
+            kernels.wait()
+        np.testing.assert_array_equal(results[-1], results[0])
+        np.testing.assert_array_equal(np.signbit(results[-1]), np.signbit(results[0]))
+
+
+def test_numbers_that_are_equal_and_not_the_same_are_told_apart(kernels):
+    x = fg.zeros(200, 300)
+    for number in (0.0, -0.0, 0, 1, True, 1.0) * 6:
+        result = fg.maximum(x * number, x * number) + number
+        assert result.dtype is fg.float32
+        kernels.wait()
+    assert np.signbit((-x * -0.0).numpy()).sum() == 0
+    assert np.signbit((x * -0.0).numpy()).all()
+
+
+def test_the_inputs_of_a_kernel_may_be_written_and_its_results_as_well(kernels):
+    x = tensor(200, 300)
+    kept = []
+    for number in range(8):
+        y = fg.tanh(x)
+        kept.append((y, np.tanh(x.numpy())))
+        y2 = y.clone()
+        y.add_(1)
+        kept[-1] = (y2, kept[-1][1])
+        x.mul_(0.5 + number)
+        kernels.wait()
+    for ours, theirs in kept:
+        np.testing.assert_allclose(ours.numpy(), theirs, 1e-6, 1e-6)
+
+
+def test_eagers_own_error_is_raised(kernels):
+    x = tensor(300, 200)
+    index = fg.zeros(300, 200, dtype=fg.int64)
+    for _ in range(5):
+        fg.gather(x, 1, index)
+        kernels.wait()
+    index[5, 5] = 200
+    with pytest.raises(RuntimeError, match="index 200 is out of bounds"):
+        fg.gather(x, 1, index)
+
+
+def test_nothing_is_asked_where_bits_must_not_change(kernels):
+    x = tensor(300, 300)
+    fg.use_deterministic_algorithms(True)
+    try:
+        results = [fg.exp(x).numpy() for _ in range(6)]
+    finally:
+        fg.use_deterministic_algorithms(False)
+    fg.set_eager_kernels(False)
+    try:
+        results += [fg.exp(x).numpy() for _ in range(6)]
+    finally:
+        fg.set_eager_kernels(True)
+    kernels.wait()
+    assert not kernels._known
+    assert all((r == results[0]).all() for r in results)
+
+
+def test_small_arrays_stay_with_numpy(kernels):
+    for _ in range(6):
+        fg.exp(tensor(100, 100))
+    assert not kernels._known
+
+
+def test_what_is_known_is_bounded(kernels, monkeypatch):
+    monkeypatch.setattr(eager_kernels, "MOST_KNOWN", 4)
+    x = tensor(200, 200)
+    for number in range(12):
+        fg.exp(x * float(number))
+    assert len(kernels._known) <= 4
+
+
+def test_a_fault_in_compiling_surfaces_where_faults_are_raised(kernels, monkeypatch, faults_are_covered):
+    def broken(question):
+        raise KeyError("planted")
+
+    monkeypatch.setattr(eager_kernels, "_program", broken)
+    x = tensor(200, 200)
+    results = [fg.exp(x) for _ in range(6)]
+    kernels.wait()
+    assert fg.equal(results[0], fg.exp(x))  # NumPy goes on
+    monkeypatch.setenv("FUSEGRAD_FAULTS", "raise")
+    for _ in range(4):
+        fg.sin(x)
+    with pytest.raises(KeyError, match="planted"):
+        kernels.wait()
+    kernels._work = None
+
+
+def test_threads_share_kernels(kernels):
+    x = tensor(300, 300)
+    expected, wrong = np.exp(x.numpy()), []
+
+    def work():
+        for _ in range(30):
+            if not np.allclose(fg.exp(x).numpy(), expected, 1e-5):
+                wrong.append(1)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+PROGRAM = """
+import os, sys
+import numpy as np
+import fusegrad as fg
+x = fg.rand(1000, 1000)
+for _ in range(60):
+    y = fg.nn.functional.gelu(x)
+if sys.argv[1] == "waits":
+    fg.wait_for_eager_kernels()
+    from fusegrad.eager.core import large
+    assert any(known.program for known in large.answers.kernels._known.values())
+if sys.argv[1] == "forks":
+    pid = os.fork()
+    for _ in range(10):
+        z = fg.nn.functional.gelu(x) + fg.exp(x)
+    if not pid:
+        os._exit(0 if np.isfinite(z.numpy()).all() else 1)
+    assert os.waitpid(pid, 0)[1] == 0
+print("done")
+"""
+
+
+@pytest.mark.parametrize("way", ["ends", "waits", "forks"])
+def test_a_program_that_is_long_at_large_arrays_loads_the_compiler_and_ends_well(way):
+    if way == "forks" and not hasattr(os, "fork"):
+        pytest.skip("no fork here")
+    command = [sys.executable, "-W", "ignore", "-c", PROGRAM, way]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert (ran.returncode, ran.stdout) == (0, "done\n"), ran.stderr

@@ -197,8 +197,13 @@ def tensor_class() -> type | None:
 
 
 def load_public(owner: Any, name: str) -> None:
-    """Have `fusegrad` load a part that comes when it is first asked for: from then on it is an attribute."""
-    if type(owner) is ModuleType and owner is sys.modules.get("fusegrad"):
+    """Have `fusegrad` load a part that comes when it is first asked for: from then on it is an attribute.
+
+    So do the modules that stand in torch's place.
+    """
+    face = sys.modules.get("fusegrad.torch.face")
+    stands_in = face is not None and type(owner) is vars(face).get("Face")
+    if stands_in or (type(owner) is ModuleType and owner is sys.modules.get("fusegrad")):
         with contextlib.suppress(AttributeError):
             getattr(owner, name)
 

@@ -120,6 +120,20 @@ def add_first(leaf: Tensor, gradient: Tensor) -> None:
         accumulate(leaf, gradient, False, set(), False)
 
 
+def set_attribute(owner: Callable[[], Any], name: str, value: Any) -> None:
+    """Set an attribute of an object, unless nobody has the object any more."""
+    held = owner()
+    if held is not None:
+        setattr(held, name, value)
+
+
+def count(owner: Callable[[], Any], name: str, by: int) -> None:
+    """Add to a whole number that is an attribute of an object, unless nobody has the object any more."""
+    held = owner()
+    if held is not None:
+        setattr(held, name, getattr(held, name) + by)
+
+
 def own(array: np.ndarray) -> np.ndarray:
     """The array, or a copy where it is a view of another result's memory."""
     return array if array.base is None or array.flags.c_contiguous else np.array(array)

@@ -96,7 +96,9 @@ class Commit:
 
     def begin(self, tensors: Sequence[Tensor]) -> None:
         """The memory of `tensors` is written next: nobody must find it changed whose version is not."""
-        views.count_writes(tensors, user_spot())
+        quiet = self.path.capture.left.quiet
+        noticed = [t for i, t in enumerate(tensors) if i not in quiet] if quiet else tensors
+        views.count_writes(noticed, user_spot())
 
     def copy(self, finals: Sequence[np.ndarray], targets: Sequence[np.ndarray]) -> None:
         """Write what the program has not into the memory of `targets`."""

@@ -306,7 +306,7 @@ class Tensor(Methods):
                 "Setting requires_grad=True on inference tensor outside InferenceMode is not allowed.",
             )
         if state.interpreter is not None and self.needs_grad != requires_grad:
-            state.interpreter.effect("changes requires_grad")
+            state.interpreter.requires_grad_changes(self)
         self.needs_grad = bool(requires_grad)
         return self
 
@@ -349,6 +349,8 @@ class Tensor(Methods):
                 "data set to a tensor that requires gradients must be floating point or complex dtype, not "
                 f"{value.array.dtype.name}",
             )
+        if _is_same_memory(self.array, value.array):
+            return  # `x.data -= y` has written there already
         if state.interpreter is not None:
             state.interpreter.effect("replaces a tensor's data")
         self.array = value.array
@@ -464,6 +466,14 @@ class Tensor(Methods):
         if self.array.ndim == 0 and type(self) is Tensor:
             return self._leave("format", lambda: format(self.array.item(), spec))
         return object.__format__(self, spec)
+
+
+def _is_same_memory(one: Any, other: Any) -> bool:
+    """Whether two arrays are the same elements of one memory."""
+    if type(one) is not np.ndarray or type(other) is not np.ndarray:
+        return one is other
+    same = (one.shape, one.strides, one.dtype) == (other.shape, other.strides, other.dtype)
+    return same and one.__array_interface__["data"] == other.__array_interface__["data"]
 
 
 class Untracked(list[Any]):

@@ -82,13 +82,15 @@ class Attribute:
 class Left:
     """What the run left in the world, besides its result.
 
-    writes: (input, what its memory holds in the end). gradients: (tensor, what its `.grad` is in the
+    writes: (input, what its memory holds in the end); quiet: the numbers of those that autograd does not
+    notice. gradients: (tensor, what its `.grad` is in the
     end; None: there is none). attributes: those that were set, whose leaves are the last of the capture's
     outputs; counts: those that grew: the object, the name, and by how much. after: methods that are called
     when all is done.
     """
 
     writes: tuple[tuple[Value, Value], ...] = ()
+    quiet: frozenset[int] = frozenset()
     gradients: tuple[tuple[Place, Value | None], ...] = ()
     attributes: tuple[Attribute, ...] = ()
     counts: tuple[tuple[Callable[[], Any], str, int], ...] = ()
@@ -382,6 +384,8 @@ def _left(recorder: Recorder, outputs: tuple[Output, ...], found: list[Any], rea
     """What the run wrote from outside, and the gradients that it left."""
     writes = []
     derived = any(o.requires_grad and not o.freed for o in outputs)
+    if derived and recorder.makes_leaves:
+        reasons.append(Reason("gives a result that can be derived by tensors that the run has made", "", 0))
     for known in recorder.memory.written():
         if not known.array.flags.c_contiguous:
             reasons.append(Reason("writes into a tensor that does not lie in row-major order", "", 0))
@@ -407,7 +411,8 @@ def _left(recorder: Recorder, outputs: tuple[Output, ...], found: list[Any], rea
             value = recorder.copy_of(seen.value) if seen.value in taken else seen.value
             taken.add(value)
         gradients.append((recorder.place_of(tensor), value))
-    return Left(tuple(writes), tuple(gradients), after=tuple(recorder.after))
+    quiet = frozenset(i for i, (first, _) in enumerate(writes) if first not in recorder.noticed)
+    return Left(tuple(writes), quiet, tuple(gradients), after=tuple(recorder.after))
 
 
 def _containers(result: Any, observer: Observer, seen: set[int]) -> Iterator[Reason]:

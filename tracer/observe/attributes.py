@@ -259,6 +259,8 @@ def store(observer: Observer, value: Any, owner: Any, name: str, site: Site) -> 
             set_gradient(owner, value)
             return
         setattr(owner, name, value)
+        if (name == "data" and observer.is_tensor(value)) or (name == "requires_grad" and is_plain(value)):
+            return  # the recorder has been told
         observer.open(f"sets `{name}` of a tensor", site)
         return
     stores.fix(observer, owner, name, site)

@@ -87,7 +87,8 @@ ELEMENTWISE_METHODS = _words(
 )
 # Attributes of tensors that a replay would find unchanged, given the guards on inputs.
 TENSOR_ATTRIBUTES = _words(
-    "shape dtype ndim T mT H mH requires_grad is_leaf device itemsize nbytes real imag"
+    "shape dtype ndim T mT H mH requires_grad is_leaf device itemsize nbytes real imag data layout "
+    "is_cuda is_meta is_mps is_xpu is_mkldnn is_nested is_quantized is_sparse is_sparse_csr"
 )
 
 # ---------------------------------------------------------------------------------- callables

@@ -28,10 +28,10 @@ KINDS: dict[str, Callable[[Any], Any]] = {
 READS: dict[str, Callable[[Any, Any], Any]] = {
     "get_last_lr": lambda o, s: s.get_last_lr()[0],
     "_last_lr": lambda o, s: s._last_lr[0],
-    "last_epoch": lambda o, s: s.last_epoch,
+    "last_epoch": lambda o, s: getattr(s, "last_epoch", 0),
     "group": lambda o, s: o.param_groups[0]["lr"],
     "all groups": lambda o, s: [group["lr"] for group in o.param_groups],
-    "state_dict": lambda o, s: s.state_dict()["last_epoch"],
+    "state_dict": lambda o, s: s.state_dict().get("last_epoch"),
 }
 
 

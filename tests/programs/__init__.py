@@ -4,5 +4,5 @@ A program is a file whose `steps()` gives a step of training and, for the number
 gives its losses. Inputs and parameters come from NumPy (`common`); where a program draws random numbers in a
 step, `DRAWS` says so, and its losses are another library's only in kind.
 
-    PYTHONPATH=tests python -m programs         # which steps are replayed, and how long they take
+    PYTHONPATH=tests:tests/helpers python -m programs         # which steps are replayed, and how long they take
 """

@@ -5,10 +5,9 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from guards.cases import attribute, case, number
-
 from fusegrad.tracer.observe.stores import CountRead
 from fusegrad.tracer.twin.sites import NOWHERE
+from guards.cases import attribute, case, number
 
 
 @case

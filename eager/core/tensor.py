@@ -49,27 +49,22 @@ class device:
     type: "cpu", or another device, perhaps with its number. Raises RuntimeError for names that are no
     device's and for a number alone, since there is no accelerator; TypeError for what is no name.
 
-    >>> device("cuda:1")
-    device(type='cuda', index=1)
-    >>> Tensor(np.ones(2)).device == device("meta")
-    False
+    >>> device("cuda:1"), device("cpu") == device("meta")
+    (device(type='cuda', index=1), False)
     """
 
     __slots__ = ("index", "type")
 
     def __init__(self, type: Any = "cpu", index: int | None = None) -> None:
         if isinstance(type, (bool, float, complex, bytes, list, tuple, dict)) or type is None:
-            raise failure(
-                TypeError, f"device(): a device is a name or a number, not {type.__class__.__name__}"
-            )
+            kind = type.__class__.__name__
+            raise failure(TypeError, f"device(): a device is a name or a number, not {kind}")
         self.type, _, number = str(type).partition(":")
         if self.type.removeprefix("-").isdigit():
             raise failure(RuntimeError, f"device {type!r}: fusegrad has no other device than the CPU")
         if self.type not in DEVICES or (number and (index is not None or not number.isdigit())):
-            known = ", ".join(DEVICES)
-            raise failure(
-                RuntimeError, f"Expected one of {known} device type at start of device string: {type}"
-            )
+            known = f"Expected one of {', '.join(DEVICES)} device type"
+            raise failure(RuntimeError, f"{known} at start of device string: {type}")
         # All that is on the CPU is in one place.
         self.index = None if self.type == "cpu" else int(number) if number else index
 

@@ -15,13 +15,8 @@ import jit_checks
 import numpy as np
 
 HERE = Path(__file__).parent
-NAMES = sorted(
-    p.stem
-    for p in HERE.glob("*.py")
-    if p.stem not in ("__init__", "__main__", "common", "runs") and not p.stem.startswith("test_")
-)
-
-
+FILES = {path.stem: path for path in HERE.glob("*/*.py")}
+NAMES = sorted(FILES)
 IMPORT = re.compile(r"^(import|from) torch(\S*)( as \w+)?", re.MULTILINE)
 FOLDER = tempfile.TemporaryDirectory()
 
@@ -35,7 +30,7 @@ def _other(library: str, found: re.Match[str]) -> str:
 
 def loaded(name: str, library: str) -> ModuleType:
     """The program, anew, with only its imports changed."""
-    text = IMPORT.sub(functools.partial(_other, library), (HERE / f"{name}.py").read_text())
+    text = IMPORT.sub(functools.partial(_other, library), FILES[name].read_text())
     path = Path(FOLDER.name) / f"{name}_with_{library}.py"
     path.write_text(text)
     module = ModuleType(path.stem)

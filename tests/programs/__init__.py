@@ -1,4 +1,4 @@
-"""Small programs written as those are that people publish for PyTorch, run under torch and under fusegrad.
+"""Small programs written as people publish them for PyTorch, run under torch and under fusegrad.
 
 A program is a file in one of the folders, whose `steps()` gives a step of training and, for the number of a
 step, its arguments. A step gives its losses. Inputs and parameters come from NumPy (`common`); where a program

@@ -472,7 +472,7 @@ def jit(function: Callable[..., Any] | None = None, *, verify: int = 0, require:
 
     verify: run every `verify`-th replayed call eagerly as well, and raise `JitError` where the results
     differ by more than rounding. Memory, gradients and random generators are put back for it (not
-    so learning rate schedules: calls that step one are not verified).
+    so schedules and attributes: calls that step a schedule or set an attribute are not verified).
     require: "replay" raises `JitError`, with the reasons, where the body would have to run.
 
     >>> import fusegrad as fg

@@ -11,7 +11,7 @@ They can be evaluated, which is what they mean, and `python_writer.py` spells th
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -140,3 +140,24 @@ def other_than(one: Expression, other: Expression) -> Expression:
 
 
 NONE = Constant(None)
+
+
+def structured(structure: Any, items: Sequence[Expression]) -> Expression:
+    """The containers that `flatten` took apart, put together from their leaves; those are the first items."""
+    known = _put_together(structure.key, iter(items))
+    return known or Call(_build, (Constant(structure), Row(tuple(items))))
+
+
+def _put_together(key: Any, parts: Iterator[Expression]) -> Expression | None:
+    """The expression for a container of the structure `key`; None where that takes more than brackets."""
+    if key is None:
+        return next(parts)
+    kind, _, inner = key
+    items = [_put_together(part, parts) for part in inner]
+    if kind not in (list, tuple) or None in items:
+        return None
+    return Row(tuple(items), kind)  # type: ignore[arg-type]
+
+
+def _build(structure: Any, items: Sequence[Any]) -> Any:
+    return structure.build(iter(items))

@@ -96,7 +96,9 @@ class Commit:
 
     def begin(self, tensors: Sequence[Tensor]) -> None:
         """The memory of `tensors` is written next: nobody must find it changed whose version is not."""
-        views.count_writes(tensors, user_spot())
+        quiet = self.path.capture.left.quiet
+        noticed = [t for i, t in enumerate(tensors) if i not in quiet] if quiet else tensors
+        views.count_writes(noticed, user_spot())
 
     def copy(self, finals: Sequence[np.ndarray], targets: Sequence[np.ndarray]) -> None:
         """Write what the program has not into the memory of `targets`."""
@@ -118,6 +120,20 @@ def add_first(leaf: Tensor, gradient: Tensor) -> None:
     """
     if not replaced_gradient(leaf, None, 0, gradient):
         accumulate(leaf, gradient, False, set(), False)
+
+
+def set_attribute(owner: Callable[[], Any], name: str, value: Any) -> None:
+    """Set an attribute of an object, unless nobody has the object any more."""
+    held = owner()
+    if held is not None:
+        setattr(held, name, value)
+
+
+def count(owner: Callable[[], Any], name: str, by: int) -> None:
+    """Add to a whole number that is an attribute of an object, unless nobody has the object any more."""
+    held = owner()
+    if held is not None:
+        setattr(held, name, getattr(held, name) + by)
 
 
 def own(array: np.ndarray) -> np.ndarray:

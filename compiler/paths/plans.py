@@ -12,6 +12,7 @@ variables are; all calls with the same key have the same kinds.
 
 from __future__ import annotations
 
+import itertools
 import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -33,6 +34,7 @@ from fusegrad.compiler.call_plan.expressions import (
     item,
     other_than,
     same,
+    structured,
 )
 from fusegrad.compiler.call_plan.steps import Ask, Assign, Do, Run, Step, Unless
 from fusegrad.compiler.native.apart import Apart
@@ -45,7 +47,7 @@ from fusegrad.compiler.paths.autograd_node import (
     in_rows,
     template_of,
 )
-from fusegrad.compiler.paths.commit import add_first, own
+from fusegrad.compiler.paths.commit import add_first, count, own, set_attribute
 from fusegrad.compiler.paths.path import Captured, Path
 from fusegrad.compiler.paths.segments import Code, Segment, Spot
 from fusegrad.eager.autograd.hooks import any_has_hooks, leaf_hooks
@@ -170,10 +172,11 @@ class _Planner:
         ending = _Ending(self, path)
         plan.finish, plan.results = ending.steps, [*ending.tensors.values()]
         plan.result = ending.result()
-        plan.commit = [*self._commit(path, written)]
+        plan.commit = [*self._commit(path, written), *ending.attributes()]
+        plan.last = [Do(Call(count, tuple(map(Constant, c)))) for c in path.capture.left.counts]
         if path.capture.left.after:
             assert segment.commit is not None
-            plan.last = [Do(Call(segment.commit.call_after))]
+            plan.last.append(Do(Call(segment.commit.call_after)))
         return plan
 
     def _made(self, spot: Spot) -> Made:
@@ -387,8 +390,16 @@ class _Ending:
         """What the function gives."""
         structure = self.path.capture.structure
         items = [self._item(output) for output in self.path.capture.outputs]
-        known = _put_together(structure.key, iter(items))
-        return known or Call(_build, (Constant(structure), Row(tuple(items))))
+        return structured(structure, items)
+
+    def attributes(self) -> Iterator[Step]:
+        """Set the attributes that the run has set."""
+        attributes = self.path.capture.left.attributes
+        outputs = self.path.capture.outputs
+        items = map(self._item, outputs[len(outputs) - sum(a.count for a in attributes) :])
+        for left in attributes:
+            value = structured(left.structure, list(itertools.islice(items, left.count)))
+            yield Do(Call(set_attribute, (Constant(left.owner), Constant(left.name), value)))
 
     def _item(self, output: Output) -> Expression:
         if output.value is not None:
@@ -415,21 +426,6 @@ def _edge(number: int, tensor: Expression) -> Expression:
     """Where a gradient goes: the node that made the tensor, or the leaf itself."""
     target = Either(attribute(tensor, "grad_fn"), tensor)
     return Row((Constant(number), target, attribute(tensor, "output_index")))
-
-
-def _put_together(key: Any, parts: Iterator[Expression]) -> Expression | None:
-    """The expression for a container of the structure `key`; None where that takes more than brackets."""
-    if key is None:
-        return next(parts)
-    kind, _, inner = key
-    items = [_put_together(part, parts) for part in inner]
-    if kind not in (list, tuple) or None in items:
-        return None
-    return Row(tuple(items), kind)  # type: ignore[arg-type]
-
-
-def _build(structure: Any, items: Sequence[Any]) -> Any:
-    return structure.build(iter(items))
 
 
 def _array_of(reference: Any) -> np.ndarray | None:

@@ -33,6 +33,10 @@ class Interpreter:
     def effect(self, reason: str) -> None:
         """The engine does something that a replay could not repeat."""
 
+    def requires_grad_changes(self, tensor: Any) -> None:
+        """Whether `tensor` requires gradients is about to be the other way round."""
+        self.effect("changes requires_grad")
+
     def constant(self, tensor: Any) -> None:
         """`tensor` was made from Python data, not by an op."""
 

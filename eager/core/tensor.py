@@ -37,36 +37,58 @@ class Size(tuple[int, ...]):
         return int(np.prod(self, dtype=np.int64))
 
 
-class device:
-    """Where a tensor lives: always the CPU. Kept so that PyTorch programs run unchanged.
+# The kinds of devices that PyTorch knows, which a program may name; tensors are on the first alone.
+DEVICES = (
+    "cpu cuda ipu xpu mkldnn opengl opencl ideep hip ve fpga maia xla lazy vulkan mps meta hpu mtia".split()
+)
 
-    type: "cpu", or another device. Raises RuntimeError for other devices, whatever their names or numbers.
+
+class device:
+    """Where a tensor lives: always the CPU. Others can be named and compared with, and hold no tensors.
+
+    type: "cpu", or another device, perhaps with its number. Raises RuntimeError for names that are no
+    device's and for a number alone, since there is no accelerator; TypeError for what is no name.
+
+    >>> device("cuda:1"), device("cpu") == device("meta")
+    (device(type='cuda', index=1), False)
     """
 
-    __slots__ = ("type",)
-    index = None
+    __slots__ = ("index", "type")
 
     def __init__(self, type: Any = "cpu", index: int | None = None) -> None:
         if isinstance(type, (bool, float, complex, bytes, list, tuple, dict)) or type is None:
-            raise failure(
-                TypeError, f"device(): a device is a name or a number, not {type.__class__.__name__}"
-            )
-        name = str(type)
-        if name.split(":")[0] != "cpu":
+            kind = type.__class__.__name__
+            raise failure(TypeError, f"device(): a device is a name or a number, not {kind}")
+        self.type, _, number = str(type).partition(":")
+        if self.type.removeprefix("-").isdigit():
             raise failure(RuntimeError, f"device {type!r}: fusegrad has no other device than the CPU")
-        self.type = "cpu"
+        if self.type not in DEVICES or (number and (index is not None or not number.isdigit())):
+            known = f"Expected one of {', '.join(DEVICES)} device type"
+            raise failure(RuntimeError, f"{known} at start of device string: {type}")
+        # All that is on the CPU is in one place.
+        self.index = None if self.type == "cpu" else int(number) if number else index
 
     def __repr__(self) -> str:
-        return "device(type='cpu')"
+        number = "" if self.index is None else f", index={self.index}"
+        return f"device(type={self.type!r}{number})"
 
     def __str__(self) -> str:
-        return "cpu"
+        return self.type if self.index is None else f"{self.type}:{self.index}"
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, device) or other == "cpu"
+        if isinstance(other, device):
+            return (self.type, self.index) == (other.type, other.index)
+        return self.type == "cpu" and other == "cpu"
 
     def __hash__(self) -> int:
-        return hash("cpu")
+        return hash(str(self))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return device, (self.type, self.index)
+
+    def __setstate__(self, state: tuple[None, dict[str, Any]]) -> None:
+        """As pickles of version 0.1.0 have it: the CPU."""
+        self.type, self.index = state[1]["type"], None
 
 
 _CPU = device()
@@ -74,8 +96,12 @@ _CPU = device()
 
 def on_cpu(value: Any) -> None:
     """Refuse what was given as a `device` and is not there; None is the CPU, too."""
-    if value is not None and value is not _CPU:
-        device(value)
+    if value is None or value is _CPU:
+        return
+    type = value.type if isinstance(value, device) else str(value).partition(":")[0]
+    if type != "cpu":
+        device(value)  # what is no device at all has words of its own
+        raise failure(RuntimeError, f"device {str(value)!r}: fusegrad has no other device than the CPU")
 
 
 class layout:
@@ -264,7 +290,7 @@ class Tensor(Methods):
 
     def cuda(self, *_: Any, **__: Any) -> Tensor:
         """Raises RuntimeError: there is no other device than the CPU."""
-        device("cuda")
+        on_cpu("cuda")
         return self
 
     # Its place on the autograd graph.
@@ -300,7 +326,7 @@ class Tensor(Methods):
                 "Setting requires_grad=True on inference tensor outside InferenceMode is not allowed.",
             )
         if state.interpreter is not None and self.needs_grad != requires_grad:
-            state.interpreter.effect("changes requires_grad")
+            state.interpreter.requires_grad_changes(self)
         self.needs_grad = bool(requires_grad)
         return self
 
@@ -343,6 +369,8 @@ class Tensor(Methods):
                 "data set to a tensor that requires gradients must be floating point or complex dtype, not "
                 f"{value.array.dtype.name}",
             )
+        if _is_same_memory(self.array, value.array):
+            return  # `x.data -= y` has written there already
         if state.interpreter is not None:
             state.interpreter.effect("replaces a tensor's data")
         self.array = value.array
@@ -458,6 +486,14 @@ class Tensor(Methods):
         if self.array.ndim == 0 and type(self) is Tensor:
             return self._leave("format", lambda: format(self.array.item(), spec))
         return object.__format__(self, spec)
+
+
+def _is_same_memory(one: Any, other: Any) -> bool:
+    """Whether two arrays are the same elements of one memory."""
+    if type(one) is not np.ndarray or type(other) is not np.ndarray:
+        return one is other
+    same = (one.shape, one.strides, one.dtype) == (other.shape, other.strides, other.dtype)
+    return same and one.__array_interface__["data"] == other.__array_interface__["data"]
 
 
 class Untracked(list[Any]):

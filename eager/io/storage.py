@@ -8,6 +8,7 @@ import numpy as np
 
 from fusegrad.eager.core import shared
 from fusegrad.eager.core.dtypes import FROM_NUMPY, DType
+from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.names import attach
 from fusegrad.eager.core.tensor import Tensor, device
 
@@ -27,6 +28,10 @@ class UntypedStorage:
 
     def __init__(self, owner: np.ndarray) -> None:
         self._owner = owner
+
+    def untyped(self) -> UntypedStorage:
+        """The same memory as bytes."""
+        return self
 
     def data_ptr(self) -> int:
         """The address of the first byte."""
@@ -51,7 +56,31 @@ class UntypedStorage:
         return list(self._bytes())
 
     def __getitem__(self, index: Any) -> Any:
-        return self._bytes()[index]
+        """A byte, or the storage of a part."""
+        if not isinstance(index, slice):
+            return self._bytes()[index]
+        return UntypedStorage(self._as_bytes()[index])
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        """The bytes in this memory, for `np.asarray` and `fg.asarray`."""
+        return np.array(self._as_bytes(), dtype, copy=copy)
+
+    def _as_bytes(self) -> np.ndarray:
+        return self._owner.reshape(-1, order="A").view(np.uint8)
+
+    @classmethod
+    def from_file(cls, filename: str, shared: bool = False, nbytes: int = 0) -> UntypedStorage:
+        """The first bytes of a file: read, or, if `shared`, the file's own, which writes change.
+
+        Source: `torch.UntypedStorage.from_file`.
+        """
+        if shared:
+            return cls(np.memmap(filename, np.uint8, "r+", shape=(nbytes,)))
+        with open(filename, "rb") as file:
+            read = np.frombuffer(bytearray(file.read(nbytes)), np.uint8)
+        if read.nbytes < nbytes:
+            raise failure(RuntimeError, f"{filename} has {read.nbytes} bytes, and {nbytes} are asked for")
+        return cls(read)
 
     def _bytes(self) -> bytes:
         return self._owner.tobytes("A")

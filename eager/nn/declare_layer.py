@@ -25,12 +25,13 @@ def optional_parameter(module: Module, name: str, wanted: bool, *size: int, dtyp
 class Declared(Module):
     """A layer that applies a function of `nn.functional` with its own attributes as arguments.
 
-    function: the function's name; arguments: the constructor's, with their defaults; passed: those that
-    the function takes; buffers: those that are tensors of the layer's state; mode: whether the function
-    asks if the layer trains.
+    function: the function's name; order: the constructor's arguments; arguments: their defaults; passed:
+    those that the function takes; buffers: those that are tensors of the layer's state; mode: whether the
+    function asks if the layer trains.
     """
 
     function: str
+    order: tuple[str, ...]
     arguments: dict[str, Any]
     passed: tuple[str, ...]
     buffers_held: tuple[str, ...] = ()
@@ -39,8 +40,11 @@ class Declared(Module):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()
-        given = type(self).__signature__.bind(*args, **kwargs)  # type: ignore[attr-defined]
-        for name, value in (self.arguments | given.arguments).items():
+        by_name = self.arguments | dict(zip(self.order, args, strict=False)) | kwargs
+        twice = any(name in kwargs for name in self.order[: len(args)])
+        if twice or len(args) > len(self.order) or sorted(by_name) != sorted(self.order):
+            type(self).__signature__.bind(*args, **kwargs)  # type: ignore[attr-defined]  # says what is wrong
+        for name, value in by_name.items():
             if name in self.buffers_held:
                 self.register_buffer(name, value)
             else:
@@ -82,6 +86,7 @@ def declared(
         "__doc__": f"{first_line} Source: `torch.nn.{name}`.",
         "__signature__": inspect.Signature(parameters),
         "function": function,
+        "order": tuple(arguments),
         "arguments": {key: value for key, value in arguments.items() if value is not REQUIRED},
         "passed": tuple(key for key in arguments if key not in dropped.split()),
         "buffers_held": tuple(held.split()),

@@ -20,7 +20,7 @@ ENGINE = ("fusegrad.eager", "fusegrad.tracer", "fusegrad.compiler")
 def packages() -> list[str]:
     """The public modules below `fusegrad`."""
     found = pkgutil.walk_packages([str(Path(fg.__file__).parent)], "fusegrad.")
-    return [m.name for m in found if m.name not in COMMANDS]
+    return [m.name for m in found if m.name not in COMMANDS and not m.name.startswith("fusegrad.torch")]
 
 
 PACKAGES = packages()

@@ -22,7 +22,9 @@ from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any, TextIO
 
-from peers import face, missing
+from fusegrad.torch import install
+from peers import missing
+from peers.checkout import Finder
 
 MEMORY = 8 << 30
 SECONDS = 60
@@ -141,7 +143,7 @@ def main() -> None:
     limit_memory()
     os.environ |= {"PYTORCH_TESTING_DEVICE_ONLY_FOR": "cpu", "PYTORCH_PRINT_REPRO_ON_FAILURE": "0"}
     if not given.with_torch:
-        face.install(given.checkout)
+        install(Finder(given.checkout))
         # Programs that a test starts get fusegrad too.
         os.environ["PYTHONPATH"] = str(Path(__file__).parent / "site")
         os.environ["PEERS_CHECKOUT"] = str(given.checkout)

@@ -23,7 +23,8 @@ from fusegrad.tracer.observe.naming import NamingObserver
 from fusegrad.tracer.observe.observer import Observer
 from fusegrad.tracer.observe.pytree import Structure, contents, flatten, is_container
 from fusegrad.tracer.observe.reads import Read
-from fusegrad.tracer.observe.values import is_plain
+from fusegrad.tracer.observe.stores import Stored
+from fusegrad.tracer.observe.values import hold, is_plain
 from fusegrad.tracer.record.before import Before
 from fusegrad.tracer.record.later import Later
 from fusegrad.tracer.record.recorder import Recorder
@@ -66,15 +67,33 @@ class Output:
 
 
 @dataclass(frozen=True, slots=True)
+class Attribute:
+    """An attribute that the run has set: of the object that `owner` gives when called, to a value that has
+    this structure, with so many leaves (`count`).
+    """
+
+    owner: Callable[[], Any]
+    name: str
+    structure: Structure
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class Left:
     """What the run left in the world, besides its result.
 
-    writes: (input, what its memory holds in the end). gradients: (tensor, what its `.grad` is in the
-    end; None: there is none). after: methods that are called when all is done.
+    writes: (input, what its memory holds in the end); quiet: the numbers of those that autograd does not
+    notice. gradients: (tensor, what its `.grad` is in the
+    end; None: there is none). attributes: those that were set, whose leaves are the last of the capture's
+    outputs; counts: those that grew: the object, the name, and by how much. after: methods that are called
+    when all is done.
     """
 
     writes: tuple[tuple[Value, Value], ...] = ()
+    quiet: frozenset[int] = frozenset()
     gradients: tuple[tuple[Place, Value | None], ...] = ()
+    attributes: tuple[Attribute, ...] = ()
+    counts: tuple[tuple[Callable[[], Any], str, int], ...] = ()
     after: tuple[weakref.WeakMethod[Any], ...] = ()
 
     def values(self) -> list[Value]:
@@ -82,7 +101,7 @@ class Left:
         return [*(v for _, v in self.writes), *(v for _, v in self.gradients if v is not None)]
 
     def __bool__(self) -> bool:
-        return bool(self.writes or self.gradients or self.after)
+        return bool(self.writes or self.gradients or self.attributes or self.counts or self.after)
 
 
 @dataclass
@@ -188,7 +207,7 @@ def capture(
     observer = NamingObserver((given, keywords), FOLLOWING, roots)
     _reach_bound(observer, called, bound)
     recorder.name_of, recorder.reached = observer.name_of, observer.reached
-    observer.opened = recorder.code_opens
+    observer.opened, observer.changed = recorder.code_opens, recorder.change
     previous, state.interpreter = state.interpreter, in_charge(recorder)
     try:
         try:
@@ -267,10 +286,14 @@ def _finish(recorder: Recorder, observer: Observer, result: Any, leaves: list[An
         reasons.append(Reason(f"returns {error}", "", 0))
         found = []
         structure = flatten((), found)
-    reasons += _containers(result, observer, set())
+    shown: set[int] = set()
+    reasons += _containers(result, observer, shown)
+    attributes = tuple(_attribute(stored, observer, found, shown, reasons) for stored in observer.stores)
     outputs = tuple(_output(recorder, observer, leaf, leaves, reasons) for leaf in found)
     reasons += _sharing(outputs, found, leaves, recorder)
+    counts = tuple((hold(c.owner), c.name, c.value() - c.first) for c in observer.stores.counts())
     left = _left(recorder, outputs, found, reasons)
+    left = dataclasses.replace(left, attributes=attributes, counts=counts)
     values = dict.fromkeys(o.value for o in outputs if o.value is not None)
     hosts = (h.value for h, _ in recorder.hosts)
     inputs = (*recorder.inputs, *recorder.captured, *hosts, *recorder.constants)
@@ -297,6 +320,21 @@ def _finish(recorder: Recorder, observer: Observer, result: Any, leaves: list[An
         recorder.later,
         recorder.before,
     )
+
+
+def _attribute(
+    stored: Stored, observer: Observer, found: list[Any], shown: set[int], reasons: list[Reason]
+) -> Attribute:
+    """What a replay sets an attribute to; `found` gets its leaves, and `shown` its containers."""
+    value, before = stored.value(), len(found)
+    reasons += _containers(value, observer, shown)
+    try:
+        structure = flatten(value, found)
+    except ValueError as error:
+        reasons.append(Reason(f"sets `{stored.name}` to {error}", "", 0))
+        del found[before:]
+        structure = flatten((), found)
+    return Attribute(hold(stored.owner), stored.name, structure, len(found) - before)
 
 
 def _output(
@@ -346,6 +384,8 @@ def _left(recorder: Recorder, outputs: tuple[Output, ...], found: list[Any], rea
     """What the run wrote from outside, and the gradients that it left."""
     writes = []
     derived = any(o.requires_grad and not o.freed for o in outputs)
+    if derived and recorder.makes_leaves:
+        reasons.append(Reason("gives a result that can be derived by tensors that the run has made", "", 0))
     for known in recorder.memory.written():
         if not known.array.flags.c_contiguous:
             reasons.append(Reason("writes into a tensor that does not lie in row-major order", "", 0))
@@ -371,7 +411,8 @@ def _left(recorder: Recorder, outputs: tuple[Output, ...], found: list[Any], rea
             value = recorder.copy_of(seen.value) if seen.value in taken else seen.value
             taken.add(value)
         gradients.append((recorder.place_of(tensor), value))
-    return Left(tuple(writes), tuple(gradients), tuple(recorder.after))
+    quiet = frozenset(i for i, (first, _) in enumerate(writes) if first not in recorder.noticed)
+    return Left(tuple(writes), quiet, tuple(gradients), after=tuple(recorder.after))
 
 
 def _containers(result: Any, observer: Observer, seen: set[int]) -> Iterator[Reason]:

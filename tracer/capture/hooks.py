@@ -47,6 +47,21 @@ class Hooks:
             else attributes.load(observer, owner, name, self.sites[site])
         )
 
+    def counted_attribute(self, owner: Any, name: str, site: int) -> Any:
+        """`owner.name` of `owner.name += ...`"""
+        observer = active()
+        if observer is None:
+            return getattr(owner, name)
+        return attributes.load_counted(observer, owner, name, self.sites[site])
+
+    def store_counted_attribute(self, value: Any, owner: Any, name: str, site: int) -> None:
+        """The end of `owner.name += ...`"""
+        observer = active()
+        if observer is None:
+            setattr(owner, name, value)
+        else:
+            attributes.store_counted(observer, value, owner, name, self.sites[site])
+
     def store_attribute(self, value: Any, owner: Any, name: str, site: int) -> None:
         """``owner.name = value``"""
         observer = active()

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from fusegrad.eager.autograd.node import gradient_of, set_gradient
-from fusegrad.tracer.observe import purity
+from fusegrad.tracer.observe import purity, stores
 from fusegrad.tracer.observe.lookup import MISSING, Found, instance_dict, lookup, type_lookup
 from fusegrad.tracer.observe.observer import LOCAL, OUTER, STRUCTURE, UNKNOWN, Observer, is_dataclass_instance
 from fusegrad.tracer.observe.reads import GetterRead
@@ -71,6 +71,19 @@ def load(observer: Observer, owner: Any, name: str, site: Site) -> Any:
     return _resolve(observer, owner, name, found, site)
 
 
+def load_counted(observer: Observer, owner: Any, name: str, site: Site) -> Any:
+    """``owner.name`` of ``owner.name += ...``: a count need not be what it is."""
+    if observer.is_outer(owner) and observer.stores.begins_count(owner, name):
+        return stores.own(owner)[name]
+    return load(observer, owner, name, site)
+
+
+def store_counted(observer: Observer, value: Any, owner: Any, name: str, site: Site) -> None:
+    """``owner.name = value``, the end of ``owner.name += ...``."""
+    if not stores.count(observer, value, owner, name, site):
+        store(observer, value, owner, name, site)
+
+
 def _may_hide_state(observer: Observer, owner: Any, name: str, found: Found) -> bool:
     """A structural argument is guarded by its fields alone: extra instance attributes are not."""
     if observer.status(owner) != STRUCTURE or found.where not in ("instance", "slot"):
@@ -93,7 +106,7 @@ def _resolve(observer: Observer, owner: Any, name: str, found: Found, site: Site
     if raw is MISSING:
         return _native(observer, owner, name)
     if found.where in ("instance", "slot", "module"):
-        if observer.status(owner) == LOCAL:
+        if observer.status(owner) == LOCAL or (owner, name) in observer.stores:
             return raw
         return raw if observer.status(owner) == STRUCTURE else observer.reached(raw)
     if found.where == "data":
@@ -246,7 +259,12 @@ def store(observer: Observer, value: Any, owner: Any, name: str, site: Site) -> 
             set_gradient(owner, value)
             return
         setattr(owner, name, value)
+        if (name == "data" and observer.is_tensor(value)) or (name == "requires_grad" and is_plain(value)):
+            return  # the recorder has been told
         observer.open(f"sets `{name}` of a tensor", site)
+        return
+    stores.fix(observer, owner, name, site)
+    if observer.is_outer(owner) and stores.store(observer, value, owner, name, site):
         return
     if not _is_local_store(observer, owner, name, "__setattr__", site):
         setattr(owner, name, value)

@@ -140,7 +140,9 @@ def _lookup_on_module(owner: ModuleType, name: str) -> Found:
     namespace = vars(ModuleType)["__dict__"].__get__(owner)
     if name in namespace:
         return Found("instance", namespace[name])
-    if type_lookup(type(owner), name) is not MISSING or "__getattr__" in namespace:
+    if any(type_lookup(type(owner), n) is not MISSING for n in (name, "__getattr__")):
+        return _DYNAMIC
+    if "__getattr__" in namespace:
         return _DYNAMIC
     return _ABSENT
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from fusegrad.eager.core.public import home
-from fusegrad.tracer.observe import purity
+from fusegrad.tracer.observe import purity, stores
 from fusegrad.tracer.observe.lookup import MISSING, Found, flat_contents, instance_dict, type_lookup
 from fusegrad.tracer.observe.pytree import is_container
 from fusegrad.tracer.observe.reads import (
@@ -77,7 +77,9 @@ class Observer:
     effects: why the run is open; empty if it is closed.
     captured_tensors: every tensor that a read yielded, by id.
     opened: called when something was done, or is about to be, that opens the run.
+    changed: called when something is changed that a replay changes, too.
     deeds: how often code ran, or an object was changed, that are not the engine's.
+    stores: the attributes that the run has set, of objects from outside.
     """
 
     def __init__(self, arguments: tuple[tuple, dict], following: Following) -> None:
@@ -87,7 +89,10 @@ class Observer:
         self.arguments = arguments
         self._following = following
         self.opened: Callable[[], Any] = lambda: None
+        self.changed: Callable[[str], Any] = lambda what: None
         self.deeds = 0
+        self.stores = stores.Stores()
+        self._restless: dict[int, tuple[Any, str]] = {}
         self._tensor = purity.tensor_class()
         self._status: dict[int, str] = {}
         self._kept: dict[int, Any] = {}  # so that ids stay valid for as long as statuses are kept
@@ -125,7 +130,8 @@ class Observer:
 
     def release(self) -> None:
         """Forget the objects of the run (not the reads and effects); ``status`` is of no use afterwards."""
-        for table in (self._status, self._kept, self._inputs, self._seen, self._explained, self._twins):
+        objects = self._status, self._kept, self._inputs, self._restless, self.stores
+        for table in (*objects, self._seen, self._explained, self._twins):
             table.clear()
 
     def _reach_function(self, function: Callable) -> None:
@@ -225,6 +231,15 @@ class Observer:
 
     # ---------------------------------------------------------------------------------- reads
 
+    def restless(self, owner: Any, why: str) -> None:
+        """Note that code has changed `owner` that a replay runs in the end: it cannot be read any more."""
+        self._restless[id(owner)] = owner, why
+
+    def _look(self, owner: Any, site: Site) -> None:
+        """A look at an object from outside, which must be what it was before the run."""
+        if id(owner) in self._restless:
+            self.open(self._restless[id(owner)][1], site)
+
     def read(self, key: Any, make: Callable[[], Read]) -> None:
         """Record a read once; ``key`` names the place, ``make`` builds the read."""
         if key not in self._seen:
@@ -258,6 +273,10 @@ class Observer:
 
     def read_attribute(self, owner: Any, name: str, found: Found, site: Site) -> None:
         """An attribute of an object: on the object if it is outer, else on its class."""
+        stores.fix(self, owner, name, site)
+        if (owner, name) in self.stores:
+            return  # it is what the run has made it
+        self._look(owner, site)
         if self.status(owner) == OUTER:
             builtin = type(owner) in purity.CONTAINERS and instance_dict(owner) is None
             if builtin and found.where == "class":
@@ -281,6 +300,7 @@ class Observer:
 
     def read_item(self, owner: Any, key: Any, value: Any, site: Site) -> None:
         """One item of an outer list, deque or dict (MISSING: a dict's absent key)."""
+        self._look(owner, site)
         place = ("item", id(owner), id(self._keep(key)) if plain_key(key) is MISSING else plain_key(key))
         self.read(place, lambda: ItemRead(owner, key, value, site))
         self.reached(value)
@@ -294,6 +314,7 @@ class Observer:
         """All items of a builtin container; a read if it is outer."""
         if self.status(owner) != OUTER:
             return
+        self._look(owner, site)
         if ("contents", id(owner)) in self._seen:
             return
         items = flat_contents(owner)

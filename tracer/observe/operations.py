@@ -335,6 +335,8 @@ def store_item(observer: Observer, value: Any, owner: Any, key: Any, site: Site)
             observer.consume(part, site, "writes to a tensor")
     else:
         observer.deeds += 1
+        if _is_there(observer, owner, key, value, site):
+            return
         _check_write(observer, owner, key, "__setitem__", site)
         if type(value) in purity.ITERATORS or purity.is_user_iterable(value):
             if isinstance(key, slice):
@@ -342,6 +344,18 @@ def store_item(observer: Observer, value: Any, owner: Any, key: Any, site: Site)
         elif isinstance(key, slice):
             observer.consume(value, site, "assigns to a slice", deep=False)
     owner[key] = value
+
+
+def _is_there(observer: Observer, owner: Any, key: Any, value: Any, site: Site) -> bool:
+    """Whether an item is this very tensor already, as after `table[key] += ...`: it stays what it is."""
+    by_key = type(owner) is dict and type(key) is str
+    by_number = type(owner) is list and type(key) is int and -len(owner) <= key < len(owner)
+    if not observer.is_tensor(value) or observer.status(owner) != OUTER or not (by_key or by_number):
+        return False
+    if (owner.get(key) if by_key else owner[key]) is not value:
+        return False
+    observer.read_item(owner, key, value, site)
+    return True
 
 
 def delete_item(observer: Observer, owner: Any, key: Any, site: Site) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import weakref
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from types import MethodType
 from typing import Any
@@ -154,3 +154,16 @@ def _schedule(observer: Observer, recorder: Any, method: MethodType, site: Site,
         return method(*args)
     finally:
         state.interpreter = recorder
+        why = "reads what a learning rate schedule has set; read it before the schedule's step, or outside"
+        for changed in _changed(owner):
+            observer.restless(changed, why)
+
+
+def _changed(schedule: Any) -> Iterator[Any]:
+    """What a step of a schedule may change: schedules, what they keep, and groups of parameters."""
+    yield from (schedule, schedule.optimizer, *schedule.optimizer.param_groups)
+    for kept in vars(schedule).values():
+        if isinstance(kept, (list, dict)):
+            yield kept
+    for inner in getattr(schedule, "_schedulers", ()):
+        yield from _changed(inner)

@@ -87,7 +87,8 @@ ELEMENTWISE_METHODS = _words(
 )
 # Attributes of tensors that a replay would find unchanged, given the guards on inputs.
 TENSOR_ATTRIBUTES = _words(
-    "shape dtype ndim T mT H mH requires_grad is_leaf device itemsize nbytes real imag"
+    "shape dtype ndim T mT H mH requires_grad is_leaf device itemsize nbytes real imag data layout "
+    "is_cuda is_meta is_mps is_xpu is_mkldnn is_nested is_quantized is_sparse is_sparse_csr"
 )
 
 # ---------------------------------------------------------------------------------- callables
@@ -206,8 +207,13 @@ def tensor_class() -> type | None:
 
 
 def load_public(owner: Any, name: str) -> None:
-    """Have `fusegrad` load a part that comes when it is first asked for: from then on it is an attribute."""
-    if type(owner) is ModuleType and owner is sys.modules.get("fusegrad"):
+    """Have `fusegrad` load a part that comes when it is first asked for: from then on it is an attribute.
+
+    So do the modules that stand in torch's place.
+    """
+    face = sys.modules.get("fusegrad.torch.face")
+    stands_in = face is not None and type(owner) is vars(face).get("Face")
+    if stands_in or (type(owner) is ModuleType and owner is sys.modules.get("fusegrad")):
         with contextlib.suppress(AttributeError):
             getattr(owner, name)
 

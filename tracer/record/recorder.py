@@ -45,7 +45,9 @@ class Recorder(Interpreter):
     tracked: the values whose tensors needed gradients.
     bare: the arguments that must have no `.grad`. derived: where the leaves from outside are whose gradients
     the run has asked for, by id. steps_taken: how often the run has counted up each count of
-    an optimizer's steps, by id, and the value that it then held. after: Python code that a replay runs in
+    an optimizer's steps, by id, and the value that it then held. noticed: what was in the memory first that
+    is written so that autograd notices, not through `.data`. makes_leaves: whether tensors of the run's own
+    were made to require gradients. after: Python code that a replay runs in
     the end.
     gradients: the tensors from outside whose `.grad` was looked at or set, by id. before: what takes the run
     back, if that is asked for.
@@ -71,6 +73,9 @@ class Recorder(Interpreter):
         self.reads: list[Read] = []
         self.after: list[weakref.WeakMethod[MethodType]] = []
         self.steps_taken: dict[int, tuple[int, Value]] = {}
+        self.noticed: set[Value] = set()
+        self.makes_leaves = False
+        self._versions: dict[Value, Any] = {}  # of what comes from outside
         self._done: tuple[Any, ...] = ()
         self.open_reasons: list[tuple[str, str, int, str]] = []
         self.code_first = False
@@ -141,6 +146,8 @@ class Recorder(Interpreter):
         self.memory.define(tensor.array, value, outside)
         if tensor.needs_grad:
             self.tracked.add(value)
+        if outside:
+            self._versions[value] = tensor.version
         return value
 
     def _fresh(self) -> str:
@@ -281,8 +288,9 @@ class Recorder(Interpreter):
             self.effect("writes under no_grad into a tensor that is on the graph")
         if self.is_outside(base):
             self.change("writes into a tensor in place")
-            if target.version is not base.version:
-                self.effect("writes through .data, which autograd does not notice")
+            first = known.root().original
+            if target.version is self._versions.get(first):
+                self.noticed.add(first)
         value = self.value_of(result)
         try:
             if index is not None:
@@ -302,6 +310,20 @@ class Recorder(Interpreter):
         """The value once more, for memory of its own."""
         return self._emit(REGISTRY["clone"], (value,), {})
 
+    def requires_grad_changes(self, tensor: Tensor) -> None:
+        """What the run has made may become a leaf, from which nothing leads outside."""
+        if tensor.needs_grad or not self._is_made(tensor):
+            self.effect("changes requires_grad")
+            return
+        if tensor.grad_fn is None:
+            self.tracked.add(self.value_of(tensor))
+            self.makes_leaves = True
+
+    def _is_made(self, tensor: Tensor) -> bool:
+        """Whether the tensor was made by this run; its memory may be that of another one from outside."""
+        known = self.memory.find(tensor.array)
+        return known is not None and not known.outside
+
     def is_outside(self, tensor: Tensor) -> bool:
         """Whether the tensor was there before the run: an argument, captured, or a gradient of one."""
         known = self.memory.find(tensor.array)
@@ -320,14 +342,15 @@ class Recorder(Interpreter):
                 self.effect("runs hooks in backward")
             for _, target, _ in node.edges:
                 if isinstance(target, Tensor):
-                    self.derived.setdefault(id(target), self.place_of(target))
+                    if not self._is_made(target):
+                        self.derived.setdefault(id(target), self.place_of(target))
                     if has_hooks(target):
                         self.effect("runs hooks in backward")
         return self
 
     def sees_gradient(self, tensor: Tensor) -> None:
         self.later.settle()
-        if id(tensor) in self.gradients or not self.is_outside(tensor):
+        if id(tensor) in self.gradients or self._is_made(tensor):
             return
         self.gradients[id(tensor)] = Gradient(tensor, tensor.grad)
         place = self.place_of(tensor)
@@ -341,7 +364,7 @@ class Recorder(Interpreter):
 
     def before_gradient(self, tensor: Tensor) -> None:
         self.later.settle()
-        if self.is_outside(tensor):
+        if not self._is_made(tensor):
             self.change("sets .grad")
             self.gradients.setdefault(id(tensor), Gradient(tensor, None)).assigned = True
 

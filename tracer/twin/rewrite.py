@@ -104,7 +104,7 @@ class Rewriter(Expressions):
         result = [self.keep(names[0], self.expression(target.value), target)]
         if isinstance(target, ast.Attribute):
             key: Any = self.mangle(target.attr)
-            kind = "attribute"
+            kind = "counted_attribute" if operator in ("+", "-") else "attribute"
         else:
             assert isinstance(target, ast.Subscript)
             names.append(self.temporary())
@@ -112,7 +112,7 @@ class Rewriter(Expressions):
             key, kind = self.load(names[1], target), "item"
         old = self.hook(kind, target, self.load(names[0], target), key)
         value = self.hook("inplace", node, operator, old, self.expression(node.value))
-        key = key if kind == "attribute" else self.load(names[1], target)
+        key = self.load(names[1], target) if kind == "item" else key
         stored = self.hook("store_" + kind, target, value, self.load(names[0], target), key)
         return [*result, self.at(node, ast.Expr(value=stored)), *self.forget(names, node)]
 

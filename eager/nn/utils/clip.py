@@ -139,12 +139,12 @@ def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
     if not isinstance(vec, Tensor):
         raise failure(TypeError, f"expected torch.Tensor, but got: {type(vec).__name__}")
     targets = list(parameters)
-    needed = sum(p.array.size for p in targets)
-    if vec.array.size < needed:
-        raise failure(RuntimeError, f"the vector has {vec.array.size} elements, the parameters {needed}")
+    needed = sum(p.numel() for p in targets)
+    if vec.numel() < needed:
+        raise failure(RuntimeError, f"the vector has {vec.numel()} elements, the parameters {needed}")
     at = 0
     with no_grad():
         for parameter in targets:
-            count = parameter.array.size
-            parameter.copy_(shape.reshape(vec[at : at + count], parameter.array.shape))
+            count = parameter.numel()
+            parameter.copy_(shape.reshape(vec[at : at + count], parameter.shape))
             at += count

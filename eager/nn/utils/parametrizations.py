@@ -36,7 +36,7 @@ class WeightNorm(Module):
         square = weight * weight
         if self.dim == -1:
             return ops.sqrt(reduction.sum(square))
-        others = tuple(i for i in range(weight.array.ndim) if i != self.dim)
+        others = tuple(i for i in range(weight.ndim) if i != self.dim)
         return ops.sqrt(reduction.sum(square, others, keepdim=True)) if others else weight.abs()
 
     def forward(self, weight_g: Tensor, weight_v: Tensor) -> Tensor:
@@ -78,11 +78,11 @@ class _SpectralNorm(Module):
 
     def __init__(self, weight: Tensor, n_power_iterations: int = 1, dim: int = 0, eps: float = 1e-12) -> None:
         super().__init__()
-        if not -weight.array.ndim <= dim < weight.array.ndim:
+        if not -weight.ndim <= dim < weight.ndim:
             raise failure(
                 IndexError,
-                f"Dimension out of range (expected to be in range of [-{weight.array.ndim}, "
-                f"{weight.array.ndim - 1}] but got {dim})",
+                f"Dimension out of range (expected to be in range of [-{weight.ndim}, "
+                f"{weight.ndim - 1}] but got {dim})",
             )
         if n_power_iterations <= 0:
             raise failure(
@@ -90,9 +90,9 @@ class _SpectralNorm(Module):
                 "Expected n_power_iterations to be positive, but got "
                 f"n_power_iterations={n_power_iterations}",
             )
-        self.dim, self.eps, self.n_power_iterations = dim % weight.array.ndim, eps, n_power_iterations
-        if weight.array.ndim > 1:
-            rows, columns = self._matrix(weight).array.shape
+        self.dim, self.eps, self.n_power_iterations = dim % weight.ndim, eps, n_power_iterations
+        if weight.ndim > 1:
+            rows, columns = self._matrix(weight).shape
             for name, count in (("_u", rows), ("_v", columns)):
                 start = randn(count).to(weight.dtype)
                 self.register_buffer(name, F.normalize(start, dim=0, eps=eps))
@@ -110,7 +110,7 @@ class _SpectralNorm(Module):
                 self._v.copy_(F.normalize(contraction.mv(matrix.T, self._u), dim=0, eps=self.eps))
 
     def forward(self, weight: Tensor) -> Tensor:
-        if weight.array.ndim == 1:
+        if weight.ndim == 1:
             return F.normalize(weight, dim=0, eps=self.eps)
         matrix = self._matrix(weight)
         if self.training:

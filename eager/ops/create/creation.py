@@ -420,6 +420,8 @@ def asarray(
     Raises ValueError where `copy=False` cannot be.
     """
     on_cpu(device)
+    if not isinstance(obj, (Tensor, np.generic)) and hasattr(obj, "__array__"):
+        obj = np.asarray(obj)  # what lends its memory, as storages do
     made = as_tensor(obj, dtype=dtype)
     shares = made is obj or (isinstance(obj, np.ndarray) and np.shares_memory(made.array, obj))
     if copy is False and not shares and not (isinstance(obj, (Tensor, np.ndarray)) and not made.array.size):

@@ -324,7 +324,7 @@ def shows_effects(x: Any) -> list[tuple[str, Callable[..., Any], str, str]]:
         return x * 2
 
     def sets(x):
-        config.a += 1
+        config.a = config
         return x * 2
 
     def clock(x):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import pickle
 from types import ModuleType
 
 import pytest
+from oracle import torch
 
 import fusegrad as fg
 
@@ -125,9 +127,11 @@ def test_the_table_has_all():
 @pytest.mark.parametrize("name", CALLS)
 def test_another_device_is_refused(name):
     call = CALLS[name]
-    for other in ("cuda", "cuda:7", "mps", "meta", "nonsense", 0):
+    for other in ("cuda", "cuda:7", "mps", "meta", 0, fg.device("cuda"), fg.device("meta")):
         with pytest.raises(RuntimeError, match="no other device than the CPU"):
             call(device=other)
+    with pytest.raises(RuntimeError, match="Expected one of cpu, cuda"):
+        call(device="nonsense")
     with pytest.raises(TypeError, match="device"):
         call(device=[1])
     for same in ("cpu", "cpu:0", fg.device("cpu"), fg.device("cpu", 0)):
@@ -145,3 +149,30 @@ def test_flags_by_place():
     assert x.to("cpu", fg.float64, False, True).dtype == fg.float64
     assert x.to("cpu", fg.float32, False, True) is not x
     assert x.to("cpu", fg.float32, True) is x
+
+
+NAMED = [
+    "'cuda'",
+    "'cuda:1'",
+    "'cuda', 1",
+    "'meta'",
+    "'mps', 0",
+    "'nonsense'",
+    "'cuda:x'",
+    "'cuda:1', 1",
+    "-1",
+    "None",
+]
+
+
+@pytest.mark.parametrize("words", NAMED)
+def test_other_devices_can_be_named_as_in_torch(words):
+    def found(T):
+        try:
+            named = eval(f"T.device({words})", {"T": T})
+        except (RuntimeError, TypeError) as error:
+            return type(error)
+        again = pickle.loads(pickle.dumps(named))
+        return repr(named), str(named), named.type, named.index, named == T.ones(1).device, again == named
+
+    assert found(fg) == found(torch)

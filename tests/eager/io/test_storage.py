@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 from oracle import torch
@@ -58,3 +61,31 @@ def test_a_storage_seen_while_ops_wait() -> None:
 
     for _ in range(3):
         assert look(fg.ones(3)) == [4.0, 4.0, 4.0]
+
+
+def test_a_part_of_a_storage_is_one_as_in_torch() -> None:
+    def found(t: Any) -> Any:
+        x = t.arange(6, dtype=t.float32).reshape(2, 3).t()
+        part = x.untyped_storage()[4:12]
+        seen = t.asarray(part, dtype=t.uint8).view(dtype=t.float32)
+        x.fill_(7.0)
+        seen.add_(1.0)
+        return type(part).__name__, part.nbytes(), seen.tolist(), x.tolist(), part.untyped().tolist()
+
+    assert found(fg) == found(torch)
+
+
+def test_files_are_storages_as_in_torch(tmp_path: Path) -> None:
+    def found(t: Any) -> Any:
+        path = tmp_path / "bytes"
+        path.write_bytes(bytes(range(8)))
+        read = t.UntypedStorage.from_file(str(path), False, 6)
+        shared = t.UntypedStorage.from_file(str(path), True, 8)
+        t.asarray(read, dtype=t.uint8).fill_(9)
+        before = path.read_bytes()
+        t.asarray(shared, dtype=t.uint8)[1:3].fill_(5)
+        return read.tolist(), before, path.read_bytes()
+
+    assert found(fg) == found(torch)
+    with pytest.raises(RuntimeError, match="8 bytes, and 9"):
+        fg.UntypedStorage.from_file(str(tmp_path / "bytes"), nbytes=9)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+from fusegrad.tracer.observe.stores import CountRead
+from fusegrad.tracer.twin.sites import NOWHERE
 from guards.cases import attribute, case, number
 
 
@@ -33,3 +35,18 @@ def attribute_of_a_namespace_of_ones_own() -> Any:
         "a look-up": lambda: setattr(kind, "__getattribute__", lambda self, name: 1.5),
     }
     return attribute(world.owner, "x"), {"more": lambda: setattr(world.owner, "y", 1)}, breaks
+
+
+@case
+def count_of_a_namespace() -> Any:
+    world = SimpleNamespace(owner=SimpleNamespace(calls=3))
+    keeps = {
+        "another number": lambda: setattr(world.owner, "calls", 4),
+        "more": lambda: setattr(world.owner, "y", 1),
+    }
+    breaks = {
+        "no whole number": lambda: setattr(world.owner, "calls", 3.0),
+        "a flag": lambda: setattr(world.owner, "calls", True),
+        "none": lambda: delattr(world.owner, "calls"),
+    }
+    return CountRead(world.owner, "calls", NOWHERE), keeps, breaks

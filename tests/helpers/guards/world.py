@@ -296,6 +296,7 @@ CHANGES: list[Callable[[World], Any]] = [
     lambda w: vars(w.module).__setitem__("__getattr__", runs),
     lambda w: vars(w.module).__setitem__("absent", 1),
     lambda w: setattr(w.module, "__class__", type("Module", (types.ModuleType,), {"__getattribute__": runs})),
+    lambda w: setattr(w.module, "__class__", type("Module", (types.ModuleType,), {"__getattr__": runs})),
     lambda w: type.__setattr__(w.WithMeta, "level", 2),
     lambda w: w.list.__setitem__(0, new(1.5)),
     lambda w: w.list.__setitem__(0, Equal()),

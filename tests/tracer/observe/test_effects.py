@@ -31,7 +31,7 @@ COUNTER = Counter()
 CASES = {
     "prints": lambda x: print(end=""),
     "append": lambda x: OUTER.items.append(1),
-    "sets `n`": lambda x: setattr(OUTER, "n", 1),
+    "sets `n`": lambda x: setattr(OUTER, "n", object),
     "iterator": lambda x: next(OUTER.stream),
     "outside the function": lambda x: [v for v, _ in zip(OUTER.stream, [1], strict=False)],
     "NumPy": lambda x: OUTER.array + 1,

@@ -1,4 +1,4 @@
-"""First on the path, this is what `import torch` finds: fusegrad in its place."""
+"""What `import torch` finds in programs that PyTorch's tests start: fusegrad, and the checkout's tools."""
 
 import os
 import sys
@@ -6,6 +6,8 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parents[3]))
 
-from peers import face
+from peers.checkout import Finder
 
-face.install(Path(os.environ["PEERS_CHECKOUT"]) if "PEERS_CHECKOUT" in os.environ else None)
+from fusegrad.torch import install
+
+install(Finder(Path(os.environ["PEERS_CHECKOUT"]) if "PEERS_CHECKOUT" in os.environ else None))

@@ -1,0 +1,96 @@
+"""Programs as people publish them: torch's losses, eagerly and jitted, and most steps replayed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from oracle import torch
+
+import fusegrad as fg
+from programs import runs
+
+STEPS, WARM = 8, 12
+# The programs whose steps are not replayed, with words of what `explain()` says.
+_FAULT = "a group without a nest: a bug in fusion"  # still to be put right
+_NUMBER = "value at"  # `return loss.item()`: each number that is looked at is a path
+_OTHERS = "other numbers or sizes than in captured calls"
+_SCHEDULE = "reads what a learning rate schedule has set"
+NOT_REPLAYED = {
+    "byol": "replaces a tensor's data",
+    "char_rnn": "attribute `hidden` of a Trainer",
+    "checkpointed": "passes to `checkpoint` the callable",
+    "cnn": _NUMBER,
+    "deep_ensemble": _NUMBER,
+    "deep_equilibrium": "puts a hook on a tensor",
+    "dqn": "makes a IncompatibleKeys",
+    "energy_based": "changes requires_grad",
+    "gradient_accumulation_across": _OTHERS,
+    "graph_net": _NUMBER,
+    "hessian_vector": "gives a result that can be derived",
+    "hopfield": "Rprop.step() cannot be recorded",
+    "hypernetwork": _OTHERS,
+    "lbfgs_fit": "LBFGS.step() cannot be recorded",
+    "matrix_factorization": _NUMBER,
+    "mean_teacher": "attribute `global_step` of a Trainer",
+    "min_char_rnn": _NUMBER,
+    "one_cycle": _SCHEDULE,
+    "packed_sequences": "leave through tolist()",
+    "point_net": "_lru_cache_wrapper",
+    "realnvp": "passes to `reversed` the callable",
+    "reinforce": "calls `append` of a list that lives outside",
+    "reinforce_sampled": "draws random numbers that depend on a tensor",
+    "sac": _NUMBER,
+    "schedulers": _SCHEDULE,
+    "seq2seq_attention": _NUMBER,
+    "spiking": "runs the custom Function",
+    "state_space": "does not lie in row-major order",
+    "text_transformer": "NAdam.step() cannot be recorded",
+    "transformer_lm": "changes an item of a ParameterGroup",
+    "transformer_seq2seq": _FAULT,
+    "vae_drawn": "returns two views of one memory",
+}
+
+
+def losses_of(step: Any, batch: Any, steps: int = STEPS) -> list[np.ndarray]:
+    return [runs.losses(step(*batch(i))) for i in range(steps)]
+
+
+def agree(found: list[np.ndarray], expected: list[np.ndarray]) -> None:
+    for i, (ours, theirs) in enumerate(zip(found, expected, strict=True)):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-4, err_msg=f"step {i}")
+
+
+def test_there_are_many() -> None:
+    assert len(runs.NAMES) >= 60
+    assert set(NOT_REPLAYED) < set(runs.NAMES)
+
+
+@pytest.mark.parametrize("name", runs.NAMES)
+def test_eager_has_torchs_losses(name: str) -> None:
+    program = runs.loaded(name, "torch")
+    torch.manual_seed(0)
+    expected = losses_of(*program.steps())
+    fg.manual_seed(0)
+    found = losses_of(*runs.loaded(name, "fusegrad").steps())
+    if getattr(program, "DRAWS", False):  # other random numbers
+        assert [f.shape for f in found] == [e.shape for e in expected] and np.isfinite(found).all()
+    else:
+        agree(found, expected)
+
+
+@pytest.mark.parametrize("name", runs.NAMES)
+def test_jitted_steps_have_eagers_losses_and_are_replayed(name: str, request: pytest.FixtureRequest) -> None:
+    words = NOT_REPLAYED.get(name)
+    if words == _FAULT:
+        request.getfixturevalue("faults_are_covered")
+    fg.manual_seed(0)
+    expected = losses_of(*runs.loaded(name, "fusegrad").steps(), steps=WARM)
+    fg.manual_seed(0)
+    step, batch = runs.loaded(name, "fusegrad").steps()
+    jitted = fg.jit(step)
+    agree(losses_of(jitted, batch, WARM), expected)
+    assert runs.is_replayed(jitted, batch, WARM) == (words is None), jitted.explain()
+    if words is not None:
+        assert words in str(jitted.explain())

@@ -1,0 +1,226 @@
+"""Attributes that a run sets on objects from outside: what a replay sets once everything else is done.
+
+`self.loss = ...` in a `forward` leaves something in the world. A replay can leave it again, as it makes
+results again: the last value of each attribute counts, and what the run itself finds there afterwards is no
+look at the world any more.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from types import FunctionType, MethodType, ModuleType, SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from fusegrad.eager.core.public import home
+from fusegrad.tracer.observe import purity
+from fusegrad.tracer.observe.conditions import Called, Held, Place
+from fusegrad.tracer.observe.lookup import (
+    MISSING,
+    MODULE_TABLES,
+    Found,
+    instance_dict,
+    is_data_descriptor,
+    lookup,
+    nn_module_class,
+    type_lookup,
+)
+from fusegrad.tracer.observe.reads import AttributeRead, Read
+from fusegrad.tracer.observe.values import Expected, hold, is_plain, plain_key
+
+if TYPE_CHECKING:
+    from fusegrad.tracer.observe.observer import Observer
+    from fusegrad.tracer.twin.sites import Site
+
+CHANGE = "sets an attribute of an object"
+
+
+@dataclass(slots=True, eq=False)
+class Stored:
+    """An attribute that a run has set, of an object that it found outside."""
+
+    owner: Any
+    name: str
+    first: Any = MISSING
+
+    def value(self) -> Any:
+        """What it is now."""
+        return own(self.owner)[self.name]
+
+
+class Stores:
+    """The attributes that a run has set, and those that are whole numbers to which it has added.
+
+    What is only added to need not be known: `first` is what it was, until somebody looks at it.
+    """
+
+    def __init__(self) -> None:
+        self._set: dict[tuple[int, str], Stored] = {}
+        self._counts: dict[tuple[int, str], Stored] = {}
+        self._begun: dict[tuple[int, str], Stored] = {}
+
+    def __iter__(self) -> Iterator[Stored]:
+        return iter(self._set.values())
+
+    def __contains__(self, place: tuple[Any, str]) -> bool:
+        owner, name = place
+        return (id(owner), name) in self._set
+
+    def counts(self) -> Iterable[Stored]:
+        return self._counts.values()
+
+    def add(self, owner: Any, name: str) -> None:
+        self._set[id(owner), name] = Stored(owner, name)
+
+    def begins_count(self, owner: Any, name: str) -> bool:
+        """Whether `owner.name += ...`, which begins, may add to whatever is there."""
+        place = id(owner), name
+        if place in self._set or place in self._begun or not _has_plain_attribute(owner, name):
+            return False
+        now = own(owner).get(name, MISSING)
+        if type(now) is not int:
+            return False
+        known = self._counts.get(place)
+        self._begun[place] = Stored(owner, name, now if known is None else known.first)
+        return True
+
+    def count(self, owner: Any, name: str) -> bool:
+        """Note that what has begun has come to its end."""
+        begun = self._begun.pop((id(owner), name), None)
+        if begun is not None:
+            self._counts[id(owner), name] = begun
+        return begun is not None
+
+    def no_count(self, owner: Any, name: str) -> Any:
+        """What an attribute was before the run, if it was only added to so far: somebody looks at it."""
+        place = id(owner), name
+        count, begun = self._counts.pop(place, None), self._begun.pop(place, None)
+        if count is not None:
+            self._set[place] = Stored(owner, name)
+        known = count or begun
+        return MISSING if known is None else known.first
+
+    def clear(self) -> None:
+        for table in (self._set, self._counts, self._begun):
+            table.clear()
+
+
+def own(owner: Any) -> dict[str, Any]:
+    """An object's own attributes."""
+    return instance_dict(owner) or {}
+
+
+def fix(observer: Observer, owner: Any, name: str, site: Site) -> None:
+    """Somebody looks at an attribute or sets it: if it was only added to so far, it must be what it was."""
+    first = observer.stores.no_count(owner, name)
+    if first is not MISSING:
+        found = Found("instance", first)
+        key = ("attribute", id(owner), name)
+        observer.read(key, lambda: AttributeRead(owner, name, found, site))
+
+
+def count(observer: Observer, value: Any, owner: Any, name: str, site: Site) -> bool:
+    """Set an attribute to which something was added, which a replay adds, too; whether that can be."""
+    if type(value) is not int or not observer.stores.count(owner, name):
+        return False
+    kind = type(owner)
+    for about in (name, "__setattr__"):
+        observer.read_class(kind, about, type_lookup(kind, about), site)
+    observer.read(("count", id(owner), name), lambda: CountRead(owner, name, site))
+    setattr(owner, name, value)
+    observer.deeds += 1
+    observer.changed(CHANGE)
+    return True
+
+
+class CountRead(Read):
+    """That an attribute of an object itself is a whole number, whichever it is."""
+
+    __slots__ = ("name", "owner")
+    kind = "attribute"
+
+    def __init__(self, owner: Any, name: str, site: Site) -> None:
+        self.site, self.owner, self.name, self.expected = site, hold(owner), name, Expected(int)
+
+    def place(self) -> Place:
+        return Called(functools.partial(_kind_of, self.name), Held(self.owner))
+
+    def subject(self) -> str:
+        return f"the class of attribute `{self.name}`"
+
+
+def _kind_of(name: str, owner: Any) -> Any:
+    return type(own(owner).get(name, MISSING))
+
+
+def store(observer: Observer, value: Any, owner: Any, name: str, site: Site) -> bool:
+    """Set an attribute of an object from outside so that a replay can do it, too; whether that can be."""
+    if _is_there(observer, value, owner, name, site):
+        return True
+    if not _has_plain_attribute(owner, name) or not _can_be_left(observer, value, owner):
+        return False
+    kind = type(owner)
+    for about in (name, "__setattr__"):
+        observer.read_class(kind, about, type_lookup(kind, about), site)
+    setattr(owner, name, value)
+    observer.deeds += 1
+    observer.changed(CHANGE)
+    observer.stores.add(owner, name)
+    return True
+
+
+def _is_there(observer: Observer, value: Any, owner: Any, name: str, site: Site) -> bool:
+    """Whether the attribute has the value already: it stays what it is, as long as it is that."""
+    found = lookup(owner, name)
+    if (owner, name) in observer.stores or found.where not in ("instance", "module"):
+        return False
+    both_plain = is_plain(value) and is_plain(found.raw)
+    same_tensor = found.raw is value and observer.is_tensor(value)
+    if not same_tensor and not (both_plain and plain_key(value) == plain_key(found.raw)):
+        return False
+    kind = type(owner)
+    own = type_lookup(kind, "__setattr__")
+    module = nn_module_class()
+    if own is not object.__setattr__ and (module is None or own is not vars(module)["__setattr__"]):
+        return False
+    if is_data_descriptor(type_lookup(kind, name)):
+        return False
+    observer.read_class(kind, "__setattr__", own, site)
+    observer.read_attribute(owner, name, found, site)
+    return True
+
+
+def _has_plain_attribute(owner: Any, name: str) -> bool:
+    """Whether setting the attribute puts it into the object's own dict, and does nothing else."""
+    kind, namespace = type(owner), instance_dict(owner)
+    if isinstance(owner, (type, ModuleType, FunctionType, MethodType)) or type(namespace) is not dict:
+        return False
+    if is_data_descriptor(type_lookup(kind, name)) or lookup(owner, name).where == "dynamic":
+        return False
+    module = nn_module_class()
+    own = type_lookup(kind, "__setattr__")
+    if module is None or not issubclass(kind, module):
+        return (own is object.__setattr__ or kind is SimpleNamespace) and home(kind) is None
+    tables = [namespace.get(table) for table in MODULE_TABLES]
+    if any(type(table) is not dict or name in table for table in tables):
+        return False
+    return own is vars(module)["__setattr__"] and (name == "training" or name not in _own_names(module))
+
+
+@functools.cache
+def _own_names(module: type) -> frozenset[str]:
+    """The attributes that every module has, by which the engine works."""
+    return frozenset(vars(module()))
+
+
+def _can_be_left(observer: Observer, value: Any, owner: Any) -> bool:
+    """Whether a replay may be able to make the value again, as far as can be told now."""
+    if observer.is_tensor(value):
+        # A parameter that is put on a module becomes one of its own; one that the run makes is new.
+        found = id(value) in observer.captured_tensors and not isinstance(owner, nn_module_class() or ())
+        return type(value) is purity.tensor_class() or found
+    if is_plain(value):
+        return True
+    items = value.values() if type(value) is dict else value
+    return type(value) in (tuple, list, dict) and all(_can_be_left(observer, v, owner) for v in items)

@@ -53,6 +53,15 @@ from fusegrad.eager.core.dtypes import (
     set_default_dtype,
     uint8,
 )
+from fusegrad.eager.core.memory_order import (
+    channels_last,
+    channels_last_3d,
+    contiguous_format,
+    layout,
+    memory_format,
+    preserve_format,
+    strided,
+)
 from fusegrad.eager.core.public import (
     MAKERS as _MAKERS,
     form as _form,
@@ -69,14 +78,7 @@ from fusegrad.eager.core.state import (
 from fusegrad.eager.core.tensor import (
     Size,
     Tensor,
-    channels_last,
-    channels_last_3d,
-    contiguous_format,
     device,
-    layout,
-    memory_format,
-    preserve_format,
-    strided,
 )
 from fusegrad.eager.io import (
     printing as _printing,

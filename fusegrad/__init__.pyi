@@ -59,6 +59,12 @@ from fusegrad.eager.core.large import (
     set_eager_kernels as set_eager_kernels,
     wait_for_eager_kernels as wait_for_eager_kernels,
 )
+from fusegrad.eager.core.memory_order import (
+    layout as _layout,
+    layout as layout,
+    memory_format as _memory_format,
+    memory_format as memory_format,
+)
 from fusegrad.eager.core.settings import (
     are_deterministic_algorithms_enabled as are_deterministic_algorithms_enabled,
     is_deterministic_algorithms_warn_only_enabled as is_deterministic_algorithms_warn_only_enabled,
@@ -74,16 +80,7 @@ from fusegrad.eager.core.state import (
     no_grad as no_grad,
     set_grad_enabled as set_grad_enabled,
 )
-from fusegrad.eager.core.tensor import (
-    Size as Size,
-    Tensor as Tensor,
-    Tensor as _Tensor,
-    device as device,
-    layout as _layout,
-    layout as layout,
-    memory_format as _memory_format,
-    memory_format as memory_format,
-)
+from fusegrad.eager.core.tensor import Size as Size, Tensor as Tensor, Tensor as _Tensor, device as device
 from fusegrad.eager.devices.amp import autocast as autocast, is_autocast_enabled as is_autocast_enabled
 from fusegrad.eager.devices.cuda import OutOfMemoryError as OutOfMemoryError
 from fusegrad.eager.io.interop import from_dlpack as from_dlpack

@@ -163,3 +163,41 @@ def _turned(array: np.ndarray, order: Sequence[int]) -> np.ndarray:
 
 def _each(made: Any, change: Callable[[np.ndarray], np.ndarray]) -> Any:
     return tuple([change(m) for m in made]) if type(made) is tuple else change(made)
+
+
+# What programs call such orders.
+
+
+class layout:
+    """How elements lie in memory: always strided. Kept so that PyTorch programs run unchanged."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "torch.strided"
+
+    def __reduce__(self) -> str:
+        return "strided"
+
+
+strided = layout()
+
+
+class memory_format:
+    """An order of elements in memory that programs ask for: a hint, since ours lie row by row."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"torch.{self.name}"
+
+    def __reduce__(self) -> str:
+        return self.name
+
+
+contiguous_format, preserve_format = memory_format("contiguous_format"), memory_format("preserve_format")
+channels_last, channels_last_3d = memory_format("channels_last"), memory_format("channels_last_3d")
+LAST = {channels_last: 4, channels_last_3d: 5}  # with so many dimensions

@@ -1,8 +1,9 @@
 """What a program asks for, for the whole process: deterministic algorithms, and warnings that come each time.
 
 The first chooses who answers a jitted call. NumPy gives the same bits each time. A jitted call may be
-answered by eager, a replay or deferred ops, which differ by rounding; who that is depends on earlier calls and
-on the clock, unless this is asked for (`compiler/deterministic.py`). Ops on large arrays are NumPy's then.
+answered by eager, a replay or deferred ops, which differ by rounding; who that is depends on earlier calls
+and on the clock, unless this is asked for (`compiler/deterministic.py`). NumPy answers ops on large arrays
+then.
 """
 
 from __future__ import annotations

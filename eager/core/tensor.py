@@ -15,6 +15,7 @@ import numpy as np
 from fusegrad.eager.core import shared
 from fusegrad.eager.core.dtypes import FROM_NUMPY, DType
 from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.memory_order import LAST, contiguous_format, memory_format, strided
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.state import state
 
@@ -102,41 +103,6 @@ def on_cpu(value: Any) -> None:
     if type != "cpu":
         device(value)  # what is no device at all has words of its own
         raise failure(RuntimeError, f"device {str(value)!r}: fusegrad has no other device than the CPU")
-
-
-class layout:
-    """How elements lie in memory: always strided. Kept so that PyTorch programs run unchanged."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return "torch.strided"
-
-    def __reduce__(self) -> str:
-        return "strided"
-
-
-strided = layout()
-
-
-class memory_format:
-    """An order of elements in memory that programs ask for: a hint, since ours lie row by row."""
-
-    __slots__ = ("name",)
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def __repr__(self) -> str:
-        return f"torch.{self.name}"
-
-    def __reduce__(self) -> str:
-        return self.name
-
-
-contiguous_format, preserve_format = memory_format("contiguous_format"), memory_format("preserve_format")
-channels_last, channels_last_3d = memory_format("channels_last"), memory_format("channels_last_3d")
-_LAST = {channels_last: 4, channels_last_3d: 5}  # with so many dimensions
 
 
 class Tensor(Methods):
@@ -250,8 +216,8 @@ class Tensor(Methods):
     def is_contiguous(self, memory_format: memory_format = contiguous_format) -> bool:
         """Whether the elements lie in row-major order, or with their channels last, without gaps."""
         array = self.array
-        if memory_format in _LAST:
-            if array.ndim != _LAST[memory_format]:
+        if memory_format in LAST:
+            if array.ndim != LAST[memory_format]:
                 return False
             array = array.transpose(0, *range(2, array.ndim), 1)
         return bool(array.flags.c_contiguous)

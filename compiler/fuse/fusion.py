@@ -137,8 +137,8 @@ class Fusion:
         for number in computing:
             value = self._equations[number].output
             if value in self.early:
-                group = [e for e in self.early[value] if not isinstance(e.op, View)]
-                self._add(self._step("kernel", [self._makers[e.output] for e in group], apart=True))
+                for step in self._early_steps(self.early[value]):
+                    self._add(step)
             elif number in apart:
                 continue
             elif number in single:
@@ -156,6 +156,13 @@ class Fusion:
                 step.kernel = self._nest(equation)
         return steps
 
+    def _early_steps(self, group: Sequence[Equation]) -> list[Step]:
+        """The steps of a total that is known before all else: one, if there is a nest of all of it."""
+        numbers = [self._makers[e.output] for e in group if not isinstance(e.op, View)]
+        if self._lowerable(numbers):
+            return [self._step("kernel", numbers, apart=True)]
+        return [self._single(number) for number in numbers]
+
     def _step(self, kind: str, numbers: list[int], apart: bool = False) -> Step:
         return Step(kind, [self._equations[i] for i in numbers], numbers, apart=apart)
 
@@ -166,7 +173,8 @@ class Fusion:
         if group.key in self._plans.built:
             return group.kernel_like(*self._plans.built[group.key])
         most = MOST_PLANS if len(step.numbers) <= WORTH_COMPARING else 1
-        plans = itertools.islice(self._all_plans(step.numbers, step.nest), most)
+        plans = list(itertools.islice(self._all_plans(step.numbers, step.nest), most))
+        assert plans, "a group without a nest: a bug in fusion"
         kernel = self._choose([build_kernel(plan, outputs, self.sources) for plan in plans])
         self._plans.built[group.key] = kernel, group
         return kernel

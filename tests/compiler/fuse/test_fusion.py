@@ -285,3 +285,20 @@ def test_what_meets_itself_is_a_kernel(name):
 def test_distances_of_a_set_are_one_kernel_forward():
     program = check(lambda x: fg.exp(-((x[:, None] - x) ** 2).sum(-1)).sum(), tensor(60, 3))
     assert len(program.kernels) == 1
+
+
+def test_a_total_of_what_was_copied_to_another_shape_is_known_early():
+    """No one nest copies the labels and counts them under the new shape."""
+
+    def loss(x, labels):
+        counted = (labels[:, 1:].reshape(-1) != 0).sum()
+        return (x.exp() / counted).sum()
+
+    labels = fg.from_numpy(np.random.default_rng(0).integers(0, 3, (6, 5)))
+    x = fg.from_numpy(np.random.default_rng(1).normal(size=(24, 200)))
+    jitted = fg.jit(fg.value_and_grad(loss))
+    for _ in range(4):
+        value, gradient = jitted(x, labels)
+    expected, wanted = fg.value_and_grad(loss)(x, labels)
+    np.testing.assert_allclose(value.numpy(), expected.numpy())
+    np.testing.assert_allclose(gradient.numpy(), wanted.numpy(), atol=1e-12)

@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from fusegrad.eager.core.sizes import OpenArray
+
 Shape = tuple[int, ...]
 Order = tuple[int, ...] | None
 Rule = Callable[[Shape, Sequence[Any], dict[str, Any]], Order]
@@ -29,7 +31,7 @@ def as_operands(shape: Shape, operands: Sequence[Any], params: Any = None) -> Or
 
     An operand that is repeated along a dimension says nothing of it.
     """
-    if len(shape) < 2:
+    if len(shape) < 2 or any(isinstance(x, OpenArray) for x in operands):
         return None
     return _told(shape, tuple([(x.shape, x.strides) for x in operands]))
 

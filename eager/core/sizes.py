@@ -79,6 +79,9 @@ class OpenShape(tuple[Any, ...]):
     __hash__ = tuple.__hash__
 
 
+_ROW_MAJOR = np.empty(()).flags
+
+
 class OpenArray:
     """The array of an abstract tensor of which the sizes are open: it has a type, and no memory."""
 
@@ -99,6 +102,11 @@ class OpenArray:
         for n in self.shape:
             count = count * n
         return count
+
+    @property
+    def flags(self) -> Any:
+        """Those of an array in row-major order, as results of unknown sizes are planned."""
+        return _ROW_MAJOR
 
     @property
     def itemsize(self) -> int:

@@ -22,7 +22,7 @@ from fusegrad.eager.core.dtypes import promote_types
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import Random
 from fusegrad.eager.core.memory_order import Order, as_first
-from fusegrad.eager.core.op import NO_PARAMS, Params, TensorType, bind
+from fusegrad.eager.core.op import NO_PARAMS, Op, Params, TensorType, bind
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.sizes import size_of
 from fusegrad.eager.core.state import no_grad, testable
@@ -192,7 +192,7 @@ def _floating(name: str, op: Random) -> tuple[Callable[..., Tensor], Callable[..
         on_cpu(device)
         kind = dtypes.default_float() if dtype is None else dtypes.as_dtype(dtype)
         shape = _size(sizes if size is None else (size,))
-        return requiring(drawn(shape, kind, generator), requires_grad)
+        return requiring(_drawn(op, shape, kind, generator), requires_grad)
 
     def like(
         input: Tensor,
@@ -207,14 +207,7 @@ def _floating(name: str, op: Random) -> tuple[Callable[..., Tensor], Callable[..
     ) -> Tensor:
         on_cpu(device)
         kind = dtypes.as_dtype(dtype or input.dtype)
-        return requiring(drawn(input.array.shape, kind, generator, order_like(input)), requires_grad)
-
-    def drawn(
-        shape: tuple[int, ...], kind: dtypes.DType, generator: Generator | None, order: Params = NO_PARAMS
-    ) -> Tensor:
-        if kind.numpy.kind not in "fc":
-            raise failure(NotImplementedError, f"not implemented for {kind.name}; randint gives integers")
-        return bind(op, (), {"shape": shape, "dtype": kind, "generator": _generator(generator), **order})
+        return requiring(_drawn_like(op, input, kind, generator), requires_grad)
 
     function.__name__ = function.__qualname__ = name
     like.__name__ = like.__qualname__ = f"{name}_like"
@@ -222,6 +215,18 @@ def _floating(name: str, op: Random) -> tuple[Callable[..., Tensor], Callable[..
     function.__doc__ = f"Random numbers, {what}. Source: `torch.{name}`."
     like.__doc__ = f"`{name}` with the shape and dtype of `input`. Source: `torch.{name}_like`."
     return function, like
+
+
+def _drawn(
+    op: Op, shape: tuple[int, ...], kind: dtypes.DType, generator: Generator | None, order: Params = NO_PARAMS
+) -> Tensor:
+    if kind.numpy.kind not in "fc":
+        raise failure(NotImplementedError, f"not implemented for {kind.name}; randint gives integers")
+    return bind(op, (), {"shape": shape, "dtype": kind, "generator": _generator(generator), **order})
+
+
+def _drawn_like(op: Op, input: Tensor, kind: dtypes.DType, generator: Generator | None) -> Tensor:
+    return _drawn(op, input.array.shape, kind, generator, order_like(input))
 
 
 rand, rand_like = _floating("rand", _uniform)

@@ -44,7 +44,6 @@ NOT_REPLAYED = {
     "schedulers": _SCHEDULE,
     "seq2seq_attention": _NUMBER,
     "spiking": "runs the custom Function",
-    "state_space": "does not lie in row-major order",
     "text_transformer": "NAdam.step() cannot be recorded",
     "transformer_lm": "changes an item of a ParameterGroup",
     "vae_drawn": "returns two views of one memory",

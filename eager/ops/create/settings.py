@@ -20,6 +20,7 @@ def set_float32_matmul_precision(precision: str) -> None:
     >>> fg.set_float32_matmul_precision("high")
     >>> fg.get_float32_matmul_precision()
     'high'
+    >>> fg.set_float32_matmul_precision("highest")
     """
     if precision in _PRECISIONS:
         _precision[0] = precision

@@ -258,3 +258,44 @@ def test_a_program_that_is_long_at_large_arrays_loads_the_compiler_and_ends_well
     command = [sys.executable, "-W", "ignore", "-c", PROGRAM, way]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert (ran.returncode, ran.stdout) == (0, "done\n"), ran.stderr
+
+
+VIEWS = {
+    "reshape": lambda x: x.reshape(-1),
+    "reshape of a part": lambda x: x[1:].reshape(-1, 2),
+    "flatten": lambda x: x.flatten(),
+    "transpose": lambda x: x.T,
+    "contiguous": lambda x: x.contiguous(),
+    "the same dtype": lambda x: x.to(fg.float32),
+    "expand": lambda x: x.expand(2, *x.shape),
+    "broadcast": lambda x: fg.broadcast_tensors(x, fg.ones(1))[0],
+    "detach": lambda x: x.detach(),
+    "real": lambda x: fg.real(x),
+}
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_what_shares_memory_goes_on_doing_so(name, kernels):
+    x = tensor(300, 300)
+    for _ in range(6):
+        seen = VIEWS[name](x)
+        kernels.wait()
+    x[1:] = 7
+    assert seen.numpy().max() == 7
+
+
+def test_a_result_in_the_memory_of_an_operand_is_noticed(kernels, monkeypatch):
+    """A planted one: no op that is asked for gives its operand back today."""
+    monkeypatch.setattr(REGISTRY["relu"], "numpy", lambda x: x)
+    x = tensor(300, 300)
+    for _ in range(6):
+        same = fg.relu(x)
+        kernels.wait()
+    assert np.shares_memory(same.numpy(), x.numpy())
+
+
+def test_no_op_that_gives_a_view_is_asked_for(kernels):
+    views = [op for op in REGISTRY.values() if op.view]
+    assert views
+    x = tensor(300, 300)
+    assert all(eager_kernels._key(op, (x,), {}) is None for op in views)

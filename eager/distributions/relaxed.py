@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any
 
 from fusegrad.eager.core.public import locate
 from fusegrad.eager.core.tensor import Size, Tensor
@@ -56,7 +56,28 @@ class LogitRelaxedBernoulli(Chance):
         return _log(self.temperature) + away + 2 * F.logsigmoid(-away)
 
 
-class RelaxedBernoulli(TransformedDistribution):
+class _Relaxed(TransformedDistribution):
+    """What is made of relaxed draws on another scale: it has their parameters."""
+
+    has_rsample = True
+
+    @property
+    def temperature(self) -> Any:
+        """How far from whole numbers the draws are."""
+        return self.base_dist.temperature
+
+    @property
+    def logits(self) -> Tensor:
+        """The logarithm of the odds, or those of the classes' chances."""
+        return self.base_dist.logits
+
+    @property
+    def probs(self) -> Tensor:
+        """The chance of 1, or those of the classes."""
+        return self.base_dist.probs
+
+
+class RelaxedBernoulli(_Relaxed):
     """Numbers between 0 and 1, near one of them where the temperature is low.
 
     Source: `torch.distributions.RelaxedBernoulli`.
@@ -69,31 +90,12 @@ class RelaxedBernoulli(TransformedDistribution):
 
     arg_constraints = {"probs": constraints.unit_interval, "logits": constraints.real}  # noqa: RUF012
     support = constraints.unit_interval
-    has_rsample = True
 
     def __init__(
         self, temperature: Any, probs: Any = None, logits: Any = None, validate_args: bool | None = None
     ) -> None:
         base = LogitRelaxedBernoulli(temperature, probs, logits, validate_args)
         super().__init__(base, SigmoidTransform(), validate_args)
-
-    def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Self:
-        return TransformedDistribution.expand(self, batch_shape, _instance)
-
-    @property
-    def temperature(self) -> Any:
-        """How far from 0 and 1 the numbers are."""
-        return self.base_dist.temperature
-
-    @property
-    def logits(self) -> Tensor:
-        """The logarithm of the odds."""
-        return self.base_dist.logits
-
-    @property
-    def probs(self) -> Tensor:
-        """The chance of 1."""
-        return self.base_dist.probs
 
 
 class ExpRelaxedCategorical(Classes):
@@ -130,7 +132,7 @@ class ExpRelaxedCategorical(Classes):
         return (self.logits - value * self.temperature).log_softmax(-1).sum(-1) + norm
 
 
-class RelaxedOneHotCategorical(TransformedDistribution):
+class RelaxedOneHotCategorical(_Relaxed):
     """Shares that sum to 1, nearly all for one class where the temperature is low.
 
     Source: `torch.distributions.RelaxedOneHotCategorical`.
@@ -142,31 +144,12 @@ class RelaxedOneHotCategorical(TransformedDistribution):
 
     arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}  # noqa: RUF012
     support = constraints.simplex
-    has_rsample = True
 
     def __init__(
         self, temperature: Any, probs: Any = None, logits: Any = None, validate_args: bool | None = None
     ) -> None:
         base = ExpRelaxedCategorical(temperature, probs, logits, validate_args)
         super().__init__(base, ExpTransform(), validate_args)
-
-    def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Self:
-        return TransformedDistribution.expand(self, batch_shape, _instance)
-
-    @property
-    def temperature(self) -> Any:
-        """How far from whole numbers the shares are."""
-        return self.base_dist.temperature
-
-    @property
-    def logits(self) -> Tensor:
-        """The logarithms of the classes' chances."""
-        return self.base_dist.logits
-
-    @property
-    def probs(self) -> Tensor:
-        """The classes' chances."""
-        return self.base_dist.probs
 
 
 def _log(temperature: Any) -> Any:

@@ -6,6 +6,8 @@ import pytest
 
 from fusegrad.compiler import entries
 from fusegrad.compiler.deferred import op_trie
+from fusegrad.compiler.llvm.target import Target
+from fusegrad.compiler.program import pipeline
 
 
 @pytest.fixture(params=["the long way", "by shortcuts"])
@@ -29,3 +31,9 @@ def unmeasured(monkeypatch: pytest.MonkeyPatch) -> None:
 def always_deferred(unmeasured: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs that can be deferred are."""
     monkeypatch.setattr(op_trie.Plan, "defers", lambda self: True)
+
+
+@pytest.fixture
+def axes_for_wide_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The axes of vectors are chosen as on a machine with AVX-512, whichever runs the kernels."""
+    monkeypatch.setattr(pipeline, "host", lambda: Target(64, avx512=True))

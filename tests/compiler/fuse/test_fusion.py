@@ -191,7 +191,9 @@ def test_a_nan_anywhere_is_found(name: str, dtype: Any, sign: int):
 
 
 @pytest.mark.parametrize("rows, columns", [(64, 48), (3, 5), (1, 7), (2000, 3)])
-def test_what_follows_a_sum_of_columns_runs_after_its_loop(rows: int, columns: int):
+def test_what_follows_a_sum_of_columns_runs_after_its_loop(
+    rows: int, columns: int, axes_for_wide_vectors: None
+):
     def update(x, mean, scale):
         gradient = fg.where(x > 0, x, 0.0)
         total = gradient.sum(0)

@@ -64,8 +64,8 @@ FUNCTIONS = {
 
 
 @pytest.fixture
-def another_axis(monkeypatch):
-    """Another axis of vectors wherever one can be: which one is best depends on the machine."""
+def another_axis(monkeypatch, axes_for_wide_vectors):
+    """Another axis of vectors wherever one can be, on all machines the same."""
     monkeypatch.setattr(vector_axis, "WORTH", math.inf)
     monkeypatch.setattr(vector_axis, "SOME_WORK", 0)
 

@@ -53,12 +53,15 @@ class Solver(Op):
         return made[0] if len(made) == 1 else tuple(made)
 
 
-def doubtful(dtype: np.dtype) -> float:
-    """What a pivot is at most, beside what it was computed from, of a matrix that may be singular.
+# A pivot that is at most so many roundings of what it was computed from, and so many more for each row, may
+# be that of a singular matrix (or of one that is not positive-definite). Rounding decides what LAPACK says of
+# it, so nobody decides here: eager does. Errors grow by each small pivot before.
+SINGULAR, INDEFINITE = (256, 2), (4, 2)
 
-    Rounding decides whether LAPACK finds such a pivot to be zero. So nobody decides here: eager does.
-    """
-    return 4 * float(np.finfo(dtype).eps)
+
+def doubtful(dtype: np.dtype, roundings: tuple[int, int], rows: int) -> float:
+    """What a pivot is at most, beside what it was computed from, of a matrix that may be singular."""
+    return (roundings[0] + roundings[1] * rows) * float(np.finfo(dtype).eps)
 
 
 def _lapack(name: str, array: np.ndarray) -> Any:
@@ -68,7 +71,7 @@ def _lapack(name: str, array: np.ndarray) -> Any:
 def _factor_one(a: np.ndarray) -> tuple[np.ndarray, np.ndarray, bool]:
     factors, pivots, _ = _lapack("getrf", a)(a)
     largest = np.abs(np.triu(factors)).max(0)
-    sound = bool((np.abs(np.diagonal(factors)) > doubtful(a.dtype) * largest).all())
+    sound = bool((np.abs(np.diagonal(factors)) > doubtful(a.dtype, SINGULAR, len(a)) * largest).all())
     return factors.T, pivots + 1, sound
 
 
@@ -82,7 +85,7 @@ def _inverse_one(turned: np.ndarray, pivots: np.ndarray) -> tuple[np.ndarray]:
 
 def _cholesky_one(a: np.ndarray, upper: bool) -> tuple[np.ndarray, bool]:
     factor, info = _lapack("potrf", a)(a, lower=not upper, clean=1)
-    sound = np.diagonal(factor) ** 2 > doubtful(a.dtype) * np.diagonal(a)
+    sound = np.diagonal(factor) ** 2 > doubtful(a.dtype, INDEFINITE, len(a)) * np.diagonal(a)
     return factor.T, not info and bool(sound.all())
 
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
+from fusegrad.compiler.base.solver_ops import doubtful
 from fusegrad.compiler.kernel.dtypes import DTYPES
 from fusegrad.compiler.llvm.function_writer import FunctionWriter, Variable, Word
 from fusegrad.compiler.llvm.ir_writer import literal, vector_type
+from fusegrad.eager.core.dtypes import FROM_SHORT
 
 # An operand in a block, in 8-byte places: slot, byte offset, and byte steps from one row, column and entry of
 # the two dimensions of the batch to the next.
@@ -42,6 +44,13 @@ class Lanes:
     def number(self, value: float) -> Word:
         """A number in all lanes."""
         return self._spelled(DTYPES[self.dtype].register, literal(value, self.dtype), self.real)
+
+    def doubtful(self, roundings: tuple[int, int], rows: Word) -> Word:
+        """`solver_ops.doubtful` of matrices of so many rows."""
+        real, dtype = DTYPES[self.dtype].register, FROM_SHORT[self.dtype].numpy
+        none, one = (doubtful(dtype, roundings, n) for n in (0, 1))
+        count = self.spread(self.f.emit(f"uitofp {rows} to {real}", real))
+        return self._binary("fadd", self.mul(count, self.number(one - none)), self.number(none))
 
     def true(self) -> Word:
         """True in all lanes."""

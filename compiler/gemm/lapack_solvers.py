@@ -5,6 +5,7 @@ They work in place on columns, so what is given is copied to where the result li
 
 from __future__ import annotations
 
+from fusegrad.compiler.base.solver_ops import INDEFINITE, SINGULAR
 from fusegrad.compiler.gemm.lanes import Lanes, Operand
 from fusegrad.compiler.gemm.small_solvers import Operands, Sides
 from fusegrad.compiler.kernel.dtypes import DTYPES
@@ -52,7 +53,7 @@ def _first(operand: Operand) -> Word:
     return operand.address(operand.f.number(0))
 
 
-def factor(v: Lanes, fortran: Fortran, sides: Sides, given: Operands, doubtful: float) -> Word:
+def factor(v: Lanes, fortran: Fortran, sides: Sides, given: Operands) -> Word:
     """LU factors; gives whether the matrix is certainly not singular."""
     f, n = v.f, sides.rows
     _copied(given.a, given.c, n, n)
@@ -64,7 +65,7 @@ def factor(v: Lanes, fortran: Fortran, sides: Sides, given: Operands, doubtful: 
         with f.loop(k + 1) as i:
             size = v.size_of(given.c.load(i, k))
             largest.set(v.select(v.above(size, largest.value), size, largest.value))
-        least = v.mul(largest.value, v.number(doubtful))
+        least = v.mul(largest.value, v.doubtful(SINGULAR, n))
         _demand(sound, v.above(v.size_of(given.c.load(k, k)), least))
     return sound.value
 
@@ -120,7 +121,7 @@ def triangular(v: Lanes, fortran: Fortran, sides: Sides, given: Operands, leadin
         fortran.call("trsm", fortran.letter(SIDE), half, across, unit, n, m, one, a, leading, x, n)
 
 
-def cholesky(v: Lanes, fortran: Fortran, sides: Sides, given: Operands, doubtful: float) -> Word:
+def cholesky(v: Lanes, fortran: Fortran, sides: Sides, given: Operands) -> Word:
     """Cholesky's lower factors; gives whether the matrix is certainly positive-definite."""
     f, n = v.f, sides.rows
     zero = v.number(0)
@@ -137,5 +138,5 @@ def cholesky(v: Lanes, fortran: Fortran, sides: Sides, given: Operands, doubtful
     sound = f.variable(fortran.info.load("i32") == Word(f, "0", "i32"))
     with f.loop(n) as j:
         root, diagonal = given.c.load(j, j), given.a.load(j, j)
-        _demand(sound, v.above(v.mul(root, root), v.mul(diagonal, v.number(doubtful))))
+        _demand(sound, v.above(v.mul(root, root), v.mul(diagonal, v.doubtful(INDEFINITE, n))))
     return sound.value

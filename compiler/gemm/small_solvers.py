@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from fusegrad.compiler.base.solver_ops import INDEFINITE, SINGULAR
 from fusegrad.compiler.gemm.lanes import Lanes, Operand
 from fusegrad.compiler.llvm.function_writer import Variable, Word
 
@@ -85,7 +86,7 @@ class Rooms:
         self.numbers, self.indices = v.room(SMALL), v.room(SMALL, v.whole)
 
 
-def factor(v: Lanes, rooms: Rooms, sides: Sides, given: Operands, doubtful: float) -> Word:
+def factor(v: Lanes, rooms: Rooms, sides: Sides, given: Operands) -> Word:
     """LU factors with partial pivoting; gives in which lanes the matrix is certainly not singular."""
     f, n = v.f, sides.rows
     m = _Square(v, n, rooms.square).read(given.a)
@@ -114,10 +115,10 @@ def factor(v: Lanes, rooms: Rooms, sides: Sides, given: Operands, doubtful: floa
                 m.put(i, j, v.less(m.get(i, j), multiple, m.get(k, j)))
     with f.loop(n) as i, f.loop(n) as j:
         given.c.store(i, j, m.get(i, j))
-    return _are_sound(v, m, doubtful)
+    return _are_sound(v, m)
 
 
-def _are_sound(v: Lanes, m: _Square, doubtful: float) -> Word:
+def _are_sound(v: Lanes, m: _Square) -> Word:
     """In which lanes each pivot is certainly not 0, beside the column of U that it stands in."""
     f = v.f
     sound = f.variable(v.true())
@@ -126,7 +127,7 @@ def _are_sound(v: Lanes, m: _Square, doubtful: float) -> Word:
         with f.loop(k + 1) as i:
             size = v.size_of(m.get(i, k))
             largest.set(v.select(v.above(size, largest.value), size, largest.value))
-        least = v.mul(largest.value, v.number(doubtful))
+        least = v.mul(largest.value, v.doubtful(SINGULAR, m.rows))
         _demand(v, sound, v.above(v.size_of(m.get(k, k)), least))
     return sound.value
 
@@ -224,7 +225,7 @@ def triangular(v: Lanes, rooms: Rooms, sides: Sides, given: Operands, unit: bool
             given.c.store(i, column, x.get(i))
 
 
-def cholesky(v: Lanes, rooms: Rooms, sides: Sides, given: Operands, doubtful: float) -> Word:
+def cholesky(v: Lanes, rooms: Rooms, sides: Sides, given: Operands) -> Word:
     """Cholesky's lower factors; gives in which lanes the matrix is certainly positive-definite."""
     f, n = v.f, sides.rows
     m = _Square(v, n, rooms.square)
@@ -236,7 +237,7 @@ def cholesky(v: Lanes, rooms: Rooms, sides: Sides, given: Operands, doubtful: fl
         with f.loop(j) as k:
             element = m.get(j, k)
             square.set(v.less(square.value, element, element))
-        _demand(v, sound, v.above(square.value, v.mul(given_here, v.number(doubtful))))
+        _demand(v, sound, v.above(square.value, v.mul(given_here, v.doubtful(INDEFINITE, n))))
         _demand(v, sound, v.above(given_here, zero))
         root = v.root(square.value)
         m.put(j, j, root)

@@ -14,8 +14,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from fusegrad.compiler.base.solver_ops import (
     CHOLESKY,
     FACTOR,
@@ -23,7 +21,6 @@ from fusegrad.compiler.base.solver_ops import (
     LU_SOLVE,
     TRIANGULAR,
     Solver,
-    doubtful,
 )
 from fusegrad.compiler.gemm import lapack_solvers, small_solvers
 from fusegrad.compiler.gemm.blas import routines
@@ -281,12 +278,11 @@ def _task(code: Code) -> FunctionWriter:
 def _written(code: Code, v: Lanes, helper: Any, sides: Sides, given: Operands, block: Word) -> Word | None:
     """What is done with a group; gives in which lanes the result is sound, if that is asked."""
     how: Any = small_solvers if code.lanes is not None else lapack_solvers
-    limit = doubtful(np.dtype(np.float32 if code.dtype == "f32" else np.float64))
     if code.op == FACTOR.name:
-        found: Word = how.factor(v, helper, sides, given, limit)
+        found: Word = how.factor(v, helper, sides, given)
         return found
     if code.op == CHOLESKY.name:
-        found = how.cholesky(v, helper, sides, given, limit)
+        found = how.cholesky(v, helper, sides, given)
         return found
     if code.op == LU_SOLVE.name:
         how.solve(v, helper, sides, given, code.variant)

@@ -25,6 +25,7 @@ from fusegrad.compiler.base.solver_ops import CHOLESKY, FACTOR, LU_INVERSE, LU_S
 from fusegrad.compiler.base.symbolic_sizes import likely
 from fusegrad.compiler.lower.rewriter import Rewriter
 from fusegrad.eager.core import dtypes
+from fusegrad.eager.core.op import REGISTRY
 from fusegrad.tracer.ir.graph import Value
 
 # Of single matrices with more rows than this NumPy, whose LAPACK has threads, is as fast.
@@ -151,6 +152,17 @@ def _cofactors(b: Rewriter, x: Value) -> Value | None:
     return b.op("mul", b.reshape(determinant, (*determinant.shape, 1, 1)), whole)
 
 
+def _eigenvalues(b: Rewriter, x: Value, UPLO: str) -> Value | None:
+    """Where vectors are asked for as well, which is what a gradient does, both are found at once."""
+    if not b.is_asked("linalg_eigh", *b.original.inputs, UPLO=UPLO):
+        return None
+    return _eigenvectors(b, x, UPLO)[0]
+
+
+def _eigenvectors(b: Rewriter, x: Value, UPLO: str) -> tuple[Value, ...]:
+    return b.several(REGISTRY["linalg_eigh"], (x,), {"UPLO": UPLO})
+
+
 RULES: dict[str, Callable[..., Any]] = {
     "linalg_inv_ex": _inverse,
     "linalg_solve_ex": _solve,
@@ -159,4 +171,6 @@ RULES: dict[str, Callable[..., Any]] = {
     "linalg_det": _determinant,
     "linalg_slogdet": _log_determinant,
     "linalg_cofactors": _cofactors,
+    "linalg_eigvalsh": _eigenvalues,
+    "linalg_eigh": _eigenvectors,
 }

@@ -46,6 +46,7 @@ class Rewriter:
         self._within: set[tuple[Value, int, int]] = set()
         self._positions: dict[Value, int] = {}
         self._readers: dict[Value, int] = {}
+        self._asked = {(e.op.name, e.inputs, repr(sorted(e.params.items()))) for e in graph.equations}
         for equation in graph.equations:
             for value in set(equation.values()):
                 self._readers[value] = self._readers.get(value, 0) + 1
@@ -82,6 +83,10 @@ class Rewriter:
         self._positions.update(dict.fromkeys(equation.outputs, len(self.equations)))
         self.equations.append(equation)
         self.producer.update(dict.fromkeys(equation.outputs, equation))
+
+    def is_asked(self, name: str, *operands: Operand, **params: Any) -> bool:
+        """Whether the original graph has an equation of an op on operands, as they are called there."""
+        return (name, operands, repr(sorted(params.items()))) in self._asked
 
     def readers(self, value: Value) -> int:
         """How many equations of the original graph (and results) read a value."""

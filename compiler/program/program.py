@@ -169,7 +169,9 @@ class Program:
                 continue
             ops = [e.op.name for e in step.equations]
             names = ", ".join(ops[:8]) + (f" and {len(ops) - 8} more" if len(ops) > 8 else "")
-            sizes = ", ".join(str(list(self._sizes.of(v.shape))) for v in step.made[-1:])
+            # What linear algebra says of its soundness comes last.
+            shown = step.made[:1] if step.kind == "solver" else step.made[-1:]
+            sizes = ", ".join(str(list(self._sizes.of(v.shape))) for v in shown)
             lines.append(f"{step.title}: {names} -> {sizes}{', entry by entry' if number in apart else ''}")
             if kernels and step.kernel is not None:
                 lines.append(f"  {nest_text(step.kernel, host())}")

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from fusegrad.compiler.base.solver_ops import CHOLESKY, FACTOR, LU_INVERSE, LU_SOLVE, TRIANGULAR
+from fusegrad.compiler.gemm import blas
 from fusegrad.compiler.gemm.small_solvers import SMALL
 from fusegrad.compiler.program.program import Program
 from fusegrad.eager.core.families import layout_of
@@ -148,3 +149,7 @@ def test_what_lapack_finds_to_be_singular_is_not_sound(rows, dtype):
             refused += 1
             assert not native(FACTOR, [a], {})[-1]
     assert refused > 3
+
+
+def test_scipy_has_all_routines():
+    assert blas._scipy_routines()[0].keys() == blas.routines()[0].keys()

@@ -195,6 +195,22 @@ def test_gradients_of_singular_matrices_are_eagers(name, rows):
         np.testing.assert_allclose(ours.grad.numpy(), theirs.grad.numpy(), 1e-12)
 
 
+def test_eigenvalues_and_vectors_are_found_at_once():
+    def loss(x):
+        return (fg.linalg.eigvalsh(x) ** 3).sum()
+
+    (array,) = given("s", 6, (2,), "f8")
+    jitted = fg.jit(fg.value_and_grad(loss))
+    for _ in range(3):
+        value, gradient = jitted(fg.tensor(array))
+    steps = [step for segment in jitted.segments() for step in segment.code.program.steps]
+    assert [s.equations[0].op.name for s in steps if s.kind == "opaque"] == ["linalg_eigh"]
+    exact = torch.tensor(array, requires_grad=True)
+    expected = (torch.linalg.eigvalsh(exact) ** 3).sum()
+    close(value.numpy(), expected.detach().numpy(), "f8")
+    close(gradient.numpy(), torch.autograd.grad(expected, exact)[0].numpy(), "f8")
+
+
 @pytest.mark.parametrize("offset", [-2, -1, 0, 1, 3])
 @pytest.mark.parametrize("shape", [(4, 4), (3, 5), (2, 5, 3)])
 def test_diagonals_are_written_by_kernels(offset, shape):

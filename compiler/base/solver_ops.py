@@ -15,8 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from fusegrad.compiler.base.symbolic_sizes import likely
 from fusegrad.eager.core.op import Op, Params, TensorType
 from fusegrad.eager.ops.linalg.matrices import INT32, scipy_linalg
+from fusegrad.tracer.ir.graph import Equation, Source
 
 _BOOL = np.dtype(bool)
 
@@ -62,6 +64,22 @@ SINGULAR, INDEFINITE = (256, 2), (4, 2)
 def doubtful(dtype: np.dtype, roundings: tuple[int, int], rows: int) -> float:
     """What a pivot is at most, beside what it was computed from, of a matrix that may be singular."""
     return (roundings[0] + roundings[1] * rows) * float(np.finfo(dtype).eps)
+
+
+# The lines, with rows and dtype of the matrices, at which there was doubt: what is captured there anew is
+# left to NumPy, so that only the first such call is made twice.
+_doubted: set[tuple[Source | None, int, np.dtype]] = set()
+
+
+def note_doubt(equation: Equation) -> None:
+    """There was doubt about a matrix that an op has factored."""
+    shape, dtype = equation.outputs[0].type
+    _doubted.add((equation.source, likely(shape[-1]), dtype))
+
+
+def is_doubted(source: Source | None, matrix: TensorType) -> bool:
+    """Whether there was doubt about such a matrix at a line."""
+    return (source, likely(matrix.shape[-1]), matrix.dtype) in _doubted
 
 
 def _lapack(name: str, array: np.ndarray) -> Any:

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from fusegrad.compiler.base.solver_ops import CHOLESKY, FACTOR, LU_INVERSE, LU_SOLVE, TRIANGULAR
+from fusegrad.compiler.base.solver_ops import CHOLESKY, FACTOR, LU_INVERSE, LU_SOLVE, TRIANGULAR, is_doubted
 from fusegrad.compiler.base.symbolic_sizes import likely
 from fusegrad.compiler.lower.rewriter import Rewriter
 from fusegrad.eager.core import dtypes
@@ -36,6 +36,11 @@ def _is_native(x: Value) -> bool:
     """Whether native code does it sooner than NumPy."""
     sides = [likely(n) for n in x.shape]
     return all(sides) and (sides[-1] <= LARGEST or math.prod(sides[:-2]) > 1)
+
+
+def _is_certain(b: Rewriter, x: Value) -> bool:
+    """Whether it is native, and no such matrix was found to be singular, or nearly so, at this line."""
+    return _is_native(x) and not is_doubted(b.source, x.type)
 
 
 def _across(rank: int) -> tuple[int, ...]:
@@ -74,7 +79,7 @@ def _info(b: Rewriter, x: Value) -> Value:
 
 
 def _inverse(b: Rewriter, x: Value, check: bool) -> tuple[Value, Value] | None:
-    if not _is_native(x):
+    if not _is_certain(b, x):
         return None
     factors, pivots, sound, transposed = _factored(b, x)
     b.demand(sound)
@@ -83,7 +88,7 @@ def _inverse(b: Rewriter, x: Value, check: bool) -> tuple[Value, Value] | None:
 
 
 def _solve(b: Rewriter, a: Value, right: Value, check: bool) -> tuple[Value, Value] | None:
-    if not _is_native(a) or not all(likely(n) for n in right.shape):
+    if not _is_certain(b, a) or not all(likely(n) for n in right.shape):
         return None
     factors, pivots, sound, transposed = _factored(b, a)
     b.demand(sound)
@@ -101,7 +106,7 @@ def _triangular(
 
 
 def _cholesky(b: Rewriter, x: Value, upper: bool, check: bool) -> tuple[Value, Value] | None:
-    if not _is_native(x):
+    if not _is_certain(b, x):
         return None
     turned, sound = b.several(CHOLESKY, (x,), {"upper": upper})
     b.demand(sound)
@@ -142,7 +147,7 @@ def _log_determinant(b: Rewriter, x: Value) -> tuple[Value, Value] | None:
 
 def _cofactors(b: Rewriter, x: Value) -> Value | None:
     """Of a matrix that has an inverse: its transpose, times the determinant."""
-    determinant = _determinant(b, x)
+    determinant = _determinant(b, x) if _is_certain(b, x) else None
     if determinant is None:
         return None
     factors, pivots, sound, transposed = _factored(b, x)

@@ -39,7 +39,7 @@ class Rewriter:
         self._returned = {v for v in graph.outputs if isinstance(v, Value)}
         self._names = {v.name for v in graph.inputs} | {v.name for e in graph.equations for v in e.outputs}
         self._count = 0
-        self._source: Source | None = None
+        self.source: Source | None = None
         # What eager made one index of: the indices, and the sizes of their dimensions.
         self.flat: dict[Value, tuple[tuple[Value, ...], tuple[int, ...]]] = {}
         self._made: dict[Any, tuple[Value, ...]] = {}
@@ -63,7 +63,7 @@ class Rewriter:
         equation = Equation(original.op, inputs, original.params, original.outputs, original.source)
         rule = self.rules.get(equation.op.name)
         if rule is not None and all(has_kernels(v.dtype) for v in (*equation.values(), *equation.outputs)):
-            self.original, self._source, start = original, equation.source, len(self.equations)
+            self.original, self.source, start = original, equation.source, len(self.equations)
             made = rule(self, *equation.inputs, **equation.params)
             if made is not None:
                 self.changed = True
@@ -125,7 +125,7 @@ class Rewriter:
     def _new_ones(self, op: Op, operands: tuple[Operand, ...], params: dict[str, Any]) -> tuple[Value, ...]:
         made = op.infer([v.type if isinstance(v, Value) else v for v in operands], params)
         outputs = tuple(map(self._named, (made,) if isinstance(made, TensorType) else made))
-        self._append(Equation(op, operands, params, outputs, self._source))
+        self._append(Equation(op, operands, params, outputs, self.source))
         return outputs
 
     def _named(self, type_: TensorType) -> Value:

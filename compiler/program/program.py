@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from fusegrad.compiler.base import debug
+from fusegrad.compiler.base.solver_ops import Solver, note_doubt
 from fusegrad.compiler.base.symbolic_sizes import OPEN_TEXT, Fixed, Values
 from fusegrad.compiler.codegen import kernel_cache
 from fusegrad.compiler.fuse.isomorphic_groups import Plans
@@ -137,13 +138,21 @@ class Program:
     def run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         """The arrays of all values that have one, in the order of `arrays`; inputs come first.
 
-        Raises IndexError where an index lies outside of what it indexes, and what NumPy's ops raise.
+        Raises IndexError where an index lies outside of what it indexes or a matrix may be singular, and what
+        NumPy's ops raise.
         """
         arrays = (self._placed or self.placed()).run(inputs)
         for check in self.checks:
             if not arrays[self.arrays[check]]:
-                raise IndexError("an index is out of range; the eager function says which")
+                self._note_doubt(check)
+                raise IndexError("an index is out of range, or a matrix singular; eager says which")
         return arrays
+
+    def _note_doubt(self, check: Value) -> None:
+        """What it was about, if linear algebra has refused to answer."""
+        for equation in self.graph.equations:
+            if isinstance(equation.op, Solver) and check in equation.outputs:
+                note_doubt(equation)
 
     def locate(self, value: Value) -> tuple[int, tuple[Any, ...]]:
         """Where `run`'s arrays hold a value: an index, and the views to apply."""

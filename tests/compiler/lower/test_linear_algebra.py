@@ -195,6 +195,20 @@ def test_gradients_of_singular_matrices_are_eagers(name, rows):
         np.testing.assert_allclose(ours.grad.numpy(), theirs.grad.numpy(), 1e-12)
 
 
+@pytest.mark.parametrize("name", REFUSED)
+def test_nearly_singular_matrices_are_replayed_by_numpy(name):
+    function = REFUSED[name]
+    jitted = fg.jit(lambda x: function(x))
+    array = np.eye(12)
+    array[-2:, -2:] = 1
+    array[-1, -1] += 2 * np.finfo("f8").eps
+    near = fg.tensor(array)
+    for _ in range(6):
+        assert fg.equal(jitted(near), function(near))
+    assert jitted.stats.compiled_calls == 4
+    assert jitted.stats.compiles == 2
+
+
 def test_eigenvalues_and_vectors_are_found_at_once():
     def loss(x):
         return (fg.linalg.eigvalsh(x) ** 3).sum()

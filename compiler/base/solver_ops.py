@@ -66,20 +66,21 @@ def doubtful(dtype: np.dtype, roundings: tuple[int, int], rows: int) -> float:
     return (roundings[0] + roundings[1] * rows) * float(np.finfo(dtype).eps)
 
 
-# The lines, with rows and dtype of the matrices, at which there was doubt: what is captured there anew is
-# left to NumPy, so that only the first such call is made twice.
-_doubted: set[tuple[Source | None, int, np.dtype]] = set()
+# The lines and ops, with rows and dtype of the matrices, at which there was doubt: what is captured there anew
+# is left to NumPy, so that only the first such call is made twice.
+_doubted: set[tuple[Source | None, Solver, int, np.dtype]] = set()
 
 
 def note_doubt(equation: Equation) -> None:
     """There was doubt about a matrix that an op has factored."""
     shape, dtype = equation.outputs[0].type
-    _doubted.add((equation.source, likely(shape[-1]), dtype))
+    assert isinstance(equation.op, Solver)
+    _doubted.add((equation.source, equation.op, likely(shape[-1]), dtype))
 
 
-def is_doubted(source: Source | None, matrix: TensorType) -> bool:
-    """Whether there was doubt about such a matrix at a line."""
-    return (source, likely(matrix.shape[-1]), matrix.dtype) in _doubted
+def is_doubted(source: Source | None, op: Solver, matrix: TensorType) -> bool:
+    """Whether there was doubt about such a matrix, factored by an op at a line."""
+    return (source, op, likely(matrix.shape[-1]), matrix.dtype) in _doubted
 
 
 def _lapack(name: str, array: np.ndarray) -> Any:

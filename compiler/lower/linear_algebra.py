@@ -21,7 +21,15 @@ from typing import Any
 
 import numpy as np
 
-from fusegrad.compiler.base.solver_ops import CHOLESKY, FACTOR, LU_INVERSE, LU_SOLVE, TRIANGULAR, is_doubted
+from fusegrad.compiler.base.solver_ops import (
+    CHOLESKY,
+    FACTOR,
+    LU_INVERSE,
+    LU_SOLVE,
+    TRIANGULAR,
+    Solver,
+    is_doubted,
+)
 from fusegrad.compiler.base.symbolic_sizes import likely
 from fusegrad.compiler.lower.rewriter import Rewriter
 from fusegrad.eager.core import dtypes
@@ -38,9 +46,9 @@ def _is_native(x: Value) -> bool:
     return all(sides) and (sides[-1] <= LARGEST or math.prod(sides[:-2]) > 1)
 
 
-def _is_certain(b: Rewriter, x: Value) -> bool:
+def _is_certain(b: Rewriter, x: Value, op: Solver = FACTOR) -> bool:
     """Whether it is native, and no such matrix was found to be singular, or nearly so, at this line."""
-    return _is_native(x) and not is_doubted(b.source, x.type)
+    return _is_native(x) and not is_doubted(b.source, op, x.type)
 
 
 def _across(rank: int) -> tuple[int, ...]:
@@ -106,7 +114,7 @@ def _triangular(
 
 
 def _cholesky(b: Rewriter, x: Value, upper: bool, check: bool) -> tuple[Value, Value] | None:
-    if not _is_certain(b, x):
+    if not _is_certain(b, x, CHOLESKY):
         return None
     turned, sound = b.several(CHOLESKY, (x,), {"upper": upper})
     b.demand(sound)

@@ -66,8 +66,8 @@ def doubtful(dtype: np.dtype, roundings: tuple[int, int], rows: int) -> float:
     return (roundings[0] + roundings[1] * rows) * float(np.finfo(dtype).eps)
 
 
-# The lines and ops, with rows and dtype of the matrices, at which there was doubt: what is captured there anew
-# is left to NumPy, so that only the first such call is made twice.
+# The lines and ops, with rows and dtype of the matrices, at which there was doubt: what is captured there is
+# left to NumPy from then on, so that only the first such call is made twice.
 _doubted: set[tuple[Source | None, Solver, int, np.dtype]] = set()
 
 

@@ -30,7 +30,7 @@ from fusegrad.eager.core.sizes import has_symbols
 from fusegrad.tracer.ir.graph import Graph, Value
 from fusegrad.tracer.ir.rolled import ROLLED
 
-detach_op = REGISTRY["detach"]
+clone_op, detach_op = REGISTRY["clone"], REGISTRY["detach"]
 
 
 class Program:
@@ -66,13 +66,34 @@ class Program:
 
     def stored(self) -> list[Value]:
         """The values that the steps put in memory, whether they are asked for or not."""
+        return [v for v in self._in_memory() if v in self.given]
+
+    def _in_memory(self) -> dict[Value, None]:
+        """What the steps put in memory, of the graph that was given or of the lowered one."""
         values = dict.fromkeys(self.sources.base(v) for v in self.outputs)
         for step in self.steps:
             if step.kernel is not None:
                 values.update(dict.fromkeys(a.value for a in step.kernel.outputs))
             else:
                 values.update(dict.fromkeys(step.made))
-        return [v for v in values if v in self.given]
+        return values
+
+    def lowered(self, outputs: Sequence[Any]) -> dict[Value, tuple[Value, Layout]]:
+        """What stands for outputs of the graph that was given, where it lies in memory that no value of that
+        graph has, and how.
+        """
+        made = self._in_memory()
+        found: dict[Value, tuple[Value, Layout]] = {}
+        for value, now in zip(outputs, self.graph.outputs, strict=True):
+            if not isinstance(now, Value):
+                continue
+            base = self.sources.base(now)
+            maker, layout = self.sources.producer.get(base), self.sources.layout(now)
+            own = base in made and base not in self.given and base not in self.graph.inputs
+            # What is copied for a result is the user's to write.
+            if own and layout is not None and maker is not None and maker.op is not clone_op:
+                found[value] = now, layout._replace(offset=0)
+        return found
 
     @property
     def bodies(self) -> list[Program]:

@@ -230,7 +230,9 @@ def _sized(code: Code, sizes: Values) -> Code:
     places = (_at(spots, sizes) for spots in (code.checks, code.results, code.left, code.gradients))
     checks, results, left, gradients = places
     program = code.program.at(sizes)
-    return Code(program, code.inputs, checks, code.keeps, code.guard, results, left, gradients)
+    spots = _at([spot for _, spot in code.keeps], sizes)
+    keeps = [(place, spot) for (place, _), spot in zip(code.keeps, spots, strict=True)]
+    return Code(program, code.inputs, checks, keeps, code.guard, results, left, gradients)
 
 
 def _at(places: Sequence[Any], sizes: Values) -> list[Any]:

@@ -200,6 +200,8 @@ class Fusion:
             return self._step("kernel", [number])
         elif self._is_nest(equation):
             return self._step("loops", [number])
+        elif equation.op.family == "solver":
+            return self._step("solver", [number])
         return self._step("opaque", [number])
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""BLAS, single-threaded: the addresses of its products, from the library that is there.
+"""BLAS and LAPACK, single-threaded: the addresses of their routines, from the library that is there.
 
 The copy of OpenBLAS is private where the wheel `scipy-openblas32` is installed (extra "blas"), with the
 kernels that fit the machine; otherwise it is the one inside SciPy, set to one thread.
@@ -16,10 +16,14 @@ from typing import Any
 from fusegrad.compiler.llvm.target import host
 from fusegrad.eager.core.loading import environment
 
+# For float32 and float64; those of BLAS, then those of LAPACK.
+_BLAS = tuple(letter + name for letter in "sd" for name in ("gemm", "trsm", "trsv"))
+_LAPACK = tuple(letter + name for letter in "sd" for name in ("getrf", "getrs", "potrf"))
+
 
 @functools.cache
 def routines() -> tuple[dict[str, int], str]:
-    """Addresses of single-threaded sgemm and dgemm (Fortran interface), and where they are from."""
+    """Addresses of single-threaded routines (Fortran interface) by name, and where they are from."""
     return _private_routines() or _scipy_routines()
 
 
@@ -35,7 +39,7 @@ def _private_routines() -> tuple[dict[str, int], str] | None:
         library = ctypes.CDLL(os.path.join(wheel.get_lib_dir(), wheel.get_library(fullname=True)))
     library.scipy_openblas_set_num_threads(1)
     _keep.append(library)
-    found = {name: _address(library, f"scipy_{name}_") for name in ("sgemm", "dgemm")}
+    found = {name: _address(library, f"scipy_{name}_") for name in (*_BLAS, *_LAPACK)}
     return found, f"scipy-openblas32 {wheel.__version__}"
 
 
@@ -54,6 +58,6 @@ def _scipy_routines() -> tuple[dict[str, int], str]:
     for path in glob.glob(os.path.join(folder, "libscipy_openblas*")):
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(path).scipy_openblas_set_num_threads(1)
-    names = ("sgemm", "dgemm")
-    found = {n: get_cython_function_address("scipy.linalg.cython_blas", n) for n in names}
+    found = {n: get_cython_function_address("scipy.linalg.cython_blas", n) for n in _BLAS}
+    found |= {n: get_cython_function_address("scipy.linalg.cython_lapack", n) for n in _LAPACK}
     return found, f"scipy {scipy.__version__}"

@@ -376,11 +376,11 @@ def _folded_batch(
 ) -> tuple[list[int], list[list[int]]] | None:
     """The batch dimensions of a product as two, and the steps of x, y and the result along them."""
     batch = broadcast_shapes(x.shape[:-2], y.shape[:-2])
-    steps = [_batch_steps(batch, layout.shape[:-2], s) for layout, s in ((x, x_steps), (y, y_steps))]
-    return _folded(batch, [*steps, _contiguous_steps(batch, size)])
+    steps = [batch_steps(batch, layout.shape[:-2], s) for layout, s in ((x, x_steps), (y, y_steps))]
+    return folded(batch, [*steps, _contiguous_steps(batch, size)])
 
 
-def _batch_steps(batch: tuple[int, ...], given: tuple[int, ...], steps: tuple[int, ...]) -> list[int]:
+def batch_steps(batch: tuple[int, ...], given: tuple[int, ...], steps: tuple[int, ...]) -> list[int]:
     """Byte steps of an operand along the broadcast batch dimensions."""
     extra = len(batch) - len(given)
     return [0] * extra + [s if n == b else 0 for n, s, b in zip(given, steps, batch[extra:], strict=True)]
@@ -394,7 +394,7 @@ def _contiguous_steps(batch: tuple[int, ...], size: int) -> list[int]:
     return steps[::-1]
 
 
-def _folded(batch: tuple[int, ...], steps: list[list[int]]) -> tuple[list[int], list[list[int]]] | None:
+def folded(batch: tuple[int, ...], steps: list[list[int]]) -> tuple[list[int], list[list[int]]] | None:
     """The batch as two dimensions, neighbours merged where all operands allow it; None for more."""
     dims: list[tuple[int, list[int]]] = []
     for i, n in enumerate(batch):

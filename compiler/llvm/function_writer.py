@@ -252,6 +252,10 @@ class FunctionWriter:
         """The address of so many elements on the stack."""
         return self.emit(f"alloca {type}, {self.word(count)}", "ptr")
 
+    def stack(self, type: str, count: int) -> Word:
+        """The address of so many elements on the stack, taken once at the function's start."""
+        return Word(self, self._writer.stack(f"[{count} x {type}]"), "ptr")
+
     def emit(self, text: str, type: str) -> Word:
         """What an instruction gives."""
         assert not self._writer.ended, "what follows a return or a jump is never reached"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 
-from fusegrad.compiler.llvm.function_writer import FunctionWriter
+from fusegrad.compiler.llvm.function_writer import FunctionWriter, Word
 from fusegrad.compiler.llvm.ir_writer import Writer
 
 # Slot 0 of a native call names its team, or nobody. Of what a team has in common, in words of 8 bytes,
@@ -68,6 +68,12 @@ def run_tasks(w: Writer, symbol: str, count: str) -> None:
     """Call `SYMBOL.task(i, slots, block)` for i below `count`."""
     w.declared.add(_share_text())
     w.line(f"call void @fusegrad_share(ptr @{task_name(symbol)}, i64 {count}, ptr %slots, ptr %block)")
+
+
+def share_tasks(f: FunctionWriter, symbol: str, count: Word) -> None:
+    """The same in a function of words, of `slots` and a `block`."""
+    f.declared.add(_share_text())
+    f.line(f"call void @fusegrad_share(ptr @{task_name(symbol)}, {count}, ptr %slots, ptr %block)")
 
 
 def threads_of_team(w: Writer) -> str:

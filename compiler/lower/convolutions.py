@@ -15,6 +15,9 @@ becomes
     l4: f32[2, 1, 9, 6] = reshape(l3, shape=(2, 1, 9, 6))
     l5: f32[2, 1, 4, 6] = matmul(l0, l4)
     l6: f32[2, 4, 6] = reshape(l5, shape=(2, 4, 6))
+
+Where each channel has a small kernel of its own, the windows are multiplied with it where they are read, and
+summed; the columns would be products of one row.
 """
 
 from __future__ import annotations
@@ -32,6 +35,8 @@ from fusegrad.tracer.ir.graph import Value
 
 # Kernels of more elements than this are left to NumPy where columns are added up: each is a read.
 LARGEST_KERNEL = 64
+# Kernels of no more elements than this are written out in the nests of single channels.
+LARGEST_NEST = 32
 # So are columns of more elements than this: eager makes them for a few images at a time.
 LARGEST_COLUMNS = 1 << 26
 
@@ -57,13 +62,19 @@ def _columns(b: Rewriter, x: Value, count: Sizes, window: Window, groups: int) -
     covered = _covered(b, x, count, window)
     if all(k == 1 and s == 1 for k, s, _, _ in window):
         return b.reshape(covered, shape)
-    seen, rank = covered, len(window)
+    seen, rank = _windows(b, covered, window), len(window)
+    seen = b.op("permute", seen, dims=(0, 1, *range(2 + rank, 2 + 2 * rank), *range(2, 2 + rank)))
+    return b.reshape(b.op("clone", seen), shape)
+
+
+def _windows(b: Rewriter, covered: Value, window: Window) -> Value:
+    """The windows [N, C, *count, *kernel] of what they cover, as a view."""
+    seen = covered
     for d, (k, s, _, dilation) in enumerate(window, 2):
         seen = b.op("unfold", seen, dim=d, size=dilation * (k - 1) + 1, step=s)
         if dilation > 1:
             seen = _at(b, seen, {len(seen.shape) - 1: Slice(0, seen.shape[-1], dilation)})
-    seen = b.op("permute", seen, dims=(0, 1, *range(2 + rank, 2 + 2 * rank), *range(2, 2 + rank)))
-    return b.reshape(b.op("clone", seen), shape)
+    return seen
 
 
 def _covered(b: Rewriter, x: Value, count: Sizes, window: Window) -> Value:
@@ -111,6 +122,21 @@ def _spread(
     return b.fetch(part, 0, indices, shape, where)
 
 
+# A channel at a time. There are no products to be had: sums of what is shifted are nests like any other.
+
+
+def _is_depthwise(out: int, channels: int, groups: int, window: Window) -> bool:
+    """Whether each channel is convolved with a small kernel of its own."""
+    return out == channels == groups and groups > 1 and math.prod(_kernel(window)) <= LARGEST_NEST
+
+
+def _by_channel(b: Rewriter, x: Value, weight: Value, count: Sizes, window: Window) -> Value:
+    rank = len(window)
+    factors = b.reshape(weight, (weight.shape[0], *(1,) * rank, *_kernel(window)))
+    product = b.op("mul", _windows(b, _covered(b, x, count, window), window), factors)
+    return b.op("sum", product, dim=tuple(range(2 + rank, 2 + 2 * rank)), keepdim=False)
+
+
 # The products. Sizes and params as the ops of `eager/ops/nn/convolution.py` have them.
 
 
@@ -126,6 +152,8 @@ def _convolution(
     if not _fits(x, x.shape[1], size, window) or not weight.shape[0]:
         return None
     out = weight.shape[0]
+    if _is_depthwise(out, x.shape[1], groups, window):
+        return _with_bias(b, _by_channel(b, x, weight, size, window), bias)
     matrix = b.reshape(weight, (groups, out // groups, math.prod(weight.shape[1:])))
     result = b.op("matmul", matrix, _columns(b, x, size, window, groups))
     return _with_bias(b, b.reshape(result, (x.shape[0], out, *size)), bias)

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from fusegrad.compiler.base.gather_op import Along
-from fusegrad.compiler.lower import convolutions, pooling, thin_products
+from fusegrad.compiler.lower import convolutions, linear_algebra, pooling, thin_products
 from fusegrad.compiler.lower.rewriter import Rewriter
 from fusegrad.compiler.lower.sign_analysis import sign
 from fusegrad.eager.core import dtypes
@@ -326,6 +326,16 @@ def _assign(b: Rewriter, x: Value, value: Value, index: tuple[Any, ...]) -> Valu
     return _in_slice(b, b.reshape(b.expand(value, given), part), x, x.shape, index)
 
 
+def _diagonal_scatter(b: Rewriter, x: Value, value: Value, offset: int, dim1: int, dim2: int) -> Value:
+    """`x` with values on a diagonal, where two positions say that an element lies there."""
+    shape, rank = x.shape, len(x.shape)
+    rows, columns = b.arange(shape[dim1], dim1, rank), b.arange(shape[dim2], dim2, rank)
+    hit = b.op("eq", b.op("add", rows, offset), columns)
+    where = [Along(shape[d], d) for d in range(rank) if d not in (dim1, dim2)]
+    where.append(Along(value.shape[-1], dim1 if offset >= 0 else dim2))
+    return b.op("where", hit, b.fetch(b.cast(value, x.dtype), 0, [], shape, where), x)
+
+
 # Side by side.
 
 
@@ -463,10 +473,12 @@ LOWERED: dict[str, Callable[..., Any]] = {
     "reshape": _reshape,
     "embed": _embed,
     "assign": _assign,
+    "diagonal_scatter": _diagonal_scatter,
     "cat": _cat,
     **pooling.RULES,
     **convolutions.RULES,
     **thin_products.RULES,
+    **linear_algebra.RULES,
     "argmax": _arg("amax"),
     "argmin": _arg("amin"),
     "max_dim": _with_place("amax"),

@@ -13,7 +13,7 @@ from fusegrad.compiler.lower.push_gathers import pushed
 from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.dtypes import FROM_NUMPY
 from fusegrad.eager.core.families import Layout, View, contiguous_layout
-from fusegrad.eager.core.op import REGISTRY, Op
+from fusegrad.eager.core.op import REGISTRY, Op, TensorType
 from fusegrad.eager.ops.shape.slicing import Slice
 from fusegrad.tracer.ir.graph import Equation, Graph, Operand, Source, Value
 
@@ -39,13 +39,14 @@ class Rewriter:
         self._returned = {v for v in graph.outputs if isinstance(v, Value)}
         self._names = {v.name for v in graph.inputs} | {v.name for e in graph.equations for v in e.outputs}
         self._count = 0
-        self._source: Source | None = None
+        self.source: Source | None = None
         # What eager made one index of: the indices, and the sizes of their dimensions.
         self.flat: dict[Value, tuple[tuple[Value, ...], tuple[int, ...]]] = {}
-        self._made: dict[Any, Value] = {}
+        self._made: dict[Any, tuple[Value, ...]] = {}
         self._within: set[tuple[Value, int, int]] = set()
         self._positions: dict[Value, int] = {}
         self._readers: dict[Value, int] = {}
+        self._asked = {(e.op.name, e.inputs, repr(sorted(e.params.items()))) for e in graph.equations}
         for equation in graph.equations:
             for value in set(equation.values()):
                 self._readers[value] = self._readers.get(value, 0) + 1
@@ -62,7 +63,7 @@ class Rewriter:
         equation = Equation(original.op, inputs, original.params, original.outputs, original.source)
         rule = self.rules.get(equation.op.name)
         if rule is not None and all(has_kernels(v.dtype) for v in (*equation.values(), *equation.outputs)):
-            self.original, self._source, start = original, equation.source, len(self.equations)
+            self.original, self.source, start = original, equation.source, len(self.equations)
             made = rule(self, *equation.inputs, **equation.params)
             if made is not None:
                 self.changed = True
@@ -83,6 +84,10 @@ class Rewriter:
         self.equations.append(equation)
         self.producer.update(dict.fromkeys(equation.outputs, equation))
 
+    def is_asked(self, name: str, *operands: Operand, **params: Any) -> bool:
+        """Whether the original graph has an equation of an op on operands, as they are called there."""
+        return (name, operands, repr(sorted(params.items()))) in self._asked
+
     def readers(self, value: Value) -> int:
         """How many equations of the original graph (and results) read a value."""
         return self._readers.get(value, 0)
@@ -99,20 +104,41 @@ class Rewriter:
 
     def equation(self, op: Op, operands: Sequence[Operand], params: Any) -> Value:
         """`op` for an op that is at hand."""
+        (value,) = self._made_by(op, operands, params)
+        return value
+
+    def several(self, op: Op, operands: Sequence[Operand], params: Any) -> tuple[Value, ...]:
+        """The results of an op that has several: of a new equation, or of an equal one."""
+        return self._made_by(op, operands, params)
+
+    def _made_by(self, op: Op, operands: Sequence[Operand], params: Any) -> tuple[Value, ...]:
         known = tuple((type(v), repr(v)) if not isinstance(v, Value) else v for v in operands)
         key = op.name, known, repr(sorted(params.items()))
         if key not in self._made:
-            self._made[key] = self._new(op, tuple(operands), dict(params))
+            self._made[key] = self._new_ones(op, tuple(operands), dict(params))
         return self._made[key]
 
     def _new(self, op: Op, operands: tuple[Operand, ...], params: dict[str, Any]) -> Value:
-        types = [v.type if isinstance(v, Value) else v for v in operands]
+        (value,) = self._new_ones(op, operands, params)
+        return value
+
+    def _new_ones(self, op: Op, operands: tuple[Operand, ...], params: dict[str, Any]) -> tuple[Value, ...]:
+        made = op.infer([v.type if isinstance(v, Value) else v for v in operands], params)
+        outputs = tuple(map(self._named, (made,) if isinstance(made, TensorType) else made))
+        self._append(Equation(op, operands, params, outputs, self.source))
+        return outputs
+
+    def _named(self, type_: TensorType) -> Value:
+        """A new value."""
         while f"l{self._count}" in self._names:
             self._count += 1
-        value = Value(f"l{self._count}", op.infer(types, params))
         self._count += 1
-        self._append(Equation(op, operands, params, (value,), self._source))
-        return value
+        return Value(f"l{self._count - 1}", type_)
+
+    def demand(self, truth: Value) -> None:
+        """Check that a truth without dimensions holds."""
+        if truth not in self.checks:
+            self.checks.append(truth)
 
     def reshape(self, x: Value, shape: Sequence[int]) -> Value:
         """`x` under another shape."""

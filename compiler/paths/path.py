@@ -140,6 +140,12 @@ class Path:
             found.setdefault(value, number)
         return {number: value for value, number in found.items()}
 
+    def read_results(self, read: Collection[Value]) -> set[int]:
+        """The results, by number, that lie in the memory of values which the path has made."""
+        roots = _roots(self.forward, _layouts(self.capture.outputs))
+        memory = {roots.get(v, v) for v in read} - {*self.inputs}
+        return {n for n, v in enumerate(self.results) if v in read or roots.get(v, v) in memory}
+
 
 def united(sets: Sequence[frozenset[Any]]) -> frozenset[Any]:
     """What is in any of the sets; the set itself, if there is one."""
@@ -254,7 +260,8 @@ def _kept_by_eager(
         return {}, (), ()
     kept: dict[int, set[Value]] = {}
     ways: dict[Value, tuple[int, list[Value]]] = {}  # from a result back: the equation, and where it leads
-    origins = _origins(graph, layouts)
+    roots = _roots(graph.equations, layouts)
+    seen = [(v, roots.get(v, v)) for v in (*graph.inputs, *layouts)]
     for number, equation in enumerate(graph.equations):
         keeps: set[Value] = set()
         leads: list[Value] = []
@@ -266,8 +273,9 @@ def _kept_by_eager(
             saved = (equation.inputs[i] for i in rule.saves)
             keeps.update(v for v in saved if isinstance(v, Value) and v not in numbers)
             keeps.update(equation.outputs if rule.needs_output else ())
-        # What is kept of a view is the memory that it lies in.
-        keeps.update([origins[v] for v in keeps if v in origins])
+        # What is kept of a view is the memory that it lies in, which others may be views of.
+        memory = {roots.get(v, v) for v in keeps}
+        keeps.update([v for v, root in seen if root in memory])
         if keeps:
             kept[number] = keeps
         ways.update(dict.fromkeys(equation.outputs, (number, leads)))
@@ -296,22 +304,22 @@ def _layouts(results: Sequence[Output]) -> dict[Value, Layout]:
     }
 
 
-def _origins(graph: Graph, results: Mapping[Value, Layout]) -> dict[Value, Value]:
-    """For each view of an input or a result, directly or not, that one, whose memory it shares."""
-    origins: dict[Value, Value] = {v: v for v in (*graph.inputs, *results)}
+def _roots(equations: Sequence[Equation], results: Mapping[Value, Layout]) -> dict[Value, Value]:
+    """For each view what it shows, directly or not: the value whose memory it shares."""
+    roots: dict[Value, Value] = {}
     layouts = dict(results)
-    for equation in graph.equations:
+    for equation in equations:
         op = equation.op
-        if not isinstance(op, View) or equation.inputs[0] not in origins:
+        if not isinstance(op, View):
             continue
         source = equation.inputs[0]
         open_sizes = has_symbols((source.shape, *equation.params.values()))
         layout = layouts.get(source) or contiguous_layout(source.shape)
         seen = layout if open_sizes else op.layout(layout, **equation.params)
         if seen is not None:  # a reshape may have to copy
-            origins[equation.output] = origins[source]
+            roots[equation.output] = roots.get(source) or source
             layouts[equation.output] = seen
-    return {v: origin for v, origin in origins.items() if v is not origin}
+    return roots
 
 
 def _reached_from(

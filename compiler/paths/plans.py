@@ -161,7 +161,7 @@ class _Planner:
         run = Run(self.name, self.code.program, tuple(self._inputs()), begin)
         after: list[Step] = [Unless(Call(np.ndarray.item, (self._made(spot),))) for spot in self.code.checks]
         if self.joint is None:
-            after += [Assign(kept_name(p).name, Made(self.name, index)) for p, index in self.code.keeps]
+            after += [Assign(kept_name(p).name, self._made(spot)) for p, spot in self.code.keeps]
             self.kept.update(p for p, _ in self.code.keeps)
         plan = Plan(self.before, run, after, self.found, self.kept)
         if path is None:

@@ -24,14 +24,14 @@ class Code:
     """A compiled program, and what it takes and gives.
 
     inputs: where each comes from, as (kind, reference): see `Tree`. checks: values that must be true. keeps:
-    (environment index, index of an array) of what later code reads. guard: the value that the segment's guard
+    (environment index, where it is) of what later code reads. guard: the value that the segment's guard
     looks at. results, left, gradients: of the path, and what it leaves to the world, at a leaf.
     """
 
     program: Program
     inputs: list[tuple[str, Any]]
     checks: list[Spot] = field(default_factory=list)
-    keeps: list[tuple[int, int]] = field(default_factory=list)
+    keeps: list[tuple[int, Spot]] = field(default_factory=list)
     guard: Spot | None = None
     results: list[Spot] = field(default_factory=list)
     left: list[Spot] = field(default_factory=list)

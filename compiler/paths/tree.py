@@ -196,10 +196,15 @@ class Tree:
         results, seen, apart = _result_layouts(segment)
         program = Program(graph, layouts, results, seen=seen, apart=apart, plans=segment.owner.plans)
         stored = [v for v in program.stored() if v not in available]
-        ours = {**available, **dict.fromkeys(stored, -1)}
         for value in stored:
             layout = program.sources.layouts.get(value)
             self.layouts[value] = layout or contiguous_layout(value.shape)
+        lowered = program.lowered(graph.outputs)
+        for value, (_, layout) in lowered.items():
+            if value not in available:
+                stored.append(value)
+                self.layouts[value] = layout
+        ours = {**available, **dict.fromkeys(stored, -1)}
         for child in segment.children.values():
             self._plan(child, ours, [*above, segment])
         if segment.path is not None:
@@ -209,7 +214,8 @@ class Tree:
         available.update({v: i for v, i in ours.items() if v in available})
         # What was kept in case that backward reads it, and is not read.
         unread = [v for v in wanted if v not in asked and ours.get(v, -1) < 0]
-        self._finish(segment, program, graph, extra, unread, ours)
+        instead = {v: now for v, (now, _) in lowered.items()}
+        self._finish(segment, program, graph, extra, unread, ours, instead)
 
     def _slice(self, owner: Path, targets: Any, available: dict[Value, int], chain: list[Segment]) -> Graph:
         equations = [e for s in chain for e in s.equations]
@@ -239,7 +245,7 @@ class Tree:
         layouts = self._layouts_for(graph, path)
         program = Program(passes.dead_code(graph), layouts, plans=path.plans).begin()
         inputs = [self._source(v, path, available) for v in graph.inputs]
-        path.derivative.saved |= {i for i, v in enumerate(path.results) if v in graph.inputs}
+        path.derivative.saved |= path.read_results(graph.inputs)
         found = dict(zip(graph.outputs, program.graph.outputs, strict=True))
         places = [program.locate(found[g]) for g in path.derivative.gradients]
         segment.backward = Code(program, inputs, gradients=places)
@@ -308,12 +314,15 @@ class Tree:
         extra: list[Value],
         unread: list[Value],
         ours: dict[Value, int],
+        instead: dict[Value, Value],
     ) -> None:
+        """Begin to compile, and note where all lies. instead: what stands for values that were lowered."""
         found = dict(zip(graph.outputs, program.graph.outputs, strict=True))
         written = self._written_in_place(segment, program, found)
-        program.begin(extra, [found[v] for v in unread])
+        held = [instead.get(v, v) for v in extra]
+        program.begin(held, [found[v] for v in unread])
         code = segment.code = Code(program, [self._source(v, segment.owner, ours) for v in graph.inputs])
-        code.keeps = [(ours[v], program.arrays[v]) for v in extra]
+        code.keeps = [(ours[v], program.locate(now)) for v, now in zip(extra, held, strict=True)]
         code.checks = [program.locate(found[e.inputs[0]]) for e in segment.equations if e.op is GUARD]
         if segment.guard is not None:
             code.guard = program.locate(found[segment.guard.inputs[0]])

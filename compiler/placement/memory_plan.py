@@ -29,7 +29,7 @@ import numpy as np
 from fusegrad.compiler.base.symbolic_sizes import Values
 from fusegrad.compiler.codegen import kernel_cache
 from fusegrad.compiler.fuse.steps import Step
-from fusegrad.compiler.gemm import matmul
+from fusegrad.compiler.gemm import matmul, solvers
 from fusegrad.compiler.native.calls import Call, Calls
 from fusegrad.compiler.native.making import MOST_WORK
 from fusegrad.compiler.placement.batch_tiling import (
@@ -156,11 +156,14 @@ class Placed:
             for step, block in zip(blueprint.steps, blocks, strict=True)
             if block is not None
         )
+        solved = [self._solver_use(n, placed=False) for n, s in enumerate(blueprint.solved) if s is not None]
+        solvers.begin(solved)
         if self.batches:
             batch_code()
-        if threads.pool_size() > 1 and self._has_shared_tasks(blocks):
+        shared = self._has_shared_tasks(blocks) or any(use.is_shared for use in solved)
+        if threads.pool_size() > 1 and shared:
             thread_pool.code()
-        self.work = self._work(blocks)
+        self.work = self._work(blocks) + sum(use.work for use in solved)
         self.streaming = streaming_kernels(blueprint, sizes)
         kernel_cache.compile_kernels(list(self.streaming.values()))
         self._place_arena()
@@ -268,6 +271,9 @@ class Placed:
     def _uses(self, number: int, batch: Batch | None) -> list[_Use]:
         """The use of a native function that is a step; none where there is nothing to compute."""
         step, form = self.blueprint.steps[number], self.blueprint.forms[number]
+        if step.kind == "solver":
+            use = self._solver_use(number)
+            return [_Use(use.block, use.is_shared, lambda: (solvers.address(use.code), 0))]
         if form is None:
             return [self._product_use(number, batch)]
         # Over no elements there may still be sums to store.
@@ -291,6 +297,15 @@ class Placed:
         if batch is not None and batch.rows:
             matmul.divide_rows(block, batch.entries)
         return _Use(block, matmul.is_shared(block), partial(matmul.product_addresses, dtype, block))
+
+    def _solver_use(self, number: int, placed: bool = True) -> solvers.Use:
+        """The native call for linear algebra; placed: whether it is known where all lies."""
+        (equation,), layouts = self.blueprint.steps[number].equations, self.blueprint.solved[number]
+        assert layouts is not None
+        values = *map(self.blueprint.sources.base, equation.values()), *equation.outputs
+        places = [self._place(v) if placed else (0, 0) for v in values]
+        given, made = ([self.sizes.of(layout) for layout in group] for group in layouts)
+        return solvers.solver_use(equation, given, made, places)
 
     def _opaque_call(self, step: Step) -> _Opaque:
         (equation,) = with_sizes(step.equations, self.sizes)

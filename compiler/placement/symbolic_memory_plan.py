@@ -92,6 +92,7 @@ class Blueprint:
         self.rooms = self._rooms()
         self.arenas: list[np.ndarray] = []  # memory for temporaries, for all sizes
         self.layouts = [self._operands(s) if s.kind == "product" else None for s in steps]
+        self.solved = [self._solver_layouts(s) if s.kind == "solver" else None for s in steps]
         self.opaque = {v: (self.arrays[v], self._byte_strides(v)) for v in opaque}
 
     def _joined_in_place(
@@ -151,6 +152,13 @@ class Blueprint:
         )
         return x, y
 
+    def _solver_layouts(self, step: Step) -> tuple[list[Layout], list[Layout]]:
+        """How the operands and the results of linear algebra lie."""
+        (equation,) = step.equations
+        given = [self.sources.layout(v) for v in equation.values()]
+        assert None not in given, "copies are put in before fusion"
+        return given, [contiguous_layout(v.shape) for v in equation.outputs]  # type: ignore[return-value]
+
     def _rooms(self) -> list[list[Room]]:
         """What each step needs room for in the arena."""
         last: dict[Value, int] = {}
@@ -163,8 +171,8 @@ class Blueprint:
         ending: dict[int, list[Value]] = {}  # by number of a step, the values that it is the last to read
         for number, (step, form) in enumerate(zip(self.steps, self.forms, strict=True)):
             made = [a.value for a in step.kernel.outputs] if step.kernel is not None else []
-            if step.kind == "product":
-                made = [step.equations[0].output]
+            if step.kind in ("product", "solver"):
+                made = step.made
             here = []
             for v in dict.fromkeys(map(self.outermost, made)):
                 if v not in self.arrays and v not in roomed:

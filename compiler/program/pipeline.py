@@ -9,12 +9,13 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from fusegrad.compiler.base.solver_ops import Solver
 from fusegrad.compiler.base.symbolic_sizes import likely
 from fusegrad.compiler.fuse.fusion import Fusion, with_copies
 from fusegrad.compiler.fuse.isomorphic_groups import Plans
 from fusegrad.compiler.fuse.iteration_domain import Sources, is_creation
 from fusegrad.compiler.fuse.steps import Step
-from fusegrad.compiler.gemm import matmul
+from fusegrad.compiler.gemm import matmul, solvers
 from fusegrad.compiler.gemm.matmul_kernel import PACKED_ROWS
 from fusegrad.compiler.llvm.target import host
 from fusegrad.compiler.lower.lowering import lower
@@ -66,9 +67,11 @@ def divided(graph: Graph, given: Given) -> Division:
     graph = with_result_copies(graph, Sources(graph, known), laid, {new for old, new in now if old in apart})
     strides = {new: seen[old] for old, new in zip(outputs, graph.outputs, strict=True) if old in seen}
     _lay_out_for_views(graph, Sources(graph, known), strides, laid)
+    graph = _laid_out_solutions(graph, laid)
     graph = with_copies(_separate_creations(graph), Sources(graph, known))
     graph = _readable_products(graph, Sources(graph, known))
     graph = transposed_once(graph, Sources(graph, known))
+    graph = _readable_systems(graph, Sources(graph, known))
     sources = Sources(graph, {**known, **laid})
     needed = [v for v in (*graph.outputs, *checks) if isinstance(v, Value)]
     fusion = Fusion(graph, sources, needed, plans, functools.partial(least_work, target=host()))
@@ -172,6 +175,40 @@ def _readable_products(graph: Graph, sources: Sources) -> Graph:
                 equation.op, tuple(inputs), equation.params, equation.outputs, equation.source
             )
         equations.append(equation)
+    return Graph(graph.inputs, tuple(equations), graph.outputs)
+
+
+def _readable_systems(graph: Graph, sources: Sources) -> Graph:
+    """A copy in front of the operands of linear algebra that its native code cannot read as they lie."""
+    equations = []
+    for equation in graph.equations:
+        if isinstance(equation.op, Solver):
+            inputs = list(equation.inputs)
+            layouts = [sources.layout(v) for v in inputs]
+            for i, operand in enumerate(inputs):
+                if not solvers.reads(equation.op, layouts, i):
+                    copy = Value(f"{equation.output.name}_operand{i}", operand.type)
+                    equations.append(Equation(clone_op, (operand,), {}, (copy,), equation.source))
+                    inputs[i] = copy
+            equation = Equation(
+                equation.op, tuple(inputs), equation.params, equation.outputs, equation.source
+            )
+        equations.append(equation)
+    return Graph(graph.inputs, tuple(equations), graph.outputs)
+
+
+def _laid_out_solutions(graph: Graph, results: Mapping[Value, Layout]) -> Graph:
+    """A copy behind what linear algebra gives if it is a result that lies otherwise: that is row-major."""
+    equations: list[Equation] = []
+    for equation in graph.equations:
+        if isinstance(equation.op, Solver) and any(v in results for v in equation.outputs):
+            own = [Value(f"{v.name}_solved", v.type) if v in results else v for v in equation.outputs]
+            pairs = list(zip(own, equation.outputs, strict=True))
+            equation = Equation(equation.op, equation.inputs, equation.params, tuple(own), equation.source)
+            copies = [Equation(clone_op, (a,), {}, (b,), equation.source) for a, b in pairs if a != b]
+            equations += [equation, *copies]
+        else:
+            equations.append(equation)
     return Graph(graph.inputs, tuple(equations), graph.outputs)
 
 

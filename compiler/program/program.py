@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from fusegrad.compiler.base import debug
+from fusegrad.compiler.base.solver_ops import Solver, note_doubt
 from fusegrad.compiler.base.symbolic_sizes import OPEN_TEXT, Fixed, Values
 from fusegrad.compiler.codegen import kernel_cache
 from fusegrad.compiler.fuse.isomorphic_groups import Plans
@@ -29,7 +30,7 @@ from fusegrad.eager.core.sizes import has_symbols
 from fusegrad.tracer.ir.graph import Graph, Value
 from fusegrad.tracer.ir.rolled import ROLLED
 
-detach_op = REGISTRY["detach"]
+clone_op, detach_op = REGISTRY["clone"], REGISTRY["detach"]
 
 
 class Program:
@@ -65,13 +66,34 @@ class Program:
 
     def stored(self) -> list[Value]:
         """The values that the steps put in memory, whether they are asked for or not."""
+        return [v for v in self._in_memory() if v in self.given]
+
+    def _in_memory(self) -> dict[Value, None]:
+        """What the steps put in memory, of the graph that was given or of the lowered one."""
         values = dict.fromkeys(self.sources.base(v) for v in self.outputs)
         for step in self.steps:
             if step.kernel is not None:
                 values.update(dict.fromkeys(a.value for a in step.kernel.outputs))
             else:
                 values.update(dict.fromkeys(step.made))
-        return [v for v in values if v in self.given]
+        return values
+
+    def lowered(self, outputs: Sequence[Any]) -> dict[Value, tuple[Value, Layout]]:
+        """What stands for outputs of the graph that was given, where it lies in memory that no value of that
+        graph has, and how.
+        """
+        made = self._in_memory()
+        found: dict[Value, tuple[Value, Layout]] = {}
+        for value, now in zip(outputs, self.graph.outputs, strict=True):
+            if not isinstance(now, Value):
+                continue
+            base = self.sources.base(now)
+            maker, layout = self.sources.producer.get(base), self.sources.layout(now)
+            own = base in made and base not in self.given and base not in self.graph.inputs
+            # What is copied for a result is the user's to write.
+            if own and layout is not None and maker is not None and maker.op is not clone_op:
+                found[value] = now, layout._replace(offset=0)
+        return found
 
     @property
     def bodies(self) -> list[Program]:
@@ -137,13 +159,21 @@ class Program:
     def run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         """The arrays of all values that have one, in the order of `arrays`; inputs come first.
 
-        Raises IndexError where an index lies outside of what it indexes, and what NumPy's ops raise.
+        Raises IndexError where an index lies outside of what it indexes or a matrix may be singular, and what
+        NumPy's ops raise.
         """
         arrays = (self._placed or self.placed()).run(inputs)
         for check in self.checks:
             if not arrays[self.arrays[check]]:
-                raise IndexError("an index is out of range; the eager function says which")
+                self._note_doubt(check)
+                raise IndexError("an index is out of range, or a matrix singular; eager says which")
         return arrays
+
+    def _note_doubt(self, check: Value) -> None:
+        """What it was about, if linear algebra has refused to answer."""
+        for equation in self.graph.equations:
+            if isinstance(equation.op, Solver) and check in equation.outputs:
+                note_doubt(equation)
 
     def locate(self, value: Value) -> tuple[int, tuple[Any, ...]]:
         """Where `run`'s arrays hold a value: an index, and the views to apply."""
@@ -169,7 +199,9 @@ class Program:
                 continue
             ops = [e.op.name for e in step.equations]
             names = ", ".join(ops[:8]) + (f" and {len(ops) - 8} more" if len(ops) > 8 else "")
-            sizes = ", ".join(str(list(self._sizes.of(v.shape))) for v in step.made[-1:])
+            # What linear algebra says of its soundness comes last.
+            shown = step.made[:1] if step.kind == "solver" else step.made[-1:]
+            sizes = ", ".join(str(list(self._sizes.of(v.shape))) for v in shown)
             lines.append(f"{step.title}: {names} -> {sizes}{', entry by entry' if number in apart else ''}")
             if kernels and step.kernel is not None:
                 lines.append(f"  {nest_text(step.kernel, host())}")

@@ -73,6 +73,11 @@ def with_copies(graph: Graph, layouts: Sources) -> Graph:
     return with_copies(following, Sources(following, layouts.layouts))
 
 
+def _merged(one: list[int], other: list[int]) -> list[int]:
+    """The numbers of two lists in order, each once."""
+    return one + other if one[-1] < other[0] else sorted({*one, *other})
+
+
 class Fusion:
     """Divides one graph into steps.
 
@@ -399,7 +404,7 @@ class Fusion:
             return None
         if self._come_between(first, second) or self._fetches(first, second) or self._fetches(second, first):
             return None
-        numbers = sorted({*first.numbers, *second.numbers})
+        numbers = _merged(first.numbers, second.numbers)
         nest = self._nest_of_both(first, second, numbers)
         if nest is None:
             self._refused.add(tried)

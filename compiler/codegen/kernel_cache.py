@@ -28,8 +28,9 @@ def kernel_name(kernel: Kernel) -> str:
 
 # Each module takes LLVM some milliseconds, whatever is in it: as much as for so many characters of LLVM IR.
 LEAST_MODULE = 4096
-# So much text goes to LLVM while Python still writes the rest: it takes a twentieth of a second for it.
-LARGE_MODULE = 1 << 16
+# So much text goes to LLVM while Python still writes the rest. Each module has copies of the elementary
+# functions, some 30,000 characters, so that many small ones are twice the work.
+LARGE_MODULE = 1 << 19
 # As many modules as there are cores are LLVM's at a time; of a long program there are more.
 _turns = threading.Semaphore(threads.cores())
 

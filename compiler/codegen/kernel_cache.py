@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
@@ -27,23 +28,37 @@ def kernel_name(kernel: Kernel) -> str:
 
 # Each module takes LLVM some milliseconds, whatever is in it: as much as for so many characters of LLVM IR.
 LEAST_MODULE = 4096
+# So much text goes to LLVM while Python still writes the rest. Each module has copies of the elementary
+# functions, some 30,000 characters, so that many small ones are twice the work.
+LARGE_MODULE = 1 << 19
+# As many modules as there are cores are LLVM's at a time; of a long program there are more.
+_turns = threading.Semaphore(threads.cores())
 
 
 def compile_kernels(kernels: Sequence[Kernel]) -> None:
     """Begin to compile what is new of `kernels`, equal ones once; `kernel_addresses` waits for them."""
     with compiling:
         new = {kernel_name(k): k for k in kernels if not _is_known(kernel_name(k))}
-        texts = {}
+        texts: dict[str, str] = {}
         for name, kernel in new.items():
             debug.show(3, "kernel", functools.partial(getattr, kernel, "text"))
-            texts[name] = module_text(kernel, name, host())
+            text = module_text(kernel, name, host())
+            if texts and sum(map(len, texts.values())) + len(text) > LARGE_MODULE:
+                _begin(new, texts)
+                texts = {}
+            texts[name] = text
         for names in _shares({name: len(text) for name, text in texts.items()}, threads.cores()):
-            tasks = [task_name(name) for name in names if parts(new[name])[1] is not None]
-            module = Module(joined([texts[name] for name in names]), [*names, *tasks])
-            _modules.update(dict.fromkeys(names, module))
+            _begin(new, {name: texts[name] for name in names})
         if _since_cold is not None:
             _since_cold.update(new)
         Statistics.kernels += len(new)
+
+
+def _begin(kernels: Mapping[str, Kernel], texts: Mapping[str, str]) -> None:
+    """Have LLVM begin with kernels, whose texts these are, in one module."""
+    tasks = [task_name(name) for name in texts if parts(kernels[name])[1] is not None]
+    module = Module(joined([*texts.values()]), [*texts, *tasks], _turns)
+    _modules.update(dict.fromkeys(texts, module))
 
 
 def _is_known(name: str) -> bool:

@@ -79,9 +79,10 @@ def lanes_of(kernel: Kernel, target: Target) -> int:
     """How many lanes the kernel's vectors have: by its widest float and its heaviest functions.
 
     The instructions of an elementary function wait for one another; two vectors of them side by side fill
-    each other's gaps. Of a long body four do, though registers have no room for all that they keep.
+    each other's gaps. Of a long body four do, though registers have no room for all that they keep; where a
+    few elements fill fewer, the kernel says so.
     """
-    functions = [s.op for s in kernel.statements() if isinstance(s, Compute) and s.op in ELEMENTARY]
+    functions = [s.op for s in kernel.statements if isinstance(s, Compute) and s.op in ELEMENTARY]
     if unrolled_counts(kernel.body):
         # The copies of what is unrolled are side by side.
         return max(2, target.lanes(lane_bytes(kernel)))
@@ -90,7 +91,7 @@ def lanes_of(kernel: Kernel, target: Target) -> int:
     flat = loop is not None and loop.kind == "chunked"
     long = len(functions) >= MANY_FUNCTIONS or not LONG.isdisjoint(functions)
     vectors = 1 if not functions else target.most_interleaved if long and flat else 2
-    return vectors * max(2, target.lanes(lane_bytes(kernel)))
+    return min(vectors, kernel.beside or vectors) * max(2, target.lanes(lane_bytes(kernel)))
 
 
 def functions_written(kernel: Kernel) -> int:
@@ -101,6 +102,6 @@ def functions_written(kernel: Kernel) -> int:
 
 def lane_bytes(kernel: Kernel) -> int:
     """The size of the numbers that fill its vectors: its widest floats, or else integers."""
-    dtypes = {s.dtype for s in kernel.statements() if isinstance(s, (Compute, Accumulator, Progression))}
-    dtypes |= {s.buffer.dtype for s in kernel.statements() if isinstance(s, (Load, Store))}
+    dtypes = {s.dtype for s in kernel.statements if isinstance(s, (Compute, Accumulator, Progression))}
+    dtypes |= {s.buffer.dtype for s in kernel.statements if isinstance(s, (Load, Store))}
     return max((DTYPES[d].size for d in dtypes if is_float(d)), default=8 if "i64" in dtypes else 4)

@@ -22,6 +22,7 @@ from fusegrad.compiler.codegen.mathematics import (
 from fusegrad.compiler.codegen.mathematics.arithmetic import Math
 from fusegrad.compiler.kernel.dtypes import DTYPES
 from fusegrad.compiler.llvm.ir_writer import Val, Writer
+from fusegrad.compiler.llvm.target import Target
 
 FUNCTIONS: dict[str, Callable[..., Val]] = {
     "exp": exponential.exp,
@@ -69,11 +70,22 @@ def call(writer: Writer, name: str, operands: list[Val]) -> Val:
         return _written(name, writer, *operands)
     first = operands[0]
     symbol = f"fusegrad_{name}_{first.dtype}_{first.lanes}"
-    attributes = "" if writer.target is None else writer.target.function_attributes
-    writer.function(symbol, operands, functools.partial(_written, name), attributes)
+    writer.declared |= _declared(name, symbol, tuple([(o.dtype, o.lanes) for o in operands]), writer.target)
     return writer.emit(
         f"call {first.type} @{symbol}({', '.join(map(str, operands))})", first.dtype, first.lanes
     )
+
+
+@functools.cache
+def _declared(
+    name: str, symbol: str, operands: tuple[tuple[str, int], ...], target: Target | None
+) -> frozenset[str]:
+    """The function `name` of operands of these dtypes and lanes, and what it calls: written once."""
+    writer = Writer(set(), target)
+    attributes = "" if target is None else target.function_attributes
+    given = [Val("", dtype, lanes) for dtype, lanes in operands]
+    writer.function(symbol, given, functools.partial(_written, name), attributes)
+    return frozenset(writer.declared)
 
 
 def _written(name: str, writer: Writer, *operands: Val) -> Val:

@@ -73,6 +73,11 @@ def with_copies(graph: Graph, layouts: Sources) -> Graph:
     return with_copies(following, Sources(following, layouts.layouts))
 
 
+def _merged(one: list[int], other: list[int]) -> list[int]:
+    """The numbers of two lists in order, each once."""
+    return one + other if one[-1] < other[0] else sorted({*one, *other})
+
+
 class Fusion:
     """Divides one graph into steps.
 
@@ -366,10 +371,13 @@ class Fusion:
     def _search(start: Step, target: Step) -> Iterator[bool | None]:
         """Whether `start` needs `target` through some other step; None as long as that is not known.
 
-        Asked from both ends: in a long program one of them mostly has little behind it.
+        Asked from both ends: in a long program one of them mostly has little behind it. What an equation
+        needs has a smaller number: steps that end before the target begins do not need it, and what begins
+        behind the start's end is not needed by that.
         """
-        behind = [s for s in start.needs if s is not target]
-        ahead = [s for s in target.users if s is not start]
+        low, high = target.numbers[0], start.numbers[-1]
+        behind = [s for s in start.needs if s is not target and s.numbers[-1] >= low]
+        ahead = [s for s in target.users if s is not start and s.numbers[0] <= high]
         needed: set[Step] = set()
         using: set[Step] = set()
         while behind and ahead:
@@ -379,13 +387,13 @@ class Fusion:
                 yield True
             if step not in needed:
                 needed.add(step)
-                behind += step.needs
+                behind += [s for s in step.needs if s.numbers[-1] >= low]
             step = ahead.pop()
             if step is start:
                 yield True
             if step not in using:
                 using.add(step)
-                ahead += step.users
+                ahead += [s for s in step.users if s.numbers[0] <= high]
         yield False
 
     def _fetches(self, reader: Step, maker: Step) -> bool:
@@ -401,7 +409,7 @@ class Fusion:
             return None
         if self._come_between(first, second) or self._fetches(first, second) or self._fetches(second, first):
             return None
-        numbers = sorted({*first.numbers, *second.numbers})
+        numbers = _merged(first.numbers, second.numbers)
         nest = self._nest_of_both(first, second, numbers)
         if nest is None:
             self._refused.add(tried)

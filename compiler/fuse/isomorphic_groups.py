@@ -90,6 +90,7 @@ class Alike:
         self._numbers: dict[Value, int] = {}
         self._values: list[Value] = []
         self._known: dict[int, _Described] = {}  # by the id of an equation
+        self._alone: dict[int, Group] = {}  # the same: of each equation, its result needed
 
     def group(self, equations: Sequence[Equation], outputs: Sequence[Value]) -> Group:
         """The group without names.
@@ -97,6 +98,15 @@ class Alike:
         equations: elementwise ones, reductions and the like, with one result each, in order. outputs: the
         results that are needed outside.
         """
+        if len(equations) > 1 or not outputs:
+            return self._group(equations, outputs)
+        # What each of them can be is asked more than once.
+        number = id(equations[0])
+        if number not in self._alone:
+            self._alone[number] = self._group(equations, outputs)
+        return self._alone[number]
+
+    def _group(self, equations: Sequence[Equation], outputs: Sequence[Value]) -> Group:
         described = [self._known.get(id(e)) or self._describe(e) for e in equations]
         made = {d.output for d in described}
         places: dict[int, int] = {}

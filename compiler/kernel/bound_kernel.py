@@ -63,7 +63,7 @@ def _looked_for(
     """Those of the buffers `read` that are picked from in a loop behind which `written` is stored; None where
     that is not stored once, behind all reads, in loops that run along all that it is stored along.
     """
-    statements = list(kernel.statements())
+    statements = kernel.statements
     loads = [(i, s) for i, s in enumerate(statements) if isinstance(s, Load) and s.buffer in read]
     stores = [(i, s) for i, s in enumerate(statements) if isinstance(s, Store) and s.buffer in written]
     if len(stores) != 1 or stores[0][1].combine is not None or stores[0][1].when is not None:

@@ -218,7 +218,9 @@ Statement = (
 class Kernel:
     """Axes by name, buffers (inputs, then outputs), numbers (name and dtype), and the statements.
 
-    streamed: the names of the outputs that are stored past the caches; see `nontemporal_stores.py`.
+    streamed: the names of the outputs that are stored past the caches; see `nontemporal_stores.py`. beside:
+    how many of the machine's vectors it takes side by side at most; 0 leaves that to its body
+    (`codegen/kernel_parts.py`).
     """
 
     axes: tuple[str, ...]
@@ -227,6 +229,7 @@ class Kernel:
     numbers: tuple[tuple[str, str], ...]
     body: tuple[Statement, ...]
     streamed: tuple[str, ...] = ()
+    beside: int = 0
 
     @functools.cached_property
     def text(self) -> str:
@@ -245,13 +248,14 @@ class Kernel:
     def __str__(self) -> str:
         return self.text
 
-    def statements(self) -> Iterator[Statement]:
+    @functools.cached_property
+    def statements(self) -> tuple[Statement, ...]:
         """All statements, loops before their bodies."""
-        return walk(self.body)
+        return tuple(walk(self.body))
 
     def loops(self) -> list[Loop]:
         """All loops, outer before inner."""
-        return [s for s in self.statements() if isinstance(s, Loop)]
+        return [s for s in self.statements if isinstance(s, Loop)]
 
 
 def walk(body: tuple[Statement, ...]) -> Iterator[Statement]:
@@ -356,5 +360,7 @@ def print_kernel(kernel: Kernel) -> str:
     arguments = ["n" + a[1:] for a in kernel.axes]
     arguments += [f"{name}: {dtype}" for name, dtype in kernel.numbers]
     arguments += [_buffer_text(b) for b in (*kernel.inputs, *kernel.outputs)]
-    streamed = f"  # {', '.join(kernel.streamed)}: past the caches" if kernel.streamed else ""
-    return "\n".join([f"def kernel({', '.join(arguments)}):{streamed}", *_body_text(kernel.body, 4)])
+    notes = [f"{', '.join(kernel.streamed)}: past the caches"] if kernel.streamed else []
+    notes += [f"vectors side by side: {kernel.beside}"] if kernel.beside else []
+    comment = f"  # {'; '.join(notes)}" if notes else ""
+    return "\n".join([f"def kernel({', '.join(arguments)}):{comment}", *_body_text(kernel.body, 4)])

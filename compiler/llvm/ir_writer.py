@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import re
 import struct
@@ -44,8 +45,15 @@ class Val:
         return f"{self.type} {self.text}"
 
 
+@functools.cache
 def vector_type(element: str, lanes: int) -> str:
     return f"<{lanes} x {element}>" if lanes else element
+
+
+@functools.lru_cache(maxsize=4096)
+def _repeated(value: Val, lanes: int) -> Val:
+    """A constant in every lane."""
+    return Val("<" + ", ".join([str(value)] * lanes) + ">", value.dtype, lanes)
 
 
 def literal(value: Any, dtype: str) -> str:
@@ -252,7 +260,7 @@ class Writer:
             return value
         vector = vector_type(DTYPES[value.dtype].register, lanes)
         if not value.text.startswith("%"):
-            return Val("<" + ", ".join([str(value)] * lanes) + ">", value.dtype, lanes)
+            return _repeated(value, lanes)
         first = self.emit(f"insertelement {vector} poison, {value}, i32 0", value.dtype, lanes)
         zeros = f"<{lanes} x i32> zeroinitializer"
         return self.emit(f"shufflevector {first}, {vector} poison, {zeros}", value.dtype, lanes)

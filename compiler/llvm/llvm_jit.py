@@ -18,7 +18,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -169,15 +169,21 @@ _loading = threading.Lock()
 class Module:
     """LLVM IR that is being compiled, or has been. To be made under the lock of compiling.
 
-    Raises RuntimeError for what is no LLVM IR.
+    turn: what its thread waits for before LLVM begins, where there may be many. Raises RuntimeError for what
+    is no LLVM IR.
     """
 
-    def __init__(self, text: str, symbols: Sequence[str]) -> None:
+    def __init__(self, text: str, symbols: Sequence[str], turn: threading.Semaphore | None = None) -> None:
         self._text, self._symbols = text, symbols
         self._addresses: dict[str, int] | None = None
         self._lost = self._shown = False
-        self._work = undisturbed(_Work)(text, _OBJECT)
-        self._running = Running(self._work.run)
+        work = self._work = undisturbed(_Work)(text, _OBJECT)
+
+        def run() -> None:
+            with turn or nullcontext():
+                work.run()
+
+        self._running = Running(run)
         _at_work[:] = [*(r for r in _at_work if not r.finished), self._running]
 
     @property

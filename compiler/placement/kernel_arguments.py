@@ -53,7 +53,7 @@ class Cut:
         loop = next((s for s in kernel.loops() if s.kind in ("parallel", "chunked")), None)
         self.loop = None if loop is None else [number[a] for a in loop.axes]
         self.chunked = loop is not None and loop.kind == "chunked"
-        heavy = sum(isinstance(s, Compute) and s.op in ELEMENTARY for s in kernel.statements())
+        heavy = sum(isinstance(s, Compute) and s.op in ELEMENTARY for s in kernel.statements)
         self.work = 1 + 2 * heavy
         outer = outer_accumulators(kernel)
         rooms = [(dtype, a.axes) for a in outer for dtype in rooms_of(a).values()]

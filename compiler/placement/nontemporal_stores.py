@@ -100,7 +100,7 @@ def streamable(form: KernelForm) -> Iterator[tuple[Buffer, Argument]]:
     Those vectors begin with the first element of a row, or at a chunk, whose length is a multiple of theirs.
     """
     kernel, bound = form.kernel, form.bound
-    statements = list(kernel.statements())
+    statements = kernel.statements
     stores = Counter(s.buffer for s in statements if isinstance(s, Store))
     read = {s.buffer for s in statements if isinstance(s, Load)}
     places = Counter(a.value for a in (*bound.inputs, *bound.outputs))

@@ -23,7 +23,13 @@ from dataclasses import replace
 from typing import Any
 
 from fusegrad.compiler.base.symbolic_sizes import likely
-from fusegrad.compiler.codegen.kernel_parts import functions_written, outer_accumulators, parts
+from fusegrad.compiler.codegen.kernel_parts import (
+    functions_written,
+    lane_bytes,
+    lanes_of,
+    outer_accumulators,
+    parts,
+)
 from fusegrad.compiler.codegen.lane_rows import packed_row, turning_work
 from fusegrad.compiler.kernel.bound_kernel import Argument, BoundKernel
 from fusegrad.compiler.kernel.ir import (
@@ -58,6 +64,10 @@ def least_work(kernels: Iterable[BoundKernel], target: Target) -> BoundKernel:
 
     kernels: ways to compute the same, of which the first is preferred.
     """
+    return _fitted(_least_work(kernels, target), target)
+
+
+def _least_work(kernels: Iterable[BoundKernel], target: Target) -> BoundKernel:
     best, *others = kernels
     least = kernel_work(best, target)
     if least < SOME_WORK:
@@ -71,6 +81,23 @@ def least_work(kernels: Iterable[BoundKernel], target: Target) -> BoundKernel:
         if work < least:
             least, best = work, way
     return best
+
+
+def _fitted(bound: BoundKernel, target: Target) -> BoundKernel:
+    """The kernel with no more vectors side by side than its elements fill.
+
+    The others would be computed for nothing, and each is as much work for LLVM as the first.
+    """
+    kernel = bound.kernel
+    sizes = dict(zip(kernel.axes, bound.sizes, strict=True))
+    along = [sizes[loop.axes[0]] for loop in kernel.loops() if loop.kind in ("chunked", "vector")]
+    if not along or not all(isinstance(n, int) for n in along):
+        return bound
+    one = max(2, target.lanes(lane_bytes(kernel)))
+    filled = 1 << (max(1, -(-max(along) // one)) - 1).bit_length()
+    if filled * one >= lanes_of(kernel, target):
+        return bound
+    return replace(bound, kernel=replace(kernel, beside=filled))
 
 
 def _candidates(bound: BoundKernel, target: Target) -> Iterator[BoundKernel]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import itertools
 import keyword
+import weakref
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.dtypes import DType
 from fusegrad.eager.core.errors import source_line
 from fusegrad.eager.core.op import REGISTRY, Op, TensorType
-from fusegrad.eager.core.sizes import Symbol
+from fusegrad.eager.core.sizes import Symbol, has_symbols
 from fusegrad.eager.ops.shape.slicing import Slice
 
 COMMENT_COLUMN = 72
@@ -41,15 +42,35 @@ class Source:
         return f"{self.file.rsplit('/', 1)[-1]}:{self.line}"
 
 
-@dataclass(frozen=True, slots=True)
+_values: weakref.WeakValueDictionary[tuple[str, TensorType], Value] = weakref.WeakValueDictionary()
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False, init=False)
 class Value:
-    """A named, typed intermediate. Names are unique within a graph."""
+    """A named, typed intermediate. Names are unique within a graph.
+
+    Planning looks each value up hundreds of times. So there is one object for a name and a type, and sets and
+    dicts ask for no more than which it is. What has sizes that are not numbers yet is equal to itself alone;
+    so are, once in a while, values that two threads make at the same moment, which then share nothing.
+    """
 
     name: str
     type: TensorType
 
-    def __hash__(self) -> int:
-        return hash(self.name)  # the type's takes longer, and tells nothing apart
+    def __new__(cls, name: str, type: TensorType) -> Value:
+        key = name, type
+        is_known = not has_symbols(type.shape)
+        found = _values.get(key) if is_known else None
+        if found is None:
+            found = object.__new__(cls)
+            object.__setattr__(found, "name", name)
+            object.__setattr__(found, "type", type)
+            if is_known:
+                _values[key] = found
+        return found
+
+    def __reduce__(self) -> Any:
+        return Value, (self.name, self.type)
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -20,6 +20,7 @@ from fusegrad.compiler.kernel.bound_kernel import Argument
 from fusegrad.compiler.kernel.ir import Kernel
 from fusegrad.compiler.llvm import llvm_jit
 from fusegrad.compiler.llvm.target import Target, host
+from fusegrad.compiler.program import pipeline
 from fusegrad.compiler.program.program import viewed
 from fusegrad.compiler.runtime import threads
 from fusegrad.tracer.ir import passes
@@ -250,6 +251,29 @@ def test_of_long_flat_bodies_four_vectors_are_computed_side_by_side():
     rows = kernel(lambda x: gate(x) / gate(x).sum(1, keepdim=True), 6, 37)
     assert lanes_of(rows, Target(64)) == 32  # they may be short
     check(gate, tensor(200))
+
+
+@pytest.mark.parametrize("lanes", [4, 8, 16])
+@pytest.mark.parametrize("rows", [None, 1, 6])
+def test_no_more_vectors_are_side_by_side_than_the_elements_fill(rows, lanes, monkeypatch):
+    def gate(x: fg.Tensor) -> tuple[fg.Tensor, ...]:
+        y = fg.tanh(x) * fg.sigmoid(x) + fg.exp(-x)
+        return y, y.sum(-1), y.amax(-1)
+
+    width, target = 4 * lanes, Target(4 * lanes)
+    monkeypatch.setattr(pipeline, "host", lambda: target)
+    found = {}
+    for n in (2, 3, lanes, lanes + 1, 2 * lanes, 2 * lanes + 1, 9 * lanes):
+        x = tensor(n) if rows is None else tensor(rows, n)
+        (bound,) = program_of(gate, x)[0].kernels
+        found[n] = lanes_of(bound.kernel, target)
+        assert f"vectors side by side: {found[n] // lanes}" in bound.kernel.text or not bound.kernel.beside
+    most = found[9 * lanes]
+    assert most == (2 if rows == 6 else target.most_interleaved) * lanes
+    assert found == {n: min(most, lanes << (-(-n // lanes) - 1).bit_length()) for n in found}
+    monkeypatch.undo()
+    for n in (1, 3, width, width + 1):
+        check(gate, tensor(n) if rows is None else tensor(rows, n))
 
 
 @pytest.mark.skipif(

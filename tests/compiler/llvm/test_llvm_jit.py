@@ -113,6 +113,39 @@ def test_small_kernels_share_a_module():
     assert kernel_cache._shares({}, 2) == []
 
 
+def test_of_many_kernels_llvm_has_the_first_before_the_last_are_written(monkeypatch):
+    def many(x: fg.Tensor) -> list[fg.Tensor]:
+        return [fg.tanh(x.sum(0)) @ x.mT, fg.sin(x).sum(), fg.exp(x[0]).sum() * x]
+
+    done: list[str] = []
+    write, begin = kernel_cache.module_text, kernel_cache.Module
+    monkeypatch.setattr(kernel_cache, "LARGE_MODULE", 1)
+    monkeypatch.setattr(kernel_cache, "module_text", lambda *given: (done.append("text"), write(*given))[1])
+    monkeypatch.setattr(kernel_cache, "Module", lambda *given: (done.append("module"), begin(*given))[1])
+    with kernel_cache.cold():
+        program_of(many, tensor(40, 30))
+    assert done == ["text", *["text", "module"] * (len(done) // 2 - 1), "module"] and len(done) > 4
+
+
+def test_llvm_has_no_more_modules_at_a_time_than_turns(monkeypatch):
+    at_once, most = [0], [0]
+    lock = threading.Lock()
+
+    def count(by: int) -> None:
+        with lock:
+            at_once[0] += by
+            most[0] = max(most[0], at_once[0])
+
+    emit = llvm_jit._emit
+    monkeypatch.setattr(
+        llvm_jit, "_emit", lambda *given: (count(1), time.sleep(0.01), emit(*given), count(-1))[2]
+    )
+    turn = threading.Semaphore(2)
+    modules = [Module(text, [name], turn) for name, text in map(giving, range(20, 26))]
+    assert [result(module) for module in modules] == [*range(20, 26)]
+    assert most == [2]
+
+
 def test_what_is_no_llvm_ir_says_so():
     with pytest.raises(RuntimeError, match="parsing error"):
         compile_module("define nothing", [])

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import math
+import pickle
 
 import numpy as np
 import pytest
@@ -11,6 +14,7 @@ from hypothesis import given, settings, strategies as st
 import fusegrad as fg
 from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.op import REGISTRY, TensorType, wrap
+from fusegrad.eager.core.sizes import Symbol
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.shape.slicing import Slice
@@ -119,6 +123,22 @@ def test_printed_graphs_parse_back_to_an_equal_graph(graph):
     assert [e.key() for e in back.equations] == [e.key() for e in graph.equations]
     assert [e.outputs for e in back.equations] == [e.outputs for e in graph.equations]
     assert [str(e.source) for e in back.equations] == [str(e.source) for e in graph.equations]
+
+
+def test_values_of_one_name_and_type_are_one_object():
+    one, type_ = Value("x", TensorType((2, 3), np.dtype("float32"))), TensorType((2, 3), np.dtype("float32"))
+    assert Value("x", type_) is one and Value("y", type_) is not one
+    assert Value("x", TensorType((3, 2), type_.dtype)) is not one
+    assert Value("x", TensorType((2, 3), np.dtype("float64"))) is not one
+    for again in (copy.deepcopy(one), pickle.loads(pickle.dumps(one))):
+        assert again is one
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        one.name = "z"
+
+
+def test_values_with_open_sizes_are_not_looked_up():
+    type_ = TensorType((Symbol(),), np.dtype("float32"))
+    assert Value("x", type_) is not Value("x", type_)
 
 
 @settings(max_examples=100, deadline=None)

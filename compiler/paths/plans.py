@@ -42,11 +42,10 @@ from fusegrad.compiler.native.match import Match
 from fusegrad.compiler.paths.autograd_node import (
     AGAIN,
     FreedNode,
-    captured_array,
     facts_of,
-    in_rows,
     template_of,
 )
+from fusegrad.compiler.paths.backward_plan import NODE, apart, backward_plan
 from fusegrad.compiler.paths.commit import add_first, count, own, set_attribute
 from fusegrad.compiler.paths.path import Captured, Path
 from fusegrad.compiler.paths.segments import Code, Segment, Spot
@@ -62,7 +61,7 @@ from fusegrad.tracer.observe.hosts import GradientOf, at
 if TYPE_CHECKING:
     from fusegrad.compiler.paths.tree import Tree
 
-LEAVES, NODE = Name("leaves"), Name("node")
+LEAVES = Name("leaves")
 _SLOTS = ("array", "needs_grad", "version")
 
 OVERLAPS = "memory that is written overlaps with what is read"
@@ -119,7 +118,7 @@ def plan_of(tree: Tree, segment: Segment, joint: bool, above: Sequence[Plan], le
     if known is not None:
         return known
     if segment.answers.derivation is None and segment.backward is not None:
-        segment.answers.derivation = _backward_plan(segment)
+        segment.answers.derivation = backward_plan(segment)
     # The one without the joint program is also what computes later what backward needs.
     for which in (False, joint):
         if which not in segment.answers.plans:
@@ -329,6 +328,7 @@ class _Ending:
         if path.derivative.wanted:
             self._node()
         self._results()
+        self._numbers()
         if path.derivative.wanted:
             self._link()
 
@@ -366,6 +366,16 @@ class _Ending:
             if value in self.freed:
                 freed = Call(FreedNode, (Constant(self.freed[value]), name))
                 self._do(place, name, freed, Constant(0))
+
+    def _numbers(self) -> None:
+        """Take Python numbers out of what was computed for them, before anything is left in the world."""
+        planner, numbers = self.planner, self.path.capture.left.numbers
+        self.numbers: dict[Any, Name] = {}
+        made = planner.code.left[len(planner.code.left) - len(numbers) :]
+        for number, (value, spot) in enumerate(zip(numbers, made, strict=True)):
+            name = self.numbers[value] = Name(f"number{number}")
+            taken = Call(float, (Call(np.ndarray.item, (planner._made(spot),)),))
+            self.steps.append(Assign(name.name, taken))
 
     def _link(self) -> None:
         """Note how often the memory was written that backward needs, then put the results on the graph."""
@@ -408,18 +418,9 @@ class _Ending:
             return leaf_name(output.item)
         if output.kind == "object":
             return Constant(output.item)
+        if output.kind == "number":
+            return self.numbers[output.item]
         return Call(output.item)
-
-
-def apart(run: str, spots: Sequence[tuple[int, Sequence[Any]]], taken: set[int]) -> Iterator[Expression]:
-    """The arrays at `spots` of a run, each in memory of its own: `.grad` is written in place.
-
-    taken: the numbers of the run's arrays that somebody else has.
-    """
-    for index, views in spots:
-        array = Made(run, index, views)
-        yield Call(np.array, (array,)) if index in taken else array
-        taken.add(index)
 
 
 def _edge(number: int, tensor: Expression) -> Expression:
@@ -455,37 +456,3 @@ def _lies_apart(commit: Any, native: Apart) -> Any:
         return found
 
     return lies_apart
-
-
-# Backward.
-
-
-@dataclass(eq=False)
-class BackwardPlan:
-    """The backward of a leaf: from the variables `node` and `seed0`, ... to the gradients, a list."""
-
-    steps: list[Step]
-    result: Expression
-
-
-def _backward_plan(leaf: Segment) -> BackwardPlan:
-    assert leaf.backward is not None
-    steps: list[Step] = []
-    inputs: list[Expression] = []
-    for number, (kind, reference) in enumerate(leaf.backward.inputs):
-        if kind == "argument":
-            inputs.append(attribute(item(attribute(NODE, "leaves"), reference), "array"))
-        elif kind == "kept":
-            inputs.append(item(attribute(NODE, "environment"), reference))
-        elif kind == "constant":
-            inputs.append(Constant(reference))
-        elif kind == "seed":
-            inputs.append(Call(in_rows, (attribute(Name(f"seed{reference}"), "array"),)))
-        else:
-            name = f"outside{number}"
-            steps.append(Assign(name, Call(captured_array, (NODE, Constant(reference)))))
-            steps.append(Unless(other_than(Name(name), NONE)))
-            inputs.append(Name(name))
-    steps.append(Run("run", leaf.backward.program, tuple(inputs), seen=leaf.backward.gradients))
-    found = apart("run", leaf.backward.gradients, {*range(len(inputs))})
-    return BackwardPlan(steps, Row(tuple(Call(wrap, (array,)) for array in found), list))

@@ -334,7 +334,9 @@ class Tree:
             return set()
         pairs = zip(path.left, path.capture.left.writes, strict=False)
         writes = [(found[v], target) for v, (target, _) in pairs]
-        outputs, results = list(program.graph.outputs), {found[v] for v in path.results}
+        # Numbers are taken out of memory that nobody writes.
+        kept = (*path.results, *path.left[len(path.left) - len(path.capture.left.numbers) :])
+        outputs, results = list(program.graph.outputs), {found[v] for v in kept}
         alone = [(v, t) for v, t in writes if outputs.count(v) == 1 and v not in results]
         program.into = in_place(program, alone)
         return {i for i, (v, _) in enumerate(writes) if v in program.into}

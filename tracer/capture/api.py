@@ -52,7 +52,8 @@ class Reason:
 class Output:
     """One leaf of the result.
 
-    kind "value": computed, `value` in the graph; "object": the plain Python value `item`;
+    kind "value": computed, `value` in the graph; "number": what `item`, a value in the graph, has for its one
+    element; "object": the plain Python value `item`;
     "captured": the tensor that the reference `item` gives when called; "argument": the argument
     leaf number `item`. freed: a backward inside the run has freed its graph.
     """
@@ -86,7 +87,7 @@ class Left:
     notice. gradients: (tensor, what its `.grad` is in the
     end; None: there is none). attributes: those that were set, whose leaves are the last of the capture's
     outputs; counts: those that grew: the object, the name, and by how much. after: methods that are called
-    when all is done.
+    when all is done. numbers: what the Python numbers among the outputs are taken out of.
     """
 
     writes: tuple[tuple[Value, Value], ...] = ()
@@ -95,10 +96,12 @@ class Left:
     attributes: tuple[Attribute, ...] = ()
     counts: tuple[tuple[Callable[[], Any], str, int], ...] = ()
     after: tuple[weakref.WeakMethod[Any], ...] = ()
+    numbers: tuple[Value, ...] = ()
 
     def values(self) -> list[Value]:
-        """What is computed for the world."""
-        return [*(v for _, v in self.writes), *(v for _, v in self.gradients if v is not None)]
+        """What is computed for the world, and for the numbers of the result."""
+        gradients = (v for _, v in self.gradients if v is not None)
+        return [*(v for _, v in self.writes), *gradients, *self.numbers]
 
     def __bool__(self) -> bool:
         return bool(self.writes or self.gradients or self.attributes or self.counts or self.after)
@@ -208,6 +211,7 @@ def capture(
     _reach_bound(observer, called, bound)
     recorder.name_of, recorder.reached = observer.name_of, observer.reached
     observer.opened, observer.changed = recorder.code_opens, recorder.change
+    observer.numbers = recorder.numbers
     previous, state.interpreter = state.interpreter, in_charge(recorder)
     try:
         try:
@@ -293,7 +297,8 @@ def _finish(recorder: Recorder, observer: Observer, result: Any, leaves: list[An
     reasons += _sharing(outputs, found, leaves, recorder)
     counts = tuple((hold(c.owner), c.name, c.value() - c.first) for c in observer.stores.counts())
     left = _left(recorder, outputs, found, reasons)
-    left = dataclasses.replace(left, attributes=attributes, counts=counts)
+    numbers = tuple(dict.fromkeys(o.item for o in outputs if o.kind == "number"))
+    left = dataclasses.replace(left, attributes=attributes, counts=counts, numbers=numbers)
     values = dict.fromkeys(o.value for o in outputs if o.value is not None)
     hosts = (h.value for h, _ in recorder.hosts)
     inputs = (*recorder.inputs, *recorder.captured, *hosts, *recorder.constants)
@@ -362,7 +367,8 @@ def _output(
         reasons.append(Reason("returns a tensor of unknown origin", "", 0))
     elif not is_plain(leaf):
         reasons.append(Reason(f"returns an object of type {type(leaf).__name__} that is not a tensor", "", 0))
-    return Output("object", item=leaf)
+    number = recorder.number(leaf)
+    return Output("object", item=leaf) if number is None else Output("number", item=number)
 
 
 def _same(leaves: list[Any], observer: Observer) -> list[tuple[int, Place]]:

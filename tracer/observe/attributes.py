@@ -48,6 +48,7 @@ def load(observer: Observer, owner: Any, name: str, site: Site) -> Any:
     if observer.is_tensor(owner):
         return _load_from_tensor(observer, owner, name, site)
     if is_plain(owner):
+        observer.numbers.look(owner)
         return _native(observer, owner, name)
     if type(owner) is super:
         return _load_from_super(observer, owner, name, site)

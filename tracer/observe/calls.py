@@ -159,7 +159,9 @@ def _class(observer: Observer, kind: type, site: Site) -> Any:
     if purity.is_namedtuple_class(kind) or purity.is_pure_type(kind):
         observer.read_class(kind, "__new__", type_lookup(kind, "__new__"), site)
         observer.read_class(kind, "__init__", type_lookup(kind, "__init__"), site)
-        return functools.partial(leaves.call_pure, observer, kind, purity.SHALLOW, site)
+        # What a namedtuple is made of is put into it, and not looked at.
+        mode = purity.HELD if purity.is_namedtuple_class(kind) else purity.SHALLOW
+        return functools.partial(leaves.call_pure, observer, kind, mode, site)
     return _user_class(observer, kind, site)
 
 

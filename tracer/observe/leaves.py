@@ -35,6 +35,9 @@ def name_of(function: Any) -> str:
 
 def call_trusted(observer: Observer, function: Any, site: Site, /, *args: Any, **kwargs: Any) -> Any:
     """One of fusegrad's own functions: the recorder sees what it does, its operands must be guarded."""
+    if purity.gives_number(function) and not args and not kwargs:
+        return observer.numbers.take(function)
+    observer.numbers.look(*args, *kwargs.values())
     what = f"passes to {name_of(function)}"
     if isinstance(function, MethodType):
         owner = function.__self__
@@ -103,6 +106,8 @@ def call_pure(observer: Observer, function: Any, mode: str, site: Site, /, *args
         if key != callback:
             keywords[key] = _operand(observer, value, mode, False, site, what)
     try:
+        if function is float and len(positional) == 1 and observer.is_tensor(positional[0]):
+            return observer.numbers.take(functools.partial(float, positional[0]))
         result = function(*positional, **keywords)
     except Exception as error:
         _explain(observer, error, positional)
@@ -323,6 +328,8 @@ def _call_method(observer: Observer, function: Any, site: Site, /, *args: Any, *
     kind = type(owner)
     what = f"passes to `{kind.__name__}.{name}`"
     positional, keywords = list(args), dict(kwargs)
+    if name in purity.ELEMENTWISE_METHODS and kind in purity.CONTAINERS:
+        observer.numbers.look_into(owner)
     if is_plain(owner) and kind not in (tuple, frozenset):
         positional = [_operand(observer, v, purity.TEXT, name == "join", site, what) for v in args]
         for value in kwargs.values():

@@ -20,6 +20,7 @@ import numpy as np
 from fusegrad.eager.core.public import home
 from fusegrad.tracer.observe import purity, stores
 from fusegrad.tracer.observe.lookup import MISSING, Found, flat_contents, instance_dict, type_lookup
+from fusegrad.tracer.observe.numbers import Numbers
 from fusegrad.tracer.observe.pytree import is_container
 from fusegrad.tracer.observe.reads import (
     AttributeRead,
@@ -80,6 +81,7 @@ class Observer:
     changed: called when something is changed that a replay changes, too.
     deeds: how often code ran, or an object was changed, that are not the engine's.
     stores: the attributes that the run has set, of objects from outside.
+    numbers: the Python numbers that it took out of tensors.
     """
 
     def __init__(self, arguments: tuple[tuple, dict], following: Following) -> None:
@@ -90,6 +92,7 @@ class Observer:
         self._following = following
         self.opened: Callable[[], Any] = lambda: None
         self.changed: Callable[[str], Any] = lambda what: None
+        self.numbers = Numbers()
         self.deeds = 0
         self.stores = stores.Stores()
         self._restless: dict[int, tuple[Any, str]] = {}
@@ -359,13 +362,17 @@ class Observer:
             if self.status(value) == UNKNOWN and not isinstance(value, tuple) and not is_plain(value):
                 return f"a {kind.__name__} of unknown origin"
             self.read_contents(value, site)
-            if deep and not is_plain(value):
+            if deep and is_plain(value):
+                self.numbers.look(value)
+            elif deep:
                 for item in flat_contents(value):
                     problem = self._problem(item, site, deep, tensors, passed_on, visited)
                     if problem is not None:
                         return problem
             return None
         if is_plain(value) or purity.is_static(value):
+            if deep:
+                self.numbers.look(value)
             return None
         if isinstance(value, np.ndarray):
             return "a NumPy array, whose contents cannot be guarded"

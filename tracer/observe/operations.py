@@ -50,12 +50,14 @@ def apply(observer: Observer, function: Callable, symbol: str, operands: tuple, 
     """An operator on operands that are guarded first. Raises what the operator raises."""
     plain = True
     for value in operands:
+        deep = not (symbol in ("+", "*") and type(value) in (list, tuple, deque))
         if type(value) in PLAIN_TYPES or is_plain(value):
+            if deep:
+                observer.numbers.look(value)
             continue
         plain = False
         if observer.is_tensor(value):
             continue
-        deep = not (symbol in ("+", "*") and type(value) in (list, tuple, deque))
         text = symbol == "%" and type(operands[0]) in (str, bytes)
         observer.consume(value, site, f"uses `{symbol}` on", deep=deep, tensors=not text)
     if symbol == "%" and type(operands[0]) in (str, bytes) and any(map(observer.is_tensor, operands)):
@@ -84,6 +86,7 @@ def inplace(observer: Observer, symbol: str, owner: Any, value: Any, site: Site)
 
 def compare(observer: Observer, symbol: str, left: Any, right: Any, site: Site) -> Any:
     """A comparison other than ``is`` and ``in``."""
+    observer.numbers.look(left, right)
     for value in (left, right):
         if type(value) in purity.CONTAINERS or purity.is_namedtuple(value):
             _check_comparable(observer, value, site)
@@ -149,6 +152,7 @@ def _identity_is_guarded(observer: Observer, left: Any, right: Any) -> bool:
 
 def contains(observer: Observer, item: Any, container: Any, site: Site) -> bool:
     """``item in container``."""
+    observer.numbers.look(item, container)
     kind = type(container)
     if observer.is_tensor(container):
         observer.consume(item, site, "looks for")
@@ -187,6 +191,7 @@ def contains(observer: Observer, item: Any, container: Any, site: Site) -> bool:
 
 def truth(observer: Observer, value: Any, site: Site) -> bool:
     """``bool(value)``."""
+    observer.numbers.look(value)
     if type(value) in PLAIN_TYPES or observer.is_tensor(value) or is_plain(value):
         return bool(value)
     kind = type(value)
@@ -234,6 +239,7 @@ def length(observer: Observer, value: Any, site: Site) -> int:
 
 def check_key(observer: Observer, key: Any, site: Site) -> bool:
     """Whether a dict can be asked for the key without running code of the key's."""
+    observer.numbers.look(key)
     if is_plain(key) or purity.is_static(key) or isinstance(key, (type, FunctionType)):
         return True
     if isinstance(key, enum.Enum) and purity.python_method(type(key), "__hash__") is MISSING:
@@ -261,6 +267,7 @@ def read_key(observer: Observer, owner: dict, key: Any, site: Site) -> None:
 
 def item(observer: Observer, owner: Any, key: Any, site: Site) -> Any:
     """``owner[key]``."""
+    observer.numbers.look(key)
     kind = type(owner)
     if observer.is_tensor(owner):
         if not is_plain(key) and not observer.is_tensor(key):
@@ -330,6 +337,7 @@ def _sequence_item(observer: Observer, owner: Any, key: Any, site: Site) -> Any:
 
 def store_item(observer: Observer, value: Any, owner: Any, key: Any, site: Site) -> None:
     """``owner[key] = value``."""
+    observer.numbers.look(key)
     if observer.is_tensor(owner):
         for part in (key, value):
             observer.consume(part, site, "writes to a tensor")
@@ -360,6 +368,7 @@ def _is_there(observer: Observer, owner: Any, key: Any, value: Any, site: Site) 
 
 def delete_item(observer: Observer, owner: Any, key: Any, site: Site) -> None:
     """``del owner[key]``."""
+    observer.numbers.look(key)
     _check_write(observer, owner, key, "__delitem__", site)
     try:
         del owner[key]

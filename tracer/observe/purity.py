@@ -24,6 +24,7 @@ from types import (
     MappingProxyType,
     MemberDescriptorType,
     MethodDescriptorType,
+    MethodType,
     ModuleType,
     NoneType,
     WrapperDescriptorType,
@@ -251,6 +252,12 @@ def is_op(function: Any) -> bool:
         return False
     module = function.__globals__.get("__name__")
     return isinstance(module, str) and module.startswith("fusegrad.eager.ops.") and is_trusted(function)
+
+
+def gives_number(function: Any) -> bool:
+    """Whether a function is a tensor's `item`, which gives its one element to Python."""
+    tensor = tensor_class()
+    return type(function) is MethodType and tensor is not None and function.__func__ is vars(tensor)["item"]
 
 
 def is_transform(function: Any) -> bool:

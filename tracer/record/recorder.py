@@ -24,6 +24,7 @@ from fusegrad.eager.core.state import Interpreter
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.ir.graph import GUARD, Equation, Source, Value, array_type, identifier
 from fusegrad.tracer.observe.hosts import Draw, Gradient, GradientOf, Host, NoGradient, Place
+from fusegrad.tracer.observe.numbers import Numbers, Taken
 from fusegrad.tracer.observe.optimizer_steps import ParametersRead
 from fusegrad.tracer.observe.reads import Read
 from fusegrad.tracer.record.before import Before
@@ -76,6 +77,7 @@ class Recorder(Interpreter):
         self.noticed: set[Value] = set()
         self.makes_leaves = False
         self._versions: dict[Value, Any] = {}  # of what comes from outside
+        self._taken_out: dict[Value, Value] = {}
         self._done: tuple[Any, ...] = ()
         self.open_reasons: list[tuple[str, str, int, str]] = []
         self.code_first = False
@@ -83,6 +85,7 @@ class Recorder(Interpreter):
         self.name_of: Callable[[Tensor], str] = lambda tensor: ""
         self.reached: Callable[[Tensor], Any] = lambda tensor: None
         self.memory = Memory(self._emit, self.tracked)
+        self.numbers = Numbers(self._fix)
         self.later = Later(self.memory, puts_off)
         self._first_node = next_sequence()
         self._places: dict[int, int] = {}
@@ -133,8 +136,9 @@ class Recorder(Interpreter):
             self.before.given[host] = tensor.array.copy()
 
     def release(self) -> None:
-        """Forget the arrays of the run."""
+        """Forget the arrays and numbers of the run."""
         self.memory.release()
+        self.numbers.release()
 
     def knows(self, tensor: Tensor) -> bool:
         """Whether `tensor` is an argument, or was made or captured by this run."""
@@ -206,7 +210,9 @@ class Recorder(Interpreter):
         """A tensor without values has its place on the graph."""
 
     def leave(self, tensor: Tensor, door: str, value: Any) -> None:
-        if door in SCALAR_DOORS and tensor.array.size == 1:
+        if self.numbers.taking and type(value) is float and door in ("item", "float"):
+            self.numbers.note(value, self.value_of(tensor), self._source())
+        elif door in SCALAR_DOORS and tensor.array.size == 1:
             self._guard(tensor, "branch")
         else:
             shape = list(tensor.array.shape)
@@ -246,6 +252,21 @@ class Recorder(Interpreter):
         value = self.value_of(tensor)
         params = {"expected": tensor.array.item(), "kind": kind}
         self.equations.append(Equation(GUARD, (value,), params, (), self._source()))
+
+    def _fix(self, taken: Taken) -> None:
+        """Guard a number that was taken out of a tensor: somebody looks at it."""
+        params = {"expected": taken.number, "kind": "branch"}
+        self.equations.append(Equation(GUARD, (taken.value,), params, (), taken.source))
+
+    def number(self, leaf: Any) -> Value | None:
+        """What a replay takes a number of the result out of; None for one that it knows."""
+        taken = self.numbers.of(leaf)
+        if taken is None:
+            return None
+        if taken.value not in self._taken_out:
+            # In memory of its own: what is there now may be written by then.
+            self._taken_out[taken.value] = self.copy_of(taken.value)
+        return self._taken_out[taken.value]
 
     def _source(self) -> Source:
         file, line = user_location()

@@ -80,9 +80,9 @@ class Plan:
 
     before: what it finds, asks and is sure of; run: its program; after: what is tested and kept then. At an
     inner segment `seen` is the value that its guard looks at. At a leaf, finish: what makes the results and
-    the node; commit: what is left in the world; last: the Python code that is called then; result: what the
-    function gives. found: the tensors from outside that have a variable by now, by their references; kept:
-    the places of the environment that do.
+    the node; commit: what is left in the world; last: the Python code that is called then; late: what is
+    found when that is done; result: what the function gives. found: the tensors from outside that have a
+    variable by now, by their references; kept: the places of the environment that do.
     """
 
     before: list[Step]
@@ -96,6 +96,7 @@ class Plan:
     written: list[Expression] = field(default_factory=list)
     commit: list[Step] = field(default_factory=list)
     last: list[Step] = field(default_factory=list)
+    late: list[Step] = field(default_factory=list)
     result: Expression = NONE
 
 
@@ -170,7 +171,7 @@ class _Planner:
         plan.written = written
         ending = _Ending(self, path)
         plan.finish, plan.results = ending.steps, [*ending.tensors.values()]
-        plan.result = ending.result()
+        plan.result, plan.late = ending.result(), ending.late
         plan.commit = [*self._commit(path, written), *ending.attributes()]
         plan.last = [Do(Call(count, tuple(map(Constant, c)))) for c in path.capture.left.counts]
         if path.capture.left.after:
@@ -322,6 +323,7 @@ class _Ending:
         self.planner, self.path, self.joint = planner, path, planner.joint
         self.arrays = [planner._made(spot) for spot in planner.code.results]
         self.tensors: dict[Any, Name] = {}  # by value
+        self.late: list[Step] = []
         self.steps: list[Step] = []
         outputs = [o for o in path.capture.outputs if o.value is not None]
         self.freed = {o.value: o.grad_name for o in reversed(outputs) if o.freed}
@@ -420,6 +422,10 @@ class _Ending:
             return Constant(output.item)
         if output.kind == "number":
             return self.numbers[output.item]
+        if output.kind == "late":
+            name = Name(f"late{len(self.late)}")
+            self.late.append(Assign(name.name, Call(output.item.find)))
+            return name
         return Call(output.item)
 
 

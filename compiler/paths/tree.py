@@ -339,9 +339,7 @@ class Tree:
         kept = (*path.results, *path.left[len(path.left) - len(path.capture.left.numbers) :])
         outputs, results = list(program.graph.outputs), {found[v] for v in kept}
         times = Counter(v for v, _ in writes)  # what two tensors get is copied
-        alone = [
-            (v, t) for v, t in writes if outputs.count(v) == 1 and times[v] == 1 and v not in results
-        ]
+        alone = [(v, t) for v, t in writes if outputs.count(v) == 1 and times[v] == 1 and v not in results]
         program.into = in_place(program, alone)
         return {i for i, (v, _) in enumerate(writes) if v in program.into}
 

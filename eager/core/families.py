@@ -475,9 +475,13 @@ class AnalyticComposite(Analytic, Composite):
 
 
 class Random(Op):
-    """An op that draws from the generator; its numbers depend on the draws before it."""
+    """An op that draws from the generator; its numbers depend on the draws before it.
+
+    by_ops: the same draw as ops on uniform numbers, for a recorder, where it depends on tensors.
+    """
 
     family = "random"
+    by_ops: Callable[..., Any] | None = None
 
     def __init__(
         self,

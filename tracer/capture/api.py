@@ -16,7 +16,7 @@ from fusegrad.eager.core.handlers import in_charge
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.capture.hooks import FOLLOWING
-from fusegrad.tracer.ir.graph import Graph, Value
+from fusegrad.tracer.ir.graph import Graph, Value, ancestors
 from fusegrad.tracer.observe.hosts import Host, Place
 from fusegrad.tracer.observe.lookup import nn_module_class, type_lookup
 from fusegrad.tracer.observe.naming import NamingObserver
@@ -53,7 +53,7 @@ class Output:
     """One leaf of the result.
 
     kind "value": computed, `value` in the graph; "number": what `item`, a value in the graph, has for its one
-    element; "object": the plain Python value `item`;
+    element; "late": what lies at the place `item` when all is done; "object": the plain Python value `item`;
     "captured": the tensor that the reference `item` gives when called; "argument": the argument
     leaf number `item`. freed: a backward inside the run has freed its graph.
     """
@@ -277,7 +277,7 @@ def _placed(reason: Reason, function: Callable[..., Any]) -> Reason:
 def _finish(recorder: Recorder, observer: Observer, result: Any, leaves: list[Any]) -> Capture:
     recorder.finish()
     reasons = [Reason(*r) for r in recorder.open_reasons]
-    reasons += [Reason(e.reason, e.site.file, e.site.line) for e in observer.effects]
+    reasons += [Reason(e.reason, e.site.file, e.site.line, e.kind) for e in observer.effects]
     for value, tensor in recorder.captured.items():
         if id(tensor) not in observer.captured_tensors:
             reasons.append(
@@ -297,6 +297,8 @@ def _finish(recorder: Recorder, observer: Observer, result: Any, leaves: list[An
     reasons += _sharing(outputs, found, leaves, recorder)
     counts = tuple((hold(c.owner), c.name, c.value() - c.first) for c in observer.stores.counts())
     left = _left(recorder, outputs, found, reasons)
+    if any(o.kind == "late" for o in outputs[len(outputs) - sum(a.count for a in attributes) :]):
+        reasons.append(Reason("sets an attribute to what a learning rate schedule has set", "", 0))
     numbers = tuple(dict.fromkeys(o.item for o in outputs if o.kind == "number"))
     left = dataclasses.replace(left, attributes=attributes, counts=counts, numbers=numbers)
     values = dict.fromkeys(o.value for o in outputs if o.value is not None)
@@ -361,14 +363,16 @@ def _output(
             strides = leaf.array.strides
             nodes = reachable([leaf])
             freed = any(n.inputs is None for n in nodes)
-            if any(n.is_stale() for n in nodes):
+            if any(map(recorder.keeps_what_is_gone, nodes)):
                 reasons.append(Reason("gives a result whose backward needs memory written since", "", 0))
             return Output("value", recorder.value_of(leaf), None, leaf.needs_grad, name, strides, freed)
         reasons.append(Reason("returns a tensor of unknown origin", "", 0))
     elif not is_plain(leaf):
         reasons.append(Reason(f"returns an object of type {type(leaf).__name__} that is not a tensor", "", 0))
-    number = recorder.number(leaf)
-    return Output("object", item=leaf) if number is None else Output("number", item=number)
+    number = recorder.numbers.of(leaf)
+    if number is not None and number.value is not None:
+        return Output("number", item=recorder.taken_out_of(number.value))
+    return Output("object", item=leaf) if number is None else Output("late", item=number.place)
 
 
 def _same(leaves: list[Any], observer: Observer) -> list[tuple[int, Place]]:
@@ -389,14 +393,19 @@ def _same(leaves: list[Any], observer: Observer) -> list[tuple[int, Place]]:
 def _left(recorder: Recorder, outputs: tuple[Output, ...], found: list[Any], reasons: list[Reason]) -> Left:
     """What the run wrote from outside, and the gradients that it left."""
     writes = []
-    derived = any(o.requires_grad and not o.freed for o in outputs)
+    seeds = [o.value for o in outputs if o.value is not None and o.requires_grad and not o.freed]
+    derived = bool(seeds)
     if derived and recorder.makes_leaves:
         reasons.append(Reason("gives a result that can be derived by tensors that the run has made", "", 0))
+    if recorder.since and recorder.since & ancestors(recorder.equations, seeds):
+        # Its gradients would have to come to the leaf by two ways.
+        reasons.append(Reason("writes into a leaf, and gives a result that is derived by it since", "", 0))
     for known in recorder.memory.written():
         if not known.array.flags.c_contiguous:
             reasons.append(Reason("writes into a tensor that does not lie in row-major order", "", 0))
-        if derived and known.original in recorder.tracked:
-            reasons.append(Reason("writes into a leaf, and gives a result that can be derived", "", 0))
+        if derived and known.original not in recorder.noticed:
+            # The result's node copies what its backward reads where a write is noticed.
+            reasons.append(Reason("writes through `.data`, and gives a result that can be derived", "", 0))
         writes.append((known.original, recorder.memory.current(known)))
     taken = {o.value for o in outputs} | {v for _, v in writes}
     gradients = []

@@ -47,6 +47,8 @@ def call_trusted(observer: Observer, function: Any, site: Site, /, *args: Any, *
     if purity.is_transform(function):
         calls_it = not purity.makes_transform(function)
         args = tuple([_passed(observer, value, calls_it, site, what) for value in args])
+        for value in kwargs.values():
+            observer.consume(value, site, what, passed_on=True)
     else:
         for value in (*args, *kwargs.values()):
             observer.consume(value, site, what)
@@ -90,6 +92,8 @@ def call_pure(observer: Observer, function: Any, mode: str, site: Site, /, *args
         return operations.length(observer, args[0], site)
     if function is defaultdict and args and args[0] not in _PLAIN_FACTORIES:
         observer.open("makes a defaultdict with a factory of its own", site)
+    if function is reversed and len(args) == 1 and purity.is_user_sequence(args[0]):
+        return operations.backwards(observer, args[0], site)
     if function is iter and len(args) != 1:
         observer.open("iterates over the calls of a function", site)
     callback = purity.CALLBACKS.get(function)

@@ -1,9 +1,10 @@
-"""Python numbers that a run took out of tensors: as long as nobody looks at one, a replay may give another.
+"""Python numbers that a run came by late: as long as nobody looks at one, a replay may give another.
 
 A float that `item()` gives is an object of its own, and so it is followed by its identity, while it is
 moved about, put into containers, set as an attribute or returned. Whoever computes with it, compares it,
-hashes or writes it out says so before (`look`): from then on it must be what it was. Whole numbers are not
-followed: Python has one object for each small one.
+hashes or writes it out says so before (`look`): from then on it must be what it was. So are the rates
+followed that a schedule's step has set. Whole numbers are not followed: Python has one object for each
+small one.
 """
 
 from __future__ import annotations
@@ -12,32 +13,33 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from fusegrad.tracer.ir.graph import Source, Value
+from fusegrad.tracer.ir.graph import Value
+from fusegrad.tracer.observe.conditions import Place
 from fusegrad.tracer.observe.lookup import flat_contents
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Taken:
-    """A number that was taken out of a tensor.
+    """A number that is followed.
 
-    number: the object, kept so that its id stays its own. value: what the tensor held; source: the line.
+    number: the object, kept so that its id stays its own. looked: called when somebody looks at it. value:
+    what the tensor held that it was taken out of; place: where else a replay finds it, when all is done.
     """
 
     number: float
-    value: Value
-    source: Source
+    looked: Callable[[], Any]
+    value: Value | None = None
+    place: Place | None = None
 
 
 class Numbers:
     """The numbers of one run.
 
-    fix: called for one that somebody looks at. taking: whether the number that now leaves a tensor goes to
-    the user's code, and not to the engine's.
+    taking: whether the number that now leaves a tensor goes to the user's code, and not to the engine's.
     """
 
-    def __init__(self, fix: Callable[[Taken], Any] = lambda taken: None) -> None:
+    def __init__(self) -> None:
         self._taken: dict[int, Taken] = {}
-        self._fix = fix
         self.taking = False
 
     def take(self, read: Callable[[], Any]) -> Any:
@@ -48,9 +50,10 @@ class Numbers:
         finally:
             self.taking = False
 
-    def note(self, number: float, value: Value, source: Source) -> None:
-        """Follow a number that has left a tensor."""
-        self._taken[id(number)] = Taken(number, value, source)
+    def follow(self, taken: Taken) -> float:
+        """Follow a number, which nobody else has; gives it."""
+        self._taken[id(taken.number)] = taken
+        return taken.number
 
     def of(self, number: Any) -> Taken | None:
         """What is known of a number, if it is one that is followed."""
@@ -62,7 +65,7 @@ class Numbers:
             for value in values:
                 for taken in [*self._within(value)]:
                     del self._taken[id(taken.number)]
-                    self._fix(taken)
+                    taken.looked()
 
     def look_into(self, container: Any) -> None:
         """Somebody looks at what is in a builtin container, and in those within."""
@@ -91,4 +94,3 @@ class Numbers:
     def release(self) -> None:
         """Forget the numbers of the run."""
         self._taken.clear()
-        del self._fix

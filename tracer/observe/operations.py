@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from fusegrad.tracer.observe import purity
+from fusegrad.tracer.observe.conditions import Item
 from fusegrad.tracer.observe.lookup import MISSING, flat_contents
 from fusegrad.tracer.observe.observer import LOCAL, OUTER, STRUCTURE, UNKNOWN, Observer
 from fusegrad.tracer.observe.values import PLAIN_TYPES, is_plain
@@ -269,6 +270,11 @@ def item(observer: Observer, owner: Any, key: Any, site: Site) -> Any:
     """``owner[key]``."""
     observer.numbers.look(key)
     kind = type(owner)
+    if kind in purity.DICTS or kind is list or purity.is_parameter_group(owner):
+        found = _found(owner, key)
+        late = observer.late(owner, lambda place: Item(place, key), found, site)
+        if late is not MISSING:
+            return late
     if observer.is_tensor(owner):
         if not is_plain(key) and not observer.is_tensor(key):
             observer.consume(key, site, "indexes with")
@@ -289,6 +295,13 @@ def item(observer: Observer, owner: Any, key: Any, site: Site) -> Any:
         return owner[key] if method is None else method(key)
     observer.open(f"subscripts {_described(owner)}", site)
     return owner[key]
+
+
+def _found(owner: Any, key: Any) -> Any:
+    """What a container has under a plain key; MISSING for others."""
+    if isinstance(owner, dict):
+        return dict.get(owner, key, MISSING) if type(key) is str else MISSING
+    return owner[key] if type(key) is int and -len(owner) <= key < len(owner) else MISSING
 
 
 def _described(owner: Any) -> str:
@@ -412,6 +425,16 @@ def iterate(observer: Observer, value: Any, site: Site) -> Any:
     elif isinstance(value, type):
         observer.open("iterates over a class", site)
     return value
+
+
+def backwards(observer: Observer, value: Any, site: Site) -> Any:
+    """``reversed(value)`` of an object whose class is written in Python."""
+    if purity.python_method(type(value), "__reversed__") is not MISSING:
+        method = observer.special_method(value, "__reversed__", site)
+        return reversed(value) if method is None else observer.adopt(method())
+    observer.read_class(type(value), "__reversed__", MISSING, site)
+    places = range(length(observer, value, site) - 1, -1, -1)
+    return observer.local(item(observer, value, place, site) for place in places)
 
 
 def iterate_unpacked(observer: Observer, value: Any, pattern: tuple[Any, ...], site: Site) -> Any:

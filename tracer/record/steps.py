@@ -91,8 +91,8 @@ for _name, _function in _conversions.items():
 class Numbers(Host):
     """The numbers of a rule, in one array, for parameters of one group, dtype and number of steps.
 
-    ahead: the steps that the run takes before this one, which are counted when it ends. kept: the numbers that
-    the rule keeps for the one parameter and changes itself; the last ones of the array are what they become.
+    ahead: the steps that the run takes before this one, which are counted when it ends. kept: the numbers
+    that the rule keeps for the one parameter and changes itself; the array ends with what they become.
     """
 
     def __init__(

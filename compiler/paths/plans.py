@@ -50,7 +50,7 @@ from fusegrad.compiler.paths.commit import add_first, count, own, set_attribute
 from fusegrad.compiler.paths.path import Captured, Path
 from fusegrad.compiler.paths.segments import Code, Segment, Spot
 from fusegrad.eager.autograd.hooks import any_has_hooks, leaf_hooks
-from fusegrad.eager.autograd.node import next_sequence, place
+from fusegrad.eager.autograd.node import next_sequence, place, share
 from fusegrad.eager.autograd.views import ask_before_write
 from fusegrad.eager.core.errors import user_spot
 from fusegrad.eager.core.op import wrap
@@ -333,6 +333,7 @@ class _Ending:
         self._numbers()
         if path.derivative.wanted:
             self._link()
+        self._aliases()
 
     def _do(self, function: Any, *arguments: Expression) -> None:
         self.steps.append(Do(Call(function, arguments)))
@@ -398,6 +399,15 @@ class _Ending:
             if number in derived.seeded and value not in self.freed:
                 self._do(place, self.tensors[value], NODE, Constant(derived.seeded.index(number)))
 
+    def _aliases(self) -> None:
+        """Tensors of the memory of others."""
+        outputs = self.path.capture.outputs
+        for output in outputs:
+            if output.kind == "alias":
+                owner, number = output.item
+                shared = Call(share, (self._item(outputs[owner]),))
+                self.steps.append(Assign(f"alias{number}", shared))
+
     def result(self) -> Expression:
         """What the function gives."""
         structure = self.path.capture.structure
@@ -422,6 +432,8 @@ class _Ending:
             return Constant(output.item)
         if output.kind == "number":
             return self.numbers[output.item]
+        if output.kind == "alias":
+            return Name(f"alias{output.item[1]}")
         if output.kind == "late":
             name = Name(f"late{len(self.late)}")
             self.late.append(Assign(name.name, Call(output.item.find)))

@@ -14,7 +14,7 @@ import numpy as np
 from fusegrad.eager.autograd.engine import reachable
 from fusegrad.eager.core.handlers import in_charge
 from fusegrad.eager.core.state import state
-from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.core.tensor import Tensor, same_memory
 from fusegrad.tracer.capture.hooks import FOLLOWING
 from fusegrad.tracer.ir.graph import Graph, Value, ancestors
 from fusegrad.tracer.observe.hosts import Host, Place
@@ -55,7 +55,8 @@ class Output:
     kind "value": computed, `value` in the graph; "number": what `item`, a value in the graph, has for its one
     element; "late": what lies at the place `item` when all is done; "object": the plain Python value `item`;
     "captured": the tensor that the reference `item` gives when called; "argument": the argument
-    leaf number `item`. freed: a backward inside the run has freed its graph.
+    leaf number `item`; "alias": a tensor off the graph, of the memory of the output number `item[0]`, and the
+    same as the output number `item[1]`. freed: a backward inside the run has freed its graph.
     """
 
     kind: str
@@ -294,6 +295,7 @@ def _finish(recorder: Recorder, observer: Observer, result: Any, leaves: list[An
     reasons += _containers(result, observer, shown)
     attributes = tuple(_attribute(stored, observer, found, shown, reasons) for stored in observer.stores)
     outputs = tuple(_output(recorder, observer, leaf, leaves, reasons) for leaf in found)
+    outputs = _aliased(outputs, found)
     reasons += _sharing(outputs, found, leaves, recorder)
     counts = tuple((hold(c.owner), c.name, c.value() - c.first) for c in observer.stores.counts())
     left = _left(recorder, outputs, found, reasons)
@@ -444,6 +446,25 @@ def _containers(result: Any, observer: Observer, seen: set[int]) -> Iterator[Rea
     seen.add(id(result))
     for item in contents(result):
         yield from _containers(item, observer, seen)
+
+
+def _aliased(outputs: tuple[Output, ...], found: list[Any]) -> tuple[Output, ...]:
+    """The outputs, those said to be aliases that lie just where another one does, as `detach` gives them."""
+    result = list(outputs)
+    first = {id(leaf): i for i, leaf in reversed(list(enumerate(found)))}
+    for i, (output, leaf) in enumerate(zip(outputs, found, strict=True)):
+        if output.kind != "value" or _on_graph(leaf):
+            continue
+        for j, other in enumerate(found):
+            owner = result[j].kind == "value" and (_on_graph(other) or first[id(other)] < first[id(leaf)])
+            if owner and leaf.version is other.version and same_memory(leaf.array, other.array):
+                result[i] = Output("alias", item=(j, first[id(leaf)]))
+                break
+    return tuple(result)
+
+
+def _on_graph(tensor: Tensor) -> bool:
+    return tensor.needs_grad or tensor.grad_fn is not None
 
 
 def _sharing(

@@ -186,6 +186,32 @@ def _cached_plain() -> Way:
     return Way(lambda x: x.new_zeros(sizes(x.shape[1])) + x.sum(), changed=sizes.cache_clear)
 
 
+class Losses(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3, 2)
+        self.last: Any = None
+
+    def forward(self, x: Any) -> Any:
+        self.last = self.layer(x).square().mean()
+        return self.last * 2
+
+
+def _detached(gives: Callable[[Any, Any], Any]) -> Way:
+    model = Losses()
+
+    def step(x: Any) -> Any:
+        model.zero_grad()
+        loss = model(x)
+        loss.backward()
+        return gives(model, loss)
+
+    def left() -> Any:
+        return model.last, [p.grad for p in model.parameters()]
+
+    return Way(step, left)
+
+
 def _task(count: int) -> Way:
     codes = nn.Parameter(numbers(count, 3))
 
@@ -215,6 +241,10 @@ WAYS: dict[str, Callable[[], Way]] = {
     "lru_cache": lambda: _cached(functools.lru_cache, 3),
     "lru_cache of several": lambda: _cached(functools.lru_cache(maxsize=2), 3, 2),
     "cache of sizes": _cached_plain,
+    "result detached": lambda: _detached(lambda m, loss: (loss, loss.detach())),
+    "attribute detached": lambda: _detached(lambda m, loss: m.last.detach()),
+    "both detached": lambda: _detached(lambda m, loss: (m.last.detach(), loss, m.last.detach())),
+    "one alias twice": lambda: _detached(lambda m, loss: [m.last.detach()] * 2),
     "one of two tasks": lambda: _task(2),
 }
 WARM, MORE = 6, 4
@@ -266,3 +296,20 @@ def test_replayed_and_as_eager_does_it(name: str) -> None:
             call(i)
         except jit_checks.Entered:
             raise AssertionError(str(jitted.explain())) from None
+
+
+def test_aliases_share_memory_and_identity_as_eagers_do() -> None:
+    model = Losses()
+
+    def step(x: Any) -> Any:
+        loss = model(x).detach()
+        again = loss.detach()
+        return loss, again, again
+
+    jitted = fg.jit(step)
+    for i in range(8):
+        loss, again, third = jitted(numbers(4, 3, seed=i))
+        assert again is third and loss is not again
+        loss.add_(1)
+        assert again.tolist() == loss.tolist() and again._version == loss._version == 1
+    assert jitted.stats.compiled_calls >= 6, jitted.explain()

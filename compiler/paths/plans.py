@@ -222,7 +222,7 @@ class _Planner:
         others = [c for c in new.values() if c not in alike]
         self.before += [Unless(other_than(Call(c.array), NONE)) for c in others]
         if path is not None and commit is not None:
-            for spot, _ in path.capture.left.gradients:
+            for spot, _ in (*path.capture.left.gradients, *path.capture.left.replaced):
                 if not isinstance(spot, int) and spot not in self.found:
                     self._find(spot)
 
@@ -314,6 +314,9 @@ class _Planner:
                 yield Do(Call(add_first, (self._tensor(spot), gradient)))
             else:
                 yield Do(Call(setattr, (self._tensor(spot), Constant("grad"), gradient)))
+        for spot, _ in path.capture.left.replaced:
+            memory = Call(np.array, (next(made),))  # which no pool takes back
+            yield Do(Call(setattr, (self._tensor(spot), Constant("array"), memory)))
 
 
 class _Ending:

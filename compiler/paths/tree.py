@@ -336,7 +336,7 @@ class Tree:
         pairs = zip(path.left, path.capture.left.writes, strict=False)
         writes = [(found[v], target) for v, (target, _) in pairs]
         # Numbers are taken out of memory that nobody writes.
-        kept = (*path.results, *path.left[len(path.left) - len(path.capture.left.numbers) :])
+        kept = (*path.results, *path.left[len(path.capture.left.writes) :])
         outputs, results = list(program.graph.outputs), {found[v] for v in kept}
         times = Counter(v for v, _ in writes)  # what two tensors get is copied
         alone = [(v, t) for v, t in writes if outputs.count(v) == 1 and times[v] == 1 and v not in results]

@@ -475,13 +475,10 @@ class AnalyticComposite(Analytic, Composite):
 
 
 class Random(Op):
-    """An op that draws from the generator; its numbers depend on the draws before it.
-
-    by_ops: the same draw as ops on uniform numbers, for a recorder, where it depends on tensors.
-    """
+    """An op that draws from the generator; its numbers depend on the draws before it."""
 
     family = "random"
-    by_ops: Callable[..., Any] | None = None
+    by_ops: Callable[..., Any] | None = None  # the same as ops on uniform numbers, for recorders
 
     def __init__(
         self,

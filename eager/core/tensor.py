@@ -338,7 +338,7 @@ class Tensor(Methods):
         if same_memory(self.array, value.array):
             return  # `x.data -= y` has written there already
         if state.interpreter is not None:
-            state.interpreter.effect("replaces a tensor's data")
+            state.interpreter.replaces_data(self, value)
         self.array = value.array
 
     # Its memory.

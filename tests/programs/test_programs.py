@@ -16,8 +16,6 @@ STEPS, WARM = 8, 12
 _NUMBER = "value at"  # `return loss.item()`: each number that is looked at is a path
 _OTHERS = "other numbers or sizes than in captured calls"
 NOT_REPLAYED = {
-    "byol": "replaces a tensor's data",
-    "char_rnn": "attribute `hidden` of a Trainer",
     "deep_equilibrium": "puts a hook on a tensor",
     "energy_based": "changes requires_grad",
     "gradient_accumulation_across": _OTHERS,
@@ -27,7 +25,6 @@ NOT_REPLAYED = {
     "reinforce": "calls `append` of a list that lives outside",
     "spiking": "runs the custom Function",
     "transformer_lm": "changes an item of a ParameterGroup",
-    "vae_drawn": "returns two views of one memory",
 }
 
 

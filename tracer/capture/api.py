@@ -15,10 +15,12 @@ from fusegrad.eager.autograd.engine import reachable
 from fusegrad.eager.core.handlers import in_charge
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor, same_memory
+from fusegrad.tracer.capture.carried import carry
 from fusegrad.tracer.capture.hooks import FOLLOWING
+from fusegrad.tracer.capture.signatures import argument_names, plain_function
 from fusegrad.tracer.ir.graph import Graph, Value, ancestors
 from fusegrad.tracer.observe.hosts import Host, Place
-from fusegrad.tracer.observe.lookup import nn_module_class, type_lookup
+from fusegrad.tracer.observe.lookup import type_lookup
 from fusegrad.tracer.observe.naming import NamingObserver
 from fusegrad.tracer.observe.observer import Observer
 from fusegrad.tracer.observe.pytree import Structure, contents, flatten, is_container
@@ -88,7 +90,8 @@ class Left:
     notice. gradients: (tensor, what its `.grad` is in the
     end; None: there is none). attributes: those that were set, whose leaves are the last of the capture's
     outputs; counts: those that grew: the object, the name, and by how much. after: methods that are called
-    when all is done. numbers: what the Python numbers among the outputs are taken out of.
+    when all is done. numbers: what the Python numbers among the outputs are taken out of. replaced: (tensor,
+    what the memory holds that it is given).
     """
 
     writes: tuple[tuple[Value, Value], ...] = ()
@@ -98,14 +101,16 @@ class Left:
     counts: tuple[tuple[Callable[[], Any], str, int], ...] = ()
     after: tuple[weakref.WeakMethod[Any], ...] = ()
     numbers: tuple[Value, ...] = ()
+    replaced: tuple[tuple[Place, Value], ...] = ()
 
     def values(self) -> list[Value]:
         """What is computed for the world, and for the numbers of the result."""
         gradients = (v for _, v in self.gradients if v is not None)
-        return [*(v for _, v in self.writes), *gradients, *self.numbers]
+        return [*(v for _, v in self.writes), *gradients, *(v for _, v in self.replaced), *self.numbers]
 
     def __bool__(self) -> bool:
-        return bool(self.writes or self.gradients or self.attributes or self.counts or self.after)
+        left = self.writes or self.gradients or self.attributes or self.counts or self.after
+        return bool(left or self.replaced)
 
 
 @dataclass
@@ -145,40 +150,6 @@ class Capture:
     changes: list[Reason] = field(default_factory=list)
     later: Later | None = None
     before: Before | None = None
-
-
-def argument_names(
-    function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
-) -> list[str]:
-    """A name for each leaf of the arguments, from the signature: `x`, `batch_0`, `batch_1`."""
-    module = nn_module_class()
-    if module is not None and args and function is vars(module)["__call__"]:
-        function = type(args[0]).forward  # which gets the arguments as they are
-    try:
-        bound = inspect.signature(function).bind(*args, **kwargs)
-        named: list[tuple[str, Any]] = []
-        positional = list(bound.args)
-        parameters = list(inspect.signature(function).parameters.values())
-        for parameter in parameters:
-            if parameter.kind is parameter.VAR_POSITIONAL:
-                named += [(f"{parameter.name}{i}", v) for i, v in enumerate(positional)]
-                positional = []
-            elif positional and parameter.kind in (
-                parameter.POSITIONAL_ONLY,
-                parameter.POSITIONAL_OR_KEYWORD,
-            ):
-                named.append((parameter.name, positional.pop(0)))
-    except (TypeError, ValueError):
-        named = [(f"argument{i}", v) for i, v in enumerate(args)]
-    count = len(args)
-    named = named[:count] + [(f"argument{i}", args[i]) for i in range(len(named), count)]
-    named += list(kwargs.items())
-    names: list[str] = []
-    for name, value in named:
-        leaves: list[Any] = []
-        flatten(value, leaves)
-        names += [name] if not is_container(value) else [f"{name}_{i}" for i in range(len(leaves))]
-    return names
 
 
 def capture(
@@ -247,26 +218,6 @@ def _reach_bound(observer: Observer, called: Any, bound: tuple[Any, ...]) -> Non
         observer.read_class(type(called), "__call__", type_lookup(type(called), "__call__"), site)
 
 
-def plain_function(function: Any, args: tuple[Any, ...]) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    """The Python function behind a jitted function, bound method or callable object, and its arguments."""
-    while True:
-        if inspect.ismethod(function):  # first: it shows the attributes of its function
-            args = (function.__self__, *args)
-            function = function.__func__
-        elif getattr(function, "__fusegrad_jit__", False):
-            function = function.__wrapped__
-        elif not inspect.isfunction(function) and inspect.isfunction(_call_of(function)):
-            args = (function, *args)
-            function = _call_of(function)
-        else:
-            return function, args
-
-
-def _call_of(value: Any) -> Any:
-    """What calling an object runs: `__call__` as its class defines it."""
-    return vars(type).get("__call__") if isinstance(value, type) else getattr(type(value), "__call__", None)  # noqa: B004
-
-
 def _placed(reason: Reason, function: Callable[..., Any]) -> Reason:
     """A reason that is about the result as a whole points at the function's definition."""
     code = getattr(function, "__code__", None)
@@ -296,6 +247,10 @@ def _finish(recorder: Recorder, observer: Observer, result: Any, leaves: list[An
     attributes = tuple(_attribute(stored, observer, found, shown, reasons) for stored in observer.stores)
     outputs = tuple(_output(recorder, observer, leaf, leaves, reasons) for leaf in found)
     outputs = _aliased(outputs, found)
+    same = _same(leaves, observer)
+    kept = [o.item() for o in outputs if o.kind == "captured"]
+    kept += [place() for _, place in same if not isinstance(place, int)]
+    carry(recorder, observer, kept)
     reasons += _sharing(outputs, found, leaves, recorder)
     counts = tuple((hold(c.owner), c.name, c.value() - c.first) for c in observer.stores.counts())
     left = _left(recorder, outputs, found, reasons)
@@ -317,7 +272,7 @@ def _finish(recorder: Recorder, observer: Observer, result: Any, leaves: list[An
         outputs,
         structure,
         {recorder.memory.find(t.array).original: t for t in leaves if isinstance(t, Tensor)},  # type: ignore[union-attr]
-        _same(leaves, observer),
+        same,
         recorder.bare,
         [*recorder.derived.values()],
         left,
@@ -405,7 +360,8 @@ def _left(recorder: Recorder, outputs: tuple[Output, ...], found: list[Any], rea
     for known in recorder.memory.written():
         if not known.array.flags.c_contiguous:
             reasons.append(Reason("writes into a tensor that does not lie in row-major order", "", 0))
-        if derived and known.original not in recorder.noticed:
+        unseen = known.original in recorder.tracked and known.original not in recorder.noticed
+        if derived and unseen:
             # The result's node copies what its backward reads where a write is noticed.
             reasons.append(Reason("writes through `.data`, and gives a result that can be derived", "", 0))
         writes.append((known.original, recorder.memory.current(known)))
@@ -428,8 +384,20 @@ def _left(recorder: Recorder, outputs: tuple[Output, ...], found: list[Any], rea
             value = recorder.copy_of(seen.value) if seen.value in taken else seen.value
             taken.add(value)
         gradients.append((recorder.place_of(tensor), value))
+    replaced = []
+    for tensor in recorder.replaced.values():
+        if derived:
+            reasons.append(Reason("replaces a tensor's data, and gives a result that can be derived", "", 0))
+        others = [
+            t for t in (*found, *recorder.replaced.values()) if isinstance(t, Tensor) and t is not tensor
+        ]
+        others += [g.tensor.grad for g in recorder.gradients.values() if g.tensor.grad is not None]
+        if any(np.may_share_memory(t.array, tensor.array) for t in others):
+            reasons.append(Reason("gives a tensor whose memory it has also given to another", "", 0))
+        replaced.append((recorder.place_of(tensor), recorder.copy_of(recorder.value_of(tensor))))
     quiet = frozenset(i for i, (first, _) in enumerate(writes) if first not in recorder.noticed)
-    return Left(tuple(writes), quiet, tuple(gradients), after=tuple(recorder.after))
+    left = Left(tuple(writes), quiet, tuple(gradients), after=tuple(recorder.after))
+    return dataclasses.replace(left, replaced=tuple(replaced))
 
 
 def _containers(result: Any, observer: Observer, seen: set[int]) -> Iterator[Reason]:

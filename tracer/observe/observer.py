@@ -82,7 +82,7 @@ class Observer:
     changed: called when something is changed that a replay changes, too.
     deeds: how often code ran, or an object was changed, that are not the engine's.
     stores: the attributes that the run has set, of objects from outside.
-    numbers: the Python numbers that it took out of tensors.
+    numbers: the Python numbers that it took out of tensors. compared: tensors whose identity was asked for.
     """
 
     def __init__(self, arguments: tuple[tuple, dict], following: Following) -> None:
@@ -94,6 +94,7 @@ class Observer:
         self.opened: Callable[[], Any] = lambda: None
         self.changed: Callable[[str], Any] = lambda what: None
         self.numbers = Numbers()
+        self.compared: set[int] = set()
         self.deeds = 0
         self.stores = stores.Stores()
         self._restless: dict[int, tuple[Any, str]] = {}

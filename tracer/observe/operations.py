@@ -132,6 +132,7 @@ def _identity_is_guarded(observer: Observer, left: Any, right: Any) -> bool:
     origins = set()
     for value in (left, right):
         if observer.is_tensor(value):
+            observer.compared.add(id(value))
             captured = id(value) in observer.captured_tensors
             if captured and observer.is_input(value):
                 return False

@@ -60,6 +60,9 @@ class Stores:
         self._counts: dict[tuple[int, str], Stored] = {}
         self._begun: dict[tuple[int, str], Stored] = {}
 
+    def __bool__(self) -> bool:
+        return bool(self._set)
+
     def __iter__(self) -> Iterator[Stored]:
         return iter(self._set.values())
 

@@ -54,7 +54,8 @@ class Recorder(Interpreter):
     is written so that autograd notices, not through `.data`. makes_leaves: whether tensors of the run's own
     were made to require gradients. after: Python code that a replay runs in
     the end.
-    since: what leaves from outside held after they were written.
+    since: what leaves from outside held after they were written. replaced: the tensors from outside, by id,
+    that were given other memory.
     gradients: the tensors from outside whose `.grad` was looked at or set, by id. before: what takes the run
     back, if that is asked for.
     open_reasons: (sentence, file, line, kind) for each thing that a replay could not repeat; changes:
@@ -85,6 +86,7 @@ class Recorder(Interpreter):
         self._taken_out: dict[Value, Value] = {}
         self._writes: dict[int, int] = {}  # by the id of what counts them, how many there were at first
         self.since: set[Value] = set()
+        self.replaced: dict[int, Tensor] = {}
         self._done: tuple[Any, ...] = ()
         self.open_reasons: list[tuple[str, str, int, str]] = []
         self.code_first = False
@@ -345,7 +347,8 @@ class Recorder(Interpreter):
             self.memory.write(known, value)
         except Unfollowed as error:
             self.effect(str(error))
-        if known.root().original in self.tracked:
+        root = known.root()
+        if root.outside and root.original in self.tracked:
             self.since.update(known.values())
 
     def copied(self, copy: Tensor, original: Tensor) -> None:
@@ -355,6 +358,20 @@ class Recorder(Interpreter):
     def copy_of(self, value: Value) -> Value:
         """The value once more, for memory of its own."""
         return self._emit(REGISTRY["clone"], (value,), {})
+
+    def replaces_data(self, tensor: Tensor, value: Tensor) -> None:
+        """A replay gives a tensor from outside other memory, too, if the run has made that, of its type."""
+        self.later.settle()
+        self.later.meets((tensor, value))
+        ours, given = tensor.array, value.array
+        alike = (ours.shape, ours.dtype, ours.strides) == (given.shape, given.dtype, given.strides)
+        ours_alone = self._is_made(tensor) and id(tensor) not in self.replaced
+        if not alike or self.is_outside(value) or ours_alone or self.before is not None:
+            self.effect("replaces a tensor's data")
+            return
+        self.value_of(tensor)
+        self.change("replaces a tensor's data")
+        self.replaced[id(tensor)] = tensor
 
     def requires_grad_changes(self, tensor: Tensor) -> None:
         """What the run has made may become a leaf, from which nothing leads outside."""

@@ -212,6 +212,139 @@ def _detached(gives: Callable[[Any, Any], Any]) -> Way:
     return Way(step, left)
 
 
+def _replaced(replace: Callable[[Any, Any], Any]) -> Way:
+    """A model whose average gets other memory at each step; `old` is what it had at first."""
+    model, average = nn.Linear(3, 2), nn.Linear(3, 2)
+    old = [p.data for p in average.parameters()]
+
+    def step(x: Any) -> Any:
+        with fg.no_grad():
+            model.weight.mul_(0.9)
+        found = average(x).sum().detach()
+        for mine, theirs in zip(average.parameters(), model.parameters(), strict=True):
+            replace(mine, theirs)
+        return found, average(x).sum().detach()
+
+    def changed() -> None:
+        for p in average.parameters():
+            p.data = p.data + 1
+
+    return Way(step, lambda: (list(average.parameters()), old), changed=changed)
+
+
+def _averaged(mine: Any, theirs: Any) -> None:
+    mine.data = mine.data * 0.9 + theirs.data * 0.1
+
+
+def _replaced_twice(mine: Any, theirs: Any) -> None:
+    mine.data = theirs.data * 2
+    mine.data = mine.data + 1
+
+
+def _written_before(mine: Any, theirs: Any) -> None:
+    mine.data.add_(1)
+    mine.data = mine.data * theirs.data
+
+
+class Holder:
+    """What a trainer keeps from step to step."""
+
+    def __init__(self, state: Any) -> None:
+        self.state = state
+        self.before: Any = None
+
+
+def _state(start: Callable[[], Any], use: Callable[[Holder, Any], Any], **options: Any) -> Way:
+    holder = Holder(start())
+
+    def changed() -> None:
+        holder.state = start()
+
+    return Way(lambda x: use(holder, x), lambda: (holder.state, holder.before), changed=changed, **options)
+
+
+def _one(h: Holder, x: Any) -> Any:
+    h.state = (h.state * 0.5 + x).tanh()
+    return h.state.sum()
+
+
+def _pair(h: Holder, x: Any) -> Any:
+    first, second = (s.detach() for s in h.state)
+    h.state = first + x, second * first
+    return (h.state[0] * h.state[1]).sum()
+
+
+def _nested(h: Holder, x: Any) -> Any:
+    (a, b), c = h.state
+    h.state = (b + x, a * 1), a * c
+    return c.sum()
+
+
+def _with_graph(h: Holder, x: Any) -> Any:
+    weight = WEIGHT
+    weight.grad = None
+    h.state = (h.state.detach() * weight + x).tanh()
+    loss = h.state.square().sum()
+    loss.backward()
+    return loss.detach(), weight.grad.clone()
+
+
+def _keeps_the_old(h: Holder, x: Any) -> Any:
+    h.before = h.state
+    h.state = h.state + x
+    return h.before.sum()
+
+
+def _gives_the_old(h: Holder, x: Any) -> Any:
+    old, h.state = h.state, h.state + x
+    return old, h.state
+
+
+def _written(h: Holder, x: Any) -> Any:
+    h.state.add_(x)
+    h.state = h.state * 2
+    return h.state.sum()
+
+
+def _or_none(h: Holder, x: Any) -> Any:
+    h.state = x * 2 if h.state is None else h.state + x
+    return h.state.sum()
+
+
+def _same_as(h: Holder, x: Any) -> Any:
+    same = h.state is SHARED
+    h.state = (h.state + x).detach()
+    return h.state.sum(), same
+
+
+def _read_twice(h: Holder, x: Any) -> Any:
+    found = SHARED + h.state
+    h.state = found * 0.5 + x
+    return found.sum()
+
+
+WEIGHT = jit_checks.leaf(4, 3, seed=5)
+SHARED = fg.ones(4, 3)
+CARRIED: dict[str, tuple[Callable[[], Any], Callable[[Holder, Any], Any]]] = {
+    "a tensor": (lambda: fg.ones(4, 3), _one),
+    "a pair": (lambda: (fg.ones(4, 3), fg.ones(4, 3) * 2), _pair),
+    "nested": (lambda: ((fg.ones(4, 3), fg.zeros(4, 3)), fg.ones(4, 3)), _nested),
+    "with its graph": (lambda: fg.ones(4, 3), _with_graph),
+    "None at first": (lambda: None, _or_none),
+}
+# Of these each call meets another object, which it looks at as such.
+NOT_CARRIED: dict[str, tuple[Callable[[], Any], Callable[[Holder, Any], Any]]] = {
+    "the old kept": (lambda: fg.ones(4, 3), _keeps_the_old),
+    "the old given": (lambda: fg.ones(4, 3), _gives_the_old),
+    "written": (lambda: fg.ones(4, 3), _written),
+    "compared": (lambda: SHARED, _same_as),
+    "also elsewhere": (lambda: SHARED, _read_twice),
+    "a list": (lambda: [fg.ones(4, 3)], lambda h, x: setattr(h, "state", [h.state[0] + x])),
+    "another dtype": (lambda: fg.ones(4, 3, dtype=fg.float64), _one),
+    "one tensor twice": (lambda: (SHARED, SHARED), _pair),
+}
+
+
 def _task(count: int) -> Way:
     codes = nn.Parameter(numbers(count, 3))
 
@@ -245,8 +378,12 @@ WAYS: dict[str, Callable[[], Way]] = {
     "attribute detached": lambda: _detached(lambda m, loss: m.last.detach()),
     "both detached": lambda: _detached(lambda m, loss: (m.last.detach(), loss, m.last.detach())),
     "one alias twice": lambda: _detached(lambda m, loss: [m.last.detach()] * 2),
+    "data replaced": lambda: _replaced(_averaged),
+    "data replaced twice": lambda: _replaced(_replaced_twice),
+    "data written, then replaced": lambda: _replaced(_written_before),
     "one of two tasks": lambda: _task(2),
 }
+WAYS |= {f"state: {name}": functools.partial(_state, *parts) for name, parts in CARRIED.items()}
 WARM, MORE = 6, 4
 
 
@@ -296,6 +433,40 @@ def test_replayed_and_as_eager_does_it(name: str) -> None:
             call(i)
         except jit_checks.Entered:
             raise AssertionError(str(jitted.explain())) from None
+
+
+def _shared_with_the_other(mine: Any, theirs: Any) -> None:
+    mine.data = theirs.data
+
+
+def _written_since(mine: Any, theirs: Any) -> None:
+    mine.data = theirs.data * 2
+    mine.data.add_(1)
+
+
+@pytest.mark.parametrize("replace", [_shared_with_the_other, _written_since])
+def test_data_that_are_replaced_by_shared_memory_are_as_eager_has_them(replace: Any) -> None:
+    fg.manual_seed(0)
+    ours = _replaced(replace)
+    fg.manual_seed(0)
+    theirs = _replaced(replace)
+    jitted = fg.jit(ours.step)
+    for i in range(9):
+        same(jitted(*ours.batches(i)), theirs.step(*theirs.batches(i)))
+        same(ours.left(), theirs.left())
+
+
+@pytest.mark.parametrize("name", NOT_CARRIED)
+def test_states_that_are_looked_at_are_as_eager_has_them(name: str) -> None:
+    ours, theirs = (_state(*NOT_CARRIED[name]) for _ in range(2))
+    jitted = fg.jit(ours.step)
+    for i in range(12):
+        same(jitted(*ours.batches(i)), theirs.step(*theirs.batches(i)))
+        same(ours.left(), theirs.left())
+        if i == 6:
+            for way in (ours, theirs):
+                assert way.changed is not None
+                way.changed()
 
 
 def test_aliases_share_memory_and_identity_as_eagers_do() -> None:

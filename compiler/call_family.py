@@ -13,7 +13,7 @@ from fusegrad.compiler.explain.miss_reasons import MODES
 from fusegrad.eager.core.tensor import Tensor
 
 # How often arguments must come before calls with them are captured, and how many are remembered.
-SEEN = 4
+SEEN = 2
 MOST = 1024
 NUMBERS = (int, float)
 FIXED = len(MODES)  # what stands in a key before the leaves

@@ -15,7 +15,7 @@ from typing import Any
 
 from fusegrad.eager.core.errors import source_line
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.tracer.capture.api import argument_names, plain_function
+from fusegrad.tracer.capture.signatures import argument_names, plain_function
 from fusegrad.tracer.ir.graph import Source
 from fusegrad.tracer.observe.reads import Read
 from fusegrad.tracer.observe.values import MISSING, text_of

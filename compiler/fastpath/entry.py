@@ -135,7 +135,7 @@ class _EntryWriter(Writer):
         if self.joint:
             self.lines.append("usage.followed()")
         last = self.plans[-1]
-        self.write([*last.finish, *last.commit, *last.last])
+        self.write([*last.finish, *last.commit, *last.last, *last.late])
         self.returns(last.result)
         if LEAVES.name in self.used:
             self.lines[row] = f"{LEAVES.name} = {self.text_of(Row(tuple(map(Name, self.names))))}"

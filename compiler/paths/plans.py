@@ -42,16 +42,15 @@ from fusegrad.compiler.native.match import Match
 from fusegrad.compiler.paths.autograd_node import (
     AGAIN,
     FreedNode,
-    captured_array,
     facts_of,
-    in_rows,
     template_of,
 )
+from fusegrad.compiler.paths.backward_plan import NODE, apart, backward_plan
 from fusegrad.compiler.paths.commit import add_first, count, own, set_attribute
 from fusegrad.compiler.paths.path import Captured, Path
 from fusegrad.compiler.paths.segments import Code, Segment, Spot
 from fusegrad.eager.autograd.hooks import any_has_hooks, leaf_hooks
-from fusegrad.eager.autograd.node import next_sequence, place
+from fusegrad.eager.autograd.node import next_sequence, place, share
 from fusegrad.eager.autograd.views import ask_before_write
 from fusegrad.eager.core.errors import user_spot
 from fusegrad.eager.core.op import wrap
@@ -62,7 +61,7 @@ from fusegrad.tracer.observe.hosts import GradientOf, at
 if TYPE_CHECKING:
     from fusegrad.compiler.paths.tree import Tree
 
-LEAVES, NODE = Name("leaves"), Name("node")
+LEAVES = Name("leaves")
 _SLOTS = ("array", "needs_grad", "version")
 
 OVERLAPS = "memory that is written overlaps with what is read"
@@ -81,9 +80,9 @@ class Plan:
 
     before: what it finds, asks and is sure of; run: its program; after: what is tested and kept then. At an
     inner segment `seen` is the value that its guard looks at. At a leaf, finish: what makes the results and
-    the node; commit: what is left in the world; last: the Python code that is called then; result: what the
-    function gives. found: the tensors from outside that have a variable by now, by their references; kept:
-    the places of the environment that do.
+    the node; commit: what is left in the world; last: the Python code that is called then; late: what is
+    found when that is done; result: what the function gives. found: the tensors from outside that have a
+    variable by now, by their references; kept: the places of the environment that do.
     """
 
     before: list[Step]
@@ -97,6 +96,7 @@ class Plan:
     written: list[Expression] = field(default_factory=list)
     commit: list[Step] = field(default_factory=list)
     last: list[Step] = field(default_factory=list)
+    late: list[Step] = field(default_factory=list)
     result: Expression = NONE
 
 
@@ -119,7 +119,7 @@ def plan_of(tree: Tree, segment: Segment, joint: bool, above: Sequence[Plan], le
     if known is not None:
         return known
     if segment.answers.derivation is None and segment.backward is not None:
-        segment.answers.derivation = _backward_plan(segment)
+        segment.answers.derivation = backward_plan(segment)
     # The one without the joint program is also what computes later what backward needs.
     for which in (False, joint):
         if which not in segment.answers.plans:
@@ -171,7 +171,7 @@ class _Planner:
         plan.written = written
         ending = _Ending(self, path)
         plan.finish, plan.results = ending.steps, [*ending.tensors.values()]
-        plan.result = ending.result()
+        plan.result, plan.late = ending.result(), ending.late
         plan.commit = [*self._commit(path, written), *ending.attributes()]
         plan.last = [Do(Call(count, tuple(map(Constant, c)))) for c in path.capture.left.counts]
         if path.capture.left.after:
@@ -222,7 +222,7 @@ class _Planner:
         others = [c for c in new.values() if c not in alike]
         self.before += [Unless(other_than(Call(c.array), NONE)) for c in others]
         if path is not None and commit is not None:
-            for spot, _ in path.capture.left.gradients:
+            for spot, _ in (*path.capture.left.gradients, *path.capture.left.replaced):
                 if not isinstance(spot, int) and spot not in self.found:
                     self._find(spot)
 
@@ -314,6 +314,9 @@ class _Planner:
                 yield Do(Call(add_first, (self._tensor(spot), gradient)))
             else:
                 yield Do(Call(setattr, (self._tensor(spot), Constant("grad"), gradient)))
+        for spot, _ in path.capture.left.replaced:
+            memory = Call(np.array, (next(made),))  # which no pool takes back
+            yield Do(Call(setattr, (self._tensor(spot), Constant("array"), memory)))
 
 
 class _Ending:
@@ -323,14 +326,17 @@ class _Ending:
         self.planner, self.path, self.joint = planner, path, planner.joint
         self.arrays = [planner._made(spot) for spot in planner.code.results]
         self.tensors: dict[Any, Name] = {}  # by value
+        self.late: list[Step] = []
         self.steps: list[Step] = []
         outputs = [o for o in path.capture.outputs if o.value is not None]
         self.freed = {o.value: o.grad_name for o in reversed(outputs) if o.freed}
         if path.derivative.wanted:
             self._node()
         self._results()
+        self._numbers()
         if path.derivative.wanted:
             self._link()
+        self._aliases()
 
     def _do(self, function: Any, *arguments: Expression) -> None:
         self.steps.append(Do(Call(function, arguments)))
@@ -367,6 +373,16 @@ class _Ending:
                 freed = Call(FreedNode, (Constant(self.freed[value]), name))
                 self._do(place, name, freed, Constant(0))
 
+    def _numbers(self) -> None:
+        """Take Python numbers out of what was computed for them, before anything is left in the world."""
+        planner, numbers = self.planner, self.path.capture.left.numbers
+        self.numbers: dict[Any, Name] = {}
+        made = planner.code.left[len(planner.code.left) - len(numbers) :]
+        for number, (value, spot) in enumerate(zip(numbers, made, strict=True)):
+            name = self.numbers[value] = Name(f"number{number}")
+            taken = Call(float, (Call(np.ndarray.item, (planner._made(spot),)),))
+            self.steps.append(Assign(name.name, taken))
+
     def _link(self) -> None:
         """Note how often the memory was written that backward needs, then put the results on the graph."""
         path, planner, derived = self.path, self.planner, self.path.derivative
@@ -385,6 +401,15 @@ class _Ending:
         for number, value in own_results:
             if number in derived.seeded and value not in self.freed:
                 self._do(place, self.tensors[value], NODE, Constant(derived.seeded.index(number)))
+
+    def _aliases(self) -> None:
+        """Tensors of the memory of others."""
+        outputs = self.path.capture.outputs
+        for output in outputs:
+            if output.kind == "alias":
+                owner, number = output.item
+                shared = Call(share, (self._item(outputs[owner]),))
+                self.steps.append(Assign(f"alias{number}", shared))
 
     def result(self) -> Expression:
         """What the function gives."""
@@ -408,18 +433,15 @@ class _Ending:
             return leaf_name(output.item)
         if output.kind == "object":
             return Constant(output.item)
+        if output.kind == "number":
+            return self.numbers[output.item]
+        if output.kind == "alias":
+            return Name(f"alias{output.item[1]}")
+        if output.kind == "late":
+            name = Name(f"late{len(self.late)}")
+            self.late.append(Assign(name.name, Call(output.item.find)))
+            return name
         return Call(output.item)
-
-
-def apart(run: str, spots: Sequence[tuple[int, Sequence[Any]]], taken: set[int]) -> Iterator[Expression]:
-    """The arrays at `spots` of a run, each in memory of its own: `.grad` is written in place.
-
-    taken: the numbers of the run's arrays that somebody else has.
-    """
-    for index, views in spots:
-        array = Made(run, index, views)
-        yield Call(np.array, (array,)) if index in taken else array
-        taken.add(index)
 
 
 def _edge(number: int, tensor: Expression) -> Expression:
@@ -455,37 +477,3 @@ def _lies_apart(commit: Any, native: Apart) -> Any:
         return found
 
     return lies_apart
-
-
-# Backward.
-
-
-@dataclass(eq=False)
-class BackwardPlan:
-    """The backward of a leaf: from the variables `node` and `seed0`, ... to the gradients, a list."""
-
-    steps: list[Step]
-    result: Expression
-
-
-def _backward_plan(leaf: Segment) -> BackwardPlan:
-    assert leaf.backward is not None
-    steps: list[Step] = []
-    inputs: list[Expression] = []
-    for number, (kind, reference) in enumerate(leaf.backward.inputs):
-        if kind == "argument":
-            inputs.append(attribute(item(attribute(NODE, "leaves"), reference), "array"))
-        elif kind == "kept":
-            inputs.append(item(attribute(NODE, "environment"), reference))
-        elif kind == "constant":
-            inputs.append(Constant(reference))
-        elif kind == "seed":
-            inputs.append(Call(in_rows, (attribute(Name(f"seed{reference}"), "array"),)))
-        else:
-            name = f"outside{number}"
-            steps.append(Assign(name, Call(captured_array, (NODE, Constant(reference)))))
-            steps.append(Unless(other_than(Name(name), NONE)))
-            inputs.append(Name(name))
-    steps.append(Run("run", leaf.backward.program, tuple(inputs), seen=leaf.backward.gradients))
-    found = apart("run", leaf.backward.gradients, {*range(len(inputs))})
-    return BackwardPlan(steps, Row(tuple(Call(wrap, (array,)) for array in found), list))

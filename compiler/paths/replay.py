@@ -44,11 +44,11 @@ class Answer:
         execute(plan.finish, self.frame)
         if state.inference:
             mark_inference([result.evaluate(variables) for result in plan.results])
-        result = plan.result.evaluate(variables)
         execute(plan.commit, self.frame)
         if self.frame.given is None:
             execute(plan.last, self.frame)
-        return result
+        execute(plan.late, self.frame)
+        return plan.result.evaluate(variables)
 
 
 def run(

@@ -8,6 +8,7 @@ stay the same are found compiled.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -343,8 +344,11 @@ class Tree:
             return set()
         pairs = zip(path.left, path.capture.left.writes, strict=False)
         writes = [(found[v], target) for v, (target, _) in pairs]
-        outputs, results = list(program.graph.outputs), {found[v] for v in path.results}
-        alone = [(v, t) for v, t in writes if outputs.count(v) == 1 and v not in results]
+        # Numbers are taken out of memory that nobody writes.
+        kept = (*path.results, *path.left[len(path.capture.left.writes) :])
+        outputs, results = list(program.graph.outputs), {found[v] for v in kept}
+        times = Counter(v for v, _ in writes)  # what two tensors get is copied
+        alone = [(v, t) for v, t in writes if outputs.count(v) == 1 and times[v] == 1 and v not in results]
         program.into = in_place(program, alone)
         return {i for i, (v, _) in enumerate(writes) if v in program.into}
 

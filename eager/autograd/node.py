@@ -151,13 +151,15 @@ class Node:
         op, types, params = self.op, self.types, self.params
         return [op.gradient(i, g, inputs, outputs, types, params) for i, _, _ in edges or self.edges]
 
-    def is_stale(self) -> bool:
-        """Whether memory that an op kept for backward has been written, so that `apply` will refuse."""
+    def stale(self) -> list[tuple[Tensor, int]]:
+        """What an op kept for backward and has been written since, so that `apply` will refuse: each with the
+        number that its writes had.
+        """
         inputs, outputs = self.inputs, self.outputs
         if type(self) is not Node or inputs is None:
-            return False
+            return []
         kept = [(inputs[i] if i >= 0 else outputs[-1 - i], v) for i, v in self.versions]  # type: ignore[index]
-        return any(isinstance(t, Tensor) and t.version[0] != version for t, version in kept)
+        return [(t, version) for t, version in kept if isinstance(t, Tensor) and t.version[0] != version]
 
     def release(self) -> None:
         """Drop what was kept for backward; a node that kept nothing can be walked again."""

@@ -478,6 +478,7 @@ class Random(Op):
     """An op that draws from the generator; its numbers depend on the draws before it."""
 
     family = "random"
+    by_ops: Callable[..., Any] | None = None  # the same as ops on uniform numbers, for recorders
 
     def __init__(
         self,

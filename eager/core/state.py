@@ -33,6 +33,10 @@ class Interpreter:
     def effect(self, reason: str) -> None:
         """The engine does something that a replay could not repeat."""
 
+    def replaces_data(self, tensor: Any, value: Any) -> None:
+        """`tensor` is about to get the memory of `value`."""
+        self.effect("replaces a tensor's data")
+
     def requires_grad_changes(self, tensor: Any) -> None:
         """Whether `tensor` requires gradients is about to be the other way round."""
         self.effect("changes requires_grad")

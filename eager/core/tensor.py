@@ -335,10 +335,10 @@ class Tensor(Methods):
                 "data set to a tensor that requires gradients must be floating point or complex dtype, not "
                 f"{value.array.dtype.name}",
             )
-        if _is_same_memory(self.array, value.array):
+        if same_memory(self.array, value.array):
             return  # `x.data -= y` has written there already
         if state.interpreter is not None:
-            state.interpreter.effect("replaces a tensor's data")
+            state.interpreter.replaces_data(self, value)
         self.array = value.array
 
     # Its memory.
@@ -454,7 +454,7 @@ class Tensor(Methods):
         return object.__format__(self, spec)
 
 
-def _is_same_memory(one: Any, other: Any) -> bool:
+def same_memory(one: Any, other: Any) -> bool:
     """Whether two arrays are the same elements of one memory."""
     if type(one) is not np.ndarray or type(other) is not np.ndarray:
         return one is other

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from fusegrad.eager.core.errors import failure, type_name
-from fusegrad.eager.core.op import wrap
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.state import no_grad
 from fusegrad.eager.core.tensor import Tensor
@@ -300,9 +299,9 @@ def _fitted(key: str, value: Any, target: Tensor, errors: list[str]) -> Tensor |
     except (TypeError, ValueError, RuntimeError, BufferError) as error:
         errors.append(f"{key}: {type_name(value)} cannot become a tensor: {str(error).splitlines()[0]}")
         return None
-    if target.array.shape == () and value.array.shape == (1,):
-        return wrap(value.array.reshape(()))  # as PyTorch before 0.4 saved numbers
-    if value.array.shape != target.array.shape:
+    if target.shape == () and value.shape == (1,):
+        return ops.reshape(value, ())  # as PyTorch before 0.4 saved numbers
+    if value.shape != target.shape:
         errors.append(
             f"size mismatch for {key}: copying a param with shape {value.shape} from checkpoint, "
             f"the shape in current model is {target.shape}."

@@ -197,7 +197,8 @@ class Adamax(ElementwiseOptimizer):
 class NAdam(ElementwiseOptimizer):
     """Adam with Nesterov momentum. Source: `torch.optim.NAdam`."""
 
-    bundled = traced = False  # each parameter keeps a product of its own
+    bundled = False  # each parameter keeps a product of its own
+    advanced = ("mu_product",)
 
     def __init__(
         self,

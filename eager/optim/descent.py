@@ -288,8 +288,6 @@ class Adadelta(ElementwiseOptimizer):
 class Rprop(ElementwiseOptimizer):
     """Steps by the sign of the gradient, longer while it stays the same. Source: `torch.optim.Rprop`."""
 
-    traced = False  # writes where a mask is true
-
     def __init__(
         self,
         params: Iterable[Any],
@@ -347,7 +345,8 @@ class Rprop(ElementwiseOptimizer):
 class ASGD(ElementwiseOptimizer):
     """Gradient descent that also averages its path. Source: `torch.optim.ASGD`."""
 
-    bundled = traced = False  # each parameter keeps a rate of its own
+    bundled = False  # each parameter keeps a rate of its own
+    advanced = ("eta", "mu")
 
     def __init__(
         self,

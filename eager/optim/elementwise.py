@@ -31,11 +31,13 @@ class ElementwiseOptimizer(Optimizer):
     """Takes the steps; subclasses define what is kept and the rule.
 
     counted: whether the steps of each parameter are counted (`state["step"]`).
-    traced: whether `update` is ufuncs and writes of whole arrays alone, and `constants` changes nothing.
+    advanced: the numbers kept for each parameter that `constants` changes, and nothing else.
+    traced: whether `update` is ufuncs and writes of whole arrays, or where a mask is true, alone.
     bundled: whether parameters can share a call; not where numbers are kept for each.
     """
 
     counted = True
+    advanced: tuple[str, ...] = ()
     traced = True
     bundled = True
 

@@ -103,10 +103,17 @@ _randint = _Like("randint", "", _randint_numpy, _shaped, None, order=as_first)
 _randperm = Random("randperm", "", _randperm_numpy, _shaped, None)
 
 
-def _multinomial_numpy(x: np.ndarray, count: int, replacement: bool, generator: Generator) -> np.ndarray:
-    rows = x.reshape(-1, x.shape[-1]).astype(np.float64)
+def _check_weights(rows: np.ndarray, count: int, replacement: bool) -> None:
+    """Refuse weights of which so many cannot be drawn."""
     if not (np.isfinite(rows).all() and (rows >= 0).all()) or not (rows.sum(1) > 0).all():
         raise RuntimeError("probabilities must be finite, not negative, and have a positive sum in each row")
+    if not replacement and count > (rows > 0).sum(1).min():
+        raise RuntimeError(f"cannot draw {count} without replacement from so few nonzero weights")
+
+
+def _multinomial_numpy(x: np.ndarray, count: int, replacement: bool, generator: Generator) -> np.ndarray:
+    rows = x.reshape(-1, x.shape[-1]).astype(np.float64)
+    _check_weights(rows, count, replacement)
     words = uniform_from(
         generator.words(rows.shape[0] * (count if replacement else rows.shape[1])), np.dtype(np.float64)
     ).reshape(rows.shape[0], -1)
@@ -116,8 +123,6 @@ def _multinomial_numpy(x: np.ndarray, count: int, replacement: bool, generator: 
         picked = np.minimum(picked, x.shape[-1] - 1)
     else:
         # The largest keys log(u) / weight are a sample without replacement (Efraimidis, Spirakis).
-        if count > (rows > 0).sum(1).min():
-            raise RuntimeError(f"cannot draw {count} without replacement from so few nonzero weights")
         keys = np.where(rows > 0, np.log1p(-words) / np.where(rows > 0, rows, 1), -np.inf)
         picked = np.argsort(-keys, axis=1, kind="stable")[:, :count]
     return picked.astype(np.int64).reshape(*x.shape[:-1], count)
@@ -132,6 +137,35 @@ _multinomial = Random(
     ),
     None,
 )
+
+
+def _multinomial_by_ops(x: Tensor, count: int, replacement: bool, generator: Generator) -> Tensor:
+    """What `_multinomial_numpy` does, of the same words."""
+    classes = x.array.shape[-1]
+    rows = ops.reshape(ops.cast(x.detach(), dtypes.float64), (-1, classes))
+    positive, limit = ops.gt(rows, 0), 1 if replacement else count
+
+    def proper() -> Tensor:
+        fit = ops.logical_and(ops.isfinite(rows), ops.ge(rows, 0))
+        return ops.logical_and(ops.all(fit), ops.all(ops.ge(ops.sum(positive, 1), limit)))
+
+    with no_grad():
+        if testable(rows, proper):
+            _check_weights(rows.array, count, replacement)
+        size = rows.array.shape[0], count if replacement else classes
+        words = rand(*size, generator=generator, dtype=dtypes.float64)
+        if replacement:
+            steps = ops.cumsum(rows, 1) / ops.sum(rows, 1, keepdim=True)
+            passed = ops.le(ops.unsqueeze(steps, 1), ops.unsqueeze(words, 2))
+            picked = ops.clamp(ops.sum(passed, 2), max=classes - 1)
+        else:
+            keys = ops.log1p(-words) / ops.where(positive, rows, 1.0)
+            order = ops.argsort(ops.where(positive, keys, -math.inf), dim=1, descending=True, stable=True)
+            picked = ops.narrow(order, 1, 0, count)
+        return ops.reshape(picked, (*x.array.shape[:-1], count))
+
+
+_multinomial.by_ops = _multinomial_by_ops
 
 
 def _counted(name: str, arguments: str, quantile: Callable[..., np.ndarray], vjp: Any = None) -> Random:

@@ -63,6 +63,9 @@ RULES = {
     "rmsprop": lambda m: fg.optim.RMSprop(m.parameters(), lr=0.02, momentum=0.5, centered=True),
     "adagrad": lambda m: fg.optim.Adagrad(m.parameters(), lr=0.1),
     "adadelta": lambda m: fg.optim.Adadelta(m.parameters(), lr=1.0),
+    "nadam": lambda m: fg.optim.NAdam(m.parameters(), lr=0.02, momentum_decay=0.1, weight_decay=0.01),
+    "rprop": lambda m: fg.optim.Rprop(m.parameters(), lr=0.02, step_sizes=(1e-3, 0.05)),
+    "asgd": lambda m: fg.optim.ASGD(m.parameters(), lr=0.1, lambd=0.01, alpha=0.5),
 }
 
 SHAPES = [(3, 4), (4,), (), (2, 0), (95, 90), (5, 1, 2)]  # one that is cut into blocks

@@ -15,38 +15,16 @@ STEPS, WARM = 8, 12
 # The programs whose steps are not replayed, with words of what `explain()` says.
 _NUMBER = "value at"  # `return loss.item()`: each number that is looked at is a path
 _OTHERS = "other numbers or sizes than in captured calls"
-_SCHEDULE = "reads what a learning rate schedule has set"
 NOT_REPLAYED = {
-    "byol": "replaces a tensor's data",
-    "char_rnn": "attribute `hidden` of a Trainer",
-    "checkpointed": "passes to `checkpoint` the callable",
-    "cnn": _NUMBER,
-    "deep_ensemble": _NUMBER,
     "deep_equilibrium": "puts a hook on a tensor",
-    "dqn": "makes a IncompatibleKeys",
     "energy_based": "changes requires_grad",
     "gradient_accumulation_across": _OTHERS,
-    "graph_net": _NUMBER,
-    "hessian_vector": "gives a result that can be derived",
-    "hopfield": "Rprop.step() cannot be recorded",
-    "hypernetwork": _OTHERS,
     "lbfgs_fit": "LBFGS.step() cannot be recorded",
-    "matrix_factorization": _NUMBER,
     "mean_teacher": "attribute `global_step` of a Trainer",
     "min_char_rnn": _NUMBER,
-    "one_cycle": _SCHEDULE,
-    "packed_sequences": "leave through tolist()",
-    "point_net": "_lru_cache_wrapper",
-    "realnvp": "passes to `reversed` the callable",
     "reinforce": "calls `append` of a list that lives outside",
-    "reinforce_sampled": "draws random numbers that depend on a tensor",
-    "sac": _NUMBER,
-    "schedulers": _SCHEDULE,
-    "seq2seq_attention": _NUMBER,
     "spiking": "runs the custom Function",
-    "text_transformer": "NAdam.step() cannot be recorded",
     "transformer_lm": "changes an item of a ParameterGroup",
-    "vae_drawn": "returns two views of one memory",
 }
 
 

@@ -14,11 +14,13 @@ import numpy as np
 from fusegrad.eager.autograd.engine import reachable
 from fusegrad.eager.core.handlers import in_charge
 from fusegrad.eager.core.state import state
-from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.core.tensor import Tensor, same_memory
+from fusegrad.tracer.capture.carried import carry
 from fusegrad.tracer.capture.hooks import FOLLOWING
-from fusegrad.tracer.ir.graph import Graph, Value
+from fusegrad.tracer.capture.signatures import argument_names, plain_function
+from fusegrad.tracer.ir.graph import Graph, Value, ancestors
 from fusegrad.tracer.observe.hosts import Host, Place
-from fusegrad.tracer.observe.lookup import nn_module_class, type_lookup
+from fusegrad.tracer.observe.lookup import type_lookup
 from fusegrad.tracer.observe.naming import NamingObserver
 from fusegrad.tracer.observe.observer import Observer
 from fusegrad.tracer.observe.pytree import Structure, contents, flatten, is_container
@@ -52,9 +54,11 @@ class Reason:
 class Output:
     """One leaf of the result.
 
-    kind "value": computed, `value` in the graph; "object": the plain Python value `item`;
+    kind "value": computed, `value` in the graph; "number": what `item`, a value in the graph, has for its one
+    element; "late": what lies at the place `item` when all is done; "object": the plain Python value `item`;
     "captured": the tensor that the reference `item` gives when called; "argument": the argument
-    leaf number `item`. freed: a backward inside the run has freed its graph.
+    leaf number `item`; "alias": a tensor off the graph, of the memory of the output number `item[0]`, and the
+    same as the output number `item[1]`. freed: a backward inside the run has freed its graph.
     """
 
     kind: str
@@ -86,7 +90,8 @@ class Left:
     notice. gradients: (tensor, what its `.grad` is in the
     end; None: there is none). attributes: those that were set, whose leaves are the last of the capture's
     outputs; counts: those that grew: the object, the name, and by how much. after: methods that are called
-    when all is done.
+    when all is done. numbers: what the Python numbers among the outputs are taken out of. replaced: (tensor,
+    what the memory holds that it is given).
     """
 
     writes: tuple[tuple[Value, Value], ...] = ()
@@ -95,13 +100,17 @@ class Left:
     attributes: tuple[Attribute, ...] = ()
     counts: tuple[tuple[Callable[[], Any], str, int], ...] = ()
     after: tuple[weakref.WeakMethod[Any], ...] = ()
+    numbers: tuple[Value, ...] = ()
+    replaced: tuple[tuple[Place, Value], ...] = ()
 
     def values(self) -> list[Value]:
-        """What is computed for the world."""
-        return [*(v for _, v in self.writes), *(v for _, v in self.gradients if v is not None)]
+        """What is computed for the world, and for the numbers of the result."""
+        gradients = (v for _, v in self.gradients if v is not None)
+        return [*(v for _, v in self.writes), *gradients, *(v for _, v in self.replaced), *self.numbers]
 
     def __bool__(self) -> bool:
-        return bool(self.writes or self.gradients or self.attributes or self.counts or self.after)
+        left = self.writes or self.gradients or self.attributes or self.counts or self.after
+        return bool(left or self.replaced)
 
 
 @dataclass
@@ -143,40 +152,6 @@ class Capture:
     before: Before | None = None
 
 
-def argument_names(
-    function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
-) -> list[str]:
-    """A name for each leaf of the arguments, from the signature: `x`, `batch_0`, `batch_1`."""
-    module = nn_module_class()
-    if module is not None and args and function is vars(module)["__call__"]:
-        function = type(args[0]).forward  # which gets the arguments as they are
-    try:
-        bound = inspect.signature(function).bind(*args, **kwargs)
-        named: list[tuple[str, Any]] = []
-        positional = list(bound.args)
-        parameters = list(inspect.signature(function).parameters.values())
-        for parameter in parameters:
-            if parameter.kind is parameter.VAR_POSITIONAL:
-                named += [(f"{parameter.name}{i}", v) for i, v in enumerate(positional)]
-                positional = []
-            elif positional and parameter.kind in (
-                parameter.POSITIONAL_ONLY,
-                parameter.POSITIONAL_OR_KEYWORD,
-            ):
-                named.append((parameter.name, positional.pop(0)))
-    except (TypeError, ValueError):
-        named = [(f"argument{i}", v) for i, v in enumerate(args)]
-    count = len(args)
-    named = named[:count] + [(f"argument{i}", args[i]) for i in range(len(named), count)]
-    named += list(kwargs.items())
-    names: list[str] = []
-    for name, value in named:
-        leaves: list[Any] = []
-        flatten(value, leaves)
-        names += [name] if not is_container(value) else [f"{name}_{i}" for i in range(len(leaves))]
-    return names
-
-
 def capture(
     function: Callable[..., Any],
     args: tuple[Any, ...] = (),
@@ -208,6 +183,7 @@ def capture(
     _reach_bound(observer, called, bound)
     recorder.name_of, recorder.reached = observer.name_of, observer.reached
     observer.opened, observer.changed = recorder.code_opens, recorder.change
+    observer.numbers = recorder.numbers
     previous, state.interpreter = state.interpreter, in_charge(recorder)
     try:
         try:
@@ -242,26 +218,6 @@ def _reach_bound(observer: Observer, called: Any, bound: tuple[Any, ...]) -> Non
         observer.read_class(type(called), "__call__", type_lookup(type(called), "__call__"), site)
 
 
-def plain_function(function: Any, args: tuple[Any, ...]) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    """The Python function behind a jitted function, bound method or callable object, and its arguments."""
-    while True:
-        if inspect.ismethod(function):  # first: it shows the attributes of its function
-            args = (function.__self__, *args)
-            function = function.__func__
-        elif getattr(function, "__fusegrad_jit__", False):
-            function = function.__wrapped__
-        elif not inspect.isfunction(function) and inspect.isfunction(_call_of(function)):
-            args = (function, *args)
-            function = _call_of(function)
-        else:
-            return function, args
-
-
-def _call_of(value: Any) -> Any:
-    """What calling an object runs: `__call__` as its class defines it."""
-    return vars(type).get("__call__") if isinstance(value, type) else getattr(type(value), "__call__", None)  # noqa: B004
-
-
 def _placed(reason: Reason, function: Callable[..., Any]) -> Reason:
     """A reason that is about the result as a whole points at the function's definition."""
     code = getattr(function, "__code__", None)
@@ -273,7 +229,7 @@ def _placed(reason: Reason, function: Callable[..., Any]) -> Reason:
 def _finish(recorder: Recorder, observer: Observer, result: Any, leaves: list[Any]) -> Capture:
     recorder.finish()
     reasons = [Reason(*r) for r in recorder.open_reasons]
-    reasons += [Reason(e.reason, e.site.file, e.site.line) for e in observer.effects]
+    reasons += [Reason(e.reason, e.site.file, e.site.line, e.kind) for e in observer.effects]
     for value, tensor in recorder.captured.items():
         if id(tensor) not in observer.captured_tensors:
             reasons.append(
@@ -290,10 +246,18 @@ def _finish(recorder: Recorder, observer: Observer, result: Any, leaves: list[An
     reasons += _containers(result, observer, shown)
     attributes = tuple(_attribute(stored, observer, found, shown, reasons) for stored in observer.stores)
     outputs = tuple(_output(recorder, observer, leaf, leaves, reasons) for leaf in found)
+    outputs = _aliased(outputs, found)
+    same = _same(leaves, observer)
+    kept = [o.item() for o in outputs if o.kind == "captured"]
+    kept += [place() for _, place in same if not isinstance(place, int)]
+    carry(recorder, observer, kept)
     reasons += _sharing(outputs, found, leaves, recorder)
     counts = tuple((hold(c.owner), c.name, c.value() - c.first) for c in observer.stores.counts())
     left = _left(recorder, outputs, found, reasons)
-    left = dataclasses.replace(left, attributes=attributes, counts=counts)
+    if any(o.kind == "late" for o in outputs[len(outputs) - sum(a.count for a in attributes) :]):
+        reasons.append(Reason("sets an attribute to what a learning rate schedule has set", "", 0))
+    numbers = tuple(dict.fromkeys(o.item for o in outputs if o.kind == "number"))
+    left = dataclasses.replace(left, attributes=attributes, counts=counts, numbers=numbers)
     values = dict.fromkeys(o.value for o in outputs if o.value is not None)
     hosts = (h.value for h, _ in recorder.hosts)
     inputs = (*recorder.inputs, *recorder.captured, *hosts, *recorder.constants)
@@ -308,7 +272,7 @@ def _finish(recorder: Recorder, observer: Observer, result: Any, leaves: list[An
         outputs,
         structure,
         {recorder.memory.find(t.array).original: t for t in leaves if isinstance(t, Tensor)},  # type: ignore[union-attr]
-        _same(leaves, observer),
+        same,
         recorder.bare,
         [*recorder.derived.values()],
         left,
@@ -356,13 +320,16 @@ def _output(
             strides = leaf.array.strides
             nodes = reachable([leaf])
             freed = any(n.inputs is None for n in nodes)
-            if any(n.is_stale() for n in nodes):
+            if any(map(recorder.keeps_what_is_gone, nodes)):
                 reasons.append(Reason("gives a result whose backward needs memory written since", "", 0))
             return Output("value", recorder.value_of(leaf), None, leaf.needs_grad, name, strides, freed)
         reasons.append(Reason("returns a tensor of unknown origin", "", 0))
     elif not is_plain(leaf):
         reasons.append(Reason(f"returns an object of type {type(leaf).__name__} that is not a tensor", "", 0))
-    return Output("object", item=leaf)
+    number = recorder.numbers.of(leaf)
+    if number is not None and number.value is not None:
+        return Output("number", item=recorder.taken_out_of(number.value))
+    return Output("object", item=leaf) if number is None else Output("late", item=number.place)
 
 
 def _same(leaves: list[Any], observer: Observer) -> list[tuple[int, Place]]:
@@ -383,14 +350,20 @@ def _same(leaves: list[Any], observer: Observer) -> list[tuple[int, Place]]:
 def _left(recorder: Recorder, outputs: tuple[Output, ...], found: list[Any], reasons: list[Reason]) -> Left:
     """What the run wrote from outside, and the gradients that it left."""
     writes = []
-    derived = any(o.requires_grad and not o.freed for o in outputs)
+    seeds = [o.value for o in outputs if o.value is not None and o.requires_grad and not o.freed]
+    derived = bool(seeds)
     if derived and recorder.makes_leaves:
         reasons.append(Reason("gives a result that can be derived by tensors that the run has made", "", 0))
+    if recorder.since and recorder.since & ancestors(recorder.equations, seeds):
+        # Its gradients would have to come to the leaf by two ways.
+        reasons.append(Reason("writes into a leaf, and gives a result that is derived by it since", "", 0))
     for known in recorder.memory.written():
         if not known.array.flags.c_contiguous:
             reasons.append(Reason("writes into a tensor that does not lie in row-major order", "", 0))
-        if derived and known.original in recorder.tracked:
-            reasons.append(Reason("writes into a leaf, and gives a result that can be derived", "", 0))
+        unseen = known.original in recorder.tracked and known.original not in recorder.noticed
+        if derived and unseen:
+            # The result's node copies what its backward reads where a write is noticed.
+            reasons.append(Reason("writes through `.data`, and gives a result that can be derived", "", 0))
         writes.append((known.original, recorder.memory.current(known)))
     taken = {o.value for o in outputs} | {v for _, v in writes}
     gradients = []
@@ -411,8 +384,20 @@ def _left(recorder: Recorder, outputs: tuple[Output, ...], found: list[Any], rea
             value = recorder.copy_of(seen.value) if seen.value in taken else seen.value
             taken.add(value)
         gradients.append((recorder.place_of(tensor), value))
+    replaced = []
+    for tensor in recorder.replaced.values():
+        if derived:
+            reasons.append(Reason("replaces a tensor's data, and gives a result that can be derived", "", 0))
+        others = [
+            t for t in (*found, *recorder.replaced.values()) if isinstance(t, Tensor) and t is not tensor
+        ]
+        others += [g.tensor.grad for g in recorder.gradients.values() if g.tensor.grad is not None]
+        if any(np.may_share_memory(t.array, tensor.array) for t in others):
+            reasons.append(Reason("gives a tensor whose memory it has also given to another", "", 0))
+        replaced.append((recorder.place_of(tensor), recorder.copy_of(recorder.value_of(tensor))))
     quiet = frozenset(i for i, (first, _) in enumerate(writes) if first not in recorder.noticed)
-    return Left(tuple(writes), quiet, tuple(gradients), after=tuple(recorder.after))
+    left = Left(tuple(writes), quiet, tuple(gradients), after=tuple(recorder.after))
+    return dataclasses.replace(left, replaced=tuple(replaced))
 
 
 def _containers(result: Any, observer: Observer, seen: set[int]) -> Iterator[Reason]:
@@ -429,6 +414,25 @@ def _containers(result: Any, observer: Observer, seen: set[int]) -> Iterator[Rea
     seen.add(id(result))
     for item in contents(result):
         yield from _containers(item, observer, seen)
+
+
+def _aliased(outputs: tuple[Output, ...], found: list[Any]) -> tuple[Output, ...]:
+    """The outputs, those said to be aliases that lie just where another one does, as `detach` gives them."""
+    result = list(outputs)
+    first = {id(leaf): i for i, leaf in reversed(list(enumerate(found)))}
+    for i, (output, leaf) in enumerate(zip(outputs, found, strict=True)):
+        if output.kind != "value" or _on_graph(leaf):
+            continue
+        for j, other in enumerate(found):
+            owner = result[j].kind == "value" and (_on_graph(other) or first[id(other)] < first[id(leaf)])
+            if owner and leaf.version is other.version and same_memory(leaf.array, other.array):
+                result[i] = Output("alias", item=(j, first[id(leaf)]))
+                break
+    return tuple(result)
+
+
+def _on_graph(tensor: Tensor) -> bool:
+    return tensor.needs_grad or tensor.grad_fn is not None
 
 
 def _sharing(

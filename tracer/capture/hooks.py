@@ -231,7 +231,9 @@ class Hooks:
     def formatted(self, value: Any, site: int) -> Any:
         """A value that an f-string is about to format."""
         observer = active()
-        if observer is not None and not is_plain(value):
+        if observer is not None and is_plain(value):
+            observer.numbers.look(value)
+        elif observer is not None:
             place = self.sites[site]
             if observer.is_tensor(value):
                 observer.open("formats a tensor", place)

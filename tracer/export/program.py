@@ -13,7 +13,8 @@ from fusegrad.eager.core.errors import source_line
 from fusegrad.eager.core.op import wrap
 from fusegrad.eager.core.state import no_grad
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.tracer.capture.api import Capture, Output, capture, plain_function
+from fusegrad.tracer.capture.api import Capture, Output, capture
+from fusegrad.tracer.capture.signatures import plain_function
 from fusegrad.tracer.export.files import ExportError
 from fusegrad.tracer.ir.evaluation import evaluate_graph
 from fusegrad.tracer.ir.graph import GUARD, Equation, Graph, Value, array_type, identifier
@@ -114,7 +115,8 @@ def program_of(taken: Capture, name: str, leaves: list[Any]) -> Program:
     names |= {v.name for e in taken.graph.equations for v in e.outputs}
     outputs: list[Any] = []
     for output in taken.outputs:
-        item = _item(output, leaves)
+        owner = taken.outputs[output.item[0]] if output.kind == "alias" else output
+        item = _item(owner, leaves)
         if isinstance(item, Tensor):
             if id(item.array) not in values:  # a tensor from outside that no op has used
                 value = Value(identifier(f"captured{len(captured)}", names), array_type(item.array))

@@ -13,7 +13,7 @@ import itertools
 import keyword
 import weakref
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -217,6 +217,15 @@ def check(graph: Graph) -> Graph:
     for operand in graph.outputs:
         use(operand, "the output")
     return graph
+
+
+def ancestors(equations: Sequence[Equation], values: Iterable[Value]) -> set[Value]:
+    """The values, and all that they are computed from."""
+    found = set(values)
+    for equation in reversed(equations):
+        if not found.isdisjoint(equation.outputs):
+            found.update(equation.values())
+    return found
 
 
 def renamed(graph: Graph) -> Graph:

@@ -21,6 +21,7 @@ import numpy as np
 
 from fusegrad.eager.autograd.node import gradient_of, set_gradient
 from fusegrad.tracer.observe import purity, stores
+from fusegrad.tracer.observe.conditions import Attribute
 from fusegrad.tracer.observe.lookup import MISSING, Found, instance_dict, lookup, type_lookup
 from fusegrad.tracer.observe.observer import LOCAL, OUTER, STRUCTURE, UNKNOWN, Observer, is_dataclass_instance
 from fusegrad.tracer.observe.reads import GetterRead
@@ -48,6 +49,7 @@ def load(observer: Observer, owner: Any, name: str, site: Site) -> Any:
     if observer.is_tensor(owner):
         return _load_from_tensor(observer, owner, name, site)
     if is_plain(owner):
+        observer.numbers.look(owner)
         return _native(observer, owner, name)
     if type(owner) is super:
         return _load_from_super(observer, owner, name, site)
@@ -67,6 +69,10 @@ def load(observer: Observer, owner: Any, name: str, site: Site) -> Any:
     if _may_hide_state(observer, owner, name, found):
         observer.open(f"attribute `{name}` is not a field of the argument's dataclass", site)
         return getattr(owner, name)
+    if found.where == "instance":
+        late = observer.late(owner, lambda place: Attribute(place, name, "instance"), found.raw, site)
+        if late is not MISSING:
+            return late
     observer.read_attribute(owner, name, found, site)
     return _resolve(observer, owner, name, found, site)
 
@@ -155,7 +161,7 @@ def _resolve_data(observer: Observer, owner: Any, name: str, raw: Any, site: Sit
             observer.open(f"property `{name}`: {refusal.reason}", site)
             return getattr(owner, name)
         return getter(owner)
-    if purity.is_namedtuple_class(type(owner)) and name in type(owner)._fields:
+    if kind is purity.TUPLE_FIELD:
         value = getattr(owner, name)
         return observer.reached(value) if observer.status(owner) == OUTER else value
     if isinstance(owner, enum.Enum) and name in ("value", "name"):

@@ -15,7 +15,7 @@ from types import (
 )
 from typing import Any
 
-from fusegrad.tracer.observe import attributes, leaves, modules, optimizer_steps, purity
+from fusegrad.tracer.observe import attributes, caches, leaves, modules, optimizer_steps, purity
 from fusegrad.tracer.observe.leaves import name_of, opened
 from fusegrad.tracer.observe.lookup import MISSING, type_lookup
 from fusegrad.tracer.observe.observer import LOCAL, OUTER, UNKNOWN, Observer
@@ -46,6 +46,8 @@ def callee(observer: Observer, function: Any, site: Site) -> Any:
         return leaves.slot(observer, function, site)
     if kind is functools.partial:
         return _partial(observer, function, site)
+    if kind is caches.CACHED and observer.is_known(function):
+        return caches.cached(observer, function, site)
     if attributes.is_jitted(function):
         return _jitted(observer, function, site)
     if purity.is_trusted_object(function) and not observer.is_tensor(function):
@@ -156,10 +158,12 @@ def _class(observer: Observer, kind: type, site: Site) -> Any:
         return opened(observer, kind, f"makes a {kind.__name__}, a class of unknown origin", site)
     if purity.is_enum_class(kind) or not purity.has_plain_metaclass(kind):
         return opened(observer, kind, f"makes a {kind.__name__}, whose metaclass has code of its own", site)
-    if purity.is_namedtuple_class(kind) or purity.is_pure_type(kind):
+    if purity.is_namedtuple_class(kind) or purity.is_pure_type(kind) or purity.is_tuple_of_ours(kind):
         observer.read_class(kind, "__new__", type_lookup(kind, "__new__"), site)
         observer.read_class(kind, "__init__", type_lookup(kind, "__init__"), site)
-        return functools.partial(leaves.call_pure, observer, kind, purity.SHALLOW, site)
+        # What a namedtuple is made of is put into it, and not looked at.
+        mode = purity.HELD if issubclass(kind, tuple) else purity.SHALLOW
+        return functools.partial(leaves.call_pure, observer, kind, mode, site)
     return _user_class(observer, kind, site)
 
 

@@ -35,6 +35,9 @@ def name_of(function: Any) -> str:
 
 def call_trusted(observer: Observer, function: Any, site: Site, /, *args: Any, **kwargs: Any) -> Any:
     """One of fusegrad's own functions: the recorder sees what it does, its operands must be guarded."""
+    if purity.gives_number(function) and not args and not kwargs:
+        return observer.numbers.take(function)
+    observer.numbers.look(*args, *kwargs.values())
     what = f"passes to {name_of(function)}"
     if isinstance(function, MethodType):
         owner = function.__self__
@@ -44,6 +47,8 @@ def call_trusted(observer: Observer, function: Any, site: Site, /, *args: Any, *
     if purity.is_transform(function):
         calls_it = not purity.makes_transform(function)
         args = tuple([_passed(observer, value, calls_it, site, what) for value in args])
+        for value in kwargs.values():
+            observer.consume(value, site, what, passed_on=True)
     else:
         for value in (*args, *kwargs.values()):
             observer.consume(value, site, what)
@@ -87,6 +92,8 @@ def call_pure(observer: Observer, function: Any, mode: str, site: Site, /, *args
         return operations.length(observer, args[0], site)
     if function is defaultdict and args and args[0] not in _PLAIN_FACTORIES:
         observer.open("makes a defaultdict with a factory of its own", site)
+    if function is reversed and len(args) == 1 and purity.is_user_sequence(args[0]):
+        return operations.backwards(observer, args[0], site)
     if function is iter and len(args) != 1:
         observer.open("iterates over the calls of a function", site)
     callback = purity.CALLBACKS.get(function)
@@ -103,6 +110,8 @@ def call_pure(observer: Observer, function: Any, mode: str, site: Site, /, *args
         if key != callback:
             keywords[key] = _operand(observer, value, mode, False, site, what)
     try:
+        if function is float and len(positional) == 1 and observer.is_tensor(positional[0]):
+            return observer.numbers.take(functools.partial(float, positional[0]))
         result = function(*positional, **keywords)
     except Exception as error:
         _explain(observer, error, positional)
@@ -323,6 +332,8 @@ def _call_method(observer: Observer, function: Any, site: Site, /, *args: Any, *
     kind = type(owner)
     what = f"passes to `{kind.__name__}.{name}`"
     positional, keywords = list(args), dict(kwargs)
+    if name in purity.ELEMENTWISE_METHODS and kind in purity.CONTAINERS:
+        observer.numbers.look_into(owner)
     if is_plain(owner) and kind not in (tuple, frozenset):
         positional = [_operand(observer, v, purity.TEXT, name == "join", site, what) for v in args]
         for value in kwargs.values():

@@ -19,7 +19,9 @@ import numpy as np
 
 from fusegrad.eager.core.public import home
 from fusegrad.tracer.observe import purity, stores
+from fusegrad.tracer.observe.conditions import Held, Place
 from fusegrad.tracer.observe.lookup import MISSING, Found, flat_contents, instance_dict, type_lookup
+from fusegrad.tracer.observe.numbers import Numbers, Taken
 from fusegrad.tracer.observe.pytree import is_container
 from fusegrad.tracer.observe.reads import (
     AttributeRead,
@@ -34,7 +36,7 @@ from fusegrad.tracer.observe.reads import (
     Read,
     TypeRead,
 )
-from fusegrad.tracer.observe.values import is_plain, plain_key
+from fusegrad.tracer.observe.values import hold, is_plain, plain_key
 from fusegrad.tracer.twin.instrument import instrument, is_twin_code
 from fusegrad.tracer.twin.sites import NOWHERE, Site, SiteTable
 from fusegrad.tracer.twin.source import Unsupported
@@ -80,6 +82,7 @@ class Observer:
     changed: called when something is changed that a replay changes, too.
     deeds: how often code ran, or an object was changed, that are not the engine's.
     stores: the attributes that the run has set, of objects from outside.
+    numbers: the Python numbers that it took out of tensors. compared: tensors whose identity was asked for.
     """
 
     def __init__(self, arguments: tuple[tuple, dict], following: Following) -> None:
@@ -90,9 +93,12 @@ class Observer:
         self._following = following
         self.opened: Callable[[], Any] = lambda: None
         self.changed: Callable[[str], Any] = lambda what: None
+        self.numbers = Numbers()
+        self.compared: set[int] = set()
         self.deeds = 0
         self.stores = stores.Stores()
         self._restless: dict[int, tuple[Any, str]] = {}
+        self._late: dict[int, Place] = {}  # by the id of a list that a schedule keeps, where that is
         self._tensor = purity.tensor_class()
         self._status: dict[int, str] = {}
         self._kept: dict[int, Any] = {}  # so that ids stay valid for as long as statuses are kept
@@ -121,16 +127,16 @@ class Observer:
         finally:
             current.observer = outer
 
-    def open(self, reason: str, site: Site | None = None) -> None:
-        """Note that the run cannot be replayed, and why."""
+    def open(self, reason: str, site: Site | None = None, kind: str = "") -> None:
+        """Note that the run cannot be replayed, and why; kind: see `Reason`."""
         self.opened()
-        effect = Effect(reason, site or NOWHERE)
+        effect = Effect(reason, site or NOWHERE, kind)
         if not any(e.reason == effect.reason and e.site == effect.site for e in self.effects):
             self.effects.append(effect)
 
     def release(self) -> None:
         """Forget the objects of the run (not the reads and effects); ``status`` is of no use afterwards."""
-        objects = self._status, self._kept, self._inputs, self._restless, self.stores
+        objects = self._status, self._kept, self._inputs, self._restless, self._late, self.stores
         for table in (*objects, self._seen, self._explained, self._twins):
             table.clear()
 
@@ -235,6 +241,24 @@ class Observer:
         """Note that code has changed `owner` that a replay runs in the end: it cannot be read any more."""
         self._restless[id(owner)] = owner, why
 
+    def late(self, owner: Any, part: Callable[[Any], Place], value: Any, site: Site) -> Any:
+        """What to give for `value`, found in what code has changed that a replay runs in the end: a float is
+        followed, the way to one in a list is noted. MISSING where it is to be found as ever.
+
+        part: gives the place, of that of the owner.
+        """
+        if id(owner) not in self._restless:
+            return MISSING
+        place = self._late.get(id(owner)) or Held(hold(owner))
+        if type(value) is list:
+            self._late[id(self._keep(value))] = part(place)
+            return self.reached(value)
+        if type(value) is not float:
+            return MISSING
+        # Another object of the same value: others may have the one that was found.
+        again = float.fromhex(value.hex())
+        return self.numbers.follow(Taken(again, lambda: self._look(owner, site), place=part(place)))
+
     def _look(self, owner: Any, site: Site) -> None:
         """A look at an object from outside, which must be what it was before the run."""
         if id(owner) in self._restless:
@@ -276,7 +300,8 @@ class Observer:
         stores.fix(self, owner, name, site)
         if (owner, name) in self.stores:
             return  # it is what the run has made it
-        self._look(owner, site)
+        if found.where != "class" and (name != "param_groups" or not purity.is_optimizer(owner)):
+            self._look(owner, site)
         if self.status(owner) == OUTER:
             builtin = type(owner) in purity.CONTAINERS and instance_dict(owner) is None
             if builtin and found.where == "class":
@@ -359,13 +384,17 @@ class Observer:
             if self.status(value) == UNKNOWN and not isinstance(value, tuple) and not is_plain(value):
                 return f"a {kind.__name__} of unknown origin"
             self.read_contents(value, site)
-            if deep and not is_plain(value):
+            if deep and is_plain(value):
+                self.numbers.look(value)
+            elif deep:
                 for item in flat_contents(value):
                     problem = self._problem(item, site, deep, tensors, passed_on, visited)
                     if problem is not None:
                         return problem
             return None
         if is_plain(value) or purity.is_static(value):
+            if deep:
+                self.numbers.look(value)
             return None
         if isinstance(value, np.ndarray):
             return "a NumPy array, whose contents cannot be guarded"

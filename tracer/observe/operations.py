@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from fusegrad.tracer.observe import purity
+from fusegrad.tracer.observe.conditions import Item
 from fusegrad.tracer.observe.lookup import MISSING, flat_contents
 from fusegrad.tracer.observe.observer import LOCAL, OUTER, STRUCTURE, UNKNOWN, Observer
 from fusegrad.tracer.observe.values import PLAIN_TYPES, is_plain
@@ -50,12 +51,14 @@ def apply(observer: Observer, function: Callable, symbol: str, operands: tuple, 
     """An operator on operands that are guarded first. Raises what the operator raises."""
     plain = True
     for value in operands:
+        deep = not (symbol in ("+", "*") and type(value) in (list, tuple, deque))
         if type(value) in PLAIN_TYPES or is_plain(value):
+            if deep:
+                observer.numbers.look(value)
             continue
         plain = False
         if observer.is_tensor(value):
             continue
-        deep = not (symbol in ("+", "*") and type(value) in (list, tuple, deque))
         text = symbol == "%" and type(operands[0]) in (str, bytes)
         observer.consume(value, site, f"uses `{symbol}` on", deep=deep, tensors=not text)
     if symbol == "%" and type(operands[0]) in (str, bytes) and any(map(observer.is_tensor, operands)):
@@ -84,6 +87,7 @@ def inplace(observer: Observer, symbol: str, owner: Any, value: Any, site: Site)
 
 def compare(observer: Observer, symbol: str, left: Any, right: Any, site: Site) -> Any:
     """A comparison other than ``is`` and ``in``."""
+    observer.numbers.look(left, right)
     for value in (left, right):
         if type(value) in purity.CONTAINERS or purity.is_namedtuple(value):
             _check_comparable(observer, value, site)
@@ -128,6 +132,7 @@ def _identity_is_guarded(observer: Observer, left: Any, right: Any) -> bool:
     origins = set()
     for value in (left, right):
         if observer.is_tensor(value):
+            observer.compared.add(id(value))
             captured = id(value) in observer.captured_tensors
             if captured and observer.is_input(value):
                 return False
@@ -149,6 +154,7 @@ def _identity_is_guarded(observer: Observer, left: Any, right: Any) -> bool:
 
 def contains(observer: Observer, item: Any, container: Any, site: Site) -> bool:
     """``item in container``."""
+    observer.numbers.look(item, container)
     kind = type(container)
     if observer.is_tensor(container):
         observer.consume(item, site, "looks for")
@@ -187,6 +193,7 @@ def contains(observer: Observer, item: Any, container: Any, site: Site) -> bool:
 
 def truth(observer: Observer, value: Any, site: Site) -> bool:
     """``bool(value)``."""
+    observer.numbers.look(value)
     if type(value) in PLAIN_TYPES or observer.is_tensor(value) or is_plain(value):
         return bool(value)
     kind = type(value)
@@ -234,6 +241,7 @@ def length(observer: Observer, value: Any, site: Site) -> int:
 
 def check_key(observer: Observer, key: Any, site: Site) -> bool:
     """Whether a dict can be asked for the key without running code of the key's."""
+    observer.numbers.look(key)
     if is_plain(key) or purity.is_static(key) or isinstance(key, (type, FunctionType)):
         return True
     if isinstance(key, enum.Enum) and purity.python_method(type(key), "__hash__") is MISSING:
@@ -261,7 +269,13 @@ def read_key(observer: Observer, owner: dict, key: Any, site: Site) -> None:
 
 def item(observer: Observer, owner: Any, key: Any, site: Site) -> Any:
     """``owner[key]``."""
+    observer.numbers.look(key)
     kind = type(owner)
+    if kind in purity.DICTS or kind is list or purity.is_parameter_group(owner):
+        found = _found(owner, key)
+        late = observer.late(owner, lambda place: Item(place, key), found, site)
+        if late is not MISSING:
+            return late
     if observer.is_tensor(owner):
         if not is_plain(key) and not observer.is_tensor(key):
             observer.consume(key, site, "indexes with")
@@ -282,6 +296,13 @@ def item(observer: Observer, owner: Any, key: Any, site: Site) -> Any:
         return owner[key] if method is None else method(key)
     observer.open(f"subscripts {_described(owner)}", site)
     return owner[key]
+
+
+def _found(owner: Any, key: Any) -> Any:
+    """What a container has under a plain key; MISSING for others."""
+    if isinstance(owner, dict):
+        return dict.get(owner, key, MISSING) if type(key) is str else MISSING
+    return owner[key] if type(key) is int and -len(owner) <= key < len(owner) else MISSING
 
 
 def _described(owner: Any) -> str:
@@ -330,6 +351,7 @@ def _sequence_item(observer: Observer, owner: Any, key: Any, site: Site) -> Any:
 
 def store_item(observer: Observer, value: Any, owner: Any, key: Any, site: Site) -> None:
     """``owner[key] = value``."""
+    observer.numbers.look(key)
     if observer.is_tensor(owner):
         for part in (key, value):
             observer.consume(part, site, "writes to a tensor")
@@ -360,6 +382,7 @@ def _is_there(observer: Observer, owner: Any, key: Any, value: Any, site: Site) 
 
 def delete_item(observer: Observer, owner: Any, key: Any, site: Site) -> None:
     """``del owner[key]``."""
+    observer.numbers.look(key)
     _check_write(observer, owner, key, "__delitem__", site)
     try:
         del owner[key]
@@ -403,6 +426,16 @@ def iterate(observer: Observer, value: Any, site: Site) -> Any:
     elif isinstance(value, type):
         observer.open("iterates over a class", site)
     return value
+
+
+def backwards(observer: Observer, value: Any, site: Site) -> Any:
+    """``reversed(value)`` of an object whose class is written in Python."""
+    if purity.python_method(type(value), "__reversed__") is not MISSING:
+        method = observer.special_method(value, "__reversed__", site)
+        return reversed(value) if method is None else observer.adopt(method())
+    observer.read_class(type(value), "__reversed__", MISSING, site)
+    places = range(length(observer, value, site) - 1, -1, -1)
+    return observer.local(item(observer, value, place, site) for place in places)
 
 
 def iterate_unpacked(observer: Observer, value: Any, pattern: tuple[Any, ...], site: Site) -> Any:

@@ -103,7 +103,7 @@ class StateRead(ParametersRead):
             for (_, parameters), names in zip(self.rows, self.slots, strict=True)
             for parameter in parameters
             for name, tensor in self._state(optimizer, parameter()).items()
-            if name in names and tensor is not None
+            if (name in names or name in optimizer.advanced) and tensor is not None
         ]
 
     @staticmethod

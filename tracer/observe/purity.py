@@ -24,6 +24,7 @@ from types import (
     MappingProxyType,
     MemberDescriptorType,
     MethodDescriptorType,
+    MethodType,
     ModuleType,
     NoneType,
     WrapperDescriptorType,
@@ -197,6 +198,7 @@ _INSTRUMENTED = (
 )
 # Functions here call the functions that they are given, or make functions that will, and pass objects on.
 _TRANSFORMS = "fusegrad.eager.autograd.func"
+_CHECKPOINTS = "fusegrad.eager.utils.checkpoint"  # which calls a function, once where it is recorded
 _TRANSFORM_MAKERS = ("grad", "grad_of", "grad_and_value", "value_and_grad", "jacrev", "jacfwd", "hessian")
 
 
@@ -222,7 +224,7 @@ def is_trusted_module(name: Any) -> TypeGuard[str]:
     """Whether functions of the module are the recorder's business, not ours."""
     if not isinstance(name, str) or not (name == "fusegrad.eager" or name.startswith("fusegrad.eager.")):
         return False
-    if name == "fusegrad.eager.nn.functional":
+    if name in ("fusegrad.eager.nn.functional", "fusegrad.eager.nn.utils.packing"):
         # Functions of their arguments alone, like the ops that they are made of.
         return True
     return not any(name == other or name.startswith(other + ".") for other in _INSTRUMENTED)
@@ -253,9 +255,18 @@ def is_op(function: Any) -> bool:
     return isinstance(module, str) and module.startswith("fusegrad.eager.ops.") and is_trusted(function)
 
 
+def gives_number(function: Any) -> bool:
+    """Whether a function is a tensor's `item`, which gives its one element to Python."""
+    tensor = tensor_class()
+    return type(function) is MethodType and tensor is not None and function.__func__ is vars(tensor)["item"]
+
+
 def is_transform(function: Any) -> bool:
     """Whether a trusted function is a transform of a user's function, or makes one, as `value_and_grad`."""
-    return isinstance(function, FunctionType) and function.__globals__.get("__name__") == _TRANSFORMS
+    if not isinstance(function, FunctionType):
+        return False
+    module = function.__globals__.get("__name__")
+    return module == _TRANSFORMS or (module == _CHECKPOINTS and function.__name__ == "checkpoint")
 
 
 def makes_transform(function: Any) -> bool:
@@ -272,6 +283,11 @@ def is_optimizers(module: Any) -> bool:
 def is_optimizer(value: Any) -> bool:
     """Whether the value is one of our optimizers, of no subclass of a user's."""
     return is_optimizers(home(type(value)))
+
+
+def is_parameter_group(value: Any) -> bool:
+    """Whether the value is a dict of one of our optimizers' parameters and options."""
+    return issubclass(type(value), dict) and is_optimizers(home(type(value)))
 
 
 def is_schedule(value: Any) -> bool:
@@ -312,9 +328,13 @@ def is_static(value: Any) -> bool:
 
 
 def is_namedtuple(value: Any) -> bool:
-    """Whether the value is an instance of a class made by ``namedtuple``, without code of its own."""
+    """Whether the value is an instance of a class made by ``namedtuple``, without code of its own, or of one
+    of the engine's that are like it.
+    """
     kind = type(value)
-    return kind.__base__ is tuple and is_namedtuple_class(kind) and not _has_operators(kind)
+    if kind.__base__ is tuple and is_namedtuple_class(kind):
+        return not _has_operators(kind)
+    return is_tuple_of_ours(kind)
 
 
 def _has_operators(namedtuple_class: type) -> bool:
@@ -329,8 +349,9 @@ def _has_operators(namedtuple_class: type) -> bool:
     )
 
 
-# The file that has the code of all namedtuples.
+# The file that has the code of all namedtuples, and the class of their fields.
 _NAMEDTUPLES = namedtuple("_Nothing", "").__repr__.__code__.co_filename
+TUPLE_FIELD = type(vars(namedtuple("_One", "field"))["field"])
 
 
 def is_namedtuple_class(kind: type) -> bool:
@@ -380,6 +401,22 @@ def is_user_iterable(value: Any) -> bool:
     return python_method(type(value), "__iter__") is not MISSING and not isinstance(
         value, tensor_class() or ()
     )
+
+
+def is_user_sequence(value: Any) -> bool:
+    """Whether going over the value backwards runs Python code of its class."""
+    kind = type(value)
+    if isinstance(value, tensor_class() or ()) or kind in CONTAINERS:
+        return False
+    methods = [python_method(kind, name) is not MISSING for name in ("__len__", "__getitem__")]
+    return python_method(kind, "__reversed__") is not MISSING or (
+        type_lookup(kind, "__reversed__") is MISSING and all(methods)
+    )
+
+
+def is_tuple_of_ours(kind: type) -> bool:
+    """Whether the class is one of the engine's that are tuples with names for their items, and methods."""
+    return issubclass(kind, tuple) and home(kind) is not None
 
 
 def has_plain_metaclass(kind: type) -> bool:

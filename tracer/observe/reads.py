@@ -390,10 +390,10 @@ class GetterRead(Read):
 class Effect:
     """Why a run is open: something that replay could neither guard nor repeat."""
 
-    __slots__ = ("reason", "site")
+    __slots__ = ("kind", "reason", "site")
 
-    def __init__(self, reason: str, site: Site):
-        self.reason, self.site = reason, site
+    def __init__(self, reason: str, site: Site, kind: str = ""):
+        self.reason, self.site, self.kind = reason, site, kind
 
     def __repr__(self) -> str:
         return f"<Effect {self.reason} at {self.site.file}:{self.site.line}  {self.site.text}>"

@@ -60,6 +60,9 @@ class Stores:
         self._counts: dict[tuple[int, str], Stored] = {}
         self._begun: dict[tuple[int, str], Stored] = {}
 
+    def __bool__(self) -> bool:
+        return bool(self._set)
+
     def __iter__(self) -> Iterator[Stored]:
         return iter(self._set.values())
 
@@ -175,7 +178,7 @@ def _is_there(observer: Observer, value: Any, owner: Any, name: str, site: Site)
     found = lookup(owner, name)
     if (owner, name) in observer.stores or found.where not in ("instance", "module"):
         return False
-    both_plain = is_plain(value) and is_plain(found.raw)
+    both_plain = is_plain(value) and is_plain(found.raw) and not observer.numbers.has(value)
     same_tensor = found.raw is value and observer.is_tensor(value)
     if not same_tensor and not (both_plain and plain_key(value) == plain_key(found.raw)):
         return False

@@ -8,7 +8,7 @@ it is a view of gets another value too, made by the op that the view's declarati
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -66,6 +66,13 @@ class Known:
     def is_current(self) -> bool:
         """Whether the array holds `value`, still: what it is a view of was not written otherwise."""
         return self.parent is None or (self.seen is self.parent.value and self.parent.is_current())
+
+    def values(self) -> Iterator[Value]:
+        """What the array holds, and what it is a view of."""
+        known: Known | None = self
+        while known is not None:
+            yield known.value
+            known = known.parent
 
     def root(self) -> Known:
         """What the array is a view of, in the end."""

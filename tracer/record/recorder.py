@@ -16,14 +16,17 @@ import numpy as np
 
 from fusegrad.eager.autograd.engine import reachable
 from fusegrad.eager.autograd.hooks import has_hooks
-from fusegrad.eager.autograd.node import next_sequence
+from fusegrad.eager.autograd.node import Node, next_sequence
 from fusegrad.eager.autograd.views import base_of
 from fusegrad.eager.core.errors import source_line, user_location
-from fusegrad.eager.core.op import REGISTRY, Op, Params, evaluate
+from fusegrad.eager.core.families import Random
+from fusegrad.eager.core.op import REGISTRY, Op, Params, evaluate, wrap
+from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.state import Interpreter
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.ir.graph import GUARD, Equation, Source, Value, array_type, identifier
 from fusegrad.tracer.observe.hosts import Draw, Gradient, GradientOf, Host, NoGradient, Place
+from fusegrad.tracer.observe.numbers import Numbers, Taken
 from fusegrad.tracer.observe.optimizer_steps import ParametersRead
 from fusegrad.tracer.observe.reads import Read
 from fusegrad.tracer.record.before import Before
@@ -33,6 +36,8 @@ from fusegrad.tracer.record.steps import record_step
 
 # Doors that give one number: what was seen can be guarded. Other doors end the captured part.
 SCALAR_DOORS = {"bool", "int", "float", "index", "item", "complex"}
+# Of so many whole numbers (lengths, say) all are guarded.
+FEW = 64
 
 
 class Recorder(Interpreter):
@@ -49,6 +54,8 @@ class Recorder(Interpreter):
     is written so that autograd notices, not through `.data`. makes_leaves: whether tensors of the run's own
     were made to require gradients. after: Python code that a replay runs in
     the end.
+    since: what leaves from outside held after they were written. replaced: the tensors from outside, by id,
+    that were given other memory.
     gradients: the tensors from outside whose `.grad` was looked at or set, by id. before: what takes the run
     back, if that is asked for.
     open_reasons: (sentence, file, line, kind) for each thing that a replay could not repeat; changes:
@@ -76,6 +83,10 @@ class Recorder(Interpreter):
         self.noticed: set[Value] = set()
         self.makes_leaves = False
         self._versions: dict[Value, Any] = {}  # of what comes from outside
+        self._taken_out: dict[Value, Value] = {}
+        self._writes: dict[int, int] = {}  # by the id of what counts them, how many there were at first
+        self.since: set[Value] = set()
+        self.replaced: dict[int, Tensor] = {}
         self._done: tuple[Any, ...] = ()
         self.open_reasons: list[tuple[str, str, int, str]] = []
         self.code_first = False
@@ -83,6 +94,7 @@ class Recorder(Interpreter):
         self.name_of: Callable[[Tensor], str] = lambda tensor: ""
         self.reached: Callable[[Tensor], Any] = lambda tensor: None
         self.memory = Memory(self._emit, self.tracked)
+        self.numbers = Numbers()
         self.later = Later(self.memory, puts_off)
         self._first_node = next_sequence()
         self._places: dict[int, int] = {}
@@ -133,8 +145,9 @@ class Recorder(Interpreter):
             self.before.given[host] = tensor.array.copy()
 
     def release(self) -> None:
-        """Forget the arrays of the run."""
+        """Forget the arrays and numbers of the run."""
         self.memory.release()
+        self.numbers.release()
 
     def knows(self, tensor: Tensor) -> bool:
         """Whether `tensor` is an argument, or was made or captured by this run."""
@@ -147,7 +160,10 @@ class Recorder(Interpreter):
         if tensor.needs_grad:
             self.tracked.add(value)
         if outside:
-            self._versions[value] = tensor.version
+            version: Any = tensor.version
+            self._versions[value] = version
+            if type(version) is list:
+                self._writes.setdefault(id(version), version[0])
         return value
 
     def _fresh(self) -> str:
@@ -183,9 +199,12 @@ class Recorder(Interpreter):
 
     def _draw(self, op: Op, args: tuple[Any, ...], params: Params) -> Any:
         """Random numbers: a replay draws them from the same generator, in the same order."""
+        depends = any(isinstance(a, Tensor) for a in args)
+        if depends and isinstance(op, Random) and op.by_ops is not None:
+            return op.by_ops(*args, **params)
         self.later.settle()
         result = evaluate(op, args, params)
-        if any(isinstance(a, Tensor) for a in args):
+        if depends:
             self.effect(f"draws random numbers that depend on a tensor ({op.name})")
         self.change(f"draws random numbers ({op.name})")
         self.host(result, op.name, lambda value: Draw(value, op, args, dict(params)))
@@ -206,11 +225,28 @@ class Recorder(Interpreter):
         """A tensor without values has its place on the graph."""
 
     def leave(self, tensor: Tensor, door: str, value: Any) -> None:
-        if door in SCALAR_DOORS and tensor.array.size == 1:
+        if self.numbers.taking and type(value) is float and door in ("item", "float"):
+            held, source = self.value_of(tensor), self._source()
+            self.numbers.follow(Taken(value, lambda: self._fix(held, value, source), held))
+        elif door in (*SCALAR_DOORS, "tolist") and self.value_of(tensor) in self.constants:
+            pass  # it follows from Python data, which are guarded
+        elif door == "bool" and tensor.array.dtype.kind != "b":
+            # Which of the numbers that are true it is does not matter.
+            self._guard(self.later.at_once(lambda: ops.ne(tensor, 0)), "branch")
+        elif door in SCALAR_DOORS and tensor.array.size == 1:
             self._guard(tensor, "branch")
+        elif door == "tolist" and tensor.array.dtype.kind in "iub" and tensor.array.size <= FEW:
+            self._guard(self._same_values(tensor), "branch")
         else:
             shape = list(tensor.array.shape)
             self.effect(f"the values of a tensor of shape {shape} leave through {door}()")
+
+    def _same_values(self, tensor: Tensor) -> Tensor:
+        """Whether a tensor has the values that it has now."""
+        now = wrap(tensor.array.copy())
+        self.constant(now)
+        same: Tensor = self.later.at_once(lambda: ops.all(ops.eq(tensor, now)))
+        return same
 
     def check(self, tensor: Tensor, passed: Callable[[], Tensor]) -> bool:
         """An op's own test of its input: a replay must find it true, or let eager raise its error."""
@@ -246,6 +282,16 @@ class Recorder(Interpreter):
         value = self.value_of(tensor)
         params = {"expected": tensor.array.item(), "kind": kind}
         self.equations.append(Equation(GUARD, (value,), params, (), self._source()))
+
+    def _fix(self, value: Value, number: float, source: Source) -> None:
+        """Guard a number that was taken out of a tensor: somebody looks at it."""
+        self.equations.append(Equation(GUARD, (value,), {"expected": number, "kind": "branch"}, (), source))
+
+    def taken_out_of(self, value: Value) -> Value:
+        """What a replay takes a number of the result out of: memory that nobody has written by then."""
+        if value not in self._taken_out:
+            self._taken_out[value] = self.copy_of(value)
+        return self._taken_out[value]
 
     def _source(self) -> Source:
         file, line = user_location()
@@ -301,6 +347,9 @@ class Recorder(Interpreter):
             self.memory.write(known, value)
         except Unfollowed as error:
             self.effect(str(error))
+        root = known.root()
+        if root.outside and root.original in self.tracked:
+            self.since.update(known.values())
 
     def copied(self, copy: Tensor, original: Tensor) -> None:
         if self.memory.find(copy.array) is None:
@@ -309,6 +358,20 @@ class Recorder(Interpreter):
     def copy_of(self, value: Value) -> Value:
         """The value once more, for memory of its own."""
         return self._emit(REGISTRY["clone"], (value,), {})
+
+    def replaces_data(self, tensor: Tensor, value: Tensor) -> None:
+        """A replay gives a tensor from outside other memory, too, if the run has made that, of its type."""
+        self.later.settle()
+        self.later.meets((tensor, value))
+        ours, given = tensor.array, value.array
+        alike = (ours.shape, ours.dtype, ours.strides) == (given.shape, given.dtype, given.strides)
+        ours_alone = self._is_made(tensor) and id(tensor) not in self.replaced
+        if not alike or self.is_outside(value) or ours_alone or self.before is not None:
+            self.effect("replaces a tensor's data")
+            return
+        self.value_of(tensor)
+        self.change("replaces a tensor's data")
+        self.replaced[id(tensor)] = tensor
 
     def requires_grad_changes(self, tensor: Tensor) -> None:
         """What the run has made may become a leaf, from which nothing leads outside."""
@@ -323,6 +386,12 @@ class Recorder(Interpreter):
         """Whether the tensor was made by this run; its memory may be that of another one from outside."""
         known = self.memory.find(tensor.array)
         return known is not None and not known.outside
+
+    def keeps_what_is_gone(self, node: Node) -> bool:
+        """Whether a node keeps memory that was written since, and that was not there before the run: of that
+        the node of a replay knows, and refuses its backward as eager does.
+        """
+        return any(self._writes.get(id(tensor.version)) != count for tensor, count in node.stale())
 
     def is_outside(self, tensor: Tensor) -> bool:
         """Whether the tensor was there before the run: an argument, captured, or a gradient of one."""

@@ -91,7 +91,8 @@ for _name, _function in _conversions.items():
 class Numbers(Host):
     """The numbers of a rule, in one array, for parameters of one group, dtype and number of steps.
 
-    ahead: the steps that the run takes before this one, which are counted when it ends.
+    ahead: the steps that the run takes before this one, which are counted when it ends. kept: the numbers
+    that the rule keeps for the one parameter and changes itself; the array ends with what they become.
     """
 
     def __init__(
@@ -100,18 +101,37 @@ class Numbers(Host):
         self.optimizer, self.group, self.dtype = weakref.ref(optimizer), weakref.ref(group), dtype
         self.ahead = ahead
         self.counts: list[weakref.ref[Tensor]] = []
+        self.kept: dict[str, weakref.ref[Tensor]] = {}
         self.fixed: set[int] = set()
 
     def start(self, step: float) -> None:
         """Ask for the numbers as they are now."""
-        self.first = self._constants(step)
-        self.seen = _leaves(self.first)
+        found = self._constants(step, 0)
+        assert found is not None, "the parameter has all that is kept for it"
+        self.first, advanced = found
+        self.seen = [*_leaves(self.first), *advanced]
         self.tensor = wrap(self._array(self.seen))
 
-    def _constants(self, step: float) -> Any:
+    def _constants(self, step: float, ahead: int) -> tuple[Any, list[float]] | None:
+        """What the rule takes for its step number `step`, and what is kept becomes; None where that is gone.
+
+        ahead: how many steps before that one are not in what is kept.
+        """
         optimizer, group = self.optimizer(), self.group()
         assert optimizer is not None and group is not None
-        return optimizer.constants(group, step, {}, False)
+        now = {name: reference() for name, reference in self.kept.items()}
+        copies = {name: wrap(tensor.array.copy()) for name, tensor in now.items() if tensor is not None}
+        if len(copies) < len(now):
+            return None
+        for missing in range(ahead if copies else 0, -1, -1):
+            found = optimizer.constants(group, step - missing, copies, False)
+        return found, [copy.array.item() for copy in copies.values()]
+
+    def advanced(self, name: str) -> Tensor:
+        """What a number that is kept becomes, as a tensor."""
+        place = len(self.seen) - len(self.kept) + [*self.kept].index(name)
+        made: Tensor = self.tensor[place]
+        return made
 
     def _step(self) -> float | None:
         """Which step the next one is; None where the parameters do not agree any more."""
@@ -143,7 +163,10 @@ class Numbers(Host):
         step = self._step()
         if self.optimizer() is None or self.group() is None or step is None:
             return None
-        found = _leaves(self._constants(step))
+        constants = self._constants(step, self.ahead)
+        if constants is None:
+            return None
+        found = [*_leaves(constants[0]), *constants[1]]
         if len(found) != len(self.seen):
             return None
         for now, then, fixed in zip(found, self.seen, self._fixed, strict=True):
@@ -160,7 +183,8 @@ class Numbers(Host):
 
     def key(self) -> Any:
         counts = tuple(id(r()) for r in self.counts)
-        return ("numbers", id(self.optimizer()), id(self.group()), self.dtype, self.ahead, counts)
+        kept = tuple(id(r()) for r in self.kept.values())
+        return ("numbers", id(self.optimizer()), id(self.group()), self.dtype, self.ahead, counts, kept)
 
 
 def _is_number(value: Any) -> bool:
@@ -191,13 +215,16 @@ def record_step(recorder: Recorder, optimizer: Any) -> bool:
     members = list(_members(recorder, optimizer))
     for parameter, group in members:
         kept = dict.get(optimizer.state, parameter, {})
-        names = (*optimizer.slots(group), *(("step",) if optimizer.counted else ()))
+        names = (*optimizer.slots(group), *optimizer.advanced, *(("step",) if optimizer.counted else ()))
         if any(kept.get(name) is None for name in names):
             recorder.effect(f"the first step of {type(optimizer).__name__} makes its state", "once")
             return False
         gradient: Any = parameter.grad
         if parameter.array.dtype.kind != "f" or gradient.array.shape != parameter.array.shape:
             recorder.effect(f"{type(optimizer).__name__} steps a tensor of {parameter.dtype}")
+            return False
+        if any(kept[name].array.itemsize > parameter.array.itemsize for name in optimizer.advanced):
+            recorder.effect(f"{type(optimizer).__name__} keeps numbers for a tensor of {parameter.dtype}")
             return False
     recorder.reads.append(StateRead(optimizer))
     spot = user_spot()
@@ -227,9 +254,11 @@ def _numbers(
         count = optimizer.state[parameter]["step"]
         step = count.array.item() + 1
         ahead = _steps_ahead(recorder, count)
-    numbers = shared.get((id(group), dtype, step, ahead))
+    own = id(parameter) if optimizer.advanced else 0
+    numbers = shared.get((id(group), dtype, step, ahead, own))
     if numbers is None:
-        numbers = shared[id(group), dtype, step, ahead] = Numbers(optimizer, group, dtype, ahead)
+        numbers = shared[id(group), dtype, step, ahead, own] = Numbers(optimizer, group, dtype, ahead)
+        numbers.kept = {name: weakref.ref(optimizer.state[parameter][name]) for name in optimizer.advanced}
         numbers.start(step)
 
         def given(value: Value) -> Numbers:
@@ -269,6 +298,9 @@ def _step(recorder: Recorder, numbers: Numbers, parameter: Tensor, spot: Any) ->
     if optimizer.counted:
         tensors["step"] = kept["step"]
         results["step"] = kept["step"] + 1
+    for slot in optimizer.advanced:
+        tensors[slot] = kept[slot]
+        results[slot] = numbers.advanced(slot).to(kept[slot].dtype)
     for slot, tensor in tensors.items():
         recorder.reached(tensor)
         recorder.value_of(tensor, f"{name}_{slot}")

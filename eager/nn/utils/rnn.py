@@ -10,14 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, Self
 
-import numpy as np
-
 from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.errors import failure
-from fusegrad.eager.core.op import wrap
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.public import locate
 from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.nn.utils.packing import packed_places, padded_places
 from fusegrad.eager.ops.reduce import selection
 from fusegrad.eager.ops.shape import padding, shape
 
@@ -138,30 +136,12 @@ def pack_padded_sequence(
     """
     if batch_first:
         input = ops.transpose(input, 0, 1)
-    steps, rows = input.array.shape[:2]
-    if not input.array.size:
+    steps, rows = input.shape[:2]
+    if not input.numel():
         raise failure(RuntimeError, "Cannot pack empty tensors.")
-    found = np.array(_row_lengths(lengths, rows))
-    order = None
-    if not enforce_sorted:
-        order = np.argsort(-found, kind="stable")
-        found = found[order]
-    elif (np.diff(found) > 0).any():
-        raise failure(
-            RuntimeError,
-            "`lengths` array must be sorted in decreasing order when `enforce_sorted` is True. You can pass "
-            "`enforce_sorted=False` to pack_padded_sequence and pack_sequence to sidestep this",
-        )
-    if found[0] > steps:
-        raise failure(RuntimeError, f"a length of {found[0]} is more than the {steps} padded steps")
-    step, row = np.nonzero(np.arange(found[0])[:, None] < found)
-    places = step * rows + (row if order is None else order[row])
-    flat = shape.reshape(input, (steps * rows, *input.array.shape[2:]))
-    return PackedSequence(
-        ops.index_select(flat, 0, wrap(places)),
-        wrap(np.bincount(step)),
-        None if order is None else wrap(order),
-    )
+    places, sizes, order = packed_places(_row_lengths(lengths, rows), steps, enforce_sorted)
+    flat = shape.reshape(input, (steps * rows, *input.shape[2:]))
+    return PackedSequence(ops.index_select(flat, 0, places), sizes, order)
 
 
 def pad_packed_sequence(
@@ -175,30 +155,20 @@ def pad_packed_sequence(
     Raises ValueError for a `total_length` below the longest.
     Source: `torch.nn.utils.rnn.pad_packed_sequence`.
     """
-    sizes = np.array(sequence.batch_sizes.tolist())
-    steps, rows = len(sizes), sizes[0]
+    sizes = sequence.batch_sizes.tolist()
+    steps = len(sizes)
     if total_length is not None and total_length < steps:
         raise failure(
             ValueError,
             "Expected total_length to be at least the length of the longest sequence in input, but got "
             f"total_length={total_length} and max sequence length being {steps}",
         )
-    held = np.zeros((total_length or steps, rows), bool)
-    held[:steps] = np.arange(rows) < sizes[:, None]
-    places = np.zeros(held.shape, np.int64)
-    places[held] = np.arange(sizes.sum())
-    lengths = held.sum(0)
-    if sequence.unsorted_indices is not None:
-        order = np.array(sequence.unsorted_indices.tolist())
-        held, places, lengths = held[:, order], places[:, order], lengths[order]
-    if batch_first:
-        held, places = held.T, places.T
+    order = None if sequence.unsorted_indices is None else sequence.unsorted_indices.tolist()
+    places, padded, held, lengths = padded_places(sizes, total_length or steps, order, batch_first)
     data = sequence.data
-    values = shape.reshape(
-        ops.index_select(data, 0, wrap(places.ravel())), (*places.shape, *data.array.shape[1:])
-    )
-    mask = wrap(held.reshape(held.shape + (1,) * (data.array.ndim - 1)))
-    return ops.where(mask, values, ops.full((), padding_value, dtype=data.dtype)), wrap(lengths)
+    values = shape.reshape(ops.index_select(data, 0, places), (*padded, *data.shape[1:]))
+    mask = shape.reshape(held, (*padded, *[1] * (data.ndim - 1)))
+    return ops.where(mask, values, ops.full((), padding_value, dtype=data.dtype)), lengths
 
 
 def pad_sequence(
@@ -219,12 +189,12 @@ def pad_sequence(
         raise failure(RuntimeError, f"Expected padding_side left or right, but got {padding_side}")
     kept = list(sequences)
     kept = [ops.cast(x, kept[0].dtype) for x in kept]
-    longest = max((x.array.shape[0] for x in kept), default=0)
+    longest = max((x.shape[0] for x in kept), default=0)
     padded = []
     for x in kept:
-        missing = longest - x.array.shape[0]
+        missing = longest - x.shape[0]
         widths = (0, missing) if padding_side == "right" else (missing, 0)
-        padded.append(padding.padded(x, [widths] + [(0, 0)] * (x.array.ndim - 1), padding_value))
+        padded.append(padding.padded(x, [widths] + [(0, 0)] * (x.ndim - 1), padding_value))
     return ops.stack(padded, 0 if batch_first else 1)
 
 
@@ -237,7 +207,7 @@ def unpad_sequence(padded_sequences: Tensor, lengths: Any, batch_first: bool = F
 
 def pack_sequence(sequences: Sequence[Tensor], enforce_sorted: bool = True) -> PackedSequence:
     """Sequences [L, ...] of different lengths, packed. Source: `torch.nn.utils.rnn.pack_sequence`."""
-    lengths = [x.array.shape[0] for x in sequences]
+    lengths = [x.shape[0] for x in sequences]
     return pack_padded_sequence(pad_sequence(sequences), lengths, enforce_sorted=enforce_sorted)
 
 

@@ -30,6 +30,42 @@ def test_draws_are_eagers_and_leave_the_generator_as_eager_does():
     assert jitted.stats.compiled_calls == 39
 
 
+@pytest.mark.parametrize("shape", [(5,), (4, 5), (3, 1)])
+@pytest.mark.parametrize("count, replacement", [(1, False), (1, True), (3, True), (4, False)])
+def test_a_multinomial_draw_from_what_was_computed(shape: Any, count: int, replacement: bool):
+    count = min(count, shape[-1]) if not replacement else count
+
+    def f(x: Any) -> Any:
+        weights = fg.softmax(x * 2, -1)
+        chosen = fg.multinomial(weights, count, replacement)
+        return chosen, weights.gather(-1, chosen), fg.rand(2)
+
+    def run(function: Any) -> Any:
+        fg.manual_seed(3)
+        batches = [
+            fg.arange(float(x.numel())).sin().reshape(shape) * i for i, x in enumerate([fg.ones(shape)] * 30)
+        ]
+        results = [function(batch) for batch in batches]
+        return [r[0].tolist() for r in results], [r[1:] for r in results], fg.get_rng_state().tolist()
+
+    jitted = fg.jit(f)
+    (chosen, others, state), (theirs, expected, their_state) = run(jitted), run(f)
+    assert chosen == theirs and state == their_state
+    for ours, eagers in zip(others, expected, strict=True):
+        assert [t.tolist() for t in ours][1] == [t.tolist() for t in eagers][1]
+    assert jitted.stats.compiled_calls == 29, jitted.explain()
+
+
+@pytest.mark.parametrize("weights", [[0.0, 0.0], [1.0, -1.0], [1.0, float("nan")], [1.0, 0.0]])
+def test_weights_that_are_not_fit_are_refused_by_a_replay_too(weights: list[float]):
+    jitted = fg.jit(lambda x: fg.multinomial(x * 2, 2))
+    for _ in range(4):
+        jitted(fg.tensor([1.0, 3.0]))
+    with pytest.raises(RuntimeError, match=r"multinomial|probabilities|without replacement"):
+        jitted(fg.tensor(weights))
+    assert sorted(jitted(fg.tensor([1.0, 3.0])).tolist()) == [0, 1]
+
+
 def test_a_guard_that_fails_takes_back_what_was_drawn():
     scale = [1.0]
 

@@ -125,11 +125,8 @@ def test_optimizers_step_in_a_replay(name: str):
     assert jitted.stats.compiled_calls >= 5, jitted.explain()
 
 
-@pytest.mark.parametrize(
-    "rule", [lambda m: fg.optim.NAdam(m.parameters()), lambda m: fg.optim.Rprop(m.parameters())]
-)
-def test_optimizers_that_cannot_be_replayed_step_all_the_same(rule: Any):
-    jitted = trained(lambda: training(rule))
+def test_optimizers_that_cannot_be_replayed_step_all_the_same():
+    jitted = trained(lambda: training(lambda m: fg.optim.Adafactor(m.parameters())))
     assert "cannot be recorded" in str(jitted.explain())
 
 

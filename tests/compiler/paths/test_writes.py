@@ -30,6 +30,24 @@ def test_writes_into_arguments_are_replayed():
     assert jitted.stats.compiled_calls == 4
 
 
+@pytest.mark.parametrize("last", [lambda t: t.fill_(3), lambda t: t.copy_(t * 2), lambda t: t])
+def test_several_tensors_that_get_one_value(last: Any):
+    def f(x: Any, *tensors: Any) -> None:
+        value = x * 2 + 1
+        for tensor in tensors:
+            tensor.copy_(value)
+        last(tensors[-1])
+
+    jitted = fg.jit(f)
+    for call in range(5):
+        mine, theirs = ([fg.zeros(3) for _ in range(3)] for _ in range(2))
+        x = fg.full((3,), float(call))
+        jitted(x, *mine)
+        f(x, *theirs)
+        assert [t.tolist() for t in mine] == [t.tolist() for t in theirs]
+    assert jitted.stats.compiled_calls == 4
+
+
 def test_arguments_that_overlap_are_not_those_that_were_recorded():
     def f(x: Any, y: Any) -> Any:
         x.add_(1)

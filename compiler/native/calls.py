@@ -47,7 +47,7 @@ class Calls:
         """times: how often `run` goes through them."""
         self._calls = calls
         self._blocks = [np.array(call.block, np.int64) for call in calls]
-        entries = [(call.address, data_address(b)) for call, b in zip(calls, self._blocks, strict=True)]
+        entries = self.entries()
         last = max((number for number, call in enumerate(calls, 1) if call.shared), default=0)
         sharing = (times - 1) * len(calls) + last if last and threads.pool_size() > 1 else 0
         table = [
@@ -58,6 +58,10 @@ class Calls:
         ]
         self._table = np.array(table, np.int64)
         self.run = RUN.of(self._table) or functools.partial(run_plainly, self._table, self._blocks)
+
+    def entries(self) -> list[tuple[int, int]]:
+        """The address and that of the block of each."""
+        return [(c.address, data_address(b)) for c, b in zip(self._calls, self._blocks, strict=True)]
 
     def table(self) -> tuple[int, int]:
         """How many kernels are called, and the address of the first one's entry in the table of them."""

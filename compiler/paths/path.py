@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from fusegrad.compiler.fuse.isomorphic_groups import Plans
-from fusegrad.compiler.program.loop_bodies import with_compiled_loops
 from fusegrad.eager.core.families import Layout, View, contiguous_layout, layout_of
 from fusegrad.eager.core.sizes import has_symbols
 from fusegrad.eager.core.stand_in import has_values
@@ -159,7 +158,7 @@ def make_path(capture: Capture, argument_leaves: dict[Value, int], numbers: Coll
     arguments that stand for Python numbers.
     """
     plans = Plans()
-    graph = with_compiled_loops(capture.graph, plans)
+    graph = capture.graph
     values = [o for o in capture.outputs if o.value is not None]
     outputs = [o.value for o in values if o.value is not None]
     first = {value: i for i, value in reversed(list(enumerate(outputs)))}  # a tensor may be returned twice
@@ -270,7 +269,7 @@ def _kept_by_eager(
             if rule is None:
                 continue
             leads.append(value)
-            saved = (equation.inputs[i] for i in rule.saves)
+            saved = (equation.inputs[i] for i in rule.saved(len(equation.inputs)))
             keeps.update(v for v in saved if isinstance(v, Value) and v not in numbers)
             keeps.update(equation.outputs if rule.needs_output else ())
         # What is kept of a view is the memory that it lies in, which others may be views of.

@@ -20,7 +20,6 @@ from fusegrad.compiler.paths.path import Path, asks, guard_key
 from fusegrad.compiler.paths.rematerialization import backward_slice, kept, producers
 from fusegrad.compiler.paths.segments import Code, Segment
 from fusegrad.compiler.program.donation import in_place
-from fusegrad.compiler.program.loop_bodies import with_copies_for_loops
 from fusegrad.compiler.program.program import Program
 from fusegrad.eager.core.families import Layout, contiguous_layout, is_dense, layout_of
 from fusegrad.tracer.ir import passes
@@ -233,7 +232,7 @@ class Tree:
             if available.get(value) == -1:
                 available[value] = self.environment
                 self.environment += 1
-        return with_copies_for_loops(graph)
+        return graph
 
     def _plan_backward(self, segment: Segment, available: dict[Value, int], chain: list[Segment]) -> None:
         path = segment.path

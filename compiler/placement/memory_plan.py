@@ -148,7 +148,7 @@ class Placed:
         places = {place for place, _, _ in self.small}
         self.large = [f for f in self.fresh if f[0] not in places]
         self._repeated: dict[int, Calls] = {}
-        self._rest = [NOTHING] * (len(blueprint.arrays) - blueprint.inputs)
+        self.rest = [NOTHING] * (len(blueprint.arrays) - blueprint.inputs)
         blocks = product_blocks(blueprint, sizes)
         self.batches = batches(blueprint, sizes, blocks)
         matmul.compile_together(
@@ -323,7 +323,7 @@ class Placed:
 
     def run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         """See `Program.run`."""
-        arrays: list[Any] = [*inputs, *self._rest]
+        arrays: list[Any] = [*inputs, *self.rest]
         for index, shape, dtype in self.small:
             arrays[index] = small_array(shape, dtype)
         for index, shape, dtype, strides in self.large:
@@ -350,7 +350,7 @@ class Placed:
             several = min(times - done, AT_ONCE)
             if several not in self._repeated:
                 self._repeated[several] = calls.repeated(several)
-            self._repeated[several].run(*inputs, *self._rest, arena)
+            self._repeated[several].run(*inputs, *self.rest, arena)
         if self.arena_bytes:
             self.arenas.append(arena)
 

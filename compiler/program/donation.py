@@ -14,17 +14,19 @@ a parameter of an optimizer is stepped where it lies.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from fusegrad.compiler.kernel.bound_kernel import reads_where_it_writes
-from fusegrad.compiler.program.program import Program
 from fusegrad.tracer.ir.graph import Value
 
 
-def in_place(program: Program, pairs: Sequence[tuple[Value, Value]]) -> dict[Value, Value]:
+def in_place(program: Any, pairs: Sequence[tuple[Value, Value]]) -> dict[Value, Value]:
     """Which of `pairs` (output, input) the program may compute in the memory of the input.
 
     Only if nothing can fail once it has begun; if no later step reads the input; and if the kernel that
     makes the output reads the input nowhere else than where it writes.
+
+    program: a `Program`, whose module is made of this one, too.
     """
     steps = program.steps
     if not pairs or program.checks or any(step.kind == "opaque" for step in steps):

@@ -1,87 +1,205 @@
 """Loop bodies: rolled loops go in; ones whose round is compiled once, or written out rounds, come out.
 
-Where several rounds could share a kernel, or what a round gives cannot lie where it took it from, the rounds
-are written out instead: then they are compiled like any other equations.
+Where there are few rounds that could share a kernel they are written out instead: then they are compiled like
+any other equations.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from fusegrad.compiler.fuse.isomorphic_groups import Plans
+from fusegrad.compiler.native.calls import Calls
+from fusegrad.compiler.native.rounds import RoundsOfCalls
+from fusegrad.compiler.placement.memory_plan import Placed
 from fusegrad.compiler.program.donation import in_place
 from fusegrad.compiler.program.periodic_plan import rounds_apart
 from fusegrad.compiler.program.pipeline import clone_op
-from fusegrad.compiler.program.program import Program
+from fusegrad.compiler.runtime import threads
+from fusegrad.eager.core.families import View
+from fusegrad.eager.core.op import Params
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.ir import passes
 from fusegrad.tracer.ir.graph import Equation, Graph, Value, identifier
 from fusegrad.tracer.ir.rolled import ROLLED, Body, unrolled
 from fusegrad.tracer.record.rolling import TURN
 
+# Rounds of no more equations than this, in all, are written out where they could share kernels.
+MOST_WRITTEN_OUT = 2000
+# So many rounds run in one native call: in between, Python sees to signals and other threads.
+AT_ONCE = 1 << 14
 
-def with_compiled_loops(graph: Graph, plans: Plans) -> Graph:
-    """The graph with the bodies of its loops compiled, or the rounds written out. plans: as for a program."""
-    known: dict[Body, CompiledBody | None] = {}
-    for equation in graph.equations:
-        if equation.op is ROLLED and equation.params["body"] not in known:
-            known[equation.params["body"]] = _compiled(equation.params["body"], plans)
-    if not known:
+
+def with_compiled_loops(graph: Graph, program_of: Callable[[Graph], Any]) -> Graph:
+    """The graph with the bodies of its loops compiled, or the rounds written out.
+
+    program_of: divides a graph into the steps of a program, which is yet to be compiled.
+    """
+    loops = [e for e in graph.equations if e.op is ROLLED and not e.params["body"].is_compiled]
+    if not loops:
         return graph
-    graph = unrolled(graph, lambda equation: known[equation.params["body"]] is None)
+    apart: dict[Any, bool] = {}
+    for loop in loops:
+        key = loop.params["body"], loop.params["rounds"]
+        if key not in apart:
+            apart[key] = _pays_to_write_out(loop, program_of)
+    graph = unrolled(graph, lambda loop: apart.get((loop.params["body"], loop.params["rounds"]), False))
+    known: dict[Any, CompiledBody] = {}
     equations = []
     for equation in graph.equations:
-        if equation.op is ROLLED:
-            params = {**equation.params, "body": known[equation.params["body"]]}
+        if equation.op is ROLLED and not equation.params["body"].is_compiled:
+            body, carried = equation.params["body"], equation.params["carried"]
+            if (body, carried) not in known:
+                known[body, carried] = CompiledBody(body.graph, carried, program_of)
+            params = {**equation.params, "body": known[body, carried]}
             equation = Equation(ROLLED, equation.inputs, params, equation.outputs, equation.source)
         equations.append(equation)
     return Graph(graph.inputs, tuple(equations), graph.outputs)
 
 
-def with_copies_for_loops(graph: Graph) -> Graph:
-    """The graph with a copy of whatever a loop writes over."""
-    if not any(e.op is ROLLED for e in graph.equations):
-        return graph
-    names = {v.name for v in graph.inputs} | {v.name for e in graph.equations for v in e.outputs}
-    equations: list[Equation] = []
-    for equation in graph.equations:
-        if equation.op is ROLLED:
-            copies = [Value(identifier(f"{v.name}_start", names), v.type) for v in equation.outputs]
-            names.update(copy.name for copy in copies)
-            for copy, taken in zip(copies, equation.inputs, strict=False):
-                equations.append(Equation(clone_op, (taken,), {}, (copy,), equation.source))
-            inputs = (*copies, *equation.inputs[len(copies) :])
-            equation = Equation(ROLLED, inputs, equation.params, equation.outputs, equation.source)
-        equations.append(equation)
-    return Graph(graph.inputs, tuple(equations), graph.outputs)
-
-
-def _compiled(body: Body, plans: Plans) -> CompiledBody | None:
-    """The body, being compiled; None where its rounds are better written out."""
-    graph = passes.optimise(body.graph)
-    program = Program(graph, plans=plans)
-    pairs = list(zip(program.graph.outputs, graph.inputs, strict=False))
-    if not rounds_apart(program.steps, TURN):
-        return None
-    program.into = in_place(program, pairs)
-    return CompiledBody(graph, program.begin()) if len(program.into) == len(graph.outputs) else None
+def _pays_to_write_out(loop: Equation, program_of: Callable[[Graph], Any]) -> bool:
+    """Whether rounds that only hand on tensors are few, and could share kernels."""
+    params, body = loop.params, loop.params["body"]
+    has_rows = params["rows"] or len(loop.outputs) > params["carried"]
+    if has_rows or params["rounds"] * len(body.graph.equations) > MOST_WRITTEN_OUT:
+        return False
+    return not rounds_apart(program_of(passes.optimise(body.graph)).steps, TURN)
 
 
 class CompiledBody(Body):
-    """A body whose results lie in the memory of its first inputs: for programs alone, which give it copies.
+    """A round that is compiled; its results lie where the next round reads them."""
 
-    What runs a graph op by op takes that of the capture, whose bodies leave what they are given.
+    is_compiled = True
+
+    def __init__(self, graph: Graph, carried: int, program_of: Callable[[Graph], Any]) -> None:
+        super().__init__(graph)
+        graph = _with_results_apart(passes.optimise(graph))
+        self.program = program_of(graph)
+        pairs = list(zip(self.program.graph.outputs[:carried], graph.inputs[:carried], strict=True))
+        self.program.into = in_place(self.program, pairs)
+        self.program.begin()
+
+    def repeat(self, tensors: Sequence[Tensor], params: Params) -> tuple[np.ndarray, ...]:
+        """The arrays that all rounds give."""
+        carried, rows = params["carried"], params["rows"]
+        arrays = [np.ascontiguousarray(t.array).reshape(t.array.shape) for t in tensors]
+        now = [np.array(a) for a in arrays[:carried]]
+        read, others = arrays[carried : carried + rows], arrays[carried + rows :]
+        outputs = self.graph.outputs[carried:]
+        made = [np.empty((params["rounds"], *v.shape), v.dtype) for v in outputs]
+        return (*_Rounds(self.program, now, [*read, *others], made, params).run(), *made)
+
+
+class _Rounds:
+    """The rounds of one call and the memory that they work on.
+
+    now: what is handed to the next round, which it may write over; spare: where a round puts what it hands
+    on, if that is somewhere else: afterwards they change places. given: what all rounds read, of the first
+    `rows` of which each reads a row; made: where each puts one.
     """
 
-    def __init__(self, graph: Graph, program: Program) -> None:
-        super().__init__(graph)
-        self.program = program
+    def __init__(
+        self,
+        program: Any,
+        now: list[np.ndarray],
+        given: list[np.ndarray],
+        made: list[np.ndarray],
+        params: Params,
+    ) -> None:
+        self.placed: Placed = program.placed()
+        self.now, self.given, self.made = now, given, made
+        self.rounds, self.rows, self.backwards = params["rounds"], params["rows"], params["backwards"]
+        places = [program.locate(v)[0] for v in program.graph.outputs]
+        self.on, self.left = places[: len(now)], places[len(now) :]
+        inputs = len(now) + len(given)
+        self.turns = [i for i, place in enumerate(self.on) if place >= inputs]
+        self.spare = {i: np.empty_like(now[i]) for i in self.turns}
 
-    def repeat(self, tensors: Sequence[Tensor], rounds: int) -> tuple[Any, ...]:
-        """The arrays of the first tensors, which so many rounds have written over."""
-        arrays = [np.ascontiguousarray(tensor.array) for tensor in tensors]
-        self.program.placed().repeat(arrays, rounds)
-        return tuple(arrays[: len(self.graph.outputs)])
+    def run(self) -> list[np.ndarray]:
+        """Run all rounds; what the last one hands on."""
+        calls = self.placed.calls
+        if calls is None:
+            self._step_by_step()
+        elif not (self.turns or self.rows or self.made):
+            self.placed.repeat([*self.now, *self.given], self.rounds)
+        else:
+            arena = self.placed.take_arena()
+            if calls.shared and threads.pool_size() > 1:
+                self._round_by_round(calls, arena)
+            else:
+                self._at_once(calls, arena)
+            self.placed.arenas.append(arena)
+        return self.now
+
+    def _row(self, number: int) -> int:
+        """The row of a round."""
+        return self.rounds - 1 - number if self.backwards else number
+
+    def _step_by_step(self) -> None:
+        """Rounds in which NumPy has part."""
+        for number in range(self.rounds):
+            row = self._row(number)
+            parts = [x[row, ...] for x in self.given[: self.rows]]
+            arrays = self.placed.run([*self.now, *parts, *self.given[self.rows :]])
+            self.now = [arrays[place] for place in self.on]
+            for array, place in zip(self.made, self.left, strict=True):
+                array[row] = arrays[place]
+
+    def _round_by_round(self, calls: Calls, arena: np.ndarray) -> None:
+        """Rounds that are shared by several threads each."""
+        for number in range(self.rounds):
+            calls.run(*self._arrays(self._row(number)), arena)
+            self._take_turns()
+
+    def _at_once(self, calls: Calls, arena: np.ndarray) -> None:
+        """Rounds that are little to do."""
+        parts = {i: self.given[i - len(self.now)] for i in self._read()}
+        parts |= dict(zip(self.left, self.made, strict=True))
+        sign = -1 if self.backwards else 1
+        moves = [(place + 1, sign * array[0].nbytes) for place, array in parts.items()]
+        turns = [(i + 1, self.on[i] + 1) for i in self.turns]
+        several: dict[int, RoundsOfCalls] = {}
+        for first in range(0, self.rounds, AT_ONCE):
+            number = min(self.rounds - first, AT_ONCE)
+            if number not in several:
+                several[number] = RoundsOfCalls(calls, number, moves, turns)
+            several[number].run(*self._arrays(self._row(first)), arena)
+            if number % 2:
+                self._take_turns()
+
+    def _read(self) -> range:
+        """The places of the arrays of which each round reads a row."""
+        return range(len(self.now), len(self.now) + self.rows)
+
+    def _arrays(self, row: int) -> list[np.ndarray]:
+        """The memory of a round."""
+        parts = [x[row, ...] for x in self.given[: self.rows]]
+        arrays = [*self.now, *parts, *self.given[self.rows :], *self.placed.rest]
+        for i, array in self.spare.items():
+            arrays[self.on[i]] = array
+        for place, array in zip(self.left, self.made, strict=True):
+            arrays[place] = array[row, ...]
+        return arrays
+
+    def _take_turns(self) -> None:
+        for i in self.turns:
+            self.now[i], self.spare[i] = self.spare[i], self.now[i]
+
+
+def _with_results_apart(graph: Graph) -> Graph:
+    """The graph with results that have memory of their own in row-major order: no views, nor what it is
+    given, nor one twice.
+    """
+    made = {v: e for e in graph.equations for v in e.outputs}
+    names = {v.name for v in (*graph.inputs, *made)}
+    equations, outputs = list(graph.equations), []
+    for value in graph.outputs:
+        if value in outputs or value not in made or isinstance(made[value].op, View):
+            copy = Value(identifier(f"{value.name}_handed_on", names), value.type)
+            names.add(copy.name)
+            equations.append(Equation(clone_op, (value,), {}, (copy,)))
+            value = copy
+        outputs.append(value)
+    return Graph(graph.inputs, tuple(equations), tuple(outputs))

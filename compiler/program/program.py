@@ -6,6 +6,7 @@ sizes, which share everything but their places in memory (`compiler/placement/me
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -21,14 +22,16 @@ from fusegrad.compiler.llvm.target import host
 from fusegrad.compiler.placement.memory_plan import PLAIN, Placed, Plain, copied, viewed as viewed, with_sizes
 from fusegrad.compiler.placement.nontemporal_stores import streaming_kernels
 from fusegrad.compiler.placement.symbolic_memory_plan import Blueprint
+from fusegrad.compiler.program.loop_bodies import CompiledBody, with_compiled_loops
 from fusegrad.compiler.program.periodic_plan import divided_by_rounds
 from fusegrad.compiler.program.pipeline import Given
 from fusegrad.compiler.transform.kernel_work import nest_text
 from fusegrad.eager.core.families import Layout, contiguous_layout
-from fusegrad.eager.core.op import REGISTRY
+from fusegrad.eager.core.op import REGISTRY, Params
 from fusegrad.eager.core.sizes import has_symbols
+from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.ir.graph import Graph, Value
-from fusegrad.tracer.ir.rolled import ROLLED
+from fusegrad.tracer.ir.rolled import ROLLED, Body, have_rounds_compiled
 
 clone_op, detach_op = REGISTRY["clone"], REGISTRY["detach"]
 
@@ -55,9 +58,11 @@ class Program:
         plans: Plans | None = None,
     ) -> None:
         self.into = into or {}
+        plans = plans or Plans()
+        graph = with_compiled_loops(graph, lambda body: Program(body, plans=plans))
         known = {v: (layouts or {}).get(v) or contiguous_layout(v.shape) for v in graph.inputs}
         self.given = {v for e in graph.equations for v in e.outputs}
-        divided = divided_by_rounds(graph, Given(known, results or {}, seen or {}, apart, plans or Plans()))
+        divided = divided_by_rounds(graph, Given(known, results or {}, seen or {}, apart, plans))
         self.graph, self.sources, self.steps, self.checks = divided
         self.outputs = [v for v in dict.fromkeys(self.graph.outputs) if isinstance(v, Value)]
         self.kernels = [s.kernel for s in self.steps if s.kernel is not None]
@@ -210,3 +215,21 @@ class Program:
     def memory_bytes(self) -> int:
         """Bytes of temporaries and results of one call."""
         return self.placed().memory_bytes() + sum(body.placed().arena_bytes for body in self.bodies)
+
+
+def run_rounds(body: Body, tensors: Sequence[Tensor], params: Params) -> tuple[np.ndarray, ...]:
+    """What the rounds of a loop give, compiled.
+
+    Where values are needed before a run has been recorded, rounds that were left out have to be made up for.
+    """
+    if isinstance(body, CompiledBody):
+        return body.repeat(tensors, params)
+    known = _bodies.get(body)
+    if known is None:
+        known = _bodies[body] = CompiledBody(body.graph, params["carried"], Program)
+    return known.repeat(tensors, params)
+
+
+# By the body, as long as there is somebody who has that.
+_bodies: weakref.WeakKeyDictionary[Body, CompiledBody] = weakref.WeakKeyDictionary()
+have_rounds_compiled(run_rounds)

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from fusegrad.eager.autograd.accumulation import add_to_leaf
 from fusegrad.eager.autograd.anomaly import detect_anomaly, set_detect_anomaly
 from fusegrad.eager.autograd.edges import GradientEdge, at_edges
@@ -19,7 +17,7 @@ from fusegrad.eager.autograd.node import FREED, Node, filled, place, record, sha
 from fusegrad.eager.autograd.variable import Variable
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.names import attach, renamed
-from fusegrad.eager.core.op import wrap
+from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.public import locate
 from fusegrad.eager.core.settings import warn_once
 from fusegrad.eager.core.state import enable_grad, inference_mode, no_grad, set_grad_enabled
@@ -151,7 +149,7 @@ def grad(
                 RuntimeError, "materialize_grads cannot be used when the given input is a GradientEdge"
             )
         if result is None and materialize_grads:
-            results[i] = wrap(np.zeros_like(wanted[i].array))
+            results[i] = ops.zeros_like(wanted[i])
             results[i].needs_grad = create_graph  # type: ignore[union-attr]
         elif result is None and not allow_unused:
             raise failure(

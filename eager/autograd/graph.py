@@ -141,8 +141,8 @@ class PackedNode(Node):
         outputs = [t.unpacked() if isinstance(t, _Packed) else t for t in self.outputs or ()]
         if outputs and state.grad_enabled:
             outputs = [place(share(o), self, i) for i, o in enumerate(outputs)]
-        g: Any = gradients[0] if len(gradients) == 1 else filled(gradients, self.output_types)
         op, types, params = self.op, self.types, self.params
+        g: Any = gradients[0] if len(gradients) == 1 else filled(gradients, self.output_types, op.fills)
         return [op.gradient(i, g, inputs, outputs, types, params) for i, _, _ in edges or self.edges]
 
 

@@ -147,8 +147,8 @@ class Node:
         if outputs and state.grad_enabled:
             # The kept outputs stand off the graph, or the node would hold itself.
             outputs = [place(share(o), self, i) for i, o in enumerate(outputs)]
-        g: Any = gradients[0] if len(gradients) == 1 else filled(gradients, self.output_types)
         op, types, params = self.op, self.types, self.params
+        g: Any = gradients[0] if len(gradients) == 1 else filled(gradients, self.output_types, op.fills)
         return [op.gradient(i, g, inputs, outputs, types, params) for i, _, _ in edges or self.edges]
 
     def stale(self) -> list[tuple[Tensor, int]]:
@@ -318,12 +318,18 @@ def edge_of(tensor: Tensor) -> tuple[Any, int]:
     return node, tensor.output_index
 
 
-def filled(gradients: list[Tensor | None], types: Sequence[tuple[tuple[int, ...], np.dtype]]) -> list[Tensor]:
-    """`gradients` with zeros for the outputs that nobody used."""
-    return [
-        constant(0, shape, dtype) if g is None else g
-        for g, (shape, dtype) in zip(gradients, types, strict=True)
-    ]
+def filled(
+    gradients: list[Tensor | None], types: Sequence[tuple[tuple[int, ...], np.dtype]], fills: bool = True
+) -> list[Any]:
+    """`gradients` with zeros for the outputs that nobody used; as they are if it says not to."""
+    return (
+        gradients
+        if not fills
+        else [
+            constant(0, shape, dtype) if g is None else g
+            for g, (shape, dtype) in zip(gradients, types, strict=True)
+        ]
+    )
 
 
 def constant(value: int, shape: tuple[int, ...], dtype: np.dtype) -> Tensor:
@@ -368,7 +374,7 @@ def _kept(
             edges.append((index, made, a.output_index))
         if rule.needs_output:
             keep_output = True
-        for i in rule.saves:
+        for i in rule.saved(len(args)):
             if saved[i] is None:
                 saved[i] = args[i]
                 versions.append((i, args[i].version[0]))

@@ -44,10 +44,10 @@ class Rule:
     gradient of the output (a list, for an op with several); an argument's name, that input (kept
     alive); `out`, the output, `out1`, the second output (kept alive); `NAME_type`, only that
     input's `TensorType`; anything else, a parameter. The one rule of a variadic op may also ask
-    for `index`, which input it is about, and all `types`.
+    for `index`, which input it is about, all `types`, and all `inputs` and `outputs` (kept alive).
     """
 
-    __slots__ = ("function", "needs_output", "saves", "sources")
+    __slots__ = ("function", "needs_output", "saves", "saves_all", "sources")
 
     def __init__(self, arguments: Sequence[str], variadic: bool, function: Callable[..., Any]) -> None:
         self.function = function
@@ -60,12 +60,17 @@ class Rule:
                 self.sources.append(("output", 1 if name == "out1" else 0))
             elif name.endswith("_type") and name[:-5] in arguments:
                 self.sources.append(("type", arguments.index(name[:-5])))
-            elif variadic and name in ("index", "types"):
+            elif variadic and name in ("index", "types", "inputs", "outputs"):
                 self.sources.append((name, None))
             else:
                 self.sources.append(("param", name))
         self.saves = tuple(where for kind, where in self.sources if kind == "input")
-        self.needs_output = any(kind == "output" for kind, _ in self.sources)
+        self.saves_all = ("inputs", None) in self.sources
+        self.needs_output = any(kind in ("output", "outputs") for kind, _ in self.sources)
+
+    def saved(self, number: int) -> Sequence[int]:
+        """Which of so many inputs backward keeps."""
+        return range(number) if self.saves_all else self.saves
 
 
 def _keeps_nothing(rules: Any) -> bool:
@@ -90,6 +95,7 @@ class Op:
     order: Orders | None = None
     view = False  # whether the result shares memory with the first input
     part = False  # whether that is some or all of its elements, each once
+    fills = True  # whether gradient rules get zeros for outputs whose gradient nobody gave, or None
 
     def __init__(
         self,
@@ -110,7 +116,7 @@ class Op:
             rules = (vjp[a] for a in self.arguments)
             self.rules = tuple(r and Rule(self.arguments, self.variadic, r) for r in rules)
         # Whether any rule asks for an input: if none does, backward keeps no list of them.
-        self.saves = any(r is not None and r.saves for r in self.rules or ())
+        self.saves = any(r is not None and (r.saves or r.saves_all) for r in self.rules or ())
         # Whether there is one input, and nothing is kept for its gradient: so it is for most views.
         self.keeps_nothing = len(self.rules or ()) == 1 and not self.variadic and _keeps_nothing(self.rules)
         self._grad_name = grad_name or "".join(p.capitalize() for p in name.split("_")) + "Backward0"
@@ -188,7 +194,7 @@ class Op:
             elif kind == "param":
                 values.append(params[where])
             else:
-                values.append(index if kind == "index" else types)
+                values.append({"index": index, "types": types, "inputs": inputs, "outputs": outputs}[kind])
         gradient: Tensor = rule.function(g, *values)
         shape, dtype = types[index]
         array = gradient.array

@@ -192,10 +192,9 @@ class Hooks:
         return rolling.rounds(observer, operations.iterate(observer, value, self.sites[site]))
 
     @staticmethod
-    def round_ended(rounds: Any, *carried: Any) -> None:
-        """The end of a round of a plain loop, with what the next one takes over."""
-        if isinstance(rounds, rolling.Rounds):
-            rounds.ended(*carried)
+    def round_ended(rounds: Any, *carried: Any) -> tuple[Any, ...]:
+        """The end of a round of a plain loop; what the next one takes over."""
+        return rounds.ended(*carried) if isinstance(rounds, rolling.Rounds) else carried
 
     def unpacked(self, value: Any, pattern: tuple[Any, ...], site: int) -> Any:
         """What a tuple target takes apart."""

@@ -81,6 +81,10 @@ class Builder(AbstractInterpreter):
         self.equations.append(Equation(GUARD, (self.value(passed()),), params, (), self.source))
         return False
 
+    def takes(self, name: str) -> None:
+        """Somebody else has given a value this name."""
+        self._names.add(name)
+
     def _define(self, value: Value, tensor: Tensor) -> None:
         self._values[id(tensor.array)] = value
         self._tensors[value] = tensor
@@ -121,7 +125,7 @@ def differentiate(
             add(value, builder.tensor(seed))
         for equation in reversed(graph.equations):
             builder.source = equation.source
-            _pull_back(equation, tracked, gradients, builder, add)
+            pull_back(equation, tracked, gradients, builder, add)
         builder.source = None
         return [builder.value(gradients[v]) for v in wanted if v in gradients]
 
@@ -135,21 +139,27 @@ def differentiate(
     return Graph(inputs, tuple(builder.equations), tuple(results)), builder.constants, reached
 
 
-def _pull_back(
+def pull_back(
     equation: Equation,
     tracked: frozenset[Value],
     gradients: Mapping[Value, Tensor],
     builder: Builder,
     add: Any,
 ) -> None:
-    """Send the gradients of the equation's outputs on to its inputs."""
+    """Send the gradients of the equation's outputs on to its inputs.
+
+    add: called with each input that gets one, and the gradient.
+    """
     given = [gradients.get(v) if v in tracked else None for v in equation.outputs]
     op = equation.op
     if op.rules is None or all(g is None for g in given):
         return
     g: Any = given[0]
     if len(given) > 1:
-        g = [_zeros(v) if known is None else known for known, v in zip(given, equation.outputs, strict=True)]
+        g = [
+            zeros_of(v) if known is None and op.fills else known
+            for known, v in zip(given, equation.outputs, strict=True)
+        ]
     inputs = [builder.tensor(v) for v in equation.inputs]
     outputs = [builder.tensor(v) for v in equation.outputs]
     types = [v.type if isinstance(v, Value) else None for v in equation.inputs]
@@ -162,5 +172,6 @@ def _pull_back(
             add(operand, gradient)
 
 
-def _zeros(value: Value) -> Tensor:
+def zeros_of(value: Value) -> Tensor:
+    """Zeros of a value's type."""
     return zeros(*value.shape, dtype=FROM_NUMPY[value.dtype])

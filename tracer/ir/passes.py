@@ -9,6 +9,7 @@ from fusegrad.eager.core.abstract import interpreted
 from fusegrad.eager.core.families import Composite
 from fusegrad.tracer.ir.differentiate import Builder
 from fusegrad.tracer.ir.graph import GUARD, Equation, Graph, Value, check
+from fusegrad.tracer.ir.rolled import ROLLED, pruned
 
 # Whether every pass re-runs the shape and dtype rules over its result; on in the tests.
 CHECK = False
@@ -41,11 +42,13 @@ def _rewired(equation: Equation, same: dict[Value, Any]) -> Equation:
 
 @checked
 def dead_code(graph: Graph) -> Graph:
-    """Without equations that neither an output nor a guard needs."""
+    """Without equations that neither an output nor a guard needs; of loops without what nobody needs."""
     needed = {v for v in graph.outputs if isinstance(v, Value)}
     kept: list[Equation] = []
     for equation in reversed(graph.equations):
         if equation.op is GUARD or any(v in needed for v in equation.outputs):
+            if equation.op is ROLLED:
+                equation = pruned(equation, needed)
             kept.append(equation)
             needed.update(equation.values())
     return Graph(graph.inputs, tuple(reversed(kept)), graph.outputs)

@@ -1,57 +1,237 @@
 """Rolled loops: rounds that all do the same are one equation; `unrolled` writes them out again.
 
-    now1, before1 = rolled(now, before, speed, body=round, rounds=47)
+    now1, before1 = rolled(now, before, speed, body=round, rounds=47, carried=2, rows=0)
 
-says what 47 calls of `round` say, each of which gets what the one before gave in the place of its first
-inputs.
+says what 47 calls of `round` say, each of which gets what the one before gave in the place of its first two
+inputs. Of each of the next `rows` inputs a round gets a row of its own, from the last one on if `backwards`;
+what it gives besides what is carried on is put into rows in the same order. So this is `jax.lax.scan`. What
+each round was handed comes first of that if the loop `keeps` it: its gradient is a loop that goes back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from fusegrad.eager.core.op import Op, Params, TensorType
+import numpy as np
+
+from fusegrad.eager.core.dtypes import FROM_NUMPY
+from fusegrad.eager.core.op import REGISTRY, Op, Params, TensorType, bind, wrap
+from fusegrad.eager.core.ops import ops
+from fusegrad.eager.core.state import no_grad, state
 from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.ops.shape.slicing import Slice
 from fusegrad.tracer.ir.evaluation import evaluate_graph
 from fusegrad.tracer.ir.graph import Equation, Graph, Subgraph, Value
+from fusegrad.tracer.ir.reversed_round import ReversedRound, reversed_round
+
+_GETITEM, _RESHAPE, _CAT, _CLONE = (REGISTRY[name] for name in ("getitem", "reshape", "cat", "clone"))
+
+
+# Loops of more ops than this, in all rounds, are compiled in eager runs as well, by what the compiler hands
+# over.
+MANY = 5000
+compiled_rounds: Callable[[Body, Sequence[Tensor], Params], tuple[np.ndarray, ...]] | None = None
+
+
+def have_rounds_compiled(run: Callable[[Body, Sequence[Tensor], Params], tuple[np.ndarray, ...]]) -> None:
+    """Have loops of many ops run by `run`, which gives what `Body.repeat` does."""
+    global compiled_rounds
+    compiled_rounds = run
 
 
 class Body(Subgraph):
-    """What a round does: its outputs take the place of its first inputs in the next one."""
+    """What a round does: its first outputs take the place of its first inputs in the next one."""
 
-    def __call__(self, *tensors: Tensor) -> tuple[Tensor, ...]:
-        """One round, op by op."""
-        return evaluate_graph(self.graph, tensors)
+    is_compiled = False
 
-    def repeat(self, tensors: Sequence[Tensor], rounds: int) -> tuple[Any, ...]:
-        """The arrays that so many rounds give in the end, for what the first one gets."""
-        return repeated(self, tensors, rounds)
+    def __init__(self, graph: Graph) -> None:
+        super().__init__(graph)
+        self._reversed: dict[Any, tuple[ReversedRound, Body]] = {}
+        self._keeping: dict[int, Body] = {}
+        self._parts: dict[Any, Body] = {}
+
+    def repeat(self, tensors: Sequence[Tensor], params: Params) -> tuple[np.ndarray, ...]:
+        """The arrays that all rounds give, op by op."""
+        options = {name: value for name, value in params.items() if name != "body"}
+        interpreter, state.interpreter = state.interpreter, None
+        try:
+            with no_grad():
+                given = [wrap(t.array) for t in tensors]
+                made = all_rounds(lambda *x: evaluate_graph(self.graph, x), given, **options)
+        finally:
+            state.interpreter = interpreter
+        return tuple([np.array(t.array, order="C") for t in made])
+
+    def keeping(self, carried: int) -> Body:
+        """A round that also gives what it was handed."""
+        if carried not in self._keeping:
+            inputs, equations, outputs = self.graph.inputs, self.graph.equations, self.graph.outputs
+            kept = (*outputs[:carried], *inputs[:carried], *outputs[carried:])
+            self._keeping[carried] = Body(Graph(inputs, equations, kept))
+        return self._keeping[carried]
+
+    def part(self, inputs: Sequence[int], outputs: Sequence[int], equations: tuple[Equation, ...]) -> Body:
+        """A round that takes and gives less."""
+        key = tuple(inputs), tuple(outputs)
+        if key not in self._parts:
+            taken, given = (
+                tuple([values[i] for i in places])
+                for values, places in ((self.graph.inputs, inputs), (self.graph.outputs, outputs))
+            )
+            self._parts[key] = Body(Graph(taken, equations, given))
+        return self._parts[key]
+
+    def reversed(self, carried: int, rows: int, given: tuple[int, ...]) -> tuple[ReversedRound, Body]:
+        """A round of the loop that goes back (see there), and that as a body."""
+        key = carried, rows, given
+        if key not in self._reversed:
+            back = reversed_round(self.graph, carried, rows, given)
+            self._reversed[key] = back, Body(back.graph)
+        return self._reversed[key]
 
 
-def repeated(
-    round_: Callable[..., Sequence[Tensor]], tensors: Sequence[Tensor], times: int
-) -> tuple[Any, ...]:
-    """The arrays that `round_` gives when it is called so often, each time on what it gave before."""
-    carried: Sequence[Tensor] = ()
-    for _ in range(times):
-        carried = round_(*carried, *tensors[len(carried) :])
-    return tuple([tensor.array for tensor in carried])
+def all_rounds(
+    round_: Callable[..., Sequence[Tensor]],
+    tensors: Sequence[Tensor],
+    rounds: int,
+    carried: int,
+    rows: int,
+    backwards: bool,
+    keeps: bool = False,
+) -> tuple[Tensor, ...]:
+    """What a loop gives whose rounds are calls of `round_`; see `Rolled`."""
+    now, read, others = tensors[:carried], tensors[carried : carried + rows], tensors[carried + rows :]
+    made: list[Sequence[Tensor]] = []
+    for number in range(rounds - 1, -1, -1) if backwards else range(rounds):
+        parts = [bind(_GETITEM, (x,), _row(x.array.shape, number)) for x in read]
+        results = round_(*now, *parts, *others)
+        now = results[:carried]
+        made.append(results[carried:])
+    columns = zip(*(reversed(made) if backwards else made), strict=True)
+    return (*now, *(ops.stack(list(column)) for column in columns))
+
+
+def _row(shape: tuple[int, ...], number: int) -> Params:
+    """The parameters of `getitem` for a row."""
+    return {"index": (number, *(Slice(0, n, 1) for n in shape[1:]))}
+
+
+def _gradient(
+    g: Any,
+    inputs: Sequence[Tensor],
+    outputs: Sequence[Tensor],
+    index: int,
+    body: Body,
+    rounds: int,
+    carried: int,
+    rows: int,
+    backwards: bool,
+    keeps: bool,
+) -> Tensor:
+    """The gradient of an input: the loop goes back, with what each round was handed."""
+    if not keeps:
+        params = loop(body, rounds, carried, rows, backwards, keeps=True)
+        outputs = bind(ROLLED, tuple(inputs), params)
+    gradients = g if type(g) is list else [g]
+    given = tuple([i for i, known in enumerate(gradients) if known is not None and i >= carried])
+    back, body_back = body.reversed(carried, rows, given)
+    operands = (
+        *[_zeros(inputs[i]) if gradients[i] is None else gradients[i] for i in back.carried],
+        *[_zeros(inputs[i]) for i in back.others],
+        *[gradients[i] for i in given],
+        *outputs[carried : 2 * carried],
+        *inputs[carried:],
+        *map(wrap, back.constants),
+    )
+    places = [*back.carried, *back.others, *back.rows]
+    carried_back, rows_back = len(back.carried) + len(back.others), len(given) + carried + rows
+    params = loop(body_back, rounds, carried_back, rows_back, not backwards)
+    found: Tensor = bind(ROLLED, operands, params)[places.index(index)]
+    return found
+
+
+def _zeros(tensor: Tensor) -> Tensor:
+    return ops.zeros(*tensor.array.shape, dtype=FROM_NUMPY[tensor.array.dtype])
+
+
+def loop(
+    body: Body, rounds: int, carried: int, rows: int = 0, backwards: bool = False, keeps: bool = False
+) -> Params:
+    """The parameters of a loop."""
+    return {
+        "body": body.keeping(carried) if keeps else body, "rounds": rounds, "carried": carried, "rows": rows,
+        "backwards": backwards, "keeps": keeps,
+    }  # fmt: skip
 
 
 class Rolled(Op):
-    """Rounds of a loop. Params: `body`, a `Body`; `rounds`: how many there are, at least one."""
+    """Rounds of a loop.
+
+    Params: `body`, a `Body`; `rounds`: how many there are, at least one; `carried`: how many tensors each
+    hands on to the next; `rows`: how many inputs give each round a row; `backwards`: from the last row on;
+    `keeps`: whether what each round was handed comes out in rows, behind what is carried on.
+    """
 
     family = "rolled"
+    fills = False
 
     def evaluate(self, args: Sequence[Any], params: Params) -> Any:
-        return params["body"].repeat(args, params["rounds"])
+        body = params["body"]
+        many = params["rounds"] * len(body.graph.equations) > MANY
+        run = compiled_rounds if many and compiled_rounds is not None else type(body).repeat
+        return run(body, args, params)
 
     def infer(self, types: Sequence[Any], params: Params) -> tuple[TensorType, ...]:
-        return tuple([v.type for v in params["body"].graph.outputs])
+        outputs, carried = params["body"].graph.outputs, params["carried"]
+        rows = [TensorType((params["rounds"], *v.shape), v.dtype) for v in outputs[carried:]]
+        return (*[v.type for v in outputs[:carried]], *rows)
 
 
-ROLLED = Rolled("rolled", "*tensors", None)
+ROLLED = Rolled("rolled", "*tensors", {"tensors": _gradient})
+
+
+def pruned(equation: Equation, needed: Collection[Value]) -> Equation:
+    """The loop without what is not `needed` of it, and of what it reads without what that does not take."""
+    params, graph = equation.params, equation.params["body"].graph
+    if params["body"].is_compiled:
+        return equation
+    carried, rows = params["carried"], params["rows"]
+    wanted = {i for i, v in enumerate(equation.outputs) if v in needed}
+    while True:
+        body = _computing(graph, [graph.outputs[i] for i in wanted])
+        read = {v for e in body for v in e.values()} | {graph.outputs[i] for i in wanted}
+        more = {i for i, v in enumerate(graph.inputs[:carried]) if v in read} - wanted
+        if not more:
+            break
+        wanted |= more
+    outputs = [i for i in range(len(graph.outputs)) if i in wanted]
+    inputs = [i for i, v in enumerate(graph.inputs) if (i in wanted if i < carried else v in read)]
+    if len(outputs) == len(graph.outputs) and len(inputs) == len(graph.inputs):
+        return equation
+    less = {
+        "body": params["body"].part(inputs, outputs, body),
+        "rounds": params["rounds"],
+        "carried": sum(i < carried for i in outputs),
+        "rows": sum(carried <= i < carried + rows for i in inputs),
+        "backwards": params["backwards"],
+        "keeps": False,
+    }
+    made = tuple([equation.outputs[i] for i in outputs])
+    return Equation(ROLLED, tuple([equation.inputs[i] for i in inputs]), less, made, equation.source)
+
+
+def _computing(graph: Graph, outputs: Sequence[Any]) -> tuple[Equation, ...]:
+    """The equations of the graph that some of its outputs take."""
+    needed, kept = {*outputs}, []
+    for equation in reversed(graph.equations):
+        if not needed.isdisjoint(equation.outputs):
+            kept.append(equation)
+            needed.update(equation.values())
+    return tuple(reversed(kept))
+
+
+# Writing loops out.
 
 
 def unrolled(graph: Graph, which: Callable[[Equation], bool] = lambda equation: True) -> Graph:
@@ -62,36 +242,61 @@ def unrolled(graph: Graph, which: Callable[[Equation], bool] = lambda equation: 
     names = {v.name for v in graph.inputs} | {v.name for e in graph.equations for v in e.outputs}
     for equation in graph.equations:
         if equation.op is ROLLED and which(equation):
-            equations += _written_out(equation, names)
+            equations += _WrittenOut(equation, names).equations()
         else:
             equations.append(equation)
     return Graph(graph.inputs, tuple(equations), graph.outputs)
 
 
-def _written_out(loop: Equation, names: set[str]) -> Iterator[Equation]:
-    """The equations of all rounds of a loop. names: those that are taken; theirs are added."""
-    body, rounds = loop.params["body"].graph, loop.params["rounds"]
-    inputs = loop.inputs
-    for number in range(1, rounds + 1):
-        now: dict[Value, Value] = dict(zip(body.inputs, inputs, strict=True))
-        if number == rounds:
-            now.update(zip(body.outputs, loop.outputs, strict=True))
-        for equation in body.equations:
-            for value in equation.outputs:
-                if value not in now:
-                    now[value] = Value(_free(f"{value.name}_round{number}", names), value.type)
-            yield _renamed(equation, now)
-        inputs = (*[now[v] for v in body.outputs], *inputs[len(body.outputs) :])
+class _WrittenOut:
+    """A loop whose rounds are written out. names: those that are taken; its own are added."""
+
+    def __init__(self, loop: Equation, names: set[str]) -> None:
+        self.loop, self.names = loop, names
+
+    def equations(self) -> Iterator[Equation]:
+        """The equations of all rounds."""
+        params, inputs = self.loop.params, self.loop.inputs
+        body, rounds, carried = params["body"].graph, params["rounds"], params["carried"]
+        now: Sequence[Any] = inputs[:carried]
+        read = inputs[carried : carried + params["rows"]]
+        left: dict[int, Sequence[Any]] = {}
+        for number in reversed(range(rounds)) if params["backwards"] else range(rounds):
+            parts = []
+            for value in read:
+                part = self._new(f"{value.name}_row{number}", TensorType(value.shape[1:], value.dtype))
+                yield Equation(_GETITEM, (value,), _row(value.shape, number), (part,), self.loop.source)
+                parts.append(part)
+            known = dict(zip(body.inputs, (*now, *parts, *inputs[carried + len(read) :]), strict=True))
+            for equation in body.equations:
+                for value in equation.outputs:
+                    known[value] = self._new(f"{value.name}_round{number}", value.type)
+                yield _renamed(equation, known)
+            results = [known[v] for v in body.outputs]
+            now, left[number] = results[:carried], results[carried:]
+        # What leaves the loop has the names that the others know.
+        for value, output in zip(now, self.loop.outputs, strict=False):
+            yield Equation(_CLONE, (value,), {}, (output,), self.loop.source)
+        for place, output in enumerate(self.loop.outputs[carried:]):
+            yield from self._joined([left[number][place] for number in range(rounds)], output)
+
+    def _joined(self, values: Sequence[Value], output: Value) -> Iterator[Equation]:
+        """The equations that put values into the rows of `output`."""
+        rows = []
+        for value in values:
+            row = self._new(f"{value.name}_row", TensorType((1, *value.shape), value.dtype))
+            yield Equation(_RESHAPE, (value,), {"shape": row.shape}, (row,), self.loop.source)
+            rows.append(row)
+        yield Equation(_CAT, tuple(rows), {"dim": 0}, (output,), self.loop.source)
+
+    def _new(self, name: str, type_: TensorType) -> Value:
+        while name in self.names:
+            name += "_"
+        self.names.add(name)
+        return Value(name, type_)
 
 
 def _renamed(equation: Equation, now: Mapping[Value, Value]) -> Equation:
     inputs = tuple([now[v] if isinstance(v, Value) else v for v in equation.inputs])
     outputs = tuple([now[v] for v in equation.outputs])
     return Equation(equation.op, inputs, equation.params, outputs, equation.source)
-
-
-def _free(name: str, names: set[str]) -> str:
-    while name in names:
-        name += "_"
-    names.add(name)
-    return name

@@ -7,9 +7,8 @@ import io
 import math
 import re
 import tokenize
-from collections.abc import Callable, Sequence
-from types import FunctionType
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any
 
 from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.op import REGISTRY, TensorType, bind
@@ -17,7 +16,7 @@ from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.shape.slicing import Slice
 from fusegrad.tracer.ir.evaluation import check_guard
 from fusegrad.tracer.ir.graph import GUARD, Equation, Graph, Source, Value
-from fusegrad.tracer.ir.rolled import Body, repeated
+from fusegrad.tracer.ir.rolled import ROLLED, Body, all_rounds
 
 _CONSTANTS = {"inf": math.inf, "nan": math.nan, "True": True, "False": False, "None": None}
 
@@ -144,21 +143,17 @@ def namespace() -> dict[str, Any]:
         return run
 
     names: dict[str, Any] = {name: runner(name) for name in REGISTRY if REGISTRY[name] is not GUARD}
+    names[ROLLED.name] = _rounds
     return {**names, **dtypes.FROM_SHORT, "inf": math.inf, "nan": math.nan, "guard": check_guard}
 
 
-class _Round(NamedTuple):
-    """A printed body as a function, in place of a `Body`."""
-
-    function: Callable[..., tuple[Any, ...]]
-
-    def repeat(self, tensors: Sequence[Tensor], rounds: int) -> tuple[Any, ...]:
-        return repeated(self.function, tensors, rounds)
+def _rounds(*tensors: Tensor, body: Callable[..., tuple[Any, ...]], **params: Any) -> Any:
+    """A rolled loop whose round is a printed one, a function."""
+    made = all_rounds(body, tensors, **params)
+    return made[0] if len(made) == 1 else made
 
 
 def _frozen(value: Any) -> Any:
-    if isinstance(value, FunctionType):
-        return _Round(value)
     if isinstance(value, slice):
         return Slice(value.start, value.stop, value.step)
     return (

@@ -289,6 +289,7 @@ def store(observer: Observer, value: Any, owner: Any, name: str, site: Site) -> 
         return
     if type_lookup(type(raw), "__set__") is not MISSING and type(raw) is not MemberDescriptorType:
         observer.open(f"setting `{name}` runs a descriptor", site)
+    observer.deeds += 1
     try:
         setattr(owner, name, value)
     except AttributeError as error:
@@ -305,6 +306,7 @@ def delete(observer: Observer, owner: Any, name: str, site: Site) -> None:
         deletes = raw is not MISSING and type_lookup(type(raw), "__delete__") is not MISSING
         if deletes and type(raw) is not MemberDescriptorType:
             observer.open(f"deleting `{name}` runs a descriptor", site)
+    observer.deeds += 1
     delattr(owner, name)
 
 

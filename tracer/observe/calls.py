@@ -20,7 +20,7 @@ from fusegrad.tracer.observe.leaves import name_of, opened
 from fusegrad.tracer.observe.lookup import MISSING, type_lookup
 from fusegrad.tracer.observe.observer import LOCAL, OUTER, UNKNOWN, Observer
 from fusegrad.tracer.observe.reads import GetterRead
-from fusegrad.tracer.twin.instrument import is_twin_code
+from fusegrad.tracer.twin.instrument import is_twin_code, keeps_to_itself
 from fusegrad.tracer.twin.sites import Site
 from fusegrad.tracer.twin.source import Unsupported
 
@@ -31,7 +31,8 @@ def callee(observer: Observer, function: Any, site: Site) -> Any:
     Twins and unknown callables are called directly, without a frame of ours in between.
     """
     kind = type(function)
-    observer.deeds += not purity.is_op(function.__func__ if kind is MethodType else function)
+    if kind is not FunctionType and kind is not MethodType:
+        observer.deeds += not purity.is_op(function)
     if kind is FunctionType:
         if attributes.is_jitted(function):
             return _jitted(observer, function, site)
@@ -59,9 +60,18 @@ def callee(observer: Observer, function: Any, site: Site) -> Any:
 
 
 def _python_function(observer: Observer, function: FunctionType, site: Site) -> Any:
-    status = observer.status(function)
-    if status == LOCAL and is_twin_code(function.__code__):
+    status, code = observer.status(function), function.__code__
+    if status == LOCAL and is_twin_code(code):
+        observer.deeds += not keeps_to_itself(code)
         return function
+    followed = _followed(observer, function, status, site)
+    # Whatever else a function does that is followed is noted when it does it.
+    is_whole = is_twin_code(getattr(followed, "__code__", code)) and keeps_to_itself(code)
+    observer.deeds += not (is_whole or purity.is_op(function))
+    return followed
+
+
+def _followed(observer: Observer, function: FunctionType, status: str, site: Site) -> Any:
     mode = purity.lookup_pure(function)
     if mode is not None:
         return functools.partial(leaves.call_pure, observer, function, mode, site)
@@ -73,7 +83,7 @@ def _python_function(observer: Observer, function: FunctionType, site: Site) -> 
     if purity.is_outside_world(module):
         return opened(observer, function, f"calls {name_of(function)} of `{module}`", site)
     try:
-        twin = observer.twin(function)
+        twin = observer.followed(function)
     except Unsupported as refusal:
         where = Site(function.__code__.co_filename, refusal.line, "") if refusal.line else site
         reason = f"calls {name_of(function)}, which cannot be followed: {refusal.reason}"
@@ -88,9 +98,11 @@ def _bound_method(observer: Observer, method: MethodType, site: Site) -> Any:
         observer.reached(function)
         observer.reached(owner)
     if isinstance(function, FunctionType) and purity.is_trusted(function):
+        observer.deeds += not purity.is_op(function)
         return functools.partial(leaves.call_trusted, observer, method, site)
     known = modules.listing(observer, method, site) or optimizer_steps.schedule(observer, method, site)
     if known is not None:
+        observer.deeds += 1
         return known
     target = callee(observer, function, site)
     if target is function:  # made by this run, or open

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import itertools
+import sys
 import threading
 from collections.abc import Callable
 from types import FunctionType, GeneratorType, MethodType, TracebackType
@@ -40,6 +42,9 @@ from fusegrad.tracer.observe.values import hold, is_plain, plain_key
 from fusegrad.tracer.twin.instrument import instrument, is_twin_code
 from fusegrad.tracer.twin.sites import NOWHERE, Site, SiteTable
 from fusegrad.tracer.twin.source import Unsupported
+
+# The references to what nobody has but who keeps it, while they are counted: the counting has one.
+_ONLY_KEPT = 2
 
 LOCAL, OUTER, STRUCTURE, UNKNOWN = "local", "outer", "argument", "unknown"
 _FOLDER = __file__.rpartition("/observe/")[0] + "/"  # the tracer's
@@ -217,6 +222,20 @@ class Observer:
     def _keep(self, value: Any) -> Any:
         """Keep an object alive for the run, so that its id stays its own."""
         return self._kept.setdefault(id(value), value)
+
+    def noted(self) -> int:
+        """How many objects are kept so."""
+        return len(self._kept)
+
+    def forget(self, since: int) -> None:
+        """Let go of the run's own containers that nobody else has any more, but for the first `since`
+        objects: what they hold would be taken for something that is still in use.
+        """
+        # Those that hold others were made after them.
+        for key in reversed([*itertools.islice(self._kept, since, None)]):
+            own = type(self._kept[key]) in (tuple, list, dict) and self._status.get(key) == LOCAL
+            if own and sys.getrefcount(self._kept[key]) == _ONLY_KEPT:
+                del self._kept[key], self._status[key]
 
     def _register_argument(self, value: Any) -> None:
         if self.is_tensor(value):
@@ -436,8 +455,12 @@ class Observer:
     # ---------------------------------------------------------------------------------- twins
 
     def twin(self, function: FunctionType) -> FunctionType:
-        """The twin of a function, one per run. Raises Unsupported."""
+        """The twin of a function that runs code unasked. Raises Unsupported."""
         self.deeds += 1
+        return self.followed(function)
+
+    def followed(self, function: FunctionType) -> FunctionType:
+        """The twin of a function, one per run. Raises Unsupported."""
         twin = self._twins.get(id(function))
         if twin is None:
             twin = self._twins[id(function)] = instrument(function, self._following.hooks)

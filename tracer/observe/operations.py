@@ -384,6 +384,7 @@ def delete_item(observer: Observer, owner: Any, key: Any, site: Site) -> None:
     """``del owner[key]``."""
     observer.numbers.look(key)
     _check_write(observer, owner, key, "__delitem__", site)
+    observer.deeds += 1
     try:
         del owner[key]
     except (KeyError, IndexError) as error:
@@ -415,6 +416,7 @@ def iterate(observer: Observer, value: Any, site: Site) -> Any:
         observer.read_contents(value, site)
         return value
     if kind in purity.ITERATORS:
+        observer.deeds += 1
         if not observer.is_local_iterator(value):
             observer.open("advances an iterator that lives outside the function", site)
         return value

@@ -12,7 +12,7 @@ A tensor without values has a stand-in for its array (`eager/core/stand_in.py`).
 from __future__ import annotations
 
 import weakref
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeGuard
 
@@ -28,11 +28,12 @@ from fusegrad.eager.core.stand_in import StandIn, stand_in
 from fusegrad.eager.core.state import no_grad, state
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.record.memory import Memory
+from fusegrad.tracer.record.references import others
 
 # An op on so many elements takes eager long enough for putting it off to pay.
 LARGE = 2**18
 # Whose rules tell types, and how results lie in memory.
-_FAMILIES = frozenset({"elementwise", "reduction", "contraction", "composite", "view"})
+_FAMILIES = frozenset({"elementwise", "reduction", "contraction", "composite", "view", "rolled"})
 
 
 def _stand_in(type_: TensorType, order: Order) -> StandIn:
@@ -91,12 +92,14 @@ class _Repeat(NamedTuple):
 class Later:
     """The ops of one run that wait.
 
-    memory: told which array has taken the place of a stand-in. on: whether any op may wait.
+    memory: told which array has taken the place of a stand-in. on: whether any op may wait. whatever_size:
+    whether those on small arrays do, too, from now on.
     """
 
     def __init__(self, memory: Memory, on: bool) -> None:
         self._memory, self._on = memory, on
         self._paused = False
+        self.whatever_size = False
         self._waiting: deque[_Waiting | _Write | _Repeat] = deque()
         # By the id of a stand-in: the tensors that have it for an array.
         self._holders: dict[int, list[weakref.ref[Tensor]]] = {}
@@ -140,14 +143,20 @@ class Later:
         """Whether the tensor is one of those that wait."""
         return self._stands(tensor.array)
 
-    def is_held(self, array: np.ndarray) -> bool:
-        """Whether a tensor has the array: those that wait are kept for later in any case."""
-        return not self._stands(array) or bool(_alive(self._holders[id(array)]))
+    def tensors(self) -> list[Tensor]:
+        """The tensors that have no values yet."""
+        return [tensor for holders in self._holders.values() for tensor in _alive(holders)]
+
+    def is_held(self, array: np.ndarray, by_graph: Counter[int]) -> bool:
+        """Whether a tensor has the array that somebody but the graph holds (see `references.py`).
+
+        Arrays that wait are kept for later in any case.
+        """
+        return not self._stands(array) or any(others(r, by_graph) for r in self._holders[id(array)])
 
     def versions(self) -> dict[int, list[Any]]:
         """The version counters, by id, of the tensors that have no values yet."""
-        tensors = (t for holders in self._holders.values() for t in _alive(holders))
-        return {id(t.version): t.version for t in tensors}
+        return {id(t.version): t.version for t in self.tensors()}
 
     def write(self, target: Tensor, index: Any, value: Tensor) -> bool:
         """Have a write into a tensor wait; False where it does not."""
@@ -155,11 +164,7 @@ class Later:
         array = target.array
         if not self._stands(array):
             return False
-        if shared.is_exposed(value.array):
-            self.settle()  # NumPy code may write it without a word
-            self.meets((target,))
-            return False
-        self._waiting.append(_Write(array, index, value.array))
+        self._waiting.append(_Write(array, index, _for_later(value.array)))
         return True
 
     @property
@@ -172,9 +177,9 @@ class Later:
     ) -> bool:
         """Have rounds of a loop wait that change what is `carried`; False where that has values already."""
         made = [a for a in carried if self._stands(a)]
-        if len(made) < len(carried) or any(map(shared.is_exposed, others)):
+        if len(made) < len(carried):
             return False
-        self._waiting.append(_Repeat(op, tuple(made), tuple(others), params))
+        self._waiting.append(_Repeat(op, tuple(made), tuple(map(_for_later, others)), params))
         return True
 
     def at_once(self, function: Callable[[], Any]) -> Any:
@@ -197,10 +202,11 @@ class Later:
             return None
         arrays = [a.array for a in args if isinstance(a, Tensor)]
         waits = any(self._stands(a) for a in arrays)
-        if not waits and (op.view or all(a.size < LARGE for a in arrays)):
+        small = not self.whatever_size and all(a.size < LARGE for a in arrays)
+        if not waits and (op.view or small):
             return None
-        if any(shared.is_exposed(a) for a in arrays):
-            return None  # NumPy code may write it without a word
+        if any(shared.is_exposed(a) and a.size >= LARGE for a in arrays):
+            return None  # NumPy code may write it without a word, and a copy takes long
         if op.view and isinstance(op, View):
             array = arrays[0].view(np.ndarray)
             if op.layout(layout_of(array), **params) is not None:
@@ -229,18 +235,22 @@ class Later:
         for tensor in (*outputs, *kept, *(a for a in args if isinstance(a, Tensor))):
             if self._stands(tensor.array):
                 self._holders[id(tensor.array)].append(weakref.ref(tensor))
-        operands = tuple([a.array if isinstance(a, Tensor) else a for a in args])
+        operands = tuple([_for_later(a.array) if isinstance(a, Tensor) else a for a in args])
         self._waiting.append(_Waiting(op, operands, dict(params), arrays))
         return result
 
     # Computing what waits.
 
     def settle(self) -> None:
-        """Evaluate what waits and somebody holds; nothing waits any more from now on.
+        """Evaluate what waits and somebody holds; nothing waits any more from now on."""
+        self._on = False
+        self.catch_up()
+
+    def catch_up(self) -> None:
+        """Evaluate what waits and somebody holds; other ops may wait again.
 
         If that fails, tensors lose their stand-ins: nobody must take those for values.
         """
-        self._on = False
         if not self._waiting:
             return
         needed = self._needed()
@@ -290,6 +300,11 @@ class Later:
 def _with_values(operand: Any) -> Any:
     """What is computed in place of a stand-in."""
     return operand.values if type(operand) is StandIn else operand
+
+
+def _for_later(array: np.ndarray) -> np.ndarray:
+    """What is read later in place of an array: NumPy code may write some without a word."""
+    return array.copy() if not isinstance(array, StandIn) and shared.is_exposed(array) else array
 
 
 def _evaluated(op: Op, args: Sequence[Any], params: Params) -> Any:

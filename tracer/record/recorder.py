@@ -61,6 +61,8 @@ class Recorder(Interpreter):
     open_reasons: (sentence, file, line, kind) for each thing that a replay could not repeat; changes:
     the same for what it does repeat, though it changes the world. code_first: whether the first of them, if
     there is any, is what the function's code does, to which `reads` lead.
+    operands: the tensors that ops were given lately, if somebody wants to know; nothing for values that came
+    as several.
     name_of: gives a captured tensor its name ("" for one that it does not know); reached: notes that a
     tensor was come by in a way that `reads` guard.
     """
@@ -97,6 +99,7 @@ class Recorder(Interpreter):
         self.numbers = Numbers()
         self.later = Later(self.memory, puts_off)
         self._first_node = next_sequence()
+        self.operands: dict[Value, Callable[[], Tensor | None]] | None = None
         self._places: dict[int, int] = {}
         self._names: set[str] = set()
         self._count = 0
@@ -181,6 +184,8 @@ class Recorder(Interpreter):
             return self._draw(op, args, params)
         self.later.meets(args)
         inputs = tuple(self.value_of(a) if isinstance(a, Tensor) else a for a in args)
+        if self.operands is not None:
+            self._note_operands(inputs, args, self.operands)
         result = self.later.run(op, args, params)
         made = []
         for tensor in result if type(result) is tuple else (result,):
@@ -196,6 +201,15 @@ class Recorder(Interpreter):
             made.append(value)
         self.equations.append(Equation(op, inputs, dict(params), tuple(made), self._source()))
         return result
+
+    @staticmethod
+    def _note_operands(inputs: Sequence[Any], args: Sequence[Any], known: dict[Value, Any]) -> None:
+        for value, tensor in zip(inputs, args, strict=True):
+            if isinstance(tensor, Tensor):
+                other = known.setdefault(value, weakref.ref(tensor))()
+                # One memory may be on the graph as one tensor, and off it as another.
+                if other is not tensor and (other is None or other.needs_grad or tensor.needs_grad):
+                    known[value] = _nothing
 
     def _draw(self, op: Op, args: tuple[Any, ...], params: Params) -> Any:
         """Random numbers: a replay draws them from the same generator, in the same order."""
@@ -478,6 +492,10 @@ class Recorder(Interpreter):
     def takes_step(self, optimizer: Any) -> bool:
         self.later.settle()
         return record_step(self, optimizer)
+
+
+def _nothing() -> None:
+    """A reference to what is not there."""
 
 
 def shares_memory(array: np.ndarray, args: Sequence[Any]) -> bool:

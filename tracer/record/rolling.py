@@ -7,34 +7,38 @@ whose tensors have the same types, are the same objects or new ones in the same 
 which one follows from the other as the next one does from it.
 
 Two rounds are taken together, since many loops let two tensors change places. The recorded rounds are
-replaced by one equation (`rolled.py`), which stands for those that are left out, too. The last rounds run as
+replaced by one equation (`rolled.py`), which stands for those that are left out, too. Where tensors need
+gradients it is one op on the graph, on what the variables held before these rounds. The last rounds run as
 ever, so that all variables are what they would be.
 
 Only tensors that have no values yet are carried on so (`later.py`): for others, rounds have to be computed.
-What ops warn of, they say in the rounds that run.
+In long loops, ops on small tensors wait for that, too. What ops warn of, they say in the rounds that run.
 """
 
 from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from fusegrad.eager.autograd.node import next_sequence
+from fusegrad.eager.core.op import bind
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.ir.graph import GUARD, Equation, Graph, Value
-from fusegrad.tracer.ir.rolled import ROLLED, Body
+from fusegrad.tracer.ir.rolled import ROLLED, Body, loop
 from fusegrad.tracer.observe.lookup import MISSING
 from fusegrad.tracer.observe.observer import Observer
 from fusegrad.tracer.observe.values import plain_key
+from fusegrad.tracer.record import references
 from fusegrad.tracer.record.memory import Known, Memory
 from fusegrad.tracer.record.recorder import Recorder
 
 # So many rounds are one turn. After which rounds the state is looked at: the first ones may differ.
 TURN, LOOKS = 2, (2, 4, 6)
-# So many rounds must be left out for it to pay.
-FEWEST = 16
+# So many rounds must be left out for it to pay: on large tensors; on small ones, or with gradients.
+FEWEST, FEWEST_SMALL = 16, 128
 
 
 def rounds(observer: Observer, items: Any) -> Any:
@@ -58,12 +62,13 @@ class _Seen(NamedTuple):
     known: Known | None
     strides: tuple[int, ...]
     plain: bool
+    tracked: bool
 
     @classmethod
     def of(cls, tensor: Tensor, memory: Memory) -> _Seen:
-        array = tensor.array
-        plain = type(tensor) is Tensor and not tensor.needs_grad
-        return cls(weakref.ref(tensor), memory.find(array), array.strides, plain)
+        array, tracked = tensor.array, tensor.needs_grad
+        plain = type(tensor) is Tensor and tracked == (tensor.grad_fn is not None)
+        return cls(weakref.ref(tensor), memory.find(array), array.strides, plain, tracked)
 
 
 class _Look(NamedTuple):
@@ -94,6 +99,10 @@ class Rounds:
         self._next: Iterator[int] = iter(numbers)
         self._looks: list[_Look] = []
         self._ended = 0
+        self._since, self._noted = next_sequence(), observer.noted()
+        self._first: tuple[Any, ...] = ()  # what the variables held at the first look
+        if left_out >= FEWEST_SMALL:
+            recorder.later.whatever_size, recorder.operands = True, {}
 
     def __iter__(self) -> Rounds:
         return self
@@ -101,24 +110,55 @@ class Rounds:
     def __next__(self) -> int:
         return next(self._next)
 
-    def ended(self, *carried: Any) -> None:
-        """A round has ended, and leaves these to the next one."""
+    def ended(self, *carried: Any) -> tuple[Any, ...]:
+        """A round has ended, and leaves these to the next one; what that gets."""
         self._ended += 1
-        if self._ended not in LOOKS or not self._recorder.later.on:
-            return
+        if self._ended not in LOOKS:
+            return carried
+        later = self._recorder.later
+        if later.on:
+            self._look(carried)
+        if self._ended == LOOKS[-1]:
+            on = self._left_out_rounds(carried)
+            self._looks.clear()
+            self._first = ()
+            if on is not None:
+                self._next = iter(self._numbers[self._ended + self._left_out :])
+                carried = on
+            elif later.whatever_size:
+                later.catch_up()
+            later.whatever_size, self._recorder.operands = False, None
+        return carried
+
+    def _left_out_rounds(self, carried: tuple[Any, ...]) -> tuple[Any, ...] | None:
+        """Say what the rounds do that are left out; what variables hold after them, or None if it cannot be
+        said.
+        """
+        turn, turns = _turn(self._looks, self._recorder), self._left_out // TURN
+        if turn is None:
+            return None
+        if turn.tracked:
+            made = turn.as_an_op(self._recorder, turns, self._first)
+            return None if made is None else tuple([made.get(i, x) for i, x in enumerate(carried)])
+        return carried if turn.in_memory(self._recorder, turns) else None
+
+    def _look(self, carried: tuple[Any, ...]) -> None:
         recorder, observer = self._recorder, self._observer
         noted = *recorder.noted(), observer.deeds, len(observer.reads), len(observer.effects)
         memory, later = recorder.memory, recorder.later
+        observer.forget(self._noted)
+        by_graph = references.by_graph(later.tensors(), self._since)
+        if by_graph is None:
+            return  # with a look less than there should be, nothing is left out
+        if not self._looks:
+            self._first = carried
+        else:
+            by_graph.update(map(id, self._first))
         seen = tuple([_Seen.of(x, memory) if isinstance(x, Tensor) else x for x in carried])
         counters = later.versions()
         versions = {key: counter[0] for key, counter in counters.items()}
-        roots = memory.roots(later.is_held)
+        roots = memory.roots(lambda array: later.is_held(array, by_graph))
         self._looks.append(_Look(len(recorder.equations), noted, seen, roots, counters, versions))
-        if self._ended == LOOKS[-1]:
-            turn = _turn(self._looks, recorder)
-            if turn is not None and turn.leave_out(recorder, self._left_out // TURN):
-                self._next = iter(self._numbers[self._ended + self._left_out :])
-            self._looks.clear()
 
 
 class _Turn(NamedTuple):
@@ -127,7 +167,7 @@ class _Turn(NamedTuple):
     equations: of the first one; first: where they begin. after: for each value of its the one that the second
     turn has in its place. state: the values that it takes over, and that the next one has others for.
     roots: which array holds which value now, after the second turn. writes: the version counters that were
-    there before, and by how much each turn raises them.
+    there before, and by how much each turn raises them. tracked: whether anything of it needs gradients.
     """
 
     equations: Sequence[Equation]
@@ -136,23 +176,57 @@ class _Turn(NamedTuple):
     state: list[Value]
     roots: Mapping[Known, Value]
     writes: Sequence[tuple[list[Any], int]]
+    tracked: bool
 
-    def leave_out(self, recorder: Recorder, turns: int) -> bool:
-        """Say in one equation what both recorded turns did, and so many more would; False if it cannot be."""
+    def _body(self) -> Body:
+        state = tuple([self.after[v] for v in self.state])
+        return Body(Graph((*self.state, *self._same()), tuple(self.equations), state))
+
+    def as_an_op(self, recorder: Recorder, turns: int, first: tuple[Any, ...]) -> dict[int, Tensor] | None:
+        """Say by one op on the graph what the recorded turns did, and so many more would.
+
+        first: what the variables held before. Gives what those hold then that others are put into, by number;
+        None where it cannot be said.
+        """
+        if turns * TURN < FEWEST_SMALL or any(number for _, number in self.writes):
+            return None
+        tensors = {i: x for i, x in enumerate(first) if isinstance(x, Tensor)}
+        found = {i: recorder.memory.find(x.array) for i, x in tensors.items()}
+        values = {i: known.value for i, known in found.items() if known is not None and known.is_current()}
+        held = {v: tensors[i] for i, v in values.items()}
+        one_each = all(held[v] is tensors[i] for i, v in values.items() if v in self.state)
+        read = [self._operand(recorder, v) for v in self._same()]
+        if not one_each or not held.keys() >= {*self.state} or None in read:
+            return None
+        if not self.state:
+            return {}
+        params = loop(self._body(), turns + len(LOOKS) - 1, len(self.state), keeps=True)
+        made = bind(ROLLED, (*[held[v] for v in self.state], *read), params)
+        return {i: made[self.state.index(v)] for i, v in values.items() if v in self.state}
+
+    @staticmethod
+    def _operand(recorder: Recorder, value: Value) -> Tensor | None:
+        """The tensor that holds a value, which ops read lately."""
+        reference = (recorder.operands or {}).get(value)
+        tensor = None if reference is None else reference()
+        known = None if tensor is None else recorder.memory.find(tensor.array)
+        return tensor if known is not None and known.is_current() and known.value == value else None
+
+    def in_memory(self, recorder: Recorder, turns: int) -> bool:
+        """Say in an equation, in the place of the recorded ones, what they did and so many more turns would:
+        it changes what lies in memory. False where it cannot be said.
+        """
         now = [
             [k for k, value in self.roots.items() if value == self.after[self.after[v]]] for v in self.state
         ]
-        same = [v for v in self._read() if v not in self.state]
+        same = self._same()
         others = recorder.memory.holding(same)
         if others is None or not now or any(len(holders) != 1 for holders in now):
             return False
-        carried = [known.array for (known,) in now]
-        body = Body(
-            Graph((*self.state, *same), tuple(self.equations), tuple(self.after[v] for v in self.state))
-        )
-        if not recorder.later.repeat(ROLLED, carried, others, {"body": body, "rounds": turns}):
+        carried, body = [known.array for (known,) in now], self._body()
+        if not recorder.later.repeat(ROLLED, carried, others, loop(body, turns, len(now))):
             return False
-        params = {"body": body, "rounds": turns + len(LOOKS) - 1}
+        params = loop(body, turns + len(LOOKS) - 1, len(now))
         made = recorder.replace(self.first, ROLLED, (*self.state, *same), params)
         for (known,), value in zip(now, made, strict=True):
             known.value = value
@@ -160,9 +234,9 @@ class _Turn(NamedTuple):
             counter[0] += number * turns
         return True
 
-    def _read(self) -> list[Value]:
-        """The values from before that it reads."""
-        own = {v for e in self.equations for v in e.outputs}
+    def _same(self) -> list[Value]:
+        """The values from before that all turns read."""
+        own = {*self.state, *(v for e in self.equations for v in e.outputs)}
         return [v for v in dict.fromkeys(v for e in self.equations for v in e.values()) if v not in own]
 
 
@@ -176,12 +250,30 @@ def _turn(looks: Sequence[_Look], recorder: Recorder) -> _Turn | None:
         return None
     made = {v for e in first for v in e.outputs}
     carried = [v for v, next_ in after.items() if v not in made and next_ != v]
-    if any(after[v] not in made for v in carried) or not recorder.tracked.isdisjoint((*made, *carried)):
+    needing = _needing(recorder)
+    if any(after[v] not in made for v in carried) or not all(_is_derived(e, needing) for e in first):
         return None
-    writes = _writes(looks)
-    return (
-        None if writes is None else _Turn(first, looks[0].equations, after, carried, looks[-1].roots, writes)
-    )
+    writes, tracked = _writes(looks), not recorder.tracked.isdisjoint((*made, *carried))
+    if writes is None:
+        return None
+    return _Turn(first, looks[0].equations, after, carried, looks[-1].roots, writes, tracked)
+
+
+def _needing(recorder: Recorder) -> set[Value]:
+    """The values of tensors that need gradients: what a run is given may do so from some time on."""
+    operands = [(v, reference()) for v, reference in (recorder.operands or {}).items()]
+    return recorder.tracked | {v for v, tensor in operands if tensor is not None and tensor.needs_grad}
+
+
+def _is_derived(equation: Equation, tracked: Collection[Value]) -> bool:
+    """Whether what needs gradients are the results of just those ops that such a tensor goes into.
+
+    It is not so of what is computed under no_grad.
+    """
+    pairs = enumerate(equation.inputs)
+    leads = any(v in tracked and equation.op.rule(i) is not None for i, v in pairs if isinstance(v, Value))
+    made = [v in tracked for v in equation.outputs if v.dtype.kind in "fc"]
+    return all(made) if leads else not any(made)
 
 
 def _writes(looks: Sequence[_Look]) -> list[tuple[list[Any], int]] | None:
@@ -254,6 +346,8 @@ def _follow_tensors(items: Sequence[Any], looks: Sequence[_Look], after: dict[Va
     """Whether what a variable held at the three looks follows one another: one tensor, or a new one each."""
     strides = items[0].strides if isinstance(items[0], _Seen) else None
     if not all(isinstance(x, _Seen) and x.plain and x.strides == strides for x in items):
+        return False
+    if len({x.tracked for x in items}) > 1:
         return False
     places = [x.known for x in items]
     values = [look.roots.get(known) for known, look in zip(places, looks, strict=True)]

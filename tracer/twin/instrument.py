@@ -10,6 +10,9 @@ from __future__ import annotations
 import __future__
 
 import ast
+import dis
+import functools
+import inspect
 import weakref
 from collections.abc import Callable
 from types import CellType, CodeType, FunctionType
@@ -43,6 +46,15 @@ def instrument(function: FunctionType, hooks: Callable[[FunctionType, SiteTable]
 def is_twin_code(code: CodeType) -> bool:
     """Whether the code has hooks in it."""
     return HOOKS in code.co_freevars or HOOKS in code.co_cellvars
+
+
+@functools.lru_cache(4096)
+def keeps_to_itself(code: CodeType) -> bool:
+    """Whether calls of it run to their end, and rebind no variable of a function around it."""
+    if code.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
+        return False
+    stores = (i for i in dis.get_instructions(code) if i.opname in ("STORE_DEREF", "DELETE_DEREF"))
+    return not any(store.argval in code.co_freevars for store in stores)
 
 
 # By identity, not equality: equal code objects from two files would share file names and sites.

@@ -18,7 +18,7 @@ _EXPRESSIONS = (
 def carried_variables(loop: ast.For, is_own: Callable[[str], bool]) -> list[str] | None:
     """The variables that a round of a plain loop takes over from the one before; None for another loop.
 
-    is_own: whether a name is a variable of the function's that no other function rebinds.
+    is_own: whether a name is a variable of the function's that no other function sees.
     """
     if not isinstance(loop.target, ast.Name) or loop.orelse:
         return None

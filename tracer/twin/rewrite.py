@@ -160,7 +160,11 @@ class Rewriter(Expressions):
         rounds = self.keep(name, self.hook("rounds", node.iter, self.expression(node.iter)), node.iter)
         names = (name, *carried)
         ended = self.hook("round_ended", node, *(self.load(n, node) for n in names), site=False)
-        body = [*self.statements(node.body), self.at(node, ast.Expr(value=ended))]
+        on: ast.stmt = ast.Expr(value=ended)
+        if carried:
+            targets: list[ast.expr] = [self.store(n, node) for n in carried]
+            on = ast.Assign(targets=[self.at(node, ast.Tuple(elts=targets, ctx=ast.Store()))], value=ended)
+        body = [*self.statements(node.body), self.at(node, on)]
         loop = ast.For(target=node.target, iter=self.load(name, node.iter), body=body, orelse=[])
         return [rounds, self.at(node, loop), *self.forget([name], node)]
 

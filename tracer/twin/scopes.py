@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from fusegrad.tracer.twin.source import FunctionNode, Unsupported
 
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
@@ -14,7 +15,7 @@ COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 class Scope:
     """One function, lambda or comprehension within the function that is rewritten.
 
-    bound: the names of its own variables. rebound: those that functions within it declare `nonlocal`.
+    bound: the names of its own variables. captured: names that functions within it use.
     """
 
     parent: Scope | None
@@ -22,7 +23,7 @@ class Scope:
     is_comprehension: bool = False
     first_parameter: str | None = None
     declared_global: set[str] = field(default_factory=set)
-    rebound: frozenset[str] = frozenset()
+    captured: frozenset[str] = frozenset()
 
     def is_local(self, name: str) -> bool:
         """Whether the name is bound here or in a scope around, up to the function that is rewritten."""
@@ -36,8 +37,8 @@ class Scope:
         return False
 
     def is_own(self, name: str) -> bool:
-        """Whether the name is a variable of this scope, which nobody else rebinds."""
-        return name in self.bound and name not in self.rebound
+        """Whether the name is a variable of this scope, which no other function sees."""
+        return name in self.bound and name not in self.captured
 
 
 def function_scope(node: FunctionNode, parent: Scope | None) -> Scope:
@@ -55,9 +56,10 @@ def function_scope(node: FunctionNode, parent: Scope | None) -> Scope:
     for name in collector.globals.keys() & collector.bound:
         raise Unsupported(f"it rebinds the global `{name}`", collector.globals[name])
     bound = {a.arg for a in parameters} | (collector.bound - collector.nonlocals.keys())
-    rebound = {name for n in ast.walk(node) if isinstance(n, ast.Nonlocal) for name in n.names}
+    within = (n for n in ast.walk(node) if isinstance(n, _FUNCTIONS) and n is not node)
+    captured = {n.id for function in within for n in ast.walk(function) if isinstance(n, ast.Name)}
     parameter = first[0].arg if first else None
-    return Scope(parent, bound, False, parameter, set(collector.globals), frozenset(rebound))
+    return Scope(parent, bound, False, parameter, set(collector.globals), frozenset(captured))
 
 
 def comprehension_scope(generators: list[ast.comprehension], parent: Scope) -> Scope:

@@ -36,7 +36,7 @@ def compiled(function: Loop, *args: Any) -> Any:
         expected, found = function(*args), jitted(*args)
         for a, b in zip(expected, found, strict=True):
             np.testing.assert_allclose(b.numpy(), a.numpy(), rtol=1e-6, atol=1e-6)
-    assert jitted.stats.compiled_calls == 2, str(jitted.explain())
+    assert jitted.stats.compiled_calls >= 2, str(jitted.explain())
     return jitted
 
 

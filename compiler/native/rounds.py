@@ -1,0 +1,116 @@
+"""Calling the kernels of a loop's round again and again, without Python in between.
+
+Before the next round, some of the arrays that they work on are others: the next row of one, or two that take
+turns.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from fusegrad.compiler.llvm.function_writer import FunctionWriter
+from fusegrad.compiler.llvm.tasks import sequence
+from fusegrad.compiler.native.calls import Calls, trial_kernel
+from fusegrad.compiler.native.core import Maker, Native
+from fusegrad.compiler.native.object_writer import ObjectWriter
+from fusegrad.compiler.runtime.allocator import data_address
+
+# The table: how many kernels a round has, how many rounds there are, how many arrays move on and how many
+# pairs take turns; the address and the block of each kernel; the slot and the step in bytes of each array
+# that moves; the slots of each pair.
+_BEFORE_ENTRIES = 4
+
+
+class RoundsOfCalls:
+    """Rounds of calls.
+
+    run(*arrays): runs all of them, on one thread, with the memory of the arrays in the slots from 1. The GIL
+    is released.
+    """
+
+    __slots__ = ("_calls", "_table", "run")
+
+    run: Callable[..., None]
+
+    def __init__(
+        self,
+        calls: Calls,
+        rounds: int,
+        moves: Sequence[tuple[int, int]],
+        turns: Sequence[tuple[int, int]],
+    ) -> None:
+        """moves: the slots of the arrays that go on in each round, and how far in bytes. turns: those of
+        pairs of arrays that take each other's place.
+        """
+        self._calls = calls  # which keep the blocks
+        entries = itertools.chain(*calls.entries(), *moves, *turns)
+        table = [len(calls.entries()), rounds, len(moves), len(turns), *entries]
+        self._table = np.array(table, np.int64)
+        self.run = ROUNDS.of(self._table) or functools.partial(run_plainly, self._table)
+
+
+def _written() -> list[FunctionWriter]:
+    f = ObjectWriter("fusegrad_rounds", borrowed=True)
+    kernels, rounds, moved, pairs = f.words("i64", "i64", "i64", "i64")
+    calls = f.table.at(_BEFORE_ENTRIES, "ptr")
+    moves = calls.at(kernels * 2)
+    turns = moves.at(moved * 2)
+    slots = f.room("ptr", f.count + 1)
+    slots.store(f.null)
+    with f.loop(f.count) as i:
+        slots.store(f.array_data(f.items.load("ptr", i)), i + 1)
+    thread = f.call("PyEval_SaveThread", gives="ptr")
+    with f.loop(rounds):
+        f.call("fusegrad_sequence", calls, 0, kernels, slots)
+        with f.loop(moved) as i:
+            move = moves.at(i * 2)
+            slot = move.load()
+            slots.store(slots.load("ptr", slot).at(move.load("i64", 1), "i8"), slot)
+        with f.loop(pairs) as i:
+            turn = turns.at(i * 2)
+            one, other = turn.load(), turn.load("i64", 1)
+            first = slots.load("ptr", one)
+            slots.store(slots.load("ptr", other), one)
+            slots.store(first, other)
+    f.call("PyEval_RestoreThread", thread)
+    f.return_(f.object("none"))
+    return [sequence(), trial_kernel(), f]
+
+
+_Kernel = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
+
+
+def run_plainly(table: np.ndarray, *arrays: np.ndarray) -> None:
+    """The plain way."""
+    kernels, rounds, moved, pairs, *rest = table.tolist()
+    entries = [rest[i : i + 2] for i in range(0, len(rest), 2)]
+    calls, moves, turns = entries[:kernels], entries[kernels : kernels + moved], entries[kernels + moved :]
+    slots = (ctypes.c_void_p * (len(arrays) + 1))(None, *map(data_address, arrays))
+    for _ in range(rounds):
+        for address, block in calls:
+            _Kernel(address)(slots, block)
+        for slot, step in moves:
+            slots[slot] = (slots[slot] or 0) + step
+        for one, other in turns[:pairs]:
+            slots[one], slots[other] = slots[other], slots[one]
+
+
+def _trials(made: Maker, kernel: int) -> Iterator[tuple[Any, Any]]:
+    block = np.array([5])
+    # The first array moves on by 8 bytes, the others take turns.
+    table = np.array([1, 3, 1, 1, kernel, data_address(block), 1, 8, 2, 3])
+
+    def found(run: Callable[..., Any]) -> tuple[Any, ...]:
+        given, one, other = np.arange(9)[3:], np.arange(5)[2:], np.arange(7)[5:]
+        return run(given, one, other), given.tolist(), one.tolist(), other.tolist()
+
+    yield found(made(table)), found(functools.partial(run_plainly, table))
+
+
+ROUNDS = Native("fusegrad_rounds", _written, _trials, ["fusegrad_trial"])

@@ -1,0 +1,54 @@
+"""References: tensors go in; how often the autograd graph and views hold each of them comes out.
+
+What a graph keeps for backward nobody sees: a tensor that has no other references is gone for the program.
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from fusegrad.eager.autograd.node import Node, PartNode
+from fusegrad.eager.core.tensor import Tensor
+
+
+def by_graph(tensors: Iterable[Tensor], since: int) -> Counter[int] | None:
+    """How many references to each tensor, by its id, views and nodes have that are numbered from `since` on,
+    of those that lead back from `tensors`; None where somebody has put a hook there.
+    """
+    found: Counter[int] = Counter()
+    seen: set[int] = set()
+    pending: list[Any] = list(tensors)
+    while pending:
+        item = pending.pop()
+        if id(item) in seen:
+            continue
+        seen.add(id(item))
+        if isinstance(item, Tensor):
+            held = [item.alias[0]] if type(item.alias) is tuple else []
+            following = item.grad_fn
+        elif item.sequence < since:
+            continue
+        elif type(item) not in (Node, PartNode) or item.extra is not None:
+            return None
+        else:
+            held = [*(item.inputs or ()), *(item.outputs or ()), *(target for _, target, _ in item.edges)]
+            following = None
+        tensors_held = [x for x in held if isinstance(x, Tensor)]
+        found.update(map(id, tensors_held))
+        pending += tensors_held
+        pending += [x for x in (*held, following) if isinstance(x, Node)]
+    return found
+
+
+def others(reference: weakref.ref[Tensor], known: Counter[int]) -> bool:
+    """Whether anybody holds a tensor but those who are `known`."""
+    tensor = reference()
+    return tensor is not None and sys.getrefcount(tensor) - _OWN > known[id(tensor)]
+
+
+# The references that the call itself has: the variable and the argument.
+_OWN = 2

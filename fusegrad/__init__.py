@@ -27,6 +27,7 @@ from fusegrad.eager.core import (
 )
 from fusegrad.eager.core.dtypes import (
     DType as dtype,
+    bfloat16,
     bool_ as bool,
     can_cast,
     complex64,

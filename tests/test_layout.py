@@ -78,6 +78,7 @@ EXTRAS = {
     "compiler/gemm/blas.py": {"scipy_openblas32"},
     "compiler/openblas.py": {"scipy_openblas32"},
     "eager/io/safetensors_file.py": {"safetensors"},
+    "eager/core/dtypes.py": {"ml_dtypes"},
 }
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from fusegrad.eager.core.dtypes import FROM_NUMPY, DType, as_dtype
+from fusegrad.eager.core.dtypes import FROM_NUMPY, DType, as_dtype, bfloat16
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.op import wrap
 from fusegrad.eager.core.tensor import Tensor
@@ -135,7 +135,7 @@ def _array(opened: Any, path: str, key: str) -> np.ndarray:
     """One tensor's values, in memory of their own."""
     stored = opened.get_slice(key).get_dtype()
     if stored == "BF16":
-        return _widened(path, key)
+        return _bfloat16(path, key)
     try:
         array = opened.get_tensor(key)
     except (TypeError, AttributeError, KeyError):
@@ -145,14 +145,14 @@ def _array(opened: Any, path: str, key: str) -> np.ndarray:
     return array if array.flags.writeable else array.copy()
 
 
-def _widened(path: str, key: str) -> np.ndarray:
-    """A bfloat16 tensor as float32, whose upper half it is: NumPy has no such type."""
+def _bfloat16(path: str, key: str) -> np.ndarray:
+    """A bfloat16 tensor, which the library cannot give to NumPy."""
     with open(path, "rb") as file:
         size = int.from_bytes(file.read(8), "little")
         entry = json.loads(file.read(size))[key]
     start, end = entry["data_offsets"]
     halves = np.fromfile(path, "<u2", (end - start) // 2, offset=8 + size + start)
-    return (halves.astype(np.uint32) << 16).view(np.float32).reshape(entry["shape"])
+    return halves.view(bfloat16.numpy).reshape(entry["shape"])
 
 
 _REBUILD: dict[str, Callable[[Any, dict[str, Tensor]], Any]] = {

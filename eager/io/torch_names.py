@@ -29,6 +29,7 @@ STORAGES = {
     dtypes.int32: "IntStorage",
     dtypes.int64: "LongStorage",
     dtypes.float16: "HalfStorage",
+    dtypes.bfloat16: "BFloat16Storage",
     dtypes.float32: "FloatStorage",
     dtypes.float64: "DoubleStorage",
     dtypes.complex64: "ComplexFloatStorage",
@@ -219,7 +220,7 @@ def _makers() -> dict[tuple[str, str], Callable[..., Any]]:
 
 _NAMES: dict[tuple[str, str], Any] = {
     **{place: Maker(make) for place, make in _makers().items()},
-    **{("torch", dtype.name): dtype for dtype in dtypes.ALL},
+    **{("torch", dtype.name): dtype for dtype in (*dtypes.ALL, dtypes.bfloat16)},
     **{("torch", name): StorageType(dtype) for dtype, name in STORAGES.items()},
     ("torch.storage", "UntypedStorage"): StorageType(None),
     ("torch", "Tensor"): Tensor,

@@ -74,6 +74,7 @@ _CLASSES = {
     "IntTensor": dtypes.int32,
     "LongTensor": dtypes.int64,
     "HalfTensor": dtypes.float16,
+    "BFloat16Tensor": dtypes.bfloat16,
     "FloatTensor": dtypes.float32,
     "DoubleTensor": dtypes.float64,
 }

@@ -114,9 +114,9 @@ def _norm(name: str, norm: str | None) -> str:
 def _floating(name: str, input: Tensor) -> Tensor:
     """Integers in the default float."""
     dtype = input.array.dtype
-    if dtype == np.float16:
-        raise failure(RuntimeError, f"{name}: Unsupported dtype float16; convert with .float()")
-    return input if dtype.kind in "fc" else ops.cast(input, dtypes.default_float())
+    if dtype.itemsize == 2 and dtype.kind in "fV":
+        raise failure(RuntimeError, f"{name}: Unsupported dtype {dtype.name}; convert with .float()")
+    return input if dtype.kind in "fcV" else ops.cast(input, dtypes.default_float())
 
 
 def _resized(x: Tensor, dim: int, n: int) -> Tensor:

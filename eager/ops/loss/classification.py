@@ -156,7 +156,7 @@ def _as_rows(input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         )
     if target.array.dtype.kind not in "iu":
         raise failure(RuntimeError, f"expected target of dtype int64, got {target.array.dtype.name}")
-    if input.array.dtype.kind != "f":
+    if input.array.dtype.kind not in "fV":
         raise failure(RuntimeError, f"expected a floating-point input, got {input.array.dtype.name}")
     if len(size) == 2:
         return input, target
@@ -202,7 +202,7 @@ def cross_entropy(
 
 
 def _check_probabilities(target: Tensor, ignore_index: int) -> None:
-    if target.array.dtype.kind != "f":
+    if target.array.dtype.kind not in "fV":
         raise failure(
             RuntimeError,
             "Expected floating point type for target with class probabilities, "

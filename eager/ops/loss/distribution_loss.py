@@ -134,7 +134,7 @@ def ctc_loss(
     single = log_probs.array.ndim == 2
     if single:
         log_probs = ops.unsqueeze(log_probs, 1)
-    if log_probs.array.ndim != 3 or log_probs.array.dtype.kind != "f":
+    if log_probs.array.ndim != 3 or log_probs.array.dtype.kind not in "fV":
         raise failure(RuntimeError, "log_probs must be floating-point, of shape [T, N, C] or [T, C]")
     steps, rows, classes = log_probs.array.shape
     if not 0 <= blank < classes:

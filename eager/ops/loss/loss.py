@@ -171,7 +171,7 @@ def _pair_loss(op: Composite, input: Tensor, target: Tensor, how: str, parameter
         )
         input, target = ops.broadcast_tensors(input, target)
     kind = dtypes.result_type([input.array, target.array])
-    if kind.kind != "f":
+    if kind.kind not in "fV":
         raise failure(RuntimeError, f"expected floating-point tensors, got {kind.name}")
     input, target = (t if t.array.dtype == kind else ops.cast(t, kind) for t in (input, target))
     return bind(op, (input, target), {"reduction": how, "parameter": parameter})

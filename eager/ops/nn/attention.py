@@ -238,7 +238,7 @@ def _check_ranks(query: Tensor, key: Tensor, value: Tensor, padding: Any, mask: 
 
 def _added_mask(mask: Tensor | None, name: str, like: Tensor) -> Tensor | None:
     """A mask as floats to add: a bool mask is True where nothing is to be seen."""
-    if mask is None or mask.array.dtype.kind == "f":
+    if mask is None or mask.array.dtype.kind in "fV":
         return mask
     if mask.array.dtype.kind != "b":
         raise failure(AssertionError, f"only bool and floating types of {name} are supported")

@@ -224,7 +224,7 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
     Source: `torch.nn.functional.affine_grid`.
     """
     rank, given = len(size) - 2, theta.array.shape
-    if theta.array.dtype.kind != "f":
+    if theta.array.dtype.kind not in "fV":
         raise failure(
             ValueError,
             f"affine_grid: Expected theta to have floating point type, but got {theta.array.dtype}",

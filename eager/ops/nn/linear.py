@@ -61,7 +61,7 @@ def _fit(x: Tensor, weight: Tensor, bias: Tensor) -> bool:
     if len(rows) != 2 or len(columns) != 2 or rows[1] != columns[1]:
         return False
     kind = x.array.dtype
-    same = weight.array.dtype == kind and bias.array.dtype == kind and kind.kind == "f"
+    same = weight.array.dtype == kind and bias.array.dtype == kind and kind.kind in "fV"
     return same and (size == columns[:1] or size == (rows[0], columns[0]))
 
 

@@ -83,7 +83,7 @@ _std = Composite(
 def _deviation(
     op: Composite, input: Tensor, dim: Any, unbiased: bool, keepdim: bool, correction: float | None
 ) -> Tensor:
-    if input.array.dtype.kind not in "fc":
+    if input.array.dtype.kind not in "fcV":
         raise failure(
             RuntimeError,
             f"std and var only support floating point and complex dtypes, got {input.array.dtype.name}",

@@ -19,7 +19,7 @@ import fusegrad as fg
 
 DTYPES = [
     "bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64", "complex64",
-    "complex128",
+    "complex128", "bfloat16",
 ]  # fmt: skip
 BOTH = [True, False]  # the zip form, and the older one
 
@@ -71,16 +71,10 @@ def everything(lib):
 def plain(value):
     """A value without the library: tensors as arrays, with what they say of themselves."""
     if isinstance(value, (fg.Tensor, torch.Tensor)):
-        array = value.detach().numpy()
-        kind = type(value).__name__
-        return (
-            kind,
-            str(value.dtype),
-            tuple(value.shape),
-            value.stride(),
-            value.requires_grad,
-            array.tobytes(),
-        )
+        known = value.detach()
+        array = (known.float() if str(value.dtype) == "torch.bfloat16" else known).numpy()
+        shape = tuple(value.shape), value.stride(), value.requires_grad
+        return type(value).__name__, str(value.dtype), shape, array.tobytes()
     if isinstance(value, dict):
         return (
             type(value),

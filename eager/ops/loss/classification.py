@@ -15,6 +15,7 @@ from fusegrad.eager.core.state import testable
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.loss.loss import checked_reduction, reduced
 from fusegrad.eager.ops.nn.linear import linear
+from fusegrad.eager.ops.precision import in_single
 
 # Losses of rows of class scores: input [N, C] float, target [N] int64.
 
@@ -186,6 +187,7 @@ def cross_entropy(
     >>> fg.nn.functional.cross_entropy(fg.tensor([[0.0, 0.0]]), fg.tensor([1]))
     tensor(0.6931)
     """
+    input, target = in_single(input, target)
     how = checked_reduction(reduction, size_average, reduce)
     if not 0 <= label_smoothing <= 1:
         raise failure(RuntimeError, f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")

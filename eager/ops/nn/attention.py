@@ -14,6 +14,7 @@ from fusegrad.eager.core.public import locate
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.nn.dropout import dropout
 from fusegrad.eager.ops.nn.linear import linear
+from fusegrad.eager.ops.precision import in_half
 from fusegrad.eager.ops.shape import padding
 
 
@@ -34,6 +35,7 @@ def scaled_dot_product_attention(
     sees the keys up to its own place. scale: 1 / sqrt(E) if None. enable_gqa: fewer key heads than query
     heads, each used several times. Source: `torch.nn.functional.scaled_dot_product_attention`.
     """
+    query, key, value, attn_mask = in_half(query, key, value, attn_mask)
     _check_operands(query, key, value, attn_mask, is_causal)
     if enable_gqa:
         key, value = (_repeated_heads(query, x) for x in (key, value))

@@ -22,6 +22,7 @@ from fusegrad.eager.core.op import TensorType, bind
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.declare import public
+from fusegrad.eager.ops.precision import in_single
 
 _MODES = ("bilinear", "nearest", "bicubic")
 _PADDINGS = ("zeros", "border", "reflection")
@@ -167,6 +168,7 @@ def grid_sample(
     padding_mode: what is read outside: "zeros", "border" or "reflection". Raises ValueError for other
     modes, RuntimeError for sizes that do not fit. Source: `torch.nn.functional.grid_sample`.
     """
+    input, grid = in_single(input, grid)
     if mode not in _MODES or padding_mode not in _PADDINGS:
         raise failure(
             ValueError,

@@ -1189,6 +1189,9 @@ def true_divide(
 def trunc(input: _Any, *, out: _Any = None) -> _Tensor: ...
 def trunc_(self: _Tensor, *args: _Any, **kwargs: _Any) -> _Tensor: ...
 
+uint16: _DType
+uint32: _DType
+uint64: _DType
 uint8: _DType
 
 def unbind_copy(input: _Tensor, *args: _Any, **kwargs: _Any) -> _Any: ...

@@ -100,6 +100,9 @@ int8 = DType("int8", "i8")
 int16 = DType("int16", "i16")
 int32 = DType("int32", "i32")
 int64 = DType("int64", "i64")
+uint16 = DType("uint16", "u16")
+uint32 = DType("uint32", "u32")
+uint64 = DType("uint64", "u64")
 float16 = DType("float16", "f16")
 float32 = DType("float32", "f32")
 float64 = DType("float64", "f64")
@@ -107,7 +110,10 @@ bfloat16 = _BFloat16()
 complex64 = DType("complex64", "c64")
 complex128 = DType("complex128", "c128")
 
-ALL = (bool_, uint8, int8, int16, int32, int64, float16, float32, float64, complex64, complex128)
+ALL = (
+    *(bool_, uint8, int8, int16, int32, int64, float16, float32, float64, complex64, complex128),
+    *(uint16, uint32, uint64),
+)
 FROM_NUMPY: dict[Any, DType] = {d.numpy: d for d in ALL}
 FROM_SHORT: dict[str, DType] = {d.short: d for d in (*ALL, bfloat16)}
 # What Python numbers are; a compiler adds what stands for some.
@@ -117,6 +123,7 @@ PYTHON_TYPES: dict[type, DType] = {bool: bool_, int: int64, float: float32, comp
 # smallest one where it is NaN or does not fit; what is narrower keeps the low bits. It is what C's casts give
 # in PyTorch on x86, where the language leaves it open and LLVM calls it poison.
 CUT_IN = {uint8: int64, int8: int32, int16: int32, int32: int32, int64: int64}
+CUT_IN |= {uint16: int64, uint32: int64, uint64: int64}
 
 _default = float32
 
@@ -189,6 +196,9 @@ def converted(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
     if not CUT_BY_NUMPY:
         limits = np.iinfo(wide)
         whole = np.where(np.abs(array.real) < -float(limits.min), whole, limits.min)
+    if dtype == np.uint64:  # what int64 has not
+        large = (array.real >= 2.0**63) & (array.real < 2.0**64)
+        return np.where(large, np.where(large, array.real, 0).astype(dtype), whole.astype(dtype))
     return whole.astype(dtype, copy=False)
 
 
@@ -237,6 +247,11 @@ def promote(a: np.dtype, b: np.dtype) -> np.dtype:
     """The smallest dtype that PyTorch mixes `a` and `b` into (floats beat integers of any width)."""
     if a is b:
         return a
+    if _unmixed(a, b) or _unmixed(b, a):
+        raise RuntimeError(
+            "Promotion for uint16, uint32, uint64 types is not supported, attempted to promote "
+            f"{a.name} and {b.name}; convert one with .to(dtype)"
+        )
     if CATEGORY[a.kind] != CATEGORY[b.kind]:
         low, high = (a, b) if CATEGORY[a.kind] < CATEGORY[b.kind] else (b, a)
         if high.kind == "c" and low.kind == "f":
@@ -246,6 +261,11 @@ def promote(a: np.dtype, b: np.dtype) -> np.dtype:
         wider = b if a.kind == "V" else a
         return float32.numpy if wider.itemsize == 2 else wider
     return np.result_type(a, b)
+
+
+def _unmixed(a: np.dtype, b: np.dtype) -> bool:
+    """Whether `a` is an unsigned dtype that mixes with no integers, and `b` is no float."""
+    return a.kind == "u" and a.itemsize > 1 and b.kind not in "fV" and a != b
 
 
 def promote_types(type1: DType, type2: DType) -> DType:

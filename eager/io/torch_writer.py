@@ -270,11 +270,15 @@ class _Pickle:
 
     def _view(self, memory: _Memory, array: np.ndarray, requires_grad: bool) -> None:
         step = array.dtype.itemsize
-        self._name("torch._utils", "_rebuild_tensor_v2")
+        named = memory.dtype in STORAGES
+        self._name("torch._utils", "_rebuild_tensor_v2" if named else "_rebuild_tensor_v3")
         self.out.append(pickle.MARK + pickle.MARK)
         self.value("storage", ())
-        self._name("torch", STORAGES[memory.dtype])
-        for part in (str(memory.key), "cpu", (memory.stop - memory.start) // step):
+        if named:
+            self._name("torch", STORAGES[memory.dtype])
+        else:
+            self._name("torch.storage", "UntypedStorage")
+        for part in (str(memory.key), "cpu", (memory.stop - memory.start) // (step if named else 1)):
             self.value(part, ())
         self.out.append(pickle.TUPLE + pickle.BINPERSID)
         self.value((_address(array) - memory.start) // step, ())
@@ -282,6 +286,8 @@ class _Pickle:
         self._tuple(wrap(array).stride(), ())
         self.value(requires_grad, ())
         self._call("collections", "OrderedDict")
+        if not named:
+            self.value(memory.dtype, ())
         self.out.append(pickle.TUPLE + pickle.REDUCE)
 
 

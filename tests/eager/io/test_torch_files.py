@@ -19,7 +19,7 @@ import fusegrad as fg
 
 DTYPES = [
     "bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64", "complex64",
-    "complex128", "bfloat16",
+    "complex128", "bfloat16", "uint16", "uint32", "uint64",
 ]  # fmt: skip
 BOTH = [True, False]  # the zip form, and the older one
 

@@ -162,7 +162,7 @@ def median(
 
     Raises ValueError for integers of which the mask keeps nothing somewhere.
     """
-    floating = input.array.dtype.kind == "f"
+    floating = input.array.dtype.kind in "fV"
     wide = input if floating else ops.cast(input, dtypes.float32)
     found = ops.nanmedian(_filled(wide, mask, math.nan), dim, keepdim)[0]
     if floating:

@@ -18,6 +18,7 @@ __all__ = ["assert_close"]
 # The largest differences, relative and absolute, that count as rounding; of other dtypes, none do.
 _TOLERANCES = {
     dtypes.float16: (1e-3, 1e-5),
+    dtypes.bfloat16: (1.6e-2, 1e-5),
     dtypes.float32: (1.3e-6, 1e-5),
     dtypes.float64: (1e-7, 1e-7),
     dtypes.complex64: (1.3e-6, 1e-5),
@@ -116,7 +117,7 @@ def _compare_numbers(actual: Any, expected: Any, where: str, checks: tuple[Any, 
     if rtol is None:
         pairs = [_TOLERANCES.get(t.dtype, (0.0, 0.0)) for t in (mine, other)]
         rtol, atol = (max(p[i] for p in pairs) for i in (0, 1))
-    _check_values(mine.detach().numpy(), other.detach().numpy(), (rtol, atol, equal_nan), where)
+    _check_values(_numbers(mine), _numbers(other), (rtol, atol, equal_nan), where)
 
 
 def _tensor(value: Any, where: str) -> Tensor:
@@ -131,6 +132,12 @@ def _tensor(value: Any, where: str) -> Tensor:
         raise TypeError(
             f"No comparison pair was able to handle an input of type {type(value)}.{_place(where)}"
         ) from None
+
+
+def _numbers(tensor: Tensor) -> np.ndarray:
+    """The values; those of bfloat16 as float32, which has them all."""
+    known = tensor.detach()
+    return (known.float() if known.dtype is dtypes.bfloat16 else known).numpy()
 
 
 def _check_values(a: np.ndarray, b: np.ndarray, limits: tuple[float, float, bool], where: str) -> None:

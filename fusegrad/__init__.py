@@ -27,6 +27,7 @@ from fusegrad.eager.core import (
 )
 from fusegrad.eager.core.dtypes import (
     DType as dtype,
+    bfloat16,
     bool_ as bool,
     can_cast,
     complex64,
@@ -52,6 +53,9 @@ from fusegrad.eager.core.dtypes import (
     promote_types,
     set_default_dtype,
     uint8,
+    uint16,
+    uint32,
+    uint64,
 )
 from fusegrad.eager.core.memory_order import (
     channels_last,

@@ -77,7 +77,8 @@ EXTRAS = {
     "tracer/export/onnx_ops.py": {"onnx", "onnxruntime"},
     "compiler/gemm/blas.py": {"scipy_openblas32"},
     "compiler/openblas.py": {"scipy_openblas32"},
-    "eager/io/serialization.py": {"safetensors"},
+    "eager/io/safetensors_file.py": {"safetensors"},
+    "eager/core/dtypes.py": {"ml_dtypes"},
 }
 
 

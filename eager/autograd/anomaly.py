@@ -123,7 +123,7 @@ class detect_anomaly(set_detect_anomaly):
 def check(node: Any, produced: Sequence[Any]) -> None:
     """Refuse a gradient with NaN in it."""
     for i, gradient in enumerate(produced):
-        if gradient is None or gradient.array.dtype.kind not in "fc" or not np.isnan(gradient.array).any():
+        if gradient is None or gradient.array.dtype.kind not in "fcV" or not np.isnan(gradient.array).any():
             continue
         message = f"Function {node.name()!r} returned nan values in its {i}th output."
         calls = (node.extra.metadata if node.extra is not None else {}).get(_KEY)

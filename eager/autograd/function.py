@@ -114,7 +114,7 @@ class FunctionNode(Node):
                 f"({tensor.array.dtype.name}{list(tensor.array.shape)}) was kept at version {expected}, and "
                 f"is at version {tensor.version[0]} now." + written_text(tensor.version) + forward_text(self),
             )
-        if output >= 0 and self.output_types[output][1].kind in "fc" and output not in self.constant:
+        if output >= 0 and self.output_types[output][1].kind in "fcV" and output not in self.constant:
             return place(share(tensor), self, output)
         return tensor
 
@@ -319,7 +319,7 @@ def _placed(node: FunctionNode, args: tuple[Any, ...], outputs: Sequence[Any], r
     for i, output in enumerate(outputs):
         if any(output is r for r in results if isinstance(r, Tensor) and r.grad_fn is node):
             results.append(place(output, node, i))  # one tensor, whose gradient goes to its last place
-        elif i in node.plain or i in node.constant or output.array.dtype.kind not in "fc":
+        elif i in node.plain or i in node.constant or output.array.dtype.kind not in "fcV":
             results.append(output)
         elif id(output) in dirty:
             results.append(_written(node, i, output))
@@ -389,7 +389,7 @@ def once_differentiable(function: Callable[..., Any]) -> Callable[..., Any]:
         outputs = made if many else (made,)
         error = _Twice(sources)
         placed = tuple(
-            place(share(o), error, 0) if isinstance(o, Tensor) and o.array.dtype.kind in "fc" else o
+            place(share(o), error, 0) if isinstance(o, Tensor) and o.array.dtype.kind in "fcV" else o
             for o in outputs
         )
         return placed if many else placed[0]

@@ -27,7 +27,7 @@ def _tensors(value: Any) -> list[Tensor]:
 
 
 def _differentiable(value: Any) -> list[Tensor]:
-    return [t for t in _tensors(value) if t.array.dtype.kind in "fc" and t.needs_grad]
+    return [t for t in _tensors(value) if t.array.dtype.kind in "fcV" and t.needs_grad]
 
 
 def _numerical(
@@ -158,7 +158,7 @@ def _check_constant(
     atol: float,
 ) -> None:
     """Outputs that need no gradients must not depend on the inputs."""
-    which = [i for i, y in enumerate(outputs) if y.array.dtype.kind in "fc"]
+    which = [i for i, y in enumerate(outputs) if y.array.dtype.kind in "fcV"]
     for x in checked:
         for found in _numerical(func, inputs, x, eps, which):
             if not np.allclose(found, 0, rtol=0, atol=atol):

@@ -157,7 +157,7 @@ class PackedFunctionNode(FunctionNode):
         found = []
         for kept, output in self.inputs:
             tensor = kept.unpacked() if kept is not None else None
-            if tensor is not None and output >= 0 and self.output_types[output][1].kind in "fc":
+            if tensor is not None and output >= 0 and self.output_types[output][1].kind in "fcV":
                 tensor = place(share(tensor), self, output)
             found.append(tensor)
         return tuple(found)

@@ -47,7 +47,7 @@ class Level:
 
     def stands_for(self, tensor: Any) -> Tensor:
         """A tensor of this level's for an argument."""
-        if tensor.array.dtype.kind not in "fc":
+        if tensor.array.dtype.kind not in "fcV":
             raise failure(
                 RuntimeError,
                 "only Tensors of floating point and complex dtype can require gradients, "

@@ -423,7 +423,7 @@ def record(op: Op, args: tuple[Any, ...], params: Params, outputs: tuple[Tensor,
         array = output.array
         dtype = array.dtype
         output_types.append((array.shape, dtype))
-        if dtype.kind in "fc":
+        if dtype.kind in "fcV":
             output.needs_grad = True
             output.grad_fn = node
             output.output_index = i

@@ -34,6 +34,6 @@ def underived(error: str, result: Tensor, *inputs: Tensor) -> Tensor:
 
     Without it a loss would lose what it has through `result`, and nobody would know.
     """
-    if result.array.dtype.kind in "fc" and state.grad_enabled and any(t.needs_grad for t in inputs):
+    if result.array.dtype.kind in "fcV" and state.grad_enabled and any(t.needs_grad for t in inputs):
         place(result, Underived(error, result, inputs), 0)
     return result

@@ -6,15 +6,17 @@ A `DType` wraps a NumPy dtype under PyTorch's name and prints as PyTorch prints 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
+from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.state import state
 
-# Categories in PyTorch's promotion order: a tensor of a higher category wins whatever its rank.
-CATEGORY = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}
+# Categories in PyTorch's promotion order: a tensor of a higher category wins whatever its rank. V is the
+# letter that NumPy has for bfloat16, which it does not count among its own floats.
+CATEGORY = {"b": 0, "u": 1, "i": 1, "f": 2, "V": 2, "c": 3}
 
 
 class DType:
@@ -36,20 +38,61 @@ class DType:
 
     @property
     def is_floating_point(self) -> bool:
-        return self.numpy.kind == "f"
+        return self.category == 2
 
     @property
     def is_complex(self) -> bool:
-        return self.numpy.kind == "c"
+        return self.category == 3
 
     @property
     def is_signed(self) -> bool:
-        return self.numpy.kind in "ifc"
+        return self.numpy.kind in "ifcV"
 
     @property
     def itemsize(self) -> int:
         return self.numpy.itemsize
 
+
+class _BFloat16(DType):
+    """bfloat16, which NumPy has from the library ml_dtypes: that is loaded when somebody first needs it."""
+
+    __slots__ = ("_loaded",)
+
+    def __init__(self) -> None:
+        self.name, self.short, self.category = "bfloat16", "bf16", CATEGORY["V"]
+        self._loaded: np.dtype | None = None
+
+    @property
+    def numpy(self) -> np.dtype:  # type: ignore[override]
+        if self._loaded is None:
+            self._load()
+        assert self._loaded is not None
+        return self._loaded
+
+    def _load(self) -> None:
+        try:
+            import ml_dtypes
+        except ImportError:
+            raise failure(
+                ImportError, "bfloat16 needs the ml_dtypes library: pip install fusegrad[bfloat16]"
+            ) from None
+        self._loaded = np.dtype(ml_dtypes.bfloat16)
+        FROM_NUMPY[self._loaded] = self
+        for prepare in BEFORE_BFLOAT16:
+            prepare()
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether there may be arrays of it."""
+        return self._loaded is not None
+
+    @property
+    def itemsize(self) -> int:
+        return 2
+
+
+# What has to be done before there are arrays of bfloat16.
+BEFORE_BFLOAT16: list[Callable[[], None]] = []
 
 bool_ = DType("bool", "bool")
 uint8 = DType("uint8", "u8")
@@ -57,15 +100,22 @@ int8 = DType("int8", "i8")
 int16 = DType("int16", "i16")
 int32 = DType("int32", "i32")
 int64 = DType("int64", "i64")
+uint16 = DType("uint16", "u16")
+uint32 = DType("uint32", "u32")
+uint64 = DType("uint64", "u64")
 float16 = DType("float16", "f16")
 float32 = DType("float32", "f32")
 float64 = DType("float64", "f64")
+bfloat16 = _BFloat16()
 complex64 = DType("complex64", "c64")
 complex128 = DType("complex128", "c128")
 
-ALL = (bool_, uint8, int8, int16, int32, int64, float16, float32, float64, complex64, complex128)
+ALL = (
+    *(bool_, uint8, int8, int16, int32, int64, float16, float32, float64, complex64, complex128),
+    *(uint16, uint32, uint64),
+)
 FROM_NUMPY: dict[Any, DType] = {d.numpy: d for d in ALL}
-FROM_SHORT: dict[str, DType] = {d.short: d for d in ALL}
+FROM_SHORT: dict[str, DType] = {d.short: d for d in (*ALL, bfloat16)}
 # What Python numbers are; a compiler adds what stands for some.
 PYTHON_TYPES: dict[type, DType] = {bool: bool_, int: int64, float: float32, complex: complex64}
 
@@ -73,6 +123,7 @@ PYTHON_TYPES: dict[type, DType] = {bool: bool_, int: int64, float: float32, comp
 # smallest one where it is NaN or does not fit; what is narrower keeps the low bits. It is what C's casts give
 # in PyTorch on x86, where the language leaves it open and LLVM calls it poison.
 CUT_IN = {uint8: int64, int8: int32, int16: int32, int32: int32, int64: int64}
+CUT_IN |= {uint16: int64, uint32: int64, uint64: int64}
 
 _default = float32
 
@@ -133,6 +184,11 @@ def number_dtype(value: Any) -> DType:
 
 def converted(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """A copy of an array in another dtype; floats that fit no integer become what `CUT_IN` says."""
+    if "V" in (dtype.kind, array.dtype.kind) and dtype != array.dtype:
+        # To and from bfloat16 everything goes by float32, whose upper half it is.
+        real = array.real if array.dtype.kind == "c" and dtype.kind == "V" else array
+        single = real.astype(np.float32)
+        return single.astype(dtype) if dtype.kind == "V" else converted(single, dtype)
     if dtype.kind not in "iu" or array.dtype.kind not in "fc":
         return array.astype(dtype)
     wide = CUT_IN[FROM_NUMPY[dtype]].numpy
@@ -140,6 +196,9 @@ def converted(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
     if not CUT_BY_NUMPY:
         limits = np.iinfo(wide)
         whole = np.where(np.abs(array.real) < -float(limits.min), whole, limits.min)
+    if dtype == np.uint64:  # what int64 has not
+        large = (array.real >= 2.0**63) & (array.real < 2.0**64)
+        return np.where(large, np.where(large, array.real, 0).astype(dtype), whole.astype(dtype))
     return whole.astype(dtype, copy=False)
 
 
@@ -178,8 +237,8 @@ def result_type(operands: Iterable[Any]) -> np.dtype:
             result = dtype
         elif CATEGORY[dtype.kind] > CATEGORY[result.kind]:
             # A complex 0-d tensor or number makes float tensors complex at their own precision.
-            as_complex = dtype.kind == "c" and result.kind == "f"
-            result = np.result_type(result, np.complex64) if as_complex else dtype
+            as_complex = dtype.kind == "c" and CATEGORY[result.kind] == 2
+            result = promote(result, np.dtype(np.complex64)) if as_complex else dtype
     assert result is not None
     return result
 
@@ -188,12 +247,25 @@ def promote(a: np.dtype, b: np.dtype) -> np.dtype:
     """The smallest dtype that PyTorch mixes `a` and `b` into (floats beat integers of any width)."""
     if a is b:
         return a
+    if _unmixed(a, b) or _unmixed(b, a):
+        raise RuntimeError(
+            "Promotion for uint16, uint32, uint64 types is not supported, attempted to promote "
+            f"{a.name} and {b.name}; convert one with .to(dtype)"
+        )
     if CATEGORY[a.kind] != CATEGORY[b.kind]:
         low, high = (a, b) if CATEGORY[a.kind] < CATEGORY[b.kind] else (b, a)
         if high.kind == "c" and low.kind == "f":
             return np.result_type(low, high)
         return high
+    if "V" in (a.kind, b.kind) and a != b:
+        wider = b if a.kind == "V" else a
+        return float32.numpy if wider.itemsize == 2 else wider
     return np.result_type(a, b)
+
+
+def _unmixed(a: np.dtype, b: np.dtype) -> bool:
+    """Whether `a` is an unsigned dtype that mixes with no integers, and `b` is no float."""
+    return a.kind == "u" and a.itemsize > 1 and b.kind not in "fV" and a != b
 
 
 def promote_types(type1: DType, type2: DType) -> DType:
@@ -222,9 +294,9 @@ class finfo:
 
     def __init__(self, type: DType | None = None) -> None:
         kind = _default if type is None else as_dtype(type)
-        if kind.numpy.kind not in "fc":
+        if kind.category < 2:
             raise TypeError(f"finfo() takes a floating-point dtype, got {kind!r}; iinfo() is for integers")
-        limits = np.finfo(kind.numpy)
+        limits = _bfloat16_limits(kind.numpy) if kind is bfloat16 else np.finfo(kind.numpy)
         self.bits: int = limits.bits
         self.dtype: str = limits.dtype.name
         self.eps, self.max, self.min = float(limits.eps), float(limits.max), float(limits.min)
@@ -236,6 +308,12 @@ class finfo:
             f"finfo(resolution={self.resolution:g}, min={self.min:g}, max={self.max:g}, eps={self.eps:g}, "
             f"smallest_normal={self.smallest_normal:g}, tiny={self.tiny:g}, dtype={self.dtype})"
         )
+
+
+def _bfloat16_limits(dtype: np.dtype) -> Any:
+    import ml_dtypes
+
+    return ml_dtypes.finfo(dtype)
 
 
 class iinfo:

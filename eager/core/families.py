@@ -173,7 +173,7 @@ class Pointwise(Analytic):
         """
         promoted = dtypes.result_type(operands[self.data :])
         rule = self.rule_of_dtype
-        if promoted.kind in rule.kinds:
+        if ("f" if promoted.kind == "V" else promoted.kind) in rule.kinds:
             return promoted
         if rule.floating and promoted.kind in "bui":
             return dtypes.default_float().numpy

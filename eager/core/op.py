@@ -13,10 +13,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fusegrad.eager.core import large
+from fusegrad.eager.core import dtypes, large
 from fusegrad.eager.core.errors import located
 from fusegrad.eager.core.large import LARGE
 from fusegrad.eager.core.memory_order import Order, Orders, arranged, rows
+from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.stand_in import StandIn
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor, Untracked, mark_inference
@@ -73,6 +74,76 @@ class Rule:
         return range(number) if self.saves_all else self.saves
 
 
+def _is_bfloat16(operand: Any) -> bool:
+    dtype = getattr(operand, "dtype", None)
+    return isinstance(dtype, np.dtype) and dtype.kind == "V"
+
+
+# Ops that ask for the numbers next to one, which float32 has others.
+_STEPS_OF_ITS_OWN = ("nextafter",)
+
+
+def _widened(value: Any) -> Any:
+    """What a gradient rule gets in place of bfloat16."""
+    if isinstance(value, Tensor) and _is_bfloat16(value.array):
+        return ops.cast(value, dtypes.float32)
+    return value
+
+
+def _take_bfloat16(op: Op) -> None:
+    """Have an op compute in float32 where it gets bfloat16, and round what it gives, as PyTorch does.
+
+    So do gradient rules, whose result is rounded once. Views are left as they are. Done when bfloat16 is
+    first used: programs without it do not ask.
+    """
+    if op.view or op.name in _STEPS_OF_ITS_OWN:
+        return
+    evaluate, infer = op.evaluate, op.infer
+    single, half = dtypes.float32.numpy, dtypes.bfloat16.numpy
+
+    def rounds(operands: Sequence[Any], params: Params) -> bool:
+        """Whether float32 stands for bfloat16 in what it gives."""
+        return params.get("dtype") is None and dtypes.result_type(operands) == half
+
+    def evaluated(args: Sequence[Any], params: Params) -> Any:
+        operands = [a.array if isinstance(a, Tensor) else a for a in args]
+        if not any(map(_is_bfloat16, operands)):
+            return evaluate(args, params)
+        wide = [wrap(o.astype(single)) if _is_bfloat16(o) else a for a, o in zip(args, operands, strict=True)]
+        made = evaluate(wide, params)
+        if not rounds(operands, params):
+            return made
+        outputs = [np.asarray(m) for m in (made if type(made) is tuple else (made,))]
+        outputs = [m.astype(half) if m.dtype == single else m for m in outputs]
+        return tuple(outputs) if type(made) is tuple else outputs[0]
+
+    def inferred(types: Sequence[Any], params: Params) -> Any:
+        if not any(map(_is_bfloat16, types)):
+            return infer(types, params)
+        wide = [TensorType(t.shape, single) if _is_bfloat16(t) else t for t in types]
+        made = infer(wide, params)
+        if not rounds(types, params):
+            return made
+        outputs = [made] if isinstance(made, TensorType) else made
+        narrow = tuple(TensorType(t.shape, half) if t.dtype == single else t for t in outputs)
+        return narrow[0] if isinstance(made, TensorType) else narrow
+
+    gradient = op.gradient
+
+    def derived(
+        index: int, g: Any, inputs: Sequence[Any], outputs: Sequence[Tensor], types: Any, params: Params
+    ) -> Tensor:
+        given = [*(g if isinstance(g, (list, tuple)) else (g,)), *inputs, *outputs]
+        if not any(_is_bfloat16(x.array) for x in given if isinstance(x, Tensor)):
+            return gradient(index, g, inputs, outputs, types, params)
+        wide = [_widened(part) for part in g] if isinstance(g, (list, tuple)) else _widened(g)
+        known = [TensorType(t[0], single) if isinstance(t, tuple) and t[1] == half else t for t in types]
+        made = gradient(index, wide, [*map(_widened, inputs)], [*map(_widened, outputs)], known, params)
+        return ops.cast(made, dtypes.bfloat16) if types[index][1] == half else made
+
+    op.evaluate, op.infer, op.gradient = evaluated, inferred, derived  # type: ignore[method-assign]
+
+
 def _keeps_nothing(rules: Any) -> bool:
     return all(r is not None and not r.saves and not r.needs_output for r in rules)
 
@@ -121,6 +192,8 @@ class Op:
         self.keeps_nothing = len(self.rules or ()) == 1 and not self.variadic and _keeps_nothing(self.rules)
         self._grad_name = grad_name or "".join(p.capitalize() for p in name.split("_")) + "Backward0"
         REGISTRY[name] = self
+        if dtypes.bfloat16.is_loaded:
+            _take_bfloat16(self)
 
     def __repr__(self) -> str:
         return f"<op {self.name}>"
@@ -202,6 +275,13 @@ class Op:
             gradient = self.fit(gradient, shape, dtype)
         return gradient
 
+
+def _take_bfloat16_everywhere() -> None:
+    for op in REGISTRY.values():
+        _take_bfloat16(op)
+
+
+dtypes.BEFORE_BFLOAT16.append(_take_bfloat16_everywhere)
 
 # What puts an op that ran on the autograd graph, and what notes whose view a tensor is. Autograd, which is
 # built on ops, hands them over (`eager/autograd/views.py`).

@@ -111,6 +111,7 @@ class _State(threading.local):
 
     inference: inside `inference_mode`. saved_hooks: the innermost (pack, unpack) pair of
     `saved_tensors_hooks`, with what was there before it, or None. walk: the innermost backward at work.
+    autocast: the dtype in which `autocast` has products computed, or None.
     """
 
     grad_enabled: bool = True
@@ -118,6 +119,7 @@ class _State(threading.local):
     interpreter: Interpreter | None = None
     saved_hooks: tuple[tuple[Callable[..., Any], Callable[..., Any]], Any] | None = None
     walk: Any = None
+    autocast: Any = None
 
 
 state = _State()

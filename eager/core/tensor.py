@@ -201,7 +201,7 @@ class Tensor(Methods):
 
     def is_signed(self) -> bool:
         """Whether the dtype has negative numbers."""
-        return self.array.dtype.kind in "ifc"
+        return self.array.dtype.kind in "ifcV"
 
     def stride(self, dim: int | None = None) -> Any:
         """Steps in elements (not bytes) along each dimension, or along `dim`."""
@@ -223,7 +223,7 @@ class Tensor(Methods):
         return bool(array.flags.c_contiguous)
 
     def is_floating_point(self) -> bool:
-        return self.array.dtype.kind == "f"
+        return self.array.dtype.kind in "fV"
 
     def is_complex(self) -> bool:
         return self.array.dtype.kind == "c"
@@ -280,7 +280,7 @@ class Tensor(Methods):
                 "you can only change requires_grad flags of leaf variables. If you want to use a computed "
                 "variable in a subgraph that doesn't require differentiation use var_no_grad = var.detach().",
             )
-        if requires_grad and self.array.dtype.kind not in "fc":
+        if requires_grad and self.array.dtype.kind not in "fcV":
             raise failure(
                 RuntimeError,
                 "only Tensors of floating point and complex dtype can require gradients, "
@@ -329,7 +329,7 @@ class Tensor(Methods):
     def data(self, value: Tensor) -> None:
         if not isinstance(value, Tensor):
             raise failure(TypeError, f"Variable data has to be a tensor, but got {value.__class__.__name__}")
-        if self.needs_grad and value.array.dtype.kind not in "fc":
+        if self.needs_grad and value.array.dtype.kind not in "fcV":
             raise failure(
                 RuntimeError,
                 "data set to a tensor that requires gradients must be floating point or complex dtype, not "
@@ -415,8 +415,11 @@ class Tensor(Methods):
     def numpy(self, *, force: bool = False) -> np.ndarray:
         """The values as a NumPy array that shares memory.
 
-        Raises RuntimeError for a tensor that needs gradients, unless `force`.
+        Raises RuntimeError for a tensor that needs gradients, unless `force`; TypeError for bfloat16, which
+        NumPy has not.
         """
+        if self.array.dtype.kind == "V":
+            raise failure(TypeError, "Got unsupported ScalarType BFloat16; convert with .float()")
         if self.needs_grad and state.grad_enabled and not force:
             raise failure(
                 RuntimeError,
@@ -425,7 +428,7 @@ class Tensor(Methods):
         return self._leave("numpy", self._lent)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        if self.needs_grad:
+        if self.needs_grad or self.array.dtype.kind == "V":
             self.numpy()
         array = self._leave("__array__", self._lent)
         if dtype is not None and array.dtype != dtype:

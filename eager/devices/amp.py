@@ -1,7 +1,6 @@
 """Mixed precision, as `torch.amp`: programs that ask for it on a device that is not there run without.
 
-`autocast` of the CPU would compute in bfloat16, which fusegrad has not, and says so. `GradScaler("cpu")`
-scales.
+`autocast` of the CPU computes in bfloat16, and `GradScaler("cpu")` scales.
 """
 
 from __future__ import annotations
@@ -14,8 +13,9 @@ from typing import Any
 from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.public import locate
-from fusegrad.eager.core.state import no_grad
+from fusegrad.eager.core.state import no_grad, state
 from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.devices.autocasting import begin, end
 from fusegrad.eager.optim.optimizer import Optimizer
 
 __all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd", "is_autocast_available"]
@@ -23,25 +23,30 @@ _OTHERS = ("cuda", "mps", "xpu", "hpu", "xla", "ipu", "mtia")
 
 
 def is_autocast_available(device_type: str) -> bool:
-    """False: nothing is computed in bfloat16. Source: `torch.amp.is_autocast_available`."""
-    return False
+    """Whether `autocast` of a device does anything. Source: `torch.amp.is_autocast_available`."""
+    return device_type == "cpu"
 
 
 def is_autocast_enabled(device_type: str | None = None) -> bool:
-    """False: nothing is computed in half precision unasked. Source: `torch.is_autocast_enabled`."""
-    return False
+    """Whether ops on a device (by default, one that is not there) are inside of `autocast`.
+
+    Source: `torch.is_autocast_enabled`.
+    """
+    return device_type == "cpu" and state.autocast is not None
 
 
 class autocast:
-    """A `with` block, or decorator, in which ops on a device compute in half precision.
+    """A `with` block, or decorator, in which products on a device are computed in half precision.
 
-    Of a device that is not there it warns, and does nothing. Raises NotImplementedError for the CPU, unless
-    `enabled` is false. Source: `torch.amp.autocast`.
+    On the CPU matrix products, convolutions and linear layers get their operands as bfloat16 (or float16, if
+    `dtype` says so), losses and linear algebra theirs as float32. Of a device that is not there it warns, and
+    does nothing. Jitted functions inside run op by op, and one that has it in it is not replayed. Source:
+    `torch.amp.autocast`.
 
     >>> import fusegrad as fg
-    >>> with fg.autocast("cpu", enabled=False):
+    >>> with fg.autocast("cpu"):
     ...     print(fg.ones(2) @ fg.ones(2))
-    tensor(2.)
+    tensor(2., dtype=torch.bfloat16)
     """
 
     def __init__(
@@ -55,24 +60,27 @@ class autocast:
             raise failure(
                 RuntimeError, f"Expected one of cpu, {', '.join(_OTHERS)} device type: {device_type}"
             )
-        self.device, self.fast_dtype = device_type, dtype
+        self.device = device_type
+        self.fast_dtype = dtypes.bfloat16 if dtype is None and device_type == "cpu" else dtype
+        self._wanted: Any = None
+        self._entered: list[tuple[Any, Any]] = []  # what was there before
         if enabled and device_type != "cpu":
             warnings.warn(f"{device_type.upper()} is not available. Disabling autocast.", stacklevel=2)
-        elif enabled and dtype is dtypes.float32:
+        elif enabled and self.fast_dtype not in (dtypes.bfloat16, dtypes.float16):
             warnings.warn(
                 "In CPU autocast, but the target dtype is not supported. Disabling autocast.", stacklevel=2
             )
         elif enabled:
-            raise failure(
-                NotImplementedError,
-                "autocast('cpu'): fusegrad has no bfloat16, in which it would compute; say enabled=False",
-            )
+            self._wanted = self.fast_dtype
 
     def __enter__(self) -> autocast:
+        if self.device == "cpu":
+            self._entered.append(begin(self._wanted))
         return self
 
     def __exit__(self, *_: Any) -> None:
-        pass
+        if self.device == "cpu":
+            end(self._entered.pop())
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)

@@ -7,6 +7,11 @@ import os
 import stat
 import tempfile
 from collections.abc import Callable
+from typing import Any
+
+from fusegrad.eager.core.errors import failure
+from fusegrad.eager.nn.module import Module
+from fusegrad.eager.optim.optimizer import Optimizer
 
 
 def write_whole(path: str, fill: Callable[[str], None]) -> None:
@@ -43,3 +48,12 @@ def _mode(target: str) -> int:
         mask = os.umask(0)
         os.umask(mask)
         return 0o666 & ~mask
+
+
+def refused(value: Any, place: tuple[Any, ...], what: str, kinds: str) -> Exception:
+    """The error for a value that cannot be saved: where it stands, `what` it is, and what can be."""
+    where = "".join(f"[{key!r}]" for key in place)
+    hint = f"only {kinds} can be saved"
+    if isinstance(value, (Module, Optimizer)):
+        hint = "save its state_dict()"
+    return failure(TypeError, f"obj{where}: {what}; {hint}")

@@ -143,6 +143,8 @@ def values_text(array: np.ndarray, indent: int) -> str:
     """The values alone, as they stand between `tensor(` and `)`."""
     summarize = array.size > options.threshold
     shown = _edges(array) if summarize else array
+    if array.dtype.kind == "V":  # bfloat16
+        array, shown = array.astype(np.float32), shown.astype(np.float32)
     formatter = _Complex(shown) if array.dtype.kind == "c" else _Formatter(shown)
     return _rows(array, indent, summarize, formatter)
 

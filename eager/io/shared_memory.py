@@ -108,7 +108,7 @@ def _reduced(tensor: Tensor) -> Any:
     start = (
         array.__array_interface__["data"][0] - np.frombuffer(mapping, np.uint8).__array_interface__["data"][0]
     )
-    place = (array.dtype.str, array.shape, array.strides, start)
+    place = (array.dtype, array.shape, array.strides, start)
     return _attached, (type(tensor), _paths[mapping], place, tensor.needs_grad)
 
 

@@ -246,7 +246,8 @@ def _as_parameter(value: Any) -> Any:
 
 
 _TYPES = {  # how PyTorch calls the types of tensors
-    "float16": "Half", "float32": "Float", "float64": "Double", "int64": "Long", "int32": "Int",
+    "float16": "Half", "bfloat16": "BFloat16", "float32": "Float", "float64": "Double", "int64": "Long",
+    "int32": "Int",
     "int16": "Short", "int8": "Char", "uint8": "Byte", "bool": "Bool",
 }  # fmt: skip
 

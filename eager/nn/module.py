@@ -387,6 +387,10 @@ class Module(Hooked, Saved):
         """Floating-point parameters and buffers as float16."""
         return self._floating(dtypes.float16)
 
+    def bfloat16(self) -> Self:
+        """Floating-point parameters and buffers as bfloat16."""
+        return self._floating(dtypes.bfloat16)
+
     def share_memory(self) -> Self:
         """Move parameters and buffers to memory that other processes can have; see `Tensor.share_memory_`."""
         for tensor in (*self.parameters(), *self.buffers()):

@@ -121,7 +121,7 @@ def _from(given: dict[str, Any], default: Any) -> Any:
 
 def _float_for(tensor: Tensor, name: str) -> dtypes.DType:
     """The dtype to draw for a tensor of floats; raises RuntimeError for others."""
-    if tensor.array.dtype.kind not in "fc":
+    if tensor.array.dtype.kind not in "fcV":
         raise failure(RuntimeError, f'"{name}" not implemented for {tensor.array.dtype.name}')
     return tensor.dtype
 

@@ -254,7 +254,7 @@ def _floating(name: str, op: Random) -> tuple[Callable[..., Tensor], Callable[..
 def _drawn(
     op: Op, shape: tuple[int, ...], kind: dtypes.DType, generator: Generator | None, order: Params = NO_PARAMS
 ) -> Tensor:
-    if kind.numpy.kind not in "fc":
+    if kind.numpy.kind not in "fcV":
         raise failure(NotImplementedError, f"not implemented for {kind.name}; randint gives integers")
     return bind(op, (), {"shape": shape, "dtype": kind, "generator": _generator(generator), **order})
 
@@ -330,7 +330,7 @@ def _whole_numbers(kind: dtypes.DType) -> tuple[int, int]:
     if kind.numpy.kind in "iu":
         limits = np.iinfo(kind.numpy)
         return int(limits.min), int(limits.max)
-    most = 1 << (np.finfo(kind.numpy).nmant + 1)
+    most = int(2 / dtypes.finfo(kind).eps)
     return -most, most
 
 
@@ -421,7 +421,7 @@ def bernoulli(
     chance: Any = input if p is None else p
     with no_grad():
         if p is None:
-            if input.array.dtype.kind not in "f":
+            if input.array.dtype.kind not in "fV":
                 raise failure(
                     RuntimeError, f"probabilities must be floating point, got {input.array.dtype.name}"
                 )
@@ -460,7 +460,7 @@ def multinomial(
     """
     if not input.array.ndim or input.array.ndim > 2:
         raise failure(RuntimeError, f"prob_dist must be 1 or 2 dim, got shape {list(input.array.shape)}")
-    if input.array.dtype.kind != "f":
+    if input.array.dtype.kind not in "fV":
         raise failure(
             RuntimeError,
             f"multinomial only supports floating-point dtypes for input, got: {input.array.dtype.name}",
@@ -477,7 +477,7 @@ def multinomial(
 @public
 def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
     """Poisson numbers of the rates in `input`. Source: `torch.poisson`."""
-    if input.array.dtype.kind != "f":
+    if input.array.dtype.kind not in "fV":
         raise failure(RuntimeError, f"poisson not implemented for {input.array.dtype.name}")
     reach(input)
     if (input.array < 0).any():
@@ -488,7 +488,7 @@ def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
 @public
 def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) -> Tensor:
     """How many of `count` trials with the chance `prob` succeed. Source: `torch.binomial`."""
-    if count.array.dtype.kind != "f" or prob.array.dtype.kind != "f":
+    if count.array.dtype.kind not in "fV" or prob.array.dtype.kind not in "fV":
         raise failure(RuntimeError, "binomial only supports floating-point dtypes for count and prob")
     _check_probability(prob)
     return bind(_binomial, (count, prob), {"generator": _generator(generator)})

@@ -10,7 +10,7 @@ from fusegrad.torch.asked import refuse
 
 # Lists of dtypes are asked whether all in them are dtypes.
 DTYPES = frozenset(
-    """bfloat16 chalf complex32 uint16 uint32 uint64 quint8 qint8 qint32 quint4x2 quint2x4 float8_e4m3fn
+    """chalf complex32 quint8 qint8 qint32 quint4x2 quint2x4 float8_e4m3fn
     float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz float8_e8m0fnu float4_e2m1fn_x2 bits8 bits16""".split()
 )
 # What only tells kinds of tensors apart, and may be mentioned wherever tensors are compared.

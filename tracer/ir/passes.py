@@ -76,7 +76,7 @@ def common_subexpressions(graph: Graph) -> Graph:
 @checked
 def decompose(graph: Graph) -> Graph:
     """With composite ops expressed through primitive ones, by their declarations."""
-    if not any(isinstance(e.op, Composite) for e in graph.equations):
+    if not any(map(_taken_apart, graph.equations)):
         return graph
     names = {v.name for v in graph.inputs} | {v.name for e in graph.equations for v in e.outputs}
     builder = Builder(names, "c")
@@ -84,17 +84,23 @@ def decompose(graph: Graph) -> Graph:
     result: list[Equation] = []
     for original in graph.equations:
         equation = _rewired(original, same)
-        if not isinstance(equation.op, Composite):
+        op = equation.op
+        if not (isinstance(op, Composite) and _taken_apart(equation)):
             result.append(equation)
             continue
         builder.equations, builder.source = [], equation.source
         args = [builder.tensor(v) for v in equation.inputs]
-        made = interpreted(builder, equation.op.decompose, *args, **equation.params)
+        made = interpreted(builder, op.decompose, *args, **equation.params)
         outputs = made if isinstance(made, tuple) else (made,)
         result += builder.equations
         same.update(zip(equation.outputs, (builder.value(t) for t in outputs), strict=True))
     flat = _substituted(graph, result, same)
     return decompose(flat)
+
+
+def _taken_apart(equation: Equation) -> bool:
+    """A composite op; on bfloat16 it is rounded once, in the end, and so stays whole."""
+    return isinstance(equation.op, Composite) and all(v.dtype.kind != "V" for v in equation.values())
 
 
 @checked

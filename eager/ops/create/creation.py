@@ -342,7 +342,7 @@ def _from_python(data: Any) -> tuple[np.ndarray, DType | None]:
         array = np.array(data)
     except ValueError as error:
         raise failure(ValueError, f"expected nested sequences of equal lengths: {error}") from None
-    if array.dtype.kind not in "buifc":
+    if array.dtype.kind not in "buifc" and array.dtype not in dtypes.FROM_NUMPY:
         raise failure(TypeError, f"cannot make a tensor of {type(data).__name__} ({array.dtype})")
     if array.size == 0 and plain:
         return array, dtypes.default_float()

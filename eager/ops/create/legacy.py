@@ -74,6 +74,7 @@ _CLASSES = {
     "IntTensor": dtypes.int32,
     "LongTensor": dtypes.int64,
     "HalfTensor": dtypes.float16,
+    "BFloat16Tensor": dtypes.bfloat16,
     "FloatTensor": dtypes.float32,
     "DoubleTensor": dtypes.float64,
 }
@@ -83,6 +84,7 @@ for _name, _dtype in _CLASSES.items():
 
 _NAMES = {dtype: name for name, dtype in _CLASSES.items()}
 _NAMES |= {dtypes.complex64: "ComplexFloatTensor", dtypes.complex128: "ComplexDoubleTensor"}
+_NAMES |= {dtypes.uint16: "UInt16Tensor", dtypes.uint32: "UInt32Tensor", dtypes.uint64: "UInt64Tensor"}
 
 
 def kind_of(value: Any) -> DType:

@@ -118,10 +118,10 @@ def _assign_to_repeated(self: Tensor, index: Any, value: Any) -> bool:
 def _number_for(value: Any, target: Tensor) -> Tensor:
     """A number (or nested ones) as a tensor of the dtype of `target`, with all digits that this has."""
     kind = target.array.dtype.kind
-    if kind == "c" or (kind == "f" and isinstance(value, (float, int))):
+    if kind == "c" or (kind in "fV" and isinstance(value, (float, int))):
         return ops.tensor(value, dtype=target.dtype)
     made = ops.tensor(value)
-    if kind == "f" and made.array.dtype.kind == "f":
+    if kind in "fV" and made.array.dtype.kind in "fV":
         made = ops.tensor(value, dtype=target.dtype)
     return _of_kind(made, target)
 

@@ -91,7 +91,7 @@ def _start_of(reduce: str, dtype: np.dtype) -> Any:
         return int(reduce == "prod")
     if dtype.kind == "b":
         return reduce == "amin"
-    if dtype.kind == "f":
+    if dtype.kind in "fV":
         return -np.inf if reduce == "amax" else np.inf
     limits = np.iinfo(dtype)
     return limits.min if reduce == "amax" else limits.max

@@ -55,7 +55,7 @@ def _put_slices(
 def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> Tensor:
     """`input` with the slices of `source` (times `alpha`) added at `index`. Source: `torch.index_add`."""
     if alpha != 1:
-        if isinstance(alpha, float) and source.array.dtype.kind not in "fc":
+        if isinstance(alpha, float) and source.array.dtype.kind not in "fcV":
             raise failure(
                 RuntimeError,
                 "For integral input tensors, argument alpha must not be a floating point number.",

@@ -15,6 +15,7 @@ from fusegrad.eager.core.sizes import broadcast_shapes
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.declare import public
 from fusegrad.eager.ops.pointwise.declare_pointwise import declare_operator
+from fusegrad.eager.ops.precision import in_half, uncast
 
 # Once compiled loops run on a thread pool of their own, products must share that pool: two pools
 # that spin starve each other (DESIGN.md, "One thread pool"). The compiler then puts its own
@@ -170,14 +171,14 @@ def bmm(input: Tensor, mat2: Tensor) -> Tensor:
 def mv(input: Tensor, vec: Tensor) -> Tensor:
     """A matrix times a vector. Source: `torch.mv`."""
     check_ranks((2, 1), input, vec)
-    return matmul(input, vec)
+    return uncast(matmul)(input, vec)
 
 
 @public(method=True)
 def dot(input: Tensor, tensor: Tensor) -> Tensor:
     """The inner product of two vectors. Source: `torch.dot`."""
     check_ranks((1, 1), input, tensor)
-    return matmul(input, tensor)
+    return uncast(matmul)(input, tensor)
 
 
 def _addmm_decomposed(bias: Tensor, x: Tensor, y: Tensor) -> Tensor:
@@ -211,6 +212,7 @@ _addmm = Composite(
 @public(method=True, inplace=True)
 def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * (mat1 @ mat2). Source: `torch.addmm`."""
+    input, mat1, mat2 = in_half(input, mat1, mat2)
     x, y = mat1.array, mat2.array
     plain = beta == 1 and alpha == 1 and x.dtype == y.dtype == input.array.dtype != _BOOL
     if plain and x.ndim == 2 == y.ndim and x.shape[1] == y.shape[0]:

@@ -19,6 +19,7 @@ from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.sizes import positions
 from fusegrad.eager.core.tensor import Tensor, on_cpu
 from fusegrad.eager.ops.linalg.matrices import real_dtype
+from fusegrad.eager.ops.precision import in_single
 from fusegrad.eager.ops.shape.shape import normal_dim
 
 # NumPy's names say which direction is scaled by 1/n. The transposed transform goes the other way with
@@ -113,10 +114,11 @@ def _norm(name: str, norm: str | None) -> str:
 
 def _floating(name: str, input: Tensor) -> Tensor:
     """Integers in the default float."""
+    input = in_single(input)
     dtype = input.array.dtype
-    if dtype == np.float16:
-        raise failure(RuntimeError, f"{name}: Unsupported dtype float16; convert with .float()")
-    return input if dtype.kind in "fc" else ops.cast(input, dtypes.default_float())
+    if dtype.itemsize == 2 and dtype.kind in "fV":
+        raise failure(RuntimeError, f"{name}: Unsupported dtype {dtype.name}; convert with .float()")
+    return input if dtype.kind in "fcV" else ops.cast(input, dtypes.default_float())
 
 
 def _resized(x: Tensor, dim: int, n: int) -> Tensor:

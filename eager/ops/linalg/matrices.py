@@ -126,15 +126,16 @@ def check_matrix(name: str, x: Tensor, what: str = "A") -> Tensor:
 def check_floating(name: str, x: Tensor, what: str = "A") -> None:
     """Refuse dtypes that LAPACK has no routines for."""
     dtype = x.array.dtype
-    if dtype.kind not in "fc":
+    if dtype.kind not in "fcV":
         raise failure(
             RuntimeError,
             f"{name}: Expected a floating point or complex tensor as input. Got {what} of {dtype.name}; "
             "convert it with .to(fusegrad.float32)",
         )
-    if dtype == np.float16:
+    if dtype.itemsize == 2:
         raise failure(
-            RuntimeError, f"{name}: Low precision dtypes not supported. Got {what} of float16; use .float()"
+            RuntimeError,
+            f"{name}: Low precision dtypes not supported. Got {what} of {dtype.name}; use .float()",
         )
 
 

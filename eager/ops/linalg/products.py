@@ -11,6 +11,7 @@ from fusegrad.eager.core.sizes import size_of
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.declare import public
 from fusegrad.eager.ops.linalg.contraction import check_ranks, combined
+from fusegrad.eager.ops.precision import in_half
 from fusegrad.eager.ops.shape import shape
 
 
@@ -66,12 +67,14 @@ def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any
 @public(method=True, inplace=True)
 def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * (batch1 @ batch2), for stacks of matrices. Source: `torch.baddbmm`."""
+    input, batch1, batch2 = in_half(input, batch1, batch2)
     return combined("baddbmm", input, ops.bmm(batch1, batch2), beta, alpha)
 
 
 @public(method=True, inplace=True)
 def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * (the sum of the products of two stacks of matrices). Source: `torch.addbmm`."""
+    input, batch1, batch2 = in_half(input, batch1, batch2)
     return combined("addbmm", input, ops.sum(ops.bmm(batch1, batch2), 0), beta, alpha)
 
 

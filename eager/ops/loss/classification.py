@@ -15,6 +15,7 @@ from fusegrad.eager.core.state import testable
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.loss.loss import checked_reduction, reduced
 from fusegrad.eager.ops.nn.linear import linear
+from fusegrad.eager.ops.precision import in_single
 
 # Losses of rows of class scores: input [N, C] float, target [N] int64.
 
@@ -156,7 +157,7 @@ def _as_rows(input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         )
     if target.array.dtype.kind not in "iu":
         raise failure(RuntimeError, f"expected target of dtype int64, got {target.array.dtype.name}")
-    if input.array.dtype.kind != "f":
+    if input.array.dtype.kind not in "fV":
         raise failure(RuntimeError, f"expected a floating-point input, got {input.array.dtype.name}")
     if len(size) == 2:
         return input, target
@@ -186,6 +187,7 @@ def cross_entropy(
     >>> fg.nn.functional.cross_entropy(fg.tensor([[0.0, 0.0]]), fg.tensor([1]))
     tensor(0.6931)
     """
+    input, target = in_single(input, target)
     how = checked_reduction(reduction, size_average, reduce)
     if not 0 <= label_smoothing <= 1:
         raise failure(RuntimeError, f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
@@ -202,7 +204,7 @@ def cross_entropy(
 
 
 def _check_probabilities(target: Tensor, ignore_index: int) -> None:
-    if target.array.dtype.kind != "f":
+    if target.array.dtype.kind not in "fV":
         raise failure(
             RuntimeError,
             "Expected floating point type for target with class probabilities, "

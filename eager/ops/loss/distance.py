@@ -31,7 +31,7 @@ def normalize(
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
     """The cosine of the angle between vectors along `dim`. Source: `torch.cosine_similarity`."""
     kind = dtypes.result_type([x1.array, x2.array])
-    if kind.kind not in "fc":
+    if kind.kind not in "fcV":
         raise failure(RuntimeError, f"expected common dtype to be floating point, yet common dtype is {kind}")
     size = np.broadcast_shapes(x1.array.shape, x2.array.shape)
     sides = [ops.cast(ops.expand(x, size), kind) for x in (x1, x2)]

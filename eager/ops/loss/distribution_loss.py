@@ -13,6 +13,7 @@ from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.index import indexing
 from fusegrad.eager.ops.loss.distance import at_least
 from fusegrad.eager.ops.loss.loss import checked_reduction, reduced
+from fusegrad.eager.ops.precision import in_single
 from fusegrad.eager.ops.shape import padding
 
 
@@ -29,6 +30,7 @@ def kl_div(
     reduction: also "batchmean", the sum by the first size, which is the divergence's own definition.
     log_target: the target holds log-probabilities too. Source: `torch.nn.functional.kl_div`.
     """
+    input, target = in_single(input, target)
     batchmean = reduction == "batchmean"
     how = checked_reduction("sum" if batchmean else reduction, size_average, reduce)
     if reduction == "mean":
@@ -59,6 +61,7 @@ def poisson_nll_loss(
 
     full: with Stirling's approximation of log(target!). Source: `torch.nn.functional.poisson_nll_loss`.
     """
+    input, target = in_single(input, target)
     how = checked_reduction(reduction, size_average, reduce)
     if log_input:
         loss = ops.exp(input) - target * input
@@ -130,11 +133,12 @@ def ctc_loss(
     zero_infinity: 0 in place of the infinite loss of labels that do not fit into the inputs.
     Source: `torch.nn.functional.ctc_loss`.
     """
+    log_probs = in_single(log_probs)
     how = checked_reduction(reduction)
     single = log_probs.array.ndim == 2
     if single:
         log_probs = ops.unsqueeze(log_probs, 1)
-    if log_probs.array.ndim != 3 or log_probs.array.dtype.kind != "f":
+    if log_probs.array.ndim != 3 or log_probs.array.dtype.kind not in "fV":
         raise failure(RuntimeError, "log_probs must be floating-point, of shape [T, N, C] or [T, C]")
     steps, rows, classes = log_probs.array.shape
     if not 0 <= blank < classes:

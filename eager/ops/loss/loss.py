@@ -23,6 +23,7 @@ from fusegrad.eager.core.state import testable
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.nn.activation import log_sigmoid
 from fusegrad.eager.ops.pointwise.declare_pointwise import number
+from fusegrad.eager.ops.precision import in_single
 
 
 def checked_reduction(reduction: str, size_average: Any = None, reduce: Any = None) -> str:
@@ -171,7 +172,7 @@ def _pair_loss(op: Composite, input: Tensor, target: Tensor, how: str, parameter
         )
         input, target = ops.broadcast_tensors(input, target)
     kind = dtypes.result_type([input.array, target.array])
-    if kind.kind != "f":
+    if kind.kind not in "fV":
         raise failure(RuntimeError, f"expected floating-point tensors, got {kind.name}")
     input, target = (t if t.array.dtype == kind else ops.cast(t, kind) for t in (input, target))
     return bind(op, (input, target), {"reduction": how, "parameter": parameter})
@@ -326,5 +327,6 @@ def soft_margin_loss(
     input: Tensor, target: Tensor, size_average: Any = None, reduce: Any = None, reduction: str = "mean"
 ) -> Tensor:
     """log(1 + exp(-target * input)), for targets 1 and -1. Source: `torch.nn.functional.soft_margin_loss`."""
+    input, target = in_single(input, target)
     how = checked_reduction(reduction, size_average, reduce)
     return reduced(ops.log1p(ops.exp(-input * target)), how)

@@ -10,6 +10,7 @@ from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.loss.loss import checked_reduction, reduced
 from fusegrad.eager.ops.nn.activation import log_sigmoid
+from fusegrad.eager.ops.precision import in_single
 
 
 def hinge_embedding_loss(
@@ -24,6 +25,7 @@ def hinge_embedding_loss(
 
     Source: `torch.nn.functional.hinge_embedding_loss`.
     """
+    input, target = in_single(input, target)
     how = checked_reduction(reduction, size_average, reduce)
     apart = ops.where(ops.ne(target, 1), ops.clamp(margin - input, 0), 0.0)
     return reduced(apart + ops.where(ops.ne(target, -1), input, 0), how)
@@ -43,6 +45,7 @@ def margin_ranking_loss(
     Raises RuntimeError unless all three have as many dimensions.
     Source: `torch.nn.functional.margin_ranking_loss`.
     """
+    input1, input2, target = in_single(input1, input2, target)
     how = checked_reduction(reduction, size_average, reduce)
     _same_rank("input1, input2 and target", input1, input2, target)
     return reduced(ops.clamp(-target * (input1 - input2) + margin, 0), how)
@@ -68,6 +71,7 @@ def cosine_embedding_loss(
     inputs: [N, D] with a target [N], or [D] with a 0-d target; others raise RuntimeError.
     Source: `torch.nn.functional.cosine_embedding_loss`.
     """
+    input1, input2, target = in_single(input1, input2, target)
     how = checked_reduction(reduction, size_average, reduce)
     rank = target.array.ndim
     if rank > 1 or input1.array.ndim != rank + 1 or input2.array.ndim != rank + 1:
@@ -100,6 +104,7 @@ def triplet_margin_loss(
     swap: take the nearer of anchor and positive to the negative. Raises ValueError for a margin that
     is not above 0. Source: `torch.nn.functional.triplet_margin_loss`.
     """
+    anchor, positive, negative = in_single(anchor, positive, negative)
     how = checked_reduction(reduction, size_average, reduce)
     return _triplet(
         anchor, positive, negative, lambda x, y: ops.pairwise_distance(x, y, p, eps), margin, swap, how
@@ -160,6 +165,7 @@ def multi_margin_loss(
     input: [N, C] or [C]; target: [N] or one number. Raises ValueError for `p` other than 1 and 2.
     Source: `torch.nn.functional.multi_margin_loss`.
     """
+    input = in_single(input)
     how = checked_reduction(reduction, size_average, reduce)
     if p not in (1, 2):
         raise failure(ValueError, "only p == 1 and p == 2 supported")
@@ -213,6 +219,7 @@ def multilabel_margin_loss(
     input: [N, C] or [C]; target: of the same shape, class numbers that end with the first negative.
     Source: `torch.nn.functional.multilabel_margin_loss`.
     """
+    input = in_single(input)
     how = checked_reduction(reduction, size_average, reduce)
     rows = _rows(input)
     if target.array.shape != input.array.shape:

@@ -13,6 +13,7 @@ from fusegrad.eager.core.op import bind, describe
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.declare import public
+from fusegrad.eager.ops.precision import in_single
 from fusegrad.eager.ops.reduce.reduction import accepting_axis, vector_norm
 from fusegrad.eager.ops.shape.shape import normal_dim
 
@@ -122,6 +123,7 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str | None = Non
     >>> fg.cdist(fg.tensor([[0.0, 0.0]]), fg.tensor([[3.0, 4.0], [1.0, 0.0]]))
     tensor([[5., 1.]])
     """
+    x1, x2 = in_single(x1, x2)
     first, second = x1.array, x2.array
     if first.dtype.kind != "f" or second.dtype != first.dtype:
         raise failure(

@@ -33,6 +33,7 @@ from fusegrad.eager.ops.pointwise.declare_pointwise import (
     number,
     tensor_operand,
 )
+from fusegrad.eager.ops.precision import in_half
 from fusegrad.eager.ops.shape.shape import normal_dim
 
 
@@ -220,6 +221,7 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
 
     Raises RuntimeError for a weight that does not fit. Source: `torch.nn.functional.prelu`.
     """
+    input, weight = in_half(input, weight)
     if input.array.dtype != weight.array.dtype:
         names = f"{input.array.dtype.name} and {weight.array.dtype.name}"
         raise failure(RuntimeError, f"Type promoting not supported. Got {names}")

@@ -14,6 +14,7 @@ from fusegrad.eager.core.public import locate
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.nn.dropout import dropout
 from fusegrad.eager.ops.nn.linear import linear
+from fusegrad.eager.ops.precision import in_half
 from fusegrad.eager.ops.shape import padding
 
 
@@ -34,6 +35,7 @@ def scaled_dot_product_attention(
     sees the keys up to its own place. scale: 1 / sqrt(E) if None. enable_gqa: fewer key heads than query
     heads, each used several times. Source: `torch.nn.functional.scaled_dot_product_attention`.
     """
+    query, key, value, attn_mask = in_half(query, key, value, attn_mask)
     _check_operands(query, key, value, attn_mask, is_causal)
     if enable_gqa:
         key, value = (_repeated_heads(query, x) for x in (key, value))
@@ -238,7 +240,7 @@ def _check_ranks(query: Tensor, key: Tensor, value: Tensor, padding: Any, mask: 
 
 def _added_mask(mask: Tensor | None, name: str, like: Tensor) -> Tensor | None:
     """A mask as floats to add: a bool mask is True where nothing is to be seen."""
-    if mask is None or mask.array.dtype.kind == "f":
+    if mask is None or mask.array.dtype.kind in "fV":
         return mask
     if mask.array.dtype.kind != "b":
         raise failure(AssertionError, f"only bool and floating types of {name} are supported")

@@ -30,6 +30,7 @@ from fusegrad.eager.core.op import TensorType, bind
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.declare import public
+from fusegrad.eager.ops.precision import in_half
 from fusegrad.eager.ops.shape import padding
 from fusegrad.eager.ops.shape.windows import (
     Sizes,
@@ -320,6 +321,7 @@ def _convolution_of(name: str, rank: int) -> Callable[..., Tensor]:
         dilation: Any = 1,
         groups: int = 1,
     ) -> Tensor:
+        input, weight, bias = in_half(input, weight, bias)
         _check(name, rank, input, weight, bias, groups)
         kernel = weight.array.shape[2:]
         if padding == "same":
@@ -359,6 +361,7 @@ def _transpose_of(name: str, rank: int) -> Callable[..., Tensor]:
         groups: int = 1,
         dilation: Any = 1,
     ) -> Tensor:
+        input, weight, bias = in_half(input, weight, bias)
         _check(name, rank, input, weight, bias, groups, transposed=True)
         window = window_of(name, rank, weight.array.shape[2:], stride, padding, dilation)
         extra = numbers(output_padding, rank, name, "output_padding")

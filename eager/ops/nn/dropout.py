@@ -6,8 +6,6 @@ import math
 import warnings
 from collections.abc import Callable
 
-import numpy as np
-
 from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.ops import ops
@@ -173,7 +171,7 @@ def gumbel_softmax(
     with no_grad():
         kind = dtypes.FROM_NUMPY[logits.array.dtype]
         exponential = -ops.log1p(-ops.rand(logits.array.shape, dtype=kind))
-        gumbels = -ops.log(ops.clamp(exponential, float(np.finfo(logits.array.dtype).tiny)))
+        gumbels = -ops.log(ops.clamp(exponential, dtypes.finfo(logits.dtype).tiny))
     smooth = ops.softmax((logits + gumbels) / tau, dim)
     if not hard:
         return smooth

@@ -22,6 +22,7 @@ from fusegrad.eager.core.op import TensorType, bind
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.declare import public
+from fusegrad.eager.ops.precision import in_single
 
 _MODES = ("bilinear", "nearest", "bicubic")
 _PADDINGS = ("zeros", "border", "reflection")
@@ -167,6 +168,7 @@ def grid_sample(
     padding_mode: what is read outside: "zeros", "border" or "reflection". Raises ValueError for other
     modes, RuntimeError for sizes that do not fit. Source: `torch.nn.functional.grid_sample`.
     """
+    input, grid = in_single(input, grid)
     if mode not in _MODES or padding_mode not in _PADDINGS:
         raise failure(
             ValueError,
@@ -224,7 +226,7 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
     Source: `torch.nn.functional.affine_grid`.
     """
     rank, given = len(size) - 2, theta.array.shape
-    if theta.array.dtype.kind != "f":
+    if theta.array.dtype.kind not in "fV":
         raise failure(
             ValueError,
             f"affine_grid: Expected theta to have floating point type, but got {theta.array.dtype}",

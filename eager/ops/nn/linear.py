@@ -14,6 +14,7 @@ from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.linalg import contraction
+from fusegrad.eager.ops.precision import in_half
 
 
 def quick(numpy: Callable[..., np.ndarray], recorded: Callable[..., Tensor], *values: Any) -> Tensor:
@@ -61,7 +62,7 @@ def _fit(x: Tensor, weight: Tensor, bias: Tensor) -> bool:
     if len(rows) != 2 or len(columns) != 2 or rows[1] != columns[1]:
         return False
     kind = x.array.dtype
-    same = weight.array.dtype == kind and bias.array.dtype == kind and kind.kind == "f"
+    same = weight.array.dtype == kind and bias.array.dtype == kind and kind.kind in "fV"
     return same and (size == columns[:1] or size == (rows[0], columns[0]))
 
 
@@ -70,6 +71,8 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
     input: [..., in]; weight: [out, in]; bias: [out]. Raises RuntimeError when sizes or dtypes differ.
     """
+    if state.autocast is not None:
+        input, weight, bias = in_half(input, weight, bias)
     if bias is not None:
         size = input.array.shape
         if len(size) == 2:
@@ -90,6 +93,8 @@ def added_linear(part: Tensor, x: Tensor, weight: Tensor) -> Tensor:
 
     Raises RuntimeError when sizes or dtypes differ.
     """
+    if state.autocast is not None:
+        part, x, weight = in_half(part, x, weight)
     if not _fit(x, weight, part):
         kinds = ", ".join(f"{t.array.dtype.name}{list(t.array.shape)}" for t in (x, weight, part))
         raise failure(

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import AnalyticComposite
 from fusegrad.eager.core.memory_order import Order, channels
@@ -92,7 +93,7 @@ def _scaled(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
 
 
 def _check_floating(input: Tensor) -> None:
-    if input.array.dtype.kind not in "fc":
+    if input.array.dtype.kind not in "fcV":
         raise failure(RuntimeError, f"expected a floating-point input, got {input.array.dtype.name}")
 
 
@@ -145,7 +146,7 @@ def rms_norm(
     """Root mean square 1 over the last dimensions, then weight. Source: `torch.nn.functional.rms_norm`."""
     _check_floating(input)
     dims = _trailing(input, normalized_shape, weight=weight)
-    small = float(np.finfo(input.array.dtype).eps) if eps is None else eps
+    small = dtypes.finfo(input.dtype).eps if eps is None else eps
     input = input.contiguous()
     return _scaled(input * ops.rsqrt(ops.mean(input * input, dims, True) + small), weight, None)
 
@@ -293,7 +294,7 @@ def local_response_norm(
     widths = [(0, 0), (size // 2, (size - 1) // 2)] + [(0, 0)] * (len(sizes) - 2)
     squares = padding.padded(input * input, widths, 0.0)
     total = sum((ops.narrow(squares, 1, i, sizes[1]) for i in range(1, size)), squares[:, : sizes[1]])
-    mean = total / size if squares.array.dtype.kind == "f" else ops.div(total, size, rounding_mode="floor")
+    mean = total / size if squares.array.dtype.kind in "fV" else ops.div(total, size, rounding_mode="floor")
     return input / (mean * alpha + k) ** beta
 
 

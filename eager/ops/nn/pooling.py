@@ -68,7 +68,7 @@ def _sized(types: Sequence[TensorType], size: Sizes, **_: Any) -> TensorType:
 
 
 def _lowest(dtype: np.dtype) -> Any:
-    return -np.inf if dtype.kind == "f" else np.iinfo(dtype).min
+    return -np.inf if dtype.kind in "fV" else np.iinfo(dtype).min
 
 
 def _max_numpy(x: np.ndarray, count: Sizes, window: Window) -> np.ndarray:
@@ -266,7 +266,7 @@ _avg_spread: Opaque = Opaque(
 
 def check_kind(name: str, input: Tensor, kinds: str) -> None:
     """Raise NotImplementedError for a dtype of another kind."""
-    if input.array.dtype.kind not in kinds:
+    if input.array.dtype.kind not in (kinds + "V" if "f" in kinds else kinds):
         raise failure(NotImplementedError, f'"{name}" not implemented for {input.array.dtype.name}')
 
 

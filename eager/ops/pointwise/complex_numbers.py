@@ -239,7 +239,7 @@ def polar(abs: Tensor, angle: Tensor) -> Tensor:
 
 def _pairs_as_complex_type(types: Any) -> TensorType:
     shape, dtype = types[0]
-    if dtype.kind != "f":
+    if dtype.kind not in "fV":
         raise RuntimeError(f"only floating-point tensors can be seen as complex, this is {dtype.name}")
     if not shape:
         raise RuntimeError("Input tensor must have one or more dimensions")

@@ -47,6 +47,7 @@ _CASTS = {
     "float": dtypes.float32,
     "double": dtypes.float64,
     "half": dtypes.float16,
+    "bfloat16": dtypes.bfloat16,
     "long": dtypes.int64,
     "int": dtypes.int32,
     "short": dtypes.int16,

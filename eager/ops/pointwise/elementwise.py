@@ -142,7 +142,7 @@ def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Tensor:
             f"expected rounding_mode to be one of None, 'trunc', or 'floor' but found {rounding_mode!r}",
         )
     kind = dtypes.result_type([x.array if isinstance(x, Tensor) else x for x in (input, other)])
-    return trunc(_div(input, other)) if kind.kind == "f" else _truncated_quotient(input, other)
+    return trunc(_div(input, other)) if kind.kind in "fV" else _truncated_quotient(input, other)
 
 
 def _truncated_quotient(x: Any, y: Any) -> Tensor:
@@ -319,7 +319,7 @@ def round(input: Tensor, *, decimals: int = 0) -> Tensor:
     """
     if not decimals:
         return _round(input)
-    if input.array.dtype.kind != "f":
+    if input.array.dtype.kind not in "fV":
         raise failure(NotImplementedError, f"decimals of {input.array.dtype.name}; use a floating dtype")
     scale = 10.0 ** builtins.abs(decimals)
     return _round(input * scale) / scale if decimals > 0 else _round(input / scale) * scale

@@ -181,7 +181,7 @@ class Frexp(NamedTuple):
 
 def _frexp_types(types: Any) -> tuple[TensorType, TensorType]:
     shape, dtype = types[0]
-    if dtype.kind != "f":
+    if dtype.kind not in "fV":
         raise RuntimeError(f"only floating-point tensors have a mantissa, this is {dtype.name}")
     return TensorType(shape, dtype), TensorType(shape, np.dtype(np.int32))
 

@@ -105,7 +105,7 @@ def as_kind(value: Any, dtype: np.dtype) -> Any:
         return value
     if isinstance(value, builtins.complex):
         raise failure(RuntimeError, f"value cannot be converted to type {dtype.name} without overflow")
-    if dtype.kind == "f":
+    if dtype.kind in "fV":
         return float(value)
     if dtype.kind == "b":
         return bool(value)
@@ -208,7 +208,7 @@ def lerp(input: Tensor, end: Tensor, weight: Any) -> Tensor:
     """
     operands = (tensor_operand(input), tensor_operand(end), operand(weight))
     kinds = {x.array.dtype.name for x in operands if isinstance(x, Tensor)}
-    if len(kinds) > 1 or operands[0].array.dtype.kind not in "fc":
+    if len(kinds) > 1 or operands[0].array.dtype.kind not in "fcV":
         raise failure(
             RuntimeError, f"expected floating-point tensors of one dtype, got {' and '.join(sorted(kinds))}"
         )
@@ -333,9 +333,9 @@ def nan_to_num(
     input: Tensor, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
 ) -> Tensor:
     """NaN and infinities replaced; by default by 0 and the largest numbers. Source: `torch.nan_to_num`."""
-    if tensor_operand(input).array.dtype.kind not in "fc":
+    if tensor_operand(input).array.dtype.kind not in "fcV":
         return input.clone()
-    limits = np.finfo(input.array.dtype)
+    limits = dtypes.finfo(input.dtype)
     high = float(limits.max) if posinf is None else number(posinf)
     low = float(limits.min) if neginf is None else number(neginf)
     params = {"nan": 0.0 if nan is None else number(nan), "posinf": high, "neginf": low}
@@ -387,7 +387,7 @@ def isclose(
     if rtol < 0 or atol < 0:
         raise failure(RuntimeError, f"rtol and atol must not be negative, got {rtol} and {atol}")
     close = ops.eq(input, other)
-    if equal_nan and input.array.dtype.kind in "fc":
+    if equal_nan and input.array.dtype.kind in "fcV":
         close = ops.logical_or(close, ops.logical_and(ops.isnan(input), ops.isnan(other)))
     if input.array.dtype.kind in "bui":  # as floats, so that bools and unsigned numbers have a difference
         input, other = ops.cast(input, dtypes.default_float()), ops.cast(other, dtypes.default_float())
@@ -430,4 +430,4 @@ _signbit = unary(
 @public(method=True)
 def signbit(input: Tensor) -> Tensor:
     """Whether the sign is negative, that of -0.0 and of NaN too. Source: `torch.signbit`."""
-    return _signbit(input) if tensor_operand(input).array.dtype.kind == "f" else ops.lt(input, 0)
+    return _signbit(input) if tensor_operand(input).array.dtype.kind in "fV" else ops.lt(input, 0)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import ONLY_REAL_FLOAT, REAL_FLOAT, Pointwise
 from fusegrad.eager.core.names import renamed
@@ -94,7 +95,7 @@ def mvlgamma(input: Tensor, p: int) -> Tensor:
         raise failure(RuntimeError, f"p has to be greater than or equal to 1, got {p}")
     if tensor_operand(input).array.dtype.kind in "bc":
         raise failure(RuntimeError, f"not implemented for {input.array.dtype.name}")
-    floating = input if input.array.dtype.kind == "f" else input.float()
+    floating = input if input.array.dtype.kind in "fV" else input.float()
     steps = ops.arange(p, dtype=floating.dtype) * -0.5
     terms = lgamma(ops.unsqueeze(floating, -1) + steps)
     return terms.sum(-1) + 0.25 * p * (p - 1) * math.log(math.pi)
@@ -204,7 +205,7 @@ i1e: Unary = opaque_unary(
 
 
 def _next_to_zero(x: Tensor) -> Tensor:
-    return ops.le(ops.abs(x), float(np.finfo(x.array.dtype).eps))
+    return ops.le(ops.abs(x), dtypes.finfo(x.dtype).eps)
 
 
 def _away_from_zero(x: Tensor) -> Tensor:

@@ -319,7 +319,7 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Ten
 
     Equal ends mean those of the elements. Source: `torch.histc`.
     """
-    if input.array.dtype.kind != "f":
+    if input.array.dtype.kind not in "fV":
         raise failure(NotImplementedError, f"not implemented for {input.array.dtype.name}")
     bins = size_of(bins)
     if bins <= 0:
@@ -426,7 +426,7 @@ def _histograms(
     weight: Tensor | None,
     density: bool,
 ) -> tuple[Tensor, ...]:
-    if points.array.dtype.kind != "f":
+    if points.array.dtype.kind not in "fV":
         raise failure(NotImplementedError, f"not implemented for {points.array.dtype.name}")
     if weight is not None and weight.array.size != points.array.size // max(points.array.shape[-1], 1):
         raise failure(

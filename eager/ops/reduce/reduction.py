@@ -105,7 +105,7 @@ def in_dtype(op: Any, input: Tensor, params: dict[str, Any], dtype: Any) -> Tens
 @accepting_axis
 def nansum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The sum over `dim` of what is not NaN. Source: `torch.nansum`."""
-    if input.array.dtype.kind == "f":
+    if input.array.dtype.kind in "fV":
         input = ops.where(ops.isnan(input), 0.0, input)
     return sum(input, dim, keepdim, dtype=dtype)
 
@@ -137,7 +137,7 @@ def mean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = 
     """The mean over `dim`. Raises RuntimeError for integers without `dtype`. Source: `torch.mean`."""
     if dtype is not None:
         input = ops.cast(input, dtype)
-    if input.array.dtype.kind not in "fc":
+    if input.array.dtype.kind not in "fcV":
         given = "Input" if dtype is None else "Optional"
         raise failure(
             RuntimeError,
@@ -151,7 +151,7 @@ def mean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = 
 @accepting_axis
 def nanmean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The mean over `dim` of what is not NaN; NaN of nothing. Source: `torch.nanmean`."""
-    if input.array.dtype.kind not in "fc":
+    if input.array.dtype.kind not in "fcV":
         raise failure(
             RuntimeError,
             f"expected input to have floating point or complex dtype but got {input.array.dtype.name}",
@@ -415,7 +415,7 @@ def vector_norm(
     ord = plain_number(ord)
     if not isinstance(ord, (int, float)):
         raise failure(TypeError, f"vector_norm: ord must be a number, not {type(ord).__name__}")
-    if x.array.dtype.kind not in "fc":
+    if x.array.dtype.kind not in "fcV":
         raise failure(
             RuntimeError,
             f"linalg.vector_norm: Expected a floating point or complex tensor as input. "

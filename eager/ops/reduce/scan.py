@@ -89,7 +89,7 @@ def logcumsumexp(input: Tensor, dim: int) -> Tensor:
 
 
 def _running_logsumexp(input: Tensor, dim: int) -> Tensor:
-    if input.array.dtype.kind != "f":
+    if input.array.dtype.kind not in "fV":
         raise failure(
             NotImplementedError, f"not implemented for {input.array.dtype.name}; convert it with .to(float32)"
         )

@@ -55,7 +55,7 @@ _log_softmax = Composite(
 def _soft(op: Composite, input: Tensor, dim: int | None, dtype: Any) -> Tensor:
     if dtype is not None:
         input = ops.cast(input, dtype)
-    if input.array.dtype.kind != "f":
+    if input.array.dtype.kind not in "fV":
         raise failure(RuntimeError, f"not implemented for {input.array.dtype.name}; pass dtype=float32")
     if dim is None:  # PyTorch's choice for old programs
         dim = 0 if input.array.ndim in (0, 1, 3) else 1

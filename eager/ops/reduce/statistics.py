@@ -18,6 +18,7 @@ from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.state import testable
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.declare import public
+from fusegrad.eager.ops.precision import in_single
 from fusegrad.eager.ops.reduce import summation
 from fusegrad.eager.ops.reduce.reduction import _spread, accepting_axis, normal_dims, squared_size
 from fusegrad.eager.ops.shape.shape import normal_dim
@@ -83,7 +84,7 @@ _std = Composite(
 def _deviation(
     op: Composite, input: Tensor, dim: Any, unbiased: bool, keepdim: bool, correction: float | None
 ) -> Tensor:
-    if input.array.dtype.kind not in "fc":
+    if input.array.dtype.kind not in "fcV":
         raise failure(
             RuntimeError,
             f"std and var only support floating point and complex dtypes, got {input.array.dtype.name}",
@@ -270,6 +271,7 @@ def quantile(
     >>> fg.quantile(fg.tensor([1.0, 2.0, 4.0]), 0.25)
     tensor(1.5000)
     """
+    input, q = in_single(input, q)
     return _quantile(input, q, dim, keepdim, interpolation, False)
 
 
@@ -279,6 +281,7 @@ def nanquantile(
     input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
 ) -> Tensor:
     """`quantile` of what is not NaN. Source: `torch.nanquantile`."""
+    input, q = in_single(input, q)
     return _quantile(input, q, dim, keepdim, interpolation, True)
 
 

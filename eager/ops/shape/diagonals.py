@@ -17,6 +17,7 @@ from fusegrad.eager.core.sizes import positions, size_of
 from fusegrad.eager.core.tensor import Tensor, on_cpu
 from fusegrad.eager.ops.create import creation
 from fusegrad.eager.ops.declare import method, public
+from fusegrad.eager.ops.precision import in_single
 from fusegrad.eager.ops.shape.shape import normal_dim
 
 # Diagonals: a view, its gradient, and writing one.
@@ -167,6 +168,7 @@ def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
 @public(method=True)
 def trace(input: Tensor) -> Tensor:
     """The sum of a matrix's diagonal. Source: `torch.trace`."""
+    input = in_single(input)
     if input.array.ndim != 2:
         raise failure(RuntimeError, f"expected a matrix, but got tensor with dim {input.array.ndim}")
     if input.array.dtype.kind == "b":

@@ -69,8 +69,7 @@ def test_dlpack_options_and_refusals():
                 take(needing)
     with pytest.raises(TypeError, match="__dlpack__"):
         fg.from_dlpack([1.0])
-    with pytest.raises(TypeError, match="uint16"):
-        fg.from_dlpack(np.ones(2, np.uint16))
+    assert fg.from_dlpack(np.ones(2, np.uint16)).dtype is fg.uint16
     with pytest.raises(RuntimeError, match="CPU"):
         fg.from_dlpack(np.ones(2), device="cuda")
     fixed = np.ones(2)

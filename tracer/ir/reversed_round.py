@@ -56,14 +56,14 @@ def reversed_round(graph: Graph, carried: int, rows: int, given: tuple[int, ...]
         builder.takes(name)
         return Value(name, value.type)
 
-    differentiable = [i for i, v in enumerate(inputs) if v.dtype.kind in "fc"]
+    differentiable = [i for i, v in enumerate(inputs) if v.dtype.kind in "fcV"]
     ours = [i for i in differentiable if i < carried]
     parts = [i for i in differentiable if carried <= i < carried + rows]
     others = [i for i in differentiable if i >= carried + rows]
     seeds = {i: new("g", graph.outputs[i]) for i in (*ours, *given)}
     sums = {i: new("sum", inputs[i]) for i in others}
-    tracked = {v for v in inputs if v.dtype.kind in "fc"}
-    tracked.update(v for e in graph.equations for v in e.outputs if v.dtype.kind in "fc")
+    tracked = {v for v in inputs if v.dtype.kind in "fcV"}
+    tracked.update(v for e in graph.equations for v in e.outputs if v.dtype.kind in "fcV")
     gradients: dict[Value, Tensor] = {}
 
     def add(value: Value, gradient: Tensor) -> None:

@@ -272,7 +272,7 @@ def _is_derived(equation: Equation, tracked: Collection[Value]) -> bool:
     """
     pairs = enumerate(equation.inputs)
     leads = any(v in tracked and equation.op.rule(i) is not None for i, v in pairs if isinstance(v, Value))
-    made = [v in tracked for v in equation.outputs if v.dtype.kind in "fc"]
+    made = [v in tracked for v in equation.outputs if v.dtype.kind in "fcV"]
     return all(made) if leads else not any(made)
 
 

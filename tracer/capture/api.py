@@ -395,7 +395,7 @@ def _left(recorder: Recorder, outputs: tuple[Output, ...], found: list[Any], rea
     taken = {o.value for o in outputs} | {v for _, v in writes}
     gradients = []
     for gradient in recorder.gradients.values():
-        tensor, final = gradient.tensor, gradient.tensor.grad
+        tensor, final = gradient.tensor, gradient.tensor.gradient
         if not gradient.assigned or (final is not None and final is gradient.before):
             continue
         value = None

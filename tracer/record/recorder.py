@@ -352,11 +352,11 @@ class Recorder(Interpreter):
         self.later.settle()
         if id(tensor) in self.gradients or self._is_made(tensor):
             return
-        self.gradients[id(tensor)] = Gradient(tensor, tensor.grad)
+        self.gradients[id(tensor)] = Gradient(tensor, tensor.gradient)
         place = self.place_of(tensor)
-        if tensor.grad is not None:
-            if not self.knows(tensor.grad):
-                self.host(tensor.grad, "gradient", lambda value: GradientOf(value, place), outside=True)
+        if tensor.gradient is not None:
+            if not self.knows(tensor.gradient):
+                self.host(tensor.gradient, "gradient", lambda value: GradientOf(value, place), outside=True)
         elif isinstance(place, int):
             self.bare.append(place)
         else:
@@ -383,7 +383,7 @@ class Recorder(Interpreter):
     def _work(self) -> tuple[Any, ...]:
         """What the run has done to the world so far, and asked of it."""
         written = [(k.original, k.value) for k in self.memory.written()]
-        gradients = [(i, g.tensor.grad) for i, g in self.gradients.items()]
+        gradients = [(i, g.tensor.gradient) for i, g in self.gradients.items()]
         return len(self.hosts), written, [(i, id(g)) for i, g in gradients]
 
     def finish(self) -> None:

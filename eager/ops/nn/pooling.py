@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from fusegrad.eager.autograd.views import owned
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import Opaque
 from fusegrad.eager.core.memory_order import channels
@@ -405,7 +406,7 @@ def _max_unpool_of(name: str, rank: int) -> Callable[..., Tensor]:
         flat, lead = (-1, math.prod(given[-rank:])), given[:-rank]
         zeros = ops.zeros((math.prod(lead), math.prod(size)), dtype=input.dtype)
         result = ops.scatter(zeros, 1, ops.reshape(indices, flat), ops.reshape(input, flat))
-        return ops.reshape(result, (*lead, *size))
+        return owned(ops.reshape(result, (*lead, *size)))
 
     return max_unpool
 

@@ -319,6 +319,7 @@ def _max_pool_of(name: str, rank: int) -> Callable[..., Any]:
             return bind(_max_pool, (input,), params)
         places = bind(_max_place, (input,), params)
         indices = _picked(positions(input.array.shape, rank), places, window)
+        indices.version = places.version  # which backward reads, and says so where either was written
         return _picked(input, places, window), indices
 
     return max_pool

@@ -55,7 +55,7 @@ class EagerRun:
         return (
             self._guards.first_failure() is None
             and all(captured.array() is not None for captured in self._captured)
-            and all(leaves[number].grad is None for number in self._bare)
+            and all(leaves[number].gradient is None for number in self._bare)
             and all(host.array(leaves) is not None for host in self._asked)
             and not any_has_hooks(*(at(place, leaves) for place in self._derived))
         )

@@ -43,7 +43,7 @@ class Again:
         self.written = run.written
         self.memory = run.memory
         self.owners = [owner for place, _ in left.gradients if (owner := at(place, leaves)) is not None]
-        self.gradients = [owner.grad for owner in self.owners]
+        self.gradients = [owner.gradient for owner in self.owners]
 
     def compare(
         self, function: JitFunction, result: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -54,7 +54,7 @@ class Again:
         """
         if not self.possible:
             return
-        ours, gradients = self._now(), [owner.grad for owner in self.owners]
+        ours, gradients = self._now(), [owner.gradient for owner in self.owners]
         self._put_back(self.memory, self.gradients)
         for restore in reversed(self.undo):
             restore()
@@ -68,11 +68,11 @@ class Again:
             views.count_write(tensor, user_spot())
             tensor.array[...] = array
         for owner, gradient in zip(self.owners, gradients, strict=True):
-            owner.grad = gradient
+            owner.gradient = gradient
 
     def _now(self) -> list[Any]:
         """Copies of the memory and the gradients."""
-        gradients = [owner.grad for owner in self.owners]
+        gradients = [owner.gradient for owner in self.owners]
         arrays = [t.array for t in self.written]
         return [
             [wrap(np.array(a)) for a in arrays],

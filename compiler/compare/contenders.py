@@ -90,19 +90,19 @@ class State:
     """The contents and gradients of tensors and the random state, to be put back after a run."""
 
     def __init__(self, tensors: list[Tensor]) -> None:
-        self._tensors = [(t, t.array.copy(), t.grad) for t in tensors]
+        self._tensors = [(t, t.array.copy(), t.gradient) for t in tensors]
         self._random = get_rng_state()
 
     def including(self, tensors: list[Tensor]) -> State:
         """Also the state of `tensors`, as they are now."""
         known = {id(t) for t, _, _ in self._tensors}
-        self._tensors += [(t, t.array.copy(), t.grad) for t in tensors if id(t) not in known]
+        self._tensors += [(t, t.array.copy(), t.gradient) for t in tensors if id(t) not in known]
         return self
 
     def restore(self) -> None:
         """Put everything back."""
         for tensor, array, gradient in self._tensors:
-            tensor.grad = gradient
+            tensor.gradient = gradient
             if not np.array_equal(tensor.array, array, equal_nan=array.dtype.kind in "fc"):
                 tensor.array[...] = array
         set_rng_state(self._random)
@@ -161,7 +161,7 @@ def gradients_call(case: Case, function: Callable[..., Any]) -> Callable[[], Any
 
     def both() -> Any:
         for leaf in leaves:
-            leaf.grad = None
+            leaf.gradient = None
         result = function(*args, **kwargs)
         if type(result) is Tensor and not result.array.shape:
             result.backward()
@@ -179,7 +179,7 @@ def arrays_of(case: Case, call: Callable[[], Any]) -> tuple[Arrays, Arrays]:
     found: list[Any] = []
     flatten(call(), found)
     results = [t.array.copy() for t in found if isinstance(t, Tensor)]
-    gradients = [leaf.grad.array.copy() for leaf in case.leaves if leaf.grad is not None]
+    gradients = [leaf.gradient.array.copy() for leaf in case.leaves if leaf.gradient is not None]
     case.state.restore()
     return results, gradients
 

@@ -236,7 +236,7 @@ def _trials(made: Maker, kernel: int) -> Iterator[tuple[Any, Any]]:
         first, number, empty, of_empty, of_first, other = run(*given)
         arrays = [(a.shape, a.strides, a.dtype, a.flags.num, type(a)) for a in (first, number, empty)]
         tensors = [
-            (type(t), t.array is a, t.version, t.needs_grad, t.grad, t.grad_fn, t.output_index, t.alias)
+            (type(t), t.array is a, t.version, t.needs_grad, t.gradient, t.grad_fn, t.output_index, t.alias)
             for t, a in ((of_empty, empty), (of_first, first))
         ]
         same = of_empty.version is of_first.version

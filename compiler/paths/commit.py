@@ -162,7 +162,7 @@ def _tensor(source: Any, leaves: Sequence[Any]) -> Tensor | None:
         tensor: Tensor = leaves[source]
         return tensor
     owner = at(source.place, leaves)
-    return None if owner is None else owner.grad
+    return None if owner is None else owner.gradient
 
 
 def _copying(values: Sequence[Value]) -> Program:

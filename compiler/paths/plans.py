@@ -191,7 +191,7 @@ class _Planner:
         for number, spot in path.capture.same:
             self.before += [Unless(same(attribute(leaf_name(number), "array"), self._array_at(spot)), SPLIT)]
         for number in path.capture.bare:
-            self.before += [Unless(same(attribute(leaf_name(number), "grad"), NONE), HAS_GRADIENT)]
+            self.before += [Unless(same(attribute(leaf_name(number), "gradient"), NONE), HAS_GRADIENT)]
         if path.capture.derived:
             leaves = [leaf_name(p) if isinstance(p, int) else Call(p) for p in path.capture.derived]
             without = Call(operator.not_, (Call(any_has_hooks, tuple(leaves)),))
@@ -252,8 +252,8 @@ class _Planner:
             name = self.gradients[host.key()] = f"gradient{len(self.gradients)}"
             if not isinstance(host.place, int) and host.place not in self.found:
                 self._find(host.place)
-            self.before.append(Assign(name, attribute(self._tensor(host.place), "grad")))
-            gradients.append((Name(name), tensor.grad))
+            self.before.append(Assign(name, attribute(self._tensor(host.place), "gradient")))
+            gradients.append((Name(name), tensor.gradient))
         if commit.tensors(self.leaves) is None:
             raise Unplanned(OVERLAPS)
         staying = {c.reference: c.reference() for c in path.captured.values()}
@@ -313,7 +313,7 @@ class _Planner:
             if value is not None and spot in commit.without_gradient:
                 yield Do(Call(add_first, (self._tensor(spot), gradient)))
             else:
-                yield Do(Call(setattr, (self._tensor(spot), Constant("grad"), gradient)))
+                yield Do(Call(setattr, (self._tensor(spot), Constant("gradient"), gradient)))
         for spot, _ in path.capture.left.replaced:
             memory = Call(np.array, (next(made),))  # which no pool takes back
             yield Do(Call(setattr, (self._tensor(spot), Constant("array"), memory)))

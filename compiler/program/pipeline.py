@@ -68,11 +68,12 @@ def divided(graph: Graph, given: Given) -> Division:
     strides = {new: seen[old] for old, new in zip(outputs, graph.outputs, strict=True) if old in seen}
     _lay_out_for_views(graph, Sources(graph, known), strides, laid)
     graph = _laid_out_solutions(graph, laid)
-    graph = with_copies(_separate_creations(graph), Sources(graph, known))
-    graph = _readable_products(graph, Sources(graph, known))
-    graph = transposed_once(graph, Sources(graph, known))
-    graph = _readable_systems(graph, Sources(graph, known))
-    sources = Sources(graph, {**known, **laid})
+    lying = {**known, **laid}
+    graph = with_copies(_separate_creations(graph), Sources(graph, lying))
+    graph = _readable_products(graph, Sources(graph, lying))
+    graph = transposed_once(graph, Sources(graph, lying))
+    graph = _readable_systems(graph, Sources(graph, lying))
+    sources = Sources(graph, lying)
     needed = [v for v in (*graph.outputs, *checks) if isinstance(v, Value)]
     fusion = Fusion(graph, sources, needed, plans, functools.partial(least_work, target=host()))
     steps = fusion.run()

@@ -1,14 +1,30 @@
-"""Adding to the `.grad` of leaves."""
+"""`.grad`: what backward adds to it, and how programs read, set and delete it.
+
+What is ours reads and sets the slot, `Tensor.gradient`.
+"""
 
 from __future__ import annotations
+
+import warnings
+from typing import Any
 
 import numpy as np
 
 from fusegrad.eager.autograd import hooks
 from fusegrad.eager.autograd.node import is_writable, replaced_gradient
+from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.names import attach
 from fusegrad.eager.core.op import wrap
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
+
+NOT_A_LEAF = (
+    "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute won't "
+    "be populated during autograd.backward(). If you indeed want the .grad field to be populated for a "
+    "non-leaf Tensor, use .retain_grad() on the non-leaf Tensor. If you access the non-leaf Tensor by "
+    "mistake, make sure you access the leaf Tensor instead. See github.com/pytorch/pytorch/pull/30531 for "
+    "more information."
+)
 
 
 def accumulate(leaf: Tensor, gradient: Tensor, create_graph: bool, taken: set[int], fresh: bool) -> None:
@@ -24,7 +40,7 @@ def accumulate(leaf: Tensor, gradient: Tensor, create_graph: bool, taken: set[in
     interpreter = state.interpreter
     if interpreter is not None:
         interpreter.sees_gradient(leaf)
-    known = leaf.grad
+    known = leaf.gradient
     if known is not None and not create_graph:
         add_into(leaf, gradient, taken)
         return
@@ -52,7 +68,7 @@ def add_into(leaf: Tensor, gradient: Tensor, taken: set[int]) -> None:
     A signal handler, or another thread, may add to it as well: Python may call them wherever a call has
     returned, and so nowhere between the last look at `leaf.grad` and the sum.
     """
-    known = leaf.grad
+    known = leaf.gradient
     assert known is not None
     version, aside = known.version[0], not is_writable(known, gradient, taken)
     interpreter = state.interpreter
@@ -67,7 +83,7 @@ def add_into(leaf: Tensor, gradient: Tensor, taken: set[int]) -> None:
         if interpreter is not None:
             interpreter.before_write(known)
         array, added = known.array, gradient.array
-        if leaf.grad is known:
+        if leaf.gradient is known:
             np.add(array, added, array)
             known.version[0] += 1
             if interpreter is not None:
@@ -78,12 +94,78 @@ def add_into(leaf: Tensor, gradient: Tensor, taken: set[int]) -> None:
 
 def add_to_leaf(leaf: Tensor, gradient: Tensor, create_graph: bool, taken: set[int]) -> None:
     """Add a leaf's whole gradient to its `.grad`, and call the hooks for when that is done."""
-    first = leaf.grad is None
+    first = leaf.gradient is None
     accumulate(leaf, gradient, create_graph, taken, False)
     for hook in list(leaf.__dict__.get(hooks.ACCUMULATED, {}).values()):
         if hook(leaf) is not None:
             raise RuntimeError("Tensor post accumulate grad hooks should return None.")
     # As in PyTorch, where the first gradient becomes `.grad` itself.
-    came = leaf.grad if first and leaf.grad is not None else gradient
+    came = leaf.gradient if first and leaf.gradient is not None else gradient
     for hook in list(leaf.__dict__.get(hooks.AFTER, {}).values()):
         hook(came)
+
+
+# As programs have it.
+
+
+def grad(self: Tensor) -> Tensor | None:
+    """The accumulated gradient of a leaf, or None; of what is no leaf only after `retain_grad`."""
+    gradient = self.gradient
+    if gradient is None and self.grad_fn is not None and warns_of_gradient(self):
+        warnings.warn(NOT_A_LEAF, stacklevel=2)
+    return gradient
+
+
+def warns_of_gradient(tensor: Tensor) -> bool:
+    """Whether to read `.grad` is a mistake: no backward will put one there."""
+    return tensor.gradient is None and tensor.grad_fn is not None and not hooks.retains_grad(tensor)
+
+
+def check_gradient(tensor: Tensor, value: Any) -> None:
+    """Raises TypeError for what is no tensor, RuntimeError for one that cannot be this tensor's gradient."""
+    if value is None:
+        return
+    if not isinstance(value, Tensor):
+        kind = type(value).__name__
+        raise failure(TypeError, f"assigned grad expected to be a Tensor or None but got grad of type {kind}")
+    if value is tensor:
+        raise failure(RuntimeError, "can't assign Variable as its own grad")
+    mine, given = tensor.array, value.array
+    if given.dtype != mine.dtype:
+        raise failure(
+            RuntimeError,
+            f"attempting to assign a gradient with dtype '{given.dtype.name}' to a tensor of dtype "
+            f"'{mine.dtype.name}'. Please ensure that the gradient and the tensor have the same dtype",
+        )
+    if given.shape != mine.shape:
+        raise failure(
+            RuntimeError,
+            f"attempting to assign a gradient of size '{list(given.shape)}' to a tensor of size "
+            f"'{list(mine.shape)}'. Please ensure that the gradient and the tensor are the same size",
+        )
+
+
+def gradient_of(tensor: Tensor) -> Tensor | None:
+    """A tensor's `.grad`, whose presence decides something; an interpreter is told."""
+    if state.interpreter is not None:
+        state.interpreter.sees_gradient(tensor)
+    return tensor.gradient
+
+
+def set_gradient(tensor: Tensor, gradient: Tensor | None) -> None:
+    """Make `gradient` the `.grad` of `tensor`; an interpreter is told."""
+    if state.interpreter is not None:
+        state.interpreter.before_gradient(tensor)
+    tensor.gradient = gradient
+
+
+def _set(self: Tensor, value: Any) -> None:
+    check_gradient(self, value)
+    self.gradient = value
+
+
+def _delete(self: Tensor) -> None:
+    self.gradient = None
+
+
+attach(property(grad, _set, _delete), "grad")

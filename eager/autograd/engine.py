@@ -228,7 +228,7 @@ class Walk:
                 if gradient is None:
                     continue
                 if isinstance(target, Tensor):
-                    if direct and target.grad is not None:
+                    if direct and target.gradient is not None:
                         add_into(target, gradient, taken)
                     else:
                         to_leaf(target, gradient, node.fresh)

@@ -71,7 +71,7 @@ class Extra:
         for output, reference in self.retained.items():
             tensor, gradient = reference(), slots[output]
             if tensor is not None and gradient is not None:
-                tensor.grad = gradient if tensor.grad is None else tensor.grad + gradient
+                tensor.gradient = gradient if tensor.gradient is None else tensor.gradient + gradient
         return slots
 
     def before(self, slots: list[Any]) -> list[Any]:

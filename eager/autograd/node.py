@@ -215,14 +215,14 @@ class PartNode(Node):
         """Add `gradient` to the part, if the leaf has a `.grad` that may be written (see `is_writable`), and
         nobody else looks at it.
         """
-        known = self.edges[0][1].grad
+        known = self.edges[0][1].gradient
         if known is None or self.extra is not None or not is_writable(known, gradient, taken):
             return False
         # What the leaf has by now may have another shape than what the part was taken of.
         if known.array.shape != self.types[0][0]:
             return False
         part, added = self.op.evaluate((known,), self.params), gradient.array
-        if self.edges[0][1].grad is not known:
+        if self.edges[0][1].gradient is not known:
             return False  # a signal handler came in between
         np.add(part, added, part)
         known.version[0] += 1
@@ -271,25 +271,11 @@ def reach(*tensors: Tensor) -> None:
 next_sequence = _sequence.__next__
 
 
-def gradient_of(tensor: Tensor) -> Tensor | None:
-    """A tensor's `.grad`, whose presence decides something; an interpreter is told."""
-    if state.interpreter is not None:
-        state.interpreter.sees_gradient(tensor)
-    return tensor.grad
-
-
-def set_gradient(tensor: Tensor, gradient: Tensor | None) -> None:
-    """Make `gradient` the `.grad` of `tensor`; an interpreter is told."""
-    if state.interpreter is not None:
-        state.interpreter.before_gradient(tensor)
-    tensor.grad = gradient
-
-
 def replaced_gradient(tensor: Tensor, known: Tensor | None, version: int, gradient: Tensor) -> bool:
     """Make `gradient` the `.grad` of `tensor`, if that is still `known`, at this version; whether it was."""
-    if tensor.grad is not known or (known is not None and known.version[0] != version):
+    if tensor.gradient is not known or (known is not None and known.version[0] != version):
         return False  # a signal handler, or another thread, has set it since, or added to it
-    tensor.grad = gradient
+    tensor.gradient = gradient
     return True
 
 

@@ -105,6 +105,13 @@ def unrelated(views: Sequence[Tensor]) -> tuple[Tensor, ...]:
     return tuple(views)
 
 
+def owned(view: Tensor) -> Tensor:
+    """Have autograd take a view of what nobody else has for none, as PyTorch's op gives none."""
+    if type(view.alias) is tuple:
+        view.alias = None
+    return view
+
+
 def base_of(tensor: Tensor) -> Tensor:
     """The tensor whose memory `tensor` is a view of; itself, if it is no view."""
     alias = tensor.alias

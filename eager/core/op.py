@@ -362,7 +362,7 @@ def wrap(array: Any) -> Tensor:
     tensor = _make(Tensor)  # `Tensor` itself is a constructor for users
     tensor.array = array if type(array) is _ndarray or type(array) is StandIn else np.asarray(array)
     tensor.needs_grad = False
-    tensor.grad = None
+    tensor.gradient = None
     tensor.grad_fn = None
     tensor.output_index = 0
     tensor.version = [0, 0]

@@ -34,6 +34,14 @@ def owner(array: np.ndarray) -> np.ndarray:
     return array
 
 
+def is_same(one: Any, other: Any) -> bool:
+    """Whether two arrays are the same elements of one memory."""
+    if type(one) is not np.ndarray or type(other) is not np.ndarray:
+        return one is other
+    same = (one.shape, one.strides, one.dtype) == (other.shape, other.strides, other.dtype)
+    return same and one.__array_interface__["data"] == other.__array_interface__["data"]
+
+
 class _Loan:
     """Holds an array for the one that is lent.
 

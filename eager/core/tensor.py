@@ -110,7 +110,7 @@ class Tensor(Methods):
 
     array: the NumPy array with the values (shared with NumPy, not copied).
     needs_grad: the slot behind `requires_grad`.
-    grad: the accumulated gradient of a leaf, or None.
+    gradient: the slot behind `grad`: the accumulated gradient of a leaf, or None.
     grad_fn, output_index: the autograd node that made it, and which of its outputs it is.
     version: `[writes, last]`, shared by all views of a memory: how often it was written in place, and
     where the last write was, with its number (see `views.wrote`).
@@ -124,8 +124,8 @@ class Tensor(Methods):
         "__weakref__",
         "alias",
         "array",
-        "grad",
         "grad_fn",
+        "gradient",
         "needs_grad",
         "output_index",
         "version",
@@ -133,7 +133,8 @@ class Tensor(Methods):
 
     array: np.ndarray
     needs_grad: bool
-    grad: Tensor | None
+    gradient: Tensor | None
+    grad: Tensor | None  # see `autograd/accumulation.py`
     grad_fn: Any
     output_index: int
     version: list[Any]
@@ -266,8 +267,16 @@ class Tensor(Methods):
         return self.needs_grad
 
     @requires_grad.setter
-    def requires_grad(self, value: bool) -> None:
+    def requires_grad(self, value: bool | None) -> None:
+        if not isinstance(value, bool):
+            raise failure(RuntimeError, "requires_grad must be a bool")
+        if value and self.grad_fn is not None:
+            raise failure(RuntimeError, "you can only change requires_grad flags of leaf variables.")
         self.requires_grad_(value)
+
+    @requires_grad.deleter
+    def requires_grad(self) -> None:
+        raise failure(RuntimeError, "requires_grad must be a bool")
 
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
         """Set whether backward computes this leaf's gradient; gives the tensor itself.
@@ -335,11 +344,15 @@ class Tensor(Methods):
                 "data set to a tensor that requires gradients must be floating point or complex dtype, not "
                 f"{value.array.dtype.name}",
             )
-        if same_memory(self.array, value.array):
+        if shared.is_same(self.array, value.array):
             return  # `x.data -= y` has written there already
         if state.interpreter is not None:
             state.interpreter.replaces_data(self, value)
         self.array = value.array
+
+    @data.deleter
+    def data(self) -> None:
+        raise failure(RuntimeError, "Deleting tensor data is not allowed. Delete tensor instead!")
 
     # Its memory.
 
@@ -455,14 +468,6 @@ class Tensor(Methods):
         if self.array.ndim == 0 and type(self) is Tensor:
             return self._leave("format", lambda: format(self.array.item(), spec))
         return object.__format__(self, spec)
-
-
-def same_memory(one: Any, other: Any) -> bool:
-    """Whether two arrays are the same elements of one memory."""
-    if type(one) is not np.ndarray or type(other) is not np.ndarray:
-        return one is other
-    same = (one.shape, one.strides, one.dtype) == (other.shape, other.strides, other.dtype)
-    return same and one.__array_interface__["data"] == other.__array_interface__["data"]
 
 
 class Untracked(list[Any]):

@@ -119,7 +119,7 @@ def __deepcopy__(self: Tensor, memo: dict[int, Any]) -> Tensor:
     tensor.__class__ = type(self)
     tensor.needs_grad = self.needs_grad
     memo[id(self)] = tensor
-    tensor.grad = copy.deepcopy(self.grad, memo)
+    tensor.gradient = copy.deepcopy(self.gradient, memo)
     tensor.__dict__.update(copy.deepcopy(_attributes(self), memo))
     return tensor
 

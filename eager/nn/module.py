@@ -8,7 +8,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from fusegrad.eager.autograd.node import gradient_of, reach, set_gradient
+from fusegrad.eager.autograd.accumulation import gradient_of, set_gradient
+from fusegrad.eager.autograd.node import reach
 from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.op import wrap
@@ -328,7 +329,7 @@ class Module(Hooked, Saved):
             if parameter is None:
                 continue
             with no_grad():
-                changed, gradient = fn(parameter), parameter.grad
+                changed, gradient = fn(parameter), parameter.gradient
                 reach(changed)
                 if changed.array is not parameter.array:
                     parameter.array = changed.array

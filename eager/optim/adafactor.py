@@ -72,7 +72,7 @@ class Adafactor(Optimizer):
         with no_grad():
             for group in self.param_groups:
                 for parameter in group["params"]:
-                    if parameter.grad is not None:
+                    if parameter.gradient is not None:
                         self._update(parameter, group)
         return loss
 
@@ -100,7 +100,7 @@ class Adafactor(Optimizer):
         least, least_size = group["eps"]
         if least is None:
             least = dtypes.finfo(parameter.dtype).eps
-        gradient = parameter.grad
+        gradient = parameter.gradient
         assert gradient is not None
         gradient = -gradient if group["maximize"] else gradient
         share = step ** group["beta2_decay"]

@@ -81,7 +81,7 @@ def step_group(optimizer: Any, group: ParameterGroup) -> None:
     slots = optimizer.slots(group)
     with enable_grad():
         for parameter in group["params"]:
-            if parameter.grad is not None:
+            if parameter.gradient is not None:
                 _step(optimizer, group, parameter, slots)
 
 
@@ -97,7 +97,7 @@ def _step(optimizer: Any, group: ParameterGroup, parameter: Tensor, slots: tuple
     targets = [parameter, *(kept[name] for name in slots)]
     # Copies, since the rule's ops may keep for backward what is written in the end.
     p, *buffers = (Buffer(_real(t).clone()) for t in targets)
-    optimizer.update(p, Buffer(_real(parameter.grad)), buffers, constants, Buffer(None), Buffer(None))
+    optimizer.update(p, Buffer(_real(parameter.gradient)), buffers, constants, Buffer(None), Buffer(None))
     for target, buffer in zip(targets, [p, *buffers], strict=True):
         target.copy_(ops.view_as_complex(buffer.tensor) if target.is_complex() else buffer.tensor)
 

@@ -115,7 +115,7 @@ class _Plan:
         alike: dict[Any, list[Tensor]] = defaultdict(list)
         if optimizer.bundled:
             for parameter in _apart(self.parameters):
-                if parameter.grad is not None and parameter.array.size <= SMALL:
+                if parameter.gradient is not None and parameter.array.size <= SMALL:
                     alike[self._kind(optimizer, parameter)].append(parameter)
         chosen = {kind: members for kind, members in alike.items() if len(members) > 1}
         self.bundles = [_Bundle(optimizer, self, *entry) for entry in chosen.items()]
@@ -151,7 +151,7 @@ class _Plan:
 
     def run_alone(self, optimizer: ElementwiseOptimizer, parameter: Tensor, spot: Any) -> None:
         """Step one parameter, if it has a gradient."""
-        if parameter.grad is None:
+        if parameter.gradient is None:
             return
         array, gradient = parameter.array, _checked(parameter)
         fresh = optimizer.started(parameter, self.group, self.slots)
@@ -244,7 +244,7 @@ class _Bundle:
     def run(self, optimizer: ElementwiseOptimizer, plan: _Plan, spot: Any) -> bool:
         """Step all parameters together; False, with nothing done, if they must go alone this time."""
         for parameter, array, _, _, values, gradients in self.rows:
-            if parameter.grad is None:
+            if parameter.gradient is None:
                 return False
             np.copyto(gradients, _checked(parameter))
             np.copyto(values, array)
@@ -267,7 +267,7 @@ class _Bundle:
 
 def _checked(parameter: Tensor) -> np.ndarray:
     """The gradient's array, which must have the parameter's shape."""
-    gradient: np.ndarray = parameter.grad.array  # type: ignore[union-attr]
+    gradient: np.ndarray = parameter.gradient.array  # type: ignore[union-attr]
     if gradient.shape != parameter.array.shape:
         raise failure(
             RuntimeError,

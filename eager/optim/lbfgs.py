@@ -214,7 +214,7 @@ class _Run:
         """All gradients in one vector, complex ones as pairs."""
         flats = []
         for parameter in self.parameters:
-            gradient = parameter.grad
+            gradient = parameter.gradient
             array = (
                 np.zeros(parameter.array.shape, parameter.array.dtype) if gradient is None else gradient.array
             )

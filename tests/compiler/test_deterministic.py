@@ -184,3 +184,14 @@ def test_calls_that_are_verified_leave_what_others_do():
         return weight.tolist(), weight.grad.tolist(), optimizer.state[weight]["momentum_buffer"].tolist()
 
     assert trained(0) == trained(2) == trained(1)
+
+
+def test_a_resumed_run_whose_first_step_is_eagers_is_found(runs):
+    folder, _, bits = runs
+    stop = STOPS[1]
+
+    def differs(name: str) -> bool:
+        fg.use_deterministic_algorithms(False)
+        return goes_on(resumed(name, fg.load(folder / f"{name}_{stop}")), stop) != bits[name][stop:]
+
+    assert any(differs(name) for name in PROGRAMS if name not in EAGER)

@@ -73,6 +73,43 @@ def test_views_of_any_size_lie_as_eagers_do(name: str) -> None:
     check(VIEWS[name], calls)
 
 
+# What is given as a result, where eager's does not lie in row-major order, and what reads it as well.
+GIVEN: dict[str, Callable[[Any], Any]] = {
+    "turned": lambda x: x.t().clone(),
+    "windows": lambda x: x.unfold(0, 2, 1).clone(),
+    "moved": lambda x: x.reshape(2, 2, -1).permute(2, 0, 1) + 1,
+    "channels last": lambda x: x.reshape(1, 2, 2, -1).clone(memory_format=fg.channels_last),
+    "written": lambda x: x.t().clone().mul_(2),
+}
+READERS: dict[str, Callable[[Any], Any]] = {
+    "in one row": lambda y: y.reshape(-1) * 2,
+    "in two rows": lambda y: y.reshape(2, -1).exp(),
+    "flattened": lambda y: y.flatten(0, 1) + 1,
+    "joined": lambda y: fg.cat([y.reshape(-1), y.reshape(-1)[1:]]),
+    "elements": lambda y: y.reshape(-1)[fg.tensor([3, 1])],
+    "a product": lambda y: y.mT @ y,
+    "a product of rows": lambda y: y.reshape(2, -1) @ y.reshape(2, -1).t(),
+    "a sum": lambda y: y.sum(0).reshape(-1),
+    "sorted": lambda y: y.reshape(-1).sort()[0],
+    "running sums": lambda y: y.reshape(-1).cumsum(0),
+    "windows of it": lambda y: y.reshape(-1).unfold(0, 3, 2) * 1,
+}
+
+
+@pytest.mark.parametrize("given", GIVEN)
+@pytest.mark.parametrize("reader", READERS)
+def test_results_that_do_not_lie_in_rows_are_read_as_well(given: str, reader: str) -> None:
+    def function(x: fg.Tensor) -> Any:
+        y = GIVEN[given](x)
+        return y, READERS[reader](y)
+
+    x = fg.rand(4, 4)
+    jitted = check(function, [[x]] * 3)
+    assert jitted.stats.compiled_calls >= 2
+    for found, expected in zip(jitted(x), function(x), strict=True):
+        np.testing.assert_allclose(found.numpy(), expected.numpy(), 1e-5)
+
+
 def test_what_reads_the_memory_reads_what_it_does_in_eager() -> None:
     """A view works or does not, and other strides read other elements, in compiled code as in eager."""
 

@@ -14,8 +14,10 @@ from typing import Any
 
 import pytest
 from numba import cloudpickle
+from planted import finds
 
 import fusegrad as fg
+from fusegrad.compiler.jit import JitFunction
 
 LOCK = threading.Lock()
 
@@ -149,3 +151,10 @@ def test_process_pools_run_jitted_functions(method: str, tmp_path: Path):
         """,
     )
     assert printed == "[0.0, 1.0, 4.0, 9.0]\n"
+
+
+def test_functions_that_pickle_as_objects_are_found(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(JitFunction, "__reduce__", lambda self: object.__reduce_ex__(self, 2))
+    assert all(
+        finds(test_what_comes_back_computes_the_same, name, pickle) for name in set(CASES) - {"method"}
+    )

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import fusegrad as fg
+from fusegrad.eager.autograd import accumulation
 from fusegrad.eager.core.handlers import Guarded, in_charge
 from fusegrad.eager.core.state import Interpreter, state
 
@@ -285,3 +286,32 @@ def test_a_handler_that_writes_is_in_time(alarms: Callable[..., None]):
     alarms(writes, 60)
     found = [open_run().tolist()[0] for _ in range(6)]
     assert found == [2, 3, 5, 9, 17, 33] and open_run.stats.compiled_calls >= 2
+
+
+def comes_between(monkeypatch: pytest.MonkeyPatch) -> float:
+    """The gradient of a leaf, 2, where a handler adds 5 after the last look at `.grad`."""
+    w, calls, wrap = leaf(1), [], accumulation.wrap
+
+    def wrapped(array: Any) -> Any:
+        if not calls:
+            calls.append(1)
+            with fg.enable_grad():
+                (w * 5).sum().backward()
+        return wrap(array)
+
+    monkeypatch.setattr(accumulation, "wrap", wrapped)
+    (w * 2).sum().backward()
+    return w.grad.item()
+
+
+def test_what_a_handler_adds_just_before_a_gradient_is_set_is_kept(monkeypatch: pytest.MonkeyPatch):
+    assert comes_between(monkeypatch) == 7
+
+
+def test_a_gradient_that_is_set_without_another_look_is_found(monkeypatch: pytest.MonkeyPatch):
+    def replaced(tensor: Any, known: Any, version: int, gradient: Any) -> bool:
+        tensor.gradient = gradient
+        return True
+
+    monkeypatch.setattr(accumulation, "replaced_gradient", replaced)
+    assert comes_between(monkeypatch) == 2

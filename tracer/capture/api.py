@@ -13,8 +13,9 @@ import numpy as np
 
 from fusegrad.eager.autograd.engine import reachable
 from fusegrad.eager.core.handlers import in_charge
+from fusegrad.eager.core.shared import is_same
 from fusegrad.eager.core.state import state
-from fusegrad.eager.core.tensor import Tensor, same_memory
+from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.capture.carried import carry
 from fusegrad.tracer.capture.hooks import FOLLOWING
 from fusegrad.tracer.capture.signatures import argument_names, plain_function
@@ -368,7 +369,7 @@ def _left(recorder: Recorder, outputs: tuple[Output, ...], found: list[Any], rea
     taken = {o.value for o in outputs} | {v for _, v in writes}
     gradients = []
     for gradient in recorder.gradients.values():
-        tensor, final = gradient.tensor, gradient.tensor.grad
+        tensor, final = gradient.tensor, gradient.tensor.gradient
         if not gradient.assigned or (final is not None and final is gradient.before):
             continue
         value = None
@@ -425,7 +426,7 @@ def _aliased(outputs: tuple[Output, ...], found: list[Any]) -> tuple[Output, ...
             continue
         for j, other in enumerate(found):
             owner = result[j].kind == "value" and (_on_graph(other) or first[id(other)] < first[id(leaf)])
-            if owner and leaf.version is other.version and same_memory(leaf.array, other.array):
+            if owner and leaf.version is other.version and is_same(leaf.array, other.array):
                 result[i] = Output("alias", item=(j, first[id(leaf)]))
                 break
     return tuple(result)

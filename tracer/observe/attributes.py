@@ -19,11 +19,18 @@ from typing import Any
 
 import numpy as np
 
-from fusegrad.eager.autograd.node import gradient_of, set_gradient
+from fusegrad.eager.autograd.accumulation import check_gradient, gradient_of, set_gradient, warns_of_gradient
 from fusegrad.tracer.observe import purity, stores
 from fusegrad.tracer.observe.conditions import Attribute
-from fusegrad.tracer.observe.lookup import MISSING, Found, instance_dict, lookup, type_lookup
-from fusegrad.tracer.observe.observer import LOCAL, OUTER, STRUCTURE, UNKNOWN, Observer, is_dataclass_instance
+from fusegrad.tracer.observe.lookup import (
+    MISSING,
+    Found,
+    instance_dict,
+    is_dataclass_instance,
+    lookup,
+    type_lookup,
+)
+from fusegrad.tracer.observe.observer import LOCAL, OUTER, STRUCTURE, UNKNOWN, Observer
 from fusegrad.tracer.observe.reads import GetterRead
 from fusegrad.tracer.observe.values import is_plain
 from fusegrad.tracer.twin.sites import Site
@@ -220,7 +227,7 @@ def _load_from_tensor(observer: Observer, owner: Any, name: str, site: Site) -> 
     if name in (instance_dict(owner) or {}):
         observer.open(f"reads `{name}`, an attribute that was put on a tensor", site)
         return getattr(owner, name)
-    if name == "grad":
+    if name == "grad" and not warns_of_gradient(owner):
         return gradient_of(owner)
     known = name in purity.TENSOR_ATTRIBUTES
     if raw is not MISSING and purity.is_trusted_object(owner) and (known or callable(raw)):
@@ -262,6 +269,7 @@ def store(observer: Observer, value: Any, owner: Any, name: str, site: Site) -> 
     """``owner.name = value``; a write to what lives outside opens the run."""
     if observer.is_tensor(owner):
         if name == "grad" and (value is None or observer.is_tensor(value)):
+            check_gradient(owner, value)
             set_gradient(owner, value)
             return
         setattr(owner, name, value)

@@ -86,7 +86,7 @@ class GradientOf(Host):
 
     def array(self, leaves: Sequence[Any]) -> np.ndarray | None:
         tensor = at(self.place, leaves)
-        gradient = None if tensor is None else tensor.grad
+        gradient = None if tensor is None else tensor.gradient
         if gradient is None or gradient.needs_grad:
             return None
         array = gradient.array
@@ -107,7 +107,7 @@ class NoGradient(Read):
         self.site, self.tensor, self.expected = NOWHERE, weakref.ref(tensor), Expected(None)
 
     def place(self) -> Part:
-        return Part(Held(self.tensor), "grad")
+        return Part(Held(self.tensor), "gradient")
 
     def subject(self) -> str:
         return "`.grad` of a tensor"

@@ -14,7 +14,7 @@ import itertools
 import sys
 import threading
 from collections.abc import Callable
-from types import FunctionType, GeneratorType, MethodType, TracebackType
+from types import FunctionType, GeneratorType, MethodType
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,13 @@ import numpy as np
 from fusegrad.eager.core.public import home
 from fusegrad.tracer.observe import purity, stores
 from fusegrad.tracer.observe.conditions import Held, Place
-from fusegrad.tracer.observe.lookup import MISSING, Found, flat_contents, instance_dict, type_lookup
+from fusegrad.tracer.observe.lookup import (
+    MISSING,
+    Found,
+    flat_contents,
+    instance_dict,
+    is_dataclass_instance,
+)
 from fusegrad.tracer.observe.numbers import Numbers, Taken
 from fusegrad.tracer.observe.pytree import is_container
 from fusegrad.tracer.observe.reads import (
@@ -40,14 +46,13 @@ from fusegrad.tracer.observe.reads import (
 )
 from fusegrad.tracer.observe.values import hold, is_plain, plain_key
 from fusegrad.tracer.twin.instrument import instrument, is_twin_code
-from fusegrad.tracer.twin.sites import NOWHERE, Site, SiteTable
+from fusegrad.tracer.twin.sites import NOWHERE, Site, SiteTable, definition, without_hooks
 from fusegrad.tracer.twin.source import Unsupported
 
 # The references to what nobody has but who keeps it, while they are counted: the counting has one.
 _ONLY_KEPT = 2
 
 LOCAL, OUTER, STRUCTURE, UNKNOWN = "local", "outer", "argument", "unknown"
-_FOLDER = __file__.rpartition("/observe/")[0] + "/"  # the tracer's
 
 
 class _Current(threading.local):
@@ -125,9 +130,9 @@ class Observer:
         outer, current.observer = current.observer, self
         try:
             self._reach_function(function)
-            return self.callee(function, Site(*_definition(function)))(*args, **kwargs)
+            return self.callee(function, Site(*definition(function)))(*args, **kwargs)
         except BaseException as error:
-            error.__traceback__ = _without_hooks(error.__traceback__)
+            error.__traceback__ = without_hooks(error.__traceback__)
             raise
         finally:
             current.observer = outer
@@ -487,31 +492,3 @@ class Observer:
             return None
         self.read_function(method, site)
         return MethodType(twin, owner)
-
-
-def is_dataclass_instance(value: Any) -> bool:
-    """Whether the value is an instance of a dataclass (not a class)."""
-    return not isinstance(value, type) and type_lookup(type(value), "__dataclass_fields__") is not MISSING
-
-
-def _definition(function: Any) -> tuple[str, int, str]:
-    for _ in range(8):
-        code = getattr(function, "__code__", None)
-        if code is not None:
-            return code.co_filename, code.co_firstlineno, code.co_name
-        function = getattr(function, "__func__", None) or getattr(function, "__wrapped__", None)
-    return NOWHERE.file, 0, ""
-
-
-def _without_hooks(traceback: TracebackType | None) -> TracebackType | None:
-    """The traceback without the frames of this package's hooks."""
-    if traceback is None:
-        return None
-    rest, frame = _without_hooks(traceback.tb_next), traceback.tb_frame
-    if frame.f_code.co_filename.startswith(_FOLDER):
-        return rest
-    # An instruction at which a signal handler came need not belong to any line.
-    line: int | None = traceback.tb_lineno
-    return TracebackType(
-        rest, frame, traceback.tb_lasti, frame.f_code.co_firstlineno if line is None else line
-    )

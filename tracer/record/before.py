@@ -50,7 +50,7 @@ class Before:
     def over(self) -> None:
         """The run is over: what is changed from now on is not its doing."""
         self._counts = [version[0] for _, _, version in self._arrays.values()]
-        self._set = [(g.tensor, g.before, g.tensor.grad) for g in self._gradients.values()]
+        self._set = [(g.tensor, g.before, g.tensor.gradient) for g in self._gradients.values()]
 
     def put_back(self) -> Callable[[], None] | None:
         """Make memory and gradients what they were; gives what makes them again what the run left.
@@ -65,7 +65,7 @@ class Before:
             for array, values in written:
                 array[...] = values
             for tensor, gradient in replaced:
-                tensor.grad = gradient
+                tensor.gradient = gradient
 
         for (array, values, version), count in zip(self._arrays.values(), self._counts, strict=True):
             written.append((array, array.copy()))
@@ -76,9 +76,9 @@ class Before:
             array[...] = values
         for tensor, first, last in self._set:
             replaced.append((tensor, last))
-            if tensor.grad is not last:
+            if tensor.gradient is not last:
                 del replaced[-1]
                 do_again()
                 return None
-            tensor.grad = first
+            tensor.gradient = first
         return do_again

@@ -174,6 +174,9 @@ class Memory:
                 taken = self._emit(known.op, (value,), known.params)
                 if known.apart:
                     self._tracked.discard(taken)
+                    if known.value in self._tracked:
+                        # What it was given since it was taken off the graph stays its gradient.
+                        taken = self._emit(_REWRITTEN, (known.value, taken), {})
                 known.value, known.seen = taken, value
         return known.value
 

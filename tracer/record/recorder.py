@@ -32,6 +32,7 @@ from fusegrad.tracer.observe.reads import Read
 from fusegrad.tracer.record.before import Before
 from fusegrad.tracer.record.later import Later
 from fusegrad.tracer.record.memory import Memory, Unfollowed
+from fusegrad.tracer.record.references import note_operands
 from fusegrad.tracer.record.steps import record_step
 
 # Doors that give one number: what was seen can be guarded. Other doors end the captured part.
@@ -185,7 +186,7 @@ class Recorder(Interpreter):
         self.later.meets(args)
         inputs = tuple(self.value_of(a) if isinstance(a, Tensor) else a for a in args)
         if self.operands is not None:
-            self._note_operands(inputs, args, self.operands)
+            note_operands(self.operands, inputs, args)
         result = self.later.run(op, args, params)
         made = []
         for tensor in result if type(result) is tuple else (result,):
@@ -201,15 +202,6 @@ class Recorder(Interpreter):
             made.append(value)
         self.equations.append(Equation(op, inputs, dict(params), tuple(made), self._source()))
         return result
-
-    @staticmethod
-    def _note_operands(inputs: Sequence[Any], args: Sequence[Any], known: dict[Value, Any]) -> None:
-        for value, tensor in zip(inputs, args, strict=True):
-            if isinstance(tensor, Tensor):
-                other = known.setdefault(value, weakref.ref(tensor))()
-                # One memory may be on the graph as one tensor, and off it as another.
-                if other is not tensor and (other is None or other.needs_grad or tensor.needs_grad):
-                    known[value] = _nothing
 
     def _draw(self, op: Op, args: tuple[Any, ...], params: Params) -> Any:
         """Random numbers: a replay draws them from the same generator, in the same order."""
@@ -435,11 +427,11 @@ class Recorder(Interpreter):
         self.later.settle()
         if id(tensor) in self.gradients or self._is_made(tensor):
             return
-        self.gradients[id(tensor)] = Gradient(tensor, tensor.grad)
+        self.gradients[id(tensor)] = Gradient(tensor, tensor.gradient)
         place = self.place_of(tensor)
-        if tensor.grad is not None:
-            if not self.knows(tensor.grad):
-                self.host(tensor.grad, "gradient", lambda value: GradientOf(value, place), outside=True)
+        if tensor.gradient is not None:
+            if not self.knows(tensor.gradient):
+                self.host(tensor.gradient, "gradient", lambda value: GradientOf(value, place), outside=True)
         elif isinstance(place, int):
             self.bare.append(place)
         else:
@@ -466,7 +458,7 @@ class Recorder(Interpreter):
     def _work(self) -> tuple[Any, ...]:
         """What the run has done to the world so far, and asked of it."""
         written = [(k.original, k.value) for k in self.memory.written()]
-        gradients = [(i, g.tensor.grad) for i, g in self.gradients.items()]
+        gradients = [(i, g.tensor.gradient) for i, g in self.gradients.items()]
         return len(self.hosts), written, [(i, id(g)) for i, g in gradients]
 
     def finish(self) -> None:
@@ -492,10 +484,6 @@ class Recorder(Interpreter):
     def takes_step(self, optimizer: Any) -> bool:
         self.later.settle()
         return record_step(self, optimizer)
-
-
-def _nothing() -> None:
-    """A reference to what is not there."""
 
 
 def shares_memory(array: np.ndarray, args: Sequence[Any]) -> bool:

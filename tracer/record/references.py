@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 import weakref
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from fusegrad.eager.autograd.node import Node, PartNode
@@ -52,3 +52,21 @@ def others(reference: weakref.ref[Tensor], known: Counter[int]) -> bool:
 
 # The references that the call itself has: the variable and the argument.
 _OWN = 2
+
+
+def note_operands(
+    known: dict[Any, Callable[[], Tensor | None]], values: Iterable[Any], args: Iterable[Any]
+) -> None:
+    """Note which tensors hold `values`, which an op is given as `args`; nothing for what comes as several.
+
+    One memory may be on the graph as one tensor, and off it as another.
+    """
+    for value, tensor in zip(values, args, strict=True):
+        if isinstance(tensor, Tensor):
+            other = known.setdefault(value, weakref.ref(tensor))()
+            if other is not tensor and (other is None or other.needs_grad or tensor.needs_grad):
+                known[value] = _nothing
+
+
+def _nothing() -> None:
+    """A reference to what is not there."""

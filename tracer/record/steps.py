@@ -219,7 +219,7 @@ def record_step(recorder: Recorder, optimizer: Any) -> bool:
         if any(kept.get(name) is None for name in names):
             recorder.effect(f"the first step of {type(optimizer).__name__} makes its state", "once")
             return False
-        gradient: Any = parameter.grad
+        gradient: Any = parameter.gradient
         if parameter.array.dtype.kind != "f" or gradient.array.shape != parameter.array.shape:
             recorder.effect(f"{type(optimizer).__name__} steps a tensor of {parameter.dtype}")
             return False
@@ -241,7 +241,7 @@ def _members(recorder: Recorder, optimizer: Any) -> Iterator[tuple[Tensor, Param
         for parameter in group["params"]:
             recorder.reached(parameter)
             recorder.sees_gradient(parameter)
-            if parameter.grad is not None:
+            if parameter.gradient is not None:
                 yield parameter, group
 
 
@@ -292,7 +292,7 @@ def _step(recorder: Recorder, numbers: Numbers, parameter: Tensor, spot: Any) ->
     tensors = {"": parameter, **{slot: kept[slot] for slot in optimizer.slots(group)}}
     buffers = {slot: Recorded(tensor) for slot, tensor in tensors.items()}
     own, *slots = buffers.values()
-    gradient, a, b = Recorded(parameter.grad), Recorded(None), Recorded(None)
+    gradient, a, b = Recorded(parameter.gradient), Recorded(None), Recorded(None)
     optimizer.update(own, gradient, slots, numbers.constants(), a, b)
     results: dict[str, Any] = {slot: buffer.tensor for slot, buffer in buffers.items()}
     if optimizer.counted:

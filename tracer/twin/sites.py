@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass
+from types import TracebackType
 from typing import Any
 
 
@@ -47,3 +48,31 @@ class SiteTable:
         if getattr(node, "end_lineno", None) == node.lineno:
             return line[node.col_offset : node.end_col_offset].decode(errors="replace").strip()
         return line[node.col_offset :].decode(errors="replace").strip() + " ..."
+
+
+# The tracer's.
+_FOLDER = __file__.rpartition("/twin/")[0] + "/"
+
+
+def without_hooks(traceback: TracebackType | None) -> TracebackType | None:
+    """The traceback without the frames of this package's hooks."""
+    if traceback is None:
+        return None
+    rest, frame = without_hooks(traceback.tb_next), traceback.tb_frame
+    if frame.f_code.co_filename.startswith(_FOLDER):
+        return rest
+    # An instruction at which a signal handler came need not belong to any line.
+    line: int | None = traceback.tb_lineno
+    return TracebackType(
+        rest, frame, traceback.tb_lasti, frame.f_code.co_firstlineno if line is None else line
+    )
+
+
+def definition(function: Any) -> tuple[str, int, str]:
+    """The file, the line and the name of what a function is made of."""
+    for _ in range(8):
+        code = getattr(function, "__code__", None)
+        if code is not None:
+            return code.co_filename, code.co_firstlineno, code.co_name
+        function = getattr(function, "__func__", None) or getattr(function, "__wrapped__", None)
+    return NOWHERE.file, 0, ""

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fusegrad.eager.autograd.node import gradient_of
+from fusegrad.eager.autograd.accumulation import gradient_of
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.op import wrap
 from fusegrad.eager.core.ops import ops

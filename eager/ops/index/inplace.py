@@ -182,7 +182,12 @@ attach(setitem, "__setitem__")
 
 
 def _detached(self: Tensor) -> Tensor:
-    """Take the tensor off the graph, in place; RuntimeError for a view. Source: `torch.Tensor.detach_`."""
+    """Take the tensor off the graph, in place; RuntimeError for a view. Source: `torch.Tensor.detach_`.
+
+    As in PyTorch it does nothing in `inference_mode`, where autograd sees nothing.
+    """
+    if state.inference:
+        return self
     if state.interpreter is not None and self.needs_grad:
         state.interpreter.effect("takes a tensor off the graph in place")
     if views.base_of(self) is not self and self.grad_fn is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from fusegrad.eager.autograd.views import owned
 from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.op import bind
@@ -126,7 +127,8 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
             f"source.numel() = {source.array.size}, index.numel() = {index.array.size}",
         )
     operands = (ops.reshape(t, (t.array.size,)) for t in (input, source, index))
-    return ops.reshape(bind(_put, tuple(operands), {"dim": 0, "accumulate": accumulate}), input.array.shape)
+    line = bind(_put, tuple(operands), {"dim": 0, "accumulate": accumulate})
+    return owned(ops.reshape(line, input.array.shape))
 
 
 # By an index, or by a mask.

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from fusegrad.eager.autograd.views import owned
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import AnalyticOpaque, Opaque
 from fusegrad.eager.core.memory_order import columns, rows
@@ -165,8 +166,8 @@ def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = Fa
         a, b = ops.adjoint(a), ops.adjoint(b)
     result, info = bind(_solve, (a, b), {"check": check_errors})
     if vector:
-        result = ops.squeeze(result, -1)
-    return _SolveEx(result if left else ops.adjoint(result), info)
+        result = owned(ops.squeeze(result, -1))
+    return _SolveEx(result if left else owned(ops.adjoint(result)), info)
 
 
 def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:

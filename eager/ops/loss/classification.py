@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from fusegrad.eager.autograd.views import owned
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import Composite
 from fusegrad.eager.core.op import bind
@@ -143,7 +144,7 @@ def nll_loss(
         loss = bind(_nll, (rows, classes), params)
     else:
         loss = bind(_nll_weighted, (rows, classes, weight), params)
-    return ops.reshape(loss, target.array.shape) if how == "none" else loss
+    return owned(ops.reshape(loss, target.array.shape)) if how == "none" else loss
 
 
 def _as_rows(input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:

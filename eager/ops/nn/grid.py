@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from fusegrad.eager.autograd.views import owned
 from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import Opaque
@@ -249,4 +250,4 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
     base = ops.stack([*columns, ops.ones(plane, dtype=theta.dtype)], -1)
     rows = ops.reshape(base, (1, math.prod(plane), rank + 1))
     grid = ops.matmul(rows, ops.transpose(theta, 1, 2))
-    return ops.reshape(grid, (size[0], *plane, rank))
+    return owned(ops.reshape(grid, (size[0], *plane, rank)))

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from fusegrad.eager.autograd.views import owned
 from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import AnalyticComposite
@@ -275,7 +276,7 @@ def group_norm(
     weight, bias = (None if t is None else ops.reshape(t, affine) for t in (weight, bias))
     groups = ops.reshape(input, (size[0], num_groups, *inner))
     out = _normalized(groups, tuple(range(2, len(size) + 1)), eps, "group", weight, bias)
-    return ops.reshape(out, size)
+    return owned(ops.reshape(out, size))
 
 
 def local_response_norm(

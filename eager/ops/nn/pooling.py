@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from fusegrad.eager.autograd.views import owned
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import Opaque
 from fusegrad.eager.core.memory_order import channels
@@ -318,6 +319,7 @@ def _max_pool_of(name: str, rank: int) -> Callable[..., Any]:
             return bind(_max_pool, (input,), params)
         places = bind(_max_place, (input,), params)
         indices = _picked(positions(input.array.shape, rank), places, window)
+        indices.version = places.version  # which backward reads, and says so where either was written
         return _picked(input, places, window), indices
 
     return max_pool
@@ -405,7 +407,7 @@ def _max_unpool_of(name: str, rank: int) -> Callable[..., Tensor]:
         flat, lead = (-1, math.prod(given[-rank:])), given[:-rank]
         zeros = ops.zeros((math.prod(lead), math.prod(size)), dtype=input.dtype)
         result = ops.scatter(zeros, 1, ops.reshape(indices, flat), ops.reshape(input, flat))
-        return ops.reshape(result, (*lead, *size))
+        return owned(ops.reshape(result, (*lead, *size)))
 
     return max_unpool
 

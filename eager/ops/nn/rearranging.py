@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from fusegrad.eager.autograd.views import owned
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import Opaque
 from fusegrad.eager.core.op import TensorType, bind
@@ -105,7 +106,7 @@ def unfold(input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0,
         )
     params = {"size": size, "count": count, "window": window}
     if len(given) == 3:
-        return ops.squeeze(bind(_unfold, (ops.unsqueeze(input, 0),), params), 0)
+        return owned(ops.squeeze(bind(_unfold, (ops.unsqueeze(input, 0),), params), 0))
     return bind(_unfold, (input,), params)
 
 
@@ -134,7 +135,7 @@ def fold(
         )
     params = {"size": size, "count": count, "window": window}
     if len(given) == 2:
-        return ops.squeeze(bind(_fold, (ops.unsqueeze(input, 0),), params), 0)
+        return owned(ops.squeeze(bind(_fold, (ops.unsqueeze(input, 0),), params), 0))
     return bind(_fold, (input,), params)
 
 

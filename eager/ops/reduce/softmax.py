@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from fusegrad.eager.autograd.views import owned
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import Composite
 from fusegrad.eager.core.op import bind
@@ -61,7 +62,7 @@ def _soft(op: Composite, input: Tensor, dim: int | None, dtype: Any) -> Tensor:
         dim = 0 if input.array.ndim in (0, 1, 3) else 1
     if not input.array.ndim:
         normal_dim(dim, 0)
-        return bind(op, (input.reshape(1),), {"dim": 0}).reshape(())
+        return owned(bind(op, (input.reshape(1),), {"dim": 0}).reshape(()))
     return bind(op, (input,), {"dim": normal_dim(dim, input.array.ndim)})
 
 

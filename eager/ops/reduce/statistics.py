@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from fusegrad.eager.autograd.views import owned
 from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import Composite
@@ -301,7 +302,7 @@ def _quantile(x: Tensor, q: Any, dim: int | None, keepdim: bool, interpolation: 
     found = _interpolated(ops.sort(ordered, -1)[0], ops.reshape(q, (-1,)), interpolation, skip)
     result = ops.movedim(found, -1, 0)  # the quantiles first
     many = q.array.shape
-    return ops.reshape(result, many + (kept if keepdim else ordered.array.shape[:-1]))
+    return owned(ops.reshape(result, many + (kept if keepdim else ordered.array.shape[:-1])))
 
 
 def _checked_q(x: Tensor, q: Any) -> Tensor:

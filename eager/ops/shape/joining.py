@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from fusegrad.eager.autograd.views import owned
 from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.errors import failure, type_name
 from fusegrad.eager.core.families import Opaque
@@ -441,4 +442,4 @@ def kron(input: Tensor, other: Tensor) -> Tensor:
     second = (1,) * (rank - other.array.ndim) + other.array.shape
     outer = ops.reshape(input, tuple(n for size in first for n in (size, 1)))
     inner = ops.reshape(other, tuple(n for size in second for n in (1, size)))
-    return ops.reshape(outer * inner, tuple(a * b for a, b in zip(first, second, strict=True)))
+    return owned(ops.reshape(outer * inner, tuple(a * b for a, b in zip(first, second, strict=True))))

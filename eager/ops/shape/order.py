@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from fusegrad.eager.autograd.views import owned
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import Layout, View
 from fusegrad.eager.core.memory_order import as_first
@@ -202,7 +203,7 @@ def rot90(input: Tensor, k: int = 1, dims: Any = (0, 1)) -> Tensor:
         return input.clone()
     if k % 4 == 2:
         return flip(input, first, second)
-    return transpose(flip(input, second if k % 4 == 1 else first), first, second)
+    return owned(transpose(flip(input, second if k % 4 == 1 else first), first, second))
 
 
 @public(method=True)
@@ -213,7 +214,8 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
         raise failure(RuntimeError, "`shifts` required")
     along = () if dims is None else _sizes((dims,))
     if not along and len(moves) == 1:
-        return ops.reshape(roll(ops.reshape(input, (input.array.size,)), moves, 0), input.array.shape)
+        line = roll(ops.reshape(input, (input.array.size,)), moves, 0)
+        return owned(ops.reshape(line, input.array.shape))
     if len(moves) != len(along):
         raise failure(
             RuntimeError, f"shifts and dimensions must align. shifts: {len(moves)}, dims: {len(along)}"

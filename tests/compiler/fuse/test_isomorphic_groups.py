@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from planted import finds
 
 import fusegrad as fg
-from fusegrad.compiler.fuse import fusion
+from fusegrad.compiler.fuse import fusion, isomorphic_groups
 from fusegrad.compiler.fuse.isomorphic_groups import Alike
 from fusegrad.compiler.fuse.iteration_domain import Sources
 from fusegrad.eager.core.families import View
@@ -129,3 +130,17 @@ def test_kernels_that_are_alike_are_called_with_their_own_values():
         return total
 
     built(f, x, y)
+
+
+def test_one_key_for_two_groups_is_found(monkeypatch: pytest.MonkeyPatch):
+    def f(x: Any) -> Any:
+        return fg.full((40,), 1.0)[::2] * x[::2], fg.full((40,), 2.0)[::2] * x[::2]
+
+    def agrees() -> bool:
+        compiled = fg.jit(f)
+        return all(fg.equal(a, b) for _ in range(3) for a, b in zip(compiled(x), f(x), strict=True))
+
+    assert agrees()
+    monkeypatch.setattr(isomorphic_groups, "parameters_text", lambda equation: "")
+    assert not agrees()
+    assert finds(test_parameters_are_told_apart_by_type_and_bits, 1.0)

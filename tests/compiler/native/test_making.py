@@ -39,7 +39,7 @@ def test_tensors_are_like_wrapped_ones():
     known = wrap(matrix)
     for tensor in (of_matrix, of_number):
         assert type(tensor) is Tensor and gc.is_tracked(tensor)
-        for slot in ("needs_grad", "grad", "grad_fn", "output_index", "version", "alias"):
+        for slot in ("needs_grad", "gradient", "grad_fn", "output_index", "version", "alias"):
             assert getattr(tensor, slot) == getattr(known, slot)
         tensor.note = "what users hang on"
         assert vars(tensor) == {"note": "what users hang on"}

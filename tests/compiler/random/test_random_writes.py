@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import random
+import re
 import tempfile
 import warnings
 from collections.abc import Callable
@@ -189,6 +190,9 @@ def _makes_sense(
         exec("\n".join(lines), scope)
         if target and has_overlap(scope[target]):
             return False
+        others = [n for n in re.findall(r"\w+", statement[-1]) if n != target and n in names]
+        if target and any(in_part_alike(scope[target], scope[n]) for n in others):
+            return False  # PyTorch reads there what it has written already, or not yet
         if target == "a" and gradients and "squeeze_(" in statement[-1]:
             return False  # no gradient fits its shape any more
         if "as_strided" in statement[-1] and any(scope[n]._is_view() for n in names if n in scope):
@@ -204,11 +208,24 @@ def _makes_sense(
         return False
 
 
+def places(tensor: Any) -> Any:
+    """Where in its memory each element of a tensor of PyTorch's is."""
+    all_places = torch.arange(tensor.untyped_storage().nbytes() // tensor.element_size())
+    return all_places.as_strided(tensor.size(), tensor.stride(), tensor.storage_offset())
+
+
 def has_overlap(tensor: Any) -> bool:
-    """Whether two elements of a tensor of PyTorch's have one place in memory."""
-    places = torch.arange(tensor.untyped_storage().nbytes() // tensor.element_size())
-    own = places.as_strided(tensor.size(), tensor.stride(), tensor.storage_offset())
+    """Whether two elements have one place in memory."""
+    own = places(tensor)
     return own.unique().numel() < own.numel()
+
+
+def in_part_alike(one: Any, other: Any) -> bool:
+    """Whether two tensors have places in common, but are not element for element in the same."""
+    if one.untyped_storage().data_ptr() != other.untyped_storage().data_ptr():
+        return False
+    first, second = places(one), places(other)
+    return not torch.equal(first, second) and bool(torch.isin(first, second).any())
 
 
 def is_recorded(tensor: Any) -> bool:

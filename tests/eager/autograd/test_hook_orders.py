@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 from hook_cases import Cases, listed, outcome
 from oracle import torch
+from planted import finds
 
 import fusegrad as fg
+from fusegrad.eager.autograd import hooks
 
 case = Cases()
 
@@ -458,3 +460,9 @@ def hook_gives_none(T):
 @pytest.mark.parametrize("program", case, ids=lambda program: program.__name__)
 def test_as_in_torch(program):
     assert outcome(program, fg) == outcome(program, torch)
+
+
+@pytest.mark.parametrize("name", ["received", "before", "after"])
+def test_hooks_that_are_not_called_are_found(name: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(hooks.Extra, name, lambda self, slots, *_: slots)
+    assert sum(finds(test_as_in_torch, program) for program in case) >= 1

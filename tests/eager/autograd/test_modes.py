@@ -103,3 +103,16 @@ def test_a_pull_without_grad_mode_is_off_the_graph():
         with lib.no_grad():
             (gradient,) = pull(lib.tensor(1.0))
         assert gradient.item() == 6 and not gradient.requires_grad and output.requires_grad
+
+
+def test_detaching_in_place_does_nothing_in_inference_mode():
+    def program(T):
+        leaf, seen = T.ones(2, requires_grad=True), []
+        made, view = leaf * 2, leaf[1:]
+        with T.inference_mode():
+            for tensor in (leaf, made, view, T.ones(2)):
+                seen.append((tensor.detach_() is tensor, tensor.requires_grad, tensor.grad_fn is None))
+        with T.no_grad():
+            return seen, made.detach_().requires_grad, leaf.detach_().requires_grad
+
+    assert program(fg) == program(torch)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import random
 import re
+import warnings
 
 import numpy as np
 import pytest
+from op_samples.table import SAMPLES
 from oracle import torch
 
 import fusegrad as fg
+from fusegrad.eager.ops.shape import joining
 
 
 class Program:
@@ -306,3 +309,54 @@ def test_unsafe_pieces_may_be_written(pieces):
         return a.grad.tolist(), b.tolist()
 
     assert written(fg) == written(torch)
+
+
+# Where results of ours are views of what nobody else has, yet.
+STILL_VIEWS = {"linalg_svdvals", "time_steps", "adaptive_max_place", "fractional_max_place", "put"}
+
+
+def views_among(T, sample):
+    """Of each tensor that a sample gives, whether it is a view; nothing where the library refuses it."""
+    try:
+        result = sample.call(T, *(T.from_numpy(np.array(x)) for x in sample.inputs))
+    except Exception:
+        return []
+    results = result if isinstance(result, (tuple, list)) else (result,)
+    return [r._is_view() for r in results if isinstance(r, T.Tensor)]
+
+
+def taken_for_views():
+    """The ops with results that are views, where PyTorch's are none."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return {
+            op
+            for op, samples in SAMPLES.items()
+            for sample in samples
+            if any(
+                a and not b for a, b in zip(views_among(fg, sample), views_among(torch, sample), strict=False)
+            )
+        }
+
+
+def test_only_what_pytorch_takes_for_views_are_views():
+    assert taken_for_views() == STILL_VIEWS
+
+
+def test_a_view_of_what_nobody_has_is_found(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(joining, "owned", lambda view: view)
+    assert "expand" in taken_for_views()  # which kron is made of
+
+
+@pytest.mark.parametrize("turn", [lambda x: x.roll(1), lambda x: x.rot90(), lambda x: x.kron(x)])
+def test_what_is_no_view_may_be_written_and_taken_off_the_graph(turn):
+    def program(T):
+        x, y = T.ones(2, 2), T.ones((), requires_grad=True)
+        with T.no_grad():
+            made = turn(x)
+        made.mul_(y * 3)
+        (made * made).sum().backward()
+        off = turn(y * x).detach_()
+        return y.grad.tolist(), made.tolist(), made._is_view(), off.requires_grad
+
+    assert program(fg) == program(torch)

@@ -8,8 +8,10 @@ from types import ModuleType
 
 import pytest
 from oracle import torch
+from planted import finds
 
 import fusegrad as fg
+from fusegrad.eager.ops.create import creation
 
 nn = fg.nn
 x = fg.ones(2, 2)
@@ -176,3 +178,8 @@ def test_other_devices_can_be_named_as_in_torch(words):
         return repr(named), str(named), named.type, named.index, named == T.ones(1).device, again == named
 
     assert found(fg) == found(torch)
+
+
+def test_a_device_that_is_not_looked_at_is_found(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(creation, "on_cpu", lambda value: None)
+    assert finds(test_another_device_is_refused, "ones")

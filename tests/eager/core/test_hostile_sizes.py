@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from planted import finds
 
 resource = pytest.importorskip("resource")
 
@@ -112,14 +113,19 @@ for repeat in range(2):  # heaps tell of their corruption late
 """
 
 
-@pytest.fixture(scope="module")
-def outcomes():
-    program = PROGRAM.replace("CALLS", repr(REFUSED))
+def outcomes_of(calls, planted=""):
+    """What each call came to, the exit code of the process and what it wrote; planted: a statement before."""
+    program = PROGRAM.replace("CALLS", repr(calls)).replace("\nF, ", f"\n{planted}\nF, ")
     run = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=False
     )
     said = dict(map(json.loads, run.stdout.splitlines()))
     return said, run.returncode, run.stderr
+
+
+@pytest.fixture(scope="module")
+def outcomes():
+    return outcomes_of(REFUSED)
 
 
 def test_the_process_lives(outcomes):
@@ -130,3 +136,19 @@ def test_the_process_lives(outcomes):
 @pytest.mark.parametrize("call", REFUSED)
 def test_refused_with_an_error_of_the_documented_kinds(outcomes, call):
     assert outcomes[0].get(call, "not reached") == ""
+
+
+BINCOUNT = "fg.bincount(fg.tensor([LARGEST]))"
+PLANTED = {
+    "a process that ends": "fg.bincount = lambda counts: __import__('os').abort()",
+    "an answer": "fg.bincount = lambda counts: fg.zeros(3)",
+    "an error of another kind": "fg.bincount = lambda counts: {}['key']",
+}
+
+
+@pytest.mark.parametrize("fault", PLANTED)
+def test_a_size_that_is_not_looked_at_is_found(fault):
+    found = outcomes_of([BINCOUNT], PLANTED[fault])
+    assert finds(test_the_process_lives, found) is (fault == "a process that ends")
+    assert finds(test_refused_with_an_error_of_the_documented_kinds, found, BINCOUNT)
+    assert not finds(test_refused_with_an_error_of_the_documented_kinds, outcomes_of([BINCOUNT]), BINCOUNT)

@@ -16,8 +16,10 @@ import warnings
 import numpy as np
 import pytest
 from oracle import torch
+from planted import finds
 
 import fusegrad as fg
+from fusegrad.eager.ops.pointwise import declare_pointwise
 
 
 class Place(enum.IntEnum):
@@ -344,3 +346,8 @@ def test_types_of_python_as_dtypes(kind, dtype):
             T.as_tensor([1], dtype=kind),
         ]
         assert {str(m.dtype) for m in made} == {f"torch.{dtype}"}
+
+
+def test_numbers_known_by_their_very_type_are_found(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(declare_pointwise, "plain_number", lambda value: value)
+    assert sum(finds(test_numbers_are_what_they_are, use) for use in USES) >= 50

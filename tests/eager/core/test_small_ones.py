@@ -91,3 +91,19 @@ def test_kinds_of_errors():
         return found
 
     both(program)
+
+
+POOLS = [f"{kind}max_pool{rank}d" for kind in ("", "adaptive_") for rank in (1, 2, 3)]
+
+
+@pytest.mark.parametrize("name", POOLS)
+def test_indices_of_pools_that_were_written_are_refused_by_backward(name):
+    x = fg.rand(1, 2, *[4] * int(name[-2]), requires_grad=True)
+    for writes in (False, True):
+        values, indices = getattr(fg.nn.functional, name)(x, 2, return_indices=True)
+        if not writes:
+            values.sum().backward()
+            continue
+        indices.add_(1)
+        with pytest.raises(RuntimeError, match="has been modified by an inplace operation"):
+            values.sum().backward()

@@ -11,8 +11,10 @@ from importlib.machinery import SourceFileLoader
 import numpy as np
 import pytest
 from oracle import torch
+from planted import finds
 
 import fusegrad as fg
+from fusegrad.eager.nn import saved_state
 
 DATA = {
     "numpy": lambda: np.array([[1.0, 2.0]], np.float32),
@@ -162,3 +164,13 @@ def test_names_of_files_are_comments_in_exported_python(tmp_path, name):
     made: dict = {"__name__": "made"}
     exec(compile(path.read_text(), "out.py", "exec"), made)
     assert made["run"](fg.ones(3)).tolist() == [3, 3, 3]
+
+
+def test_data_of_others_that_is_refused_is_found(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(saved_state.ops, "tensor_of_data", lambda value: value.detach())
+    assert finds(test_state_of_other_libraries_is_loaded, "numpy", False)
+
+
+def test_a_file_put_in_the_place_of_a_link_is_found(tmp_path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(os.path, "realpath", os.path.abspath)
+    assert finds(test_links_stay_links, tmp_path)

@@ -7,8 +7,10 @@ import warnings
 
 import pytest
 from oracle import torch
+from planted import finds
 
 import fusegrad as fg
+from fusegrad.eager.core import dtypes
 
 DTYPES = ["bool", "uint8", "int16", "int64", "float16", "float32", "float64", "complex64"]
 LARGE = 2**53 + 1  # which no float64 holds
@@ -121,3 +123,8 @@ def test_packed_sequences_are_converted():
     assert program(fg) == program(torch)
     with pytest.raises(RuntimeError):
         fg.nn.utils.rnn.pack_sequence([fg.ones(2)]).cuda()
+
+
+def test_results_of_the_first_dtype_are_found(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(dtypes, "promote", lambda first, other: first)
+    assert finds(test_dtypes_and_values, "cat")

@@ -7,8 +7,10 @@ import warnings
 
 import pytest
 from oracle import torch
+from planted import finds
 
 import fusegrad as fg
+from fusegrad.eager.ops.shape import out as taking
 from fusegrad.eager.ops.shape.out import _TAKING
 
 # Arguments, of which each function gets the first that it takes in PyTorch.
@@ -248,3 +250,8 @@ def test_results_of_another_dtype_are_refused_where_torch_refuses(name):
         return  # these compute in the dtype of out
     theirs = refused(torch)
     assert theirs is not True or refused(fg) is not False
+
+
+def test_an_out_that_is_not_written_is_found(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(taking, "written_out", lambda made, target, *_, **__: target)
+    assert all(finds(test_results_are_written, "fusegrad", name) for name in ("cumsum", "kron", "linspace"))

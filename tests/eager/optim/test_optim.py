@@ -272,9 +272,10 @@ def test_what_is_refused():
     refused(ValueError, "Invalid rho value: 2", lambda: fg.optim.Adadelta([x], rho=2))
     refused(TypeError, "closure", lambda: fg.optim.LBFGS([x]).step())
     refused(NotImplementedError, "^$", lambda: fg.optim.Optimizer([x], {}).step())
-    x.grad = fg.ones(3)
-    refused(RuntimeError, r"shape \[3\].*\[2\]", fg.optim.SGD([x]).step)
-    assert x.tolist() == [1.0, 1.0]
+    refused(RuntimeError, r"size '\[3\]' to a tensor of size '\[2\]'", lambda: setattr(x, "grad", fg.ones(3)))
+    x.grad, x.data = fg.ones(2), fg.ones(3)
+    refused(RuntimeError, r"shape \[2\].*\[3\]", fg.optim.SGD([x]).step)
+    assert x.tolist() == [1.0, 1.0, 1.0]
     y, z = fg.ones(1, requires_grad=True), fg.ones(1, requires_grad=True)
     optimizer = fg.optim.Adam([y, z])
     for other in (y, z):

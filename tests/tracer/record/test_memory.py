@@ -117,6 +117,38 @@ def test_a_write_through_a_view_that_was_taken_off_the_graph(taken: Callable[...
     agree(function, [1.0, 2.2, 3.7])
 
 
+OWN_WRITES = [
+    lambda part, x: part.fill_(x.sum()),
+    lambda part, x: part.mul_(x.sum()),
+    lambda part, x: part.copy_(x.mean()),
+    lambda part, x: part[:1].copy_(x.max()),
+    lambda part, x: part.view(-1)[0].add_(x[0]),
+    lambda part, x: part.sub_(x.max()).detach().mul_(2),
+]
+LATER_WRITES = [
+    lambda z: z.mul_(1.5),
+    lambda z: z[:2].zero_(),
+    lambda z: z.detach().add_(1),
+    lambda z: z.copy_(z.flip(0)),
+]
+
+
+@pytest.mark.parametrize("alias", [a for a in ALIASES if "unfold" not in a.__code__.co_names])
+@pytest.mark.parametrize("own", OWN_WRITES)
+@pytest.mark.parametrize("later", LATER_WRITES)
+def test_what_an_alias_was_given_stays_its_gradient_when_its_memory_is_written_elsewhere(
+    alias: Callable[..., Any], own: Callable[..., Any], later: Callable[..., Any]
+):
+    def function(x: fg.Tensor, y: fg.Tensor) -> fg.Tensor:
+        z = x * 3.0
+        part = alias(z)
+        own(part, y)
+        later(z)
+        return (part * 2).sum() + (part[:1] * x[:1]).sum() + z.sum()
+
+    assert agree(function, [1.0, 2.2, 3.7], [2.0, 0.5, 1.0]).stats.compiled_calls >= 3
+
+
 def test_what_is_written_unseen_gives_its_own_gradient_to_nobody():
     def function(x: fg.Tensor, y: fg.Tensor) -> fg.Tensor:
         z = x * 3.0

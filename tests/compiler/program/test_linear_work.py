@@ -4,7 +4,7 @@ What is counted are calls of functions, Python's and C's, as the profiler of the
 all, and of each function, so that a step that looks at everything for each equation is named. LLVM is left
 out, and with it what its threads do; so nothing that is compiled here may be run.
 
-    python tests/compiler/test_linear_work.py 8000    # lengths of a thousand and of so many
+    python tests/compiler/program/test_linear_work.py 8000    # lengths of a thousand and of so many
 """
 
 from __future__ import annotations

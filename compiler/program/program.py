@@ -17,6 +17,7 @@ from fusegrad.compiler.base.solver_ops import Solver, note_doubt
 from fusegrad.compiler.base.symbolic_sizes import OPEN_TEXT, Fixed, Values
 from fusegrad.compiler.codegen import kernel_cache
 from fusegrad.compiler.fuse.isomorphic_groups import Plans
+from fusegrad.compiler.fuse.steps import Step
 from fusegrad.compiler.gemm import matmul
 from fusegrad.compiler.llvm.target import host
 from fusegrad.compiler.placement.memory_plan import PLAIN, Placed, Plain, copied, viewed as viewed, with_sizes
@@ -85,9 +86,13 @@ class Program:
 
     def lowered(self, outputs: Sequence[Any]) -> dict[Value, tuple[Value, Layout]]:
         """What stands for outputs of the graph that was given, where it lies in memory that no value of that
-        graph has, and how.
+        graph has, and how. What takes kernels alone is computed again, as parts of others.
         """
-        made = self._in_memory()
+        dear: set[Step] = set()
+        for step in self.steps:
+            if step.kernel is None or not dear.isdisjoint(step.needs):
+                dear.add(step)
+        made = self._in_memory().keys() & {v for step in dear for v in step.made}
         found: dict[Value, tuple[Value, Layout]] = {}
         for value, now in zip(outputs, self.graph.outputs, strict=True):
             if not isinstance(now, Value):

@@ -399,3 +399,11 @@ def _explained(op: Op, args: tuple[Any, ...], params: Params, error: Exception) 
     explained = kind(located(f"{op.name}({operands}{given}): {error}"))
     explained.fusegrad_located = True  # type: ignore[union-attr]
     return explained
+
+
+def explaining(op: Op, args: tuple[Any, ...], params: Params, function: Callable[..., Any]) -> Any:
+    """What `function` gives in the place of `op`: what it raises is explained as `evaluate` explains it."""
+    try:
+        return function(*args, **params)
+    except EXPLAINED as error:
+        raise _explained(op, args, params, error) from None

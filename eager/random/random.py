@@ -105,8 +105,10 @@ _randperm = Random("randperm", "", _randperm_numpy, _shaped, None)
 
 def _check_weights(rows: np.ndarray, count: int, replacement: bool) -> None:
     """Refuse weights of which so many cannot be drawn."""
-    if not (np.isfinite(rows).all() and (rows >= 0).all()) or not (rows.sum(1) > 0).all():
-        raise RuntimeError("probabilities must be finite, not negative, and have a positive sum in each row")
+    if not (np.isfinite(rows).all() and (rows >= 0).all()):
+        raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
+    if not (rows.sum(1) > 0).all():
+        raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
     if not replacement and count > (rows > 0).sum(1).min():
         raise RuntimeError(f"cannot draw {count} without replacement from so few nonzero weights")
 

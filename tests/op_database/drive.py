@@ -109,7 +109,7 @@ def found(name: str) -> Callable[..., Any] | None:
 def converted(value: Any) -> Any:
     """`value` with fusegrad's tensors, dtypes and sizes in place of torch's."""
     if isinstance(value, torch.Tensor):
-        twin = fg.from_numpy(value.detach().resolve_conj().resolve_neg().numpy())
+        twin = fg.from_numpy(numpy(value)).to(converted(value.dtype))
         return twin.requires_grad_() if value.requires_grad else twin
     if isinstance(value, torch.dtype):
         return getattr(fg, str(value).removeprefix("torch."))
@@ -136,8 +136,11 @@ def tensors_in(value: Any) -> Iterator[Any]:
 
 
 def numpy(tensor: Any) -> np.ndarray:
+    """Its values; those of bfloat16, which NumPy lacks, as float32."""
     if isinstance(tensor, torch.Tensor):
         tensor = tensor.resolve_conj().resolve_neg()
+    if tensor.dtype in (torch.bfloat16, fg.bfloat16):
+        tensor = tensor.float()
     return tensor.detach().numpy(force=True)
 
 
@@ -153,11 +156,11 @@ def compare(ours: Any, theirs: Any, what: str, values: bool = True) -> None:
             assert ours == theirs or theirs != theirs, f"{what}: {ours} for {theirs}"
         return
     assert isinstance(ours, fg.Tensor), f"{what}: {type(ours).__name__} for a tensor"
+    assert ours.dtype == converted(theirs.dtype), f"{what}: dtype {ours.dtype} for {theirs.dtype}"
     a, b = numpy(ours), numpy(theirs)
-    assert a.dtype == b.dtype, f"{what}: dtype {a.dtype} for {b.dtype}"
     assert a.shape == b.shape, f"{what}: shape {list(a.shape)} for {list(b.shape)}"
     if values:
-        single = theirs.dtype in (torch.float32, torch.complex64, torch.float16)
+        single = theirs.dtype in (torch.float32, torch.complex64, torch.float16, torch.bfloat16)
         tolerance = TOLERANCE[torch.float32 if single else torch.float64]
         with np.errstate(all="ignore"):
             np.testing.assert_allclose(a, b, err_msg=what, **tolerance)

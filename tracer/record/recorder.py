@@ -20,7 +20,7 @@ from fusegrad.eager.autograd.node import Node, next_sequence
 from fusegrad.eager.autograd.views import base_of
 from fusegrad.eager.core.errors import source_line, user_location
 from fusegrad.eager.core.families import Random
-from fusegrad.eager.core.op import REGISTRY, Op, Params, evaluate, wrap
+from fusegrad.eager.core.op import REGISTRY, Op, Params, evaluate, explaining, wrap
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.state import Interpreter
 from fusegrad.eager.core.tensor import Tensor
@@ -207,7 +207,7 @@ class Recorder(Interpreter):
         """Random numbers: a replay draws them from the same generator, in the same order."""
         depends = any(isinstance(a, Tensor) for a in args)
         if depends and isinstance(op, Random) and op.by_ops is not None:
-            return op.by_ops(*args, **params)
+            return explaining(op, args, params, op.by_ops)
         self.later.settle()
         result = evaluate(op, args, params)
         if depends:

@@ -416,7 +416,7 @@ _cofactors = AnalyticOpaque(
 
 def cofactors(x: Tensor) -> Tensor:
     """The gradient of each matrix's determinant: det(x) times the transposed inverse, where there is one."""
-    return bind(_cofactors, (x,))
+    return bind(_cofactors, (check_square("linalg.det", x),))
 
 
 _det_op = AnalyticOpaque(

@@ -371,13 +371,12 @@ class Fusion:
     def _search(start: Step, target: Step) -> Iterator[bool | None]:
         """Whether `start` needs `target` through some other step; None as long as that is not known.
 
-        Asked from both ends: in a long program one of them mostly has little behind it. What an equation
-        needs has a smaller number: steps that end before the target begins do not need it, and what begins
-        behind the start's end is not needed by that.
+        Asked from both ends: in a long program one of them mostly has little behind it. The numbers of
+        equations tell nothing here: a step runs as one, so what reads an early equation of a group waits
+        for all that the late ones need.
         """
-        low, high = target.numbers[0], start.numbers[-1]
-        behind = [s for s in start.needs if s is not target and s.numbers[-1] >= low]
-        ahead = [s for s in target.users if s is not start and s.numbers[0] <= high]
+        behind = [s for s in start.needs if s is not target]
+        ahead = [s for s in target.users if s is not start]
         needed: set[Step] = set()
         using: set[Step] = set()
         while behind and ahead:
@@ -387,13 +386,13 @@ class Fusion:
                 yield True
             if step not in needed:
                 needed.add(step)
-                behind += [s for s in step.needs if s.numbers[-1] >= low]
+                behind += step.needs
             step = ahead.pop()
             if step is start:
                 yield True
             if step not in using:
                 using.add(step)
-                ahead += [s for s in step.users if s.numbers[0] <= high]
+                ahead += step.users
         yield False
 
     def _fetches(self, reader: Step, maker: Step) -> bool:

@@ -371,7 +371,9 @@ class Fusion:
     def _search(start: Step, target: Step) -> Iterator[bool | None]:
         """Whether `start` needs `target` through some other step; None as long as that is not known.
 
-        Asked from both ends: in a long program one of them mostly has little behind it.
+        Asked from both ends: in a long program one of them mostly has little behind it. The numbers of
+        equations tell nothing here: a step runs as one, so what reads an early equation of a group waits
+        for all that the late ones need.
         """
         behind = [s for s in start.needs if s is not target]
         ahead = [s for s in target.users if s is not start]

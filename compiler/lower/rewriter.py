@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -46,7 +46,7 @@ class Rewriter:
         self._within: set[tuple[Value, int, int]] = set()
         self._positions: dict[Value, int] = {}
         self._readers: dict[Value, int] = {}
-        self._asked = {(e.op.name, e.inputs, repr(sorted(e.params.items()))) for e in graph.equations}
+        self._asked = {_key(e.op, e.inputs, e.params) for e in graph.equations}
         for equation in graph.equations:
             for value in set(equation.values()):
                 self._readers[value] = self._readers.get(value, 0) + 1
@@ -86,7 +86,7 @@ class Rewriter:
 
     def is_asked(self, name: str, *operands: Operand, **params: Any) -> bool:
         """Whether the original graph has an equation of an op on operands, as they are called there."""
-        return (name, operands, repr(sorted(params.items()))) in self._asked
+        return _key(REGISTRY[name], operands, params) in self._asked
 
     def readers(self, value: Value) -> int:
         """How many equations of the original graph (and results) read a value."""
@@ -112,8 +112,7 @@ class Rewriter:
         return self._made_by(op, operands, params)
 
     def _made_by(self, op: Op, operands: Sequence[Operand], params: Any) -> tuple[Value, ...]:
-        known = tuple((type(v), repr(v)) if not isinstance(v, Value) else v for v in operands)
-        key = op.name, known, repr(sorted(params.items()))
+        key = _key(op, operands, params)
         if key not in self._made:
             self._made[key] = self._new_ones(op, tuple(operands), dict(params))
         return self._made[key]
@@ -278,6 +277,12 @@ class Rewriter:
             return bool(operand == 0)
         origin = self.origin(operand)
         return origin is not None and origin.op.name == "full" and bool(origin.params["value"] == 0)
+
+
+def _key(op: Op, operands: Sequence[Operand], params: Mapping[str, Any]) -> Hashable:
+    """What equal equations have in common; numbers by their text, which leaves open sizes open."""
+    known = tuple([v if isinstance(v, Value) else (type(v), repr(v)) for v in operands])
+    return op.name, known, repr(sorted(params.items()))
 
 
 def _counts(origin: Equation, low: int, high: int) -> bool:

@@ -172,3 +172,44 @@ def test_kernels_of_many_functions_write_each_out_once() -> None:
     kernel: Kernel = jitted.kernels().forward[0].kernel
     text = module_text(kernel, "kernel", host())
     assert text.count("define private <") == 3  # sine, what large angles need, and tanh
+
+
+def needs_through_another(start: Any, target: Any) -> bool:
+    """Whether a step needs another one by way of a third, found by going through all that it needs."""
+    pending, seen = [s for s in start.needs if s is not target], set()
+    while pending:
+        step = pending.pop()
+        if step is target:
+            return True
+        if step not in seen:
+            seen.add(step)
+            pending += step.needs
+    return False
+
+
+def test_what_comes_between_two_groups_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: Counter[bool] = Counter()
+    come_between = fusion.Fusion._come_between
+
+    def compared(self: fusion.Fusion, first: Any, second: Any) -> bool:
+        found = come_between(self, first, second)
+        assert found == (needs_through_another(first, second) or needs_through_another(second, first))
+        asked[found] += 1
+        return found
+
+    monkeypatch.setattr(fusion.Fusion, "_come_between", compared)
+    # Groups of reductions need each other by way of equations that come late in one and early in another.
+    ops: list[Op] = [*BINARY, *UNARY, lambda x, y: x @ y, lambda x, y: x.cumsum(0) + y]
+    ops += [lambda x, y: x - y.mean(), lambda x, y: x.sum(0) * y, lambda x, y: x / (y * y).sum(1, True)]
+    for seed in range(12):
+        draw = random.Random(seed)
+        line = [(draw.choice(ops), draw.randrange(1, 12), draw.randrange(1, 24)) for _ in range(40)]
+
+        def program(*values: fg.Tensor, line: Any = line) -> fg.Tensor:
+            made = [*values]
+            for op, one, other in line:
+                made.append(op(made[-min(one, len(made))], made[-min(other, len(made))]))
+            return sum(made[5:], made[4])
+
+        fg.jit(program)(*(fg.randn(6, 6) for _ in range(5)))
+    assert asked[True] > 10 and asked[False] > 100, asked

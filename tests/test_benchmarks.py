@@ -30,6 +30,13 @@ def run(*command: str, expect: int = 0) -> str:
     return done.stdout + done.stderr
 
 
+def test_loops_beside_jax_run(tmp_path: Path) -> None:
+    pytest.importorskip("jax")
+    run(str(BENCHMARKS / "loops.py"), "--quick", "--json", str(tmp_path / "figures.json"))
+    (found,) = json.loads((tmp_path / "figures.json").read_text())["programs"].values()
+    assert found.keys() == {"fusegrad", "jax"}
+
+
 @pytest.mark.parametrize(
     "name", ["digits_loss", "first_calls", "guards", "import_time", "memory", "one_pool", "small_tensors"]
 )

@@ -49,6 +49,8 @@ MOST_RESULTS = 8
 
 def streaming_kernels(blueprint: Blueprint, sizes: Any) -> dict[int, Kernel]:
     """By number of a step, the kernel to take instead of its own."""
+    if not blueprint.streams:
+        return {}
     pooled = {value for value, bytes_ in _results(blueprint, sizes) if bytes_ >= SMALLEST_POOLED}
     if not pooled:
         return {}

@@ -53,7 +53,8 @@ class Blueprint:
     """What is known of a program's way into memory without its sizes.
 
     steps: of the program, in order. needed: the values that must have arrays of their own. into: those
-    that are put into the memory of an input. arrays: the values that have one, with their index; the
+    that are put into the memory of an input. streams: whether results may be stored past the caches, which
+    wants memory that begins where a line does. arrays: the values that have one, with their index; the
     inputs come first.
     """
 
@@ -64,8 +65,9 @@ class Blueprint:
         sources: Sources,
         needed: Sequence[Value],
         into: Mapping[Value, Value],
+        streams: bool = True,
     ) -> None:
-        self.inputs, self.sources = len(inputs), sources
+        self.inputs, self.sources, self.streams = len(inputs), sources, streams
         arrays = dict.fromkeys(inputs)
         for value in needed:
             arrays.setdefault(sources.base(value))

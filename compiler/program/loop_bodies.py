@@ -80,6 +80,8 @@ class CompiledBody(Body):
         pairs = list(zip(self.program.graph.outputs[:carried], graph.inputs[:carried], strict=True))
         self.program.into = in_place(self.program, pairs)
         self.program.begin()
+        # What calls the kernels of a round so often, by what changes from round to round.
+        self.prepared: dict[Any, RoundsOfCalls] = {}
 
     def repeat(self, tensors: Sequence[Tensor], params: Params) -> tuple[np.ndarray, ...]:
         """The arrays that all rounds give."""
@@ -89,7 +91,7 @@ class CompiledBody(Body):
         read, others = arrays[carried : carried + rows], arrays[carried + rows :]
         outputs = self.graph.outputs[carried:]
         made = [np.empty((params["rounds"], *v.shape), v.dtype) for v in outputs]
-        return (*_Rounds(self.program, now, [*read, *others], made, params).run(), *made)
+        return (*_Rounds(self, now, [*read, *others], made, params).run(), *made)
 
 
 class _Rounds:
@@ -102,12 +104,13 @@ class _Rounds:
 
     def __init__(
         self,
-        program: Any,
+        body: CompiledBody,
         now: list[np.ndarray],
         given: list[np.ndarray],
         made: list[np.ndarray],
         params: Params,
     ) -> None:
+        program, self.prepared = body.program, body.prepared
         self.placed: Placed = program.placed()
         self.now, self.given, self.made = now, given, made
         self.rounds, self.rows, self.backwards = params["rounds"], params["rows"], params["backwards"]
@@ -158,14 +161,15 @@ class _Rounds:
         parts = {i: self.given[i - len(self.now)] for i in self._read()}
         parts |= dict(zip(self.left, self.made, strict=True))
         sign = -1 if self.backwards else 1
-        moves = [(place + 1, sign * array[0].nbytes) for place, array in parts.items()]
-        turns = [(i + 1, self.on[i] + 1) for i in self.turns]
-        several: dict[int, RoundsOfCalls] = {}
+        moves = tuple([(place + 1, sign * array[0].nbytes) for place, array in parts.items()])
+        turns = tuple([(i + 1, self.on[i] + 1) for i in self.turns])
         for first in range(0, self.rounds, AT_ONCE):
             number = min(self.rounds - first, AT_ONCE)
-            if number not in several:
-                several[number] = RoundsOfCalls(calls, number, moves, turns)
-            several[number].run(*self._arrays(self._row(first)), arena)
+            several = self.prepared.get((number, moves, turns))
+            if several is None:
+                several = RoundsOfCalls(calls, number, moves, turns)
+                self.prepared[number, moves, turns] = several
+            several.run(*self._arrays(self._row(first)), arena)
             if number % 2:
                 self._take_turns()
 

@@ -6,6 +6,7 @@ sizes, which share everything but their places in memory (`compiler/placement/me
 
 from __future__ import annotations
 
+import functools
 import weakref
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
@@ -44,8 +45,9 @@ class Program:
     elements) that outputs must have where they are not row-major. seen: the strides that eager's outputs
     have. apart: outputs that are views with gaps in the memory of something else, and stay that. into:
     outputs that are put into the memory of an input, whose values nobody else needs. plans: what is known of
-    other graphs. The constructor divides the graph into steps; `begin` has them compiled, and `complete`
-    places them in memory.
+    other graphs. streams: whether results lie where lines of memory begin, so that they may be stored past
+    the caches: the rows that rounds of a loop give do not. The constructor divides the graph into steps;
+    `begin` has them compiled, and `complete` places them in memory.
     """
 
     def __init__(
@@ -57,10 +59,12 @@ class Program:
         seen: Mapping[Value, tuple[int, ...]] | None = None,
         apart: Collection[Value] = (),
         plans: Plans | None = None,
+        streams: bool = True,
     ) -> None:
         self.into = into or {}
         plans = plans or Plans()
-        graph = with_compiled_loops(graph, lambda body: Program(body, plans=plans))
+        self.streams = streams
+        graph = with_compiled_loops(graph, functools.partial(Program, plans=plans, streams=False))
         known = {v: (layouts or {}).get(v) or contiguous_layout(v.shape) for v in graph.inputs}
         self.given = {v for e in graph.equations for v in e.outputs}
         divided = divided_by_rounds(graph, Given(known, results or {}, seen or {}, apart, plans))
@@ -114,7 +118,8 @@ class Program:
     def begin(self, extra: Iterable[Value] = (), unread: Collection[Value] = ()) -> Program:
         """Begin to compile. extra: stored values that later stretches read; unread: outputs nobody reads."""
         needed = [*(v for v in self.outputs if v not in unread), *self.checks, *extra]
-        self.blueprint = Blueprint(self.graph.inputs, self.steps, self.sources, needed, self.into)
+        given = self.graph.inputs, self.steps, self.sources
+        self.blueprint = Blueprint(*given, needed, self.into, self.streams)
         self.arrays = self.blueprint.arrays
         # What is computed in its place in a whole is not put there by another step.
         self.steps = self.blueprint.steps
@@ -231,7 +236,8 @@ def run_rounds(body: Body, tensors: Sequence[Tensor], params: Params) -> tuple[n
         return body.repeat(tensors, params)
     known = _bodies.get(body)
     if known is None:
-        known = _bodies[body] = CompiledBody(body.graph, params["carried"], Program)
+        round_ = functools.partial(Program, streams=False)
+        known = _bodies[body] = CompiledBody(body.graph, params["carried"], round_)
     return known.repeat(tensors, params)
 
 

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 import fusegrad as fg
+from fusegrad.compiler.llvm.target import Target
+from fusegrad.compiler.placement import nontemporal_stores
 from fusegrad.eager.core.op import bind
 from fusegrad.tracer.capture.api import capture
 from fusegrad.tracer.ir import passes, rolled
@@ -294,6 +296,23 @@ def test_second_derivatives_through_a_loop() -> None:
     expected, jitted = curvature(state).numpy(), fg.jit(curvature)
     for _ in range(3):
         np.testing.assert_allclose(jitted(state).numpy(), expected, rtol=1e-9)
+
+
+def test_rows_are_not_stored_past_the_caches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That wants memory which begins where a line does."""
+    monkeypatch.setattr(nontemporal_stores, "host", lambda: Target(16, cache_bytes=1000))
+
+    def loss(x: fg.Tensor, y: fg.Tensor) -> fg.Tensor:
+        for _ in range(40):
+            x, y = x + 0.1 * y, y - 0.1 * x
+        return (x + y).sum()
+
+    args = tensors(2, 20_001)
+    expected, jitted = derived(loss, *args), fg.jit(fg.value_and_grad(loss, (0, 1)))
+    for _ in range(3):
+        _, gradients = jitted(*args)
+        np.testing.assert_allclose(gradients[1].numpy(), expected[2], rtol=1e-12)
+    assert count_loops(jitted), jitted.explain()
 
 
 # What must not be left out.

@@ -29,7 +29,7 @@ from fusegrad.tracer.record.rolling import TURN
 # Rounds of no more equations than this, in all, are written out where they could share kernels.
 MOST_WRITTEN_OUT = 2000
 # So many rounds run in one native call: in between, Python sees to signals and other threads.
-AT_ONCE = 1 << 14
+ROUNDS_AT_ONCE = 1 << 14
 
 
 def with_compiled_loops(graph: Graph, program_of: Callable[[Graph], Any]) -> Graph:
@@ -163,8 +163,8 @@ class _Rounds:
         sign = -1 if self.backwards else 1
         moves = tuple([(place + 1, sign * array[0].nbytes) for place, array in parts.items()])
         turns = tuple([(i + 1, self.on[i] + 1) for i in self.turns])
-        for first in range(0, self.rounds, AT_ONCE):
-            number = min(self.rounds - first, AT_ONCE)
+        for first in range(0, self.rounds, ROUNDS_AT_ONCE):
+            number = min(self.rounds - first, ROUNDS_AT_ONCE)
             several = self.prepared.get((number, moves, turns))
             if several is None:
                 several = RoundsOfCalls(calls, number, moves, turns)

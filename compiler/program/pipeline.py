@@ -23,7 +23,7 @@ from fusegrad.compiler.lower.merge_matmuls import gathered
 from fusegrad.compiler.transform.vector_axis import least_work
 from fusegrad.eager.core.families import Contraction, Layout, View, contiguous_layout
 from fusegrad.eager.core.memory_order import strides_of
-from fusegrad.eager.core.op import REGISTRY
+from fusegrad.eager.core.op import REGISTRY, Op
 from fusegrad.eager.core.sizes import has_symbols
 from fusegrad.tracer.ir.graph import Equation, Graph, Value
 
@@ -70,9 +70,8 @@ def divided(graph: Graph, given: Given) -> Division:
     graph = _laid_out_solutions(graph, laid)
     lying = {**known, **laid}
     graph = with_copies(_separate_creations(graph), Sources(graph, lying))
-    graph = _readable_products(graph, Sources(graph, lying))
+    graph = _readable_operands(graph, Sources(graph, lying))
     graph = transposed_once(graph, Sources(graph, lying))
-    graph = _readable_systems(graph, Sources(graph, lying))
     sources = Sources(graph, lying)
     needed = [v for v in (*graph.outputs, *checks) if isinstance(v, Value)]
     fusion = Fusion(graph, sources, needed, plans, functools.partial(least_work, target=host()))
@@ -160,34 +159,15 @@ def _separate_creations(graph: Graph) -> Graph:
     return Graph(graph.inputs, tuple(equations), graph.outputs)
 
 
-def _readable_products(graph: Graph, sources: Sources) -> Graph:
-    """A copy in front of matrix operands that BLAS cannot read as they lie."""
+def _readable_operands(graph: Graph, sources: Sources) -> Graph:
+    """A copy in front of operands of products and of linear algebra that native code cannot read as they lie."""
     equations = []
     for equation in graph.equations:
-        if isinstance(equation.op, Contraction):
-            inputs = list(equation.inputs)
-            for i, operand in enumerate(inputs):
-                layout = sources.layout(operand)
-                if layout is not None and not matmul.readable(layout):
-                    copy = Value(f"{equation.output.name}_operand{i}", operand.type)
-                    equations.append(Equation(clone_op, (operand,), {}, (copy,), equation.source))
-                    inputs[i] = copy
-            equation = Equation(
-                equation.op, tuple(inputs), equation.params, equation.outputs, equation.source
-            )
-        equations.append(equation)
-    return Graph(graph.inputs, tuple(equations), graph.outputs)
-
-
-def _readable_systems(graph: Graph, sources: Sources) -> Graph:
-    """A copy in front of the operands of linear algebra that its native code cannot read as they lie."""
-    equations = []
-    for equation in graph.equations:
-        if isinstance(equation.op, Solver):
+        if isinstance(equation.op, (Contraction, Solver)):
             inputs = list(equation.inputs)
             layouts = [sources.layout(v) for v in inputs]
             for i, operand in enumerate(inputs):
-                if not solvers.reads(equation.op, layouts, i):
+                if not _is_read(equation.op, layouts, i):
                     copy = Value(f"{equation.output.name}_operand{i}", operand.type)
                     equations.append(Equation(clone_op, (operand,), {}, (copy,), equation.source))
                     inputs[i] = copy
@@ -196,6 +176,14 @@ def _readable_systems(graph: Graph, sources: Sources) -> Graph:
             )
         equations.append(equation)
     return Graph(graph.inputs, tuple(equations), graph.outputs)
+
+
+def _is_read(op: Op, layouts: Sequence[Layout | None], index: int) -> bool:
+    """Whether native code reads an operand as it lies."""
+    if isinstance(op, Solver):
+        return solvers.reads(op, layouts, index)
+    layout = layouts[index]
+    return layout is None or matmul.readable(layout)
 
 
 def _laid_out_solutions(graph: Graph, results: Mapping[Value, Layout]) -> Graph:

@@ -22,7 +22,7 @@ from fusegrad.eager.core.state import no_grad, state
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.shape.slicing import Slice
 from fusegrad.tracer.ir.evaluation import evaluate_graph
-from fusegrad.tracer.ir.graph import Equation, Graph, Subgraph, Value
+from fusegrad.tracer.ir.graph import Equation, Graph, Subgraph, Value, ancestors
 from fusegrad.tracer.ir.reversed_round import ReversedRound, reversed_round
 
 _GETITEM, _RESHAPE, _CAT, _CLONE = (REGISTRY[name] for name in ("getitem", "reshape", "cat", "clone"))
@@ -199,8 +199,7 @@ def pruned(equation: Equation, needed: Collection[Value]) -> Equation:
     carried, rows = params["carried"], params["rows"]
     wanted = {i for i, v in enumerate(equation.outputs) if v in needed}
     while True:
-        body = _computing(graph, [graph.outputs[i] for i in wanted])
-        read = {v for e in body for v in e.values()} | {graph.outputs[i] for i in wanted}
+        read = ancestors(graph.equations, [graph.outputs[i] for i in wanted])
         more = {i for i, v in enumerate(graph.inputs[:carried]) if v in read} - wanted
         if not more:
             break
@@ -209,6 +208,7 @@ def pruned(equation: Equation, needed: Collection[Value]) -> Equation:
     inputs = [i for i, v in enumerate(graph.inputs) if (i in wanted if i < carried else v in read)]
     if len(outputs) == len(graph.outputs) and len(inputs) == len(graph.inputs):
         return equation
+    body = tuple([e for e in graph.equations if not read.isdisjoint(e.outputs)])
     less = {
         "body": params["body"].part(inputs, outputs, body),
         "rounds": params["rounds"],
@@ -219,16 +219,6 @@ def pruned(equation: Equation, needed: Collection[Value]) -> Equation:
     }
     made = tuple([equation.outputs[i] for i in outputs])
     return Equation(ROLLED, tuple([equation.inputs[i] for i in inputs]), less, made, equation.source)
-
-
-def _computing(graph: Graph, outputs: Sequence[Any]) -> tuple[Equation, ...]:
-    """The equations of the graph that some of its outputs take."""
-    needed, kept = {*outputs}, []
-    for equation in reversed(graph.equations):
-        if not needed.isdisjoint(equation.outputs):
-            kept.append(equation)
-            needed.update(equation.values())
-    return tuple(reversed(kept))
 
 
 # Writing loops out.

@@ -160,7 +160,7 @@ def _separate_creations(graph: Graph) -> Graph:
 
 
 def _readable_operands(graph: Graph, sources: Sources) -> Graph:
-    """A copy in front of operands of products and of linear algebra that native code cannot read as they lie."""
+    """A copy in front of operands of products and linear algebra that native code cannot read as they lie."""
     equations = []
     for equation in graph.equations:
         if isinstance(equation.op, (Contraction, Solver)):

@@ -20,6 +20,7 @@ from fusegrad.tracer.capture.carried import carry
 from fusegrad.tracer.capture.hooks import FOLLOWING
 from fusegrad.tracer.capture.signatures import argument_names, plain_function
 from fusegrad.tracer.ir.graph import Graph, Value, ancestors
+from fusegrad.tracer.observe import purity
 from fusegrad.tracer.observe.hosts import Host, Place
 from fusegrad.tracer.observe.lookup import type_lookup
 from fusegrad.tracer.observe.naming import NamingObserver
@@ -188,7 +189,9 @@ def capture(
     previous, state.interpreter = state.interpreter, in_charge(recorder)
     try:
         try:
-            result = observer.run(function, args, keywords)
+            # The engine's own methods are called as programs call them; others are followed.
+            of_ours = inspect.ismethod(called) and purity.is_trusted(function)
+            result = observer.run(*((called, given) if of_ours else (function, args)), keywords)
             if recorder.before is not None:
                 recorder.before.over()
         finally:

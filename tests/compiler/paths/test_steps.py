@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from jit_checks import sealed
 from optimizers import RULES
 
 import fusegrad as fg
@@ -424,3 +425,23 @@ def test_a_difference_in_what_is_written_is_found():
 def test_an_adam_step_is_computed_in_the_memory_of_its_parameters():
     jitted = trained(training, 4)
     assert [s.commit.program for s in jitted.segments() if s.commit is not None] == [None]
+
+
+@pytest.mark.parametrize("method", ["step", "zero_grad"])
+def test_methods_of_an_optimizer_are_jitted_themselves(method: str):
+    def trained(jitted: bool) -> Any:
+        net, rule, _ = training()
+        called = fg.jit(getattr(rule, method)) if jitted else getattr(rule, method)
+        for i in range(8):
+            if jitted and i == 5:
+                sealed(called)
+            x, y = batch(i)
+            if method == "step":
+                rule.zero_grad()
+            ((net(x) - y) ** 2).mean().backward()
+            called()
+        return net
+
+    for ours, eagers in zip(trained(True).parameters(), trained(False).parameters(), strict=True):
+        close(ours, eagers)
+        assert (ours.grad is None) == (eagers.grad is None) == (method == "zero_grad")

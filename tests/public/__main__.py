@@ -1,0 +1,53 @@
+"""Runs public scripts with PyTorch, with fusegrad, and with fusegrad compiled; see the package."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from public import page, runs
+
+RESULTS = Path(__file__).resolve().parents[2] / "build" / "public.jsonl"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m public", description=__doc__)
+    parser.add_argument("folder", type=Path, help="where the repositories lie, each as OWNER+NAME")
+    parser.add_argument("-k", dest="only", default="", metavar="NAME", help="scripts with this in their names")
+    parser.add_argument("--ways", nargs="+", default=runs.WAYS, choices=runs.WAYS)
+    parser.add_argument("--steps", type=int, default=runs.STEPS)
+    parser.add_argument("--seconds", type=float, default=runs.SECONDS, help="the most for a script in a way")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="where the lines of JSON are added")
+    parser.add_argument("--no-run", action="store_true", help="only read the results of earlier runs")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the page")
+    given = parser.parse_args()
+    known = _read(given.results)
+    for script in runs.scripts(given.folder.resolve(), given.only):
+        if given.no_run:
+            continue
+        before = known.get((script.source, script.path))
+        found = dict(before.found) if before else {}
+        for way in given.ways:
+            found[way] = script.run(way, given.steps, given.seconds)
+        outcome = known[script.source, script.path] = runs.Outcome(script.source, script.path, found)
+        with given.results.open("a") as file:
+            file.write(json.dumps(asdict(outcome)) + "\n")
+        print(page.line(outcome), flush=True)
+    listed = [known[s.source, s.path] for s in runs.scripts(given.folder) if (s.source, s.path) in known]
+    print(page.summary(listed))
+    if given.markdown:
+        given.markdown.write_text(page.markdown(listed))
+
+
+def _read(results: Path) -> dict[tuple[str, str], runs.Outcome]:
+    """The last outcome of each script."""
+    results.parent.mkdir(exist_ok=True)
+    lines: Sequence[str] = results.read_text().splitlines() if results.exists() else ()
+    outcomes = [runs.Outcome(**json.loads(line)) for line in lines]
+    return {(o.source, o.path): o for o in outcomes}
+
+
+main()

@@ -1,0 +1,91 @@
+"""Runs the scripts, each in processes of its own, and reads how that went."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from public import data
+
+HERE = Path(__file__).parent
+WAYS = "torch", "fusegrad", "compiled"
+STEPS, SECONDS = 60, 120
+
+
+@dataclass(frozen=True)
+class Script:
+    """One script. source: its repository. folder: where that lies."""
+
+    source: str
+    path: str
+    arguments: tuple[str, ...]
+    folder: Path
+
+    def run(self, way: str, steps: int = STEPS, seconds: float = SECONDS) -> dict[str, Any]:
+        """What `one_script.py` writes down of it; an `error` alone where it does not come to that."""
+        with tempfile.TemporaryDirectory() as place:
+            result, work = Path(place) / "result.json", Path(place) / "work"
+            work.mkdir()
+            data.prepare(work)
+            command = [HERE / "one_script.py", way, steps, result, self.folder / self.path, *self.arguments]
+            path = os.pathsep.join([str(self.folder), os.environ.get("PYTHONPATH", "")])
+            try:
+                ran = subprocess.run(
+                    [sys.executable, *map(str, command)],
+                    cwd=work,
+                    env={**os.environ, "PYTHONPATH": path},
+                    stdin=subprocess.DEVNULL,
+                    capture_output=True,
+                    text=True,
+                    errors="replace",
+                    timeout=seconds,
+                )
+            except subprocess.TimeoutExpired:
+                return {"error": f"made no {steps} steps in {seconds:.0f} s"}
+            if not result.exists():
+                return {"error": f"ended with {ran.returncode}: {ran.stderr.strip()[-200:]}"}
+            return json.loads(result.read_text())
+
+
+@dataclass
+class Outcome:
+    """How a script went. found: by way, what was written down."""
+
+    source: str
+    path: str
+    found: Mapping[str, dict[str, Any]] = field(default_factory=dict)
+
+    def runs(self, way: str) -> bool:
+        return not self.found[way]["error"] and bool(self.found[way]["seconds"])
+
+    def replays(self) -> bool:
+        """Whether nine of ten late calls of what was compiled entered no Python."""
+        told = self.found["compiled"]
+        return self.runs("compiled") and 0 < told["calls"] and told["entered"] <= told["calls"] / 10
+
+    def milliseconds(self, way: str) -> float:
+        """What a round of all optimizers took, the median of the last third."""
+        told = self.found[way]
+        ends, several = told["seconds"], max(told["optimizers"], 1)
+        late = ends[min(len(ends) * 2 // 3, len(ends) - several - 1) :]
+        return 1000 * statistics.median(b - a for a, b in zip(late, late[several:], strict=False))
+
+
+def scripts(folder: Path, only: str = "") -> Iterator[Script]:
+    """The scripts of the list with this in their names."""
+    for repository in tomllib.loads((HERE / "scripts.toml").read_text())["repository"]:
+        source = repository["source"]
+        arguments = repository.get("arguments", {})
+        for path in repository["scripts"]:
+            if only in f"{source}/{path}":
+                place = folder / source.replace("/", "+")
+                yield Script(source, path, tuple(arguments.get(path, ())), place)

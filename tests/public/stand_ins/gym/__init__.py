@@ -1,0 +1,3 @@
+"""gym under its old name."""
+
+from gymnasium import *  # noqa: F403

@@ -1,0 +1,1 @@
+"""In the place of what old scripts take their data from."""

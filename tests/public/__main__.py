@@ -16,7 +16,7 @@ RESULTS = Path(__file__).resolve().parents[2] / "build" / "public.jsonl"
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m public", description=__doc__)
     parser.add_argument("folder", type=Path, help="where the repositories lie, each as OWNER+NAME")
-    parser.add_argument("-k", dest="only", default="", metavar="NAME", help="scripts with this in their names")
+    parser.add_argument("-k", dest="only", default="", metavar="NAME", help="whose name has this in it")
     parser.add_argument("--ways", nargs="+", default=runs.WAYS, choices=runs.WAYS)
     parser.add_argument("--steps", type=int, default=runs.STEPS)
     parser.add_argument("--seconds", type=float, default=runs.SECONDS, help="the most for a script in a way")

@@ -9,15 +9,15 @@ from public.runs import Outcome
 
 HEAD = """# Programs by others
 
-Public scripts, run by `python -m public` in `tests/` (see `tests/public`), which wrote this page. The rule by
-which they were chosen, and each repository's commit, stand in `tests/public/scripts.toml`. Nothing of a script
-is changed; its data are random, and sizes are made smaller by its own arguments alone.
+Public scripts, run by `python -m public` in `tests/` (see `tests/public`), which wrote this page. The rule
+by which they were chosen, and each repository's commit, stand in `tests/public/scripts.toml`. Nothing of a
+script is changed; its data are random, and sizes are made smaller by its own arguments alone.
 
 - **runs**: `python -m fusegrad.torch script.py` makes sixty steps of its optimizers, or all that it has.
 - **replays**: with each outermost module compiled, as `torch.compile(model)` does, and each optimizer's step,
   at least nine of ten late calls of these entered no Python.
-- **speed**: the median time of a step (reading data, forward, backward, optimizers) with PyTorch, by that with
-  fusegrad as it is, and by that with it compiled.
+- **speed**: the median time of a step (reading data, forward, backward, optimizers) with PyTorch, divided by
+  that with fusegrad as it is, and by that with it compiled.
 """
 
 

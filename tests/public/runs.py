@@ -70,7 +70,7 @@ class Outcome:
     def replays(self) -> bool:
         """Whether nine of ten late calls of what was compiled entered no Python."""
         told = self.found["compiled"]
-        return self.runs("compiled") and 0 < told["calls"] and told["entered"] <= told["calls"] / 10
+        return self.runs("compiled") and told["calls"] > 0 and told["entered"] <= told["calls"] / 10
 
     def milliseconds(self, way: str) -> float:
         """What a round of all optimizers took, the median of the last third."""

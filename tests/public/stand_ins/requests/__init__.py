@@ -7,7 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 sys.path.append(str(Path(__file__).parents[2]))
-from data import cora  # noqa: E402
+from data import cora
 
 
 @contextlib.contextmanager

@@ -1,0 +1,75 @@
+"""How public scripts are run and told of, by a script of our own: its steps, what is replayed, errors."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from oracle import torch
+
+from public import page, runs
+
+SCRIPT = """
+import numpy as np, requests, torch, torchvision
+from torch.utils.data import DataLoader
+images = torchvision.datasets.MNIST("data", train=True, transform=torchvision.transforms.ToTensor())
+net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(784, 10))
+optimizer = torch.optim.Adam(net.parameters())
+assert open("words/train.txt").read() and requests.get("graph")
+for x, y in DataLoader(images, batch_size=8):
+    optimizer.zero_grad()
+    torch.nn.functional.cross_entropy(net(x), y).backward()
+    optimizer.step()
+"""
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> runs.Script:
+    pytest.importorskip("PIL")  # of which the images are
+    (tmp_path / "train.py").write_text(SCRIPT)
+    return runs.Script("somebody/scripts", "train.py", (), tmp_path)
+
+
+@pytest.mark.parametrize("way", runs.WAYS)
+def test_a_script_makes_its_steps(script: runs.Script, way: str):
+    if way == "torch":
+        torch.ones(1)
+    told = script.run(way, steps=15)
+    assert (told["error"], len(told["seconds"]), told["optimizers"]) == ("", 15, 1)
+    if way == "compiled":
+        assert (told["calls"], told["entered"]) == (10, 0)
+
+
+def test_what_is_missing_and_what_fails_is_told(script: runs.Script):
+    (script.folder / script.path).write_text("import torch\ntorch.nothing_of_that_name(3)")
+    told = script.run("fusegrad")
+    assert "nothing_of_that_name" in told["error"]
+    assert "nothing_of_that_name" in told["missing"]
+
+
+def test_a_script_that_takes_too_long_is_ended(script: runs.Script):
+    (script.folder / script.path).write_text("while True: pass")
+    assert script.run("fusegrad", seconds=3)["error"] == "made no 60 steps in 3 s"
+
+
+def outcome(compiled: dict[str, object]) -> runs.Outcome:
+    told = {"error": "", "seconds": [0.0, 1.0, 2.0, 3.0], "optimizers": 1}
+    quick = {"error": "", "seconds": [0.0, 0.5, 1.0, 1.5], "optimizers": 1}
+    return runs.Outcome("a/b", "c.py", {"torch": told, "fusegrad": told, "compiled": {**quick, **compiled}})
+
+
+def test_speed_and_replays_are_summed_up():
+    outcomes = [outcome({"calls": 10, "entered": 1}), outcome({"calls": 10, "entered": 2})]
+    assert [o.replays() for o in outcomes] == [True, False]
+    assert page.line(outcomes[0]) == "| b/c.py | yes | yes | 1000.00 | 1.00 | 2.00 |"
+    assert page.line(outcomes[1]) == "| b/c.py | yes | 8 of 10 calls | 1000.00 | 1.00 | 2.00 |"
+    assert "2 of these run unchanged (100%), 1 replay (50%) and 1 of those" in page.summary(outcomes)
+
+
+def test_every_listed_script_has_a_repository():
+    command = [sys.executable, "-m", "public", "--help"]
+    assert subprocess.run(command, cwd=Path(__file__).parents[1], capture_output=True).returncode == 0
+    listed = list(runs.scripts(Path("nowhere")))
+    assert len({(s.source, s.path) for s in listed}) == len(listed) >= 60

@@ -135,7 +135,7 @@ _LAZY = {
 }
 _PACKAGES = frozenset(
     "accelerator amp autograd backends cpu cuda distributions fft func linalg masked mps multiprocessing nn "
-    "optim profiler random special testing utils version xpu".split()
+    "onnx optim profiler random special testing utils version xpu".split()
 )
 
 

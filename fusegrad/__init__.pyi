@@ -19,6 +19,7 @@ from fusegrad import (
     mps as mps,
     multiprocessing as multiprocessing,
     nn as nn,
+    onnx as onnx,
     optim as optim,
     profiler as profiler,
     random as random,

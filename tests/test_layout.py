@@ -73,6 +73,7 @@ EXTRAS = {
     "compiler/compare/terminal.py": {"rich", "tqdm", "matplotlib"},
     "compiler/compare/peers.py": {"torch", "jax"},
     "tracer/export/onnx_file.py": {"onnx", "onnxruntime"},
+    "tracer/export/torch_onnx.py": {"onnx"},
     "tracer/export/onnx_builder.py": {"onnx", "onnxruntime"},
     "tracer/export/onnx_ops.py": {"onnx", "onnxruntime"},
     "compiler/gemm/blas.py": {"scipy_openblas32"},

@@ -61,5 +61,10 @@ def export(
         given = f"the suffix {suffix!r}" if suffix else "no suffix"
         raise ExportError(f"export: {target} has {given}; the suffix chooses the format: {known}")
     check_target(target)
+    write_whole(target, FORMATS[suffix][1](captured(function, example_args, kwargs)))
+
+
+def captured(function: Callable[..., Any], example_args: Any, kwargs: Mapping[str, Any] | None) -> Program:
+    """What the function does with the examples: a tuple, or one tensor alone."""
     args = (example_args,) if isinstance(example_args, Tensor) else tuple(example_args)
-    write_whole(target, FORMATS[suffix][1](captured_program(function, args, kwargs or {})))
+    return captured_program(function, args, kwargs or {})

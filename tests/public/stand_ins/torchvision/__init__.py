@@ -1,5 +1,5 @@
-"""In torchvision's place: data sets of random images, the usual transforms, and nothing that saves."""
+"""In torchvision's place: data sets of random images, the usual transforms, and untrained networks."""
 
-from torchvision import datasets, transforms, utils
+from torchvision import datasets, models, transforms, utils
 
-__all__ = ["datasets", "transforms", "utils"]
+__all__ = ["datasets", "models", "transforms", "utils"]

@@ -6,11 +6,10 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, BinaryIO
 
+from fusegrad.eager.core.public import locate
 from fusegrad.tracer.export.api import captured
 from fusegrad.tracer.export.files import ExportError, check_target, write_whole
 from fusegrad.tracer.export.onnx_file import onnx_file
-
-__all__ = ["export", "is_in_onnx_export"]
 
 
 def export(
@@ -89,3 +88,7 @@ def _named(data: bytes, inputs: Sequence[str], outputs: Sequence[str]) -> bytes:
         node.output[:] = [names.get(name, name) for name in node.output]
     onnx.checker.check_model(model, full_check=True)
     return bytes(model.SerializeToString())
+
+
+__all__ = ["export", "is_in_onnx_export"]
+locate("fusegrad.onnx", globals(), __all__)

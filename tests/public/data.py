@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import string
 import tarfile
 from pathlib import Path
 
@@ -23,7 +24,7 @@ def prepare(folder: Path) -> None:
         (folder / place).mkdir()
         for part, lines in (("train", 2000), ("valid", 200), ("test", 200)):
             (folder / place / f"{part}.txt").write_text(text(lines))
-    (folder / "input.txt").write_text(text(1000))
+    (folder / "input.txt").write_text(string.printable + text(1000))
     (folder / "names.txt").write_text("\n".join(word * 2 for word in vocabulary))
     (folder / "images").mkdir()
 

@@ -72,10 +72,11 @@ class Pad:
 
 
 class RandomCrop:
-    def __init__(self, size):
-        self.size = size
+    def __init__(self, size, padding=0):
+        self.size, self.padding = size, padding
 
     def __call__(self, image):
+        image = ImageOps.expand(image, self.padding)
         left, top = (random.randint(0, side - self.size) for side in image.size)
         return image.crop((left, top, left + self.size, top + self.size))
 

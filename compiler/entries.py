@@ -67,7 +67,7 @@ class Variant:
         self.tree = tree
         self.shared = guards(r for r in tree.paths[0].capture.reads if r.token() in common)
         self._own = {p: guards(r for r in p.capture.reads if r.token() not in common) for p in tree.paths}
-        self.shortcuts: dict[Segment, Shortcut] = {}
+        self.shortcuts: dict[tuple[Segment, bool], Shortcut] = {}  # by whether gradients are computed at once
         self._row: tuple[Any, int] = None, 0  # the leaf that answered last, and how often in a row
 
     def own(self, path: Path) -> Guards:

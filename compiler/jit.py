@@ -282,9 +282,13 @@ class JitFunction(Generic[P, R]):
 
     def _shortcut(self, variant: Variant, leaf: Segment, args: Sequence[Any], leaves: Sequence[Any]) -> Any:
         """What answers calls like this one faster, if there is such a thing."""
-        known = variant.shortcuts.get(leaf)
+        joint = leaf.derives_at_once()
+        if joint is None:
+            return None
+        known = variant.shortcuts.get((leaf, joint))
         if known is None or not known.is_of(variant):
-            known = variant.shortcuts[leaf] = Shortcut(variant, leaf, args, leaves, self.stats)
+            known = Shortcut(variant, leaf, joint, args, leaves, self.stats)
+            variant.shortcuts[leaf, joint] = known
         return known.answer
 
     def _capture(self, key: Any, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -> Any:

@@ -109,6 +109,21 @@ class Program:
                 found[value] = now, layout._replace(offset=0)
         return found
 
+    def inputs_behind(self, values: Iterable[Value]) -> set[Value]:
+        """The inputs that `values` depend on, and those that decide whether a run is refused."""
+        pending = [*values, *self.checks]
+        pending += [
+            v for step in self.steps if step.kind == "opaque" for e in step.equations for v in e.values()
+        ]
+        found: set[Value] = set()
+        while pending:
+            value = pending.pop()
+            if value not in found:
+                found.add(value)
+                maker = self.sources.producer.get(value)
+                pending += maker.values() if maker is not None else ()
+        return found.intersection(self.graph.inputs)
+
     @property
     def bodies(self) -> list[Program]:
         """What runs the rounds of its loops; see `loop_bodies.py`."""

@@ -141,7 +141,7 @@ class CompiledNode(autograd.Node):
     names: Sequence[str]
     numbers: list[int]
     preserved: dict[int, np.ndarray]
-    ready: list[np.ndarray] | None
+    ready: list[Tensor] | None
 
     def _wanted(self, path: Path) -> list[Any]:
         """The inputs that get gradients."""
@@ -198,6 +198,15 @@ class CompiledNode(autograd.Node):
             return self._gradients(gradients)  # type: ignore[arg-type, return-value]
         found = self._reached(gradients)
         return found if edges is None else [found[i] for i, _, _ in edges]
+
+    def take_ready(self) -> list[Tensor] | None:
+        """The gradients that came along, for the backward from 1 that nothing speaks against."""
+        ready = self.ready
+        if ready is None or not self._is_plain():
+            return None
+        self.ready, self.freeing = None, self.leaf.path.derivative.kept.all_nodes  # type: ignore[union-attr]
+        self.leaf.answers.usage.note_derived()
+        return ready
 
     def _is_plain(self) -> bool:
         """Whether this is the first backward, by the compiled program, and nothing was written since."""
@@ -260,10 +269,9 @@ class CompiledNode(autograd.Node):
         leaf = self.leaf
         if leaf.path is not None and leaf.path.derivative.alone and seeds[0].array.item() == 1:
             leaf.answers.usage.note_derived()
-            ready = self.ready
+            ready, self.ready = self.ready, None
             if ready is not None:
-                self.ready = None
-                return [wrap(array) for array in ready]
+                return ready
         self.fill()
         found = leaf.answers.derive(self, seeds) if leaf.answers.derive is not None else self._derive(seeds)
         return self._apply_eagerly(seeds) if found is MISSED else found

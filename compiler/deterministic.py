@@ -135,7 +135,7 @@ def _compiled(function: JitFunction, entry: Entry, made: Capture, leaves: list[A
     with compiling:
         function.stats.compiles += 1
         try:
-            variant = apart(made, leaves)
+            variant = apart(made, leaves, function.contract)
         except NoGradient as refusal:
             entry.given_up = str(refusal)
         except Exception as error:

@@ -45,6 +45,15 @@ class Stats:
     guard_failures: int = 0
 
 
+@dataclass(frozen=True)
+class KernelCount:
+    """The fused kernels of a jitted function: forward, backward, and of both at once."""
+
+    forward: list[Any]
+    backward: list[Any]
+    joint: list[Any]
+
+
 class Variant:
     """A trace tree, and what of Python's state its paths have read.
 
@@ -67,7 +76,7 @@ class Variant:
         self.tree = tree
         self.shared = guards(r for r in tree.paths[0].capture.reads if r.token() in common)
         self._own = {p: guards(r for r in p.capture.reads if r.token() not in common) for p in tree.paths}
-        self.shortcuts: dict[Segment, Shortcut] = {}
+        self.shortcuts: dict[tuple[Segment, bool], Shortcut] = {}  # by whether gradients are computed at once
         self._row: tuple[Any, int] = None, 0  # the leaf that answered last, and how often in a row
 
     def own(self, path: Path) -> Guards:
@@ -131,20 +140,21 @@ class Entry:
 # What is compiled.
 
 
-def path_of(made: Capture, leaves: list[Any]) -> tuple[Path, dict[Value, Layout]]:
+def path_of(made: Capture, leaves: list[Any], contracted: bool) -> tuple[Path, dict[Value, Layout]]:
     """The path of a captured run, and how its arguments lie in memory."""
     numbers = {}
     for value in made.arguments:
         numbers[value] = next(
             i for i, x in enumerate(leaves) if isinstance(x, Tensor) and x is made.tensors[value]
         )
-    return make_path(made, numbers), {v: layout_of(leaves[i].array) for v, i in numbers.items()}
+    path = make_path(made, numbers, contracted=contracted)
+    return path, {v: layout_of(leaves[i].array) for v, i in numbers.items()}
 
 
 @uncollected
-def add_path(entry: Entry, made: Capture, leaves: list[Any]) -> None:
+def add_path(entry: Entry, made: Capture, leaves: list[Any], contracted: bool) -> None:
     """Compile a captured path into the entry: into a tree that it shares a stretch with, or its own."""
-    path, layouts = path_of(made, leaves)
+    path, layouts = path_of(made, leaves, contracted)
     for place, variant in enumerate(entry.variants):
         try:
             grown = Variant(variant.tree.grown(path), variant)
@@ -159,8 +169,8 @@ def add_path(entry: Entry, made: Capture, leaves: list[Any]) -> None:
 
 
 @uncollected
-def apart(made: Capture, leaves: list[Any]) -> Variant:
+def apart(made: Capture, leaves: list[Any], contracted: bool) -> Variant:
     """A variant of a captured path alone, whose forward is one program whatever follows."""
-    path, layouts = path_of(made, leaves)
+    path, layouts = path_of(made, leaves, contracted)
     path.derivative.alone = False
     return Variant(Tree([path], layouts))

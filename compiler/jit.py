@@ -15,7 +15,6 @@ import time
 import types
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, overload
 
 from fusegrad.compiler import deterministic, entries, pickled
@@ -25,7 +24,7 @@ from fusegrad.compiler.base.patience import told_if_long
 from fusegrad.compiler.call_family import Family, family_key
 from fusegrad.compiler.call_key import Unkeyed, call_key, describe_key, is_object
 from fusegrad.compiler.deferred.interpreter import Deferred
-from fusegrad.compiler.entries import Entry, Stats, Variant
+from fusegrad.compiler.entries import Entry, KernelCount, Stats, Variant
 from fusegrad.compiler.explain.miss_reasons import (
     Difference,
     closest,
@@ -82,13 +81,15 @@ class JitFunction(Generic[P, R]):
 
     __fusegrad_jit__ = True
 
-    def __init__(self, function: Callable[P, R], verify: int = 0, require: str | None = None) -> None:
+    def __init__(
+        self, function: Callable[P, R], verify: int = 0, require: str | None = None, contract: bool = False
+    ) -> None:
         if not callable(function):
             raise TypeError(f"jit takes a function, method or module, not {type(function).__name__}")
         if verify < 0 or require not in (None, "replay"):
             raise ValueError(f"verify is 0 or more and require None or 'replay', not {verify}, {require!r}")
         self.__wrapped__ = function
-        self.verify, self.require = verify, require
+        self.verify, self.require, self.contract = verify, require, contract
         self.stats = Stats()
         self.entries: dict[Any, Entry] = {}
         self._captured_once: dict[Any, Any] = {}  # the first key of each family
@@ -282,9 +283,13 @@ class JitFunction(Generic[P, R]):
 
     def _shortcut(self, variant: Variant, leaf: Segment, args: Sequence[Any], leaves: Sequence[Any]) -> Any:
         """What answers calls like this one faster, if there is such a thing."""
-        known = variant.shortcuts.get(leaf)
+        joint = leaf.derives_at_once()
+        if joint is None:
+            return None
+        known = variant.shortcuts.get((leaf, joint))
         if known is None or not known.is_of(variant):
-            known = variant.shortcuts[leaf] = Shortcut(variant, leaf, args, leaves, self.stats)
+            known = Shortcut(variant, leaf, joint, args, leaves, self.stats)
+            variant.shortcuts[leaf, joint] = known
         return known.answer
 
     def _capture(self, key: Any, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -> Any:
@@ -361,7 +366,7 @@ class JitFunction(Generic[P, R]):
         self.stats.compiles += 1
         try:
             with told_if_long(repr(self), made.graph):
-                entries.add_path(entry, made, leaves)
+                entries.add_path(entry, made, leaves, self.contract)
         except NoGradient as refusal:
             entry.variants.clear()
             entry.given_up = str(refusal)
@@ -427,15 +432,6 @@ class JitFunction(Generic[P, R]):
             self._answer = None
 
 
-@dataclass(frozen=True)
-class KernelCount:
-    """The fused kernels of a jitted function: forward, backward, and of both at once."""
-
-    forward: list[Any]
-    backward: list[Any]
-    joint: list[Any]
-
-
 def _difference(missed: list[tuple[Variant, Read | Stopped]]) -> Difference:
     """What sent a call away from the variant that is the most like the present state."""
     if not missed:
@@ -452,14 +448,24 @@ def _difference(missed: list[tuple[Variant, Read | Stopped]]) -> Difference:
 
 
 @overload
-def jit(function: None = None, *, verify: int = 0, require: str | None = None) -> Decorator: ...
+def jit(
+    function: None = None, *, verify: int = 0, require: str | None = None, contract: bool = False
+) -> Decorator: ...
 
 
 @overload
-def jit(function: Callable[P, R], *, verify: int = 0, require: str | None = None) -> JitFunction[P, R]: ...
+def jit(
+    function: Callable[P, R], *, verify: int = 0, require: str | None = None, contract: bool = False
+) -> JitFunction[P, R]: ...
 
 
-def jit(function: Callable[..., Any] | None = None, *, verify: int = 0, require: str | None = None) -> Any:
+def jit(
+    function: Callable[..., Any] | None = None,
+    *,
+    verify: int = 0,
+    require: str | None = None,
+    contract: bool = False,
+) -> Any:
     """Make `function` replay as native code; as decorator or call.
 
     The first call runs eagerly, is recorded and compiled; later calls with arguments of the same
@@ -474,6 +480,8 @@ def jit(function: Callable[..., Any] | None = None, *, verify: int = 0, require:
     differ by more than rounding. Memory, gradients and random generators are put back for it (not
     so schedules and attributes: calls that step a schedule or set an attribute are not verified).
     require: "replay" raises `JitError`, with the reasons, where the body would have to run.
+    contract: in replays `a * b + c` may be rounded once, not twice: polynomials are up to twice as fast, and
+    results differ from eager's by what rounding their products made (docs/jit.md).
 
     >>> import fusegrad as fg
     >>> @fg.jit
@@ -485,5 +493,5 @@ def jit(function: Callable[..., Any] | None = None, *, verify: int = 0, require:
     1
     """
     if function is None:
-        return functools.partial(jit, verify=verify, require=require)
-    return JitFunction(function, verify, require)
+        return functools.partial(jit, verify=verify, require=require, contract=contract)
+    return JitFunction(function, verify, require, contract)

@@ -24,7 +24,7 @@ def reduced(jitted: Any) -> Any:
 
     Raises what pickling the function raises, where no name leads to it.
     """
-    function, options = jitted.__wrapped__, (jitted.verify, jitted.require)
+    function, options = jitted.__wrapped__, (jitted.verify, jitted.require, jitted.contract)
     if not isinstance(function, FunctionType):
         return type(jitted), (function, *options)  # a module, a method, ...
     module, name = function.__module__, function.__qualname__

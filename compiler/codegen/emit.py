@@ -58,6 +58,7 @@ class Emitter(Accumulation):
     def __init__(self, kernel: Kernel, declared: set[str], target: Target) -> None:
         self.kernel, self.target, self.lanes = kernel, target, lanes_of(kernel, target)
         self.w = Writer(declared, target)
+        self.w.contracts = kernel.contracted
         self.w.calls_functions = functions_written(kernel) > MOST_WRITTEN_OUT
         self.block = block_of(kernel)
         self.streamed = frozenset(kernel.streamed)

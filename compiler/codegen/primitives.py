@@ -18,7 +18,8 @@ def apply(w: Writer, op: str, operands: list[Val], dtype: str) -> Val:
     if first.dtype == "bool" and op in ("add", "mul", "maximum", "minimum"):
         op = "or_" if op in ("add", "maximum") else "and_"
     if op in _BINARY:
-        return w.binary(_BINARY[op][0 if floating else 1], *operands)
+        name = _BINARY[op][0 if floating else 1]
+        return w.binary(f"{name} contract" if floating and w.contracts else name, *operands)
     if op in _LOGIC:
         return w.binary(_LOGIC[op], *operands)
     if op in ("eq", "ne", "lt", "le", "gt", "ge"):

@@ -232,7 +232,8 @@ def _sized(code: Code, sizes: Values) -> Code:
     program = code.program.at(sizes)
     spots = _at([spot for _, spot in code.keeps], sizes)
     keeps = [(place, spot) for (place, _), spot in zip(code.keeps, spots, strict=True)]
-    return Code(program, code.inputs, checks, keeps, code.guard, results, left, gradients)
+    found = checks, keeps, code.guard, results, left, gradients
+    return Code(program, code.inputs, *found, code.held)
 
 
 def _at(places: Sequence[Any], sizes: Values) -> list[Any]:

@@ -49,19 +49,24 @@ MOST_TENSORS = 64  # each is compared with all others
 class Shortcut:
     """The written function for calls that end at one leaf of a variant's tree.
 
-    checks: what asks what the variant and the path have read; joint: what computes its gradients at once, if
-    anything does.
+    checks: what asks what the variant and the path have read.
     """
 
     def __init__(
-        self, variant: Variant, leaf: Segment, args: Sequence[Any], leaves: Sequence[Any], stats: Stats
+        self,
+        variant: Variant,
+        leaf: Segment,
+        joint: bool,
+        args: Sequence[Any],
+        leaves: Sequence[Any],
+        stats: Stats,
     ) -> None:
-        """args, leaves: of a call that the leaf has answered."""
-        self.leaf, self.checks, self.joint = leaf, _checks(variant, leaf), leaf.joint
+        """joint: whether gradients are computed at once. args, leaves: of a call that was answered."""
+        self.leaf, self.checks = leaf, _checks(variant, leaf)
         self.text = ""
         self.answer: Any = None
         try:
-            writer = _EntryWriter(variant, leaf, leaves, stats)
+            writer = _EntryWriter(variant, leaf, joint, leaves, stats)
             text = writer.write_call(args)
             answer = writer.function(text, "shortcut")
             if leaf.answers.derive is None:
@@ -78,7 +83,7 @@ class Shortcut:
 
     def is_of(self, variant: Variant) -> bool:
         """Whether the variant is still what the shortcut was written for."""
-        return self.checks == _checks(variant, self.leaf) and self.joint is self.leaf.joint
+        return self.checks == _checks(variant, self.leaf)
 
 
 def _checks(variant: Variant, leaf: Segment) -> list[Callable[[], int | None]]:
@@ -88,12 +93,15 @@ def _checks(variant: Variant, leaf: Segment) -> list[Callable[[], int | None]]:
 
 
 class _EntryWriter(Writer):
-    def __init__(self, variant: Variant, leaf: Segment, leaves: Sequence[Any], stats: Stats) -> None:
+    def __init__(
+        self, variant: Variant, leaf: Segment, joint: bool, leaves: Sequence[Any], stats: Stats
+    ) -> None:
         super().__init__(MISSED)
         self.variant, self.leaf, self.leaves = variant, leaf, leaves
         (chain,) = [chain for chain in variant.tree.root.chains() if chain[-1] is leaf]
         # The plans on the way; at the leaf that of forward and backward at once, if there is one.
-        self.joint = leaf.joint is not None
+        assert leaf.path is not None
+        self.joint, self.path = joint, leaf.path
         self.plans: list[Plan] = [s.answers.plans[False] for s in chain[:-1]]
         try:
             self.plans.append(plan_of(variant.tree, leaf, self.joint, self.plans, leaves))
@@ -105,7 +113,7 @@ class _EntryWriter(Writer):
             "determinism": settings.setting,
             "watchers": watchers,
             "stats": stats,
-            "path": leaf.path,
+            "path": self.path,
             "usage": leaf.answers.usage,
             "is_": is_,
             "guard_key": guard_key,
@@ -120,8 +128,7 @@ class _EntryWriter(Writer):
         for check in _checks(self.variant, self.leaf):
             line = f"    if {self.constant('check', check)}() is not None: return MISSED"
             self.lines += ["try:", line, *self.unless_it_raises()]
-        if self.joint:
-            self.lines.append("if not usage.expected(): return MISSED")
+        self._as_often_derived()
         row = len(self.lines)
         self.lines.append("")  # for the tuple of all leaves, if anybody reads it
         for plan, segment, after in zip(self.plans, self.chain, [*self.chain[1:], None], strict=True):
@@ -132,8 +139,8 @@ class _EntryWriter(Writer):
                 seen = self.text_of(plan.seen)
                 self._unless_true(f"guard_key({seen}) == {self.constant('key', key)}")
         self.lines += ["stats.calls += 1", "stats.compiled_calls += 1", "path.calls += 1"]
-        if self.joint:
-            self.lines.append("usage.followed()")
+        if self.path.derivative.alone:
+            self.lines.append("usage.note_call()")
         last = self.plans[-1]
         self.write([*last.finish, *last.commit, *last.last, *last.late])
         self.returns(last.result)
@@ -142,13 +149,7 @@ class _EntryWriter(Writer):
         return self.text("args")
 
     def _refuse_what_may_stop_late(self) -> None:
-        """What was drawn from a generator would have to be put back where a later step leaves the function;
-        before it is known whether backward follows, forward and backward are not written at once.
-        """
-        path = self.leaf.path
-        assert path is not None
-        if path.derivative.alone and not self.joint:
-            raise TooDifficult
+        """What was drawn would have to be put back where a later step leaves the function."""
         draws = [
             plan
             for plan in self.plans
@@ -169,6 +170,14 @@ class _EntryWriter(Writer):
         self._unless_true(f"state.grad_enabled is {state.grad_enabled}")
         self._unless_true(f"determinism.wanted is {settings.setting.wanted}")
         self._unless_true(f"dtypes.default_float() is {self.constant('dtype', dtypes.default_float())}")
+
+    def _as_often_derived(self) -> None:
+        """Whether this is still the way for calls that are derived as often as they are of late."""
+        if self.joint:
+            self._unless_true("usage.expected()")
+        elif self.path.derivative.alone:
+            at_once = self.constant("derives_at_once", self.leaf.derives_at_once)
+            self._unless_true(f"not {at_once}()")
 
     def _arguments(self, args: Sequence[Any]) -> None:
         """Take the arguments apart, as `flatten` does, and compare the leaves."""

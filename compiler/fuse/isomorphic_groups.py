@@ -68,10 +68,12 @@ class Plans:
     """What was found out about groups, by their keys: for graphs whose groups are alike.
 
     said: whether the kernel IR can say them; nests: the nest of one, and that one with the numbers of its
-    equations, or None where no nest holds them; built: the kernel of one.
+    equations, or None where no nest holds them; built: the kernel of one. contracted: whether the kernels of
+    these graphs are.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, contracted: bool = False) -> None:
+        self.contracted = contracted
         self.kinds: dict[Any, int] = {}
         self.said: dict[Any, bool] = {}
         self.nests: dict[Any, tuple[Nest, Group, Sequence[int]] | None] = {}

@@ -220,7 +220,7 @@ class Kernel:
 
     streamed: the names of the outputs that are stored past the caches; see `nontemporal_stores.py`. beside:
     how many of the machine's vectors it takes side by side at most; 0 leaves that to its body
-    (`codegen/kernel_parts.py`).
+    (`codegen/kernel_parts.py`). contracted: whether a product and the sum that it goes into are rounded once.
     """
 
     axes: tuple[str, ...]
@@ -230,6 +230,7 @@ class Kernel:
     body: tuple[Statement, ...]
     streamed: tuple[str, ...] = ()
     beside: int = 0
+    contracted: bool = False
 
     @functools.cached_property
     def text(self) -> str:
@@ -362,5 +363,6 @@ def print_kernel(kernel: Kernel) -> str:
     arguments += [_buffer_text(b) for b in (*kernel.inputs, *kernel.outputs)]
     notes = [f"{', '.join(kernel.streamed)}: past the caches"] if kernel.streamed else []
     notes += [f"vectors side by side: {kernel.beside}"] if kernel.beside else []
+    notes += ["products and sums contracted"] if kernel.contracted else []
     comment = f"  # {'; '.join(notes)}" if notes else ""
     return "\n".join([f"def kernel({', '.join(arguments)}):{comment}", *_body_text(kernel.body, 4)])

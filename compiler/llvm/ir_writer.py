@@ -82,6 +82,7 @@ class Writer:
     def __init__(self, declared: set[str], target: Target | None = None) -> None:
         self.target = target
         self.calls_functions = False  # whether elementary functions are called, not written out
+        self.contracts = False  # whether LLVM may round a product and the sum that it goes into once
         self.lines: list[str] = []
         self.entry: list[str] = []
         self.declared = declared

@@ -17,7 +17,8 @@ becomes
     l6: f32[2, 4, 6] = reshape(l5, shape=(2, 4, 6))
 
 Where each channel has a small kernel of its own, the windows are multiplied with it where they are read, and
-summed; the columns would be products of one row.
+summed; the columns would be products of one row. A transposed convolution without steps, as the gradient of
+an image is, is a convolution by the kernels turned over.
 """
 
 from __future__ import annotations
@@ -35,10 +36,12 @@ from fusegrad.tracer.ir.graph import Value
 
 # Kernels of more elements than this are left to NumPy where columns are added up: each is a read.
 LARGEST_KERNEL = 64
-# Kernels of no more elements than this are written out in the nests of single channels.
-LARGEST_NEST = 32
 # So are columns of more elements than this: eager makes them for a few images at a time.
 LARGEST_COLUMNS = 1 << 26
+# Kernels of no more elements than this are written out in the nests of single channels.
+LARGEST_NEST = 49
+# So many columns are read in the time that it takes to add up one where windows overlap.
+COLUMNS_READ = 2
 
 
 def _kernel(window: Window) -> Sizes:
@@ -137,6 +140,41 @@ def _by_channel(b: Rewriter, x: Value, weight: Value, count: Sizes, window: Wind
     return b.op("sum", product, dim=tuple(range(2 + rank, 2 + 2 * rank)), keepdim=False)
 
 
+def _weight_by_channel(b: Rewriter, x: Value, y: Value, size: Sizes, window: Window) -> Value:
+    rank = len(window)
+    windows = _windows(b, _covered(b, x, y.shape[2:], window), window)
+    # What is fetched is in memory: else products would be made where the gradient is, and stored.
+    shape = (*y.shape, *(1,) * rank)
+    y = b.fetch_memory(y, 0, [], shape, [Along(n, d) for d, n in enumerate(y.shape)])
+    result = b.op("sum", b.op("mul", windows, y), dim=(0, *range(2, 2 + rank)), keepdim=False)
+    return b.reshape(result, (y.shape[1], 1, *size))
+
+
+# Without steps, a transposed convolution adds up what one by kernels turned over finds side by side.
+
+
+def _turns(images: Value, channels: int, size: Sizes, window: Window, groups: int) -> bool:
+    """Whether a transposed convolution of `images` to so many channels is better done as a convolution."""
+    out = images.shape[1]
+    straight = all(s == 1 for _, s, _, _ in window)
+    overlaps = math.prod(_kernel(window)) > 1 or _is_depthwise(out, channels, groups, window)
+    return straight and overlaps and out <= COLUMNS_READ * channels and _fits(images, out, size, window)
+
+
+def _turned(b: Rewriter, x: Value, weight: Value, size: Sizes, window: Window, groups: int) -> Value:
+    images, out = x.shape[:2]
+    channels, rank = weight.shape[1] * groups, len(window)
+    around = tuple([(k, 1, dilation * (k - 1) - padding, dilation) for k, _, padding, dilation in window])
+    kernels = b.op("flip", weight, dims=tuple(range(2, 2 + rank)))
+    if _is_depthwise(out, channels, groups, window):
+        return _by_channel(b, x, kernels, size, around)
+    parts = b.reshape(kernels, (groups, out // groups, *weight.shape[1:]))
+    parts = b.op("clone", b.op("permute", parts, dims=(0, 2, 1, *range(3, 3 + rank))))
+    matrix = b.reshape(parts, (groups, channels // groups, out // groups * math.prod(weight.shape[2:])))
+    result = b.op("matmul", matrix, _columns(b, x, size, around, groups))
+    return b.reshape(result, (images, channels, *size))
+
+
 # The products. Sizes and params as the ops of `eager/ops/nn/convolution.py` have them.
 
 
@@ -164,6 +202,8 @@ def _transpose(
 ) -> Value | None:
     images, out, *count = x.shape
     channels = weight.shape[1] * groups
+    if out and channels and _turns(x, channels, size, window, groups):
+        return _with_bias(b, _turned(b, x, weight, size, window, groups), bias)
     if not _fits(x, channels, count, window) or not out or math.prod(_kernel(window)) > LARGEST_KERNEL:
         return None
     matrix = b.reshape(weight, (groups, out // groups, math.prod(weight.shape[1:])))
@@ -177,6 +217,8 @@ def _weight(b: Rewriter, x: Value, y: Value, size: Sizes, window: Window, groups
     images, out, *count = y.shape
     if not _fits(x, x.shape[1], count, window) or not out:
         return None
+    if _is_depthwise(out, x.shape[1], groups, window):
+        return _weight_by_channel(b, x, y, size, window)
     rows = b.reshape(y, (images, groups, out // groups, math.prod(count)))
     # The gradient lies transposed, so that it is the rows and not all the columns that are turned over.
     turned = b.op("permute", rows, dims=(0, 1, 3, 2))

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from fusegrad.compiler.base.gather_op import Along
-from fusegrad.compiler.lower import convolutions, linear_algebra, pooling, thin_products
+from fusegrad.compiler.lower import convolutions, linear_algebra, pooling, resampling, thin_products
 from fusegrad.compiler.lower.rewriter import Rewriter
 from fusegrad.compiler.lower.sign_analysis import sign
 from fusegrad.eager.core import dtypes
@@ -476,6 +476,7 @@ LOWERED: dict[str, Callable[..., Any]] = {
     "diagonal_scatter": _diagonal_scatter,
     "cat": _cat,
     **pooling.RULES,
+    **resampling.RULES,
     **convolutions.RULES,
     **thin_products.RULES,
     **linear_algebra.RULES,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from fusegrad.compiler.call_plan.steps import Frame, execute
+from fusegrad.compiler.call_plan.steps import Assign, Frame, execute
 from fusegrad.compiler.paths.path import united
 from fusegrad.compiler.paths.segments import MISSED, Segment
 from fusegrad.compiler.runtime.allocator import copied_as_it_lies
@@ -61,24 +61,19 @@ def facts_of(leaf: Segment, filled: bool) -> tuple[Fact, ...]:
 
 
 def _facts(leaf: Segment, filled: bool) -> Iterator[Fact]:
-    path = leaf.path
-    assert path is not None
+    path, code, backward = leaf.path, leaf.code, leaf.backward
+    assert path is not None and code is not None
+    read = set(backward.program.graph.inputs) if backward is not None else set()
+    if not filled:
+        # The forward is repeated for what it keeps, and not for what it writes: batch norm's statistics.
+        read |= code.program.inputs_behind(code.held)
     for value in (*path.argument_leaves, *path.captured):
-        yield Fact("an input", _how(leaf, filled, value), value)
+        saved = path.derivative.kept.values.get(value)
+        yield Fact("an input", SAVED if saved else AGAIN if value in read else NOT, value)
     for number, value in path.own_results.items():
         if number in path.derivative.saved or value in path.derivative.kept.values:
             saved = number not in path.derivative.saved or path.derivative.kept.values.get(value)
             yield Fact(RESULT, SAVED if saved else AGAIN, value)
-
-
-def _how(leaf: Segment, filled: bool, value: Any) -> str:
-    """What backward needs of an input; it may have to repeat the forward if nothing was kept."""
-    assert leaf.path is not None
-    if leaf.path.derivative.kept.values.get(value):
-        return SAVED
-    code = leaf.backward
-    read = not filled or (code is not None and value in code.program.graph.inputs)
-    return AGAIN if read else NOT
 
 
 class FreedNode(autograd.Node):
@@ -146,7 +141,7 @@ class CompiledNode(autograd.Node):
     names: Sequence[str]
     numbers: list[int]
     preserved: dict[int, np.ndarray]
-    ready: list[np.ndarray] | None
+    ready: list[Tensor] | None
 
     def _wanted(self, path: Path) -> list[Any]:
         """The inputs that get gradients."""
@@ -168,6 +163,7 @@ class CompiledNode(autograd.Node):
             return
         self.fill()
         self.leaves = list(self.leaves)
+        of_result = any(c is version and f.what == RESULT for f, c in self._noted())
         for kind, reference in self.leaf.backward.inputs:  # type: ignore[union-attr]
             if kind == "argument" and self.leaves[reference].version is version:
                 tensor = self.leaves[reference]
@@ -179,7 +175,7 @@ class CompiledNode(autograd.Node):
                 if tensor is not None and tensor.version is version:
                     copy = copied_as_it_lies(tensor.array)
                     self.preserved = {**self.preserved, id(reference): copy}
-            elif kind == "kept" and any(c is version and f.what == RESULT for f, c in self._noted()):
+            elif kind == "kept" and of_result:
                 self.environment[reference] = copied_as_it_lies(self.environment[reference])
         noted = [
             fact._replace(how=NOT) if counter is version and fact.how == AGAIN else fact
@@ -202,6 +198,15 @@ class CompiledNode(autograd.Node):
             return self._gradients(gradients)  # type: ignore[arg-type, return-value]
         found = self._reached(gradients)
         return found if edges is None else [found[i] for i, _, _ in edges]
+
+    def take_ready(self) -> list[Tensor] | None:
+        """The gradients that came along, for the backward from 1 that nothing speaks against."""
+        ready = self.ready
+        if ready is None or not self._is_plain():
+            return None
+        self.ready, self.freeing = None, self.leaf.path.derivative.kept.all_nodes  # type: ignore[union-attr]
+        self.leaf.answers.usage.note_derived()
+        return ready
 
     def _is_plain(self) -> bool:
         """Whether this is the first backward, by the compiled program, and nothing was written since."""
@@ -264,10 +269,9 @@ class CompiledNode(autograd.Node):
         leaf = self.leaf
         if leaf.path is not None and leaf.path.derivative.alone and seeds[0].array.item() == 1:
             leaf.answers.usage.note_derived()
-            ready = self.ready
+            ready, self.ready = self.ready, None
             if ready is not None:
-                self.ready = None
-                return [wrap(array) for array in ready]
+                return ready
         self.fill()
         found = leaf.answers.derive(self, seeds) if leaf.answers.derive is not None else self._derive(seeds)
         return self._apply_eagerly(seeds) if found is MISSED else found
@@ -291,7 +295,8 @@ class CompiledNode(autograd.Node):
         for captured, tensor in zip(path.captured.values(), self.captured, strict=True):
             variables[plan.found[captured.reference]] = tensor
         frame = Frame(variables)
-        execute([plan.run, *plan.after], frame)
+        # What the call has tested held then, and its own writes may have changed what tests read.
+        execute([plan.run, *(step for step in plan.after if isinstance(step, Assign))], frame)
         for place, _ in self.leaf.code.keeps:  # type: ignore[union-attr]
             environment[place] = variables[f"kept{place}"]
         self.filled = True

@@ -151,13 +151,18 @@ def united(sets: Sequence[frozenset[Any]]) -> frozenset[Any]:
     return sets[0] if len(sets) == 1 else frozenset().union(*sets)
 
 
-def make_path(capture: Capture, argument_leaves: dict[Value, int], numbers: Collection[Value] = ()) -> Path:
+def make_path(
+    capture: Capture,
+    argument_leaves: dict[Value, int],
+    numbers: Collection[Value] = (),
+    contracted: bool = False,
+) -> Path:
     """Derive the backward of a capture and optimise both together.
 
     argument_leaves: for each argument of the graph its number among the leaves of the call. numbers: the
-    arguments that stand for Python numbers.
+    arguments that stand for Python numbers. contracted: whether its kernels are.
     """
-    plans = Plans()
+    plans = Plans(contracted)
     graph = capture.graph
     values = [o for o in capture.outputs if o.value is not None]
     outputs = [o.value for o in values if o.value is not None]

@@ -354,7 +354,8 @@ class _Ending:
         self._set("leaves", LEAVES)
         if self.joint is not None:
             taken = {*range(len(self.joint.inputs)), *(i for i, _ in (*self.joint.results, *self.joint.left))}
-            self._set("ready", Row(tuple(apart(planner.name, self.joint.gradients, taken)), list))
+            gradients = apart(planner.name, self.joint.gradients, taken)
+            self._set("ready", Row(tuple(Call(wrap, (gradient,)) for gradient in gradients), list))
         # The path holds captured tensors weakly; what backward needs must live until then.
         outside = [planner._tensor(c.reference) for c in path.captured.values()]
         if outside:

@@ -24,8 +24,9 @@ class Code:
     """A compiled program, and what it takes and gives.
 
     inputs: where each comes from, as (kind, reference): see `Tree`. checks: values that must be true. keeps:
-    (environment index, where it is) of what later code reads. guard: the value that the segment's guard
-    looks at. results, left, gradients: of the path, and what it leaves to the world, at a leaf.
+    (environment index, where it is) of what later code reads; held: those values. guard: the value that the
+    segment's guard looks at. results, left, gradients: of the path, and what it leaves to the world, at a
+    leaf.
     """
 
     program: Program
@@ -36,6 +37,7 @@ class Code:
     results: list[Spot] = field(default_factory=list)
     left: list[Spot] = field(default_factory=list)
     gradients: list[Spot] = field(default_factory=list)
+    held: Sequence[Value] = ()
 
 
 class Stopped(NamedTuple):
@@ -69,12 +71,16 @@ class Usage:
         self.derived += 1
         self.ever_derived += 1
 
-    def followed(self) -> bool:
-        """Note a call that may be derived; whether it probably will be."""
-        expected = self.expected()
+    def note_call(self) -> None:
+        """Note a call that may be derived."""
         self.calls += 1
         if self.calls >= 64:
             self.calls, self.derived = self.calls // 2, self.derived // 2
+
+    def followed(self) -> bool:
+        """Note a call that may be derived; whether it probably will be."""
+        expected = self.expected()
+        self.note_call()
         return expected
 
     def expected(self) -> bool:
@@ -127,6 +133,16 @@ class Segment:
     def followed(self) -> bool:
         """Note a call that may be derived; whether it probably will be, by a plain backward."""
         return self.answers.usage.followed()
+
+    def derives_at_once(self) -> bool | None:
+        """Whether the next call is one for a joint program; None where too few calls can tell."""
+        assert self.path is not None, "asked of leaves"
+        if not self.path.derivative.alone:
+            return False
+        usage = self.answers.usage
+        if usage.expected():
+            return self.joint is not None or self.earns_joint_program()
+        return False if usage.calls - usage.derived >= JOINT_AFTER else None
 
     def earns_joint_program(self) -> bool:
         """Whether so many calls have been derived that one program for results and gradients pays."""

@@ -322,6 +322,7 @@ class Tree:
         held = [instead.get(v, v) for v in extra]
         program.begin(held, [found[v] for v in unread])
         code = segment.code = Code(program, [self._source(v, segment.owner, ours) for v in graph.inputs])
+        code.held = held
         code.keeps = [(ours[v], program.locate(now)) for v, now in zip(extra, held, strict=True)]
         code.checks = [program.locate(found[e.inputs[0]]) for e in segment.equations if e.op is GUARD]
         if segment.guard is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -69,6 +70,8 @@ class Program:
         self.given = {v for e in graph.equations for v in e.outputs}
         divided = divided_by_rounds(graph, Given(known, results or {}, seen or {}, apart, plans))
         self.graph, self.sources, self.steps, self.checks = divided
+        if plans.contracted:
+            _contract(self.steps)
         self.outputs = [v for v in dict.fromkeys(self.graph.outputs) if isinstance(v, Value)]
         self.kernels = [s.kernel for s in self.steps if s.kernel is not None]
         self._sizes: Values | Plain = PLAIN
@@ -108,6 +111,21 @@ class Program:
             if own and layout is not None and maker is not None and maker.op is not clone_op:
                 found[value] = now, layout._replace(offset=0)
         return found
+
+    def inputs_behind(self, values: Iterable[Value]) -> set[Value]:
+        """The inputs that `values` depend on, and those that decide whether a run is refused."""
+        pending = [*values, *self.checks]
+        pending += [
+            v for step in self.steps if step.kind == "opaque" for e in step.equations for v in e.values()
+        ]
+        found: set[Value] = set()
+        while pending:
+            value = pending.pop()
+            if value not in found:
+                found.add(value)
+                maker = self.sources.producer.get(value)
+                pending += maker.values() if maker is not None else ()
+        return found.intersection(self.graph.inputs)
 
     @property
     def bodies(self) -> list[Program]:
@@ -225,6 +243,13 @@ class Program:
     def memory_bytes(self) -> int:
         """Bytes of temporaries and results of one call."""
         return self.placed().memory_bytes() + sum(body.placed().arena_bytes for body in self.bodies)
+
+
+def _contract(steps: Iterable[Step]) -> None:
+    """Have the kernels of steps round a product and the sum that it goes into once."""
+    for step in steps:
+        if step.kernel is not None:
+            step.kernel = replace(step.kernel, kernel=replace(step.kernel.kernel, contracted=True))
 
 
 def run_rounds(body: Body, tensors: Sequence[Tensor], params: Params) -> tuple[np.ndarray, ...]:

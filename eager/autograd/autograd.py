@@ -11,7 +11,7 @@ from typing import Any
 from fusegrad.eager.autograd.accumulation import add_to_leaf
 from fusegrad.eager.autograd.anomaly import detect_anomaly, set_detect_anomaly
 from fusegrad.eager.autograd.edges import GradientEdge, at_edges
-from fusegrad.eager.autograd.engine import run_backward
+from fusegrad.eager.autograd.engine import hand_on, run_backward
 from fusegrad.eager.autograd.function import Function
 from fusegrad.eager.autograd.node import FREED, Node, filled, place, record, share
 from fusegrad.eager.autograd.variable import Variable
@@ -184,6 +184,8 @@ def _backward(
         retain = create_graph if retain_graph is None else retain_graph
         if create_graph:
             warn_once(_CYCLE, 2)
+        elif gradient is None and self.grad_fn is not None and self.grad_fn.ready and hand_on(self, retain):
+            return
         run_backward([self], [gradient], retain, create_graph)
     else:
         backward([self], [gradient], retain_graph, create_graph, inputs=inputs)

@@ -8,12 +8,42 @@ from typing import Any
 
 from fusegrad.eager.autograd import anomaly, hooks
 from fusegrad.eager.autograd.accumulation import accumulate, add_into, add_to_leaf
-from fusegrad.eager.autograd.node import Node, PartNode, constant
+from fusegrad.eager.autograd.node import Node, PartNode, constant, replaced_gradient
 from fusegrad.eager.core.errors import failure, spot_text
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
 
 Slots = list[Tensor | None]
+
+
+def hand_on(root: Tensor, retain_graph: bool) -> bool:
+    """Do a backward from `root` whose gradients its node has ready, all of them for leaves.
+
+    Whether it was done; where a hook, anomaly mode or a write asks for more than handing on, it was not.
+    """
+    node, array = root.grad_fn, root.array
+    looked_at = node.extra is not None or anomaly.setting.enabled or state.interpreter is not None
+    if looked_at or array.size != 1 or array.dtype.kind == "c":
+        return False
+    for _, target, _ in node.edges:
+        if not isinstance(target, Tensor) or (hooks.leaf_hooks[0] and hooks.has_hooks(target)):
+            return False
+    previous, state.grad_enabled = state.grad_enabled, False
+    try:
+        ready = node.take_ready()
+        if ready is None:
+            return False
+        taken: set[int] = set()
+        for (_, leaf, _), gradient in zip(node.edges, ready, strict=True):
+            if leaf.gradient is not None:
+                add_into(leaf, gradient, taken)
+            elif leaf.needs_grad and not replaced_gradient(leaf, None, 0, gradient):
+                accumulate(leaf, gradient, False, taken, True)
+        if not retain_graph:
+            node.release()
+        return True
+    finally:
+        state.grad_enabled = previous
 
 
 def run_backward(

@@ -130,15 +130,21 @@ _ROWS: dict[str, Callable[..., tuple[np.ndarray, np.ndarray]]] = {
 }
 
 
+def rows_of(map: Map, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
+    """For each output the places in the input that it takes, and their weights, computed in `dtype`."""
+    mode, inputs, outputs, scale, align = map
+    return _ROWS[mode](inputs, outputs, dtype.type(scale), align)
+
+
 @functools.lru_cache(maxsize=128)
 def matrix_of(map: Map, dtype: np.dtype) -> Any:
     """The sparse matrix [outputs, inputs] of a dimension; None for the identity."""
     from scipy import sparse  # takes 0.1 s, and few programs resize
 
-    mode, inputs, outputs, scale, align = map
+    mode, inputs, outputs, scale, _ = map
     if inputs == outputs and (scale == 1 or not mode.startswith(("nearest", "cubic"))):
         return None
-    places, weights = _ROWS[mode](inputs, outputs, dtype.type(scale), align)
+    places, weights = rows_of(map, dtype)
     taps = places.shape[1]
     columns = np.clip(places, 0, inputs - 1).astype(np.int32).ravel()
     rows = np.arange(0, outputs * taps + 1, taps, dtype=np.int32)

@@ -14,6 +14,7 @@ import fusegrad as fg
 from fusegrad.compiler.fastpath.entry import _EntryWriter
 from fusegrad.compiler.jit import JitFunction
 from fusegrad.compiler.native.match import Match
+from fusegrad.compiler.paths import replay
 from fusegrad.compiler.paths.segments import MISSED
 from fusegrad.eager.optim.adaptive import Adam
 
@@ -225,28 +226,39 @@ def test_results_on_the_graph_are_derived_as_ever():
                 np.testing.assert_allclose(a.grad.numpy(), b.grad.numpy(), rtol=1e-6)
 
 
-def test_a_loss_has_a_shortcut_as_long_as_it_is_derived():
+# Which of a hundred calls are derived, and how many of these go the long way: until it is known whether
+# backward follows, and where that changes.
+HABITS: dict[str, tuple[Callable[[int], bool], int]] = {
+    "always": (lambda call: True, 6),
+    "never": (lambda call: False, 6),
+    "every second time": (lambda call: call % 2 == 0, 12),
+    "once in ten times": (lambda call: call % 10 == 9, 6),
+    "no more from some call on": (lambda call: call < 30, 8),
+    "from some call on": (lambda call: call >= 30, 10),
+}
+
+
+@pytest.mark.parametrize("habit", HABITS)
+def test_a_loss_has_a_shortcut_whether_it_is_derived_or_not(habit: str, monkeypatch: pytest.MonkeyPatch):
     def loss(x):
         return (x * x).sum()
 
-    g, x = fg.jit(loss), X.clone().requires_grad_()
-
-    def step() -> None:
-        x.grad = None
+    answers, long_way = replay.run, []
+    monkeypatch.setattr(replay, "run", lambda *args: long_way.append(1) or answers(*args))
+    (derived, most), g = HABITS[habit], fg.jit(loss)
+    for call in range(101):
+        x = (X + call).requires_grad_()
         y = g(x)
-        y.backward()
-        same(x.grad, X * 2)
-        assert y.item() == 14 and y.grad_fn is not None
-
-    for _ in range(10):
-        step()
+        if derived(call):
+            y.backward()
+            same(x.grad, (X + call) * 2)
+        np.testing.assert_allclose(y.item(), loss(X + call).item(), rtol=1e-6)
+    assert g.stats.compiled_calls == 100 and len(long_way) <= most
+    x = X.clone().requires_grad_()
     assert taken(g, x)
-    for _ in range(100):
-        assert g(x).item() == 14
-    assert not taken(g, x)
-    for _ in range(200):
-        step()
-    assert taken(g, x)
+    # One program for both, where both are wanted.
+    at_once = derived(99) and derived(100)
+    assert g(x).grad_fn.filled is not at_once
     (first,) = fg.autograd.grad(g(x), x, create_graph=True)
     (second,) = fg.autograd.grad(first.sum(), x)
     same(second, fg.ones(3) * 2)

@@ -49,7 +49,7 @@ def test_a_convolution_and_its_gradients_are_kernels_and_products(options: dict[
     assert "NumPy: " not in told
 
 
-@pytest.mark.parametrize("side", [1, 3, 5, 7])
+@pytest.mark.parametrize("side", [1, 3, 5, 7, 9])
 @pytest.mark.parametrize(("padding", "stride", "dilation"), [(0, 1, 1), (2, 1, 1), (1, 2, 1), (2, 1, 2)])
 def test_channels_with_kernels_of_their_own(side: int, padding: int, stride: int, dilation: int):
     def depthwise(x: fg.Tensor, weight: fg.Tensor, bias: fg.Tensor) -> fg.Tensor:
@@ -68,8 +68,72 @@ def test_channels_with_kernels_of_their_own(side: int, padding: int, stride: int
     alone = fg.jit(depthwise)
     for _ in range(2):
         np.testing.assert_allclose(alone(*tensors).numpy(), depthwise(*tensors).numpy(), 1e-10, 1e-10)
-    products = [s for seg in alone.segments() for s in seg.code.program.steps if s.kind == "product"]
-    assert bool(products) == (side**2 > convolutions.LARGEST_NEST)
+    nests = side**2 <= convolutions.LARGEST_NEST
+    assert bool(products(alone)) is not nests
+    if nests:
+        # The weights' gradient is a nest, too, and the image's where windows do not jump.
+        assert len(products(jitted)) == (stride > 1)
+
+
+def products(jitted: Any) -> list[Any]:
+    """The matrix products of the compiled forward programs."""
+    return [s for seg in jitted.segments() for s in seg.code.program.steps if s.kind == "product"]
+
+
+@pytest.mark.parametrize(
+    ("size", "options"),
+    [
+        ((5, 4, 3, 3), {}),
+        ((5, 4, 3, 3), {"padding": 1}),
+        ((5, 4, 3, 3), {"padding": 3}),  # further than the kernels reach
+        ((4, 4, 2, 5), {"padding": (0, 2), "dilation": (2, 1)}),
+        ((6, 2, 3, 1), {"groups": 3, "padding": (1, 0)}),
+        ((4, 1, 3, 3), {"groups": 4, "padding": 2}),
+        ((4, 1, 3, 3), {"groups": 4, "dilation": 2}),
+        ((5, 4, 3, 3), {"stride": 2, "output_padding": 1, "padding": 1}),
+        ((5, 4, 3, 3), {"dilation": 2, "output_padding": 1}),
+        ((9, 2, 3, 3), {}),  # more channels than columns are worth
+        ((5, 4, 1, 1), {"padding": 1}),
+    ],
+    ids=str,
+)
+def test_transposed_convolutions_and_their_gradients(size: tuple[int, ...], options: dict[str, Any]):
+    def transposed(x: fg.Tensor, weight: fg.Tensor, bias: fg.Tensor) -> fg.Tensor:
+        return F.conv_transpose2d(x, weight, bias, **options)
+
+    draw = np.random.default_rng(0)
+    shapes = [(2, size[0], 8, 7), size, (size[1] * options.get("groups", 1),)]
+    tensors = [fg.tensor(draw.normal(size=shape)) for shape in shapes]
+    for function in (
+        transposed,
+        fg.value_and_grad(lambda *args: transposed(*args).square().sum(), (0, 1, 2)),
+    ):
+        jitted = fg.jit(function)
+        jitted(*tensors)
+        found, expected = flat(jitted(*tensors)), flat(function(*tensors))
+        for one, other in zip(found, expected, strict=True):
+            np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=1e-9, atol=1e-9)
+        assert jitted.stats.compiled_calls == 1 and "NumPy: " not in str(jitted.explain())
+
+
+def flat(value: Any) -> list[fg.Tensor]:
+    """The tensors of nested tuples."""
+    return [value] if isinstance(value, fg.Tensor) else [t for part in value for t in flat(part)]
+
+
+@pytest.mark.parametrize("channels", [3, 6, 12, 24])
+def test_the_gradient_of_an_image_is_a_convolution_where_that_reads_less(channels: int):
+    """Adding up windows that overlap is a fetch for each place in the kernel."""
+
+    def loss(x: fg.Tensor, weight: fg.Tensor) -> fg.Tensor:
+        return F.conv2d(x, weight, padding=2).square().sum()
+
+    x, weight = fg.randn(2, channels, 9, 9), fg.randn(12, channels, 5, 5)
+    jitted = fg.jit(fg.grad(loss))
+    for _ in range(2):
+        jitted(x, weight)
+    fetches = [s for k in jitted.kernels().forward for s in k.kernel.text.splitlines() if " if t" in s]
+    assert (len(fetches) > 20) is (convolutions.COLUMNS_READ * channels < 12)
 
 
 def test_columns_that_take_too_much_room_are_left_to_numpy(monkeypatch: pytest.MonkeyPatch):

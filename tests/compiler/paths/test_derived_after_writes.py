@@ -156,3 +156,69 @@ def test_a_result_of_a_step_that_writes(loss: str, use: str, write: str, order: 
             jit_checks.same(a, b)
     if order == "before":
         assert jitted.stats.compiled_calls >= 3, jitted.explain()
+
+
+def _counts(w: World, x: Any) -> Any:
+    w.plain.add_(1)
+    return (w.used * x).tanh().sum() + w.other.sum()
+
+
+def _averages(w: World, x: Any) -> Any:
+    loss = (w.used.exp() * x).tanh().sum() + w.other.sum()
+    with fg.no_grad():
+        w.plain.mul_(0.9).add_(w.used * 0.1)
+    return loss
+
+
+def _normalizes(w: World, x: Any) -> Any:
+    rows = fg.stack([w.used, w.other, x])
+    deviation = fg.ones(3)
+    normal = fg.nn.functional.batch_norm(rows, w.plain, deviation, training=True)
+    return (normal.tanh() * x).sum()
+
+
+def _branches(w: World, x: Any) -> Any:
+    loss = (w.used * x).tanh().sum() + w.other.sum()
+    if w.plain.sum() < 1e9:
+        loss = loss * 2
+    w.plain.mul_(1e10)  # whereupon it would go the other way
+    return loss
+
+
+def _reads(w: World, x: Any) -> Any:
+    loss = (w.used.exp() + w.plain).tanh().sum() + w.other.sum()
+    w.plain.add_(1)
+    return loss
+
+
+# Steps that write for themselves, and whether what they keep for backward depends on what they write.
+OWN_WRITES = {
+    "counts": (_counts, False),
+    "averages": (_averages, False),
+    "normalizes": (_normalizes, False),
+    "branches": (_branches, False),
+    "reads": (_reads, True),
+}
+
+
+@pytest.mark.parametrize("kind", OWN_WRITES)
+def test_a_step_that_writes_what_its_backward_does_not_need_runs_its_forward_once(kind: str) -> None:
+    step, reads = OWN_WRITES[kind]
+    ours, theirs = World(), World()
+    jitted = fg.jit(lambda x: step(ours, x))
+    for call in range(12):
+        x = fg.tensor(np.random.default_rng(call).normal(size=3).astype("f4"))
+        for world in (ours, theirs):
+            world.plain.fill_(1)
+        found, expected = jitted(x), step(theirs, x)
+        if call > 6:
+            # Gradients have come along; what other backwards read is computed for those who ask.
+            assert found.grad_fn.filled is reads
+        for seed in (None, fg.tensor(2.0)) if call > 8 else (None,):
+            for world, loss in ((ours, found), (theirs, expected)):
+                world.optimizer.zero_grad()
+                loss.backward(seed, retain_graph=seed is None)
+            for a, b in zip(ours.leaves(), theirs.leaves(), strict=True):
+                jit_checks.same(a.grad, b.grad)
+        jit_checks.same(ours.plain, theirs.plain)
+    assert jitted.stats.compiled_calls >= 7, jitted.explain()

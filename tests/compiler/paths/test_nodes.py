@@ -12,6 +12,7 @@ import pytest
 import fusegrad as fg
 from fusegrad.compiler.paths.autograd_node import CompiledNode
 from fusegrad.compiler.paths.segments import MISSED
+from fusegrad.eager.autograd import engine
 
 WEIGHT = fg.tensor([[0.5, -1.0, 2.0], [1.5, 0.25, -0.5]]).requires_grad_()
 
@@ -161,6 +162,112 @@ def test_the_written_derivative_answers(program: Any, monkeypatch: pytest.Monkey
     monkeypatch.setattr(CompiledNode, "_reached", None)  # the long way
     (sum(r.sum() for r in results) if program is not loss else results[0]).backward()
     assert x.grad is not None
+
+
+def derived(loss: Any, x: Any, y: Any) -> None:
+    loss.backward()
+
+
+def kept(loss: Any, x: Any, y: Any) -> None:
+    loss.backward(retain_graph=True)
+    loss.backward()
+
+
+def freed(loss: Any, x: Any, y: Any) -> None:
+    loss.backward()
+    loss.backward()
+
+
+def added_to(loss: Any, x: Any, y: Any) -> Any:
+    known = x.grad = fg.ones(2, 3)
+    loss.backward()
+    return known is x.grad, known._version
+
+
+def frozen(loss: Any, x: Any, y: Any) -> None:
+    x.requires_grad_(False)
+    loss.backward()
+
+
+def with_gradients_off(loss: Any, x: Any, y: Any) -> Any:
+    with fg.no_grad():
+        loss.backward()
+        return fg.is_grad_enabled()
+
+
+def written(loss: Any, x: Any, y: Any) -> None:
+    with fg.no_grad():
+        y.add_(1)
+    loss.backward()
+
+
+def result_written(loss: Any, x: Any, y: Any) -> None:
+    loss.mul_(3)
+    loss.backward()
+
+
+def seeded(loss: Any, x: Any, y: Any) -> None:
+    loss.backward(fg.tensor(3.0))
+
+
+def leaf_hooked(loss: Any, x: Any, y: Any) -> None:
+    x.register_hook(lambda g: g * 10)
+    loss.backward()
+
+
+def result_hooked(loss: Any, x: Any, y: Any) -> None:
+    loss.register_hook(lambda g: g * 10)
+    loss.backward()
+
+
+def retained(loss: Any, x: Any, y: Any) -> Any:
+    loss.retain_grad()
+    loss.backward()
+    return loss.grad.item()
+
+
+def accumulate_hooked(loss: Any, x: Any, y: Any) -> Any:
+    seen: list[Any] = []
+    x.register_post_accumulate_grad_hook(lambda t: seen.append(t.grad.tolist()))
+    loss.backward()
+    return seen
+
+
+def in_anomaly_mode(loss: Any, x: Any, y: Any) -> None:
+    with fg.autograd.detect_anomaly():
+        loss.backward()
+
+
+# What is done with a loss whose gradients have come along, and whether it takes a walk over the graph.
+BACKWARDS = {
+    derived: False, kept: True, freed: True, added_to: False, frozen: False, with_gradients_off: False,
+    written: True, result_written: True, seeded: True, leaf_hooked: True, result_hooked: True,
+    retained: True, accumulate_hooked: True, in_anomaly_mode: True,
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore:Anomaly Detection")
+@pytest.mark.parametrize("way", BACKWARDS, ids=lambda w: w.__name__)
+def test_gradients_that_came_along_are_handed_on(way: Any, monkeypatch: pytest.MonkeyPatch):
+    def outcome(function: Any) -> tuple[Any, bool]:
+        walks: list[int] = []
+        walk = engine.Walk.run
+        with monkeypatch.context() as patched:
+            patched.setattr(engine.Walk, "run", lambda *args: walks.append(1) or walk(*args))
+            return after(function, lambda results, x, y: way(results[0], x, y)), bool(walks)
+
+    found, walks = outcome(shortened(lambda x, y: (x * y).tanh().mean()))
+    expected, _ = outcome(lambda x, y: (x * y).tanh().mean())
+    assert close(found, expected)
+    assert walks is BACKWARDS[way]
+
+
+def test_gradients_are_handed_on_to_leaves_alone():
+    jitted = shortened(loss)
+    (x, y), (a, b) = arguments(), arguments()
+    jitted(x * 2, y).backward()
+    loss(a * 2, b).backward()
+    assert close(gradients(x, y), gradients(a, b))
 
 
 def test_a_message_names_the_user_s_line():

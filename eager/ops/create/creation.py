@@ -365,10 +365,12 @@ def _first_array(data: Any) -> Any:
 
 
 def _without_tensors(data: Any) -> Any:
-    """`data` with tensors in it as numbers (through their door)."""
+    """`data` with tensors in it as numbers (through their door); of one element they are one, as in PyTorch."""
     if isinstance(data, (list, tuple)):
         return [_without_tensors(d) for d in data]
-    return data.tolist() if isinstance(data, Tensor) else data
+    if isinstance(data, Tensor):
+        return data.item() if data.numel() == 1 else data.tolist()
+    return data
 
 
 def constant(array: np.ndarray) -> Tensor:

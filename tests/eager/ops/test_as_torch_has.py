@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 from oracle import torch
@@ -74,3 +77,15 @@ def test_written_in_place(name):
 def test_a_reduction_that_is_none():
     with pytest.raises(ValueError, match="7 is not a valid value for reduction"):
         fg.hinge_embedding_loss(fg.ones(2), fg.ones(2), 1.0, 7)
+
+
+@pytest.mark.parametrize("data", [
+    lambda one: [one(1)],
+    lambda one: [[one(1)], [one(1, 1)]],
+    lambda one: [2.0, one(1)],
+    lambda one: [[one(()), 1], [3, one(1)]],
+    lambda one: (one(1, 1),),
+])  # fmt: skip
+def test_tensors_of_one_element_are_numbers_in_lists(data: Callable[[Any], Any]):
+    ours, theirs = (library.tensor(data(library.ones)) for library in (fg, torch))
+    assert (tuple(ours.shape), ours.tolist()) == (tuple(theirs.shape), theirs.tolist())

@@ -365,7 +365,7 @@ def _first_array(data: Any) -> Any:
 
 
 def _without_tensors(data: Any) -> Any:
-    """`data` with tensors in it as numbers (through their door); of one element they are one, as in PyTorch."""
+    """`data` with tensors in it as numbers (through their door); of one element they are one, as in torch."""
     if isinstance(data, (list, tuple)):
         return [_without_tensors(d) for d in data]
     if isinstance(data, Tensor):

@@ -214,7 +214,7 @@ class GeneralizedPareto(Distribution):
         self.loc, self.scale, self.concentration = broadcast_all(loc, scale, concentration)
         super().__init__(self.loc.shape, validate_args=validate_args)
 
-    @property
+    @constraints.dependent_property(is_discrete=False, event_dim=0)
     def support(self) -> Any:
         end = self.loc - self.scale / self.concentration
         return constraints.interval(self.loc, ops.where(self.concentration < 0, end, math.inf))

@@ -57,7 +57,8 @@ class Dirichlet(ExponentialFamily):
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         drawn = log_gamma(self.concentration.expand(self._extended_shape(sample_shape))).softmax(-1)
-        return drawn.clamp(min=dtypes.finfo(drawn.dtype).tiny)
+        kind = dtypes.finfo(drawn.dtype)
+        return drawn.clamp(min=kind.tiny, max=1 - kind.eps / 2)  # neither has a logarithm of 0
 
     def log_prob(self, value: Tensor) -> Tensor:
         if self._validate_args:

@@ -12,7 +12,7 @@ import pytest
 
 
 class FunctionCase(unittest.TestCase):
-    """A call of a test function; it is called by its name and the places of its parameters in their lists."""
+    """A call of a test function, named by it and by the places of its parameters in their lists."""
 
     def __init__(self, name: str, call: Callable[[], None], skipped: str) -> None:
         super().__init__()
@@ -36,11 +36,11 @@ def function_cases(module: ModuleType) -> Iterator[unittest.TestCase]:
         if name.startswith("test") and isinstance(function, FunctionType):
             lists = [_parameters(m) for m in getattr(function, "pytestmark", ()) if m.name == "parametrize"]
             for chosen in itertools.product(*map(enumerate, lists)):
-                places = "-".join(str(place) for place, _ in chosen)
+                places = "".join(f"_{place}" for place, _ in chosen)
                 given = {key: value for _, (values, _) in chosen for key, value in values.items()}
                 skipped = next((why for _, (_, why) in chosen if why), "")
                 call = _bound(function, given)
-                yield FunctionCase(f"{module.__name__}.{name}" + f"[{places}]" * bool(places), call, skipped)
+                yield FunctionCase(f"{module.__name__}.Functions.{name}{places}", call, skipped)
 
 
 def _bound(function: Callable[..., Any], given: dict[str, Any]) -> Callable[[], None]:

@@ -21,7 +21,6 @@ from typing import Any
 
 import numpy as np
 
-from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.public import locate
 from fusegrad.eager.core.state import state
 from fusegrad.eager.data import channel
@@ -42,7 +41,7 @@ class WorkerInfo:
         vars(self).update(id=id, num_workers=num_workers, seed=seed, dataset=dataset)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        raise failure(RuntimeError, f"Cannot assign attributes to {type(self).__name__} objects")
+        raise RuntimeError(f"Cannot assign attributes to {type(self).__name__} objects")
 
 
 _here: dict[str, WorkerInfo] = {}

@@ -64,6 +64,7 @@ from fusegrad.eager.core.memory_order import (
     layout,
     memory_format,
     preserve_format,
+    sparse_coo,
     strided,
 )
 from fusegrad.eager.core.public import (
@@ -135,7 +136,7 @@ _LAZY = {
 }
 _PACKAGES = frozenset(
     "accelerator amp autograd backends cpu cuda distributions fft func linalg masked mps multiprocessing nn "
-    "onnx optim profiler random special testing utils version xpu".split()
+    "onnx optim profiler random sparse special testing utils version xpu".split()
 )
 
 

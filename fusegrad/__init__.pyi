@@ -23,6 +23,7 @@ from fusegrad import (
     optim as optim,
     profiler as profiler,
     random as random,
+    sparse as sparse,
     special as special,
     testing as testing,
     utils as utils,
@@ -157,6 +158,7 @@ from fusegrad.eager.ops.linalg.low_rank import pca_lowrank as pca_lowrank, svd_l
 from fusegrad.eager.ops.linalg.matrix_functions import matrix_exp as matrix_exp
 from fusegrad.eager.ops.linalg.products import bilinear as bilinear, tensordot as tensordot
 from fusegrad.eager.ops.linalg.solving import logdet as logdet
+from fusegrad.eager.ops.linalg.sparse_tensor import sparse_coo_tensor as sparse_coo_tensor
 from fusegrad.eager.ops.loss.as_torch_has import (
     affine_grid_generator as affine_grid_generator,
     alpha_dropout as alpha_dropout,
@@ -1117,8 +1119,12 @@ def sort(
     stable: _bool | None = None,
     out: _Any = None,
 ) -> _Any: ...
+
+sparse_coo: _layout
+
 def split_copy(input: _Tensor, *args: _Any, **kwargs: _Any) -> _Any: ...
 def split_with_sizes_copy(input: _Tensor, *args: _Any, **kwargs: _Any) -> _Any: ...
+def spmm(input: _Tensor, mat2: _Tensor, *, out: _Any = None) -> _Tensor: ...
 def sqrt(input: _Any, *, out: _Any = None) -> _Tensor: ...
 def sqrt_(self: _Tensor, *args: _Any, **kwargs: _Any) -> _Tensor: ...
 def square(input: _Any, *, out: _Any = None) -> _Tensor: ...

@@ -80,6 +80,8 @@ EXTRAS = {
     "compiler/openblas.py": {"scipy_openblas32"},
     "eager/io/safetensors_file.py": {"safetensors"},
     "eager/core/dtypes.py": {"ml_dtypes"},
+    "eager/utils/summaries.py": {"tensorboard", "matplotlib", "PIL"},
+    "eager/utils/tensorboard.py": {"tensorboard"},
 }
 
 

@@ -171,18 +171,21 @@ def _each(made: Any, change: Callable[[np.ndarray], np.ndarray]) -> Any:
 
 
 class layout:
-    """How elements lie in memory: always strided. Kept so that PyTorch programs run unchanged."""
+    """How elements are kept: those of tensors strided, those of sparse tensors by their coordinates."""
 
-    __slots__ = ()
+    __slots__ = ("name",)
+
+    def __init__(self, name: str = "strided") -> None:
+        self.name = name
 
     def __repr__(self) -> str:
-        return "torch.strided"
+        return f"torch.{self.name}"
 
     def __reduce__(self) -> str:
-        return "strided"
+        return self.name
 
 
-strided = layout()
+strided, sparse_coo = layout("strided"), layout("sparse_coo")
 
 
 class memory_format:

@@ -28,7 +28,7 @@ from fusegrad.eager.data.fetching import Recipe, StreamFetcher
 from fusegrad.eager.random.generator import manual_seed
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(init=False)
 class WorkerInfo:
     """What a worker process knows of itself: its number, how many there are, its seed and its dataset."""
 
@@ -36,6 +36,12 @@ class WorkerInfo:
     num_workers: int
     seed: int
     dataset: Any
+
+    def __init__(self, id: int, num_workers: int, seed: int, dataset: Any) -> None:
+        vars(self).update(id=id, num_workers=num_workers, seed=seed, dataset=dataset)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise RuntimeError(f"Cannot assign attributes to {type(self).__name__} objects")
 
 
 _here: dict[str, WorkerInfo] = {}

@@ -42,7 +42,7 @@ class Categorical(Classes):
         super()._expand_rest(new, shape)
         new._num_events = self._num_events
 
-    @property
+    @constraints.dependent_property(is_discrete=True, event_dim=0)
     def support(self) -> Any:
         return constraints.integer_interval(0, self._num_events - 1)
 
@@ -177,7 +177,7 @@ class Multinomial(Classes):
         super()._expand_rest(new, shape)
         new.total_count = self.total_count
 
-    @property
+    @constraints.dependent_property(is_discrete=True, event_dim=1)
     def support(self) -> Any:
         return constraints.multinomial(self.total_count)
 

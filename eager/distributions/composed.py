@@ -66,7 +66,7 @@ class Independent(Distribution):
     def has_enumerate_support(self) -> bool:
         return self.base_dist.has_enumerate_support and self.reinterpreted_batch_ndims == 0
 
-    @property
+    @constraints.dependent_property
     def support(self) -> Any:
         result = self.base_dist.support
         if self.reinterpreted_batch_ndims:
@@ -169,7 +169,7 @@ class TransformedDistribution(Distribution):
     def has_rsample(self) -> bool:
         return self.base_dist.has_rsample
 
-    @property
+    @constraints.dependent_property
     def support(self) -> Any:
         if not self.transforms:
             return self.base_dist.support
@@ -286,7 +286,7 @@ class MixtureSameFamily(Distribution):
         new._validate_args = self._validate_args
         return new
 
-    @property
+    @constraints.dependent_property
     def support(self) -> Any:
         return constraints.MixtureSameFamilyConstraint(self._component_distribution.support)
 

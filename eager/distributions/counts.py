@@ -89,7 +89,7 @@ class Binomial(Chance):
         self.total_count = count.to(given.dtype)
         super().__init__(given.shape, validate_args=validate_args)
 
-    @property
+    @constraints.dependent_property(is_discrete=True, event_dim=0)
     def support(self) -> Any:
         return constraints.integer_interval(0, self.total_count)
 

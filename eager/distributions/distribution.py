@@ -7,15 +7,16 @@ distribution follow from that.
 
 from __future__ import annotations
 
+import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Self
 
 from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.public import home, locate
-from fusegrad.eager.core.state import no_grad
+from fusegrad.eager.core.state import enable_grad, no_grad
 from fusegrad.eager.core.tensor import Size, Tensor
 from fusegrad.eager.distributions import constraints
 
@@ -52,6 +53,69 @@ def broadcast_all(*values: Any) -> tuple[Tensor, ...]:
 def sum_rightmost(value: Tensor, dims: int) -> Tensor:
     """`value` summed over its last `dims` dimensions."""
     return value if dims == 0 else value.sum(tuple(range(-dims, 0)))
+
+
+def tril_matrix_to_vec(mat: Tensor, diag: int = 0) -> Tensor:
+    """What is below the diagonal `diag` of matrices, and on it, row by row.
+
+    Source: `torch.distributions.utils.tril_matrix_to_vec`.
+
+    >>> import fusegrad as fg
+    >>> fg.distributions.utils.tril_matrix_to_vec(fg.arange(4).reshape(2, 2))
+    tensor([0, 2, 3])
+    """
+    size = mat.shape[-1]
+    if not -size <= diag < size:
+        raise failure(ValueError, f"diag ({diag}) provided is outside [{-size}, {size - 1}].")
+    rows, columns = ops.tril_indices(size, size, diag)
+    return mat[..., rows, columns]
+
+
+def vec_to_tril_matrix(vec: Tensor, diag: int = 0) -> Tensor:
+    """Square matrices that are 0 above the diagonal `diag`, of their other elements row by row.
+
+    Raises ValueError for a number of elements that no square has there.
+
+    Source: `torch.distributions.utils.vec_to_tril_matrix`.
+
+    >>> import fusegrad as fg
+    >>> fg.distributions.utils.vec_to_tril_matrix(fg.tensor([1, 2, 3]))
+    tensor([[1, 0],
+            [2, 3]])
+    """
+    count = vec.shape[-1]
+    slope = 1 + 2 * diag
+    exact = (math.sqrt(slope**2 + 8 * count + 4 * abs(diag) * (diag + 1)) - slope) / 2
+    size = round(exact)
+    rows, columns = ops.tril_indices(size, size, diag)
+    if len(rows) != count:
+        raise failure(
+            ValueError,
+            f"The size of last dimension is {count} which cannot be expressed as "
+            "the lower triangular part of a square D x D matrix.",
+        )
+    matrix = ops.zeros((*vec.shape[:-1], size, size), dtype=vec.dtype)
+    matrix[..., rows, columns] = vec
+    return matrix
+
+
+class lazy_property:
+    """A property that is computed once, with its graph, when it is first asked for.
+
+    Source: `torch.distributions.utils.lazy_property`.
+    """
+
+    def __init__(self, wrapped: Callable[[Any], Any]) -> None:
+        self.wrapped = wrapped
+        self.__doc__ = wrapped.__doc__
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        if instance is None:
+            return self
+        with enable_grad():
+            value = self.wrapped(instance)
+        setattr(instance, self.wrapped.__name__, value)
+        return value
 
 
 def _maker(kind: type) -> type:
@@ -275,4 +339,8 @@ class ExponentialFamily(Distribution):
 
 
 locate("fusegrad.distributions", globals(), __all__)
-locate("fusegrad.distributions.utils", globals(), ["broadcast_all"])
+locate(
+    "fusegrad.distributions.utils",
+    globals(),
+    ["broadcast_all", "lazy_property", "tril_matrix_to_vec", "vec_to_tril_matrix"],
+)

@@ -12,7 +12,7 @@ from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.public import locate
 from fusegrad.eager.core.tensor import Size, Tensor
 from fusegrad.eager.distributions import constraints
-from fusegrad.eager.distributions.distribution import Distribution, sized, sum_rightmost
+from fusegrad.eager.distributions.distribution import Distribution, sized, sum_rightmost, tril_matrix_to_vec
 from fusegrad.eager.distributions.transforms import Transform
 from fusegrad.eager.nn import functional as F
 
@@ -203,18 +203,12 @@ class CorrCholeskyTransform(_OfEvents):
         """What the squares in a row leave of 1, before each place."""
         return F.pad(1 - y.square().cumsum(-1)[..., :-1], (1, 0), value=1.0)
 
-    def _below(self, matrix: Tensor) -> Tensor:
-        """What lies below the diagonal, row by row."""
-        size = matrix.shape[-1]
-        places = ops.tril_indices(size, size, -1)
-        return matrix.flatten(-2)[..., places[0] * size + places[1]]
-
     def _inverse(self, y: Tensor) -> Tensor:
-        return (self._below(y) / self._below(self._rest(y)).sqrt()).atanh()
+        return (tril_matrix_to_vec(y, -1) / tril_matrix_to_vec(self._rest(y), -1).sqrt()).atanh()
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         turning = 2 * (math.log(2.0) - x - F.softplus(-2 * x))
-        return 0.5 * self._below(self._rest(y)).log().sum(-1) + turning.sum(-1)
+        return 0.5 * tril_matrix_to_vec(self._rest(y), -1).log().sum(-1) + turning.sum(-1)
 
     def forward_shape(self, shape: Sequence[int]) -> Size:
         if len(shape) < 1:

@@ -20,12 +20,13 @@ from fusegrad.eager.distributions.distribution import Distribution, sum_rightmos
 from fusegrad.eager.distributions.multivariate import (
     LowRankMultivariateNormal,
     MultivariateNormal,
+    Wishart,
     half_log_det,
     mahalanobis,
 )
 from fusegrad.eager.distributions.positive import Exponential, Gamma
 from fusegrad.eager.distributions.real_line import EULER, Cauchy, Gumbel, Laplace, Normal, Uniform
-from fusegrad.eager.distributions.shares import Beta, Dirichlet
+from fusegrad.eager.distributions.shares import Beta, ContinuousBernoulli, Dirichlet
 from fusegrad.eager.distributions.transformed import HalfNormal, LogNormal, Pareto
 from fusegrad.eager.nn import functional as F
 
@@ -114,6 +115,16 @@ def _categorical(p: Categorical, q: Categorical) -> Tensor:
     each = p.probs * (p.logits - q.logits)
     each = _impossible(each, (q.probs == 0).expand(each.shape))
     return each.masked_fill((p.probs == 0).expand(each.shape), 0.0).sum(-1)
+
+
+@register_kl(ContinuousBernoulli, ContinuousBernoulli)
+def _continuous_bernoulli(p: ContinuousBernoulli, q: ContinuousBernoulli) -> Tensor:
+    return p.mean * (p.logits - q.logits) + _start(p) - _start(q)
+
+
+def _start(p: ContinuousBernoulli) -> Tensor:
+    """The logarithm of the density at 0."""
+    return p._log_norm() + (-p.probs).log1p()
 
 
 @register_kl(OneHotCategorical, OneHotCategorical)
@@ -207,6 +218,14 @@ def _poisson(p: Poisson, q: Poisson) -> Tensor:
 def _uniform(p: Uniform, q: Uniform) -> Tensor:
     divergence = ((q.high - q.low) / (p.high - p.low)).log()
     return _impossible(divergence, (q.low > p.low) | (q.high < p.high))
+
+
+@register_kl(Wishart, Wishart)
+def _wishart(p: Wishart, q: Wishart) -> Tensor:
+    size = p.event_shape[-1]
+    along = linalg.solve_triangular(q.scale_tril, p.scale_tril, upper=False).square().sum((-2, -1))
+    cross = (p.df - q.df) / 2 * p._mean_log_det() + p.df / 2 * (along - size)
+    return cross + q._log_norm() - p._log_norm()
 
 
 @register_kl(Independent, Independent)

@@ -12,10 +12,10 @@ from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.sizes import broadcast_shapes
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.distributions.counts import Bernoulli, Binomial, Poisson
-from fusegrad.eager.distributions.kl import _impossible, kl_divergence, register_kl
+from fusegrad.eager.distributions.kl import _impossible, _start, kl_divergence, register_kl
 from fusegrad.eager.distributions.positive import Exponential, Gamma
 from fusegrad.eager.distributions.real_line import EULER, Gumbel, Laplace, Normal, Uniform
-from fusegrad.eager.distributions.shares import Beta
+from fusegrad.eager.distributions.shares import Beta, ContinuousBernoulli
 from fusegrad.eager.distributions.transformed import Pareto
 
 # What users import comes from here, so that these rules are there, too.
@@ -40,6 +40,8 @@ _rules(_infinite, Exponential, Gumbel, Laplace, Normal)
 _rules(_infinite, Gamma, Gumbel, Laplace, Normal)
 _rules(_infinite, Pareto, Beta, Exponential, Gamma, Gumbel, Laplace, Normal)
 _rules(_infinite, Uniform, Exponential, Gamma, Gumbel, Laplace, Normal, Pareto)
+_rules(_infinite, ContinuousBernoulli, Exponential, Gamma, Gumbel, Laplace, Normal, Pareto)
+_rules(_infinite, Pareto, ContinuousBernoulli)
 _rules(_infinite, Bernoulli, Poisson)
 _rules(_infinite, Binomial, Poisson)
 
@@ -62,14 +64,24 @@ def _to_normal(p: Any, q: Normal) -> Tensor:
     return 0.5 * (2 * math.pi * spread).log() + away / (2 * spread) - p.entropy()
 
 
-_rules(_to_normal, Normal, Beta, Exponential, Gamma, Gumbel, Laplace, Pareto, Uniform)
+_rules(_to_normal, Normal, Beta, ContinuousBernoulli, Exponential, Gamma, Gumbel, Laplace, Pareto, Uniform)
 
 
 def _to_exponential(p: Any, q: Exponential) -> Tensor:
     return _within(q.rate * p.mean - q.rate.log() - p.entropy(), _below(p, 0))
 
 
-_rules(_to_exponential, Exponential, Beta, Gamma, Pareto, Uniform)
+_rules(_to_exponential, Exponential, Beta, ContinuousBernoulli, Gamma, Pareto, Uniform)
+
+
+def _to_continuous_bernoulli(p: Any, q: ContinuousBernoulli) -> Tensor:
+    divergence = -p.entropy() - p.mean * q.logits - _start(q)
+    if isinstance(p, Beta):
+        return divergence
+    return _impossible(divergence, (p.low < 0) | (p.high > 1))
+
+
+_rules(_to_continuous_bernoulli, ContinuousBernoulli, Beta, Uniform)
 
 
 # By the mean of the logarithm.
@@ -115,8 +127,9 @@ def _uniform_to_beta(p: Uniform, q: Beta) -> Tensor:
     return _impossible(divergence, (p.low < 0) | (p.high > 1))
 
 
+@register_kl(ContinuousBernoulli, Uniform)
 @register_kl(Beta, Uniform)
-def _beta_to_uniform(p: Beta, q: Uniform) -> Tensor:
+def _shares_to_uniform(p: Any, q: Uniform) -> Tensor:
     return _impossible((q.high - q.low).log() - p.entropy(), (q.low > 0) | (q.high < 1))
 
 

@@ -1,22 +1,31 @@
-"""Normal vectors, by a covariance or one of its forms."""
+"""Normal vectors, by a covariance or one of its forms; and random covariances and correlations."""
 
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from typing import Any, Self
 
 from fusegrad.eager import linalg
+from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.public import locate
 from fusegrad.eager.core.sizes import broadcast_shapes
+from fusegrad.eager.core.state import no_grad
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.distributions import constraints
-from fusegrad.eager.distributions.distribution import Distribution, sized
-from fusegrad.eager.distributions.noise import normal
+from fusegrad.eager.distributions.distribution import (
+    Distribution,
+    ExponentialFamily,
+    broadcast_all,
+    sized,
+)
+from fusegrad.eager.distributions.noise import gamma, normal
+from fusegrad.eager.distributions.shares import Beta
 
-__all__ = ["LowRankMultivariateNormal", "MultivariateNormal"]
+__all__ = ["LKJCholesky", "LowRankMultivariateNormal", "MultivariateNormal", "Wishart"]
 _LOG_TWO_PI = math.log(2 * math.pi)
 
 
@@ -35,7 +44,76 @@ def half_log_det(lower: Tensor) -> Tensor:
     return lower.diagonal(dim1=-2, dim2=-1).log().sum(-1)
 
 
-class MultivariateNormal(Distribution):
+def _lower_factor(name: str, matrix: Tensor) -> Tensor:
+    """The lower Cholesky factor of a covariance that is given in one of its forms."""
+    if name == "scale_tril":
+        return matrix
+    if name == "covariance_matrix":
+        return linalg.cholesky(matrix)
+    return linalg.cholesky(ops.cholesky_inverse(linalg.cholesky(matrix)))
+
+
+class _OfCovariance(Distribution):
+    """A distribution by a covariance, its inverse or its lower Cholesky factor: the form is kept as given."""
+
+    _matrix: tuple[str, Tensor]
+    _lower: Tensor
+
+    def _one_form(self, covariance: Any, precision: Any, lower: Any) -> tuple[str, Tensor]:
+        """Which form is given, and it. Raises ValueError for none, several, or no matrix."""
+        forms = {"covariance_matrix": covariance, "precision_matrix": precision, "scale_tril": lower}
+        given = {name: matrix for name, matrix in forms.items() if matrix is not None}
+        if len(given) != 1:
+            raise failure(
+                ValueError,
+                "Exactly one of covariance_matrix or precision_matrix or scale_tril may be specified.",
+            )
+        ((name, matrix),) = given.items()
+        if matrix.dim() < 2:
+            what = "scale_tril matrix" if name == "scale_tril" else name
+            raise failure(
+                ValueError,
+                f"{what} must be at least two-dimensional, with optional leading batch dimensions",
+            )
+        return name, matrix
+
+    def _parameter(self, name: str) -> Any:
+        if name in ("covariance_matrix", "precision_matrix", "scale_tril"):
+            return self._matrix[1] if self._matrix[0] == name else None
+        return super()._parameter(name)
+
+    def _expand_forms(self, new: Any, batch_shape: Sequence[int]) -> Any:
+        """Give an expanded distribution the matrix, and make it one."""
+        new._lower = self._lower
+        new._matrix = (self._matrix[0], self._matrix[1].expand(sized(batch_shape, (-1, -1))))
+        Distribution.__init__(new, batch_shape, self.event_shape, validate_args=False)
+        new._validate_args = self._validate_args
+        return new
+
+    def _wide(self, matrix: Tensor) -> Tensor:
+        return matrix.expand(sized(self._batch_shape, (-1, -1)))
+
+    @property
+    def scale_tril(self) -> Tensor:
+        """The lower Cholesky factor of the covariance."""
+        return self._wide(self._lower)
+
+    @property
+    def covariance_matrix(self) -> Tensor:
+        """The covariance."""
+        if self._matrix[0] == "covariance_matrix":
+            return self._matrix[1]
+        return self._wide(self._lower @ self._lower.mT)
+
+    @property
+    def precision_matrix(self) -> Tensor:
+        """The inverse of the covariance."""
+        if self._matrix[0] == "precision_matrix":
+            return self._matrix[1]
+        return self._wide(ops.cholesky_inverse(self._lower))
+
+
+class MultivariateNormal(_OfCovariance):
     """Normal vectors. Source: `torch.distributions.MultivariateNormal`.
 
     loc: the mean. Exactly one of the covariance, its inverse and its lower Cholesky factor is given.
@@ -64,72 +142,17 @@ class MultivariateNormal(Distribution):
     ) -> None:
         if loc.dim() < 1:
             raise failure(ValueError, "loc must be at least one-dimensional.")
-        forms = {
-            "covariance_matrix": covariance_matrix,
-            "precision_matrix": precision_matrix,
-            "scale_tril": scale_tril,
-        }
-        given = {name: matrix for name, matrix in forms.items() if matrix is not None}
-        if len(given) != 1:
-            raise failure(
-                ValueError,
-                "Exactly one of covariance_matrix or precision_matrix or scale_tril may be specified.",
-            )
-        ((name, matrix),) = given.items()
-        if matrix.dim() < 2:
-            what = "scale_tril matrix" if name == "scale_tril" else name
-            raise failure(
-                ValueError,
-                f"{what} must be at least two-dimensional, with optional leading batch dimensions",
-            )
+        name, matrix = self._one_form(covariance_matrix, precision_matrix, scale_tril)
         batch_shape = broadcast_shapes(tuple(matrix.shape[:-2]), tuple(loc.shape[:-1]))
-        event_shape = loc.shape[-1:]
         self._matrix = (name, matrix.expand(sized(batch_shape, (-1, -1))))
         self.loc = loc.expand(sized(batch_shape, (-1,)))
-        super().__init__(batch_shape, event_shape, validate_args)
-        if name == "scale_tril":
-            self._lower = matrix
-        elif name == "covariance_matrix":
-            self._lower = linalg.cholesky(matrix)
-        else:
-            self._lower = linalg.cholesky(ops.cholesky_inverse(linalg.cholesky(matrix)))
-
-    def _parameter(self, name: str) -> Any:
-        if name == "loc":
-            return self.loc
-        return self._matrix[1] if self._matrix[0] == name else None
+        super().__init__(batch_shape, loc.shape[-1:], validate_args)
+        self._lower = _lower_factor(name, matrix)
 
     def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Self:
         new = self._get_checked_instance(MultivariateNormal, _instance)
         new.loc = self.loc.expand(sized(batch_shape, self.event_shape))
-        new._lower = self._lower
-        matrix = self._matrix[1].expand(sized(batch_shape, self.event_shape, self.event_shape))
-        new._matrix = (self._matrix[0], matrix)
-        Distribution.__init__(new, batch_shape, self.event_shape, validate_args=False)
-        new._validate_args = self._validate_args
-        return new
-
-    def _wide(self, matrix: Tensor) -> Tensor:
-        return matrix.expand(sized(self._batch_shape, self._event_shape, self._event_shape))
-
-    @property
-    def scale_tril(self) -> Tensor:
-        """The lower Cholesky factor of the covariance."""
-        return self._wide(self._lower)
-
-    @property
-    def covariance_matrix(self) -> Tensor:
-        """The covariance."""
-        if self._matrix[0] == "covariance_matrix":
-            return self._matrix[1]
-        return self._wide(self._lower @ self._lower.mT)
-
-    @property
-    def precision_matrix(self) -> Tensor:
-        """The inverse of the covariance."""
-        if self._matrix[0] == "precision_matrix":
-            return self._matrix[1]
-        return self._wide(ops.cholesky_inverse(self._lower))
+        return self._expand_forms(new, batch_shape)
 
     @property
     def mean(self) -> Tensor:
@@ -256,6 +279,167 @@ class LowRankMultivariateNormal(Distribution):
 
     def entropy(self) -> Tensor:
         return 0.5 * self._event_shape[0] * (1.0 + _LOG_TWO_PI) + self._half_log_det()
+
+
+class Wishart(_OfCovariance, ExponentialFamily):
+    """Sums of `df` squares x x^T of normal vectors. Source: `torch.distributions.Wishart`.
+
+    Exactly one of the vectors' covariance, its inverse and its lower Cholesky factor is given. With `df`
+    below the dimension draws may be singular to rounding, of which this warns: none is drawn again.
+
+    >>> import fusegrad as fg
+    >>> fg.distributions.Wishart(3.0, fg.eye(2)).mean
+    tensor([[3., 0.],
+            [0., 3.]])
+    """
+
+    support = constraints.positive_definite
+    has_rsample = True
+
+    def __init__(
+        self,
+        df: Any,
+        covariance_matrix: Tensor | None = None,
+        precision_matrix: Tensor | None = None,
+        scale_tril: Tensor | None = None,
+        validate_args: bool | None = None,
+    ) -> None:
+        name, matrix = self._one_form(covariance_matrix, precision_matrix, scale_tril)
+        degrees = df if isinstance(df, Tensor) else ops.tensor(df, dtype=matrix.dtype)
+        batch_shape = broadcast_shapes(tuple(matrix.shape[:-2]), tuple(degrees.shape))
+        size = matrix.shape[-1]
+        if (degrees <= size - 1).any():
+            raise failure(ValueError, f"Value of df={df} expected to be greater than ndim - 1 = {size - 1}.")
+        if (degrees < size).any():
+            warnings.warn(
+                "Low df values detected. Singular samples are highly likely to occur for "
+                "ndim - 1 < df < ndim.",
+                stacklevel=2,
+            )
+        self._matrix = (name, matrix.expand(sized(batch_shape, (-1, -1))))
+        self.df = degrees.expand(batch_shape)
+        super().__init__(batch_shape, matrix.shape[-2:], validate_args)
+        self._lower = _lower_factor(name, matrix)
+
+    @property
+    def arg_constraints(self) -> Any:
+        return {
+            "covariance_matrix": constraints.positive_definite,
+            "precision_matrix": constraints.positive_definite,
+            "scale_tril": constraints.lower_cholesky,
+            "df": constraints.greater_than(self._event_shape[-1] - 1),
+        }
+
+    def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Self:
+        new = self._get_checked_instance(Wishart, _instance)
+        new.df = self.df.expand(sized(batch_shape))
+        return self._expand_forms(new, batch_shape)
+
+    def _each(self, numbers: Tensor) -> Tensor:
+        """A number for each matrix."""
+        return numbers.unsqueeze(-1).unsqueeze(-1)
+
+    @property
+    def mean(self) -> Tensor:
+        return self._each(self.df) * self.covariance_matrix
+
+    @property
+    def mode(self) -> Tensor:
+        factor = self.df - self._event_shape[-1] - 1
+        return self._each(ops.where(factor > 0, factor, math.nan)) * self.covariance_matrix
+
+    @property
+    def variance(self) -> Tensor:
+        covariance = self.covariance_matrix
+        spread = covariance.diagonal(dim1=-2, dim2=-1)
+        return self._each(self.df) * (covariance.square() + spread.unsqueeze(-1) * spread.unsqueeze(-2))
+
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        """By Bartlett's decomposition: a factor of chi-squared and normal numbers."""
+        shape = self._extended_shape(sample_shape)
+        halves = 0.5 * (self.df.unsqueeze(-1) - ops.arange(shape[-1], dtype=self._lower.dtype))
+        length = (2 * gamma(halves.expand(shape[:-1]))).sqrt()
+        least = dtypes.finfo(length.dtype).eps
+        factor = self._lower @ (normal(shape, self._lower).tril(-1) + length.clamp(min=least).diag_embed())
+        return factor @ factor.mT
+
+    def _log_norm(self) -> Tensor:
+        size = self._event_shape[-1]
+        log_det = size * math.log(2) / 2 + half_log_det(self._lower)
+        return self.df * log_det + ops.mvlgamma(self.df / 2, size)
+
+    def _mean_log_det(self) -> Tensor:
+        """The mean of the logarithm of a draw's determinant."""
+        size = self._event_shape[-1]
+        halves = (self.df.unsqueeze(-1) - ops.arange(size, dtype=self.df.dtype)) / 2
+        return halves.digamma().sum(-1) + size * math.log(2) + 2 * half_log_det(self._lower)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        if self._validate_args:
+            self._validate_sample(value)
+        more = (self.df - self._event_shape[-1] - 1) / 2
+        along = ops.cholesky_solve(value, self._lower).diagonal(dim1=-2, dim2=-1).sum(-1)
+        return more * linalg.slogdet(value)[1] - along / 2 - self._log_norm()
+
+    def entropy(self) -> Tensor:
+        size = self._event_shape[-1]
+        return self._log_norm() - (self.df - size - 1) / 2 * self._mean_log_det() + self.df * size / 2
+
+
+class LKJCholesky(Distribution):
+    """Cholesky factors of correlation matrices, the nearer to 1 the larger `concentration`.
+
+    Source: `torch.distributions.LKJCholesky`.
+
+    >>> import fusegrad as fg
+    >>> fg.distributions.LKJCholesky(2, 1.0).log_prob(fg.eye(2))
+    tensor(-0.6931)
+    """
+
+    arg_constraints = {"concentration": constraints.positive}  # noqa: RUF012
+    support = constraints.corr_cholesky
+
+    def __init__(self, dim: int, concentration: Any = 1.0, validate_args: bool | None = None) -> None:
+        if dim < 2:
+            raise failure(
+                ValueError, f"Expected dim to be an integer greater than or equal to 2. Found dim={dim}."
+            )
+        self.dim = dim
+        (self.concentration,) = broadcast_all(concentration)
+        super().__init__(self.concentration.shape, (dim, dim), validate_args)
+
+    def _expand_rest(self, new: Any, shape: Sequence[int]) -> None:
+        new.dim = self.dim
+
+    def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        """Row by row, by the onion method: a direction, and how far into it.
+
+        The squared length of row i is a beta number of i / 2; PyTorch draws it of i - 1 / 2, and so with
+        another density than its `log_prob` from three dimensions on.
+        """
+        with no_grad():
+            # How long each row is but for its diagonal; the first has nothing else.
+            before = ops.arange(self.dim - 1, dtype=self.concentration.dtype)
+            before = ops.cat([before[:1] * 0, before])
+            most = self.concentration.unsqueeze(-1) + 0.5 * (self.dim - 2)
+            length = Beta(0.5 * before + 0.5, most - 0.5 * before, validate_args=False).sample(sample_shape)
+            direction = normal(self._extended_shape(sample_shape), self.concentration).tril(-1)
+            least = dtypes.finfo(direction.dtype).tiny
+            direction = direction / direction.square().sum(-1, True).sqrt().clamp(min=least)
+            lower = length.sqrt().unsqueeze(-1) * direction
+            rest = (1 - lower.square().sum(-1)).clamp(min=least).sqrt()
+            return lower + rest.diag_embed()
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        if self._validate_args:
+            self._validate_sample(value)
+        rest = self.dim - 1
+        rows = ops.arange(2, self.dim + 1, dtype=self.concentration.dtype)
+        order = 2 * (self.concentration - 1).unsqueeze(-1) + self.dim - rows
+        density = (order * value.diagonal(dim1=-1, dim2=-2)[..., 1:].log()).sum(-1)
+        half = self.concentration + 0.5 * rest
+        norm = 0.5 * rest * math.log(math.pi) + ops.mvlgamma(half - 0.5, rest) - half.lgamma() * rest
+        return density - norm
 
 
 locate("fusegrad.distributions", globals(), __all__)

@@ -1,4 +1,4 @@
-"""Distributions on the whole line, by a place and a width; and the uniform one."""
+"""Distributions on the whole line, by a place and a width; the uniform one; and that of angles."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from fusegrad.eager import special
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.public import locate
+from fusegrad.eager.core.state import no_grad
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.distributions import constraints
 from fusegrad.eager.distributions.distribution import Distribution, ExponentialFamily, broadcast_all
 from fusegrad.eager.distributions.noise import cauchy, gamma, gumbel, normal, uniform
 
-__all__ = ["Cauchy", "Gumbel", "Laplace", "Normal", "StudentT", "Uniform"]
+__all__ = ["Cauchy", "Gumbel", "Laplace", "Normal", "StudentT", "Uniform", "VonMises"]
 EULER = 0.57721566490153286060
 
 
@@ -240,7 +242,7 @@ class Uniform(Distribution):
     def arg_constraints(self) -> Any:
         return {"low": constraints.less_than(self.high), "high": constraints.greater_than(self.low)}
 
-    @property
+    @constraints.dependent_property(is_discrete=False, event_dim=0)
     def support(self) -> Any:
         return constraints.interval(self.low, self.high)
 
@@ -280,6 +282,65 @@ class Uniform(Distribution):
 
     def entropy(self) -> Tensor:
         return (self.high - self.low).log()
+
+
+class VonMises(Distribution):
+    """Angles around `loc`, the closer the larger `concentration`. Source: `torch.distributions.VonMises`.
+
+    Values are taken modulo 2 pi; draws, which have no gradients, lie from -pi to pi. Mean and variance are
+    the circular ones.
+
+    >>> import fusegrad as fg
+    >>> fg.distributions.VonMises(0.0, 1.0).log_prob(fg.tensor([0.0, 3.0]))
+    tensor([-1.0738, -3.0638])
+    """
+
+    arg_constraints = {"loc": constraints.real, "concentration": constraints.positive}  # noqa: RUF012
+    support = constraints.real
+
+    def __init__(self, loc: Any, concentration: Any, validate_args: bool | None = None) -> None:
+        self.loc, self.concentration = broadcast_all(loc, concentration)
+        super().__init__(self.loc.shape, validate_args=validate_args)
+
+    @property
+    def mean(self) -> Tensor:
+        return self.loc
+
+    @property
+    def mode(self) -> Tensor:
+        return self.loc
+
+    @property
+    def variance(self) -> Tensor:
+        return 1 - special.i1e(self.concentration) / special.i0e(self.concentration)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        if self._validate_args:
+            self._validate_sample(value)
+        a = self.concentration
+        # The norm is exp(a) times i0e(a): the exponents are taken together, since either may be large.
+        return a * (ops.cos(value - self.loc) - 1) - math.log(2 * math.pi) - special.i0e(a).log()
+
+    def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        """Best and Fisher's rejection from a wrapped Cauchy distribution (1979), in double precision."""
+        with no_grad():
+            shape = self._extended_shape(sample_shape)
+            a = self.concentration.double().expand(shape)
+            tau = 1 + (1 + 4 * a.square()).sqrt()
+            rho = (tau - (2 * tau).sqrt()) / (2 * a)
+            # Where angles are all but uniform, the difference above has no digits left.
+            ratio = ops.where(a < 1e-5, a.reciprocal() + a, (1 + rho.square()) / (2 * rho))
+            drawn, done = ops.zeros(shape, dtype=a.dtype), ops.zeros(shape, dtype=bool)
+            while not done.all():
+                u1, u2, u3 = uniform((3, *shape)).unbind()
+                z = ops.cos(math.pi * u1)
+                f = (1 + ratio * z) / (ratio + z)
+                c = a * (ratio - f)
+                taken = (c * (2 - c) > u2) | ((c / u2).log() + 1 - c >= 0)
+                angle = ops.where(u3 < 0.5, -1.0, 1.0) * f.clamp(-1, 1).acos()
+                drawn, done = ops.where(taken & ~done, angle, drawn), done | taken
+            turned = (drawn + math.pi + self.loc) % (2 * math.pi) - math.pi
+            return turned.to(self.loc.dtype)
 
 
 locate("fusegrad.distributions", globals(), __all__)

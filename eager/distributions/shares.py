@@ -1,7 +1,8 @@
-"""Distributions of shares that sum to 1: Beta of two, Dirichlet of many. Draws are gamma numbers' shares."""
+"""Distributions of shares: Beta and Dirichlet, whose draws are gamma numbers' shares; of one by a power."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,11 +12,12 @@ from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.public import locate
 from fusegrad.eager.core.tensor import Size, Tensor
 from fusegrad.eager.distributions import constraints
+from fusegrad.eager.distributions.chances import Chance, clamp_probs, logits_to_probs
 from fusegrad.eager.distributions.distribution import ExponentialFamily, broadcast_all
-from fusegrad.eager.distributions.noise import log_gamma
+from fusegrad.eager.distributions.noise import log_gamma, uniform
 from fusegrad.eager.nn import functional as F
 
-__all__ = ["Beta", "Dirichlet"]
+__all__ = ["Beta", "ContinuousBernoulli", "Dirichlet"]
 
 
 class Dirichlet(ExponentialFamily):
@@ -55,7 +57,8 @@ class Dirichlet(ExponentialFamily):
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         drawn = log_gamma(self.concentration.expand(self._extended_shape(sample_shape))).softmax(-1)
-        return drawn.clamp(min=dtypes.finfo(drawn.dtype).tiny)
+        kind = dtypes.finfo(drawn.dtype)
+        return drawn.clamp(min=kind.tiny, max=1 - kind.eps / 2)  # neither has a logarithm of 0
 
     def log_prob(self, value: Tensor) -> Tensor:
         if self._validate_args:
@@ -122,6 +125,101 @@ class Beta(ExponentialFamily):
 
     def entropy(self) -> Tensor:
         return self._dirichlet.entropy()
+
+
+class ContinuousBernoulli(Chance, ExponentialFamily):
+    """Shares whose density is a power of `probs / (1 - probs)`.
+
+    Source: `torch.distributions.ContinuousBernoulli`.
+
+    lims: between these the functions of `probs`, which are 0 / 0 at a half, are taken from their series.
+
+    >>> import fusegrad as fg
+    >>> fg.distributions.ContinuousBernoulli(fg.tensor([0.5, 0.9])).mean
+    tensor([0.5000, 0.6699])
+    """
+
+    arg_constraints = {"probs": constraints.unit_interval, "logits": constraints.real}  # noqa: RUF012
+    support = constraints.unit_interval
+    has_rsample = True
+
+    def __init__(
+        self,
+        probs: Any = None,
+        logits: Any = None,
+        lims: tuple[float, float] = (0.499, 0.501),
+        validate_args: bool | None = None,
+    ) -> None:
+        self._keep(probs, logits)
+        self._lims = lims
+        super().__init__(self._given.shape, validate_args=validate_args)
+        if self._probs is not None:
+            self._probs = clamp_probs(self._probs)
+
+    def _expand_rest(self, new: Any, shape: Size) -> None:
+        super()._expand_rest(new, shape)
+        new._lims = self._lims
+
+    @property
+    def probs(self) -> Tensor:
+        """The parameter, from 0 to 1; no chance of anything."""
+        if self._probs is not None:
+            return self._probs
+        assert self._logits is not None
+        return clamp_probs(logits_to_probs(self._logits, True))
+
+    def _parts(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """In double precision, since differences are taken: whether the parameter is away from a half, there
+        itself and its logit (of another number elsewhere), and how far it is from a half."""
+        p = self.probs.double()
+        away = (p <= self._lims[0]) | (p > self._lims[1])
+        safe = ops.where(away, p, self._lims[0])
+        return away, safe, safe.log() - (-safe).log1p(), p - 0.5
+
+    def _log_norm(self) -> Tensor:
+        away, p, logit, x = self._parts()
+        x = x.square()
+        series = math.log(2.0) + (4 / 3 + 104 / 45 * x) * x
+        return ops.where(away, (logit / (2 * p - 1)).log(), series).to(self._given.dtype)
+
+    @property
+    def mean(self) -> Tensor:
+        away, p, logit, x = self._parts()
+        series = 0.5 + (1 / 3 + 16 / 45 * x.square()) * x
+        return ops.where(away, p / (2 * p - 1) - 1 / logit, series).to(self._given.dtype)
+
+    @property
+    def variance(self) -> Tensor:
+        away, p, logit, x = self._parts()
+        x = x.square()
+        series = 1 / 12 - (1 / 15 - 128 / 945 * x) * x
+        spread = p * (p - 1) / (1 - 2 * p).square() + logit.square().reciprocal()
+        return ops.where(away, spread, series).to(self._given.dtype)
+
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        return self.icdf(uniform(self._extended_shape(sample_shape))).to(self._given.dtype)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        if self._validate_args:
+            self._validate_sample(value)
+        logits, value = broadcast_all(self.logits, value)
+        return self._log_norm() - F.binary_cross_entropy_with_logits(logits, value, reduction="none")
+
+    def cdf(self, value: Tensor) -> Tensor:
+        if self._validate_args:
+            self._validate_sample(value)
+        away, p, logit, _ = self._parts()
+        share = ops.where(away, (1 - p) * (logit * value).expm1() / (2 * p - 1), value)
+        return share.clamp(0, 1).to(self._given.dtype)
+
+    def icdf(self, value: Tensor) -> Tensor:
+        away, p, logit, _ = self._parts()
+        share = (value * (2 * p - 1) / (1 - p)).log1p() / logit
+        return ops.where(away, share, value).to(self._given.dtype)
+
+    def entropy(self) -> Tensor:
+        p = self.probs
+        return self.mean * ((-p).log1p() - p.log()) - self._log_norm() - (-p).log1p()
 
 
 locate("fusegrad.distributions", globals(), __all__)

@@ -298,7 +298,7 @@ class Pareto(_Made):
         new._validate_args = self._validate_args
         return new
 
-    @property
+    @constraints.dependent_property(is_discrete=False, event_dim=0)
     def support(self) -> Any:
         return constraints.greater_than_eq(self.scale)
 

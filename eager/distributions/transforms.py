@@ -165,6 +165,7 @@ class ComposeTransform(Transform):
     def __init__(self, parts: Sequence[Transform], cache_size: int = 0) -> None:
         super().__init__(cache_size)
         self.parts = [part.with_cache(cache_size) for part in parts] if cache_size else list(parts)
+        self._inverse_of: ComposeTransform | None = None
 
     @property
     def domain(self) -> Any:
@@ -201,8 +202,11 @@ class ComposeTransform(Transform):
 
     @property
     def inv(self) -> Transform:
+        if self._inverse_of is not None:
+            return self._inverse_of
         inverse = ComposeTransform([part.inv for part in reversed(self.parts)])
         inverse._cache_size = self._cache_size
+        inverse._inverse_of = self
         return inverse
 
     def with_cache(self, cache_size: int = 1) -> Transform:

@@ -9,11 +9,14 @@ from fusegrad.distributions import (
     chi2 as chi2,
     constraint_registry as constraint_registry,
     constraints as constraints,
+    continuous_bernoulli as continuous_bernoulli,
     dirichlet as dirichlet,
     distribution as distribution,
     exp_family as exp_family,
     exponential as exponential,
+    fishersnedecor as fishersnedecor,
     gamma as gamma,
+    generalized_pareto as generalized_pareto,
     geometric as geometric,
     gumbel as gumbel,
     half_cauchy as half_cauchy,
@@ -23,6 +26,7 @@ from fusegrad.distributions import (
     kl as kl,
     kumaraswamy as kumaraswamy,
     laplace as laplace,
+    lkj_cholesky as lkj_cholesky,
     log_normal as log_normal,
     logistic_normal as logistic_normal,
     lowrank_multivariate_normal as lowrank_multivariate_normal,
@@ -41,7 +45,9 @@ from fusegrad.distributions import (
     transforms as transforms,
     uniform as uniform,
     utils as utils,
+    von_mises as von_mises,
     weibull as weibull,
+    wishart as wishart,
 )
 from fusegrad.eager.distributions.classes import (
     Categorical as Categorical,
@@ -79,8 +85,10 @@ from fusegrad.eager.distributions.event_transforms import (
 )
 from fusegrad.eager.distributions.kl import kl_divergence as kl_divergence, register_kl as register_kl
 from fusegrad.eager.distributions.multivariate import (
+    LKJCholesky as LKJCholesky,
     LowRankMultivariateNormal as LowRankMultivariateNormal,
     MultivariateNormal as MultivariateNormal,
+    Wishart as Wishart,
 )
 from fusegrad.eager.distributions.number_transforms import (
     AbsTransform as AbsTransform,
@@ -91,7 +99,13 @@ from fusegrad.eager.distributions.number_transforms import (
     SoftplusTransform as SoftplusTransform,
     TanhTransform as TanhTransform,
 )
-from fusegrad.eager.distributions.positive import Chi2 as Chi2, Exponential as Exponential, Gamma as Gamma
+from fusegrad.eager.distributions.positive import (
+    Chi2 as Chi2,
+    Exponential as Exponential,
+    FisherSnedecor as FisherSnedecor,
+    Gamma as Gamma,
+    GeneralizedPareto as GeneralizedPareto,
+)
 from fusegrad.eager.distributions.real_line import (
     Cauchy as Cauchy,
     Gumbel as Gumbel,
@@ -99,12 +113,17 @@ from fusegrad.eager.distributions.real_line import (
     Normal as Normal,
     StudentT as StudentT,
     Uniform as Uniform,
+    VonMises as VonMises,
 )
 from fusegrad.eager.distributions.relaxed import (
     RelaxedBernoulli as RelaxedBernoulli,
     RelaxedOneHotCategorical as RelaxedOneHotCategorical,
 )
-from fusegrad.eager.distributions.shares import Beta as Beta, Dirichlet as Dirichlet
+from fusegrad.eager.distributions.shares import (
+    Beta as Beta,
+    ContinuousBernoulli as ContinuousBernoulli,
+    Dirichlet as Dirichlet,
+)
 from fusegrad.eager.distributions.transformed import (
     HalfCauchy as HalfCauchy,
     HalfNormal as HalfNormal,

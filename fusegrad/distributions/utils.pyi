@@ -5,4 +5,9 @@ from fusegrad.eager.distributions.chances import (
     logits_to_probs as logits_to_probs,
     probs_to_logits as probs_to_logits,
 )
-from fusegrad.eager.distributions.distribution import broadcast_all as broadcast_all
+from fusegrad.eager.distributions.distribution import (
+    broadcast_all as broadcast_all,
+    lazy_property as lazy_property,
+    tril_matrix_to_vec as tril_matrix_to_vec,
+    vec_to_tril_matrix as vec_to_tril_matrix,
+)

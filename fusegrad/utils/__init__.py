@@ -1,5 +1,10 @@
 """What stands under `torch.utils`."""
 
-from fusegrad.utils import _pytree as _pytree, checkpoint as checkpoint, data as data
+from fusegrad.utils import (
+    _pytree as _pytree,
+    checkpoint as checkpoint,
+    data as data,
+    tensorboard as tensorboard,
+)
 
-__all__ = ["checkpoint", "data"]
+__all__ = ["checkpoint", "data", "tensorboard"]

@@ -16,7 +16,9 @@ FILES = """test_view_ops test_indexing test_shape_ops test_type_promotion test_s
     nn/test_load_state_dict nn/test_module_hooks nn/test_multihead_attention nn/test_packed_sequence
     nn/test_parametrization nn/test_pooling nn/test_pruning
     optim/test_lrscheduler optim/test_optim optim/test_swa_utils
-    functorch/test_eager_transforms""".split()
+    functorch/test_eager_transforms
+    distributions/test_constraints distributions/test_distributions distributions/test_transforms
+    distributions/test_utils test_dataloader""".split()
 
 RESULTS = Path(__file__).resolve().parents[2] / "build" / "peers"
 

@@ -59,7 +59,7 @@ class TestMadeUp(unittest.TestCase):
         pass
 
     def test_declined_statement(self):
-        torch.sparse_coo_tensor([[0]], [1.0])
+        torch.sparse_csr_tensor([0, 1], [0], [1.0])
 
     def test_wrong_beside_what_is_declined(self):
         self.assertEqual(len("torch.cuda.is_available()"), 0)

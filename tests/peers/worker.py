@@ -25,6 +25,7 @@ from typing import Any, TextIO
 from fusegrad.torch import install
 from peers import missing
 from peers.checkout import Finder
+from peers.functions import function_cases
 
 MEMORY = 8 << 30
 SECONDS = 60
@@ -90,12 +91,13 @@ def read_tests(path: Path) -> ModuleType:
 
 
 def cases(module: ModuleType) -> Iterator[unittest.TestCase]:
-    """The tests of a module, class by class."""
+    """The tests of a module, class by class, and its test functions."""
     loader = unittest.TestLoader()
     here = [c for c in vars(module).values() if isinstance(c, type) and c.__module__ == module.__name__]
     for cls in dict.fromkeys(here):
         if issubclass(cls, unittest.TestCase):
             yield from map(cls, loader.getTestCaseNames(cls))
+    yield from function_cases(module)
 
 
 def run(case: unittest.TestCase, seconds: int) -> Result:

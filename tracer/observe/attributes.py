@@ -156,10 +156,18 @@ def _bind(observer: Observer, owner: Any, name: str, raw: Any, site: Site) -> An
     return observer.reached(raw)
 
 
+def _gets_as_property(kind: type) -> bool:
+    """Whether descriptors of this class are properties, or of a subclass that gets as they do."""
+    if kind is property:
+        return True
+    own = ("__get__", "__getattribute__", "fget")
+    return issubclass(kind, property) and all(type_lookup(kind, n) is vars(property)[n] for n in own)
+
+
 def _resolve_data(observer: Observer, owner: Any, name: str, raw: Any, site: Site) -> Any:
     """A data descriptor of the class: properties are followed, the rest must be known."""
     kind = type(raw)
-    if kind is property and type(raw.fget) is FunctionType:
+    if _gets_as_property(kind) and type(raw.fget) is FunctionType:
         try:
             observer.reached(raw.fget)
             observer.read_function(raw.fget, site)
@@ -248,7 +256,7 @@ def _load_from_super(observer: Observer, owner: super, name: str, site: Site) ->
     observer.read_class(kind, name, raw, site, after)
     if raw is MISSING:
         return _native(observer, owner, name)
-    if type(raw) is property and type(raw.fget) is FunctionType:
+    if _gets_as_property(type(raw)) and type(raw.fget) is FunctionType:
         return _resolve_data(observer, instance, name, raw, site)
     if type(raw) in (FunctionType, classmethod, staticmethod, *_NATIVE_DESCRIPTORS):
         if isinstance(raw, (classmethod, staticmethod)):

@@ -131,9 +131,7 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
     tensor([[11.]])
     """
     if not isinstance(other, Tensor) or not isinstance(input, Tensor):
-        raise failure(
-            TypeError, f"expected two Tensors, got {type(input).__name__} and {type(other).__name__}"
-        )
+        return ops.sparse_matmul(input, other)
     return bind(_matmul, (input, other))
 
 
@@ -147,10 +145,11 @@ def check_ranks(ranks: Sequence[int], *tensors: Tensor) -> None:
         )
 
 
-@public(method=True)
+@public(method=True, aliases=("spmm",))
 def mm(input: Tensor, mat2: Tensor) -> Tensor:
-    """The product of two matrices. Source: `torch.mm`."""
-    check_ranks((2, 2), input, mat2)
+    """The product of two matrices, of which one may be sparse. Source: `torch.mm`."""
+    if isinstance(input, Tensor) and isinstance(mat2, Tensor):
+        check_ranks((2, 2), input, mat2)
     return matmul(input, mat2)
 
 

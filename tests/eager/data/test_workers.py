@@ -22,7 +22,7 @@ import worker_datasets as datasets
 from oracle import torch
 
 import fusegrad as fg
-from fusegrad.eager.data import crew
+from fusegrad.eager.data import crew, worker
 from fusegrad.eager.data.worker import Caught
 from fusegrad.utils.data import DataLoader, TensorDataset
 
@@ -432,3 +432,12 @@ def test_a_recorded_run_that_iterates_takes_batches_each_time() -> None:
         expected = firsts(fg.tensor(2.0))
         fg.manual_seed(seed)
         assert (compiled(fg.tensor(2.0)) == expected).all()
+
+
+def test_what_a_worker_knows_of_itself_stays() -> None:
+    ours = worker.WorkerInfo(0, 2, 7, [1])
+    for name in ("id", "value"):
+        with pytest.raises(RuntimeError, match="Cannot assign attributes to WorkerInfo objects"):
+            setattr(ours, name, 3)
+    assert repr(ours) == "WorkerInfo(id=0, num_workers=2, seed=7, dataset=[1])"
+    assert pickle.loads(pickle.dumps(ours)) == ours

@@ -7,7 +7,7 @@ import math
 import mpmath
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import special, stats
 
 import fusegrad as fg
 from fusegrad.eager.ops.pointwise import gamma_draws as gammas
@@ -19,6 +19,12 @@ COUNT = 20_000
 @pytest.fixture(autouse=True)
 def seeded():
     fg.manual_seed(3)
+
+
+def wrapped(loc, concentration):
+    """The probability of angles from -pi up to a number."""
+    angle = stats.vonmises(concentration, loc=loc)
+    return lambda x: angle.cdf(x) - angle.cdf(-math.pi)
 
 
 CONTINUOUS = {
@@ -36,6 +42,18 @@ CONTINUOUS = {
     "inverse gamma": (lambda: D.InverseGamma(3.0, 2.0), stats.invgamma(3, scale=2)),
     "beta": (lambda: D.Beta(2.0, 0.5), stats.beta(2, 0.5)),
     "beta, small": (lambda: D.Beta(0.3, 0.4), stats.beta(0.3, 0.4)),
+    "von mises": (lambda: D.VonMises(1.0, 2.0), wrapped(1.0, 2.0)),
+    "von mises, all but uniform": (lambda: D.VonMises(1.0, 1e-6), wrapped(1.0, 1e-6)),
+    "von mises, close": (lambda: D.VonMises(-3.0, 300.0), wrapped(-3.0, 300.0)),
+    "fisher": (lambda: D.FisherSnedecor(3.0, 5.0), stats.f(3, 5)),
+    "generalized pareto": (lambda: D.GeneralizedPareto(1.0, 2.0, 0.3), stats.genpareto(0.3, 1, 2)),
+    "generalized pareto, ending": (lambda: D.GeneralizedPareto(1.0, 2.0, -0.7), stats.genpareto(-0.7, 1, 2)),
+    "generalized pareto, exponential": (lambda: D.GeneralizedPareto(1.0, 2.0, 0.0), stats.expon(1, 2)),
+    "continuous bernoulli": (
+        lambda: D.ContinuousBernoulli(0.9),
+        lambda x: (0.9**x * 0.1 ** (1 - x) - 0.1) / 0.8,
+    ),
+    "continuous bernoulli, a half": (lambda: D.ContinuousBernoulli(0.5), stats.uniform()),
     "half normal": (lambda: D.HalfNormal(2.0), stats.halfnorm(scale=2)),
     "half cauchy": (lambda: D.HalfCauchy(2.0), stats.halfcauchy(scale=2)),
     "log normal": (lambda: D.LogNormal(0.5, 0.7), stats.lognorm(0.7, scale=math.exp(0.5))),
@@ -77,6 +95,10 @@ def test_counts_follow_their_distribution(name):
 
 
 VECTORS = {
+    "wishart": lambda: D.Wishart(4.0, fg.tensor([[2.0, 0.5], [0.5, 1.0]])),
+    "wishart, batch": lambda: D.Wishart(
+        fg.tensor([2.5, 4.0]), scale_tril=fg.tensor([[2.0, 0.0], [0.5, 1.0]])
+    ),
     "dirichlet": lambda: D.Dirichlet(fg.tensor([0.5, 2.0, 3.0])),
     "multinomial": lambda: D.Multinomial(6, fg.tensor([0.2, 0.5, 0.3])),
     "one hot": lambda: D.OneHotCategorical(fg.tensor([0.2, 0.5, 0.3])),
@@ -102,6 +124,80 @@ def test_vectors_have_their_moments(name):
     assert (drawn.var(0) / distribution.variance - 1).abs().max() < 0.1
 
 
+@pytest.mark.parametrize("size", [2, 3, 5])
+@pytest.mark.parametrize("concentration", [0.6, 1.0, 3.0])
+def test_factors_of_correlations(size, concentration):
+    """Each correlation is a beta number, stretched to -1 to 1 (Lewandowski, Kurowicka and Joe, 2009)."""
+    lower = D.LKJCholesky(size, fg.tensor([concentration, 7.0])).sample((COUNT // 4,))
+    assert D.constraints.corr_cholesky.check(lower).all()
+    correlations = (lower @ lower.mT)[:, 0].double().numpy()
+    half = concentration - 1 + size / 2
+    for i in range(size):
+        for j in range(i):
+            drawn = (correlations[:, i, j] + 1) / 2
+            assert stats.kstest(drawn, stats.beta(half, half).cdf).pvalue > 1e-4, (i, j)
+
+
+@pytest.mark.parametrize("what", ["log_prob", "log_survival_function", "cdf", "icdf"])
+@pytest.mark.parametrize("concentration", [0.0, -1.0])
+def test_tails_change_smoothly_with_their_power(concentration, what):
+    """Where PyTorch takes another formula, values and gradients are those of numbers close by."""
+    found = []
+    for near in (0.0, 1e-6, -1e-6):
+        numbers = fg.tensor([0.5, 2.0, concentration + near], dtype=fg.float64)
+        parameters = [number.requires_grad_() for number in numbers.unbind()]
+        value = getattr(D.GeneralizedPareto(*parameters), what)(fg.tensor(0.7).double())
+        slopes = fg.grad(value, parameters, allow_unused=True, materialize_grads=True)
+        found.append([value.item(), *[slope.item() for slope in slopes]])
+    np.testing.assert_allclose(found[0], np.mean(found[1:], axis=0), atol=1e-9)
+
+
+@pytest.mark.parametrize("concentration", [1e-9, 0.3, 2.0, 40.0, 1e4])
+def test_angles_have_their_density(concentration):
+    """PyTorch's is good to six digits."""
+    values = np.linspace(-7, 7, 9)
+    mine = D.VonMises(fg.tensor(1.0, dtype=fg.float64), concentration)
+    expected = stats.vonmises(concentration, loc=1.0)
+    np.testing.assert_allclose(mine.log_prob(fg.tensor(values)).numpy(), expected.logpdf(values), rtol=1e-10)
+    bessel = special.i1e(concentration) / special.i0e(concentration)
+    np.testing.assert_allclose(mine.variance.numpy(), 1 - bessel, rtol=1e-12)
+    assert mine.sample((9,)).abs().max() <= math.pi
+
+
+def test_wishart_matrices_have_their_entropy_and_divergence():
+    p = D.Wishart(fg.tensor([4.0, 3.5]), fg.tensor([[2.0, 0.5], [0.5, 1.0]]).double())
+    q = D.Wishart(5.0, precision_matrix=fg.tensor([[1.0, 0.2], [0.2, 1.5]]).double())
+    drawn = p.sample((COUNT,))
+    density = p.log_prob(drawn)
+    pairs = ((p.entropy(), -density), (D.kl_divergence(p, q), density - q.log_prob(drawn)))
+    for exact, found in pairs:
+        assert ((found.mean(0) - exact).abs() < 4 * found.std(0) / math.sqrt(COUNT)).all()
+    assert D.kl_divergence(p, p).abs().max() < 1e-9
+
+
+def test_a_continuous_bernoulli_and_the_uniform_numbers_around_it():
+    chance = D.ContinuousBernoulli(fg.tensor(0.8).double())
+    for low, high, finite in ((0.0, 1.0, True), (-1.0, 2.0, True), (0.1, 2.0, False), (0.0, 0.9, False)):
+        found = D.kl_divergence(chance, D.Uniform(low, high)).item()
+        exact = math.log(high - low) - chance.entropy().item() if finite else math.inf
+        assert found == pytest.approx(exact), (low, high)
+
+
+def test_drawing_with_a_loop_replays_or_runs():
+    """What is rejected differs from call to call: draws are eager's, whatever was recorded."""
+
+    def draw(a):
+        return D.VonMises(a, a + 1).sample((50,)).sum() + D.Wishart(3.0, a * fg.eye(2)).sample().sum()
+
+    drawing = fg.jit(draw)
+    for seed in (0, 1, 2, 3, 0, 1):
+        a = fg.tensor(0.5 + seed)
+        fg.manual_seed(seed)
+        found, state = drawing(a), fg.rand(3)
+        fg.manual_seed(seed)
+        assert fg.allclose(found, draw(a)) and fg.equal(state, fg.rand(3))
+
+
 def test_normal_vectors_have_their_covariance():
     for name in ("normal vectors", "low rank"):
         distribution = VECTORS[name]()
@@ -121,6 +217,10 @@ PATHS = {
     "log normal": (lambda a, b: D.LogNormal(a, b), [0.2, 0.5]),
     "weibull": (lambda a, b: D.Weibull(a, b), [1.2, 2.0]),
     "dirichlet": (lambda a, b: D.Dirichlet(fg.stack([a, b, a * b])), [0.6, 2.0]),
+    "fisher": (lambda a, b: D.FisherSnedecor(a, b), [6.0, 12.0]),
+    "generalized pareto": (lambda a, b: D.GeneralizedPareto(a, b, 0.1 * b), [0.5, 2.0]),
+    "continuous bernoulli": (lambda a, b: D.ContinuousBernoulli(logits=a * b), [0.5, 2.0]),
+    "wishart": (lambda a, b: D.Wishart(a, b * fg.eye(2).double()), [5.0, 2.0]),
 }
 
 

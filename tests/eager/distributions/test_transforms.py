@@ -183,3 +183,28 @@ def test_constraints_of_ones_own():
     assert constraints.is_dependent(Upper.support) and Upper.support.event_dim == 0
     with pytest.raises(ValueError, match="dependent"):
         Upper.support.check(fg.ones(1))
+
+
+def test_the_inverse_of_an_inverse_is_the_transform():
+    T = fg.distributions.transforms
+    parts = [T.ExpTransform(), T.AffineTransform(1.0, 2.0)]
+    for made in (parts[0], T.ComposeTransform(parts), T.ComposeTransform([])):
+        assert made.inv.inv is made
+        assert made.inv.inv.inv == made.inv
+
+
+@pytest.mark.parametrize("diag", [-2, -1, 0, 1])
+def test_lower_triangles_as_vectors(diag):
+    matrix = fg.arange(32.0).reshape(2, 4, 4).requires_grad_()
+    vector = fg.distributions.utils.tril_matrix_to_vec(matrix, diag)
+    again = fg.distributions.utils.vec_to_tril_matrix(vector, diag)
+    assert fg.equal(again, matrix.tril(diag))
+    again.sum().backward()
+    assert fg.equal(matrix.grad, fg.ones(2, 4, 4).tril(diag))
+
+
+def test_lower_triangles_of_no_square_are_refused():
+    with pytest.raises(ValueError, match="cannot be expressed as"):
+        fg.distributions.utils.vec_to_tril_matrix(fg.ones(4))
+    with pytest.raises(ValueError, match=r"diag \(3\) provided is outside \[-3, 2\]"):
+        fg.distributions.utils.tril_matrix_to_vec(fg.ones(3, 3), 3)

@@ -29,6 +29,7 @@ from fusegrad.tracer.observe.lookup import (
     instance_dict,
     is_dataclass_instance,
 )
+from fusegrad.tracer.observe.loops import Loops
 from fusegrad.tracer.observe.numbers import Numbers, Taken
 from fusegrad.tracer.observe.pytree import is_container
 from fusegrad.tracer.observe.reads import (
@@ -92,6 +93,7 @@ class Observer:
     changed: called when something is changed that a replay changes, too.
     deeds: how often code ran, or an object was changed, that are not the engine's.
     stores: the attributes that the run has set, of objects from outside.
+    loops: what is to be known of its loops.
     numbers: the Python numbers that it took out of tensors. compared: tensors whose identity was asked for.
     """
 
@@ -106,7 +108,7 @@ class Observer:
         self.numbers = Numbers()
         self.compared: set[int] = set()
         self.deeds = 0
-        self.stores = stores.Stores()
+        self.stores, self.loops = stores.Stores(), Loops()
         self._restless: dict[int, tuple[Any, str]] = {}
         self._late: dict[int, Place] = {}  # by the id of a list that a schedule keeps, where that is
         self._tensor = purity.tensor_class()
@@ -149,6 +151,7 @@ class Observer:
         objects = self._status, self._kept, self._inputs, self._restless, self._late, self.stores
         for table in (*objects, self._seen, self._explained, self._twins):
             table.clear()
+        self.loops.release()
 
     def _reach_function(self, function: Callable) -> None:
         self.reached(function)

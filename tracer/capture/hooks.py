@@ -192,9 +192,8 @@ class Hooks:
             return value
         place = self.sites[site]
         found = rolling.rounds(observer, None, (value,), pattern, used, place)
-        if found is not None:
-            return found
-        return _unpacked(observer, value, pattern, place)
+        told = rolling.sources_of(None, (value,), len(pattern)) is not None
+        return _unpacked(observer, value, pattern, told, place) if found is None else found
 
     def rounds_of(self, pattern: tuple[Any, ...], used: tuple[int, ...], function: Any, *rest: Any) -> Any:
         """What a plain loop iterates over: what the function gives of things that it goes over together."""
@@ -205,7 +204,8 @@ class Hooks:
         found = rolling.rounds(observer, function, given, pattern, used, place)
         if found is not None:
             return found
-        return _unpacked(observer, calls.callee(observer, function, place)(*given), pattern, place)
+        told = rolling.sources_of(function, given, len(pattern)) is not None
+        return _unpacked(observer, calls.callee(observer, function, place)(*given), pattern, told, place)
 
     @staticmethod
     def round_ended(rounds: Any, *carried: Any) -> tuple[Any, ...]:
@@ -217,6 +217,15 @@ class Hooks:
         if isinstance(rounds, rolling.Rounds):
             return rounds.row(lambda: self.item(owner, key, site), owner, key, place, slopes)
         return self.item(owner, key, site)
+
+    def compare_number(
+        self, symbol: str, left: Any, right: Any, rounds: Any, place: int, slope: int, site: int
+    ) -> Any:
+        """`left < right` and the like, which differ by `slope` more with the number of each round."""
+        result = self.compare(symbol, left, right, site)
+        if isinstance(rounds, rolling.Rounds):
+            rounds.compared(symbol, left, right, place, slope)
+        return result
 
     @staticmethod
     def offset(value: Any, rounds: Any) -> Any:
@@ -325,15 +334,14 @@ class Hooks:
             observer.open("catches an exception whose cause is not guarded", self.sites[site])
 
 
-def _unpacked(observer: Observer, value: Any, pattern: tuple[Any, ...], site: Site) -> Any:
-    """What a plain loop iterates over whose rounds all run."""
+def _unpacked(observer: Observer, value: Any, pattern: tuple[Any, ...], told: bool, site: Site) -> Any:
+    """What a plain loop iterates over whose rounds all run. told: whether that was noted."""
     reason = "it does not go over a range, or over rows of tensors"
     if pattern:
         found = operations.iterate_unpacked(observer, value, pattern, site)
     else:
         found = operations.iterate(observer, value, site)
-    is_told = type(value) is range or observer.is_tensor(value)
-    return found if is_told else observer.loops.counted(found, reason, site)
+    return found if told else observer.loops.counted(found, reason, site)
 
 
 FOLLOWING = Following(calls.callee, Hooks)

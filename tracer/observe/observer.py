@@ -46,7 +46,7 @@ from fusegrad.tracer.observe.reads import (
     TypeRead,
 )
 from fusegrad.tracer.observe.values import hold, is_plain, plain_key
-from fusegrad.tracer.twin.instrument import instrument, is_twin_code
+from fusegrad.tracer.twin.instrument import instrument, is_twin_code, keeps_to_itself
 from fusegrad.tracer.twin.sites import NOWHERE, Site, SiteTable, definition, without_hooks
 from fusegrad.tracer.twin.source import Unsupported
 
@@ -479,8 +479,9 @@ class Observer:
         """What to call in place of a function, so that the call is observed."""
         return self._following.callee(self, function, site)
 
-    def special_method(self, owner: Any, name: str, site: Site) -> Callable | None:
-        """The twin of a special method, bound to its owner; None (and open) if it cannot be followed."""
+    def special_method(self, owner: Any, name: str, site: Site, asked: bool = False) -> Callable | None:
+        """The twin of a special method, bound to its owner; None (and open) if it cannot be followed.
+        asked: whether the user's code calls it as it calls functions."""
         method = purity.python_method(type(owner), name)
         if method is MISSING or not self.is_known(owner):
             self.open(f"`{name}` of a {type(owner).__name__} cannot be followed", site)
@@ -488,8 +489,9 @@ class Observer:
         self.read_type(owner, site)
         self.read_class(type(owner), name, method, site)
         self.reached(method)
+        self.deeds += not (asked and keeps_to_itself(method.__code__))
         try:
-            twin = self.twin(method)
+            twin = self.followed(method)
         except Unsupported as refusal:
             self.open(f"`{name}` of a {type(owner).__name__} cannot be followed: {refusal.reason}", site)
             return None

@@ -33,6 +33,7 @@ from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.observe.observer import LOCAL, Observer
+from fusegrad.tracer.observe.operations import COMPARE
 from fusegrad.tracer.record import references
 from fusegrad.tracer.record.recorder import Recorder
 from fusegrad.tracer.record.rows import Appended, RowRead
@@ -41,7 +42,9 @@ from fusegrad.tracer.twin.sites import Site
 
 # So many rounds must be left out for it to pay: on large tensors; on small ones, or with gradients.
 FEWEST, FEWEST_SMALL = 16, 128
-# Rounds are looked at again after so many times as many rounds, where some differed.
+# More rounds than any loop has.
+_FAR = 1 << 62
+# Where rounds differed, others are looked at after a few more, and each time after so many times as many.
 AGAIN = 4
 
 
@@ -62,17 +65,17 @@ def rounds(
     recorder = state.interpreter
     if type(recorder) is not Recorder:
         return None
-    sources = _sources(function, given, len(pattern))
-    if sources is None:
+    over = sources_of(function, given, len(pattern))
+    if over is None:
         return None
-    number = min(map(_length, sources))
+    number = min(map(_length, over))
     if number - LOOKS[-1] < FEWEST:
         return None
-    lines = [line for source, line in zip(sources, used, strict=True) if type(source) is range and line]
+    lines = [line for source, line in zip(over, used, strict=True) if type(source) is range and line]
     if lines:
         reason = f"its rounds use their number, and not only to find rows (line {lines[0]})"
     elif recorder.later.on:
-        return Rounds(observer, recorder, _Items(recorder, sources, number, not pattern), site)
+        return Rounds(observer, recorder, _Items(recorder, over, number, not pattern), site)
     else:
         line = recorder.later.settled[1]
         reason = f"values were needed, or something outside was changed, before it (line {line})"
@@ -80,7 +83,7 @@ def rounds(
     return None
 
 
-def _sources(function: Any, given: Sequence[Any], targets: int) -> Sequence[Any] | None:
+def sources_of(function: Any, given: Sequence[Any], targets: int) -> Sequence[Any] | None:
     """The ranges and tensors that rounds get their items of; None where they get other things."""
     if not all(type(x) is range or (isinstance(x, Tensor) and x.array.ndim) for x in given) or not given:
         return None
@@ -134,6 +137,21 @@ class _Items:
         return views.several([row], "UnbindBackward0")[0]
 
 
+def _alike_for(symbol: str, difference: int, growth: int) -> int:
+    """For how many rounds, this one included, a comparison with zero has one outcome."""
+    now = COMPARE[symbol](difference, 0)
+    if not growth or (COMPARE[symbol](difference + _FAR * growth, 0) == now and symbol not in ("==", "!=")):
+        return _FAR
+    if symbol in ("==", "!="):
+        zero = difference % growth == 0 and -difference // growth >= 0
+        return _FAR if not zero else max(1, -difference // growth)
+    # Where it comes to zero or past it.
+    near = -difference // growth
+    return next(
+        n for n in range(max(1, near - 1), near + 3) if COMPARE[symbol](difference + n * growth, 0) != now
+    )
+
+
 class Rounds:
     """Iterates over the items of a plain loop; leaves out the rounds that follow from those before."""
 
@@ -144,7 +162,10 @@ class Rounds:
         self._since = next_sequence()
         self._left_out = 0
         self._reason = ""
-        self._again = 0  # from which round on rounds are looked at again
+        self._again, self._wait = (
+            0,
+            TURN,
+        )  # from which round on rounds are looked at again, and after how many
         self._begin(0)
 
     def _begin(self, number: int) -> None:
@@ -154,6 +175,7 @@ class Rounds:
         self._first: tuple[Any, ...] = ()  # what the variables held at the first look
         self._appended: list[Appended] = []
         self._odd = ""  # what was done that is not the same from round to round
+        self._alike = self._items.number  # up to which round all those are alike that comparisons tell apart
         self._items.found.clear()
         if self._may_leave_out() >= FEWEST_SMALL and self._recorder.later.on:
             self._recorder.later.whatever_size, self._recorder.operands = True, {}
@@ -201,8 +223,9 @@ class Rounds:
         self._looks.clear()
         self._first, self._appended = (), []
         if self._reason:
-            self._again = self._next * AGAIN
+            self._again, self._wait = self._next + self._wait, self._wait * AGAIN
         else:
+            self._wait = TURN
             self._begin(self._next)
         return carried
 
@@ -210,7 +233,7 @@ class Rounds:
         if self._odd:
             raise Refused(self._odd)
         turn = turn_of(self._looks, self._recorder, self._items.found, self._appended)
-        turns = turn.limit(self._may_leave_out() // TURN)
+        turns = turn.limit(min(self._may_leave_out(), self._alike - self._next) // TURN)
         fewest = FEWEST_SMALL if turn.is_op else FEWEST
         if turns * TURN < fewest:
             raise Refused(f"fewer than {fewest} rounds do what those before them did")
@@ -273,6 +296,17 @@ class Rounds:
         index = self._recorder.equations[last].params["index"]
         self._items.found[last] = RowRead(index, at, parts[at], growth, size)
         return found
+
+    def compared(self, symbol: str, left: Any, right: Any, place: int, slope: int) -> None:
+        """A round has compared its number: both sides differ by `slope` times what it gets from the source at
+        `place`, and by what is the same.
+        """
+        source = self._items.sources[place]
+        if type(source) is not range or type(left) is not int or type(right) is not int:
+            self._odd = self._odd or "its rounds compare their number with what is no whole number"
+        elif self._next - self._begins > LOOKS[0]:
+            alike = _alike_for(symbol, left - right, slope * source.step)
+            self._alike = min(self._alike, self._next - 1 + alike)
 
     def offset(self, value: Any) -> Any:
         """What is added to the number of the round, to find a row."""

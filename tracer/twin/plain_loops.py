@@ -1,8 +1,9 @@
 """Plain loops: a `for` statement goes in; what its rounds hand on comes out, or why it is not plain.
 
-Their bodies are straight lines of assignments. Nothing in them branches, catches or defines. A round may use
-its number to find a row, `x[t]` or `x[:, n - 1 - t]`, and append what it leaves to a list that is joined
-later, and read by nobody else. What they call is for the run to say (see `rolling.py`).
+Their bodies are assignments, and branches of them. Nothing in them leaves, catches or defines. A round may
+use its number to find a row, `x[t]` or `x[:, n - 1 - t]`, and to branch, `if t < 3`. It may append what it
+leaves to a list that is joined later, and read by nobody else. What it calls, and how it branches on anything
+but its number, is for the run to say (see `rolling.py`).
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 _EXPRESSIONS = (
-    ast.Name, ast.Constant, ast.BinOp, ast.UnaryOp, ast.Subscript, ast.Slice, ast.Tuple, ast.Attribute,
-    ast.Call, ast.keyword, ast.expr_context, ast.operator, ast.unaryop,
+    ast.Name, ast.Constant, ast.BinOp, ast.UnaryOp, ast.Subscript, ast.Slice, ast.Tuple, ast.List,
+    ast.Attribute, ast.Call, ast.keyword, ast.Compare, ast.BoolOp, ast.IfExp, ast.expr_context,
+    ast.operator, ast.unaryop, ast.cmpop, ast.boolop,
 )  # fmt: skip
 # What joins the items of a list.
 JOINS = frozenset({"stack", "cat", "concat", "concatenate"})
@@ -41,18 +43,31 @@ class Row(NamedTuple):
     others: list[ast.expr]
 
 
+class Test(NamedTuple):
+    """A comparison that follows the round: by how much its left side grows with the counter, less the right.
+
+    offsets: the parts that do not depend on it, and must be whole numbers.
+    """
+
+    counter: str
+    slope: int
+    offsets: list[ast.expr]
+
+
 @dataclass
 class PlainLoop:
     """What a plain loop does.
 
     targets: the variables that get each round's item. carried: those that a round takes over from the one
-    before. rows: by the subscript, which finds a row. appends: the statements that append to lists, and to
+    before. rows: by the subscript, which finds a row. tests: by the comparison, what asks for the counter.
+    appends: the statements that append to lists, and to
     which. used: the targets that are used otherwise than to find rows, and the line of that.
     """
 
     targets: list[str]
     carried: list[str] = field(default_factory=list)
     rows: dict[ast.Subscript, Row] = field(default_factory=dict)
+    tests: dict[ast.Compare, Test] = field(default_factory=dict)
     appends: dict[ast.Expr, str] = field(default_factory=dict)
     used: dict[str, int] = field(default_factory=dict)
 
@@ -79,6 +94,9 @@ def plain_loop(
             raise NotPlain(f"a function within may see its variable `{name}`", loop.lineno)
     found = reading.found
     found.carried = [n for n in reading.read if n in reading.assigned and n not in targets]
+    for name in found.carried:
+        if name not in reading.bound:
+            raise NotPlain(f"its rounds do not all give `{name}` a value", loop.lineno)
     for target in targets:
         if target in reading.assigned:
             found.used.setdefault(target, loop.lineno)
@@ -86,12 +104,18 @@ def plain_loop(
 
 
 class _Reading:
-    """The names that the statements of a straight line assign, and those that they read before."""
+    """The names that the statements of a round assign, and those that they read before.
+
+    assigned: those that it may assign; certain: those that it has assigned by now, whatever it branched on;
+    bound: those that have a value by now.
+    """
 
     def __init__(self, found: PlainLoop, is_collected: Callable[[str], bool]) -> None:
         self.found, self._is_collected = found, is_collected
         self.read: dict[str, None] = {}
         self.assigned: dict[str, None] = {}
+        self.certain: set[str] = set()
+        self.bound: set[str] = set()
 
     def follow(self, statement: ast.stmt) -> None:
         """Note the names of the next statement."""
@@ -112,32 +136,53 @@ class _Reading:
                 for target in targets:
                     self._assigns(target)
             case ast.AugAssign(target=ast.Name(id=name) as target, value=value):
-                self._note(name, target)
+                self._note(name, target, True)
                 self._reads(value)
                 self._assigns(target)
+            case ast.If(test=test, body=body, orelse=orelse):
+                self._reads(test)
+                self._branches(body, orelse)
             case _:
                 words = _WORDS.get(type(statement), "a statement of another kind")
                 raise NotPlain(f"its rounds have {words}", statement.lineno)
 
-    def _reads(self, node: ast.AST) -> None:
-        if not isinstance(node, _EXPRESSIONS) or _branches(node):
-            line = getattr(node, "lineno", 0)
-            raise NotPlain(f"its rounds have {_WORDS.get(type(node), 'an expression that may branch')}", line)
-        if isinstance(node, ast.Name):
-            self._note(node.id, node)
-        row = _row(node, self.found.targets) if isinstance(node, ast.Subscript) else None
-        if row is None or not isinstance(node, ast.Subscript):
-            for child in ast.iter_child_nodes(node):
-                self._reads(child)
-            return
-        self.found.rows[node] = row
-        self._reads(node.value)
-        for part in (*row.offsets, *row.others):
-            self._reads(part)
+    def _branches(self, *branches: list[ast.stmt]) -> None:
+        """Note the names of statements of which some are taken."""
+        before = self.certain, self.bound
+        after = []
+        for branch in branches:
+            self.certain, self.bound = {*before[0]}, {*before[1]}
+            for statement in branch:
+                self.follow(statement)
+            after.append((self.certain, self.bound))
+        self.certain = set.intersection(*(certain for certain, _ in after))
+        self.bound = set.intersection(*(bound for _, bound in after))
 
-    def _note(self, name: str, node: ast.Name) -> None:
-        if name not in self.assigned:
+    def _reads(self, node: ast.AST, sure: bool = True) -> None:
+        if not isinstance(node, _EXPRESSIONS) or (isinstance(node, ast.keyword) and node.arg is None):
+            line = getattr(node, "lineno", 0)
+            raise NotPlain(f"its rounds have {_WORDS.get(type(node), 'an expression of another kind')}", line)
+        if isinstance(node, ast.Name):
+            self._note(node.id, node, sure)
+        # What is behind a condition may not be read.
+        sure = sure and not isinstance(node, (ast.IfExp, ast.BoolOp, ast.Compare))
+        parts: list[ast.AST] = [*ast.iter_child_nodes(node)]
+        row = _row(node, self.found.targets) if isinstance(node, ast.Subscript) else None
+        test = _test(node, self.found.targets) if isinstance(node, ast.Compare) else None
+        if isinstance(node, ast.Subscript) and row is not None:
+            self.found.rows[node] = row
+            parts = [node.value, *row.offsets, *row.others]
+        elif isinstance(node, ast.Compare) and test is not None:
+            self.found.tests[node] = test
+            parts = [*test.offsets]
+        for part in parts:
+            self._reads(part, sure)
+
+    def _note(self, name: str, node: ast.Name, sure: bool) -> None:
+        if name not in self.certain:
             self.read[name] = None
+        if sure:
+            self.bound.add(name)
         if name in self.found.targets:
             self.found.used.setdefault(name, node.lineno)
 
@@ -145,6 +190,8 @@ class _Reading:
         match target:
             case ast.Name(id=name):
                 self.assigned[name] = None
+                self.certain.add(name)
+                self.bound.add(name)
             case ast.Tuple(elts=elements) if all(isinstance(e, ast.Name) for e in elements):
                 for element in elements:
                     self._assigns(element)
@@ -158,11 +205,10 @@ class _Reading:
 
 
 _WORDS: dict[type, str] = {
-    ast.If: "an `if`", ast.IfExp: "an `if`", ast.Compare: "a comparison", ast.BoolOp: "`and` or `or`",
-    ast.Not: "a `not`", ast.UnaryOp: "a `not`", ast.For: "a loop of their own", ast.While: "a `while`",
+    ast.For: "a loop of their own", ast.While: "a `while`",
     ast.With: "a `with`", ast.Try: "a `try`", ast.Break: "a `break`", ast.Continue: "a `continue`",
     ast.Return: "a `return`", ast.Raise: "a `raise`", ast.Assert: "an `assert`", ast.Delete: "a `del`",
-    ast.FunctionDef: "a definition", ast.Lambda: "a `lambda`", ast.List: "a list", ast.Dict: "a dict",
+    ast.FunctionDef: "a definition", ast.Lambda: "a `lambda`", ast.Dict: "a dict",
     ast.ListComp: "a comprehension", ast.GeneratorExp: "a comprehension", ast.JoinedStr: "an f-string",
     ast.AugAssign: "an item or attribute that they change", ast.AnnAssign: "an annotation",
     ast.keyword: "`**` in a call", ast.Starred: "a `*` in a call",
@@ -170,22 +216,35 @@ _WORDS: dict[type, str] = {
 _TARGETS: dict[type, str] = {ast.Attribute: "an attribute", ast.Subscript: "an item of more than a variable"}
 
 
-def _branches(node: ast.AST) -> bool:
-    """`not x` asks for truth, and `**options` for whatever is in there."""
-    is_not = isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)
-    return is_not or (isinstance(node, ast.keyword) and node.arg is None)
-
-
 # Rows.
+
+
+def _counter(parts: list[ast.expr], targets: list[str]) -> str | None:
+    """The one target that expressions use; None for none or several."""
+    used = {n.id for part in parts for n in ast.walk(part) if isinstance(n, ast.Name)} & {*targets}
+    return used.pop() if len(used) == 1 else None
+
+
+def _test(node: ast.Compare, targets: list[str]) -> Test | None:
+    """How a comparison follows the round; None if it does not, or not evenly."""
+    if len(node.ops) > 1 or not isinstance(node.ops[0], _ORDERS):
+        return None
+    counter, offsets = _counter([node], targets), list[ast.expr]()
+    if counter is None:
+        return None
+    left, right = (_slope(side, counter, offsets) for side in (node.left, node.comparators[0]))
+    return None if left is None or right is None else Test(counter, left - right, offsets)
+
+
+_ORDERS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq, ast.NotEq)
 
 
 def _row(node: ast.Subscript, targets: list[str]) -> Row | None:
     """How a subscript follows the round; None if it does not, or not evenly."""
     parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-    used = {n.id for part in parts for n in ast.walk(part) if isinstance(n, ast.Name)} & {*targets}
-    if len(used) != 1:
+    counter = _counter(parts, targets)
+    if counter is None:
         return None
-    (counter,) = used
     row = Row(counter, (), [], [])
     found = [_slope(part, counter, row.offsets) if _asks(part, counter) else 0 for part in parts]
     slopes = [slope for slope in found if slope is not None]

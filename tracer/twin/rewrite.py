@@ -6,7 +6,7 @@ import ast
 from typing import Any
 
 from fusegrad.tracer.twin.expressions import HOOKS, OPERATORS, Expressions, Pattern, names_pattern
-from fusegrad.tracer.twin.plain_loops import NotPlain, PlainLoop, Row, plain_loop
+from fusegrad.tracer.twin.plain_loops import NotPlain, PlainLoop, Row, Test, plain_loop
 from fusegrad.tracer.twin.sites import SiteTable
 from fusegrad.tracer.twin.source import Unsupported
 
@@ -14,13 +14,14 @@ from fusegrad.tracer.twin.source import Unsupported
 class Rewriter(Expressions):
     """Rewrites a function; ``rewrite`` is the way in.
 
-    rows, offsets, appends: the nodes in plain loops that are more than their like elsewhere (see
+    rows, tests, offsets, appends: the nodes in plain loops that are more than their like elsewhere (see
     `plain_loops.py`), and the variable that has the rounds.
     """
 
     def __init__(self, free: tuple[str, ...], class_name: str | None, sites: SiteTable) -> None:
         super().__init__(free, class_name, sites)
         self.rows: dict[ast.expr, tuple[str, int, Row]] = {}
+        self.tests: dict[ast.expr, tuple[str, int, Test]] = {}
         self.offsets: dict[ast.expr, str] = {}
         self.appends: dict[ast.stmt, tuple[str, str]] = {}
 
@@ -181,6 +182,9 @@ class Rewriter(Expressions):
         for subscript, row in plain.rows.items():
             self.rows[subscript] = name, plain.targets.index(row.counter), row
             self.offsets.update(dict.fromkeys(row.offsets, name))
+        for comparison, test in plain.tests.items():
+            self.tests[comparison] = name, plain.targets.index(test.counter), test
+            self.offsets.update(dict.fromkeys(test.offsets, name))
         self.appends.update((statement, (name, owner)) for statement, owner in plain.appends.items())
         names = (name, *plain.carried)
         ended = self.hook("round_ended", node, *(self.load(n, node) for n in names), site=False)
@@ -213,6 +217,14 @@ class Rewriter(Expressions):
         name, place, row = self.rows[node]
         found = self.expression(node.value), self.index(node.slice), self.load(name, node)
         return self.hook("row", node, *found, place, row.slopes)
+
+    def visit_Compare(self, node: ast.Compare) -> ast.expr:
+        if node not in self.tests:
+            return super().visit_Compare(node)
+        name, place, test = self.tests[node]
+        symbol = OPERATORS[type(node.ops[0])]
+        sides = self.expression(node.left), self.expression(node.comparators[0])
+        return self.hook("compare_number", node, symbol, *sides, self.load(name, node), place, test.slope)
 
     def appended(self, node: ast.Expr) -> ast.expr:
         """The statement that appends what a round leaves to a list."""

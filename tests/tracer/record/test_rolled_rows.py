@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import fusegrad as fg
+from fusegrad import nn
 from fusegrad.tracer.ir import passes, rolled
 from fusegrad.tracer.record import rolling
 
@@ -43,13 +44,13 @@ def check(function: Loop, calls: int = 3) -> Any:
     args = given()
     derived = fg.value_and_grad(function, (0, 1, 2))
     value, gradients = derived(*args)
-    expected = [t.numpy().copy() for t in (value, *gradients)]
+    expected = [t.detach().numpy().copy() for t in (value, *gradients)]
     jitted, plain = fg.jit(derived), fg.jit(function)
     for _ in range(calls):
         value, gradients = jitted(*args)
         for ours, theirs in zip((value, *gradients), expected, strict=True):
-            np.testing.assert_allclose(ours.numpy(), theirs, rtol=1e-9, atol=1e-11)
-        np.testing.assert_allclose(plain(*args).numpy(), expected[0], rtol=1e-9)
+            np.testing.assert_allclose(ours.detach().numpy(), theirs, rtol=1e-9, atol=1e-11)
+        np.testing.assert_allclose(plain(*args).detach().numpy(), expected[0], rtol=1e-9)
     return jitted
 
 
@@ -178,7 +179,45 @@ def from_both_ends_stacked(x: fg.Tensor, w: fg.Tensor, h: fg.Tensor) -> fg.Tenso
     return (fg.stack(states) * x).sum()
 
 
+class Cell(nn.Module):
+    """A module of modules, which a loop calls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner, self.outer = nn.Linear(4, 4).double(), nn.Linear(4, 4).double()
+
+    def forward(self, row: fg.Tensor, h: fg.Tensor) -> fg.Tensor:
+        return fg.tanh(self.inner(row) + self.outer(h))
+
+
+CELL, LSTM, GRU = Cell(), nn.LSTMCell(4, 4).double(), nn.GRUCell(4, 4).double()
+
+
+def modules(x: fg.Tensor, w: fg.Tensor, h: fg.Tensor) -> fg.Tensor:
+    states = []
+    for t in range(len(x)):
+        h = CELL(x[t], h)
+        states.append(h @ w)
+    return (fg.stack(states) ** 2).sum()
+
+
+def lstm(x: fg.Tensor, w: fg.Tensor, h: fg.Tensor) -> fg.Tensor:
+    h = c = h[None]
+    states = []
+    for row in x.unsqueeze(1):
+        h, c = LSTM(row @ w, (h, c))
+        states.append(h)
+    return (fg.cat(states) ** 2).sum() + c.sum()
+
+
+def gru(x: fg.Tensor, w: fg.Tensor, h: fg.Tensor) -> fg.Tensor:
+    for t in range(len(x)):
+        h = GRU(fg.cat([x[t], x[-1 - t]])[1:5], h)
+    return (h @ w).sum()
+
+
 ROLLED_LOOPS = [
+    modules, lstm, gru,
     by_number, columns, part_of_a_row, the_next_row, backwards, from_the_last, by_twos, from_both_ends,
     over_rows, numbered_rows, two_at_once, two_states, stacked, joined, mapped, from_both_ends_stacked,
 ]  # fmt: skip

@@ -29,13 +29,15 @@ class Refused(Exception):
 
 
 class Seen(NamedTuple):
-    """A tensor that a variable held, without keeping it: its array, how that lies, and if it is a plain one.
+    """A tensor that a variable held, without keeping it: what its array is a view of, in the end, and its
+    value, unless that is old; how the array lies, and if the tensor is a plain one.
 
     A tensor has one reference as long as somebody has that, so these tell tensors apart.
     """
 
     reference: weakref.ref[Tensor]
-    known: Known | None
+    root: Known | None
+    value: Value | None
     strides: tuple[int, ...]
     plain: bool
     tracked: bool
@@ -44,7 +46,10 @@ class Seen(NamedTuple):
     def of(cls, tensor: Tensor, memory: Memory) -> Seen:
         array, tracked = tensor.array, tensor.needs_grad
         plain = type(tensor) is Tensor and tracked == (tensor.grad_fn is not None)
-        return cls(weakref.ref(tensor), memory.find(array), array.strides, plain, tracked)
+        known = memory.find(array)
+        value = known.value if known is not None and known.is_current() else None
+        root = None if known is None else known.root()
+        return cls(weakref.ref(tensor), root, value, array.strides, plain, tracked)
 
 
 class Look(NamedTuple):
@@ -335,14 +340,13 @@ def _follow_tensors(items: Sequence[Any], looks: Sequence[Look], after: dict[Val
         return False
     if len({x.tracked for x in items}) > 1:
         return False
-    places = [x.known for x in items]
-    values = [look.roots.get(known) for known, look in zip(places, looks, strict=True)]
-    if None in values:
+    places, values = [x.root for x in items], [x.value for x in items]
+    if None in values or not all(root in look.roots for root, look in zip(places, looks, strict=True)):
         return False
     one = places[0] is places[1] is places[2]
     new = not one and places[1] not in looks[0].roots and places[2] not in looks[1].roots
     objects = len({id(x.reference) for x in items})
-    return (objects == 1 if one else new and objects == len(items)) and _follow(values, after)  # type: ignore[arg-type]
+    return (objects == 1 if one else new and objects == len(items)) and _follow(values, after)
 
 
 def _is_one(items: Sequence[Any]) -> bool:

@@ -41,10 +41,14 @@ class Missing(NamedTuple):
 
 
 class Loops:
-    """not_rolled: the long loops that were not rolled."""
+    """not_rolled: the long loops that were not rolled. stores: how often attributes of the run's own objects
+    were set, which rounds may hand on.
+    """
 
     def __init__(self) -> None:
         self.not_rolled: list[NotRolled] = []
+        self.stores = 0
+        self._set: dict[tuple[int, str], tuple[Any, int]] = {}
         self._missing: dict[int, tuple[list[Any], list[Missing]]] = {}
 
     def ran(self, reason: str, number: int, site: Site) -> None:
@@ -77,9 +81,19 @@ class Loops:
         del self._missing[id(items)]
         return None
 
+    def sets(self, owner: Any, name: str) -> None:
+        """An attribute of an object is set, which lies in the object's own dict."""
+        self.stores += 1
+        self._set[id(owner), name] = owner, self.stores
+
+    def attributes(self, since: int) -> list[tuple[Any, str]]:
+        """The attributes that were set since so many stores, by the object and the name, in one order."""
+        return [(owner, name) for (_, name), (owner, when) in self._set.items() if when > since]
+
     def release(self) -> None:
-        """Forget the lists of the run."""
+        """Forget the lists and objects of the run."""
         self._missing.clear()
+        self._set.clear()
 
 
 def _joined(

@@ -32,6 +32,8 @@ from fusegrad.eager.autograd.node import next_sequence
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
+from fusegrad.tracer.observe import stores
+from fusegrad.tracer.observe.lookup import MISSING
 from fusegrad.tracer.observe.observer import LOCAL, Observer
 from fusegrad.tracer.observe.operations import COMPARE
 from fusegrad.tracer.record import references
@@ -170,7 +172,7 @@ class Rounds:
 
     def _begin(self, number: int) -> None:
         """Look at the rounds from the one with this number on."""
-        self._begins = number
+        self._begins, self._stores = number, self._observer.loops.stores
         self._looks: list[Look] = []
         self._first: tuple[Any, ...] = ()  # what the variables held at the first look
         self._appended: list[Appended] = []
@@ -203,11 +205,20 @@ class Rounds:
         if looked not in LOOKS or self._may_leave_out() < FEWEST:
             return carried
         later = self._recorder.later
+        # Attributes that were set are handed on like variables.
+        places = self._observer.loops.attributes(self._stores)
+        state = (*carried, *(stores.own(owner).get(name, MISSING) for owner, name in places))
         if later.on:
-            self._look(carried)
-        if looked == LOOKS[-1]:
-            carried = self._on(carried)
-        return carried
+            self._look(state)
+        if looked < LOOKS[-1]:
+            return carried
+        after = self._on(state)
+        for (owner, name), old, value in zip(
+            places, state[len(carried) :], after[len(carried) :], strict=True
+        ):
+            if value is not old:
+                stores.own(owner)[name] = value
+        return after[: len(carried)]
 
     def _on(self, carried: tuple[Any, ...]) -> tuple[Any, ...]:
         """Leave out the rounds that follow from those that were looked at; what variables hold after them."""

@@ -195,6 +195,8 @@ class _Reading:
             case ast.Tuple(elts=elements) if all(isinstance(e, ast.Name) for e in elements):
                 for element in elements:
                     self._assigns(element)
+            case ast.Attribute(value=ast.Name() as owner):
+                self._reads(owner)
             case ast.Subscript(value=ast.Name() as owner, slice=index):
                 self._reads(owner)
                 self._reads(index)
@@ -213,7 +215,10 @@ _WORDS: dict[type, str] = {
     ast.AugAssign: "an item or attribute that they change", ast.AnnAssign: "an annotation",
     ast.keyword: "`**` in a call", ast.Starred: "a `*` in a call",
 }  # fmt: skip
-_TARGETS: dict[type, str] = {ast.Attribute: "an attribute", ast.Subscript: "an item of more than a variable"}
+_TARGETS: dict[type, str] = {
+    ast.Attribute: "an attribute of more than a variable",
+    ast.Subscript: "an item of more than a variable",
+}
 
 
 # Rows.

@@ -241,6 +241,9 @@ class Rounds:
         return carried
 
     def _leave_out(self, carried: tuple[Any, ...]) -> tuple[Any, ...]:
+        later = self._recorder.later
+        if not later.on:
+            raise Refused(f"its rounds look at values, or change what is outside (line {later.settled[1]})")
         if self._odd:
             raise Refused(self._odd)
         turn = turn_of(self._looks, self._recorder, self._items.found, self._appended)

@@ -195,7 +195,7 @@ def turn_of(
     reads: by the number of an equation, what reads the row of a round. appended: what was appended to lists.
     """
     if len(looks) < len(LOOKS):
-        raise Refused("values were needed, or something was done that must be at once, while it ran")
+        raise Refused("something has put hooks on what its rounds compute")
     if any(look.noted != looks[0].noted for look in looks):
         raise Refused(
             "its rounds do more than ops on tensors: code runs, or objects change, that are not the engine's"

@@ -11,6 +11,7 @@ import pytest
 import fusegrad as fg
 from fusegrad import nn
 from fusegrad.tracer.ir import passes, rolled
+from fusegrad.tracer.observe.operations import COMPARE
 from fusegrad.tracer.record import rolling
 
 ROUNDS = 60
@@ -473,3 +474,14 @@ def test_memory_that_a_tensor_gets_in_between() -> None:
 
     x, _, h = given()
     np.testing.assert_allclose(fg.jit(loop)(x, h).numpy(), loop(x, h).numpy())
+
+
+@pytest.mark.parametrize("symbol", ["<", "<=", ">", ">=", "==", "!="])
+def test_how_long_a_comparison_has_one_outcome(symbol: str) -> None:
+    compare = COMPARE[symbol]
+    for difference in range(-12, 13):
+        for growth in range(-4, 5):
+            outcomes = [compare(difference + n * growth, 0) for n in range(60)]
+            expected = next((n for n, now in enumerate(outcomes) if now != outcomes[0]), None)
+            found = rolling._alike_for(symbol, difference, growth)
+            assert found == expected or (expected is None and found > 60), (difference, growth)

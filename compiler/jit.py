@@ -350,7 +350,7 @@ class JitFunction(Generic[P, R]):
 
     def _refuse(self, entry: Entry, made: Capture) -> None:
         """The run was open: from now on the body runs, unless other runs were closed."""
-        entry.reasons = made.reasons
+        entry.reasons, entry.not_rolled = made.reasons, made.not_rolled
         entry.open_tries += 1
         entry.plan.asked += 1
         once = all(reason.kind == "once" for reason in made.reasons)

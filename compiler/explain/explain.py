@@ -78,6 +78,10 @@ def _reason(reason: Reason) -> dict[str, Any]:
     return {"reason": reason.reason, "kind": kind, "advice": advice, **_place(reason.file, reason.line)}
 
 
+def _loop(loop: Reason) -> dict[str, Any]:
+    return {"reason": loop.reason, **_place(loop.file, loop.line)}
+
+
 def _entry_dict(entry: Entry, kernels: bool) -> dict[str, Any]:
     failure = entry.last_failure
     return {
@@ -88,6 +92,7 @@ def _entry_dict(entry: Entry, kernels: bool) -> dict[str, Any]:
         "deferred": _plan_dict(entry.plan, kernels),
         "given_up": entry.given_up,
         "reasons": [_reason(r) for r in entry.reasons],
+        "not_rolled": [_loop(r) for r in entry.not_rolled],
         "last_failure": str(failure or ""),
         "failure": _difference(failure) if failure is not None else None,
     }
@@ -118,6 +123,7 @@ def _path_dict(chain: list[Any], kernels: bool) -> dict[str, Any]:
         "calls": path.calls,
         "guards": guards,
         "reads": [_read_dict(r) for r in path.capture.reads],
+        "not_rolled": [_loop(r) for r in path.capture.not_rolled],
         "forward": [line for s in chain for line in s.code.program.describe(kernels)],
         "backward": backward.program.describe(kernels) if backward is not None else [],
         "joint": joint.program.describe(kernels) if joint is not None else [],
@@ -177,9 +183,14 @@ def _entry_lines(entry: dict[str, Any]) -> list[str]:
         for reason in entry["reasons"]:
             lines.append(f"      {reason['reason']}")
             lines += [f"        at {reason['at']}"] if reason["at"] else []
+        lines += [f"    {line}" for loop in entry["not_rolled"] for line in _loop_lines(loop)]
         for advice in dict.fromkeys(reason["advice"] for reason in entry["reasons"]):
             lines.append(f"      -> {advice}")
     return lines
+
+
+def _loop_lines(loop: dict[str, Any]) -> list[str]:
+    return [loop["reason"], f"  at {loop['at']}"]
 
 
 _CHOICES = {
@@ -208,6 +219,7 @@ def _path_lines(number: int, path: dict[str, Any]) -> list[str]:
     for guard in path["guards"]:
         lines.append(f"      guard {guard['seen']} at {guard['at']}")
     lines += _read_lines(path["reads"])
+    lines += [f"      {line}" for loop in path["not_rolled"] for line in _loop_lines(loop)]
     lines += [f"      forward   {line}" for line in path["forward"]]
     lines += [f"      backward  {line}" for line in path["backward"]]
     lines += [f"      at once   {line}" for line in path["joint"]]

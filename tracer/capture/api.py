@@ -130,6 +130,7 @@ class Capture:
     reasons: why it cannot be replayed; empty for a closed run. foretold: whether a run that meets the same
     `reads` cannot be replayed, either. changes: what it did to the world that a
     replay does, too. later: what of the result waits to be computed. before: what takes the run back.
+    not_rolled: the long loops of which every round ran.
     """
 
     result: Any
@@ -152,6 +153,7 @@ class Capture:
     changes: list[Reason] = field(default_factory=list)
     later: Later | None = None
     before: Before | None = None
+    not_rolled: list[Reason] = field(default_factory=list)
 
 
 def capture(
@@ -287,6 +289,10 @@ def _finish(recorder: Recorder, observer: Observer, result: Any, leaves: list[An
         [Reason(*change) for change in dict.fromkeys(recorder.changes)],
         recorder.later,
         recorder.before,
+        [
+            Reason(str(loop), loop.site.file, loop.site.line)
+            for loop in dict.fromkeys(observer.loops.not_rolled)
+        ],
     )
 
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import builtins
+import itertools
 import sys
 from types import FunctionType
 from typing import Any
 
 from fusegrad.tracer.observe import attributes, calls, operations, purity
-from fusegrad.tracer.observe.observer import Following, active
+from fusegrad.tracer.observe.observer import Following, Observer, active
 from fusegrad.tracer.observe.values import is_plain
 from fusegrad.tracer.record import rolling
-from fusegrad.tracer.twin.sites import SiteTable
+from fusegrad.tracer.twin.sites import Site, SiteTable
 
 
 class Hooks:
@@ -184,17 +185,85 @@ class Hooks:
             return value
         return operations.iterate_unpacked(observer, value, pattern, self.sites[site])
 
-    def rounds(self, value: Any, site: int) -> Any:
+    def rounds(self, value: Any, pattern: tuple[Any, ...], used: tuple[int, ...], site: int) -> Any:
         """What a plain loop (see `plain_loops.py`) iterates over."""
         observer = active()
         if observer is None:
             return value
-        return rolling.rounds(observer, operations.iterate(observer, value, self.sites[site]))
+        place = self.sites[site]
+        found = rolling.rounds(observer, None, (value,), pattern, used, place)
+        told = rolling.sources_of(None, (value,), len(pattern)) is not None
+        return _unpacked(observer, value, pattern, told, place) if found is None else found
+
+    def rounds_of(self, pattern: tuple[Any, ...], used: tuple[int, ...], function: Any, *rest: Any) -> Any:
+        """What a plain loop iterates over: what the function gives of things that it goes over together."""
+        observer, (*given, site) = active(), rest
+        if observer is None:
+            return function(*given)
+        place = self.sites[site]
+        found = rolling.rounds(observer, function, given, pattern, used, place)
+        if found is not None:
+            return found
+        told = rolling.sources_of(function, given, len(pattern)) is not None
+        return _unpacked(observer, calls.callee(observer, function, place)(*given), pattern, told, place)
 
     @staticmethod
     def round_ended(rounds: Any, *carried: Any) -> tuple[Any, ...]:
         """The end of a round of a plain loop; what the next one takes over."""
         return rounds.ended(*carried) if isinstance(rounds, rolling.Rounds) else carried
+
+    def row(self, owner: Any, key: Any, rounds: Any, place: int, slopes: tuple[int, ...], site: int) -> Any:
+        """`owner[key]`, where the key grows with the number of the round."""
+        if isinstance(rounds, rolling.Rounds):
+            return rounds.row(lambda: self.item(owner, key, site), owner, key, place, slopes)
+        return self.item(owner, key, site)
+
+    def compare_number(
+        self, symbol: str, left: Any, right: Any, rounds: Any, place: int, slope: int, site: int
+    ) -> Any:
+        """`left < right` and the like, which differ by `slope` more with the number of each round."""
+        result = self.compare(symbol, left, right, site)
+        if isinstance(rounds, rolling.Rounds):
+            rounds.compared(symbol, left, right, place, slope)
+        return result
+
+    @staticmethod
+    def offset(value: Any, rounds: Any) -> Any:
+        """What such a key has besides the number of the round."""
+        return rounds.offset(value) if isinstance(rounds, rolling.Rounds) else value
+
+    def append(self, items: Any, value: Any, rounds: Any, site: int) -> None:
+        """`items.append(value)`, the last that a round does with a value."""
+        if not isinstance(rounds, rolling.Rounds) or not rounds.append(items, value):
+            self.method(items, "append", site)(value)
+
+    def join(self, function: Any, items: Any, site: int) -> Any:
+        """What to call in place of a function that joins the items of a list."""
+        observer = active()
+        if observer is None:
+            return function
+        found = observer.loops.join(function, items)
+        return calls.callee(observer, function, self.sites[site]) if found is None else found
+
+    def not_plain(self, items: Any, reason: str, line: int, site: int) -> Any:
+        """What a loop iterates over that is not plain."""
+        observer = active()
+        if observer is None:
+            return items
+        return observer.loops.counted(items, f"{reason} (line {line})", self.sites[site])
+
+    def while_begins(self, site: int) -> Any:
+        """What counts the rounds of a `while` loop."""
+        observer = active()
+        if observer is None:
+            return None
+        reason = "`while` asks in each round whether there is another; `for` over a range does not"
+        return observer.loops.counted(itertools.repeat(True), reason, self.sites[site])
+
+    @staticmethod
+    def while_goes_on(rounds: Any) -> bool:
+        """Another round of a `while` loop begins."""
+        return rounds is None or next(rounds)
 
     def unpacked(self, value: Any, pattern: tuple[Any, ...], site: int) -> Any:
         """What a tuple target takes apart."""
@@ -263,6 +332,16 @@ class Hooks:
         observer = active()
         if observer is not None and not observer.is_explained(sys.exc_info()[1]):
             observer.open("catches an exception whose cause is not guarded", self.sites[site])
+
+
+def _unpacked(observer: Observer, value: Any, pattern: tuple[Any, ...], told: bool, site: Site) -> Any:
+    """What a plain loop iterates over whose rounds all run. told: whether that was noted."""
+    reason = "it does not go over a range, or over rows of tensors"
+    if pattern:
+        found = operations.iterate_unpacked(observer, value, pattern, site)
+    else:
+        found = operations.iterate(observer, value, site)
+    return found if told else observer.loops.counted(found, reason, site)
 
 
 FOLLOWING = Following(calls.callee, Hooks)

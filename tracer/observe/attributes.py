@@ -305,7 +305,10 @@ def store(observer: Observer, value: Any, owner: Any, name: str, site: Site) -> 
         return
     if type_lookup(type(raw), "__set__") is not MISSING and type(raw) is not MemberDescriptorType:
         observer.open(f"setting `{name}` runs a descriptor", site)
-    observer.deeds += 1
+    if stores.has_plain_attribute(owner, name):
+        observer.loops.sets(owner, name)
+    else:
+        observer.deeds += 1
     try:
         setattr(owner, name, value)
     except AttributeError as error:

@@ -31,8 +31,11 @@ def callee(observer: Observer, function: Any, site: Site) -> Any:
     Twins and unknown callables are called directly, without a frame of ours in between.
     """
     kind = type(function)
-    if kind is not FunctionType and kind is not MethodType:
-        observer.deeds += not purity.is_op(function)
+    if kind is not FunctionType and kind is not MethodType and not _is_callable_object(function):
+        is_pure = (
+            isinstance(function, (type, BuiltinFunctionType)) and purity.lookup_pure(function) is not None
+        )
+        observer.deeds += not (is_pure or purity.is_op(function))
     if kind is FunctionType:
         if attributes.is_jitted(function):
             return _jitted(observer, function, site)
@@ -54,6 +57,13 @@ def callee(observer: Observer, function: Any, site: Site) -> Any:
     if purity.is_trusted_object(function) and not observer.is_tensor(function):
         return functools.partial(leaves.call_trusted, observer, function, site)
     return _instance(observer, function, site)
+
+
+def _is_callable_object(function: Any) -> bool:
+    """Whether a call of an object is one of a method that is followed like any other."""
+    if isinstance(function, type) or purity.is_trusted_object(function):
+        return False
+    return purity.python_method(type(function), "__call__") is not MISSING
 
 
 # ---------------------------------------------------------------------------------- Python functions
@@ -98,7 +108,7 @@ def _bound_method(observer: Observer, method: MethodType, site: Site) -> Any:
         observer.reached(function)
         observer.reached(owner)
     if isinstance(function, FunctionType) and purity.is_trusted(function):
-        observer.deeds += not purity.is_op(function)
+        observer.deeds += not (purity.is_op(function) or purity.only_asks(function))
         return functools.partial(leaves.call_trusted, observer, method, site)
     known = modules.listing(observer, method, site) or optimizer_steps.schedule(observer, method, site)
     if known is not None:
@@ -149,7 +159,7 @@ def _instance(observer: Observer, function: Any, site: Site) -> Any:
     method = purity.python_method(type(function), "__call__")
     if method is MISSING:
         return opened(observer, function, f"calls {name_of(function)}, which is not known", site)
-    special = observer.special_method(function, "__call__", site)
+    special = observer.special_method(function, "__call__", site, asked=True)
     return function if special is None else special
 
 

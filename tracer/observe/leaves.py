@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import builtins
 import functools
+import inspect
 import itertools
 from collections import defaultdict
 from collections.abc import Callable
-from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, MethodType, ModuleType
+from types import (
+    BuiltinFunctionType,
+    FunctionType,
+    GeneratorType,
+    MethodDescriptorType,
+    MethodType,
+    ModuleType,
+)
 from typing import Any
 
 from fusegrad.tracer.observe import attributes, operations, purity
@@ -97,6 +105,9 @@ def call_pure(observer: Observer, function: Any, mode: str, site: Site, /, *args
     if function is iter and len(args) != 1:
         observer.open("iterates over the calls of a function", site)
     callback = purity.CALLBACKS.get(function)
+    advanced = [v for v in positional if type(v) in purity.ITERATORS and not _runs_whole(function, v)]
+    # What advances an iterator has done something, and what calls back may have.
+    observer.deeds += callback is not None or bool(advanced)
     if callback is not None:
         mode = _follow_callback(observer, function, callback, mode, positional, keywords, site)
     iterated = purity.ITERATED.get(function, ())
@@ -118,6 +129,12 @@ def call_pure(observer: Observer, function: Any, mode: str, site: Site, /, *args
         raise
     _check_keys(observer, result, site)
     return observer.adopt(result)
+
+
+def _runs_whole(function: Any, iterator: Any) -> bool:
+    """Whether a generator is run from its begin to its end."""
+    whole = function in (tuple, list) and type(iterator) is GeneratorType
+    return whole and inspect.getgeneratorstate(iterator) == inspect.GEN_CREATED
 
 
 def _operand(observer: Observer, value: Any, mode: str, iterated: bool, site: Site, what: str) -> Any:

@@ -29,6 +29,7 @@ from fusegrad.tracer.observe.lookup import (
     instance_dict,
     is_dataclass_instance,
 )
+from fusegrad.tracer.observe.loops import Loops
 from fusegrad.tracer.observe.numbers import Numbers, Taken
 from fusegrad.tracer.observe.pytree import is_container
 from fusegrad.tracer.observe.reads import (
@@ -45,7 +46,7 @@ from fusegrad.tracer.observe.reads import (
     TypeRead,
 )
 from fusegrad.tracer.observe.values import hold, is_plain, plain_key
-from fusegrad.tracer.twin.instrument import instrument, is_twin_code
+from fusegrad.tracer.twin.instrument import instrument, is_twin_code, keeps_to_itself
 from fusegrad.tracer.twin.sites import NOWHERE, Site, SiteTable, definition, without_hooks
 from fusegrad.tracer.twin.source import Unsupported
 
@@ -92,6 +93,7 @@ class Observer:
     changed: called when something is changed that a replay changes, too.
     deeds: how often code ran, or an object was changed, that are not the engine's.
     stores: the attributes that the run has set, of objects from outside.
+    loops: what is to be known of its loops.
     numbers: the Python numbers that it took out of tensors. compared: tensors whose identity was asked for.
     """
 
@@ -106,7 +108,7 @@ class Observer:
         self.numbers = Numbers()
         self.compared: set[int] = set()
         self.deeds = 0
-        self.stores = stores.Stores()
+        self.stores, self.loops = stores.Stores(), Loops()
         self._restless: dict[int, tuple[Any, str]] = {}
         self._late: dict[int, Place] = {}  # by the id of a list that a schedule keeps, where that is
         self._tensor = purity.tensor_class()
@@ -149,6 +151,7 @@ class Observer:
         objects = self._status, self._kept, self._inputs, self._restless, self._late, self.stores
         for table in (*objects, self._seen, self._explained, self._twins):
             table.clear()
+        self.loops.release()
 
     def _reach_function(self, function: Callable) -> None:
         self.reached(function)
@@ -476,8 +479,9 @@ class Observer:
         """What to call in place of a function, so that the call is observed."""
         return self._following.callee(self, function, site)
 
-    def special_method(self, owner: Any, name: str, site: Site) -> Callable | None:
-        """The twin of a special method, bound to its owner; None (and open) if it cannot be followed."""
+    def special_method(self, owner: Any, name: str, site: Site, asked: bool = False) -> Callable | None:
+        """The twin of a special method, bound to its owner; None (and open) if it cannot be followed.
+        asked: whether the user's code calls it as it calls functions."""
         method = purity.python_method(type(owner), name)
         if method is MISSING or not self.is_known(owner):
             self.open(f"`{name}` of a {type(owner).__name__} cannot be followed", site)
@@ -485,8 +489,9 @@ class Observer:
         self.read_type(owner, site)
         self.read_class(type(owner), name, method, site)
         self.reached(method)
+        self.deeds += not (asked and keeps_to_itself(method.__code__))
         try:
-            twin = self.twin(method)
+            twin = self.followed(method)
         except Unsupported as refusal:
             self.open(f"`{name}` of a {type(owner).__name__} cannot be followed: {refusal.reason}", site)
             return None

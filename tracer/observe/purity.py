@@ -255,6 +255,16 @@ def is_op(function: Any) -> bool:
     return isinstance(module, str) and module.startswith("fusegrad.eager.ops.") and is_trusted(function)
 
 
+_ASKS = frozenset({"dim", "ndimension", "size", "numel", "nelement", "is_floating_point", "element_size"})
+
+
+def only_asks(function: Any) -> bool:
+    """Whether a function is a tensor's method that tells what is known without its values."""
+    tensor = tensor_class()
+    name = getattr(function, "__name__", "")
+    return tensor is not None and name in _ASKS and vars(tensor).get(name) is function
+
+
 def gives_number(function: Any) -> bool:
     """Whether a function is a tensor's `item`, which gives its one element to Python."""
     tensor = tensor_class()

@@ -79,7 +79,7 @@ class Stores:
     def begins_count(self, owner: Any, name: str) -> bool:
         """Whether `owner.name += ...`, which begins, may add to whatever is there."""
         place = id(owner), name
-        if place in self._set or place in self._begun or not _has_plain_attribute(owner, name):
+        if place in self._set or place in self._begun or not has_plain_attribute(owner, name):
             return False
         now = own(owner).get(name, MISSING)
         if type(now) is not int:
@@ -161,7 +161,7 @@ def store(observer: Observer, value: Any, owner: Any, name: str, site: Site) -> 
     """Set an attribute of an object from outside so that a replay can do it, too; whether that can be."""
     if _is_there(observer, value, owner, name, site):
         return True
-    if not _has_plain_attribute(owner, name) or not _can_be_left(observer, value, owner):
+    if not has_plain_attribute(owner, name) or not _can_be_left(observer, value, owner):
         return False
     kind = type(owner)
     for about in (name, "__setattr__"):
@@ -194,7 +194,7 @@ def _is_there(observer: Observer, value: Any, owner: Any, name: str, site: Site)
     return True
 
 
-def _has_plain_attribute(owner: Any, name: str) -> bool:
+def has_plain_attribute(owner: Any, name: str) -> bool:
     """Whether setting the attribute puts it into the object's own dict, and does nothing else."""
     kind, namespace = type(owner), instance_dict(owner)
     if isinstance(owner, (type, ModuleType, FunctionType, MethodType)) or type(namespace) is not dict:

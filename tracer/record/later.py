@@ -21,6 +21,7 @@ import numpy as np
 from fusegrad.eager.autograd import anomaly
 from fusegrad.eager.autograd.node import watchers
 from fusegrad.eager.core import shared
+from fusegrad.eager.core.errors import user_location
 from fusegrad.eager.core.families import View, layout_of
 from fusegrad.eager.core.memory_order import Order, strides_of
 from fusegrad.eager.core.op import EXPLAINED, Op, Params, TensorType, evaluate, wrap
@@ -34,6 +35,8 @@ from fusegrad.tracer.record.references import others
 LARGE = 2**18
 # Whose rules tell types, and how results lie in memory.
 _FAMILIES = frozenset({"elementwise", "reduction", "contraction", "composite", "view", "rolled"})
+# And other ops of which that is so: what loops over rows have in their rounds, around them, and going back.
+_OPS = frozenset({"cat", "embed", "assign"})
 
 
 def _stand_in(type_: TensorType, order: Order) -> StandIn:
@@ -100,6 +103,7 @@ class Later:
         self._memory, self._on = memory, on
         self._paused = False
         self.whatever_size = False
+        self.settled = ("", 0)  # the line that had all computed
         self._waiting: deque[_Waiting | _Write | _Repeat] = deque()
         # By the id of a stand-in: the tensors that have it for an array.
         self._holders: dict[int, list[weakref.ref[Tensor]]] = {}
@@ -198,7 +202,12 @@ class Later:
 
     def foretold(self, op: Op, args: Sequence[Any], params: Params) -> Any:
         """A stand-in for the result, or a tuple of them; None for an op that does not wait."""
-        if op.family not in _FAMILIES or state.inference or anomaly.setting.enabled or watchers:
+        if (
+            (op.family not in _FAMILIES and op.name not in _OPS)
+            or state.inference
+            or anomaly.setting.enabled
+            or watchers
+        ):
             return None
         arrays = [a.array for a in args if isinstance(a, Tensor)]
         waits = any(self._stands(a) for a in arrays)
@@ -243,7 +252,8 @@ class Later:
 
     def settle(self) -> None:
         """Evaluate what waits and somebody holds; nothing waits any more from now on."""
-        self._on = False
+        if self._on:
+            self._on, self.settled = False, user_location()
         self.catch_up()
 
     def catch_up(self) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import ast
 from typing import Any
 
+from fusegrad.tracer.twin.plain_loops import joined_list
 from fusegrad.tracer.twin.scopes import Scope, comprehension_scope, function_scope
 from fusegrad.tracer.twin.sites import SiteTable
 from fusegrad.tracer.twin.source import Unsupported
@@ -205,9 +206,12 @@ class Expressions:
             if keyword.arg is None:
                 value = self.hook("mapping", keyword.value, value)
             keywords.append(ast.copy_location(ast.keyword(arg=keyword.arg, value=value), keyword))
-        if isinstance(node.func, ast.Attribute):
+        joined = joined_list(node)
+        if joined is not None and self.scope.is_collected(joined.id):
+            function: ast.expr = self.hook("join", node, self.expression(node.func), joined)
+        elif isinstance(node.func, ast.Attribute):
             owner = self.expression(node.func.value)
-            function: ast.expr = self.hook("method", node, owner, self.mangle(node.func.attr))
+            function = self.hook("method", node, owner, self.mangle(node.func.attr))
         else:
             function = self.hook("callee", node, self.expression(node.func))
         is_super = isinstance(node.func, ast.Name) and node.func.id == "super" and not node.args

@@ -1,81 +1,335 @@
-"""Plain loops: a `for` statement goes in; the variables that its rounds hand on come out, if all is seen.
+"""Plain loops: a `for` statement goes in; what its rounds hand on comes out, or why it is not plain.
 
-Their bodies are straight lines of assignments. Nothing in them branches, catches, defines or looks at which
-round it is. What they call is for the run to say (see `rolling.py`).
+Their bodies are assignments, and branches of them. Nothing in them leaves, catches or defines. A round may
+use its number to find a row, `x[t]` or `x[:, n - 1 - t]`, and to branch, `if t < 3`. It may append what it
+leaves to a list that is joined later, and read by nobody else. What it calls, and how it branches on anything
+but its number, is for the run to say (see `rolling.py`).
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 _EXPRESSIONS = (
-    ast.Name, ast.Constant, ast.BinOp, ast.UnaryOp, ast.Subscript, ast.Slice, ast.Tuple, ast.Attribute,
-    ast.Call, ast.keyword, ast.expr_context, ast.operator, ast.unaryop,
+    ast.Name, ast.Constant, ast.BinOp, ast.UnaryOp, ast.Subscript, ast.Slice, ast.Tuple, ast.List,
+    ast.Attribute, ast.Call, ast.keyword, ast.Compare, ast.BoolOp, ast.IfExp, ast.expr_context,
+    ast.operator, ast.unaryop, ast.cmpop, ast.boolop,
 )  # fmt: skip
+# What joins the items of a list.
+JOINS = frozenset({"stack", "cat", "concat", "concatenate"})
 
 
-def carried_variables(loop: ast.For, is_own: Callable[[str], bool]) -> list[str] | None:
-    """The variables that a round of a plain loop takes over from the one before; None for another loop.
+class NotPlain(Exception):
+    """Why a loop is not plain, and the line of that."""
 
-    is_own: whether a name is a variable of the function's that no other function sees.
+    def __init__(self, reason: str, line: int) -> None:
+        super().__init__(reason)
+        self.reason, self.line = reason, line
+
+
+class Row(NamedTuple):
+    """A subscript that follows the round.
+
+    slopes: by how much each of its indices grows with the counter. offsets: the parts of those that do not
+    depend on it, and must be whole numbers; others: the indices that do not.
     """
-    if not isinstance(loop.target, ast.Name) or loop.orelse:
-        return None
-    names = _Names()
+
+    counter: str
+    slopes: tuple[int, ...]
+    offsets: list[ast.expr]
+    others: list[ast.expr]
+
+
+class Test(NamedTuple):
+    """A comparison that follows the round: by how much its left side grows with the counter, less the right.
+
+    offsets: the parts that do not depend on it, and must be whole numbers.
+    """
+
+    counter: str
+    slope: int
+    offsets: list[ast.expr]
+
+
+@dataclass
+class PlainLoop:
+    """What a plain loop does.
+
+    targets: the variables that get each round's item. carried: those that a round takes over from the one
+    before. rows: by the subscript, which finds a row. tests: by the comparison, what asks for the counter.
+    appends: the statements that append to lists, and to
+    which. used: the targets that are used otherwise than to find rows, and the line of that.
+    """
+
+    targets: list[str]
+    carried: list[str] = field(default_factory=list)
+    rows: dict[ast.Subscript, Row] = field(default_factory=dict)
+    tests: dict[ast.Compare, Test] = field(default_factory=dict)
+    appends: dict[ast.Expr, str] = field(default_factory=dict)
+    used: dict[str, int] = field(default_factory=dict)
+
+
+def plain_loop(
+    loop: ast.For, is_own: Callable[[str], bool], is_collected: Callable[[str], bool]
+) -> PlainLoop:
+    """What a plain loop does. Raises NotPlain for another one.
+
+    is_own: whether a name is a variable of the function's that no other function sees. is_collected: whether
+    it is one of a list that is only appended to and joined.
+    """
+    if loop.orelse:
+        raise NotPlain("it has an `else`", loop.orelse[0].lineno)
+    names = loop.target.elts if isinstance(loop.target, ast.Tuple) else [loop.target]
+    targets = [n.id for n in names if isinstance(n, ast.Name)]
+    if len(targets) < len(names) or len({*targets}) < len(names):
+        raise NotPlain("it assigns its items to more than variables", loop.target.lineno)
+    reading = _Reading(PlainLoop(targets), is_collected)
     for statement in loop.body:
-        if not names.follow(statement):
-            return None
-    counter = loop.target.id
-    if counter in names.read or counter in names.assigned or not all(map(is_own, names.assigned)):
-        return None
-    return [name for name in names.read if name in names.assigned]
+        reading.follow(statement)
+    for name in (*targets, *reading.assigned):
+        if not is_own(name):
+            raise NotPlain(f"a function within may see its variable `{name}`", loop.lineno)
+    found = reading.found
+    found.carried = [n for n in reading.read if n in reading.assigned and n not in targets]
+    for name in found.carried:
+        if name not in reading.bound:
+            raise NotPlain(f"its rounds do not all give `{name}` a value", loop.lineno)
+    for target in targets:
+        if target in reading.assigned:
+            found.used.setdefault(target, loop.lineno)
+    return found
 
 
-class _Names:
-    """The names that the statements of a straight line assign, and those that they read before."""
+class _Reading:
+    """The names that the statements of a round assign, and those that they read before.
 
-    def __init__(self) -> None:
+    assigned: those that it may assign; certain: those that it has assigned by now, whatever it branched on;
+    bound: those that have a value by now.
+    """
+
+    def __init__(self, found: PlainLoop, is_collected: Callable[[str], bool]) -> None:
+        self.found, self._is_collected = found, is_collected
         self.read: dict[str, None] = {}
         self.assigned: dict[str, None] = {}
+        self.certain: set[str] = set()
+        self.bound: set[str] = set()
 
-    def follow(self, statement: ast.stmt) -> bool:
-        """Note the names of the next statement; False for one that is not plain."""
+    def follow(self, statement: ast.stmt) -> None:
+        """Note the names of the next statement."""
         match statement:
             case ast.Pass():
-                return True
+                pass
+            case ast.Expr(
+                value=ast.Call(
+                    func=ast.Attribute(value=ast.Name(id=name), attr="append"), args=[value], keywords=[]
+                )
+            ) if self._is_collected(name) and not isinstance(value, ast.Starred):
+                self.found.appends[statement] = name
+                self._reads(value)
             case ast.Expr(value=value):
-                return self._reads(value)
+                self._reads(value)
             case ast.Assign(targets=targets, value=value):
-                return self._reads(value) and all(map(self._assigns, targets))
+                self._reads(value)
+                for target in targets:
+                    self._assigns(target)
             case ast.AugAssign(target=ast.Name(id=name) as target, value=value):
-                self._note(name)
-                return self._reads(value) and self._assigns(target)
-        return False
+                self._note(name, target, True)
+                self._reads(value)
+                self._assigns(target)
+            case ast.If(test=test, body=body, orelse=orelse):
+                self._reads(test)
+                self._branches(body, orelse)
+            case _:
+                words = _WORDS.get(type(statement), "a statement of another kind")
+                raise NotPlain(f"its rounds have {words}", statement.lineno)
 
-    def _reads(self, value: ast.expr) -> bool:
-        nodes = list(ast.walk(value))
-        for node in nodes:
-            if isinstance(node, ast.Name):
-                self._note(node.id)
-        return all(isinstance(node, _EXPRESSIONS) and not _branches(node) for node in nodes)
+    def _branches(self, *branches: list[ast.stmt]) -> None:
+        """Note the names of statements of which some are taken."""
+        before = self.certain, self.bound
+        after = []
+        for branch in branches:
+            self.certain, self.bound = {*before[0]}, {*before[1]}
+            for statement in branch:
+                self.follow(statement)
+            after.append((self.certain, self.bound))
+        self.certain = set.intersection(*(certain for certain, _ in after))
+        self.bound = set.intersection(*(bound for _, bound in after))
 
-    def _note(self, name: str) -> None:
-        if name not in self.assigned:
+    def _reads(self, node: ast.AST, sure: bool = True) -> None:
+        if not isinstance(node, _EXPRESSIONS) or (isinstance(node, ast.keyword) and node.arg is None):
+            line = getattr(node, "lineno", 0)
+            raise NotPlain(f"its rounds have {_WORDS.get(type(node), 'an expression of another kind')}", line)
+        if isinstance(node, ast.Name):
+            self._note(node.id, node, sure)
+        # What is behind a condition may not be read.
+        sure = sure and not isinstance(node, (ast.IfExp, ast.BoolOp, ast.Compare))
+        parts: list[ast.AST] = [*ast.iter_child_nodes(node)]
+        row = _row(node, self.found.targets) if isinstance(node, ast.Subscript) else None
+        test = _test(node, self.found.targets) if isinstance(node, ast.Compare) else None
+        if isinstance(node, ast.Subscript) and row is not None:
+            self.found.rows[node] = row
+            parts = [node.value, *row.offsets, *row.others]
+        elif isinstance(node, ast.Compare) and test is not None:
+            self.found.tests[node] = test
+            parts = [*test.offsets]
+        for part in parts:
+            self._reads(part, sure)
+
+    def _note(self, name: str, node: ast.Name, sure: bool) -> None:
+        if name not in self.certain:
             self.read[name] = None
+        if sure:
+            self.bound.add(name)
+        if name in self.found.targets:
+            self.found.used.setdefault(name, node.lineno)
 
-    def _assigns(self, target: ast.expr) -> bool:
+    def _assigns(self, target: ast.expr) -> None:
         match target:
             case ast.Name(id=name):
                 self.assigned[name] = None
-                return True
-            case ast.Tuple(elts=elements):
-                return all(isinstance(e, ast.Name) and self._assigns(e) for e in elements)
+                self.certain.add(name)
+                self.bound.add(name)
+            case ast.Tuple(elts=elements) if all(isinstance(e, ast.Name) for e in elements):
+                for element in elements:
+                    self._assigns(element)
+            case ast.Attribute(value=ast.Name() as owner):
+                self._reads(owner)
             case ast.Subscript(value=ast.Name() as owner, slice=index):
-                return self._reads(owner) and self._reads(index)
-        return False
+                self._reads(owner)
+                self._reads(index)
+            case _:
+                raise NotPlain(
+                    f"its rounds set {_TARGETS.get(type(target), 'parts of things')}", target.lineno
+                )
 
 
-def _branches(node: ast.AST) -> bool:
-    """`not x` asks for truth, and `**options` for whatever is in there."""
-    return isinstance(node, ast.Not) or (isinstance(node, ast.keyword) and node.arg is None)
+_WORDS: dict[type, str] = {
+    ast.For: "a loop of their own", ast.While: "a `while`",
+    ast.With: "a `with`", ast.Try: "a `try`", ast.Break: "a `break`", ast.Continue: "a `continue`",
+    ast.Return: "a `return`", ast.Raise: "a `raise`", ast.Assert: "an `assert`", ast.Delete: "a `del`",
+    ast.FunctionDef: "a definition", ast.Lambda: "a `lambda`", ast.Dict: "a dict",
+    ast.ListComp: "a comprehension", ast.GeneratorExp: "a comprehension", ast.JoinedStr: "an f-string",
+    ast.AugAssign: "an item or attribute that they change", ast.AnnAssign: "an annotation",
+    ast.keyword: "`**` in a call", ast.Starred: "a `*` in a call",
+}  # fmt: skip
+_TARGETS: dict[type, str] = {
+    ast.Attribute: "an attribute of more than a variable",
+    ast.Subscript: "an item of more than a variable",
+}
+
+
+# Rows.
+
+
+def _counter(parts: list[ast.expr], targets: list[str]) -> str | None:
+    """The one target that expressions use; None for none or several."""
+    used = {n.id for part in parts for n in ast.walk(part) if isinstance(n, ast.Name)} & {*targets}
+    return used.pop() if len(used) == 1 else None
+
+
+def _test(node: ast.Compare, targets: list[str]) -> Test | None:
+    """How a comparison follows the round; None if it does not, or not evenly."""
+    if len(node.ops) > 1 or not isinstance(node.ops[0], _ORDERS):
+        return None
+    counter, offsets = _counter([node], targets), list[ast.expr]()
+    if counter is None:
+        return None
+    left, right = (_slope(side, counter, offsets) for side in (node.left, node.comparators[0]))
+    return None if left is None or right is None else Test(counter, left - right, offsets)
+
+
+_ORDERS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq, ast.NotEq)
+
+
+def _row(node: ast.Subscript, targets: list[str]) -> Row | None:
+    """How a subscript follows the round; None if it does not, or not evenly."""
+    parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+    counter = _counter(parts, targets)
+    if counter is None:
+        return None
+    row = Row(counter, (), [], [])
+    found = [_slope(part, counter, row.offsets) if _asks(part, counter) else 0 for part in parts]
+    slopes = [slope for slope in found if slope is not None]
+    if len(slopes) < len(found):
+        return None
+    row.others.extend(part for part in parts if not _asks(part, counter))
+    return row._replace(slopes=tuple(slopes))
+
+
+def _asks(node: ast.AST, counter: str) -> bool:
+    return any(isinstance(n, ast.Name) and n.id == counter for n in ast.walk(node))
+
+
+def _slope(node: ast.expr, counter: str, offsets: list[ast.expr]) -> int | None:
+    """By how much an index grows with the counter; None if it does not do so evenly."""
+    if not _asks(node, counter):
+        if not isinstance(node, ast.Constant) or type(node.value) is not int:
+            offsets.append(node)
+        return 0
+    match node:
+        case ast.Name():
+            return 1
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            slope = _slope(operand, counter, offsets)
+            return None if slope is None else -slope
+        case (
+            ast.BinOp(op=ast.Mult(), left=ast.Constant(value=int() as factor), right=operand)
+            | ast.BinOp(op=ast.Mult(), left=operand, right=ast.Constant(value=int() as factor))
+        ):
+            slope = _slope(operand, counter, offsets)
+            return None if slope is None else factor * slope
+        case ast.BinOp(op=ast.Add() | ast.Sub() as op, left=left, right=right):
+            slopes = [_slope(part, counter, offsets) for part in (left, right)]
+            first, second = slopes
+            if first is None or second is None:
+                return None
+            return first + second if isinstance(op, ast.Add) else first - second
+    return None
+
+
+# Lists.
+
+
+def collected_lists(body: list[ast.stmt]) -> set[str]:
+    """The variables of a function that hold lists which are written out, appended to, and joined: nobody else
+    sees such a list.
+    """
+    fine: set[int] = set()
+    begun: set[str] = set()
+    for node in (n for statement in body for n in ast.walk(statement)):
+        for name in _begun(node):
+            begun.add(name.id)
+            fine.add(id(name))
+        joined = joined_list(node)
+        if joined is not None:
+            fine.add(id(joined))
+        match node:
+            case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name() as owner, attr="append"))):
+                fine.add(id(owner))
+    names = (n for statement in body for n in ast.walk(statement) if isinstance(n, ast.Name))
+    return begun - {n.id for n in names if id(n) not in fine}
+
+
+def _begun(node: ast.AST) -> Iterator[ast.Name]:
+    """The variables that a statement gives new lists."""
+    match node:
+        case ast.Assign(targets=[target], value=value) | ast.AnnAssign(target=target, value=value):
+            pairs = [(target, value)]
+            if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+                pairs = [*zip(target.elts, value.elts, strict=False)]
+            for name, given in pairs:
+                if isinstance(name, ast.Name) and isinstance(given, ast.List):
+                    yield name
+
+
+def joined_list(node: ast.AST) -> ast.Name | None:
+    """The variable that a call joins the items of."""
+    match node:
+        case ast.Call(
+            func=ast.Attribute(attr=function) | ast.Name(id=function), args=[ast.Name() as name, *_]
+        ) if function in JOINS:
+            return name
+    return None

@@ -6,12 +6,24 @@ import ast
 from typing import Any
 
 from fusegrad.tracer.twin.expressions import HOOKS, OPERATORS, Expressions, Pattern, names_pattern
-from fusegrad.tracer.twin.plain_loops import carried_variables
+from fusegrad.tracer.twin.plain_loops import NotPlain, PlainLoop, Row, Test, plain_loop
+from fusegrad.tracer.twin.sites import SiteTable
 from fusegrad.tracer.twin.source import Unsupported
 
 
 class Rewriter(Expressions):
-    """Rewrites a function; ``rewrite`` is the way in."""
+    """Rewrites a function; ``rewrite`` is the way in.
+
+    rows, tests, offsets, appends: the nodes in plain loops that are more than their like elsewhere (see
+    `plain_loops.py`), and the variable that has the rounds.
+    """
+
+    def __init__(self, free: tuple[str, ...], class_name: str | None, sites: SiteTable) -> None:
+        super().__init__(free, class_name, sites)
+        self.rows: dict[ast.expr, tuple[str, int, Row]] = {}
+        self.tests: dict[ast.expr, tuple[str, int, Test]] = {}
+        self.offsets: dict[ast.expr, str] = {}
+        self.appends: dict[ast.stmt, tuple[str, str]] = {}
 
     def statements(self, nodes: list[ast.stmt]) -> list[ast.stmt]:
         result: list[ast.stmt] = []
@@ -29,6 +41,8 @@ class Rewriter(Expressions):
     statement_Break = statement_Continue = statement_Global = statement_Nonlocal = statement_Pass
 
     def statement_Expr(self, node: ast.Expr) -> list[ast.stmt]:
+        if node in self.appends:
+            return [self.at(node, ast.Expr(value=self.appended(node)))]
         return [self.at(node, ast.Expr(value=self.expression(node.value)))]
 
     def statement_Return(self, node: ast.Return) -> list[ast.stmt]:
@@ -145,32 +159,88 @@ class Rewriter(Expressions):
         return self.store(name, target), (), [*stores, *self.forget([name], target)]
 
     def statement_For(self, node: ast.For) -> list[ast.stmt]:
-        carried = carried_variables(node, self.scope.is_own)
-        if carried is not None:
-            return self.plain_loop(node, carried)
+        try:
+            plain = plain_loop(node, self.scope.is_own, self.scope.is_collected)
+        except NotPlain as refusal:
+            return self.any_loop(node, refusal)
+        return self.plain_loop(node, plain)
+
+    def any_loop(self, node: ast.For, refusal: NotPlain) -> list[ast.stmt]:
+        """A loop of which every round runs."""
         iterable = self.expression(node.iter)
         target, pattern, stores = self.target(node.target)
         iterable = self.iterable(node.iter, iterable, pattern)
+        iterable = self.hook("not_plain", node, iterable, refusal.reason, refusal.line)
         body, orelse = [*stores, *self.statements(node.body)], self.statements(node.orelse)
         return [self.at(node, ast.For(target=target, iter=iterable, body=body, orelse=orelse))]
 
-    def plain_loop(self, node: ast.For, carried: list[str]) -> list[ast.stmt]:
+    def plain_loop(self, node: ast.For, plain: PlainLoop) -> list[ast.stmt]:
         """A loop of which some rounds may be left out."""
         name = self.temporary()
-        rounds = self.keep(name, self.hook("rounds", node.iter, self.expression(node.iter)), node.iter)
-        names = (name, *carried)
+        used = tuple([plain.used.get(target, 0) for target in plain.targets])
+        rounds = self.keep(name, self.rounds(node, names_pattern(node.target), used), node.iter)
+        for subscript, row in plain.rows.items():
+            self.rows[subscript] = name, plain.targets.index(row.counter), row
+            self.offsets.update(dict.fromkeys(row.offsets, name))
+        for comparison, test in plain.tests.items():
+            self.tests[comparison] = name, plain.targets.index(test.counter), test
+            self.offsets.update(dict.fromkeys(test.offsets, name))
+        self.appends.update((statement, (name, owner)) for statement, owner in plain.appends.items())
+        names = (name, *plain.carried)
         ended = self.hook("round_ended", node, *(self.load(n, node) for n in names), site=False)
         on: ast.stmt = ast.Expr(value=ended)
-        if carried:
-            targets: list[ast.expr] = [self.store(n, node) for n in carried]
+        if plain.carried:
+            targets: list[ast.expr] = [self.store(n, node) for n in plain.carried]
             on = ast.Assign(targets=[self.at(node, ast.Tuple(elts=targets, ctx=ast.Store()))], value=ended)
         body = [*self.statements(node.body), self.at(node, on)]
         loop = ast.For(target=node.target, iter=self.load(name, node.iter), body=body, orelse=[])
         return [rounds, self.at(node, loop), *self.forget([name], node)]
 
+    def rounds(self, node: ast.For, pattern: Pattern | None, used: tuple[int, ...]) -> ast.expr:
+        """What a plain loop iterates over; what gives several things at a time is taken apart."""
+        match node.iter:
+            case ast.Call(func=ast.Name(id=name) as function, args=args, keywords=[]) if name in _TOGETHER:
+                if not any(isinstance(argument, ast.Starred) for argument in args):
+                    given = [self.expression(function), *self.expressions(args)]
+                    return self.hook("rounds_of", node, pattern, used, *given)
+        return self.hook("rounds", node, self.expression(node.iter), pattern, used)
+
+    def expression(self, node: ast.expr) -> ast.expr:
+        made = super().expression(node)
+        if node not in self.offsets:
+            return made
+        return self.hook("offset", node, made, self.load(self.offsets[node], node), site=False)
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        if node not in self.rows:
+            return super().visit_Subscript(node)
+        name, place, row = self.rows[node]
+        found = self.expression(node.value), self.index(node.slice), self.load(name, node)
+        return self.hook("row", node, *found, place, row.slopes)
+
+    def visit_Compare(self, node: ast.Compare) -> ast.expr:
+        if node not in self.tests:
+            return super().visit_Compare(node)
+        name, place, test = self.tests[node]
+        symbol = OPERATORS[type(node.ops[0])]
+        sides = self.expression(node.left), self.expression(node.comparators[0])
+        return self.hook("compare_number", node, symbol, *sides, self.load(name, node), place, test.slope)
+
+    def appended(self, node: ast.Expr) -> ast.expr:
+        """The statement that appends what a round leaves to a list."""
+        assert isinstance(node.value, ast.Call)
+        name, owner = self.appends[node]
+        value = self.expression(node.value.args[0])
+        return self.hook("append", node, self.load(owner, node), value, self.load(name, node))
+
     def statement_While(self, node: ast.While) -> list[ast.stmt]:
+        name = self.temporary()
+        begins = self.keep(name, self.hook("while_begins", node), node)
+        goes_on = self.hook("while_goes_on", node, self.load(name, node), site=False)
+        test = self.at(node.test, ast.BoolOp(op=ast.And(), values=[self.test(node.test), goes_on]))
         body, orelse = self.statements(node.body), self.statements(node.orelse)
-        return [self.at(node, ast.While(test=self.test(node.test), body=body, orelse=orelse))]
+        loop = self.at(node, ast.While(test=test, body=body, orelse=orelse))
+        return [begins, loop, *self.forget([name], node)]
 
     def statement_If(self, node: ast.If) -> list[ast.stmt]:
         test = self.test(node.test)
@@ -240,6 +310,8 @@ class Rewriter(Expressions):
         return [self.at(node, definition)]
 
 
+# What gives numbers and rows together, or from the last one on.
+_TOGETHER = frozenset({"enumerate", "zip", "reversed"})
 _WORDS: dict[type, str] = {
     ast.ClassDef: "a class definition",
     ast.Import: "an import",

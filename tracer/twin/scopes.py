@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field
 
+from fusegrad.tracer.twin.plain_loops import collected_lists
 from fusegrad.tracer.twin.source import FunctionNode, Unsupported
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
@@ -15,7 +16,8 @@ COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 class Scope:
     """One function, lambda or comprehension within the function that is rewritten.
 
-    bound: the names of its own variables. captured: names that functions within it use.
+    bound: the names of its own variables. captured: names that functions within it use. collected: those of
+    lists that are only appended to and joined (see `plain_loops.py`).
     """
 
     parent: Scope | None
@@ -24,6 +26,7 @@ class Scope:
     first_parameter: str | None = None
     declared_global: set[str] = field(default_factory=set)
     captured: frozenset[str] = frozenset()
+    collected: frozenset[str] = frozenset()
 
     def is_local(self, name: str) -> bool:
         """Whether the name is bound here or in a scope around, up to the function that is rewritten."""
@@ -39,6 +42,10 @@ class Scope:
     def is_own(self, name: str) -> bool:
         """Whether the name is a variable of this scope, which no other function sees."""
         return name in self.bound and name not in self.captured
+
+    def is_collected(self, name: str) -> bool:
+        """Whether the name is a variable of this scope of a list that is only appended to and joined."""
+        return name in self.collected and self.is_own(name)
 
 
 def function_scope(node: FunctionNode, parent: Scope | None) -> Scope:
@@ -59,7 +66,11 @@ def function_scope(node: FunctionNode, parent: Scope | None) -> Scope:
     within = (n for n in ast.walk(node) if isinstance(n, _FUNCTIONS) and n is not node)
     captured = {n.id for function in within for n in ast.walk(function) if isinstance(n, ast.Name)}
     parameter = first[0].arg if first else None
-    return Scope(parent, bound, False, parameter, set(collector.globals), frozenset(captured))
+    lists = [] if isinstance(node, ast.Lambda) else collected_lists(node.body)
+    return Scope(
+        parent, bound, False, parameter, set(collector.globals), frozenset(captured),
+        frozenset(lists) - {a.arg for a in parameters},
+    )  # fmt: skip
 
 
 def comprehension_scope(generators: list[ast.comprehension], parent: Scope) -> Scope:

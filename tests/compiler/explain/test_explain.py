@@ -455,11 +455,20 @@ def test_the_structure_is_json_and_has_the_documented_fields():
         assert set(found) == {"function", "stats", "last_miss", "misses", "entries"}
         for entry in found["entries"]:
             assert set(entry) == {
-                "arguments", "leaves", "differs", "paths", "deferred", "given_up", "reasons",
+                "arguments", "leaves", "differs", "paths", "deferred", "given_up", "reasons", "not_rolled",
                 "last_failure", "failure",
             }  # fmt: skip
             for path in entry["paths"]:
-                assert set(path) == {"way", "calls", "guards", "reads", "forward", "backward", "joint"}
+                assert set(path) == {
+                    "way",
+                    "calls",
+                    "guards",
+                    "reads",
+                    "not_rolled",
+                    "forward",
+                    "backward",
+                    "joint",
+                }
                 for read in path["reads"]:
                     assert set(read) == {"kind", "what", "was", "holds", "own", "file", "line", "text", "at"}
             for reason in entry["reasons"]:

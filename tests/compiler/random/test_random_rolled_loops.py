@@ -1,0 +1,213 @@
+"""Long loops put together at random, of rows, lists and effects: rolled or refused, with eager's results.
+
+They are source text, as that is what the tracer reads of a loop. What the generator finds becomes a small
+test of its own. More of them:
+`PYTHONPATH=tests/helpers python tests/compiler/random/test_random_rolled_loops.py COUNT SEED`.
+"""
+
+from __future__ import annotations
+
+import linecache
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import random_functions
+
+import fusegrad as fg
+from fusegrad.tracer.ir import rolled
+from fusegrad.tracer.record import rolling
+from fusegrad.tracer.record.rows import RowRead
+
+WIDTH = 3
+# What goes over the rounds: the header, what the number of a round is called, and which rows it has.
+HEADERS = [
+    ("for t in range({n}):", "t", []),
+    ("for t in range({n}):", "t", []),
+    ("for t in range(len(x)):", "t", []),
+    ("for t in range(2, {n} - 1):", "t", []),
+    ("for t in range(0, {n}, 2):", "t", []),
+    ("for t in reversed(range({n})):", "t", []),
+    ("for t in range({n} - 1, -1, -1):", "t", []),
+    ("for r in x:", "", ["r"]),
+    ("for t, r in enumerate(x):", "t", ["r"]),
+    ("for r, s in zip(x, y):", "", ["r", "s"]),
+    ("for t, r, s in zip(range({n}), y, x):", "t", ["r", "s"]),
+]
+# Rows that follow the number; the last ones do not do so evenly, or at all.
+PLACES = [
+    "t", "t", "t", "-1 - t", "n - 1 - t", "len(x) - 1 - t", "t - 5", "t - {half}", "0 + t", "k + t - k",
+]  # fmt: skip
+ODD = ["t // 2", "(t * 7) % n", "min(t, 9)", "order[t]", "t - t % 2", "k"]
+
+
+def statements(draw: random.Random, number: str, rows: list[str], half: int) -> Iterator[str]:
+    """The lines of a round."""
+
+    def place() -> str:
+        return draw.choice(ODD if draw.random() < 0.03 else PLACES).format(half=half)
+
+    def row() -> str:
+        if rows and draw.random() < 0.7:
+            return draw.choice(rows)
+        if not number:
+            return draw.choice(["x[0]", "y[-1]", "x.mean(0)"])
+        name = draw.choice(["x", "x", "y"])
+        if draw.random() < 0.15:
+            return f"z[:, {place()}]"
+        return f"{name}[{place()}]" + draw.choice(["", "", "", ".flip(0)", " * 0.5"])
+
+    def term() -> str:
+        a, b = draw.choice("abc"), draw.choice("abc")
+        return draw.choice(
+            [
+                f"{row()} @ w + {a}",
+                f"{row()} * {a}",
+                f"{a} * {b} + {row()}",
+                f"{a} @ w",
+                f"{a} + 0.5 * {b}",
+                f"cell({row()}, {a})",
+                f"fg.cat([{a}[:1], ({row()})[1:]])",
+                f"fg.where({a} > 0, {a}, {row()})",
+            ]
+        )
+
+    def test() -> str:
+        asked = draw.choice(["k", "n", "h.dim()", number or "3", number or "5"])
+        order = draw.choice(["<", ">=", "==", "!="])
+        return f"{asked} {order} {draw.choice([0, 1, 3, half, half + 1, 2 * half])}"
+
+    for _ in range(draw.randint(1, 5)):
+        target = draw.choice("aabc")
+        usual = [f"{target} = fg.tanh({term()})"] * 10 + ["a, b = b, a", f"{target} = {draw.choice('abc')}"]
+        usual += [f"u.append({target})"] * 2 + [f"v.append(fg.sin({term()}))", f"v.append({row()})"]
+        usual += [f"total = total + ({term()}).sum()"]
+        odd = [f"{target} = {target} * 0.5; {target} += 0.25", "k = k + 1", "x = x * 0.99", "last = a"]
+        odd += [f"{target} = {target}.detach() * 0.5 + b", f"{target} = no_gradient({target}) + b"]
+        odd += [
+            f"if {number or '3'} == {half}: {target} = {target} * 0.5",
+            f"{target} = {target} * counted()",
+        ]
+        odd += [f"{target} = {target} * (1 + 0.01 * {number or '2'})", f"{target} = {target}[:]"]
+        odd += [f"state.h = fg.tanh({term()})"]
+        usual += [f"{target} = {target} * 0.5 if {test()} else {target} + 0.1 * {row()}"]
+        usual += [f"if {test()}: {target} = {target} - {row()}"]
+        yield draw.choice(odd if draw.random() < 0.06 else usual)
+    if draw.random() < 0.1:
+        yield "state.h = fg.tanh(state.h + a)"
+
+
+HEAD = """
+import fusegrad as fg
+class State:
+    def __init__(self, h):
+        self.h = h
+
+def no_gradient(x):
+    with fg.no_grad():
+        return x * 0.5
+
+def cell(row, h):
+    return fg.tanh(row + h * 0.5)
+
+def function(x, y, w, h):
+    n, k, total, state = len(x), 3, h.sum() * 0, State(h)
+    a, b, c, z = h, h * 0.5, h + 1, x.T
+    order, numbers = [*range(9, n), *range(9)], [0]
+
+    def counted():
+        numbers.append(len(numbers))
+        return 1.0 if len(numbers) < n // 2 else 0.9
+
+    u, v = [], [h]
+"""
+
+
+def loop(seed: int) -> tuple[str, Callable[..., Any], int]:
+    """The source of a function with a loop, the function, and how many rows it wants."""
+    draw = random.Random(seed)
+    n = draw.randint(36, 64)
+    header, number, rows = draw.choice(HEADERS)
+    body = [*statements(draw, number, rows, n // 2)]
+    lines = [header.format(n=n), *(f"    {line}" for line in body)]
+    lines += ["loss = (a * a).sum() + (b * c).sum() + total + state.h.sum()"]
+    if any("u.append" in line for line in body):
+        lines += [
+            f"loss = loss + ({draw.choice(['fg.stack(u)', 'fg.stack(u, -1)', 'fg.cat(u)'])} ** 2).sum()"
+        ]
+    lines += [f"loss = loss + (fg.{draw.choice(['stack', 'cat'])}(v) * 0.5).mean()"]
+    if draw.random() < 0.1:
+        lines += ["loss = loss + len(v) + v[-1].sum()"]
+    source = HEAD + "".join(f"    {line}\n" for line in (*lines, "return loss, [a, b]"))
+    name = f"<random rolled loop {seed}>"
+    linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
+    namespace: dict[str, Any] = {}
+    exec(compile(source, name, "exec", dont_inherit=True), namespace)
+    return source, namespace["function"], n
+
+
+def made_short(set_: Callable[[Any, str, Any], Any]) -> None:
+    """Few rounds are enough to leave some out, and to have a loop compiled."""
+    set_(rolling, "FEWEST_SMALL", 16)
+    set_(rolled, "MANY", 100)
+
+
+def check(seed: int) -> bool:
+    """Compare one loop; whether it was rolled."""
+    source, function, n = loop(seed)
+    draw = np.random.default_rng(seed)
+    shapes = (n, WIDTH), (n, WIDTH), (WIDTH, WIDTH), (WIDTH,)
+    args = [fg.from_numpy(draw.standard_normal(shape) * 0.5) for shape in shapes]
+    derived = fg.value_and_grad(function, (0, 1, 2, 3), has_aux=True)
+    try:
+        (loss, shown), gradients = derived(*args)
+    except (RuntimeError, IndexError) as error:
+        with pytest.raises(type(error)):
+            fg.jit(derived)(*args)
+        return False
+    expected = [t.detach().numpy().copy() for t in (loss, *shown, *gradients)]
+    try:
+        inner, outer = fg.jit(derived), fg.jit(function)
+        for call in range(2):
+            (loss, shown), gradients = inner(*args)
+            for ours, theirs in zip((loss, *shown, *gradients), expected, strict=True):
+                np.testing.assert_allclose(ours.detach().numpy(), theirs, 1e-7, 1e-9)
+            loss, shown = outer(*args)
+            for ours, theirs in zip((loss, *shown), expected, strict=False):
+                np.testing.assert_allclose(ours.numpy(), theirs, 1e-7, 1e-9, err_msg=f"call {call}")
+    except Exception as error:
+        raise AssertionError(source) from error
+    return "rounds of a loop" in str(inner.explain())
+
+
+@pytest.mark.parametrize("first", range(0, 24, 8))
+def test_random_loops_have_eagers_values_and_gradients(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    made_short(monkeypatch.setattr)
+    assert sum(map(check, range(first, first + 8))) >= 1
+
+
+def test_planted_faults_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that begin one too early, places that are taken to grow whatever they do."""
+    made_short(monkeypatch.setattr)
+    rows = RowRead.rows
+    monkeypatch.setattr(RowRead, "rows", lambda self, x, after, turns: rows(self, x, after - 1, turns))
+    found = 0
+    for seed in range(8):
+        try:
+            check(seed)
+        except Exception:
+            found += 1
+    assert found
+
+
+if __name__ == "__main__":
+    made_short(setattr)
+    made = [0]
+
+    def counted(seed: int) -> None:
+        made[0] += check(seed)
+
+    random_functions.run(counted)
+    print(f"{made[0]} were rolled")

@@ -1,0 +1,355 @@
+"""Turns: what was recorded of two turns of a loop goes in; what a turn does comes out, if they do the same.
+
+See `rolling.py` for what makes turns alike.
+"""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from fusegrad.eager.core.op import bind
+from fusegrad.eager.core.tensor import Tensor
+from fusegrad.tracer.ir.graph import GUARD, Equation, Graph, Value
+from fusegrad.tracer.ir.rolled import ROLLED, Body, loop
+from fusegrad.tracer.observe.lookup import MISSING
+from fusegrad.tracer.observe.values import plain_key
+from fusegrad.tracer.record.memory import Known, Memory
+from fusegrad.tracer.record.recorder import Recorder
+from fusegrad.tracer.record.rows import Appended, RowRead, by_list
+
+# So many rounds are one turn. After which rounds the state is looked at: the first ones may differ.
+TURN, LOOKS = 2, (2, 4, 6)
+
+
+class Refused(Exception):
+    """Why rounds cannot be left out, in words that go on from "it was not rolled: "."""
+
+
+class Seen(NamedTuple):
+    """A tensor that a variable held, without keeping it: what its array is a view of, in the end, and its
+    value, unless that is old; how the array lies, and if the tensor is a plain one.
+
+    A tensor has one reference as long as somebody has that, so these tell tensors apart.
+    """
+
+    reference: weakref.ref[Tensor]
+    root: Known | None
+    value: Value | None
+    strides: tuple[int, ...]
+    plain: bool
+    tracked: bool
+
+    @classmethod
+    def of(cls, tensor: Tensor, memory: Memory) -> Seen:
+        array, tracked = tensor.array, tensor.needs_grad
+        plain = type(tensor) is Tensor and tracked == (tensor.grad_fn is not None)
+        known = memory.find(array)
+        value = known.value if known is not None and known.is_current() else None
+        root = None if known is None else known.root()
+        return cls(weakref.ref(tensor), root, value, array.strides, plain, tracked)
+
+
+class Look(NamedTuple):
+    """The state between two rounds.
+
+    equations: how many there are. noted: how much there is of what no round may add to. carried: what the
+    variables hold. roots: the value of each array that is no view and that somebody has. counters: the
+    version counters of tensors, by id; versions: what they say. appended: how much was appended to lists.
+    """
+
+    equations: int
+    noted: tuple[int, ...]
+    carried: tuple[Any, ...]
+    roots: Mapping[Known, Value]
+    counters: Mapping[int, list[Any]]
+    versions: Mapping[int, int]
+    appended: int
+
+
+class Turn(NamedTuple):
+    """What a turn does.
+
+    equations: of the first one; first: where they begin. after: for each value of its the one that the second
+    turn has in its place. state: the values that it takes over, and that the next one has others for.
+    roots: which array holds which value now, after the second turn. writes: the version counters that were
+    there before, and by how much each turn raises them. tracked: whether anything of it needs gradients.
+    rows: by the number of the equation, what reads a row. appended: what it appends to lists.
+    """
+
+    equations: Sequence[Equation]
+    first: int
+    after: dict[Value, Value]
+    state: list[Value]
+    roots: Mapping[Known, Value]
+    writes: Sequence[tuple[list[Any], int]]
+    tracked: bool
+    rows: Mapping[int, RowRead]
+    appended: Sequence[Appended]
+
+    def _body(self) -> Body:
+        state, left = [self.after[v] for v in self.state], [a.value for a in self.appended]
+        rows = [self.equations[i].outputs[0] for i in self.rows]
+        equations = tuple([e for i, e in enumerate(self.equations) if i not in self.rows])
+        return Body(Graph((*self.state, *rows, *self._same()), equations, (*state, *left)))
+
+    @property
+    def is_op(self) -> bool:
+        """Whether it is an op on the graph, and changes no memory."""
+        return bool(self.tracked or self.rows or self.appended)
+
+    def limit(self, turns: int) -> int:
+        """How many of so many more turns do what these do, as far as rows tell."""
+        return min([turns, *(read.limit() for read in self.rows.values())])
+
+    def as_an_op(
+        self, recorder: Recorder, turns: int, looks: Sequence[Any]
+    ) -> tuple[dict[int, Tensor], list[tuple[list[Any], list[Tensor]]]]:
+        """Say by one op on the graph what so many more turns do, and what the recorded ones did, where nobody
+        has that yet.
+
+        looks: what the variables held before, and what they hold. Gives what those hold then that others are
+        put into, by number, and what is joined to lists.
+        """
+        if any(number for _, number in self.writes):
+            raise Refused("its rounds write into memory, which no loop with gradients or rows does yet")
+        begun = 0 if self.appended else len(LOOKS) - 1  # how many of the recorded turns are done again
+        at = self._at(len(LOOKS) - 1 - begun)
+        tensors = {i: x for i, x in enumerate(looks[0 if begun else -1]) if isinstance(x, Tensor)}
+        found = {i: recorder.memory.find(x.array) for i, x in tensors.items()}
+        values = {i: known.value for i, known in found.items() if known is not None and known.is_current()}
+        held = {v: tensors[i] for i, v in values.items()}
+        state = [at(v) for v in self.state]
+        if not held.keys() >= {*state} or not all(
+            held[v] is tensors[i] for i, v in values.items() if v in state
+        ):
+            raise Refused("its rounds hand on what is in no variable")
+        sources = [_operand(recorder, self.equations[i].inputs[0]) for i in self.rows]
+        same = [_operand(recorder, v) for v in self._same()]
+        if not state and not self.appended:
+            return {}, []
+        rows = [
+            read.rows(x, 1 - begun, turns + begun)
+            for x, read in zip(sources, self.rows.values(), strict=True)
+        ]
+        params = loop(self._body(), turns + begun, len(state), len(rows), keeps=self.tracked)
+        made = bind(ROLLED, (*[held[v] for v in state], *rows, *same), params)
+        on = {i: made[state.index(v)] for i, v in values.items() if v in state}
+        return on, by_list(self.appended, made[len(made) - len(self.appended) :])
+
+    def _at(self, turns: int) -> Any:
+        """What gives for a value of the first turn the one in its place so many turns later."""
+
+        def at(value: Value) -> Value:
+            for _ in range(turns):
+                value = self.after[value]
+            return value
+
+        return at
+
+    def in_memory(self, recorder: Recorder, turns: int) -> None:
+        """Say in an equation, in the place of the recorded ones, what they did and so many more turns would:
+        it changes what lies in memory.
+        """
+        now = [
+            [k for k, value in self.roots.items() if value == self.after[self.after[v]]] for v in self.state
+        ]
+        same = self._same()
+        others = recorder.memory.holding(same)
+        if others is None or not now or any(len(holders) != 1 for holders in now):
+            raise Refused("its rounds hand on what is in no memory, or in several places")
+        carried, body = [known.array for (known,) in now], self._body()
+        if not recorder.later.repeat(ROLLED, carried, others, loop(body, turns, len(now))):
+            raise Refused("what its rounds hand on had to be computed")
+        params = loop(body, turns + len(LOOKS) - 1, len(now))
+        made = recorder.replace(self.first, ROLLED, (*self.state, *same), params)
+        for (known,), value in zip(now, made, strict=True):
+            known.value = value
+        for counter, number in self.writes:
+            counter[0] += number * turns
+
+    def _same(self) -> list[Value]:
+        """The values from before that all turns read."""
+        own = {*self.state, *(v for e in self.equations for v in e.outputs)}
+        read = (v for i, e in enumerate(self.equations) if i not in self.rows for v in e.values())
+        return [v for v in dict.fromkeys((*read, *(a.value for a in self.appended))) if v not in own]
+
+
+def _operand(recorder: Recorder, value: Any) -> Tensor:
+    """The tensor that holds a value, which ops read lately."""
+    reference = (recorder.operands or {}).get(value)
+    tensor = None if reference is None else reference()
+    known = None if tensor is None else recorder.memory.find(tensor.array)
+    if tensor is None or known is None or not known.is_current() or known.value != value:
+        raise Refused("nobody has a tensor any more that its rounds read")
+    return tensor
+
+
+def turn_of(
+    looks: Sequence[Look], recorder: Recorder, reads: Mapping[int, RowRead], appended: Sequence[Appended]
+) -> Turn:
+    """What each turn does. Raises Refused where two of them differ, or do more than a graph says.
+
+    reads: by the number of an equation, what reads the row of a round. appended: what was appended to lists.
+    """
+    if len(looks) < len(LOOKS):
+        raise Refused("something has put hooks on what its rounds compute")
+    if any(look.noted != looks[0].noted for look in looks):
+        raise Refused(
+            "its rounds do more than ops on tensors: code runs, or objects change, that are not the engine's"
+        )
+    pairs = [*itertools.pairwise(looks)]
+    first, second = (recorder.equations[a.equations : b.equations] for a, b in pairs)
+    ours = [
+        {i - a.equations: read for i, read in reads.items() if a.equations <= i < b.equations}
+        for a, b in pairs
+    ]
+    after = _in_place_of(first, second, *ours)
+    if not _carries(looks, after):
+        raise Refused("what its variables hold does not go on from round to round in one way")
+    made = {v for e in first for v in e.outputs}
+    carried = [v for v, next_ in after.items() if v not in made and next_ != v]
+    if any(after[v] not in made for v in carried):
+        raise Refused("its rounds only hand something on that they do not make")
+    needing = _needing(recorder)
+    if not all(_is_derived(e, needing) for e in first):
+        raise Refused("gradients are taken of only some of what its rounds compute")
+    rows = {i: read for i, read in ours[0].items() if read.growth}
+    if any(first[i].inputs[0] in (*made, *carried) for i in rows):
+        raise Refused("its rounds find rows in what they change")
+    writes, tracked = _writes(looks), not recorder.tracked.isdisjoint((*made, *carried))
+    left, again = (appended[a.appended : b.appended] for a, b in pairs)
+    _check_appended(left, again, after)
+    later = {i: ours[1][i] for i in rows}
+    return Turn(first, looks[0].equations, after, carried, looks[-1].roots, writes, tracked, later, left)
+
+
+def _check_appended(
+    first: Sequence[Appended], second: Sequence[Appended], after: Mapping[Value, Value]
+) -> None:
+    """Raise Refused where what two turns appended to lists does not follow one another."""
+    pairs = [*zip(first, second, strict=False)]
+    alike = all(a.items is b.items and after.get(a.value, a.value) == b.value for a, b in pairs)
+    kinds = {(id(a.items), a.value.type) for a in first}
+    if len(first) != len(second) or not alike or len(kinds) > len({id(a.items) for a in first}):
+        raise Refused("its rounds append other things to lists from round to round")
+
+
+def _needing(recorder: Recorder) -> set[Value]:
+    """The values of tensors that need gradients: what a run is given may do so from some time on."""
+    operands = [(v, reference()) for v, reference in (recorder.operands or {}).items()]
+    return recorder.tracked | {v for v, tensor in operands if tensor is not None and tensor.needs_grad}
+
+
+def _is_derived(equation: Equation, tracked: Collection[Value]) -> bool:
+    """Whether what needs gradients are the results of just those ops that such a tensor goes into.
+
+    It is not so of what is computed under no_grad.
+    """
+    pairs = enumerate(equation.inputs)
+    leads = any(v in tracked and equation.op.rule(i) is not None for i, v in pairs if isinstance(v, Value))
+    made = [v in tracked for v in equation.outputs if v.dtype.kind in "fcV"]
+    return all(made) if leads else not any(made)
+
+
+def _writes(looks: Sequence[Look]) -> list[tuple[list[Any], int]]:
+    """By how much each turn raised the version counters of what was there before."""
+    first, second, third = (look.versions for look in looks)
+    found = []
+    for key in second.keys() & third.keys():
+        number = third[key] - second[key]
+        if key in first and second[key] - first[key] != number:
+            raise Refused("its rounds write into memory, and not each as often")
+        found.append((looks[-1].counters[key], number))
+    return found
+
+
+def _in_place_of(
+    first: Sequence[Equation],
+    second: Sequence[Equation],
+    reads: Mapping[int, RowRead],
+    reads_after: Mapping[int, RowRead],
+) -> dict[Value, Value]:
+    """For each value of the first equations that of the second ones in its place."""
+    if len(first) != len(second) or reads.keys() != reads_after.keys():
+        raise Refused("its rounds do not all have the same ops")
+    after: dict[Value, Value] = {}
+    for i, (one, other) in enumerate(zip(first, second, strict=True)):
+        line = f"(line {one.source.line})" if one.source is not None else ""
+        if one.op is GUARD:
+            raise Refused(f"its rounds look at values {line}")
+        if one.op.refuses or one.op.family in ("random", "rolled"):
+            raise Refused(f"its rounds have an op that is not rolled, {one.op.name} {line}")
+        if one.op is not other.op:
+            raise Refused(f"its rounds do not all have the same ops {line}")
+        if i in reads:
+            same_params = reads[i].leads_to(reads_after[i])
+        else:
+            same_params = repr(one.params) == repr(other.params)
+        pairs = [*zip(one.inputs, other.inputs, strict=True), *zip(one.outputs, other.outputs, strict=True)]
+        if not same_params or not all(_pairs(*pair, after) for pair in pairs):
+            raise Refused(
+                f"its rounds compute with other numbers, sizes or tensors from round to round {line}"
+            )
+    return after
+
+
+def _pairs(mine: Any, theirs: Any, after: dict[Value, Value]) -> bool:
+    """Whether the one may stand in the place of the other."""
+    if not isinstance(mine, Value) or not isinstance(theirs, Value):
+        return type(mine) is type(theirs) and repr(mine) == repr(theirs)
+    return mine.type == theirs.type and after.setdefault(mine, theirs) == theirs
+
+
+def _carries(looks: Sequence[Look], after: dict[Value, Value]) -> bool:
+    """Whether the states are alike, and values follow one another as `after` says, which is completed."""
+    start, middle, end = (look.roots for look in looks)
+    for known in end.keys() & middle.keys():
+        # Memory that is written in place has been there all the time; what is new in each turn goes with it.
+        if known not in start or not _follow([roots[known] for roots in (start, middle, end)], after):
+            return False
+    patterns = [_pattern(look.carried) for look in looks]
+    if any(pattern != patterns[0] for pattern in patterns):
+        return False
+    return all(
+        _follow_tensors(items, looks, after) if any(isinstance(x, Seen) for x in items) else _is_one(items)
+        for items in zip(*(look.carried for look in looks), strict=True)
+    )
+
+
+def _pattern(carried: Sequence[Any]) -> list[int]:
+    """For what each variable holds, the first of them that holds it."""
+    objects = [id(x.reference) if isinstance(x, Seen) else id(x) for x in carried]
+    return [*map(objects.index, objects)]
+
+
+def _follow(values: Sequence[Value], after: dict[Value, Value]) -> bool:
+    """Whether three values of one place follow one another."""
+    first, second, third = values
+    if first == second:
+        return after.setdefault(first, second) == second == third
+    return _pairs(first, second, after) and after.get(second) == third
+
+
+def _follow_tensors(items: Sequence[Any], looks: Sequence[Look], after: dict[Value, Value]) -> bool:
+    """Whether what a variable held at the three looks follows one another: one tensor, or a new one each."""
+    strides = items[0].strides if isinstance(items[0], Seen) else None
+    if not all(isinstance(x, Seen) and x.plain and x.strides == strides for x in items):
+        return False
+    if len({x.tracked for x in items}) > 1:
+        return False
+    places, values = [x.root for x in items], [x.value for x in items]
+    if None in values or not all(root in look.roots for root, look in zip(places, looks, strict=True)):
+        return False
+    one = places[0] is places[1] is places[2]
+    new = not one and places[1] not in looks[0].roots and places[2] not in looks[1].roots
+    objects = len({id(x.reference) for x in items})
+    return (objects == 1 if one else new and objects == len(items)) and _follow(values, after)
+
+
+def _is_one(items: Sequence[Any]) -> bool:
+    """Whether objects that are no tensors are one, or one number."""
+    keys = [*map(plain_key, items)]
+    return all(x is items[0] for x in items) or (MISSING not in keys and all(key == keys[0] for key in keys))

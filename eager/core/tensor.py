@@ -331,7 +331,8 @@ class Tensor(Methods):
     def data(self) -> Tensor:
         """The same memory off the graph; writes through it are not noticed by autograd."""
         tensor = ops.detach(self)
-        tensor.version = [0, 0]
+        shared.part(self.version)
+        tensor.version = [0, 0, shared.Parted()]
         return tensor
 
     @data.setter
@@ -348,6 +349,9 @@ class Tensor(Methods):
             return  # `x.data -= y` has written there already
         if state.interpreter is not None:
             state.interpreter.replaces_data(self, value)
+        shared.tell_replaced(self, value.array)
+        for tensor in (self, value):
+            shared.part(tensor.version)
         self.array = value.array
 
     @data.deleter
@@ -381,7 +385,8 @@ class Tensor(Methods):
         return value
 
     def _lent(self) -> np.ndarray:
-        """The memory for NumPy code, which may write there."""
+        """The memory for NumPy code, which may write there, or make other tensors of it."""
+        shared.part(self.version)
         return shared.lend(self.array)
 
     def _scalar(self) -> Any:

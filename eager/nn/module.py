@@ -10,7 +10,7 @@ import numpy as np
 
 from fusegrad.eager.autograd.accumulation import gradient_of, set_gradient
 from fusegrad.eager.autograd.node import reach
-from fusegrad.eager.core import dtypes
+from fusegrad.eager.core import dtypes, shared
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.op import wrap
 from fusegrad.eager.core.state import no_grad
@@ -332,6 +332,7 @@ class Module(Hooked, Saved):
                 changed, gradient = fn(parameter), parameter.gradient
                 reach(changed)
                 if changed.array is not parameter.array:
+                    shared.tell_replaced(parameter, changed.array)
                     parameter.array = changed.array
                     parameter.version = [parameter.version[0] + 1, *parameter.version[1:]]
                 if gradient is not None:

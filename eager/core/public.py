@@ -41,8 +41,9 @@ def locate(path: str, namespace: dict[str, Any], names: Iterable[str]) -> None:
             value.__qualname__ = name
 
 
-# What makes the form of a function that users get in its place, which has `out=` (`eager/ops/shape/out.py`),
-# and those that have been asked for: there are hundreds, and a program needs few of them.
+# What makes the form of a function that users get in its place, which refuses what it cannot take
+# (`eager/ops/forms.py`) and may have `out=` (`eager/ops/shape/out.py`), and those that have been asked for:
+# there are hundreds, and a program needs few of them.
 MAKERS: dict[Any, Callable[[Any], Any]] = {}
 _forms: dict[Any, Any] = {}
 
@@ -61,6 +62,21 @@ def formed(namespace: dict[str, Any]) -> None:
     for name, value in namespace.items():
         if not name.startswith("_"):
             namespace[name] = form(value)
+
+
+def formed_when_asked(namespace: dict[str, Any]) -> Callable[[str], Any]:
+    """Take what has a form out of a public namespace; gives the module's `__getattr__`, which puts it in."""
+    waiting = {n: v for n, v in namespace.items() if isinstance(v, FunctionType) and v in MAKERS}
+    for name in waiting:
+        del namespace[name]
+
+    def found(name: str) -> Any:
+        if name not in waiting:
+            raise AttributeError(f"module {namespace['__name__']!r} has no attribute {name!r}")
+        value = namespace[name] = form(waiting[name])
+        return value
+
+    return found
 
 
 def gather(path: str, namespace: dict[str, Any]) -> list[str]:

@@ -62,8 +62,9 @@ class _Loan:
         return self.array.__array_struct__
 
 
-def lend(array: np.ndarray) -> np.ndarray:
-    """An array of the same memory for NumPy code."""
+def lend(array: np.ndarray, version: list[Any]) -> np.ndarray:
+    """An array of the same memory, whose writes `version` counts, for NumPy code."""
+    part(version)
     lent = np.asarray(_Loan(array))
     _note(owner(array), lent)
     return lent
@@ -108,6 +109,19 @@ def part(version: list[Any]) -> None:
         version.append(Parted())
     elif type(version[2]) is not Parted:
         version[2] = Parted(version[2])
+
+
+def another(version: list[Any]) -> list[Any]:
+    """Another counter for the memory whose writes `version` counts."""
+    part(version)
+    return [0, 0, Parted()]
+
+
+def shares(tensor: Any, value: Any) -> None:
+    """`tensor` is about to have its values in the memory of the tensor `value`, each with its own counter."""
+    tell_replaced(tensor, value.array)
+    part(tensor.version)
+    part(value.version)
 
 
 def tell_watching(target: Any, counted: bool = True) -> None:

@@ -331,8 +331,7 @@ class Tensor(Methods):
     def data(self) -> Tensor:
         """The same memory off the graph; writes through it are not noticed by autograd."""
         tensor = ops.detach(self)
-        shared.part(self.version)
-        tensor.version = [0, 0, shared.Parted()]
+        tensor.version = shared.another(self.version)
         return tensor
 
     @data.setter
@@ -349,9 +348,7 @@ class Tensor(Methods):
             return  # `x.data -= y` has written there already
         if state.interpreter is not None:
             state.interpreter.replaces_data(self, value)
-        shared.tell_replaced(self, value.array)
-        for tensor in (self, value):
-            shared.part(tensor.version)
+        shared.shares(self, value)
         self.array = value.array
 
     @data.deleter
@@ -386,8 +383,7 @@ class Tensor(Methods):
 
     def _lent(self) -> np.ndarray:
         """The memory for NumPy code, which may write there, or make other tensors of it."""
-        shared.part(self.version)
-        return shared.lend(self.array)
+        return shared.lend(self.array, self.version)
 
     def _scalar(self) -> Any:
         if self.array.size != 1:

@@ -64,21 +64,6 @@ def formed(namespace: dict[str, Any]) -> None:
             namespace[name] = form(value)
 
 
-def formed_when_asked(namespace: dict[str, Any]) -> Callable[[str], Any]:
-    """Take what has a form out of a public namespace; gives the module's `__getattr__`, which puts it in."""
-    waiting = {n: v for n, v in namespace.items() if isinstance(v, FunctionType) and v in MAKERS}
-    for name in waiting:
-        del namespace[name]
-
-    def found(name: str) -> Any:
-        if name not in waiting:
-            raise AttributeError(f"module {namespace['__name__']!r} has no attribute {name!r}")
-        value = namespace[name] = form(waiting[name])
-        return value
-
-    return found
-
-
 def gather(path: str, namespace: dict[str, Any]) -> list[str]:
     """The names that a module imports to hand them on, located as those of `path`; for its `__all__`."""
     formed(namespace)

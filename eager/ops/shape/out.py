@@ -85,7 +85,8 @@ def give_forms(path: str, namespace: dict[str, Any]) -> None:
     for name in _TAKING.get(path, "").split():
         MAKERS[namespace[name]] = _taking
     for name, function in namespace.items():
-        if isinstance(function, FunctionType) and not name.startswith("_") and function not in own:
+        helper = getattr(function, "__module__", "").startswith("fusegrad.eager.core.")
+        if isinstance(function, FunctionType) and not (helper or name.startswith("_") or function in own):
             MAKERS.setdefault(function, refusing)
 
 

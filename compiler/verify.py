@@ -64,7 +64,7 @@ class Again:
 
     def _put_back(self, memory: Sequence[np.ndarray], gradients: Sequence[Tensor | None]) -> None:
         for tensor, array in zip(self.written, memory, strict=True):
-            views.tell_readers(tensor.version)
+            views.tell_readers(tensor)
             views.count_write(tensor, user_spot())
             tensor.array[...] = array
         for owner, gradient in zip(self.owners, gradients, strict=True):

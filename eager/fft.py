@@ -27,7 +27,7 @@ from fusegrad.eager.ops.linalg.fourier import (
     rfftfreq,
     rfftn,
 )
-from fusegrad.eager.ops.shape.out import take_out as _take_out
+from fusegrad.eager.ops.shape.out import give_forms as _give_forms
 
-_take_out("fusegrad.fft", globals())
+_give_forms("fusegrad.fft", globals())
 __all__ = gather("fusegrad.fft", globals())

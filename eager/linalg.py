@@ -45,7 +45,7 @@ from fusegrad.eager.ops.linalg.solving import (
     solve_triangular,
 )
 from fusegrad.eager.ops.reduce.reduction import vector_norm
-from fusegrad.eager.ops.shape.out import take_out as _take_out
+from fusegrad.eager.ops.shape.out import give_forms as _give_forms
 
-_take_out("fusegrad.linalg", globals())
+_give_forms("fusegrad.linalg", globals())
 __all__ = gather("fusegrad.linalg", globals())

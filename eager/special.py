@@ -60,7 +60,7 @@ from fusegrad.eager.ops.pointwise.transcendental import (
 )
 from fusegrad.eager.ops.reduce.reduction import logsumexp
 from fusegrad.eager.ops.reduce.softmax import log_softmax, softmax
-from fusegrad.eager.ops.shape.out import take_out as _take_out
+from fusegrad.eager.ops.shape.out import give_forms as _give_forms
 
-_take_out("fusegrad.special", globals())
+_give_forms("fusegrad.special", globals())
 __all__ = gather("fusegrad.special", globals())

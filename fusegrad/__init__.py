@@ -170,8 +170,8 @@ _large.answers.load = _load_eager_kernels
 # A module's declarations are made as it is imported.
 for _module in _pkgutil.walk_packages(_ops.__path__, f"{_ops.__name__}."):
     _importlib.import_module(_module.name)
-_importlib.import_module("fusegrad.eager.ops.shape.out").take_out("fusegrad", _names.PUBLIC)
-# What has a form for users that has `out=` is given that when it is first asked for.
+_importlib.import_module("fusegrad.eager.ops.shape.out").give_forms("fusegrad", _names.PUBLIC)
+# What has a form for users is given that when it is first asked for.
 globals().update({_name: _function for _name, _function in _names.PUBLIC.items() if _function not in _MAKERS})
 
 __all__ = sorted(name for name in set(__dir__()) - {"eager"} if not name.startswith("_"))

@@ -3,7 +3,6 @@
 from typing import Any as _Any
 
 from fusegrad.eager.core.tensor import Tensor as _Tensor
-from fusegrad.eager.ops.linalg.fourier import fftshift as fftshift, ifftshift as ifftshift
 
 def fft(
     input: _Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, out: _Any = None
@@ -23,6 +22,7 @@ def fftfreq(
 def fftn(
     input: _Tensor, s: _Any = None, dim: _Any = None, norm: str | None = None, *, out: _Any = None
 ) -> _Tensor: ...
+def fftshift(input: _Tensor, dim: _Any = None) -> _Tensor: ...
 def hfft(
     input: _Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, out: _Any = None
 ) -> _Tensor: ...
@@ -41,6 +41,7 @@ def ifft2(
 def ifftn(
     input: _Tensor, s: _Any = None, dim: _Any = None, norm: str | None = None, *, out: _Any = None
 ) -> _Tensor: ...
+def ifftshift(input: _Tensor, dim: _Any = None) -> _Tensor: ...
 def ihfft(
     input: _Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, out: _Any = None
 ) -> _Tensor: ...

@@ -5,24 +5,24 @@ from typing import Any as _Any
 
 from fusegrad.eager.core.tensor import Tensor as _Tensor
 from fusegrad.eager.random.drawing import bernoulli_ as bernoulli_, normal_ as normal_, uniform_ as uniform_
-from fusegrad.eager.random.generator import (
-    Generator as Generator,
-    Generator as _Generator,
-    get_rng_state as get_rng_state,
-    initial_seed as initial_seed,
-    manual_seed as manual_seed,
-    seed as seed,
-    set_rng_state as set_rng_state,
-)
-from fusegrad.eager.random.random import (
-    bernoulli as bernoulli,
-    binomial as binomial,
-    multinomial as multinomial,
-    poisson as poisson,
-    randint_like as randint_like,
-)
+from fusegrad.eager.random.generator import Generator as Generator, Generator as _Generator
 
+def bernoulli(
+    input: _Tensor, p: float | None = None, *, generator: _Generator | None = None, out: _Tensor | None = None
+) -> _Tensor: ...
+def binomial(count: _Tensor, prob: _Tensor, generator: _Generator | None = None) -> _Tensor: ...
 def fork_rng(devices: _Any = None, enabled: bool = True, **ignored: _Any) -> _Iterator[None]: ...
+def get_rng_state() -> _Tensor: ...
+def initial_seed() -> int: ...
+def manual_seed(seed: int) -> _Generator: ...
+def multinomial(
+    input: _Tensor,
+    num_samples: int,
+    replacement: bool = False,
+    *,
+    generator: _Generator | None = None,
+    out: _Tensor | None = None,
+) -> _Tensor: ...
 def normal(
     mean: _Any = 0.0,
     std: _Any = 1.0,
@@ -35,6 +35,7 @@ def normal(
     requires_grad: bool = False,
     out: _Any = None,
 ) -> _Tensor: ...
+def poisson(input: _Tensor, generator: _Generator | None = None) -> _Tensor: ...
 def rand(
     *sizes: _Any,
     size: _Any = None,
@@ -70,6 +71,19 @@ def randint(
     requires_grad: bool = False,
     out: _Any = None,
 ) -> _Tensor: ...
+def randint_like(
+    input: _Tensor,
+    low: int,
+    high: int | None = None,
+    *,
+    generator: _Generator | None = None,
+    dtype: _Any = None,
+    device: _Any = None,
+    layout: _Any = None,
+    memory_format: _Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> _Tensor: ...
 def randn(
     *sizes: _Any,
     size: _Any = None,
@@ -103,5 +117,7 @@ def randperm(
     requires_grad: bool = False,
     out: _Any = None,
 ) -> _Tensor: ...
+def seed() -> int: ...
+def set_rng_state(new_state: _Tensor) -> None: ...
 
 default_generator: _Generator

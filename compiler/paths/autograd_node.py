@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from fusegrad.compiler.call_plan.steps import Assign, Frame, execute
+from fusegrad.compiler.paths.eager_forward import (
+    EagerForward,
+    computing,
+    input_tensors,
+    undisturbed,
+    values_behind,
+    where_kept,
+)
 from fusegrad.compiler.paths.path import united
 from fusegrad.compiler.paths.segments import MISSED, Segment
 from fusegrad.compiler.runtime.allocator import copied_as_it_lies
@@ -16,9 +25,6 @@ from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.op import wrap
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.tracer.ir import passes
-from fusegrad.tracer.ir.evaluation import evaluate_graph
-from fusegrad.tracer.ir.graph import GUARD, Graph
 
 if TYPE_CHECKING:
     from fusegrad.compiler.paths.path import Captured, Path
@@ -109,6 +115,8 @@ class CompiledNode(autograd.Node):
     captured: tensors from outside, which the path holds weakly: what backward needs must live until then.
     freed, freeing: of the eager nodes that this one stands for, those that a backward has freed, or is
     freeing. preserved: what captured tensors (by id of their `Captured`) held before they were written.
+    results: those that have counters, weakly. forward: the call by eager's ops, or why that cannot be, where
+    memory was written that no counter tells of.
     """
 
     __slots__ = (
@@ -117,6 +125,7 @@ class CompiledNode(autograd.Node):
         "environment",
         "facts",
         "filled",
+        "forward",
         "freed",
         "freeing",
         "leaf",
@@ -125,6 +134,7 @@ class CompiledNode(autograd.Node):
         "numbers",
         "preserved",
         "ready",
+        "results",
     )
 
     fresh = True
@@ -134,6 +144,7 @@ class CompiledNode(autograd.Node):
     environment: list[Any]
     facts: Sequence[Fact]
     filled: bool
+    forward: EagerForward | RuntimeError | None
     freed: frozenset[int]
     freeing: frozenset[int]
     leaf: Segment
@@ -142,6 +153,7 @@ class CompiledNode(autograd.Node):
     numbers: list[int]
     preserved: dict[int, np.ndarray]
     ready: list[Tensor] | None
+    results: Sequence[weakref.ref[Tensor]]
 
     def _wanted(self, path: Path) -> list[Any]:
         """The inputs that get gradients."""
@@ -159,7 +171,7 @@ class CompiledNode(autograd.Node):
 
         Eager kept something else of the call, so for its backward the write is no error.
         """
-        if self.inputs is None:
+        if self.inputs is None or self.forward is not None:
             return
         self.fill()
         self.leaves = list(self.leaves)
@@ -216,6 +228,7 @@ class CompiledNode(autograd.Node):
             and not anomaly.setting.enabled
             and self.inputs is not None
             and not self.freed
+            and self.forward is None
             and [counter[0] for counter in self.counters] == self.numbers
         )
 
@@ -232,7 +245,12 @@ class CompiledNode(autograd.Node):
             raise failure(RuntimeError, autograd.FREED.format(name=self.name()))
         needed = united(kept)
         # In anomaly mode an error names the op.
-        through_eager = state.grad_enabled or state.interpreter is not None or anomaly.setting.enabled
+        through_eager = (
+            self.forward is not None
+            or state.grad_enabled
+            or state.interpreter is not None
+            or anomaly.setting.enabled
+        )
         self._check_unwritten(lambda r: r.value in needed or (r.how == AGAIN and not through_eager))
         if through_eager:
             found = self._apply_eagerly(gradients)
@@ -302,36 +320,77 @@ class CompiledNode(autograd.Node):
         self.filled = True
 
     def _apply_eagerly(self, gradients: Sequence[Tensor | None]) -> list[Tensor]:
-        """The gradients through eager's ops, so that they can be derived again.
+        """The gradients through eager's ops, so that they can be derived again, or are what eager's would be
+        after a write that nobody counts.
+        """
+        forward = self.forward
+        if forward is None:
+            forward = self._run_eagerly([g is not None for g in gradients], {})
+        if isinstance(forward, RuntimeError):
+            raise forward
+        return forward.derive(gradients)
 
-        Only what the results with a gradient need is computed again; of that, what the values depend on
-        that eager's nodes keep must be as it was.
+    def _run_eagerly(self, used: Sequence[bool], given: Mapping[Any, np.ndarray]) -> EagerForward:
+        """The forward by eager's ops, of the results that are `used`.
+
+        Only what they need is computed again; of that, what the values depend on that eager's nodes keep must
+        be as it was. given: the memory of results that these nodes keep.
         """
         path = self.leaf.path
         assert path is not None
-        results = [o.value for o in path.capture.outputs if o.value is not None]
-        seeds = {
-            results[i]: g for i, g in zip(path.derivative.seeded, gradients, strict=True) if g is not None
-        }
-        whole = path.capture.graph
-        computing = tuple(e for e in whole.equations if e.op is not GUARD)
-        graph = passes.dead_code(Graph(whole.inputs, computing, tuple(seeds)))
-        behind = (v for v, g in zip(path.derivative.kept.behind, gradients, strict=True) if g is not None)
+        graph = computing(path, used)
+        behind = (v for v, is_used in zip(path.derivative.kept.behind, used, strict=True) if is_used)
         read = values_behind(graph, frozenset().union(*behind))
         self._check_unwritten(lambda r: r.what != RESULT and r.value in read)
-        create_graph = state.grad_enabled
-        with autograd_on():
-            tensors = input_tensors(path, self.leaves)
-            for segment in (*self.leaf.above, self.leaf):
-                tensors.update((h.value, wrap(self.environment[place])) for h, place in segment.hosts)
-            # The gradients end at the call's inputs, also where one of them was made of another.
-            wanted = [tensor.view(tensor.shape) for tensor in self._wanted(path)]
-            tensors.update(zip(path.derivative.wanted, wanted, strict=True))
-            roots = evaluate_graph(graph, [tensors[v] for v in graph.inputs], path.capture.tracked)
-            found = autograd.grad(
-                roots, wanted, list(seeds.values()), create_graph=create_graph, allow_unused=True
-            )
-        return [wrap(np.zeros_like(t.array)) if g is None else g for g, t in zip(found, wanted, strict=True)]
+        tensors = input_tensors(path, self.leaves)
+        for segment in (*self.leaf.above, self.leaf):
+            tensors.update((h.value, wrap(self.environment[place])) for h, place in segment.hosts)
+        return EagerForward(path, graph, used, tensors, self._wanted(path), given)
+
+    # Writes that no counter of the call's tells of.
+
+    def before_unseen_write(self, target: Tensor, counted: bool) -> None:
+        """The memory of `target` is about to be written. counted: the tensor's own counter tells of it.
+
+        Where the call has that memory under another counter, backward will be eager's own.
+        """
+        memory, version = target.array, target.version
+        for (_, counter), tensor in zip(self._noted(), self._tensors(), strict=False):
+            unseen = tensor is not None and not (counted and counter is version)
+            if unseen and np.may_share_memory(tensor.array, memory):  # type: ignore[union-attr]
+                self._leave_to_eager()
+                return
+
+    def before_replaced(self, tensor: Tensor, array: np.ndarray) -> None:
+        """`tensor` is about to have its values in `array`: nodes that keep it would find them there."""
+        if any(t is tensor for t in self._tensors()):
+            self._leave_to_eager()
+            if isinstance(self.forward, EagerForward):
+                self.forward.replace(tensor, array)
+
+    def _tensors(self) -> list[Tensor | None]:
+        """The tensors that there are counters for, as far as somebody has them still."""
+        if self.inputs is None:
+            return []
+        path = self.leaf.path
+        assert path is not None
+        arguments = [self.leaves[number] for number in path.argument_leaves.values()]
+        return [*arguments, *self.captured, *(reference() for reference in self.results)]
+
+    def _leave_to_eager(self) -> None:
+        """Run eager's ops now; a later backward goes through their nodes."""
+        if self.forward is not None:
+            return
+        found = zip(self._noted(), self.numbers, self._tensors(), strict=False)
+        results = [(f, t) for (f, counter), number, t in found if f.what == RESULT and counter[0] == number]
+        kept = self.leaf.path.derivative.kept.values  # type: ignore[union-attr]
+        memory = {f.value: t.array for f, t in results if t is not None and f.value in kept}
+        given = where_kept(self.leaf.path.capture.graph, memory)  # type: ignore[union-attr]
+        try:
+            with undisturbed():
+                self.forward = self._run_eagerly([True] * len(self.names), given)
+        except RuntimeError as error:
+            self.forward = error  # for whoever asks for gradients
 
     def release(self) -> None:
         """Free what the last backward went through: results apart from each other are derived apart."""
@@ -339,36 +398,8 @@ class CompiledNode(autograd.Node):
         for behind in self.leaf.path.derivative.kept.nodes:  # type: ignore[union-attr]
             if not behind or not (behind is freed or behind <= freed):
                 return
-        self.inputs = self.ready = None
+        self.inputs = self.ready = self.forward = None
         self.captured, self.leaves, self.environment = (), (), []
-
-
-def values_behind(graph: Graph, kept: frozenset[Any]) -> set[Any]:
-    """The values of `graph` that those in `kept` are computed from, and these."""
-    found = set(kept)
-    for equation in reversed(graph.equations):
-        if not found.isdisjoint(equation.outputs):
-            found.update(equation.values())
-    return found
-
-
-class autograd_on:
-    """Gradients recorded, whatever the mode outside."""
-
-    def __enter__(self) -> None:
-        self._before = state.grad_enabled
-        state.grad_enabled = True
-
-    def __exit__(self, *exception: object) -> None:
-        state.grad_enabled = self._before
-
-
-def input_tensors(path: Path, leaves: Sequence[Any]) -> dict[Any, Any]:
-    """The tensor behind each input of the path's graph in this call."""
-    tensors: dict[Any, Any] = {v: leaves[i] for v, i in path.argument_leaves.items()}
-    tensors.update((v, c.reference()) for v, c in path.captured.items())
-    tensors.update((v, wrap(a)) for v, a in path.constants.items())
-    return tensors
 
 
 def in_rows(array: np.ndarray) -> np.ndarray:
@@ -387,9 +418,10 @@ def template_of(leaf: Segment, filled: bool) -> CompiledNode:
     node, path = CompiledNode.__new__(CompiledNode), leaf.path
     assert path is not None
     node.leaf, node.filled, node.facts = leaf, filled, facts_of(leaf, filled)
-    node.ready = node.extra = node.outputs = None
+    node.ready = node.extra = node.outputs = node.forward = None
     node.names, node.output_types = path.derivative.names, path.derivative.types
     node.freed = node.freeing = NOTHING_FREED
     node.preserved = NOTHING_PRESERVED
-    node.captured, node.inputs, node.versions = (), (), []
+    node.captured = node.results = ()
+    node.inputs, node.versions = (), []
     return node

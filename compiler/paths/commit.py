@@ -21,6 +21,7 @@ from fusegrad.compiler.runtime.allocator import bounds_of
 from fusegrad.eager.autograd import views
 from fusegrad.eager.autograd.accumulation import accumulate
 from fusegrad.eager.autograd.node import replaced_gradient
+from fusegrad.eager.core import shared
 from fusegrad.eager.core.errors import user_spot
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.ir.graph import Equation, Graph, Value
@@ -98,6 +99,8 @@ class Commit:
         """The memory of `tensors` is written next: nobody must find it changed whose version is not."""
         quiet = self.path.capture.left.quiet
         noticed = [t for i, t in enumerate(tensors) if i not in quiet] if quiet else tensors
+        for number in quiet:
+            shared.tell_watching(tensors[number], counted=False)
         views.count_writes(noticed, user_spot())
 
     def copy(self, finals: Sequence[np.ndarray], targets: Sequence[np.ndarray]) -> None:
@@ -120,6 +123,12 @@ def add_first(leaf: Tensor, gradient: Tensor) -> None:
     """
     if not replaced_gradient(leaf, None, 0, gradient):
         accumulate(leaf, gradient, False, set(), False)
+
+
+def replace_memory(tensor: Tensor, memory: np.ndarray) -> None:
+    """Have `tensor` hold its values in `memory`, which is nobody else's."""
+    shared.tell_replaced(tensor, memory)
+    tensor.array = memory
 
 
 def set_attribute(owner: Callable[[], Any], name: str, value: Any) -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import itertools
 import operator
+import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -46,7 +47,7 @@ from fusegrad.compiler.paths.autograd_node import (
     template_of,
 )
 from fusegrad.compiler.paths.backward_plan import NODE, apart, backward_plan
-from fusegrad.compiler.paths.commit import add_first, count, own, set_attribute
+from fusegrad.compiler.paths.commit import add_first, count, own, replace_memory, set_attribute
 from fusegrad.compiler.paths.path import Captured, Path
 from fusegrad.compiler.paths.segments import Code, Segment, Spot
 from fusegrad.eager.autograd.hooks import any_has_hooks, leaf_hooks
@@ -54,6 +55,7 @@ from fusegrad.eager.autograd.node import next_sequence, place, share
 from fusegrad.eager.autograd.views import ask_before_write
 from fusegrad.eager.core.errors import user_spot
 from fusegrad.eager.core.op import wrap
+from fusegrad.eager.core.shared import watching
 from fusegrad.eager.core.tensor import Tensor, Untracked
 from fusegrad.tracer.capture.api import Output
 from fusegrad.tracer.observe.hosts import GradientOf, at
@@ -316,7 +318,7 @@ class _Planner:
                 yield Do(Call(setattr, (self._tensor(spot), Constant("gradient"), gradient)))
         for spot, _ in path.capture.left.replaced:
             memory = Call(np.array, (next(made),))  # which no pool takes back
-            yield Do(Call(setattr, (self._tensor(spot), Constant("array"), memory)))
+            yield Do(Call(replace_memory, (self._tensor(spot), memory)))
 
 
 class _Ending:
@@ -396,6 +398,10 @@ class _Ending:
         versions = [attribute(tensor, "version") for tensor in counted]
         self._set("counters", Row(tuple(versions), list))
         self._set("numbers", Row(tuple(item(version, 0) for version in versions), list))
+        if read:
+            references = [Call(weakref.ref, (self.tensors[v],)) for v in read]
+            self._set("results", Row(tuple(references)))
+        self._do(watching.add, Call(weakref.ref, (NODE, Constant(watching.discard))))
         for fact, version in zip(facts, versions, strict=True):
             if fact.how == AGAIN:
                 self._do(ask_before_write, version, NODE)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from fusegrad.eager.autograd.node import Node, constant, edge_of, place, record, share
-from fusegrad.eager.core import families
+from fusegrad.eager.core import families, shared
 from fusegrad.eager.core.errors import failure, user_spot
 from fusegrad.eager.core.names import attach
 from fusegrad.eager.core.op import Op, Params, bind, keep_graph, wrap
@@ -101,7 +101,8 @@ def several(views: Sequence[Tensor], name: str) -> tuple[Tensor, ...]:
 def unrelated(views: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """Have autograd take views of one tensor for tensors of their own, each written for itself."""
     for view in views:
-        view.alias, view.version = None, [0, None]
+        shared.part(view.version)
+        view.alias, view.version = None, [0, None, shared.Parted()]
     return tuple(views)
 
 
@@ -192,10 +193,17 @@ def ask_before_write(version: list[Any], reader: Any) -> None:
     readers.append(weakref.ref(reader))
 
 
-def tell_readers(version: list[Any]) -> None:
-    """Let those who asked take copies; they need not be asked again."""
+def tell_readers(tensor: Tensor) -> None:
+    """Let those who asked take copies before `tensor` is written; they need not be told again."""
+    version: Any = tensor.version
     if len(version) > 2:
-        for reference in version.pop():
+        readers = version[2]
+        if type(readers) is shared.Parted:
+            version[2] = shared.Parted()
+            shared.tell_watching(tensor)
+        else:
+            version.pop()
+        for reference in readers:
             reader = reference()
             if reader is not None:
                 reader.before_write(version)
@@ -219,7 +227,7 @@ def count_writes(tensors: Sequence[Tensor], spot: Any) -> None:
     for tensor in tensors:
         version: Any = tensor.version
         if tensor.alias is not None or type(version) is not list or len(version) > 2:
-            tell_readers(version)
+            tell_readers(tensor)
             count_write(tensor, spot)
         else:
             version[0] = number = version[0] + 1

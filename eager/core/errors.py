@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from types import CodeType, FrameType
 from typing import Any
 
@@ -118,6 +119,16 @@ def failure(kind: type[Exception], message: str) -> Exception:
     return error
 
 
+def warn(text: str) -> None:
+    """Warn the user, at the line that called the engine."""
+    frame: FrameType | None = _frame(1)
+    level = 2
+    while frame is not None and is_own_file(frame.f_code.co_filename):
+        frame = frame.f_back
+        level += 1
+    warnings.warn(text, UserWarning, stacklevel=level)
+
+
 def type_name(value: Any) -> str:
     """What a value is, for a message: `list`, but `torch.Tensor`, so that it is not taken for ours."""
     kind = type(value)
@@ -127,11 +138,11 @@ def type_name(value: Any) -> str:
 def _public_name() -> str:
     """The name of the innermost function on the stack that users can call; empty if there is none."""
     face = sys.modules.get("fusegrad")
-    tensor = getattr(face, "Tensor", None)
+    places = (face, getattr(face, "Tensor", None), sys.modules.get("fusegrad.special"))
     frame: FrameType | None = sys._getframe(2)
     while frame is not None and is_own_file(frame.f_code.co_filename):
         name = frame.f_code.co_name
-        if not name.startswith("_") and (hasattr(face, name) or hasattr(tensor, name)):
+        if not name.startswith("_") and any(hasattr(p, name.removeprefix("special_")) for p in places):
             return name
         frame = frame.f_back
     return ""

@@ -41,8 +41,9 @@ def locate(path: str, namespace: dict[str, Any], names: Iterable[str]) -> None:
             value.__qualname__ = name
 
 
-# What makes the form of a function that users get in its place, which has `out=` (`eager/ops/shape/out.py`),
-# and those that have been asked for: there are hundreds, and a program needs few of them.
+# What makes the form of a function that users get in its place, which refuses what it cannot take
+# (`eager/ops/forms.py`) and may have `out=` (`eager/ops/shape/out.py`), and those that have been asked for:
+# there are hundreds, and a program needs few of them.
 MAKERS: dict[Any, Callable[[Any], Any]] = {}
 _forms: dict[Any, Any] = {}
 

@@ -1,8 +1,11 @@
-"""Which memory is in the hands of NumPy code, and so may be written without a word to the engine.
+"""Which memory may be written without a word to the engine: what NumPy code holds, what has several counters.
 
 A deferred run computes ops later than the program asks for them; it must not do so with memory
 that the program can change in between unseen. Memory that came from a NumPy array of the user's is
 noted here for as long as it lives, and memory lent to NumPy for as long as somebody has it.
+
+A write through `x.data` is not counted by the counter of `x`, so that backward goes by what is there then.
+What a compiled backward makes of memory is not in each case what eager's would, so it is told before.
 """
 
 from __future__ import annotations
@@ -59,8 +62,9 @@ class _Loan:
         return self.array.__array_struct__
 
 
-def lend(array: np.ndarray) -> np.ndarray:
-    """An array of the same memory for NumPy code."""
+def lend(array: np.ndarray, version: list[Any]) -> np.ndarray:
+    """An array of the same memory, whose writes `version` counts, for NumPy code."""
+    part(version)
     lent = np.asarray(_Loan(array))
     _note(owner(array), lent)
     return lent
@@ -84,6 +88,56 @@ def _note(owned: np.ndarray, holder: np.ndarray) -> None:
 
     reference = weakref.ref(holder, returned)
     holders[id(reference)] = reference
+
+
+# Who is told before a write that its counters do not count: nodes of compiled calls. Whoever adds one has it
+# taken out when it dies: `watching.add(weakref.ref(node, watching.discard))`.
+watching: set[weakref.ref[Any]] = set()
+
+
+class Parted(list[Any]):
+    """In the third place of a counter: those who asked to be told of its next write, where the memory has
+    other counters besides.
+    """
+
+
+def part(version: list[Any]) -> None:
+    """Note that the memory whose writes `version` counts has another counter, too."""
+    if type(version) is not list:
+        return
+    if len(version) < 3:
+        version.append(Parted())
+    elif type(version[2]) is not Parted:
+        version[2] = Parted(version[2])
+
+
+def another(version: list[Any]) -> list[Any]:
+    """Another counter for the memory whose writes `version` counts."""
+    part(version)
+    return [0, 0, Parted()]
+
+
+def shares(tensor: Any, value: Any) -> None:
+    """`tensor` is about to have its values in the memory of the tensor `value`, each with its own counter."""
+    tell_replaced(tensor, value.array)
+    part(tensor.version)
+    part(value.version)
+
+
+def tell_watching(target: Any, counted: bool = True) -> None:
+    """The memory of the tensor `target` is about to be written. counted: its own counter tells of it."""
+    for reference in watching.copy():
+        node = reference()
+        if node is not None:
+            node.before_unseen_write(target, counted)
+
+
+def tell_replaced(tensor: Any, array: Any) -> None:
+    """`tensor` is about to have its values in `array`."""
+    for reference in watching.copy():
+        node = reference()
+        if node is not None:
+            node.before_replaced(tensor, array)
 
 
 def is_exposed(array: np.ndarray) -> bool:

@@ -331,7 +331,7 @@ class Tensor(Methods):
     def data(self) -> Tensor:
         """The same memory off the graph; writes through it are not noticed by autograd."""
         tensor = ops.detach(self)
-        tensor.version = [0, 0]
+        tensor.version = shared.another(self.version)
         return tensor
 
     @data.setter
@@ -348,6 +348,7 @@ class Tensor(Methods):
             return  # `x.data -= y` has written there already
         if state.interpreter is not None:
             state.interpreter.replaces_data(self, value)
+        shared.shares(self, value)
         self.array = value.array
 
     @data.deleter
@@ -381,8 +382,8 @@ class Tensor(Methods):
         return value
 
     def _lent(self) -> np.ndarray:
-        """The memory for NumPy code, which may write there."""
-        return shared.lend(self.array)
+        """The memory for NumPy code, which may write there, or make other tensors of it."""
+        return shared.lend(self.array, self.version)
 
     def _scalar(self) -> Any:
         if self.array.size != 1:

@@ -131,7 +131,7 @@ class TypedStorage(UntypedStorage):
 
 def _memory(tensor: Tensor) -> np.ndarray:
     """The whole memory that a tensor lies in."""
-    return shared.lend(shared.owner(tensor.array))
+    return shared.lend(shared.owner(tensor.array), tensor.version)
 
 
 @attach

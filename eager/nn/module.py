@@ -10,14 +10,16 @@ import numpy as np
 
 from fusegrad.eager.autograd.accumulation import gradient_of, set_gradient
 from fusegrad.eager.autograd.node import reach
-from fusegrad.eager.core import dtypes
+from fusegrad.eager.core import dtypes, shared
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.op import wrap
+from fusegrad.eager.core.public import home
 from fusegrad.eager.core.state import no_grad
 from fusegrad.eager.core.tensor import Tensor, on_cpu
 from fusegrad.eager.nn.hooks import EVERYWHERE, HOOKS, Hooked, RemovableHandle, registered
 from fusegrad.eager.nn.parameter import Buffer, Parameter
 from fusegrad.eager.nn.saved_state import IncompatibleKeys, Saved
+from fusegrad.eager.ops.forms import given, refusal
 
 __all__ = [
     "Buffer",
@@ -65,7 +67,15 @@ class Module(Hooked, Saved):
             or self._backward_pre_hooks
             or EVERYWHERE.ids
         ):
-            return self.forward(*args, **kwargs)
+            try:
+                return self.forward(*args, **kwargs)
+            except AttributeError as error:
+                if home(type(self)) is None:
+                    raise
+                refused = refusal(error, self.forward, given(*args, **kwargs), type(self).__name__)
+                if refused is error:
+                    raise
+                raise refused from None
         return self._call_hooked(args, kwargs)
 
     # Attributes.
@@ -332,6 +342,7 @@ class Module(Hooked, Saved):
                 changed, gradient = fn(parameter), parameter.gradient
                 reach(changed)
                 if changed.array is not parameter.array:
+                    shared.tell_replaced(parameter, changed.array)
                     parameter.array = changed.array
                     parameter.version = [parameter.version[0] + 1, *parameter.version[1:]]
                 if gradient is not None:

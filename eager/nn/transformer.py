@@ -9,6 +9,7 @@ from typing import Any
 
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.ops import ops
+from fusegrad.eager.core.public import form
 from fusegrad.eager.core.tensor import Tensor, on_cpu
 from fusegrad.eager.nn import functional as F, init
 from fusegrad.eager.nn.containers import ModuleList
@@ -161,7 +162,7 @@ class _Layer(Module):
             setattr(self, f"norm{i}", LayerNorm(d_model, eps=layer_norm_eps, bias=bias, dtype=dtype))
         for i in range(1, self.blocks + 1):
             setattr(self, f"dropout{i}", Dropout(dropout))
-        self.activation = _activation(activation) if isinstance(activation, str) else activation
+        self.activation = form(_activation(activation) if isinstance(activation, str) else activation)
 
     def _added(self, x: Tensor, number: int, block: Callable[[Tensor], Tensor]) -> Tensor:
         """x with the dropped-out result of `block`, with the norm before the block or after the sum."""

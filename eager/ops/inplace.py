@@ -47,7 +47,7 @@ def begin_write(target: Tensor, name: str, others: Sequence[Any] = ()) -> None:
         )
     if target.is_inference():
         target.version.count_write()  # type: ignore[attr-defined]
-    views.tell_readers(target.version)
+    views.tell_readers(target)
 
 
 def _opened(array: Any, base: Any) -> bool:

@@ -162,7 +162,7 @@ class _Plan:
             count += 1
             step = count.item()
         constants = optimizer.constants(self.group, step, kept, fresh)
-        tell_readers(parameter.version)
+        tell_readers(parameter)
         arrays = [array, *(kept[name].array for name in self.slots)]
         flats = [_flat(a) for a in arrays]
         self.apply(optimizer, flats[0], _flat(gradient), flats[1:], constants)
@@ -259,7 +259,7 @@ class _Bundle:
         self.fresh = False
         plan.apply(optimizer, self.p, self.g, self.slots, constants)
         for parameter, array, _, _, values, _ in self.rows:
-            tell_readers(parameter.version)
+            tell_readers(parameter)
             np.copyto(array, values)
             count_write(parameter, spot)
         return True

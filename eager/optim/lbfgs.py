@@ -190,7 +190,7 @@ class _Run:
         self.add(length)
         loss, gradient = self.evaluate(), self.flat_gradient()
         for parameter, array in zip(self.parameters, origin, strict=True):
-            tell_readers(parameter.version)
+            tell_readers(parameter)
             parameter.array[...] = array
             count_write(parameter, self.spot)
         return _Point(length, loss, gradient, gradient.dot(self.direction))
@@ -203,7 +203,7 @@ class _Run:
         start = 0
         for parameter in self.parameters:
             array = parameter.array
-            tell_readers(parameter.version)
+            tell_readers(parameter)
             count = array.size * (2 if array.dtype.kind == "c" else 1)
             part = np.multiply(self.direction[start : start + count], length)
             array += part.view(array.dtype).reshape(array.shape)

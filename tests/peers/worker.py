@@ -12,6 +12,7 @@ import contextlib
 import importlib.util
 import json
 import os
+import re
 import signal
 import sys
 import traceback
@@ -85,6 +86,10 @@ def read_tests(path: Path) -> ModuleType:
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module
+    # Folders of tests, which are no packages: a package of such a name that is installed would come first.
+    for name in re.findall(r"^from (\w+)\.test_", path.read_text(), re.MULTILINE):
+        folder = sys.modules[name] = ModuleType(name)
+        folder.__path__ = [str(path.parent / name)]
     with missing.reading():
         spec.loader.exec_module(module)
     return module

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from fusegrad.eager.core.op import bind
+import numpy as np
+
+from fusegrad.eager.core.op import bind, evaluate
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.tracer.ir.graph import GUARD, Graph, Value
+from fusegrad.tracer.ir.graph import GUARD, Equation, Graph, Value
 
 
 class GuardFailed(RuntimeError):
@@ -24,12 +26,13 @@ def evaluate_graph(
     graph: Graph,
     arguments: Mapping[Value, Any] | list[Any] | tuple[Any, ...],
     tracked: Collection[Value] | None = None,
+    given: Mapping[Value, np.ndarray] | None = None,
 ) -> tuple[Any, ...]:
     """Run the graph's equations through `bind` on `arguments` (tensors, in the order of the inputs).
 
     The result is eager's own: gradients are recorded, doors open. tracked: the values that may need
-    gradients; others were made without any (None: all may). Raises GuardFailed where the data take
-    another path.
+    gradients; others were made without any (None: all may). given: memory in which some values lie already.
+    Raises GuardFailed where the data take another path.
     """
     known: dict[Value, Any] = dict(zip(graph.inputs, arguments, strict=True))
     for equation in graph.equations:
@@ -37,8 +40,19 @@ def evaluate_graph(
         if equation.op is GUARD:
             check_guard(args[0], **equation.params)
             continue
-        result = bind(equation.op, args, dict(equation.params))
+        if given and not given.keys().isdisjoint(equation.outputs):
+            result = _known_result(equation, args, given)
+        else:
+            result = bind(equation.op, args, dict(equation.params))
         for value, made in zip(equation.outputs, result if type(result) is tuple else (result,), strict=True):
             free = tracked is None or value in tracked or not made.needs_grad
             known[value] = made if free else made.detach()
     return tuple(known[v] if isinstance(v, Value) else v for v in graph.outputs)
+
+
+def _known_result(equation: Equation, args: tuple[Any, ...], given: Mapping[Value, np.ndarray]) -> Any:
+    """The result of an equation, some of whose values lie in memory already, put on the autograd graph."""
+    made: Any = None if len(equation.outputs) == 1 else equation.op.evaluate(args, dict(equation.params))
+    arrays = (made,) if type(made) is not tuple else made
+    found = tuple(given.get(v, array) for v, array in zip(equation.outputs, arrays, strict=True))
+    return evaluate(equation.op, args, dict(equation.params), found if type(made) is tuple else found[0])

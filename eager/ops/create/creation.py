@@ -385,7 +385,9 @@ def from_numpy(ndarray: np.ndarray) -> Tensor:
         raise failure(TypeError, f"expected np.ndarray (got {type_name(ndarray)})")
     if ndarray.dtype not in dtypes.FROM_NUMPY:
         raise failure(TypeError, f"can't convert np.ndarray of type {ndarray.dtype}")
-    return _brought(wrap(shared.expose(ndarray)))
+    tensor = wrap(shared.expose(ndarray))
+    shared.part(tensor.version)  # another tensor may be made of the same array
+    return _brought(tensor)
 
 
 @public

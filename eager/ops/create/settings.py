@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
-
+from fusegrad.eager.core.errors import warn
 from fusegrad.eager.ops.declare import public
 
 _PRECISIONS = ("highest", "high", "medium")
@@ -25,10 +24,9 @@ def set_float32_matmul_precision(precision: str) -> None:
     if precision in _PRECISIONS:
         _precision[0] = precision
     else:
-        warnings.warn(
+        warn(
             f"{precision} is not one of 'highest', 'high', or 'medium'; the current"
             "setFloat32MatmulPrecision call has no effect.",
-            stacklevel=2,
         )
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any
 
-from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.errors import failure, warn
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.state import no_grad, testable
 from fusegrad.eager.core.tensor import Tensor
@@ -34,10 +33,9 @@ def kl_div(
     batchmean = reduction == "batchmean"
     how = checked_reduction("sum" if batchmean else reduction, size_average, reduce)
     if reduction == "mean":
-        warnings.warn(
+        warn(
             "reduction: 'mean' divides the total loss by both the batch size and the support size. "
             "'batchmean' divides only by the batch size, and aligns with the KL div math definition.",
-            stacklevel=2,
         )
     if log_target:
         loss = ops.exp(target) * (target - input)

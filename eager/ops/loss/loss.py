@@ -7,14 +7,13 @@ distributions in `distribution_loss.py`; what all share (the reductions) is here
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from fusegrad.eager.core import dtypes
-from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.errors import failure, warn
 from fusegrad.eager.core.families import Composite
 from fusegrad.eager.core.memory_order import Rule, as_operands
 from fusegrad.eager.core.op import bind
@@ -34,9 +33,8 @@ def checked_reduction(reduction: str, size_average: Any = None, reduce: Any = No
     if size_average is not None or reduce is not None:
         averaged = size_average is None or size_average
         reduction = "none" if reduce is not None and not reduce else "mean" if averaged else "sum"
-        warnings.warn(
+        warn(
             f"size_average and reduce args will be deprecated, please use reduction={reduction!r} instead.",
-            stacklevel=3,
         )
     if reduction not in ("mean", "sum", "none"):
         raise failure(ValueError, f"{reduction!r} is not a valid value for reduction (mean, sum, none)")
@@ -164,11 +162,10 @@ def _pair_loss(op: Composite, input: Tensor, target: Tensor, how: str, parameter
     """Broadcast and promote both sides, then run `op`."""
     sizes = input.array.shape, target.array.shape
     if sizes[0] != sizes[1]:
-        warnings.warn(
+        warn(
             f"Using a target size ({list(sizes[1])}) that is different to the input size ({list(sizes[0])}). "
             "This will likely lead to incorrect results due to broadcasting. Please ensure they have the "
             "same size.",
-            stacklevel=3,
         )
         input, target = ops.broadcast_tensors(input, target)
     kind = dtypes.result_type([input.array, target.array])

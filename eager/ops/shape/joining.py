@@ -6,7 +6,6 @@ import builtins
 import functools
 import itertools
 import math
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,7 +13,7 @@ import numpy as np
 
 from fusegrad.eager.autograd.views import owned
 from fusegrad.eager.core import dtypes
-from fusegrad.eager.core.errors import failure, type_name
+from fusegrad.eager.core.errors import failure, type_name, warn
 from fusegrad.eager.core.families import Opaque
 from fusegrad.eager.core.memory_order import Order, has_channels_last
 from fusegrad.eager.core.op import Params, TensorType, bind
@@ -128,12 +127,10 @@ def written_out(result: Tensor, out: Tensor, operands: Sequence[Tensor], exact: 
     _check_apart(out, operands)
     if out.array.shape != result.array.shape:
         if out.array.size:
-            warnings.warn(
+            warn(
                 "An output with one or more elements was resized since it had shape "
                 f"{list(out.array.shape)}, which does not match the required output shape "
                 f"{list(result.array.shape)}.",
-                UserWarning,
-                stacklevel=3,
             )
         ops.resize_(out, result.array.shape)
         _check_apart(out, operands)

@@ -7,9 +7,7 @@ function that it was declared with, of any other one that calls it.
 
 from __future__ import annotations
 
-import functools
 import inspect
-import os
 from types import FunctionType
 from typing import Any
 
@@ -17,9 +15,10 @@ import numpy as np
 
 from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.errors import failure, type_name
-from fusegrad.eager.core.names import internal, renamed
+from fusegrad.eager.core.names import PUBLIC, internal
 from fusegrad.eager.core.public import MAKERS
 from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.ops.forms import calling, named_like, refusing, with_parameters
 from fusegrad.eager.ops.pointwise.declare_pointwise import WRITING
 from fusegrad.eager.ops.shape.joining import written_out
 
@@ -74,94 +73,47 @@ _EXACT = frozenset(
 )
 
 _OUT = inspect.Parameter("out", inspect.Parameter.KEYWORD_ONLY, default=None)
-_KWARGS = inspect.Parameter("kwargs", inspect.Parameter.VAR_KEYWORD)
 
 
-def take_out(path: str, namespace: dict[str, Any]) -> None:
-    """Have the functions of a public module that write into tensors take `out=`, once they are asked for."""
-    for name in _TAKING[path].split():
+def give_forms(path: str, namespace: dict[str, Any]) -> None:
+    """Have the functions of a public module made what users get, once they are asked for.
+
+    Those that write into tensors take `out=`, and all say what they cannot take. (What is declared by its
+    operands does so by itself.)
+    """
+    own = {function for function in PUBLIC.values() if function in WRITING}
+    for name in _TAKING.get(path, "").split():
         MAKERS[namespace[name]] = _taking
+    for name, function in namespace.items():
+        helper = getattr(function, "__module__", "").startswith("fusegrad.eager.core.")
+        if isinstance(function, FunctionType) and not (helper or name.startswith("_") or function in own):
+            MAKERS.setdefault(function, refusing)
 
 
 def _taking(function: Any) -> FunctionType:
     """`function` with `out=`."""
     shown = inspect.signature(function)
-    made: Any = WRITING.get(function) or _calling(function, "dtype" in shown.parameters)
-    functools.update_wrapper(made, function)
-    renamed(made, function.__qualname__)
-    made.__signature__ = _with_out(shown)
+    made: Any = named_like(WRITING.get(function) or _calling(function, "dtype" in shown.parameters), function)
+    made.__signature__ = with_parameters(shown, [_OUT])
     form: FunctionType = made
     return form
 
 
-def _with_out(signature: inspect.Signature) -> inspect.Signature:
-    parameters = list(signature.parameters.values())
-    last = next((i for i, p in enumerate(parameters) if p.kind is p.VAR_KEYWORD), len(parameters))
-    return signature.replace(parameters=[*parameters[:last], _OUT, *parameters[last:]])
-
-
-class _Default:
-    """Stands for a default in a source."""
-
-    def __repr__(self) -> str:
-        return "None"
-
-
 def _calling(function: Any, typed: bool) -> FunctionType:
-    """A function of the same parameters, and `out`, that calls `function`; typed: that takes a `dtype`."""
-    known = {"__name__": __name__, "function": function, "written": written, "dtype_for": _dtype_for}
-    # In a file and a module of our own, so that messages name the user's line.
-    file = os.path.join(os.path.dirname(__file__), f"<{function.__name__}>")
-    namespace: dict[str, FunctionType] = {}
-    exec(compile(_source(function, typed), file, "exec"), known, namespace)
-    made, defaults = namespace["calling"], function.__kwdefaults__ or {}
-    made.__defaults__ = function.__defaults__
-    made.__kwdefaults__ = {name: defaults.get(name) for name in made.__kwdefaults__ or {}}
-    return made
+    """A function of the same parameters, and `out`, that calls `function`; typed: that takes a `dtype`.
 
-
-def _source(function: Any, typed: bool) -> str:
-    """The source of such a function; in the place of defaults it has None.
-
-    def calling(n, m=None, *, dtype=None, out=None):
-        if out is None: return function(n, m, dtype=dtype)
-        dtype = dtype_for(out, dtype)
-        return written(function(n, m, dtype=dtype), out, 'eye')
+    if out is None: return function(n, m, dtype=dtype)
+    dtype = dtype_for(out, dtype)
+    return written(function(n, m, dtype=dtype), out, 'eye')
     """
-    # Not those that a decorated function shows: it may take more.
-    parameters = [
-        p.replace(annotation=p.empty, default=p.default if p.default is p.empty else _Default())
-        for p in inspect.signature(function, follow_wrapped=False).parameters.values()
-    ]
-    if any(p.kind is p.VAR_POSITIONAL for p in parameters):
-        # With a row of arguments, those by name are a dict anyway.
-        named = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD)
-        parameters = [*(p for p in parameters if p.kind not in named), _KWARGS]
-    call = f"function({', '.join(map(_passed, parameters))})"
-    lines = [
-        f"def calling{_with_out(inspect.Signature(parameters))}:",
-        f"if out is None: return {call}",
-        f"return written({call}, out, {function.__name__!r})\n",
-    ]
-    if any(p.name == "dtype" for p in parameters):
-        lines.insert(2, "dtype = dtype_for(out, dtype)")
-    elif typed:
-        lines.insert(2, "kwargs['dtype'] = dtype_for(out, kwargs.get('dtype'))")
-    return "\n    ".join(lines)
-
-
-def _passed(parameter: inspect.Parameter) -> str:
-    """A parameter as what is passed on to a function that has it as well."""
-    name, kind = parameter.name, parameter.kind
-    if kind is parameter.KEYWORD_ONLY:
-        return f"{name}={name}"
-    return (
-        f"*{name}"
-        if kind is parameter.VAR_POSITIONAL
-        else f"**{name}"
-        if kind is parameter.VAR_KEYWORD
-        else name
-    )
+    lines = ["if out is None: return {call}", "return written({call}, out, {name})"]
+    shown = inspect.signature(function, follow_wrapped=False).parameters.values()
+    if any(p.kind is p.VAR_POSITIONAL for p in shown):
+        if typed:
+            lines.insert(1, "kwargs['dtype'] = dtype_for(out, kwargs.get('dtype'))")
+    elif any(p.name == "dtype" for p in shown):
+        lines.insert(1, "dtype = dtype_for(out, dtype)")
+    return calling(function, [_OUT], lines, {"written": written, "dtype_for": _dtype_for})
 
 
 def _dtype_for(out: Any, dtype: Any) -> Any:

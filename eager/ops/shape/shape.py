@@ -197,7 +197,11 @@ def _dtype_view_type(types: Sequence[TensorType], dtype: dtypes.DType) -> Tensor
     shape, old, new = types[0].shape, types[0].dtype.itemsize, dtype.numpy.itemsize
     if old == new:
         return TensorType(shape, dtype.numpy)
-    if not shape or shape[-1] * old % new:
+    if not shape:
+        raise RuntimeError(
+            f"self.dim() cannot be 0 to view {types[0].dtype.name} as {dtype.name} (different element sizes)"
+        )
+    if shape[-1] * old % new:
         raise RuntimeError(
             f"self.size(-1) must be divisible by {new // old} to view {types[0].dtype.name} as {dtype.name} "
             f"(different element sizes), but got shape {list(shape)}"
@@ -215,8 +219,16 @@ _dtype_view = _DtypeView(
 
 
 def _check_alignment(input: Tensor, dtype: dtypes.DType) -> None:
-    """Refuse to read elements as larger ones that would not lie at places of their size."""
+    """Refuse to read elements as those of another size where they do not lie side by side, or as larger
+    ones where these would not lie at places of their size.
+    """
     array, ratio = input.array, dtype.itemsize // input.array.dtype.itemsize
+    if ratio != 1 and array.size and array.shape[-1] > 1 and array.strides[-1] != array.dtype.itemsize:
+        raise failure(
+            RuntimeError,
+            f"self.stride(-1) must be 1 to view {array.dtype.name} as {dtype.name} (different element "
+            f"sizes), but got {array.strides[-1] // array.dtype.itemsize}",
+        )
     if ratio < 2:
         return
     wide = (

@@ -1,0 +1,149 @@
+"""The forward of a compiled call once more, by eager's ops, for what only a backward through them can give.
+
+That is derivatives which can be derived again; and gradients where memory was written between forward and
+backward that no counter tells of. Eager's nodes keep inputs and outputs as they lie in memory, and find there
+what was written; what else they keep they computed before. So the ops run before the write, and are derived
+when it is time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fusegrad.eager.autograd import autograd
+from fusegrad.eager.autograd.views import owned
+from fusegrad.eager.core.families import View
+from fusegrad.eager.core.op import wrap
+from fusegrad.eager.core.shared import is_same
+from fusegrad.eager.core.state import state
+from fusegrad.eager.core.tensor import Tensor
+from fusegrad.tracer.ir import passes
+from fusegrad.tracer.ir.evaluation import evaluate_graph
+from fusegrad.tracer.ir.graph import GUARD, Graph, Value
+
+if TYPE_CHECKING:
+    from fusegrad.compiler.paths.path import Path
+
+
+def computing(path: Path, used: Sequence[bool]) -> Graph:
+    """What computes the results that can be derived, of them those that are `used`."""
+    results = [o.value for o in path.capture.outputs if o.value is not None]
+    roots = tuple(results[i] for i, is_used in zip(path.derivative.seeded, used, strict=True) if is_used)
+    whole = path.capture.graph
+    equations = tuple(e for e in whole.equations if e.op is not GUARD)
+    return passes.dead_code(Graph(whole.inputs, equations, roots))
+
+
+def where_kept(graph: Graph, results: Mapping[Value, np.ndarray]) -> dict[Value, np.ndarray]:
+    """The memory of `results`, and of what those that are views show, as far as it is all of that."""
+    makers = {equation.output: equation for equation in graph.equations if isinstance(equation.op, View)}
+    found = dict(results)
+    for value, array in results.items():
+        steps, root = [], value
+        while root in makers:
+            steps.append(makers[root])
+            root = makers[root].inputs[0]
+        # In rows, as long as the views make of it what the result is.
+        memory = array.transpose(np.argsort([-step for step in array.strides], kind="stable")).reshape(-1)
+        if not steps or memory.size != math.prod(root.shape) or not np.may_share_memory(memory, array):
+            continue
+        whole = seen = memory.reshape(root.shape)
+        for equation in reversed(steps):
+            seen = equation.op.evaluate((wrap(seen),), dict(equation.params))
+        if is_same(seen, array):
+            del found[value]
+            found.setdefault(root, whole)
+    return found
+
+
+class EagerForward:
+    """Results of a call on eager's graph.
+
+    roots: of all results that can be derived, None where nobody asks for its gradient. wanted: what stands
+    for the inputs that get gradients, which are `sources`.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        graph: Graph,
+        used: Sequence[bool],
+        tensors: dict[Value, Any],
+        sources: Sequence[Tensor],
+        given: Mapping[Value, np.ndarray],
+    ) -> None:
+        """graph: what computes the results that are `used`; tensors: its inputs. given: memory in which the
+        results lie that eager keeps.
+        """
+        self.sources = sources
+        with autograd_on():
+            # The gradients end at the call's inputs, also where one of them was made of another.
+            self.wanted = [owned(tensor.view(tensor.shape)) for tensor in sources]
+            tensors = {**tensors, **dict(zip(path.derivative.wanted, self.wanted, strict=True))}
+            inputs = [tensors[v] for v in graph.inputs]
+            made = iter(evaluate_graph(graph, inputs, path.capture.tracked, given))
+        self.roots = [next(made) if is_used else None for is_used in used]
+
+    def derive(self, gradients: Sequence[Tensor | None]) -> list[Tensor]:
+        """The gradients of the inputs from those of the results."""
+        pairs = [
+            (r, g) for r, g in zip(self.roots, gradients, strict=True) if r is not None and g is not None
+        ]
+        roots, seeds = [r for r, _ in pairs], [g for _, g in pairs]
+        create_graph = state.grad_enabled
+        with autograd_on():
+            found = autograd.grad(
+                roots, self.wanted, seeds, retain_graph=True, create_graph=create_graph, allow_unused=True
+            )
+        return [
+            wrap(np.zeros_like(t.array)) if g is None else g for g, t in zip(found, self.wanted, strict=True)
+        ]
+
+    def replace(self, tensor: Tensor, array: np.ndarray) -> None:
+        """An input has its values in `array` from now on."""
+        for source, stand_in in zip(self.sources, self.wanted, strict=True):
+            if source is tensor:
+                stand_in.array = array
+
+
+def values_behind(graph: Graph, kept: frozenset[Any]) -> set[Any]:
+    """The values of `graph` that those in `kept` are computed from, and these."""
+    found = set(kept)
+    for equation in reversed(graph.equations):
+        if not found.isdisjoint(equation.outputs):
+            found.update(equation.values())
+    return found
+
+
+class autograd_on:
+    """Gradients recorded, whatever the mode outside."""
+
+    def __enter__(self) -> None:
+        self._before = state.grad_enabled
+        state.grad_enabled = True
+
+    def __exit__(self, *exception: object) -> None:
+        state.grad_enabled = self._before
+
+
+class undisturbed:
+    """No interpreter looks on, and no results are of inference mode."""
+
+    def __enter__(self) -> None:
+        self._before = state.interpreter, state.inference
+        state.interpreter, state.inference = None, False
+
+    def __exit__(self, *exception: object) -> None:
+        state.interpreter, state.inference = self._before
+
+
+def input_tensors(path: Path, leaves: Sequence[Any]) -> dict[Any, Any]:
+    """The tensor behind each input of the path's graph in this call."""
+    tensors: dict[Any, Any] = {v: leaves[i] for v, i in path.argument_leaves.items()}
+    tensors.update((v, c.reference()) for v, c in path.captured.items())
+    tensors.update((v, wrap(a)) for v, a in path.constants.items())
+    return tensors

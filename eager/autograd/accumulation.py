@@ -49,7 +49,9 @@ def accumulate(leaf: Tensor, gradient: Tensor, create_graph: bool, taken: set[in
         made = gradient if known is None else known + gradient
     else:
         array = gradient.array
-        if (array.base is not None and not fresh) or id(array) in taken:
+        if array.strides != leaf.array.strides and _lies_otherwise(array, leaf.array):
+            array = _laid_as(leaf.array, array)
+        elif (array.base is not None and not fresh) or id(array) in taken:
             array = np.array(array)
         else:
             taken.add(id(array))
@@ -60,6 +62,24 @@ def accumulate(leaf: Tensor, gradient: Tensor, create_graph: bool, taken: set[in
         interpreter.before_gradient(leaf)
     if not replaced_gradient(leaf, known, version, made):
         accumulate(leaf, gradient, create_graph, taken, fresh)
+
+
+def _lies_otherwise(array: np.ndarray, leaf: np.ndarray) -> bool:
+    """Whether a gradient is not in the order of its leaf's memory, in which `.grad` lies, as in PyTorch."""
+    if array.flags.c_contiguous and leaf.flags.c_contiguous:
+        return False
+    return _empty_as(leaf, array.dtype).strides != array.strides
+
+
+def _laid_as(leaf: np.ndarray, array: np.ndarray) -> np.ndarray:
+    laid = _empty_as(leaf, array.dtype)
+    np.copyto(laid, array)
+    return laid
+
+
+def _empty_as(leaf: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Memory in the order of a leaf's, or in rows where its elements share memory."""
+    return np.empty(leaf.shape, dtype) if 0 in leaf.strides else np.empty_like(leaf, dtype)
 
 
 def add_into(leaf: Tensor, gradient: Tensor, taken: set[int]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import warnings
 from collections.abc import Callable
@@ -451,3 +452,38 @@ def test_data_is_a_tensor_that_may_have_gradients():
         return x.item()
 
     both(run)
+
+
+LEAVES = {
+    "rows": lambda t: t.ones(3, 4),
+    "columns": lambda t: t.ones(4, 3).t(),
+    "every second": lambda t: t.ones(3, 8)[:, ::2],
+    "expanded": lambda t: t.ones(1, 4).expand(3, 4),
+    "a part of a permuted one": lambda t: t.ones(4, 1, 3).permute(1, 2, 0)[0],
+}
+LOSSES = {
+    "product with rows": lambda t, x: x * t.ones(3, 4),
+    "product with columns": lambda t, x: x * t.ones(4, 3).t(),
+    "product the other way round": lambda t, x: (x.t() * t.ones(4, 3)).t(),
+    "flipped": lambda t, x: x.flip(0) * 3,
+    "columns by exp": lambda t, x: x.t().contiguous().exp(),
+}
+
+
+@pytest.mark.parametrize("jitted", [False, True])
+@pytest.mark.parametrize("leaf, loss", [*itertools.product(LEAVES, LOSSES)])
+def test_gradients_lie_as_their_leaves(leaf: str, loss: str, jitted: bool):
+    def strides(library: Any) -> list[tuple[int, ...]]:
+        def total(x: Any) -> Any:
+            return LOSSES[loss](library, x).sum()
+
+        derived = fg.jit(total) if jitted and library is fg else total
+        found = []
+        for _ in range(3):
+            x = LEAVES[leaf](library).detach().requires_grad_()
+            for _ in range(2):
+                derived(x).backward()
+                found.append(x.grad.stride())
+        return found
+
+    assert strides(fg) == strides(torch)

@@ -8,7 +8,7 @@ from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import Opaque
 from fusegrad.eager.core.op import TensorType, bind
 from fusegrad.eager.core.ops import ops
-from fusegrad.eager.core.state import no_grad
+from fusegrad.eager.core.state import no_grad, testable
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.index import lookup
 
@@ -59,6 +59,10 @@ def embedding_bag(
         bag = ops.reshape(ops.expand(ops.arange(count).unsqueeze(1), (count, length)), (-1,))
     else:
         count = offsets.array.shape[0] - (1 if include_last_offset else 0)
+        _check_offsets(offsets, input.array.shape[0], include_last_offset)
+        if not count:  # what is in no bag
+            input = input[:0]
+            per_sample_weights = None if per_sample_weights is None else per_sample_weights[:0]
         bag = _bags(offsets, count, input.array.shape[0])
     numbers = ops.reshape(input, (-1,))
     if max_norm is not None:
@@ -140,6 +144,43 @@ def _outside(numbers: np.ndarray, rows: int) -> str:
         f"Expected idx >= 0 && idx < num_embeddings but found idx to be {numbers[place]}: Index {place} of "
         f"input takes value {numbers[place]} which is not in the valid range [0, {rows})"
     )
+
+
+def _check_offsets(offsets: Tensor, size: int, include_last: bool) -> None:
+    """Raise RuntimeError where bags do not begin one after the other within `size` numbers."""
+    count = offsets.array.shape[0]
+    if include_last and not count:
+        raise failure(RuntimeError, "include_last_offset: number of offset should be at least 1")
+
+    ends = include_last and count > 1  # where there is a bag
+
+    def passed() -> Tensor:
+        fits = ops.logical_and(offsets[0] == 0, offsets[count - 1] <= size)
+        if ends:
+            fits = ops.logical_and(fits, offsets[count - 1] == size)
+        return ops.logical_and(fits, (offsets[1:] >= offsets[:-1]).all())
+
+    if not count or not testable(offsets, passed):
+        return
+    values, problem = offsets.array, ""
+    if values[0] != 0:
+        problem = (
+            "offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from position 0."
+            f" However, got {values[0]}"
+        )
+    elif values[-1] > size:
+        problem = (
+            f"offsets[-1] can not be greater than input's length {size} but got offsets[-1] of {values[-1]}"
+        )
+    elif ends and values[-1] != size:
+        problem = (
+            "Your input appears to be incorrect: the last offset value should be the size of the indices "
+            "tensor, but it seems not to be the case."
+        )
+    elif (values[1:] < values[:-1]).any():
+        problem = f"embedding_bag: offsets must not decrease, but got {values.tolist()}"
+    if problem:
+        raise failure(RuntimeError, problem)
 
 
 def _bags(offsets: Tensor, count: int, size: int) -> Tensor:

@@ -330,6 +330,23 @@ def test_bags_of_either_integer_dtype(mode, dtype):
     assert bags(fg) == bags(torch)
 
 
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize(
+    "offsets", [[], [0], [0, 2, 4], [0, 2, 1], [1, 3], [-1, 2], [0, 7], [0, 4], [0, 0, 4]]
+)
+def test_bags_begin_one_after_the_other(offsets: list[int], last: bool):
+    def bags(lib):
+        weight, numbers = lib.arange(8.0).reshape(4, 2), lib.tensor([0, 1, 3, 2])
+        starts = lib.tensor(offsets, dtype=lib.int64)
+        try:
+            result = lib.nn.functional.embedding_bag(numbers, weight, starts, include_last_offset=last)
+        except RuntimeError:
+            return "refused"
+        return result.shape, result.tolist()
+
+    assert bags(fg) == bags(torch)
+
+
 def test_bags_refuse_numbers_outside_of_the_table():
     for lib in (fg, torch):
         table, offsets = lib.ones(3, 2), lib.tensor([0, 2])

@@ -1,12 +1,12 @@
 """Runs one script for some steps of its optimizers, in this process, and writes down how that went.
 
-    python one_script.py HOW STEPS RESULT SCRIPT [ARGUMENTS...]
+    python one_script.py HOW STEPS SECONDS RESULT SCRIPT [ARGUMENTS...]
 
 HOW is "torch", "fusegrad" or "compiled": fusegrad with each outermost module compiled, as
 `torch.compile(model)` does, and each optimizer's step. RESULT is a file of JSON: `seconds`, when each step
 ended; `optimizers`, how many there are; `error`, the last line of one; `missing`, what was asked for in vain;
-`calls`, how many of what is compiled came in the last third, `entered`, how many of these ran Python, and
-`why`, what `explain` says.
+`calls`, how many of what is compiled came after a third of the steps, `entered`, how many of these ran
+Python, and `why`, what `explain` says.
 """
 
 from __future__ import annotations
@@ -33,12 +33,20 @@ class Enough(BaseException):
 
 
 class Steps:
-    """Counts the steps of optimizers, and ends the script after so many."""
+    """Counts the steps of optimizers, and ends the script after so many, or half of them if these take long.
 
-    def __init__(self, most: int) -> None:
-        self.most = most
+    longest: how many seconds are long.
+    """
+
+    def __init__(self, most: int, longest: float) -> None:
+        self.most, self.longest = most, longest
+        self.start = time.perf_counter()
         self.seconds: list[float] = []
         self.optimizers: set[int] = set()
+
+    def are_enough(self) -> bool:
+        number, taken = len(self.seconds), self.seconds[-1] - self.start
+        return number >= self.most or (number >= self.most // 2 and taken > self.longest)
 
     def counted(self, step: Any) -> Any:
         @functools.wraps(step)
@@ -46,7 +54,7 @@ class Steps:
             result = step(optimizer, *args, **kwargs)
             self.optimizers.add(id(optimizer))
             self.seconds.append(time.perf_counter())
-            if len(self.seconds) >= self.most:
+            if self.are_enough():
                 raise Enough
             return result
 
@@ -123,7 +131,7 @@ def prepared(how: str, steps: Steps) -> Compiled | None:
     if how == "compiled":
         import fusegrad
 
-        compiled = Compiled(fusegrad.jit, steps, steps.most * 2 // 3)
+        compiled = Compiled(fusegrad.jit, steps, steps.most // 3)
         torch.nn.Module.__call__ = compiled.compiled(torch.nn.Module.__call__)
     for kind in optimizers(torch.optim):
         step = kind.step if compiled is None else compiled.compiled(kind.step)
@@ -146,10 +154,10 @@ def run(script: str, arguments: list[str]) -> str:
 
 
 def main() -> None:
-    how, most, result, script, *arguments = sys.argv[1:]
+    how, most, longest, result, script, *arguments = sys.argv[1:]
     sys.path[0] = str(STAND_INS)
     os.environ["MPLBACKEND"] = "Agg"
-    steps = Steps(int(most))
+    steps = Steps(int(most), float(longest))
     compiled = prepared(how, steps)
     found: dict[str, Any] = {"error": run(script, arguments), "seconds": steps.seconds}
     found["optimizers"] = len(steps.optimizers)

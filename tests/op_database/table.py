@@ -40,11 +40,13 @@ REASONS: dict[str, str] = {
     "nn.functional.layer_norm": NOISE,
     "polygamma": POLES,
     "sort": TIES,
+    "sparse.mm": "of a matrix by its rows, of which PyTorch itself makes no array to compare",
     "special.bessel_j0": "PyTorch's value is off by 2e-7; ours is SciPy's",
     "special.bessel_y1": "PyTorch's value is off by 3e-7; ours is SciPy's",
     "special.polygamma": POLES,
     "svd": SINGLE,
     "svd_lowrank": "with M, the rank is higher than asked for, and the result depends on random draws",
+    "to_sparse": "a tensor by its coordinates is no `Tensor`; of one that needs gradients it is refused",
     "topk": TIES,
 }
 

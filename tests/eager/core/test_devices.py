@@ -44,6 +44,7 @@ CALLS = {
     "range": lambda **o: fg.range(0, 3, **o),
     "rfftfreq": lambda **o: fg.fft.rfftfreq(3, **o),
     "scalar_tensor": lambda **o: fg.scalar_tensor(1, **o),
+    "sparse_coo_tensor": lambda **o: fg.sparse_coo_tensor([[0]], [1.0], (2,), **o),
     "tensor": lambda **o: fg.tensor([1], **o),
     "tril_indices": lambda **o: fg.tril_indices(2, 2, **o),
     "triu_indices": lambda **o: fg.triu_indices(2, 2, **o),

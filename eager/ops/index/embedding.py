@@ -77,7 +77,10 @@ def embedding_bag(
     counted = ops.eq(numbers, numbers)
     if padding_idx is not None:
         counted = ops.ne(numbers, padding_idx % weight.array.shape[0])
-    if mode == "max":
+    elif include_last_offset and offsets is not None and mode != "max":
+        # PyTorch has the last bag end there, if nothing is padded; else it goes on to the end.
+        counted = ops.arange(numbers.array.shape[0]) < offsets[-1]
+    if mode == "max" and numbers.array.size:
         return _maxima(rows, bag, counted, count)
     if per_sample_weights is not None:
         rows = rows * ops.reshape(per_sample_weights, (-1, 1))
@@ -152,12 +155,8 @@ def _check_offsets(offsets: Tensor, size: int, include_last: bool) -> None:
     if include_last and not count:
         raise failure(RuntimeError, "include_last_offset: number of offset should be at least 1")
 
-    ends = include_last and count > 1  # where there is a bag
-
     def passed() -> Tensor:
         fits = ops.logical_and(offsets[0] == 0, offsets[count - 1] <= size)
-        if ends:
-            fits = ops.logical_and(fits, offsets[count - 1] == size)
         return ops.logical_and(fits, (offsets[1:] >= offsets[:-1]).all())
 
     if not count or not testable(offsets, passed):
@@ -171,11 +170,6 @@ def _check_offsets(offsets: Tensor, size: int, include_last: bool) -> None:
     elif values[-1] > size:
         problem = (
             f"offsets[-1] can not be greater than input's length {size} but got offsets[-1] of {values[-1]}"
-        )
-    elif ends and values[-1] != size:
-        problem = (
-            "Your input appears to be incorrect: the last offset value should be the size of the indices "
-            "tensor, but it seems not to be the case."
         )
     elif (values[1:] < values[:-1]).any():
         problem = f"embedding_bag: offsets must not decrease, but got {values.tolist()}"
@@ -200,8 +194,6 @@ def _frequencies(numbers: Tensor, weight: Tensor) -> Tensor:
 
 def _maxima(rows: Tensor, bag: Tensor, counted: Tensor, count: int) -> Tensor:
     place = bind(_largest, (rows, bag, counted), {"bags": count})
-    if not rows.array.shape[0]:
-        return ops.zeros(place.array.shape, dtype=rows.dtype)
     found = place >= 0
     return ops.where(found, ops.gather(rows, 0, ops.where(found, place, 0)), 0.0)
 

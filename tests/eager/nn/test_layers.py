@@ -332,14 +332,15 @@ def test_bags_of_either_integer_dtype(mode, dtype):
 
 @pytest.mark.parametrize("last", [False, True])
 @pytest.mark.parametrize(
-    "offsets", [[], [0], [0, 2, 4], [0, 2, 1], [1, 3], [-1, 2], [0, 7], [0, 4], [0, 0, 4]]
+    "offsets",
+    [[], [0], [0, 2, 4], [0, 2, 1], [1, 3], [-1, 2], [0, 7], [0, 4], [0, 0, 4], [0, 2, 3], [0, 2, 2]],
 )
 def test_bags_begin_one_after_the_other(offsets: list[int], last: bool):
     def bags(lib):
         weight, numbers = lib.arange(8.0).reshape(4, 2), lib.tensor([0, 1, 3, 2])
-        starts = lib.tensor(offsets, dtype=lib.int64)
+        starts, bag = lib.tensor(offsets, dtype=lib.int64), lib.nn.functional.embedding_bag
         try:
-            result = lib.nn.functional.embedding_bag(numbers, weight, starts, include_last_offset=last)
+            result = bag(numbers, weight, starts, mode="sum", include_last_offset=last)
         except RuntimeError:
             return "refused"
         return result.shape, result.tolist()

@@ -24,12 +24,13 @@ STEPS, LONG, SECONDS = 40, 15, 120
 
 @dataclass(frozen=True)
 class Script:
-    """One script. source: its repository. folder: where that lies."""
+    """One script. source: its repository; folder: where that lies. stand_ins: others than all have."""
 
     source: str
     path: str
     arguments: tuple[str, ...]
     folder: Path
+    stand_ins: str = ""
 
     def run(self, way: str, steps: int = STEPS, seconds: float = SECONDS) -> dict[str, Any]:
         """What `one_script.py` writes down of it; an `error` alone where it does not come to that."""
@@ -39,7 +40,8 @@ class Script:
             data.prepare(work)
             script = self.folder / self.path
             command = [HERE / "one_script.py", way, steps, LONG, result, script, *self.arguments]
-            path = os.pathsep.join([str(self.folder), os.environ.get("PYTHONPATH", "")])
+            places = [self.folder, *([HERE / self.stand_ins] if self.stand_ins else [])]
+            path = os.pathsep.join([*map(str, places), os.environ.get("PYTHONPATH", "")])
             try:
                 ran = subprocess.run(
                     [sys.executable, *map(str, command)],
@@ -90,4 +92,5 @@ def scripts(folder: Path, only: str = "") -> Iterator[Script]:
         for path in repository["scripts"]:
             if only in f"{source}/{path}":
                 place = folder / source.replace("/", "+")
-                yield Script(source, path, tuple(arguments.get(path, ())), place)
+                others = repository.get("stand_ins", "")
+                yield Script(source, path, tuple(arguments.get(path, ())), place, others)

@@ -15,6 +15,8 @@ from types import (
 )
 from typing import Any
 
+import numpy as np
+
 from fusegrad.tracer.observe import attributes, caches, leaves, modules, optimizer_steps, purity
 from fusegrad.tracer.observe.leaves import name_of, opened
 from fusegrad.tracer.observe.lookup import MISSING, type_lookup
@@ -50,6 +52,8 @@ def callee(observer: Observer, function: Any, site: Site) -> Any:
         return leaves.slot(observer, function, site)
     if kind is functools.partial:
         return _partial(observer, function, site)
+    if kind is np.ufunc:
+        return functools.partial(leaves.call_of_numpy, observer, function, site)
     if kind is caches.CACHED and observer.is_known(function):
         return caches.cached(observer, function, site)
     if attributes.is_jitted(function):
@@ -169,6 +173,8 @@ def _instance(observer: Observer, function: Any, site: Site) -> Any:
 def _class(observer: Observer, kind: type, site: Site) -> Any:
     if kind is type:
         return functools.partial(_call_type, observer, site)
+    if issubclass(kind, np.number) and kind.__module__ == "numpy":
+        return functools.partial(leaves.call_of_numpy, observer, kind, site)
     if kind is super:
         return functools.partial(_call_super, observer)
     mode = purity.lookup_pure(kind)

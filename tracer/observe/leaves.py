@@ -18,12 +18,15 @@ from types import (
 )
 from typing import Any
 
+import numpy as np
+
 from fusegrad.tracer.observe import attributes, operations, purity
 from fusegrad.tracer.observe.lookup import flat_contents, type_lookup
 from fusegrad.tracer.observe.observer import LOCAL, OUTER, Observer
 from fusegrad.tracer.observe.values import is_plain
 from fusegrad.tracer.twin.sites import Site
 
+_NUMBERS = (bool, int, float, np.number, np.bool_)
 _PLAIN_FACTORIES = (None, list, dict, set, int, float, str, bool, tuple)
 
 
@@ -129,6 +132,22 @@ def call_pure(observer: Observer, function: Any, mode: str, site: Site, /, *args
         raise
     _check_keys(observer, result, site)
     return observer.adopt(result)
+
+
+def call_of_numpy(observer: Observer, function: Any, site: Site, /, *args: Any, **kwargs: Any) -> Any:
+    """NumPy's function of Python's and NumPy's numbers, as `np.sqrt(d_k)`, or a type of its numbers: as pure
+    as the functions of `math`.
+
+    Of arrays, and where it warns (which may be an error, as users have it), it is like any other function.
+    """
+    if not kwargs and args and all(isinstance(a, _NUMBERS) and is_plain(a) for a in args):
+        try:
+            with np.errstate(all="raise"):
+                function(*args)
+            return call_pure(observer, function, purity.DEEP, site, *args)
+        except (FloatingPointError, TypeError, ValueError):
+            pass  # the function says so itself, in the way that is set
+    return opened(observer, function, f"calls {name_of(function)} of NumPy", site)(*args, **kwargs)
 
 
 def _runs_whole(function: Any, iterator: Any) -> bool:

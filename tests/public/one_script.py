@@ -67,21 +67,32 @@ class Compiled:
     def __init__(self, jit: Any, steps: Steps, late: int) -> None:
         self._jit, self._steps, self._late = jit, steps, late
         self._made: dict[Any, Any] = {}
+        self._known: dict[int, Any] = {}
         self._within = False
         self.calls = self.entered = 0
 
+    def noted(self, init: Any) -> Any:
+        """The `__init__` of what is compiled: it is there before the first step, as what users compile is."""
+
+        @functools.wraps(init)
+        def noting(owner: Any, *args: Any, **kwargs: Any) -> None:
+            if not self._steps.seconds:
+                self._known[id(owner)] = owner  # as long as it lives, its id is its
+            init(owner, *args, **kwargs)
+
+        return noting
+
     def compiled(self, method: Any) -> Any:
-        """A method, jitted for each object, unless it is called within another."""
+        """A method, jitted for each known object, unless it is called within another."""
 
         @functools.wraps(method)
         def called(owner: Any, *args: Any, **kwargs: Any) -> Any:
-            if self._within:
+            if self._within or id(owner) not in self._known:
                 return method(owner, *args, **kwargs)
             key = id(owner), method
             if key not in self._made:
-                # As long as the owner lives, its id is its.
-                self._made[key] = self._jit(method.__get__(owner)), owner
-            jitted = self._made[key][0]
+                self._made[key] = self._jit(method.__get__(owner))
+            jitted = self._made[key]
             if len(self._steps.seconds) >= self._late:
                 self.calls += 1
                 self._count_entries(jitted)
@@ -107,7 +118,7 @@ class Compiled:
 
     def reasons(self) -> list[str]:
         """What `explain` says of each that is compiled."""
-        return [str(jitted.explain()) for jitted, _ in self._made.values()]
+        return [str(jitted.explain()) for jitted in self._made.values()]
 
 
 def optimizers(optim: Any) -> set[Any]:
@@ -132,7 +143,9 @@ def prepared(how: str, steps: Steps) -> Compiled | None:
         import fusegrad
 
         compiled = Compiled(fusegrad.jit, steps, steps.most // 3)
+        torch.nn.Module.__init__ = compiled.noted(torch.nn.Module.__init__)
         torch.nn.Module.__call__ = compiled.compiled(torch.nn.Module.__call__)
+        torch.optim.Optimizer.__init__ = compiled.noted(torch.optim.Optimizer.__init__)
     for kind in optimizers(torch.optim):
         step = kind.step if compiled is None else compiled.compiled(kind.step)
         kind.step = steps.counted(step)

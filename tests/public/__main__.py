@@ -36,10 +36,11 @@ def main() -> None:
         with given.results.open("a") as file:
             file.write(json.dumps(asdict(outcome)) + "\n")
         print(page.line(outcome), flush=True)
-    listed = [known[s.source, s.path] for s in runs.scripts(given.folder) if (s.source, s.path) in known]
+    names = [(script.source, script.path) for script in runs.scripts(given.folder)]
+    listed, left = [known[n] for n in names if n in known], ["/".join(n) for n in names if n not in known]
     print(page.summary(listed))
     if given.markdown:
-        given.markdown.write_text(page.markdown(listed))
+        given.markdown.write_text(page.markdown(listed, left))
 
 
 def _read(results: Path) -> dict[tuple[str, str], runs.Outcome]:

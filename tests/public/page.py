@@ -18,7 +18,8 @@ script is changed; its data are random, and sizes are made smaller by its own ar
 - **replays**: with each outermost module compiled, as `torch.compile(model)` does, and each optimizer's step,
   at least nine of ten late calls of these entered no Python.
 - **speed**: the median time of a step (reading data, forward, backward, optimizers) with PyTorch, divided by
-  that with fusegrad as it is, and by that with it compiled.
+  that with fusegrad as it is, and by that with it compiled. Each way is a process of its own, one after the
+  other: small differences are the machine's. Random numbers are not PyTorch's: games last longer, or less.
 """
 
 
@@ -71,8 +72,9 @@ def summary(outcomes: Sequence[Outcome]) -> str:
     return " ".join(words)
 
 
-def markdown(outcomes: Sequence[Outcome]) -> str:
-    """The page."""
+def markdown(outcomes: Sequence[Outcome], left: Sequence[str]) -> str:
+    """The page. left: the scripts of the list that were not run."""
     head = ["script", "runs", "replays", "PyTorch, ms", "fusegrad, times", "compiled, times"]
     rows = [_row(head), _row(["---"] * 3 + ["---:"] * 3), *map(line, outcomes)]
-    return "\n".join([HEAD, summary(outcomes), "", *rows, ""])
+    others = f"\n{len(left)} of the list were not run: {', '.join(left)}.\n" if left else ""
+    return "\n".join([HEAD, summary(outcomes), others, *rows, ""])

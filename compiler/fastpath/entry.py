@@ -150,11 +150,7 @@ class _EntryWriter(Writer):
 
     def _refuse_what_may_stop_late(self) -> None:
         """What was drawn would have to be put back where a later step leaves the function."""
-        draws = [
-            plan
-            for plan in self.plans
-            if any(isinstance(s, Ask) and s.changes_something for s in plan.before)
-        ]
+        draws = [plan for plan in self.plans if _draws(plan)]
         last = self.plans[-1]
         may_stop = last.run.may_stop or any(isinstance(step, Unless) for step in last.after)
         if draws and (draws != [last] or may_stop):

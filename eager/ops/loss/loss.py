@@ -175,14 +175,6 @@ def _pair_loss(op: Composite, input: Tensor, target: Tensor, how: str, parameter
     return bind(op, (input, target), {"reduction": how, "parameter": parameter})
 
 
-def _weighted(
-    op: Composite, input: Tensor, target: Tensor, how: str, parameter: Any, weight: Tensor
-) -> Tensor:
-    """The elements' losses times `weight`, reduced by a plain mean."""
-    _same_weight(input, weight)
-    return reduced(_pair_loss(op, input, target, "none", parameter) * weight, how)
-
-
 def _same_weight(input: Tensor, weight: Tensor) -> None:
     if weight.array.shape != input.array.shape:
         raise failure(

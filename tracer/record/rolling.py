@@ -164,10 +164,8 @@ class Rounds:
         self._since = next_sequence()
         self._left_out = 0
         self._reason = ""
-        self._again, self._wait = (
-            0,
-            TURN,
-        )  # from which round on rounds are looked at again, and after how many
+        # From which round on rounds are looked at again, and after how many more if those differ, too.
+        self._again, self._wait = 0, TURN
         self._begin(0)
 
     def _begin(self, number: int) -> None:
@@ -302,13 +300,9 @@ class Rounds:
             self._odd = self._odd or "its rounds find by their number what is no row of a tensor"
             return found
         (at,) = growing
-        last, growth, size = (
-            len(self._recorder.equations) - 1,
-            slopes[at] * source.step * TURN,
-            owner.array.shape[at],
-        )
+        last, growth = len(self._recorder.equations) - 1, slopes[at] * source.step * TURN
         index = self._recorder.equations[last].params["index"]
-        self._items.found[last] = RowRead(index, at, parts[at], growth, size)
+        self._items.found[last] = RowRead(index, at, parts[at], growth, owner.array.shape[at])
         return found
 
     def compared(self, symbol: str, left: Any, right: Any, place: int, slope: int) -> None:

@@ -60,8 +60,8 @@ class PlainLoop:
 
     targets: the variables that get each round's item. carried: those that a round takes over from the one
     before. rows: by the subscript, which finds a row. tests: by the comparison, what asks for the counter.
-    appends: the statements that append to lists, and to
-    which. used: the targets that are used otherwise than to find rows, and the line of that.
+    appends: the statements that append to lists, and to which. used: the targets that are used otherwise than
+    to find rows, and the line of that.
     """
 
     targets: list[str]

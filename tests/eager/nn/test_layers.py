@@ -333,7 +333,7 @@ def test_bags_of_either_integer_dtype(mode, dtype):
 @pytest.mark.parametrize("last", [False, True])
 @pytest.mark.parametrize(
     "offsets",
-    [[], [0], [0, 2, 4], [0, 2, 1], [1, 3], [-1, 2], [0, 7], [0, 4], [0, 0, 4], [0, 2, 3], [0, 2, 2]],
+    [[], [0], [0, 2, 4], [1, 3], [-1, 2], [0, 7], [0, 4], [0, 0, 4], [0, 2, 3], [0, 2, 2]],
 )
 def test_bags_begin_one_after_the_other(offsets: list[int], last: bool):
     def bags(lib):
@@ -346,6 +346,14 @@ def test_bags_begin_one_after_the_other(offsets: list[int], last: bool):
         return result.shape, result.tolist()
 
     assert bags(fg) == bags(torch)
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_bags_that_decrease_are_refused(last: bool):
+    # PyTorch refuses them, or reads memory that nobody has written.
+    numbers, starts = fg.tensor([0, 1, 3, 2]), fg.tensor([0, 2, 1])
+    with pytest.raises(RuntimeError, match="offsets must not decrease"):
+        fg.nn.functional.embedding_bag(numbers, fg.ones(4, 2), starts, include_last_offset=last)
 
 
 def test_bags_refuse_numbers_outside_of_the_table():

@@ -192,10 +192,6 @@ class Tensor(Methods):
         """Bytes of all elements."""
         return self.array.nbytes
 
-    def is_same_size(self, other: Tensor) -> bool:
-        """Whether `other` has the same shape."""
-        return self.array.shape == other.array.shape
-
     def is_nonzero(self) -> bool:
         """Whether the one element is not zero. Raises RuntimeError for more than one, or none."""
         return bool(self)
@@ -362,12 +358,6 @@ class Tensor(Methods):
         return self._leave(
             "data_ptr", lambda: self._lent().__array_interface__["data"][0] if self.array.size else 0
         )
-
-    def is_set_to(self, tensor: Tensor) -> bool:
-        """Whether both have the same memory, shape and strides."""
-        mine, other = self.array, tensor.array
-        same = (mine.shape, mine.strides, mine.dtype) == (other.shape, other.strides, other.dtype)
-        return same and self.data_ptr() == tensor.data_ptr()
 
     # The doors through which values reach Python. A recorder is told of each.
 

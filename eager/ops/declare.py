@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, overload
 
 from fusegrad.eager.core.names import attach, publish
+from fusegrad.eager.ops.forms import as_method
 from fusegrad.eager.ops.inplace import attach_in_place
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -39,7 +40,7 @@ def public(
         names = (name or function.__name__, *aliases)
         publish(function, *names)
         if method:
-            attach(function, *names)
+            attach(as_method(function), *names)
         if inplace:
             attach_in_place(function, *names)
         return function
@@ -62,7 +63,7 @@ def method(
 
     def declare(function: F) -> F:
         names = (name or function.__name__, *aliases)
-        attach(function, *names)
+        attach(as_method(function), *names)
         if inplace:
             attach_in_place(function, *names)
         return function

@@ -4,7 +4,8 @@
 
 Functions take it that they are given tensors, numbers and None, each in its place, and fail somewhere inside
 with whatever comes of other things. A form calls its function with the same arguments, and looks at them only
-once it has failed, so that it costs what a call of Python does. Methods, operators and the engine have none.
+once it has failed, so that it costs what a call of Python does. Methods have one if they take further tensors
+than their own; operators and the engine have none.
 """
 
 from __future__ import annotations
@@ -35,6 +36,14 @@ def named_like(form: Any, function: Any) -> FunctionType:
 def refusing(function: Any) -> FunctionType:
     """A form of the same parameters that does no more than refuse."""
     return named_like(calling(function), function)
+
+
+def as_method(function: Any) -> Any:
+    """What is attached to `Tensor`: a form that refuses, if `function` takes further tensors than its first."""
+    further = list(inspect.signature(function).parameters.values())[1:]
+    if not any("Tensor" in str(p.annotation) for p in further):
+        return function
+    return named_like(calling(function, known={"refusal": functools.partial(refusal, own=1)}), function)
 
 
 class _Default:
@@ -131,10 +140,12 @@ _UNTOLD = (AttributeError, KeyError, AssertionError, UnboundLocalError, UnicodeE
 _STRANGE = (str, bytes, bytearray, dict, set, frozenset, type, FunctionType, BuiltinFunctionType)
 
 
-def refusal(error: Exception, function: Any, arguments: dict[Any, Any], name: str = "") -> Exception:
+def refusal(
+    error: Exception, function: Any, arguments: dict[Any, Any], name: str = "", own: int = 0
+) -> Exception:
     """What is raised in the place of `error`, which `function` raised for these: most often that.
 
-    name: what it is called, if not by its name.
+    name: what it is called, if not by its name. own: how many of the arguments a method has by itself.
     """
     located = getattr(error, "fusegrad_located", False)
     if not located and not _is_ours(error):
@@ -146,7 +157,7 @@ def refusal(error: Exception, function: Any, arguments: dict[Any, Any], name: st
     places = {place: _parameter(parameters, place) for place in arguments}
     if isinstance(error, _UNTOLD):
         blamed = getattr(error, "obj", None) if isinstance(error, AttributeError) else arguments
-        wrong = _no_tensor(blamed, name, arguments, places)
+        wrong = _no_tensor(blamed, name, arguments, places, own)
         if wrong is not None:
             return failure(TypeError, wrong)
         if isinstance(error, AttributeError):
@@ -190,14 +201,16 @@ def _is_ours(error: Exception) -> bool:
     return is_own_file(file) or os.path.dirname(np.__file__) in file
 
 
-def _no_tensor(blamed: Any, name: str, arguments: dict[Any, Any], places: dict[Any, Any]) -> str | None:
+def _no_tensor(
+    blamed: Any, name: str, arguments: dict[Any, Any], places: dict[Any, Any], own: int
+) -> str | None:
     """In PyTorch's words, which argument, or element of one, `blamed` is, of which something was asked for
     that tensors have; None if it is none of them.
     """
     for place, value in arguments.items():
         if value is blamed and not isinstance(value, Tensor):
             called = getattr(places[place], "name", place)
-            at = f" (position {place + 1})" if isinstance(place, int) else ""
+            at = f" (position {place + 1 - own})" if isinstance(place, int) else ""
             return f"{name}(): argument '{called}'{at} must be Tensor, not {type_name(value)}"
         if isinstance(value, (list, tuple)):
             for number, element in enumerate(value):

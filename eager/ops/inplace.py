@@ -24,6 +24,7 @@ from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.stand_in import plain
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.ops.forms import given, refusal
 
 
 def begin_write(target: Tensor, name: str, others: Sequence[Any] = ()) -> None:
@@ -183,7 +184,14 @@ def inplace(function: Callable[..., Tensor], name: str) -> Callable[..., Tensor]
         if old.array is not self.array:  # the op goes on the graph
             args = tuple([apart(a, self) for a in args])
             kwargs = {k: apart(a, self) for k, a in kwargs.items()}
-        return commit(self, function(old, *args, **kwargs), name)
+        try:
+            made = function(old, *args, **kwargs)
+        except Exception as error:
+            refused = refusal(error, function, given(self, *args, **kwargs), name, own=1)
+            if refused is error:
+                raise
+            raise refused from None
+        return commit(self, made, name)
 
     method.__doc__ = f"`{function.__name__}` written into the tensor itself. Source: `torch.Tensor.{name}`."
     return renamed(method, name)

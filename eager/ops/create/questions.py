@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.eager.ops.declare import public
+from fusegrad.eager.ops.declare import method, public
 
 
 @public
@@ -24,7 +24,15 @@ def is_signed(input: Tensor) -> bool:
     return input.is_signed()
 
 
-@public
+@public(method=True)
 def is_same_size(input: Tensor, other: Tensor) -> bool:
     """Whether both have one shape. Source: `torch.is_same_size`."""
-    return input.is_same_size(other)
+    return input.array.shape == other.array.shape
+
+
+@method
+def is_set_to(self: Tensor, tensor: Tensor) -> bool:
+    """Whether both have the same memory, shape and strides. Source: `torch.Tensor.is_set_to`."""
+    mine, other = self.array, tensor.array
+    same = (mine.shape, mine.strides, mine.dtype) == (other.shape, other.strides, other.dtype)
+    return same and self.data_ptr() == tensor.data_ptr()

@@ -146,6 +146,47 @@ def strange_errors() -> list[str]:
     return found
 
 
+def calls_of_methods() -> Iterator[tuple[str, tuple[Any, ...]]]:
+    """Methods of tensors, with strange things as the first argument, and others behind."""
+    for name in dir(fg.Tensor):
+        if not name.startswith("_") and callable(getattr(fg.Tensor, name)):
+            for value in WRONG.values():
+                for behind in ((), (1,), ("a",), (0, 1), (fg.tensor([0]), fg.ones(1))):
+                    yield name, (value, *behind)
+
+
+def failing_within() -> set[str]:
+    """Methods that strange things make fail with what is wrong inside, which no program can know of."""
+    within = (AttributeError, KeyError, AssertionError, NameError)
+    return {
+        name
+        for name, args in calls_of_methods()
+        if isinstance(failed(getattr(fg.ones(3, 3), name), args, {}), within)
+    }
+
+
+def test_methods_never_fail_within() -> None:
+    assert failing_within() == set()
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "words"),
+    [
+        ("expand_as", ("a",), r"expand_as\(\): argument 'other' \(position 1\) must be Tensor, not str"),
+        ("bmm", (3,), r"bmm\(\): argument 'mat2' \(position 1\) must be Tensor, not int"),
+        ("addmm_", ("a", fg.ones(1)), r"addmm_\(\): argument 'mat1' \(position 1\) must be Tensor, not str"),
+    ],
+)
+def test_methods_count_their_arguments_without_their_own_tensor(name: str, args: Any, words: str) -> None:
+    with pytest.raises(TypeError, match=words):
+        getattr(fg.ones(2, 2), name)(*args)
+
+
+def test_methods_that_refuse_nothing_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fg.Tensor, "expand_as", fg.Tensor.expand_as.__wrapped__)
+    assert failing_within() == {"expand_as"}
+
+
 def test_what_no_function_takes_is_a_type_error_with_its_name() -> None:
     assert len(calls()) > 400
     assert wrong_refusals() == []

@@ -81,7 +81,9 @@ def step_behind(tensor: Tensor) -> None:
 
     Then it can become another view of that, and the steps that lead to its views stay what they are.
     """
-    base = place(share(tensor), tensor.grad_fn, tensor.output_index)
+    base = share(tensor)
+    if tensor.grad_fn is not None:
+        place(base, tensor.grad_fn, tensor.output_index)
     views = _views(tensor)
     base.alias = [_MANY, *map(_weakly, [*views, tensor])]
     for view in views:
@@ -293,6 +295,13 @@ def _views(base: Tensor) -> list[Tensor]:
     """The living views of `base`."""
     found = [r() for r in base.alias[1:]] if type(base.alias) is list else []
     return [v for v in found if v is not None and base_of(v) is base]
+
+
+def seen_by_others(tensor: Tensor) -> bool:
+    """Whether there are views of `tensor`, which may be a view itself."""
+    base = base_of(tensor)
+    steps: Steps = () if base is tensor else tensor.alias[1]  # type: ignore[index]
+    return any(v is not tensor and v.alias[1][: len(steps)] == steps for v in _views(base))  # type: ignore[index]
 
 
 def refresh(base: Tensor) -> None:

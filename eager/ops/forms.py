@@ -39,7 +39,7 @@ def refusing(function: Any) -> FunctionType:
 
 
 def as_method(function: Any) -> Any:
-    """What is attached to `Tensor`: a form that refuses, if `function` takes further tensors than its first."""
+    """`function` as a method of `Tensor`: a form that refuses, if it takes further tensors than its first."""
     further = list(inspect.signature(function).parameters.values())[1:]
     if not any("Tensor" in str(p.annotation) for p in further):
         return function

@@ -287,12 +287,13 @@ def _seen_otherwise(function: Callable[..., Tensor], name: str) -> Callable[...,
                 RuntimeError,
                 f"{name}: a leaf Variable that requires grad is being used in an in-place operation",
             )
+        if self.needs_grad and self.grad_fn is None and views.seen_by_others(self):
+            raise failure(NotImplementedError, f"{name} on a leaf that has views; use {name[:-1]}")
         if views._views(self):
-            if self.grad_fn is None:
-                raise failure(NotImplementedError, f"{name} on a leaf that has views; use {name[:-1]}")
             views.step_behind(self)
-        # Also under no_grad the tensor stays on the graph, where what it was has another shape.
-        with set_grad_enabled(state.grad_enabled or self.grad_fn is not None):
+        # Also under no_grad the tensor stays on the graph, where what it was has another shape, and a view
+        # the view that it was.
+        with set_grad_enabled(state.grad_enabled or self.grad_fn is not None or type(self.alias) is tuple):
             result = function(self, *args, **kwargs)
         self.array = result.array
         views.wrote(self)  # what was kept for a backward was another shape

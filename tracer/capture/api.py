@@ -16,6 +16,7 @@ from fusegrad.eager.core.handlers import in_charge
 from fusegrad.eager.core.shared import is_same
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
+from fusegrad.tracer.capture.callbacks import Callbacks
 from fusegrad.tracer.capture.carried import carry
 from fusegrad.tracer.capture.hooks import FOLLOWING
 from fusegrad.tracer.capture.signatures import argument_names, plain_function
@@ -188,6 +189,7 @@ def capture(
     recorder.name_of, recorder.reached = observer.name_of, observer.reached
     observer.opened, observer.changed = recorder.code_opens, recorder.change
     observer.numbers = recorder.numbers
+    recorder.graph_changes.callbacks = Callbacks(observer)
     previous, state.interpreter = state.interpreter, in_charge(recorder)
     try:
         try:
@@ -330,6 +332,9 @@ def _output(
             strides = leaf.array.strides
             nodes = reachable([leaf])
             freed = any(n.inputs is None for n in nodes)
+            problem = "" if freed or not leaf.needs_grad else recorder.graph_changes.problem_of(nodes)
+            if problem:
+                reasons.append(Reason(problem, "", 0))
             if any(map(recorder.keeps_what_is_gone, nodes)):
                 reasons.append(Reason("gives a result whose backward needs memory written since", "", 0))
             return Output("value", recorder.value_of(leaf), None, leaf.needs_grad, name, strides, freed)
@@ -362,8 +367,7 @@ def _left(recorder: Recorder, outputs: tuple[Output, ...], found: list[Any], rea
     writes = []
     seeds = [o.value for o in outputs if o.value is not None and o.requires_grad and not o.freed]
     derived = bool(seeds)
-    if derived and recorder.makes_leaves:
-        reasons.append(Reason("gives a result that can be derived by tensors that the run has made", "", 0))
+    reasons += [Reason(problem, "", 0) for problem in recorder.graph_changes.problems(derived)]
     if recorder.since and recorder.since & ancestors(recorder.equations, seeds):
         # Its gradients would have to come to the leaf by two ways.
         reasons.append(Reason("writes into a leaf, and gives a result that is derived by it since", "", 0))

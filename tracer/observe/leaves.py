@@ -20,6 +20,8 @@ from typing import Any
 
 import numpy as np
 
+from fusegrad.eager.autograd.function import Function, FunctionNode
+from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.observe import attributes, operations, purity
 from fusegrad.tracer.observe.lookup import flat_contents, type_lookup
 from fusegrad.tracer.observe.observer import LOCAL, OUTER, Observer
@@ -27,6 +29,7 @@ from fusegrad.tracer.observe.values import is_plain
 from fusegrad.tracer.twin.sites import Site
 
 _NUMBERS = (bool, int, float, np.number, np.bool_)
+_HANDING = (vars(Function)["apply"].__func__, Tensor.register_hook)
 _PLAIN_FACTORIES = (None, list, dict, set, int, float, str, bool, tuple)
 
 
@@ -53,7 +56,8 @@ def call_trusted(observer: Observer, function: Any, site: Site, /, *args: Any, *
     if isinstance(function, MethodType):
         owner = function.__self__
         engine = observer.is_known(owner) and (purity.is_trusted_object(owner) or purity.is_optimizer(owner))
-        if not (engine or observer.is_tensor(owner) or purity.is_static(owner)):
+        ours = engine or observer.is_tensor(owner) or _stands_for_engine(observer, owner, function)
+        if not (ours or purity.is_static(owner)):
             observer.consume(owner, site, what)
     if purity.is_transform(function):
         calls_it = not purity.makes_transform(function)
@@ -61,9 +65,21 @@ def call_trusted(observer: Observer, function: Any, site: Site, /, *args: Any, *
         for value in kwargs.values():
             observer.consume(value, site, what, passed_on=True)
     else:
+        passed_on = _hands_on(function)
         for value in (*args, *kwargs.values()):
-            observer.consume(value, site, what)
+            observer.consume(value, site, what, passed_on=passed_on)
     return observer.adopt(function(*args, **kwargs))
+
+
+def _hands_on(function: Any) -> bool:
+    """Whether a function of ours hands its arguments on to the user's code, and does not look into them."""
+    return type(function) is MethodType and function.__func__ in _HANDING
+
+
+def _stands_for_engine(observer: Observer, owner: Any, method: MethodType) -> bool:
+    """Whether the owner of a method of ours is a custom Function, or its `ctx`."""
+    is_function = _hands_on(method) and isinstance(owner, type)
+    return observer.is_known(owner) and (is_function or isinstance(owner, FunctionNode))
 
 
 def _passed(observer: Observer, value: Any, calls_it: bool, site: Site, what: str) -> Any:
@@ -84,7 +100,7 @@ def _passed(observer: Observer, value: Any, calls_it: bool, site: Site, what: st
 
 
 def call_pure(observer: Observer, function: Any, mode: str, site: Site, /, *args: Any, **kwargs: Any) -> Any:
-    """A builtin without effects: guard what it looks at, follow its callbacks, own its result."""
+    """A builtin without effects: guard what it looks at, follow its own its result."""
     name = getattr(function, "__name__", "")
     what = f"passes to `{name}`"
     positional, keywords = list(args), dict(kwargs)

@@ -1,4 +1,4 @@
-"""Hooks that a step puts on what it has made, and leaves that it freezes for a while, beside torch and eager."""
+"""Hooks that a step puts on what it has made, and leaves that it freezes for a while, beside torch."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ NOT_REPLAYED = {
     "lbfgs_fit": "LBFGS.step() cannot be recorded",
     "mean_teacher": "attribute `global_step` of a Trainer",
     "min_char_rnn": _NUMBER,
-    "reinforce": "calls `append` of a list that lives outside",
+    "reinforce": "again and again: value",  # `probs[0, action]`: each choice of actions is a path
     "transformer_lm": "changes an item of a ParameterGroup",
 }
 

@@ -28,7 +28,7 @@ from fusegrad.tracer.observe.naming import NamingObserver
 from fusegrad.tracer.observe.observer import Observer
 from fusegrad.tracer.observe.pytree import Structure, contents, flatten, is_container
 from fusegrad.tracer.observe.reads import Read
-from fusegrad.tracer.observe.stores import Stored
+from fusegrad.tracer.observe.stores import Grown, Stored
 from fusegrad.tracer.observe.values import hold, is_plain
 from fusegrad.tracer.record.before import Before
 from fusegrad.tracer.record.later import Later
@@ -86,21 +86,34 @@ class Attribute:
 
 
 @dataclass(frozen=True, slots=True)
+class Items:
+    """What the run has appended to the list that `owner` gives when called: a tuple of this structure, with
+    so many leaves (`count`). emptied: whether what was there before is gone.
+    """
+
+    owner: Callable[[], Any]
+    emptied: bool
+    structure: Structure
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class Left:
     """What the run left in the world, besides its result.
 
     writes: (input, what its memory holds in the end); quiet: the numbers of those that autograd does not
-    notice. gradients: (tensor, what its `.grad` is in the
-    end; None: there is none). attributes: those that were set, whose leaves are the last of the capture's
-    outputs; counts: those that grew: the object, the name, and by how much. after: methods that are called
-    when all is done. numbers: what the Python numbers among the outputs are taken out of. replaced: (tensor,
-    what the memory holds that it is given).
+    notice. gradients: (tensor, what its `.grad` is in the end; None: there is none). attributes: those that
+    were set; items: what lists have got; the leaves of both are the last of the capture's outputs. counts:
+    those that grew: the object, the name, and by how much. after: methods that are called when all is done.
+    numbers: what the Python numbers among the outputs are taken out of. replaced: (tensor, what the memory
+    holds that it is given).
     """
 
     writes: tuple[tuple[Value, Value], ...] = ()
     quiet: frozenset[int] = frozenset()
     gradients: tuple[tuple[Place, Value | None], ...] = ()
     attributes: tuple[Attribute, ...] = ()
+    items: tuple[Items, ...] = ()
     counts: tuple[tuple[Callable[[], Any], str, int], ...] = ()
     after: tuple[weakref.WeakMethod[Any], ...] = ()
     numbers: tuple[Value, ...] = ()
@@ -112,8 +125,8 @@ class Left:
         return [*(v for _, v in self.writes), *gradients, *(v for _, v in self.replaced), *self.numbers]
 
     def __bool__(self) -> bool:
-        left = self.writes or self.gradients or self.attributes or self.counts or self.after
-        return bool(left or self.replaced)
+        python = self.attributes or self.items or self.counts or self.after
+        return bool(self.writes or self.gradients or self.replaced or python)
 
 
 @dataclass
@@ -253,6 +266,9 @@ def _finish(recorder: Recorder, observer: Observer, result: Any, leaves: list[An
     shown: set[int] = set()
     reasons += _containers(result, observer, shown)
     attributes = tuple(_attribute(stored, observer, found, shown, reasons) for stored in observer.stores)
+    items = tuple(_items(grown, observer, found, shown, reasons) for grown in observer.stores.grown.values())
+    if items and recorder.before is not None:
+        reasons.append(Reason("changes a list that lives outside the function", "", 0))
     outputs = tuple(_output(recorder, observer, leaf, leaves, reasons) for leaf in found)
     outputs = _aliased(outputs, found)
     same = _same(leaves, observer)
@@ -262,10 +278,11 @@ def _finish(recorder: Recorder, observer: Observer, result: Any, leaves: list[An
     reasons += _sharing(outputs, found, leaves, recorder)
     counts = tuple((hold(c.owner), c.name, c.value() - c.first) for c in observer.stores.counts())
     left = _left(recorder, outputs, found, reasons)
-    if any(o.kind == "late" for o in outputs[len(outputs) - sum(a.count for a in attributes) :]):
+    python = sum([a.count for a in attributes] + [i.count for i in items])
+    if any(o.kind == "late" for o in outputs[len(outputs) - python :]):
         reasons.append(Reason("sets an attribute to what a learning rate schedule has set", "", 0))
     numbers = tuple(dict.fromkeys(o.item for o in outputs if o.kind == "number"))
-    left = dataclasses.replace(left, attributes=attributes, counts=counts, numbers=numbers)
+    left = dataclasses.replace(left, attributes=attributes, items=items, counts=counts, numbers=numbers)
     values = dict.fromkeys(o.value for o in outputs if o.value is not None)
     hosts = (h.value for h, _ in recorder.hosts)
     inputs = (*recorder.inputs, *recorder.captured, *hosts, *recorder.constants)
@@ -311,6 +328,21 @@ def _attribute(
         del found[before:]
         structure = flatten((), found)
     return Attribute(hold(stored.owner), stored.name, structure, len(found) - before)
+
+
+def _items(
+    grown: Grown, observer: Observer, found: list[Any], shown: set[int], reasons: list[Reason]
+) -> Items:
+    """What a replay appends to a list; `found` and `shown` as in `_attribute`."""
+    before = len(found)
+    reasons += (reason for item in grown.added for reason in _containers(item, observer, shown))
+    try:
+        structure = flatten(tuple(grown.added), found)
+    except ValueError as error:
+        reasons.append(Reason(f"appends {error} to a list", "", 0))
+        del found[before:]
+        structure = flatten((), found)
+    return Items(hold(grown.owner), grown.emptied, structure, len(found) - before)
 
 
 def _output(

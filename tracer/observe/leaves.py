@@ -22,7 +22,7 @@ import numpy as np
 
 from fusegrad.eager.autograd.function import Function, FunctionNode
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.tracer.observe import attributes, operations, purity
+from fusegrad.tracer.observe import attributes, operations, purity, stores
 from fusegrad.tracer.observe.lookup import flat_contents, type_lookup
 from fusegrad.tracer.observe.observer import LOCAL, OUTER, Observer
 from fusegrad.tracer.observe.values import is_plain
@@ -412,13 +412,25 @@ def _call_method(observer: Observer, function: Any, site: Site, /, *args: Any, *
     return observer.adopt(result)
 
 
+def _grows(observer: Observer, owner: Any, name: str, given: list, site: Site) -> bool:
+    """Whether a method only appends to a list from outside, or empties it, which a replay does, too."""
+    if name == "clear":
+        return not given and stores.grow(observer, owner, None)
+    if name == "append":
+        return len(given) == 1 and stores.grow(observer, owner, given)
+    if name != "extend" or len(given) != 1 or type(given[0]) not in (list, tuple):
+        return False
+    observer.consume(given[0], site, "passes to `extend`", deep=False)
+    return stores.grow(observer, owner, given[0])
+
+
 def _prepare_container_method(
     observer: Observer, owner: Any, name: str, positional: list, keywords: dict, site: Site, what: str
 ) -> None:
     """Guard what a container's method reads, note what it writes."""
     kind, status = type(owner), observer.status(owner)
     if name in purity.MUTATORS.get(kind, ()):
-        if status != LOCAL:
+        if status != LOCAL and not _grows(observer, owner, name, positional, site):
             observer.open(f"calls `{name}` of {operations.outside(observer, owner)}", site)
         if name == "sort" and keywords.get("key") is not None:
             keywords["key"] = _checked_key(observer, observer.callee(keywords["key"], site), site)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 import weakref
 from collections.abc import Callable, Iterator, Mapping
@@ -201,7 +202,7 @@ def capture(
     _reach_bound(observer, called, bound)
     recorder.name_of, recorder.reached = observer.name_of, observer.reached
     observer.opened, observer.changed = recorder.code_opens, recorder.change
-    observer.numbers = recorder.numbers
+    observer.numbers, recorder.memory.let_go = recorder.numbers, functools.partial(observer.forget, 0)
     recorder.graph_changes.callbacks = Callbacks(observer)
     previous, state.interpreter = state.interpreter, in_charge(recorder)
     try:

@@ -38,7 +38,7 @@ class Again:
         path = run.leaf.path
         assert path is not None
         left = path.capture.left
-        self.possible = not (left.after or left.attributes or left.counts or left.replaced)
+        self.possible = not (left.after or left.attributes or left.items or left.counts or left.replaced)
         self.undo: list[Callable[[], None]] = run.undo
         self.written = run.written
         self.memory = run.memory

@@ -61,6 +61,11 @@ _REASONS: list[tuple[str, str, str]] = [
         "do this outside the function",
     ),
     (
+        "derived by code",
+        r"derived by",
+        "derive it inside, by `backward()` or `autograd.grad` in the function: the backward is captured, too",
+    ),
+    (
         "gradients",
         r"backward|\.grad|optimizer|step\(\)|first step|on the graph",
         "keep what stands in the way outside: the forward alone is captured, and its backward with it",

@@ -138,6 +138,15 @@ def set_attribute(owner: Callable[[], Any], name: str, value: Any) -> None:
         setattr(held, name, value)
 
 
+def append(owner: Callable[[], Any], empties: bool, items: tuple[Any, ...]) -> None:
+    """Append to a list or deque, unless nobody has it any more. empties: what is there goes before."""
+    held = owner()
+    if held is not None:
+        if empties:
+            held.clear()
+        held.extend(items)
+
+
 def count(owner: Callable[[], Any], name: str, by: int) -> None:
     """Add to a whole number that is an attribute of an object, unless nobody has the object any more."""
     held = owner()

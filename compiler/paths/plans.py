@@ -47,7 +47,7 @@ from fusegrad.compiler.paths.autograd_node import (
     template_of,
 )
 from fusegrad.compiler.paths.backward_plan import NODE, apart, backward_plan
-from fusegrad.compiler.paths.commit import add_first, count, own, replace_memory, set_attribute
+from fusegrad.compiler.paths.commit import add_first, append, count, own, replace_memory, set_attribute
 from fusegrad.compiler.paths.path import Captured, Path
 from fusegrad.compiler.paths.segments import Code, Segment, Spot
 from fusegrad.eager.autograd.hooks import any_has_hooks, leaf_hooks
@@ -57,7 +57,7 @@ from fusegrad.eager.core.errors import user_spot
 from fusegrad.eager.core.op import wrap
 from fusegrad.eager.core.shared import watching
 from fusegrad.eager.core.tensor import Tensor, Untracked
-from fusegrad.tracer.capture.api import Output
+from fusegrad.tracer.capture.api import Attribute, Items, Output
 from fusegrad.tracer.observe.hosts import GradientOf, at
 
 if TYPE_CHECKING:
@@ -425,13 +425,16 @@ class _Ending:
         return structured(structure, items)
 
     def attributes(self) -> Iterator[Step]:
-        """Set the attributes that the run has set."""
-        attributes = self.path.capture.left.attributes
-        outputs = self.path.capture.outputs
-        items = map(self._item, outputs[len(outputs) - sum(a.count for a in attributes) :])
-        for left in attributes:
-            value = structured(left.structure, list(itertools.islice(items, left.count)))
-            yield Do(Call(set_attribute, (Constant(left.owner), Constant(left.name), value)))
+        """Set the attributes that the run has set, and append to lists what it has appended."""
+        left, outputs = self.path.capture.left, self.path.capture.outputs
+        parts: list[Attribute | Items] = [*left.attributes, *left.items]
+        items = map(self._item, outputs[len(outputs) - sum(part.count for part in parts) :])
+        for part in parts:
+            value = structured(part.structure, list(itertools.islice(items, part.count)))
+            if isinstance(part, Attribute):
+                yield Do(Call(set_attribute, (Constant(part.owner), Constant(part.name), value)))
+            else:
+                yield Do(Call(append, (Constant(part.owner), Constant(part.emptied), value)))
 
     def _item(self, output: Output) -> Expression:
         if output.value is not None:

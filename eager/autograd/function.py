@@ -14,6 +14,7 @@ from fusegrad.eager.autograd import views
 from fusegrad.eager.autograd.node import (
     FREED,
     Node,
+    constant,
     edge_of,
     forward_text,
     place,
@@ -23,14 +24,11 @@ from fusegrad.eager.autograd.node import (
 )
 from fusegrad.eager.core import families
 from fusegrad.eager.core.errors import failure
-from fusegrad.eager.core.op import wrap
 from fusegrad.eager.core.public import locate
 from fusegrad.eager.core.state import no_grad, state
 from fusegrad.eager.core.tensor import Tensor
 
 __all__ = ["Function", "InplaceFunction", "once_differentiable"]
-
-_TRACED = "runs the custom Function {name}, whose backward is Python code"
 
 
 class FunctionNode(Node):
@@ -50,6 +48,10 @@ class FunctionNode(Node):
 
     def name(self) -> str:
         return type(self).__name__
+
+    @property
+    def foreign(self) -> str:  # type: ignore[override]
+        return f"the custom Function {self.function.__name__}, whose backward is Python code"
 
     # What the user's methods call.
 
@@ -123,7 +125,7 @@ class FunctionNode(Node):
         if self.materialize_grads:
             left_out = self.plain if self._materialize_non_diff_grads else self.plain | self.constant
             given = [
-                wrap(np.zeros(shape, dtype)) if g is None and i not in left_out else g
+                constant(0, shape, dtype) if g is None and i not in left_out else g
                 for i, (g, (shape, dtype)) in enumerate(zip(gradients, self.output_types, strict=True))
             ]
         if self.function._ambiguous:
@@ -131,7 +133,7 @@ class FunctionNode(Node):
                 RuntimeError,
                 f"Implementing both 'backward' and 'vjp' for a custom Function is not allowed: {self.name()}",
             )
-        made = self.function.backward(self, *given)  # None for results that are no tensors
+        made = _method(self.function, "backward", self)(self, *given)  # None for results that are no tensors
         return self._fitted(made if isinstance(made, tuple) else (made,), edges or self.edges)
 
     def _fitted(self, made: tuple[Any, ...], edges: Any) -> list[Tensor | None]:
@@ -237,25 +239,30 @@ class Function:
     @classmethod
     def apply(cls, *args: Any) -> Any:
         """Call the function, and put it on the graph."""
-        interpreter = state.interpreter
-        if interpreter is not None:
-            interpreter.effect(_TRACED.format(name=cls.__name__))
         node = cls._backward_cls()
+        forward = _method(cls, "forward", node)  # what waits comes before the node
         node.begin()
         node.extras()  # backward must take it for one whose gradients the user may hold
         node.needs_input_grad = tuple(isinstance(a, Tensor) and a.needs_grad for a in args)
         recorded = state.grad_enabled and any(node.needs_input_grad)
         with no_grad():
             if cls.setup_context is not Function.setup_context:
-                output = cls.forward(*args)
-                cls.setup_context(node, _with_defaults(cls.forward, args), output)
+                output = forward(*args)
+                given = _with_defaults(cls.forward, args)
+                _method(cls, "setup_context", node)(node, given, output)
             else:
-                output = cls.forward(node, *args)
-        if interpreter is not None:
-            interpreter.effect(_TRACED.format(name=cls.__name__))  # what was asked for inside must be there
+                output = forward(node, *args)
+        if state.interpreter is not None:
+            state.interpreter.ended_method(cls, node)
         outputs = output if isinstance(output, (tuple, list)) else (output,)
         results = _placed(node, args, outputs, recorded)
         return type(output)(results) if isinstance(output, (tuple, list)) else results[0]
+
+
+def _method(cls: type[Function], name: str, node: FunctionNode) -> Callable[..., Any]:
+    """A method that is about to be called, or what an interpreter has in its place."""
+    found = state.interpreter and state.interpreter.begins_method(cls, name, node)
+    return found or getattr(cls, name)
 
 
 class InplaceFunction(Function):
@@ -380,27 +387,31 @@ def once_differentiable(function: Callable[..., Any]) -> Callable[..., Any]:
     def wrapped(ctx: Any, *gradients: Any) -> Any:
         with no_grad():
             made = function(ctx, *gradients)
-        if not state.grad_enabled:
-            return made
-        sources = [g for g in gradients if isinstance(g, Tensor) and g.needs_grad]
-        if not sources:
-            return made
-        many = isinstance(made, tuple)
-        outputs = made if many else (made,)
-        error = _Twice(sources)
-        placed = tuple(
-            place(share(o), error, 0) if isinstance(o, Tensor) and o.array.dtype.kind in "fcV" else o
-            for o in outputs
-        )
-        return placed if many else placed[0]
+        return _derived_once(gradients, made)
 
     return wrapped
+
+
+def _derived_once(gradients: tuple[Any, ...], made: Any) -> Any:
+    """What a backward made of `gradients`, which cannot be derived by them."""
+    sources = [g for g in gradients if isinstance(g, Tensor) and g.needs_grad]
+    if not state.grad_enabled or not sources:
+        return made
+    many = isinstance(made, tuple)
+    outputs = made if many else (made,)
+    error = _Twice(sources)
+    placed = tuple(
+        place(share(o), error, 0) if isinstance(o, Tensor) and o.array.dtype.kind in "fcV" else o
+        for o in outputs
+    )
+    return placed if many else placed[0]
 
 
 class _Twice(Node):
     """The node of gradients that cannot be derived again."""
 
     __slots__ = ()
+    foreign = "a backward that is once_differentiable"
 
     def __init__(self, sources: Sequence[Tensor]) -> None:
         self.begin()

@@ -60,6 +60,10 @@ class Extra:
         self.hooks: Hooks = {}
         self.metadata: dict[str, Any] = {}
 
+    def calls(self) -> bool:
+        """Whether a backward calls anybody here, or leaves a gradient."""
+        return bool(self.retained or self.prehooks or self.hooks or any(self.tensors.values()))
+
     def received(self, slots: list[Any], one_op: bool) -> list[Any]:
         """The gradients of the node's outputs after the tensors' hooks, in the order of registration.
 
@@ -77,7 +81,7 @@ class Extra:
     def before(self, slots: list[Any]) -> list[Any]:
         """The gradients of the outputs after the node's prehooks."""
         for hook in list(self.prehooks.values()):
-            made = hook(tuple(slots))
+            made = _called(hook)(tuple(slots))
             if made is not None:
                 slots = list(_checked(hook, made, slots))
         return slots
@@ -92,7 +96,7 @@ class Extra:
         known = dict(zip((index for index, _, _ in edges), produced, strict=True))
         shown: Sequence[Any] = [known.get(place) for place in places]
         for hook in list(self.hooks.values()):
-            made = hook(tuple(shown), tuple(slots))
+            made = _called(hook)(tuple(shown), tuple(slots))
             if made is not None:
                 shown = _checked(hook, made, shown)
         return [shown[places.index(index)] for index, _, _ in edges]
@@ -101,7 +105,7 @@ class Extra:
 def through(hooks: Hooks, gradient: Any) -> Any:
     """`gradient` after a tensor's hooks; one that returns None leaves it."""
     for hook in list(hooks.values()):
-        made = hook(gradient)
+        made = _called(hook)(gradient)
         if made is not None:
             (gradient,) = _checked(hook, (made,), (gradient,))
     return gradient
@@ -159,7 +163,8 @@ def register_hook(self: Tensor, hook: Any) -> RemovableHandle:
     >>> x.grad
     tensor([10., 10.])
     """
-    _tell()
+    if state.interpreter is not None:
+        state.interpreter.puts_hook(self)
     if not self.needs_grad:
         raise failure(RuntimeError, "cannot register a hook on a tensor that doesn't require gradient")
     if self.grad_fn is not None:
@@ -233,6 +238,11 @@ def has_hooks(leaf: Any) -> bool:
 def any_has_hooks(*leaves: Any) -> bool:
     """Whether one of the leaves has hooks; None stands for one that is gone."""
     return any(leaf is not None and has_hooks(leaf) for leaf in leaves)
+
+
+def _called(hook: Callable[..., Any]) -> Callable[..., Any]:
+    """A hook that is about to be called, or what an interpreter has in its place."""
+    return (state.interpreter and state.interpreter.calls_hook(hook)) or hook
 
 
 def _tell() -> None:

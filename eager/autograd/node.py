@@ -66,6 +66,7 @@ class Node:
 
     fresh = False  # whether each gradient that `apply` gives has memory of its own
     one_op = True  # whether its outputs are those of one op
+    foreign = ""  # what its gradients are given by, if that is not the rule of an op
     refused = ""  # why no gradient can be sent here
     ready: list[Tensor] | None = None  # the gradients of its edges, if they are known for a backward from 1
     op: Op

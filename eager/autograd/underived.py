@@ -14,6 +14,7 @@ class Underived(Node):
     """The node of a function without a derivative."""
 
     __slots__ = ("error",)
+    foreign = "an op without a derivative"
 
     def __init__(self, error: str, result: Tensor, inputs: tuple[Tensor, ...]) -> None:
         self.begin()

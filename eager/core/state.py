@@ -41,6 +41,24 @@ class Interpreter:
         """Whether `tensor` requires gradients is about to be the other way round."""
         self.effect("changes requires_grad")
 
+    # Python code of the user's that the engine calls.
+
+    def begins_method(self, kind: Any, name: str, context: Any) -> Callable[..., Any] | None:
+        """A method of a custom Function is about to be called: what to call in its place, or None."""
+        self.effect(f"runs the custom Function {kind.__name__}, whose backward is Python code")
+        return None
+
+    def ended_method(self, kind: Any, context: Any) -> None:
+        """Forward has run: what was asked for inside is about to be put on the graph as it is."""
+        self.effect(f"runs the custom Function {kind.__name__}, whose backward is Python code")
+
+    def puts_hook(self, tensor: Any) -> None:
+        """A hook is about to be put on `tensor`."""
+        self.effect("puts a hook on a tensor")
+
+    def calls_hook(self, hook: Callable[..., Any]) -> Callable[..., Any] | None:
+        """A backward is about to call a hook: what to call in its place, or None."""
+
     def constant(self, tensor: Any) -> None:
         """`tensor` was made from Python data, not by an op."""
 

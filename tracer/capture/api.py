@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 import weakref
 from collections.abc import Callable, Iterator, Mapping
@@ -16,6 +17,7 @@ from fusegrad.eager.core.handlers import in_charge
 from fusegrad.eager.core.shared import is_same
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
+from fusegrad.tracer.capture.callbacks import Callbacks
 from fusegrad.tracer.capture.carried import carry
 from fusegrad.tracer.capture.hooks import FOLLOWING
 from fusegrad.tracer.capture.signatures import argument_names, plain_function
@@ -27,7 +29,7 @@ from fusegrad.tracer.observe.naming import NamingObserver
 from fusegrad.tracer.observe.observer import Observer
 from fusegrad.tracer.observe.pytree import Structure, contents, flatten, is_container
 from fusegrad.tracer.observe.reads import Read
-from fusegrad.tracer.observe.stores import Stored
+from fusegrad.tracer.observe.stores import Grown, Stored
 from fusegrad.tracer.observe.values import hold, is_plain
 from fusegrad.tracer.record.before import Before
 from fusegrad.tracer.record.later import Later
@@ -85,21 +87,34 @@ class Attribute:
 
 
 @dataclass(frozen=True, slots=True)
+class Items:
+    """What the run has appended to the list that `owner` gives when called: a tuple of this structure, with
+    so many leaves (`count`). emptied: whether what was there before is gone.
+    """
+
+    owner: Callable[[], Any]
+    emptied: bool
+    structure: Structure
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class Left:
     """What the run left in the world, besides its result.
 
     writes: (input, what its memory holds in the end); quiet: the numbers of those that autograd does not
-    notice. gradients: (tensor, what its `.grad` is in the
-    end; None: there is none). attributes: those that were set, whose leaves are the last of the capture's
-    outputs; counts: those that grew: the object, the name, and by how much. after: methods that are called
-    when all is done. numbers: what the Python numbers among the outputs are taken out of. replaced: (tensor,
-    what the memory holds that it is given).
+    notice. gradients: (tensor, what its `.grad` is in the end; None: there is none). attributes: those that
+    were set; items: what lists have got; the leaves of both are the last of the capture's outputs. counts:
+    those that grew: the object, the name, and by how much. after: methods that are called when all is done.
+    numbers: what the Python numbers among the outputs are taken out of. replaced: (tensor, what the memory
+    holds that it is given).
     """
 
     writes: tuple[tuple[Value, Value], ...] = ()
     quiet: frozenset[int] = frozenset()
     gradients: tuple[tuple[Place, Value | None], ...] = ()
     attributes: tuple[Attribute, ...] = ()
+    items: tuple[Items, ...] = ()
     counts: tuple[tuple[Callable[[], Any], str, int], ...] = ()
     after: tuple[weakref.WeakMethod[Any], ...] = ()
     numbers: tuple[Value, ...] = ()
@@ -111,8 +126,8 @@ class Left:
         return [*(v for _, v in self.writes), *gradients, *(v for _, v in self.replaced), *self.numbers]
 
     def __bool__(self) -> bool:
-        left = self.writes or self.gradients or self.attributes or self.counts or self.after
-        return bool(left or self.replaced)
+        python = self.attributes or self.items or self.counts or self.after
+        return bool(self.writes or self.gradients or self.replaced or python)
 
 
 @dataclass
@@ -187,7 +202,8 @@ def capture(
     _reach_bound(observer, called, bound)
     recorder.name_of, recorder.reached = observer.name_of, observer.reached
     observer.opened, observer.changed = recorder.code_opens, recorder.change
-    observer.numbers = recorder.numbers
+    observer.numbers, recorder.memory.let_go = recorder.numbers, functools.partial(observer.forget, 0)
+    recorder.graph_changes.callbacks = Callbacks(observer)
     previous, state.interpreter = state.interpreter, in_charge(recorder)
     try:
         try:
@@ -251,6 +267,9 @@ def _finish(recorder: Recorder, observer: Observer, result: Any, leaves: list[An
     shown: set[int] = set()
     reasons += _containers(result, observer, shown)
     attributes = tuple(_attribute(stored, observer, found, shown, reasons) for stored in observer.stores)
+    items = tuple(_items(grown, observer, found, shown, reasons) for grown in observer.stores.grown.values())
+    if items and recorder.before is not None:
+        reasons.append(Reason("changes a list that lives outside the function", "", 0))
     outputs = tuple(_output(recorder, observer, leaf, leaves, reasons) for leaf in found)
     outputs = _aliased(outputs, found)
     same = _same(leaves, observer)
@@ -260,10 +279,11 @@ def _finish(recorder: Recorder, observer: Observer, result: Any, leaves: list[An
     reasons += _sharing(outputs, found, leaves, recorder)
     counts = tuple((hold(c.owner), c.name, c.value() - c.first) for c in observer.stores.counts())
     left = _left(recorder, outputs, found, reasons)
-    if any(o.kind == "late" for o in outputs[len(outputs) - sum(a.count for a in attributes) :]):
+    python = sum([a.count for a in attributes] + [i.count for i in items])
+    if any(o.kind == "late" for o in outputs[len(outputs) - python :]):
         reasons.append(Reason("sets an attribute to what a learning rate schedule has set", "", 0))
     numbers = tuple(dict.fromkeys(o.item for o in outputs if o.kind == "number"))
-    left = dataclasses.replace(left, attributes=attributes, counts=counts, numbers=numbers)
+    left = dataclasses.replace(left, attributes=attributes, items=items, counts=counts, numbers=numbers)
     values = dict.fromkeys(o.value for o in outputs if o.value is not None)
     hosts = (h.value for h, _ in recorder.hosts)
     inputs = (*recorder.inputs, *recorder.captured, *hosts, *recorder.constants)
@@ -311,6 +331,21 @@ def _attribute(
     return Attribute(hold(stored.owner), stored.name, structure, len(found) - before)
 
 
+def _items(
+    grown: Grown, observer: Observer, found: list[Any], shown: set[int], reasons: list[Reason]
+) -> Items:
+    """What a replay appends to a list; `found` and `shown` as in `_attribute`."""
+    before = len(found)
+    reasons += (reason for item in grown.added for reason in _containers(item, observer, shown))
+    try:
+        structure = flatten(tuple(grown.added), found)
+    except ValueError as error:
+        reasons.append(Reason(f"appends {error} to a list", "", 0))
+        del found[before:]
+        structure = flatten((), found)
+    return Items(hold(grown.owner), grown.emptied, structure, len(found) - before)
+
+
 def _output(
     recorder: Recorder, observer: Observer, leaf: Any, leaves: list[Any], reasons: list[Reason]
 ) -> Output:
@@ -330,6 +365,9 @@ def _output(
             strides = leaf.array.strides
             nodes = reachable([leaf])
             freed = any(n.inputs is None for n in nodes)
+            problem = "" if freed or not leaf.needs_grad else recorder.graph_changes.problem_of(nodes)
+            if problem:
+                reasons.append(Reason(problem, "", 0))
             if any(map(recorder.keeps_what_is_gone, nodes)):
                 reasons.append(Reason("gives a result whose backward needs memory written since", "", 0))
             return Output("value", recorder.value_of(leaf), None, leaf.needs_grad, name, strides, freed)
@@ -362,8 +400,7 @@ def _left(recorder: Recorder, outputs: tuple[Output, ...], found: list[Any], rea
     writes = []
     seeds = [o.value for o in outputs if o.value is not None and o.requires_grad and not o.freed]
     derived = bool(seeds)
-    if derived and recorder.makes_leaves:
-        reasons.append(Reason("gives a result that can be derived by tensors that the run has made", "", 0))
+    reasons += [Reason(problem, "", 0) for problem in recorder.graph_changes.problems(derived)]
     if recorder.since and recorder.since & ancestors(recorder.equations, seeds):
         # Its gradients would have to come to the leaf by two ways.
         reasons.append(Reason("writes into a leaf, and gives a result that is derived by it since", "", 0))

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from fusegrad.eager.autograd.accumulation import check_gradient, gradient_of, set_gradient, warns_of_gradient
+from fusegrad.eager.autograd.function import FunctionNode
 from fusegrad.tracer.observe import purity, stores
 from fusegrad.tracer.observe.conditions import Attribute
 from fusegrad.tracer.observe.lookup import (
@@ -168,6 +169,8 @@ def _resolve_data(observer: Observer, owner: Any, name: str, raw: Any, site: Sit
     """A data descriptor of the class: properties are followed, the rest must be known."""
     kind = type(raw)
     if _gets_as_property(kind) and type(raw.fget) is FunctionType:
+        if isinstance(owner, FunctionNode) and purity.is_trusted(raw.fget):
+            return observer.adopt(getattr(owner, name))  # `ctx.saved_tensors`
         try:
             observer.reached(raw.fget)
             observer.read_function(raw.fget, site)

@@ -20,13 +20,16 @@ from typing import Any
 
 import numpy as np
 
-from fusegrad.tracer.observe import attributes, operations, purity
+from fusegrad.eager.autograd.function import Function, FunctionNode
+from fusegrad.eager.core.tensor import Tensor
+from fusegrad.tracer.observe import attributes, operations, purity, stores
 from fusegrad.tracer.observe.lookup import flat_contents, type_lookup
 from fusegrad.tracer.observe.observer import LOCAL, OUTER, Observer
 from fusegrad.tracer.observe.values import is_plain
 from fusegrad.tracer.twin.sites import Site
 
 _NUMBERS = (bool, int, float, np.number, np.bool_)
+_HANDING = (vars(Function)["apply"].__func__, Tensor.register_hook)
 _PLAIN_FACTORIES = (None, list, dict, set, int, float, str, bool, tuple)
 
 
@@ -53,7 +56,8 @@ def call_trusted(observer: Observer, function: Any, site: Site, /, *args: Any, *
     if isinstance(function, MethodType):
         owner = function.__self__
         engine = observer.is_known(owner) and (purity.is_trusted_object(owner) or purity.is_optimizer(owner))
-        if not (engine or observer.is_tensor(owner) or purity.is_static(owner)):
+        ours = engine or observer.is_tensor(owner) or _stands_for_engine(observer, owner, function)
+        if not (ours or purity.is_static(owner)):
             observer.consume(owner, site, what)
     if purity.is_transform(function):
         calls_it = not purity.makes_transform(function)
@@ -61,9 +65,21 @@ def call_trusted(observer: Observer, function: Any, site: Site, /, *args: Any, *
         for value in kwargs.values():
             observer.consume(value, site, what, passed_on=True)
     else:
+        passed_on = _hands_on(function)
         for value in (*args, *kwargs.values()):
-            observer.consume(value, site, what)
+            observer.consume(value, site, what, passed_on=passed_on)
     return observer.adopt(function(*args, **kwargs))
+
+
+def _hands_on(function: Any) -> bool:
+    """Whether a function of ours hands its arguments on to the user's code, and does not look into them."""
+    return type(function) is MethodType and function.__func__ in _HANDING
+
+
+def _stands_for_engine(observer: Observer, owner: Any, method: MethodType) -> bool:
+    """Whether the owner of a method of ours is a custom Function, or its `ctx`."""
+    is_function = _hands_on(method) and isinstance(owner, type)
+    return observer.is_known(owner) and (is_function or isinstance(owner, FunctionNode))
 
 
 def _passed(observer: Observer, value: Any, calls_it: bool, site: Site, what: str) -> Any:
@@ -84,7 +100,7 @@ def _passed(observer: Observer, value: Any, calls_it: bool, site: Site, what: st
 
 
 def call_pure(observer: Observer, function: Any, mode: str, site: Site, /, *args: Any, **kwargs: Any) -> Any:
-    """A builtin without effects: guard what it looks at, follow its callbacks, own its result."""
+    """A builtin without effects: guard what it looks at, follow its own its result."""
     name = getattr(function, "__name__", "")
     what = f"passes to `{name}`"
     positional, keywords = list(args), dict(kwargs)
@@ -396,13 +412,25 @@ def _call_method(observer: Observer, function: Any, site: Site, /, *args: Any, *
     return observer.adopt(result)
 
 
+def _grows(observer: Observer, owner: Any, name: str, given: list, site: Site) -> bool:
+    """Whether a method only appends to a list from outside, or empties it, which a replay does, too."""
+    if name == "clear":
+        return not given and stores.grow(observer, owner, None)
+    if name == "append":
+        return len(given) == 1 and stores.grow(observer, owner, given)
+    if name != "extend" or len(given) != 1 or type(given[0]) not in (list, tuple):
+        return False
+    observer.consume(given[0], site, "passes to `extend`", deep=False)
+    return stores.grow(observer, owner, given[0])
+
+
 def _prepare_container_method(
     observer: Observer, owner: Any, name: str, positional: list, keywords: dict, site: Site, what: str
 ) -> None:
     """Guard what a container's method reads, note what it writes."""
     kind, status = type(owner), observer.status(owner)
     if name in purity.MUTATORS.get(kind, ()):
-        if status != LOCAL:
+        if status != LOCAL and not _grows(observer, owner, name, positional, site):
             observer.open(f"calls `{name}` of {operations.outside(observer, owner)}", site)
         if name == "sort" and keywords.get("key") is not None:
             keywords["key"] = _checked_key(observer, observer.callee(keywords["key"], site), site)

@@ -118,8 +118,7 @@ class Observer:
         self._seen: dict[Any, Any] = {}
         self._explained: dict[int, BaseException] = {}
         self._twins: dict[int, FunctionType] = {}
-        args, kwargs = arguments
-        for value in (*args, *kwargs.values()):
+        for value in (*arguments[0], *arguments[1].values()):
             self._register_argument(value)
 
     # ---------------------------------------------------------------------------------- running
@@ -131,7 +130,10 @@ class Observer:
         """
         outer, current.observer = current.observer, self
         try:
-            self._reach_function(function)
+            self.reached(function)
+            if isinstance(function, MethodType):
+                self.reached(function.__self__)
+                self.reached(function.__func__)
             return self.callee(function, Site(*definition(function)))(*args, **kwargs)
         except BaseException as error:
             error.__traceback__ = without_hooks(error.__traceback__)
@@ -152,12 +154,6 @@ class Observer:
         for table in (*objects, self._seen, self._explained, self._twins):
             table.clear()
         self.loops.release()
-
-    def _reach_function(self, function: Callable) -> None:
-        self.reached(function)
-        if isinstance(function, MethodType):
-            self.reached(function.__self__)
-            self.reached(function.__func__)
 
     # ---------------------------------------------------------------------------------- origins
 
@@ -253,14 +249,12 @@ class Observer:
             return
         elif not is_container(value):
             self._note(value, OUTER)
-        elif not is_dataclass_instance(value):
-            self._note(value, STRUCTURE)
-            for item in flat_contents(value):
-                self._register_argument(item)
         else:
             self._note(value, STRUCTURE)
-            for field in dataclasses.fields(value):
-                self._register_argument(getattr(value, field.name, None))
+            of_dataclass = is_dataclass_instance(value)
+            names = [field.name for field in dataclasses.fields(value)] if of_dataclass else []
+            for item in [getattr(value, n, None) for n in names] if of_dataclass else flat_contents(value):
+                self._register_argument(item)
 
     # ---------------------------------------------------------------------------------- reads
 
@@ -286,10 +280,15 @@ class Observer:
         again = float.fromhex(value.hex())
         return self.numbers.follow(Taken(again, lambda: self._look(owner, site), place=part(place)))
 
-    def _look(self, owner: Any, site: Site) -> None:
-        """A look at an object from outside, which must be what it was before the run."""
+    def _look(self, owner: Any, site: Site) -> bool:
+        """A look at what must be as before the run; whether it is a list that has grown, and is guarded."""
         if id(owner) in self._restless:
             self.open(self._restless[id(owner)][1], site)
+        return stores.look_at(self, owner, site)
+
+    def is_late(self, owner: Any) -> bool:
+        """Whether code that a replay runs in the end has changed an object, or what leads to it."""
+        return id(owner) in self._restless.keys() | self._late
 
     def read(self, key: Any, make: Callable[[], Read]) -> None:
         """Record a read once; ``key`` names the place, ``make`` builds the read."""
@@ -352,22 +351,24 @@ class Observer:
 
     def read_item(self, owner: Any, key: Any, value: Any, site: Site) -> None:
         """One item of an outer list, deque or dict (MISSING: a dict's absent key)."""
-        self._look(owner, site)
+        if self._look(owner, site):
+            return
         place = ("item", id(owner), id(self._keep(key)) if plain_key(key) is MISSING else plain_key(key))
         self.read(place, lambda: ItemRead(owner, key, value, site))
         self.reached(value)
 
     def read_length(self, owner: Any, site: Site) -> None:
         """The length of a container, if it is outer."""
-        if self.status(owner) == OUTER and not isinstance(owner, (tuple, frozenset)):
+        if self.status(owner) != OUTER or stores.look_at(self, owner, site):
+            return
+        if not isinstance(owner, (tuple, frozenset)):
             self.read(("length", id(owner)), lambda: LengthRead(owner, site))
 
     def read_contents(self, owner: Any, site: Site) -> None:
         """All items of a builtin container; a read if it is outer."""
         if self.status(owner) != OUTER:
             return
-        self._look(owner, site)
-        if ("contents", id(owner)) in self._seen:
+        if self._look(owner, site) or ("contents", id(owner)) in self._seen:
             return
         items = flat_contents(owner)
         if not isinstance(owner, (tuple, frozenset)):  # whose identity says it all

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from fusegrad.tracer.observe import purity
+from fusegrad.tracer.observe import purity, stores
 from fusegrad.tracer.observe.conditions import Item
 from fusegrad.tracer.observe.lookup import MISSING, flat_contents
 from fusegrad.tracer.observe.observer import LOCAL, OUTER, STRUCTURE, UNKNOWN, Observer
@@ -75,7 +75,10 @@ def apply(observer: Observer, function: Callable, symbol: str, operands: tuple, 
 def inplace(observer: Observer, symbol: str, owner: Any, value: Any, site: Site) -> Any:
     """``owner += value`` without the store."""
     observer.deeds += not observer.is_tensor(owner)
-    if (type(owner) in _MUTABLE or type(owner) in purity.DICTS) and observer.status(owner) != LOCAL:
+    mutable = type(owner) in _MUTABLE or type(owner) in purity.DICTS
+    if mutable and observer.status(owner) != LOCAL:
+        if _grows(observer, symbol, owner, value, site):
+            return INPLACE[symbol](owner, value)
         observer.open(f"changes {outside(observer, owner)} in place", site)
     if type(owner) in (list, deque) and purity.is_user_iterable(value):
         value = iterate(observer, value, site)
@@ -83,6 +86,14 @@ def inplace(observer: Observer, symbol: str, owner: Any, value: Any, site: Site)
         iterate(observer, value, site)
         return INPLACE[symbol](owner, value)
     return apply(observer, INPLACE[symbol], symbol, (owner, value), site)
+
+
+def _grows(observer: Observer, symbol: str, owner: Any, value: Any, site: Site) -> bool:
+    """Whether `owner += value` appends items to a list from outside, which a replay does, too."""
+    if symbol != "+" or type(value) not in (list, tuple):
+        return False
+    observer.consume(value, site, "appends", deep=False)
+    return stores.grow(observer, owner, value)
 
 
 def compare(observer: Observer, symbol: str, left: Any, right: Any, site: Site) -> Any:
@@ -383,7 +394,8 @@ def _is_there(observer: Observer, owner: Any, key: Any, value: Any, site: Site) 
 def delete_item(observer: Observer, owner: Any, key: Any, site: Site) -> None:
     """``del owner[key]``."""
     observer.numbers.look(key)
-    _check_write(observer, owner, key, "__delitem__", site)
+    if key != slice(None) or not stores.grow(observer, owner, None):
+        _check_write(observer, owner, key, "__delitem__", site)
     observer.deeds += 1
     try:
         del owner[key]

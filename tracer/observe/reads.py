@@ -345,10 +345,11 @@ class ContentsRead(Read):
     __slots__ = ("owner", "type_name", "values")
     kind = "contents"
 
-    def __init__(self, owner: Any, site: Site):
+    def __init__(self, owner: Any, site: Site, items: Iterable[Any] | None = None):
+        """items: what it held at first, if it holds something else by now."""
         self.site, self.owner, self.type_name = site, hold(owner), type(owner).__name__
         self.expected = _ABSENT
-        self.values = tuple(Expected(value) for value in flat_contents(owner))
+        self.values = tuple(Expected(value) for value in (flat_contents(owner) if items is None else items))
 
     def place(self) -> Place:
         return Contents(Held(self.owner))

@@ -1,15 +1,20 @@
-"""Attributes that a run sets on objects from outside: what a replay sets once everything else is done.
+"""Attributes that a run sets on objects from outside, and lists there that it appends to: what a replay does
+once everything else is done.
 
 `self.loss = ...` in a `forward` leaves something in the world. A replay can leave it again, as it makes
 results again: the last value of each attribute counts, and what the run itself finds there afterwards is no
 look at the world any more.
+
+A list that grows from call to call need not be what it was: a replay appends to whatever is there. Where the
+run looks at what it holds afterwards, its first items are guarded.
 """
 
 from __future__ import annotations
 
 import functools
+from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import FunctionType, MethodType, ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +31,8 @@ from fusegrad.tracer.observe.lookup import (
     nn_module_class,
     type_lookup,
 )
-from fusegrad.tracer.observe.reads import AttributeRead, Read
+from fusegrad.tracer.observe.pytree import contents, is_container
+from fusegrad.tracer.observe.reads import AttributeRead, ContentsRead, Read
 from fusegrad.tracer.observe.values import Expected, hold, is_plain, plain_key
 
 if TYPE_CHECKING:
@@ -34,6 +40,7 @@ if TYPE_CHECKING:
     from fusegrad.tracer.twin.sites import Site
 
 CHANGE = "sets an attribute of an object"
+APPEND = "appends to a list, or empties one"
 
 
 @dataclass(slots=True, eq=False)
@@ -49,6 +56,21 @@ class Stored:
         return own(self.owner)[self.name]
 
 
+@dataclass(slots=True, eq=False)
+class Grown:
+    """A list or deque from outside that a run has appended to, or emptied.
+
+    first: what it held before the run. emptied: whether that is gone. added: what was appended since.
+    known: whether the first items are guarded.
+    """
+
+    owner: list | deque
+    first: tuple[Any, ...]
+    emptied: bool = False
+    added: list[Any] = field(default_factory=list)
+    known: bool = False
+
+
 class Stores:
     """The attributes that a run has set, and those that are whole numbers to which it has added.
 
@@ -59,6 +81,7 @@ class Stores:
         self._set: dict[tuple[int, str], Stored] = {}
         self._counts: dict[tuple[int, str], Stored] = {}
         self._begun: dict[tuple[int, str], Stored] = {}
+        self.grown: dict[int, Grown] = {}
 
     def __bool__(self) -> bool:
         return bool(self._set)
@@ -105,8 +128,54 @@ class Stores:
         return MISSING if known is None else known.first
 
     def clear(self) -> None:
-        for table in (self._set, self._counts, self._begun):
+        for table in (self._set, self._counts, self._begun, self.grown):
             table.clear()
+
+
+def grow(observer: Observer, owner: Any, items: Iterable[Any] | None) -> bool:
+    """Note that items are about to be appended to a list from outside, or that all of its items are about to
+    go (None); whether a replay can do it, too.
+    """
+    if type(owner) not in (list, deque) or not observer.is_outer(owner):
+        return False
+    if observer.is_late(owner) or _is_argument(observer, owner):
+        return False
+    items = None if items is None else tuple(items)
+    if items is not None and not all(_can_be_left(observer, item, owner) for item in items):
+        return False
+    known = observer.stores.grown.setdefault(id(owner), Grown(owner, tuple(owner)))
+    if items is None:
+        known.emptied = True
+        known.added.clear()
+    else:
+        known.added += items
+    observer.changed(APPEND)
+    return True
+
+
+def look_at(observer: Observer, owner: Any, site: Site) -> bool:
+    """Somebody looks at a container: whether it is one that has grown, whose first items are guarded now."""
+    grown = observer.stores.grown.get(id(owner))
+    if grown is not None and not grown.known:
+        grown.known = True
+        key = ("contents", id(owner))
+        observer.read(key, lambda: ContentsRead(owner, site, grown.first))
+        for item in grown.first:
+            observer.reached(item)
+    return grown is not None
+
+
+def _is_argument(observer: Observer, owner: Any) -> bool:
+    """Whether a container is part of the arguments, too."""
+    args, kwargs = observer.arguments
+    pending = [*args, *kwargs.values()]
+    while pending:
+        value = pending.pop()
+        if value is owner:
+            return True
+        if is_container(value):
+            pending += contents(value)
+    return False
 
 
 def own(owner: Any) -> dict[str, Any]:
@@ -179,13 +248,15 @@ def _is_there(observer: Observer, value: Any, owner: Any, name: str, site: Site)
     if (owner, name) in observer.stores or found.where not in ("instance", "module"):
         return False
     both_plain = is_plain(value) and is_plain(found.raw) and not observer.numbers.has(value)
-    same_tensor = found.raw is value and observer.is_tensor(value)
-    if not same_tensor and not (both_plain and plain_key(value) == plain_key(found.raw)):
+    # As after `self.items += [...]`, which has told by itself that the list grows.
+    same = found.raw is value and (observer.is_tensor(value) or type(value) in (list, deque))
+    if not same and not (both_plain and plain_key(value) == plain_key(found.raw)):
         return False
     kind = type(owner)
     own = type_lookup(kind, "__setattr__")
     module = nn_module_class()
-    if own is not object.__setattr__ and (module is None or own is not vars(module)["__setattr__"]):
+    plain_own = own is object.__setattr__ or kind is SimpleNamespace
+    if not plain_own and (module is None or own is not vars(module)["__setattr__"]):
         return False
     if is_data_descriptor(type_lookup(kind, name)):
         return False

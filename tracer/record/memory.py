@@ -88,6 +88,8 @@ class Memory:
     def __init__(self, emit: Emit, tracked: set[Value]) -> None:
         """tracked: the values of tensors that need gradients."""
         self._emit, self._tracked = emit, tracked
+        # Has containers forgotten that nobody has but who watches the run: their tensors are no more.
+        self.let_go: Callable[[], Any] = lambda: None
         self._known: dict[int, Known] = {}
         # By the memory (see `_memory`), by root, and by the id of the array: a loop may leave many views.
         self._on: dict[int, dict[Known, dict[int, Known]]] = {}
@@ -96,7 +98,7 @@ class Memory:
         """Forget all arrays, and who makes equations."""
         self._known.clear()
         self._on.clear()
-        del self._emit
+        del self._emit, self.let_go
 
     def find(self, array: np.ndarray) -> Known | None:
         """What is known of an array."""
@@ -188,11 +190,10 @@ class Memory:
         root = known.root()
         array = known.array
         on = self._on.get(_memory(array), {})
-        others = [
-            k.reference() for other, group in on.items() if other is not root for k in [*group.values()]
-        ]
-        if any(other is not None and np.may_share_memory(other, array) for other in others):
-            raise Unfollowed("writes into memory that two tensors share")
+        if _is_shared(on, root, array):
+            self.let_go()
+            if _is_shared(on, root, array):
+                raise Unfollowed("writes into memory that two tensors share")
         chain = [known]
         while chain[-1].parent is not None:
             if chain[-1].op.put is None:
@@ -210,6 +211,12 @@ class Memory:
                 # Through a view off the graph: autograd does not see the write.
                 value = self._emit(_REWRITTEN, (before, value), {})
             parent.value = view.seen = value
+
+
+def _is_shared(on: dict[Known, dict[int, Known]], root: Known, array: np.ndarray) -> bool:
+    """Whether an array that is on the same memory overlaps, though it is no view of the same root."""
+    others = [k.reference() for other, group in [*on.items()] if other is not root for k in [*group.values()]]
+    return any(other is not None and np.may_share_memory(other, array) for other in others)
 
 
 def _memory(array: np.ndarray) -> int:

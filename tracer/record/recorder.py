@@ -6,7 +6,6 @@ While it is in charge of a thread, `bind` still evaluates eagerly, or as late as
 
 from __future__ import annotations
 
-import os
 import weakref
 from collections.abc import Callable, Sequence
 from types import MethodType
@@ -14,11 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from fusegrad.eager.autograd.engine import reachable
-from fusegrad.eager.autograd.hooks import has_hooks
-from fusegrad.eager.autograd.node import Node, next_sequence
+from fusegrad.eager.autograd.node import Node
 from fusegrad.eager.autograd.views import base_of
-from fusegrad.eager.core.errors import source_line, user_location
+from fusegrad.eager.core.errors import user_location
 from fusegrad.eager.core.families import Random
 from fusegrad.eager.core.op import REGISTRY, Op, Params, evaluate, explaining, wrap
 from fusegrad.eager.core.ops import ops
@@ -30,6 +27,7 @@ from fusegrad.tracer.observe.numbers import Numbers, Taken
 from fusegrad.tracer.observe.optimizer_steps import ParametersRead
 from fusegrad.tracer.observe.reads import Read
 from fusegrad.tracer.record.before import Before
+from fusegrad.tracer.record.graph_changes import GraphChanges
 from fusegrad.tracer.record.later import Later
 from fusegrad.tracer.record.memory import Memory, Unfollowed
 from fusegrad.tracer.record.references import note_operands
@@ -52,8 +50,7 @@ class Recorder(Interpreter):
     bare: the arguments that must have no `.grad`. derived: where the leaves from outside are whose gradients
     the run has asked for, by id. steps_taken: how often the run has counted up each count of
     an optimizer's steps, by id, and the value that it then held. noticed: what was in the memory first that
-    is written so that autograd notices, not through `.data`. makes_leaves: whether tensors of the run's own
-    were made to require gradients. after: Python code that a replay runs in
+    is written so that autograd notices, not through `.data`. after: Python code that a replay runs in
     the end.
     since: what leaves from outside held after they were written. replaced: the tensors from outside, by id,
     that were given other memory.
@@ -84,7 +81,6 @@ class Recorder(Interpreter):
         self.after: list[weakref.WeakMethod[MethodType]] = []
         self.steps_taken: dict[int, tuple[int, Value]] = {}
         self.noticed: set[Value] = set()
-        self.makes_leaves = False
         self._versions: dict[Value, Any] = {}  # of what comes from outside
         self._taken_out: dict[Value, Value] = {}
         self._writes: dict[int, int] = {}  # by the id of what counts them, how many there were at first
@@ -99,7 +95,7 @@ class Recorder(Interpreter):
         self.memory = Memory(self._emit, self.tracked)
         self.numbers = Numbers()
         self.later = Later(self.memory, puts_off)
-        self._first_node = next_sequence()
+        self.graph_changes = GraphChanges(self)
         self.operands: dict[Value, Callable[[], Tensor | None]] | None = None
         self._places: dict[int, int] = {}
         self._names: set[str] = set()
@@ -371,7 +367,7 @@ class Recorder(Interpreter):
         self.later.meets((tensor, value))
         ours, given = tensor.array, value.array
         alike = (ours.shape, ours.dtype, ours.strides) == (given.shape, given.dtype, given.strides)
-        ours_alone = self._is_made(tensor) and id(tensor) not in self.replaced
+        ours_alone = self.is_made(tensor) and id(tensor) not in self.replaced
         if not alike or self.is_outside(value) or ours_alone or self.before is not None:
             self.effect("replaces a tensor's data")
             return
@@ -380,18 +376,16 @@ class Recorder(Interpreter):
         self.replaced[id(tensor)] = tensor
 
     def requires_grad_changes(self, tensor: Tensor) -> None:
-        """What the run has made may become a leaf, from which nothing leads outside."""
-        if tensor.needs_grad or not self._is_made(tensor):
-            self.effect("changes requires_grad")
-            return
-        if tensor.grad_fn is None:
-            self.tracked.add(self.value_of(tensor))
-            self.makes_leaves = True
+        self.graph_changes.requires_grad_changes(tensor)
 
-    def _is_made(self, tensor: Tensor) -> bool:
+    def is_made(self, tensor: Tensor) -> bool:
         """Whether the tensor was made by this run; its memory may be that of another one from outside."""
         known = self.memory.find(tensor.array)
         return known is not None and not known.outside
+
+    def has_own_value(self, tensor: Tensor) -> bool:
+        """Whether a value stands for this very tensor from outside, and no other one of its memory."""
+        return id(tensor) in self._places or self.captured.get(self.value_of(tensor)) is tensor
 
     def keeps_what_is_gone(self, node: Node) -> bool:
         """Whether a node keeps memory that was written since, and that was not there before the run: of that
@@ -410,22 +404,34 @@ class Recorder(Interpreter):
         """A backward is recorded like the rest, as long as it stays within the run."""
         if accumulates:
             self.later.settle()
-        for node in reachable(roots):
-            if node.sequence < self._first_node:
-                self.effect("goes backward through ops that were done outside")
-            if node.extra is not None:
-                self.effect("runs hooks in backward")
-            for _, target, _ in node.edges:
-                if isinstance(target, Tensor):
-                    if not self._is_made(target):
-                        self.derived.setdefault(id(target), self.place_of(target))
-                    if has_hooks(target):
-                        self.effect("runs hooks in backward")
+        self.graph_changes.backward(roots)
         return self
+
+    def begins_method(self, kind: Any, name: str, context: Any) -> Callable[..., Any] | None:
+        self.later.settle()
+        callbacks = self.graph_changes.callbacks
+        found = None if callbacks is None else callbacks.method(kind, name, context)
+        return found or super().begins_method(kind, name, context)
+
+    def ended_method(self, kind: Any, context: Any) -> None:
+        if context.dirty_tensors:
+            self.effect(f"writes what it gets in the custom Function {kind.__name__}")
+
+    def puts_hook(self, tensor: Tensor) -> None:
+        if not self.graph_changes.is_own(tensor):
+            super().puts_hook(tensor)
+
+    def calls_hook(self, hook: Callable[..., Any]) -> Callable[..., Any] | None:
+        self.later.settle()
+        callbacks = self.graph_changes.callbacks
+        found = None if callbacks is None else callbacks.hook(hook)
+        if found is None:
+            self.effect("runs hooks in backward")
+        return found
 
     def sees_gradient(self, tensor: Tensor) -> None:
         self.later.settle()
-        if id(tensor) in self.gradients or self._is_made(tensor):
+        if id(tensor) in self.gradients or self.is_made(tensor):
             return
         self.gradients[id(tensor)] = Gradient(tensor, tensor.gradient)
         place = self.place_of(tensor)
@@ -439,7 +445,7 @@ class Recorder(Interpreter):
 
     def before_gradient(self, tensor: Tensor) -> None:
         self.later.settle()
-        if not self._is_made(tensor):
+        if not self.is_made(tensor):
             self.change("sets .grad")
             self.gradients.setdefault(id(tensor), Gradient(tensor, None)).assigned = True
 
@@ -463,6 +469,7 @@ class Recorder(Interpreter):
 
     def finish(self) -> None:
         """The run is over: what a replay does at the end must have been done at the end."""
+        self.graph_changes.finish()
         if self.after and self._work() != self._done:
             self.effect("steps a learning rate schedule before the parameters; step it last")
 
@@ -490,10 +497,3 @@ def shares_memory(array: np.ndarray, args: Sequence[Any]) -> bool:
     """Whether an array that is there already lies in the memory of one of the tensors among `args`."""
     arrays = [a.array for a in args if isinstance(a, Tensor)]
     return any(np.may_share_memory(array, a) for a in arrays if type(array) is type(a) is np.ndarray)
-
-
-def source_text(source: Source | None) -> str:
-    """`train.py:41  if h.mean() > 10:`"""
-    if source is None:
-        return ""
-    return f"{os.path.basename(source.file)}:{source.line}  {source_line(source.file, source.line)}"

@@ -1,0 +1,101 @@
+"""What a run does to the autograd graph besides ops: backwards, hooks, custom Functions, new leaves.
+
+In: what the engine tells the recorder of it. Out: the reasons not to replay, and those not to replay a run
+whose result can be derived.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from fusegrad.eager.autograd.engine import reachable
+from fusegrad.eager.autograd.hooks import has_hooks
+from fusegrad.eager.autograd.node import Node, next_sequence
+from fusegrad.eager.core.tensor import Tensor
+
+if TYPE_CHECKING:
+    from fusegrad.tracer.record.recorder import Recorder
+
+
+class Callbacks(Protocol):
+    """Gives the user's code that the engine is about to call so that it is observed; None where it cannot be.
+
+    See `capture/callbacks.py`.
+    """
+
+    def method(self, kind: type, name: str, context: Any) -> Callable[..., Any] | None:
+        """A method of a custom Function."""
+
+    def hook(self, hook: Callable[..., Any]) -> Callable[..., Any] | None:
+        """A hook on a gradient."""
+
+
+class GraphChanges:
+    """Those of one run.
+
+    makes_leaves: whether tensors of the run's own were made to require gradients. turned: the tensors from
+    outside that were made to require gradients or not to, by id, with whether they did at first.
+    callbacks: observes the user's code that is called; None where nobody observes.
+    """
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._first_node = next_sequence()
+        self.makes_leaves = False
+        self.turned: dict[int, tuple[Tensor, bool]] = {}
+        self.callbacks: Callbacks | None = None
+
+    def backward(self, roots: Sequence[Tensor]) -> None:
+        """A backward is recorded like the rest, as long as it stays within the run."""
+        recorder = self._recorder
+        for node in reachable(roots):
+            if node.sequence < self._first_node:
+                recorder.effect("goes backward through ops that were done outside")
+            for _, target, _ in node.edges:
+                if isinstance(target, Tensor) and not recorder.is_made(target):
+                    recorder.derived.setdefault(id(target), recorder.place_of(target))
+                    if has_hooks(target):
+                        recorder.effect("runs hooks in backward")
+
+    def is_own(self, tensor: Tensor) -> bool:
+        """Whether the run has made the tensor, and the op that it comes of."""
+        if tensor.grad_fn is None:
+            return self._recorder.is_made(tensor)
+        return tensor.grad_fn.sequence > self._first_node
+
+    def requires_grad_changes(self, tensor: Tensor) -> None:
+        """What the run has made may become a leaf, from which nothing leads outside; what was there before
+        must be in the end what it was.
+        """
+        recorder = self._recorder
+        if not recorder.is_made(tensor):
+            recorder.later.settle()
+            if not recorder.has_own_value(tensor):
+                recorder.effect("changes requires_grad")
+            self.turned.setdefault(id(tensor), (tensor, tensor.needs_grad))
+        elif tensor.grad_fn is None:
+            recorder.tracked.add(recorder.value_of(tensor))
+            self.makes_leaves = True
+
+    def finish(self) -> None:
+        """The run is over."""
+        if any(tensor.needs_grad is not first for tensor, first in self.turned.values()):
+            self._recorder.effect("changes requires_grad")
+
+    def problems(self, results: bool) -> Iterator[str]:
+        """Why the run cannot be replayed if there are `results` that can be derived."""
+        if results and self.makes_leaves:
+            yield "gives a result that can be derived by tensors that the run has made"
+        if results and self.turned:
+            yield "changes requires_grad, and gives a result that can be derived"
+
+    def problem_of(self, nodes: Sequence[Node]) -> str:
+        """Why a result cannot be given again that is derived by these nodes; "" where it can be."""
+        for node in nodes:
+            if node.foreign:
+                return f"gives a result that is derived by {node.foreign}"
+            own = [t for _, t, _ in node.edges if isinstance(t, Tensor) and self._recorder.is_made(t)]
+            if (node.extra is not None and node.extra.calls()) or any(map(has_hooks, own)):
+                return "gives a result with hooks on what it is derived by"
+        return ""

@@ -14,13 +14,10 @@ from programs import runs
 STEPS, WARM = 8, 12
 # The programs whose steps are not replayed, with words of what `explain()` says.
 _NUMBER = "value at"  # `return loss.item()`: each number that is looked at is a path
-_OTHERS = "other numbers or sizes than in captured calls"
 NOT_REPLAYED = {
     "deep_equilibrium": "puts a hook on a tensor",
     "energy_based": "changes requires_grad",
-    "gradient_accumulation_across": _OTHERS,
     "lbfgs_fit": "LBFGS.step() cannot be recorded",
-    "mean_teacher": "attribute `global_step` of a Trainer",
     "min_char_rnn": _NUMBER,
     "reinforce": "calls `append` of a list that lives outside",
     "spiking": "runs the custom Function",

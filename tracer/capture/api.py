@@ -13,6 +13,7 @@ import numpy as np
 
 from fusegrad.eager.autograd.engine import reachable
 from fusegrad.eager.core.handlers import in_charge
+from fusegrad.eager.core.pytree import Structure, contents, flatten, is_container
 from fusegrad.eager.core.shared import is_same
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
@@ -25,9 +26,9 @@ from fusegrad.tracer.observe.hosts import Host, Place
 from fusegrad.tracer.observe.lookup import type_lookup
 from fusegrad.tracer.observe.naming import NamingObserver
 from fusegrad.tracer.observe.observer import Observer
-from fusegrad.tracer.observe.pytree import Structure, contents, flatten, is_container
 from fusegrad.tracer.observe.reads import Read
 from fusegrad.tracer.observe.stores import Stored
+from fusegrad.tracer.observe.symbols import NOTHING_CHANGING, Changing
 from fusegrad.tracer.observe.values import hold, is_plain
 from fusegrad.tracer.record.before import Before
 from fusegrad.tracer.record.later import Later
@@ -57,9 +58,10 @@ class Output:
     """One leaf of the result.
 
     kind "value": computed, `value` in the graph; "number": what `item`, a value in the graph, has for its one
-    element; "late": what lies at the place `item` when all is done; "object": the plain Python value `item`;
-    "captured": the tensor that the reference `item` gives when called; "argument": the argument
-    leaf number `item`; "alias": a tensor off the graph, of the memory of the output number `item[0]`, and the
+    element; "late": what lies at the place `item` when all is done; "computed": the Python number that the
+    symbol `item` stands for; "object": the plain Python value `item`; "captured": the tensor that the
+    reference `item` gives when called; "argument": the argument leaf number `item`; "alias": a tensor off the
+    graph, of the memory of the output number `item[0]`, and the
     same as the output number `item[1]`. freed: a backward inside the run has freed its graph.
     """
 
@@ -130,7 +132,8 @@ class Capture:
     reasons: why it cannot be replayed; empty for a closed run. foretold: whether a run that meets the same
     `reads` cannot be replayed, either. changes: what it did to the world that a
     replay does, too. later: what of the result waits to be computed. before: what takes the run back.
-    not_rolled: the long loops of which every round ran.
+    not_rolled: the long loops of which every round ran. changing: where a replay finds other numbers; of
+    these, it must find the same at `fixed`.
     """
 
     result: Any
@@ -154,6 +157,8 @@ class Capture:
     later: Later | None = None
     before: Before | None = None
     not_rolled: list[Reason] = field(default_factory=list)
+    changing: Changing = NOTHING_CHANGING
+    fixed: Changing = NOTHING_CHANGING
 
 
 def capture(
@@ -162,17 +167,20 @@ def capture(
     kwargs: Mapping[str, Any] | None = None,
     puts_off: bool = False,
     keeps: bool = False,
+    changing: Changing = NOTHING_CHANGING,
 ) -> Capture:
     """Run `function` eagerly, record it, and observe what it read and did.
 
     function: a plain Python function (bound methods and modules are given by their function with
     `self` among the arguments). puts_off: whether tensors of the result may have no values until the
-    capture's `later` is settled. keeps: whether the capture has what takes the run back. Raises whatever
-    the function raises; nothing is captured then.
+    capture's `later` is settled. keeps: whether the capture has what takes the run back. changing: where the
+    run finds numbers that a replay finds anew. Raises whatever the function raises; nothing is captured then.
     """
-    keywords, given, called = dict(kwargs or {}), args, function
-    function, args = plain_function(function, args)
     recorder = Recorder(puts_off, keeps)
+    recorder.numbers.sources = changing.sources
+    args, keywords = _followed(recorder, args, dict(kwargs or {}), changing)
+    given, called = args, function
+    function, args = plain_function(function, args)
     leaves: list[Any] = []
     flatten((given, keywords), leaves)
     names = argument_names(function, args, keywords)
@@ -199,6 +207,11 @@ def capture(
         finally:
             state.interpreter = previous
         made = _finish(recorder, observer, result, leaves)
+        fixed = recorder.numbers.fixed
+        made.changing = changing
+        made.fixed = Changing(
+            frozenset(i for i in changing.leaves if ("leaf", i) in fixed), changing.sources & fixed
+        )
         made.reasons = [_placed(r, function) for r in made.reasons]
         if made.reasons:
             recorder.later.settle()
@@ -209,6 +222,23 @@ def capture(
     finally:
         observer.release()
         recorder.release()
+
+
+def _followed(
+    recorder: Recorder, args: tuple[Any, ...], kwargs: dict[str, Any], changing: Changing
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments, with numbers that are followed in place of those that change."""
+    if not changing.leaves:
+        return args, kwargs
+    found, place = [], 0
+    for value in (*args, *kwargs.values()):
+        inner: list[Any] = []
+        flatten(value, inner)
+        if place in changing.leaves and not is_container(value):
+            value = recorder.numbers.give(("leaf", place), place, value, f"argument {place}")
+        found.append(value)
+        place += len(inner)
+    return tuple(found[: len(args)]), dict(zip(kwargs, found[len(args) :], strict=True))
 
 
 def _reach_bound(observer: Observer, called: Any, bound: tuple[Any, ...]) -> None:
@@ -265,7 +295,7 @@ def _finish(recorder: Recorder, observer: Observer, result: Any, leaves: list[An
     numbers = tuple(dict.fromkeys(o.item for o in outputs if o.kind == "number"))
     left = dataclasses.replace(left, attributes=attributes, counts=counts, numbers=numbers)
     values = dict.fromkeys(o.value for o in outputs if o.value is not None)
-    hosts = (h.value for h, _ in recorder.hosts)
+    hosts = (h.value for h, _ in recorder.hosts if h.value is not None)
     inputs = (*recorder.inputs, *recorder.captured, *hosts, *recorder.constants)
     graph = Graph(inputs, tuple(recorder.equations), tuple(values))
     return Capture(
@@ -337,6 +367,8 @@ def _output(
     elif not is_plain(leaf):
         reasons.append(Reason(f"returns an object of type {type(leaf).__name__} that is not a tensor", "", 0))
     number = recorder.numbers.of(leaf)
+    if number is not None and number.symbol is not None:
+        return Output("computed", item=number.symbol)
     if number is not None and number.value is not None:
         return Output("number", item=recorder.taken_out_of(number.value))
     return Output("object", item=leaf) if number is None else Output("late", item=number.place)

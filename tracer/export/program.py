@@ -11,15 +11,14 @@ import numpy as np
 
 from fusegrad.eager.core.errors import source_line
 from fusegrad.eager.core.op import wrap
+from fusegrad.eager.core.pytree import flatten
 from fusegrad.eager.core.state import no_grad
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.capture.api import Capture, Output, capture
 from fusegrad.tracer.capture.signatures import plain_function
 from fusegrad.tracer.export.files import ExportError
 from fusegrad.tracer.ir.evaluation import evaluate_graph
-from fusegrad.tracer.ir.graph import GUARD, Equation, Graph, Value, array_type, identifier
-from fusegrad.tracer.observe.pytree import flatten
-from fusegrad.tracer.record.recorder import source_text
+from fusegrad.tracer.ir.graph import GUARD, Equation, Graph, Value, array_type, identifier, source_text
 
 
 @dataclass(frozen=True)

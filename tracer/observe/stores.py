@@ -8,7 +8,7 @@ look at the world any more.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from types import FunctionType, MethodType, ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -26,7 +26,9 @@ from fusegrad.tracer.observe.lookup import (
     nn_module_class,
     type_lookup,
 )
+from fusegrad.tracer.observe.numbers import Taken
 from fusegrad.tracer.observe.reads import AttributeRead, Read
+from fusegrad.tracer.observe.symbols import fresh
 from fusegrad.tracer.observe.values import Expected, hold, is_plain, plain_key
 
 if TYPE_CHECKING:
@@ -109,6 +111,24 @@ class Stores:
             table.clear()
 
 
+def late(observer: Observer, owner: Any, part: Callable[[Any], Place], value: Any, site: Site) -> Any:
+    """What to give for `value`, found in what code has changed that a replay runs in the end: a float is
+    followed, the way to one in a list is noted. MISSING where it is to be found as ever.
+
+    part: gives the place, of that of the owner.
+    """
+    if id(owner) not in observer.changed_late:
+        return MISSING
+    place = observer.late.get(id(owner)) or Held(hold(owner))
+    if type(value) is list:
+        observer.late[id(observer.keep(value))] = part(place)
+        return observer.reached(value)
+    if type(value) is not float:
+        return MISSING
+    looked = functools.partial(observer.look_at, owner, site)
+    return observer.numbers.follow(Taken(fresh(value), looked, place=part(place)))
+
+
 def own(owner: Any) -> dict[str, Any]:
     """An object's own attributes."""
     return instance_dict(owner) or {}
@@ -125,6 +145,8 @@ def fix(observer: Observer, owner: Any, name: str, site: Site) -> None:
 
 def count(observer: Observer, value: Any, owner: Any, name: str, site: Site) -> bool:
     """Set an attribute to which something was added, which a replay adds, too; whether that can be."""
+    if observer.numbers.has(value):
+        fix(observer, owner, name, site)  # by how much it grows is not known
     if type(value) is not int or not observer.stores.count(owner, name):
         return False
     kind = type(owner)

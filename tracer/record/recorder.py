@@ -6,7 +6,6 @@ While it is in charge of a thread, `bind` still evaluates eagerly, or as late as
 
 from __future__ import annotations
 
-import os
 import weakref
 from collections.abc import Callable, Sequence
 from types import MethodType
@@ -18,7 +17,7 @@ from fusegrad.eager.autograd.engine import reachable
 from fusegrad.eager.autograd.hooks import has_hooks
 from fusegrad.eager.autograd.node import Node, next_sequence
 from fusegrad.eager.autograd.views import base_of
-from fusegrad.eager.core.errors import source_line, user_location
+from fusegrad.eager.core.errors import user_location
 from fusegrad.eager.core.families import Random
 from fusegrad.eager.core.op import REGISTRY, Op, Params, evaluate, explaining, wrap
 from fusegrad.eager.core.ops import ops
@@ -29,10 +28,12 @@ from fusegrad.tracer.observe.hosts import Draw, Gradient, GradientOf, Host, NoGr
 from fusegrad.tracer.observe.numbers import Numbers, Taken
 from fusegrad.tracer.observe.optimizer_steps import ParametersRead
 from fusegrad.tracer.observe.reads import Read
+from fusegrad.tracer.observe.symbols import Outcome, Symbol
 from fusegrad.tracer.record.before import Before
 from fusegrad.tracer.record.later import Later
 from fusegrad.tracer.record.memory import Memory, Unfollowed
 from fusegrad.tracer.record.references import note_operands
+from fusegrad.tracer.record.scalars import Scalars
 from fusegrad.tracer.record.steps import record_step
 
 # Doors that give one number: what was seen can be guarded. Other doors end the captured part.
@@ -97,7 +98,8 @@ class Recorder(Interpreter):
         self.name_of: Callable[[Tensor], str] = lambda tensor: ""
         self.reached: Callable[[Tensor], Any] = lambda tensor: None
         self.memory = Memory(self._emit, self.tracked)
-        self.numbers = Numbers()
+        self.numbers, self.scalars = Numbers(), Scalars(self)
+        self.numbers.asked = self._depends
         self.later = Later(self.memory, puts_off)
         self._first_node = next_sequence()
         self.operands: dict[Value, Callable[[], Tensor | None]] | None = None
@@ -184,9 +186,10 @@ class Recorder(Interpreter):
         if op.family == "random":
             return self._draw(op, args, params)
         self.later.meets(args)
-        inputs = tuple(self.value_of(a) if isinstance(a, Tensor) else a for a in args)
+        given = self.scalars.operands(op, args) if self.numbers.any_followed else args
+        inputs = tuple(self.value_of(a) if isinstance(a, Tensor) else a for a in given)
         if self.operands is not None:
-            note_operands(self.operands, inputs, args)
+            note_operands(self.operands, inputs, given)
         result = self.later.run(op, args, params)
         made = []
         for tensor in result if type(result) is tuple else (result,):
@@ -292,6 +295,10 @@ class Recorder(Interpreter):
     def _fix(self, value: Value, number: float, source: Source) -> None:
         """Guard a number that was taken out of a tensor: somebody looks at it."""
         self.equations.append(Equation(GUARD, (value,), {"expected": number, "kind": "branch"}, (), source))
+
+    def _depends(self, symbol: Symbol, found: Any) -> None:
+        """What the run does depends on a number that a replay comes by anew."""
+        self.hosts.append((Outcome(symbol, found, user_location()), len(self.equations)))
 
     def taken_out_of(self, value: Value) -> Value:
         """What a replay takes a number of the result out of: memory that nobody has written by then."""
@@ -472,7 +479,7 @@ class Recorder(Interpreter):
         """How much was noted besides equations: inputs, and what a replay asks or does outside the graph."""
         inputs = self.inputs, self.captured, self.constants, self.hosts, self.bare, self.derived
         world = self.gradients, self.reads, self.after, self.steps_taken, self.open_reasons, self.changes
-        return tuple(map(len, (*inputs, *world)))
+        return self.numbers.computed, *map(len, (*inputs, *world))
 
     def replace(self, first: int, op: Op, inputs: tuple[Any, ...], params: Params) -> tuple[Value, ...]:
         """Say all equations from the one numbered `first` on in another one; what it gives."""
@@ -490,10 +497,3 @@ def shares_memory(array: np.ndarray, args: Sequence[Any]) -> bool:
     """Whether an array that is there already lies in the memory of one of the tensors among `args`."""
     arrays = [a.array for a in args if isinstance(a, Tensor)]
     return any(np.may_share_memory(array, a) for a in arrays if type(array) is type(a) is np.ndarray)
-
-
-def source_text(source: Source | None) -> str:
-    """`train.py:41  if h.mean() > 10:`"""
-    if source is None:
-        return ""
-    return f"{os.path.basename(source.file)}:{source.line}  {source_line(source.file, source.line)}"

@@ -162,6 +162,11 @@ def in_place(x: Any, n: Any) -> Any:
     return y
 
 
+def functions(x: Any, n: Any) -> Any:
+    library = fg if isinstance(x, fg.Tensor) else torch
+    return library.add(library.mul(x, n), library.div(x, n), alpha=n * 0.25) - library.sub(n, x)
+
+
 def branch(x: Any, n: Any) -> Any:
     return x * n if n > -100 else x
 
@@ -214,8 +219,8 @@ USES: dict[str, Callable[[Any, Any], Any]] = {
     "builtins": lambda x, n: x * min(n, 5) + max(2, n) + float(n) + round(n * 1.0, 1),
     "int": lambda x, n: x * int(n * 10) + (int(n) + round(n * 3.7)),
     "math": lambda x, n: x * math.sqrt(n * n) + math.floor(n * 0.7) + math.atan2(n, 2),
-    "methods": lambda x, n: x.mul(n).add(n).sub(n, alpha=0.5).div(n),
-    "functions": lambda x, n: fg.add(fg.mul(x, n), n, alpha=0.25) if isinstance(x, fg.Tensor) else x * n + 0.25 * n,
+    "methods": lambda x, n: x.mul(n).add(n).sub(x, alpha=n / 2).div(n),
+    "functions": functions,
     "in place": in_place,
     "branch": branch,
     "chain": chain,
@@ -246,9 +251,9 @@ def agree(found: Any, expected: Any) -> None:
 
 def run(function: Any, given: Any, numbers: list[Any]) -> list[Any]:
     results = []
-    for i, n in enumerate(numbers):
+    for n in numbers:
         args, kwargs = given(n)
-        results.append(function(fg.tensor([0.5, -1.5, 2.0]) + i, *args, **kwargs))
+        results.append(function(fg.tensor([0.5, -1.5, 2.0]), *args, **kwargs))
     return results
 
 
@@ -286,8 +291,6 @@ def test_numbers_are_followed_from_everywhere(source: Any, numbers: list[Any]) -
 
 @pytest.mark.parametrize("use", USES)
 def test_as_torch_computes(use: str) -> None:
-    if use in ("functions",):
-        return
     jitted = fg.jit(USES[use])
     for n in [*FLOATS, *INTS]:
         x = np.array([0.5, -1.5, 2.0], "f4")
@@ -326,12 +329,9 @@ def test_odd_numbers_are_what_they_are_in_eager(source: Any, use: str) -> None:
             continue
         with np.errstate(all="ignore"):
             found = jitted(x, *args, **kwargs)
+        agree(found, expected)
         for ours, theirs in zip(flat(found), flat(expected), strict=True):
-            if isinstance(theirs, fg.Tensor):
-                assert ours.dtype == theirs.dtype
-                np.testing.assert_allclose(ours.numpy(), theirs.numpy(), rtol=1e-5, atol=1e-6)
+            if isinstance(theirs, fg.Tensor) and not theirs.is_complex():
                 assert (np.signbit(ours.numpy()) == np.signbit(theirs.numpy())).all()
-            else:
-                assert type(ours) is type(theirs)
-                assert ours == theirs or (ours != ours and theirs != theirs)
-                assert not isinstance(theirs, float) or math.copysign(1, ours) == math.copysign(1, theirs)
+            elif isinstance(theirs, float):
+                assert math.copysign(1, ours) == math.copysign(1, theirs)

@@ -258,7 +258,8 @@ class Writer:
 
     def _ask(self, step: Ask) -> None:
         self.used.add("leaves")
-        self.lines.append(f"{step.name} = {self.constant('ask', step.host.array)}(leaves)")
+        given = ", ".join(["leaves", *map(self.text_of, step.numbers)])
+        self.lines.append(f"{step.name} = {self.constant('ask', step.host.array)}({given})")
         self.lines.append(f"if {step.name} is None: return MISSED")
         if step.copied:
             self.lines.append(f"{step.name} = {self.constant('copied', np.array)}({step.name})")

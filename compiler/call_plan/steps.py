@@ -120,12 +120,13 @@ class Unless(Step):
 @dataclass(frozen=True, slots=True, eq=False)
 class Ask(Step):
     """Have Python give what a program reads; `leaves` are those of the call. copied: it may be lent, and a
-    later backward reads it.
+    later backward reads it. numbers: what the host takes.
     """
 
     name: str
     host: Host
     copied: bool
+    numbers: tuple[Expression, ...] = ()
     reason = "a gradient, or an optimizer's number, is not what it was"
 
     def run(self, frame: Frame) -> bool:
@@ -135,7 +136,8 @@ class Ask(Step):
         restore = self.host.undo()
         if restore is not None:
             frame.undo.append(restore)
-        array = self.host.array(frame.variables["leaves"])
+        numbers = [number.evaluate(frame.variables) for number in self.numbers]
+        array = self.host.array(frame.variables["leaves"], *numbers)
         if array is None:
             return False
         frame.variables[self.name] = np.array(array) if self.copied else array

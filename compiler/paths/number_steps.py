@@ -14,12 +14,12 @@ a number of another class, the call is not answered.
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 
 from fusegrad.compiler.call_plan.expressions import Call, Constant, Expression, Name, same
-from fusegrad.compiler.call_plan.steps import Assign, Attempt, Step, Unless
+from fusegrad.compiler.call_plan.steps import Ask, Assign, Attempt, Step, Unless
 from fusegrad.tracer.observe.hosts import Host
 from fusegrad.tracer.observe.symbols import Computed, Given, Outcome, Scalar, Symbol
 from fusegrad.tracer.record.scalars import bound_of
@@ -35,22 +35,36 @@ class NumberSteps:
     def __init__(self, names: dict[Symbol, str]) -> None:
         self.names = names
 
-    def of(self, host: Host, kept: str) -> Iterator[Step]:
-        """The steps for what a replay asks about a number. kept: the variable of one that a program takes."""
-        if isinstance(host, Outcome):
-            yield from self.find(host.symbol)
-            found = self.name(host.symbol)
-            expected = host.expected
-            alike = (
-                same(found, Constant(expected)) if type(expected) is bool else Call(host.matches, (found,))
-            )
-            yield Unless(alike, host)
-        elif isinstance(host, Scalar):
-            yield from self.find(host.symbol)
-            found = self.name(host.symbol)
-            bound = Constant(bound_of(host.dtype))
-            yield Unless(Call(operator.lt, (Call(abs, (found,)), bound)), TOO_LARGE)
-            yield Assign(kept, Call(np.array, (found, Constant(host.dtype))))
+    def of(
+        self, hosts: Iterable[Host], places: Mapping[int, str], derived: bool
+    ) -> tuple[list[Step], list[Ask]]:
+        """The steps for numbers, and those that ask the other hosts. places: the variables, by the ids of
+        hosts, for what goes into a program. derived: whether a backward may read that later.
+        """
+        steps: list[Step] = []
+        asks: list[Ask] = []
+        for host in hosts:
+            if isinstance(host, Outcome):
+                steps += self._comes_out(host)
+            elif isinstance(host, Scalar):
+                steps += self._scalar(host, places[id(host)])
+            else:
+                steps += self.find(*host.takes)
+                taken = tuple(map(self.name, host.takes))
+                asks.append(Ask(places[id(host)], host, host.lent and derived, taken))
+        return steps, asks
+
+    def _comes_out(self, host: Outcome) -> Iterator[Step]:
+        yield from self.find(host.symbol)
+        found, expected = self.name(host.symbol), host.expected
+        is_bool = type(expected) is bool
+        yield Unless(same(found, Constant(expected)) if is_bool else Call(host.matches, (found,)), host)
+
+    def _scalar(self, host: Scalar, kept: str) -> Iterator[Step]:
+        yield from self.find(host.symbol)
+        found, bound = self.name(host.symbol), Constant(bound_of(host.dtype))
+        yield Unless(Call(operator.lt, (Call(abs, (found,)), bound)), TOO_LARGE)
+        yield Assign(kept, Call(np.array, (found, Constant(host.dtype))))
 
     def name(self, symbol: Symbol) -> Name:
         """The variable of a symbol that was found."""

@@ -60,7 +60,6 @@ from fusegrad.eager.core.shared import watching
 from fusegrad.eager.core.tensor import Tensor, Untracked
 from fusegrad.tracer.capture.api import Output
 from fusegrad.tracer.observe.hosts import GradientOf, at
-from fusegrad.tracer.observe.symbols import Outcome, Scalar
 
 if TYPE_CHECKING:
     from fusegrad.compiler.paths.tree import Tree
@@ -155,12 +154,8 @@ class _Planner:
         self._outside(path)
         # What a later backward reads must not change meanwhile.
         places = {id(h): kept_name(p).name for h, p in segment.hosts}
-        asks = []
-        for host in segment.givers:
-            if isinstance(host, (Outcome, Scalar)):
-                self.before += self.numbers.of(host, places.get(id(host), ""))
-            else:
-                asks.append(Ask(places[id(host)], host, copied=host.lent and self.tree.derived))
+        numbers, asks = self.numbers.of(segment.givers, places, self.tree.derived)
+        self.before += numbers
         if path is not None:
             self.before += self.numbers.find(*(o.item for o in path.capture.outputs if o.kind == "computed"))
         self.kept.update(p for _, p in segment.hosts)

@@ -21,7 +21,6 @@ NOT_REPLAYED = {
     "min_char_rnn": _NUMBER,
     "reinforce": "calls `append` of a list that lives outside",
     "spiking": "runs the custom Function",
-    "transformer_lm": "changes an item of a ParameterGroup",
 }
 
 

@@ -29,7 +29,7 @@ class Carried(Host):
         self.value, self.place, self.number, self.structure = value, place, number, structure
         self.needs_grad = tensor.needs_grad
 
-    def array(self, leaves: Sequence[Any]) -> np.ndarray | None:
+    def array(self, leaves: Sequence[Any], *numbers: Any) -> np.ndarray | None:
         found: list[Any] = []
         try:
             structure = flatten(self.place.find(), found)

@@ -48,6 +48,7 @@ class Numbers:
     numbers that were found there; fixed: the places of those that somebody has looked at. asked: called with
     a symbol and what came out where the run went on by that. computed: how many numbers Python has made of
     others. arrived: the numbers that ops have taken, of those that a function of the engine was given.
+    options: by the id of a group of parameters, the numbers that the run has set there.
     """
 
     def __init__(self) -> None:
@@ -59,6 +60,7 @@ class Numbers:
         self.asked: Callable[[Symbol, Any], Any] = lambda symbol, value: None
         self.computed = 0
         self.arrived: set[int] = set()
+        self.options: dict[int, dict[str, Any]] = {}
 
     def take(self, read: Callable[[], Any]) -> Any:
         """What `read` gives, which asks one tensor for its number."""

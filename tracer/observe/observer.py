@@ -353,6 +353,8 @@ class Observer:
     def read_item(self, owner: Any, key: Any, value: Any, site: Site) -> Any:
         """One item of an outer list, deque or dict (MISSING: a dict's absent key); see `read_attribute`."""
         self.look_at(owner, site)
+        if (owner, key) in self.stores:
+            return value
         place = ("item", id(owner), id(self.keep(key)) if plain_key(key) is MISSING else plain_key(key))
         return self.reached(self.read(place, lambda: ItemRead(owner, key, value, site), value))
 

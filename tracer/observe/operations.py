@@ -308,7 +308,7 @@ def item(observer: Observer, owner: Any, key: Any, site: Site) -> Any:
         if not is_plain(key) and not observer.is_tensor(key):
             observer.consume(key, site, "indexes with")
         return owner[key]
-    if kind in purity.DICTS:
+    if kind in purity.DICTS or purity.is_parameter_group(owner):
         return _dict_item(observer, owner, key, site)
     if kind in purity.SEQUENCES or purity.is_namedtuple(owner):
         return _sequence_item(observer, owner, key, site)
@@ -387,7 +387,7 @@ def store_item(observer: Observer, value: Any, owner: Any, key: Any, site: Site)
             observer.consume(part, site, "writes to a tensor")
     else:
         observer.deeds += 1
-        if _is_there(observer, owner, key, value, site):
+        if _is_there(observer, owner, key, value, site) or stores.store_option(observer, value, owner, key):
             return
         _check_write(observer, owner, key, "__setitem__", site)
         if type(value) in purity.ITERATORS or purity.is_user_iterable(value):

@@ -28,7 +28,7 @@ from fusegrad.tracer.observe.lookup import (
 )
 from fusegrad.tracer.observe.numbers import Taken
 from fusegrad.tracer.observe.reads import AttributeRead, Read
-from fusegrad.tracer.observe.symbols import fresh
+from fusegrad.tracer.observe.symbols import NUMBERS, fresh
 from fusegrad.tracer.observe.values import Expected, hold, is_plain, plain_key
 
 if TYPE_CHECKING:
@@ -130,8 +130,28 @@ def late(observer: Observer, owner: Any, part: Callable[[Any], Place], value: An
 
 
 def own(owner: Any) -> dict[str, Any]:
-    """An object's own attributes."""
-    return instance_dict(owner) or {}
+    """An object's own attributes; the options of a group of parameters."""
+    return owner if purity.is_parameter_group(owner) else instance_dict(owner) or {}
+
+
+# Options that have no say in what an optimizer keeps for its parameters.
+_OPTIONS = ("lr", "weight_decay")
+
+
+def store_option(observer: Observer, value: Any, owner: Any, key: Any) -> bool:
+    """Set an option of an optimizer to a number, as a schedule written by hand does; whether a replay can."""
+    if not purity.is_parameter_group(owner) or observer.status(owner) != "outer" or type(key) is not str:
+        return False
+    numbers = type(value) in NUMBERS and type(dict.get(owner, key)) in NUMBERS
+    if key not in _OPTIONS or not numbers or id(owner) in observer.changed_late:
+        return False
+    if observer.numbers.symbol_of(value) is None:
+        observer.numbers.look(value)
+    owner[key] = value
+    observer.changed("sets an option of an optimizer")
+    observer.stores.add(owner, key)
+    observer.numbers.options.setdefault(id(owner), {})[key] = value
+    return True
 
 
 def fix(observer: Observer, owner: Any, name: str, site: Site) -> None:

@@ -172,7 +172,7 @@ def branch(x: Any, n: Any) -> Any:
 
 
 def chain(x: Any, n: Any) -> Any:
-    return x * (n if -100 < n < 100 and not n == 50 else 2)
+    return x * (n if -100 < n < 100 and n != 50 else 2)
 
 
 def ramp(x: Any, n: Any) -> Any:
@@ -306,8 +306,8 @@ class Whole(int):
 
 
 ODD = [
-    0.0, -0.0, math.nan, math.inf, -math.inf, 1e300, -1e-320, 2**24 + 1, 2**53 + 1, 2**63, -(2**70), 10**400, True,
-    False, Whole(3), np.float32(0.1), np.float64(0.1), np.int64(4), 1 + 2j, 0, -5, 256, 257, 1.0, 1,
+    0.0, -0.0, math.nan, math.inf, -math.inf, 1e300, -1e-320, 2**24 + 1, 2**53 + 1, 2**63, -(2**70), 10**400,
+    True, False, Whole(3), np.float32(0.1), np.float64(0.1), np.int64(4), 1 + 2j, 0, -5, 256, 257, 1.0, 1,
 ]  # fmt: skip
 
 

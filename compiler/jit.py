@@ -348,9 +348,10 @@ class JitFunction(Generic[P, R]):
 
     def tell_apart(self, entry: Entry, key: Any, leaves: list[Any], names: list[str]) -> None:
         """Note how a new kind of arguments differs from the most similar one that is known."""
+        texts = [leaf_text(leaf) for leaf in leaves]
         entry.texts = [leaf_text(leaf, i in entry.changing.leaves) for i, leaf in enumerate(leaves)]
         others = [(e.key, e.texts, e.names) for e in list(self.entries.values()) if e.names]
-        entry.because = closest(key, entry.texts, names, others)
+        entry.because = closest(key, texts, names, others)
         self.last_miss = entry.because or self.last_miss
 
     def _refuse(self, entry: Entry, made: Capture) -> None:

@@ -1,11 +1,14 @@
 """Families: calls whose arguments differ in the sizes of tensors and in Python numbers alone.
 
-A new length or learning rate must not be compiled for. Such calls are deferred, with the numbers as inputs
-of the stretches and the sizes left open; arguments that come again are captured, since a replay is faster.
+A new length or learning rate must not be compiled for. Numbers that are arguments by themselves are inputs
+of a replay as soon as they have been others (`open_key`), unless a run has shown that it must know them. All
+other such calls are deferred, with the numbers as inputs of the stretches and the sizes left open; what comes
+again is captured, since a replay is faster.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from fusegrad.compiler.base import lock
@@ -16,6 +19,7 @@ from fusegrad.eager.core.tensor import Tensor
 SEEN = 2
 MOST = 1024
 NUMBERS = (int, float)
+ANY = "any"  # stands in a key for the value of a number that changes
 FIXED = len(MODES)  # what stands in a key before the leaves
 noting = lock.made()  # held while a family notes a call
 
@@ -37,13 +41,35 @@ def _kind(leaf: Any, part: Any) -> Any:
 class Family:
     """What is known of the calls of one family.
 
-    shapes: for each tensor among the arguments its shape, None standing for sizes that differ.
+    shapes: for each tensor among the arguments its shape, None standing for sizes that differ. changing: the
+    leaves that are numbers, others from call to call, and that a replay may take as inputs.
     """
 
     def __init__(self, first: tuple[Any, ...], leaves: list[Any]) -> None:
         """first: the key of the call that was captured."""
         self.shapes: list[tuple[int | None, ...] | None] = self._shapes(first, leaves)
+        self.changing: frozenset[int] = frozenset()
+        self._first, self._fixed = first, frozenset[int]()
         self._seen: dict[Any, int] = {}
+
+    def open_key(self, key: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The key of a call without the numbers that change."""
+        if not self.changing:
+            return key
+        parts = [*key]
+        for place in self.changing:
+            parts[FIXED + place] = (parts[FIXED + place][0], ANY)
+        return tuple(parts)
+
+    def fix(self, places: Collection[int]) -> None:
+        """Note that a run has to know the numbers at these leaves."""
+        with noting:
+            self._fixed |= frozenset(places)
+            self.changing -= self._fixed
+
+    def is_like_first(self, key: tuple[Any, ...]) -> bool:
+        """Whether a call differs from the one that was captured in numbers alone that a replay takes."""
+        return bool(self.changing) and self.open_key(key) == self.open_key(self._first)
 
     @staticmethod
     def _shapes(key: tuple[Any, ...], leaves: list[Any]) -> list[tuple[int | None, ...] | None]:
@@ -55,19 +81,47 @@ class Family:
         """Whether the sizes of any tensor differ."""
         return any(shape is not None and None in shape for shape in self.shapes)
 
-    def defers(self, key: tuple[Any, ...], leaves: list[Any]) -> bool:
-        """Note a call; whether it is to be deferred, as long as its arguments do not come often."""
+    def meets(self, key: tuple[Any, ...], leaves: list[Any]) -> bool:
+        """Note a call; whether it may be of sizes that were not met before."""
         with noting:
-            if key not in self._seen:
-                if len(self._seen) >= MOST:
-                    self._seen.clear()
-                self._seen[key] = 0
-                self.shapes = [
-                    None if old is None or new is None else _common(old, new)
-                    for old, new in zip(self.shapes, self._shapes(key, leaves), strict=True)
-                ]
-            self._seen[key] += 1
-            return self._seen[key] <= SEEN
+            if self.open_key(key) in self._seen:
+                return False
+            if len(self._seen) >= MOST:
+                self._seen.clear()
+            parts = enumerate(zip(leaves, key[FIXED:], self._first[FIXED:], strict=True))
+            others = {i for i, (leaf, now, was) in parts if type(leaf) in NUMBERS and now != was}
+            self.changing |= others & _arguments(key[0]) - self._fixed
+            self._seen[self.open_key(key)] = 0
+            self.shapes = [
+                None if old is None or new is None else _common(old, new)
+                for old, new in zip(self.shapes, self._shapes(key, leaves), strict=True)
+            ]
+            return True
+
+    def defers(self, key: tuple[Any, ...]) -> bool:
+        """Whether a call is to be deferred, as long as its arguments do not come often."""
+        with noting:
+            opened = self.open_key(key)
+            self._seen[opened] = self._seen.get(opened, 0) + 1
+            return self._seen[opened] <= SEEN
+
+
+def _arguments(structure: Any) -> set[int]:
+    """The leaves that are arguments by themselves, from the key of the arguments' structure."""
+    kind, _, parts = structure
+    if kind is list:  # of positional arguments and keywords
+        parts = (*parts[0][2], *parts[1][2])
+    places, place = set[int](), 0
+    for part in parts:
+        if part is None:
+            places.add(place)
+        place += _count(part)
+    return places
+
+
+def _count(part: Any) -> int:
+    """How many leaves a part of a structure has."""
+    return 1 if part is None else sum(map(_count, part[2]))
 
 
 def _common(old: tuple[int | None, ...], new: tuple[int | None, ...]) -> tuple[int | None, ...]:

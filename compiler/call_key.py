@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Collection
 from typing import Any
 
 from fusegrad.compiler.call_family import NUMBERS
 from fusegrad.eager.core import dtypes, settings
+from fusegrad.eager.core.pytree import flatten
 from fusegrad.eager.core.stand_in import StandIn
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor, Untracked
-from fusegrad.tracer.observe.pytree import flatten
 from fusegrad.tracer.observe.values import MISSING, plain_key
 
 
@@ -51,7 +52,8 @@ def _structure_key(args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[A
             leaves += args
             return _flat_key(len(args))
     try:
-        return flatten((args, kwargs) if kwargs else args, leaves).key
+        # Positional arguments are a tuple; two of them may look like those and keywords.
+        return flatten([args, kwargs] if kwargs else args, leaves).key
     except ValueError as error:
         raise Unkeyed(f"an argument is {error}") from None
 
@@ -67,10 +69,10 @@ def is_object(leaf: Any) -> bool:
     return not isinstance(leaf, Tensor) and plain_key(leaf) is MISSING
 
 
-def describe_key(leaves: list[Any], shapes: list[Any] | None = None) -> str:
+def describe_key(leaves: list[Any], shapes: list[Any] | None = None, changing: Collection[int] = ()) -> str:
     """The arguments of a key for people: `float32[32, 784], 3, <Model>`.
 
-    With `shapes`, of a family: `float32[*, 784], any int, <Model>`.
+    With `shapes`, of a family: `float32[*, 784], any int, <Model>`. changing: the numbers that it leaves out.
     """
     parts = []
     for place, leaf in enumerate(leaves):
@@ -79,7 +81,7 @@ def describe_key(leaves: list[Any], shapes: list[Any] | None = None) -> str:
             sizes = ", ".join("*" if n is None else str(n) for n in shape)
             text = f"{leaf.array.dtype.name}[{sizes}]"
             parts.append(text + (" requires_grad" if leaf.needs_grad else ""))
-        elif shapes is not None and type(leaf) in NUMBERS:
+        elif place in changing or (shapes is not None and type(leaf) in NUMBERS):
             parts.append(f"any {type(leaf).__name__}")
         else:
             parts.append(repr(leaf) if not is_object(leaf) else f"<{type(leaf).__name__}>")

@@ -27,7 +27,8 @@ from fusegrad.compiler.paths.plans import OVERLAPS
 from fusegrad.compiler.paths.segments import MISSED, Stopped
 from fusegrad.compiler.paths.tree import is_branch
 from fusegrad.eager.autograd.hooks import any_has_hooks
-from fusegrad.tracer.capture.api import Capture, Reason, capture
+from fusegrad.tracer.capture.api import capture
+from fusegrad.tracer.capture.captured import Capture, Reason
 from fusegrad.tracer.ir.differentiate import NoGradient
 from fusegrad.tracer.observe.hosts import at
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from fusegrad.compiler.base.garbage import uncollected
-from fusegrad.compiler.call_family import Family
+from fusegrad.compiler.call_family import Family, family_key
+from fusegrad.compiler.call_key import describe_key
 from fusegrad.compiler.deferred.interpreter import Plan
 from fusegrad.compiler.explain.miss_reasons import Difference
 from fusegrad.compiler.fastpath.entry import Shortcut
@@ -17,14 +18,16 @@ from fusegrad.compiler.paths.segments import Segment
 from fusegrad.compiler.paths.tree import Diverged, Tree
 from fusegrad.eager.core.families import Layout, layout_of
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.tracer.capture.api import Capture, Reason
+from fusegrad.tracer.capture.captured import Capture, Reason
 from fusegrad.tracer.ir.graph import Value
 from fusegrad.tracer.observe.reads import Read
+from fusegrad.tracer.observe.symbols import Changing, Scalar
 
 # How many states of the Python world are remembered.
 MOST_VARIANTS = 8
-# How many other numbers are found in a place before calls are deferred.
-NUMBERS_READ = 3
+# How many other numbers are found in a place before they are inputs of replays, and where that cannot be,
+# before calls are deferred.
+NUMBERS_FOLLOWED, NUMBERS_READ = 2, 3
 # After so many calls of a path its shortcut is written.
 SHORTCUT_AFTER = 3
 
@@ -79,6 +82,11 @@ class Variant:
         self.shortcuts: dict[tuple[Segment, bool], Shortcut] = {}  # by whether gradients are computed at once
         self._row: tuple[Any, int] = None, 0  # the leaf that answered last, and how often in a row
 
+    def reads(self, source: Any) -> bool:
+        """Whether any of its paths has read what is at this place."""
+        every = (self.shared, *self._own.values())
+        return any(getattr(read, "source", None) == source for guards in every for read in guards.reads)
+
     def own(self, path: Path) -> Guards:
         """What the path read and others did not."""
         return self._own[path]
@@ -102,8 +110,10 @@ class Variant:
 class Entry:
     """What is known for one key."""
 
-    def __init__(self, key: Any, key_text: str, family: Family | None = None) -> None:
-        """family: where the key leaves sizes and numbers out."""
+    def __init__(
+        self, key: Any, key_text: str, family: Family | None = None, changing: frozenset[int] = frozenset()
+    ) -> None:
+        """family: where the key leaves sizes and numbers out. changing: the numbers that it leaves out."""
         self.key, self.key_text, self.family = key, key_text, family
         self.variants: list[Variant] = []
         self.anchors: list[Callable[[], Any]] = []
@@ -120,22 +130,61 @@ class Entry:
         self.texts: list[str] = []
         self.names: list[str] = []
         self.numbers: dict[str, set[str]] = {}  # for places that held numbers: which others were found
+        # Where numbers are inputs of a replay, and the places outside where a run had to know them.
+        self.changing = Changing(changing)
+        self._fixed: set[Any] = set()
 
     def is_restless(self, difference: Difference) -> bool:
         """Whether a number that the function reads was another one so often that there is no point in
-        capturing each: in a deferred run numbers are inputs.
+        capturing each: in a deferred run numbers are inputs. Before that, they are made inputs of replays.
         """
+        source = difference.source
         if difference.aspect == "number":
             seen = self.numbers.setdefault(difference.what, set())
             seen.add(difference.now)
             if len(seen) >= NUMBERS_READ:
                 self.given_up = f"{difference.what} is another number from call to call"
+            elif len(seen) >= NUMBERS_FOLLOWED and source is not None and source not in self._fixed:
+                self.changing = self.changing._replace(sources=self.changing.sources | {source})
+                # They know the number.
+                self.variants = [v for v in self.variants if not v.reads(source)]
         return bool(self.given_up)
+
+    def fix(self, sources: Collection[Any]) -> None:
+        """Note that a run has to know the numbers in these places."""
+        self._fixed.update(sources)
+        self.changing = self.changing._replace(sources=self.changing.sources - self._fixed)
 
     @property
     def paths(self) -> list[Any]:
         """All compiled paths."""
         return [p for v in self.variants for p in v.tree.paths]
+
+
+def of_family(function: Any, key: Any, leaves: list[Any]) -> Entry | None:
+    """What a jitted function knows of calls that differ from a captured one in sizes and Python numbers
+    alone; None where that is the first of them, or its arguments have neither.
+    """
+    shared = family_key(key, leaves)
+    if shared is None:
+        return None
+    entry: Entry | None = function.entries.get(shared)
+    if entry is None:
+        first = function.captured_once.setdefault(shared, key)
+        if first is key:
+            return None
+        entry = Entry(shared, "", Family(first, leaves))
+        entry.given_up = "other numbers or sizes than in captured calls"
+        entry.plan.numbers_change = True
+        known = function.entries.get(first)
+        function.tell_apart(entry, key, leaves, known.names if known is not None else [])
+        # Other threads meet it as soon as it is there; one of them may have been faster.
+        entry = function.entries.setdefault(shared, entry)
+    assert entry is not None and entry.family is not None
+    if entry.family.meets(key, leaves):
+        entry.plan.sizes_change = entry.family.sizes_change
+        entry.key_text = describe_key(leaves, entry.family.shapes)
+    return entry
 
 
 # What is compiled.
@@ -148,7 +197,8 @@ def path_of(made: Capture, leaves: list[Any], contracted: bool) -> tuple[Path, d
         numbers[value] = next(
             i for i, x in enumerate(leaves) if isinstance(x, Tensor) and x is made.tensors[value]
         )
-    path = make_path(made, numbers, contracted=contracted)
+    scalars = [host.value for host, _ in made.hosts if isinstance(host, Scalar)]
+    path = make_path(made, numbers, scalars, contracted)
     return path, {v: layout_of(leaves[i].array) for v, i in numbers.items()}
 
 

@@ -21,18 +21,16 @@ from fusegrad.compiler import deterministic, entries, pickled
 from fusegrad.compiler.base import debug
 from fusegrad.compiler.base.lock import compiling
 from fusegrad.compiler.base.patience import told_if_long
-from fusegrad.compiler.call_family import Family, family_key
+from fusegrad.compiler.call_family import Family
 from fusegrad.compiler.call_key import Unkeyed, call_key, describe_key, is_object
 from fusegrad.compiler.deferred.interpreter import Deferred
 from fusegrad.compiler.entries import Entry, KernelCount, Stats, Variant
 from fusegrad.compiler.explain.miss_reasons import (
     Difference,
     closest,
+    difference,
     leaf_names,
     leaf_text,
-    of_branch,
-    of_read,
-    refused,
 )
 from fusegrad.compiler.fastpath.entry import Shortcut
 from fusegrad.compiler.native import calls as native_calls
@@ -42,9 +40,11 @@ from fusegrad.compiler.verify import Again, JitError
 from fusegrad.eager.autograd.node import watchers
 from fusegrad.eager.core.settings import setting
 from fusegrad.eager.core.state import state
-from fusegrad.tracer.capture.api import Capture, capture
+from fusegrad.tracer.capture.api import capture
+from fusegrad.tracer.capture.captured import Capture
 from fusegrad.tracer.ir.differentiate import NoGradient
 from fusegrad.tracer.observe.reads import Read
+from fusegrad.tracer.observe.symbols import Changing
 from fusegrad.tracer.observe.values import hold
 
 # Bounds, after which calls stay eager and `explain()` says so.
@@ -92,7 +92,7 @@ class JitFunction(Generic[P, R]):
         self.verify, self.require, self.contract = verify, require, contract
         self.stats = Stats()
         self.entries: dict[Any, Entry] = {}
-        self._captured_once: dict[Any, Any] = {}  # the first key of each family
+        self.captured_once: dict[Any, Any] = {}  # the first key of each family
         self.last_miss: list[Difference] = []
         self.misses: Counter[str] = Counter()  # how often each thing was other than it was
         self._answer: Callable[[tuple[Any, ...]], Any] | None = None  # the shortcut that was taken last
@@ -144,13 +144,19 @@ class JitFunction(Generic[P, R]):
             return self._eager(args, kwargs, str(error))
         if setting.wanted:
             return deterministic.answer(self, key, leaves, args, kwargs)
-        entry = self.entries.get(key)
+        entry, family = self.entries.get(key), None
         if entry is None:
             if len(self.entries) >= MOST_KEYS:
                 return self._eager(args, kwargs, f"more than {MOST_KEYS} kinds of arguments were seen")
-            family = self._family(key, leaves)
-            if family is not None:
-                return self._defer(family, args, kwargs)
+            alike = entries.of_family(self, key, leaves)
+            if alike is not None:
+                family = alike.family
+                assert family is not None
+                entry = self.entries.get(family.open_key(key))
+                begins = entry is None and family.is_like_first(key)
+                answers = begins or self.require or (entry is not None and not entry.given_up)
+                if not answers and family.defers(key):
+                    return self._defer(alike, args, kwargs)
         if entry is not None:
             if entry.given_up and not (entry.given_up == OPEN and entry.plan.asked in TRY_AGAIN):
                 return self._defer(entry, args, kwargs)
@@ -165,33 +171,7 @@ class JitFunction(Generic[P, R]):
                 debug.show(1, f"{self!r}: guard failed", lambda: str(entry.last_failure))
                 if entry.is_restless(miss.args[0]) and not self.require:
                     return self._defer(entry, args, kwargs)
-        return self._capture(key, args, kwargs, leaves)
-
-    def _family(self, key: Any, leaves: list[Any]) -> Entry | None:
-        """Where a call is deferred that differs from a captured one in sizes and Python numbers alone."""
-        shared = None if self.require else family_key(key, leaves)
-        if shared is None:
-            return None
-        entry = self.entries.get(shared)
-        if entry is None:
-            first = self._captured_once.setdefault(shared, key)
-            if first is key:
-                return None
-            entry = Entry(shared, "", Family(first, leaves))
-            entry.given_up = "other numbers or sizes than in captured calls"
-            entry.plan.numbers_change = True
-            known = self.entries.get(first)
-            self._tell_apart(entry, key, leaves, known.names if known is not None else [])
-            # Other threads meet it as soon as it is there; one of them may have been faster.
-            entry = self.entries.setdefault(shared, entry)
-        family = entry.family
-        assert family is not None
-        before = family.shapes
-        defers = family.defers(key, leaves)
-        if family.shapes is not before:
-            entry.plan.sizes_change = family.sizes_change
-            entry.key_text = describe_key(leaves, family.shapes)
-        return entry if defers else None
+        return self._capture(key, family, args, kwargs, leaves)
 
     def _eager(self, args: tuple[Any, ...], kwargs: dict[str, Any], reason: str) -> Any:
         """A call that is not looked up, because of its arguments."""
@@ -249,7 +229,7 @@ class JitFunction(Generic[P, R]):
                 missed.append((variant, found))
                 continue
             return self._finish(variant, found, leaves, args, kwargs, due)
-        raise _Miss(_difference(missed))
+        raise _Miss(difference(missed))
 
     def _is_due(self) -> bool:
         """Whether the next replayed call is to be verified."""
@@ -292,13 +272,28 @@ class JitFunction(Generic[P, R]):
             variant.shortcuts[leaf, joint] = known
         return known.answer
 
-    def _capture(self, key: Any, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -> Any:
+    def _capture(
+        self,
+        key: Any,
+        family: Family | None,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        leaves: list[Any],
+    ) -> Any:
         """Run eagerly with the recorder on, and compile the path.
 
-        Where the run has put ops off, the result is what the path computes.
+        Where the run has put ops off, the result is what the path computes. family: of the arguments, where
+        others of it are known.
         """
         native_calls.prepare()
-        made = capture(self.__wrapped__, args, kwargs, puts_off=True)
+        leaves_out = frozenset() if family is None else family.changing
+        known = self.entries.get(key if family is None else family.open_key(key))
+        sources = frozenset() if known is None else known.changing.sources
+        changing = Changing(leaves_out, sources)
+        made = capture(self.__wrapped__, args, kwargs, puts_off=True, changing=changing)
+        if family is not None:
+            family.fix(made.fixed.leaves)
+            key = family.open_key(key)
         result, made.result = made.result, None
         later = made.later
         assert later is not None
@@ -321,7 +316,8 @@ class JitFunction(Generic[P, R]):
         with compiling:
             entry = self.entries.get(key)
             if entry is None:
-                entry = self._new_entry(key, args, kwargs, leaves)
+                entry = self._new_entry(key, args, kwargs, leaves, made.changing.leaves - made.fixed.leaves)
+            entry.fix(made.fixed.sources)
             debug.show(1, f"{self!r}: captured", lambda: "\n".join(map(str, made.reasons)) or "closed")
             if made.reasons:
                 self._refuse(entry, made)
@@ -332,20 +328,31 @@ class JitFunction(Generic[P, R]):
                 self._compile(entry, made, leaves)
         return entry
 
-    def _new_entry(self, key: Any, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -> Entry:
-        """Room for a kind of arguments, with how it differs from the most similar one that is known."""
-        entry = Entry(key, describe_key(leaves))
+    def _new_entry(
+        self,
+        key: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        leaves: list[Any],
+        changing: frozenset[int] = frozenset(),
+    ) -> Entry:
+        """Room for a kind of arguments, with how it differs from the most similar one that is known.
+
+        changing: the numbers that the key leaves out.
+        """
+        entry = Entry(key, describe_key(leaves, changing=changing), changing=changing)
         entry.anchors = [hold(x) for x in leaves if is_object(x)]
         entry.names = leaf_names(self.__wrapped__, args, kwargs, len(leaves))
-        self._tell_apart(entry, key, leaves, entry.names)
+        self.tell_apart(entry, key, leaves, entry.names)
         self.entries[key] = entry
         return entry
 
-    def _tell_apart(self, entry: Entry, key: Any, leaves: list[Any], names: list[str]) -> None:
+    def tell_apart(self, entry: Entry, key: Any, leaves: list[Any], names: list[str]) -> None:
         """Note how a new kind of arguments differs from the most similar one that is known."""
-        entry.texts = [leaf_text(leaf) for leaf in leaves]
+        texts = [leaf_text(leaf) for leaf in leaves]
+        entry.texts = [leaf_text(leaf, i in entry.changing.leaves) for i, leaf in enumerate(leaves)]
         others = [(e.key, e.texts, e.names) for e in list(self.entries.values()) if e.names]
-        entry.because = closest(key, entry.texts, names, others)
+        entry.because = closest(key, texts, names, others)
         self.last_miss = entry.because or self.last_miss
 
     def _refuse(self, entry: Entry, made: Capture) -> None:
@@ -428,23 +435,8 @@ class JitFunction(Generic[P, R]):
         """Forget everything compiled; the counters stay."""
         with compiling:
             self.entries.clear()
-            self._captured_once.clear()
+            self.captured_once.clear()
             self._answer = None
-
-
-def _difference(missed: list[tuple[Variant, Read | Stopped]]) -> Difference:
-    """What sent a call away from the variant that is the most like the present state."""
-    if not missed:
-        return Difference("state", "nothing was compiled yet")
-    _, failed = min(missed, key=lambda pair: sum(not read.holds() for read in pair[0].shared.reads))
-    if isinstance(failed, Stopped):
-        segment, reason, seen = failed
-        if isinstance(reason, Read):
-            return of_read(reason)
-        if seen is not None:
-            return of_branch(segment.guard.source if segment.guard else None, segment.children, seen)
-        return Difference("state", reason or refused(segment))
-    return of_read(failed)
 
 
 @overload

@@ -12,9 +12,9 @@ from fusegrad.eager.autograd import views
 from fusegrad.eager.core.errors import user_spot
 from fusegrad.eager.core.op import wrap
 from fusegrad.eager.core.public import locate
+from fusegrad.eager.core.pytree import flatten
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.observe.hosts import at
-from fusegrad.tracer.observe.pytree import flatten
 from fusegrad.tracer.observe.values import plain_key
 
 if TYPE_CHECKING:

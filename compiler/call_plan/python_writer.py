@@ -33,7 +33,7 @@ from fusegrad.compiler.call_plan.expressions import (
     Row,
     like,
 )
-from fusegrad.compiler.call_plan.steps import Ask, Assign, Do, Run, Step, Unless, Unpack
+from fusegrad.compiler.call_plan.steps import Ask, Assign, Attempt, Do, Run, Step, Unless, Unpack
 from fusegrad.compiler.native.making import Making
 from fusegrad.compiler.placement import memory_plan
 from fusegrad.compiler.placement.memory_plan import RESHAPE, Placed, viewed
@@ -52,6 +52,11 @@ SPELLED: dict[Any, str] = {
     np.ndarray.item: "{0}.item()",
     user_spot: "user_spot(3)",
 }
+for _symbol, _names in {
+    "+": "add iadd", "-": "sub isub", "*": "mul imul", "/": "truediv itruediv", "//": "floordiv ifloordiv",
+    "%": "mod imod", "**": "pow ipow", "<": "lt", "<=": "le", ">": "gt", ">=": "ge", "!=": "ne",
+}.items():  # fmt: skip
+    SPELLED |= {getattr(operator, name): f"({{0}} {_symbol} {{1}})" for name in _names.split()}
 
 
 class TooDifficult(Exception):
@@ -229,6 +234,10 @@ class Writer:
             return
         self.lines.append(f"{step.name} = {self.text_of(step.value)}")
 
+    def _attempt(self, step: Attempt) -> None:
+        line = f"    {step.name} = {self.text_of(step.value)}"
+        self.lines += ["try:", line, *self.unless_it_raises()]
+
     def _unpack(self, step: Unpack) -> None:
         self.lines.append(f"{', '.join(step.names)}, = {self.text_of(step.value)}")
 
@@ -249,7 +258,8 @@ class Writer:
 
     def _ask(self, step: Ask) -> None:
         self.used.add("leaves")
-        self.lines.append(f"{step.name} = {self.constant('ask', step.host.array)}(leaves)")
+        given = ", ".join(["leaves", *map(self.text_of, step.numbers)])
+        self.lines.append(f"{step.name} = {self.constant('ask', step.host.array)}({given})")
         self.lines.append(f"if {step.name} is None: return MISSED")
         if step.copied:
             self.lines.append(f"{step.name} = {self.constant('copied', np.array)}({step.name})")
@@ -341,6 +351,7 @@ _EXPRESSIONS: dict[type, Callable[[Writer, Any], str]] = {
 }
 _STEPS: dict[type, Callable[[Writer, Any], None]] = {
     Assign: Writer._assign,
+    Attempt: Writer._attempt,
     Unpack: Writer._unpack,
     Do: Writer._do,
     Unless: Writer._unless,

@@ -33,10 +33,12 @@ class Frame:
 
 
 class Step:
-    """Something that a call does. reason: why a call is not answered that leaves the plan here."""
+    """Something that a call does. reason: why a call is not answered that leaves the plan here, in words, or
+    what knows those.
+    """
 
     __slots__ = ()
-    reason = ""
+    reason: Any = ""
 
     def run(self, frame: Frame) -> bool:
         """Do it; whether the call goes on."""
@@ -52,6 +54,24 @@ class Assign(Step):
 
     def run(self, frame: Frame) -> bool:
         frame.variables[self.name] = self.value.evaluate(frame.variables)
+        return True
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Attempt(Step):
+    """Give a variable a value; leave the plan where that raises."""
+
+    name: str
+    value: Expression
+    reason: Any = ""
+
+    def run(self, frame: Frame) -> bool:
+        try:
+            frame.variables[self.name] = self.value.evaluate(frame.variables)
+        except Exception:
+            if handler_raised():
+                raise
+            return False
         return True
 
 
@@ -83,7 +103,7 @@ class Unless(Step):
     """Leave the plan where a condition is not true. refuses: where evaluating it raises, too."""
 
     condition: Expression
-    reason: str = ""
+    reason: Any = ""
     refuses: bool = False
 
     def run(self, frame: Frame) -> bool:
@@ -100,12 +120,13 @@ class Unless(Step):
 @dataclass(frozen=True, slots=True, eq=False)
 class Ask(Step):
     """Have Python give what a program reads; `leaves` are those of the call. copied: it may be lent, and a
-    later backward reads it.
+    later backward reads it. numbers: what the host takes.
     """
 
     name: str
     host: Host
     copied: bool
+    numbers: tuple[Expression, ...] = ()
     reason = "a gradient, or an optimizer's number, is not what it was"
 
     def run(self, frame: Frame) -> bool:
@@ -115,7 +136,8 @@ class Ask(Step):
         restore = self.host.undo()
         if restore is not None:
             frame.undo.append(restore)
-        array = self.host.array(frame.variables["leaves"])
+        numbers = [number.evaluate(frame.variables) for number in self.numbers]
+        array = self.host.array(frame.variables["leaves"], *numbers)
         if array is None:
             return False
         frame.variables[self.name] = np.array(array) if self.copied else array

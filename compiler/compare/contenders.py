@@ -18,10 +18,10 @@ from fusegrad.compiler.codegen.kernel_cache import cold
 from fusegrad.compiler.jit import JitFunction, jit
 from fusegrad.eager.autograd import autograd
 from fusegrad.eager.core.op import wrap
+from fusegrad.eager.core.pytree import Structure, flatten
 from fusegrad.eager.core.state import no_grad
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.random.generator import get_rng_state, set_rng_state
-from fusegrad.tracer.observe.pytree import Structure, flatten
 
 Arrays = list[np.ndarray]
 

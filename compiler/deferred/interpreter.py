@@ -25,16 +25,15 @@ from fusegrad.compiler.deferred.shape_patterns import Made, layout_key, opened
 from fusegrad.eager.autograd import autograd, views
 from fusegrad.eager.core import shared
 from fusegrad.eager.core.errors import failure
-from fusegrad.eager.core.families import Elementwise, lies_apart
+from fusegrad.eager.core.families import lies_apart
 from fusegrad.eager.core.handlers import in_charge
 from fusegrad.eager.core.op import Op, Params, TensorType, evaluate, wrap
 from fusegrad.eager.core.stand_in import has_values, stand_in
 from fusegrad.eager.core.state import Interpreter, no_grad, state
 from fusegrad.eager.core.tensor import Tensor
+from fusegrad.tracer.record.scalars import dtype_of_numbers, is_scalar
 
 LONGEST = 512  # ops that wait at a time
-# Up to where floats take an integer as it is, by their bytes.
-_EXACT = {2: 2**11, 4: 2**24, 8: 2**53}
 # Doors through which a copy leaves.
 _COPIES = frozenset({"bool", "int", "float", "complex", "index", "item", "tolist", "repr", "format"})
 # What a computed tensor hands on to the one that stands for it; whose view that is, it knows.
@@ -259,17 +258,13 @@ class Deferred(Interpreter):
 
         Only where a number does not tell the result's type: next to floats, in elementwise ops.
         """
-        op, args = asked.op, asked.args
-        if not isinstance(op, Elementwise) or op.family != "elementwise":
+        dtype = dtype_of_numbers(asked.op, asked.args)
+        if dtype is None:
             return asked
-        floats = {a.array.dtype for a in args if isinstance(a, Tensor) and a.array.dtype.kind == "f"}
-        if len(floats) != 1:
-            return asked
-        (dtype,) = floats
         key, inputs = list(asked.key), list(asked.inputs)
         values: list[Any] = []
         for i, (kind, value) in enumerate(asked.inputs):
-            if kind == "number" and type(value) in (int, float) and abs(value) < _EXACT[dtype.itemsize]:
+            if kind == "number" and is_scalar(value, dtype):
                 key[i + 1] = type(value)
                 inputs[i] = ("scalar", (len(self.scalars) + len(values), dtype))
                 values.append(value)

@@ -23,11 +23,11 @@ from fusegrad.compiler.paths.tree import Tree, unusual_layout
 from fusegrad.compiler.placement.memory_plan import copied
 from fusegrad.eager.core.families import Layout, View, contiguous_layout, layout_of
 from fusegrad.eager.core.op import Op, Params, TensorType, evaluate, wrap
+from fusegrad.eager.core.pytree import flatten
 from fusegrad.eager.core.sizes import has_symbols
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.tracer.capture.api import Capture, Output
+from fusegrad.tracer.capture.captured import Capture, Output
 from fusegrad.tracer.ir.graph import Equation, Graph, Value
-from fusegrad.tracer.observe.pytree import flatten
 
 
 class Given(NamedTuple):

@@ -110,7 +110,7 @@ def for_difference(difference: Difference) -> str:
     number = bool(re.match(_NUMBER, now) and re.match(_NUMBER, difference.was))
     if kind == "argument" and difference.aspect == "value":
         if number:
-            return "numbers that vary are inputs, but the body runs; `fg.tensor(n)` replays"
+            return "numbers that vary are inputs; the body runs where Python has to know them"
         return "each value has code of its own; that is fine for a few"
     if kind == "argument":
         return _ASPECTS.get(difference.aspect, "")
@@ -118,12 +118,12 @@ def for_difference(difference: Difference) -> str:
         return "nest the arguments in the same way each time"
     if kind == "mode":
         return "nothing to do: both are kept"
-    if kind == "branch":
+    if kind in ("branch", "number"):
         if now in ("True", "False"):
             return "nothing to do: both sides are kept, once they have been met"
         return "each value is a path: keep the number in a tensor, or ask less of it (`if n > 3`)"
     if number:
-        return "it is a constant of the code; pass a number that changes as an argument, best as a tensor"
+        return "it is an input once it has been two others, unless Python has to know it (a size, a key)"
     if now.startswith("another ") or difference.was.endswith("that is gone"):
         return "make the object once, outside, and keep it: it is known by its identity"
     if kind in ("length", "contents", "item"):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from fusegrad.compiler.explain.advice import for_difference, for_reason
 from fusegrad.compiler.explain.miss_reasons import Difference, value_text
 from fusegrad.eager.core.errors import is_own_file, source_line
-from fusegrad.tracer.capture.api import Reason
+from fusegrad.tracer.capture.captured import Reason
 from fusegrad.tracer.ir.graph import Source
 from fusegrad.tracer.observe.reads import Read
 

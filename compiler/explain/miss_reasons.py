@@ -10,15 +10,20 @@ import itertools
 import os
 import struct
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
+from fusegrad.compiler.paths.segments import Stopped
 from fusegrad.eager.core.errors import source_line
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.capture.signatures import argument_names, plain_function
 from fusegrad.tracer.ir.graph import Source
 from fusegrad.tracer.observe.reads import Read
+from fusegrad.tracer.observe.symbols import Outcome
 from fusegrad.tracer.observe.values import MISSING, text_of
+
+if TYPE_CHECKING:
+    from fusegrad.compiler.entries import Variant
 
 # What stands in a key before the leaves: see `keys.call_key`.
 MODES = ("structure", "grad mode", "default dtype", "deterministic algorithms")
@@ -31,10 +36,11 @@ class Difference:
 
     kind: "argument" (of what `aspect`: shape, dtype, strides, requires_grad, class, sharing, value, type,
         object), "structure", "mode", a kind of `Read` ("global", "closure", "attribute", ...), "branch",
-        "tensor" (a captured one), "state" (anything else).
+        "tensor" (a captured one), "number" (one that Python computes), "state" (anything else).
     aspect: of a read, "number" where the place held one. what: the place, in words. was, now: what was
         captured there and what was found, in words.
-    file, line, text: the user's line, where there is one.
+    file, line, text: the user's line, where there is one. source: of a read, what the observer calls the
+        place.
     """
 
     kind: str
@@ -45,6 +51,7 @@ class Difference:
     file: str = ""
     line: int = 0
     text: str = ""
+    source: Any = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
         place = f"{os.path.basename(self.file)}:{self.line}" if self.file else ""
@@ -57,7 +64,8 @@ class Difference:
 
     def as_dict(self) -> dict[str, Any]:
         """The fields, and the sentence that they make."""
-        return {**asdict(self), "message": str(self)}
+        fields = {name: value for name, value in vars(self).items() if name != "source"}
+        return {**fields, "message": str(self)}
 
 
 # What a run found.
@@ -67,8 +75,17 @@ def of_read(read: Read) -> Difference:
     """A read that does not hold any more."""
     site = read.site
     aspect = "number" if _is_number(read) else ""
+    words = read.kind, read.subject(), read.was(), read.now(), aspect
+    return Difference(*words, site.file, site.line, site.text, getattr(read, "source", None))
+
+
+def of_outcome(outcome: Outcome) -> Difference:
+    """A number, or a comparison of numbers, that Python computes, and that came out otherwise."""
+    file, line = outcome.site
+    was = outcome.was()
+    now = str(not outcome.expected) if type(outcome.expected) is bool else "another"
     return Difference(
-        read.kind, read.subject(), read.was(), read.now(), aspect, site.file, site.line, site.text
+        "number", outcome.subject(), was, now, file=file, line=line, text=source_line(file, line)
     )
 
 
@@ -102,8 +119,10 @@ def leaf_names(function: Callable[..., Any], args: Any, kwargs: Any, count: int)
     return names if len(names) == count else [f"argument {i}" for i in range(count)]
 
 
-def leaf_text(leaf: Any) -> str:
-    """A leaf of the arguments in words: `float32[32, 784] requires_grad`, `3`, `<Model>`."""
+def leaf_text(leaf: Any, any_number: bool = False) -> str:
+    """A leaf of the arguments in words: `float32[32, 784] requires_grad`, `3`, `any float`, `<Model>`."""
+    if any_number:
+        return f"any {type(leaf).__name__}"
     if isinstance(leaf, Tensor):
         text = f"{leaf.array.dtype.name}{list(leaf.array.shape)}"
         return text + (" requires_grad" if leaf.needs_grad else "")
@@ -226,3 +245,23 @@ def refused(segment: Any) -> str:
         if kind == "captured" and captured.array() is None:
             return "a tensor from outside is gone, or has another shape, dtype, layout or requires_grad"
     return "an op refuses its input"
+
+
+# A call.
+
+
+def difference(missed: Sequence[tuple[Variant, Read | Stopped]]) -> Difference:
+    """What sent a call away from the variant that is the most like the present state."""
+    if not missed:
+        return Difference("state", "nothing was compiled yet")
+    _, failed = min(missed, key=lambda pair: sum(not read.holds() for read in pair[0].shared.reads))
+    if isinstance(failed, Stopped):
+        segment, reason, seen = failed
+        if isinstance(reason, Read):
+            return of_read(reason)
+        if isinstance(reason, Outcome):
+            return of_outcome(reason)
+        if seen is not None:
+            return of_branch(segment.guard.source if segment.guard else None, segment.children, seen)
+        return Difference("state", reason or refused(segment))
+    return of_read(failed)

@@ -35,9 +35,9 @@ from fusegrad.compiler.paths.plans import LEAVES, Plan, Unplanned, is_plain, lea
 from fusegrad.compiler.paths.segments import MISSED, Segment
 from fusegrad.eager.autograd.node import watchers
 from fusegrad.eager.core import dtypes, settings
+from fusegrad.eager.core.pytree import contents, is_container
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.tracer.observe.pytree import contents, is_container
 from fusegrad.tracer.observe.values import MISSING, Expected
 
 if TYPE_CHECKING:
@@ -179,9 +179,13 @@ class _EntryWriter(Writer):
         """Take the arguments apart, as `flatten` does, and compare the leaves."""
         self._take_apart("args", args, iter(self.names))
         tensors: dict[str, Tensor] = {}
-        for name, leaf in zip(self.names, self.leaves, strict=True):
+        changing = self.path.capture.changing.leaves
+        for place, (name, leaf) in enumerate(zip(self.names, self.leaves, strict=True)):
             if isinstance(leaf, Tensor):
                 tensors[name] = leaf
+                continue
+            if place in changing:
+                self._unless_true(f"type({name}) is {type(leaf).__name__}")
                 continue
             expected = Expected(leaf)
             same = f"{self.constant('matches', expected.matches)}({name})"

@@ -24,6 +24,7 @@ from fusegrad.eager.autograd.node import replaced_gradient
 from fusegrad.eager.core import shared
 from fusegrad.eager.core.errors import user_spot
 from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.optim.optimizer import ParameterGroup
 from fusegrad.tracer.ir.graph import Equation, Graph, Value
 from fusegrad.tracer.observe.hosts import GradientOf, NoGradient, at
 
@@ -132,9 +133,11 @@ def replace_memory(tensor: Tensor, memory: np.ndarray) -> None:
 
 
 def set_attribute(owner: Callable[[], Any], name: str, value: Any) -> None:
-    """Set an attribute of an object, unless nobody has the object any more."""
+    """Set an attribute of an object, or an option of a group, unless nobody has the object any more."""
     held = owner()
-    if held is not None:
+    if isinstance(held, ParameterGroup):
+        held[name] = value
+    elif held is not None:
         setattr(held, name, value)
 
 

@@ -16,7 +16,7 @@ from fusegrad.eager.core.families import Layout, View, contiguous_layout, layout
 from fusegrad.eager.core.sizes import has_symbols
 from fusegrad.eager.core.stand_in import has_values
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.tracer.capture.api import Capture, Output
+from fusegrad.tracer.capture.captured import Capture, Output
 from fusegrad.tracer.ir import passes
 from fusegrad.tracer.ir.differentiate import differentiate
 from fusegrad.tracer.ir.graph import GUARD, Equation, Graph, Value

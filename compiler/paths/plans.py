@@ -48,6 +48,7 @@ from fusegrad.compiler.paths.autograd_node import (
 )
 from fusegrad.compiler.paths.backward_plan import NODE, apart, backward_plan
 from fusegrad.compiler.paths.commit import add_first, append, count, own, replace_memory, set_attribute
+from fusegrad.compiler.paths.number_steps import NumberSteps
 from fusegrad.compiler.paths.path import Captured, Path
 from fusegrad.compiler.paths.segments import Code, Segment, Spot
 from fusegrad.eager.autograd.hooks import any_has_hooks, leaf_hooks
@@ -57,7 +58,7 @@ from fusegrad.eager.core.errors import user_spot
 from fusegrad.eager.core.op import wrap
 from fusegrad.eager.core.shared import watching
 from fusegrad.eager.core.tensor import Tensor, Untracked
-from fusegrad.tracer.capture.api import Attribute, Items, Output
+from fusegrad.tracer.capture.captured import Attribute, Items, Output
 from fusegrad.tracer.observe.hosts import GradientOf, at
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ class Plan:
     inner segment `seen` is the value that its guard looks at. At a leaf, finish: what makes the results and
     the node; commit: what is left in the world; last: the Python code that is called then; late: what is
     found when that is done; result: what the function gives. found: the tensors from outside that have a
-    variable by now, by their references; kept: the places of the environment that do.
+    variable by now, by their references; kept: the places of the environment that do; numbers: the symbols.
     """
 
     before: list[Step]
@@ -92,6 +93,7 @@ class Plan:
     after: list[Step]
     found: dict[Any, str]
     kept: set[int]
+    numbers: dict[Any, str]
     seen: Expression | None = None
     finish: list[Step] = field(default_factory=list)
     results: list[Name] = field(default_factory=list)
@@ -141,6 +143,7 @@ class _Planner:
         last = above[-1] if above else None
         self.found: dict[Any, str] = dict(last.found) if last else {}
         self.kept: set[int] = set(last.kept) if last else set()
+        self.numbers = NumberSteps(dict(last.numbers) if last else {})
         self.name = f"run{len(above)}"
         self.before: list[Step] = []
         self.gradients: dict[Any, str] = {}  # the variables of `.grad`s, by the keys of hosts
@@ -150,7 +153,11 @@ class _Planner:
         self._same_as_recorded(path)
         self._outside(path)
         # What a later backward reads must not change meanwhile.
-        asks = [Ask(kept_name(p).name, h, copied=h.lent and self.tree.derived) for h, p in segment.hosts]
+        places = {id(h): kept_name(p).name for h, p in segment.hosts}
+        numbers, asks = self.numbers.of(segment.givers, places, self.tree.derived)
+        self.before += numbers
+        if path is not None:
+            self.before += self.numbers.find(*(o.item for o in path.capture.outputs if o.kind == "computed"))
         self.kept.update(p for _, p in segment.hosts)
         self.before += [ask for ask in asks if not ask.changes_something]
         written = self._may_write(path)
@@ -165,7 +172,7 @@ class _Planner:
         if self.joint is None:
             after += [Assign(kept_name(p).name, self._made(spot)) for p, spot in self.code.keeps]
             self.kept.update(p for p, _ in self.code.keeps)
-        plan = Plan(self.before, run, after, self.found, self.kept)
+        plan = Plan(self.before, run, after, self.found, self.kept, self.numbers.names)
         if path is None:
             assert self.code.guard is not None
             plan.seen = Call(np.ndarray.item, (self._made(self.code.guard),))
@@ -445,6 +452,8 @@ class _Ending:
             return Constant(output.item)
         if output.kind == "number":
             return self.numbers[output.item]
+        if output.kind == "computed":
+            return self.planner.numbers.name(output.item)
         if output.kind == "alias":
             return Name(f"alias{output.item[1]}")
         if output.kind == "late":

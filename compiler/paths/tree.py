@@ -175,6 +175,8 @@ class Tree:
         when something reads them).
         """
         for host in segment.givers:
+            if host.value is None:
+                continue
             segment.hosts.append((host, self.environment))
             available[host.value] = self.environment
             self.layouts[host.value] = contiguous_layout(host.value.shape)

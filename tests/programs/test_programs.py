@@ -14,14 +14,10 @@ from programs import runs
 STEPS, WARM = 8, 12
 # The programs whose steps are not replayed, with words of what `explain()` says.
 _NUMBER = "value at"  # `return loss.item()`: each number that is looked at is a path
-_OTHERS = "other numbers or sizes than in captured calls"
 NOT_REPLAYED = {
-    "gradient_accumulation_across": _OTHERS,
     "lbfgs_fit": "LBFGS.step() cannot be recorded",
-    "mean_teacher": "attribute `global_step` of a Trainer",
     "min_char_rnn": _NUMBER,
     "reinforce": "again and again: value",  # `probs[0, action]`: each choice of actions is a path
-    "transformer_lm": "changes an item of a ParameterGroup",
 }
 
 

@@ -7,168 +7,32 @@ import functools
 import inspect
 import weakref
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from fusegrad.eager.autograd.engine import reachable
 from fusegrad.eager.core.handlers import in_charge
+from fusegrad.eager.core.pytree import contents, flatten, is_container
 from fusegrad.eager.core.shared import is_same
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.capture.callbacks import Callbacks
+from fusegrad.tracer.capture.captured import Attribute, Capture, Items, Left, Output, Reason
 from fusegrad.tracer.capture.carried import carry
 from fusegrad.tracer.capture.hooks import FOLLOWING
 from fusegrad.tracer.capture.signatures import argument_names, plain_function
-from fusegrad.tracer.ir.graph import Graph, Value, ancestors
+from fusegrad.tracer.ir.graph import Graph, ancestors
 from fusegrad.tracer.observe import purity
-from fusegrad.tracer.observe.hosts import Host, Place
+from fusegrad.tracer.observe.hosts import Place
 from fusegrad.tracer.observe.lookup import type_lookup
 from fusegrad.tracer.observe.naming import NamingObserver
 from fusegrad.tracer.observe.observer import Observer
-from fusegrad.tracer.observe.pytree import Structure, contents, flatten, is_container
-from fusegrad.tracer.observe.reads import Read
 from fusegrad.tracer.observe.stores import Grown, Stored
+from fusegrad.tracer.observe.symbols import NOTHING_CHANGING, Changing
 from fusegrad.tracer.observe.values import hold, is_plain
-from fusegrad.tracer.record.before import Before
-from fusegrad.tracer.record.later import Later
 from fusegrad.tracer.record.recorder import Recorder
 from fusegrad.tracer.twin.sites import Site
-
-
-@dataclass(frozen=True, slots=True)
-class Reason:
-    """Why a run cannot be replayed, with the user's line.
-
-    kind: "memory" where only the memory of the results could not be repeated, not their values; "once"
-    where a later run will not do it again.
-    """
-
-    reason: str
-    file: str
-    line: int
-    kind: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.reason} ({self.file}:{self.line})" if self.file else self.reason
-
-
-@dataclass(frozen=True, slots=True)
-class Output:
-    """One leaf of the result.
-
-    kind "value": computed, `value` in the graph; "number": what `item`, a value in the graph, has for its one
-    element; "late": what lies at the place `item` when all is done; "object": the plain Python value `item`;
-    "captured": the tensor that the reference `item` gives when called; "argument": the argument
-    leaf number `item`; "alias": a tensor off the graph, of the memory of the output number `item[0]`, and the
-    same as the output number `item[1]`. freed: a backward inside the run has freed its graph.
-    """
-
-    kind: str
-    value: Value | None = None
-    item: Any = None
-    requires_grad: bool = False
-    grad_name: str = ""
-    strides: tuple[int, ...] = ()
-    freed: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Attribute:
-    """An attribute that the run has set: of the object that `owner` gives when called, to a value that has
-    this structure, with so many leaves (`count`).
-    """
-
-    owner: Callable[[], Any]
-    name: str
-    structure: Structure
-    count: int
-
-
-@dataclass(frozen=True, slots=True)
-class Items:
-    """What the run has appended to the list that `owner` gives when called: a tuple of this structure, with
-    so many leaves (`count`). emptied: whether what was there before is gone.
-    """
-
-    owner: Callable[[], Any]
-    emptied: bool
-    structure: Structure
-    count: int
-
-
-@dataclass(frozen=True, slots=True)
-class Left:
-    """What the run left in the world, besides its result.
-
-    writes: (input, what its memory holds in the end); quiet: the numbers of those that autograd does not
-    notice. gradients: (tensor, what its `.grad` is in the end; None: there is none). attributes: those that
-    were set; items: what lists have got; the leaves of both are the last of the capture's outputs. counts:
-    those that grew: the object, the name, and by how much. after: methods that are called when all is done.
-    numbers: what the Python numbers among the outputs are taken out of. replaced: (tensor, what the memory
-    holds that it is given).
-    """
-
-    writes: tuple[tuple[Value, Value], ...] = ()
-    quiet: frozenset[int] = frozenset()
-    gradients: tuple[tuple[Place, Value | None], ...] = ()
-    attributes: tuple[Attribute, ...] = ()
-    items: tuple[Items, ...] = ()
-    counts: tuple[tuple[Callable[[], Any], str, int], ...] = ()
-    after: tuple[weakref.WeakMethod[Any], ...] = ()
-    numbers: tuple[Value, ...] = ()
-    replaced: tuple[tuple[Place, Value], ...] = ()
-
-    def values(self) -> list[Value]:
-        """What is computed for the world, and for the numbers of the result."""
-        gradients = (v for _, v in self.gradients if v is not None)
-        return [*(v for _, v in self.writes), *gradients, *(v for _, v in self.replaced), *self.numbers]
-
-    def __bool__(self) -> bool:
-        python = self.attributes or self.items or self.counts or self.after
-        return bool(self.writes or self.gradients or self.replaced or python)
-
-
-@dataclass
-class Capture:
-    """A run that was recorded.
-
-    result: what the run returned, eager's own. graph: what it computed; its inputs are the
-    argument tensors, then captured tensors, then what Python gives, then constants; tensors: the argument
-    tensors behind its inputs. tracked: the values that needed gradients. outputs, structure: how the
-    result is built. left: what else it left. hosts: the inputs whose values Python gives, each with the
-    number of equations before it.
-    reads: what must still hold for a replay. same: (leaf number, place) of tensors that were one array,
-    and so are one value of the graph. bare: the leaves that had no `.grad`, and must have none. derived: the
-    tensors whose gradients the run asked for, which must have no hooks.
-    reasons: why it cannot be replayed; empty for a closed run. foretold: whether a run that meets the same
-    `reads` cannot be replayed, either. changes: what it did to the world that a
-    replay does, too. later: what of the result waits to be computed. before: what takes the run back.
-    not_rolled: the long loops of which every round ran.
-    """
-
-    result: Any
-    graph: Graph
-    arguments: tuple[Value, ...]
-    captured: dict[Value, Tensor]
-    constants: dict[Value, np.ndarray]
-    tracked: frozenset[Value]
-    outputs: tuple[Output, ...]
-    structure: Structure
-    tensors: dict[Value, Tensor] = field(default_factory=dict)
-    same: list[tuple[int, Place]] = field(default_factory=list)
-    bare: list[int] = field(default_factory=list)
-    derived: list[Place] = field(default_factory=list)
-    left: Left = Left()
-    hosts: list[tuple[Host, int]] = field(default_factory=list)
-    reads: list[Read] = field(default_factory=list)
-    reasons: list[Reason] = field(default_factory=list)
-    foretold: bool = False
-    changes: list[Reason] = field(default_factory=list)
-    later: Later | None = None
-    before: Before | None = None
-    not_rolled: list[Reason] = field(default_factory=list)
 
 
 def capture(
@@ -177,17 +41,20 @@ def capture(
     kwargs: Mapping[str, Any] | None = None,
     puts_off: bool = False,
     keeps: bool = False,
+    changing: Changing = NOTHING_CHANGING,
 ) -> Capture:
     """Run `function` eagerly, record it, and observe what it read and did.
 
     function: a plain Python function (bound methods and modules are given by their function with
     `self` among the arguments). puts_off: whether tensors of the result may have no values until the
-    capture's `later` is settled. keeps: whether the capture has what takes the run back. Raises whatever
-    the function raises; nothing is captured then.
+    capture's `later` is settled. keeps: whether the capture has what takes the run back. changing: where the
+    run finds numbers that a replay finds anew. Raises whatever the function raises; nothing is captured then.
     """
-    keywords, given, called = dict(kwargs or {}), args, function
-    function, args = plain_function(function, args)
     recorder = Recorder(puts_off, keeps)
+    recorder.numbers.sources = changing.sources
+    args, keywords = _followed(recorder, args, dict(kwargs or {}), changing)
+    given, called = args, function
+    function, args = plain_function(function, args)
     leaves: list[Any] = []
     flatten((given, keywords), leaves)
     names = argument_names(function, args, keywords)
@@ -215,6 +82,11 @@ def capture(
         finally:
             state.interpreter = previous
         made = _finish(recorder, observer, result, leaves)
+        fixed = recorder.numbers.fixed
+        made.changing = changing
+        made.fixed = Changing(
+            frozenset(i for i in changing.leaves if ("leaf", i) in fixed), changing.sources & fixed
+        )
         made.reasons = [_placed(r, function) for r in made.reasons]
         if made.reasons:
             recorder.later.settle()
@@ -225,6 +97,23 @@ def capture(
     finally:
         observer.release()
         recorder.release()
+
+
+def _followed(
+    recorder: Recorder, args: tuple[Any, ...], kwargs: dict[str, Any], changing: Changing
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments, with numbers that are followed in place of those that change."""
+    if not changing.leaves:
+        return args, kwargs
+    found, place = [], 0
+    for value in (*args, *kwargs.values()):
+        inner: list[Any] = []
+        flatten(value, inner)
+        if place in changing.leaves and not is_container(value):
+            value = recorder.numbers.give(("leaf", place), place, value, f"argument {place}")
+        found.append(value)
+        place += len(inner)
+    return tuple(found[: len(args)]), dict(zip(kwargs, found[len(args) :], strict=True))
 
 
 def _reach_bound(observer: Observer, called: Any, bound: tuple[Any, ...]) -> None:
@@ -285,7 +174,7 @@ def _finish(recorder: Recorder, observer: Observer, result: Any, leaves: list[An
     numbers = tuple(dict.fromkeys(o.item for o in outputs if o.kind == "number"))
     left = dataclasses.replace(left, attributes=attributes, items=items, counts=counts, numbers=numbers)
     values = dict.fromkeys(o.value for o in outputs if o.value is not None)
-    hosts = (h.value for h, _ in recorder.hosts)
+    hosts = (h.value for h, _ in recorder.hosts if h.value is not None)
     inputs = (*recorder.inputs, *recorder.captured, *hosts, *recorder.constants)
     graph = Graph(inputs, tuple(recorder.equations), tuple(values))
     return Capture(
@@ -375,6 +264,8 @@ def _output(
     elif not is_plain(leaf):
         reasons.append(Reason(f"returns an object of type {type(leaf).__name__} that is not a tensor", "", 0))
     number = recorder.numbers.of(leaf)
+    if number is not None and number.symbol is not None:
+        return Output("computed", item=number.symbol)
     if number is not None and number.value is not None:
         return Output("number", item=recorder.taken_out_of(number.value))
     return Output("object", item=leaf) if number is None else Output("late", item=number.place)

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from fusegrad.eager.core.pytree import flatten
 from fusegrad.eager.core.stand_in import has_values
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.ir.graph import Value
 from fusegrad.tracer.observe.conditions import Place
 from fusegrad.tracer.observe.hosts import Host
 from fusegrad.tracer.observe.observer import Observer
-from fusegrad.tracer.observe.pytree import flatten
 from fusegrad.tracer.observe.reads import AttributeRead, Read
 from fusegrad.tracer.record.recorder import Recorder
 
@@ -29,7 +29,7 @@ class Carried(Host):
         self.value, self.place, self.number, self.structure = value, place, number, structure
         self.needs_grad = tensor.needs_grad
 
-    def array(self, leaves: Sequence[Any]) -> np.ndarray | None:
+    def array(self, leaves: Sequence[Any], *numbers: Any) -> np.ndarray | None:
         found: list[Any] = []
         try:
             structure = flatten(self.place.find(), found)

@@ -6,8 +6,8 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from fusegrad.eager.core.pytree import flatten, is_container
 from fusegrad.tracer.observe.lookup import nn_module_class
-from fusegrad.tracer.observe.pytree import flatten, is_container
 
 
 def argument_names(

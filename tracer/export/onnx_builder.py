@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from fusegrad.tracer.export.files import ExportError
-from fusegrad.tracer.export.program import source_text
-from fusegrad.tracer.ir.graph import Equation
+from fusegrad.tracer.ir.graph import Equation, source_text
 
 BOOL, INT32, INT64 = np.dtype(bool), np.dtype(np.int32), np.dtype(np.int64)
 FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)

@@ -266,7 +266,7 @@ def _listing(file: str, counts: Counter[int]) -> str:
 
 def _text_panel(program: Program, drawn: Drawing) -> str:
     """The typed Python of the graph; its lines belong to boxes."""
-    text = print_graph(program.graph, source_text=True)
+    text = print_graph(program.graph, with_text=True)
     lines = text.split("\n")
     body_start = len(lines) - len(program.graph.equations) - 1
     keys = (

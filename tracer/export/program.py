@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,14 +11,15 @@ import numpy as np
 
 from fusegrad.eager.core.errors import source_line
 from fusegrad.eager.core.op import wrap
+from fusegrad.eager.core.pytree import flatten
 from fusegrad.eager.core.state import no_grad
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.tracer.capture.api import Capture, Output, capture
+from fusegrad.tracer.capture.api import capture
+from fusegrad.tracer.capture.captured import Capture, Output
 from fusegrad.tracer.capture.signatures import plain_function
 from fusegrad.tracer.export.files import ExportError
 from fusegrad.tracer.ir.evaluation import evaluate_graph
-from fusegrad.tracer.ir.graph import GUARD, Equation, Graph, Source, Value, array_type, identifier
-from fusegrad.tracer.observe.pytree import flatten
+from fusegrad.tracer.ir.graph import GUARD, Equation, Graph, Value, array_type, identifier, source_text
 
 
 @dataclass(frozen=True)
@@ -164,10 +164,3 @@ def guard_text(equation: Equation) -> str:
     """`train.py:42  if h.mean() > 10:  (was True)`."""
     assert equation.op is GUARD
     return f"{source_text(equation.source)}  (was {equation.params['expected']!r})"
-
-
-def source_text(source: Source | None) -> str:
-    """`train.py:41  if h.mean() > 10:`"""
-    if source is None:
-        return ""
-    return f"{os.path.basename(source.file)}:{source.line}  {source_line(source.file, source.line)}"

@@ -29,7 +29,7 @@ def python_file(program: Program) -> bytes:
 
 def module_text(program: Program) -> str:
     """The whole module: what it is, imports, the graph, its data, `run`."""
-    function = python_text(print_graph(program.graph, source_text=True))
+    function = python_text(print_graph(program.graph, with_text=True))
     data = _data(program)
     arguments = ", ".join(repr(v.name) for v in program.arguments)
     parts = [

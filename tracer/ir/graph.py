@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import itertools
 import keyword
+import os
 import weakref
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -40,6 +41,13 @@ class Source:
 
     def __str__(self) -> str:
         return f"{self.file.rsplit('/', 1)[-1]}:{self.line}"
+
+
+def source_text(source: Source | None) -> str:
+    """`train.py:41  if h.mean() > 10:`"""
+    if source is None:
+        return ""
+    return f"{os.path.basename(source.file)}:{source.line}  {source_line(source.file, source.line)}"
 
 
 _values: weakref.WeakValueDictionary[tuple[str, TensorType], Value] = weakref.WeakValueDictionary()
@@ -293,10 +301,10 @@ def equation_text(equation: Equation) -> str:
     return f"{declared}; {', '.join(v.name for v in equation.outputs)} = {call}"
 
 
-def print_graph(graph: Graph, sources: bool = True, name: str = "graph", source_text: bool = False) -> str:
+def print_graph(graph: Graph, sources: bool = True, name: str = "graph", with_text: bool = False) -> str:
     """The whole graph as a Python function; each line ends with the user's file and line.
 
-    source_text: guards also show the user's source line, `# train.py:42  if h.mean() > 10:`.
+    with_text: guards also show the user's source line, `# train.py:42  if h.mean() > 10:`.
     """
     inputs = ", ".join(f"{v.name}: {type_text(v.type)}" for v in graph.inputs)
     results = [type_text(v.type) if isinstance(v, Value) else type(v).__name__ for v in graph.outputs]
@@ -306,13 +314,13 @@ def print_graph(graph: Graph, sources: bool = True, name: str = "graph", source_
     lines = head.split("\n")
     bodies = (p for e in graph.equations for p in e.params.values() if isinstance(p, Subgraph))
     for body in dict.fromkeys(bodies):
-        text = print_graph(body.graph, sources, literal_text(body), source_text)
+        text = print_graph(body.graph, sources, literal_text(body), with_text)
         lines += [f"    {line}" for line in text.split("\n")]
     for equation in graph.equations:
         line = "    " + equation_text(equation)
         if sources and equation.source is not None:
             said = source_line(equation.source.file, equation.source.line) if equation.op is GUARD else ""
-            comment = f"{equation.source}  {said}" if source_text and said else str(equation.source)
+            comment = f"{equation.source}  {said}" if with_text and said else str(equation.source)
             line = f"{line:<{COMMENT_COLUMN}}  # {one_line(comment)}"
         lines.append(line)
     outputs = [_operand(v) for v in graph.outputs]

@@ -78,16 +78,19 @@ def load(observer: Observer, owner: Any, name: str, site: Site) -> Any:
         observer.open(f"attribute `{name}` is not a field of the argument's dataclass", site)
         return getattr(owner, name)
     if found.where == "instance":
-        late = observer.late(owner, lambda place: Attribute(place, name, "instance"), found.raw, site)
+        late = stores.late(observer, owner, lambda place: Attribute(place, name, "instance"), found.raw, site)
         if late is not MISSING:
             return late
-    observer.read_attribute(owner, name, found, site)
+    value = observer.read_attribute(owner, name, found, site)
+    if value is not found.raw:
+        return value
     return _resolve(observer, owner, name, found, site)
 
 
 def load_counted(observer: Observer, owner: Any, name: str, site: Site) -> Any:
     """``owner.name`` of ``owner.name += ...``: a count need not be what it is."""
-    if observer.is_outer(owner) and observer.stores.begins_count(owner, name):
+    followed = ("attribute", id(owner), name) in observer.numbers.sources
+    if observer.is_outer(owner) and not followed and observer.stores.begins_count(owner, name):
         return stores.own(owner)[name]
     return load(observer, owner, name, site)
 

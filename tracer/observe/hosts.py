@@ -33,14 +33,17 @@ def at(place: Place, leaves: Sequence[Any]) -> Tensor | None:
 class Host:
     """Gives the values of one input of a graph, from Python.
 
-    lent: whether they lie in somebody else's memory.
+    lent: whether they lie in somebody else's memory. takes: the symbols (`symbols.py`) that it has to know.
     """
 
     value: Value
     lent = False
+    takes: tuple[Any, ...] = ()
 
-    def array(self, leaves: Sequence[Any]) -> np.ndarray | None:
-        """The values now; None where the replay must not go on. leaves: of the call's arguments."""
+    def array(self, leaves: Sequence[Any], *numbers: Any) -> np.ndarray | None:
+        """The values now; None where the replay must not go on. leaves: of the call's arguments; numbers:
+        what it takes.
+        """
         raise NotImplementedError
 
     def key(self) -> Any:
@@ -58,7 +61,7 @@ class Draw(Host):
     def __init__(self, value: Value, op: Op, args: tuple[Any, ...], params: Params) -> None:
         self.value, self.op, self.args, self.params = value, op, args, params
 
-    def array(self, leaves: Sequence[Any]) -> np.ndarray:
+    def array(self, leaves: Sequence[Any], *numbers: Any) -> np.ndarray:
         array: np.ndarray = self.op.evaluate(self.args, self.params)
         return array
 
@@ -84,7 +87,7 @@ class GradientOf(Host):
     def __init__(self, value: Value, place: Place) -> None:
         self.value, self.place = value, place
 
-    def array(self, leaves: Sequence[Any]) -> np.ndarray | None:
+    def array(self, leaves: Sequence[Any], *numbers: Any) -> np.ndarray | None:
         tensor = at(self.place, leaves)
         gradient = None if tensor is None else tensor.gradient
         if gradient is None or gradient.needs_grad:

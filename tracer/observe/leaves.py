@@ -23,8 +23,9 @@ import numpy as np
 from fusegrad.eager.autograd.function import Function, FunctionNode
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.observe import attributes, operations, purity, stores
-from fusegrad.tracer.observe.lookup import flat_contents, type_lookup
+from fusegrad.tracer.observe.lookup import MISSING, flat_contents, type_lookup
 from fusegrad.tracer.observe.observer import LOCAL, OUTER, Observer
+from fusegrad.tracer.observe.symbols import NUMBERS
 from fusegrad.tracer.observe.values import is_plain
 from fusegrad.tracer.twin.sites import Site
 
@@ -51,6 +52,10 @@ def call_trusted(observer: Observer, function: Any, site: Site, /, *args: Any, *
     """One of fusegrad's own functions: the recorder sees what it does, its operands must be guarded."""
     if purity.gives_number(function) and not args and not kwargs:
         return observer.numbers.take(function)
+    if purity.carries_numbers(function, kwargs) and observer.numbers.any_symbol((*args, *kwargs.values())):
+        owner = function.__self__ if isinstance(function, MethodType) else args[0] if args else None
+        if all(observer.is_tensor(x) or type(x) in NUMBERS for x in (owner, *args, *kwargs.values())):
+            return observer.adopt(observer.numbers.carried(function, args, kwargs))
     observer.numbers.look(*args, *kwargs.values())
     what = f"passes to {name_of(function)}"
     if isinstance(function, MethodType):
@@ -100,9 +105,12 @@ def _passed(observer: Observer, value: Any, calls_it: bool, site: Site, what: st
 
 
 def call_pure(observer: Observer, function: Any, mode: str, site: Site, /, *args: Any, **kwargs: Any) -> Any:
-    """A builtin without effects: guard what it looks at, follow its own its result."""
+    """A builtin without effects: guard what it looks at, follow its callbacks, own its result."""
     name = getattr(function, "__name__", "")
     what = f"passes to `{name}`"
+    found = observer.numbers.called(function, args) if not kwargs else MISSING
+    if found is not MISSING:
+        return found
     positional, keywords = list(args), dict(kwargs)
     if mode == purity.OPAQUE:
         for value in positional:
@@ -117,6 +125,8 @@ def call_pure(observer: Observer, function: Any, mode: str, site: Site, /, *args
         return function(*args, **kwargs)
     if function is len and len(args) == 1 and not kwargs:
         return operations.length(observer, args[0], site)
+    if function is itertools.repeat:
+        observer.numbers.look(*args[1:], *kwargs.values())
     if function is defaultdict and args and args[0] not in _PLAIN_FACTORIES:
         observer.open("makes a defaultdict with a factory of its own", site)
     if function is reversed and len(args) == 1 and purity.is_user_sequence(args[0]):

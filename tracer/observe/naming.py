@@ -55,18 +55,18 @@ class NamingObserver(Observer):
             self._name(value, name)
         super().read_function(function, site)
 
-    def read_attribute(self, owner: Any, name: str, found: Found, site: Site) -> None:
+    def read_attribute(self, owner: Any, name: str, found: Found, site: Site) -> Any:
         if self.status(owner) == OUTER:
             self._part(owner, name, found.raw)
-        super().read_attribute(owner, name, found, site)
+        return super().read_attribute(owner, name, found, site)
 
     def read_class(self, owner: type, name: str, raw: Any, site: Site, after: type | None = None) -> None:
         self._name(raw, name)
         super().read_class(owner, name, raw, site, after)
 
-    def read_item(self, owner: Any, key: Any, value: Any, site: Site) -> None:
+    def read_item(self, owner: Any, key: Any, value: Any, site: Site) -> Any:
         self._part(owner, key, value)
-        super().read_item(owner, key, value, site)
+        return super().read_item(owner, key, value, site)
 
     def read_contents(self, owner: Any, site: Site) -> None:
         if self.status(owner) == OUTER:
@@ -85,4 +85,4 @@ class NamingObserver(Observer):
 
     def _name(self, value: Any, name: str) -> None:
         if not is_plain(value):
-            self._paths.setdefault(id(self._keep(value)), name)
+            self._paths.setdefault(id(self.keep(value)), name)

@@ -1,21 +1,27 @@
-"""Python numbers that a run came by late: as long as nobody looks at one, a replay may give another.
+"""Python numbers that are others at a replay: as long as nobody looks at one, a replay may give another.
 
 A float that `item()` gives is an object of its own, and so it is followed by its identity, while it is
 moved about, put into containers, set as an attribute or returned. Whoever computes with it, compares it,
 hashes or writes it out says so before (`look`): from then on it must be what it was. So are the rates
-followed that a schedule's step has set. Whole numbers are not followed: Python has one object for each
-small one.
+followed that a schedule's step has set.
+
+Numbers that are known to be others from call to call (arguments, attributes, ...) are given to the run as
+objects of their own, too. They stand for symbols (`symbols.py`), and what Python computes of them does: a
+replay computes it again, so that only what must be known for good is looked at.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from fusegrad.tracer.ir.graph import Value
 from fusegrad.tracer.observe.conditions import Place
-from fusegrad.tracer.observe.lookup import flat_contents
+from fusegrad.tracer.observe.lookup import MISSING, flat_contents
+from fusegrad.tracer.observe.symbols import NUMBERS, ON_NUMBERS, Given, Symbol, computed, fresh, given
+
+_CONSTANTS = (*NUMBERS, bool)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -23,24 +29,38 @@ class Taken:
     """A number that is followed.
 
     number: the object, kept so that its id stays its own. looked: called when somebody looks at it. value:
-    what the tensor held that it was taken out of; place: where else a replay finds it, when all is done.
+    what the tensor held that it was taken out of; place: where else a replay finds it, when all is done;
+    symbol: how else it comes by it.
     """
 
     number: float
     looked: Callable[[], Any]
     value: Value | None = None
     place: Place | None = None
+    symbol: Symbol | None = None
 
 
 class Numbers:
     """The numbers of one run.
 
     taking: whether the number that now leaves a tensor goes to the user's code, and not to the engine's.
+    sources: the places, by the observer's keys, in which numbers are others from call to call; found: the
+    numbers that were found there; fixed: the places of those that somebody has looked at. asked: called with
+    a symbol and what came out where the run went on by that. computed: how many numbers Python has made of
+    others. arrived: the numbers that ops have taken, of those that a function of the engine was given.
+    options: by the id of a group of parameters, the numbers that the run has set there.
     """
 
     def __init__(self) -> None:
         self._taken: dict[int, Taken] = {}
         self.taking = False
+        self.sources: Collection[Any] = ()
+        self.found: dict[Any, Any] = {}
+        self.fixed: set[Any] = set()
+        self.asked: Callable[[Symbol, Any], Any] = lambda symbol, value: None
+        self.computed = 0
+        self.arrived: set[int] = set()
+        self.options: dict[int, dict[str, Any]] = {}
 
     def take(self, read: Callable[[], Any]) -> Any:
         """What `read` gives, which asks one tensor for its number."""
@@ -94,3 +114,73 @@ class Numbers:
     def release(self) -> None:
         """Forget the numbers of the run."""
         self._taken.clear()
+        self.found.clear()
+
+    # Symbols.
+
+    @property
+    def any_followed(self) -> bool:
+        """Whether any number is followed."""
+        return bool(self._taken)
+
+    def give(self, key: Any, place: int | Place, value: Any, words: str) -> Any:
+        """What the run gets in place of a number that it finds there; it gets the same each time."""
+        if key not in self.found:
+            self.found[key] = self._stand_for(given(key, place, type(value), words), value)
+        return self.found[key]
+
+    def _stand_for(self, symbol: Symbol, value: Any) -> Any:
+        return self.follow(Taken(fresh(value), lambda: self._fix(symbol, value), symbol=symbol))
+
+    def _fix(self, symbol: Symbol, value: Any) -> None:
+        if isinstance(symbol, Given):
+            self.fixed.add(symbol.key)
+        self.asked(symbol, value)
+
+    def symbol_of(self, number: Any) -> Symbol | None:
+        """What a number stands for, if it is one that a replay comes by anew."""
+        taken = self._taken.get(id(number)) if self._taken else None
+        return None if taken is None else taken.symbol
+
+    def any_symbol(self, values: Sequence[Any]) -> bool:
+        """Whether any of these numbers stands for a symbol."""
+        return bool(self._taken) and any(self.symbol_of(x) is not None for x in values)
+
+    def compute(self, function: Callable[..., Any], operands: Sequence[Any]) -> Any:
+        """What a function of Python gives for operands of which some stand for symbols, which a replay calls
+        again; MISSING, with nothing done, where they are not all numbers. Raises what the function raises.
+        """
+        if not self.any_symbol(operands) or not all(type(x) in _CONSTANTS for x in operands):
+            return MISSING
+        try:
+            value = function(*operands)
+        except Exception:
+            self.look(*operands)
+            raise
+        if type(value) not in _CONSTANTS:
+            self.look(*operands)
+            return value
+        self.look(*(x for x in operands if self.has(x) and self.symbol_of(x) is None))
+        symbol = computed(function, [self.symbol_of(x) or x for x in operands], type(value))
+        self.computed += 1
+        if type(value) is bool:
+            self.asked(symbol, value)
+            return value
+        return self._stand_for(symbol, value)
+
+    def called(self, function: Any, args: Sequence[Any]) -> Any:
+        """What a builtin gives for such operands; MISSING where it is none of those that are called again."""
+        if not self._taken or function not in ON_NUMBERS:
+            return MISSING
+        return self.compute(function, args)
+
+    def carried(self, function: Callable[..., Any], args: Sequence[Any], kwargs: Any) -> Any:
+        """What a function of the engine gives that hands its numbers to ops as they are: those that no op has
+        taken must be what they are.
+        """
+        self.arrived.clear()
+        try:
+            return function(*args, **kwargs)
+        finally:
+            rest = [x for x in (*args, *kwargs.values()) if self.symbol_of(x) and id(x) not in self.arrived]
+            self.look(*rest)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
 import itertools
 import sys
 import threading
@@ -20,8 +21,9 @@ from typing import Any
 import numpy as np
 
 from fusegrad.eager.core.public import home
+from fusegrad.eager.core.pytree import is_container
 from fusegrad.tracer.observe import purity, stores
-from fusegrad.tracer.observe.conditions import Held, Place
+from fusegrad.tracer.observe.conditions import Place
 from fusegrad.tracer.observe.lookup import (
     MISSING,
     Found,
@@ -30,8 +32,7 @@ from fusegrad.tracer.observe.lookup import (
     is_dataclass_instance,
 )
 from fusegrad.tracer.observe.loops import Loops
-from fusegrad.tracer.observe.numbers import Numbers, Taken
-from fusegrad.tracer.observe.pytree import is_container
+from fusegrad.tracer.observe.numbers import Numbers
 from fusegrad.tracer.observe.reads import (
     AttributeRead,
     CellRead,
@@ -45,7 +46,8 @@ from fusegrad.tracer.observe.reads import (
     Read,
     TypeRead,
 )
-from fusegrad.tracer.observe.values import hold, is_plain, plain_key
+from fusegrad.tracer.observe.symbols import NUMBERS
+from fusegrad.tracer.observe.values import is_plain, plain_key
 from fusegrad.tracer.twin.instrument import instrument, is_twin_code, keeps_to_itself
 from fusegrad.tracer.twin.sites import NOWHERE, Site, SiteTable, definition, without_hooks
 from fusegrad.tracer.twin.source import Unsupported
@@ -109,8 +111,8 @@ class Observer:
         self.compared: set[int] = set()
         self.deeds = 0
         self.stores, self.loops = stores.Stores(), Loops()
-        self._restless: dict[int, tuple[Any, str]] = {}
-        self._late: dict[int, Place] = {}  # by the id of a list that a schedule keeps, where that is
+        self.changed_late: dict[int, tuple[Any, str]] = {}
+        self.late: dict[int, Place] = {}  # by the id of a list that a schedule keeps, where that is
         self._tensor = purity.tensor_class()
         self._status: dict[int, str] = {}
         self._kept: dict[int, Any] = {}  # so that ids stay valid for as long as statuses are kept
@@ -150,7 +152,7 @@ class Observer:
 
     def release(self) -> None:
         """Forget the objects of the run (not the reads and effects); ``status`` is of no use afterwards."""
-        objects = self._status, self._kept, self._inputs, self._restless, self._late, self.stores
+        objects = self._status, self._kept, self._inputs, self.changed_late, self.late, self.stores
         for table in (*objects, self._seen, self._explained, self._twins):
             table.clear()
         self.loops.release()
@@ -223,7 +225,7 @@ class Observer:
         self._status[id(value)] = status
         self._kept[id(value)] = value
 
-    def _keep(self, value: Any) -> Any:
+    def keep(self, value: Any) -> Any:
         """Keep an object alive for the run, so that its id stays its own."""
         return self._kept.setdefault(id(value), value)
 
@@ -260,57 +262,48 @@ class Observer:
 
     def restless(self, owner: Any, why: str) -> None:
         """Note that code has changed `owner` that a replay runs in the end: it cannot be read any more."""
-        self._restless[id(owner)] = owner, why
+        self.changed_late[id(owner)] = owner, why
 
-    def late(self, owner: Any, part: Callable[[Any], Place], value: Any, site: Site) -> Any:
-        """What to give for `value`, found in what code has changed that a replay runs in the end: a float is
-        followed, the way to one in a list is noted. MISSING where it is to be found as ever.
-
-        part: gives the place, of that of the owner.
-        """
-        if id(owner) not in self._restless:
-            return MISSING
-        place = self._late.get(id(owner)) or Held(hold(owner))
-        if type(value) is list:
-            self._late[id(self._keep(value))] = part(place)
-            return self.reached(value)
-        if type(value) is not float:
-            return MISSING
-        # Another object of the same value: others may have the one that was found.
-        again = float.fromhex(value.hex())
-        return self.numbers.follow(Taken(again, lambda: self._look(owner, site), place=part(place)))
-
-    def _look(self, owner: Any, site: Site) -> bool:
-        """A look at what must be as before the run; whether it is a list that has grown, and is guarded."""
-        if id(owner) in self._restless:
-            self.open(self._restless[id(owner)][1], site)
+    def look_at(self, owner: Any, site: Site) -> bool:
+        """A look at an object from outside, which must be what it was; whether it is a grown list."""
+        if id(owner) in self.changed_late:
+            self.open(self.changed_late[id(owner)][1], site)
         return stores.look_at(self, owner, site)
 
     def is_late(self, owner: Any) -> bool:
         """Whether code that a replay runs in the end has changed an object, or what leads to it."""
-        return id(owner) in self._restless.keys() | self._late
+        return id(owner) in self.changed_late.keys() | self.late
 
-    def read(self, key: Any, make: Callable[[], Read]) -> None:
-        """Record a read once; ``key`` names the place, ``make`` builds the read."""
+    def read(self, key: Any, make: Callable[[], Read], value: Any = None) -> Any:
+        """Record a read once; ``key`` names the place, ``make`` builds the read.
+
+        Gives `value`, which was found there, or what stands for it if it is another number at each call.
+        """
+        if key in self.numbers.sources and type(value) in NUMBERS:
+            read = make()
+            return self.numbers.give(key, read.place(), value, read.subject())
         if key not in self._seen:
             self._seen[key] = None
             self.reads.append(make())
+            self.reads[-1].source = key
+        return value
 
     def read_global(self, function: FunctionType, name: str, value: Any, site: Site) -> Any:
         """A global or builtin name of a function."""
         owner: Any = function  # mypy's cache leaves out `__builtins__`
         namespace = function.__globals__
-        self.read(
+        found = self.read(
             ("global", id(namespace), name),
             lambda: GlobalRead(namespace, owner.__builtins__, name, value, site),
+            value if name in namespace else None,
         )
-        return self.reached(value)
+        return self.reached(value) if found is None else self.reached(found)
 
     def read_cell(self, function: FunctionType, name: str, value: Any, site: Site) -> Any:
         """A variable of a function's closure; a function made by this run closes over its own variables."""
         if self.status(function) != LOCAL:
-            self.read(("cell", id(function), name), lambda: CellRead(function, name, value, site))
-            self.reached(value)
+            made = functools.partial(CellRead, function, name, value, site)
+            return self.reached(self.read(("cell", id(function), name), made, value))
         return value
 
     def read_function(self, function: FunctionType, site: Site) -> None:
@@ -321,20 +314,27 @@ class Observer:
         for default in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
             self.reached(default)
 
-    def read_attribute(self, owner: Any, name: str, found: Found, site: Site) -> None:
-        """An attribute of an object: on the object if it is outer, else on its class."""
+    def read_attribute(self, owner: Any, name: str, found: Found, site: Site) -> Any:
+        """An attribute of an object: on the object if it is outer, else on its class.
+
+        Gives what was found, or what stands for it if it is another number at each call.
+        """
         stores.fix(self, owner, name, site)
         if (owner, name) in self.stores:
-            return  # it is what the run has made it
+            return found.raw  # it is what the run has made it
         if found.where != "class" and (name != "param_groups" or not purity.is_optimizer(owner)):
-            self._look(owner, site)
+            self.look_at(owner, site)
         if self.status(owner) == OUTER:
             builtin = type(owner) in purity.CONTAINERS and instance_dict(owner) is None
             if builtin and found.where == "class":
-                return  # a method of a builtin class
-            self.read(("attribute", id(owner), name), lambda: AttributeRead(owner, name, found, site))
-        elif found.where in ("class", "data", "absent"):
+                return found.raw  # a method of a builtin class
+            value = found.raw if found.where in ("instance", "slot") else None
+            made = functools.partial(AttributeRead, owner, name, found, site)
+            value = self.read(("attribute", id(owner), name), made, value)
+            return found.raw if value is None else value
+        if found.where in ("class", "data", "absent"):
             self.read_class(type(owner), name, found.raw, site)
+        return found.raw
 
     def read_class(self, owner: type, name: str, raw: Any, site: Site, after: type | None = None) -> None:
         """What a class defines under a name; builtin classes cannot change."""
@@ -349,13 +349,12 @@ class Observer:
         if self.status(value) == OUTER and purity.is_heap_type(type(value)):
             self.read(("type", id(value)), lambda: TypeRead(value, site))
 
-    def read_item(self, owner: Any, key: Any, value: Any, site: Site) -> None:
-        """One item of an outer list, deque or dict (MISSING: a dict's absent key)."""
-        if self._look(owner, site):
-            return
-        place = ("item", id(owner), id(self._keep(key)) if plain_key(key) is MISSING else plain_key(key))
-        self.read(place, lambda: ItemRead(owner, key, value, site))
-        self.reached(value)
+    def read_item(self, owner: Any, key: Any, value: Any, site: Site) -> Any:
+        """One item of an outer list, deque or dict (MISSING: a dict's absent key); see `read_attribute`."""
+        if self.look_at(owner, site) or (owner, key) in self.stores:
+            return value
+        place = ("item", id(owner), id(self.keep(key)) if plain_key(key) is MISSING else plain_key(key))
+        return self.reached(self.read(place, lambda: ItemRead(owner, key, value, site), value))
 
     def read_length(self, owner: Any, site: Site) -> None:
         """The length of a container, if it is outer."""
@@ -368,7 +367,7 @@ class Observer:
         """All items of a builtin container; a read if it is outer."""
         if self.status(owner) != OUTER:
             return
-        if self._look(owner, site) or ("contents", id(owner)) in self._seen:
+        if self.look_at(owner, site) or ("contents", id(owner)) in self._seen:
             return
         items = flat_contents(owner)
         if not isinstance(owner, (tuple, frozenset)):  # whose identity says it all

@@ -17,6 +17,7 @@ from fusegrad.tracer.observe import purity, stores
 from fusegrad.tracer.observe.conditions import Item
 from fusegrad.tracer.observe.lookup import MISSING, flat_contents
 from fusegrad.tracer.observe.observer import LOCAL, OUTER, STRUCTURE, UNKNOWN, Observer
+from fusegrad.tracer.observe.symbols import NUMBERS
 from fusegrad.tracer.observe.values import PLAIN_TYPES, is_plain
 from fusegrad.tracer.twin.sites import Site
 
@@ -49,6 +50,9 @@ def outside(observer: Observer, owner: Any) -> str:
 
 def apply(observer: Observer, function: Callable, symbol: str, operands: tuple, site: Site) -> Any:
     """An operator on operands that are guarded first. Raises what the operator raises."""
+    found = _on_symbols(observer, function, symbol, operands)
+    if found is not MISSING:
+        return found
     plain = True
     for value in operands:
         deep = not (symbol in ("+", "*") and type(value) in (list, tuple, deque))
@@ -70,6 +74,21 @@ def apply(observer: Observer, function: Callable, symbol: str, operands: tuple, 
             observer.explain(error)
         raise
     return result if plain else observer.adopt(result)
+
+
+# What the engine hands on to an op as it is.
+_CARRIED = frozenset({"+", "-", "*", "/", "<", "<=", ">", ">=", "==", "!="})
+
+
+def _on_symbols(observer: Observer, function: Callable, symbol: str, operands: tuple) -> Any:
+    """An operator on numbers that a replay comes by anew, and tensors; MISSING where it must know them."""
+    numbers = observer.numbers
+    if not numbers.any_symbol(operands):
+        return MISSING
+    fit = all(observer.is_tensor(x) or type(x) in NUMBERS for x in operands)
+    if symbol in _CARRIED and fit and any(map(observer.is_tensor, operands)):
+        return numbers.carried(function, operands, {})
+    return numbers.compute(function, operands)
 
 
 def inplace(observer: Observer, symbol: str, owner: Any, value: Any, site: Site) -> Any:
@@ -98,6 +117,9 @@ def _grows(observer: Observer, symbol: str, owner: Any, value: Any, site: Site) 
 
 def compare(observer: Observer, symbol: str, left: Any, right: Any, site: Site) -> Any:
     """A comparison other than ``is`` and ``in``."""
+    found = _on_symbols(observer, COMPARE[symbol], symbol, (left, right))
+    if found is not MISSING:
+        return found
     observer.numbers.look(left, right)
     for value in (left, right):
         if type(value) in purity.CONTAINERS or purity.is_namedtuple(value):
@@ -204,6 +226,9 @@ def contains(observer: Observer, item: Any, container: Any, site: Site) -> bool:
 
 def truth(observer: Observer, value: Any, site: Site) -> bool:
     """``bool(value)``."""
+    found: Any = observer.numbers.compute(bool, (value,))
+    if found is not MISSING:
+        return bool(found)
     observer.numbers.look(value)
     if type(value) in PLAIN_TYPES or observer.is_tensor(value) or is_plain(value):
         return bool(value)
@@ -264,18 +289,21 @@ def check_key(observer: Observer, key: Any, site: Site) -> bool:
     return False
 
 
-def read_key(observer: Observer, owner: dict, key: Any, site: Site) -> None:
-    """A dict is asked for a key: guard what it finds, or that it finds nothing."""
+def read_key(observer: Observer, owner: dict, key: Any, site: Site) -> Any:
+    """A dict is asked for a key: guard what it finds, or that it finds nothing; gives what was found, or what
+    stands for it. MISSING where that is for the dict to say.
+    """
     if not check_key(observer, key, site):
-        return
+        return MISSING
     if observer.status(owner) == UNKNOWN:
         observer.open(f"looks into a {type(owner).__name__} of unknown origin", site)
     if observer.status(owner) == OUTER:
         try:
             value = dict.get(owner, key, MISSING)
         except TypeError:  # unhashable: raises again where it is meant to
-            return
-        observer.read_item(owner, key, value, site)
+            return MISSING
+        return observer.read_item(owner, key, value, site)
+    return MISSING
 
 
 def item(observer: Observer, owner: Any, key: Any, site: Site) -> Any:
@@ -284,14 +312,14 @@ def item(observer: Observer, owner: Any, key: Any, site: Site) -> Any:
     kind = type(owner)
     if kind in purity.DICTS or kind is list or purity.is_parameter_group(owner):
         found = _found(owner, key)
-        late = observer.late(owner, lambda place: Item(place, key), found, site)
+        late = stores.late(observer, owner, lambda place: Item(place, key), found, site)
         if late is not MISSING:
             return late
     if observer.is_tensor(owner):
         if not is_plain(key) and not observer.is_tensor(key):
             observer.consume(key, site, "indexes with")
         return owner[key]
-    if kind in purity.DICTS:
+    if kind in purity.DICTS or purity.is_parameter_group(owner):
         return _dict_item(observer, owner, key, site)
     if kind in purity.SEQUENCES or purity.is_namedtuple(owner):
         return _sequence_item(observer, owner, key, site)
@@ -321,10 +349,12 @@ def _described(owner: Any) -> str:
 
 
 def _dict_item(observer: Observer, owner: dict, key: Any, site: Site) -> Any:
-    read_key(observer, owner, key, site)
+    found = read_key(observer, owner, key, site)
     is_absent = type(owner) is not dict and observer.status(owner) != LOCAL and key not in owner
     if is_absent and hasattr(type(owner), "__missing__"):
         observer.open(f"may add a key to {outside(observer, owner)}", site)
+    if found is not MISSING:
+        return found
     try:
         result = owner[key]
     except KeyError as error:
@@ -356,7 +386,7 @@ def _sequence_item(observer: Observer, owner: Any, key: Any, site: Site) -> Any:
         if isinstance(owner, tuple):
             observer.reached(result)
         else:
-            observer.read_item(owner, key, result, site)
+            return observer.read_item(owner, key, result, site)
     return result
 
 
@@ -368,7 +398,7 @@ def store_item(observer: Observer, value: Any, owner: Any, key: Any, site: Site)
             observer.consume(part, site, "writes to a tensor")
     else:
         observer.deeds += 1
-        if _is_there(observer, owner, key, value, site):
+        if _is_there(observer, owner, key, value, site) or stores.store_option(observer, value, owner, key):
             return
         _check_write(observer, owner, key, "__setitem__", site)
         if type(value) in purity.ITERATORS or purity.is_user_iterable(value):

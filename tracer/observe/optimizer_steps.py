@@ -148,6 +148,8 @@ def _schedule(observer: Observer, recorder: Any, method: MethodType, site: Site,
     rates = [group["lr"] for group in owner.optimizer.param_groups]
     if args or any(isinstance(rate, Tensor) for rate in rates):
         observer.open("steps a schedule by an argument, or with learning rates that are tensors", site)
+    if any(id(changed) in observer.numbers.options for changed in _changed(owner)):
+        observer.open("steps a schedule after it has set an option of the optimizer", site)
     recorder.finally_(method)
     state.interpreter = None
     try:

@@ -271,6 +271,28 @@ def gives_number(function: Any) -> bool:
     return type(function) is MethodType and tensor is not None and function.__func__ is vars(tensor)["item"]
 
 
+_CARRIERS = ("add", "sub", "subtract", "mul", "multiply", "div", "divide", "true_divide")
+
+
+@functools.cache
+def _carriers() -> frozenset[Any]:
+    """The functions, and methods of tensors, that hand a number to an op as it is."""
+    tensor, public = tensor_class(), sys.modules.get("fusegrad")
+    names = [form for name in _CARRIERS for form in (name, f"{name}_")]
+    return frozenset({vars(tensor).get(n) for n in names} | {getattr(public, n, None) for n in _CARRIERS}) - {
+        None
+    }
+
+
+def carries_numbers(function: Any, kwargs: dict[str, Any]) -> bool:
+    """Whether a function of the engine hands the numbers that it is given to an op, and does not look."""
+    function = function.__func__ if isinstance(function, MethodType) else function
+    if not isinstance(function, FunctionType) or function not in _carriers():
+        return False
+    # It is looked whether a whole number is 1.
+    return not kwargs or ([*kwargs] == ["alpha"] and type(kwargs["alpha"]) is float)
+
+
 def is_transform(function: Any) -> bool:
     """Whether a trusted function is a transform of a user's function, or makes one, as `value_and_grad`."""
     if not isinstance(function, FunctionType):

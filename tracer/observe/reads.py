@@ -55,13 +55,15 @@ def _all_hold(conditions: Callable[[], Iterable[Condition]]) -> bool:
 class Read:
     """One read of Python state outside the run.
 
-    kind: the sort of place, for programs ("global", "attribute", ...). expected: what was found.
+    kind: the sort of place, for programs ("global", "attribute", ...). expected: what was found. source:
+    what the observer calls the place, if it is the only one.
     """
 
-    __slots__ = ("expected", "site")
+    __slots__ = ("expected", "site", "source")
     kind = ""
     site: Site
     expected: Expected
+    source: Any
 
     def holds(self) -> bool:
         """Whether the same read would find the same now. Runs no user code, never raises (but what signal

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import functools
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from types import FunctionType, MethodType, ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -31,8 +31,10 @@ from fusegrad.tracer.observe.lookup import (
     nn_module_class,
     type_lookup,
 )
+from fusegrad.tracer.observe.numbers import Taken
 from fusegrad.tracer.observe.pytree import contents, is_container
 from fusegrad.tracer.observe.reads import AttributeRead, ContentsRead, Read
+from fusegrad.tracer.observe.symbols import NUMBERS, fresh
 from fusegrad.tracer.observe.values import Expected, hold, is_plain, plain_key
 
 if TYPE_CHECKING:
@@ -178,9 +180,47 @@ def _is_argument(observer: Observer, owner: Any) -> bool:
     return False
 
 
+def late(observer: Observer, owner: Any, part: Callable[[Any], Place], value: Any, site: Site) -> Any:
+    """What to give for `value`, found in what code has changed that a replay runs in the end: a float is
+    followed, the way to one in a list is noted. MISSING where it is to be found as ever.
+
+    part: gives the place, of that of the owner.
+    """
+    if id(owner) not in observer.changed_late:
+        return MISSING
+    place = observer.late.get(id(owner)) or Held(hold(owner))
+    if type(value) is list:
+        observer.late[id(observer.keep(value))] = part(place)
+        return observer.reached(value)
+    if type(value) is not float:
+        return MISSING
+    looked = functools.partial(observer.look_at, owner, site)
+    return observer.numbers.follow(Taken(fresh(value), looked, place=part(place)))
+
+
 def own(owner: Any) -> dict[str, Any]:
-    """An object's own attributes."""
-    return instance_dict(owner) or {}
+    """An object's own attributes; the options of a group of parameters."""
+    return owner if purity.is_parameter_group(owner) else instance_dict(owner) or {}
+
+
+# Options that have no say in what an optimizer keeps for its parameters.
+_OPTIONS = ("lr", "weight_decay")
+
+
+def store_option(observer: Observer, value: Any, owner: Any, key: Any) -> bool:
+    """Set an option of an optimizer to a number, as a schedule written by hand does; whether a replay can."""
+    if not purity.is_parameter_group(owner) or observer.status(owner) != "outer" or type(key) is not str:
+        return False
+    numbers = type(value) in NUMBERS and type(dict.get(owner, key)) in NUMBERS
+    if key not in _OPTIONS or not numbers or id(owner) in observer.changed_late:
+        return False
+    if observer.numbers.symbol_of(value) is None:
+        observer.numbers.look(value)
+    owner[key] = value
+    observer.changed("sets an option of an optimizer")
+    observer.stores.add(owner, key)
+    observer.numbers.options.setdefault(id(owner), {})[key] = value
+    return True
 
 
 def fix(observer: Observer, owner: Any, name: str, site: Site) -> None:
@@ -194,6 +234,8 @@ def fix(observer: Observer, owner: Any, name: str, site: Site) -> None:
 
 def count(observer: Observer, value: Any, owner: Any, name: str, site: Site) -> bool:
     """Set an attribute to which something was added, which a replay adds, too; whether that can be."""
+    if observer.numbers.has(value):
+        fix(observer, owner, name, site)  # by how much it grows is not known
     if type(value) is not int or not observer.stores.count(owner, name):
         return False
     kind = type(owner)

@@ -17,6 +17,7 @@ from fusegrad.eager.core.families import View
 from fusegrad.eager.core.op import REGISTRY, Op, Params
 from fusegrad.eager.core.shared import owner
 from fusegrad.eager.core.state import state
+from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.ir.graph import Value
 from fusegrad.tracer.observe.values import Strong
 
@@ -232,3 +233,9 @@ def _memory(array: np.ndarray) -> int:
 def _shares(array: np.ndarray, source: np.ndarray) -> bool:
     """Whether what a view op gave of `source` lies in the same memory, or is a copy."""
     return np.may_share_memory(array, source)
+
+
+def shares_memory(array: np.ndarray, args: Sequence[Any]) -> bool:
+    """Whether an array that is there already lies in the memory of one of the tensors among `args`."""
+    arrays = [a.array for a in args if isinstance(a, Tensor)]
+    return any(np.may_share_memory(array, a) for a in arrays if type(array) is type(a) is np.ndarray)

@@ -26,11 +26,13 @@ from fusegrad.tracer.observe.hosts import Draw, Gradient, GradientOf, Host, NoGr
 from fusegrad.tracer.observe.numbers import Numbers, Taken
 from fusegrad.tracer.observe.optimizer_steps import ParametersRead
 from fusegrad.tracer.observe.reads import Read
+from fusegrad.tracer.observe.symbols import Outcome, Symbol
 from fusegrad.tracer.record.before import Before
 from fusegrad.tracer.record.graph_changes import GraphChanges
 from fusegrad.tracer.record.later import Later
-from fusegrad.tracer.record.memory import Memory, Unfollowed
+from fusegrad.tracer.record.memory import Memory, Unfollowed, shares_memory
 from fusegrad.tracer.record.references import note_operands
+from fusegrad.tracer.record.scalars import Scalars
 from fusegrad.tracer.record.steps import record_step
 
 # Doors that give one number: what was seen can be guarded. Other doors end the captured part.
@@ -93,7 +95,8 @@ class Recorder(Interpreter):
         self.name_of: Callable[[Tensor], str] = lambda tensor: ""
         self.reached: Callable[[Tensor], Any] = lambda tensor: None
         self.memory = Memory(self._emit, self.tracked)
-        self.numbers = Numbers()
+        self.numbers, self.scalars = Numbers(), Scalars(self)
+        self.numbers.asked = self._depends
         self.later = Later(self.memory, puts_off)
         self.graph_changes = GraphChanges(self)
         self.operands: dict[Value, Callable[[], Tensor | None]] | None = None
@@ -180,9 +183,10 @@ class Recorder(Interpreter):
         if op.family == "random":
             return self._draw(op, args, params)
         self.later.meets(args)
-        inputs = tuple(self.value_of(a) if isinstance(a, Tensor) else a for a in args)
+        given = self.scalars.operands(op, args) if self.numbers.any_followed else args
+        inputs = tuple(self.value_of(a) if isinstance(a, Tensor) else a for a in given)
         if self.operands is not None:
-            note_operands(self.operands, inputs, args)
+            note_operands(self.operands, inputs, given)
         result = self.later.run(op, args, params)
         made = []
         for tensor in result if type(result) is tuple else (result,):
@@ -288,6 +292,10 @@ class Recorder(Interpreter):
     def _fix(self, value: Value, number: float, source: Source) -> None:
         """Guard a number that was taken out of a tensor: somebody looks at it."""
         self.equations.append(Equation(GUARD, (value,), {"expected": number, "kind": "branch"}, (), source))
+
+    def _depends(self, symbol: Symbol, found: Any) -> None:
+        """What the run does depends on a number that a replay comes by anew."""
+        self.hosts.append((Outcome(symbol, found, user_location()), len(self.equations)))
 
     def taken_out_of(self, value: Value) -> Value:
         """What a replay takes a number of the result out of: memory that nobody has written by then."""
@@ -479,7 +487,7 @@ class Recorder(Interpreter):
         """How much was noted besides equations: inputs, and what a replay asks or does outside the graph."""
         inputs = self.inputs, self.captured, self.constants, self.hosts, self.bare, self.derived
         world = self.gradients, self.reads, self.after, self.steps_taken, self.open_reasons, self.changes
-        return tuple(map(len, (*inputs, *world)))
+        return self.numbers.computed, *map(len, (*inputs, *world))
 
     def replace(self, first: int, op: Op, inputs: tuple[Any, ...], params: Params) -> tuple[Value, ...]:
         """Say all equations from the one numbered `first` on in another one; what it gives."""
@@ -491,9 +499,3 @@ class Recorder(Interpreter):
     def takes_step(self, optimizer: Any) -> bool:
         self.later.settle()
         return record_step(self, optimizer)
-
-
-def shares_memory(array: np.ndarray, args: Sequence[Any]) -> bool:
-    """Whether an array that is there already lies in the memory of one of the tensors among `args`."""
-    arrays = [a.array for a in args if isinstance(a, Tensor)]
-    return any(np.may_share_memory(array, a) for a in arrays if type(array) is type(a) is np.ndarray)

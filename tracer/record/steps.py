@@ -27,6 +27,7 @@ from fusegrad.eager.optim.optimizer import ParameterGroup
 from fusegrad.tracer.ir.graph import Value
 from fusegrad.tracer.observe.hosts import Host
 from fusegrad.tracer.observe.optimizer_steps import StateRead
+from fusegrad.tracer.observe.symbols import Symbol
 from fusegrad.tracer.observe.values import plain_key
 
 if TYPE_CHECKING:
@@ -91,13 +92,21 @@ for _name, _function in _conversions.items():
 class Numbers(Host):
     """The numbers of a rule, in one array, for parameters of one group, dtype and number of steps.
 
-    ahead: the steps that the run takes before this one, which are counted when it ends. kept: the numbers
+    ahead: the steps that the run takes before this one, which are counted when it ends. options: numbers that
+    the run has set in the group, or symbols of such; a replay sets them when it ends. kept: the numbers
     that the rule keeps for the one parameter and changes itself; the array ends with what they become.
     """
 
     def __init__(
-        self, optimizer: ElementwiseOptimizer, group: ParameterGroup, dtype: np.dtype, ahead: int
+        self,
+        optimizer: ElementwiseOptimizer,
+        group: ParameterGroup,
+        dtype: np.dtype,
+        ahead: int,
+        options: dict[str, Any],
     ) -> None:
+        self.options = options
+        self.takes = tuple(x for x in options.values() if isinstance(x, Symbol))
         self.optimizer, self.group, self.dtype = weakref.ref(optimizer), weakref.ref(group), dtype
         self.ahead = ahead
         self.counts: list[weakref.ref[Tensor]] = []
@@ -106,18 +115,20 @@ class Numbers(Host):
 
     def start(self, step: float) -> None:
         """Ask for the numbers as they are now."""
-        found = self._constants(step, 0)
+        found = self._constants(step, 0, self.group())
         assert found is not None, "the parameter has all that is kept for it"
         self.first, advanced = found
         self.seen = [*_leaves(self.first), *advanced]
         self.tensor = wrap(self._array(self.seen))
 
-    def _constants(self, step: float, ahead: int) -> tuple[Any, list[float]] | None:
+    def _constants(
+        self, step: float, ahead: int, group: ParameterGroup | None
+    ) -> tuple[Any, list[float]] | None:
         """What the rule takes for its step number `step`, and what is kept becomes; None where that is gone.
 
         ahead: how many steps before that one are not in what is kept.
         """
-        optimizer, group = self.optimizer(), self.group()
+        optimizer = self.optimizer()
         assert optimizer is not None and group is not None
         now = {name: reference() for name, reference in self.kept.items()}
         copies = {name: wrap(tensor.array.copy()) for name, tensor in now.items() if tensor is not None}
@@ -159,11 +170,15 @@ class Numbers(Host):
 
         return stand_in(self.first)
 
-    def array(self, leaves: Sequence[Any]) -> np.ndarray | None:
-        step = self._step()
-        if self.optimizer() is None or self.group() is None or step is None:
+    def array(self, leaves: Sequence[Any], *numbers: Any) -> np.ndarray | None:
+        step, group = self._step(), self.group()
+        if self.optimizer() is None or group is None or step is None:
             return None
-        constants = self._constants(step, self.ahead)
+        if self.options:
+            taken = iter(numbers)
+            options = {k: next(taken) if isinstance(x, Symbol) else x for k, x in self.options.items()}
+            group = ParameterGroup({**group, **options})
+        constants = self._constants(step, self.ahead, group)
         if constants is None:
             return None
         found = [*_leaves(constants[0]), *constants[1]]
@@ -184,7 +199,9 @@ class Numbers(Host):
     def key(self) -> Any:
         counts = tuple(id(r()) for r in self.counts)
         kept = tuple(id(r()) for r in self.kept.values())
-        return ("numbers", id(self.optimizer()), id(self.group()), self.dtype, self.ahead, counts, kept)
+        own = "numbers", id(self.optimizer()), id(self.group()), self.dtype, self.ahead, counts, kept
+        options = [(k, id(x) if isinstance(x, Symbol) else plain_key(x)) for k, x in self.options.items()]
+        return (*own, *options)
 
 
 def _is_number(value: Any) -> bool:
@@ -257,7 +274,9 @@ def _numbers(
     own = id(parameter) if optimizer.advanced else 0
     numbers = shared.get((id(group), dtype, step, ahead, own))
     if numbers is None:
-        numbers = shared[id(group), dtype, step, ahead, own] = Numbers(optimizer, group, dtype, ahead)
+        numbers = shared[id(group), dtype, step, ahead, own] = Numbers(
+            optimizer, group, dtype, ahead, _options(recorder, group)
+        )
         numbers.kept = {name: weakref.ref(optimizer.state[parameter][name]) for name in optimizer.advanced}
         numbers.start(step)
 
@@ -269,6 +288,12 @@ def _numbers(
     if optimizer.counted:
         numbers.counts.append(weakref.ref(count))
     return numbers
+
+
+def _options(recorder: Recorder, group: ParameterGroup) -> dict[str, Any]:
+    """What the run has set in a group so far: numbers, or symbols of them."""
+    options = recorder.numbers.options.get(id(group), {})
+    return {name: recorder.numbers.symbol_of(x) or x for name, x in options.items()}
 
 
 def _steps_ahead(recorder: Recorder, count: Tensor) -> int:

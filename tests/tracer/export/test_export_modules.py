@@ -12,9 +12,9 @@ import pytest
 import fusegrad as fg
 from fusegrad import nn
 from fusegrad.eager.core.op import wrap
+from fusegrad.eager.core.pytree import flatten
 from fusegrad.nn import functional as F
 from fusegrad.tracer.export.python_file import load_module
-from fusegrad.tracer.observe.pytree import flatten
 
 SUFFIXES = (".py", ".onnx", ".dot", ".html")
 

@@ -22,6 +22,8 @@ from fusegrad.tracer.observe.lookup import MISSING, flat_contents
 from fusegrad.tracer.observe.symbols import NUMBERS, ON_NUMBERS, Given, Symbol, computed, fresh, given
 
 _CONSTANTS = (*NUMBERS, bool)
+# Operators that the engine hands on to an op as they are.
+_CARRIED = frozenset({"+", "-", "*", "/", "<", "<=", ">", ">=", "==", "!="})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -173,6 +175,21 @@ class Numbers:
         if not self._taken or function not in ON_NUMBERS:
             return MISSING
         return self.compute(function, args)
+
+    def operated(
+        self,
+        function: Callable[..., Any],
+        symbol: str,
+        operands: Sequence[Any],
+        is_tensor: Callable[[Any], bool],
+    ) -> Any:
+        """An operator on numbers that a replay comes by anew, and tensors; MISSING if it must know them."""
+        if not self.any_symbol(operands):
+            return MISSING
+        fit = all(is_tensor(x) or type(x) in NUMBERS for x in operands)
+        if symbol in _CARRIED and fit and any(map(is_tensor, operands)):
+            return self.carried(function, operands, {})
+        return self.compute(function, operands)
 
     def carried(self, function: Callable[..., Any], args: Sequence[Any], kwargs: Any) -> Any:
         """What a function of the engine gives that hands its numbers to ops as they are: those that no op has

@@ -52,8 +52,7 @@ class Recorder(Interpreter):
     bare: the arguments that must have no `.grad`. derived: where the leaves from outside are whose gradients
     the run has asked for, by id. steps_taken: how often the run has counted up each count of
     an optimizer's steps, by id, and the value that it then held. noticed: what was in the memory first that
-    is written so that autograd notices, not through `.data`. after: Python code that a replay runs in
-    the end.
+    is written so that autograd notices, not through `.data`. after: Python code that replays run in the end.
     since: what leaves from outside held after they were written. replaced: the tensors from outside, by id,
     that were given other memory.
     gradients: the tensors from outside whose `.grad` was looked at or set, by id. before: what takes the run

@@ -19,6 +19,7 @@ from types import FunctionType, MethodType, ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from fusegrad.eager.core.public import home
+from fusegrad.eager.core.pytree import contents, is_container
 from fusegrad.tracer.observe import purity
 from fusegrad.tracer.observe.conditions import Called, Held, Place
 from fusegrad.tracer.observe.lookup import (
@@ -32,7 +33,6 @@ from fusegrad.tracer.observe.lookup import (
     type_lookup,
 )
 from fusegrad.tracer.observe.numbers import Taken
-from fusegrad.tracer.observe.pytree import contents, is_container
 from fusegrad.tracer.observe.reads import AttributeRead, ContentsRead, Read
 from fusegrad.tracer.observe.symbols import NUMBERS, fresh
 from fusegrad.tracer.observe.values import Expected, hold, is_plain, plain_key

@@ -161,10 +161,16 @@ class CompiledNode(autograd.Node):
         return [leaves[s] if isinstance(s, int) else s.reference() for s in path.derivative.wanted_from]
 
     def keep_written(self, index: int, output: Tensor, target: Tensor) -> None:
-        """The call's result has been written into `target`, whose next write eager would notice."""
+        """The call's result has been written into `target`, whose next write eager would notice, and whose
+        memory it keeps.
+        """
+        first = len(self.counters) - len(self.results)
         for place, counter in enumerate(self.counters):
             if counter is output.version:
                 self.counters[place], self.numbers[place] = target.version, target.version[0]
+                if place >= first:
+                    others = self.results[: place - first], self.results[place - first + 1 :]
+                    self.results = (*others[0], weakref.ref(target), *others[1])
 
     def before_write(self, version: list[Any]) -> None:
         """Somebody is going to write memory that only the compiled backward reads: take copies.

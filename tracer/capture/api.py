@@ -257,7 +257,7 @@ def _output(
             problem = "" if freed or not leaf.needs_grad else recorder.graph_changes.problem_of(nodes)
             if problem:
                 reasons.append(Reason(problem, "", 0))
-            if any(map(recorder.keeps_what_is_gone, nodes)):
+            if any(map(recorder.graph_changes.keeps_what_is_gone, nodes)):
                 reasons.append(Reason("gives a result whose backward needs memory written since", "", 0))
             return Output("value", recorder.value_of(leaf), None, leaf.needs_grad, name, strides, freed)
         reasons.append(Reason("returns a tensor of unknown origin", "", 0))

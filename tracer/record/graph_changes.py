@@ -15,6 +15,7 @@ from fusegrad.eager.autograd.node import Node, next_sequence
 from fusegrad.eager.core.tensor import Tensor
 
 if TYPE_CHECKING:
+    from fusegrad.tracer.record.memory import Known
     from fusegrad.tracer.record.recorder import Recorder
 
 
@@ -45,6 +46,7 @@ class GraphChanges:
         self.makes_leaves = False
         self.turned: dict[int, tuple[Tensor, bool]] = {}
         self.callbacks: Callbacks | None = None
+        self._writes: list[tuple[Known, Any, int]] = []  # the root, what counts its writes, and when
 
     def backward(self, roots: Sequence[Tensor]) -> None:
         """A backward is recorded like the rest, as long as it stays within the run."""
@@ -77,6 +79,28 @@ class GraphChanges:
         elif tensor.grad_fn is None:
             recorder.tracked.add(recorder.value_of(tensor))
             self.makes_leaves = True
+
+    def wrote(self, root: Known, target: Tensor) -> None:
+        """The memory of a tensor was written."""
+        self._writes.append((root, target.version, next_sequence()))
+
+    def keeps_what_is_gone(self, node: Node) -> bool:
+        """Whether a node keeps memory that was written since, and that was not there before the run: of that
+        the node of a replay knows, and refuses its backward as eager does. Of what was written through
+        `.data`, which no count tells of, eager's backward takes the new values.
+        """
+        recorder = self._recorder
+        if any(recorder.writes_at_first(tensor) != count for tensor, count in node.stale()):
+            return True
+        later = [(root, version) for root, version, when in self._writes if when > node.sequence]
+        if not later:
+            return False
+        for tensor in (t for t in (*(node.inputs or ()), *(node.outputs or ())) if isinstance(t, Tensor)):
+            known = recorder.memory.find(tensor.array)
+            own = None if known is None else known.root()
+            if any(root is own and version is not tensor.version for root, version in later):
+                return True
+        return False
 
     def finish(self) -> None:
         """The run is over."""

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from fusegrad.eager.autograd.node import Node
 from fusegrad.eager.autograd.views import base_of
 from fusegrad.eager.core.errors import user_location
 from fusegrad.eager.core.families import Random
@@ -357,6 +356,7 @@ class Recorder(Interpreter):
         except Unfollowed as error:
             self.effect(str(error))
         root = known.root()
+        self.graph_changes.wrote(root, target)
         if root.outside and root.original in self.tracked:
             self.since.update(known.values())
 
@@ -394,11 +394,9 @@ class Recorder(Interpreter):
         """Whether a value stands for this very tensor from outside, and no other one of its memory."""
         return id(tensor) in self._places or self.captured.get(self.value_of(tensor)) is tensor
 
-    def keeps_what_is_gone(self, node: Node) -> bool:
-        """Whether a node keeps memory that was written since, and that was not there before the run: of that
-        the node of a replay knows, and refuses its backward as eager does.
-        """
-        return any(self._writes.get(id(tensor.version)) != count for tensor, count in node.stale())
+    def writes_at_first(self, tensor: Tensor) -> int | None:
+        """How often the memory of a tensor from outside had been written when it was first seen."""
+        return self._writes.get(id(tensor.version))
 
     def is_outside(self, tensor: Tensor) -> bool:
         """Whether the tensor was there before the run: an argument, captured, or a gradient of one."""

@@ -20,10 +20,10 @@ from typing import Any
 
 import numpy as np
 
-from fusegrad.tracer.observe import attributes, operations, purity
+from fusegrad.tracer.observe import attributes, numbers, operations, purity
 from fusegrad.tracer.observe.lookup import MISSING, flat_contents, type_lookup
 from fusegrad.tracer.observe.observer import LOCAL, OUTER, Observer
-from fusegrad.tracer.observe.symbols import NUMBERS
+from fusegrad.tracer.observe.symbols import NUMBERS, ON_NUMBERS
 from fusegrad.tracer.observe.values import is_plain
 from fusegrad.tracer.twin.sites import Site
 
@@ -92,9 +92,10 @@ def call_pure(observer: Observer, function: Any, mode: str, site: Site, /, *args
     """A builtin without effects: guard what it looks at, follow its callbacks, own its result."""
     name = getattr(function, "__name__", "")
     what = f"passes to `{name}`"
-    found = observer.numbers.called(function, args) if not kwargs else MISSING
-    if found is not MISSING:
-        return found
+    if not kwargs and function in ON_NUMBERS:
+        found = numbers.computed_of(observer, function, args)
+        if found is not MISSING:
+            return found
     positional, keywords = list(args), dict(kwargs)
     if mode == purity.OPAQUE:
         for value in positional:

@@ -13,11 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from fusegrad.tracer.observe import purity, stores
+from fusegrad.tracer.observe import numbers, purity, stores
 from fusegrad.tracer.observe.conditions import Item
 from fusegrad.tracer.observe.lookup import MISSING, flat_contents
 from fusegrad.tracer.observe.observer import LOCAL, OUTER, STRUCTURE, UNKNOWN, Observer
-from fusegrad.tracer.observe.symbols import NUMBERS
 from fusegrad.tracer.observe.values import PLAIN_TYPES, is_plain
 from fusegrad.tracer.twin.sites import Site
 
@@ -50,7 +49,7 @@ def outside(observer: Observer, owner: Any) -> str:
 
 def apply(observer: Observer, function: Callable, symbol: str, operands: tuple, site: Site) -> Any:
     """An operator on operands that are guarded first. Raises what the operator raises."""
-    found = _on_symbols(observer, function, symbol, operands)
+    found = numbers.on_symbols(observer, function, symbol, operands)
     if found is not MISSING:
         return found
     plain = True
@@ -76,21 +75,6 @@ def apply(observer: Observer, function: Callable, symbol: str, operands: tuple, 
     return result if plain else observer.adopt(result)
 
 
-# What the engine hands on to an op as it is.
-_CARRIED = frozenset({"+", "-", "*", "/", "<", "<=", ">", ">=", "==", "!="})
-
-
-def _on_symbols(observer: Observer, function: Callable, symbol: str, operands: tuple) -> Any:
-    """An operator on numbers that a replay comes by anew, and tensors; MISSING where it must know them."""
-    numbers = observer.numbers
-    if not numbers.any_symbol(operands):
-        return MISSING
-    fit = all(observer.is_tensor(x) or type(x) in NUMBERS for x in operands)
-    if symbol in _CARRIED and fit and any(map(observer.is_tensor, operands)):
-        return numbers.carried(function, operands, {})
-    return numbers.compute(function, operands)
-
-
 def inplace(observer: Observer, symbol: str, owner: Any, value: Any, site: Site) -> Any:
     """``owner += value`` without the store."""
     observer.deeds += not observer.is_tensor(owner)
@@ -106,7 +90,7 @@ def inplace(observer: Observer, symbol: str, owner: Any, value: Any, site: Site)
 
 def compare(observer: Observer, symbol: str, left: Any, right: Any, site: Site) -> Any:
     """A comparison other than ``is`` and ``in``."""
-    found = _on_symbols(observer, COMPARE[symbol], symbol, (left, right))
+    found = numbers.on_symbols(observer, COMPARE[symbol], symbol, (left, right))
     if found is not MISSING:
         return found
     observer.numbers.look(left, right)
@@ -215,7 +199,7 @@ def contains(observer: Observer, item: Any, container: Any, site: Site) -> bool:
 
 def truth(observer: Observer, value: Any, site: Site) -> bool:
     """``bool(value)``."""
-    found: Any = observer.numbers.compute(bool, (value,))
+    found = numbers.computed_of(observer, bool, (value,))
     if found is not MISSING:
         return bool(found)
     observer.numbers.look(value)

@@ -22,10 +22,10 @@ import numpy as np
 
 from fusegrad.eager.autograd.function import Function, FunctionNode
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.tracer.observe import attributes, operations, purity, stores
+from fusegrad.tracer.observe import attributes, numbers, operations, purity, stores
 from fusegrad.tracer.observe.lookup import MISSING, flat_contents, type_lookup
 from fusegrad.tracer.observe.observer import LOCAL, OUTER, Observer
-from fusegrad.tracer.observe.symbols import NUMBERS
+from fusegrad.tracer.observe.symbols import NUMBERS, ON_NUMBERS
 from fusegrad.tracer.observe.values import is_plain
 from fusegrad.tracer.twin.sites import Site
 
@@ -108,9 +108,10 @@ def call_pure(observer: Observer, function: Any, mode: str, site: Site, /, *args
     """A builtin without effects: guard what it looks at, follow its callbacks, own its result."""
     name = getattr(function, "__name__", "")
     what = f"passes to `{name}`"
-    found = observer.numbers.called(function, args) if not kwargs else MISSING
-    if found is not MISSING:
-        return found
+    if not kwargs and function in ON_NUMBERS:
+        found = numbers.computed_of(observer, function, args)
+        if found is not MISSING:
+            return found
     positional, keywords = list(args), dict(kwargs)
     if mode == purity.OPAQUE:
         for value in positional:

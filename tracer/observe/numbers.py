@@ -14,16 +14,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fusegrad.tracer.ir.graph import Value
 from fusegrad.tracer.observe.conditions import Place
 from fusegrad.tracer.observe.lookup import MISSING, flat_contents
-from fusegrad.tracer.observe.symbols import NUMBERS, ON_NUMBERS, Given, Symbol, computed, fresh, given
+from fusegrad.tracer.observe.symbols import NUMBERS, Given, Symbol, computed, fresh, given
+
+if TYPE_CHECKING:
+    from fusegrad.tracer.observe.observer import Observer
 
 _CONSTANTS = (*NUMBERS, bool)
-# Operators that the engine hands on to an op as they are.
-_CARRIED = frozenset({"+", "-", "*", "/", "<", "<=", ">", ">=", "==", "!="})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -170,27 +171,6 @@ class Numbers:
             return value
         return self._stand_for(symbol, value)
 
-    def called(self, function: Any, args: Sequence[Any]) -> Any:
-        """What a builtin gives for such operands; MISSING where it is none of those that are called again."""
-        if not self._taken or function not in ON_NUMBERS:
-            return MISSING
-        return self.compute(function, args)
-
-    def operated(
-        self,
-        function: Callable[..., Any],
-        symbol: str,
-        operands: Sequence[Any],
-        is_tensor: Callable[[Any], bool],
-    ) -> Any:
-        """An operator on numbers that a replay comes by anew, and tensors; MISSING if it must know them."""
-        if not self.any_symbol(operands):
-            return MISSING
-        fit = all(is_tensor(x) or type(x) in NUMBERS for x in operands)
-        if symbol in _CARRIED and fit and any(map(is_tensor, operands)):
-            return self.carried(function, operands, {})
-        return self.compute(function, operands)
-
     def carried(self, function: Callable[..., Any], args: Sequence[Any], kwargs: Any) -> Any:
         """What a function of the engine gives that hands its numbers to ops as they are: those that no op has
         taken must be what they are.
@@ -201,3 +181,30 @@ class Numbers:
         finally:
             rest = [x for x in (*args, *kwargs.values()) if self.symbol_of(x) and id(x) not in self.arrived]
             self.look(*rest)
+
+
+# Operators and functions of an observed run.
+
+# What the engine hands on to an op as it is.
+_CARRIED = frozenset({"+", "-", "*", "/", "<", "<=", ">", ">=", "==", "!="})
+
+
+def on_symbols(
+    observer: Observer, function: Callable[..., Any], symbol: str, operands: tuple[Any, ...]
+) -> Any:
+    """An operator on numbers that a replay comes by anew, and tensors; MISSING where it must know them."""
+    if not observer.numbers.any_symbol(operands):
+        return MISSING
+    fit = all(observer.is_tensor(x) or type(x) in NUMBERS for x in operands)
+    if symbol in _CARRIED and fit and any(map(observer.is_tensor, operands)):
+        return observer.numbers.carried(function, operands, {})
+    return computed_of(observer, function, operands)
+
+
+def computed_of(observer: Observer, function: Callable[..., Any], operands: Sequence[Any]) -> Any:
+    """As `Numbers.compute`: what it raises follows from numbers that are known then."""
+    try:
+        return observer.numbers.compute(function, operands)
+    except Exception as error:
+        observer.explain(error)
+        raise

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from fusegrad.tracer.observe import purity, stores
+from fusegrad.tracer.observe import numbers, purity, stores
 from fusegrad.tracer.observe.conditions import Item
 from fusegrad.tracer.observe.lookup import MISSING, flat_contents
 from fusegrad.tracer.observe.observer import LOCAL, OUTER, STRUCTURE, UNKNOWN, Observer
@@ -49,7 +49,7 @@ def outside(observer: Observer, owner: Any) -> str:
 
 def apply(observer: Observer, function: Callable, symbol: str, operands: tuple, site: Site) -> Any:
     """An operator on operands that are guarded first. Raises what the operator raises."""
-    found = observer.numbers.operated(function, symbol, operands, observer.is_tensor)
+    found = numbers.on_symbols(observer, function, symbol, operands)
     if found is not MISSING:
         return found
     plain = True
@@ -101,7 +101,7 @@ def _grows(observer: Observer, symbol: str, owner: Any, value: Any, site: Site) 
 
 def compare(observer: Observer, symbol: str, left: Any, right: Any, site: Site) -> Any:
     """A comparison other than ``is`` and ``in``."""
-    found = observer.numbers.operated(COMPARE[symbol], symbol, (left, right), observer.is_tensor)
+    found = numbers.on_symbols(observer, COMPARE[symbol], symbol, (left, right))
     if found is not MISSING:
         return found
     observer.numbers.look(left, right)
@@ -210,7 +210,7 @@ def contains(observer: Observer, item: Any, container: Any, site: Site) -> bool:
 
 def truth(observer: Observer, value: Any, site: Site) -> bool:
     """``bool(value)``."""
-    found: Any = observer.numbers.compute(bool, (value,))
+    found = numbers.computed_of(observer, bool, (value,))
     if found is not MISSING:
         return bool(found)
     observer.numbers.look(value)

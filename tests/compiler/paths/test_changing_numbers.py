@@ -190,6 +190,26 @@ def gradient(x: Any, n: Any) -> Any:
     return y.grad
 
 
+def branch_on_data(x: Any, n: Any) -> Any:
+    return x * n if (x * x).sum() > n - 50 else x
+
+
+def caught(x: Any, n: Any) -> Any:
+    try:
+        return x * (1 / (n - n * 1.0) if n > 100 else 1 / (n + 100))
+    except ZeroDivisionError:
+        return x
+
+
+def long_loop(x: Any, n: Any) -> Any:
+    w = x.detach().requires_grad_()
+    y = w
+    for _ in range(150):
+        y = y * 0.9 + n / 10
+    y.sum().backward()
+    return y.detach(), w.grad
+
+
 def several(x: Any, n: Any) -> Any:
     y = x
     for k in range(3):
@@ -227,6 +247,9 @@ USES: dict[str, Callable[[Any, Any], Any]] = {
     "ramp": ramp,
     "cosine": cosine,
     "gradient": gradient,
+    "branch on data": branch_on_data,
+    "caught": caught,
+    "long loop": long_loop,
     "several": several,
     "handed on": handed_on,
     "isinstance": lambda x, n: x * n if isinstance(n, (int, float)) and n is not None else x,
@@ -299,6 +322,73 @@ def test_as_torch_computes(use: str) -> None:
             if isinstance(b, torch.Tensor):
                 assert str(a.dtype).split(".")[-1] == str(b.dtype).split(".")[-1]
             np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=1e-5, atol=1e-6)
+
+
+def derived(jitted: Any, x: fg.Tensor, n: Any) -> tuple[fg.Tensor, Any]:
+    w = x.detach().requires_grad_()
+    loss = jitted(w, n)
+    loss.backward()
+    return loss.detach(), w.grad
+
+
+@pytest.mark.parametrize("options", [{}, {"verify": 1}, {"require": "replay"}], ids=str)
+def test_a_backward_outside_has_the_numbers_of_its_call(options: dict[str, Any]) -> None:
+    def function(x: Any, n: Any) -> Any:
+        y = x * n if n > 0 else x / n
+        return (y * y * (n + 1)).sum()
+
+    jitted = fg.jit(function, **options)
+    x = fg.tensor([0.5, -1.5, 2.0])
+    for n in [*FLOATS, *INTS, *FLOATS]:
+        agree(derived(jitted, x, n), derived(function, x, n))
+    held = []
+    for n in FLOATS:  # backwards that come after other calls
+        w = x.detach().requires_grad_()
+        held.append((jitted(w, n), w, n))
+    for loss, w, n in held:
+        loss.backward()
+        agree(w.grad, derived(function, x, n)[1])
+    assert jitted.stats.compiled_calls > len(FLOATS)
+
+
+SIZES: dict[str, Callable[[Any, Any], Any]] = {
+    "size": lambda x, n: fg.ones(n) * x.sum(),
+    "range": lambda x, n: sum((x * i for i in range(n)), x),
+    "index": lambda x, n: x[n % 3] * x[: n % 2 + 1].sum(),
+    "key": lambda x, n: x * {2: 0.5, 3: 1.5}.get(n, 2.5),
+    "item": lambda x, n: x * [1, 2, 3, 4][n % 4],
+    "text": lambda x, n: x * len(f"{n:>{n}}"),
+    "repeat": lambda x, n: x.repeat(n) * len([0] * n),
+    "integers": lambda x, n: (x > 0) * n,
+    "identity": lambda x, n: x * (2 if n in (2, 5) else 3),
+    "exponent": lambda x, n: x**n,
+    "clamp": lambda x, n: x.clamp(max=n / 4),
+    "made of it": lambda x, n: fg.full((3,), n) + fg.tensor([n, n, 1]) * x,
+}
+
+
+@pytest.mark.parametrize("use", SIZES)
+@pytest.mark.parametrize("source", SOURCES)
+def test_what_must_be_known_is_guarded(source: Any, use: str) -> None:
+    function, given = source(SIZES[use])
+    jitted = fg.jit(function)
+    numbers = [3, 2, 5, 3, 4, 2, 7, 3, 2, 6, 9, 2, 3, 4, 5, 8, 2, 3]
+    for n, ours, theirs in zip(
+        numbers, run(jitted, given, numbers), run(function, given, numbers), strict=True
+    ):
+        assert ours.dtype == theirs.dtype, n
+        agree(ours, theirs)
+
+
+def test_keywords_are_not_two_containers() -> None:
+    @fg.jit
+    def function(*args: Any, **kwargs: Any) -> Any:
+        return kwargs["a"] * args[0] if kwargs else args[0][0] - args[1]["a"]
+
+    x, y = fg.tensor([2.0]), fg.tensor([5.0])
+    for _ in range(3):
+        agree(function(x, a=y), x * y)
+        agree(function((x,), {"a": y}), x - y)
 
 
 class Whole(int):

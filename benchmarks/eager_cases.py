@@ -146,7 +146,8 @@ def _ops() -> list[Case]:
         Case("moved", "transposed, in rows", lambda lib, F, x: x.T.contiguous(), (_SQUARE,)),
         Case("moved", "cat", lambda lib, F, x, y: lib.cat([x, y]), (_SQUARE, _SQUARE)),
         Case("moved", "rows by number", lambda lib, F, x, i: x[i], (_SQUARE, _ROW), ((1, SIDE),)),
-        Case("moved", "add in place", lambda lib, F, x, y: x.detach().add_(y), (_SQUARE, _SQUARE)),
+        Case("moved", "copy in place", lambda lib, F, x, y: x.detach().copy_(y), (_SQUARE, _SQUARE)),
+        Case("moved", "relu in place", lambda lib, F, x: x.detach().relu_(), (_SQUARE,)),
         Case("moved", "cross entropy", _CROSS_ENTROPY, (_SQUARE, _ROW), ((1, SIDE),)),
     ]
     return [*binary, *functions, *reductions, *moved]

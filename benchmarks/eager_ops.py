@@ -31,13 +31,14 @@ def call_of(lib: Any, case: Case) -> Callable[[], list[Any]]:
     if not case.derived:
         return lambda: [case.run(lib, functional, *tensors)]
     leaves = [t.requires_grad_(True) for t, a in zip(tensors, arrays, strict=True) if a.dtype.kind == "f"]
-    ones = lib.ones_like(case.run(lib, functional, *tensors).detach())
+    shape = tuple(case.run(lib, functional, *tensors).shape)
+    given = lib.from_numpy(np.random.default_rng(1).standard_normal(shape).astype(np.float32))
 
     def call() -> list[Any]:
         for leaf in leaves:
             leaf.grad = None
         result = case.run(lib, functional, *tensors)
-        result.backward(ones)
+        result.backward(given)
         return [result, *(leaf.grad for leaf in leaves)]
 
     return call

@@ -29,9 +29,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fusegrad.compiler.base.gather_op import Along
+from fusegrad.compiler.base.window_ops import CORRELATED, CORRELATED_BIAS, KERNEL_GRADIENT
+from fusegrad.compiler.llvm.target import host
 from fusegrad.compiler.lower.rewriter import Rewriter
+from fusegrad.eager.core.sizes import has_symbols
 from fusegrad.eager.ops.shape.slicing import Slice
-from fusegrad.eager.ops.shape.windows import Sizes, Window, reach
+from fusegrad.eager.ops.shape.windows import Sizes, Window, places_of, reach
 from fusegrad.tracer.ir.graph import Value
 
 # Kernels of more elements than this are left to NumPy where columns are added up: each is a read.
@@ -40,6 +43,8 @@ LARGEST_KERNEL = 64
 LARGEST_COLUMNS = 1 << 26
 # Kernels of no more elements than this are written out in the nests of single channels.
 LARGEST_NEST = 49
+# Rows of windows shorter than this take too many pieces of vectors to be multiplied where they lie.
+SHORTEST_ROW = 4
 # So many columns are read in the time that it takes to add up one where windows overlap.
 COLUMNS_READ = 2
 
@@ -53,6 +58,50 @@ def _fits(images: Value, channels: int, count: Sequence[int], window: Window) ->
     rows = channels * math.prod(_kernel(window))
     elements = images.shape[0] * rows * math.prod(count)
     return images.dtype.kind == "f" and 0 < elements <= LARGEST_COLUMNS
+
+
+# Without columns.
+
+
+def _is_without_columns(images: Value, channels: int, count: Sequence[int], window: Window) -> bool:
+    """Whether the windows of images of so many channels are multiplied where they lie (`window_ops.py`)."""
+    fixed = not has_symbols((*images.shape[1:], channels, *count))
+    if not fixed or len(window) != 2 or not host().multiplies_by_tiles or 0 in (*images.shape, channels):
+        return False
+    moved = any((k, s) != (1, 1) for k, s, _, _ in window)
+    return moved and images.dtype.kind == "f" and count[-1] >= SHORTEST_ROW
+
+
+def _planes(b: Rewriter, x: Value, count: Sizes, window: Window) -> tuple[Value, tuple[int, ...]]:
+    """The padded input with what is a step apart side by side, as [N, C, planes, rows, columns]; and where in
+    it the first window's element at each place of the kernel is.
+    """
+    (_, down, top, _), (_, right, left, _) = window
+    rows, columns = (-(-n // s) for n, (_, s, _, _) in zip(reach(count, window), window, strict=True))
+    if down == right == 1:
+        covered = _covered(b, x, count, window)
+    else:
+        where = [*(Along(n, d) for d, n in enumerate(x.shape[:2]))]
+        where += [Along(n, d, -p) for d, (n, p) in enumerate(zip(x.shape[2:], (top, left), strict=True), 2)]
+        covered = b.fetch(x, 0, [], (*x.shape[:2], rows * down, columns * right), where)
+        covered = b.reshape(covered, (*x.shape[:2], rows, down, columns, right))
+        covered = b.op("clone", b.op("permute", covered, dims=(0, 1, 3, 5, 2, 4)))
+    taps = []
+    for place in places_of(window):
+        i, j = (o * w[3] for o, w in zip(place, window, strict=True))
+        plane = i % down * right + j % right
+        taps.append((plane * rows + i // down) * columns + j // right)
+    return b.reshape(covered, (*x.shape[:2], down * right, rows, columns)), tuple(taps)
+
+
+def _correlated(
+    b: Rewriter, x: Value, weight: Value, count: Sizes, window: Window, bias: Sequence[Value] = ()
+) -> Value:
+    """The windows of x, multiplied by weights [out, channels, *kernel], with a bias if there is one."""
+    images, taps = _planes(b, x, count, window)
+    matrix = b.reshape(weight, (weight.shape[0], math.prod(weight.shape[1:])))
+    op = CORRELATED_BIAS if bias else CORRELATED
+    return b.equation(op, (matrix, images, *bias), {"count": tuple(count), "taps": taps})
 
 
 # Columns.
@@ -170,6 +219,10 @@ def _turned(b: Rewriter, x: Value, weight: Value, size: Sizes, window: Window, g
         return _by_channel(b, x, kernels, size, around)
     parts = b.reshape(kernels, (groups, out // groups, *weight.shape[1:]))
     parts = b.op("clone", b.op("permute", parts, dims=(0, 2, 1, *range(3, 3 + rank))))
+    if groups == 1 and _is_without_columns(x, channels, size, around):
+        return _correlated(
+            b, x, b.reshape(parts, (channels, out * math.prod(weight.shape[2:]))), size, around
+        )
     matrix = b.reshape(parts, (groups, channels // groups, out // groups * math.prod(weight.shape[2:])))
     result = b.op("matmul", matrix, _columns(b, x, size, around, groups))
     return b.reshape(result, (images, channels, *size))
@@ -192,6 +245,8 @@ def _convolution(
     out = weight.shape[0]
     if _is_depthwise(out, x.shape[1], groups, window):
         return _with_bias(b, _by_channel(b, x, weight, size, window), bias)
+    if groups == 1 and _is_without_columns(x, out, size, window):
+        return _correlated(b, x, weight, size, window, bias)
     matrix = b.reshape(weight, (groups, out // groups, math.prod(weight.shape[1:])))
     result = b.op("matmul", matrix, _columns(b, x, size, window, groups))
     return _with_bias(b, b.reshape(result, (x.shape[0], out, *size)), bias)
@@ -219,6 +274,10 @@ def _weight(b: Rewriter, x: Value, y: Value, size: Sizes, window: Window, groups
         return None
     if _is_depthwise(out, x.shape[1], groups, window):
         return _weight_by_channel(b, x, y, size, window)
+    if groups == 1 and _is_without_columns(x, out, count, window):
+        planes, taps = _planes(b, x, tuple(count), window)
+        result = b.equation(KERNEL_GRADIENT, (y, planes), {"count": tuple(count), "taps": taps})
+        return b.reshape(result, (out, x.shape[1], *size))
     rows = b.reshape(y, (images, groups, out // groups, math.prod(count)))
     # The gradient lies transposed, so that it is the rows and not all the columns that are turned over.
     turned = b.op("permute", rows, dims=(0, 1, 3, 2))

@@ -18,7 +18,10 @@ becomes
 
 Where each channel has a small kernel of its own, the windows are multiplied with it where they are read, and
 summed; the columns would be products of one row. A transposed convolution without steps, as the gradient of
-an image is, is a convolution by the kernels turned over.
+an image is, is a convolution by the kernels turned over; with steps it is several.
+
+On images of two dimensions no columns are made: `window_ops.py` has products that find windows themselves.
+What is above is for other images, and for groups.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from fusegrad.compiler.base.gather_op import Along
 from fusegrad.compiler.base.window_ops import CORRELATED, CORRELATED_BIAS, KERNEL_GRADIENT
@@ -228,6 +231,73 @@ def _turned(b: Rewriter, x: Value, weight: Value, size: Sizes, window: Window, g
     return b.reshape(result, (images, channels, *size))
 
 
+# With steps, what is a step apart in the image meets the same part of the kernel's places. Each such phase of
+# the image is a convolution without steps, of what the others are of as well; nothing is added up in memory.
+
+
+def _has_phases(x: Value, channels: int, size: Sizes, window: Window) -> bool:
+    """Whether a transposed convolution of x to so many channels is better done phase by phase."""
+    fits = all(d == 1 and k >= s for k, s, _, d in window) and any(s > 1 for _, s, _, _ in window)
+    shorter = [-(-n // s) for n, (_, s, _, _) in zip(size, window, strict=True)] if fits else size
+    return (
+        fits
+        and math.prod(_kernel(window)) <= LARGEST_KERNEL
+        and _is_without_columns(x, channels, shorter, window)
+    )
+
+
+class _Phases(NamedTuple):
+    """The phases of a dimension: how long each is; for each the kernel's places, and where the first window's
+    elements at these are in x, which is read from `begin` on for so many `rows`.
+    """
+
+    length: int
+    places: list[Slice]
+    taps: list[list[int]]
+    begin: int
+    rows: int
+
+    @classmethod
+    def of(cls, size: int, kernel: int, step: int, padding: int) -> _Phases:
+        length = -(-size // step)
+        places, taps = [], []
+        for phase in range(step):
+            ahead, first = divmod(phase + padding, step)
+            places.append(Slice(first, kernel, step))
+            taps.append([ahead - i for i in range(len(range(first, kernel, step)))])
+        begin, last = min(map(min, taps)), max(map(max, taps))
+        return cls(length, places, [[t - begin for t in row] for row in taps], begin, length + last - begin)
+
+
+def _by_phases(
+    b: Rewriter, x: Value, weight: Value, size: Sizes, window: Window, bias: Sequence[Value]
+) -> Value:
+    (images, out), channels = x.shape[:2], weight.shape[1]
+    down, right = (_Phases.of(n, k, s, p) for n, (k, s, p, _) in zip(size, window, strict=True))
+    where = [*(Along(n, d) for d, n in enumerate(x.shape[:2]))]
+    where += [
+        Along(n, d, way.begin) for d, (n, way) in enumerate(zip(x.shape[2:], (down, right), strict=True), 2)
+    ]
+    covered = b.op("clone", b.fetch(x, 0, [], (images, out, down.rows, right.rows), where))
+    covered = b.reshape(covered, (images, out, 1, down.rows, right.rows))
+    turned = b.op("permute", weight, dims=(1, 0, 2, 3))
+    made = []
+    for (rows, tops), (columns, lefts) in itertools.product(
+        *(zip(w.places, w.taps, strict=True) for w in (down, right))
+    ):
+        part = b.op("clone", _at(b, turned, {2: rows, 3: columns}))
+        matrix = b.reshape(part, (channels, math.prod(part.shape[1:])))
+        taps = tuple(i * right.rows + j for i, j in itertools.product(tops, lefts))
+        params = {"count": (down.length, right.length), "taps": taps}
+        made.append(b.equation(CORRELATED_BIAS if bias else CORRELATED, (matrix, covered, *bias), params))
+    steps = [w[1] for w in window]
+    whole = b.reshape(b.op("cat", *made, dim=0), (*steps, images, channels, down.length, right.length))
+    whole = b.op("clone", b.op("permute", whole, dims=(2, 3, 4, 0, 5, 1)))
+    whole = b.reshape(whole, (images, channels, down.length * steps[0], right.length * steps[1]))
+    cuts = {d: Slice(0, n, 1) for d, n in enumerate(size, 2) if n != whole.shape[d]}
+    return b.op("clone", _at(b, whole, cuts)) if cuts else whole
+
+
 # The products. Sizes and params as the ops of `eager/ops/nn/convolution.py` have them.
 
 
@@ -259,6 +329,8 @@ def _transpose(
     channels = weight.shape[1] * groups
     if out and channels and _turns(x, channels, size, window, groups):
         return _with_bias(b, _turned(b, x, weight, size, window, groups), bias)
+    if groups == 1 and out and channels and _has_phases(x, channels, size, window):
+        return _by_phases(b, x, weight, size, window, bias)
     if not _fits(x, channels, count, window) or not out or math.prod(_kernel(window)) > LARGEST_KERNEL:
         return None
     matrix = b.reshape(weight, (groups, out // groups, math.prod(weight.shape[1:])))

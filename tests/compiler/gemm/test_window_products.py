@@ -83,6 +83,35 @@ def test_values_and_gradients_are_pytorchs(name, dtype):
         )
 
 
+# Images, channels, rows, columns; channels of the result, kernel; stride, padding, rows and columns more.
+TRANSPOSED = {
+    "four by four by two": ((2, 3, 8, 8), (4, (4, 4)), (2, 1, 0)),
+    "three by three by two": ((2, 3, 8, 8), (4, (3, 3)), (2, 1, 1)),
+    "more than half of the columns": ((2, 3, 9, 10), (70, (3, 3)), (2, 0, 0)),
+    "steps of their own": ((3, 40, 7, 8), (5, (5, 5)), ((2, 3), (2, 1), 0)),
+    "one step": ((2, 3, 8, 8), (4, (2, 3)), ((1, 3), 0, 0)),
+    "seven by seven by three": ((1, 5, 8, 9), (3, (7, 7)), (3, 2, (1, 2))),
+    "padded by more than a step": ((2, 4, 9, 9), (6, (6, 6)), (2, 5, 1)),
+    "kernels shorter than steps": ((2, 4, 9, 9), (6, (2, 2)), (3, 0, 1)),
+}
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("name", TRANSPOSED)
+def test_transposed_ones_are_pytorchs(name, dtype):
+    shape, (out, kernel), given = TRANSPOSED[name]
+    draw = np.random.default_rng(5)
+    leaves = [draw.normal(size=s).astype(dtype) for s in (shape, (shape[1], out, *kernel), (out,))]
+    function = fg.jit(lambda *tensors: F.conv_transpose2d(*tensors, *given))
+    for _ in range(3):
+        ours = results(fg, function, leaves)
+    assert function.stats.compiled_calls == 2
+    theirs = results(torch, lambda *t: torch.nn.functional.conv_transpose2d(*t, *given), leaves)
+    for a, b in zip(ours, theirs, strict=True):
+        tolerance = 1e-5 if dtype == "f4" else 1e-13
+        np.testing.assert_allclose(a, b, 10 * tolerance, tolerance * np.abs(b).max())
+
+
 def test_no_columns_are_in_memory():
     x, weight, bias = arrays("padded", "f4")
     function = compiled("padded")

@@ -80,6 +80,7 @@ bench: $(VENV)/bench
 	$(BIN)/python benchmarks/import_time.py --json benchmarks/results/import_time.json
 	$(BIN)/python benchmarks/digits_loss.py --json benchmarks/results/digits_loss.json
 	$(BIN)/python benchmarks/small_tensors.py --json benchmarks/results/small_tensors.json
+	$(BIN)/python benchmarks/eager_ops.py --json benchmarks/results/eager_ops.json
 	$(BIN)/python benchmarks/memory.py --json benchmarks/results/memory.json
 	$(BIN)/python benchmarks/guards.py --json benchmarks/results/guards.json
 	$(BIN)/fusegrad bench --json benchmarks/results/suite.json

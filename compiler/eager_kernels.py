@@ -8,10 +8,11 @@ cannot be a kernel, and what a kernel refuses, stays with NumPy, which raises it
 from __future__ import annotations
 
 import atexit
+import itertools
 import os
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,10 +24,12 @@ from fusegrad.compiler.fuse.scans import SCANS
 from fusegrad.compiler.lower.lowering import LOWERED
 from fusegrad.compiler.program.program import Program, viewed
 from fusegrad.eager.core import large
+from fusegrad.eager.core.abstract import interpreted
 from fusegrad.eager.core.families import Layout, contiguous_layout, layout_of
-from fusegrad.eager.core.op import Op, Params, TensorType
+from fusegrad.eager.core.op import Op, Params, TensorType, wrap
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.ir import passes
+from fusegrad.tracer.ir.differentiate import Builder
 from fusegrad.tracer.ir.graph import Equation, Graph, Value
 
 # How often an op comes before it gets a kernel; of how many something is known; how long graphs may be.
@@ -34,6 +37,8 @@ FEW, MOST_KNOWN, MOST_EQUATIONS = 3, 512, 100
 # The families whose ops compute a new array from arrays and numbers alone; and others that do so.
 FAMILIES = frozenset({"elementwise", "reduction", "composite"})
 OTHERS = frozenset({*SCANS, *LOWERED, "cat", "convolution", "convolution_bias"})
+# Those whose gradient rules are a program, if that is native: what several ops compute in several passes.
+DERIVED = FAMILIES | {"contraction"}
 
 
 class _Operand(NamedTuple):
@@ -55,6 +60,65 @@ class _Question(NamedTuple):
     params: Params
     results: tuple[Layout, ...]
 
+    def graph(self) -> Graph:
+        """Of one equation."""
+        made = self.op.infer([a.type if isinstance(a, _Operand) else a for a in self.args], self.params)
+        types = (made,) if isinstance(made, TensorType) else made
+        outputs = tuple(Value(f"y{i}", t) for i, t in enumerate(types))
+        operands = tuple(_named(self.args, "x"))
+        inputs = tuple(v for v in operands if isinstance(v, Value))
+        return Graph(inputs, (Equation(self.op, operands, self.params, outputs),), outputs)
+
+    def layouts(self) -> list[Layout]:
+        """How the graph's inputs lie."""
+        return [a.layout for a in self.args if isinstance(a, _Operand)]
+
+
+class _Rules(NamedTuple):
+    """The gradient rules of an op with all that their program depends on, and how their results lie.
+
+    The inputs of the graph are the gradients that come back, then the op's inputs and outputs that were kept.
+    """
+
+    derived: large.Derived
+    results: tuple[Layout, ...]
+
+    def graph(self) -> Graph | None:
+        """What the rules do; None where they look at values, or are no more than an op."""
+        g, inputs, outputs = (
+            _named(part, name) for part, name in zip(_given(self.derived), "gxy", strict=True)
+        )
+        builder = Builder({v.name for v in (*g, *inputs, *outputs) if isinstance(v, Value)})
+
+        def walk() -> list[Any]:
+            stand_ins = [[builder.tensor(v) for v in part] for part in (g, inputs, outputs)]
+            gradients = stand_ins[0] if isinstance(self.derived.g, list) else stand_ins[0][0]
+            derived = self.derived._replace(g=gradients, inputs=stand_ins[1], outputs=stand_ins[2])
+            return [builder.value(made) for made in derived.by_rules()]
+
+        try:
+            made = interpreted(builder, walk)
+        except (RuntimeError, NotImplementedError):
+            return None
+        given = tuple(v for v in (*g, *inputs, *outputs) if isinstance(v, Value))
+        graph = passes.optimise(Graph(given, tuple(builder.equations), tuple(made)))
+        computed = sum(not equation.op.view for equation in graph.equations)
+        return graph if computed > 1 and not builder.constants else None
+
+    def layouts(self) -> list[Layout]:
+        """How the graph's inputs lie."""
+        return [a.layout for part in _given(self.derived) for a in part if isinstance(a, _Operand)]
+
+
+def _given(derived: large.Derived) -> tuple[Sequence[Any], Sequence[Any], Sequence[Any]]:
+    """What the rules have: the gradients that come back, and what of the inputs and outputs was kept."""
+    return derived.g if isinstance(derived.g, list) else (derived.g,), derived.inputs, derived.outputs
+
+
+def _named(operands: Sequence[Any], name: str) -> list[Any]:
+    """Values in place of operands."""
+    return [Value(f"{name}{i}", o.type) if isinstance(o, _Operand) else o for i, o in enumerate(operands)]
+
 
 class _Known:
     """What is known of an op on certain arrays: how often it came; its program, and where results are."""
@@ -66,12 +130,11 @@ class _Known:
         self.program: Program | None = None
         self.places: list[tuple[int, tuple[Any, ...]]] = []
 
-    def run(self, args: Sequence[Any]) -> Any:
-        """The op's result or results."""
+    def run(self, args: Iterable[Any]) -> list[np.ndarray]:
+        """The results."""
         assert self.program is not None
         arrays = self.program.run([a.array for a in args if isinstance(a, Tensor)])
-        results = [viewed(arrays[place], views) for place, views in self.places]
-        return results[0] if len(results) == 1 else tuple(results)
+        return [viewed(arrays[place], views) for place, views in self.places]
 
 
 class EagerKernels:
@@ -80,7 +143,7 @@ class EagerKernels:
     def __init__(self) -> None:
         self._known: OrderedDict[Any, _Known] = OrderedDict()
         self._lock = threading.Lock()
-        self._asked: deque[tuple[_Known, _Question]] = deque()
+        self._asked: deque[tuple[_Known, _Question | _Rules]] = deque()
         self._work: Running[None] | None = None
         self._ended = False
         atexit.register(self._end)
@@ -92,12 +155,11 @@ class EagerKernels:
         key = _key(op, args, params)
         if key is None:
             return op.evaluate(args, params)
-        known = self._known.get(key)
-        if known is None:
-            known = self._note(key)
+        known = self._known.get(key) or self._note(key)
         if known.program is not None:
             try:
-                return known.run(args)
+                results = known.run(args)
+                return results[0] if len(results) == 1 else tuple(results)
             except Exception:
                 if debug.faults_are_raised() and not _refuses(op, args, params):
                     raise
@@ -108,6 +170,27 @@ class EagerKernels:
             self._ask(known, _question(op, args, params, value))
         return value
 
+    def gradients(self, derived: large.Derived) -> list[Tensor]:
+        """What an op's gradient rules give: by one program, if there is one, or op by op."""
+        key = _key_of_rules(derived)
+        if key is None:
+            return derived.by_rules()
+        known = self._known.get(key) or self._note(key)
+        if known.program is not None:
+            try:
+                return [wrap(array) for array in known.run(itertools.chain(*_given(derived)))]
+            except Exception:
+                gradients = derived.by_rules()
+                if debug.faults_are_raised():
+                    raise
+                return gradients
+        gradients = derived.by_rules()
+        known.times += 1
+        # Before its ops are asked for one by one.
+        if known.times == FEW - 1:
+            self._ask(known, _rules_question(derived, gradients))
+        return gradients
+
     def _note(self, key: Any) -> _Known:
         with self._lock:
             while len(self._known) >= MOST_KNOWN:
@@ -116,7 +199,7 @@ class EagerKernels:
 
     # Compiling, beside the program.
 
-    def _ask(self, known: _Known, question: _Question) -> None:
+    def _ask(self, known: _Known, question: _Question | _Rules) -> None:
         with self._lock:
             self._asked.append((known, question))
             if (self._work is None or self._work.finished) and not self._ended:
@@ -173,16 +256,38 @@ def _key(op: Op, args: tuple[Any, ...], params: Params) -> Any:
     if op.view or (op.family not in FAMILIES and op.name not in OTHERS):
         return None
     given: list[Any] = [op.name]
+    if not _add_lies(given, args):
+        return None
+    return (*given, repr(params)) if params else tuple(given)
+
+
+def _key_of_rules(derived: large.Derived) -> Any:
+    """All that the program of gradient rules depends on; None where there is none."""
+    op = derived.op
+    if op.view or (op.family not in DERIVED and op.name not in OTHERS):
+        return None
+    given: list[Any] = ["gradients", op.name, *derived.indices]
+    for part in _given(derived):
+        if not _add_lies(given, part):
+            return None
+        given.append("")
+    for type_ in derived.types:
+        given += (None,) if type_ is None else (type_[0], type_[1].char)
+    return (*given, repr(derived.params))
+
+
+def _add_lies(key: list[Any], args: Sequence[Any]) -> bool:
+    """Add how arrays lie, and numbers, to a key; whether kernels can read them."""
     for arg in args:
         if isinstance(arg, Tensor):
             array = arg.array
             if type(array) is not np.ndarray or not array.flags.aligned:
-                return None
-            given += array.shape, array.strides, array.dtype.char
+                return False
+            key += array.shape, array.strides, array.dtype.char
         else:
             # 0.0 and -0.0, 1 and True are equal, and not the same.
-            given += type(arg), repr(arg)
-    return (*given, repr(params)) if params else tuple(given)
+            key += type(arg), repr(arg)
+    return True
 
 
 def _shares(value: Any, args: tuple[Any, ...]) -> bool:
@@ -192,36 +297,50 @@ def _shares(value: Any, args: tuple[Any, ...]) -> bool:
     return any(np.may_share_memory(result, array) for result in results for array in arrays)
 
 
+def _operands(args: Sequence[Any]) -> tuple[Any, ...]:
+    """Arguments without arrays."""
+    return tuple([_Operand.of(a.array) if isinstance(a, Tensor) else a for a in args])
+
+
 def _question(op: Op, args: tuple[Any, ...], params: Params, value: Any) -> _Question:
     """What is asked of the thread that compiles; it holds no arrays."""
-    operands = tuple(_Operand.of(a.array) if isinstance(a, Tensor) else a for a in args)
     value = value if op.order is None else op.arranged(value, args, params)
     results = value if type(value) is tuple else (value,)
-    return _Question(op, operands, dict(params), tuple(layout_of(np.asarray(r)) for r in results))
+    return _Question(op, _operands(args), dict(params), tuple(layout_of(np.asarray(r)) for r in results))
 
 
-def _program(question: _Question) -> Program | None:
-    """The program of an op, if native code does all of it."""
-    op, given, params, results = question
-    inputs: dict[Value, Layout] = {}
-    operands: list[Any] = []
-    for operand in given:
-        if isinstance(operand, _Operand):
-            value = Value(f"x{len(inputs)}", operand.type)
-            inputs[value] = operand.layout
-            operand = value
-        operands.append(operand)
-    made = op.infer([g.type if isinstance(g, _Operand) else g for g in given], params)
-    types = (made,) if isinstance(made, TensorType) else made
-    outputs = tuple(Value(f"y{i}", t) for i, t in enumerate(types))
-    graph = Graph(tuple(inputs), (Equation(op, tuple(operands), params, outputs),), outputs)
+def _rules_question(derived: large.Derived, gradients: Sequence[Tensor]) -> _Rules:
+    """The same of gradient rules, which gave `gradients`."""
+    g, inputs, outputs = map(_operands, _given(derived))
+    held = derived._replace(
+        g=[*g] if isinstance(derived.g, list) else g[0],
+        inputs=inputs,
+        outputs=outputs,
+        types=tuple(derived.types),
+        params=dict(derived.params),
+    )
+    return _Rules(held, tuple(layout_of(gradient.array) for gradient in gradients))
+
+
+def _program(question: _Question | _Rules) -> Program | None:
+    """The program of an op, or of its gradient rules, if native code does all of it."""
+    graph = question.graph()
+    if graph is None:
+        return None
     graph = passes.optimise(graph)
     if len(graph.equations) > MOST_EQUATIONS:
         return None
-    lie = zip(graph.outputs, results, strict=True)
-    program = Program(graph, inputs, {v: lies for v, lies in lie if lies != contiguous_layout(v.shape)})
+    lie = zip(graph.outputs, question.results, strict=True)
+    results = {v: lies for v, lies in lie if lies != contiguous_layout(v.shape)}
+    program = Program(graph, dict(zip(graph.inputs, question.layouts(), strict=True)), results)
     native = not program.checks and all(step.kind != "opaque" for step in program.steps)
-    return program.finish() if native else None
+    return program.finish() if native and _results_lie_apart(program) else None
+
+
+def _results_lie_apart(program: Program) -> bool:
+    """Whether each result has memory that no operand and no other result has: who gets it may write there."""
+    bases = [program.sources.base(value) for value in program.graph.outputs]
+    return len({*bases}) == len(bases) and {*bases}.isdisjoint(program.graph.inputs)
 
 
 def install() -> None:

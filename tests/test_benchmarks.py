@@ -38,10 +38,20 @@ def test_loops_beside_jax_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["digits_loss", "first_calls", "guards", "import_time", "memory", "one_pool", "small_tensors"]
+    "name",
+    [
+        "digits_loss",
+        "eager_ops",
+        "first_calls",
+        "guards",
+        "import_time",
+        "memory",
+        "one_pool",
+        "small_tensors",
+    ],
 )
 def test_benchmarks_run(name: str, tmp_path: Path) -> None:
-    pytest.importorskip("sklearn")
+    pytest.importorskip("torch" if name == "eager_ops" else "sklearn")
     run(str(BENCHMARKS / f"{name}.py"), "--quick", "--json", str(tmp_path / "figures.json"))
     figures = json.loads((tmp_path / "figures.json").read_text())
     assert figures["benchmark"] == name

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from fusegrad.compiler.base.window_ops import WindowProduct
 from fusegrad.compiler.fuse.nest_growth import Nest
 from fusegrad.compiler.kernel.bound_kernel import BoundKernel
 from fusegrad.tracer.ir.graph import Equation, Value
@@ -41,6 +42,8 @@ class Step:
         """What it is, in words."""
         if self.equations[0].op.family == "rolled":
             return "rounds of a loop"
+        if isinstance(self.equations[0].op, WindowProduct):
+            return "product of windows"
         return _TITLES[self.kind]
 
 

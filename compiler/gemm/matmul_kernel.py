@@ -7,7 +7,7 @@ multiplied with a row of the right one, of which a strip is packed where many ro
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 from fusegrad.compiler.kernel.dtypes import DTYPES
@@ -98,9 +98,7 @@ def product_functions(
 
     tiles: what it is made of; there must be one of each width that n needs.
     """
-    turn = _turn_function(
-        f"{name}.turn", dtype, min(target.vector_bytes, TURNED_BYTES) // DTYPES[dtype].size, declared
-    )
+    turn = turn_function(f"{name}.turn", dtype, target, declared)
     return [turn, _product_function(name, dtype, target, tiles, declared)]
 
 
@@ -108,11 +106,19 @@ def _product_function(
     name: str, dtype: str, target: Target, tiles: Collection[Tile], declared: set[str]
 ) -> str:
     w = Writer(declared)
+    go_over_tiles(w, dtype, target, tiles, lambda tile: Tiles(w, dtype, target, tile, f"{name}.turn"))
+    return function(f"internal void @{name}({_PARAMETERS})", w, "noinline nounwind")
+
+
+def go_over_tiles(
+    w: Writer, dtype: str, target: Target, tiles: Collection[Tile], written: Callable[[Tile], Tiles]
+) -> None:
+    """The loops over parts of the inner dimension and strips of columns, and what is done with each."""
     lanes, widths = target.lanes(DTYPES[dtype].size), _widths(target)
     width = _strip_width(w, *(vectors * lanes for vectors in widths[-2:]))
     tall = w.compare("ge", Val("%m", "i64"), w.constant(TALL, "i64"))
     with w.loop("0", "%k", str(depth(target))) as start, w.loop("0", "%n", width) as column:
-        columns = _least(w, w.index("sub", "%n", column), width)
+        columns = least(w, w.index("sub", "%n", column), width)
         for less, vectors in zip((0, *widths), widths, strict=False):
             alike = sorted(tile for tile in tiles if tile.vectors == vectors)
             most = vectors * lanes if vectors < widths[-1] else 0
@@ -121,8 +127,7 @@ def _product_function(
                 if len(alike) > 1:
                     chosen = w.binary("and", chosen, tall if tile is alike[-1] else w.negated(tall))
                 with w.when(chosen.text):
-                    _Tiles(w, dtype, target, tile).tiles(f"{name}.turn", start, column, columns)
-    return function(f"internal void @{name}({_PARAMETERS})", w, "noinline nounwind")
+                    written(tile).tiles(start, column, columns)
 
 
 def _strip_width(w: Writer, narrow: int, wide: int) -> str:
@@ -143,18 +148,19 @@ def _between(w: Writer, number: str, above: int, most: int) -> Val:
     return found
 
 
-def _turn_function(name: str, dtype: str, lanes: int, declared: set[str]) -> str:
+def turn_function(name: str, dtype: str, target: Target, declared: set[str]) -> str:
     """`NAME(room, width, b, b_column, depth, columns)`: the columns of a matrix, each contiguous, put side by
     side into rows of `width` elements, a multiple of the lanes. Behind the last column is that one again.
     """
     w = Writer(declared)
+    lanes = min(target.vector_bytes, TURNED_BYTES) // DTYPES[dtype].size
     vectors = _Vectors(w, dtype, lanes)
     last = w.index("sub", "%columns", "1")
     with w.loop("0", "%width", str(lanes)) as column, w.loop("0", "%depth", str(lanes)) as start:
         mask = w.first_lanes(w.index("sub", "%depth", start), lanes)
         lines = []
         for i in range(lanes):
-            place = w.index("mul", _least(w, w.index("add", column, str(i)), last), "%b_column")
+            place = w.index("mul", least(w, w.index("add", column, str(i)), last), "%b_column")
             lines.append(vectors.read(vectors.line("%b", place, start), 0, mask))
         for i, line in enumerate(_transposed(w, lines)):
             row = w.index("mul", w.index("add", start, str(i)), "%width")
@@ -176,7 +182,7 @@ def _transposed(w: Writer, lines: list[Val]) -> list[Val]:
     return lines
 
 
-def _least(w: Writer, a: str, b: str) -> str:
+def least(w: Writer, a: str, b: str) -> str:
     """The smaller of two whole numbers."""
     x, y = Val(a, "i64"), Val(b, "i64")
     return w.select(w.compare("lt", x, y), x, y).text
@@ -218,33 +224,38 @@ class _Vectors:
             self.w.line(f"call void @{self.masked_store}({given})")
 
 
-class _Tiles(_Vectors):
-    """Writes the loop over tiles of one kind."""
+class Tiles(_Vectors):
+    """Writes the loop over tiles of one kind. turn: the function that turns columns over."""
 
-    def __init__(self, w: Writer, dtype: str, target: Target, tile: Tile) -> None:
+    def __init__(self, w: Writer, dtype: str, target: Target, tile: Tile, turn: str) -> None:
         super().__init__(w, dtype, target.lanes(DTYPES[dtype].size))
+        self.turn = turn
         self.vectors, self.rows = tile
         self.width = self.vectors * self.lanes
         self.depth = depth(target)
 
-    def tiles(self, turn: str, start: str, column: str, columns: str) -> None:
+    def tiles(self, start: str, column: str, columns: str) -> None:
         """All rows of the result, from `column` on, for the part of the inner dimension from `start` on."""
         w = self.w
-        part = start, _least(w, w.index("add", start, str(self.depth)), "%k")
+        part = start, least(w, w.index("add", start, str(self.depth)), "%k")
         before = (str(j * self.lanes) for j in range(self.vectors))
         masks = [w.first_lanes(w.index("sub", columns, count), self.lanes) for count in before]
         full = w.compare("ge", Val(columns, "i64"), w.constant(self.width, "i64"))
-        strip = self._strip(turn, part, column, columns, masks, full)
+        strip = self.strip(part, column, columns, masks, full)
         last = w.index("sub", "%m", "1")
         first = w.compare("eq", Val(column, "i64"), w.constant(0, "i64"))
         with w.loop("0", "%m", str(self.rows)) as row:
             # Rows behind the last one are that one again.
-            rows = [_least(w, w.index("add", row, str(i)), last) for i in range(self.rows)]
+            rows = [least(w, w.index("add", row, str(i)), last) for i in range(self.rows)]
             targets = [self.line("%c", w.index("mul", row, "%c_row"), column) for row in rows]
             self._tile(rows, targets, strip, part, masks, full, first)
 
-    def _strip(
-        self, turn: str, part: tuple[str, str], column: str, columns: str, masks: list[Val], full: Val
+    def later(self, part: tuple[str, str]) -> Val:
+        """Whether an earlier part of the inner dimension has left something in the result."""
+        return self.w.compare("gt", Val(part[0], "i64"), self.w.constant(0, "i64"))
+
+    def strip(
+        self, part: tuple[str, str], column: str, columns: str, masks: list[Val], full: Val
     ) -> tuple[str, str]:
         """The columns of the right operand that tiles read: where they lie, and the step between rows."""
         w, width = self.w, self.width
@@ -268,7 +279,7 @@ class _Tiles(_Vectors):
             source = self.line("%b", w.index("mul", column, "%b_column"), part[0])
             depth = w.index("sub", part[1], part[0])
             given = f"ptr {room}, i64 {width}, ptr {source}, i64 %b_column, i64 {depth}, i64 {columns}"
-            w.line(f"call void @{turn}({given})")
+            w.line(f"call void @{self.turn}({given})")
         moved, strip = w.binary("or", moved, turned), w.name("p")
         w.line(f"{strip} = select {moved}, ptr {packed}, ptr {w.offset('%b', column, self.element)}")
         step = w.select(moved, w.constant(width, "i64"), Val("%b_row", "i64"))
@@ -297,7 +308,7 @@ class _Tiles(_Vectors):
         ]
         for _, _, room in places:
             w.line(f"store {self.vector} zeroinitializer, ptr {room}")
-        later = w.compare("gt", Val(part[0], "i64"), w.constant(0, "i64")).text
+        later = self.later(part).text
         with w.when(later):
             # What is there arrives while the tile is computed.
             for target, j, _ in places:
@@ -325,11 +336,16 @@ class _Tiles(_Vectors):
                 before = self.read(target, j, masks[j])
                 w.line(f"store {w.binary('fadd', before, total)}, ptr {room}")
         totals = [w.emit(f"load {self.vector}, ptr {room}", self.dtype, self.lanes) for _, _, room in places]
+        totals = self.finished(totals, rows, part)
         # A masked store takes many times as long on a machine without registers for masks.
         for whole, condition in ((True, full), (False, w.negated(full))):
             with w.when(condition.text):
                 for (target, j, _), total in zip(places, totals, strict=True):
                     self.write(total, target, j, None if whole else masks[j])
+
+    def finished(self, totals: list[Val], rows: list[str], part: tuple[str, str]) -> list[Val]:
+        """What is stored of a tile in place of its sums, row after row."""
+        return totals
 
     def _fetch_next_rows(self, lefts: list[str], part: tuple[str, str]) -> None:
         """Have the rows of the left operand that the next tile reads on their way."""

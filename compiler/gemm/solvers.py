@@ -22,6 +22,7 @@ from fusegrad.compiler.base.solver_ops import (
     TRIANGULAR,
     Solver,
 )
+from fusegrad.compiler.base.window_ops import WindowProduct
 from fusegrad.compiler.gemm import lapack_solvers, small_solvers
 from fusegrad.compiler.gemm.blas import routines
 from fusegrad.compiler.gemm.lanes import OPERAND, Lanes, Operand
@@ -35,7 +36,7 @@ from fusegrad.compiler.llvm.function_writer import FunctionWriter, Word, module_
 from fusegrad.compiler.llvm.target import host
 from fusegrad.compiler.llvm.tasks import share_tasks, task_name
 from fusegrad.compiler.runtime import threads
-from fusegrad.eager.core.families import Layout
+from fusegrad.eager.core.families import Layout, contiguous_layout
 from fusegrad.eager.core.sizes import broadcast_shapes
 from fusegrad.tracer.ir.graph import Equation
 
@@ -70,6 +71,15 @@ class Use(NamedTuple):
 
     code: Code
     block: list[int]
+
+    def begin(self) -> None:
+        """Begin to compile the function."""
+        _code(self.code)
+
+    def address(self) -> int:
+        """That of the function, of (slots, block)."""
+        (found,) = _code(self.code).addresses().values()
+        return found
 
     @property
     def is_shared(self) -> bool:
@@ -120,6 +130,8 @@ def reads(op: Solver, layouts: Sequence[Layout | None], number: int) -> bool:
     layout = layouts[number]
     if layout is None:
         return True
+    if isinstance(op, WindowProduct):
+        return layout.strides == contiguous_layout(layout.shape).strides
     known = [(x, rank) for x, rank in zip(layouts, op.ranks, strict=True) if x is not None]
     if _folded([(x.shape[:-rank], x.strides[:-rank]) for x, rank in known]) is None:
         return False
@@ -223,18 +235,6 @@ def _code(code: Code) -> llvm_jit.Module:
         known, letter = routines()[0], DTYPES[code.dtype].product[0]
         llvm_jit.add_symbols({f"fusegrad_{letter}{name}": known[f"{letter}{name}"] for name in ROUTINES})
     return llvm_jit.Module(module_text([_entry(code), _task(code)]), [code.symbol])
-
-
-def begin(uses: Sequence[Use]) -> None:
-    """Begin to compile what native calls need."""
-    for use in uses:
-        _code(use.code)
-
-
-def address(code: Code) -> int:
-    """The function, of (slots, block)."""
-    (found,) = _code(code).addresses().values()
-    return found
 
 
 def _entry(code: Code) -> FunctionWriter:

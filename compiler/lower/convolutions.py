@@ -18,7 +18,10 @@ becomes
 
 Where each channel has a small kernel of its own, the windows are multiplied with it where they are read, and
 summed; the columns would be products of one row. A transposed convolution without steps, as the gradient of
-an image is, is a convolution by the kernels turned over.
+an image is, is a convolution by the kernels turned over; with steps it is several.
+
+On images of two dimensions no columns are made: `window_ops.py` has products that find windows themselves.
+What is above is for other images, and for groups.
 """
 
 from __future__ import annotations
@@ -26,12 +29,15 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from fusegrad.compiler.base.gather_op import Along
+from fusegrad.compiler.base.window_ops import CORRELATED, CORRELATED_BIAS, KERNEL_GRADIENT
+from fusegrad.compiler.llvm.target import host
 from fusegrad.compiler.lower.rewriter import Rewriter
+from fusegrad.eager.core.sizes import has_symbols
 from fusegrad.eager.ops.shape.slicing import Slice
-from fusegrad.eager.ops.shape.windows import Sizes, Window, reach
+from fusegrad.eager.ops.shape.windows import Sizes, Window, places_of, reach
 from fusegrad.tracer.ir.graph import Value
 
 # Kernels of more elements than this are left to NumPy where columns are added up: each is a read.
@@ -40,6 +46,8 @@ LARGEST_KERNEL = 64
 LARGEST_COLUMNS = 1 << 26
 # Kernels of no more elements than this are written out in the nests of single channels.
 LARGEST_NEST = 49
+# Rows of windows shorter than this take too many pieces of vectors to be multiplied where they lie.
+SHORTEST_ROW = 4
 # So many columns are read in the time that it takes to add up one where windows overlap.
 COLUMNS_READ = 2
 
@@ -53,6 +61,50 @@ def _fits(images: Value, channels: int, count: Sequence[int], window: Window) ->
     rows = channels * math.prod(_kernel(window))
     elements = images.shape[0] * rows * math.prod(count)
     return images.dtype.kind == "f" and 0 < elements <= LARGEST_COLUMNS
+
+
+# Without columns.
+
+
+def _is_without_columns(images: Value, channels: int, count: Sequence[int], window: Window) -> bool:
+    """Whether the windows of images of so many channels are multiplied where they lie (`window_ops.py`)."""
+    fixed = not has_symbols((*images.shape[1:], channels, *count))
+    if not fixed or len(window) != 2 or not host().multiplies_by_tiles or 0 in (*images.shape, channels):
+        return False
+    moved = any((k, s) != (1, 1) for k, s, _, _ in window)
+    return moved and images.dtype.kind == "f" and count[-1] >= SHORTEST_ROW
+
+
+def _planes(b: Rewriter, x: Value, count: Sizes, window: Window) -> tuple[Value, tuple[int, ...]]:
+    """The padded input with what is a step apart side by side, as [N, C, planes, rows, columns]; and where in
+    it the first window's element at each place of the kernel is.
+    """
+    (_, down, top, _), (_, right, left, _) = window
+    rows, columns = (-(-n // s) for n, (_, s, _, _) in zip(reach(count, window), window, strict=True))
+    if down == right == 1:
+        covered = _covered(b, x, count, window)
+    else:
+        where = [*(Along(n, d) for d, n in enumerate(x.shape[:2]))]
+        where += [Along(n, d, -p) for d, (n, p) in enumerate(zip(x.shape[2:], (top, left), strict=True), 2)]
+        covered = b.fetch(x, 0, [], (*x.shape[:2], rows * down, columns * right), where)
+        covered = b.reshape(covered, (*x.shape[:2], rows, down, columns, right))
+        covered = b.op("clone", b.op("permute", covered, dims=(0, 1, 3, 5, 2, 4)))
+    taps = []
+    for place in places_of(window):
+        i, j = (o * w[3] for o, w in zip(place, window, strict=True))
+        plane = i % down * right + j % right
+        taps.append((plane * rows + i // down) * columns + j // right)
+    return b.reshape(covered, (*x.shape[:2], down * right, rows, columns)), tuple(taps)
+
+
+def _correlated(
+    b: Rewriter, x: Value, weight: Value, count: Sizes, window: Window, bias: Sequence[Value] = ()
+) -> Value:
+    """The windows of x, multiplied by weights [out, channels, *kernel], with a bias if there is one."""
+    images, taps = _planes(b, x, count, window)
+    matrix = b.reshape(weight, (weight.shape[0], math.prod(weight.shape[1:])))
+    op = CORRELATED_BIAS if bias else CORRELATED
+    return b.equation(op, (matrix, images, *bias), {"count": tuple(count), "taps": taps})
 
 
 # Columns.
@@ -170,9 +222,80 @@ def _turned(b: Rewriter, x: Value, weight: Value, size: Sizes, window: Window, g
         return _by_channel(b, x, kernels, size, around)
     parts = b.reshape(kernels, (groups, out // groups, *weight.shape[1:]))
     parts = b.op("clone", b.op("permute", parts, dims=(0, 2, 1, *range(3, 3 + rank))))
+    if groups == 1 and _is_without_columns(x, channels, size, around):
+        return _correlated(
+            b, x, b.reshape(parts, (channels, out * math.prod(weight.shape[2:]))), size, around
+        )
     matrix = b.reshape(parts, (groups, channels // groups, out // groups * math.prod(weight.shape[2:])))
     result = b.op("matmul", matrix, _columns(b, x, size, around, groups))
     return b.reshape(result, (images, channels, *size))
+
+
+# With steps, what is a step apart in the image meets the same part of the kernel's places. Each such phase of
+# the image is a convolution without steps, of what the others are of as well; nothing is added up in memory.
+
+
+def _has_phases(x: Value, channels: int, size: Sizes, window: Window) -> bool:
+    """Whether a transposed convolution of x to so many channels is better done phase by phase."""
+    fits = all(d == 1 and k >= s for k, s, _, d in window) and any(s > 1 for _, s, _, _ in window)
+    shorter = [-(-n // s) for n, (_, s, _, _) in zip(size, window, strict=True)] if fits else size
+    return (
+        fits
+        and math.prod(_kernel(window)) <= LARGEST_KERNEL
+        and _is_without_columns(x, channels, shorter, window)
+    )
+
+
+class _Phases(NamedTuple):
+    """The phases of a dimension: how long each is; for each the kernel's places, and where the first window's
+    elements at these are in x, which is read from `begin` on for so many `rows`.
+    """
+
+    length: int
+    places: list[Slice]
+    taps: list[list[int]]
+    begin: int
+    rows: int
+
+    @classmethod
+    def of(cls, size: int, kernel: int, step: int, padding: int) -> _Phases:
+        length = -(-size // step)
+        places, taps = [], []
+        for phase in range(step):
+            ahead, first = divmod(phase + padding, step)
+            places.append(Slice(first, kernel, step))
+            taps.append([ahead - i for i in range(len(range(first, kernel, step)))])
+        begin, last = min(map(min, taps)), max(map(max, taps))
+        return cls(length, places, [[t - begin for t in row] for row in taps], begin, length + last - begin)
+
+
+def _by_phases(
+    b: Rewriter, x: Value, weight: Value, size: Sizes, window: Window, bias: Sequence[Value]
+) -> Value:
+    (images, out), channels = x.shape[:2], weight.shape[1]
+    down, right = (_Phases.of(n, k, s, p) for n, (k, s, p, _) in zip(size, window, strict=True))
+    where = [*(Along(n, d) for d, n in enumerate(x.shape[:2]))]
+    where += [
+        Along(n, d, way.begin) for d, (n, way) in enumerate(zip(x.shape[2:], (down, right), strict=True), 2)
+    ]
+    covered = b.op("clone", b.fetch(x, 0, [], (images, out, down.rows, right.rows), where))
+    covered = b.reshape(covered, (images, out, 1, down.rows, right.rows))
+    turned = b.op("permute", weight, dims=(1, 0, 2, 3))
+    made = []
+    for (rows, tops), (columns, lefts) in itertools.product(
+        *(zip(w.places, w.taps, strict=True) for w in (down, right))
+    ):
+        part = b.op("clone", _at(b, turned, {2: rows, 3: columns}))
+        matrix = b.reshape(part, (channels, math.prod(part.shape[1:])))
+        taps = tuple(i * right.rows + j for i, j in itertools.product(tops, lefts))
+        params = {"count": (down.length, right.length), "taps": taps}
+        made.append(b.equation(CORRELATED_BIAS if bias else CORRELATED, (matrix, covered, *bias), params))
+    steps = [w[1] for w in window]
+    whole = b.reshape(b.op("cat", *made, dim=0), (*steps, images, channels, down.length, right.length))
+    whole = b.op("clone", b.op("permute", whole, dims=(2, 3, 4, 0, 5, 1)))
+    whole = b.reshape(whole, (images, channels, down.length * steps[0], right.length * steps[1]))
+    cuts = {d: Slice(0, n, 1) for d, n in enumerate(size, 2) if n != whole.shape[d]}
+    return b.op("clone", _at(b, whole, cuts)) if cuts else whole
 
 
 # The products. Sizes and params as the ops of `eager/ops/nn/convolution.py` have them.
@@ -192,6 +315,8 @@ def _convolution(
     out = weight.shape[0]
     if _is_depthwise(out, x.shape[1], groups, window):
         return _with_bias(b, _by_channel(b, x, weight, size, window), bias)
+    if groups == 1 and _is_without_columns(x, out, size, window):
+        return _correlated(b, x, weight, size, window, bias)
     matrix = b.reshape(weight, (groups, out // groups, math.prod(weight.shape[1:])))
     result = b.op("matmul", matrix, _columns(b, x, size, window, groups))
     return _with_bias(b, b.reshape(result, (x.shape[0], out, *size)), bias)
@@ -204,6 +329,8 @@ def _transpose(
     channels = weight.shape[1] * groups
     if out and channels and _turns(x, channels, size, window, groups):
         return _with_bias(b, _turned(b, x, weight, size, window, groups), bias)
+    if groups == 1 and out and channels and _has_phases(x, channels, size, window):
+        return _by_phases(b, x, weight, size, window, bias)
     if not _fits(x, channels, count, window) or not out or math.prod(_kernel(window)) > LARGEST_KERNEL:
         return None
     matrix = b.reshape(weight, (groups, out // groups, math.prod(weight.shape[1:])))
@@ -219,6 +346,10 @@ def _weight(b: Rewriter, x: Value, y: Value, size: Sizes, window: Window, groups
         return None
     if _is_depthwise(out, x.shape[1], groups, window):
         return _weight_by_channel(b, x, y, size, window)
+    if groups == 1 and _is_without_columns(x, out, count, window):
+        planes, taps = _planes(b, x, tuple(count), window)
+        result = b.equation(KERNEL_GRADIENT, (y, planes), {"count": tuple(count), "taps": taps})
+        return b.reshape(result, (out, x.shape[1], *size))
     rows = b.reshape(y, (images, groups, out // groups, math.prod(count)))
     # The gradient lies transposed, so that it is the rows and not all the columns that are turned over.
     turned = b.op("permute", rows, dims=(0, 1, 3, 2))

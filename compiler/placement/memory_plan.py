@@ -27,9 +27,10 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from fusegrad.compiler.base.symbolic_sizes import Values
+from fusegrad.compiler.base.window_ops import WindowProduct
 from fusegrad.compiler.codegen import kernel_cache
 from fusegrad.compiler.fuse.steps import Step
-from fusegrad.compiler.gemm import matmul, solvers
+from fusegrad.compiler.gemm import matmul, solvers, window_products
 from fusegrad.compiler.native.calls import Call, Calls
 from fusegrad.compiler.native.making import MOST_WORK
 from fusegrad.compiler.placement.batch_tiling import (
@@ -157,7 +158,8 @@ class Placed:
             if block is not None
         )
         solved = [self._solver_use(n, placed=False) for n, s in enumerate(blueprint.solved) if s is not None]
-        solvers.begin(solved)
+        for use in solved:
+            use.begin()
         if self.batches:
             batch_code()
         shared = self._has_shared_tasks(blocks) or any(use.is_shared for use in solved)
@@ -273,7 +275,7 @@ class Placed:
         step, form = self.blueprint.steps[number], self.blueprint.forms[number]
         if step.kind == "solver":
             use = self._solver_use(number)
-            return [_Use(use.block, use.is_shared, lambda: (solvers.address(use.code), 0))]
+            return [_Use(use.block, use.is_shared, lambda: (use.address(), 0))]
         if form is None:
             return [self._product_use(number, batch)]
         # Over no elements there may still be sums to store.
@@ -298,13 +300,15 @@ class Placed:
             matmul.divide_rows(block, batch.entries)
         return _Use(block, matmul.is_shared(block), partial(matmul.product_addresses, dtype, block))
 
-    def _solver_use(self, number: int, placed: bool = True) -> solvers.Use:
+    def _solver_use(self, number: int, placed: bool = True) -> solvers.Use | window_products.Use:
         """The native call for linear algebra; placed: whether it is known where all lies."""
         (equation,), layouts = self.blueprint.steps[number].equations, self.blueprint.solved[number]
         assert layouts is not None
         values = *map(self.blueprint.sources.base, equation.values()), *equation.outputs
         places = [self._place(v) if placed else (0, 0) for v in values]
         given, made = ([self.sizes.of(layout) for layout in group] for group in layouts)
+        if isinstance(equation.op, WindowProduct):
+            return window_products.use(equation, given, places)
         return solvers.solver_use(equation, given, made, places)
 
     def _opaque_call(self, step: Step) -> _Opaque:

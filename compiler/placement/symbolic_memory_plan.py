@@ -109,7 +109,7 @@ class Blueprint:
         read = {self.sources.base(v) for s in steps if s.kind == "opaque" for v in s.equations[0].values()}
 
         def moves(part: Any) -> bool:
-            made = isinstance(part, Value) and kinds.get(part) in ("kernel", "product", "loops")
+            made = isinstance(part, Value) and kinds.get(part) in ("kernel", "product", "solver", "loops")
             return made and part not in fixed and part not in read and self._byte_strides(part) is None
 
         inside: dict[Value, tuple[Value, Any]] = {}

@@ -16,6 +16,7 @@ import numpy as np
 
 from fusegrad.eager.autograd.hooks import Extra, RemovableHandle
 from fusegrad.eager.autograd.leaf_node import AccumulateGrad
+from fusegrad.eager.core import large
 from fusegrad.eager.core.dtypes import FROM_NUMPY
 from fusegrad.eager.core.errors import Spot, _known_files, failure, spot_text, user_spot
 from fusegrad.eager.core.op import Op, Params, wrap
@@ -151,7 +152,11 @@ class Node:
             outputs = [place(share(o), self, i) for i, o in enumerate(outputs)]
         op, types, params = self.op, self.types, self.params
         g: Any = gradients[0] if len(gradients) == 1 else filled(gradients, self.output_types, op.fills)
-        return [op.gradient(i, g, inputs, outputs, types, params) for i, _, _ in edges or self.edges]
+        edges = edges or self.edges
+        if large.answers.kernels is not None and not state.grad_enabled and state.interpreter is None:
+            indices = [i for i, _, _ in edges]
+            return large.gradients(large.Derived(op, indices, g, inputs, outputs, types, params))
+        return [op.gradient(i, g, inputs, outputs, types, params) for i, _, _ in edges]
 
     def stale(self) -> list[tuple[Tensor, int]]:
         """What an op kept for backward and has been written since, so that `apply` will refuse: each with the

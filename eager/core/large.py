@@ -7,9 +7,10 @@ is loaded and runs in a thread beside the program, which goes on with NumPy unti
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
 
 from fusegrad.eager.core.names import publish
 from fusegrad.eager.core.settings import setting as determinism
@@ -20,11 +21,40 @@ LARGE = 1 << 15
 WORTH_LOADING = 0.1
 
 
+class Derived(NamedTuple):
+    """Gradients that an op's rules are asked for, of the inputs `indices`; the rest is what `Op.gradient`
+    takes.
+    """
+
+    op: Any
+    indices: Sequence[int]
+    g: Any
+    inputs: Sequence[Any]
+    outputs: Sequence[Any]
+    types: Sequence[Any]
+    params: dict[str, Any]
+
+    def by_rules(self) -> list[Any]:
+        """What the rules give, op by op."""
+        op, indices, *given = self
+        return [op.gradient(index, *given) for index in indices]
+
+    def is_large(self) -> bool:
+        """Whether there is a large array among the inputs, or what comes back."""
+        given = self.g if isinstance(self.g, list) else (self.g,)
+        if any(g is not None and g.array.size >= LARGE for g in given):
+            return True
+        return any(type_ is not None and math.prod(type_[0]) >= LARGE for type_ in self.types)
+
+
 class Kernels(Protocol):
     """What may know better than NumPy how to do an op."""
 
     def evaluate(self, op: Any, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
         """What `op.evaluate` gives."""
+
+    def gradients(self, derived: Derived) -> list[Any]:
+        """What the rules give."""
 
     def wait(self) -> None:
         """Until all is there that was asked for."""
@@ -62,6 +92,14 @@ def evaluate(op: Any, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
     if answers.seconds > WORTH_LOADING:
         answers.begin()
     return value
+
+
+def gradients(derived: Derived) -> list[Any]:
+    """What the gradient rules of an op give, where nobody looks on and gradients are not derived again."""
+    kernels = answers.kernels
+    if kernels is None or not answers.enabled or determinism.wanted or not derived.is_large():
+        return derived.by_rules()
+    return kernels.gradients(derived)
 
 
 @publish

@@ -1,0 +1,114 @@
+"""Eager ops on large arrays, and the layers of networks, beside torch eager: in one process, in turns.
+
+python benchmarks/eager_ops.py [--only NAME ...] [--threads N] [--seconds N] [--json FILE] [--quick]
+
+Both are warm: fusegrad's eager kernels are there. Ratios are torch's time over ours, 1 is torch's speed;
+results, and gradients, agree.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import statistics
+from collections.abc import Callable
+from typing import Any
+
+import harness
+import numpy as np
+from eager_cases import Case, cases
+
+import fusegrad
+from fusegrad.compiler.compare.measure import interleaved, seconds_text
+from fusegrad.compiler.compare.terminal import print_table
+
+CALLS, WORST = 4, 10  # so many calls before kernels are asked for; so many of the slowest are shown
+
+
+def call_of(lib: Any, case: Case) -> Callable[[], list[Any]]:
+    """What a library does in one call: it gives the result, and the gradients that are wanted."""
+    functional, arrays = lib.nn.functional, case.arrays()
+    tensors = [lib.from_numpy(array) for array in arrays]
+    if not case.derived:
+        return lambda: [case.run(lib, functional, *tensors)]
+    leaves = [t.requires_grad_(True) for t, a in zip(tensors, arrays, strict=True) if a.dtype.kind == "f"]
+    shape = tuple(case.run(lib, functional, *tensors).shape)
+    given = lib.from_numpy(np.random.default_rng(1).standard_normal(shape).astype(np.float32))
+
+    def call() -> list[Any]:
+        for leaf in leaves:
+            leaf.grad = None
+        result = case.run(lib, functional, *tensors)
+        result.backward(given)
+        return [result, *(leaf.grad for leaf in leaves)]
+
+    return call
+
+
+def check(case: Case, ours: list[Any], theirs: list[Any]) -> None:
+    """Raise AssertionError where results differ by more than rounding."""
+    for a, b in zip(ours, theirs, strict=True):
+        expected = b.detach().numpy()
+        scale = float(np.abs(expected).max()) if expected.dtype.kind == "f" else 0.0
+        np.testing.assert_allclose(a.detach().numpy(), expected, 1e-3, 1e-4 * scale, err_msg=case.title)
+
+
+def measured(case: Case, lib: Any, repeat: int | None, seconds: float) -> dict[str, Any]:
+    """The figures of a case, beside `lib`."""
+    calls = {"fusegrad": call_of(fusegrad, case), "torch": call_of(lib, case)}
+    for _ in range(2):  # what the first kernels hand on may be asked for anew
+        for _ in range(CALLS):
+            ours = calls["fusegrad"]()
+        fusegrad.wait_for_eager_kernels()
+    check(case, ours, calls["torch"]())
+    timings = interleaved(calls, repeat, seconds)
+    check(case, calls["fusegrad"](), calls["torch"]())
+    return {
+        "family": case.family,
+        "timings": {library: t.as_dict() for library, t in timings.items()},
+        "ratio": timings["torch"].median / timings["fusegrad"].median,
+    }
+
+
+def show(figures: dict[str, Any]) -> None:
+    """The table, with the mean of each family, and the slowest."""
+    rows = []
+    for title, found in figures.items():
+        times = [seconds_text(found["timings"][library]["median"]) for library in ("fusegrad", "torch")]
+        rows.append([title, *times, f"{found['ratio']:.2f}"])
+    families: dict[str, list[float]] = {}
+    for found in figures.values():
+        families.setdefault(found["family"], []).append(found["ratio"])
+        families.setdefault("all", []).append(found["ratio"])
+    rows += [
+        [f"MEAN of {family}", "", "", f"{statistics.geometric_mean(r)}"[:4]] for family, r in families.items()
+    ]
+    slowest = sorted(figures, key=lambda title: figures[title]["ratio"])[:WORST]
+    notes = ["ratios: torch's time over ours; means are geometric"]
+    notes += ["the slowest: " + "; ".join(f"{title} {figures[title]['ratio']:.2f}" for title in slowest)]
+    print_table("eager beside torch eager", ["", "fusegrad", "torch", "ratio"], rows, notes)
+
+
+def main() -> None:
+    parser = harness.parser("time eager ops on large arrays beside torch")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="those whose titles are like one of these")
+    parser.add_argument("--threads", type=int, help="for either; one, where others use the machine")
+    parser.add_argument("--seconds", type=float, default=1.0, help="for each of them")
+    options = harness.parsed(parser)
+    import torch
+
+    fusegrad.set_num_threads(options.threads or fusegrad.get_num_threads())
+    torch.set_num_threads(fusegrad.get_num_threads())
+    chosen = [c for c in cases() if any(fnmatch.fnmatch(c.title, name) for name in options.only or ["*"])]
+    quiet, figures = harness.Quiet(), {}
+    for case in chosen[:: len(chosen) // 3] if options.quick else chosen:
+        found = figures[case.title] = measured(case, torch, options.repeat, options.seconds)
+        print(f"{case.title}: {found['ratio']:.2f}", flush=True)
+    show(figures)
+    others = quiet.taken_by_others()
+    if others is not None:
+        print(f"other programs took {others:.0%} of the processors")
+    harness.save(options.json, {"benchmark": "eager_ops", "others": others, "cases": figures})
+
+
+if __name__ == "__main__":
+    main()

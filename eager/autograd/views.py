@@ -82,7 +82,7 @@ def step_behind(tensor: Tensor) -> None:
     Then it can become another view of that, and the steps that lead to its views stay what they are.
     """
     base = place(share(tensor), tensor.grad_fn, tensor.output_index)
-    views = _views(tensor)
+    views = views_of(tensor)
     base.alias = [_MANY, *map(_weakly, [*views, tensor])]
     for view in views:
         _, steps, origin = view.alias  # type: ignore[misc]
@@ -251,7 +251,7 @@ def wrote(target: Tensor) -> None:
     version[1] = (number, user_spot(4))  # of whoever wrote: a method, and what it calls
     base = base_of(target)
     if type(base.alias) is list and base.needs_grad:
-        for view in _views(base):
+        for view in views_of(base):
             if type(view.alias[2]) is tuple:  # type: ignore[index]
                 _refuse(view)
 
@@ -289,7 +289,7 @@ def settle(tensor: Tensor, node: Node, index: int) -> None:
     tensor.needs_grad, tensor.grad_fn, tensor.output_index = True, node, index
 
 
-def _views(base: Tensor) -> list[Tensor]:
+def views_of(base: Tensor) -> list[Tensor]:
     """The living views of `base`."""
     found = [r() for r in base.alias[1:]] if type(base.alias) is list else []
     return [v for v in found if v is not None and base_of(v) is base]
@@ -299,7 +299,7 @@ def refresh(base: Tensor) -> None:
     """Give every view of `base` a node that leads to where `base` is on the graph now."""
     if not base.needs_grad:
         return
-    for view in _views(base):
+    for view in views_of(base):
         _, steps, origin = view.alias  # type: ignore[misc]
         if origin is not None:
             _refuse(view)

@@ -287,7 +287,7 @@ def _seen_otherwise(function: Callable[..., Tensor], name: str) -> Callable[...,
                 RuntimeError,
                 f"{name}: a leaf Variable that requires grad is being used in an in-place operation",
             )
-        if views._views(self):
+        if views.views_of(self):
             if self.grad_fn is None:
                 raise failure(NotImplementedError, f"{name} on a leaf that has views; use {name[:-1]}")
             views.step_behind(self)

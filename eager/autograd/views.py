@@ -22,6 +22,7 @@ from fusegrad.eager.core.errors import failure, user_spot
 from fusegrad.eager.core.names import attach
 from fusegrad.eager.core.op import Op, Params, bind, keep_graph, wrap
 from fusegrad.eager.core.ops import ops
+from fusegrad.eager.core.stand_in import plain
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
 
@@ -306,7 +307,8 @@ def refresh(base: Tensor) -> None:
             continue
         made = base
         for op, params in steps:
-            viewed = wrap(op.evaluate((made,), params))
+            # Only where it lies is asked, also of what has no values yet.
+            viewed = wrap(op.evaluate((wrap(plain(made.array)),), params))
             record(op, (made,), params, (viewed,))
             made = viewed
         if made.grad_fn is not None:

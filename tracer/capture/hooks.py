@@ -212,9 +212,20 @@ class Hooks:
         """The end of a round of a plain loop; what the next one takes over."""
         return rounds.ended(*carried) if isinstance(rounds, rolling.Rounds) else carried
 
-    def row(self, owner: Any, key: Any, rounds: Any, place: int, slopes: tuple[int, ...], site: int) -> Any:
-        """`owner[key]`, where the key grows with the number of the round."""
+    def row(
+        self,
+        owner: Any,
+        key: Any,
+        rounds: Any,
+        place: int,
+        slopes: tuple[int, ...],
+        is_written: bool,
+        site: int,
+    ) -> Any:
+        """`owner[key]`, where the key grows with the number of the round, which may write rows there."""
         if isinstance(rounds, rolling.Rounds):
+            if is_written:
+                rounds.begins_to_write(owner)
             return rounds.row(lambda: self.item(owner, key, site), owner, key, place, slopes)
         return self.item(owner, key, site)
 

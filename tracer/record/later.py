@@ -184,9 +184,14 @@ class Later:
         self._waiting.append(_Write(array, index, _for_later(value.array)))
         return True
 
-    def may_write_later(self, target: Tensor, keeps_nothing: bool) -> bool:
-        """Whether a write into a tensor may wait. keeps_nothing: it does not go on the autograd graph."""
-        return (keeps_nothing or self.writes_rows) and self.has_waiting(target)
+    def goes_on(self, target: Tensor, keeps_nothing: bool, outside: bool) -> bool:
+        """Whether ops may go on waiting where a tensor is about to be written: the write waits as well, or
+        nothing does so far and it is the run's own.
+
+        keeps_nothing: the write does not go on the autograd graph. outside: the tensor was there before.
+        """
+        waits = (keeps_nothing or self.writes_rows) and self.has_waiting(target)
+        return waits or not (self.waits or outside)
 
     def put_off(self, tensor: Tensor) -> bool:
         """Have the values of a tensor count as yet to come, so that writes into it wait; whether they do.

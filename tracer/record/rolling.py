@@ -325,8 +325,8 @@ class Rounds:
         """What `owner[key] = value` does by `store`; see `row`."""
         later, equations = self._recorder.later, self._recorder.equations
         reason = "its rounds write by their number what is no row of a tensor"
-        if self._is_row(owner, key, place, slopes, False) and type(owner) is Tensor:
-            reason = self._why_at_once(owner, value)
+        if self._is_row(owner, key, place, slopes, False):
+            reason = self.begins_to_write(owner, value)
         later.writes_rows = not reason
         try:
             store()
@@ -338,14 +338,16 @@ class Rounds:
         else:
             self._odd = self._odd or reason or "its rounds write otherwise than in rows"
 
-    def _why_at_once(self, owner: Tensor, value: Any) -> str:
-        """Why a write into a tensor does not wait; "" if it does."""
+    def begins_to_write(self, owner: Any, value: Any = None) -> str:
+        """Have writes of rows into a tensor wait, if they can; why they do not, or ""."""
         later, recorder = self._recorder.later, self._recorder
+        if type(owner) is not Tensor:
+            return "its rounds write rows of what is no plain tensor"
         waits = later.whatever_size or (isinstance(value, Tensor) and later.has_waiting(value))
         if not later.on or not (waits or later.has_waiting(owner)):
             return "it is too short for tensors as small, or values were needed before"
-        if recorder.is_outside(owner) or views.base_of(owner) is not owner or views.views_of(owner):
-            return "its rounds write rows of what was there before the call, or of what has views"
+        if recorder.is_outside(owner) or views.base_of(owner) is not owner:
+            return "its rounds write rows of what was there before the call, or of a view"
         return "" if later.put_off(owner) else "its rounds write rows of memory that something else has, too"
 
     def _is_row(self, owner: Any, key: Any, place: int, slopes: Sequence[int], windows: bool = True) -> bool:
@@ -382,6 +384,7 @@ class Rounds:
             odd = odd or not (is_number or type(value) is Tensor) or (leaves and type(result) is not Tensor)
             if is_number and self._observer.is_tensor(other):
                 place, function, *others = part
+                self._observer.numbers.look(*others)  # a replay has the same rows
                 source, made = sources[place], self._recorder.equations[begin:]
                 given = value, function, tuple(others), source[self._next - 1], source.step * TURN
                 known = computed(made, *given) if type(other) is Tensor else None

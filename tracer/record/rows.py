@@ -66,6 +66,12 @@ class RowRead(NamedTuple):
         found: Tensor = rows if self.growth > 0 else ops.flip(rows, 0)
         return found
 
+    def row(self, tensor: Tensor, after: int) -> Tensor:
+        """The row that is found so many turns later."""
+        index = [slice(*e) if type(e) is Slice else e for e in self._at(after)]
+        found: Tensor = tensor[tuple(index)]
+        return found
+
     def put(self, tensor: Tensor, rows: Tensor, after: int, turns: int) -> None:
         """Write the rows of so many turns, the first of which comes `after` this one."""
         rows, place = rows if self.growth > 0 else ops.flip(rows, 0), self._dimension()

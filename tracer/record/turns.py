@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fusegrad.eager.core.op import TensorType, bind
+from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.ir.graph import GUARD, Equation, Graph, Value, identifier
 from fusegrad.tracer.ir.rolled import ROLLED, Body, loop
@@ -20,6 +21,7 @@ from fusegrad.tracer.record.memory import Known, Memory
 from fusegrad.tracer.record.recorder import Recorder
 from fusegrad.tracer.record.round_numbers import Computed, NoRows
 from fusegrad.tracer.record.rows import Appended, RowRead, RowWrite, by_list
+from fusegrad.tracer.record.written_rows import Forward, NotApart, written_rows
 
 # So many rounds are one turn. After which rounds the state is looked at: the first ones may differ.
 TURN, LOOKS = 2, (2, 4, 6)
@@ -78,7 +80,8 @@ class Turn(NamedTuple):
     roots: which array holds which value now, after the second turn. writes: the version counters that were
     there before, and by how much each turn raises them. tracked: whether anything of it needs gradients.
     rows, written: by the number of the equation, what reads a row or writes one; numbers: which number of the
-    round it is given, and what stands for that. appended: what it appends to lists.
+    round it is given, and what stands for that; forwards: what reads a row that was written. appended: what
+    it appends to lists.
     """
 
     equations: Sequence[Equation]
@@ -91,26 +94,43 @@ class Turn(NamedTuple):
     rows: Mapping[int, RowRead]
     written: Mapping[int, RowWrite]
     numbers: Mapping[int, tuple[Computed, Value]]
+    forwards: Mapping[int, Forward]
     appended: Sequence[Appended]
 
     def _body(self) -> Body:
-        state = [self.after[v] for v in self.state]
         rows = [*(self.equations[i].outputs[0] for i in self.rows), *(v for _, v in self.numbers.values())]
-        return Body(Graph((*self.state, *rows, *self._same()), self._others(), (*state, *self._left())))
+        handed = self._handed()
+        taken = (*self.state, *(forward.output for forward in handed), *rows, *self._same())
+        state = [*(self.after[v] for v in self.state), *(forward.value for forward in handed)]
+        return Body(Graph(taken, self._others(), (*map(self._written, state), *self._left())))
+
+    def _handed(self) -> list[Forward]:
+        """What reads a row that was written in the turn before."""
+        return [forward for forward in self.forwards.values() if forward.before]
+
+    def _written(self, value: Value) -> Value:
+        """A value, or what was written where it was read in the same turn."""
+        written = {f.output: f.value for f in self.forwards.values() if not f.before}
+        while value in written:
+            value = written[value]
+        return value
 
     def _others(self) -> tuple[Equation, ...]:
         """The equations that neither read rows nor write them, with the numbers of the round as values."""
-        pairs = [(i, e) for i, e in enumerate(self.equations) if i not in self.rows and i not in self.written]
-        return tuple([self._with_number(i, e) if i in self.numbers else e for i, e in pairs])
+        apart = self.rows.keys() | self.written.keys() | self.forwards.keys()
+        return tuple([self._among_values(i, e) for i, e in enumerate(self.equations) if i not in apart])
 
-    def _with_number(self, number: int, equation: Equation) -> Equation:
-        (computed, value), inputs = self.numbers[number], [*equation.inputs]
-        inputs[computed.place] = value
+    def _among_values(self, number: int, equation: Equation) -> Equation:
+        inputs = [self._written(v) if isinstance(v, Value) else v for v in equation.inputs]
+        if number in self.numbers:
+            computed, value = self.numbers[number]
+            inputs[computed.place] = value
         return Equation(equation.op, tuple(inputs), equation.params, equation.outputs, equation.source)
 
     def _left(self) -> list[Any]:
         """What it leaves in rows: appended to lists, and written."""
-        return [*(a.value for a in self.appended), *(self.equations[i].inputs[1] for i in self.written)]
+        left = [*(a.value for a in self.appended), *(self.equations[i].inputs[1] for i in self.written)]
+        return [*map(self._written, left)]
 
     @property
     def is_op(self) -> bool:
@@ -153,8 +173,13 @@ class Turn(NamedTuple):
             for x, read in zip(sources, self.rows.values(), strict=True)
         ]
         rows += self._number_rows(recorder, 1 - begun, turns + begun)
-        params = loop(self._body(), turns + begun, len(state), len(rows), keeps=self.tracked)
-        made = bind(ROLLED, (*[held[v] for v in state], *rows, *same), params)
+        owner = dict(zip(self.written, owners, strict=True))
+        # In memory of their own: what is kept of them for backward is not written.
+        handed = [
+            ops.clone(forward.row.row(owner[forward.write], len(LOOKS) - 1)) for forward in self._handed()
+        ]
+        params = loop(self._body(), turns + begun, len(state) + len(handed), len(rows), keeps=self.tracked)
+        made = bind(ROLLED, (*[held[v] for v in state], *handed, *rows, *same), params)
         on = {i: made[state.index(v)] for i, v in values.items() if v in state}
         left = made[len(made) - len(self._left()) :]
         self._write(recorder, owners, left[len(self.appended) :], turns)
@@ -271,7 +296,10 @@ def turn_of(
     ours, written, numbers = ([_within(known, a, b) for a, b in pairs] for known in found)
     subscripts = [read | {i: w.row for i, w in w_.items()} for read, w_ in zip(ours, written, strict=True)]
     after = _in_place_of(first, second, *subscripts, *numbers)
-    chain = _written_alone(first, written[0], written[1], after)
+    try:
+        chain, forwards = written_rows(first, written[0], written[1], ours[0], after)
+    except NotApart as reason:
+        raise Refused(str(reason)) from None
     if not _carries(looks, after):
         raise Refused("what its variables hold does not go on from round to round in one way")
     made = {v for e in first for v in e.outputs}
@@ -281,14 +309,14 @@ def turn_of(
     needing = _needing(recorder)
     if not all(_is_derived(e, needing) for e in first):
         raise Refused("gradients are taken of only some of what its rounds compute")
-    rows = {i: read for i, read in ours[0].items() if read.growth}
+    rows = {i: read for i, read in ours[0].items() if i not in forwards}
     if any(first[i].inputs[0] in (*made, *carried) for i in rows):
         raise Refused("its rounds find rows in what they change")
     counted, tracked = _writes(looks), not recorder.tracked.isdisjoint((*made, *carried))
     left, again = (appended[a.appended : b.appended] for a, b in pairs)
     _check_appended(left, again, after)
     held = {x.value for look in looks for x in look.carried if isinstance(x, Seen)}
-    if not chain.isdisjoint(held | {a.value for a in left}):
+    if not (chain | {f.output for f in forwards.values()}).isdisjoint(held | {a.value for a in left}):
         raise Refused("its rounds write rows of what they hand on")
     later = {i: ours[1][i] for i in rows}
     names = {v.name for v in (*after, *after.values())} | {v.name for e in first for v in e.values()}
@@ -298,44 +326,15 @@ def turn_of(
         names.add(value.name)
         given[i] = computed, value
     begin, roots = looks[0].equations, looks[-1].roots
-    return Turn(first, begin, after, carried, roots, counted, tracked, later, written[1], given, left)
+    return Turn(
+        first, begin, after, carried, roots, counted, tracked, later, written[1], given, forwards, left
+    )
 
 
 def _within(found: Mapping[int, Any], begin: Look, end: Look) -> dict[int, Any]:
     """What was found between two looks, by the number of the equation from the first one on."""
     first = begin.equations
     return {i - first: known for i, known in found.items() if first <= i < end.equations}
-
-
-def _written_alone(
-    equations: Sequence[Equation],
-    first: Mapping[int, RowWrite],
-    second: Mapping[int, RowWrite],
-    after: Mapping[Value, Value],
-) -> set[Value]:
-    """The values of what a turn writes rows of. Raises Refused unless they are written in order, to places
-    that lie apart, and read by nobody.
-    """
-    if first.keys() != second.keys():
-        raise Refused("its rounds do not all write the same rows")
-    writes: dict[int, list[int]] = {}  # by the tensor, the numbers of the equations
-    for i, write in first.items():
-        owner = write.owner()
-        if owner is None or second[i].owner() is not owner:
-            raise Refused("its rounds write rows of other tensors from round to round")
-        writes.setdefault(id(owner), []).append(i)
-    chain = {v for i in first for v in (equations[i].inputs[0], *equations[i].outputs)}
-    for numbers in writes.values():
-        before = [equations[i].inputs[0] for i in numbers]
-        behind = [equations[i].outputs[0] for i in numbers]
-        if before[1:] != behind[:-1] or after.get(before[0]) != behind[-1]:
-            raise Refused("its rounds write otherwise what they write rows of")
-        if not all(first[i].row.is_apart(first[j].row) for i, j in itertools.combinations(numbers, 2)):
-            raise Refused("its rounds write rows that others of them write as well")
-    read = [v for i, e in enumerate(equations) for v in (e.inputs[1:] if i in first else e.values())]
-    if not chain.isdisjoint(v for v in read if isinstance(v, Value)):
-        raise Refused("its rounds read what they write rows of")
-    return chain
 
 
 def _check_appended(

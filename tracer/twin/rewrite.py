@@ -15,8 +15,8 @@ from fusegrad.tracer.twin.source import Unsupported
 class Rewriter(Expressions):
     """Rewrites a function; ``rewrite`` is the way in.
 
-    rows, written, tests, numbers, mixed, offsets, appends: the nodes in plain loops that are more than their
-    like elsewhere (see `plain_loops.py`), and the variable that has the rounds.
+    rows, written, read_back, tests, numbers, mixed, offsets, appends: the nodes in plain loops that are more
+    than their like elsewhere (see `plain_loops.py`), and the variable that has the rounds.
     """
 
     def __init__(self, free: tuple[str, ...], class_name: str | None, sites: SiteTable) -> None:
@@ -24,6 +24,7 @@ class Rewriter(Expressions):
         self.rows: dict[ast.expr, tuple[str, int, Row]] = {}
         self.written: dict[ast.expr, tuple[str, int, Row]] = {}
         self.tests: dict[ast.expr, tuple[str, int, Test]] = {}
+        self.read_back: set[ast.expr] = set()
         self.numbers: dict[ast.expr, tuple[str, list[str], NumberUse]] = {}
         self.mixed: dict[ast.expr, str] = {}
         self.offsets: dict[ast.expr, str] = {}
@@ -187,6 +188,10 @@ class Rewriter(Expressions):
         name = self.temporary()
         used = tuple([plain.used.get(target, 0) for target in plain.targets])
         rounds = self.keep(name, self.rounds(node, names_pattern(node.target), used), node.iter)
+        written = {subscript.value.id for subscript in plain.written if isinstance(subscript.value, ast.Name)}
+        for subscript in plain.rows:
+            if isinstance(subscript.value, ast.Name) and subscript.value.id in written:
+                self.read_back.add(subscript)
         for found, into in ((plain.rows, self.rows), (plain.written, self.written)):
             for subscript, row in found.items():
                 into[subscript] = name, plain.targets.index(row.counter), row
@@ -229,7 +234,7 @@ class Rewriter(Expressions):
             return super().visit_Subscript(node)
         name, place, row = self.rows[node]
         found = self.expression(node.value), self.index(node.slice), self.load(name, node)
-        return self.hook("row", node, *found, place, row.slopes)
+        return self.hook("row", node, *found, place, row.slopes, node in self.read_back)
 
     def visit_Compare(self, node: ast.Compare) -> ast.expr:
         if node not in self.tests:

@@ -113,15 +113,18 @@ def statements(draw: random.Random, number: str, rows: list[str], half: int) -> 
                 f"wide[:, {place()}] = fg.sin({term()})",
                 f"out[{place()}, 1:] = {target}[1:]",
                 f"line[{place()}] = {target}.sum()",
-                f"s = {computed()}; {target} = fg.sin({target} * s + {term()})",
+                f"back[{number}] = back[{number} - 1] * 0.5 + {target}",
+                f"{target} = {target} * 0.9 + 0.1 * back[{number} - 1]",
+                f"back[{number}] = back[{number} - 1] * 0.7 - back[{number} - {draw.choice([1, 2, 3])}] / 5",
+                f"q = {computed()}; {target} = fg.sin({target} * q + {term()})",
             ]
             if number
             else []
         )
         odd += [
             f"{target} = {target} + out[{place()}]", "out[3] = a", "out.T[0] = line[0]", "line[5] += 0.5",
-            f"out[{place()}] = 0.5", "p = out", "out = out * 1.0", "q = wide[0] * 1.0", "out[n // 2] = 0",
-            f"line[{place()}] = s", "s = k * 0.5", f"a = a * s if {test()} else a", f"view[{place()}] = a",
+            f"out[{place()}] = 0.5", "p = out", "out = out * 1.0", "p = wide[0] * 1.0", "out[n // 2] = 0",
+            f"line[{place()}] = q", "q = k * 0.5", f"a = a * q if {test()} else a", f"view[{place()}] = a",
             f"with_out({place()}, a)",
         ] if number else []  # fmt: skip
         usual += [f"{target} = {target} * 0.5 if {test()} else {target} + 0.1 * {row()}"]
@@ -155,7 +158,8 @@ def function(x, y, w, h):
         return 1.0 if len(numbers) < n // 2 else 0.9
 
     u, v = [], [h]
-    out, wide, line, s = fg.zeros(n, 3, dtype=h.dtype), fg.zeros(3, n, dtype=h.dtype), x[:, 0] * 1, 0.25
+    back = fg.zeros(n, 3, dtype=h.dtype)
+    out, wide, line, q = fg.zeros(n, 3, dtype=h.dtype), fg.zeros(3, n, dtype=h.dtype), x[:, 0] * 1, 0.25
     rate, view = 0.5, fg.zeros(3, n, dtype=h.dtype).T
 
     def with_out(place, given):
@@ -171,7 +175,8 @@ def loop(seed: int) -> tuple[str, Callable[..., Any], int]:
     body = [*statements(draw, number, rows, n // 2)]
     lines = [header.format(n=n), *(f"    {line}" for line in body)]
     lines += ["loss = (a * a).sum() + (b * c).sum() + total + state.h.sum()"]
-    lines += ["loss = loss + (out * x).sum() + (wide * wide.roll(1, 1)).sum() + (line * line).mean()"]
+    lines += ["loss = loss + (out * x).sum() + (back * y).sum() + (wide * wide.roll(1, 1)).sum()"]
+    lines += ["loss = loss + (line * line).mean()"]
     if any("u.append" in line for line in body):
         lines += [
             f"loss = loss + ({draw.choice(['fg.stack(u)', 'fg.stack(u, -1)', 'fg.cat(u)'])} ** 2).sum()"

@@ -22,6 +22,7 @@ from fusegrad.eager.core.errors import failure, user_spot
 from fusegrad.eager.core.names import attach
 from fusegrad.eager.core.op import Op, Params, bind, keep_graph, wrap
 from fusegrad.eager.core.ops import ops
+from fusegrad.eager.core.stand_in import plain
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
 
@@ -84,7 +85,7 @@ def step_behind(tensor: Tensor) -> None:
     base = share(tensor)
     if tensor.grad_fn is not None:
         place(base, tensor.grad_fn, tensor.output_index)
-    views = _views(tensor)
+    views = views_of(tensor)
     base.alias = [_MANY, *map(_weakly, [*views, tensor])]
     for view in views:
         _, steps, origin = view.alias  # type: ignore[misc]
@@ -253,7 +254,7 @@ def wrote(target: Tensor) -> None:
     version[1] = (number, user_spot(4))  # of whoever wrote: a method, and what it calls
     base = base_of(target)
     if type(base.alias) is list and base.needs_grad:
-        for view in _views(base):
+        for view in views_of(base):
             if type(view.alias[2]) is tuple:  # type: ignore[index]
                 _refuse(view)
 
@@ -291,7 +292,7 @@ def settle(tensor: Tensor, node: Node, index: int) -> None:
     tensor.needs_grad, tensor.grad_fn, tensor.output_index = True, node, index
 
 
-def _views(base: Tensor) -> list[Tensor]:
+def views_of(base: Tensor) -> list[Tensor]:
     """The living views of `base`."""
     found = [r() for r in base.alias[1:]] if type(base.alias) is list else []
     return [v for v in found if v is not None and base_of(v) is base]
@@ -301,21 +302,22 @@ def seen_by_others(tensor: Tensor) -> bool:
     """Whether there are views of `tensor`, which may be a view itself."""
     base = base_of(tensor)
     steps: Steps = () if base is tensor else tensor.alias[1]  # type: ignore[index]
-    return any(v is not tensor and v.alias[1][: len(steps)] == steps for v in _views(base))  # type: ignore[index]
+    return any(v is not tensor and v.alias[1][: len(steps)] == steps for v in views_of(base))  # type: ignore[index]
 
 
 def refresh(base: Tensor) -> None:
     """Give every view of `base` a node that leads to where `base` is on the graph now."""
     if not base.needs_grad:
         return
-    for view in _views(base):
+    for view in views_of(base):
         _, steps, origin = view.alias  # type: ignore[misc]
         if origin is not None:
             _refuse(view)
             continue
         made = base
         for op, params in steps:
-            viewed = wrap(op.evaluate((made,), params))
+            # Only where it lies is asked, also of what has no values yet.
+            viewed = wrap(op.evaluate((wrap(plain(made.array)),), params))
             record(op, (made,), params, (viewed,))
             made = viewed
         if made.grad_fn is not None:

@@ -212,11 +212,31 @@ class Hooks:
         """The end of a round of a plain loop; what the next one takes over."""
         return rounds.ended(*carried) if isinstance(rounds, rolling.Rounds) else carried
 
-    def row(self, owner: Any, key: Any, rounds: Any, place: int, slopes: tuple[int, ...], site: int) -> Any:
-        """`owner[key]`, where the key grows with the number of the round."""
+    def row(
+        self,
+        owner: Any,
+        key: Any,
+        rounds: Any,
+        place: int,
+        slopes: tuple[int, ...],
+        is_written: bool,
+        site: int,
+    ) -> Any:
+        """`owner[key]`, where the key grows with the number of the round, which may write rows there."""
         if isinstance(rounds, rolling.Rounds):
+            if is_written:
+                rounds.begins_to_write(owner)
             return rounds.row(lambda: self.item(owner, key, site), owner, key, place, slopes)
         return self.item(owner, key, site)
+
+    def store_row(
+        self, value: Any, owner: Any, key: Any, rounds: Any, place: int, slopes: tuple[int, ...], site: int
+    ) -> None:
+        """`owner[key] = value`, where the key grows with the number of the round."""
+        if isinstance(rounds, rolling.Rounds):
+            rounds.write(lambda: self.store_item(value, owner, key, site), value, owner, key, place, slopes)
+        else:
+            self.store_item(value, owner, key, site)
 
     def compare_number(
         self, symbol: str, left: Any, right: Any, rounds: Any, place: int, slope: int, site: int
@@ -226,6 +246,28 @@ class Hooks:
         if isinstance(rounds, rolling.Rounds):
             rounds.compared(symbol, left, right, place, slope)
         return result
+
+    def binary_of_number(
+        self,
+        symbol: str,
+        left: Any,
+        right: Any,
+        rounds: Any,
+        first: Any,
+        second: Any,
+        leaves: bool,
+        site: int,
+    ) -> Any:
+        """`left * right` and the like, of which one side or both may follow from the number of the round."""
+        if not isinstance(rounds, rolling.Rounds):
+            return self.binary(symbol, left, right, site)
+        sides = (left, first), (right, second)
+        return rounds.computed(lambda: self.binary(symbol, left, right, site), sides, leaves)
+
+    @staticmethod
+    def mixed(value: Any, rounds: Any) -> Any:
+        """A variable is read that may hold what follows from the number of the round."""
+        return rounds.mixed(value) if isinstance(rounds, rolling.Rounds) else value
 
     @staticmethod
     def offset(value: Any, rounds: Any) -> Any:

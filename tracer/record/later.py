@@ -11,6 +11,7 @@ A tensor without values has a stand-in for its array (`eager/core/stand_in.py`).
 
 from __future__ import annotations
 
+import sys
 import weakref
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
@@ -92,19 +93,31 @@ class _Repeat(NamedTuple):
         return [a for a in (*self.made, *self.others) if type(a) is StandIn]
 
 
+class _Put(NamedTuple):
+    """Memory whose values count as yet to come. values: where they are. made: what stands for it."""
+
+    values: np.ndarray
+    made: tuple[StandIn]
+
+    def sources(self) -> list[StandIn]:
+        """The stand-ins that it reads."""
+        return []
+
+
 class Later:
     """The ops of one run that wait.
 
     memory: told which array has taken the place of a stand-in. on: whether any op may wait. whatever_size:
-    whether those on small arrays do, too, from now on.
+    whether those on small arrays do, too, from now on. writes_rows: whether what is being written is a part
+    of which the autograd graph keeps nothing.
     """
 
     def __init__(self, memory: Memory, on: bool) -> None:
         self._memory, self._on = memory, on
         self._paused = False
-        self.whatever_size = False
+        self.whatever_size = self.writes_rows = False
         self.settled = ("", 0)  # the line that had all computed
-        self._waiting: deque[_Waiting | _Write | _Repeat] = deque()
+        self._waiting: deque[_Waiting | _Write | _Repeat | _Put] = deque()
         # By the id of a stand-in: the tensors that have it for an array.
         self._holders: dict[int, list[weakref.ref[Tensor]]] = {}
 
@@ -169,6 +182,33 @@ class Later:
         if not self._stands(array):
             return False
         self._waiting.append(_Write(array, index, _for_later(value.array)))
+        return True
+
+    def goes_on(self, target: Tensor, keeps_nothing: bool, outside: bool) -> bool:
+        """Whether ops may go on waiting where a tensor is about to be written: the write waits as well, or
+        nothing does so far and it is the run's own.
+
+        keeps_nothing: the write does not go on the autograd graph. outside: the tensor was there before.
+        """
+        waits = (keeps_nothing or self.writes_rows) and self.has_waiting(target)
+        return waits or not (self.waits or outside)
+
+    def put_off(self, tensor: Tensor) -> bool:
+        """Have the values of a tensor count as yet to come, so that writes into it wait; whether they do.
+
+        Only where nobody else has its memory: neither views nor NumPy code.
+        """
+        array = tensor.array
+        if self._stands(array):
+            return True
+        alone = array.base is None and sys.getrefcount(array) <= _REFERENCES and array.flags.writeable
+        if not self.on or not alone or type(tensor) is not Tensor or anomaly.setting.enabled or watchers:
+            return False
+        made = stand_in(array.shape, array.dtype, array.strides)
+        self._holders[id(made)] = [weakref.ref(tensor)]
+        self._waiting.append(_Put(array, (made,)))
+        tensor.array = made
+        self._memory.replace(array, made)
         return True
 
     @property
@@ -287,7 +327,7 @@ class Later:
                 needed.update(map(_memory, waiting.sources()))
         return needed
 
-    def _compute(self, waiting: _Waiting | _Write | _Repeat) -> None:
+    def _compute(self, waiting: _Waiting | _Write | _Repeat | _Put) -> None:
         if isinstance(waiting, _Write):
             target, value = map(_with_values, (waiting.target, waiting.value))
             target[waiting.index] = value
@@ -298,13 +338,21 @@ class Later:
             for array, values in zip(waiting.made, [r.array.copy() for r in results], strict=True):
                 _with_values(array)[...] = values
             return
-        result = _evaluated(waiting.op, waiting.args, waiting.params)
-        for array, computed in zip(waiting.made, result if type(result) is tuple else (result,), strict=True):
-            array.values = computed.array
+        if isinstance(waiting, _Put):
+            arrays = (waiting.values,)
+        else:
+            result = _evaluated(waiting.op, waiting.args, waiting.params)
+            arrays = tuple([t.array for t in (result if type(result) is tuple else (result,))])
+        for array, computed in zip(waiting.made, arrays, strict=True):
+            array.values = computed
             for tensor in _alive(self._holders.pop(id(array))):
                 if tensor.array is array:
                     tensor.array = array.values
             self._memory.replace(array, array.values)
+
+
+# The references to the memory that nobody else has: of the tensor, a variable, and the argument of the look.
+_REFERENCES = 3
 
 
 def _with_values(operand: Any) -> Any:

@@ -309,7 +309,7 @@ class Recorder(Interpreter):
 
     def before_write(self, target: Tensor, may_wait: bool = False) -> None:
         """What is there before is noted, if nobody has used it yet."""
-        if not (may_wait and self.later.has_waiting(target)):
+        if not self.later.goes_on(target, may_wait, self.is_outside(target)):
             self.later.settle()
         self.later.meets((target,))
         self.value_of(target)

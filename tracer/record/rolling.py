@@ -16,15 +16,18 @@ In long loops, ops on small tensors wait for that, too. What ops warn of, they s
 
 Where a round finds rows by its number, they are the rows of the loop (`rows.py`). The source shows that their
 places grow evenly with the number: all else that they are found by is the same whole number in each. What
-rounds append to a list that nobody sees before it is joined (`loops.py`) are rows, too. If the rounds that
-are left out end before the loop does, as places are counted from the other end then, those that follow are
-looked at again; and so they are where the first ones were not alike.
+rounds append to a list that nobody sees before it is joined (`loops.py`) are rows, too, and so is what each
+writes into a row of a tensor that the run has made, and that they do not read: that is written at once.
+Numbers that Python computes from that of the round, and that meet a tensor, come as rows
+(`round_numbers.py`). If the rounds that are left out end before the loop does, as places are counted from the
+other end then, those that follow are looked at again; and so they are where the first ones were not alike.
 """
 
 from __future__ import annotations
 
+import itertools
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from fusegrad.eager.autograd import views
@@ -38,7 +41,8 @@ from fusegrad.tracer.observe.observer import LOCAL, Observer
 from fusegrad.tracer.observe.operations import COMPARE
 from fusegrad.tracer.record import references
 from fusegrad.tracer.record.recorder import Recorder
-from fusegrad.tracer.record.rows import Appended, RowRead
+from fusegrad.tracer.record.round_numbers import Computed, computed
+from fusegrad.tracer.record.rows import Appended, RowRead, RowWrite
 from fusegrad.tracer.record.turns import LOOKS, TURN, Look, Refused, Seen, turn_of
 from fusegrad.tracer.twin.sites import Site
 
@@ -112,7 +116,10 @@ class _Items:
     def __init__(self, recorder: Recorder, sources: Sequence[Any], number: int, alone: bool) -> None:
         self._recorder, self.sources, self.number, self._alone = recorder, sources, number, alone
         self._arrays: list[Any] = [x.array if isinstance(x, Tensor) else None for x in sources]
-        self.found: dict[int, RowRead] = {}  # by the number of an equation, which row it found
+        # By the number of an equation, which row it found or wrote, and which number it was given.
+        self.found: dict[int, RowRead] = {}
+        self.written: dict[int, RowWrite] = {}
+        self.numbers: dict[int, Computed] = {}
 
     def item(self, number: int) -> Any:
         """What a round gets."""
@@ -134,7 +141,7 @@ class _Items:
         finally:
             tensor.array = now
         self.found[len(self._recorder.equations) - 1] = RowRead(
-            self._recorder.equations[-1].params["index"], 0, number, TURN, len(tensor)
+            self._recorder.equations[-1].params["index"], 0, (number,), TURN, len(tensor)
         )
         return views.several([row], "UnbindBackward0")[0]
 
@@ -152,6 +159,11 @@ def _alike_for(symbol: str, difference: int, growth: int) -> int:
     return next(
         n for n in range(max(1, near - 1), near + 3) if COMPARE[symbol](difference + n * growth, 0) != now
     )
+
+
+def _asked(part: Any) -> tuple[Any, ...]:
+    """An index, or the ends of a slice."""
+    return (part.start, part.stop) if type(part) is slice else (part,)
 
 
 class Rounds:
@@ -176,7 +188,8 @@ class Rounds:
         self._appended: list[Appended] = []
         self._odd = ""  # what was done that is not the same from round to round
         self._alike = self._items.number  # up to which round all those are alike that comparisons tell apart
-        self._items.found.clear()
+        for found in (self._items.found, self._items.written, self._items.numbers):
+            found.clear()
         if self._may_leave_out() >= FEWEST_SMALL and self._recorder.later.on:
             self._recorder.later.whatever_size, self._recorder.operands = True, {}
 
@@ -240,11 +253,12 @@ class Rounds:
 
     def _leave_out(self, carried: tuple[Any, ...]) -> tuple[Any, ...]:
         later = self._recorder.later
-        if not later.on:
-            raise Refused(f"its rounds look at values, or change what is outside (line {later.settled[1]})")
         if self._odd:
             raise Refused(self._odd)
-        turn = turn_of(self._looks, self._recorder, self._items.found, self._appended)
+        if not later.on:
+            raise Refused(f"its rounds look at values, or change what is outside (line {later.settled[1]})")
+        found = self._items.found, self._items.written, self._items.numbers
+        turn = turn_of(self._looks, self._recorder, found, self._appended)
         turns = turn.limit(min(self._may_leave_out(), self._alike - self._next) // TURN)
         fewest = FEWEST_SMALL if turn.is_op else FEWEST
         if turns * TURN < fewest:
@@ -293,17 +307,100 @@ class Rounds:
         slopes: by how much each index grows with what the round got from the source at `place`.
         """
         found = take()
-        source, parts = self._items.sources[place], key if type(key) is tuple else (key,)
-        growing = [i for i, slope in enumerate(slopes) if slope]
-        whole = all(type(part) is int or type(part) is slice for part in parts)
-        if len(growing) != 1 or not whole or type(source) is not range or not self._observer.is_tensor(owner):
+        if self._is_row(owner, key, place, slopes):
+            self._items.found[len(self._recorder.equations) - 1] = self._found(owner, key, place, slopes)
+        else:
             self._odd = self._odd or "its rounds find by their number what is no row of a tensor"
-            return found
-        (at,) = growing
-        last, growth = len(self._recorder.equations) - 1, slopes[at] * source.step * TURN
-        index = self._recorder.equations[last].params["index"]
-        self._items.found[last] = RowRead(index, at, parts[at], growth, owner.array.shape[at])
         return found
+
+    def write(
+        self,
+        store: Callable[[], None],
+        value: Any,
+        owner: Any,
+        key: Any,
+        place: int,
+        slopes: Sequence[int],
+    ) -> None:
+        """What `owner[key] = value` does by `store`; see `row`."""
+        later, equations = self._recorder.later, self._recorder.equations
+        reason = "its rounds write by their number what is no row of a tensor"
+        if self._is_row(owner, key, place, slopes, False):
+            reason = self.begins_to_write(owner, value)
+        later.writes_rows = not reason
+        try:
+            store()
+        finally:
+            later.writes_rows = False
+        if not reason and later.on and equations[-1].op.name == "assign":
+            row = self._found(owner, key, place, slopes)
+            self._items.written[len(equations) - 1] = RowWrite(row, weakref.ref(owner))
+        else:
+            self._odd = self._odd or reason or "its rounds write otherwise than in rows"
+
+    def begins_to_write(self, owner: Any, value: Any = None) -> str:
+        """Have writes of rows into a tensor wait, if they can; why they do not, or ""."""
+        later, recorder = self._recorder.later, self._recorder
+        if type(owner) is not Tensor:
+            return "its rounds write rows of what is no plain tensor"
+        waits = later.whatever_size or (isinstance(value, Tensor) and later.has_waiting(value))
+        if not later.on or not (waits or later.has_waiting(owner)):
+            return "it is too short for tensors as small, or values were needed before"
+        if recorder.is_outside(owner) or views.base_of(owner) is not owner:
+            return "its rounds write rows of what was there before the call, or of a view"
+        return "" if later.put_off(owner) else "its rounds write rows of memory that something else has, too"
+
+    def _is_row(self, owner: Any, key: Any, place: int, slopes: Sequence[int], windows: bool = True) -> bool:
+        """Whether a subscript finds a row of a tensor, or a window; see `row`."""
+        parts = key if type(key) is tuple else (key,)
+        whole = all(type(part) is int or type(part) is slice for part in parts)
+        growing = [part for part, slope in zip(parts, slopes, strict=True) if slope] if whole else []
+        if len(growing) != 1 or type(self._items.sources[place]) is not range:
+            return False
+        asked = _asked(growing[0])
+        fits = all(type(x) is int for x in asked) and len(asked) <= 1 + windows
+        return fits and self._observer.is_tensor(owner)
+
+    def _found(self, owner: Tensor, key: Any, place: int, slopes: Sequence[int]) -> RowRead:
+        """What the last equation has found or written by a subscript."""
+        parts = key if type(key) is tuple else (key,)
+        at = next(i for i, slope in enumerate(slopes) if slope)
+        index = self._recorder.equations[-1].params["index"]
+        growth = slopes[at] * self._items.sources[place].step * TURN
+        return RowRead(index, at, _asked(parts[at]), growth, owner.array.shape[at])
+
+    def computed(self, compute: Callable[[], Any], sides: Sequence[Any], leaves: bool) -> Any:
+        """What an operator gives by `compute`.
+
+        sides: what it takes, each with the place of the source whose number it follows from, the function by
+        which it does, and what else that takes; or None. leaves: whether the result goes to no other one.
+        """
+        begin, result = len(self._recorder.equations), compute()
+        odd, sources = False, self._items.sources
+        for (value, part), (other, _) in itertools.permutations(sides):
+            if part is None or type(sources[part[0]]) is not range:
+                continue
+            is_number = type(value) in (int, float)
+            odd = odd or not (is_number or type(value) is Tensor) or (leaves and type(result) is not Tensor)
+            if is_number and self._observer.is_tensor(other):
+                place, function, *others = part
+                self._observer.numbers.look(*others)  # a replay has the same rows
+                source, made = sources[place], self._recorder.equations[begin:]
+                given = value, function, tuple(others), source[self._next - 1], source.step * TURN
+                known = computed(made, *given) if type(other) is Tensor else None
+                if known is None:
+                    odd = True
+                else:
+                    self._items.numbers[begin] = known
+        if odd:
+            self._odd = self._odd or "its rounds use their number otherwise than in sums and products"
+        return result
+
+    def mixed(self, value: Any) -> Any:
+        """What a variable holds that may follow from the number of the round, and goes to no operator."""
+        if type(value) is not Tensor:
+            self._odd = self._odd or "its rounds use their number otherwise than in sums and products"
+        return value
 
     def compared(self, symbol: str, left: Any, right: Any, place: int, slope: int) -> None:
         """A round has compared its number: both sides differ by `slope` times what it gets from the source at

@@ -1,6 +1,6 @@
 """Rows: where rounds of a loop find another row each goes in; the rows of all rounds come out as one tensor.
 
-And back: what rounds append to a list is in the rows of what the loop gives.
+And back: what rounds append to a list, or write into another row each, is in the rows of what the loop gives.
 """
 
 from __future__ import annotations
@@ -16,46 +16,94 @@ from fusegrad.tracer.ir.graph import Value
 
 
 class RowRead(NamedTuple):
-    """A subscript with an index that grows with the round.
+    """A subscript with an index that grows with the round, or a window, `x[t : t + 3]`.
 
     entries: the index of the op. place: where in it the one is that grows; asked: what that was as it stood,
-    maybe counted from the end; growth: by how much it grows in a turn; size: of how many there are.
+    maybe counted from the end, or the ends of the window; growth: by how much it grows in a turn; size: of
+    how many there are.
     """
 
     entries: tuple[Any, ...]
     place: int
-    asked: int
+    asked: tuple[int, ...]
     growth: int
     size: int
 
     def leads_to(self, other: RowRead) -> bool:
         """Whether the other one is that of the next turn."""
-        grown = self._replace(entries=self._at(1), asked=self.asked + self.growth)
-        return grown == other and (self.asked < 0) == (other.asked < 0)
+        grown = self._replace(entries=self._at(1), asked=tuple([a + self.growth for a in self.asked]))
+        return grown == other and [a < 0 for a in self.asked] == [a < 0 for a in other.asked]
 
     def _at(self, turns: int) -> tuple[Any, ...]:
         """The index so many turns later."""
-        index = [*self.entries]
-        index[self.place] += turns * self.growth
+        index, grown = [*self.entries], turns * self.growth
+        if type(index[self.place]) is Slice:
+            start, stop, step = index[self.place]
+            index[self.place] = Slice(start + grown, stop + grown, step)
+        else:
+            index[self.place] += grown
         return tuple(index)
 
     def limit(self) -> int:
         """How many turns more find a row, and count it from the same end."""
-        first, last = (-self.size, -1) if self.asked < 0 else (0, self.size - 1)
-        left = last - self.asked if self.growth > 0 else self.asked - first
+        return min(map(self._limit, self.asked))
+
+    def _limit(self, asked: int) -> int:
+        # A window ends behind its last row.
+        last = -1 if asked < 0 else self.size - (len(self.asked) == 1)
+        left = last - asked if self.growth > 0 else asked - (-self.size if asked < 0 else 0)
         return left // abs(self.growth)
 
     def rows(self, tensor: Tensor, after: int, turns: int) -> Tensor:
         """The rows of so many turns, the first of which comes `after` this one."""
-        index = [*self.entries]
-        begin = self.entries[self.place] + after * self.growth
-        ends = sorted([begin, begin + (turns - 1) * self.growth])
-        index[self.place] = slice(ends[0], ends[1] + 1, abs(self.growth))
-        taken = tensor[tuple([slice(*e) if type(e) is Slice else e for e in index])]
-        place = sum(type(e) is Slice for e in self.entries[: self.place])
-        rows = ops.movedim(taken, place, 0) if place else taken
+        taken, place = tensor[self._all(after, turns)], self._dimension()
+        entry = self.entries[self.place]
+        if type(entry) is Slice:
+            windows = ops.unfold(taken, place, entry.length, abs(self.growth))
+            rows = ops.movedim(windows, (place, -1), (0, place + 1))
+        else:
+            rows = ops.movedim(taken, place, 0) if place else taken
         found: Tensor = rows if self.growth > 0 else ops.flip(rows, 0)
         return found
+
+    def row(self, tensor: Tensor, after: int) -> Tensor:
+        """The row that is found so many turns later."""
+        index = [slice(*e) if type(e) is Slice else e for e in self._at(after)]
+        found: Tensor = tensor[tuple(index)]
+        return found
+
+    def put(self, tensor: Tensor, rows: Tensor, after: int, turns: int) -> None:
+        """Write the rows of so many turns, the first of which comes `after` this one."""
+        rows, place = rows if self.growth > 0 else ops.flip(rows, 0), self._dimension()
+        tensor[self._all(after, turns)] = ops.movedim(rows, 0, place) if place else rows
+
+    def _all(self, after: int, turns: int) -> tuple[Any, ...]:
+        """The index of the rows of so many turns, as Python writes it; they go up."""
+        first, last = (self._at(after + turn)[self.place] for turn in (0, turns - 1))
+        index, low, high = [*self.entries], *((first, last) if self.growth > 0 else (last, first))
+        if type(first) is Slice:
+            index[self.place] = slice(low.start, high.stop)
+        else:
+            index[self.place] = slice(low, high + 1, abs(self.growth))
+        return tuple([slice(*e) if type(e) is Slice else e for e in index])
+
+    def _dimension(self) -> int:
+        """Which dimension of what that index finds has the rows."""
+        return sum(type(e) is Slice for e in self.entries[: self.place])
+
+    def is_apart(self, other: RowRead) -> bool:
+        """Whether the rows of all turns are others than those of another subscript, or the same in each."""
+        if (self.place, self.growth) != (other.place, other.growth):
+            return False
+        difference = self.entries[self.place] - other.entries[self.place]
+        return not difference or bool(difference % self.growth)
+
+
+class RowWrite(NamedTuple):
+    """A write into the row that a subscript finds of a tensor."""
+
+    row: RowRead
+    owner: weakref.ref[Tensor]
 
 
 class Appended(NamedTuple):

@@ -10,15 +10,18 @@ import weakref
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from fusegrad.eager.core.op import bind
+from fusegrad.eager.core.op import TensorType, bind
+from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.tracer.ir.graph import GUARD, Equation, Graph, Value
+from fusegrad.tracer.ir.graph import GUARD, Equation, Graph, Value, identifier
 from fusegrad.tracer.ir.rolled import ROLLED, Body, loop
 from fusegrad.tracer.observe.lookup import MISSING
 from fusegrad.tracer.observe.values import plain_key
 from fusegrad.tracer.record.memory import Known, Memory
 from fusegrad.tracer.record.recorder import Recorder
-from fusegrad.tracer.record.rows import Appended, RowRead, by_list
+from fusegrad.tracer.record.round_numbers import Computed, NoRows
+from fusegrad.tracer.record.rows import Appended, RowRead, RowWrite, by_list
+from fusegrad.tracer.record.written_rows import Forward, NotApart, written_rows
 
 # So many rounds are one turn. After which rounds the state is looked at: the first ones may differ.
 TURN, LOOKS = 2, (2, 4, 6)
@@ -76,7 +79,9 @@ class Turn(NamedTuple):
     turn has in its place. state: the values that it takes over, and that the next one has others for.
     roots: which array holds which value now, after the second turn. writes: the version counters that were
     there before, and by how much each turn raises them. tracked: whether anything of it needs gradients.
-    rows: by the number of the equation, what reads a row. appended: what it appends to lists.
+    rows, written: by the number of the equation, what reads a row or writes one; numbers: which number of the
+    round it is given, and what stands for that; forwards: what reads a row that was written. appended: what
+    it appends to lists.
     """
 
     equations: Sequence[Equation]
@@ -87,22 +92,55 @@ class Turn(NamedTuple):
     writes: Sequence[tuple[list[Any], int]]
     tracked: bool
     rows: Mapping[int, RowRead]
+    written: Mapping[int, RowWrite]
+    numbers: Mapping[int, tuple[Computed, Value]]
+    forwards: Mapping[int, Forward]
     appended: Sequence[Appended]
 
     def _body(self) -> Body:
-        state, left = [self.after[v] for v in self.state], [a.value for a in self.appended]
-        rows = [self.equations[i].outputs[0] for i in self.rows]
-        equations = tuple([e for i, e in enumerate(self.equations) if i not in self.rows])
-        return Body(Graph((*self.state, *rows, *self._same()), equations, (*state, *left)))
+        rows = [*(self.equations[i].outputs[0] for i in self.rows), *(v for _, v in self.numbers.values())]
+        handed = self._handed()
+        taken = (*self.state, *(forward.output for forward in handed), *rows, *self._same())
+        state = [*(self.after[v] for v in self.state), *(forward.value for forward in handed)]
+        return Body(Graph(taken, self._others(), (*map(self._written, state), *self._left())))
+
+    def _handed(self) -> list[Forward]:
+        """What reads a row that was written in the turn before."""
+        return [forward for forward in self.forwards.values() if forward.before]
+
+    def _written(self, value: Value) -> Value:
+        """A value, or what was written where it was read in the same turn."""
+        written = {f.output: f.value for f in self.forwards.values() if not f.before}
+        while value in written:
+            value = written[value]
+        return value
+
+    def _others(self) -> tuple[Equation, ...]:
+        """The equations that neither read rows nor write them, with the numbers of the round as values."""
+        apart = self.rows.keys() | self.written.keys() | self.forwards.keys()
+        return tuple([self._among_values(i, e) for i, e in enumerate(self.equations) if i not in apart])
+
+    def _among_values(self, number: int, equation: Equation) -> Equation:
+        inputs = [self._written(v) if isinstance(v, Value) else v for v in equation.inputs]
+        if number in self.numbers:
+            computed, value = self.numbers[number]
+            inputs[computed.place] = value
+        return Equation(equation.op, tuple(inputs), equation.params, equation.outputs, equation.source)
+
+    def _left(self) -> list[Any]:
+        """What it leaves in rows: appended to lists, and written."""
+        left = [*(a.value for a in self.appended), *(self.equations[i].inputs[1] for i in self.written)]
+        return [*map(self._written, left)]
 
     @property
     def is_op(self) -> bool:
         """Whether it is an op on the graph, and changes no memory."""
-        return bool(self.tracked or self.rows or self.appended)
+        return bool(self.tracked or self.rows or self.appended or self.written or self.numbers)
 
     def limit(self, turns: int) -> int:
         """How many of so many more turns do what these do, as far as rows tell."""
-        return min([turns, *(read.limit() for read in self.rows.values())])
+        written = [write.row for write in self.written.values()]
+        return min([turns, *(row.limit() for row in (*self.rows.values(), *written))])
 
     def as_an_op(
         self, recorder: Recorder, turns: int, looks: Sequence[Any]
@@ -113,9 +151,9 @@ class Turn(NamedTuple):
         looks: what the variables held before, and what they hold. Gives what those hold then that others are
         put into, by number, and what is joined to lists.
         """
-        if any(number for _, number in self.writes):
-            raise Refused("its rounds write into memory, which no loop with gradients or rows does yet")
-        begun = 0 if self.appended else len(LOOKS) - 1  # how many of the recorded turns are done again
+        owners = self._owners(recorder)
+        leaves = bool(self.appended or self.written)
+        begun = 0 if leaves else len(LOOKS) - 1  # how many of the recorded turns are done again
         at = self._at(len(LOOKS) - 1 - begun)
         tensors = {i: x for i, x in enumerate(looks[0 if begun else -1]) if isinstance(x, Tensor)}
         found = {i: recorder.memory.find(x.array) for i, x in tensors.items()}
@@ -128,16 +166,64 @@ class Turn(NamedTuple):
             raise Refused("its rounds hand on what is in no variable")
         sources = [_operand(recorder, self.equations[i].inputs[0]) for i in self.rows]
         same = [_operand(recorder, v) for v in self._same()]
-        if not state and not self.appended:
+        if not state and not leaves:
             return {}, []
         rows = [
             read.rows(x, 1 - begun, turns + begun)
             for x, read in zip(sources, self.rows.values(), strict=True)
         ]
-        params = loop(self._body(), turns + begun, len(state), len(rows), keeps=self.tracked)
-        made = bind(ROLLED, (*[held[v] for v in state], *rows, *same), params)
+        rows += self._number_rows(recorder, 1 - begun, turns + begun)
+        owner = dict(zip(self.written, owners, strict=True))
+        # In memory of their own: what is kept of them for backward is not written.
+        handed = [
+            ops.clone(forward.row.row(owner[forward.write], len(LOOKS) - 1)) for forward in self._handed()
+        ]
+        params = loop(self._body(), turns + begun, len(state) + len(handed), len(rows), keeps=self.tracked)
+        made = bind(ROLLED, (*[held[v] for v in state], *handed, *rows, *same), params)
         on = {i: made[state.index(v)] for i, v in values.items() if v in state}
-        return on, by_list(self.appended, made[len(made) - len(self.appended) :])
+        left = made[len(made) - len(self._left()) :]
+        self._write(recorder, owners, left[len(self.appended) :], turns)
+        return on, by_list(self.appended, left[: len(self.appended)])
+
+    def _number_rows(self, recorder: Recorder, after: int, turns: int) -> list[Tensor]:
+        """The numbers of so many turns, as rows."""
+        try:
+            rows = [computed.rows(after, turns) for computed, _ in self.numbers.values()]
+        except NoRows:
+            raise Refused(
+                "what its rounds compute of their number is no number in each, or too large"
+            ) from None
+        for row in rows:
+            recorder.constant(row)
+        return rows
+
+    def _owners(self, recorder: Recorder) -> list[Tensor]:
+        """The tensors whose rows are written. Raises Refused where more than these is."""
+        owners, counts = [], dict.fromkeys((id(counter) for counter, number in self.writes if number), 0)
+        for write in self.written.values():
+            owner = write.owner()
+            known = None if owner is None else recorder.memory.find(owner.array)
+            if owner is None or known is None or not recorder.later.has_waiting(owner):
+                raise Refused("nobody has a tensor any more whose rows its rounds write")
+            counts[id(owner.version)] = counts.get(id(owner.version), 0) + 1
+            owners.append(owner)
+        if any(counts.get(id(counter), 0) != number for counter, number in self.writes):
+            raise Refused("its rounds write into memory, and with gradients or rows they may only write rows")
+        return owners
+
+    def _write(
+        self, recorder: Recorder, owners: Sequence[Tensor], left: Sequence[Tensor], turns: int
+    ) -> None:
+        """Write what so many more turns leave in rows into these tensors, which count those writes."""
+        for write, owner, rows in zip(self.written.values(), owners, left, strict=True):
+            version: Any = owner.version
+            number = version[0]
+            recorder.later.writes_rows = True
+            try:
+                write.row.put(owner, rows, 1, turns)
+            finally:
+                recorder.later.writes_rows = False
+            version[:2] = number + turns, (number + turns, version[1][1])
 
     def _at(self, turns: int) -> Any:
         """What gives for a value of the first turn the one in its place so many turns later."""
@@ -173,8 +259,9 @@ class Turn(NamedTuple):
     def _same(self) -> list[Value]:
         """The values from before that all turns read."""
         own = {*self.state, *(v for e in self.equations for v in e.outputs)}
-        read = (v for i, e in enumerate(self.equations) if i not in self.rows for v in e.values())
-        return [v for v in dict.fromkeys((*read, *(a.value for a in self.appended))) if v not in own]
+        own.update(value for _, value in self.numbers.values())
+        read = (v for e in self._others() for v in e.values())
+        return [v for v in dict.fromkeys((*read, *self._left())) if v not in own]
 
 
 def _operand(recorder: Recorder, value: Any) -> Tensor:
@@ -188,11 +275,15 @@ def _operand(recorder: Recorder, value: Any) -> Tensor:
 
 
 def turn_of(
-    looks: Sequence[Look], recorder: Recorder, reads: Mapping[int, RowRead], appended: Sequence[Appended]
+    looks: Sequence[Look],
+    recorder: Recorder,
+    found: tuple[Mapping[int, RowRead], Mapping[int, RowWrite], Mapping[int, Computed]],
+    appended: Sequence[Appended],
 ) -> Turn:
     """What each turn does. Raises Refused where two of them differ, or do more than a graph says.
 
-    reads: by the number of an equation, what reads the row of a round. appended: what was appended to lists.
+    found: by the number of an equation, what reads the row of a round, what writes it, and which number of
+    the round it is given. appended: what was appended to lists.
     """
     if len(looks) < len(LOOKS):
         raise Refused("something has put hooks on what its rounds compute")
@@ -202,28 +293,48 @@ def turn_of(
         )
     pairs = [*itertools.pairwise(looks)]
     first, second = (recorder.equations[a.equations : b.equations] for a, b in pairs)
-    ours = [
-        {i - a.equations: read for i, read in reads.items() if a.equations <= i < b.equations}
-        for a, b in pairs
-    ]
-    after = _in_place_of(first, second, *ours)
+    ours, written, numbers = ([_within(known, a, b) for a, b in pairs] for known in found)
+    subscripts = [read | {i: w.row for i, w in w_.items()} for read, w_ in zip(ours, written, strict=True)]
+    after = _in_place_of(first, second, *subscripts, *numbers)
+    try:
+        chain, forwards = written_rows(first, written[0], written[1], ours[0], after)
+    except NotApart as reason:
+        raise Refused(str(reason)) from None
     if not _carries(looks, after):
         raise Refused("what its variables hold does not go on from round to round in one way")
     made = {v for e in first for v in e.outputs}
-    carried = [v for v, next_ in after.items() if v not in made and next_ != v]
+    carried = [v for v, next_ in after.items() if v not in made and next_ != v and v not in chain]
     if any(after[v] not in made for v in carried):
         raise Refused("its rounds only hand something on that they do not make")
     needing = _needing(recorder)
     if not all(_is_derived(e, needing) for e in first):
         raise Refused("gradients are taken of only some of what its rounds compute")
-    rows = {i: read for i, read in ours[0].items() if read.growth}
+    rows = {i: read for i, read in ours[0].items() if i not in forwards}
     if any(first[i].inputs[0] in (*made, *carried) for i in rows):
         raise Refused("its rounds find rows in what they change")
-    writes, tracked = _writes(looks), not recorder.tracked.isdisjoint((*made, *carried))
+    counted, tracked = _writes(looks), not recorder.tracked.isdisjoint((*made, *carried))
     left, again = (appended[a.appended : b.appended] for a, b in pairs)
     _check_appended(left, again, after)
+    held = {x.value for look in looks for x in look.carried if isinstance(x, Seen)}
+    if not (chain | {f.output for f in forwards.values()}).isdisjoint(held | {a.value for a in left}):
+        raise Refused("its rounds write rows of what they hand on")
     later = {i: ours[1][i] for i in rows}
-    return Turn(first, looks[0].equations, after, carried, looks[-1].roots, writes, tracked, later, left)
+    names = {v.name for v in (*after, *after.values())} | {v.name for e in first for v in e.values()}
+    given = {}
+    for i, computed in numbers[1].items():
+        value = Value(identifier("number", names), TensorType((), computed.dtype))
+        names.add(value.name)
+        given[i] = computed, value
+    begin, roots = looks[0].equations, looks[-1].roots
+    return Turn(
+        first, begin, after, carried, roots, counted, tracked, later, written[1], given, forwards, left
+    )
+
+
+def _within(found: Mapping[int, Any], begin: Look, end: Look) -> dict[int, Any]:
+    """What was found between two looks, by the number of the equation from the first one on."""
+    first = begin.equations
+    return {i - first: known for i, known in found.items() if first <= i < end.equations}
 
 
 def _check_appended(
@@ -271,9 +382,12 @@ def _in_place_of(
     second: Sequence[Equation],
     reads: Mapping[int, RowRead],
     reads_after: Mapping[int, RowRead],
+    numbers: Mapping[int, Computed],
+    numbers_after: Mapping[int, Computed],
 ) -> dict[Value, Value]:
     """For each value of the first equations that of the second ones in its place."""
-    if len(first) != len(second) or reads.keys() != reads_after.keys():
+    marked = reads.keys() == reads_after.keys() and numbers.keys() == numbers_after.keys()
+    if len(first) != len(second) or not marked:
         raise Refused("its rounds do not all have the same ops")
     after: dict[Value, Value] = {}
     for i, (one, other) in enumerate(zip(first, second, strict=True)):
@@ -289,6 +403,8 @@ def _in_place_of(
         else:
             same_params = repr(one.params) == repr(other.params)
         pairs = [*zip(one.inputs, other.inputs, strict=True), *zip(one.outputs, other.outputs, strict=True)]
+        if i in numbers and numbers[i].leads_to(numbers_after[i]):
+            del pairs[numbers[i].place]
         if not same_params or not all(_pairs(*pair, after) for pair in pairs):
             raise Refused(
                 f"its rounds compute with other numbers, sizes or tensors from round to round {line}"

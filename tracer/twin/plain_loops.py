@@ -1,17 +1,19 @@
 """Plain loops: a `for` statement goes in; what its rounds hand on comes out, or why it is not plain.
 
 Their bodies are assignments, and branches of them. Nothing in them leaves, catches or defines. A round may
-use its number to find a row, `x[t]` or `x[:, n - 1 - t]`, and to branch, `if t < 3`. It may append what it
-leaves to a list that is joined later, and read by nobody else. What it calls, and how it branches on anything
-but its number, is for the run to say (see `rolling.py`).
+use its number to find or write a row, `x[t]` or `x[:, n - 1 - t]`, to compute, `x * (dt * t)`, and to branch,
+`if t < 3`. It may append what it leaves to a list that is joined later, and read by nobody else. What it
+calls, and how it branches on anything but its number, is for the run to say (see `rolling.py`).
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
+
+from fusegrad.tracer.twin.number_parts import NumberPart, NumberUse, number_part
 
 _EXPRESSIONS = (
     ast.Name, ast.Constant, ast.BinOp, ast.UnaryOp, ast.Subscript, ast.Slice, ast.Tuple, ast.List,
@@ -59,15 +61,19 @@ class PlainLoop:
     """What a plain loop does.
 
     targets: the variables that get each round's item. carried: those that a round takes over from the one
-    before. rows: by the subscript, which finds a row. tests: by the comparison, what asks for the counter.
-    appends: the statements that append to lists, and to which. used: the targets that are used otherwise than
-    to find rows, and the line of that.
+    before. rows, written: by the subscript, which finds a row, or is given one. tests: by the comparison,
+    what asks for the counter. numbers: the operators that compute with it; mixed: where a variable is read
+    that may hold what was computed so. appends: the statements that append to lists, and to which. used: the
+    targets that are used otherwise, and the line of that.
     """
 
     targets: list[str]
     carried: list[str] = field(default_factory=list)
     rows: dict[ast.Subscript, Row] = field(default_factory=dict)
+    written: dict[ast.Subscript, Row] = field(default_factory=dict)
     tests: dict[ast.Compare, Test] = field(default_factory=dict)
+    numbers: dict[ast.BinOp, NumberUse] = field(default_factory=dict)
+    mixed: list[ast.Name] = field(default_factory=list)
     appends: dict[ast.Expr, str] = field(default_factory=dict)
     used: dict[str, int] = field(default_factory=dict)
 
@@ -86,7 +92,9 @@ def plain_loop(
     targets = [n.id for n in names if isinstance(n, ast.Name)]
     if len(targets) < len(names) or len({*targets}) < len(names):
         raise NotPlain("it assigns its items to more than variables", loop.target.lineno)
-    reading = _Reading(PlainLoop(targets), is_collected)
+    stored = (n for statement in loop.body for n in ast.walk(statement) if isinstance(n, ast.Name))
+    assigned = {n.id for n in stored if isinstance(n.ctx, ast.Store)}
+    reading = _Reading(PlainLoop(targets), is_collected, assigned)
     for statement in loop.body:
         reading.follow(statement)
     for name in (*targets, *reading.assigned):
@@ -107,15 +115,18 @@ class _Reading:
     """The names that the statements of a round assign, and those that they read before.
 
     assigned: those that it may assign; certain: those that it has assigned by now, whatever it branched on;
-    bound: those that have a value by now.
+    bound: those that have a value by now; numbers: those that follow from the number of the round by now.
     """
 
-    def __init__(self, found: PlainLoop, is_collected: Callable[[str], bool]) -> None:
-        self.found, self._is_collected = found, is_collected
+    def __init__(
+        self, found: PlainLoop, is_collected: Callable[[str], bool], assigns: Collection[str]
+    ) -> None:
+        self.found, self._is_collected, self._assigned = found, is_collected, assigns
         self.read: dict[str, None] = {}
         self.assigned: dict[str, None] = {}
         self.certain: set[str] = set()
         self.bound: set[str] = set()
+        self.numbers: dict[str, NumberPart] = {}
 
     def follow(self, statement: ast.stmt) -> None:
         """Note the names of the next statement."""
@@ -131,6 +142,12 @@ class _Reading:
                 self._reads(value)
             case ast.Expr(value=value):
                 self._reads(value)
+            case ast.Assign(targets=[ast.Name(id=name) as variable], value=value) if (
+                part := self._number_part(value)
+            ) is not None:
+                self._reads_number(value)
+                self._assigns(variable)
+                self.numbers[name] = part
             case ast.Assign(targets=targets, value=value):
                 self._reads(value)
                 for target in targets:
@@ -148,15 +165,20 @@ class _Reading:
 
     def _branches(self, *branches: list[ast.stmt]) -> None:
         """Note the names of statements of which some are taken."""
-        before = self.certain, self.bound
-        after = []
+        before, numbers = (self.certain, self.bound), self.numbers
+        after, own = [], []
         for branch in branches:
-            self.certain, self.bound = {*before[0]}, {*before[1]}
+            self.certain, self.bound, self.numbers = {*before[0]}, {*before[1]}, {**numbers}
             for statement in branch:
                 self.follow(statement)
             after.append((self.certain, self.bound))
+            own.append(self.numbers)
         self.certain = set.intersection(*(certain for certain, _ in after))
         self.bound = set.intersection(*(bound for _, bound in after))
+        self.numbers = {name: part for name, part in numbers.items() if all(n.get(name) is part for n in own)}
+        for name, part in ((name, part) for n in own for name, part in n.items()):
+            if name not in self.numbers:
+                self.found.used.setdefault(part.counter, part.body.lineno)
 
     def _reads(self, node: ast.AST, sure: bool = True) -> None:
         if not isinstance(node, _EXPRESSIONS) or (isinstance(node, ast.keyword) and node.arg is None):
@@ -164,6 +186,10 @@ class _Reading:
             raise NotPlain(f"its rounds have {_WORDS.get(type(node), 'an expression of another kind')}", line)
         if isinstance(node, ast.Name):
             self._note(node.id, node, sure)
+            if node.id in self.numbers:
+                self.found.mixed.append(node)
+        if isinstance(node, ast.BinOp) and self._reads_operator(node, sure, True):
+            return
         # What is behind a condition may not be read.
         sure = sure and not isinstance(node, (ast.IfExp, ast.BoolOp, ast.Compare))
         parts: list[ast.AST] = [*ast.iter_child_nodes(node)]
@@ -178,6 +204,33 @@ class _Reading:
         for part in parts:
             self._reads(part, sure)
 
+    def _number_part(self, node: ast.expr) -> NumberPart | None:
+        return number_part(node, self.found.targets, self._assigned, self.numbers)
+
+    def _reads_operator(self, node: ast.BinOp, sure: bool, leaves: bool) -> bool:
+        """Note what an operator reads that computes with the number of the round; whether it does."""
+        sides = node.left, node.right
+        first, second = map(self._number_part, sides)
+        if first is None and second is None:
+            return False
+        self.found.numbers[node] = NumberUse((first, second), leaves)
+        for side, part in zip(sides, (first, second), strict=True):
+            if part is None:
+                self._reads(side, sure)
+            else:
+                self._reads_number(side, sure)
+        return True
+
+    def _reads_number(self, node: ast.expr, sure: bool = True) -> None:
+        """Note what an expression reads that follows from the number of the round."""
+        if isinstance(node, ast.BinOp):
+            if not self._reads_operator(node, sure, False):
+                self._reads(node, sure)
+        elif isinstance(node, ast.UnaryOp):
+            self._reads_number(node.operand, sure)
+        elif isinstance(node, ast.Name) and node.id not in self.found.targets:
+            self._note(node.id, node, sure)
+
     def _note(self, name: str, node: ast.Name, sure: bool) -> None:
         if name not in self.certain:
             self.read[name] = None
@@ -190,6 +243,7 @@ class _Reading:
         match target:
             case ast.Name(id=name):
                 self.assigned[name] = None
+                self.numbers.pop(name, None)
                 self.certain.add(name)
                 self.bound.add(name)
             case ast.Tuple(elts=elements) if all(isinstance(e, ast.Name) for e in elements):
@@ -199,7 +253,11 @@ class _Reading:
                 self._reads(owner)
             case ast.Subscript(value=ast.Name() as owner, slice=index):
                 self._reads(owner)
-                self._reads(index)
+                row = _row(target, self.found.targets)
+                if row is not None:
+                    self.found.written[target] = row
+                for part in [index] if row is None else (*row.offsets, *row.others):
+                    self._reads(part)
             case _:
                 raise NotPlain(
                     f"its rounds set {_TARGETS.get(type(target), 'parts of things')}", target.lineno
@@ -251,7 +309,7 @@ def _row(node: ast.Subscript, targets: list[str]) -> Row | None:
     if counter is None:
         return None
     row = Row(counter, (), [], [])
-    found = [_slope(part, counter, row.offsets) if _asks(part, counter) else 0 for part in parts]
+    found = [_part_slope(part, counter, row.offsets) if _asks(part, counter) else 0 for part in parts]
     slopes = [slope for slope in found if slope is not None]
     if len(slopes) < len(found):
         return None
@@ -261,6 +319,17 @@ def _row(node: ast.Subscript, targets: list[str]) -> Row | None:
 
 def _asks(node: ast.AST, counter: str) -> bool:
     return any(isinstance(n, ast.Name) and n.id == counter for n in ast.walk(node))
+
+
+def _part_slope(part: ast.expr, counter: str, offsets: list[ast.expr]) -> int | None:
+    """By how much an index grows with the counter, or a window moves; None if it does not do so evenly."""
+    match part:
+        case ast.Slice(lower=ast.expr() as lower, upper=ast.expr() as upper, step=None):
+            slope = _slope(lower, counter, offsets)
+            return slope if _slope(upper, counter, offsets) == slope else None
+        case ast.Slice():
+            return None
+    return _slope(part, counter, offsets)
 
 
 def _slope(node: ast.expr, counter: str, offsets: list[ast.expr]) -> int | None:

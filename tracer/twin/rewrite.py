@@ -6,6 +6,7 @@ import ast
 from typing import Any
 
 from fusegrad.tracer.twin.expressions import HOOKS, OPERATORS, Expressions, Pattern, names_pattern
+from fusegrad.tracer.twin.number_parts import NumberPart, NumberUse
 from fusegrad.tracer.twin.plain_loops import NotPlain, PlainLoop, Row, Test, plain_loop
 from fusegrad.tracer.twin.sites import SiteTable
 from fusegrad.tracer.twin.source import Unsupported
@@ -14,14 +15,18 @@ from fusegrad.tracer.twin.source import Unsupported
 class Rewriter(Expressions):
     """Rewrites a function; ``rewrite`` is the way in.
 
-    rows, tests, offsets, appends: the nodes in plain loops that are more than their like elsewhere (see
-    `plain_loops.py`), and the variable that has the rounds.
+    rows, written, read_back, tests, numbers, mixed, offsets, appends: the nodes in plain loops that are more
+    than their like elsewhere (see `plain_loops.py`), and the variable that has the rounds.
     """
 
     def __init__(self, free: tuple[str, ...], class_name: str | None, sites: SiteTable) -> None:
         super().__init__(free, class_name, sites)
         self.rows: dict[ast.expr, tuple[str, int, Row]] = {}
+        self.written: dict[ast.expr, tuple[str, int, Row]] = {}
         self.tests: dict[ast.expr, tuple[str, int, Test]] = {}
+        self.read_back: set[ast.expr] = set()
+        self.numbers: dict[ast.expr, tuple[str, list[str], NumberUse]] = {}
+        self.mixed: dict[ast.expr, str] = {}
         self.offsets: dict[ast.expr, str] = {}
         self.appends: dict[ast.stmt, tuple[str, str]] = {}
 
@@ -69,8 +74,12 @@ class Rewriter(Expressions):
             owner = self.expression(target.value)
             hook = self.hook("store_attribute", target, value, owner, self.mangle(target.attr))
         elif isinstance(target, ast.Subscript):
-            owner = self.expression(target.value)
-            hook = self.hook("store_item", target, value, owner, self.index(target.slice))
+            stored = value, self.expression(target.value), self.index(target.slice)
+            if target in self.written:
+                name, place, row = self.written[target]
+                hook = self.hook("store_row", target, *stored, self.load(name, target), place, row.slopes)
+            else:
+                hook = self.hook("store_item", target, *stored)
         else:
             assert isinstance(target, (ast.Tuple, ast.List))
             return self.unpack(target, value)
@@ -179,12 +188,19 @@ class Rewriter(Expressions):
         name = self.temporary()
         used = tuple([plain.used.get(target, 0) for target in plain.targets])
         rounds = self.keep(name, self.rounds(node, names_pattern(node.target), used), node.iter)
-        for subscript, row in plain.rows.items():
-            self.rows[subscript] = name, plain.targets.index(row.counter), row
-            self.offsets.update(dict.fromkeys(row.offsets, name))
+        written = {subscript.value.id for subscript in plain.written if isinstance(subscript.value, ast.Name)}
+        for subscript in plain.rows:
+            if isinstance(subscript.value, ast.Name) and subscript.value.id in written:
+                self.read_back.add(subscript)
+        for found, into in ((plain.rows, self.rows), (plain.written, self.written)):
+            for subscript, row in found.items():
+                into[subscript] = name, plain.targets.index(row.counter), row
+                self.offsets.update(dict.fromkeys(row.offsets, name))
         for comparison, test in plain.tests.items():
             self.tests[comparison] = name, plain.targets.index(test.counter), test
             self.offsets.update(dict.fromkeys(test.offsets, name))
+        self.numbers.update((node, (name, plain.targets, use)) for node, use in plain.numbers.items())
+        self.mixed.update(dict.fromkeys(plain.mixed, name))
         self.appends.update((statement, (name, owner)) for statement, owner in plain.appends.items())
         names = (name, *plain.carried)
         ended = self.hook("round_ended", node, *(self.load(n, node) for n in names), site=False)
@@ -207,6 +223,8 @@ class Rewriter(Expressions):
 
     def expression(self, node: ast.expr) -> ast.expr:
         made = super().expression(node)
+        if node in self.mixed:
+            made = self.hook("mixed", node, made, self.load(self.mixed[node], node), site=False)
         if node not in self.offsets:
             return made
         return self.hook("offset", node, made, self.load(self.offsets[node], node), site=False)
@@ -216,7 +234,7 @@ class Rewriter(Expressions):
             return super().visit_Subscript(node)
         name, place, row = self.rows[node]
         found = self.expression(node.value), self.index(node.slice), self.load(name, node)
-        return self.hook("row", node, *found, place, row.slopes)
+        return self.hook("row", node, *found, place, row.slopes, node in self.read_back)
 
     def visit_Compare(self, node: ast.Compare) -> ast.expr:
         if node not in self.tests:
@@ -225,6 +243,22 @@ class Rewriter(Expressions):
         symbol = OPERATORS[type(node.ops[0])]
         sides = self.expression(node.left), self.expression(node.comparators[0])
         return self.hook("compare_number", node, symbol, *sides, self.load(name, node), place, test.slope)
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
+        if node not in self.numbers:
+            return super().visit_BinOp(node)
+        name, targets, use = self.numbers[node]
+
+        def of(part: NumberPart | None) -> ast.expr:
+            if part is None:
+                return self.at(node, ast.Constant(value=None))
+            place = ast.Constant(value=targets.index(part.counter))
+            others = self.expressions([self.load(other, node) for other in part.others])
+            return self.at(node, ast.Tuple(elts=[place, part.function(), *others], ctx=ast.Load()))
+
+        sides = self.expression(node.left), self.expression(node.right)
+        given = self.load(name, node), of(use.parts[0]), of(use.parts[1]), use.leaves
+        return self.hook("binary_of_number", node, OPERATORS[type(node.op)], *sides, *given)
 
     def appended(self, node: ast.Expr) -> ast.expr:
         """The statement that appends what a round leaves to a list."""

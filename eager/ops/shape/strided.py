@@ -289,7 +289,7 @@ def _seen_otherwise(function: Callable[..., Tensor], name: str) -> Callable[...,
             )
         if self.needs_grad and self.grad_fn is None and views.seen_by_others(self):
             raise failure(NotImplementedError, f"{name} on a leaf that has views; use {name[:-1]}")
-        if views._views(self):
+        if views.views_of(self):
             views.step_behind(self)
         # Also under no_grad the tensor stays on the graph, where what it was has another shape, and a view
         # the view that it was.

@@ -18,7 +18,7 @@ def with_a_branch_on_values(x: Any) -> Any:
 
 def with_its_number(x: Any) -> Any:
     for t in range(200):  # here: number
-        x = x * 0.5 + t
+        x = (x * 0.5).roll(t)
     return x
 
 
@@ -83,7 +83,7 @@ def test_long_loops_that_were_not_rolled_are_named(
 def test_short_loops_and_rolled_ones_are_not_named() -> None:
     def short(x: Any) -> Any:
         for t in range(100):
-            x = x * 0.5 + t
+            x = (x * 0.5).roll(t)
         return x
 
     def plain(x: Any) -> Any:

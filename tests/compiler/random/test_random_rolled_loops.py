@@ -40,6 +40,11 @@ HEADERS = [
 PLACES = [
     "t", "t", "t", "-1 - t", "n - 1 - t", "len(x) - 1 - t", "t - 5", "t - {half}", "0 + t", "k + t - k",
 ]  # fmt: skip
+# Numbers that follow from that of the round.
+NUMBERS = [
+    "({t} * 0.01)", "(1 / (2 + {t} * {t}))", "0.9 ** {t}", "(k * 0.1 - {t} / n)", "-({t} % 3)",
+    "(SCALE * {t})", "({t} / n - rate)", "(0.2 + {t} * 0.01)",
+]  # fmt: skip
 ODD = ["t // 2", "(t * 7) % n", "min(t, 9)", "order[t]", "t - t % 2", "k"]
 
 
@@ -57,7 +62,14 @@ def statements(draw: random.Random, number: str, rows: list[str], half: int) -> 
         name = draw.choice(["x", "x", "y"])
         if draw.random() < 0.15:
             return f"z[:, {place()}]"
+        if draw.random() < 0.15:
+            begin = place()
+            return f"{name}[{begin} : {begin} + {draw.choice([2, 2, 3])}].sum(0)"
         return f"{name}[{place()}]" + draw.choice(["", "", "", ".flip(0)", " * 0.5"])
+
+    def computed() -> str:
+        name = number or "k"
+        return draw.choice(NUMBERS).format(t=name) if draw.random() < 0.95 else f"float({name}) * 0.01"
 
     def term() -> str:
         a, b = draw.choice("abc"), draw.choice("abc")
@@ -71,6 +83,9 @@ def statements(draw: random.Random, number: str, rows: list[str], half: int) -> 
                 f"cell({row()}, {a})",
                 f"fg.cat([{a}[:1], ({row()})[1:]])",
                 f"fg.where({a} > 0, {a}, {row()})",
+                f"{a} * {computed()}",
+                f"{row()} * {computed()} - {a}",
+                f"({computed()} - {a} * 0.1) / (5 + {number or 'k'})",
             ]
         )
 
@@ -92,6 +107,26 @@ def statements(draw: random.Random, number: str, rows: list[str], half: int) -> 
         ]
         odd += [f"{target} = {target} * (1 + 0.01 * {number or '2'})", f"{target} = {target}[:]"]
         odd += [f"state.h = fg.tanh({term()})"]
+        usual += (
+            [
+                f"out[{place()}] = {target}",
+                f"wide[:, {place()}] = fg.sin({term()})",
+                f"out[{place()}, 1:] = {target}[1:]",
+                f"line[{place()}] = {target}.sum()",
+                f"back[{number}] = back[{number} - 1] * 0.5 + {target}",
+                f"{target} = {target} * 0.9 + 0.1 * back[{number} - 1]",
+                f"back[{number}] = back[{number} - 1] * 0.7 - back[{number} - {draw.choice([1, 2, 3])}] / 5",
+                f"q = {computed()}; {target} = fg.sin({target} * q + {term()})",
+            ]
+            if number
+            else []
+        )
+        odd += [
+            f"{target} = {target} + out[{place()}]", "out[3] = a", "out.T[0] = line[0]", "line[5] += 0.5",
+            f"out[{place()}] = 0.5", "p = out", "out = out * 1.0", "p = wide[0] * 1.0", "out[n // 2] = 0",
+            f"line[{place()}] = q", "q = k * 0.5", f"a = a * q if {test()} else a", f"view[{place()}] = a",
+            f"with_out({place()}, a)",
+        ] if number else []  # fmt: skip
         usual += [f"{target} = {target} * 0.5 if {test()} else {target} + 0.1 * {row()}"]
         usual += [f"if {test()}: {target} = {target} - {row()}"]
         yield draw.choice(odd if draw.random() < 0.06 else usual)
@@ -101,6 +136,7 @@ def statements(draw: random.Random, number: str, rows: list[str], half: int) -> 
 
 HEAD = """
 import fusegrad as fg
+SCALE = 0.03
 class State:
     def __init__(self, h):
         self.h = h
@@ -122,6 +158,12 @@ def function(x, y, w, h):
         return 1.0 if len(numbers) < n // 2 else 0.9
 
     u, v = [], [h]
+    back = fg.zeros(n, 3, dtype=h.dtype)
+    out, wide, line, q = fg.zeros(n, 3, dtype=h.dtype), fg.zeros(3, n, dtype=h.dtype), x[:, 0] * 1, 0.25
+    rate, view = 0.5, fg.zeros(3, n, dtype=h.dtype).T
+
+    def with_out(place, given):
+        out[place] = given
 """
 
 
@@ -133,6 +175,8 @@ def loop(seed: int) -> tuple[str, Callable[..., Any], int]:
     body = [*statements(draw, number, rows, n // 2)]
     lines = [header.format(n=n), *(f"    {line}" for line in body)]
     lines += ["loss = (a * a).sum() + (b * c).sum() + total + state.h.sum()"]
+    lines += ["loss = loss + (out * x).sum() + (back * y).sum() + (wide * wide.roll(1, 1)).sum()"]
+    lines += ["loss = loss + (line * line).mean()"]
     if any("u.append" in line for line in body):
         lines += [
             f"loss = loss + ({draw.choice(['fg.stack(u)', 'fg.stack(u, -1)', 'fg.cat(u)'])} ** 2).sum()"

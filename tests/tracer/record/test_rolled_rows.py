@@ -2,57 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 import pytest
+from rolled_loops import ROUNDS, Loop, check, given, rounds_that_run
 
 import fusegrad as fg
 from fusegrad import nn
-from fusegrad.tracer.ir import passes, rolled
 from fusegrad.tracer.observe.operations import COMPARE
 from fusegrad.tracer.record import rolling
-
-ROUNDS = 60
-Loop = Callable[[fg.Tensor, fg.Tensor, fg.Tensor], fg.Tensor]
 
 
 @pytest.fixture(autouse=True)
 def ran(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Few rounds are enough; the numbers of those that ran to their end."""
-    found: list[int] = []
-    ended = rolling.Rounds.ended
-
-    def noted(self: Any, *carried: Any) -> Any:
-        found.append(self._next - 1)
-        return ended(self, *carried)
-
-    monkeypatch.setattr(rolling.Rounds, "ended", noted)
-    monkeypatch.setattr(rolling, "FEWEST_SMALL", 16)
-    monkeypatch.setattr(rolled, "MANY", 100)
-    monkeypatch.setattr(passes, "CHECK", True)
-    return found
-
-
-def given() -> tuple[fg.Tensor, fg.Tensor, fg.Tensor]:
-    draw = np.random.default_rng(0)
-    return tuple(fg.from_numpy(draw.standard_normal(s) * 0.5) for s in ((ROUNDS, 4), (4, 4), (4,)))  # type: ignore[return-value]
-
-
-def check(function: Loop, calls: int = 3) -> Any:
-    """The jitted function, whose values and gradients are eager's, and whose values are without gradients."""
-    args = given()
-    derived = fg.value_and_grad(function, (0, 1, 2))
-    value, gradients = derived(*args)
-    expected = [t.detach().numpy().copy() for t in (value, *gradients)]
-    jitted, plain = fg.jit(derived), fg.jit(function)
-    for _ in range(calls):
-        value, gradients = jitted(*args)
-        for ours, theirs in zip((value, *gradients), expected, strict=True):
-            np.testing.assert_allclose(ours.detach().numpy(), theirs, rtol=1e-9, atol=1e-11)
-        np.testing.assert_allclose(plain(*args).detach().numpy(), expected[0], rtol=1e-9)
-    return jitted
+    return rounds_that_run(monkeypatch)
 
 
 # Rows.
@@ -132,6 +95,40 @@ def two_states(x: fg.Tensor, w: fg.Tensor, h: fg.Tensor) -> fg.Tensor:
     for t in range(ROUNDS):
         h, c = c, fg.tanh(x[t] @ w + h)
     return (h * c).sum()
+
+
+# Windows.
+
+
+def windows(x: fg.Tensor, w: fg.Tensor, h: fg.Tensor) -> fg.Tensor:
+    for t in range(ROUNDS - 3):
+        h = fg.tanh(x[t : t + 3].mean(0) @ w + h)
+    return h.sum()
+
+
+def windows_before(x: fg.Tensor, w: fg.Tensor, h: fg.Tensor) -> fg.Tensor:
+    for t in range(2, ROUNDS):
+        h = fg.tanh(x[t - 2 : t].sum(0) * x[t] + h @ w)
+    return h.sum()
+
+
+def windows_backwards(x: fg.Tensor, w: fg.Tensor, h: fg.Tensor) -> fg.Tensor:
+    n, turned = len(x), x.T
+    for t in range(n - 4):
+        h = fg.tanh((turned[:, n - 4 - t : n - t] * w).sum(1) + h)
+    return h.sum()
+
+
+def windows_side_by_side(x: fg.Tensor, w: fg.Tensor, h: fg.Tensor) -> fg.Tensor:
+    for t in range(ROUNDS // 2):
+        h = fg.tanh((x[2 * t : 2 * t + 2] @ w).sum(0) + h)
+    return h.sum()
+
+
+def windows_from_both_ends(x: fg.Tensor, w: fg.Tensor, h: fg.Tensor) -> fg.Tensor:
+    for t in range(ROUNDS):
+        h = fg.tanh(x[t - 30 : t - 28].sum(0) + h @ w)
+    return h.sum()
 
 
 # What rounds leave.
@@ -274,7 +271,8 @@ def one_branch_in_the_middle(x: fg.Tensor, w: fg.Tensor, h: fg.Tensor) -> fg.Ten
 ROLLED_LOOPS = [
     modules, lstm, gru,
     by_number, columns, part_of_a_row, the_next_row, backwards, from_the_last, by_twos, from_both_ends,
-    over_rows, numbered_rows, two_at_once, two_states, stacked, joined, mapped, from_both_ends_stacked,
+    windows, windows_before, windows_backwards, windows_side_by_side, windows_from_both_ends, over_rows,
+    numbered_rows, two_at_once, two_states, stacked, joined, mapped, from_both_ends_stacked,
     branches, another_first_round, attributes, set_in_the_loop, one_branch_in_the_middle,
 ]  # fmt: skip
 
@@ -295,7 +293,7 @@ def test_loops_over_rows_are_rolled(function: Loop, ran: list[int]) -> None:
 
 def number_in_use(x: fg.Tensor, w: fg.Tensor, h: fg.Tensor) -> fg.Tensor:
     for t in range(ROUNDS):
-        h = fg.tanh(x[t] @ w + h) * t
+        h = fg.tanh(x[t] @ w + h).roll(t)
     return h.sum()
 
 
@@ -380,6 +378,32 @@ def out_of_range(x: fg.Tensor, w: fg.Tensor, h: fg.Tensor) -> fg.Tensor:
     return h.sum()
 
 
+def windows_that_end(x: fg.Tensor, w: fg.Tensor, h: fg.Tensor) -> fg.Tensor:
+    for t in range(ROUNDS):
+        h = fg.tanh(x[t : t + 20].sum(0) + h @ w)
+    return h.sum()
+
+
+def windows_that_grow(x: fg.Tensor, w: fg.Tensor, h: fg.Tensor) -> fg.Tensor:
+    for t in range(1, ROUNDS):
+        h = fg.tanh(x[:t].sum(0) + x[t : 2 * t + 1].sum(0) + h @ w)
+    return h.sum()
+
+
+def windows_of_many_steps(x: fg.Tensor, w: fg.Tensor, h: fg.Tensor) -> fg.Tensor:
+    for t in range(ROUNDS):
+        h = fg.tanh(x[t : t + 5 : 2].sum(0) + h @ w)
+    return h.sum()
+
+
+def windows_that_are_written(x: fg.Tensor, w: fg.Tensor, h: fg.Tensor) -> fg.Tensor:
+    out = x * 1
+    for t in range(ROUNDS - 3):
+        h = fg.tanh(x[t] @ w + h)
+        out[t : t + 3] = h
+    return (out * x).sum()
+
+
 def length_of_a_list(x: fg.Tensor, w: fg.Tensor, h: fg.Tensor) -> fg.Tensor:
     states = []
     for row in x:
@@ -428,14 +452,15 @@ def swapped_in_between(x: fg.Tensor, w: fg.Tensor, h: fg.Tensor) -> fg.Tensor:
 RUN = [
     number_in_use, number_that_is_given_on, number_that_a_function_sees, order, sum_of_its_own,
     offset_that_grows, changed_rows, rows_of_another, rows_of_what_goes_on, out_of_range, length_of_a_list,
-    part_of_a_list, list_with_two_names, written_after, swapped_in_between, handed_on_first,
+    windows_that_end, windows_that_grow, windows_of_many_steps, windows_that_are_written, part_of_a_list,
+    list_with_two_names, written_after, swapped_in_between, handed_on_first,
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("function", RUN, ids=lambda f: f.__name__)
 def test_loops_that_may_differ_run(function: Loop) -> None:
     jitted = check(function, 2)
-    can_be = (rows_of_another, handed_on_first)
+    can_be = (rows_of_another, handed_on_first, windows_that_end)
     if function not in can_be:
         assert "rounds of a loop" not in str(jitted.explain()), jitted.explain()
 

@@ -1,0 +1,55 @@
+"""Loops that are rolled: how many of their rounds ran in Python, and whether their results are eager's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fusegrad as fg
+from fusegrad.tracer.ir import passes, rolled
+from fusegrad.tracer.record import rolling
+
+ROUNDS = 60
+Loop = Callable[..., fg.Tensor]
+
+
+def rounds_that_run(monkeypatch: pytest.MonkeyPatch, few: bool = True) -> list[int]:
+    """The numbers of the rounds that run to their end. few: few rounds are enough to roll a loop."""
+    found: list[int] = []
+    ended = rolling.Rounds.ended
+
+    def noted(self: Any, *carried: Any) -> Any:
+        found.append(self._next - 1)
+        return ended(self, *carried)
+
+    monkeypatch.setattr(rolling.Rounds, "ended", noted)
+    monkeypatch.setattr(passes, "CHECK", True)
+    if few:
+        monkeypatch.setattr(rolling, "FEWEST_SMALL", 16)
+        monkeypatch.setattr(rolled, "MANY", 100)
+    return found
+
+
+def given(rounds: int = ROUNDS) -> tuple[fg.Tensor, fg.Tensor, fg.Tensor]:
+    """What loops are called with: as many rows, a square matrix, and a row."""
+    draw = np.random.default_rng(0)
+    shapes = (rounds, 4), (4, 4), (4,)
+    return tuple(fg.from_numpy(draw.standard_normal(s) * 0.5) for s in shapes)  # type: ignore[return-value]
+
+
+def check(function: Loop, calls: int = 3, args: tuple[fg.Tensor, ...] | None = None) -> Any:
+    """The jitted function, whose values and gradients are eager's, and whose values are without gradients."""
+    args = given() if args is None else args
+    derived = fg.value_and_grad(function, (0, 1, 2))
+    value, gradients = derived(*args)
+    expected = [t.detach().numpy().copy() for t in (value, *gradients)]
+    jitted, plain = fg.jit(derived), fg.jit(function)
+    for _ in range(calls):
+        value, gradients = jitted(*args)
+        for ours, theirs in zip((value, *gradients), expected, strict=True):
+            np.testing.assert_allclose(ours.detach().numpy(), theirs, rtol=1e-9, atol=1e-11)
+        np.testing.assert_allclose(plain(*args).detach().numpy(), expected[0], rtol=1e-9)
+    return jitted

@@ -1,0 +1,98 @@
+"""Numbers of rounds: an operand that follows from a round's number goes in; the rows of all come out.
+
+    x = x + x * (dt * t)
+
+Python computes `dt * t` in the rounds that run. The source shows how (`number_parts.py`): by a function of
+the number, and of what is the same for all rounds. That is asked for those that are left out.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fusegrad.eager.core.op import wrap
+from fusegrad.eager.core.tensor import Tensor
+from fusegrad.tracer.ir.graph import Equation, Value
+from fusegrad.tracer.observe.values import plain_key
+
+# The ops that compute with a number what they do with a tensor of one element that holds it.
+_OPS = frozenset({"add", "sub", "mul", "div"})
+# Whole numbers that every float64 has.
+_EXACT = 2**53
+
+
+class NoRows(Exception):
+    """Numbers that no row of a tensor has."""
+
+
+class Computed(NamedTuple):
+    """A number that an op was given.
+
+    place: which operand it is. value: what it is; function, others: by what that follows from `number`, the
+    one of the round. growth: by how much that grows in a turn. dtype: of the tensor that it meets.
+    """
+
+    place: int
+    value: int | float
+    function: Callable[..., Any]
+    others: tuple[Any, ...]
+    number: int
+    growth: int
+    dtype: np.dtype
+
+    def leads_to(self, other: Computed) -> bool:
+        """Whether the other one is that of the next turn."""
+        mine, theirs = (
+            (c.place, c.function.__code__, plain_key(c.others), c.growth, c.dtype) for c in (self, other)
+        )
+        follows = mine == theirs and other.number == self.number + self.growth
+        return follows and plain_key(self.function(other.number, *self.others)) == plain_key(other.value)
+
+    def rows(self, after: int, turns: int) -> Tensor:
+        """The numbers of so many turns, the first of which comes `after` this one. Raises NoRows."""
+        numbers = itertools.islice(itertools.count(self.number + after * self.growth, self.growth), turns)
+        try:
+            values = [self.function(number, *self.others) for number in numbers]
+        except ArithmeticError:
+            raise NoRows from None
+        if any(type(value) is not type(self.value) for value in values):
+            raise NoRows
+        if type(self.value) is int and any(abs(value) > _EXACT for value in values):
+            raise NoRows
+        wide = np.array(values, np.int64 if type(self.value) is int else np.float64)
+        with np.errstate(over="ignore"):
+            rows = wide.astype(self.dtype)
+        if not np.array_equal(np.isfinite(wide), np.isfinite(rows)):
+            raise NoRows
+        return wrap(rows)
+
+
+def computed(
+    equations: Sequence[Equation],
+    value: int | float,
+    function: Callable[..., Any],
+    others: tuple[Any, ...],
+    number: int,
+    growth: int,
+) -> Computed | None:
+    """How an op takes a number; None where a tensor that holds it would be taken otherwise.
+
+    others: what the number follows from besides that of the round.
+    """
+    if len(equations) != 1 or any(type(x) not in (int, float) for x in others):
+        return None
+    ((op, inputs, params, made, _),) = ((e.op, e.inputs, e.params, e.outputs, e.source) for e in equations)
+    places = [i for i, x in enumerate(inputs) if not isinstance(x, Value)]
+    if op.name not in _OPS or params or len(places) != 1 or len(inputs) != 2:
+        return None
+    (place,) = places
+    given, dtype = inputs[place], inputs[1 - place].dtype
+    if type(given) is not type(value) or plain_key(given) != plain_key(value) or made[0].dtype != dtype:
+        return None
+    if dtype.name not in ("float32", "float64") and not (dtype.name == "int64" and type(value) is int):
+        return None
+    return Computed(place, value, function, others, number, growth, dtype)

@@ -39,8 +39,9 @@ FIRST_ROUNDS, LAST_ROUNDS = 2, 1
 # More than so many values of more than so many bytes are not kept in memory for later if these are made again
 # as well.
 FEW_SAVED, SMALL_SAVED = 8, 1 << 12
-# How often a period, and where a round begins, is guessed.
-GUESSES = 32
+# How often a period, and where a round begins, is guessed; and how often turns that are alike are planned in
+# vain: what keeps one of them from standing for all mostly does so wherever rounds begin.
+GUESSES, PLANNED_IN_VAIN = 32, 4
 
 Names = dict[Value, Value]
 
@@ -56,6 +57,8 @@ def divided_by_rounds(graph: Graph, given: Given) -> Division:
             found = unrolling.division(turns)
             if found is not None:
                 return found
+            if unrolling.planned >= PLANNED_IN_VAIN:
+                break
     return divided(graph, given)
 
 
@@ -150,10 +153,14 @@ class _Part(NamedTuple):
 
 
 class _Unrolling:
-    """Divides a graph with turns: what is before them, one of them for all, what is behind."""
+    """Divides a graph with turns: what is before them, one of them for all, what is behind.
+
+    planned: how many turns have been planned.
+    """
 
     def __init__(self, graph: Graph, given: Given) -> None:
         self.graph, self.given = graph, given
+        self.planned = 0
         self.laid = {*given.results, *given.apart}
         self.sources = Sources(graph, given.known)
         self.place = {v: i for i, e in enumerate(graph.equations) for v in e.outputs}
@@ -171,13 +178,15 @@ class _Unrolling:
         if not maps or parts is None:
             return None
         before, turn, behind = parts
+        self.planned += 1
         body = self._divided(turn, divided)
-        if turns.length < SMALLEST_TURN and not rounds_apart(body.steps, turns.rounds):
+        apart = turns.length >= SMALLEST_TURN or rounds_apart(body.steps, turns.rounds)
+        if not (apart and _in_memory(turn, body, turn.own)):
             return None
         head = self._divided(before, divided_by_rounds)
         handed = {v for names in maps for v in names.values() if v not in looks} | {*behind.graph.inputs}
         handed |= {self.sources.base(v) for v in looks}
-        if not (_in_memory(before, head, handed) and _in_memory(turn, body, turn.own)):
+        if not _in_memory(before, head, handed):
             return None
         joining = _Joining(self.graph)
         joining.add(before, head, {})

@@ -79,14 +79,14 @@ def branched(w: World, x: fg.Tensor) -> fg.Tensor:
 
 def noisy(w: World, x: fg.Tensor) -> fg.Tensor:
     """A body that cannot be skipped: it appends, catches, and writes in place."""
-    w.log.append("begins")
+    w.log.insert(99, "begins")
     y = (x @ w.weight).exp()
     try:
         if y.sum() > 10.0137:
             raise ValueError("large")
-        w.log.append(y.detach())
+        w.log.insert(99, y.detach())
     except ValueError as error:
-        w.log.append(str(error))
+        w.log.insert(99, str(error))
     with fg.no_grad():
         w.total.add_(y.sum(0) * 0.1).clamp_(max=5)
     return ((y + w.total) * 0.5).log().mean()

@@ -138,9 +138,9 @@ def deferred():
 
     @fg.jit
     def step(x):
-        lines.append(1)
+        lines.insert(99, 1)
         y = x * w
-        lines.append(y.sum().item())
+        lines.insert(99, y.sum().item())
         (y * 3).sum().backward()
 
     return w, lambda: step(x), 3
@@ -278,7 +278,7 @@ def test_a_handler_that_writes_is_in_time(alarms: Callable[..., None]):
 
     @fg.jit
     def open_run():
-        seen.append(1)
+        seen.insert(99, 1)
         y = x + 1
         signal.raise_signal(signal.SIGALRM)
         return y * 1

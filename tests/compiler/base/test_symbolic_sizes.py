@@ -140,7 +140,7 @@ def test_a_function_that_cannot_be_replayed_is_compiled_once_for_all_lengths():
 
     @fg.jit
     def f(x):
-        seen.append(x.shape[0])
+        seen.insert(99, x.shape[0])
         return (x * 2).tanh().sum()
 
     for n in range(2, 30):
@@ -307,7 +307,7 @@ def test_a_result_that_does_not_lie_in_rows_is_read_right():
     log = []
 
     def f(x):
-        log.append(1)
+        log.insert(99, 1)
         y = x.T * 2
         z = (y * fg.arange(y.shape[1]).float()).sum(0)
         return y * 1 if len(log) < 0 else y + 0, z, y
@@ -323,7 +323,7 @@ def test_a_view_of_what_an_earlier_part_has_made_is_read_right():
     log = []
 
     def f(x):
-        log.append(1)
+        log.insert(99, 1)
         turned = x.T.tanh().T.T
         y = turned.sum()
         return y, turned * y + fg.arange(turned.shape[1]).float()

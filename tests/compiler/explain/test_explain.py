@@ -319,8 +319,8 @@ def shows_effects(x: Any) -> list[tuple[str, Callable[..., Any], str, str]]:
         print(end="")
         return x * 2
 
-    def appends(x):
-        _log.append(1)
+    def inserts(x):
+        _log.insert(99, 1)
         return x * 2
 
     def sets(x):
@@ -363,7 +363,7 @@ def shows_effects(x: Any) -> list[tuple[str, Callable[..., Any], str, str]]:
 
     return [
         ("prints", prints, "prints", "print outside"),
-        ("writes outside", appends, "calls `append` of a list that lives outside", "let the caller keep it"),
+        ("writes outside", inserts, "calls `insert` of a list that lives outside", "let the caller keep it"),
         ("writes outside", sets, "sets `a` of a SimpleNamespace object that lives outside", "let the caller"),
         ("clock", clock, "`time`", "pass the number as an argument"),
         ("random", draws, "Random", "fg.rand"),

@@ -63,9 +63,9 @@ def logged(x: fg.Tensor, log: list[Any], out: Any) -> fg.Tensor:
     """Runs deferred: it prints and appends."""
     y = (x * 2).sigmoid()
     print("begins", tuple(x.shape), file=out)
-    log.append(y.detach() + 1)
+    log.insert(99, y.detach() + 1)
     z = (y * x).sum()
-    log.append(round(float(z.detach()) * 10))
+    log.insert(99, round(float(z.detach()) * 10))
     return z + y.mean()
 
 

@@ -13,6 +13,7 @@ import pytest
 from oracle import torch
 
 import fusegrad as fg
+from fusegrad.tracer.observe import numbers as followed
 
 FLOATS = [0.5, 0.25, 1.75, -0.3, 2.5, 0.1, 3.25, 0.7, 1.1, -1.6]
 INTS = [3, 5, 2, 7, 4, 9, 6, 8, 11, 10]
@@ -378,6 +379,18 @@ def test_what_must_be_known_is_guarded(source: Any, use: str) -> None:
     ):
         assert ours.dtype == theirs.dtype, n
         agree(ours, theirs)
+
+
+def test_numbers_of_which_there_is_one_object_are_guarded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(followed, "fresh", lambda number: number + 0)
+
+    def function(x: Any, n: Any) -> Any:
+        return x * n + 3
+
+    jitted = fg.jit(function)
+    x = fg.tensor([1.0, 2.0])
+    for n in (1, 2, 3, 4, 3, 2, 3, 3):
+        agree(jitted(x, n), function(x, n))
 
 
 def test_keywords_are_not_two_containers() -> None:

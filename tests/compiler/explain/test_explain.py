@@ -472,7 +472,8 @@ def test_the_structure_is_json_and_has_the_documented_fields():
             }  # fmt: skip
             for path in entry["paths"]:
                 assert set(path) == {
-                    "way", "calls", "guards", "reads", "numbers", "not_rolled", "forward", "backward", "joint",
+                    "way", "calls", "guards", "reads", "numbers", "not_rolled", "forward", "backward",
+                    "joint",
                 }  # fmt: skip
                 for read in path["reads"]:
                     assert set(read) == {"kind", "what", "was", "holds", "own", "file", "line", "text", "at"}

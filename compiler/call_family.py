@@ -54,12 +54,7 @@ class Family:
 
     def open_key(self, key: tuple[Any, ...]) -> tuple[Any, ...]:
         """The key of a call without the numbers that change."""
-        if not self.changing:
-            return key
-        parts = [*key]
-        for place in self.changing:
-            parts[FIXED + place] = (parts[FIXED + place][0], ANY)
-        return tuple(parts)
+        return without(key, self.changing)
 
     def fix(self, places: Collection[int]) -> None:
         """Note that a run has to know the numbers at these leaves."""
@@ -104,6 +99,16 @@ class Family:
             opened = self.open_key(key)
             self._seen[opened] = self._seen.get(opened, 0) + 1
             return self._seen[opened] <= SEEN
+
+
+def without(key: tuple[Any, ...], changing: Collection[int]) -> tuple[Any, ...]:
+    """The key of a call without the numbers at these leaves."""
+    if not changing:
+        return key
+    parts = [*key]
+    for place in changing:
+        parts[FIXED + place] = (parts[FIXED + place][0], ANY)
+    return tuple(parts)
 
 
 def _arguments(structure: Any) -> set[int]:

@@ -21,7 +21,7 @@ from fusegrad.compiler import deterministic, entries, pickled
 from fusegrad.compiler.base import debug
 from fusegrad.compiler.base.lock import compiling
 from fusegrad.compiler.base.patience import told_if_long
-from fusegrad.compiler.call_family import Family
+from fusegrad.compiler.call_family import Family, without
 from fusegrad.compiler.call_key import Unkeyed, call_key, describe_key, is_object
 from fusegrad.compiler.deferred.interpreter import Deferred
 from fusegrad.compiler.entries import Entry, KernelCount, Stats, Variant
@@ -286,14 +286,14 @@ class JitFunction(Generic[P, R]):
         others of it are known.
         """
         native_calls.prepare()
+        # Another thread may find meanwhile that more numbers change.
         leaves_out = frozenset() if family is None else family.changing
-        known = self.entries.get(key if family is None else family.open_key(key))
-        sources = frozenset() if known is None else known.changing.sources
-        changing = Changing(leaves_out, sources)
+        known = self.entries.get(without(key, leaves_out))
+        changing = Changing(leaves_out, frozenset() if known is None else known.changing.sources)
         made = capture(self.__wrapped__, args, kwargs, puts_off=True, changing=changing)
+        key = without(key, leaves_out - made.fixed.leaves)
         if family is not None:
             family.fix(made.fixed.leaves)
-            key = family.open_key(key)
         result, made.result = made.result, None
         later = made.later
         assert later is not None

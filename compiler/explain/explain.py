@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fusegrad.compiler.explain.advice import for_difference, for_reason
@@ -13,11 +13,13 @@ from fusegrad.eager.core.errors import is_own_file, source_line
 from fusegrad.tracer.capture.captured import Reason
 from fusegrad.tracer.ir.graph import Source
 from fusegrad.tracer.observe.reads import Read
+from fusegrad.tracer.observe.symbols import Outcome, Scalar, places
 
 if TYPE_CHECKING:
     from fusegrad.compiler.deferred.interpreter import Plan
     from fusegrad.compiler.entries import Entry
     from fusegrad.compiler.jit import JitFunction
+    from fusegrad.compiler.paths.path import Path
 
 
 class Explanation:
@@ -34,7 +36,12 @@ class Explanation:
             "stats": dict(vars(function.stats)),
             "last_miss": [_difference(d) for d in function.last_miss],
             "misses": dict(function.misses.most_common()),
-            "entries": [_entry_dict(e, self._kernels) for e in list(function.entries.values())],
+            # What is known of sizes and numbers alone is told once calls have gone by it.
+            "entries": [
+                _entry_dict(entry, self._kernels)
+                for entry in list(function.entries.values())
+                if entry.family is None or entry.plan.asked
+            ],
         }
 
     def __str__(self) -> str:
@@ -88,7 +95,11 @@ def _entry_dict(entry: Entry, kernels: bool) -> dict[str, Any]:
         "arguments": entry.key_text,
         "leaves": [{"name": n, "value": t} for n, t in zip(entry.names, entry.texts, strict=False)],
         "differs": [_difference(d) for d in entry.because],
-        "paths": [_path_dict(chain, kernels) for v in entry.variants for chain in v.tree.root.chains()],
+        "paths": [
+            {**_path_dict(chain, kernels), "numbers": _numbers(chain[-1].path, entry.names)}
+            for v in entry.variants
+            for chain in v.tree.root.chains()
+        ],
         "deferred": _plan_dict(entry.plan, kernels),
         "given_up": entry.given_up,
         "reasons": [_reason(r) for r in entry.reasons],
@@ -96,6 +107,14 @@ def _entry_dict(entry: Entry, kernels: bool) -> dict[str, Any]:
         "last_failure": str(failure or ""),
         "failure": _difference(failure) if failure is not None else None,
     }
+
+
+def _numbers(path: Path, names: Sequence[str]) -> list[str]:
+    """The Python numbers that a replay of the path finds anew, in words."""
+    symbols = [host.symbol for host in path.hosts if isinstance(host, (Outcome, Scalar))]
+    symbols += [output.item for output in path.capture.outputs if output.kind == "computed"]
+    found = [(symbol.place, symbol) for symbol in places(symbols)]
+    return sorted(f"argument `{names[p]}`" if isinstance(p, int) else str(symbol) for p, symbol in found)
 
 
 def _plan_dict(plan: Plan, kernels: bool) -> dict[str, Any]:
@@ -218,6 +237,7 @@ def _path_lines(number: int, path: dict[str, Any]) -> list[str]:
     lines = [f"    path {number} ({path['way']}): {path['calls']} calls"]
     for guard in path["guards"]:
         lines.append(f"      guard {guard['seen']} at {guard['at']}")
+    lines += [f"      takes the number that is now in {number}" for number in path["numbers"]]
     lines += _read_lines(path["reads"])
     lines += [f"      {line}" for loop in path["not_rolled"] for line in _loop_lines(loop)]
     lines += [f"      forward   {line}" for line in path["forward"]]

@@ -133,7 +133,11 @@ class Numbers:
         return self.found[key]
 
     def _stand_for(self, symbol: Symbol, value: Any) -> Any:
-        return self.follow(Taken(fresh(value), lambda: self._fix(symbol, value), symbol=symbol))
+        again = fresh(value)
+        if again is again + 0:  # there is one object for it, which others have
+            self._fix(symbol, value)
+            return value
+        return self.follow(Taken(again, lambda: self._fix(symbol, value), symbol=symbol))
 
     def _fix(self, symbol: Symbol, value: Any) -> None:
         if isinstance(symbol, Given):

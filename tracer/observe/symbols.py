@@ -17,7 +17,7 @@ import math
 import operator
 import struct
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -85,6 +85,19 @@ class Computed(Symbol):
     def __str__(self) -> str:
         given = ", ".join(str(x) if isinstance(x, Symbol) else repr(x) for x in self.operands)
         return f"{getattr(self.function, '__name__', 'call')}({given})"
+
+
+def places(symbols: Iterable[Symbol]) -> list[Given]:
+    """Where the numbers are found that symbols are made of, each once."""
+    found: dict[Symbol, None] = {}
+    pending = [*symbols]
+    while pending:
+        symbol = pending.pop()
+        if symbol not in found:
+            found[symbol] = None
+            operands = symbol.operands if isinstance(symbol, Computed) else ()
+            pending += [x for x in operands if isinstance(x, Symbol)]
+    return [symbol for symbol in found if isinstance(symbol, Given)]
 
 
 # By what they are made of, whose objects they keep: their addresses stay their own.

@@ -156,7 +156,7 @@ def test_a_global(monkeypatch: pytest.MonkeyPatch):
     assert (found["kind"], found["was"], found["now"]) == ("global", "2.0", "3.0")
     assert found["line"] == line_of("global") and found["file"] == __file__
     assert found["message"].startswith("global `scale`: now 3.0, was 2.0 (test_explain.py:")
-    assert "pass a number that changes as an argument" in found["advice"]
+    assert "an input once it has been two others" in found["advice"]
 
 
 def test_an_attribute_of_an_object_in_a_closure():
@@ -439,6 +439,18 @@ def test_what_belongs_to_fusegrad_is_counted_only():
     assert text.startswith("Sequential: 2 calls")
 
 
+def test_numbers_that_are_inputs_are_told():
+    box = SimpleNamespace(rate=0.5)
+    f = fg.jit(lambda x, n: x * n * box.rate)
+    for n in (1.0, 2.0, 3.0, 4.0, 5.0):
+        box.rate = n / 8
+        f(fg.ones(3), n)
+    text = str(f.explain())
+    assert "takes the number that is now in argument `n`" in text
+    assert "takes the number that is now in attribute `rate` of a SimpleNamespace" in text
+    assert "arguments (x: float32[3], n: any float)" in text
+
+
 def test_the_structure_is_json_and_has_the_documented_fields():
     @fg.jit
     def f(x, n):
@@ -460,15 +472,9 @@ def test_the_structure_is_json_and_has_the_documented_fields():
             }  # fmt: skip
             for path in entry["paths"]:
                 assert set(path) == {
-                    "way",
-                    "calls",
-                    "guards",
-                    "reads",
-                    "not_rolled",
-                    "forward",
-                    "backward",
+                    "way", "calls", "guards", "reads", "numbers", "not_rolled", "forward", "backward",
                     "joint",
-                }
+                }  # fmt: skip
                 for read in path["reads"]:
                     assert set(read) == {"kind", "what", "was", "holds", "own", "file", "line", "text", "at"}
             for reason in entry["reasons"]:

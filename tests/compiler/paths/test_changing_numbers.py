@@ -13,6 +13,7 @@ import pytest
 from oracle import torch
 
 import fusegrad as fg
+from fusegrad.tracer.observe import numbers as followed
 
 FLOATS = [0.5, 0.25, 1.75, -0.3, 2.5, 0.1, 3.25, 0.7, 1.1, -1.6]
 INTS = [3, 5, 2, 7, 4, 9, 6, 8, 11, 10]
@@ -378,6 +379,48 @@ def test_what_must_be_known_is_guarded(source: Any, use: str) -> None:
     ):
         assert ours.dtype == theirs.dtype, n
         agree(ours, theirs)
+
+
+def test_numbers_of_which_there_is_one_object_are_guarded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(followed, "fresh", lambda number: number + 0)
+
+    def function(x: Any, n: Any) -> Any:
+        return x * n + 3
+
+    jitted = fg.jit(function)
+    x = fg.tensor([1.0, 2.0])
+    for n in (1, 2, 3, 4, 3, 2, 3, 3):
+        agree(jitted(x, n), function(x, n))
+
+
+@pytest.mark.parametrize("make", [fg.optim.SGD, fg.optim.AdamW, fg.optim.RMSprop], ids=lambda m: m.__name__)
+def test_rates_that_a_step_sets_are_those_of_its_step(make: Any) -> None:
+    def world() -> Any:
+        w = fg.tensor([1.0, -2.0, 0.5], requires_grad=True)
+        optimizer = make([w], lr=0.1, weight_decay=0.1)
+
+        def step(x: Any, rate: Any) -> Any:
+            for group in optimizer.param_groups:
+                group["lr"] = rate
+                group["weight_decay"] = group["lr"] / 2
+            loss = ((w * x) ** 2).sum()
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            optimizer.param_groups[0]["lr"] = rate * 0.5 + optimizer.param_groups[0]["lr"]
+            return loss
+
+        return w, optimizer, step
+
+    (w, optimizer, step), (v, other, plain) = world(), world()
+    jitted = fg.jit(step)
+    for i in range(12):
+        if i == 6:
+            jit_checks.sealed(jitted)
+        x, rate = fg.tensor([1.0, 2.0, 3.0]) / (i + 1), 0.1 / (i + 1)
+        agree(jitted(x, rate), plain(x, rate))
+        agree(w, v)
+        assert [g["lr"] for g in optimizer.param_groups] == [g["lr"] for g in other.param_groups]
 
 
 def test_keywords_are_not_two_containers() -> None:

@@ -1,16 +1,18 @@
 """Eager ops on large arrays, and the layers of networks, beside torch eager: in one process, in turns.
 
-python benchmarks/eager_ops.py [--only NAME ...] [--threads N] [--seconds N] [--json FILE] [--quick]
+python benchmarks/eager_ops.py [--only NAME ...] [--busy] [--seconds N] [--json FILE] [--quick]
 
 Both are warm: fusegrad's eager kernels are there. Ratios are torch's time over ours, 1 is torch's speed;
-results, and gradients, agree.
+results, and gradients, agree. On a machine that others use, threads wait for each other: with `--busy` either
+library has one, of which the time on the processor counts.
 """
 
 from __future__ import annotations
 
 import fnmatch
 import statistics
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import harness
@@ -18,7 +20,14 @@ import numpy as np
 from eager_cases import Case, cases
 
 import fusegrad
-from fusegrad.compiler.compare.measure import interleaved, seconds_text
+from fusegrad.compiler.compare.measure import (
+    LEAST_SAMPLES,
+    Call,
+    Timing,
+    interleaved,
+    seconds_text,
+    timing_of,
+)
 from fusegrad.compiler.compare.terminal import print_table
 
 CALLS, WORST = 4, 10  # so many calls before kernels are asked for; so many of the slowest are shown
@@ -52,7 +61,7 @@ def check(case: Case, ours: list[Any], theirs: list[Any]) -> None:
         np.testing.assert_allclose(a.detach().numpy(), expected, 1e-3, 1e-4 * scale, err_msg=case.title)
 
 
-def measured(case: Case, lib: Any, repeat: int | None, seconds: float) -> dict[str, Any]:
+def measured(case: Case, lib: Any, repeat: int | None, seconds: float, busy: bool) -> dict[str, Any]:
     """The figures of a case, beside `lib`."""
     calls = {"fusegrad": call_of(fusegrad, case), "torch": call_of(lib, case)}
     for _ in range(2):  # what the first kernels hand on may be asked for anew
@@ -60,13 +69,25 @@ def measured(case: Case, lib: Any, repeat: int | None, seconds: float) -> dict[s
             ours = calls["fusegrad"]()
         fusegrad.wait_for_eager_kernels()
     check(case, ours, calls["torch"]())
-    timings = interleaved(calls, repeat, seconds)
+    timings = processor_time(calls, seconds) if busy else interleaved(calls, repeat, seconds)
     check(case, calls["fusegrad"](), calls["torch"]())
     return {
         "family": case.family,
         "timings": {library: t.as_dict() for library, t in timings.items()},
         "ratio": timings["torch"].median / timings["fusegrad"].median,
     }
+
+
+def processor_time(calls: Mapping[str, Call], seconds: float) -> dict[str, Timing]:
+    """Seconds that this thread has a processor in a call; calls are in turn."""
+    samples: dict[str, list[float]] = {name: [] for name in calls}
+    end = time.perf_counter() + seconds
+    while any(len(s) < LEAST_SAMPLES for s in samples.values()) or time.perf_counter() < end:
+        for name, call in calls.items():
+            start = time.thread_time()
+            call()
+            samples[name].append(time.thread_time() - start)
+    return {name: timing_of(s) for name, s in samples.items()}
 
 
 def show(figures: dict[str, Any]) -> None:
@@ -91,23 +112,26 @@ def show(figures: dict[str, Any]) -> None:
 def main() -> None:
     parser = harness.parser("time eager ops on large arrays beside torch")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="those whose titles are like one of these")
-    parser.add_argument("--threads", type=int, help="for either; one, where others use the machine")
+    parser.add_argument("--busy", action="store_true", help="time on the processor of one thread")
     parser.add_argument("--seconds", type=float, default=1.0, help="for each of them")
     options = harness.parsed(parser)
     import torch
 
-    fusegrad.set_num_threads(options.threads or fusegrad.get_num_threads())
+    if options.busy:
+        fusegrad.set_num_threads(1)
     torch.set_num_threads(fusegrad.get_num_threads())
     chosen = [c for c in cases() if any(fnmatch.fnmatch(c.title, name) for name in options.only or ["*"])]
     quiet, figures = harness.Quiet(), {}
     for case in chosen[:: len(chosen) // 3] if options.quick else chosen:
-        found = figures[case.title] = measured(case, torch, options.repeat, options.seconds)
+        found = figures[case.title] = measured(case, torch, options.repeat, options.seconds, options.busy)
         print(f"{case.title}: {found['ratio']:.2f}", flush=True)
     show(figures)
     others = quiet.taken_by_others()
     if others is not None:
         print(f"other programs took {others:.0%} of the processors")
-    harness.save(options.json, {"benchmark": "eager_ops", "others": others, "cases": figures})
+    harness.save(
+        options.json, {"benchmark": "eager_ops", "others": others, "busy": options.busy, "cases": figures}
+    )
 
 
 if __name__ == "__main__":

@@ -13,8 +13,8 @@ from fusegrad.tracer.ir.graph import Equation, Value
 @dataclass(eq=False)
 class Step:
     """What runs as one. kind: "kernel" (a fused group), "loops" (a nest written for one op), "product" (of
-    matrices), "solver" (an op of `solver_ops.py`) or "opaque" (by NumPy, or rounds of a loop, see
-    `loop_bodies.py`).
+    matrices), "solver" (an op of `solver_ops.py` or `window_ops.py`) or "opaque" (by NumPy, or rounds of a
+    loop, see `loop_bodies.py`).
 
     numbers: of the equations in the graph. needs: the steps that must run before; users: those that need it.
     apart: whether it stays as it is. fetched: the equations that make what is fetched from, which has to be

@@ -23,12 +23,12 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], list[tuple[int, ...]], dict[str, i
     "convolution": (
         lambda x, w: F.conv2d(x, w, padding=1) ** 2,
         [(4, 8, 10, 10), (8, 8, 3, 3)],
-        {"product": 2, "solver": 0},
+        {"product": 0, "solver": 2},  # products with windows are steps of that kind
     ),
     "its transpose": (
         lambda x, w: F.conv_transpose2d(x, w) ** 2,
         [(2, 4, 9, 9), (4, 3, 3, 3)],
-        {"product": 2, "solver": 0},
+        {"product": 0, "solver": 2},  # products with windows are steps of that kind
     ),
     "solve": (lambda a, b: fg.linalg.solve(a, b) ** 2, [(20, 20), (20, 2)], {"product": 1, "solver": 2}),
     "inverse": (lambda a: fg.linalg.inv(a) ** 2, [(6, 6)], {"product": 2, "solver": 0}),

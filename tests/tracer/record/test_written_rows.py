@@ -1,4 +1,4 @@
-"""Loops whose rounds read rows that they write: what was written last is handed on, and all else runs as ever."""
+"""Loops whose rounds read rows that they write: what was written last is handed on, all else runs as ever."""
 
 from __future__ import annotations
 

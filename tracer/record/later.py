@@ -202,7 +202,8 @@ class Later:
         if self._stands(array):
             return True
         alone = array.base is None and sys.getrefcount(array) <= _REFERENCES and array.flags.writeable
-        if not self.on or not alone or type(tensor) is not Tensor or anomaly.setting.enabled or watchers:
+        seen = state.inference or anomaly.setting.enabled or watchers
+        if not self.on or not alone or type(tensor) is not Tensor or seen:
             return False
         made = stand_in(array.shape, array.dtype, array.strides)
         self._holders[id(made)] = [weakref.ref(tensor)]

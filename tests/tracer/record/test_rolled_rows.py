@@ -97,40 +97,6 @@ def two_states(x: fg.Tensor, w: fg.Tensor, h: fg.Tensor) -> fg.Tensor:
     return (h * c).sum()
 
 
-# Windows.
-
-
-def windows(x: fg.Tensor, w: fg.Tensor, h: fg.Tensor) -> fg.Tensor:
-    for t in range(ROUNDS - 3):
-        h = fg.tanh(x[t : t + 3].mean(0) @ w + h)
-    return h.sum()
-
-
-def windows_before(x: fg.Tensor, w: fg.Tensor, h: fg.Tensor) -> fg.Tensor:
-    for t in range(2, ROUNDS):
-        h = fg.tanh(x[t - 2 : t].sum(0) * x[t] + h @ w)
-    return h.sum()
-
-
-def windows_backwards(x: fg.Tensor, w: fg.Tensor, h: fg.Tensor) -> fg.Tensor:
-    n, turned = len(x), x.T
-    for t in range(n - 4):
-        h = fg.tanh((turned[:, n - 4 - t : n - t] * w).sum(1) + h)
-    return h.sum()
-
-
-def windows_side_by_side(x: fg.Tensor, w: fg.Tensor, h: fg.Tensor) -> fg.Tensor:
-    for t in range(ROUNDS // 2):
-        h = fg.tanh((x[2 * t : 2 * t + 2] @ w).sum(0) + h)
-    return h.sum()
-
-
-def windows_from_both_ends(x: fg.Tensor, w: fg.Tensor, h: fg.Tensor) -> fg.Tensor:
-    for t in range(ROUNDS):
-        h = fg.tanh(x[t - 30 : t - 28].sum(0) + h @ w)
-    return h.sum()
-
-
 # What rounds leave.
 
 
@@ -271,7 +237,7 @@ def one_branch_in_the_middle(x: fg.Tensor, w: fg.Tensor, h: fg.Tensor) -> fg.Ten
 ROLLED_LOOPS = [
     modules, lstm, gru,
     by_number, columns, part_of_a_row, the_next_row, backwards, from_the_last, by_twos, from_both_ends,
-    windows, windows_before, windows_backwards, windows_side_by_side, windows_from_both_ends, over_rows,
+    over_rows,
     numbered_rows, two_at_once, two_states, stacked, joined, mapped, from_both_ends_stacked,
     branches, another_first_round, attributes, set_in_the_loop, one_branch_in_the_middle,
 ]  # fmt: skip
@@ -378,32 +344,6 @@ def out_of_range(x: fg.Tensor, w: fg.Tensor, h: fg.Tensor) -> fg.Tensor:
     return h.sum()
 
 
-def windows_that_end(x: fg.Tensor, w: fg.Tensor, h: fg.Tensor) -> fg.Tensor:
-    for t in range(ROUNDS):
-        h = fg.tanh(x[t : t + 20].sum(0) + h @ w)
-    return h.sum()
-
-
-def windows_that_grow(x: fg.Tensor, w: fg.Tensor, h: fg.Tensor) -> fg.Tensor:
-    for t in range(1, ROUNDS):
-        h = fg.tanh(x[:t].sum(0) + x[t : 2 * t + 1].sum(0) + h @ w)
-    return h.sum()
-
-
-def windows_of_many_steps(x: fg.Tensor, w: fg.Tensor, h: fg.Tensor) -> fg.Tensor:
-    for t in range(ROUNDS):
-        h = fg.tanh(x[t : t + 5 : 2].sum(0) + h @ w)
-    return h.sum()
-
-
-def windows_that_are_written(x: fg.Tensor, w: fg.Tensor, h: fg.Tensor) -> fg.Tensor:
-    out = x * 1
-    for t in range(ROUNDS - 3):
-        h = fg.tanh(x[t] @ w + h)
-        out[t : t + 3] = h
-    return (out * x).sum()
-
-
 def length_of_a_list(x: fg.Tensor, w: fg.Tensor, h: fg.Tensor) -> fg.Tensor:
     states = []
     for row in x:
@@ -452,7 +392,7 @@ def swapped_in_between(x: fg.Tensor, w: fg.Tensor, h: fg.Tensor) -> fg.Tensor:
 RUN = [
     number_in_use, number_that_is_given_on, number_that_a_function_sees, order, sum_of_its_own,
     offset_that_grows, changed_rows, rows_of_another, rows_of_what_goes_on, out_of_range, length_of_a_list,
-    windows_that_end, windows_that_grow, windows_of_many_steps, windows_that_are_written, part_of_a_list,
+    part_of_a_list,
     list_with_two_names, written_after, swapped_in_between, handed_on_first,
 ]  # fmt: skip
 
@@ -460,7 +400,7 @@ RUN = [
 @pytest.mark.parametrize("function", RUN, ids=lambda f: f.__name__)
 def test_loops_that_may_differ_run(function: Loop) -> None:
     jitted = check(function, 2)
-    can_be = (rows_of_another, handed_on_first, windows_that_end)
+    can_be = (rows_of_another, handed_on_first)
     if function not in can_be:
         assert "rounds of a loop" not in str(jitted.explain()), jitted.explain()
 

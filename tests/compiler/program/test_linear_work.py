@@ -71,11 +71,12 @@ def tree(length: int) -> Program:
 
 
 def writes(length: int) -> Program:
-    """Each element from the one before."""
+    """Each element from the one before, in a loop over a list, of which every round is recorded."""
+    places = [*range(1, length // 2)]
 
     def program(x: fg.Tensor) -> fg.Tensor:
         y = fg.zeros(length // 2)
-        for i in range(1, length // 2):
+        for i in places:
             y[i] = y[i - 1] * 0.5 + x[i]
         return y.sum()
 

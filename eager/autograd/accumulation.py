@@ -90,26 +90,40 @@ def add_into(leaf: Tensor, gradient: Tensor, taken: set[int]) -> None:
     """
     known = leaf.gradient
     assert known is not None
-    version, aside = known.version[0], not is_writable(known, gradient, taken)
-    interpreter = state.interpreter
-    total = None if interpreter is None else known + gradient
-    if aside:
-        made = wrap(known.array + gradient.array) if total is None else total
-        if interpreter is not None:
-            interpreter.before_gradient(leaf)
-        if replaced_gradient(leaf, known, version, made):
-            return
-    else:
-        if interpreter is not None:
-            interpreter.before_write(known)
-        array, added = known.array, gradient.array
-        if leaf.gradient is known:
-            np.add(array, added, array)
-            known.version[0] += 1
+    try:
+        version, aside = known.version[0], not is_writable(known, gradient, taken)
+        interpreter = state.interpreter
+        total = None if interpreter is None else known + gradient
+        if aside:
+            made = wrap(known.array + gradient.array) if total is None else total
             if interpreter is not None:
-                interpreter.wrote(known, total)
-            return
-    accumulate(leaf, gradient, False, taken, False)
+                interpreter.before_gradient(leaf)
+            if replaced_gradient(leaf, known, version, made):
+                return
+        else:
+            if interpreter is not None:
+                interpreter.before_write(known)
+            array, added = known.array, gradient.array
+            if leaf.gradient is known:
+                np.add(array, added, array)
+                known.version[0] += 1
+                if interpreter is not None:
+                    interpreter.wrote(known, total)
+                return
+        accumulate(leaf, gradient, False, taken, False)
+    except ValueError as error:
+        raise _misfit(error, known, gradient) from None
+
+
+def _misfit(error: ValueError, known: Tensor, gradient: Tensor) -> Exception:
+    """What is raised in the place of `error`, with which a gradient was added to `known`, another one."""
+    if known.array.shape == gradient.array.shape:
+        return error
+    return failure(
+        RuntimeError,
+        f"backward: a gradient of shape {list(gradient.array.shape)} cannot be added to the `.grad` of shape "
+        f"{list(known.array.shape)}, from before the tensor's data got another shape; set it to None",
+    )
 
 
 def add_to_leaf(leaf: Tensor, gradient: Tensor, create_graph: bool, taken: set[int]) -> None:

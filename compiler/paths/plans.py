@@ -40,12 +40,7 @@ from fusegrad.compiler.call_plan.expressions import (
 from fusegrad.compiler.call_plan.steps import Ask, Assign, Do, Run, Step, Unless
 from fusegrad.compiler.native.apart import Apart
 from fusegrad.compiler.native.match import Match
-from fusegrad.compiler.paths.autograd_node import (
-    AGAIN,
-    FreedNode,
-    facts_of,
-    template_of,
-)
+from fusegrad.compiler.paths.autograd_node import AGAIN, FreedNode, facts_of, template_of
 from fusegrad.compiler.paths.backward_plan import NODE, apart, backward_plan
 from fusegrad.compiler.paths.commit import add_first, append, count, own, replace_memory, set_attribute
 from fusegrad.compiler.paths.number_steps import NumberSteps
@@ -57,7 +52,7 @@ from fusegrad.eager.autograd.views import ask_before_write
 from fusegrad.eager.core.errors import user_spot
 from fusegrad.eager.core.op import wrap
 from fusegrad.eager.core.shared import watching
-from fusegrad.eager.core.tensor import Tensor, Untracked
+from fusegrad.eager.core.tensor import Tensor, Untracked, mark_inference
 from fusegrad.tracer.capture.captured import Attribute, Items, Output
 from fusegrad.tracer.observe.hosts import GradientOf, at
 
@@ -339,6 +334,7 @@ class _Ending:
         self.steps: list[Step] = []
         outputs = [o for o in path.capture.outputs if o.value is not None]
         self.freed = {o.value: o.grad_name for o in reversed(outputs) if o.freed}
+        self.inference = {o.value for o in outputs if o.inference}
         if path.derivative.wanted:
             self._node()
         self._results()
@@ -382,6 +378,8 @@ class _Ending:
             if value in self.freed:
                 freed = Call(FreedNode, (Constant(self.freed[value]), name))
                 self._do(place, name, freed, Constant(0))
+            if value in self.inference:
+                self._do(mark_inference, Row((name,)))
 
     def _numbers(self) -> None:
         """Take Python numbers out of what was computed for them, before anything is left in the world."""

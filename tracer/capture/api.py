@@ -259,7 +259,9 @@ def _output(
                 reasons.append(Reason(problem, "", 0))
             if any(map(recorder.graph_changes.keeps_what_is_gone, nodes)):
                 reasons.append(Reason("gives a result whose backward needs memory written since", "", 0))
-            return Output("value", recorder.value_of(leaf), None, leaf.needs_grad, name, strides, freed)
+            inference = leaf.is_inference() and not state.inference
+            value = recorder.value_of(leaf)
+            return Output("value", value, None, leaf.needs_grad, name, strides, freed, inference)
         reasons.append(Reason("returns a tensor of unknown origin", "", 0))
     elif not is_plain(leaf):
         reasons.append(Reason(f"returns an object of type {type(leaf).__name__} that is not a tensor", "", 0))

@@ -45,7 +45,8 @@ class Output:
     symbol `item` stands for; "object": the plain Python value `item`; "captured": the tensor that the
     reference `item` gives when called; "argument": the argument leaf number `item`; "alias": a tensor off the
     graph, of the memory of the output number `item[0]`, and the
-    same as the output number `item[1]`. freed: a backward inside the run has freed its graph.
+    same as the output number `item[1]`. freed: a backward inside the run has freed its graph. inference: it
+    was made in inference mode, and the call was not.
     """
 
     kind: str
@@ -55,6 +56,7 @@ class Output:
     grad_name: str = ""
     strides: tuple[int, ...] = ()
     freed: bool = False
+    inference: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,11 @@ from fusegrad.tracer.twin.source import Unsupported
 _NATIVE_DESCRIPTORS = (
     MethodDescriptorType, WrapperDescriptorType, ClassMethodDescriptorType, BuiltinFunctionType,
 )  # fmt: skip
+# What an object of a class written in C has from whoever made it, and nobody else. The frames that tracebacks
+# and generators lead to, and the exception that was handled when another was raised, may be the caller's.
+_OF_ITS_OWN = frozenset(
+    "__dict__ __name__ __qualname__ __doc__ __defaults__ __kwdefaults__ __cause__ args maxlen".split()
+)
 _NAME_GETTERS = {name: type.__dict__[name].__get__ for name in ("__name__", "__qualname__")}
 
 
@@ -67,6 +72,10 @@ def load(observer: Observer, owner: Any, name: str, site: Site) -> Any:
     if not observer.is_known(owner):
         observer.open(f"looks up `{name}` of a {type(owner).__name__} of unknown origin", site)
         return getattr(owner, name)
+    if type(owner) is MethodType and (name == "__doc__" or type_lookup(MethodType, name) is MISSING):
+        return load(
+            observer, observer.reached(owner.__func__), name, site
+        )  # a method answers by its function
     if purity.is_enum_class(owner):
         return _load_from_enum(observer, owner, name, site)
     purity.load_public(owner, name)
@@ -198,7 +207,7 @@ def _resolve_data(observer: Observer, owner: Any, name: str, raw: Any, site: Sit
             if observer.status(owner) == OUTER
             else getattr(owner, name)
         )
-    if kind is GetSetDescriptorType and observer.status(owner) == LOCAL:
+    if kind is GetSetDescriptorType and observer.status(owner) == LOCAL and name in _OF_ITS_OWN:
         # What the object has may be from outside, and is judged item by item.
         made = observer.local if name == "__dict__" else observer.adopt
         return made(getattr(owner, name))

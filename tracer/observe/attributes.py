@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import functools
+from collections.abc import Callable
 from types import (
     BuiltinFunctionType,
     ClassMethodDescriptorType,
@@ -183,14 +184,16 @@ def _resolve_data(observer: Observer, owner: Any, name: str, raw: Any, site: Sit
     if _gets_as_property(kind) and type(raw.fget) is FunctionType:
         if isinstance(owner, FunctionNode) and purity.is_trusted(raw.fget):
             return observer.adopt(getattr(owner, name))  # `ctx.saved_tensors`
+        getter: Callable[..., Any] | None
         try:
             observer.reached(raw.fget)
             observer.read_function(raw.fget, site)
             getter = observer.twin(raw.fget)
         except Unsupported as refusal:
+            getter = None
             observer.open(f"property `{name}`: {refusal.reason}", site)
-            return getattr(owner, name)
-        return getter(owner)
+        # Not in the clause, where it would find our exception.
+        return getattr(owner, name) if getter is None else getter(owner)
     if kind is purity.TUPLE_FIELD:
         value = getattr(owner, name)
         return observer.reached(value) if observer.status(owner) == OUTER else value
@@ -310,13 +313,16 @@ def store(observer: Observer, value: Any, owner: Any, name: str, site: Site) -> 
     if type(raw) is property and type(raw.fset) is FunctionType:
         observer.reached(raw.fset)
         observer.read_function(raw.fset, site)
+        setter: Callable[..., Any] | None
         try:
             setter = observer.twin(raw.fset)
         except Unsupported as refusal:
+            setter = None
             observer.open(f"setter of `{name}`: {refusal.reason}", site)
+        if setter is None:
             setattr(owner, name, value)
-            return
-        setter(owner, value)
+        else:
+            setter(owner, value)
         return
     if type_lookup(type(raw), "__set__") is not MISSING and type(raw) is not MemberDescriptorType:
         observer.open(f"setting `{name}` runs a descriptor", site)

@@ -137,11 +137,15 @@ class JitFunction(Generic[P, R]):
             # Anomaly mode and hooks on what is saved look at every node.
             self.stats.eager_calls += 1
             return self.__wrapped__(*args, **kwargs)
+        # The function itself must not run in an `except` clause of ours: it would find our exception.
         leaves: list[Any] = []
+        unkeyed: str | None = None
         try:
             key = call_key(args, kwargs, leaves)
         except Unkeyed as error:
-            return self._eager(args, kwargs, str(error))
+            unkeyed = str(error)
+        if unkeyed is not None:
+            return self._eager(args, kwargs, unkeyed)
         if setting.wanted:
             return deterministic.answer(self, key, leaves, args, kwargs)
         entry, family = self.entries.get(key), None
@@ -163,14 +167,15 @@ class JitFunction(Generic[P, R]):
             try:
                 return self._replay(entry, leaves, args, kwargs)
             except _Miss as miss:
-                entry.last_failure = miss.args[0]
-                self.last_miss = [miss.args[0]]
-                self.misses[miss.args[0].what] += 1
-                if entry.variants:
-                    self.stats.guard_failures += 1
-                debug.show(1, f"{self!r}: guard failed", lambda: str(entry.last_failure))
-                if entry.is_restless(miss.args[0]) and not self.require:
-                    return self._defer(entry, args, kwargs)
+                missed: Difference = miss.args[0]
+            entry.last_failure = missed
+            self.last_miss = [missed]
+            self.misses[missed.what] += 1
+            if entry.variants:
+                self.stats.guard_failures += 1
+            debug.show(1, f"{self!r}: guard failed", lambda: str(entry.last_failure))
+            if entry.is_restless(missed) and not self.require:
+                return self._defer(entry, args, kwargs)
         return self._capture(key, family, args, kwargs, leaves)
 
     def _eager(self, args: tuple[Any, ...], kwargs: dict[str, Any], reason: str) -> Any:

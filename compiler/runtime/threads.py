@@ -9,6 +9,7 @@ import os
 import numpy as np
 
 from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.state import tell
 
 
 @functools.cache
@@ -65,6 +66,7 @@ def set_num_threads(count: int) -> None:
     count = operator.index(count)
     if count < 1:
         raise failure(RuntimeError, f"set_num_threads expects a positive number, not {count}")
+    tell("sets the number of threads")
     _wanted = count
     thread_count[0] = threads()
 

@@ -13,7 +13,7 @@ import numpy as np
 from fusegrad.eager.autograd import node as graph
 from fusegrad.eager.core.errors import failure, is_own_file
 from fusegrad.eager.core.names import publish
-from fusegrad.eager.core.state import state
+from fusegrad.eager.core.state import state, tell
 
 
 class _Anomaly:
@@ -60,16 +60,19 @@ def report(node: Any) -> None:
 @publish
 def is_anomaly_enabled() -> bool:
     """Whether anomaly mode is on. Source: `torch.is_anomaly_enabled`."""
+    tell("asks how anomaly mode is set")
     return setting.enabled
 
 
 @publish
 def is_anomaly_check_nan_enabled() -> bool:
     """Whether anomaly mode looks for NaN. Source: `torch.is_anomaly_check_nan_enabled`."""
+    tell("asks how anomaly mode is set")
     return setting.check_nan
 
 
 def _set(enabled: bool, check_nan: bool) -> None:
+    tell("sets anomaly mode")
     setting.enabled, setting.check_nan = enabled, check_nan
     if enabled and _remember not in graph.watchers:
         graph.watchers.append(_remember)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from fusegrad.eager.core.errors import failure
-from fusegrad.eager.core.state import state
+from fusegrad.eager.core.state import tell
 
 # Categories in PyTorch's promotion order: a tensor of a higher category wins whatever its rank. V is the
 # letter that NumPy has for bfloat16, which it does not count among its own floats.
@@ -139,8 +139,7 @@ def set_default_dtype(dtype: DType) -> None:
     Raises TypeError when `dtype` is not a floating-point dtype.
     """
     global _default
-    if state.interpreter is not None:
-        state.interpreter.effect("changes the default dtype")
+    tell("changes the default dtype")
     if not as_dtype(dtype).is_floating_point:
         raise TypeError(f"set_default_dtype: only floating-point dtypes are supported, got {dtype!r}")
     _default = as_dtype(dtype)

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol
 
 from fusegrad.eager.core.names import publish
 from fusegrad.eager.core.settings import setting as determinism
+from fusegrad.eager.core.state import tell
 
 # So many elements are large: from there on a kernel takes less time than NumPy by more than it takes to ask.
 LARGE = 1 << 15
@@ -113,6 +114,7 @@ def set_eager_kernels(mode: bool) -> None:
     >>> fg.set_eager_kernels(False)  # NumPy's bits, from the first call to the last
     >>> fg.set_eager_kernels(True)
     """
+    tell("sets who does ops on large arrays")
     answers.enabled = bool(mode)
 
 

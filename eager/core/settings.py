@@ -11,6 +11,7 @@ from __future__ import annotations
 import warnings
 
 from fusegrad.eager.core.names import publish
+from fusegrad.eager.core.state import tell
 
 
 class _Setting:
@@ -43,6 +44,7 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
     True
     >>> fg.use_deterministic_algorithms(False)
     """
+    tell("sets deterministic algorithms")
     setting.wanted, setting.warn_only = bool(mode), bool(mode and warn_only)
 
 
@@ -55,6 +57,7 @@ def are_deterministic_algorithms_enabled() -> bool:
 @publish
 def is_deterministic_algorithms_warn_only_enabled() -> bool:
     """Whether it was to warn only. Source: `torch.is_deterministic_algorithms_warn_only_enabled`."""
+    tell("asks whether deterministic algorithms warn only")
     return setting.warn_only
 
 
@@ -74,12 +77,14 @@ def set_warn_always(b: bool) -> None:
     """
     if not isinstance(b, bool):
         raise TypeError(f"set_warn_always expects a bool, but got {type(b).__name__}")
+    tell("sets whether warnings come each time")
     _always[0] = b
 
 
 @publish
 def is_warn_always_enabled() -> bool:
     """Whether warnings come each time. Source: `torch.is_warn_always_enabled`."""
+    tell("asks whether warnings come each time")
     return _always[0]
 
 

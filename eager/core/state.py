@@ -143,6 +143,23 @@ class _State(threading.local):
 state = _State()
 
 
+def tell(effect: str) -> None:
+    """Tell who interprets this thread's ops, if somebody does, of an effect that ops have not: what sets
+    something that outlives a call says so, and what tells how that is set.
+    """
+    if state.interpreter is not None:
+        state.interpreter.effect(effect)
+
+
+# All of it but who is at work.
+_MODES = tuple(name for name in _State.__annotations__ if name not in ("interpreter", "walk"))
+
+
+def modes() -> tuple[Any, ...]:
+    """What is set for this thread: a call that is to be replayed leaves it as it was."""
+    return tuple(getattr(state, name) for name in _MODES)
+
+
 def testable(tensor: Any, passed: Callable[[], Any]) -> bool:
     """Whether an op may now test the values of its operand `tensor`, and raise if they are not fit.
 

@@ -11,7 +11,7 @@ from multiprocessing.context import BaseContext
 from typing import Any, Protocol
 
 from fusegrad.eager.core.errors import failure
-from fusegrad.eager.core.state import state
+from fusegrad.eager.core.state import tell
 from fusegrad.eager.data import channel
 from fusegrad.eager.data.crew import Crew
 from fusegrad.eager.data.fetching import Recipe
@@ -61,7 +61,7 @@ class LoaderIterator(Iterator[Any]):
         self.base_seed = drawn_seed(loader.generator)
 
     def _begin(self, loader: Loader) -> None:
-        _tell("iterates over a data loader")
+        tell("iterates over a data loader")
         self.keys = iter(self.sampler)
         self.given = 0
         self.length_said = loader._length_said
@@ -74,7 +74,7 @@ class LoaderIterator(Iterator[Any]):
         raise NotImplementedError
 
     def __next__(self) -> Any:
-        _tell("takes a batch from a data loader")
+        tell("takes a batch from a data loader")
         batch = self._take()
         self.given += 1
         if self.is_iterable and self.length_said is not None and self.given > self.length_said:
@@ -99,12 +99,6 @@ class LoaderIterator(Iterator[Any]):
 
     def __getstate__(self) -> Any:
         raise NotImplementedError(f"{type(self).__name__} cannot be pickled")
-
-
-def _tell(effect: str) -> None:
-    """A run that is being recorded cannot be replayed without the loader; what waits is computed now."""
-    if state.interpreter is not None:
-        state.interpreter.effect(effect)
 
 
 class SingleIterator(LoaderIterator):

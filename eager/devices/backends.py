@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fusegrad.eager.core.public import locate
+from fusegrad.eager.core.state import tell
 
 __all__ = [
     "CuBLASSettings",
@@ -31,39 +32,49 @@ class CuBLASSettings:
 _sdp = dict.fromkeys(("flash", "math", "mem_efficient", "cudnn"), True)
 
 
+def _set(kind: str, enabled: bool) -> None:
+    tell("sets a kind of attention")
+    _sdp[kind] = enabled
+
+
+def _was_set(kind: str) -> bool:
+    tell("asks whether a kind of attention was set")
+    return _sdp[kind]
+
+
 def enable_flash_sdp(enabled: bool) -> None:
     """Set what `flash_sdp_enabled` says; attention is one. Source: `torch.backends.cuda.enable_flash_sdp`."""
-    _sdp["flash"] = enabled
+    _set("flash", enabled)
 
 
 def enable_math_sdp(enabled: bool) -> None:
     """Set what `math_sdp_enabled` says; attention is one. Source: `torch.backends.cuda.enable_math_sdp`."""
-    _sdp["math"] = enabled
+    _set("math", enabled)
 
 
 def enable_mem_efficient_sdp(enabled: bool) -> None:
     """Set what `mem_efficient_sdp_enabled` says. Source: `torch.backends.cuda.enable_mem_efficient_sdp`."""
-    _sdp["mem_efficient"] = enabled
+    _set("mem_efficient", enabled)
 
 
 def enable_cudnn_sdp(enabled: bool) -> None:
     """Nothing: attention is one. Source: `torch.backends.cuda.enable_cudnn_sdp`."""
-    _sdp["cudnn"] = enabled
+    _set("cudnn", enabled)
 
 
 def flash_sdp_enabled() -> bool:
     """What was set; True at first. Source: `torch.backends.cuda.flash_sdp_enabled`."""
-    return _sdp["flash"]
+    return _was_set("flash")
 
 
 def math_sdp_enabled() -> bool:
     """What was set; True at first. Source: `torch.backends.cuda.math_sdp_enabled`."""
-    return _sdp["math"]
+    return _was_set("math")
 
 
 def mem_efficient_sdp_enabled() -> bool:
     """What was set; True at first. Source: `torch.backends.cuda.mem_efficient_sdp_enabled`."""
-    return _sdp["mem_efficient"]
+    return _was_set("mem_efficient")
 
 
 def preferred_linalg_library(backend: Any = None) -> None:

@@ -12,6 +12,7 @@ from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.names import attach, publish
 from fusegrad.eager.core.public import home
+from fusegrad.eager.core.state import tell
 from fusegrad.eager.core.tensor import Tensor
 
 
@@ -56,6 +57,7 @@ def set_printoptions(
     """
     if profile is not None and profile not in _PROFILES:
         raise failure(ValueError, f"profile must be one of {', '.join(_PROFILES)}, got {profile!r}")
+    tell("sets how tensors print")
     given = {"precision": precision, "threshold": threshold, "edgeitems": edgeitems, "linewidth": linewidth}
     for name, value in given.items():
         if value is None and profile is not None:

@@ -18,7 +18,7 @@ import numpy as np
 
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.op import wrap
-from fusegrad.eager.core.state import state
+from fusegrad.eager.core.state import tell
 from fusegrad.eager.core.tensor import Tensor, device as device_class, on_cpu
 from fusegrad.eager.ops.declare import public
 
@@ -50,7 +50,7 @@ class Generator:
 
     def manual_seed(self, seed: int) -> Generator:
         """Start the stream of `seed` from its beginning."""
-        _tell("seeds the random generator")
+        tell("seeds the random generator")
         self.seed_value = int(seed) & _SEED_BITS
         self.counter = 0
         return self
@@ -61,18 +61,19 @@ class Generator:
 
     def initial_seed(self) -> int:
         """The seed of the stream."""
+        tell("asks for the random generator's seed")
         return self.seed_value
 
     def get_state(self) -> Tensor:
         """Seed and counter as a uint8 tensor."""
-        _tell("reads the random generator's state")
+        tell("reads the random generator's state")
         return wrap(
             np.frombuffer(np.array([self.seed_value, self.counter], np.uint64).tobytes(), np.uint8).copy()
         )
 
     def set_state(self, new_state: Tensor) -> Generator:
         """Go on from a state that `get_state` gave."""
-        _tell("sets the random generator's state")
+        tell("sets the random generator's state")
         if not isinstance(new_state, Tensor) or new_state.array.dtype != np.uint8:
             raise failure(TypeError, "expected a torch.ByteTensor (a uint8 tensor that get_state gave)")
         if new_state.array.size != 16:
@@ -83,6 +84,7 @@ class Generator:
 
     def clone_state(self) -> Generator:
         """Another generator that will draw the same numbers from here on."""
+        tell("reads the random generator's state")
         twin = Generator()
         twin.seed_value, twin.counter = self.seed_value, self.counter
         return twin
@@ -92,11 +94,6 @@ class Generator:
         stream = np.random.Philox(key=self.seed_value, counter=self.counter)
         self.counter += -(-count // 4)
         return stream.random_raw(count)
-
-
-def _tell(effect: str) -> None:
-    if state.interpreter is not None:
-        state.interpreter.effect(effect)
 
 
 default_generator = Generator()

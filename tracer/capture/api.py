@@ -15,7 +15,7 @@ from fusegrad.eager.autograd.engine import reachable
 from fusegrad.eager.core.handlers import in_charge
 from fusegrad.eager.core.pytree import contents, flatten, is_container
 from fusegrad.eager.core.shared import is_same
-from fusegrad.eager.core.state import state
+from fusegrad.eager.core.state import modes, state
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.capture.callbacks import Callbacks
 from fusegrad.tracer.capture.captured import Attribute, Capture, Items, Left, Output, Reason
@@ -72,11 +72,14 @@ def capture(
     observer.numbers, recorder.memory.let_go = recorder.numbers, functools.partial(observer.forget, 0)
     recorder.graph_changes.callbacks = Callbacks(observer)
     previous, state.interpreter = state.interpreter, in_charge(recorder)
+    before = modes()
     try:
         try:
             # The engine's own methods are called as programs call them; others are followed.
             of_ours = inspect.ismethod(called) and purity.is_trusted(function)
             result = observer.run(*((called, given) if of_ours else (function, args)), keywords)
+            if any(now is not then for now, then in zip(modes(), before, strict=True)):
+                observer.open("leaves a mode, such as whether gradients are recorded, as it has set it")
             if recorder.before is not None:
                 recorder.before.over()
         finally:

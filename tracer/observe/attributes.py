@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import functools
+from collections.abc import Callable
 from types import (
     BuiltinFunctionType,
     ClassMethodDescriptorType,
@@ -40,6 +41,11 @@ from fusegrad.tracer.twin.source import Unsupported
 _NATIVE_DESCRIPTORS = (
     MethodDescriptorType, WrapperDescriptorType, ClassMethodDescriptorType, BuiltinFunctionType,
 )  # fmt: skip
+# What an object of a class written in C has from whoever made it, and nobody else. The frames that tracebacks
+# and generators lead to, and the exception that was handled when another was raised, may be the caller's.
+_OF_ITS_OWN = frozenset(
+    "__dict__ __name__ __qualname__ __doc__ __defaults__ __kwdefaults__ __cause__ args maxlen".split()
+)
 _NAME_GETTERS = {name: type.__dict__[name].__get__ for name in ("__name__", "__qualname__")}
 
 
@@ -67,6 +73,10 @@ def load(observer: Observer, owner: Any, name: str, site: Site) -> Any:
     if not observer.is_known(owner):
         observer.open(f"looks up `{name}` of a {type(owner).__name__} of unknown origin", site)
         return getattr(owner, name)
+    if type(owner) is MethodType and (name == "__doc__" or type_lookup(MethodType, name) is MISSING):
+        return load(
+            observer, observer.reached(owner.__func__), name, site
+        )  # a method answers by its function
     if purity.is_enum_class(owner):
         return _load_from_enum(observer, owner, name, site)
     purity.load_public(owner, name)
@@ -174,14 +184,16 @@ def _resolve_data(observer: Observer, owner: Any, name: str, raw: Any, site: Sit
     if _gets_as_property(kind) and type(raw.fget) is FunctionType:
         if isinstance(owner, FunctionNode) and purity.is_trusted(raw.fget):
             return observer.adopt(getattr(owner, name))  # `ctx.saved_tensors`
+        getter: Callable[..., Any] | None
         try:
             observer.reached(raw.fget)
             observer.read_function(raw.fget, site)
             getter = observer.twin(raw.fget)
         except Unsupported as refusal:
+            getter = None
             observer.open(f"property `{name}`: {refusal.reason}", site)
-            return getattr(owner, name)
-        return getter(owner)
+        # Not in the clause, where it would find our exception.
+        return getattr(owner, name) if getter is None else getter(owner)
     if kind is purity.TUPLE_FIELD:
         value = getattr(owner, name)
         return observer.reached(value) if observer.status(owner) == OUTER else value
@@ -198,7 +210,7 @@ def _resolve_data(observer: Observer, owner: Any, name: str, raw: Any, site: Sit
             if observer.status(owner) == OUTER
             else getattr(owner, name)
         )
-    if kind is GetSetDescriptorType and observer.status(owner) == LOCAL:
+    if kind is GetSetDescriptorType and observer.status(owner) == LOCAL and name in _OF_ITS_OWN:
         # What the object has may be from outside, and is judged item by item.
         made = observer.local if name == "__dict__" else observer.adopt
         return made(getattr(owner, name))
@@ -301,13 +313,16 @@ def store(observer: Observer, value: Any, owner: Any, name: str, site: Site) -> 
     if type(raw) is property and type(raw.fset) is FunctionType:
         observer.reached(raw.fset)
         observer.read_function(raw.fset, site)
+        setter: Callable[..., Any] | None
         try:
             setter = observer.twin(raw.fset)
         except Unsupported as refusal:
+            setter = None
             observer.open(f"setter of `{name}`: {refusal.reason}", site)
+        if setter is None:
             setattr(owner, name, value)
-            return
-        setter(owner, value)
+        else:
+            setter(owner, value)
         return
     if type_lookup(type(raw), "__set__") is not MISSING and type(raw) is not MemberDescriptorType:
         observer.open(f"setting `{name}` runs a descriptor", site)

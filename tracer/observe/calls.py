@@ -113,6 +113,8 @@ def _bound_method(observer: Observer, method: MethodType, site: Site) -> Any:
         observer.reached(owner)
     if isinstance(function, FunctionType) and purity.is_trusted(function):
         observer.deeds += not (purity.is_op(function) or purity.only_asks(function))
+        if function.__name__ in ("__enter__", "__exit__") and observer.is_outer(owner):
+            observer.open(f"calls {name_of(method)} of an object that lives outside the function", site)
         return functools.partial(leaves.call_trusted, observer, method, site)
     known = modules.listing(observer, method, site) or optimizer_steps.schedule(observer, method, site)
     if known is not None:

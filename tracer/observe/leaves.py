@@ -23,7 +23,7 @@ import numpy as np
 from fusegrad.eager.autograd.function import Function, FunctionNode
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.observe import attributes, numbers, operations, purity, stores
-from fusegrad.tracer.observe.lookup import MISSING, flat_contents, type_lookup
+from fusegrad.tracer.observe.lookup import MISSING, flat_contents, says_its_class, type_lookup
 from fusegrad.tracer.observe.observer import LOCAL, OUTER, Observer
 from fusegrad.tracer.observe.symbols import NUMBERS, ON_NUMBERS
 from fusegrad.tracer.observe.values import is_plain
@@ -121,6 +121,8 @@ def call_pure(observer: Observer, function: Any, mode: str, site: Site, /, *args
         if function in (isinstance, issubclass):
             if not all(purity.has_plain_instance_check(kind) for kind in _flat(args[1:])):
                 observer.open(f"`{name}` runs code of a metaclass", site)
+            elif function is isinstance and says_its_class(type(args[0])):
+                observer.open(f"`{name}` asks a {type(args[0]).__name__} object for its class", site)
         elif function is callable and not isinstance(args[0], type):
             observer.read_class(type(args[0]), "__call__", type_lookup(type(args[0]), "__call__"), site)
         return function(*args, **kwargs)

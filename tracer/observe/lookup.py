@@ -5,10 +5,33 @@ It looks where Python would look, and calls no descriptor, no ``__getattr__``, n
 
 from __future__ import annotations
 
+import datetime
+import decimal
+import functools
+import operator
 import sys
-from collections import OrderedDict, deque
+from collections import OrderedDict, defaultdict, deque
+from contextvars import ContextVar
 from dataclasses import dataclass
-from types import FunctionType, GetSetDescriptorType, MemberDescriptorType, ModuleType
+from types import (
+    BuiltinFunctionType,
+    CellType,
+    ClassMethodDescriptorType,
+    CodeType,
+    EllipsisType,
+    FunctionType,
+    GeneratorType,
+    GetSetDescriptorType,
+    MappingProxyType,
+    MemberDescriptorType,
+    MethodDescriptorType,
+    MethodType,
+    MethodWrapperType,
+    ModuleType,
+    SimpleNamespace,
+    TracebackType,
+    WrapperDescriptorType,
+)
 from typing import Any
 
 
@@ -85,9 +108,36 @@ def is_data_descriptor(raw: Any) -> bool:
     return type_lookup(kind, "__set__") is not MISSING or type_lookup(kind, "__delete__") is not MISSING
 
 
-def has_own_getattribute(kind: type) -> bool:
-    """Whether attribute access on instances runs a ``__getattribute__`` of the user's."""
-    return type(type_lookup(kind, "__getattribute__")) is FunctionType
+# Classes whose instances are looked into as those of `object` are. A class that is written in C may answer in
+# another way, and does not say so: `threading.local` from what its thread has, `weakref.proxy` from another
+# object, `types.GenericAlias` from a class. So these are told, and any other one is taken for such.
+ORDINARY: tuple[type, ...] = (
+    object, BaseException, int, float, complex, str, bytes, bytearray, list, tuple, dict, set, frozenset,
+    slice, range, property, staticmethod, classmethod, memoryview, zip, map, filter, enumerate, reversed,
+    deque, OrderedDict, defaultdict, type({}.keys()), type({}.values()), type({}.items()), functools.partial,
+    operator.attrgetter, operator.itemgetter, operator.methodcaller, datetime.date, datetime.datetime,
+    datetime.time, datetime.timedelta, datetime.tzinfo, decimal.Decimal, ContextVar, BuiltinFunctionType,
+    CellType, ClassMethodDescriptorType, CodeType, EllipsisType, FunctionType, GeneratorType,
+    GetSetDescriptorType, MappingProxyType, MemberDescriptorType, MethodDescriptorType, MethodWrapperType,
+    SimpleNamespace, TracebackType, WrapperDescriptorType,
+)  # fmt: skip
+_ORDINARY_LOOKUPS = frozenset({type_lookup(kind, "__getattribute__") for kind in ORDINARY})
+# Of other classes of C those are known of classes, modules, and methods, which answer by their function what
+# they do not have themselves.
+_KNOWN_LOOKUPS = frozenset({vars(kind)["__getattribute__"] for kind in (type, ModuleType, MethodType)})
+
+
+def has_own_lookup(kind: type) -> bool:
+    """Whether attributes of instances may be found in another way than those of an `object`."""
+    own = type_lookup(kind, "__getattribute__")
+    return type(own) is not WrapperDescriptorType or own not in _ORDINARY_LOOKUPS
+
+
+def says_its_class(kind: type) -> bool:
+    """Whether an instance may say of itself that it is of another class, as `isinstance` hears it."""
+    own = type_lookup(kind, "__getattribute__")
+    known = type(own) is WrapperDescriptorType and own in _ORDINARY_LOOKUPS | _KNOWN_LOOKUPS
+    return not known or type_lookup(kind, "__class__") is not object.__dict__["__class__"]
 
 
 def lookup(owner: Any, name: str) -> Found:
@@ -96,10 +146,12 @@ def lookup(owner: Any, name: str) -> Found:
     if issubclass(kind, type):  # by `type`: an object may say of itself that it is of another class
         return _lookup_on_class(owner, name)
     if issubclass(kind, ModuleType):
-        if kind is ModuleType or not has_own_getattribute(kind):
-            return _lookup_on_module(owner, name)
-        return _DYNAMIC
-    if has_own_getattribute(kind):
+        return _lookup_on_module(owner, name)
+    if kind is MethodType:
+        # What its class does not have its function may have (see `attributes.py`).
+        if type_lookup(kind, name) is MISSING:
+            return _DYNAMIC
+    elif has_own_lookup(kind):
         return _DYNAMIC
     raw = type_lookup(kind, name)
     if raw is not MISSING:
@@ -137,10 +189,16 @@ def _lookup_getattr(owner: Any, kind: type, namespace: dict | None, name: str) -
 
 
 def _lookup_on_module(owner: ModuleType, name: str) -> Found:
+    kind = type(owner)
+    if type_lookup(kind, "__getattribute__") is not vars(ModuleType)["__getattribute__"]:
+        return _DYNAMIC
+    of_class = type_lookup(kind, name)
+    if of_class is not MISSING and is_data_descriptor(of_class):
+        return _DYNAMIC
     namespace = vars(ModuleType)["__dict__"].__get__(owner)
     if name in namespace:
         return Found("instance", namespace[name])
-    if any(type_lookup(type(owner), n) is not MISSING for n in (name, "__getattr__")):
+    if of_class is not MISSING or type_lookup(kind, "__getattr__") is not MISSING:
         return _DYNAMIC
     if "__getattr__" in namespace:
         return _DYNAMIC
@@ -149,7 +207,7 @@ def _lookup_on_module(owner: ModuleType, name: str) -> Found:
 
 def _lookup_on_class(owner: type, name: str) -> Found:
     meta = type(owner)
-    if has_own_getattribute(meta):
+    if type_lookup(meta, "__getattribute__") is not type.__dict__["__getattribute__"]:
         return _DYNAMIC
     on_meta = type_lookup(meta, name)
     if on_meta is not MISSING and is_data_descriptor(on_meta):

@@ -47,6 +47,8 @@ def plain_key(value: Any) -> Any:
     if kind is slice:
         bounds = (plain_key(value.start), plain_key(value.stop), plain_key(value.step))
         return MISSING if MISSING in bounds else (kind, *bounds)
+    if issubclass(kind, np.void):
+        return MISSING  # a view of an array's memory
     if issubclass(kind, np.generic) and kind.__module__ == "numpy" and not value.dtype.hasobject:
         return kind, value.dtype.str, value.tobytes()
     if issubclass(kind, np.dtype):

@@ -32,6 +32,7 @@ class Expressions:
         self.scope: Scope = None  # type: ignore[assignment]
         self.temporaries = 0
         self.cleanups = 0  # try and with statements around
+        self.handling = False  # whether an except clause of this function is around
         self.in_iterable = 0  # a walrus is a syntax error in a comprehension's iterable
 
     def rewrite(self, node: ast.AST) -> ast.stmt:
@@ -122,7 +123,9 @@ class Expressions:
     def function_in_place(self, node: ast.FunctionDef, args: ast.arguments) -> ast.FunctionDef:
         """The definition with its body rewritten, without decorators and annotations."""
         outer, self.scope = self.scope, function_scope(node, self.scope)
+        handling, self.handling = self.handling, False
         body = self.statements(node.body)
+        self.handling = handling
         entry = self.entry(node)
         if entry is not None:
             has_docstring = isinstance(node.body[0], ast.Expr) and isinstance(

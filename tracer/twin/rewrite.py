@@ -310,7 +310,9 @@ class Rewriter(Expressions):
         for handler in node.handlers:
             kind = None if handler.type is None else self.expression(handler.type)
             caught = self.at(handler, ast.Expr(value=self.hook("caught", handler)))
+            handling, self.handling = self.handling, True
             body = [caught, *self.statements(handler.body)]
+            self.handling = handling
             handlers.append(self.at(handler, ast.ExceptHandler(type=kind, name=handler.name, body=body)))
         body, orelse = self.statements(node.body), self.statements(node.orelse)
         finalbody = self.statements(node.finalbody)
@@ -319,6 +321,8 @@ class Rewriter(Expressions):
         return [self.at(node, rewritten)]
 
     def statement_Raise(self, node: ast.Raise) -> list[ast.stmt]:
+        if node.exc is None and not self.handling:
+            raise Unsupported("it raises again what its caller may be handling", node.lineno)
         exception = None if node.exc is None else self.hook("raised", node, self.expression(node.exc))
         cause = None if node.cause is None else self.expression(node.cause)
         return [self.at(node, ast.Raise(exc=exception, cause=cause))]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fusegrad.eager.core.errors import warn
+from fusegrad.eager.core.state import tell
 from fusegrad.eager.ops.declare import public
 
 _PRECISIONS = ("highest", "high", "medium")
@@ -22,6 +23,7 @@ def set_float32_matmul_precision(precision: str) -> None:
     >>> fg.set_float32_matmul_precision("highest")
     """
     if precision in _PRECISIONS:
+        tell("sets the precision of products")
         _precision[0] = precision
     else:
         warn(
@@ -33,6 +35,7 @@ def set_float32_matmul_precision(precision: str) -> None:
 @public
 def get_float32_matmul_precision() -> str:
     """What was allowed last; "highest" at first. Source: `torch.get_float32_matmul_precision`."""
+    tell("asks for the precision of products")
     return _precision[0]
 
 

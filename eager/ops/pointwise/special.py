@@ -298,7 +298,9 @@ _logit = unary(
     lambda x: np.log(x / (1 - x)),
     REAL_FLOAT,
     lambda b, x: b.log(b.div(x, b.sub(1.0, x))),
-    lambda g, x: ops.where(ops.logical_or(ops.lt(x, 0), ops.lt(1 - x, 0)), math.nan, g / (x * (1 - x))),
+    lambda g, x: ops.where(
+        ops.logical_or(ops.lt(x, 0), ops.lt(1 - x, 0)), math.nan, g / ((x + 0.0) * (1 - x))
+    ),
     "log(x / (1 - x)).",
     named=False,
 )
@@ -307,7 +309,11 @@ _logit = unary(
 @public(method=True, inplace=True)
 def logit(input: Tensor, eps: float | None = None) -> Tensor:
     """log(x / (1 - x)), with x limited to `eps` and 1 - `eps` first. Source: `torch.logit`."""
-    return _logit(tensor_operand(input) if eps is None else clamp(input, eps, 1 - eps))
+    input = tensor_operand(input)
+    if eps is None:
+        return _logit(input)
+    # Not `clamp`, which has no gradient at NaN.
+    return _logit(ops.where(input < eps, eps, ops.where(input > 1 - eps, 1 - eps, input)))
 
 
 # Replacing and comparing.

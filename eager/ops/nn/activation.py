@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from fusegrad.eager.autograd.node import constant
+from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import (
     ONLY_FLOAT,
@@ -86,12 +87,16 @@ def _parametric(
             raise TypeError(f"{name}() takes {', '.join(names) or 'no parameters'}, got {values} {given}")
         write = params.pop("inplace", False)
         params = {n: v if type(v) in OPERANDS else number(v) for n, v in params.items()}
+        kind = dtypes.opmath(tensor_operand(input).array.dtype)
+        take = dtypes.as_kind if kind.kind in "iu" else dtypes.held
+        params = {n: v if isinstance(v, Tensor) else take(v, kind) for n, v in params.items()}
         return applied(lambda x: bind(op, (x,), params), input, write, name)
 
     return documented(function, name, doc, f"nn.functional.{name}")
 
 
-# Made of straight lines.
+# Made of straight lines. At NaN PyTorch's vectors and its single numbers have different gradients: ours are
+# those of a single number, for which NaN is on no side of a bound.
 
 relu = public(method=True, inplace=True)(
     _plain(

@@ -6,6 +6,7 @@ A `DType` wraps a NumPy dtype under PyTorch's name and prints as PyTorch prints 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -179,6 +180,67 @@ def number_dtype(value: Any) -> DType:
         raise TypeError(f"expected a Tensor or a number, got {kind.__name__}")
     dtype = _default if kind is float else PYTHON_TYPES[kind]
     return complex128 if dtype is complex64 and _default is float64 else dtype
+
+
+# What PyTorch calls the element types in messages.
+_IN_C = {"uint8": "uint8_t", "int8": "int8_t", "int16": "int16_t", "int32": "int", "int64": "int64_t"}
+_IN_C |= {"uint16": "uint16_t", "uint32": "uint32_t", "uint64": "uint64_t", "float16": "c10::Half"}
+_IN_C |= {"float32": "float", "float64": "double", "bfloat16": "c10::BFloat16"}
+
+
+def overflow(dtype: np.dtype, value: Any = None) -> Exception:
+    """The error for a number that `dtype` cannot hold."""
+    shown = "" if value is None else f" ({value!r})"
+    name = _IN_C.get(dtype.name, dtype.name)
+    return failure(RuntimeError, f"value cannot be converted to type {name} without overflow{shown}")
+
+
+def holds(dtype: np.dtype, low: Any, high: Any) -> bool:
+    """Whether all real numbers from `low` to `high` may become elements of `dtype`, by PyTorch's rule.
+
+    A fraction is cut off. Whole numbers below 0 wrap around where their size fits an unsigned dtype.
+    Infinities and NaN are for floats.
+    """
+    if dtype.kind in "bc":
+        return True
+    if dtype.kind in "fV":
+        most = finfo(FROM_NUMPY[dtype]).max
+        return not any(most < abs(v) < math.inf for v in (low, high))
+    limits = np.iinfo(dtype)
+    least = -int(limits.max) if dtype.kind == "u" and isinstance(low, (int, np.integer)) else int(limits.min)
+    return bool(least <= low and high <= int(limits.max))
+
+
+def opmath(dtype: np.dtype) -> np.dtype:
+    """What an op computes in: for half precision, single."""
+    return float32.numpy if dtype.kind == "V" or dtype.char == "e" else dtype
+
+
+def held(value: Any, dtype: np.dtype) -> Any:
+    """`value`, a Python number that is to become an element of `dtype`.
+
+    Raises OverflowError for an integer that no dtype has, RuntimeError for what this one cannot hold.
+    """
+    kind = type(value)
+    if kind is int and not -(2**63) <= value < 2**64:
+        raise failure(OverflowError, f"int too big to convert: {value}")
+    if dtype.kind != "c" and kind is not bool and (kind is complex or not holds(dtype, value, value)):
+        raise overflow(dtype, value)
+    return value
+
+
+def as_kind(value: Any, dtype: np.dtype) -> Any:
+    """A Python number that NumPy and the kernels take next to `dtype` without changing it.
+
+    Raises RuntimeError for one that `dtype` cannot hold.
+    """
+    if value is None or (held(value, dtype) is value and dtype.kind == "c"):
+        return value
+    if dtype.kind in "fV":
+        return float(value)
+    if dtype.kind == "b":
+        return bool(value)
+    return int(value) % 2 ** (8 * dtype.itemsize) if dtype.kind == "u" else int(value)
 
 
 def converted(array: np.ndarray, dtype: np.dtype) -> np.ndarray:

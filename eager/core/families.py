@@ -21,7 +21,7 @@ from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.sizes import broadcast_shapes
 from fusegrad.eager.core.tensor import Tensor
 
-_BOOL = np.dtype(bool)
+_BOOL, _WIDE = np.dtype(bool), np.dtype(complex)
 
 # What may stand next to float arrays as it is: NumPy treats Python's numbers as weak, like PyTorch.
 WEAK = (float, int)
@@ -33,6 +33,7 @@ def _same_number(number: float, dtype: np.dtype) -> Any:
 
     Itself where NumPy has something to say about it. Zeros would be found for each other, whatever the sign.
     """
+    dtypes.held(number, _WIDE)
     with np.errstate(all="ignore"):
         array = np.array(number, dtype)
     array.flags.writeable = False
@@ -155,14 +156,10 @@ class Pointwise(Analytic):
         return self._evaluate_mixed(args, params)
 
     def _evaluate_mixed(self, args: Sequence[Any], params: Params) -> Any:
-        for a in args:
-            if isinstance(a, Tensor):
-                break
-        else:
-            if not self.alone:
-                raise TypeError(f"expected a Tensor, got {', '.join(type(a).__name__ for a in args)}")
+        if not self.alone and not any(isinstance(a, Tensor) for a in args):
+            raise TypeError(f"expected a Tensor, got {', '.join(type(a).__name__ for a in args)}")
         compute = self.compute_dtype([a.array if isinstance(a, Tensor) else a for a in args])
-        arrays = [a.array if isinstance(a, Tensor) else np.asarray(a) for a in args]
+        arrays = [a.array if isinstance(a, Tensor) else np.asarray(dtypes.held(a, _WIDE)) for a in args]
         arrays[self.data :] = [cast_as_it_lies(array, compute) for array in arrays[self.data :]]
         return self.ordered(*arrays, **params)
 

@@ -1,7 +1,7 @@
 """NaN, infinities and the signs of zeros in results and gradients: eager, compiled and PyTorch.
 
 What an op makes of a special value must not depend on where in an array of which length it stands. Where
-PyTorch's own answer does, ours is one of its answers.
+PyTorch's own answer does, ours is that for a number alone.
 """
 
 from __future__ import annotations
@@ -56,13 +56,35 @@ CHOOSING: dict[str, Function] = {
     "over relu": lambda library, x: 1 / library.relu(x),
     "over clamp": lambda library, x: 1 / x.clamp(min=0),
 }
+# Losses, element by element, with their targets.
+LOSSES: dict[str, Function] = {
+    f"{name} to {target}": lambda library, x, name=name, target=target: getattr(library.nn.functional, name)(
+        x, library.full_like(x, target), reduction="none"
+    )
+    for name, targets in {
+        "mse_loss": (0.5,),
+        "l1_loss": (0.5,),
+        "smooth_l1_loss": (0.5,),
+        "huber_loss": (0.5,),
+        "binary_cross_entropy_with_logits": (0.0, 0.5, 1.0),
+        "soft_margin_loss": (1.0, -1.0),
+        "hinge_embedding_loss": (1.0, -1.0),
+        "poisson_nll_loss": (0.5,),
+        "kl_div": (0.0, 0.5),
+    }.items()
+    for target in targets
+}
 # One operand, or one and a number.
 SINGLE: dict[str, Function] = {
     **named("neg abs sign reciprocal square sqrt floor ceil trunc round frac positive nan_to_num deg2rad"),
     **named("exp exp2 expm1 log log2 log10 log1p rsqrt sin cos tan asin acos atan sinh cosh tanh asinh"),
     **named("acosh atanh sigmoid sinc logit rad2deg angle erf erfc erfinv lgamma i0 selu celu"),
     **named("special.ndtri special.entr nn.functional.silu nn.functional.mish nn.functional.elu"),
+    **named("nn.functional.celu nn.functional.selu special.expit"),
     **named("nn.functional.softplus nn.functional.softsign nn.functional.tanhshrink"),
+    "logit with a bound": lambda library, x: library.logit(x, 0.1),
+    "hardtanh": lambda library, x: library.nn.functional.hardtanh(x, -0.5, 3.0),
+    "elu": lambda library, x: library.nn.functional.elu(x, 0.5),
     "x - x": lambda library, x: x - x,
     "x * 0": lambda library, x: x * 0,
     "x * -1": lambda library, x: x * -1,
@@ -116,8 +138,18 @@ def answers(library: Any, function: Function, data: Sequence[Sequence[np.ndarray
     return found
 
 
-def check(function: Function, data: Sequence[Sequence[np.ndarray]]) -> None:
-    theirs = answers(torch, lambda *x: function(torch, *x), data)
+def numbers_of(data: Sequence[Sequence[np.ndarray]]) -> list[list[np.ndarray]]:
+    """The operands of `data`, number by number, each once."""
+    rows = (row for operands in data for row in zip(*(x.ravel() for x in operands), strict=True))
+    return list({str([v.item() for v in row]): [np.array([v]) for v in row] for row in rows}.values())
+
+
+def check(function: Function, data: Sequence[Sequence[np.ndarray]], alone: bool = True) -> None:
+    """Eager and compiled give the same whatever the length, and what PyTorch gives for a number.
+
+    alone: for a number alone; otherwise for one somewhere in arrays of these lengths.
+    """
+    theirs = answers(torch, lambda *x: function(torch, *x), numbers_of(data) if alone else data)
     eager = answers(fg, lambda *x: function(fg, *x), data)
     compiled = answers(fg, fg.jit(lambda *x: function(fg, *x)), data)
     assert eager == compiled
@@ -153,7 +185,7 @@ def test_what_chooses_at_every_length(name: str, dtype: str):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_functions_of_one(dtype: str):
-    for name, function in SINGLE.items():
+    for name, function in (SINGLE | LOSSES).items():
         try:
             check(function, specials(SOME_LENGTHS, dtype))
         except AssertionError as error:
@@ -163,7 +195,8 @@ def test_functions_of_one(dtype: str):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name", PAIRS)
 def test_functions_of_two(name: str, dtype: str):
-    check(PAIRS[name], special_pairs(SOME_LENGTHS, dtype))
+    # Of two zeros ours is always the second, PyTorch's now one, now the other.
+    check(PAIRS[name], special_pairs(SOME_LENGTHS, dtype), alone=name not in ("maximum", "minimum"))
 
 
 def test_zeros_that_are_larger_only_in_vectors_are_found(monkeypatch: pytest.MonkeyPatch):
@@ -175,6 +208,82 @@ def test_zeros_that_are_larger_only_in_vectors_are_found(monkeypatch: pytest.Mon
     monkeypatch.setattr(primitives, "extreme", other_zero)
     with pytest.raises(AssertionError):
         check(lambda library, x: library.relu(x * 1) * 1, specials([(), (33,)], "float32"))
+
+
+# What a row makes of its special values; PyTorch's gradients of these are the same for all lengths.
+ROWS = [
+    *(
+        [1.0, np.nan, 0.25, 2.0],
+        [1.0, np.inf, 0.25, 2.0],
+        [1.0, -np.inf, 0.25, 2.0],
+        [np.inf, -np.inf, 1.0, 2.0],
+    ),
+    *(
+        [np.inf] * 4,
+        [-np.inf] * 4,
+        [0.0, 0.0, 1.0, 2.0],
+        [0.0] * 4,
+        [3.0, 0.0, 1.0, 2.0],
+        [0.0, np.nan, 0.0, 2.0],
+    ),
+    [np.nan, np.inf, 0.0, 1.0],
+]
+OF_ROWS: dict[str, Function] = {
+    "cumprod": lambda library, x: library.cumprod(x, 1),
+    "cumsum": lambda library, x: library.cumsum(x, 1),
+    "cummax": lambda library, x: library.cummax(x, 1)[0],
+    "logcumsumexp": lambda library, x: library.logcumsumexp(x, 1),
+    "prod": lambda library, x: library.prod(x, 1),
+    "logsumexp": lambda library, x: library.logsumexp(x, 1),
+    "var": lambda library, x: library.var(x, 1),
+    "std": lambda library, x: library.std(x, 1),
+    "amax": lambda library, x: library.amax(x, 1),
+    "max": lambda library, x: library.max(x, 1)[0],
+    "norm 1": lambda library, x: library.linalg.vector_norm(x, 1, 1),
+    "norm 2": lambda library, x: library.linalg.vector_norm(x, 2, 1),
+    "norm 3": lambda library, x: library.linalg.vector_norm(x, 3, 1),
+    "norm inf": lambda library, x: library.linalg.vector_norm(x, float("inf"), 1),
+    "normalize": lambda library, x: library.nn.functional.normalize(x, dim=1),
+    "cosine": lambda library, x: library.nn.functional.cosine_similarity(x, library.ones_like(x), dim=1),
+    "cross entropy": lambda library, x: library.nn.functional.cross_entropy(
+        x, library.zeros(1, dtype=library.int64)
+    ),
+    "margin": lambda library, x: library.nn.functional.multi_margin_loss(
+        x, library.zeros(1, dtype=library.int64)
+    ),
+    "margins": lambda library, x: library.nn.functional.multilabel_margin_loss(
+        x, library.tensor([[1, 0, -1, 0]])
+    ),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", OF_ROWS)
+def test_rows(name: str, dtype: str):
+    function = OF_ROWS[name]
+    compiled = fg.jit(lambda x: function(fg, x))
+    for row in ROWS:
+        x = np.array([row], dtype)
+        results = [
+            derived(torch, lambda x: function(torch, x), [x]),
+            derived(fg, lambda x: function(fg, x), [x]),
+        ]
+        results += [derived(fg, compiled, [x]) for _ in range(2)]
+        theirs, *ours = [
+            [[k.replace("-0", "+0") for k in kinds(array)] for array in result] for result in results
+        ]
+        assert all(result == theirs for result in ours), (row, theirs, ours)
+
+
+@pytest.mark.parametrize("name", ["cosine", "normalize"])
+def test_lengths_that_overflow(name: str):
+    function = OF_ROWS[name]
+    for row in ([1e30, -1e30, 1e-30, 0.0], [1e30, 2e30, 3e30, 1e30], [3e38] * 4):
+        x = np.array([row], np.float32)
+        theirs = derived(torch, lambda x: function(torch, x), [x])
+        ours = derived(fg, lambda x: function(fg, x), [x])
+        for mine, other in zip(ours, theirs, strict=True):
+            np.testing.assert_array_equal(mine, other)
 
 
 # Reductions. Values that cancel or overflow on the way give what depends on the order: there are none here.

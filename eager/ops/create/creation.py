@@ -22,6 +22,7 @@ from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.sizes import Symbol, positions, size_of
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor, mark_inference, on_cpu
+from fusegrad.eager.ops.create.python_numbers import check_fits, from_python
 from fusegrad.eager.ops.declare import public
 from fusegrad.eager.ops.pointwise.declare_pointwise import number
 
@@ -106,18 +107,8 @@ def _full_of(shape: tuple[int, ...], fill_value: Any, dtype: Any, **order: Any) 
         dtype = dtype or fill_value.dtype
     fill_value = number(fill_value)
     kind = dtypes.as_dtype(dtype) if dtype is not None else dtypes.number_dtype(fill_value)
-    _check_number(fill_value, kind)
+    dtypes.held(fill_value, kind.numpy)
     return bind(_full, (), {"shape": shape, "value": fill_value, "dtype": kind, **order})
-
-
-def _check_number(value: Any, kind: DType) -> None:
-    """Refuse a number that `kind` cannot hold."""
-    fits = not isinstance(value, complex) or kind.is_complex
-    if kind.numpy.kind in "iu" and isinstance(value, (int, float)):
-        limits = np.iinfo(kind.numpy)
-        fits = limits.min <= value <= limits.max
-    if not fits:
-        raise failure(RuntimeError, f"value {value} cannot be converted to {kind.name} without overflow")
 
 
 def order_like(input: Tensor) -> Params:
@@ -226,6 +217,11 @@ def arange(
         start, end = 0, start
     start, end, step = number(start), number(end), number(step)
     kind = _progression_dtype(dtype, start, end, step)
+    _check_progression(start, end, step)
+    is_half = dtypes.opmath(kind.numpy) is not kind.numpy
+    computed = dtypes.int64 if kind.category == 1 else dtypes.float32 if is_half else dtypes.float64
+    for value in (start, end, step):
+        dtypes.held(value, computed.numpy)
     if kind is dtypes.int64:
         start, end, step = int(start), int(end), int(step)
     _check_progression(start, end, step)
@@ -321,56 +317,17 @@ def tensor(data: Any, *, dtype: Any = None, requires_grad: bool = False, device:
         return requiring(copied if dtype is None else ops.cast(copied, dtype), requires_grad)
     if hasattr(data, "__dlpack__") and not isinstance(data, np.ndarray):  # of another library
         return tensor(tensor_of_data(data), dtype=dtype, requires_grad=requires_grad)
-    array, default = _from_python(data)
+    array, default = from_python(data, dtype)
     dtype = default if dtype is None else dtype
     if dtype is not None:
         kind = dtypes.as_dtype(dtype).numpy
-        array = array if array.dtype == kind else dtypes.converted(array, kind)
+        if array.dtype != kind:
+            if not isinstance(data, (np.ndarray, np.generic)):
+                check_fits(array, kind)
+            array = dtypes.converted(array, kind)
     if array.dtype not in dtypes.FROM_NUMPY:
         raise failure(TypeError, f"cannot make a tensor of dtype {array.dtype}")
     return requiring(_brought(wrap(array)), requires_grad)
-
-
-def _from_python(data: Any) -> tuple[np.ndarray, DType | None]:
-    """The values of `data`, and the dtype that they get unless one is asked for."""
-    plain = isinstance(data, (list, tuple))
-    if plain:
-        inner = _first_array(data)
-        data = _without_tensors(data)
-        plain = inner is None
-    try:
-        array = np.array(data)
-    except ValueError as error:
-        raise failure(ValueError, f"expected nested sequences of equal lengths: {error}") from None
-    if array.dtype.kind not in "buifc" and array.dtype not in dtypes.FROM_NUMPY:
-        raise failure(TypeError, f"cannot make a tensor of {type(data).__name__} ({array.dtype})")
-    if array.size == 0 and plain:
-        return array, dtypes.default_float()
-    if not plain and isinstance(data, (np.ndarray, np.generic)):
-        return array, None
-    if not plain and not isinstance(data, (bool, int, float, complex)):
-        return array, dtypes.FROM_NUMPY.get(inner.dtype) if isinstance(data, list) else None
-    default = dtypes.default_float()
-    wide = dtypes.complex128 if default is dtypes.float64 else dtypes.complex64
-    return array, {"f": default, "c": wide}.get(array.dtype.kind)
-
-
-def _first_array(data: Any) -> Any:
-    """The first array (or the array of the first tensor) in nested lists, None if there is none."""
-    while isinstance(data, (list, tuple)) and len(data):
-        data = data[0]
-    if isinstance(data, Tensor):
-        return data.array
-    return data if isinstance(data, (np.ndarray, np.generic)) else None
-
-
-def _without_tensors(data: Any) -> Any:
-    """`data` with tensors in it as numbers (through their door); of one element they are one, as in torch."""
-    if isinstance(data, (list, tuple)):
-        return [_without_tensors(d) for d in data]
-    if isinstance(data, Tensor):
-        return data.item() if data.numel() == 1 else data.tolist()
-    return data
 
 
 def constant(array: np.ndarray) -> Tensor:

@@ -52,7 +52,7 @@ def _ends(start: Any, end: Any, steps: Any, kind: DType) -> tuple[Any, Any, int]
     count = operator.index(steps)
     if count < 0:
         raise failure(RuntimeError, f"number of steps must be non-negative, got {steps}")
-    first, last = number(start), number(end)
+    first, last = (dtypes.held(number(v), kind.numpy) for v in (start, end))
     if kind.numpy.kind in "iu":
         first, last = int(first), int(last)
     return first, last, count

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fusegrad.eager.autograd import views
+from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.names import attach, publish, renamed
 from fusegrad.eager.core.op import bind
@@ -117,8 +118,13 @@ def _assign_to_repeated(self: Tensor, index: Any, value: Any) -> bool:
 
 def _number_for(value: Any, target: Tensor) -> Tensor:
     """A number (or nested ones) as a tensor of the dtype of `target`, with all digits that this has."""
-    kind = target.array.dtype.kind
-    if kind == "c" or (kind in "fV" and isinstance(value, (float, int))):
+    dtype = target.array.dtype
+    kind = dtype.kind
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise failure(ValueError, "Overflow when unpacking long long")
+    if isinstance(value, (int, float)) and dtypes.opmath(dtype) is dtype:
+        dtypes.held(value, dtype)
+    if kind == "c" or isinstance(value, (float, int)):
         return ops.tensor(value, dtype=target.dtype)
     made = ops.tensor(value)
     if kind in "fV" and made.array.dtype.kind in "fV":

@@ -56,11 +56,8 @@ def _put_slices(
 def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> Tensor:
     """`input` with the slices of `source` (times `alpha`) added at `index`. Source: `torch.index_add`."""
     if alpha != 1:
-        if isinstance(alpha, float) and source.array.dtype.kind not in "fcV":
-            raise failure(
-                RuntimeError,
-                "For integral input tensors, argument alpha must not be a floating point number.",
-            )
+        if not isinstance(alpha, Tensor):
+            alpha = dtypes.as_kind(alpha, source.array.dtype)
         source = ops.cast(source * alpha, source.dtype)
     return _put_slices(input, dim, index, source, True, "index_add", RuntimeError)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import Composite, Contraction, fit
 from fusegrad.eager.core.op import TensorType, bind
@@ -231,6 +232,8 @@ def combined(name: str, input: Tensor, product: Tensor, beta: Any, alpha: Any) -
             f"{name}: expected all operands to have the same dtype, got {input.array.dtype.name} and "
             f"{dtype.name}; convert one with .to(dtype)",
         )
+    for factor in (beta, alpha):
+        dtypes.held(factor, dtypes.opmath(dtype))
     if dtype.kind in "iu":  # PyTorch cuts the factors off
         beta, alpha = int(beta), int(alpha)
     input = ops.expand(input, product.array.shape)

@@ -15,7 +15,7 @@ from fusegrad.eager.ops.declare import public
 
 def at_least(x: Tensor, low: float) -> Tensor:
     """`x` lifted to `low`, with the gradient of `x` itself, as PyTorch lifts lengths and variances."""
-    return x + (ops.clamp(x, low) - x).detach()
+    return x + ops.where(x < low, low - x, 0.0).detach()  # nothing for one that is infinite
 
 
 def normalize(

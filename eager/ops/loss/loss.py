@@ -123,7 +123,7 @@ def _bce(x: Tensor, y: Tensor, _: Any) -> Tensor:
 
 
 def _bce_logits_numpy(x: np.ndarray, y: np.ndarray, _: Any) -> Any:
-    return np.maximum(x, 0) - x * y + np.log1p(np.exp(-np.abs(x)))
+    return (1 - y) * x - (np.minimum(x, 0) - np.log1p(np.exp(-np.abs(x))))
 
 
 _mse = _pairwise(
@@ -151,7 +151,7 @@ _bce_op = _pairwise(
 _bce_logits_op = _pairwise(
     "binary_cross_entropy_with_logits",
     _bce_logits_numpy,
-    lambda x, y, _: ops.clamp(x, 0.0) - x * y + ops.log1p(ops.exp(-ops.abs(x))),
+    lambda x, y, _: (1 - y) * x - (ops.clamp(x, max=0.0) - ops.log1p(ops.exp(-ops.abs(x)))),
     lambda x, y, _: ops.sigmoid(x) - y,
     lambda x, y, _: -x,
     lambda shape, operands, params: as_operands(shape, operands[::-1]),

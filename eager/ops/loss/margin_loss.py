@@ -185,7 +185,8 @@ def multi_margin_loss(
         raise failure(
             RuntimeError, f"inconsistent weight size: {list(weight.array.shape)} for {count} classes"
         )
-    loss = ops.clamp(margin - ops.gather(rows, 1, classes) + rows, 0)
+    short = margin - ops.gather(rows, 1, classes) + rows
+    loss = _lacking(short)
     if p == 2:
         loss = loss * loss
     if weight is not None:
@@ -193,6 +194,11 @@ def multi_margin_loss(
     others = ops.ne(ops.arange(count), classes)
     loss = ops.sum(ops.where(others, loss, 0.0), 1) / count
     return _unrowed(loss, input.array.ndim, how)
+
+
+def _lacking(margin: Tensor) -> Tensor:
+    """What is missing of a margin: nothing, and no gradient, where it is just kept, and of NaN."""
+    return ops.where(margin > 0, margin, 0.0)
 
 
 def _rows(input: Tensor) -> Tensor:
@@ -236,7 +242,7 @@ def multilabel_margin_loss(
     others = ops.logical_not(ops.any(hits, 1))
     picked = ops.unsqueeze(ops.gather(rows, 1, labels), 2)
     pairs = ops.unsqueeze(listed, 2) & ops.unsqueeze(others, 1)
-    loss = ops.where(pairs, ops.clamp(1 - picked + ops.unsqueeze(rows, 1), 0), 0.0)
+    loss = ops.where(pairs, _lacking(1 - picked + ops.unsqueeze(rows, 1)), 0.0)
     return _unrowed(ops.sum(loss, (1, 2)) / count, input.array.ndim, how)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from fusegrad.eager.autograd.node import constant
+from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import (
     ONLY_FLOAT,
@@ -86,12 +87,16 @@ def _parametric(
             raise TypeError(f"{name}() takes {', '.join(names) or 'no parameters'}, got {values} {given}")
         write = params.pop("inplace", False)
         params = {n: v if type(v) in OPERANDS else number(v) for n, v in params.items()}
+        kind = dtypes.opmath(tensor_operand(input).array.dtype)
+        take = dtypes.as_kind if kind.kind in "iu" else dtypes.held
+        params = {n: v if isinstance(v, Tensor) else take(v, kind) for n, v in params.items()}
         return applied(lambda x: bind(op, (x,), params), input, write, name)
 
     return documented(function, name, doc, f"nn.functional.{name}")
 
 
-# Made of straight lines.
+# Made of straight lines. At NaN PyTorch's vectors and its single numbers have different gradients: ours are
+# those of a single number, for which NaN is on no side of a bound.
 
 relu = public(method=True, inplace=True)(
     _plain(
@@ -115,7 +120,7 @@ _hardtanh = _parametric(
     "hardtanh",
     lambda x, min_val, max_val: at_most(at_least(x, x.dtype.type(min_val)), x.dtype.type(max_val)),
     lambda b, x, min_val, max_val: b.minimum(max_val, b.maximum(min_val, x)),
-    lambda g, x, min_val, max_val: linked(ops.where((x > min_val) & (x < max_val), g, 0.0), x),
+    lambda g, x, min_val, max_val: linked(ops.where((x <= min_val) | (x >= max_val), 0.0, g), x),
     "x limited to min_val and max_val.",
     {"min_val": -1.0, "max_val": 1.0},
     rule=REAL_NUMBER,
@@ -156,7 +161,7 @@ hardshrink = public(method=True)(
         "hardshrink",
         lambda x, lambd: np.where(np.abs(x) <= lambd, x.dtype.type(0), x),
         lambda b, x, lambd: b.select(b.le(b.abs(x), lambd), 0.0, x),
-        lambda g, x, lambd: linked(ops.where(ops.abs(x) > lambd, g, 0.0), x),
+        lambda g, x, lambd: linked(ops.where(ops.abs(x) <= lambd, 0.0, g), x),
         "x, or 0 where |x| is at most lambd.",
         {"lambd": 0.5},
         in_place=False,
@@ -164,9 +169,9 @@ hardshrink = public(method=True)(
 )
 _softshrink = _parametric(
     "softshrink",
-    lambda x, lambd: np.where(np.abs(x) <= lambd, x.dtype.type(0), x - np.sign(x) * x.dtype.type(lambd)),
-    lambda b, x, lambd: b.select(b.le(b.abs(x), lambd), 0.0, b.sub(x, b.mul(b.sign(x), lambd))),
-    lambda g, x, lambd: linked(ops.where(ops.abs(x) > lambd, g, 0.0), x),
+    lambda x, lambd: np.where(np.abs(x) <= lambd, x * 0, x - np.sign(x) * x.dtype.type(lambd)),
+    lambda b, x, lambd: b.select(b.le(b.abs(x), lambd), b.mul(x, 0.0), b.sub(x, b.mul(b.sign(x), lambd))),
+    lambda g, x, lambd: linked(ops.where(ops.abs(x) <= lambd, 0.0, g), x),
     "x brought toward 0 by lambd.",
     {"lambd": 0.5},
     in_place=False,
@@ -195,7 +200,7 @@ hardswish = _parametric(
     "hardswish",
     lambda x: x * at_most(at_least(x + 3, 0), 6) / 6,
     lambda b, x: b.div(b.mul(x, b.minimum(6.0, b.maximum(0.0, b.add(x, 3.0)))), 6.0),
-    lambda g, x: g * ops.where(x <= -3, 0.0, ops.where(x >= 3, 1.0, x / 3 + 0.5)),
+    lambda g, x: g * ops.where(x <= -3, 0.0, ops.where(x < 3, x / 3 + 0.5, 1.0)),
     "x * clamp(x + 3, 0, 6) / 6.",
     {},
 )
@@ -292,7 +297,7 @@ elu = _parametric(
     "elu",
     lambda x, alpha: np.where(x > 0, x, alpha * np.expm1(x)),
     lambda b, x, alpha: b.select(b.gt(x, 0.0), x, b.mul(b.expm1(x), alpha)),
-    lambda g, x, alpha: ops.where(x > 0, g, g * (ops.exp(ops.clamp(x, max=0.0)) * alpha)),
+    lambda g, x, alpha: ops.where(x <= 0, g * (ops.exp(ops.clamp(x, max=0.0)) * alpha), g),
     "x, or alpha * (exp(x) - 1) below 0.",
     {"alpha": 1.0},
 )
@@ -301,7 +306,7 @@ celu = public(
         "celu",
         lambda x, alpha: np.where(x > 0, x, alpha * np.expm1(x / alpha)),
         lambda b, x, alpha: b.select(b.gt(x, 0.0), x, b.mul(b.expm1(b.div(x, alpha)), alpha)),
-        lambda g, x, alpha: ops.where(x > 0, g, g * ops.exp(ops.clamp(x, max=0.0) / alpha)),
+        lambda g, x, alpha: ops.where(x <= 0, g * ops.exp(ops.clamp(x, max=0.0) / alpha), g),
         "x, or alpha * (exp(x / alpha) - 1) below 0.",
         {"alpha": 1.0},
     )

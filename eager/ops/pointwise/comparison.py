@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.families import ANY, BITS, ORDER, REAL, TEST, Elementwise
 from fusegrad.eager.core.names import attach
 from fusegrad.eager.core.op import bind
@@ -184,7 +185,13 @@ def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
     """
     if input is None and other is None:
         return ops.nonzero(condition, as_tuple=True)
-    return bind(_where, (operand(condition), operand(input), operand(other)))
+    x, y = operand(input), operand(other)
+    for value in (x, y):
+        if not isinstance(value, Tensor) and not (type(value) is not complex and -127 <= value <= 127):
+            kind = dtypes.result_type([v.array if isinstance(v, Tensor) else v for v in (x, y)])
+            # Half precision takes what is too large for infinity, as it does in PyTorch.
+            dtypes.held(value, kind if dtypes.opmath(kind) is kind else dtypes.float64.numpy)
+    return bind(_where, (operand(condition), x, y))
 
 
 attach(lambda self, condition, other: where(condition, self, other), "where")

@@ -112,7 +112,8 @@ def rsub(input: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
 
 def _scaled(input: Any, other: Any, alpha: Any) -> Any:
     """`alpha * other` for an `alpha` that the result's dtype can hold."""
-    kind = dtypes.result_type([x.array if isinstance(x, Tensor) else x for x in (input, other)]).kind
+    dtype = dtypes.result_type([x.array if isinstance(x, Tensor) else x for x in (input, other)])
+    kind = dtype.kind
     if isinstance(alpha, bool) and kind != "b":
         raise failure(RuntimeError, "Boolean alpha only supported for Boolean results.")
     if isinstance(alpha, float) and kind in "bui":
@@ -123,6 +124,8 @@ def _scaled(input: Any, other: Any, alpha: Any) -> Any:
         raise failure(
             RuntimeError, "For non-complex input tensors, argument alpha must not be a complex number."
         )
+    if not isinstance(alpha, Tensor):
+        dtypes.held(alpha, dtype)
     return mul(other, bool(alpha) if kind == "b" else alpha)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import math
 from typing import Any
 
@@ -81,7 +80,7 @@ def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
         low, high = [None if v is None else ops.cast(tensor_operand(v), kind) for v in (min, max)]
         return _clamped_by_tensors(ops.cast(input, kind), low, high)
     kind = dtypes.result_type([input.array, *bounds])
-    params = {"min": as_kind(min, kind), "max": as_kind(max, kind)}
+    params = {"min": dtypes.as_kind(min, kind), "max": dtypes.as_kind(max, kind)}
     return bind(_clamp, (ops.cast(input, kind),), params)
 
 
@@ -94,27 +93,6 @@ def _clamped_by_tensors(x: Tensor, min: Tensor | None, max: Tensor | None) -> Te
         nan = (x + max).detach()
         x = ops.where(ops.le(x, max), x, ops.where(ops.gt(x, max), max, nan))
     return x
-
-
-def as_kind(value: Any, dtype: np.dtype) -> Any:
-    """A Python number that NumPy and the kernels take next to `dtype` without changing it.
-
-    Raises RuntimeError for one that `dtype` cannot hold.
-    """
-    if value is None or dtype.kind == "c":
-        return value
-    if isinstance(value, builtins.complex):
-        raise failure(RuntimeError, f"value cannot be converted to type {dtype.name} without overflow")
-    if dtype.kind in "fV":
-        return float(value)
-    if dtype.kind == "b":
-        return bool(value)
-    limits = np.iinfo(dtype)
-    if not limits.min <= value <= limits.max:
-        raise failure(
-            RuntimeError, f"value {value} cannot be converted to type {dtype.name} without overflow"
-        )
-    return int(value)
 
 
 clip = public(name="clip", method=True, inplace=True)(clamp)
@@ -166,7 +144,8 @@ _addcdiv = Elementwise(
 @public(method=True, inplace=True)
 def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Any = 1) -> Tensor:
     """input + value * tensor1 * tensor2. Source: `torch.addcmul`."""
-    return bind(_addcmul, (operand(input), operand(tensor1), operand(tensor2)), {"value": value})
+    operands = (operand(input), operand(tensor1), operand(tensor2))
+    return bind(_addcmul, operands, {"value": _factor(value, operands)})
 
 
 @public(method=True, inplace=True)
@@ -179,7 +158,16 @@ def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Any = 1) 
         raise failure(
             RuntimeError, "Integer division with addcdiv is no longer supported; use .float() first"
         )
-    return bind(_addcdiv, (operand(input), operand(tensor1), operand(tensor2)), {"value": value})
+    operands = (operand(input), operand(tensor1), operand(tensor2))
+    return bind(_addcdiv, operands, {"value": _factor(value, operands)})
+
+
+def _factor(value: Any, operands: tuple[Any, ...]) -> Any:
+    """A factor in what the operands are computed in. Raises RuntimeError for one that this cannot hold."""
+    if isinstance(value, Tensor):
+        return value
+    kind = dtypes.opmath(dtypes.result_type([x.array if isinstance(x, Tensor) else x for x in operands]))
+    return dtypes.as_kind(value, kind) if kind.kind in "iu" else dtypes.held(value, kind)
 
 
 def _lerp_numpy(x: Any, y: Any, w: Any) -> Any:
@@ -212,6 +200,7 @@ def lerp(input: Tensor, end: Tensor, weight: Any) -> Tensor:
         raise failure(
             RuntimeError, f"expected floating-point tensors of one dtype, got {' and '.join(sorted(kinds))}"
         )
+    _factor(operands[2], operands[:2])
     return bind(_lerp, operands)
 
 
@@ -298,7 +287,9 @@ _logit = unary(
     lambda x: np.log(x / (1 - x)),
     REAL_FLOAT,
     lambda b, x: b.log(b.div(x, b.sub(1.0, x))),
-    lambda g, x: ops.where(ops.logical_or(ops.lt(x, 0), ops.lt(1 - x, 0)), math.nan, g / (x * (1 - x))),
+    lambda g, x: ops.where(
+        ops.logical_or(ops.lt(x, 0), ops.lt(1 - x, 0)), math.nan, g / ((x + 0.0) * (1 - x))
+    ),
     "log(x / (1 - x)).",
     named=False,
 )
@@ -307,7 +298,11 @@ _logit = unary(
 @public(method=True, inplace=True)
 def logit(input: Tensor, eps: float | None = None) -> Tensor:
     """log(x / (1 - x)), with x limited to `eps` and 1 - `eps` first. Source: `torch.logit`."""
-    return _logit(tensor_operand(input) if eps is None else clamp(input, eps, 1 - eps))
+    input = tensor_operand(input)
+    if eps is None:
+        return _logit(input)
+    # Not `clamp`, which has no gradient at NaN.
+    return _logit(ops.where(input < eps, eps, ops.where(input > 1 - eps, 1 - eps, input)))
 
 
 # Replacing and comparing.
@@ -365,7 +360,7 @@ def fill(input: Tensor, value: Any) -> Tensor:
 def _like(value: Any, input: Tensor) -> Any:
     """A number or 0-d tensor in the dtype of `input`; raises RuntimeError where it does not fit."""
     if not isinstance(value, Tensor):
-        return as_kind(value, input.array.dtype)
+        return dtypes.as_kind(value, input.array.dtype)
     if value.array.ndim:
         raise failure(
             RuntimeError, f"only supports a 0-dimension value tensor, got shape {list(value.array.shape)}"

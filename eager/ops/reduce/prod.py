@@ -45,13 +45,28 @@ def along(function: Callable[..., Tensor], input: Tensor, dim: int, **options: A
 
 # Running products.
 
+
+def _running_gradient(g: Tensor, x: Tensor, out: Tensor, dim: int) -> Tensor:
+    """What comes before each element, times what each later product has after it.
+
+    PyTorch divides the later products by the element, which loses digits: its quotient is taken where it is
+    infinite or NaN. Behind the first zero there is nothing but zeros.
+    """
+    exact = shifted(out, dim, 1.0) * backward_recurrence(g, x, dim)
+    zero = ops.eq(x, 0)
+    zeros = ops.cumsum(zero, dim)
+    later = reversed_along(ops.cumsum(reversed_along(ops.where(zeros > 0, 0.0, g * out), dim), dim), dim)
+    quotient = (later / x).detach()
+    before = ops.where(ops.isfinite(quotient), exact, quotient)
+    return ops.where(zeros > 0, ops.where(ops.logical_and(zero, ops.eq(zeros, 1)), exact, 0.0), before)
+
+
 _cumprod = AnalyticOpaque(
     "cumprod",
     "x",
     lambda x, dim: accumulated(np.cumprod, x, dim),
     lambda types, dim: TensorType(types[0].shape, _sum_dtype(types[0].dtype)),
-    # What comes before each element, times what each later product has after it.
-    {"x": lambda g, x, out, dim: shifted(out, dim, 1.0) * backward_recurrence(g, x, dim)},
+    {"x": _running_gradient},
 )
 
 

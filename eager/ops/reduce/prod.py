@@ -58,7 +58,9 @@ def _running_gradient(g: Tensor, x: Tensor, out: Tensor, dim: int) -> Tensor:
     later = reversed_along(ops.cumsum(reversed_along(ops.where(zeros > 0, 0.0, g * out), dim), dim), dim)
     quotient = (later / x).detach()
     before = ops.where(ops.isfinite(quotient), exact, quotient)
-    return ops.where(zeros > 0, ops.where(ops.logical_and(zero, ops.eq(zeros, 1)), exact, 0.0), before)
+    first = ops.logical_and(zero, ops.eq(zeros, 1))
+    behind = ops.where(ops.logical_or(first, ops.isfinite(exact)), exact, 0.0)  # zeros have derivatives, too
+    return ops.where(zeros > 0, behind, before)
 
 
 _cumprod = AnalyticOpaque(

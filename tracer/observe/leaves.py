@@ -23,7 +23,14 @@ import numpy as np
 from fusegrad.eager.autograd.function import Function, FunctionNode
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.observe import attributes, numbers, operations, purity, stores
-from fusegrad.tracer.observe.lookup import MISSING, flat_contents, says_its_class, type_lookup
+from fusegrad.tracer.observe.lookup import (
+    ITERATORS,
+    MISSING,
+    VIEWS,
+    flat_contents,
+    says_its_class,
+    type_lookup,
+)
 from fusegrad.tracer.observe.observer import LOCAL, OUTER, Observer
 from fusegrad.tracer.observe.symbols import NUMBERS, ON_NUMBERS
 from fusegrad.tracer.observe.values import is_plain
@@ -137,7 +144,7 @@ def call_pure(observer: Observer, function: Any, mode: str, site: Site, /, *args
     if function is iter and len(args) != 1:
         observer.open("iterates over the calls of a function", site)
     callback = purity.CALLBACKS.get(function)
-    advanced = [v for v in positional if type(v) in purity.ITERATORS and not _runs_whole(function, v)]
+    advanced = [v for v in positional if type(v) in ITERATORS and not _runs_whole(function, v)]
     # What advances an iterator has done something, and what calls back may have.
     observer.deeds += callback is not None or bool(advanced)
     if callback is not None:
@@ -196,10 +203,10 @@ def _operand(observer: Observer, value: Any, mode: str, iterated: bool, site: Si
     kind = type(value)
     if mode == purity.HELD:
         observer.consume(value, site, what, deep=False)
-    elif kind in purity.ITERATORS and iterated:
+    elif kind in ITERATORS and iterated:
         if not observer.is_local_iterator(value):
             observer.open(f"{what} an iterator that lives outside the function", site)
-        elif mode != purity.SHALLOW and kind in purity.VIEWS:
+        elif mode != purity.SHALLOW and kind in VIEWS:
             for item in value:
                 _checked(observer, site, what, mode, item)
         elif mode != purity.SHALLOW:
@@ -272,7 +279,7 @@ def _explain(observer: Observer, error: Exception, operands: list) -> None:
     """An exception of the builtin itself follows from its operands, unless values of tensors went in."""
     raised_here = error.__traceback__ is not None and error.__traceback__.tb_next is None
     leaves = _flat(operands)
-    if raised_here and not any(observer.is_tensor(v) or type(v) in purity.ITERATORS for v in leaves):
+    if raised_here and not any(observer.is_tensor(v) or type(v) in ITERATORS for v in leaves):
         observer.explain(error)
 
 
@@ -371,7 +378,7 @@ def _call_setattr(observer: Observer, site: Site, /, *args: Any, **kwargs: Any) 
 
 def _call_next(observer: Observer, site: Site, /, *args: Any) -> Any:
     iterator = args[0] if args else None
-    if type(iterator) not in purity.ITERATORS or not observer.is_local_iterator(iterator):
+    if type(iterator) not in ITERATORS or not observer.is_local_iterator(iterator):
         observer.open("advances an iterator that lives outside the function", site)
     try:
         return next(*args)
@@ -410,7 +417,7 @@ def _call_method(observer: Observer, function: Any, site: Site, /, *args: Any, *
         ]
     elif kind in purity.MUTATORS or purity.is_namedtuple(owner):
         _prepare_container_method(observer, owner, name, positional, keywords, site, what)
-    elif kind in purity.ITERATORS and observer.is_local_iterator(owner):
+    elif kind in ITERATORS and observer.is_local_iterator(owner):
         pass
     else:
         observer.open(f"calls `{name}` of a {kind.__name__}, which is not known", site)

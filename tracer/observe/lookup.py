@@ -8,9 +8,11 @@ from __future__ import annotations
 import datetime
 import decimal
 import functools
+import itertools
 import operator
 import sys
 from collections import OrderedDict, defaultdict, deque
+from collections.abc import Iterable, Reversible
 from contextvars import ContextVar
 from dataclasses import dataclass
 from types import (
@@ -108,16 +110,33 @@ def is_data_descriptor(raw: Any) -> bool:
     return type_lookup(kind, "__set__") is not MISSING or type_lookup(kind, "__delete__") is not MISSING
 
 
+# The views of dicts, and all builtin iterators.
+VIEWS = frozenset({type({}.keys()), type({}.values()), type({}.items())}) | {
+    type(OrderedDict().keys()), type(OrderedDict().values()), type(OrderedDict().items()),
+}  # fmt: skip
+_ITERABLE: tuple[Iterable[Any], ...] = (
+    [], (), {}, set(), "", "é", b"", range(1), range(1 << 70), deque(),
+    {}.keys(), {}.values(), {}.items(), OrderedDict(), OrderedDict().items(),
+)  # fmt: skip
+_REVERSIBLE: tuple[Reversible[Any], ...] = ([], {}, {}.values(), {}.items(), deque(), range(1))
+ITERATORS = frozenset(
+    {zip, map, filter, enumerate, reversed, GeneratorType}
+    | VIEWS
+    | {type(iter(e)) for e in _ITERABLE}
+    | {type(reversed(e)) for e in _REVERSIBLE}
+    | {value for name, value in vars(itertools).items() if isinstance(value, type) and name[0] != "_"}
+)
+
 # Classes whose instances are looked into as those of `object` are. A class that is written in C may answer in
 # another way, and does not say so: `threading.local` from what its thread has, `weakref.proxy` from another
 # object, `types.GenericAlias` from a class. So these are told, and any other one is taken for such.
 ORDINARY: tuple[type, ...] = (
     object, BaseException, int, float, complex, str, bytes, bytearray, list, tuple, dict, set, frozenset,
-    slice, range, property, staticmethod, classmethod, memoryview, zip, map, filter, enumerate, reversed,
-    deque, OrderedDict, defaultdict, type({}.keys()), type({}.values()), type({}.items()), functools.partial,
+    slice, range, property, staticmethod, classmethod, memoryview, deque, OrderedDict, defaultdict,
+    functools.partial, *ITERATORS,
     operator.attrgetter, operator.itemgetter, operator.methodcaller, datetime.date, datetime.datetime,
     datetime.time, datetime.timedelta, datetime.tzinfo, decimal.Decimal, ContextVar, BuiltinFunctionType,
-    CellType, ClassMethodDescriptorType, CodeType, EllipsisType, FunctionType, GeneratorType,
+    CellType, ClassMethodDescriptorType, CodeType, EllipsisType, FunctionType,
     GetSetDescriptorType, MappingProxyType, MemberDescriptorType, MethodDescriptorType, MethodWrapperType,
     SimpleNamespace, TracebackType, WrapperDescriptorType,
 )  # fmt: skip

@@ -25,7 +25,9 @@ from fusegrad.eager.core.pytree import is_container
 from fusegrad.tracer.observe import purity, stores
 from fusegrad.tracer.observe.conditions import Place
 from fusegrad.tracer.observe.lookup import (
+    ITERATORS,
     MISSING,
+    VIEWS,
     Found,
     flat_contents,
     instance_dict,
@@ -94,8 +96,7 @@ class Observer:
     opened: called when something was done, or is about to be, that opens the run.
     changed: called when something is changed that a replay changes, too.
     deeds: how often code ran, or an object was changed, that are not the engine's.
-    stores: the attributes that the run has set, of objects from outside.
-    loops: what is to be known of its loops.
+    stores: the attributes that the run has set, of objects from outside. loops: what is to be known of loops.
     numbers: the Python numbers that it took out of tensors. compared: tensors whose identity was asked for.
     """
 
@@ -425,10 +426,10 @@ class Observer:
             return None
         if isinstance(value, np.ndarray):
             return "a NumPy array, whose contents cannot be guarded"
-        if kind in purity.ITERATORS:
+        if kind in ITERATORS:
             if not tensors:
                 return "an iterator"
-            if kind in purity.VIEWS and deep:
+            if kind in VIEWS and deep:
                 items = iter(value)
                 problems = (self._problem(item, site, deep, tensors, passed_on, visited) for item in items)
                 return next((problem for problem in problems if problem is not None), None)

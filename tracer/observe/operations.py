@@ -15,7 +15,7 @@ import numpy as np
 
 from fusegrad.tracer.observe import numbers, purity, stores
 from fusegrad.tracer.observe.conditions import Item
-from fusegrad.tracer.observe.lookup import MISSING, flat_contents
+from fusegrad.tracer.observe.lookup import ITERATORS, MISSING, VIEWS, flat_contents
 from fusegrad.tracer.observe.observer import LOCAL, OUTER, STRUCTURE, UNKNOWN, Observer
 from fusegrad.tracer.observe.values import PLAIN_TYPES, is_plain
 from fusegrad.tracer.twin.sites import Site
@@ -85,7 +85,7 @@ def inplace(observer: Observer, symbol: str, owner: Any, value: Any, site: Site)
         observer.open(f"changes {outside(observer, owner)} in place", site)
     if type(owner) in (list, deque) and purity.is_user_iterable(value):
         value = iterate(observer, value, site)
-    elif type(owner) in (list, deque) and type(value) in purity.ITERATORS:
+    elif type(owner) in (list, deque) and type(value) in ITERATORS:
         iterate(observer, value, site)
         return INPLACE[symbol](owner, value)
     return apply(observer, INPLACE[symbol], symbol, (owner, value), site)
@@ -187,9 +187,9 @@ def contains(observer: Observer, item: Any, container: Any, site: Site) -> bool:
             observer.open(f"looks for a {type(item).__name__} object in a container", site)
         elif type(item) is float and item != item:
             observer.open("looks for NaN by identity", site)
-    elif is_plain(container) or kind in purity.VIEWS:
+    elif is_plain(container) or kind in VIEWS:
         observer.consume(item, site, "looks for", tensors=False)
-        if kind in purity.VIEWS:
+        if kind in VIEWS:
             if observer.status(container) != LOCAL:
                 observer.open("looks into a view of unknown origin", site)
             for element in container:
@@ -222,7 +222,7 @@ def truth(observer: Observer, value: Any, site: Site) -> bool:
             observer.open(f"asks for the truth of a {kind.__name__} of unknown origin", site)
         observer.read_length(value, site)
         return bool(value)
-    if purity.is_static(value) or isinstance(value, (FunctionType, ModuleType)) or kind in purity.ITERATORS:
+    if purity.is_static(value) or isinstance(value, (FunctionType, ModuleType)) or kind in ITERATORS:
         return bool(value)
     for name in ("__bool__", "__len__"):
         if purity.python_method(kind, name) is not MISSING:
@@ -247,7 +247,7 @@ def length(observer: Observer, value: Any, site: Site) -> int:
         elif purity.python_method(kind, "__len__") is not MISSING:
             method = observer.special_method(value, "__len__", site)
             return len(value) if method is None else method()
-        elif not (kind in purity.VIEWS and observer.status(value) == LOCAL):
+        elif not (kind in VIEWS and observer.status(value) == LOCAL):
             observer.open(f"asks for the length of a {kind.__name__} object", site)
     try:
         return len(value)
@@ -385,7 +385,7 @@ def store_item(observer: Observer, value: Any, owner: Any, key: Any, site: Site)
         if _is_there(observer, owner, key, value, site) or stores.store_option(observer, value, owner, key):
             return
         _check_write(observer, owner, key, "__setitem__", site)
-        if type(value) in purity.ITERATORS or purity.is_user_iterable(value):
+        if type(value) in ITERATORS or purity.is_user_iterable(value):
             if isinstance(key, slice):
                 observer.open("assigns an iterator to a slice", site)
         elif isinstance(key, slice):
@@ -441,7 +441,7 @@ def iterate(observer: Observer, value: Any, site: Site) -> Any:
             observer.open(f"iterates over a {kind.__name__} of unknown origin", site)
         observer.read_contents(value, site)
         return value
-    if kind in purity.ITERATORS:
+    if kind in ITERATORS:
         observer.deeds += 1
         if not observer.is_local_iterator(value):
             observer.open("advances an iterator that lives outside the function", site)

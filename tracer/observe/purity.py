@@ -13,13 +13,11 @@ import operator
 import sys
 import types
 from collections import Counter, OrderedDict, defaultdict, deque, namedtuple
-from collections.abc import Iterable, Reversible
 from types import (
     BuiltinFunctionType,
     CodeType,
     EllipsisType,
     FunctionType,
-    GeneratorType,
     GetSetDescriptorType,
     MappingProxyType,
     MemberDescriptorType,
@@ -40,21 +38,6 @@ DICTS = frozenset({dict, OrderedDict, defaultdict, Counter})
 SEQUENCES = frozenset({list, tuple, deque})
 SETS = frozenset({set, frozenset})
 CONTAINERS = DICTS | SEQUENCES | SETS
-VIEWS = frozenset({type({}.keys()), type({}.values()), type({}.items())}) | {
-    type(OrderedDict().keys()), type(OrderedDict().values()), type(OrderedDict().items()),
-}  # fmt: skip
-_ITERABLE: tuple[Iterable[Any], ...] = (
-    [], (), {}, set(), "", "é", b"", range(1), range(1 << 70), deque(),
-    {}.keys(), {}.values(), {}.items(), OrderedDict(), OrderedDict().items(),
-)  # fmt: skip
-_REVERSIBLE: tuple[Reversible[Any], ...] = ([], {}, {}.values(), {}.items(), deque(), range(1))
-ITERATORS = frozenset(
-    {zip, map, filter, enumerate, reversed, GeneratorType}
-    | VIEWS
-    | {type(iter(e)) for e in _ITERABLE}
-    | {type(reversed(e)) for e in _REVERSIBLE}
-    | {value for name, value in vars(itertools).items() if isinstance(value, type) and name[0] != "_"}
-)
 
 
 def _words(text: str) -> frozenset[str]:

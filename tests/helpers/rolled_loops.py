@@ -51,5 +51,5 @@ def check(function: Loop, calls: int = 3, args: tuple[fg.Tensor, ...] | None = N
         value, gradients = jitted(*args)
         for ours, theirs in zip((value, *gradients), expected, strict=True):
             np.testing.assert_allclose(ours.detach().numpy(), theirs, rtol=1e-9, atol=1e-11)
-        np.testing.assert_allclose(plain(*args).detach().numpy(), expected[0], rtol=1e-9)
+        np.testing.assert_allclose(plain(*args).detach().numpy(), expected[0], rtol=1e-9, atol=1e-11)
     return jitted

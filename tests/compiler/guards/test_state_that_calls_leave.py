@@ -122,11 +122,6 @@ SETTINGS = {
         lambda t: setattr(t.backends.cuda.matmul, "allow_tf32", False),
         lambda t: t.backends.cuda.matmul.allow_tf32,
     ),
-    "cudnn.benchmark": Setting(
-        lambda t: setattr(t.backends.cudnn, "benchmark", True),
-        lambda t: setattr(t.backends.cudnn, "benchmark", False),
-        lambda t: t.backends.cudnn.benchmark,
-    ),
     "set_default_validate_args": Setting(
         lambda t: t.distributions.Distribution.set_default_validate_args(False),
         lambda t: t.distributions.Distribution.set_default_validate_args(True),

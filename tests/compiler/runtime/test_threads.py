@@ -25,7 +25,7 @@ import numpy as np
 import pytest
 
 import fusegrad as fg
-from fusegrad.compiler import jit
+from fusegrad.compiler import entries
 from fusegrad.compiler.call_family import Family
 from fusegrad.compiler.codegen import kernel_cache
 from fusegrad.eager.core.state import state
@@ -287,13 +287,13 @@ def test_a_thread_that_meets_new_lengths_while_another_makes_room_for_them(monke
     others: list[Any] = []
 
     def asked_meanwhile(*args: Any) -> Family:
-        monkeypatch.setattr(jit, "Family", Family)
+        monkeypatch.setattr(entries, "Family", Family)
         thread = threading.Thread(target=lambda: others.append(jitted(fg.ones(5))))
         thread.start()
         thread.join(60)
         return Family(*args)
 
-    monkeypatch.setattr(jit, "Family", asked_meanwhile)
+    monkeypatch.setattr(entries, "Family", asked_meanwhile)
     assert jitted(fg.ones(4)).item() == 8
     assert [other.item() for other in others] == [10]
     # Both went into one family, which was told of both.
@@ -326,7 +326,7 @@ def test_functions_models_and_their_code_are_collectable(way: str):
         exec(compile(FUNCTIONS, name, "exec"), namespace)
         body: Any = namespace["body"]
         function = fg.jit(body)
-        for number in range(8):
+        for number in range(12):
             x = fg.ones(2, 3) * (number % 2 * 2 - 1)
             loss = function(x, *([number * 0.1] if way == "numbers" else []))
             if way != "replay":

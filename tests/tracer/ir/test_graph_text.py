@@ -195,7 +195,7 @@ def test_a_printed_graph_reads_as_the_design_shows_it():
         return (h,)
 
     ones = wrap(np.ones((2, 3), "float32")), wrap(np.ones((3, 2), "float32"))
-    text = print_graph(record(function, *ones), source_text=True)
+    text = print_graph(record(function, *ones), with_text=True)
     lines = [line.split("  #")[0].rstrip() for line in text.split("\n")]
     assert lines == [
         "def graph(x0: f32[2, 3], x1: f32[3, 2]) -> tuple[f32[2, 2]]:",

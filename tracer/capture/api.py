@@ -71,8 +71,9 @@ def capture(
     observer.opened, observer.changed = recorder.code_opens, recorder.change
     observer.numbers, recorder.memory.let_go = recorder.numbers, functools.partial(observer.forget, 0)
     recorder.graph_changes.callbacks = Callbacks(observer)
-    previous, state.interpreter = state.interpreter, in_charge(recorder)
     before = modes()
+    # No call comes between this and `try`, in which a signal handler could raise.
+    previous, state.interpreter = state.interpreter, in_charge(recorder)
     try:
         try:
             # The engine's own methods are called as programs call them; others are followed.

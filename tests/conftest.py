@@ -26,7 +26,7 @@ def eager_is_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def no_handlers_of_others() -> None:
-    """Where a process has signal handlers in Python, recording is guarded and loops are not rolled: a test or a
+    """Where a process has signal handlers in Python, recording is guarded and loops are not rolled: a test or
     library that leaves one would have all later tests of its process go that way.
     """
     for number in signal.valid_signals():

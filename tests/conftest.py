@@ -6,7 +6,6 @@ To a user's program such a fault only means that a slower way is taken, so tests
 from __future__ import annotations
 
 import os
-import signal
 
 import pytest
 
@@ -22,17 +21,6 @@ def pytest_configure() -> None:
 def eager_is_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
     """Eager is what tests compare with: native kernels that answer for it have tests of their own."""
     monkeypatch.setattr(large.answers, "enabled", False)
-
-
-@pytest.fixture(autouse=True)
-def no_handlers_of_others() -> None:
-    """Where a process has signal handlers in Python, recording is guarded and loops are not rolled: a test or
-    library that leaves one would have all later tests of its process go that way.
-    """
-    for number in signal.valid_signals():
-        handler = signal.getsignal(number)
-        if callable(handler) and handler is not signal.default_int_handler:
-            signal.signal(number, signal.SIG_DFL)
 
 
 @pytest.fixture

@@ -31,6 +31,19 @@ def in_charge(interpreter: Interpreter) -> Interpreter:
     return Guarded(interpreter, codes, sys._getframe(1)) if codes else interpreter
 
 
+def behind(interpreter: Interpreter | None) -> Interpreter | None:
+    """The interpreter itself that is in charge."""
+    return interpreter._inner if isinstance(interpreter, Guarded) else interpreter
+
+
+def at_work(function: Callable[..., Any], /, *args: Any) -> Any:
+    """Call `function`, which does some of the work of the interpreter in charge."""
+    interpreter = state.interpreter
+    if not isinstance(interpreter, Guarded):
+        return function(*args)
+    return interpreter.at_work(function, *args)
+
+
 def _codes() -> Iterator[CodeType]:
     """The code of the handlers that are functions in Python."""
     for number in _SIGNALS:
@@ -81,13 +94,17 @@ class Guarded(Interpreter):
         finally:
             state.interpreter = self
 
-    def _ask(self, name: str, /, *args: Any, **options: Any) -> Any:
+    def at_work(self, function: Callable[..., Any], /, *args: Any, **options: Any) -> Any:
+        """Call a function that must not find the interpreter changed by a handler in the middle of it."""
         self._depth += 1
         try:
-            found = getattr(self._inner, name)(*args, **options)
-            return self if found is self._inner else found  # who is in charge of a backward
+            return function(*args, **options)
         finally:
             self._depth -= 1
+
+    def _ask(self, name: str, /, *args: Any, **options: Any) -> Any:
+        found = self.at_work(getattr(self._inner, name), *args, **options)
+        return self if found is self._inner else found  # who is in charge of a backward
 
     def _interrupted(self) -> bool:
         """Whether it is a handler that asks; the interpreter is told."""

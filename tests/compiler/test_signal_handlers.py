@@ -132,6 +132,18 @@ def put_off():
     return w, lambda: fg.jit(lambda x: (x * w * 3).sum())(x).backward(), 3
 
 
+def added_up(x, w):
+    for _ in range(200):
+        x = x + w
+    return x.sum()
+
+
+@program
+def rolled():
+    w, x = leaf(), fg.ones(5)
+    return w, lambda: fg.jit(lambda x: added_up(x, w))(x).backward(), 200
+
+
 @program
 def deferred():
     w, x, lines = leaf(), fg.ones(5), []
@@ -267,6 +279,13 @@ def test_handlers_of_all_kinds_are_known(kind: str, alarms: Callable[..., None])
     assert not isinstance(in_charge(Interpreter()), Guarded)
     alarms(handlers()[kind], 60)
     assert isinstance(in_charge(Interpreter()), Guarded)
+
+
+def test_loops_are_rolled_where_there_are_handlers(alarms: Callable[..., None]):
+    alarms(lambda *_: None, 60)
+    loop = fg.jit(added_up)
+    assert loop(fg.ones(5), leaf()).item() == 5 * 201
+    assert "rounds of a loop" in str(loop.explain()), loop.explain()
 
 
 def test_a_handler_that_writes_is_in_time(alarms: Callable[..., None]):

@@ -32,6 +32,7 @@ from typing import Any
 
 from fusegrad.eager.autograd import views
 from fusegrad.eager.autograd.node import next_sequence
+from fusegrad.eager.core.handlers import at_work, behind
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
@@ -68,7 +69,7 @@ def rounds(
     pattern: whether a round takes apart what it gets. used: for each variable the line where a round uses its
     number otherwise than to find rows, or 0.
     """
-    recorder = state.interpreter
+    recorder = behind(state.interpreter)
     if type(recorder) is not Recorder:
         return None
     over = sources_of(function, given, len(pattern))
@@ -210,6 +211,10 @@ class Rounds:
 
     def ended(self, *carried: Any) -> tuple[Any, ...]:
         """A round has ended, and leaves these to the next one; what that gets."""
+        found: tuple[Any, ...] = at_work(self._ended, carried)
+        return found
+
+    def _ended(self, carried: tuple[Any, ...]) -> tuple[Any, ...]:
         if self._next == self._again:
             self._begin(self._next)
         looked = self._next - self._begins

@@ -12,6 +12,7 @@ operands lie.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from fusegrad.compiler.base.solver_ops import (
@@ -28,6 +29,7 @@ from fusegrad.compiler.gemm.blas import routines
 from fusegrad.compiler.gemm.lanes import OPERAND, Lanes, Operand
 from fusegrad.compiler.gemm.lapack_solvers import Fortran
 from fusegrad.compiler.gemm.matmul import batch_steps, folded
+from fusegrad.compiler.gemm.native_call import TASKS, NativeCall
 from fusegrad.compiler.gemm.small_solvers import SMALL, Operands, Rooms, Sides
 from fusegrad.compiler.kernel.dtypes import DTYPES
 from fusegrad.compiler.kernel.scalar import short_name
@@ -42,7 +44,7 @@ from fusegrad.tracer.ir.graph import Equation
 
 # A block, in 8-byte places: tasks, groups of each, entries, entries of the inner dimension of the batch, rows
 # and columns, slot and offset of what says whether all is sound, then operands, then letters.
-TASKS, GROUPS, ENTRIES, INNER, ROWS, COLUMNS, SOUND, SOUND_OFFSET, OPERANDS = range(9)
+GROUPS, ENTRIES, INNER, ROWS, COLUMNS, SOUND, SOUND_OFFSET, OPERANDS = range(TASKS + 1, 9)
 LETTERS = OPERANDS + 4 * OPERAND
 # Of batches of fewer entries one is computed after the other. So many multiplications are worth a task.
 FEW_ENTRIES, TASK_WORK = 3, 1 << 15
@@ -64,32 +66,6 @@ class Code(NamedTuple):
         """Its name."""
         how = "lapack" if self.lanes is None else f"lanes{self.lanes}"
         return f"{self.op}{'_' if self.variant else ''}_{self.dtype}_{how}"
-
-
-class Use(NamedTuple):
-    """A native call: which function, and its block."""
-
-    code: Code
-    block: list[int]
-
-    def begin(self) -> None:
-        """Begin to compile the function."""
-        _code(self.code)
-
-    def address(self) -> int:
-        """That of the function, of (slots, block)."""
-        (found,) = _code(self.code).addresses().values()
-        return found
-
-    @property
-    def is_shared(self) -> bool:
-        """Whether several threads can share its tasks."""
-        return self.block[TASKS] > 1
-
-    @property
-    def work(self) -> int:
-        """About how many multiplications it takes."""
-        return self.block[ENTRIES] * _work_of_one(self.block[ROWS], self.block[COLUMNS])
 
 
 def _work_of_one(rows: int, columns: int) -> int:
@@ -151,7 +127,7 @@ def _is_readable(layout: Layout) -> bool:
 
 def solver_use(
     equation: Equation, layouts: Sequence[Layout], made: Sequence[Layout], places: Sequence[Place]
-) -> Use:
+) -> NativeCall:
     """The native call of an op. layouts: how its operands lie; made: how its results do; places: slots and
     byte offsets of all of them.
     """
@@ -196,7 +172,9 @@ def solver_use(
     entries, name = block[ENTRIES], short_name(dtype)
     lanes = None if lapack else host().lanes(dtype.itemsize) if entries >= FEW_ENTRIES else 0
     _divide(block, lanes or 1)
-    return Use(Code(op.name, bool(variant), name, lanes), [*block, *letters])
+    code = Code(op.name, bool(variant), name, lanes)
+    work = block[ENTRIES] * _work_of_one(block[ROWS], block[COLUMNS])
+    return NativeCall(partial(_code, code), [*block, *letters], work)
 
 
 def _pivots(layout: Layout, place: Place) -> _Matrix:

@@ -17,11 +17,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from functools import partial
 
 from fusegrad.compiler.base.window_ops import CORRELATED_BIAS, KERNEL_GRADIENT
 from fusegrad.compiler.gemm import matmul_kernel
 from fusegrad.compiler.gemm.matmul_kernel import Tile, Tiles, go_over_tiles, least
+from fusegrad.compiler.gemm.native_call import TASKS, NativeCall
 from fusegrad.compiler.kernel.dtypes import DTYPES
 from fusegrad.compiler.kernel.scalar import short_name
 from fusegrad.compiler.llvm import llvm_jit
@@ -36,7 +37,7 @@ from fusegrad.tracer.ir.graph import Equation
 # columns and inner dimension of a product; windows in a row, and elements in one of the images; images, and
 # elements of each; slots and byte offsets of operands, result and bias; then for each row of columns where it
 # begins.
-TASKS, PARTS, PART, M, N, K, ROW, STEP, IMAGES, IMAGE, A, B, C, BIAS, OFFSETS = *range(11), 12, 14, 16, 18
+PARTS, PART, M, N, K, ROW, STEP, IMAGES, IMAGE, A, B, C, BIAS, OFFSETS = *range(TASKS + 1, 11), 12, 14, 16, 18
 # A part has whole strips of columns, of which the widest tile has so many for any dtype.
 STRIP = 64
 
@@ -48,35 +49,7 @@ _PARAMETERS = (
 Place = tuple[int, int]
 
 
-class Use(NamedTuple):
-    """A native call: of which op, for which dtype, by which tiles; and its block."""
-
-    op: str
-    dtype: str
-    tiles: tuple[Tile, ...]
-    block: list[int]
-
-    def begin(self) -> None:
-        """Begin to compile the function."""
-        _code(self.op, self.dtype, self.tiles)
-
-    def address(self) -> int:
-        """That of the function, of (slots, block)."""
-        (found,) = _code(self.op, self.dtype, self.tiles).addresses().values()
-        return found
-
-    @property
-    def is_shared(self) -> bool:
-        """Whether several threads can share its tasks."""
-        return self.block[TASKS] > 1
-
-    @property
-    def work(self) -> int:
-        """About how many elements kernels go over in as much time."""
-        return math.prod(self.block[M : K + 1]) * self.block[IMAGES] // 8
-
-
-def use(equation: Equation, layouts: Sequence[Layout], places: Sequence[Place]) -> Use:
+def use(equation: Equation, layouts: Sequence[Layout], places: Sequence[Place]) -> NativeCall:
     """The native call of an op. layouts: how its operands lie; places: slots and byte offsets of these and of
     the result.
     """
@@ -104,7 +77,8 @@ def use(equation: Equation, layouts: Sequence[Layout], places: Sequence[Place]) 
     block += rows
     sizes = {min(part, n), n - part * (parts - 1)}
     tiles = {tile for count in sizes for tile in matmul_kernel.tiles_for(m, count, dtype, host())}
-    return Use(equation.op.name, dtype, tuple(sorted(tiles)), block)
+    code = partial(_code, equation.op.name, dtype, tuple(sorted(tiles)))
+    return NativeCall(code, block, math.prod(block[M : K + 1]) * block[IMAGES] // 8)
 
 
 # Code.

@@ -31,6 +31,7 @@ from fusegrad.compiler.base.window_ops import WindowProduct
 from fusegrad.compiler.codegen import kernel_cache
 from fusegrad.compiler.fuse.steps import Step
 from fusegrad.compiler.gemm import matmul, solvers, window_products
+from fusegrad.compiler.gemm.native_call import NativeCall
 from fusegrad.compiler.native.calls import Call, Calls
 from fusegrad.compiler.native.making import MOST_WORK
 from fusegrad.compiler.placement.batch_tiling import (
@@ -300,7 +301,7 @@ class Placed:
             matmul.divide_rows(block, batch.entries)
         return _Use(block, matmul.is_shared(block), partial(matmul.product_addresses, dtype, block))
 
-    def _solver_use(self, number: int, placed: bool = True) -> solvers.Use | window_products.Use:
+    def _solver_use(self, number: int, placed: bool = True) -> NativeCall:
         """The native call for linear algebra; placed: whether it is known where all lies."""
         (equation,), layouts = self.blueprint.steps[number].equations, self.blueprint.solved[number]
         assert layouts is not None

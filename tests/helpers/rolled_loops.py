@@ -53,3 +53,13 @@ def check(function: Loop, calls: int = 3, args: tuple[fg.Tensor, ...] | None = N
             np.testing.assert_allclose(ours.detach().numpy(), theirs, rtol=1e-9, atol=1e-11)
         np.testing.assert_allclose(plain(*args).detach().numpy(), expected[0], rtol=1e-9, atol=1e-11)
     return jitted
+
+
+def check_rolled(function: Loop, ran: list[int]) -> None:
+    """The results are eager's, and few rounds ran (`ran` is what `rounds_that_run` gave)."""
+    jitted = check(function)
+    assert "rounds of a loop" in str(jitted.explain()), jitted.explain()
+    assert "not rolled" not in str(jitted.explain()), jitted.explain()
+    ran.clear()
+    fg.jit(fg.value_and_grad(function, (0, 1, 2)))(*given())
+    assert len(ran) <= 8, ran

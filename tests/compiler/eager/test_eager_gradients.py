@@ -11,21 +11,9 @@ import pytest
 from oracle import torch
 
 import fusegrad as fg
-from fusegrad.compiler import eager_kernels
-from fusegrad.eager.core import large
 
 ROUNDS = 5
 SHAPE = (250, 300)
-
-
-@pytest.fixture
-def kernels(monkeypatch):
-    """Kernels, and nobody else's."""
-    made = eager_kernels.EagerKernels()
-    monkeypatch.setattr(large.answers, "kernels", made)
-    monkeypatch.setattr(large.answers, "enabled", True)
-    yield made
-    made.wait()
 
 
 def programs(kernels):

@@ -13,20 +13,9 @@ from oracle import torch
 
 import fusegrad as fg
 from fusegrad.compiler import eager_kernels
-from fusegrad.eager.core import large
 from fusegrad.eager.core.op import REGISTRY
 
 F = fg.nn.functional
-
-
-@pytest.fixture
-def kernels(monkeypatch):
-    """Kernels, and nobody else's."""
-    made = eager_kernels.EagerKernels()
-    monkeypatch.setattr(large.answers, "kernels", made)
-    monkeypatch.setattr(large.answers, "enabled", True)
-    yield made
-    made.wait()
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from oracle import torch
-from rolled_loops import ROUNDS, Loop, check, given, rounds_that_run
+from rolled_loops import ROUNDS, Loop, check, check_rolled, given, rounds_that_run
 
 import fusegrad as fg
 from fusegrad.tracer.record.rows import RowRead
@@ -122,12 +122,7 @@ ROLLED = [
 
 @pytest.mark.parametrize("function", ROLLED, ids=lambda f: f.__name__)
 def test_loops_that_write_rows_are_rolled(function: Loop, ran: list[int]) -> None:
-    jitted = check(function)
-    assert "rounds of a loop" in str(jitted.explain()), jitted.explain()
-    assert "not rolled" not in str(jitted.explain()), jitted.explain()
-    ran.clear()
-    fg.jit(fg.value_and_grad(function, (0, 1, 2)))(*given())
-    assert len(ran) <= 8, ran
+    check_rolled(function, ran)
 
 
 def test_rows_of_what_needs_no_gradients() -> None:

@@ -13,7 +13,7 @@ TASKS = 0  # where a block has how many tasks there are
 class NativeCall(NamedTuple):
     """A call of a function of (slots, block).
 
-    code: gives the module of the function, the same one each time. work: about how many multiplications it is.
+    code: gives the module of the function, the same one each time. work: about how many multiplications.
     """
 
     code: Callable[[], llvm_jit.Module]

@@ -15,6 +15,7 @@ from fusegrad.compiler.native.calls import Calls
 from fusegrad.compiler.native.rounds import RoundsOfCalls
 from fusegrad.compiler.placement.memory_plan import Placed
 from fusegrad.compiler.program.donation import in_place
+from fusegrad.compiler.program.loop_distribution import distributed
 from fusegrad.compiler.program.periodic_plan import rounds_apart
 from fusegrad.compiler.program.pipeline import clone_op
 from fusegrad.compiler.runtime import threads
@@ -46,6 +47,7 @@ def with_compiled_loops(graph: Graph, program_of: Callable[[Graph], Any]) -> Gra
         if key not in apart:
             apart[key] = _pays_to_write_out(loop, program_of)
     graph = unrolled(graph, lambda loop: apart.get((loop.params["body"], loop.params["rounds"]), False))
+    graph = distributed(graph)
     known: dict[Any, CompiledBody] = {}
     equations = []
     for equation in graph.equations:

@@ -14,6 +14,7 @@ where h and x come row by row, h as the loop kept it, and the gradient of x leav
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,8 +29,9 @@ class ReversedRound(NamedTuple):
     """A round that goes back.
 
     graph: takes the gradients of what is carried on and the sums for what all rounds read; then, as rows, the
-    gradients of what left row by row, what the round was handed and its own rows; then what all rounds read,
-    and `constants`. Gives the new gradients and sums, and as rows the gradients of the rows that were read.
+    gradients of what left row by row, what the round was handed, what was kept of it, and its own rows; then
+    what all rounds read, and `constants`. Gives the new gradients and sums, and as rows the gradients of the
+    rows that were read.
     carried, others, rows: which inputs of the round these gradients are of.
     """
 
@@ -40,11 +42,13 @@ class ReversedRound(NamedTuple):
     constants: list[np.ndarray]
 
 
-def reversed_round(graph: Graph, carried: int, rows: int, given: tuple[int, ...]) -> ReversedRound:
+def reversed_round(
+    graph: Graph, carried: int, rows: int, given: tuple[int, ...], kept: Sequence[Value] = ()
+) -> ReversedRound:
     """The round that goes back.
 
     carried, rows: how many of the inputs of `graph` are handed on, and come row by row. given: which of the
-    outputs that leave row by row have gradients.
+    outputs that leave row by row have gradients. kept: what of the round need not be computed again.
     """
     inputs = graph.inputs
     names = {v.name for v in inputs} | {v.name for e in graph.equations for v in e.outputs}
@@ -87,7 +91,9 @@ def reversed_round(graph: Graph, carried: int, rows: int, given: tuple[int, ...]
 
     results = interpreted(builder, walk)
     taken = (
-        *[seeds[i] for i in ours], *sums.values(), *[seeds[i] for i in given], *inputs, *builder.constants
+        *[seeds[i] for i in ours], *sums.values(), *[seeds[i] for i in given], *inputs[:carried], *kept,
+        *inputs[carried:], *builder.constants,
     )  # fmt: skip
-    round_ = Graph(taken, (*graph.equations, *builder.equations), tuple(results))
+    again = [e for e in graph.equations if not any(v in kept for v in e.outputs)]
+    round_ = Graph(taken, (*again, *builder.equations), tuple(results))
     return ReversedRound(round_, ours, others, parts, [*builder.constants.values()])

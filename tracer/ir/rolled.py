@@ -4,12 +4,14 @@
 
 says what 47 calls of `round` say, each of which gets what the one before gave in the place of its first two
 inputs. Of each of the next `rows` inputs a round gets a row of its own, from the last one on if `backwards`;
-what it gives besides what is carried on is put into rows in the same order. So this is `jax.lax.scan`. What
-each round was handed comes first of that if the loop `keeps` it: its gradient is a loop that goes back.
+what it gives besides what is carried on is put into rows in the same order. So this is `jax.lax.scan`. Its
+gradient is a loop that goes back. For that, what each round was handed, and the products that it computed of
+that, come first of the rows, if the loop `keeps` them.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -25,12 +27,16 @@ from fusegrad.tracer.ir.evaluation import evaluate_graph
 from fusegrad.tracer.ir.graph import Equation, Graph, Subgraph, Value, ancestors
 from fusegrad.tracer.ir.reversed_round import ReversedRound, reversed_round
 
-_GETITEM, _RESHAPE, _CAT, _CLONE = (REGISTRY[name] for name in ("getitem", "reshape", "cat", "clone"))
+_GETITEM, _RESHAPE, _CAT, _CLONE, _MATMUL = (
+    REGISTRY[name] for name in ("getitem", "reshape", "cat", "clone", "matmul")
+)
 
 
 # Loops of more ops than this, in all rounds, are compiled in eager runs as well, by what the compiler hands
 # over.
 MANY = 5000
+# Products are computed again on the way back if the rows of all take more bytes than this.
+MOST_KEPT = 1 << 27
 compiled_rounds: Callable[[Body, Sequence[Tensor], Params], tuple[np.ndarray, ...]] | None = None
 
 
@@ -48,7 +54,7 @@ class Body(Subgraph):
     def __init__(self, graph: Graph) -> None:
         super().__init__(graph)
         self._reversed: dict[Any, tuple[ReversedRound, Body]] = {}
-        self._keeping: dict[int, Body] = {}
+        self._keeping: dict[Any, Body] = {}
         self._parts: dict[Any, Body] = {}
 
     def repeat(self, tensors: Sequence[Tensor], params: Params) -> tuple[np.ndarray, ...]:
@@ -63,13 +69,26 @@ class Body(Subgraph):
             state.interpreter = interpreter
         return tuple([np.array(t.array, order="C") for t in made])
 
-    def keeping(self, carried: int) -> Body:
-        """A round that also gives what it was handed."""
-        if carried not in self._keeping:
+    def keeping(self, carried: int, products: Sequence[Value]) -> Body:
+        """A round that also gives what it was handed, and these of its products."""
+        key = carried, tuple(products)
+        if key not in self._keeping:
             inputs, equations, outputs = self.graph.inputs, self.graph.equations, self.graph.outputs
-            kept = (*outputs[:carried], *inputs[:carried], *outputs[carried:])
-            self._keeping[carried] = Body(Graph(inputs, equations, kept))
-        return self._keeping[carried]
+            kept = (*outputs[:carried], *inputs[:carried], *products, *outputs[carried:])
+            self._keeping[key] = Body(Graph(inputs, equations, kept))
+        return self._keeping[key]
+
+    def products(self, carried: int, rounds: int) -> list[Value]:
+        """The products of what a round was handed, if there is memory to keep them of all rounds."""
+        follow = set(self.graph.inputs[:carried])
+        found = []
+        for equation in self.graph.equations:
+            if not follow.isdisjoint(equation.values()):
+                follow.update(equation.outputs)
+                if equation.op is _MATMUL and equation.output not in self.graph.outputs:
+                    found.append(equation.output)
+        bytes_ = rounds * sum(math.prod(v.shape) * v.dtype.itemsize for v in found)
+        return found if bytes_ <= MOST_KEPT else []
 
     def part(self, inputs: Sequence[int], outputs: Sequence[int], equations: tuple[Equation, ...]) -> Body:
         """A round that takes and gives less."""
@@ -82,11 +101,14 @@ class Body(Subgraph):
             self._parts[key] = Body(Graph(taken, equations, given))
         return self._parts[key]
 
-    def reversed(self, carried: int, rows: int, given: tuple[int, ...]) -> tuple[ReversedRound, Body]:
+    def reversed(
+        self, carried: int, rows: int, given: tuple[int, ...], keeps: int
+    ) -> tuple[ReversedRound, Body]:
         """A round of the loop that goes back (see there), and that as a body."""
-        key = carried, rows, given
+        key = carried, rows, given, keeps
         if key not in self._reversed:
-            back = reversed_round(self.graph, carried, rows, given)
+            products = self.graph.outputs[2 * carried : carried + keeps]
+            back = reversed_round(self.graph, carried, rows, given, products)
             self._reversed[key] = back, Body(back.graph)
         return self._reversed[key]
 
@@ -98,7 +120,7 @@ def all_rounds(
     carried: int,
     rows: int,
     backwards: bool,
-    keeps: bool = False,
+    keeps: int = 0,
 ) -> tuple[Tensor, ...]:
     """What a loop gives whose rounds are calls of `round_`; see `Rolled`."""
     now, read, others = tensors[:carried], tensors[carried : carried + rows], tensors[carried + rows :]
@@ -127,25 +149,27 @@ def _gradient(
     carried: int,
     rows: int,
     backwards: bool,
-    keeps: bool,
+    keeps: int,
 ) -> Tensor:
-    """The gradient of an input: the loop goes back, with what each round was handed."""
-    if not keeps:
+    """The gradient of an input: the loop goes back, with what was kept of each round."""
+    gradients = list(g) if type(g) is list else [g]
+    if carried and not keeps:
         params = loop(body, rounds, carried, rows, backwards, keeps=True)
+        body, keeps = params["body"], params["keeps"]
         outputs = bind(ROLLED, tuple(inputs), params)
-    gradients = g if type(g) is list else [g]
+        gradients[carried:carried] = [None] * keeps
     given = tuple([i for i, known in enumerate(gradients) if known is not None and i >= carried])
-    back, body_back = body.reversed(carried, rows, given)
+    back, body_back = body.reversed(carried, rows, given, keeps)
     operands = (
         *[_zeros(inputs[i]) if gradients[i] is None else gradients[i] for i in back.carried],
         *[_zeros(inputs[i]) for i in back.others],
         *[gradients[i] for i in given],
-        *outputs[carried : 2 * carried],
+        *outputs[carried : carried + keeps],
         *inputs[carried:],
         *map(wrap, back.constants),
     )
     places = [*back.carried, *back.others, *back.rows]
-    carried_back, rows_back = len(back.carried) + len(back.others), len(given) + carried + rows
+    carried_back, rows_back = len(back.carried) + len(back.others), len(given) + keeps + rows
     params = loop(body_back, rounds, carried_back, rows_back, not backwards)
     found: Tensor = bind(ROLLED, operands, params)[places.index(index)]
     return found
@@ -158,10 +182,14 @@ def _zeros(tensor: Tensor) -> Tensor:
 def loop(
     body: Body, rounds: int, carried: int, rows: int = 0, backwards: bool = False, keeps: bool = False
 ) -> Params:
-    """The parameters of a loop."""
+    """The parameters of a loop. keeps: whether it is to keep what its gradient needs."""
+    number = 0
+    if keeps:
+        products = body.products(carried, rounds)
+        body, number = body.keeping(carried, products), carried + len(products)
     return {
-        "body": body.keeping(carried) if keeps else body, "rounds": rounds, "carried": carried, "rows": rows,
-        "backwards": backwards, "keeps": keeps,
+        "body": body, "rounds": rounds, "carried": carried, "rows": rows, "backwards": backwards,
+        "keeps": number,
     }  # fmt: skip
 
 
@@ -170,7 +198,7 @@ class Rolled(Op):
 
     Params: `body`, a `Body`; `rounds`: how many there are, at least one; `carried`: how many tensors each
     hands on to the next; `rows`: how many inputs give each round a row; `backwards`: from the last row on;
-    `keeps`: whether what each round was handed comes out in rows, behind what is carried on.
+    `keeps`: how many of the rows that come out are the first ones, for the gradient.
     """
 
     family = "rolled"
@@ -215,7 +243,7 @@ def pruned(equation: Equation, needed: Collection[Value]) -> Equation:
         "carried": sum(i < carried for i in outputs),
         "rows": sum(carried <= i < carried + rows for i in inputs),
         "backwards": params["backwards"],
-        "keeps": False,
+        "keeps": 0,
     }
     made = tuple([equation.outputs[i] for i in outputs])
     return Equation(ROLLED, tuple([equation.inputs[i] for i in inputs]), less, made, equation.source)

@@ -12,6 +12,7 @@ import fusegrad as fg
 from fusegrad.compiler.program import loop_bodies, loop_distribution, over_rounds
 from fusegrad.eager.core.abstract import interpreted
 from fusegrad.eager.core.op import TensorType
+from fusegrad.tracer.ir import rolled
 from fusegrad.tracer.ir.differentiate import Builder
 from fusegrad.tracer.ir.evaluation import evaluate_graph
 from fusegrad.tracer.ir.graph import Equation, Graph, Value
@@ -165,6 +166,19 @@ def test_sums_keep_no_more_than_they_would_move(found: list[Graph]) -> None:
     rolled_loops.check(tall, args=args)  # type: ignore[arg-type]
     joint = max(found, key=lambda graph: len(loops_of(graph)))
     assert products(loops_of(joint)[1]) == 4
+
+
+def test_products_are_not_computed_again_where_they_may_be_kept(
+    found: list[Graph], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    numbers = []
+    for most in (rolled.MOST_KEPT, 0):
+        monkeypatch.setattr(rolled, "MOST_KEPT", most)
+        found.clear()
+        rolled_loops.check(elman, args=given(True))
+        joint = max(found, key=lambda graph: len(loops_of(graph)))
+        numbers.append(sum(e.op.name == "matmul" for e in joint.equations))
+    assert numbers[1] == numbers[0] + 2  # the rounds' products with what they were handed, of all rounds
 
 
 FAULTS: dict[str, tuple[str, Callable[..., fg.Tensor]]] = {

@@ -76,8 +76,6 @@ EXTRAS = {
     "tracer/export/torch_onnx.py": {"onnx"},
     "tracer/export/onnx_builder.py": {"onnx", "onnxruntime"},
     "tracer/export/onnx_ops.py": {"onnx", "onnxruntime"},
-    "compiler/gemm/blas.py": {"scipy_openblas32"},
-    "compiler/openblas.py": {"scipy_openblas32"},
     "eager/io/safetensors_file.py": {"safetensors"},
     "eager/core/dtypes.py": {"ml_dtypes"},
     "eager/utils/summaries.py": {"tensorboard", "matplotlib", "PIL"},

@@ -10,6 +10,7 @@ import contextlib
 import ctypes
 import functools
 import glob
+import importlib.util
 import os
 from typing import Any
 
@@ -19,28 +20,30 @@ from fusegrad.eager.core.loading import environment
 # For float32 and float64; those of BLAS, then those of LAPACK.
 _BLAS = tuple(letter + name for letter in "sd" for name in ("gemm", "trsm", "trsv"))
 _LAPACK = tuple(letter + name for letter in "sd" for name in ("getrf", "getrs", "potrf"))
+_LIBRARY = "libscipy_openblas*"
 
 
 @functools.cache
-def routines() -> tuple[dict[str, int], str]:
-    """Addresses of single-threaded routines (Fortran interface) by name, and where they are from."""
+def routines() -> dict[str, int]:
+    """Addresses of single-threaded routines (Fortran interface) by name."""
     return _private_routines() or _scipy_routines()
 
 
-def _private_routines() -> tuple[dict[str, int], str] | None:
+def _private_routines() -> dict[str, int] | None:
+    # The wheel's own module is left alone: it asks for metadata, which takes longer than loading the library.
+    wheel = importlib.util.find_spec("scipy_openblas32")
+    folders = wheel.submodule_search_locations if wheel is not None else None
+    found = [path for folder in folders or () for path in glob.glob(f"{glob.escape(folder)}/lib/{_LIBRARY}")]
+    if not found:
+        return None
     # OpenBLAS takes AVX2 kernels on many AVX-512 machines, at half the speed, unless told. It
-    # reads its settings when it is loaded, which the wheel's import does.
+    # reads its settings when it is loaded.
     core = {"OPENBLAS_CORETYPE": host().blas_core} if host().blas_core else {}
     with environment(OPENBLAS_NUM_THREADS="1", **core):
-        try:
-            import scipy_openblas32 as wheel
-        except ImportError:
-            return None
-        library = ctypes.CDLL(os.path.join(wheel.get_lib_dir(), wheel.get_library(fullname=True)))
+        library = ctypes.CDLL(found[0])
     library.scipy_openblas_set_num_threads(1)
     _keep.append(library)
-    found = {name: _address(library, f"scipy_{name}_") for name in (*_BLAS, *_LAPACK)}
-    return found, f"scipy-openblas32 {wheel.__version__}"
+    return {name: _address(library, f"scipy_{name}_") for name in (*_BLAS, *_LAPACK)}
 
 
 _keep: list[Any] = []
@@ -50,14 +53,14 @@ def _address(library: ctypes.CDLL, symbol: str) -> int:
     return ctypes.cast(getattr(library, symbol), ctypes.c_void_p).value or 0
 
 
-def _scipy_routines() -> tuple[dict[str, int], str]:
+def _scipy_routines() -> dict[str, int]:
     import scipy
     from numba.core.extending import get_cython_function_address
 
     folder = os.path.join(os.path.dirname(os.path.dirname(scipy.__file__)), "scipy.libs")
-    for path in glob.glob(os.path.join(folder, "libscipy_openblas*")):
+    for path in glob.glob(os.path.join(folder, _LIBRARY)):
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(path).scipy_openblas_set_num_threads(1)
     found = {n: get_cython_function_address("scipy.linalg.cython_blas", n) for n in _BLAS}
     found |= {n: get_cython_function_address("scipy.linalg.cython_lapack", n) for n in _LAPACK}
-    return found, f"scipy {scipy.__version__}"
+    return found

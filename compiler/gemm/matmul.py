@@ -67,7 +67,7 @@ def _code(dtype: str, tiles: tuple[Tile, ...]) -> llvm_jit.Module:
     names = (f"{tile.vectors}x{tile.rows}" for tile in tiles)
     symbol = "_".join(["tiled", routine, *names]) if tiles else f"product_{routine}"
     if not tiles:
-        llvm_jit.add_symbols({f"fusegrad_{routine}": routines()[0][routine]})
+        llvm_jit.add_symbols({f"fusegrad_{routine}": routines()[routine]})
     return llvm_jit.Module(_module(routine, dtype, symbol, tiles), [symbol, task_name(symbol)])
 
 

@@ -210,7 +210,7 @@ def _divide(block: list[int], width: int) -> None:
 @llvm_jit.remembered
 def _code(code: Code) -> llvm_jit.Module:
     if code.lanes is None:
-        known, letter = routines()[0], DTYPES[code.dtype].product[0]
+        known, letter = routines(), DTYPES[code.dtype].product[0]
         llvm_jit.add_symbols({f"fusegrad_{letter}{name}": known[f"{letter}{name}"] for name in ROUTINES})
     return llvm_jit.Module(module_text([_entry(code), _task(code)]), [code.symbol])
 

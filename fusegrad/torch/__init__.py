@@ -32,6 +32,8 @@ def put_in_place(finder: Finder | None = None) -> None:
     places = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p]
     if str(SITE) not in places:
         os.environ["PYTHONPATH"] = os.pathsep.join([str(SITE), *places])
+    if str(SITE) not in sys.path:
+        sys.path.insert(1, str(SITE))  # processes of `multiprocessing` that are spawned have the path of this one
 
 
 def install(finder: Finder | None = None) -> ModuleType:

@@ -37,6 +37,7 @@ def test_there_are_many() -> None:
 
 @pytest.mark.parametrize("name", runs.NAMES)
 def test_eager_has_torchs_losses(name: str) -> None:
+    pytest.importorskip("torch")
     program = runs.loaded(name, "torch")
     torch.manual_seed(0)
     expected = losses_of(*program.steps())

@@ -11,6 +11,7 @@ A tensor without values has a stand-in for its array (`eager/core/stand_in.py`).
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import weakref
 from collections import Counter, deque
@@ -316,7 +317,8 @@ class Later:
             self._waiting.clear()
             for holders in self._holders.values():
                 for tensor in _alive(holders):
-                    del tensor.array
+                    with contextlib.suppress(AttributeError):  # one that was interrupted here has taken it
+                        del tensor.array
             self._holders.clear()
 
     def _needed(self) -> set[int]:

@@ -23,6 +23,7 @@ from typing import Any
 import pytest
 
 import fusegrad as fg
+from fusegrad.compiler.base import patience
 from fusegrad.compiler.codegen import kernel_cache
 from fusegrad.compiler.fuse import fusion
 from fusegrad.compiler.fuse.steps import last_of
@@ -139,7 +140,8 @@ def first_call(maker: Callable[[int], Program], length: int) -> int:
 
 def calls(maker: Callable[[int], Program], length: int) -> tuple[int, dict[str, int]]:
     """How many equations a program of this length has, and how often its first call calls each function."""
-    with without_llvm():
+    with without_llvm(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(patience, "PATIENCE", 1e9)  # on a slow machine it tells where what takes so long stands
         profile = cProfile.Profile()
         equations = profile.runcall(first_call, maker, length)
     found: dict[str, int] = {}

@@ -194,7 +194,7 @@ def test_distributions_of_others(name):
         np.testing.assert_allclose(one, two, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize("lib", [fg, torch], ids=lambda m: m.__name__)
+@pytest.mark.parametrize("lib", [fg, torch], ids=["fusegrad", "torch"])
 def test_users_distributions(lib):
     D = lib.distributions
 

@@ -33,7 +33,9 @@ def put_in_place(finder: Finder | None = None) -> None:
     if str(SITE) not in places:
         os.environ["PYTHONPATH"] = os.pathsep.join([str(SITE), *places])
     if str(SITE) not in sys.path:
-        sys.path.insert(1, str(SITE))  # processes of `multiprocessing` that are spawned have the path of this one
+        sys.path.insert(
+            1, str(SITE)
+        )  # processes of `multiprocessing` that are spawned have the path of this one
 
 
 def install(finder: Finder | None = None) -> ModuleType:

@@ -129,7 +129,9 @@ if __name__ == "__main__":
 """
     done = run(tmp_path, text)
     ours = "<class 'fusegrad.Tensor'>"
-    assert done.stdout.split() == [*ours.split(), *ours.split(), "[[0.0,", "1.0],", "[2.0,", "3.0]]"], done.stderr
+    assert done.stdout.split() == [*ours.split(), *ours.split(), "[[0.0,", "1.0],", "[2.0,", "3.0]]"], (
+        done.stderr
+    )
 
 
 def test_compile_is_jit(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What NumPy makes of constants within a call is constant in replays; anything else of NumPy runs the body."""
+"""What NumPy makes of constants within a call is constant in replays; any other use of it runs the body."""
 
 from __future__ import annotations
 

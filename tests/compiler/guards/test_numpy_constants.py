@@ -153,6 +153,21 @@ def test_an_argument_that_is_another_number_each_time():
         assert function(fg.ones(3), n).tolist() == [n + 1, 2 * n + 1, 1]
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        lambda x: x + fg.from_numpy(np.full(3, x.sum().item())),
+        lambda x: x + fg.from_numpy(np.array([[x.sum().item(), 2.0], [1, 0]]).sum(0)).sum(),
+        lambda x: x * np.maximum(x.sum().item(), 0.5),
+    ],
+)
+def test_numbers_out_of_tensors_are_looked_at(body: Callable[[Any], Any]):
+    function = fg.jit(body)
+    for seed in (0, 0, 1, 0, 2, 1, 0, 3):
+        x = fg.randn(3, generator=fg.Generator().manual_seed(seed))
+        np.testing.assert_allclose(function(x).numpy(), body(x).numpy(), rtol=1e-5)
+
+
 def item(x: Any) -> Any:
     steps = np.zeros(3)
     steps[0] = 1

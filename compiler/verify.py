@@ -90,6 +90,7 @@ def check_same(function: JitFunction, ours: Any, theirs: Any) -> None:
     others: list[Any] = []
     same = flatten(ours, mine).key == flatten(theirs, others).key
     for place, (a, b) in enumerate(zip(mine, others, strict=False)):
+        a, b = (wrap(leaf) if type(leaf) is np.ndarray else leaf for leaf in (a, b))
         if isinstance(a, Tensor) and isinstance(b, Tensor):
             x, y = a.array, b.array
             same = same and (x.shape, x.dtype, a.needs_grad) == (y.shape, y.dtype, b.needs_grad)

@@ -31,8 +31,9 @@ from fusegrad.compiler.call_plan.steps import Ask, Unless
 from fusegrad.compiler.fastpath.derivative import written_derivative
 from fusegrad.compiler.native.match import Match
 from fusegrad.compiler.paths.path import guard_key
-from fusegrad.compiler.paths.plans import LEAVES, Plan, Unplanned, is_plain, leaf_name, plan_of
+from fusegrad.compiler.paths.plans import Plan, Unplanned, is_plain, plan_of
 from fusegrad.compiler.paths.segments import MISSED, Segment
+from fusegrad.compiler.paths.variables import LEAVES, leaf_name
 from fusegrad.eager.autograd.node import watchers
 from fusegrad.eager.core import dtypes, settings
 from fusegrad.eager.core.pytree import contents, is_container

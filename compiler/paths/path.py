@@ -170,7 +170,8 @@ def make_path(
     seeded = tuple(
         i for i, o in enumerate(values) if o.requires_grad and not o.freed and first[outputs[i]] == i
     )
-    wanted = tuple(v for v in graph.inputs if v in capture.tracked) if seeded else ()
+    outside = (*capture.arguments, *capture.captured)  # leaves that the run has made are nobody else's
+    wanted = tuple(v for v in outside if v in capture.tracked) if seeded else ()
     backward, constants = Graph((), (), ()), dict(capture.constants)
     if wanted:
         backward, extra, wanted = differentiate(graph, capture.tracked, [outputs[i] for i in seeded], wanted)

@@ -12,9 +12,7 @@ variables are; all calls with the same key have the same kinds.
 
 from __future__ import annotations
 
-import itertools
 import operator
-import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -27,7 +25,6 @@ from fusegrad.compiler.call_plan.expressions import (
     Constant,
     Either,
     Expression,
-    Like,
     Made,
     Name,
     Row,
@@ -35,31 +32,25 @@ from fusegrad.compiler.call_plan.expressions import (
     item,
     other_than,
     same,
-    structured,
 )
 from fusegrad.compiler.call_plan.steps import Ask, Assign, Do, Run, Step, Unless
 from fusegrad.compiler.native.apart import Apart
 from fusegrad.compiler.native.match import Match
-from fusegrad.compiler.paths.autograd_node import AGAIN, FreedNode, facts_of, template_of
-from fusegrad.compiler.paths.backward_plan import NODE, apart, backward_plan
-from fusegrad.compiler.paths.commit import add_first, append, count, own, replace_memory, set_attribute
+from fusegrad.compiler.paths.backward_plan import backward_plan
+from fusegrad.compiler.paths.commit import add_first, count, own, replace_memory
+from fusegrad.compiler.paths.endings import Ending
 from fusegrad.compiler.paths.number_steps import NumberSteps
 from fusegrad.compiler.paths.path import Captured, Path
 from fusegrad.compiler.paths.segments import Code, Segment, Spot
+from fusegrad.compiler.paths.variables import LEAVES, kept_name, leaf_name
 from fusegrad.eager.autograd.hooks import any_has_hooks, leaf_hooks
-from fusegrad.eager.autograd.node import next_sequence, place, share
-from fusegrad.eager.autograd.views import ask_before_write
-from fusegrad.eager.core.errors import user_spot
 from fusegrad.eager.core.op import wrap
-from fusegrad.eager.core.shared import watching
-from fusegrad.eager.core.tensor import Tensor, Untracked, mark_inference
-from fusegrad.tracer.capture.captured import Attribute, Items, Output
+from fusegrad.eager.core.tensor import Tensor, Untracked
 from fusegrad.tracer.observe.hosts import GradientOf, at
 
 if TYPE_CHECKING:
     from fusegrad.compiler.paths.tree import Tree
 
-LEAVES = Name("leaves")
 _SLOTS = ("array", "needs_grad", "version")
 
 OVERLAPS = "memory that is written overlaps with what is read"
@@ -99,16 +90,6 @@ class Plan:
     result: Expression = NONE
 
 
-def leaf_name(number: int) -> Name:
-    """The variable of a leaf of the call's arguments."""
-    return Name(f"leaf{number}")
-
-
-def kept_name(number: int) -> Name:
-    """The variable of a place in the environment."""
-    return Name(f"kept{number}")
-
-
 def plan_of(tree: Tree, segment: Segment, joint: bool, above: Sequence[Plan], leaves: Sequence[Any]) -> Plan:
     """The plan of a segment of a tree (or of its joint program), which `leaves` are the first to need.
 
@@ -122,11 +103,11 @@ def plan_of(tree: Tree, segment: Segment, joint: bool, above: Sequence[Plan], le
     # The one without the joint program is also what computes later what backward needs.
     for which in (False, joint):
         if which not in segment.answers.plans:
-            segment.answers.plans[which] = _Planner(tree, segment, which, above, leaves).plan()
+            segment.answers.plans[which] = Planner(tree, segment, which, above, leaves).plan()
     return segment.answers.plans[joint]
 
 
-class _Planner:
+class Planner:
     def __init__(
         self, tree: Tree, segment: Segment, joint: bool, above: Sequence[Plan], leaves: Sequence[Any]
     ) -> None:
@@ -163,17 +144,17 @@ class _Planner:
         if commit is not None and commit.begins and self.joint is None:
             begin = (self._begin(written),)
         run = Run(self.name, self.code.program, tuple(self._inputs()), begin)
-        after: list[Step] = [Unless(Call(np.ndarray.item, (self._made(spot),))) for spot in self.code.checks]
+        after: list[Step] = [Unless(Call(np.ndarray.item, (self.made(spot),))) for spot in self.code.checks]
         if self.joint is None:
-            after += [Assign(kept_name(p).name, self._made(spot)) for p, spot in self.code.keeps]
+            after += [Assign(kept_name(p).name, self.made(spot)) for p, spot in self.code.keeps]
             self.kept.update(p for p, _ in self.code.keeps)
         plan = Plan(self.before, run, after, self.found, self.kept, self.numbers.names)
         if path is None:
             assert self.code.guard is not None
-            plan.seen = Call(np.ndarray.item, (self._made(self.code.guard),))
+            plan.seen = Call(np.ndarray.item, (self.made(self.code.guard),))
             return plan
         plan.written = written
-        ending = _Ending(self, path)
+        ending = Ending(self, path)
         plan.finish, plan.results = ending.steps, [*ending.tensors.values()]
         plan.result, plan.late = ending.result(), ending.late
         plan.commit = [*self._commit(path, written), *ending.attributes()]
@@ -183,7 +164,7 @@ class _Planner:
             plan.last.append(Do(Call(segment.commit.call_after)))
         return plan
 
-    def _made(self, spot: Spot) -> Made:
+    def made(self, spot: Spot) -> Made:
         return Made(self.name, *spot)
 
     # What is found, and what must be true of it.
@@ -234,7 +215,7 @@ class _Planner:
         name = self.found[reference] = f"outside{len(self.found)}"
         self.before += [Assign(name, Call(reference)), Unless(other_than(Name(name), NONE))]
 
-    def _tensor(self, spot: Any) -> Name:
+    def tensor(self, spot: Any) -> Name:
         """The variable of a tensor: a leaf of the call, one from outside, or the `.grad` of either."""
         if isinstance(spot, int):
             return leaf_name(spot)
@@ -256,7 +237,7 @@ class _Planner:
             name = self.gradients[host.key()] = f"gradient{len(self.gradients)}"
             if not isinstance(host.place, int) and host.place not in self.found:
                 self._find(host.place)
-            self.before.append(Assign(name, attribute(self._tensor(host.place), "gradient")))
+            self.before.append(Assign(name, attribute(self.tensor(host.place), "gradient")))
             gradients.append((Name(name), tensor.gradient))
         if commit.tensors(self.leaves) is None:
             raise Unplanned(OVERLAPS)
@@ -272,7 +253,7 @@ class _Planner:
             Call(_lies_apart(commit, apart), (Row(tuple(names)), LEAVES)),
         )
         self.before.append(Unless(condition, OVERLAPS))
-        return [self._tensor(target) for target in commit.targets]
+        return [self.tensor(target) for target in commit.targets]
 
     # What is run.
 
@@ -301,7 +282,7 @@ class _Planner:
         commit = self.segment.commit
         if commit is None:
             return
-        finals = [self._made(spot) for spot in self.code.left]
+        finals = [self.made(spot) for spot in self.code.left]
         if written and (self.joint is not None or not commit.begins):
             yield self._begin(written)
         if commit.program is not None:
@@ -315,156 +296,12 @@ class _Planner:
                 final = next(made)
                 gradient = Call(wrap, (Call(own, (final,)) if final.views else final,))
             if value is not None and spot in commit.without_gradient:
-                yield Do(Call(add_first, (self._tensor(spot), gradient)))
+                yield Do(Call(add_first, (self.tensor(spot), gradient)))
             else:
-                yield Do(Call(setattr, (self._tensor(spot), Constant("gradient"), gradient)))
+                yield Do(Call(setattr, (self.tensor(spot), Constant("gradient"), gradient)))
         for spot, _ in path.capture.left.replaced:
             memory = Call(np.array, (next(made),))  # which no pool takes back
-            yield Do(Call(replace_memory, (self._tensor(spot), memory)))
-
-
-class _Ending:
-    """The results of a path and their place on the graph."""
-
-    def __init__(self, planner: _Planner, path: Path) -> None:
-        self.planner, self.path, self.joint = planner, path, planner.joint
-        self.arrays = [planner._made(spot) for spot in planner.code.results]
-        self.tensors: dict[Any, Name] = {}  # by value
-        self.late: list[Step] = []
-        self.steps: list[Step] = []
-        outputs = [o for o in path.capture.outputs if o.value is not None]
-        self.freed = {o.value: o.grad_name for o in reversed(outputs) if o.freed}
-        self.inference = {o.value for o in outputs if o.inference}
-        if path.derivative.wanted:
-            self._node()
-        self._results()
-        self._numbers()
-        if path.derivative.wanted:
-            self._link()
-        self._aliases()
-
-    def _do(self, function: Any, *arguments: Expression) -> None:
-        self.steps.append(Do(Call(function, arguments)))
-
-    def _set(self, name: str, value: Expression) -> None:
-        self._do(setattr, NODE, Constant(name), value)
-
-    def _node(self) -> None:
-        planner, path = self.planner, self.path
-        self.steps.append(Assign(NODE.name, Like(template_of(planner.segment, self.joint is None))))
-        places = [kept_name(p) if p in planner.kept else NONE for p in range(planner.tree.environment)]
-        self._set("environment", Row(tuple(places), list))
-        self._set("sequence", Call(next_sequence))
-        self._set("spot", Call(user_spot))
-        self._set("leaves", LEAVES)
-        if self.joint is not None:
-            taken = {*range(len(self.joint.inputs)), *(i for i, _ in (*self.joint.results, *self.joint.left))}
-            gradients = apart(planner.name, self.joint.gradients, taken)
-            self._set("ready", Row(tuple(Call(wrap, (gradient,)) for gradient in gradients), list))
-        # The path holds captured tensors weakly; what backward needs must live until then.
-        outside = [planner._tensor(c.reference) for c in path.captured.values()]
-        if outside:
-            self._set("captured", Row(tuple(outside)))
-        wanted = [
-            planner._tensor(s if isinstance(s, int) else s.reference) for s in path.derivative.wanted_from
-        ]
-        self._set("types", Row(tuple(wanted)))
-        self._set("edges", Row(tuple(_edge(number, tensor) for number, tensor in enumerate(wanted))))
-
-    def _results(self) -> None:
-        for number, value in self.path.own_results.items():
-            name = self.tensors[value] = Name(f"result{number}")
-            self.steps.append(Assign(name.name, Call(wrap, (self.arrays[number],))))
-            if value in self.freed:
-                freed = Call(FreedNode, (Constant(self.freed[value]), name))
-                self._do(place, name, freed, Constant(0))
-            if value in self.inference:
-                self._do(mark_inference, Row((name,)))
-
-    def _numbers(self) -> None:
-        """Take Python numbers out of what was computed for them, before anything is left in the world."""
-        planner, numbers = self.planner, self.path.capture.left.numbers
-        self.numbers: dict[Any, Name] = {}
-        made = planner.code.left[len(planner.code.left) - len(numbers) :]
-        for number, (value, spot) in enumerate(zip(numbers, made, strict=True)):
-            name = self.numbers[value] = Name(f"number{number}")
-            taken = Call(float, (Call(np.ndarray.item, (planner._made(spot),)),))
-            self.steps.append(Assign(name.name, taken))
-
-    def _link(self) -> None:
-        """Note how often the memory was written that backward needs, then put the results on the graph."""
-        path, planner, derived = self.path, self.planner, self.path.derivative
-        facts = facts_of(planner.segment, self.joint is None)
-        counted: list[Expression] = [leaf_name(i) for i in path.argument_leaves.values()]
-        counted += [planner._tensor(c.reference) for c in path.captured.values()]
-        own_results = path.own_results.items()
-        read = [v for n, v in own_results if v in derived.kept.values or n in derived.saved]
-        counted += [self.tensors[v] for v in read]
-        versions = [attribute(tensor, "version") for tensor in counted]
-        self._set("counters", Row(tuple(versions), list))
-        self._set("numbers", Row(tuple(item(version, 0) for version in versions), list))
-        if read:
-            references = [Call(weakref.ref, (self.tensors[v],)) for v in read]
-            self._set("results", Row(tuple(references)))
-        self._do(watching.add, Call(weakref.ref, (NODE, Constant(watching.discard))))
-        for fact, version in zip(facts, versions, strict=True):
-            if fact.how == AGAIN:
-                self._do(ask_before_write, version, NODE)
-        for number, value in own_results:
-            if number in derived.seeded and value not in self.freed:
-                self._do(place, self.tensors[value], NODE, Constant(derived.seeded.index(number)))
-
-    def _aliases(self) -> None:
-        """Tensors of the memory of others."""
-        outputs = self.path.capture.outputs
-        for output in outputs:
-            if output.kind == "alias":
-                owner, number = output.item
-                shared = Call(share, (self._item(outputs[owner]),))
-                self.steps.append(Assign(f"alias{number}", shared))
-
-    def result(self) -> Expression:
-        """What the function gives."""
-        structure = self.path.capture.structure
-        items = [self._item(output) for output in self.path.capture.outputs]
-        return structured(structure, items)
-
-    def attributes(self) -> Iterator[Step]:
-        """Set the attributes that the run has set, and append to lists what it has appended."""
-        left, outputs = self.path.capture.left, self.path.capture.outputs
-        parts: list[Attribute | Items] = [*left.attributes, *left.items]
-        items = map(self._item, outputs[len(outputs) - sum(part.count for part in parts) :])
-        for part in parts:
-            value = structured(part.structure, list(itertools.islice(items, part.count)))
-            if isinstance(part, Attribute):
-                yield Do(Call(set_attribute, (Constant(part.owner), Constant(part.name), value)))
-            else:
-                yield Do(Call(append, (Constant(part.owner), Constant(part.emptied), value)))
-
-    def _item(self, output: Output) -> Expression:
-        if output.value is not None:
-            return self.tensors[output.value]
-        if output.kind == "argument":
-            return leaf_name(output.item)
-        if output.kind == "object":
-            return Constant(output.item)
-        if output.kind == "number":
-            return self.numbers[output.item]
-        if output.kind == "computed":
-            return self.planner.numbers.name(output.item)
-        if output.kind == "alias":
-            return Name(f"alias{output.item[1]}")
-        if output.kind == "late":
-            name = Name(f"late{len(self.late)}")
-            self.late.append(Assign(name.name, Call(output.item.find)))
-            return name
-        return Call(output.item)
-
-
-def _edge(number: int, tensor: Expression) -> Expression:
-    """Where a gradient goes: the node that made the tensor, or the leaf itself."""
-    target = Either(attribute(tensor, "grad_fn"), tensor)
-    return Row((Constant(number), target, attribute(tensor, "output_index")))
+            yield Do(Call(replace_memory, (self.tensor(spot), memory)))
 
 
 def _array_of(reference: Any) -> np.ndarray | None:

@@ -142,7 +142,7 @@ def kaiming_uniform_(
     generator: Any = None,
 ) -> Tensor:
     """Uniform with variance gain squared / fan."""
-    if 0 in tensor.array.shape:
+    if 0 in tensor.shape:
         return _nothing(tensor)
     bound = math.sqrt(3.0) * _deviation(tensor, a, mode, nonlinearity)
     return uniform_(tensor, -bound, bound, generator)
@@ -156,7 +156,7 @@ def kaiming_normal_(
     generator: Any = None,
 ) -> Tensor:
     """Normal with variance gain squared / fan."""
-    if 0 in tensor.array.shape:
+    if 0 in tensor.shape:
         return _nothing(tensor)
     return normal_(tensor, 0.0, _deviation(tensor, a, mode, nonlinearity), generator)
 

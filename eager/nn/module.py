@@ -144,7 +144,7 @@ class Module(Hooked, Saved):
                 f"cannot assign '{type(param).__name__}' object to parameter '{name}' "
                 "(torch.nn.Parameter or None required)"
             )
-        if param is not None and param.grad_fn is not None:
+        if param is not None and not param.is_leaf:
             raise ValueError(
                 f"Cannot assign non-leaf Tensor to parameter '{name}'. Model parameters must be created "
                 f"explicitly. To express '{name}' as a function of another Tensor, compute the value in "

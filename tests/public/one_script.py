@@ -20,6 +20,7 @@ import runpy
 import sys
 import time
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -64,20 +65,28 @@ class Steps:
 class Compiled:
     """What is compiled, and how many of its late calls entered Python. late: the step they count from."""
 
-    def __init__(self, jit: Any, steps: Steps, late: int) -> None:
+    def __init__(self, jit: Any, steps: Steps, late: int, kinds: Sequence[type]) -> None:
+        """kinds: the classes of what is compiled."""
         self._jit, self._steps, self._late = jit, steps, late
+        self._plain = {kind: kind.__init__ for kind in kinds}  # type: ignore[misc]  # of each its own
         self._made: dict[Any, Any] = {}
         self._known: dict[int, Any] = {}
+        self._before: dict[Any, int] = {}  # how many replays there were before the late calls
         self._within = False
-        self.calls = self.entered = 0
+        self.calls = 0
+        self._note(True)
 
-    def noted(self, init: Any) -> Any:
-        """The `__init__` of what is compiled: it is there before the first step, as what users compile is."""
+    def _note(self, on: bool) -> None:
+        """Whether what is made is noted: before the first step, as what users compile is there then, and not
+        within what is compiled, which is the script's code and no more.
+        """
+        for kind, init in self._plain.items():
+            kind.__init__ = self._noting(init) if on else init  # type: ignore[misc]
 
+    def _noting(self, init: Any) -> Any:
         @functools.wraps(init)
         def noting(owner: Any, *args: Any, **kwargs: Any) -> None:
-            if not self._steps.seconds:
-                self._known[id(owner)] = owner  # as long as it lives, its id is its
+            self._known[id(owner)] = owner  # as long as it lives, its id is its
             init(owner, *args, **kwargs)
 
         return noting
@@ -95,30 +104,35 @@ class Compiled:
             jitted = self._made[key]
             if len(self._steps.seconds) >= self._late:
                 self.calls += 1
-                self._count_entries(jitted)
+                if key not in self._before:
+                    self._before[key] = _replays(jitted)
             self._within = True
+            self._note(False)
             try:
                 return jitted(*args, **kwargs)
             finally:
                 self._within = False
+                if not self._steps.seconds:
+                    self._note(True)
 
         return called
 
-    def _count_entries(self, jitted: Any) -> None:
-        function = jitted.__wrapped__
-        if hasattr(function, "counts"):
-            return
-
-        def entering(*args: Any, **kwargs: Any) -> Any:
-            self.entered += 1
-            return function(*args, **kwargs)
-
-        entering.counts = function  # type: ignore[attr-defined]  # it must live on: what it read is guarded
-        jitted.__wrapped__ = entering
+    def entered(self) -> int:
+        """How many of the late calls ran Python. It is asked, not counted on the way: what a call does
+        besides the script's own would be part of what is compiled.
+        """
+        replays = sum(_replays(self._made[key]) - before for key, before in self._before.items())
+        return self.calls - replays
 
     def reasons(self) -> list[str]:
         """What `explain` says of each that is compiled."""
         return [str(jitted.explain()) for jitted in self._made.values()]
+
+
+def _replays(jitted: Any) -> int:
+    """How many calls were answered without Python."""
+    entries = jitted.explain().as_dict()["entries"]
+    return sum(path["calls"] for entry in entries for path in entry["paths"])
 
 
 def optimizers(optim: Any) -> set[Any]:
@@ -142,10 +156,9 @@ def prepared(how: str, steps: Steps) -> Compiled | None:
     if how == "compiled":
         import fusegrad
 
-        compiled = Compiled(fusegrad.jit, steps, steps.most // 3)
-        torch.nn.Module.__init__ = compiled.noted(torch.nn.Module.__init__)
+        kinds = torch.nn.Module, torch.optim.Optimizer
+        compiled = Compiled(fusegrad.jit, steps, steps.most // 3, kinds)
         torch.nn.Module.__call__ = compiled.compiled(torch.nn.Module.__call__)
-        torch.optim.Optimizer.__init__ = compiled.noted(torch.optim.Optimizer.__init__)
     for kind in optimizers(torch.optim):
         step = kind.step if compiled is None else compiled.compiled(kind.step)
         kind.step = steps.counted(step)
@@ -179,7 +192,7 @@ def main() -> None:
 
         found["missing"] = asked.report()
     if compiled is not None:
-        found |= {"calls": compiled.calls, "entered": compiled.entered, "why": compiled.reasons()}
+        found |= {"calls": compiled.calls, "entered": compiled.entered(), "why": compiled.reasons()}
     Path(result).write_text(json.dumps(found))
     os._exit(0)  # whatever processes and threads a script has left
 

@@ -21,12 +21,12 @@ from fusegrad.tracer.capture.callbacks import Callbacks
 from fusegrad.tracer.capture.captured import Attribute, Capture, Items, Left, Output, Reason
 from fusegrad.tracer.capture.carried import carry
 from fusegrad.tracer.capture.hooks import FOLLOWING
+from fusegrad.tracer.capture.naming import NamingObserver
 from fusegrad.tracer.capture.signatures import argument_names, plain_function
 from fusegrad.tracer.ir.graph import Graph, ancestors
 from fusegrad.tracer.observe import purity
 from fusegrad.tracer.observe.hosts import Place
 from fusegrad.tracer.observe.lookup import type_lookup
-from fusegrad.tracer.observe.naming import NamingObserver
 from fusegrad.tracer.observe.observer import Observer
 from fusegrad.tracer.observe.stores import Grown, Stored
 from fusegrad.tracer.observe.symbols import NOTHING_CHANGING, Changing
@@ -163,8 +163,12 @@ def _finish(recorder: Recorder, observer: Observer, result: Any, leaves: list[An
     items = tuple(_items(grown, observer, found, shown, reasons) for grown in observer.stores.grown.values())
     if items and recorder.before is not None:
         reasons.append(Reason("changes a list that lives outside the function", "", 0))
+    found, lent = _tensors_of_arrays(recorder, found)
+    if any(id(found[i]) in recorder.replaced for i in lent):
+        reasons.append(Reason("gives an array of memory that it has also given to a tensor", "", 0))
     outputs = tuple(_output(recorder, observer, leaf, leaves, reasons) for leaf in found)
     outputs = _aliased(outputs, found)
+    outputs = tuple(dataclasses.replace(o, lent=lent.get(i)) for i, o in enumerate(outputs))
     same = _same(leaves, observer)
     kept = [o.item() for o in outputs if o.kind == "captured"]
     kept += [place() for _, place in same if not isinstance(place, int)]
@@ -237,6 +241,20 @@ def _items(
         del found[before:]
         structure = flatten((), found)
     return Items(hold(grown.owner), grown.emptied, structure, len(found) - before)
+
+
+def _tensors_of_arrays(recorder: Recorder, found: list[Any]) -> tuple[list[Any], dict[int, int]]:
+    """The leaves of the result, with tensors in place of the arrays that lie in their memory; and by the
+    numbers of these leaves, which array it is.
+    """
+    tensors, lent = [*found], {}
+    numbers: dict[int, int] = {}
+    for i, leaf in enumerate(found):
+        taken = recorder.numbers.of(leaf)
+        if taken is not None and taken.tensor is not None:
+            tensors[i] = taken.tensor
+            lent[i] = numbers.setdefault(id(leaf), len(numbers))
+    return tensors, lent
 
 
 def _output(

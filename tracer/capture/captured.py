@@ -44,9 +44,9 @@ class Output:
     element; "late": what lies at the place `item` when all is done; "computed": the Python number that the
     symbol `item` stands for; "object": the plain Python value `item`; "captured": the tensor that the
     reference `item` gives when called; "argument": the argument leaf number `item`; "alias": a tensor off the
-    graph, of the memory of the output number `item[0]`, and the
-    same as the output number `item[1]`. freed: a backward inside the run has freed its graph. inference: it
-    was made in inference mode, and the call was not.
+    graph, of the memory of the output number `item[0]`, and the same as the output number `item[1]`. freed: a
+    backward inside the run has freed its graph. inference: it was made in inference mode, and the call was
+    not. lent: not the tensor is given but a NumPy array in its memory, the same one where numbers are alike.
     """
 
     kind: str
@@ -57,6 +57,7 @@ class Output:
     strides: tuple[int, ...] = ()
     freed: bool = False
     inference: bool = False
+    lent: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ import numpy as np
 
 from fusegrad.eager.autograd.accumulation import check_gradient, gradient_of, set_gradient, warns_of_gradient
 from fusegrad.eager.autograd.function import FunctionNode
-from fusegrad.tracer.observe import purity, stores
+from fusegrad.tracer.observe import arrays, purity, stores
 from fusegrad.tracer.observe.conditions import Attribute
 from fusegrad.tracer.observe.lookup import (
     MISSING,
@@ -68,8 +68,7 @@ def load(observer: Observer, owner: Any, name: str, site: Site) -> Any:
     if type(owner) is super:
         return _load_from_super(observer, owner, name, site)
     if isinstance(owner, np.ndarray):
-        observer.open("looks into a NumPy array, whose contents cannot be guarded", site)
-        return getattr(owner, name)
+        return arrays.load(observer, owner, name, site)
     if not observer.is_known(owner):
         observer.open(f"looks up `{name}` of a {type(owner).__name__} of unknown origin", site)
         return getattr(owner, name)

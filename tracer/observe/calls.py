@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from fusegrad.tracer.observe import attributes, caches, leaves, modules, optimizer_steps, purity
+from fusegrad.tracer.observe import arrays, attributes, caches, leaves, modules, optimizer_steps, purity
 from fusegrad.tracer.observe.leaves import name_of, opened
 from fusegrad.tracer.observe.lookup import MISSING, type_lookup
 from fusegrad.tracer.observe.observer import LOCAL, OUTER, UNKNOWN, Observer
@@ -33,6 +33,8 @@ def callee(observer: Observer, function: Any, site: Site) -> Any:
     Twins and unknown callables are called directly, without a frame of ours in between.
     """
     kind = type(function)
+    if arrays.is_of_numpy(function):
+        return functools.partial(leaves.call_of_numpy, observer, function, site)
     if kind is not FunctionType and kind is not MethodType and not _is_callable_object(function):
         is_pure = (
             isinstance(function, (type, BuiltinFunctionType)) and purity.lookup_pure(function) is not None
@@ -52,8 +54,6 @@ def callee(observer: Observer, function: Any, site: Site) -> Any:
         return leaves.slot(observer, function, site)
     if kind is functools.partial:
         return _partial(observer, function, site)
-    if kind is np.ufunc:
-        return functools.partial(leaves.call_of_numpy, observer, function, site)
     if kind is caches.CACHED and observer.is_known(function):
         return caches.cached(observer, function, site)
     if attributes.is_jitted(function):
@@ -182,7 +182,7 @@ def _class(observer: Observer, kind: type, site: Site) -> Any:
     mode = purity.lookup_pure(kind)
     if mode is not None:
         return functools.partial(leaves.call_pure, observer, kind, mode, site)
-    if purity.is_trusted(kind) and not issubclass(kind, purity.tensor_class() or ()):
+    if purity.is_trusted(kind):
         return functools.partial(leaves.call_trusted, observer, kind, site)
     if not observer.is_known(kind):
         return opened(observer, kind, f"makes a {kind.__name__}, a class of unknown origin", site)

@@ -22,7 +22,7 @@ import numpy as np
 
 from fusegrad.eager.autograd.function import Function, FunctionNode
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.tracer.observe import attributes, numbers, operations, purity, stores
+from fusegrad.tracer.observe import arrays, attributes, numbers, operations, purity, stores
 from fusegrad.tracer.observe.lookup import (
     ITERATORS,
     MISSING,
@@ -57,8 +57,8 @@ def name_of(function: Any) -> str:
 
 def call_trusted(observer: Observer, function: Any, site: Site, /, *args: Any, **kwargs: Any) -> Any:
     """One of fusegrad's own functions: the recorder sees what it does, its operands must be guarded."""
-    if purity.gives_number(function) and not args and not kwargs:
-        return observer.numbers.take(function)
+    if purity.is_door(function, args, kwargs):
+        return observer.numbers.take(functools.partial(function, **kwargs))
     if observer.numbers.any_symbol((*args, *kwargs.values())) and purity.carries_numbers(function, kwargs):
         owner = function.__self__ if isinstance(function, MethodType) else args[0] if args else None
         if all(observer.is_tensor(x) or type(x) in NUMBERS for x in (owner, *args, *kwargs.values())):
@@ -172,10 +172,15 @@ def call_pure(observer: Observer, function: Any, mode: str, site: Site, /, *args
 
 def call_of_numpy(observer: Observer, function: Any, site: Site, /, *args: Any, **kwargs: Any) -> Any:
     """NumPy's function of Python's and NumPy's numbers, as `np.sqrt(d_k)`, or a type of its numbers: as pure
-    as the functions of `math`.
+    as the functions of `math`. Of constant arrays, one of those that are known.
 
-    Of arrays, and where it warns (which may be an error, as users have it), it is like any other function.
+    Of other arrays, and where it warns (which may be an error, as users have it), it is like any other
+    function.
     """
+    if arrays.is_of_numpy(function):
+        found = arrays.call(observer, function, args, kwargs, site)
+        if found is not MISSING:
+            return found
     if not kwargs and args and all(isinstance(a, _NUMBERS) and is_plain(a) for a in args):
         try:
             with np.errstate(all="raise"):
@@ -310,6 +315,8 @@ def builtin(observer: Observer, function: Any, site: Site) -> Any:
             return functools.partial(_call_descriptor, observer, function, site)
     else:
         owner = function.__self__
+        if type(owner) is np.ndarray and (known := arrays.method(observer, function, site)) is not None:
+            return known
         if owner is not None and not isinstance(owner, ModuleType):
             return functools.partial(_call_method, observer, function, site)
     word = purity.IMPURE_WORDS.get(function)

@@ -90,7 +90,7 @@ class Loops:
         """The attributes that were set since so many stores, by the object and the name, in one order."""
         return [(owner, name) for (_, name), (owner, when) in self._set.items() if when > since]
 
-    def release(self) -> None:
+    def clear(self) -> None:
         """Forget the lists and objects of the run."""
         self._missing.clear()
         self._set.clear()

@@ -1,7 +1,7 @@
 """Modules listed by an observed run: `parameters()`, `named_modules()`, `zero_grad()` and their kin.
 
 They walk over tables that no user sees. They are not followed; one read says that the modules below
-have the parts that they had.
+have the parts that they had. The parts of modules that the run has made follow from the run.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from fusegrad.tracer.observe.conditions import Called, Condition, Each, Held
 from fusegrad.tracer.observe.lookup import instance_dict, nn_module_class, type_lookup
-from fusegrad.tracer.observe.observer import Observer
+from fusegrad.tracer.observe.observer import LOCAL, OUTER, Observer
 from fusegrad.tracer.observe.reads import Read
 from fusegrad.tracer.observe.values import Expected
 from fusegrad.tracer.twin.sites import Site
@@ -72,6 +72,17 @@ def parts(module: Any) -> Iterator[Any]:
             yield from parts(below)
 
 
+def _from_outside(observer: Observer, module: Any) -> list[Any] | None:
+    """The module, if it is from outside, or the topmost ones below it that are; None where unknown."""
+    status = observer.status(module)
+    if status != LOCAL:
+        return [module] if status == OUTER else None
+    below = [m for m in dict.values((instance_dict(module) or {})["_modules"]) if m is not None]
+    found = [_from_outside(observer, m) for m in below]
+    known = [modules for modules in found if modules is not None]
+    return [m for modules in known for m in modules] if len(known) == len(found) else None
+
+
 def _is_ordinary(module: Any) -> bool:
     """Whether no module in question lists its parts in a way of its own."""
     base: Any = nn_module_class()
@@ -86,7 +97,7 @@ def listing(observer: Observer, method: MethodType, site: Site) -> Any:
     name = getattr(function, "__name__", "")
     if base is None or name not in LISTINGS or function is not vars(base).get(name):
         return None
-    if not observer.is_outer(owner) or not _is_ordinary(owner):
+    if _from_outside(observer, owner) is None or not _is_ordinary(owner):
         return None
     return functools.partial(_list, observer, method, site)
 
@@ -95,7 +106,10 @@ def _list(observer: Observer, method: MethodType, site: Site, /, *args: Any, **k
     owner: Any = method.__self__
     for value in (*args, *kwargs.values()):
         observer.consume(value, site, f"passes to `{method.__name__}`")
-    observer.read(("module", id(owner)), lambda: ModuleRead(owner, site))
+    outside = _from_outside(observer, owner) or []
+    for module in outside:
+        observer.read(("module", id(module)), functools.partial(ModuleRead, module, site))
+    reached = {id(part) for module in outside for part in (module, *parts(module))}
     for path, parameter in (*owner.named_parameters(), *owner.named_buffers(), *owner.named_modules()):
         observer.part(owner, path, parameter)
     found = method(*args, **kwargs)
@@ -103,5 +117,7 @@ def _list(observer: Observer, method: MethodType, site: Site, /, *args: Any, **k
         return None
     items = list(found)
     for item in items:
-        observer.reached(item[1] if type(item) is tuple else item)
+        part = item[1] if type(item) is tuple else item
+        if id(part) in reached:
+            observer.reached(part)
     return observer.local(iter(items))

@@ -1,9 +1,12 @@
-"""Python numbers that are others at a replay: as long as nobody looks at one, a replay may give another.
+"""Numbers and arrays that are others at a replay: as long as nobody looks at one, a replay may give another.
 
 A float that `item()` gives is an object of its own, and so it is followed by its identity, while it is
 moved about, put into containers, set as an attribute or returned. Whoever computes with it, compares it,
 hashes or writes it out says so before (`look`): from then on it must be what it was. So are the rates
 followed that a schedule's step has set.
+
+An array that `numpy()` gives, in the memory of a tensor, is followed likewise. What it holds is known in the
+end, when nothing writes that memory any more; whoever looks at it, or into it, opens the run.
 
 Numbers that are known to be others from call to call (arguments, attributes, ...) are given to the run as
 objects of their own, too. They stand for symbols (`symbols.py`), and what Python computes of them does: a
@@ -29,24 +32,25 @@ _CONSTANTS = (*NUMBERS, bool)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Taken:
-    """A number that is followed.
+    """A number that is followed, or an array.
 
     number: the object, kept so that its id stays its own. looked: called when somebody looks at it. value:
     what the tensor held that it was taken out of; place: where else a replay finds it, when all is done;
-    symbol: how else it comes by it.
+    symbol: how else it comes by it; tensor: of an array, the one in whose memory it is.
     """
 
-    number: float
+    number: Any
     looked: Callable[[], Any]
     value: Value | None = None
     place: Place | None = None
     symbol: Symbol | None = None
+    tensor: Any = None
 
 
 class Numbers:
     """The numbers of one run.
 
-    taking: whether the number that now leaves a tensor goes to the user's code, and not to the engine's.
+    taking: whether what now leaves a tensor goes to the user's code, and not to the engine's.
     sources: the places, by the observer's keys, in which numbers are others from call to call; found: the
     numbers that were found there; fixed: the places of those that somebody has looked at. asked: called with
     a symbol and what came out where the run went on by that. computed: how many numbers Python has made of
@@ -66,15 +70,15 @@ class Numbers:
         self.options: dict[int, dict[str, Any]] = {}
 
     def take(self, read: Callable[[], Any]) -> Any:
-        """What `read` gives, which asks one tensor for its number."""
+        """What `read` gives, which asks one tensor for its number, or for its memory."""
         self.taking = True
         try:
             return read()
         finally:
             self.taking = False
 
-    def follow(self, taken: Taken) -> float:
-        """Follow a number, which nobody else has; gives it."""
+    def follow(self, taken: Taken) -> Any:
+        """Follow a number or an array, which nobody else has; gives it."""
         self._taken[id(taken.number)] = taken
         return taken.number
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from fusegrad.eager.core.public import home
 from fusegrad.eager.core.pytree import is_container
-from fusegrad.tracer.observe import purity, stores
+from fusegrad.tracer.observe import arrays, purity, stores
 from fusegrad.tracer.observe.conditions import Place
 from fusegrad.tracer.observe.lookup import (
     ITERATORS,
@@ -111,7 +111,7 @@ class Observer:
         self.numbers = Numbers()
         self.compared: set[int] = set()
         self.deeds = 0
-        self.stores, self.loops = stores.Stores(), Loops()
+        self.stores, self.loops, self.arrays = stores.Stores(), Loops(), arrays.Arrays()
         self.changed_late: dict[int, tuple[Any, str]] = {}
         self.late: dict[int, Place] = {}  # by the id of a list that a schedule keeps, where that is
         self._tensor = purity.tensor_class()
@@ -153,10 +153,9 @@ class Observer:
 
     def release(self) -> None:
         """Forget the objects of the run (not the reads and effects); ``status`` is of no use afterwards."""
-        objects = self._status, self._kept, self._inputs, self.changed_late, self.late, self.stores
-        for table in (*objects, self._seen, self._explained, self._twins):
+        objects = self._status, self._kept, self._inputs, self.changed_late, self.late, self._seen
+        for table in (*objects, self._explained, self._twins, self.stores, self.arrays, self.loops):
             table.clear()
-        self.loops.release()
 
     # ---------------------------------------------------------------------------------- origins
 
@@ -425,7 +424,7 @@ class Observer:
                 self.numbers.look(value)
             return None
         if isinstance(value, np.ndarray):
-            return "a NumPy array, whose contents cannot be guarded"
+            return arrays.problem_with(self, value, tensors)
         if kind in ITERATORS:
             if not tensors:
                 return "an iterator"

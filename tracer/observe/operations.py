@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from fusegrad.tracer.observe import numbers, purity, stores
+from fusegrad.tracer.observe import arrays, numbers, purity, stores
 from fusegrad.tracer.observe.conditions import Item
 from fusegrad.tracer.observe.lookup import ITERATORS, MISSING, VIEWS, flat_contents
 from fusegrad.tracer.observe.observer import LOCAL, OUTER, STRUCTURE, UNKNOWN, Observer
@@ -50,6 +50,8 @@ def outside(observer: Observer, owner: Any) -> str:
 def apply(observer: Observer, function: Callable, symbol: str, operands: tuple, site: Site) -> Any:
     """An operator on operands that are guarded first. Raises what the operator raises."""
     found = numbers.on_symbols(observer, function, symbol, operands)
+    if found is MISSING:
+        found = arrays.on_constants(observer, function, operands, site)
     if found is not MISSING:
         return found
     plain = True
@@ -317,6 +319,9 @@ def item(observer: Observer, owner: Any, key: Any, site: Site) -> Any:
     if purity.python_method(kind, "__getitem__") is not MISSING:
         method = observer.special_method(owner, "__getitem__", site)
         return owner[key] if method is None else method(key)
+    found = arrays.on_constants(observer, operator.getitem, (owner, key), site)
+    if found is not MISSING:
+        return found
     observer.open(f"subscripts {_described(owner)}", site)
     return owner[key]
 

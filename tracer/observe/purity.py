@@ -13,6 +13,7 @@ import operator
 import sys
 import types
 from collections import Counter, OrderedDict, defaultdict, deque, namedtuple
+from collections.abc import Mapping, Sequence
 from types import (
     BuiltinFunctionType,
     CodeType,
@@ -179,6 +180,10 @@ _INSTRUMENTED = (
     "fusegrad.eager.devices.parallel",
     "fusegrad.eager.processes",
 )
+# Of these, functions of their arguments alone, like the ops that they are made of.
+_OF_THEIR_ARGUMENTS = frozenset(
+    {"fusegrad.eager.nn.functional", "fusegrad.eager.nn.parameter", "fusegrad.eager.nn.utils.packing"}
+)
 # Functions here call the functions that they are given, or make functions that will, and pass objects on.
 _TRANSFORMS = "fusegrad.eager.autograd.func"
 _CHECKPOINTS = "fusegrad.eager.utils.checkpoint"  # which calls a function, once where it is recorded
@@ -207,8 +212,7 @@ def is_trusted_module(name: Any) -> TypeGuard[str]:
     """Whether functions of the module are the recorder's business, not ours."""
     if not isinstance(name, str) or not (name == "fusegrad.eager" or name.startswith("fusegrad.eager.")):
         return False
-    if name in ("fusegrad.eager.nn.functional", "fusegrad.eager.nn.utils.packing"):
-        # Functions of their arguments alone, like the ops that they are made of.
+    if name in _OF_THEIR_ARGUMENTS:
         return True
     return not any(name == other or name.startswith(other + ".") for other in _INSTRUMENTED)
 
@@ -248,10 +252,16 @@ def only_asks(function: Any) -> bool:
     return tensor is not None and name in _ASKS and vars(tensor).get(name) is function
 
 
-def gives_number(function: Any) -> bool:
-    """Whether a function is a tensor's `item`, which gives its one element to Python."""
+def is_door(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether a call is one of a tensor's `item`, which gives its one element to Python, or of its `numpy` or
+    `__array__`, which lend its memory.
+    """
     tensor = tensor_class()
-    return type(function) is MethodType and tensor is not None and function.__func__ is vars(tensor)["item"]
+    if type(function) is not MethodType or tensor is None or args:
+        return False
+    if function.__func__ is vars(tensor)["numpy"]:
+        return not kwargs or (type(kwargs.get("force")) is bool and len(kwargs) == 1)
+    return not kwargs and function.__func__ in (vars(tensor)["item"], vars(tensor)["__array__"])
 
 
 _CARRIERS = ("add", "sub", "subtract", "mul", "multiply", "div", "divide", "true_divide")

@@ -336,7 +336,7 @@ def _can_be_left(observer: Observer, value: Any, owner: Any) -> bool:
         # A parameter that is put on a module becomes one of its own; one that the run makes is new.
         found = id(value) in observer.captured_tensors and not isinstance(owner, nn_module_class() or ())
         return type(value) is purity.tensor_class() or found
-    if is_plain(value):
+    if is_plain(value) or observer.numbers.of(value) is not None:
         return True
     items = value.values() if type(value) is dict else value
     return type(value) in (tuple, list, dict) and all(_can_be_left(observer, v, owner) for v in items)

@@ -35,15 +35,15 @@ class Callbacks(Protocol):
 class GraphChanges:
     """Those of one run.
 
-    makes_leaves: whether tensors of the run's own were made to require gradients. turned: the tensors from
-    outside that were made to require gradients or not to, by id, with whether they did at first.
+    unsure_leaves: whether the run has made leaves in memory that is on the graph besides. turned: the tensors
+    from outside that were made to require gradients or not to, by id, with whether they did at first.
     callbacks: observes the user's code that is called; None where nobody observes.
     """
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
         self._first_node = next_sequence()
-        self.makes_leaves = False
+        self.unsure_leaves = False
         self.turned: dict[int, tuple[Tensor, bool]] = {}
         self.callbacks: Callbacks | None = None
         self._writes: list[tuple[Known, Any, int]] = []  # the root, what counts its writes, and when
@@ -76,9 +76,8 @@ class GraphChanges:
             if not recorder.has_own_value(tensor):
                 recorder.effect("changes requires_grad")
             self.turned.setdefault(id(tensor), (tensor, tensor.needs_grad))
-        elif tensor.grad_fn is None:
-            recorder.tracked.add(recorder.value_of(tensor))
-            self.makes_leaves = True
+        elif tensor.grad_fn is None and not tensor.needs_grad:
+            self.unsure_leaves = not recorder.memory.makes_leaf(tensor.array) or self.unsure_leaves
 
     def wrote(self, root: Known, target: Tensor) -> None:
         """The memory of a tensor was written."""
@@ -109,8 +108,10 @@ class GraphChanges:
 
     def problems(self, results: bool) -> Iterator[str]:
         """Why the run cannot be replayed if there are `results` that can be derived."""
-        if results and self.makes_leaves:
+        if results and self.unsure_leaves:
             yield "gives a result that can be derived by tensors that the run has made"
+        if results and any(host.value in self._recorder.tracked for host, _ in self._recorder.hosts):
+            yield "gives a result that can be derived by a .grad that was there before"
         if results and self.turned:
             yield "changes requires_grad, and gives a result that can be derived"
 
@@ -122,4 +123,7 @@ class GraphChanges:
             own = [t for _, t, _ in node.edges if isinstance(t, Tensor) and self._recorder.is_made(t)]
             if (node.extra is not None and node.extra.calls()) or any(map(has_hooks, own)):
                 return "gives a result with hooks on what it is derived by"
+        leaves = [t for node in nodes for _, t, _ in node.edges if isinstance(t, Tensor)]
+        if all(map(self._recorder.is_made, leaves)):
+            return "gives a result that is derived by nothing but tensors that the run has made"
         return ""

@@ -25,7 +25,7 @@ from fusegrad.tracer.observe.values import Strong
 Emit = Callable[[Op, tuple[Any, ...], Params], Value]
 
 
-_REWRITTEN = REGISTRY["rewritten"]
+_REWRITTEN, _DETACH = REGISTRY["rewritten"], REGISTRY["detach"]
 
 
 class Unfollowed(Exception):
@@ -182,6 +182,18 @@ class Memory:
                         taken = self._emit(_REWRITTEN, (known.value, taken), {})
                 known.value, known.seen = taken, value
         return known.value
+
+    def makes_leaf(self, array: np.ndarray) -> bool:
+        """Note that an array is a leaf of the graph from now on, whatever its value was made of; whether that
+        can be said. It cannot where the memory is that of a tensor on the graph, too.
+        """
+        known = self._known[id(array)]
+        value = self.current(known)
+        if value in self._tracked:
+            return False
+        known.value = self._emit(_DETACH, (value,), {})
+        self._tracked.add(known.value)
+        return True
 
     def write(self, known: Known, value: Value) -> None:
         """Give an array another value, and what it is a view of.

@@ -16,28 +16,23 @@ import numpy as np
 from fusegrad.eager.autograd.views import base_of
 from fusegrad.eager.core.errors import user_location
 from fusegrad.eager.core.families import Random
-from fusegrad.eager.core.op import REGISTRY, Op, Params, evaluate, explaining, wrap
-from fusegrad.eager.core.ops import ops
+from fusegrad.eager.core.op import REGISTRY, Op, Params, evaluate, explaining
 from fusegrad.eager.core.state import Interpreter
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.tracer.ir.graph import GUARD, Equation, Source, Value, array_type, identifier
+from fusegrad.tracer.ir.graph import Equation, Source, Value, array_type, identifier
 from fusegrad.tracer.observe.hosts import Draw, Gradient, GradientOf, Host, NoGradient, Place
-from fusegrad.tracer.observe.numbers import Numbers, Taken
+from fusegrad.tracer.observe.numbers import Numbers
 from fusegrad.tracer.observe.optimizer_steps import ParametersRead
 from fusegrad.tracer.observe.reads import Read
 from fusegrad.tracer.observe.symbols import Outcome, Symbol
 from fusegrad.tracer.record.before import Before
+from fusegrad.tracer.record.doors import Doors
 from fusegrad.tracer.record.graph_changes import GraphChanges
 from fusegrad.tracer.record.later import Later
 from fusegrad.tracer.record.memory import Memory, Unfollowed, shares_memory
 from fusegrad.tracer.record.references import note_operands
 from fusegrad.tracer.record.scalars import Scalars
 from fusegrad.tracer.record.steps import record_step
-
-# Doors that give one number: what was seen can be guarded. Other doors end the captured part.
-SCALAR_DOORS = {"bool", "int", "float", "index", "item", "complex"}
-# Of so many whole numbers (lengths, say) all are guarded.
-FEW = 64
 
 
 class Recorder(Interpreter):
@@ -93,7 +88,7 @@ class Recorder(Interpreter):
         self.name_of: Callable[[Tensor], str] = lambda tensor: ""
         self.reached: Callable[[Tensor], Any] = lambda tensor: None
         self.memory = Memory(self._emit, self.tracked)
-        self.numbers, self.scalars = Numbers(), Scalars(self)
+        self.numbers, self.scalars, self.doors = Numbers(), Scalars(self), Doors(self)
         self.numbers.asked = self._depends
         self.later = Later(self.memory, puts_off)
         self.graph_changes = GraphChanges(self)
@@ -229,38 +224,10 @@ class Recorder(Interpreter):
         """A tensor without values has its place on the graph."""
 
     def leave(self, tensor: Tensor, door: str, value: Any) -> None:
-        if self.numbers.taking and type(value) is float and door in ("item", "float"):
-            held, source = self.value_of(tensor), self._source()
-            self.numbers.follow(Taken(value, lambda: self._fix(held, value, source), held))
-        elif door in (*SCALAR_DOORS, "tolist") and self.value_of(tensor) in self.constants:
-            pass  # it follows from Python data, which are guarded
-        elif door == "bool" and tensor.array.dtype.kind != "b":
-            # Which of the numbers that are true it is does not matter.
-            self._guard(self.later.at_once(lambda: ops.ne(tensor, 0)), "branch")
-        elif door in SCALAR_DOORS and tensor.array.size == 1:
-            self._guard(tensor, "branch")
-        elif door == "tolist" and tensor.array.dtype.kind in "iub" and tensor.array.size <= FEW:
-            self._guard(self._same_values(tensor), "branch")
-        else:
-            shape = list(tensor.array.shape)
-            self.effect(f"the values of a tensor of shape {shape} leave through {door}()")
-
-    def _same_values(self, tensor: Tensor) -> Tensor:
-        """Whether a tensor has the values that it has now."""
-        now = wrap(tensor.array.copy())
-        self.constant(now)
-        same: Tensor = self.later.at_once(lambda: ops.all(ops.eq(tensor, now)))
-        return same
+        self.doors.leave(tensor, door, value)
 
     def check(self, tensor: Tensor, passed: Callable[[], Tensor]) -> bool:
-        """An op's own test of its input: a replay must find it true, or let eager raise its error."""
-        self.reach(tensor)
-        outcome = self.later.at_once(passed)
-        if bool(outcome.array.item()):
-            self._guard(outcome, "check")
-        else:
-            self.later.settle()  # the op is about to raise, at its own line
-        return True
+        return self.doors.check(tensor, passed)
 
     def effect(self, reason: str, kind: str = "") -> None:
         self.later.settle()
@@ -281,15 +248,6 @@ class Recorder(Interpreter):
         """Note what a replay does to the world."""
         self.later.settle()
         self.changes.append((what, *user_location(), ""))
-
-    def _guard(self, tensor: Tensor, kind: str) -> None:
-        value = self.value_of(tensor)
-        params = {"expected": tensor.array.item(), "kind": kind}
-        self.equations.append(Equation(GUARD, (value,), params, (), self._source()))
-
-    def _fix(self, value: Value, number: float, source: Source) -> None:
-        """Guard a number that was taken out of a tensor: somebody looks at it."""
-        self.equations.append(Equation(GUARD, (value,), {"expected": number, "kind": "branch"}, (), source))
 
     def _depends(self, symbol: Symbol, found: Any) -> None:
         """What the run does depends on a number that a replay comes by anew."""
@@ -338,8 +296,6 @@ class Recorder(Interpreter):
         base = base_of(target)
         if on_graph and self.is_outside(base):
             self.effect("puts a tensor from outside on the graph by writing into it")
-        if not on_graph and not self.is_outside(base) and (target.needs_grad or base.needs_grad):
-            self.effect("writes under no_grad into a tensor that is on the graph")
         if self.is_outside(base):
             self.change("writes into a tensor in place")
             first = known.root().original
@@ -352,6 +308,10 @@ class Recorder(Interpreter):
                 value = self._emit(assign, (self.memory.current(known), value), {"index": index})
             elif overwrites:
                 value = self._emit(REGISTRY["overwritten"], (self.memory.current(known), value), {})
+            before = self.memory.current(known)
+            if before in self.tracked and not on_graph and not self.is_outside(base):
+                # Autograd does not see it: its gradient is that of what was there before.
+                value = self._emit(REGISTRY["rewritten"], (before, value), {})
             self.memory.write(known, value)
         except Unfollowed as error:
             self.effect(str(error))

@@ -35,7 +35,7 @@ CASES = {
     "iterator": lambda x: next(OUTER.stream),
     "outside the function": lambda x: [v for v, _ in zip(OUTER.stream, [1], strict=False)],
     "NumPy": lambda x: OUTER.array + 1,
-    "numpy": lambda x: np.ones(2),
+    "numpy": lambda x: np.empty(2),
     "random": lambda x: random.random(),
     "address": lambda x: id(x),
     "code of its own": lambda x: COUNTER.n,

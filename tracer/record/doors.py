@@ -1,0 +1,101 @@
+"""Values of tensors that leave for Python: what leaves is guarded, or given by a replay, or opens the run.
+
+A number that decides something is guarded. One that is only moved about is given by a replay, and so is an
+array that lies in the memory of a tensor: both are followed by their identity (`observe/numbers.py`) until
+somebody looks at them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from fusegrad.eager.core.errors import user_location
+from fusegrad.eager.core.op import wrap
+from fusegrad.eager.core.ops import ops
+from fusegrad.eager.core.tensor import Tensor
+from fusegrad.tracer.ir.graph import GUARD, Equation, Source, Value
+from fusegrad.tracer.observe.numbers import Taken
+
+if TYPE_CHECKING:
+    from fusegrad.tracer.record.recorder import Recorder
+
+# Doors that give one number: what was seen can be guarded. Other doors end the captured part.
+SCALAR_DOORS = {"bool", "int", "float", "index", "item", "complex"}
+# Those that lend the memory of a tensor to NumPy.
+ARRAY_DOORS = {"numpy", "__array__"}
+# Of so many whole numbers (lengths, say) all are guarded.
+FEW = 64
+
+
+class Doors:
+    """The doors of one run's tensors."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+
+    def leave(self, tensor: Tensor, door: str, value: Any) -> None:
+        """A value of a tensor leaves."""
+        recorder = self._recorder
+        if recorder.numbers.taking and type(value) is float and door in ("item", "float"):
+            held, source = recorder.value_of(tensor), self._source()
+            recorder.numbers.follow(Taken(value, lambda: self._fix(held, value, source), held))
+        elif recorder.numbers.taking and door in ARRAY_DOORS:
+            opens = self._opening(tensor, door)
+            # Off the graph, as the array is.
+            owner = tensor.detach() if tensor.needs_grad else tensor
+            recorder.numbers.follow(Taken(value, opens, tensor=owner))
+        elif door in (*SCALAR_DOORS, "tolist") and recorder.value_of(tensor) in recorder.constants:
+            pass  # it follows from Python data, which are guarded
+        elif door == "bool" and tensor.array.dtype.kind != "b":
+            # Which of the numbers that are true it is does not matter.
+            self._guard(recorder.later.at_once(lambda: ops.ne(tensor, 0)), "branch")
+        elif door in SCALAR_DOORS and tensor.array.size == 1:
+            self._guard(tensor, "branch")
+        elif door == "tolist" and tensor.array.dtype.kind in "iub" and tensor.array.size <= FEW:
+            self._guard(self._same_values(tensor), "branch")
+        else:
+            self._opening(tensor, door)()
+
+    def check(self, tensor: Tensor, passed: Callable[[], Tensor]) -> bool:
+        """An op's own test of its input: a replay must find it true, or let eager raise its error."""
+        later = self._recorder.later
+        later.reach(tensor)
+        outcome = later.at_once(passed)
+        if bool(outcome.array.item()):
+            self._guard(outcome, "check")
+        else:
+            later.settle()  # the op is about to raise, at its own line
+        return True
+
+    def _opening(self, tensor: Tensor, door: str) -> Callable[[], Any]:
+        """What notes that values have left here which no replay has."""
+        recorder, place = self._recorder, user_location()
+        reason = f"the values of a tensor of shape {list(tensor.array.shape)} leave through {door}()"
+
+        def opens() -> None:
+            recorder.later.settle()
+            recorder.open_reasons.append((reason, *place, ""))
+
+        return opens
+
+    def _same_values(self, tensor: Tensor) -> Tensor:
+        """Whether a tensor has the values that it has now."""
+        now = wrap(tensor.array.copy())
+        self._recorder.constant(now)
+        same: Tensor = self._recorder.later.at_once(lambda: ops.all(ops.eq(tensor, now)))
+        return same
+
+    def _guard(self, tensor: Tensor, kind: str) -> None:
+        value = self._recorder.value_of(tensor)
+        params = {"expected": tensor.array.item(), "kind": kind}
+        self._recorder.equations.append(Equation(GUARD, (value,), params, (), self._source()))
+
+    def _fix(self, value: Value, number: float, source: Source) -> None:
+        """Guard a number that was taken out of a tensor: somebody looks at it."""
+        params = {"expected": number, "kind": "branch"}
+        self._recorder.equations.append(Equation(GUARD, (value,), params, (), source))
+
+    @staticmethod
+    def _source() -> Source:
+        return Source(*user_location())

@@ -87,9 +87,9 @@ def test_llvm_works_though_another_thread_has_the_lock_of_llvmlite(monkeypatch, 
     with ffi.lib._lock:
         held.set()
         end = time.monotonic() + 60
-        while not module._running.finished and time.monotonic() < end:
+        while not module.running.finished and time.monotonic() < end:
             time.sleep(0.001)
-        assert module._running.finished
+        assert module.running.finished
     assert result(module) == 15
 
 
@@ -242,7 +242,7 @@ def test_the_setting_stays_until_the_last_of_several_modules_is_done(monkeypatch
 def test_several_threads_may_wait_for_one_module(monkeypatch):
     emitting(monkeypatch, lambda: time.sleep(0.05))
     module = begun(9)
-    running, seen = module._running, []
+    running, seen = module.running, []
     threads = [threading.Thread(target=lambda: seen.append(running.wait())) for _ in range(3)]
     for thread in threads:
         thread.start()

@@ -268,8 +268,8 @@ class JitFunction(Generic[P, R]):
     def _shortcut(self, variant: Variant, leaf: Segment, args: Sequence[Any], leaves: Sequence[Any]) -> Any:
         """What answers calls like this one faster, if there is such a thing."""
         joint = leaf.derives_at_once()
-        if joint is None:
-            return None
+        if joint is None or (joint and leaf.joint is None):
+            return None  # what is compiled beside the program is taken over the long way
         known = variant.shortcuts.get((leaf, joint))
         if known is None or not known.is_of(variant):
             known = Shortcut(variant, leaf, joint, args, leaves, self.stats)

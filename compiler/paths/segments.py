@@ -144,10 +144,7 @@ class Segment:
             return False
         usage = self.answers.usage
         if usage.expected():
-            if self.joint is None:
-                # Until it is there, calls are answered the long way, which takes it over.
-                return None if self.earns_joint_program() else False
-            return True
+            return self.joint is not None or self.earns_joint_program()
         return False if usage.calls - usage.derived >= JOINT_AFTER else None
 
     def earns_joint_program(self) -> bool:

@@ -19,6 +19,7 @@ from kernel_checks import program_of, tensor
 from llvmlite.binding import ffi
 
 import fusegrad as fg
+from fusegrad.compiler.base import background
 from fusegrad.compiler.base.lock import compiling
 from fusegrad.compiler.codegen import kernel_cache
 from fusegrad.compiler.llvm import llvm_jit
@@ -309,3 +310,45 @@ def test_a_fork_waits_for_modules(monkeypatch):
         signal.alarm(60)
         os._exit(result(module) + result(begun(12)))
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 11 + 12
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_fork_does_not_wait_for_what_is_aside_and_has_not_begun():
+    name, text = giving(31)
+    turn = threading.Semaphore(0)
+    with compiling:
+        module = Module(text, [name], turn, True)
+    child = os.fork()
+    if not child:
+        os._exit(0 if module.failed else 3)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert not module.failed and not module.begun
+    turn.release()
+    assert result(module) == 31
+
+
+def test_calls_do_not_wait_for_kernels_that_have_not_begun_beside_the_program(monkeypatch):
+    """They compile them themselves."""
+    aside, x = threading.Semaphore(0), fg.linspace(0, 1, 9)
+    monkeypatch.setitem(kernel_cache._turns, True, aside)
+    monkeypatch.setattr(background, "here", lambda: True)
+    with kernel_cache.cold():
+        waiting = threading.Thread(target=lambda: program_of(lambda x: x * 5.125 + 0.375, x))
+        waiting.start()
+        while not any(not module.begun for module in llvm_jit._at_work):
+            time.sleep(0.01)
+        monkeypatch.setattr(background, "here", lambda: False)
+        program, _, _ = program_of(lambda x: x * 5.125 + 0.375, x)
+        aside.release(9)
+        waiting.join()
+    assert program.kernels
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_child_has_all_turns_anew(monkeypatch):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(kernel_cache._turns, True, threading.Semaphore(0))
+        child = os.fork()
+        if not child:
+            os._exit(0 if kernel_cache._turns[True].acquire(timeout=0) else 3)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

@@ -30,7 +30,10 @@ def parser(description: str) -> argparse.ArgumentParser:
 
 
 def parsed(made: argparse.ArgumentParser, arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    """What the command line says; a file that cannot be written is refused before anything is timed."""
+    """What the command line says; a file that cannot be written is refused before anything is timed. From now
+    on calls wait for the compiler as long as it takes.
+    """
+    fusegrad.set_compile_budget(None)
     found = made.parse_args(arguments)
     if found.quick and found.repeat is None:
         found.repeat = 2

@@ -20,6 +20,7 @@ from fusegrad.compiler.base import debug
 from fusegrad.compiler.base.lock import compiling
 from fusegrad.compiler.entries import Entry, Variant, apart
 from fusegrad.compiler.guards.guards import Guards
+from fusegrad.compiler.learning import unable
 from fusegrad.compiler.native import calls as native_calls
 from fusegrad.compiler.paths import replay
 from fusegrad.compiler.paths.path import Captured
@@ -91,12 +92,12 @@ def _entry(
     with compiling:
         if len(function.entries) >= MOST_KEYS:
             function.entries.pop(next(iter(function.entries)))
-        return function._new_entry(key, args, kwargs, leaves)
+        return function.new_entry(key, args, kwargs, leaves)
 
 
 def _eagerly(function: JitFunction, entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if function.require:
-        raise function._unable(entry)
+        raise unable(function, entry)
     function.stats.eager_calls += 1
     return function.__wrapped__(*args, **kwargs)
 
@@ -120,7 +121,7 @@ def _recorded(
             function.stats.compiled_calls += 1
             return replayed
     if function.require:
-        raise function._unable(entry)
+        raise unable(function, entry)
     function.stats.eager_calls += 1
     return result
 

@@ -7,19 +7,16 @@ cannot be a kernel, and what a kernel refuses, stays with NumPy, which raises it
 
 from __future__ import annotations
 
-import atexit
 import itertools
-import os
-import threading
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from fusegrad.compiler.base import debug
-from fusegrad.compiler.base.lock import compiling
-from fusegrad.compiler.base.uninterrupted import Running
+from fusegrad.compiler.base.background import Work, Worker
+from fusegrad.compiler.base.lock import compiling, made
 from fusegrad.compiler.fuse.scans import SCANS
 from fusegrad.compiler.lower.lowering import LOWERED
 from fusegrad.compiler.program.program import Program, viewed
@@ -142,13 +139,8 @@ class EagerKernels:
 
     def __init__(self) -> None:
         self._known: OrderedDict[Any, _Known] = OrderedDict()
-        self._lock = threading.Lock()
-        self._asked: deque[tuple[_Known, _Question | _Rules]] = deque()
-        self._work: Running[None] | None = None
-        self._ended = False
-        atexit.register(self._end)
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._begin_anew)
+        self._lock = made()
+        self._worker = Worker(aside=False)
 
     def evaluate(self, op: Op, args: tuple[Any, ...], params: Params) -> Any:
         """What an op gives: a kernel's result, if there is one."""
@@ -200,46 +192,21 @@ class EagerKernels:
     # Compiling, beside the program.
 
     def _ask(self, known: _Known, question: _Question | _Rules) -> None:
-        with self._lock:
-            self._asked.append((known, question))
-            if (self._work is None or self._work.finished) and not self._ended:
-                self._work = Running(self._compile_all)
-
-    def _compile_all(self) -> None:
-        while True:
-            with self._lock:
-                if not self._asked or self._ended:
-                    # Who asks from here on begins the work anew.
-                    self._work = None
-                    return
-                known, question = self._asked.popleft()
-            try:
-                with compiling:
-                    program = _program(question)
-            except Exception:
-                if debug.faults_are_raised():
-                    raise
-                continue
-            if program is not None:
-                known.places = [program.locate(v) for v in program.graph.outputs]
-                known.program = program
+        name = question.op.name if isinstance(question, _Question) else question.derived.op.name
+        self._worker.ask(Work(lambda work: _compile(known, question), name))
 
     def wait(self) -> None:
         """Until all is compiled that was asked for. Raises what failed, where faults are raised."""
-        work = self._work
-        if work is not None:
-            work.result()
+        self._worker.wait()
 
-    def _end(self) -> None:
-        """The process ends: what is being compiled is waited for, nothing else is begun."""
-        self._ended = True
-        if self._work is not None:
-            self._work.wait()
 
-    def _begin_anew(self) -> None:
-        """In a forked child, which has no thread that compiles."""
-        self._lock, self._work = threading.Lock(), None
-        self._asked.clear()
+def _compile(known: _Known, question: _Question | _Rules) -> None:
+    """Give what is known of an op its program, if it can have one."""
+    with compiling:
+        program = _program(question)
+    if program is not None:
+        known.places = [program.locate(v) for v in program.graph.outputs]
+        known.program = program
 
 
 def _refuses(op: Op, args: tuple[Any, ...], params: Params) -> bool:

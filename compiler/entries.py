@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+import functools
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fusegrad.compiler.base.background import Work
 from fusegrad.compiler.base.garbage import uncollected
 from fusegrad.compiler.call_family import Family, family_key
 from fusegrad.compiler.call_key import describe_key
@@ -13,7 +15,7 @@ from fusegrad.compiler.deferred.interpreter import Plan
 from fusegrad.compiler.explain.miss_reasons import Difference
 from fusegrad.compiler.fastpath.entry import Shortcut
 from fusegrad.compiler.guards.guards import Guards
-from fusegrad.compiler.paths.path import Path, make_path
+from fusegrad.compiler.paths.path import Path, let_go, make_path
 from fusegrad.compiler.paths.segments import Segment
 from fusegrad.compiler.paths.tree import Diverged, Tree
 from fusegrad.eager.core.families import Layout, layout_of
@@ -119,6 +121,7 @@ class Entry:
         self.anchors: list[Callable[[], Any]] = []
         self.open_tries = 0
         self.compiles = 0
+        self.compiling: Work[Any] | None = None  # another path, see `learning.py`
         self.plan = Plan()
         self.eager_runs: list[Any] = []  # see `deterministic.py`
         self.reasons: list[Reason] = []
@@ -155,6 +158,14 @@ class Entry:
         self._fixed.update(sources)
         self.changing = self.changing._replace(sources=self.changing.sources - self._fixed)
 
+    def take(self, before: Variant | None, tree: Tree) -> None:
+        """Answer by a tree from now on; before: the variant in which it has grown, if it has."""
+        if before is not None:
+            self.variants = [Variant(tree, before) if v is before else v for v in self.variants]
+            return
+        # The oldest state of the Python world is the least likely to come back.
+        self.variants = [Variant(tree), *self.variants][:MOST_VARIANTS]
+
     @property
     def paths(self) -> list[Any]:
         """All compiled paths."""
@@ -190,38 +201,40 @@ def of_family(function: Any, key: Any, leaves: list[Any]) -> Entry | None:
 # What is compiled.
 
 
-def path_of(made: Capture, leaves: list[Any], contracted: bool) -> tuple[Path, dict[Value, Layout]]:
-    """The path of a captured run, and how its arguments lie in memory."""
+def path_maker(
+    made: Capture, leaves: list[Any], contracted: bool
+) -> tuple[Callable[[], Path], dict[Value, Layout]]:
+    """What makes the path of a captured run, at any time and in any thread, and how its arguments lie in
+    memory.
+    """
     numbers = {}
     for value in made.arguments:
         numbers[value] = next(
             i for i, x in enumerate(leaves) if isinstance(x, Tensor) and x is made.tensors[value]
         )
     scalars = [host.value for host, _ in made.hosts if isinstance(host, Scalar)]
-    path = make_path(made, numbers, scalars, contracted)
-    return path, {v: layout_of(leaves[i].array) for v, i in numbers.items()}
+    make = functools.partial(make_path, made, numbers, let_go(made), scalars, contracted)
+    return make, {v: layout_of(leaves[i].array) for v, i in numbers.items()}
 
 
-@uncollected
-def add_path(entry: Entry, made: Capture, leaves: list[Any], contracted: bool) -> None:
-    """Compile a captured path into the entry: into a tree that it shares a stretch with, or its own."""
-    path, layouts = path_of(made, leaves, contracted)
-    for place, variant in enumerate(entry.variants):
+def tree_with(
+    path: Path, layouts: dict[Value, Layout], variants: Sequence[Variant]
+) -> tuple[Variant | None, Tree]:
+    """A tree with a path: one that grows in a variant with which the path shares a stretch, or its own. To be
+    completed.
+    """
+    for variant in variants:
         try:
-            grown = Variant(variant.tree.grown(path), variant)
+            return variant, variant.tree.grown(path)
         except Diverged:
             continue
-        entry.variants[place] = grown
-        return
-    if len(entry.variants) >= MOST_VARIANTS:
-        # The oldest state of the Python world is the least likely to come back.
-        entry.variants.pop()
-    entry.variants.insert(0, Variant(Tree([path], layouts)))
+    return None, Tree([path], layouts)
 
 
 @uncollected
 def apart(made: Capture, leaves: list[Any], contracted: bool) -> Variant:
     """A variant of a captured path alone, whose forward is one program whatever follows."""
-    path, layouts = path_of(made, leaves, contracted)
+    make, layouts = path_maker(made, leaves, contracted)
+    path = make()
     path.derivative.alone = False
-    return Variant(Tree([path], layouts))
+    return Variant(Tree([path], layouts).complete())

@@ -17,10 +17,10 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, overload
 
-from fusegrad.compiler import deterministic, entries, pickled
-from fusegrad.compiler.base import debug
+from fusegrad.compiler import deterministic, entries, learning, pickled
+from fusegrad.compiler.base import background, debug
+from fusegrad.compiler.base.background import Work
 from fusegrad.compiler.base.lock import compiling
-from fusegrad.compiler.base.patience import told_if_long
 from fusegrad.compiler.call_family import Family, without
 from fusegrad.compiler.call_key import Unkeyed, call_key, describe_key, is_object
 from fusegrad.compiler.deferred.interpreter import Deferred
@@ -36,26 +36,20 @@ from fusegrad.compiler.fastpath.entry import Shortcut
 from fusegrad.compiler.native import calls as native_calls
 from fusegrad.compiler.paths import replay
 from fusegrad.compiler.paths.segments import MISSED, Segment, Stopped
-from fusegrad.compiler.verify import Again, JitError
+from fusegrad.compiler.verify import Again
 from fusegrad.eager.autograd.node import watchers
 from fusegrad.eager.core.settings import setting
 from fusegrad.eager.core.state import state
 from fusegrad.tracer.capture.api import capture
-from fusegrad.tracer.capture.captured import Capture
-from fusegrad.tracer.ir.differentiate import NoGradient
 from fusegrad.tracer.observe.reads import Read
 from fusegrad.tracer.observe.symbols import Changing
 from fusegrad.tracer.observe.values import hold
 
 # Bounds, after which calls stay eager and `explain()` says so.
 MOST_KEYS = 256
-MOST_PATHS = 64
-FEW_PATHS = 8  # of which each must have answered a call, on the average, for more to be compiled
-OPEN_TRIES = 3
 # A function whose run was open may run closed later (it filled a cache, say): after so many deferred
 # calls one is recorded again.
 TRY_AGAIN = (8, 64)
-OPEN = "its runs cannot be replayed"
 
 
 P = ParamSpec("P")
@@ -95,6 +89,9 @@ class JitFunction(Generic[P, R]):
         self.captured_once: dict[Any, Any] = {}  # the first key of each family
         self.last_miss: list[Difference] = []
         self.misses: Counter[str] = Counter()  # how often each thing was other than it was
+        self.at_work: Work[Any] | None = None  # what was begun to be compiled beside the program
+        self.told = False  # whether it was said what takes long
+        self.long_runs = 0
         self._answer: Callable[[tuple[Any, ...]], Any] | None = None  # the shortcut that was taken last
         functools.update_wrapper(self, function, updated=())
 
@@ -152,6 +149,8 @@ class JitFunction(Generic[P, R]):
         if entry is None:
             if len(self.entries) >= MOST_KEYS:
                 return self._eager(args, kwargs, f"more than {MOST_KEYS} kinds of arguments were seen")
+            if self.long_runs >= learning.LONG_RUNS:
+                return self._eager(args, kwargs, learning.LONG)
             alike = entries.of_family(self, key, leaves)
             if alike is not None:
                 family = alike.family
@@ -162,12 +161,16 @@ class JitFunction(Generic[P, R]):
                 if not answers and family.defers(key):
                     return self._defer(alike, args, kwargs)
         if entry is not None:
-            if entry.given_up and not (entry.given_up == OPEN and entry.plan.asked in TRY_AGAIN):
+            learning.take_over(self, entry)
+            if entry.given_up and not (entry.given_up == learning.OPEN and entry.plan.asked in TRY_AGAIN):
                 return self._defer(entry, args, kwargs)
             try:
                 return self._replay(entry, leaves, args, kwargs)
             except _Miss as miss:
                 missed: Difference = miss.args[0]
+            if entry.compiling is not None:
+                self.stats.eager_calls += 1
+                return self.__wrapped__(*args, **kwargs)
             entry.last_failure = missed
             self.last_miss = [missed]
             self.misses[missed.what] += 1
@@ -187,16 +190,17 @@ class JitFunction(Generic[P, R]):
     def _defer(self, entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run the function itself, its ops deferred where that pays."""
         if self.require:
-            raise self._unable(entry)
+            raise learning.unable(self, entry)
         plan = entry.plan
         plan.asked += 1
-        if setting.wanted or not plan.defers():
+        # Of a run that is too long to record deferring would know the first ops alone.
+        if setting.wanted or entry.given_up == learning.LONG or not plan.defers():
             self.stats.eager_calls += 1
             started = time.perf_counter()
             result = self.__wrapped__(*args, **kwargs)
             plan.note("eager", time.perf_counter() - started, False)
             return result
-        run = Deferred(plan)
+        run = Deferred(plan, background.bound(), functools.partial(learning.tell_of_stretches, self, plan))
         stretches = len(plan.stretches)
         started = time.perf_counter()
         try:
@@ -210,11 +214,6 @@ class JitFunction(Generic[P, R]):
         if run.compiled and not run.learned:
             plan.note("deferred", time.perf_counter() - started, run.tracked)
         return result
-
-    def _unable(self, entry: Entry) -> JitError:
-        """What says that the function cannot be replayed, although it has to be."""
-        reasons = "".join(f"\n  {reason}" for reason in entry.reasons)
-        return JitError(f"{self!r} is required to replay, and cannot: {entry.given_up}{reasons}")
 
     def _replay(self, entry: Entry, leaves: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Answer from compiled code, or raise _Miss with the reason."""
@@ -256,7 +255,7 @@ class JitFunction(Generic[P, R]):
         path.calls += 1
         alone = path.derivative.alone and found.leaf.joint is None and found.leaf.followed()
         if alone and found.leaf.earns_joint_program():
-            self._compile_joint(variant.tree, found.leaf)
+            learning.join(self, variant.tree, found.leaf)
         second = Again(found, leaves) if due else None
         result = found.finish()
         if second is not None:
@@ -269,8 +268,8 @@ class JitFunction(Generic[P, R]):
     def _shortcut(self, variant: Variant, leaf: Segment, args: Sequence[Any], leaves: Sequence[Any]) -> Any:
         """What answers calls like this one faster, if there is such a thing."""
         joint = leaf.derives_at_once()
-        if joint is None:
-            return None
+        if joint is None or (joint and leaf.joint is None):
+            return None  # what is compiled beside the program is taken over the long way
         known = variant.shortcuts.get((leaf, joint))
         if known is None or not known.is_of(variant):
             known = Shortcut(variant, leaf, joint, args, leaves, self.stats)
@@ -295,7 +294,8 @@ class JitFunction(Generic[P, R]):
         leaves_out = frozenset() if family is None else family.changing
         known = self.entries.get(without(key, leaves_out))
         changing = Changing(leaves_out, frozenset() if known is None else known.changing.sources)
-        made = capture(self.__wrapped__, args, kwargs, puts_off=True, changing=changing)
+        allowance = learning.allowance(self)
+        made = capture(self.__wrapped__, args, kwargs, puts_off=True, changing=changing, allowance=allowance)
         key = without(key, leaves_out - made.fixed.leaves)
         if family is not None:
             family.fix(made.fixed.leaves)
@@ -305,7 +305,7 @@ class JitFunction(Generic[P, R]):
         waits = later.waits
         try:
             self.stats.eager_calls += not waits
-            entry = self._learn(key, made, args, kwargs, leaves)
+            entry = learning.learn(self, key, made, args, kwargs, leaves, allowance)
             if waits:
                 result = self._replay(entry, leaves, args, kwargs)
         except _Miss:
@@ -314,26 +314,7 @@ class JitFunction(Generic[P, R]):
             later.settle()
         return result
 
-    def _learn(
-        self, key: Any, made: Capture, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]
-    ) -> Entry:
-        """Compile a captured path, or note why it cannot be replayed."""
-        with compiling:
-            entry = self.entries.get(key)
-            if entry is None:
-                entry = self._new_entry(key, args, kwargs, leaves, made.changing.leaves - made.fixed.leaves)
-            entry.fix(made.fixed.sources)
-            debug.show(1, f"{self!r}: captured", lambda: "\n".join(map(str, made.reasons)) or "closed")
-            if made.reasons:
-                self._refuse(entry, made)
-                if self.require:
-                    raise self._unable(entry)
-            else:
-                entry.given_up = ""
-                self._compile(entry, made, leaves)
-        return entry
-
-    def _new_entry(
+    def new_entry(
         self,
         key: Any,
         args: tuple[Any, ...],
@@ -359,47 +340,6 @@ class JitFunction(Generic[P, R]):
         others = [(e.key, e.texts, e.names) for e in list(self.entries.values()) if e.names]
         entry.because = closest(key, texts, names, others)
         self.last_miss = entry.because or self.last_miss
-
-    def _refuse(self, entry: Entry, made: Capture) -> None:
-        """The run was open: from now on the body runs, unless other runs were closed."""
-        entry.reasons, entry.not_rolled = made.reasons, made.not_rolled
-        entry.open_tries += 1
-        entry.plan.asked += 1
-        once = all(reason.kind == "once" for reason in made.reasons)
-        if entry.open_tries >= OPEN_TRIES or not (entry.variants or once):
-            entry.given_up = OPEN
-
-    def _compile(self, entry: Entry, made: Capture, leaves: list[Any]) -> None:
-        unused = entry.compiles >= FEW_PATHS and sum(p.calls for p in entry.paths) < entry.compiles
-        if unused or entry.compiles >= MOST_PATHS:
-            entry.given_up = f"{entry.compiles} paths were compiled and still: {entry.last_failure}"
-            return
-        entry.compiles += 1
-        self.stats.compiles += 1
-        try:
-            with told_if_long(repr(self), made.graph):
-                entries.add_path(entry, made, leaves, self.contract)
-        except NoGradient as refusal:
-            entry.variants.clear()
-            entry.given_up = str(refusal)
-        except Exception as error:
-            # A fault of the compiler must not become one of the user's program.
-            if debug.faults_are_raised():
-                raise
-            entry.variants.clear()
-            entry.given_up = f"the compiler failed: {type(error).__name__}: {error}"
-
-    def _compile_joint(self, tree: Any, leaf: Any) -> None:
-        """Forward and backward of a path as one program, from the next call on."""
-        with compiling:
-            try:
-                if leaf.joint is None:
-                    tree.make_joint(leaf)
-            except Exception:
-                # The separate programs work; a fault of the compiler shows where it is looked for.
-                leaf.path.derivative.alone = False
-                if debug.faults_are_raised():
-                    raise
 
     # Telling.
 

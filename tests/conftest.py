@@ -6,10 +6,12 @@ To a user's program such a fault only means that a slower way is taken, so tests
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
 import pytest
 
-from fusegrad.eager.core import large
+from fusegrad.compiler.base import background
+from fusegrad.eager.core import large, settings
 
 
 def pytest_configure() -> None:
@@ -21,6 +23,16 @@ def pytest_configure() -> None:
 def eager_is_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
     """Eager is what tests compare with: native kernels that answer for it have tests of their own."""
     monkeypatch.setattr(large.answers, "enabled", False)
+
+
+@pytest.fixture(autouse=True)
+def calls_wait(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Calls wait for the compiler however slow the machine is; what some have compiled beside the program has
+    gone well.
+    """
+    monkeypatch.setattr(settings.budget, "seconds", None)
+    yield
+    background.worker.wait()
 
 
 @pytest.fixture

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
+import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from fusegrad.compiler.base import debug
+from fusegrad.compiler.base import background, debug
 from fusegrad.compiler.base.lock import compiling
 from fusegrad.compiler.codegen.functions import module_text
 from fusegrad.compiler.codegen.kernel_parts import parts
@@ -31,39 +32,59 @@ LEAST_MODULE = 4096
 # So much text goes to LLVM while Python still writes the rest. Each module has copies of the elementary
 # functions, some 30,000 characters, so that many small ones are twice the work.
 LARGE_MODULE = 1 << 19
-# As many modules as there are cores are LLVM's at a time; of a long program there are more.
-_turns = threading.Semaphore(threads.cores())
+# As many modules as there are cores are LLVM's at a time; of a long program there are more. Those of what is
+# compiled beside the program have turns of their own, so that no call waits behind them.
+_turns: dict[bool, threading.Semaphore] = {}
+
+
+def _begin_turns() -> None:
+    _turns.update({aside: threading.Semaphore(threads.cores()) for aside in (False, True)})
+
+
+_begin_turns()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_turns)  # it has none of the threads that took them
 
 
 def compile_kernels(kernels: Sequence[Kernel]) -> None:
     """Begin to compile what is new of `kernels`, equal ones once; `kernel_addresses` waits for them."""
+    new = {kernel_name(k): k for k in kernels if not _is_known(kernel_name(k))}
+    texts: dict[str, str] = {}
+    for name, kernel in new.items():
+        debug.show(3, "kernel", functools.partial(getattr, kernel, "text"))
+        text = module_text(kernel, name, host())
+        if texts and sum(map(len, texts.values())) + len(text) > LARGE_MODULE:
+            _begin(new, texts)
+            texts = {}
+        texts[name] = text
+    for names in _shares({name: len(text) for name, text in texts.items()}, threads.cores()):
+        _begin(new, {name: texts[name] for name in names})
+
+
+def _begin(kernels: Mapping[str, Kernel], texts: Mapping[str, str]) -> None:
+    """Have LLVM begin with kernels, whose texts these are, in one module."""
     with compiling:
-        new = {kernel_name(k): k for k in kernels if not _is_known(kernel_name(k))}
-        texts: dict[str, str] = {}
-        for name, kernel in new.items():
-            debug.show(3, "kernel", functools.partial(getattr, kernel, "text"))
-            text = module_text(kernel, name, host())
-            if texts and sum(map(len, texts.values())) + len(text) > LARGE_MODULE:
-                _begin(new, texts)
-                texts = {}
-            texts[name] = text
-        for names in _shares({name: len(text) for name, text in texts.items()}, threads.cores()):
-            _begin(new, {name: texts[name] for name in names})
+        # Another thread may have been faster.
+        new = {name: text for name, text in texts.items() if not _is_known(name)}
+        if not new:
+            return
+        tasks = [task_name(name) for name in new if parts(kernels[name])[1] is not None]
+        aside = background.here()
+        module = Module(joined([*new.values()]), [*new, *tasks], _turns[aside], aside)
+        _modules.update(dict.fromkeys(new, module))
         if _since_cold is not None:
             _since_cold.update(new)
         Statistics.kernels += len(new)
 
 
-def _begin(kernels: Mapping[str, Kernel], texts: Mapping[str, str]) -> None:
-    """Have LLVM begin with kernels, whose texts these are, in one module."""
-    tasks = [task_name(name) for name in texts if parts(kernels[name])[1] is not None]
-    module = Module(joined([*texts.values()]), [*texts, *tasks], _turns)
-    _modules.update(dict.fromkeys(texts, module))
-
-
 def _is_known(name: str) -> bool:
-    """Whether a kernel has been compiled, or is about to be."""
-    return name in _modules and not _modules[name].failed and (_since_cold is None or name in _since_cold)
+    """Whether a kernel has been compiled, or is about to be; not where a call would have to wait behind what
+    is compiled beside the program.
+    """
+    module = _modules.get(name)
+    if module is None or module.failed or not (module.begun or background.here()):
+        return False
+    return _since_cold is None or name in _since_cold
 
 
 def _shares(sizes: Mapping[str, int], most: int) -> list[list[str]]:

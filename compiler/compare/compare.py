@@ -30,6 +30,7 @@ from fusegrad.compiler.compare.measure import (
     timed,
 )
 from fusegrad.compiler.compare.peers import Peers, check_peers, peer_contenders
+from fusegrad.eager.core.settings import budget
 from fusegrad.tracer.export.files import write_whole
 
 # How far results may lie apart, relative to the largest element of the same array: what the
@@ -231,6 +232,7 @@ def compare(
     notes: list[str] = []
     with ExitStack() as cleanup:
         cleanup.enter_context(restored(case))
+        cleanup.enter_context(budget.unbounded())
         contenders = [eager_contender(case), compiled_contender(case)]
         contenders += peer_contenders(peers or {}, case, cleanup, notes)
         columns = _measured(case, contenders, repeat, notes)

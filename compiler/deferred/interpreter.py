@@ -13,6 +13,8 @@ its own place in `Plan`; every way to its values tells the interpreter before (`
 
 from __future__ import annotations
 
+import math
+import time
 import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -24,7 +26,7 @@ from fusegrad.compiler.deferred.region import Step
 from fusegrad.compiler.deferred.shape_patterns import Made, layout_key, opened
 from fusegrad.eager.autograd import autograd, views
 from fusegrad.eager.core import shared
-from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.errors import failure, user_location
 from fusegrad.eager.core.families import lies_apart
 from fusegrad.eager.core.handlers import in_charge
 from fusegrad.eager.core.op import Op, Params, TensorType, evaluate, wrap
@@ -60,10 +62,17 @@ class _Asked(NamedTuple):
 
 
 class Deferred(Interpreter):
-    """The interpreter of one deferred run. It is in charge of one thread while the body runs."""
+    """The interpreter of one deferred run. It is in charge of one thread while the body runs.
 
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
+    seconds: how long stretches may be compiled in this run; those that come after it wait for later runs.
+    told: called when it is over, with the line that the run has come to.
+    """
+
+    def __init__(
+        self, plan: Plan, seconds: float | None = None, told: Callable[[str], None] = lambda line: None
+    ) -> None:
+        self.plan, self._told = plan, told
+        self._left = math.inf if seconds is None else seconds
         self.compiled = 0  # stretches that ran natively
         self.learned = False
         self.tracked = False
@@ -327,7 +336,13 @@ class Deferred(Interpreter):
 
     def _end(self, alive: tuple[int, ...]) -> None:
         """Compute the stretch natively."""
-        stretch = self.plan.stretch(self.place, self.steps, self.outside, alive, tuple(self.sizes))
+        known, began = self.plan.made, time.perf_counter()
+        sizes = tuple(self.sizes)
+        stretch = self.plan.stretch(self.place, self.steps, self.outside, alive, sizes, self._left >= 0)
+        if self.plan.made > known and self._left >= 0:
+            self._left -= time.perf_counter() - began
+            if self._left < 0:
+                self._told("{}:{}".format(*user_location()))
         if stretch is None:
             self._compute()
         else:

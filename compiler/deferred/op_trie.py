@@ -134,6 +134,11 @@ class Plan:
         self.numbers_change = False
         self.sizes_change = False
 
+    @property
+    def made(self) -> int:
+        """How often something was compiled, or should have been."""
+        return len(self.stretches) + self.failed
+
     def root(self) -> Place:
         """Where a stretch begins in the present modes."""
         key = state.grad_enabled, dtypes.default_float()
@@ -170,16 +175,20 @@ class Plan:
         outside: Sequence[Tensor],
         alive: tuple[int, ...],
         sizes: tuple[int, ...],
+        compiles: bool = True,
     ) -> Stretch | None:
-        """The code for a stretch that ends at `place`; None where the bounds or the compiler refuse it."""
+        """The code for a stretch that ends at `place`; None where the bounds or the compiler refuse it.
+
+        compiles: whether there is time to compile it, if that has not been done.
+        """
         ending = place.ends.get(alive) or place.ends.setdefault(alive, Ending())
         found = ending.known(sizes)
-        if found is not None or ending.failed:
+        if found is not None or ending.failed or not compiles:
             return found
         with compiling:
             # Another thread may have been faster.
             found = ending.known(sizes)
-            full = len(ending.forms) >= MOST_FORMS or len(self.stretches) + self.failed >= MOST_STRETCHES
+            full = len(ending.forms) >= MOST_FORMS or self.made >= MOST_STRETCHES
             if found is not None or full:
                 return found
             others = [s for s in {*ending.at, place.seen} if s not in (None, sizes)]

@@ -33,6 +33,11 @@ _REASONS: list[tuple[str, str, str]] = [
         r"NumPy array|ndarray|looks into a view",
         "NumPy arrays cannot be guarded: make a tensor of it once, outside (`fg.from_numpy(a)`)",
     ),
+    (
+        "long",
+        r"to record$",
+        "jit a smaller part, such as the body of a loop, or let calls wait longer (`fg.set_compile_budget`)",
+    ),
     ("iterator", r"iterator", "take the next item outside and pass it as an argument"),
     (
         "writes outside",

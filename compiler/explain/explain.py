@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 import os
+import time
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from fusegrad.compiler.base.background import Work
 from fusegrad.compiler.explain.advice import for_difference, for_reason
 from fusegrad.compiler.explain.miss_reasons import Difference, value_text
 from fusegrad.eager.core.errors import is_own_file, source_line
@@ -101,11 +103,25 @@ def _entry_dict(entry: Entry, kernels: bool) -> dict[str, Any]:
             for chain in v.tree.root.chains()
         ],
         "deferred": _plan_dict(entry.plan, kernels),
+        "compiling": _work(entry.compiling),
         "given_up": entry.given_up,
         "reasons": [_reason(r) for r in entry.reasons],
         "not_rolled": [_loop(r) for r in entry.not_rolled],
         "last_failure": str(failure or ""),
         "failure": _difference(failure) if failure is not None else None,
+    }
+
+
+def _work(work: Work[Any] | None) -> dict[str, Any] | None:
+    """What is compiled beside the program."""
+    if work is None:
+        return None
+    return {
+        "stage": "done, for the next call to take over:" if work.over else work.stage,
+        "ops": work.ops,
+        "most": work.most,
+        "line": work.line,
+        "seconds": round(time.monotonic() - work.begun, 1),
     }
 
 
@@ -136,7 +152,7 @@ def _path_dict(chain: list[Any], kernels: bool) -> dict[str, Any]:
     for segment, following in itertools.pairwise(chain):
         seen = next(k for k, c in segment.children.items() if c is following)
         guards.append({**_source(segment.guard.source), "seen": value_text(seen)})
-    backward, joint = chain[-1].backward, chain[-1].joint
+    backward, joint, joining = chain[-1].backward, chain[-1].joint, chain[-1].joining
     return {
         "way": "replay",
         "calls": path.calls,
@@ -146,6 +162,7 @@ def _path_dict(chain: list[Any], kernels: bool) -> dict[str, Any]:
         "forward": [line for s in chain for line in s.code.program.describe(kernels)],
         "backward": backward.program.describe(kernels) if backward is not None else [],
         "joint": joint.program.describe(kernels) if joint is not None else [],
+        "compiling": _work(joining),
     }
 
 
@@ -193,6 +210,7 @@ def _entry_lines(entry: dict[str, Any]) -> list[str]:
     lines += [f"    other than before: {difference['message']}" for difference in entry["differs"]]
     for number, path in enumerate(entry["paths"], 1):
         lines += _path_lines(number, path)
+    lines += [f"    {line}" for line in _work_lines(entry["compiling"])]
     if entry["given_up"]:
         lines.append(f"    {entry['given_up']}")
     lines += _plan_lines(entry["deferred"])
@@ -206,6 +224,16 @@ def _entry_lines(entry: dict[str, Any]) -> list[str]:
         for advice in dict.fromkeys(reason["advice"] for reason in entry["reasons"]):
             lines.append(f"      -> {advice}")
     return lines
+
+
+def _work_lines(work: dict[str, Any] | None) -> list[str]:
+    if work is None:
+        return []
+    most = f", {work['most']:,} of them from {work['line']}" if work["line"] else ""
+    return [
+        f"compiled beside the program for {work['seconds']:g} s, and calls go on without: {work['stage']} "
+        f"{work['ops']:,} ops{most}"
+    ]
 
 
 def _loop_lines(loop: dict[str, Any]) -> list[str]:
@@ -243,6 +271,7 @@ def _path_lines(number: int, path: dict[str, Any]) -> list[str]:
     lines += [f"      forward   {line}" for line in path["forward"]]
     lines += [f"      backward  {line}" for line in path["backward"]]
     lines += [f"      at once   {line}" for line in path["joint"]]
+    lines += [f"      at once   {line}" for line in _work_lines(path["compiling"])]
     return lines
 
 

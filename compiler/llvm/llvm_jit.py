@@ -162,46 +162,58 @@ def _count(change: int) -> None:
 
 # From text to addresses.
 
-_at_work: list[Running[None]] = []
+_at_work: list[Module] = []
 _loading = threading.Lock()
+# Shut while the process forks: modules that are aside begin behind it.
+_gate = threading.Lock()
+_ending = False
 
 
 class Module:
     """LLVM IR that is being compiled, or has been. To be made under the lock of compiling.
 
-    turn: what its thread waits for before LLVM begins, where there may be many. Raises RuntimeError for what
-    is no LLVM IR.
+    turn: what its thread waits for before LLVM begins, where there may be many. aside: whether it is of what
+    is compiled beside the program; who forks or ends the process does not wait for such a one to begin.
+    Raises RuntimeError for what is no LLVM IR.
     """
 
-    def __init__(self, text: str, symbols: Sequence[str], turn: threading.Semaphore | None = None) -> None:
+    def __init__(
+        self, text: str, symbols: Sequence[str], turn: threading.Semaphore | None = None, aside: bool = False
+    ) -> None:
         self._text, self._symbols = text, symbols
         self._addresses: dict[str, int] | None = None
-        self._lost = self._shown = False
+        self.lost = self._shown = False
+        self.begun = not aside
         work = self._work = undisturbed(_Work)(text, _OBJECT)
 
         def run() -> None:
             with turn or nullcontext():
+                with _gate if aside else nullcontext():
+                    if aside and _ending:
+                        raise RuntimeError("the process ends")
+                    self.begun = True
                 work.run()
 
-        self._running = Running(run)
-        _at_work[:] = [*(r for r in _at_work if not r.finished), self._running]
+        self.running = Running(run)
+        _at_work[:] = [*(m for m in _at_work if not m.running.finished), self]
 
     @property
     def failed(self) -> bool:
-        """Whether LLVM has failed."""
-        return self._lost or self._running.failed
+        """Whether LLVM has failed, or its thread is another process's."""
+        return self.lost or self.running.failed
 
     def addresses(self) -> dict[str, int]:
         """Where its symbols are, for which one waits. Raises what LLVM failed with."""
+        if self._addresses is not None and self._shown:
+            return self._addresses
+        started = time.perf_counter()
+        self.running.result()  # not under the lock: others may compile meanwhile
         with compiling:
-            if self._addresses is not None and self._shown:
-                return self._addresses
-            started = time.perf_counter()
-            self._running.result()
             found = undisturbed(self._load)()
             Statistics.seconds += time.perf_counter() - started
-            debug.show(4, "LLVM IR", lambda: self._text)
-            debug.show(5, "assembly", lambda: assembly(self._text))
+            if not self._shown:
+                debug.show(4, "LLVM IR", lambda: self._text)
+                debug.show(5, "assembly", lambda: assembly(self._text))
             self._shown, self._text = True, ""
             return found
 
@@ -215,7 +227,7 @@ class Module:
                     engine.finalize_object()
                     self._addresses = {name: engine.get_function_address(name) for name in self._symbols}
                 except BaseException:
-                    self._lost = True
+                    self.lost = True
                     raise
                 Statistics.modules += 1
                 del self._work
@@ -251,21 +263,38 @@ def assembly(text: str) -> str:
 
 
 def _wait_for_all() -> None:
-    interrupts = [interrupt for running in list(_at_work) for interrupt in running.wait()]
-    if interrupts:
+    waited = [module.running.wait() for module in list(_at_work) if module.begun]
+    if any(waited):
         _thread.interrupt_main()
 
 
 def _before_fork() -> None:
     """A child has only the thread that forks: LLVM must have been left by all others."""
     compiling.__enter__()
+    _gate.acquire()
     _wait_for_all()
 
 
 def _after_fork() -> None:
+    _gate.release()
     compiling.__exit__(None, None, None)
 
 
+def _after_fork_in_child() -> None:
+    for module in _at_work:
+        module.lost = module.lost or not module.running.finished
+    _after_fork()
+
+
+def _at_exit() -> None:
+    """LLVM must not be taken down while it works: nobody else comes to it any more."""
+    global _ending
+    compiling.__enter__()
+    with _gate:
+        _ending = True
+    _wait_for_all()
+
+
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
-atexit.register(_wait_for_all)  # LLVM must not be taken down while it works
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork_in_child)
+atexit.register(_at_exit)

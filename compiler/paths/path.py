@@ -151,16 +151,27 @@ def united(sets: Sequence[frozenset[Any]]) -> frozenset[Any]:
     return sets[0] if len(sets) == 1 else frozenset().union(*sets)
 
 
+def let_go(capture: Capture) -> dict[Value, Captured]:
+    """The tensors that a run has found outside, held weakly. A path lives as long as the function; the
+    tensors must not, so that the capture has them no more.
+    """
+    captured = {v: Captured(t) for v, t in capture.captured.items()}
+    capture.captured, capture.tensors = {}, {}
+    return captured
+
+
 def make_path(
     capture: Capture,
     argument_leaves: dict[Value, int],
+    captured: dict[Value, Captured],
     numbers: Collection[Value] = (),
     contracted: bool = False,
 ) -> Path:
     """Derive the backward of a capture and optimise both together.
 
-    argument_leaves: for each argument of the graph its number among the leaves of the call. numbers: the
-    arguments that stand for Python numbers. contracted: whether its kernels are.
+    argument_leaves: for each argument of the graph its number among the leaves of the call. captured: what
+    the capture has let go. numbers: the arguments that stand for Python numbers. contracted: whether its
+    kernels are.
     """
     plans = Plans(contracted)
     graph = capture.graph
@@ -184,9 +195,6 @@ def make_path(
     for run in (passes.decompose, passes.simplify, passes.common_subexpressions):
         whole = run(whole)
     middle = whole.equations.index(_BOUNDARY)
-    captured = {v: Captured(t) for v, t in capture.captured.items()}
-    # The path lives as long as the function; the tensors must not.
-    capture.captured, capture.tensors = {}, {}
     count = len(outputs) + len(left)
     derived = [outputs[i] for i in seeded]
     derivative = Derivative(

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from fusegrad.compiler.base.background import Work
 from fusegrad.compiler.paths.commit import Commit
 from fusegrad.compiler.paths.path import Path
 from fusegrad.compiler.program.program import Program
@@ -111,7 +112,8 @@ class Segment:
     owner: the path that brought the segment; it binds captured tensors and constants. path: that of a leaf.
     hosts: what Python gives before the code runs, with places in the environment. joint: of a leaf, results
     and gradients by one program, for a backward that starts with 1: most losses are made to be derived at
-    once; then what forward and backward share is computed once, and nothing is kept in between. above: the
+    once; then what forward and backward share is computed once, and nothing is kept in between. joining: the
+    work of making that. above: the
     segments on the way to a leaf; kept_above: what they keep for it. commit: what a leaf leaves in the world.
     """
 
@@ -124,6 +126,7 @@ class Segment:
     hosts: list[tuple[Host, int]] = field(default_factory=list)
     code: Code | None = None
     joint: Code | None = None
+    joining: Work[Any] | None = None
     backward: Code | None = None
     above: list[Segment] = field(default_factory=list)
     kept_above: dict[Value, int] = field(default_factory=dict)

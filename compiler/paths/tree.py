@@ -105,10 +105,13 @@ class Tree:
         for path in paths[1:]:
             self._insert(path)
         self._plan(self.root, {}, [])
-        # All of its programs are compiled at once.
+
+    def complete(self) -> Tree:
+        """Wait until all of its programs are compiled, which has begun, and place them in memory."""
         for segment in self.root.walk():
             for program in segment.programs():
                 program.complete()
+        return self
 
     # Growing.
 
@@ -254,7 +257,11 @@ class Tree:
 
     @uncollected
     def make_joint(self, segment: Segment) -> None:
-        """Compile the results and gradients of a leaf (with one scalar to derive) as one program."""
+        """Give a leaf (with one scalar to derive) one program for results and gradients."""
+        segment.joint = self.joint_code(segment)
+
+    def joint_code(self, segment: Segment) -> Code:
+        """The results and gradients of a leaf as one program, compiled."""
         path = segment.path
         assert path is not None
         checks = [e.inputs[0] for e in segment.equations if e.op is GUARD]
@@ -280,9 +287,7 @@ class Tree:
             for group in (checks, path.results, path.left, path.derivative.gradients)
         ]
         checked, results_at, left, gradients = places
-        segment.joint = Code(
-            program, inputs, checks=checked, results=results_at, left=left, gradients=gradients
-        )
+        return Code(program, inputs, checks=checked, results=results_at, left=left, gradients=gradients)
 
     def _layouts_for(self, graph: Graph, owner: Path) -> dict[Value, Layout]:
         layouts = {}

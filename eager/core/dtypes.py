@@ -127,6 +127,7 @@ CUT_IN = {uint8: int64, int8: int32, int16: int32, int32: int32, int64: int64}
 CUT_IN |= {uint16: int64, uint32: int64, uint64: int64}
 
 _default = float32
+_times_set = 0
 
 
 def default_float() -> DType:
@@ -134,16 +135,22 @@ def default_float() -> DType:
     return _default
 
 
+def times_default_set() -> int:
+    """How often `set_default_dtype` was called: whoever works beside the program asks before and after."""
+    return _times_set
+
+
 def set_default_dtype(dtype: DType) -> None:
     """Set the dtype that Python floats become; as `torch.set_default_dtype`.
 
     Raises TypeError when `dtype` is not a floating-point dtype.
     """
-    global _default
+    global _default, _times_set
     tell("changes the default dtype")
     if not as_dtype(dtype).is_floating_point:
         raise TypeError(f"set_default_dtype: only floating-point dtypes are supported, got {dtype!r}")
     _default = as_dtype(dtype)
+    _times_set += 1
 
 
 def as_dtype(value: Any) -> DType:

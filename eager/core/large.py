@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from fusegrad.eager.core.names import publish
-from fusegrad.eager.core.settings import setting as determinism
+from fusegrad.eager.core.settings import budget, setting as determinism
 from fusegrad.eager.core.state import tell
 
 # So many elements are large: from there on a kernel takes less time than NumPy by more than it takes to ask.
@@ -133,3 +133,19 @@ def wait_for_eager_kernels() -> None:
         time.sleep(0.01)
     if answers.kernels is not None:
         answers.kernels.wait()
+
+
+@publish
+def wait_for_compilation() -> None:
+    """Wait until all is compiled that is being compiled beside the program: jitted functions for which calls
+    did not wait (`set_compile_budget`), and kernels of eager's.
+
+    >>> import fusegrad as fg
+    >>> double = fg.jit(lambda x: x * 2)
+    >>> y = double(fg.ones(3))
+    >>> fg.wait_for_compilation()  # the next call need not be eager's
+    """
+    if answers.load is None:
+        wait_for_eager_kernels()
+    for wait in budget.waits:
+        wait()

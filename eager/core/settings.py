@@ -1,4 +1,5 @@
-"""What a program asks for, for the whole process: deterministic algorithms, and warnings that come each time.
+"""What a program asks for, for the whole process: deterministic algorithms, how long a call may wait for the
+compiler, and warnings that come each time.
 
 The first chooses who answers a jitted call. NumPy gives the same bits each time. A jitted call may be
 answered by eager, a replay or deferred ops, which differ by rounding; who that is depends on earlier calls
@@ -8,7 +9,9 @@ then.
 
 from __future__ import annotations
 
+import contextlib
 import warnings
+from collections.abc import Callable, Iterator
 
 from fusegrad.eager.core.names import publish
 from fusegrad.eager.core.state import tell
@@ -59,6 +62,56 @@ def is_deterministic_algorithms_warn_only_enabled() -> bool:
     """Whether it was to warn only. Source: `torch.is_deterministic_algorithms_warn_only_enabled`."""
     tell("asks whether deterministic algorithms warn only")
     return setting.warn_only
+
+
+# How long a call of a jitted function may wait for recording and compiling.
+
+
+class _Budget:
+    """seconds: None for as long as it takes. waits: what waits for those who compile beside the program."""
+
+    def __init__(self) -> None:
+        self.seconds: float | None = 5.0
+        self.waits: list[Callable[[], None]] = []
+
+    @contextlib.contextmanager
+    def unbounded(self) -> Iterator[None]:
+        """Inside, calls wait as long as it takes, as who times them wants it."""
+        before, self.seconds = self.seconds, None
+        try:
+            yield
+        finally:
+            self.seconds = before
+
+
+budget = _Budget()
+
+
+@publish
+def set_compile_budget(seconds: float | None) -> None:
+    """Set how long a call of a jitted function may wait for recording and compiling, None: for all of it.
+
+    A call for which that is not enough goes on in eager, and so do later ones, until the compiler is done
+    beside the program; a line on standard error says what takes long. It is 5 seconds at first. Under
+    `use_deterministic_algorithms(True)` calls wait as long as it takes. Raises ValueError for less than 0.
+
+    >>> import fusegrad as fg
+    >>> fg.set_compile_budget(60)
+    >>> fg.get_compile_budget()
+    60.0
+    >>> fg.set_compile_budget(5)
+    """
+    if seconds is not None and not seconds >= 0:
+        raise ValueError(f"set_compile_budget: seconds must be 0 or more, or None, got {seconds!r}")
+    tell("sets how long calls wait for the compiler")
+    budget.seconds = None if seconds is None else float(seconds)
+
+
+@publish
+def get_compile_budget() -> float | None:
+    """How many seconds a call may wait for the compiler; None for as long as it takes."""
+    tell("asks how long calls wait for the compiler")
+    return budget.seconds
 
 
 # Warnings come once in a process, as PyTorch's do, or always where a program asks for that.

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 
@@ -158,6 +159,22 @@ _MODES = tuple(name for name in _State.__annotations__ if name not in ("interpre
 def modes() -> tuple[Any, ...]:
     """What is set for this thread: a call that is to be replayed leaves it as it was."""
     return tuple(getattr(state, name) for name in _MODES)
+
+
+@contextlib.contextmanager
+def in_modes(given: tuple[Any, ...]) -> Iterator[None]:
+    """Inside, this thread has the modes of another one, as `modes` has told them."""
+    before = modes()
+    _set_modes(given)
+    try:
+        yield
+    finally:
+        _set_modes(before)
+
+
+def _set_modes(given: tuple[Any, ...]) -> None:
+    for name, value in zip(_MODES, given, strict=True):
+        setattr(state, name, value)
 
 
 def testable(tensor: Any, passed: Callable[[], Any]) -> bool:

@@ -14,7 +14,7 @@ from jit_checks import Entered, leaf, same, sealed
 
 import fusegrad as fg
 from fusegrad import nn
-from fusegrad.compiler.jit import FEW_PATHS
+from fusegrad.compiler.learning import FEW_PATHS
 from fusegrad.compiler.verify import JitError
 
 

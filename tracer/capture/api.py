@@ -31,6 +31,7 @@ from fusegrad.tracer.observe.observer import Observer
 from fusegrad.tracer.observe.stores import Grown, Stored
 from fusegrad.tracer.observe.symbols import NOTHING_CHANGING, Changing
 from fusegrad.tracer.observe.values import hold, is_plain
+from fusegrad.tracer.record.allowance import Allowance
 from fusegrad.tracer.record.recorder import Recorder
 from fusegrad.tracer.twin.sites import Site
 
@@ -42,15 +43,17 @@ def capture(
     puts_off: bool = False,
     keeps: bool = False,
     changing: Changing = NOTHING_CHANGING,
+    allowance: Allowance | None = None,
 ) -> Capture:
     """Run `function` eagerly, record it, and observe what it read and did.
 
     function: a plain Python function (bound methods and modules are given by their function with
     `self` among the arguments). puts_off: whether tensors of the result may have no values until the
     capture's `later` is settled. keeps: whether the capture has what takes the run back. changing: where the
-    run finds numbers that a replay finds anew. Raises whatever the function raises; nothing is captured then.
+    run finds numbers that a replay finds anew. allowance: how long recording may take; when it is used up the
+    run goes on without. Raises whatever the function raises; nothing is captured then.
     """
-    recorder = Recorder(puts_off, keeps)
+    recorder = Recorder(puts_off, keeps, allowance)
     recorder.numbers.sources = changing.sources
     args, keywords = _followed(recorder, args, dict(kwargs or {}), changing)
     given, called = args, function
@@ -144,6 +147,9 @@ def _placed(reason: Reason, function: Callable[..., Any]) -> Reason:
 def _finish(recorder: Recorder, observer: Observer, result: Any, leaves: list[Any]) -> Capture:
     recorder.finish()
     reasons = [Reason(*r) for r in recorder.open_reasons]
+    if recorder.allowance.spent:
+        # What was not recorded would count as if it came from somewhere else.
+        return _unfinished(recorder, result, reasons[: [r.kind for r in reasons].index("long") + 1])
     reasons += [Reason(e.reason, e.site.file, e.site.line, e.kind) for e in observer.effects]
     for value, tensor in recorder.captured.items():
         if id(tensor) not in observer.captured_tensors:
@@ -211,6 +217,15 @@ def _finish(recorder: Recorder, observer: Observer, result: Any, leaves: list[An
             for loop in dict.fromkeys(observer.loops.not_rolled)
         ],
     )
+
+
+def _unfinished(recorder: Recorder, result: Any, reasons: list[Reason]) -> Capture:
+    """What is known of a run that was too long to record: its result, and why it is not replayed."""
+    structure = flatten((), [])
+    graph = Graph((), (), ())
+    made = Capture(result, graph, (), {}, {}, frozenset(), (), structure)
+    made.reasons, made.later = reasons, recorder.later
+    return made
 
 
 def _attribute(

@@ -24,7 +24,7 @@ class Reason:
     """Why a run cannot be replayed, with the user's line.
 
     kind: "memory" where only the memory of the results could not be repeated, not their values; "once"
-    where a later run will not do it again.
+    where a later run will not do it again; "long" where recording took too long.
     """
 
     reason: str

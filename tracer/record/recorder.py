@@ -25,6 +25,7 @@ from fusegrad.tracer.observe.numbers import Numbers
 from fusegrad.tracer.observe.optimizer_steps import ParametersRead
 from fusegrad.tracer.observe.reads import Read
 from fusegrad.tracer.observe.symbols import Outcome, Symbol
+from fusegrad.tracer.record.allowance import Allowance
 from fusegrad.tracer.record.before import Before
 from fusegrad.tracer.record.doors import Doors
 from fusegrad.tracer.record.graph_changes import GraphChanges
@@ -60,7 +61,7 @@ class Recorder(Interpreter):
     tensor was come by in a way that `reads` guard.
     """
 
-    def __init__(self, puts_off: bool = False, keeps: bool = False) -> None:
+    def __init__(self, puts_off: bool = False, keeps: bool = False, bound: Allowance | None = None) -> None:
         """puts_off: whether ops may wait (see `later.py`). keeps: whether the run may be taken back."""
         self.equations: list[Equation] = []
         self.inputs: list[Value] = []
@@ -91,11 +92,10 @@ class Recorder(Interpreter):
         self.numbers, self.scalars, self.doors = Numbers(), Scalars(self), Doors(self)
         self.numbers.asked = self._depends
         self.later = Later(self.memory, puts_off)
-        self.graph_changes = GraphChanges(self)
+        self.graph_changes, self.allowance = GraphChanges(self), bound or Allowance()
         self.operands: dict[Value, Callable[[], Tensor | None]] | None = None
         self._places: dict[int, int] = {}
-        self._names: set[str] = set()
-        self._count = 0
+        self._names, self._count = set[str](), 0
 
     # Where values come from.
 
@@ -176,11 +176,14 @@ class Recorder(Interpreter):
         if op.family == "random":
             return self._draw(op, args, params)
         self.later.meets(args)
+        if self.allowance.is_spent(self):
+            return evaluate(op, args, params)
         given = self.scalars.operands(op, args) if self.numbers.any_followed else args
         inputs = tuple(self.value_of(a) if isinstance(a, Tensor) else a for a in given)
         if self.operands is not None:
             note_operands(self.operands, inputs, given)
         result = self.later.run(op, args, params)
+        self.allowance.goes_on()
         made = []
         for tensor in result if type(result) is tuple else (result,):
             value = Value(self._fresh(), array_type(tensor.array))
@@ -260,8 +263,7 @@ class Recorder(Interpreter):
         return self._taken_out[value]
 
     def _source(self) -> Source:
-        file, line = user_location()
-        return Source(file, line)
+        return Source(*user_location())
 
     # Writes.
 
@@ -455,4 +457,4 @@ class Recorder(Interpreter):
 
     def takes_step(self, optimizer: Any) -> bool:
         self.later.settle()
-        return record_step(self, optimizer)
+        return not self.allowance.spent and record_step(self, optimizer)

@@ -27,7 +27,7 @@ class Watched(Plan):
         self.asked_for: list[tuple[Any, ...]] = []
 
     def stretch(self, *asked: Any) -> None:
-        place, steps, outside, alive, sizes = asked
+        place, steps, outside, alive, sizes, _ = asked
         self.asked_for.append((place, list(steps), list(outside), alive, sizes))
 
 

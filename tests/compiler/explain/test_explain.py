@@ -467,13 +467,13 @@ def test_the_structure_is_json_and_has_the_documented_fields():
         assert set(found) == {"function", "stats", "last_miss", "misses", "entries"}
         for entry in found["entries"]:
             assert set(entry) == {
-                "arguments", "leaves", "differs", "paths", "deferred", "given_up", "reasons", "not_rolled",
-                "last_failure", "failure",
+                "arguments", "leaves", "differs", "paths", "deferred", "compiling", "given_up", "reasons",
+                "not_rolled", "last_failure", "failure",
             }  # fmt: skip
             for path in entry["paths"]:
                 assert set(path) == {
                     "way", "calls", "guards", "reads", "numbers", "not_rolled", "forward", "backward",
-                    "joint",
+                    "joint", "compiling",
                 }  # fmt: skip
                 for read in path["reads"]:
                     assert set(read) == {"kind", "what", "was", "holds", "own", "file", "line", "text", "at"}

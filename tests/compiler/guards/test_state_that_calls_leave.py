@@ -135,6 +135,11 @@ SETTINGS_OF_OURS = {
         lambda t: t.set_eager_kernels(True),
         lambda t: large.answers.enabled,
     ),
+    "set_compile_budget": Setting(
+        lambda t: t.set_compile_budget(60),
+        lambda t: t.set_compile_budget(None),
+        lambda t: t.get_compile_budget(),
+    ),
     "set_checkpoint_early_stop": Setting(
         lambda t: t.utils.checkpoint.set_checkpoint_early_stop(False).__enter__(),
         lambda t: checkpoint._setting.update(early_stop=None),

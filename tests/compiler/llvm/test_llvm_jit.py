@@ -19,6 +19,7 @@ from kernel_checks import program_of, tensor
 from llvmlite.binding import ffi
 
 import fusegrad as fg
+from fusegrad.compiler.base import background
 from fusegrad.compiler.base.lock import compiling
 from fusegrad.compiler.codegen import kernel_cache
 from fusegrad.compiler.llvm import llvm_jit
@@ -87,9 +88,9 @@ def test_llvm_works_though_another_thread_has_the_lock_of_llvmlite(monkeypatch, 
     with ffi.lib._lock:
         held.set()
         end = time.monotonic() + 60
-        while not module._running.finished and time.monotonic() < end:
+        while not module.running.finished and time.monotonic() < end:
             time.sleep(0.001)
-        assert module._running.finished
+        assert module.running.finished
     assert result(module) == 15
 
 
@@ -242,7 +243,7 @@ def test_the_setting_stays_until_the_last_of_several_modules_is_done(monkeypatch
 def test_several_threads_may_wait_for_one_module(monkeypatch):
     emitting(monkeypatch, lambda: time.sleep(0.05))
     module = begun(9)
-    running, seen = module._running, []
+    running, seen = module.running, []
     threads = [threading.Thread(target=lambda: seen.append(running.wait())) for _ in range(3)]
     for thread in threads:
         thread.start()
@@ -309,3 +310,45 @@ def test_a_fork_waits_for_modules(monkeypatch):
         signal.alarm(60)
         os._exit(result(module) + result(begun(12)))
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 11 + 12
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_fork_does_not_wait_for_what_is_aside_and_has_not_begun():
+    name, text = giving(31)
+    turn = threading.Semaphore(0)
+    with compiling:
+        module = Module(text, [name], turn, True)
+    child = os.fork()
+    if not child:
+        os._exit(0 if module.failed else 3)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert not module.failed and not module.begun
+    turn.release()
+    assert result(module) == 31
+
+
+def test_calls_do_not_wait_for_kernels_that_have_not_begun_beside_the_program(monkeypatch):
+    """They compile them themselves."""
+    aside, x = threading.Semaphore(0), fg.linspace(0, 1, 9)
+    monkeypatch.setitem(kernel_cache._turns, True, aside)
+    monkeypatch.setattr(background, "here", lambda: True)
+    with kernel_cache.cold():
+        waiting = threading.Thread(target=lambda: program_of(lambda x: x * 5.125 + 0.375, x))
+        waiting.start()
+        while not any(not module.begun for module in llvm_jit._at_work):
+            time.sleep(0.01)
+        monkeypatch.setattr(background, "here", lambda: False)
+        program, _, _ = program_of(lambda x: x * 5.125 + 0.375, x)
+        aside.release(9)
+        waiting.join()
+    assert program.kernels
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_child_has_all_turns_anew(monkeypatch):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(kernel_cache._turns, True, threading.Semaphore(0))
+        child = os.fork()
+        if not child:
+            os._exit(0 if kernel_cache._turns[True].acquire(timeout=0) else 3)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

@@ -181,7 +181,7 @@ def make_path(
     seeded = tuple(
         i for i, o in enumerate(values) if o.requires_grad and not o.freed and first[outputs[i]] == i
     )
-    outside = (*capture.arguments, *capture.captured)  # leaves that the run has made are nobody else's
+    outside = (*capture.arguments, *captured)  # leaves that the run has made are nobody else's
     wanted = tuple(v for v in outside if v in capture.tracked) if seeded else ()
     backward, constants = Graph((), (), ()), dict(capture.constants)
     if wanted:

@@ -70,7 +70,7 @@ class Outcome:
     found: Mapping[str, dict[str, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.found = {way: NOT_RUN for way in WAYS} | {**self.found}
+        self.found = dict.fromkeys(WAYS, NOT_RUN) | {**self.found}
 
     def runs(self, way: str) -> bool:
         return not self.found[way]["error"] and bool(self.found[way]["seconds"])

@@ -274,7 +274,20 @@ def handlers() -> dict[str, Any]:
     }
 
 
+@pytest.fixture
+def none_so_far() -> Iterator[None]:
+    """No handlers but those of Python: PyTorch leaves one where it has had processes read data."""
+    theirs = (signal.SIG_DFL, signal.SIG_IGN, signal.default_int_handler, None)
+    found = {n: h for n in signal.valid_signals() if (h := signal.getsignal(n)) not in theirs}
+    for number in found:
+        signal.signal(number, signal.SIG_DFL)
+    yield
+    for number, handler in found.items():
+        signal.signal(number, handler)
+
+
 @pytest.mark.parametrize("kind", handlers())
+@pytest.mark.usefixtures("none_so_far")
 def test_handlers_of_all_kinds_are_known(kind: str, alarms: Callable[..., None]):
     assert not isinstance(in_charge(Interpreter()), Guarded)
     alarms(handlers()[kind], 60)

@@ -26,6 +26,8 @@ from fusegrad.tracer.record import allowance
 
 allowance.LONGEST = 0.0
 fg.set_compile_budget(0)
+# A shell has what it runs beside it ignore interrupts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 """
 
 

@@ -246,7 +246,8 @@ ROLLED_LOOPS = [
 @pytest.mark.parametrize("function", ROLLED_LOOPS, ids=lambda f: f.__name__)
 def test_loops_over_rows_are_rolled(function: Loop, ran: list[int]) -> None:
     jitted = check(function)
-    assert "rounds of a loop" in str(jitted.explain()), jitted.explain()
+    # Where no round needs what the one before it did, no loop is left.
+    assert ("rounds of a loop" in str(jitted.explain())) == (function is not mapped), jitted.explain()
     assert "not rolled" not in str(jitted.explain())
     ran.clear()
     fg.jit(function)(*given())

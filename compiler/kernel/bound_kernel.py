@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from fusegrad.compiler.kernel.ir import PLACE, Buffer, Kernel, Load, Store, walk
+from fusegrad.compiler.kernel.ir import PLACE, Buffer, Kernel, Load, Store, with_axes
 from fusegrad.tracer.ir.graph import Value
 
 
@@ -63,17 +63,45 @@ def _looked_for(
     """Those of the buffers `read` that are picked from in a loop behind which `written` is stored; None where
     that is not stored once, behind all reads, in loops that run along all that it is stored along.
     """
-    statements = kernel.statements
-    loads = [(i, s) for i, s in enumerate(statements) if isinstance(s, Load) and s.buffer in read]
-    stores = [(i, s) for i, s in enumerate(statements) if isinstance(s, Store) and s.buffer in written]
-    if len(stores) != 1 or stores[0][1].combine is not None or stores[0][1].when is not None:
+    loads, stores = _uses(kernel)
+    found = [use for buffer in written for use in stores.get(buffer, ())]
+    if len(found) != 1 or found[0].store.combine is not None or found[0].store.when is not None:
         return None
-    place, store = stores[0]
-    around = {axis for loop in kernel.loops() if store in walk(loop.body) for axis in loop.axes}
-    if not (around <= {*store.buffer.axes} and all(i < place for i, _ in loads)):
+    ((place, begin, around, store),) = found
+    if not (around <= {*store.buffer.axes} and all(i < place for b in read for i in loads.get(b, ()))):
         return None
     # What a loop picks is all read when it is behind: a store after it does not meet that any more.
-    (top,) = (i for i, statement in enumerate(kernel.body) if store in walk((statement,)))
-    behind = len(list(walk(kernel.body[:top])))
-    late = {load.buffer for i, load in loads if i >= behind}
+    late = {b for b in read if any(i >= begin for i in loads.get(b, ()))}
     return frozenset(b for b in read if PLACE in b.axes and b not in late)
+
+
+class _Stored(NamedTuple):
+    """A store: its place among the statements, that of the outermost loop around it, and the axes of all."""
+
+    place: int
+    begin: int
+    around: frozenset[str]
+    store: Store
+
+
+def _uses(kernel: Kernel) -> tuple[dict[Buffer, list[int]], dict[Buffer, list[_Stored]]]:
+    """By their buffers the places of loads, and the stores; looked for once."""
+    if _USES not in kernel.notes:
+        loads: dict[Buffer, list[int]] = {}
+        stores: dict[Buffer, list[_Stored]] = {}
+        place = 0
+        for top in kernel.body:
+            begin = place
+            for statement, around in with_axes((top,)):
+                if isinstance(statement, Load):
+                    loads.setdefault(statement.buffer, []).append(place)
+                elif isinstance(statement, Store):
+                    stored = _Stored(place, begin, around, statement)
+                    stores.setdefault(statement.buffer, []).append(stored)
+                place += 1
+        kernel.notes[_USES] = loads, stores
+    found: tuple[dict[Buffer, list[int]], dict[Buffer, list[_Stored]]] = kernel.notes[_USES]
+    return found
+
+
+_USES = "loads and stores by their buffers"

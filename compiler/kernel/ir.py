@@ -267,6 +267,16 @@ def walk(body: tuple[Statement, ...]) -> Iterator[Statement]:
             yield from walk(statement.body)
 
 
+def with_axes(
+    body: Iterable[Statement], around: frozenset[str] = frozenset()
+) -> Iterator[tuple[Statement, frozenset[str]]]:
+    """As `walk`; with each statement the axes of the loops around it."""
+    for statement in body:
+        yield statement, around
+        if isinstance(statement, Loop):
+            yield from with_axes(statement.body, around.union(statement.axes))
+
+
 def is_nested(body: Iterable[Statement]) -> bool:
     """Whether there is a loop in the body of a loop."""
     return any(isinstance(statement, Loop) for statement in body)

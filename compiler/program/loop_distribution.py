@@ -18,6 +18,7 @@ Compilers for Modern Architectures, 2001, sections 5.3 and 6.2).
 from __future__ import annotations
 
 import math
+import operator
 from collections import Counter
 from collections.abc import Collection, Iterable
 from typing import Any
@@ -52,11 +53,10 @@ def distributed(graph: Graph) -> Graph:
     equations: list[Equation] = []
     for equation in graph.equations:
         equations += _Distribution(equation, names).equations() if _may_be(equation) else [equation]
-    if len(equations) == len(graph.equations):
+    if len(equations) == len(graph.equations) and all(map(operator.is_, equations, graph.equations)):
         return graph
-    return passes.dead_code(
-        passes.common_subexpressions(Graph(graph.inputs, tuple(equations), graph.outputs))
-    )
+    graph = Graph(graph.inputs, tuple(equations), graph.outputs)
+    return passes.dead_code(passes.common_subexpressions(graph))
 
 
 def _may_be(equation: Equation) -> bool:

@@ -18,6 +18,7 @@ from public import data
 
 HERE = Path(__file__).parent
 WAYS = "torch", "fusegrad", "compiled"
+NOT_RUN = {"error": "not run", "seconds": []}
 # So many steps, or half of them where they take so many seconds; and the most that a script may take.
 STEPS, LONG, SECONDS = 40, 15, 120
 
@@ -67,6 +68,9 @@ class Outcome:
     source: str
     path: str
     found: Mapping[str, dict[str, Any]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.found = dict.fromkeys(WAYS, NOT_RUN) | {**self.found}
 
     def runs(self, way: str) -> bool:
         return not self.found[way]["error"] and bool(self.found[way]["seconds"])

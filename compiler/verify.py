@@ -82,6 +82,7 @@ class Again:
 
 # Two runs that should agree to rounding: what relative difference is rounding.
 _ROUNDING = {2: 1e-2, 4: 1e-3, 8: 1e-8}  # by the bytes of a real number
+_OF_NUMBERS = _ROUNDING[4]  # which may come out of tensors of single precision
 
 
 def check_same(function: JitFunction, ours: Any, theirs: Any) -> None:
@@ -99,6 +100,8 @@ def check_same(function: JitFunction, ours: Any, theirs: Any) -> None:
                 same = np.allclose(x, y, rounding, rounding * 1e-2, equal_nan=True)
             else:
                 same = same and np.array_equal(x, y)
+        elif type(a) is float and type(b) is float:
+            same = bool(np.isclose(a, b, _OF_NUMBERS, _OF_NUMBERS * 1e-2, equal_nan=True))
         else:
             same = same and (a is b or plain_key(a) == plain_key(b))
         if not same:

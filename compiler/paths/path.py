@@ -351,10 +351,16 @@ def _reached_from(
     behind: dict[Any, frozenset[Value]] = {value: frozenset((value,)) for value in wanted}
     nothing: frozenset[Value] = frozenset()
     for equation in graph.equations:
-        found = nothing
-        for index, value in enumerate(equation.inputs):
-            if value in behind and value in tracked and equation.op.rule(index) is not None:
-                found |= behind[value]
-        behind.update((v, found) for v in equation.outputs if found and v in tracked)
+        op = equation.op
+        found = {
+            index: behind[value]
+            for index, value in enumerate(equation.inputs)
+            if value in behind and value in tracked and op.rule(index) is not None
+        }
+        leads = None if op.leads is None else op.leads(dict(equation.params))
+        for output, value in enumerate(equation.outputs):
+            reached = nothing.union(*(v for i, v in found.items() if leads is None or i in leads[output]))
+            if reached and value in tracked:
+                behind[value] = reached
     ways = [(seed, behind.get(value, nothing)) for seed, value in zip(seeds, seeded, strict=True)]
     return tuple(frozenset(seed for seed, reached in ways if value in reached) for value in wanted)

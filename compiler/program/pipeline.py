@@ -67,7 +67,7 @@ def divided(graph: Graph, given: Given) -> Division:
     graph = with_result_copies(graph, Sources(graph, known), laid, {new for old, new in now if old in apart})
     strides = {new: seen[old] for old, new in zip(outputs, graph.outputs, strict=True) if old in seen}
     _lay_out_for_views(graph, Sources(graph, known), strides, laid)
-    graph = _laid_out_solutions(graph, laid)
+    graph = _copies_that_lie_otherwise(graph, laid)
     lying = {**known, **laid}
     graph = with_copies(_separate_creations(graph), Sources(graph, lying))
     graph = _readable_operands(graph, Sources(graph, lying))
@@ -186,12 +186,13 @@ def _is_read(op: Op, layouts: Sequence[Layout | None], index: int) -> bool:
     return layout is None or matmul.readable(layout)
 
 
-def _laid_out_solutions(graph: Graph, results: Mapping[Value, Layout]) -> Graph:
-    """A copy behind what linear algebra gives if it is a result that lies otherwise: that is row-major."""
+def _copies_that_lie_otherwise(graph: Graph, results: Mapping[Value, Layout]) -> Graph:
+    """A copy behind what products and linear algebra give if it is to lie otherwise: they write row-major."""
     equations: list[Equation] = []
     for equation in graph.equations:
-        if isinstance(equation.op, Solver) and any(v in results for v in equation.outputs):
-            own = [Value(f"{v.name}_solved", v.type) if v in results else v for v in equation.outputs]
+        writes_rows = isinstance(equation.op, (Contraction, Solver))
+        if writes_rows and any(v in results for v in equation.outputs):
+            own = [Value(f"{v.name}_rows", v.type) if v in results else v for v in equation.outputs]
             pairs = list(zip(own, equation.outputs, strict=True))
             equation = Equation(equation.op, equation.inputs, equation.params, tuple(own), equation.source)
             copies = [Equation(clone_op, (a,), {}, (b,), equation.source) for a, b in pairs if a != b]

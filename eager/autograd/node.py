@@ -412,11 +412,12 @@ def record(op: Op, args: tuple[Any, ...], params: Params, outputs: tuple[Tensor,
     if keep_output:
         _keep(node, outputs)
     output_types = node.output_types = []
+    leads = None if op.leads is None else op.leads(params)
     for i, output in enumerate(outputs):
         array = output.array
         dtype = array.dtype
         output_types.append((array.shape, dtype))
-        if dtype.kind in "fcV":
+        if dtype.kind in "fcV" and (leads is None or any(index in leads[i] for index, _, _ in node.edges)):
             output.needs_grad = True
             output.grad_fn = node
             output.output_index = i

@@ -84,7 +84,7 @@ class Analytic(Op):
         outputs: Sequence[Tensor],
         types: Sequence[Any],
         params: Params,
-    ) -> Tensor:
+    ) -> Tensor | None:
         if g.array.dtype.kind != "c":
             return Op.gradient(self, index, g, inputs, outputs, types, params)
         conj = ops.conj

@@ -8,7 +8,7 @@ rules, its scalar expression. An op that lacks one of these is refused when it i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -132,14 +132,15 @@ def _take_bfloat16(op: Op) -> None:
 
     def derived(
         index: int, g: Any, inputs: Sequence[Any], outputs: Sequence[Tensor], types: Any, params: Params
-    ) -> Tensor:
+    ) -> Tensor | None:
         given = [*(g if isinstance(g, (list, tuple)) else (g,)), *inputs, *outputs]
         if not any(_is_bfloat16(x.array) for x in given if isinstance(x, Tensor)):
             return gradient(index, g, inputs, outputs, types, params)
         wide = [_widened(part) for part in g] if isinstance(g, (list, tuple)) else _widened(g)
         known = [TensorType(t[0], single) if isinstance(t, tuple) and t[1] == half else t for t in types]
         made = gradient(index, wide, [*map(_widened, inputs)], [*map(_widened, outputs)], known, params)
-        return ops.cast(made, dtypes.bfloat16) if types[index][1] == half else made
+        narrow = made is not None and types[index][1] == half
+        return ops.cast(made, dtypes.bfloat16) if narrow else made
 
     op.evaluate, op.infer, op.gradient = evaluated, inferred, derived  # type: ignore[method-assign]
 
@@ -167,6 +168,8 @@ class Op:
     view = False  # whether the result shares memory with the first input
     part = False  # whether that is some or all of its elements, each once
     fills = True  # whether gradient rules get zeros for outputs whose gradient nobody gave, or None
+    # For each output the inputs that its gradient goes to, of an op where that is not all of them.
+    leads: Callable[[Params], Sequence[Collection[int]]] | None = None
 
     def __init__(
         self,
@@ -252,8 +255,10 @@ class Op:
         outputs: Sequence[Tensor],
         types: Sequence[Any],
         params: Params,
-    ) -> Tensor:
-        """Run the gradient rule of input `index`: through public ops, so it can be traced and derived."""
+    ) -> Tensor | None:
+        """Run the gradient rule of input `index`: through public ops, so it can be traced and derived. None
+        where none of the gradients goes there.
+        """
         rule = self.rule(index)
         assert rule is not None
         values: list[Any] = []
@@ -268,7 +273,9 @@ class Op:
                 values.append(params[where])
             else:
                 values.append({"index": index, "types": types, "inputs": inputs, "outputs": outputs}[kind])
-        gradient: Tensor = rule.function(g, *values)
+        gradient: Tensor | None = rule.function(g, *values)
+        if gradient is None:
+            return None
         shape, dtype = types[index]
         array = gradient.array
         if array.shape != shape or array.dtype is not dtype:

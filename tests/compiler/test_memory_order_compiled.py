@@ -123,3 +123,43 @@ def test_what_reads_the_memory_reads_what_it_does_in_eager() -> None:
         for found, expected in zip(jitted(x), read(x), strict=True):
             np.testing.assert_allclose(found.numpy(), expected.numpy())
     assert jitted.stats.compiled_calls
+
+
+# Gradients, which lie as the leaf does, whatever made them.
+DERIVED: dict[str, Callable[[Any, Any], Any]] = {
+    "a product": lambda w, x: x @ w.t(),
+    "a product of vectors": lambda w, x: x[0] @ w.t(),
+    "a batch of products": lambda w, x: fg.stack([x, x + 1]) @ w.t(),
+    "an elementwise op": lambda w, x: w.t()[0] * x[:, 0] * 2,
+    "two products": lambda w, x: x @ w.t() + (x * 2) @ w.t(),
+    "a scan": lambda w, x: w.t().cumsum(0) * 3,
+    "a solution": lambda w, x: fg.linalg.solve(w[:, :3].t() + 4 * fg.eye(3), x[:3, :3]),
+}
+
+
+def gradient_within(w: Any, x: Any, function: Callable[[Any, Any], Any]) -> Any:
+    leaf = (w.detach() * 1).requires_grad_()
+    (function(leaf, x) ** 2).sum().backward()
+    return leaf.grad
+
+
+def gradient_of_an_argument(w: Any, x: Any, function: Callable[[Any, Any], Any]) -> Any:
+    w.grad = None
+    (function(w, x) ** 2).sum().backward()
+    return w.grad * 1
+
+
+@pytest.mark.parametrize("step", [gradient_within, gradient_of_an_argument])
+@pytest.mark.parametrize("name", DERIVED)
+def test_gradients_lie_as_eagers_do(name: str, step: Callable[..., Any]) -> None:
+    draw, function = np.random.default_rng(0), DERIVED[name]
+    jitted = fg.jit(lambda w, x: step(w, x, function))
+    for _ in range(3):
+        w, x = (fg.from_numpy(draw.uniform(0.1, 1, shape)) for shape in ((3, 6), (3, 6)))
+        ours, theirs = w.clone().requires_grad_(), w.clone().requires_grad_()
+        found, expected = jitted(ours, x), step(theirs, x, function)
+        assert found.stride() == expected.stride()
+        np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-9)
+        if theirs.grad is not None:
+            assert ours.grad is not None and ours.grad.stride() == theirs.grad.stride()
+    assert jitted.stats.compiled_calls

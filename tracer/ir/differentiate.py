@@ -169,7 +169,8 @@ def pull_back(
                 gradient = op.gradient(index, g, inputs, outputs, types, dict(equation.params))
             except RuntimeError as refusal:
                 raise NoGradient(str(refusal)) from refusal
-            add(operand, gradient)
+            if gradient is not None:
+                add(operand, gradient)
 
 
 def zeros_of(value: Value) -> Tensor:

@@ -12,7 +12,7 @@ that, come first of the rows, if the loop `keeps` them.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -56,6 +56,7 @@ class Body(Subgraph):
         self._reversed: dict[Any, tuple[ReversedRound, Body]] = {}
         self._keeping: dict[Any, Body] = {}
         self._parts: dict[Any, Body] = {}
+        self._leads: dict[Any, list[Set[int]]] = {}
 
     def repeat(self, tensors: Sequence[Tensor], params: Params) -> tuple[np.ndarray, ...]:
         """The arrays that all rounds give, op by op."""
@@ -100,6 +101,18 @@ class Body(Subgraph):
             )
             self._parts[key] = Body(Graph(taken, equations, given))
         return self._parts[key]
+
+    def leads(self, carried: int, rounds: int) -> list[Set[int]]:
+        """For each output of so many rounds the inputs that its gradient goes to."""
+        key = carried, rounds
+        if key not in self._leads:
+            once = _gradient_ways(self.graph)
+            # What all rounds read leads to itself.
+            one = [*once[:carried], *({i} for i in range(carried, len(self.graph.inputs)))]
+            last = _steps(one, rounds)
+            before = _steps([{i, *ways} for i, ways in enumerate(one)], rounds - 1)
+            self._leads[key] = [*last[:carried], *(_through(ways, before) for ways in once[carried:])]
+        return self._leads[key]
 
     def reversed(
         self, carried: int, rows: int, given: tuple[int, ...], keeps: int
@@ -150,9 +163,12 @@ def _gradient(
     rows: int,
     backwards: bool,
     keeps: int,
-) -> Tensor:
+) -> Tensor | None:
     """The gradient of an input: the loop goes back, with what was kept of each round."""
     gradients = list(g) if type(g) is list else [g]
+    leads = body.leads(carried, rounds)
+    if not any(index in leads[i] for i, known in enumerate(gradients) if known is not None):
+        return None
     if carried and not keeps:
         params = loop(body, rounds, carried, rows, backwards, keeps=True)
         body, keeps = params["body"], params["keeps"]
@@ -204,6 +220,10 @@ class Rolled(Op):
     family = "rolled"
     fills = False
 
+    @staticmethod
+    def leads(params: Params) -> Sequence[Collection[int]]:
+        return params["body"].leads(params["carried"], params["rounds"])
+
     def evaluate(self, args: Sequence[Any], params: Params) -> Any:
         body = params["body"]
         many = params["rounds"] * len(body.graph.equations) > MANY
@@ -214,6 +234,37 @@ class Rolled(Op):
         outputs, carried = params["body"].graph.outputs, params["carried"]
         rows = [TensorType((params["rounds"], *v.shape), v.dtype) for v in outputs[carried:]]
         return (*[v.type for v in outputs[:carried]], *rows)
+
+
+def _gradient_ways(graph: Graph) -> list[Set[int]]:
+    """For each output of a graph the inputs, by number, that its gradient goes to."""
+    ways: dict[Any, Set[int]] = {v: {i} for i, v in enumerate(graph.inputs) if v.dtype.kind in "fcV"}
+    nothing: Set[int] = set()
+    for equation in graph.equations:
+        op = equation.op
+        leads = None if op.leads is None else op.leads(dict(equation.params))
+        given = [
+            nothing if op.rule(i) is None else ways.get(v, nothing) for i, v in enumerate(equation.inputs)
+        ]
+        for number, output in enumerate(equation.outputs):
+            if output.dtype.kind in "fcV":
+                ways[output] = _through(range(len(given)) if leads is None else leads[number], given)
+    return [ways.get(v, nothing) for v in graph.outputs]
+
+
+def _through(first: Collection[int], second: Sequence[Set[int]]) -> Set[int]:
+    """Where two steps lead."""
+    return {place for i in first for place in second[i]}
+
+
+def _steps(step: Sequence[Set[int]], times: int) -> Sequence[Set[int]]:
+    """Where so many equal steps lead from each place."""
+    found: Sequence[Set[int]] = [{i} for i in range(len(step))]
+    while times:
+        if times % 2:
+            found = [_through(ways, step) for ways in found]
+        step, times = [_through(ways, step) for ways in step], times // 2
+    return found
 
 
 ROLLED = Rolled("rolled", "*tensors", {"tensors": _gradient})

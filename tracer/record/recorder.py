@@ -324,7 +324,10 @@ class Recorder(Interpreter):
 
     def copied(self, copy: Tensor, original: Tensor) -> None:
         if self.memory.find(copy.array) is None:
-            self.memory.define(copy.array, self.value_of(original))
+            value = self.value_of(original)
+            if copy.array.flags.c_contiguous and not original.array.flags.c_contiguous:
+                value = self._emit(REGISTRY["contiguous"], (value,), {})
+            self.memory.define(copy.array, value)
 
     def copy_of(self, value: Value) -> Value:
         """The value once more, for memory of its own."""

@@ -310,3 +310,25 @@ def test_verifying_looks_at_arrays():
         function(fg.ones(3))
     with pytest.raises(JitError):
         check_same(function, np.ones(3), np.zeros(3))
+
+
+# Numbers: ours, eager's, and whether they agree to rounding.
+NUMBERS = [
+    (1.9444444444444444, 1.9444444444444446, True),
+    (float("nan"), float("nan"), True),
+    (float("inf"), float("inf"), True),
+    (1.0, 1.01, False),
+    (0.0, float("nan"), False),
+    (1.0, 1, False),
+    (3, 4, False),
+]
+
+
+@pytest.mark.parametrize("found, expected, same", NUMBERS)
+def test_verifying_compares_numbers_to_rounding(found: float, expected: float, same: bool):
+    function = fg.jit(lambda x: x)
+    if same:
+        check_same(function, [found], [expected])
+    else:
+        with pytest.raises(JitError, match="differ in result 0"):
+            check_same(function, [found], [expected])

@@ -102,8 +102,7 @@ PROGRAMS = {maker.__name__: maker for maker in (chain, tree, writes, recurrence)
 class NoModule:
     """Stands for a module that LLVM would compile; all that it has is a function that does nothing."""
 
-    failed = lost = False
-    begun = True
+    failed, begun = False, True
 
     def __init__(self, text: str, symbols: list[str], *_: Any) -> None:
         self._symbols = symbols

@@ -135,7 +135,7 @@ maximum = binary(
     np.maximum,
     REAL,
     "maximum",
-    (lambda g, x, y: g * _share(x, y, lt), lambda g, x, y: g * _share(y, x, lt)),
+    (lambda g, x, y: _share(g, x, y, lt), lambda g, x, y: _share(g, y, x, lt)),
     "The larger; NaN if either is.",
     numbers="",
     inplace=False,
@@ -145,16 +145,16 @@ minimum = binary(
     np.minimum,
     REAL,
     "minimum",
-    (lambda g, x, y: g * _share(x, y, gt), lambda g, x, y: g * _share(y, x, gt)),
+    (lambda g, x, y: _share(g, x, y, gt), lambda g, x, y: _share(g, y, x, gt)),
     "The smaller; NaN if either is.",
     numbers="",
     inplace=False,
 )
 
 
-def _share(x: Any, y: Any, loses: Callable[..., Tensor]) -> Tensor:
+def _share(g: Tensor, x: Any, y: Any, loses: Callable[..., Tensor]) -> Tensor:
     """The part of the gradient that goes to `x`: none where it loses, half where both are equal."""
-    return where(eq(x, y), 0.5, where(loses(x, y), 0.0, 1.0))
+    return where(loses(x, y), 0.0, where(eq(x, y), g * 0.5, g))
 
 
 _where = Elementwise(

@@ -140,7 +140,7 @@ _topk = _pick("topk", _topmost, lambda size, k, largest: k)
 def _even_gradient(g: Tensor, x: Tensor, out: Tensor) -> Tensor:
     """Shared evenly among the elements that are the result, NaNs where that is NaN."""
     hit = ops.logical_or(ops.eq(x, out), ops.logical_and(ops.isnan(x), ops.isnan(out)))
-    return hit * (g / ops.sum(hit))
+    return ops.where(hit, g / ops.sum(hit), 0.0)  # zeros where x was written behind autograd's back
 
 
 def _whole(name: str, numpy: Callable[..., Any]) -> Reduction:

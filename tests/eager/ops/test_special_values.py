@@ -208,3 +208,54 @@ def test_gradients_at_the_edges(operands):
             check_gradients(name, [np.array([number])])
     for name in DIFFERENTIABLE_PAIRS:
         check_gradients(name, operands)
+
+
+# What hands a gradient on to some elements: the others get zeros also where it is infinite, or NaN.
+CHOOSING: dict[str, Any] = {
+    **{
+        name: lambda T, x, y, name=name: getattr(T, name)(x, y)
+        for name in ("maximum", "minimum", "fmax", "fmin")
+    },
+    **{
+        name: lambda T, x, y, name=name: getattr(x, name)()
+        for name in ("max", "min", "amax", "amin", "median")
+    },
+    **{
+        f"{name}, along": lambda T, x, y, name=name: getattr(x, name)(0)[0]
+        for name in ("max", "min", "sort", "cummax")
+    },
+    "where": lambda T, x, y: T.where(x > y, x, y),
+    "clamp": lambda T, x, y: x.clamp(-0.5, 0.5),
+    "clamp by tensors": lambda T, x, y: x.clamp(y - 1, y + 1),
+    "relu": lambda T, x, y: x.relu(),
+    "infinite norm": lambda T, x, y: x.norm(float("inf")),
+    "max_pool1d": lambda T, x, y: T.nn.functional.max_pool1d(x[None], 2),
+    "masked_fill": lambda T, x, y: x.masked_fill(x > y, 1.0),
+    "masked_select": lambda T, x, y: x.masked_select(x > y),
+    "dropped": lambda T, x, y: T.nn.functional.threshold(x, 0.1, 2.0),
+}
+
+
+@pytest.mark.parametrize("infinite", [np.inf, -np.inf, np.nan])
+@pytest.mark.parametrize("name", CHOOSING)
+def test_what_is_not_chosen_gets_zeros_of_an_infinite_gradient(name: str, infinite: float) -> None:
+    def gradients(library: Any) -> list[Any]:
+        x = library.tensor([0.3, -1.2, 2.0, 2.5, 0.0, -0.5], requires_grad=True)
+        y = library.tensor([0.3, -0.2, 1.0, 2.0, -1.0, 0.0], requires_grad=True)
+        out = CHOOSING[name](library, x, y)
+        out.backward(library.full_like(out, infinite))
+        return [None if t.grad is None else t.grad.tolist() for t in (x, y)]
+
+    np.testing.assert_equal(gradients(fg), gradients(torch))
+
+
+@pytest.mark.parametrize("name", ["max", "min"])
+def test_an_extreme_that_was_written_behind_autograds_back_has_no_gradient(name: str) -> None:
+    def gradient(library: Any) -> Any:
+        x = library.tensor([1.0, 3.0], requires_grad=True)
+        out = getattr(x, name)()
+        x.data.mul_(2)
+        out.backward()
+        return x.grad.tolist()
+
+    assert gradient(fg) == gradient(torch) == [0.0, 0.0]

@@ -56,7 +56,7 @@ def taken(view: Tensor, source: Tensor, op: Op, params: Params, recording: bool)
     origin = None if recording else INFERENCE if state.inference else NO_GRAD
     known: Any = source.alias
     if type(known) is tuple:
-        base, steps, before = known
+        base, (_, steps, before) = _behind(known[0]), known
         view.alias = (base, (*steps, (op, params)), origin or before)
         known = base.alias
     else:
@@ -93,6 +93,13 @@ def step_behind(tensor: Tensor) -> None:
     tensor.alias = (base, (), None)
 
 
+def _behind(base: Tensor) -> Tensor:
+    """The base, or what it has stepped behind since: of views that it did not note it knew nothing."""
+    while type(base.alias) is tuple:
+        base = base.alias[0]
+    return base
+
+
 def several(views: Sequence[Tensor], name: str) -> tuple[Tensor, ...]:
     """Mark the views that one call of `name` (a node's name) gave: they may not be written in place."""
     for index, view in enumerate(views):
@@ -121,7 +128,7 @@ def base_of(tensor: Tensor) -> Tensor:
     alias = tensor.alias
     if type(alias) is not tuple:
         return tensor
-    base: Tensor = alias[0]
+    base = _behind(alias[0])
     # Whoever gave either a new array parted them.
     return base if not tensor.array.size or np.may_share_memory(base.array, tensor.array) else tensor
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+from typing import Any
 
 import pytest
 from oracle import torch
@@ -140,3 +142,32 @@ def test_views_of_views_are_followed():
 
     for steps in itertools.product(range(4), repeat=3):
         assert program(fg, steps) == program(torch, steps), steps
+
+
+@pytest.mark.parametrize("again", ["movedim", "t", "reshape", "write"])
+@pytest.mark.parametrize("first", ["under no_grad", "on the graph"])
+def test_views_that_were_not_noted_follow_a_tensor_that_is_turned(first: str, again: str) -> None:
+    """A view made where nothing is on a graph, and the tensor turned once it has other views."""
+
+    def found(library: Any) -> list[Any]:
+        a = library.arange(12.0).reshape(3, 4) * 1.0
+        with library.no_grad() if first == "under no_grad" else contextlib.nullcontext():
+            early = a.expand_as(a)
+        late = a.t()
+        a.transpose_(0, -1)
+        scale = library.tensor(2.0, requires_grad=True)
+        if again == "write":
+            with library.no_grad():
+                early[1:] *= 2
+            out = early * scale
+        else:
+            view = {
+                "movedim": lambda: early.movedim(0, -1),
+                "t": early.t,
+                "reshape": lambda: early.reshape(-1),
+            }
+            out = view[again]() * scale
+        out.sum().backward()
+        return [out.tolist(), a.tolist(), late.tolist(), scale.grad.item()]
+
+    assert found(fg) == found(torch)

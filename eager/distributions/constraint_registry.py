@@ -157,4 +157,4 @@ def _entries(constraint: Any) -> Transform:
     return events.StackTransform([transform_to(c) for c in constraint.cseq], constraint.dim)
 
 
-locate("fusegrad.distributions.constraint_registry", globals(), __all__)
+locate("fusegrad.distributions", globals(), __all__)

@@ -65,8 +65,8 @@ class Face(ModuleType):
 
 
 def module_behind(name: str) -> ModuleType | None:
-    """fusegrad's module of torch's name."""
-    top, _, rest = name.partition(".")
+    """fusegrad's module that has the names of torch's of this name."""
+    top, _, rest = parts.PACKAGES.get(name, name).partition(".")
     if top == "functorch":
         return fg.func if not rest else None
     value: Any = fg

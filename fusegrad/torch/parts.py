@@ -125,6 +125,15 @@ for _backend in (
         "allow_tf32": False,
     }
 
+# Modules of PyTorch's whose names the package has that they lie in, and no module of their own here.
+_IN_THEIR_PACKAGE = """
+binomial cauchy chi2 constraint_registry continuous_bernoulli exp_family exponential fishersnedecor
+generalized_pareto geometric gumbel half_cauchy half_normal inverse_gamma kumaraswamy lkj_cholesky log_normal
+logistic_normal lowrank_multivariate_normal mixture_same_family multinomial negative_binomial pareto poisson
+studentT von_mises weibull wishart
+"""
+PACKAGES = {f"torch.distributions.{name}": "torch.distributions" for name in _IN_THEIR_PACKAGE.split()}
+
 
 def of(name: str, absent: type[Absent] = Absent) -> dict[str, Any]:
     """The names that a module of torch has from here; `absent` makes those that may only be mentioned."""

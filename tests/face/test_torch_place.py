@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from oracle import torch
 
 RUN = [sys.executable, "-m", "fusegrad.torch"]
 
@@ -104,6 +107,21 @@ assert torch.version.cuda is None and not torch.cuda.is_available() and torch.cu
 assert tuple(int(n) for n in torch.__version__.split("+")[0].split(".")) >= (2, 0)
 assert torch.backends.cudnn.enabled is False and not torch.backends.mps.is_available()
 """
+    done = run(tmp_path, text)
+    assert done.returncode == 0, done.stderr
+
+
+def test_distributions_are_where_pytorch_has_them(tmp_path: Path) -> None:
+    package = torch.distributions
+    modules = [module.name for module in pkgutil.iter_modules(package.__path__)]
+    assert len(modules) > 40
+    text = "import torch.distributions as d\n"
+    for module in modules:
+        theirs = importlib.import_module(f"{package.__name__}.{module}")
+        for name in getattr(theirs, "__all__", []):
+            text += f"from torch.distributions.{module} import {name} as found\n"
+            if getattr(package, name, None) is getattr(theirs, name):
+                text += f"assert found is d.{name}\n"
     done = run(tmp_path, text)
     assert done.returncode == 0, done.stderr
 

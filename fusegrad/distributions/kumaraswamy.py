@@ -1,5 +1,0 @@
-"""`Kumaraswamy`, as `torch.distributions.kumaraswamy`."""
-
-from fusegrad.eager.distributions.transformed import Kumaraswamy as Kumaraswamy
-
-__all__ = ["Kumaraswamy"]

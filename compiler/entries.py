@@ -218,17 +218,17 @@ def path_maker(
 
 
 def tree_with(
-    path: Path, layouts: dict[Value, Layout], variants: Sequence[Variant]
+    path: Path, layouts: dict[Value, Layout], variants: Sequence[Variant], has_hopes: bool
 ) -> tuple[Variant | None, Tree]:
     """A tree with a path: one that grows in a variant with which the path shares a stretch, or its own. To be
-    completed.
+    completed. has_hopes: see `Tree`.
     """
     for variant in variants:
         try:
             return variant, variant.tree.grown(path)
         except Diverged:
             continue
-    return None, Tree([path], layouts)
+    return None, Tree([path], layouts, has_hopes)
 
 
 @uncollected

@@ -373,8 +373,8 @@ class JitFunction(Generic[P, R]):
 
     def memory_bytes(self) -> int:
         """Bytes of temporaries and results that one call of each compiled path needs."""
-        codes = [c for s in self.segments() for c in (s.code, s.backward) if c is not None]
-        return sum(code.program.memory_bytes() for code in codes)
+        ways = [(s.code, s.backward) if s.joint is None else (s.joint,) for s in self.segments()]
+        return sum(code.program.memory_bytes() for codes in ways for code in codes if code is not None)
 
     def clear(self) -> None:
         """Forget everything compiled; the counters stay."""

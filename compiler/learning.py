@@ -175,14 +175,24 @@ def _path_to_compile(
     variants = list(entry.variants)
     equations = made.graph.equations
 
-    def compiled(work: Work[Any]) -> tuple[Variant | None, Tree]:
+    def compiled(work: Work[Any], has_hopes: bool = True) -> tuple[Variant | None, Tree]:
         work.stage = "planning"
-        before, tree = entries.tree_with(make(), layouts, variants)
+        before, tree = entries.tree_with(make(), layouts, variants, has_hopes)
         programs = [program for segment in tree.root.walk() for program in segment.programs()]
         work.stage = f"waiting for {sum(len(p.kernels) for p in programs):,} kernels of"
         return before, tree.complete()
 
-    return Work(_as_now(compiled), repr(function), len(equations), *busiest_line(equations))
+    def compiled_in_one_way(work: Work[Any]) -> tuple[Variant | None, Tree]:
+        try:
+            return compiled(work)
+        except NoGradient:
+            raise
+        except Exception:
+            if debug.faults_are_raised():
+                raise
+            return compiled(work, has_hopes=False)  # the fault may be in the program of both alone
+
+    return Work(_as_now(compiled_in_one_way), repr(function), len(equations), *busiest_line(equations))
 
 
 def _as_now(function: Callable[[Work[Any]], R]) -> Callable[[Work[Any]], R | None]:
@@ -280,6 +290,8 @@ def _joint_to_compile(function: JitFunction, tree: Tree, leaf: Segment) -> Work[
 
     def compiled(work: Work[Any]) -> Code:
         work.stage = "planning value and gradients at once of"
-        return tree.joint_code(leaf)
+        code = tree.joint_code(leaf)
+        code.program.complete()
+        return code
 
     return Work(_as_now(compiled), repr(function), len(equations), *busiest_line(equations))

@@ -12,10 +12,8 @@ from fusegrad.compiler.paths.segments import MISSED, Segment
 
 
 def written_derivative(leaf: Segment) -> Any:
-    """`leaf`'s backward plan written out, from a node and the gradients of all results; None without one."""
+    """`leaf`'s backward plan written out, from a node and the gradients of all results."""
     plan = leaf.answers.derivation
-    if plan is None:
-        return None
     assert leaf.path is not None
     writer = Writer(MISSED)
     seeds = tuple(f"seed{number}" for number in range(len(leaf.path.derivative.seeds)))

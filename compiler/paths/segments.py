@@ -57,15 +57,26 @@ class Stopped(NamedTuple):
 # more than `LONG_PATH` equations one for each `EQUATIONS_PER_CALL` of them.
 JOINT_AFTER = 3
 LONG_PATH, EQUATIONS_PER_CALL = 2000, 8
+# A joint program that was made in the hope of backwards is given up after so many calls without one.
+HOPED_FOR = 2
+
+
+def equations_of_both(path: Path) -> int:
+    """How many equations the results and gradients of a path have together."""
+    return len(path.forward) + len(path.derivative.equations)
 
 
 @dataclass(eq=False)
 class Usage:
-    """How often a leaf ran, and was derived by a plain backward: of late, when it is often, and ever."""
+    """How often a leaf ran, and was derived by a plain backward: of late, when it is often, and ever.
+
+    hoped: whether it has had a joint program from the first call on.
+    """
 
     calls: int = 0
     derived: int = 0
     ever_derived: int = 0
+    hoped: bool = False
 
     def note_derived(self) -> None:
         """Note a plain backward of a call."""
@@ -86,7 +97,8 @@ class Usage:
 
     def expected(self) -> bool:
         """Whether the next call will probably be derived."""
-        return self.derived >= JOINT_AFTER and 4 * self.derived >= 3 * self.calls
+        hoped = self.hoped and self.calls - self.derived < HOPED_FOR
+        return hoped or (self.derived >= JOINT_AFTER and 4 * self.derived >= 3 * self.calls)
 
 
 @dataclass(eq=False)
@@ -150,7 +162,7 @@ class Segment:
     def earns_joint_program(self) -> bool:
         """Whether so many calls have been derived that one program for results and gradients pays."""
         assert self.path is not None, "asked of leaves"
-        equations = len(self.path.forward) + len(self.path.derivative.equations)
+        equations = equations_of_both(self.path)
         return equations <= LONG_PATH or self.answers.usage.ever_derived >= equations // EQUATIONS_PER_CALL
 
     def programs(self) -> list[Program]:

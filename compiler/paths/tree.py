@@ -15,10 +15,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fusegrad.compiler.base.garbage import uncollected
+from fusegrad.compiler.paths import segments
 from fusegrad.compiler.paths.commit import Commit
 from fusegrad.compiler.paths.path import Path, asks, guard_key
 from fusegrad.compiler.paths.rematerialization import backward_slice, kept, producers
-from fusegrad.compiler.paths.segments import Code, Segment
+from fusegrad.compiler.paths.segments import Code, Segment, equations_of_both
 from fusegrad.compiler.program.donation import in_place
 from fusegrad.compiler.program.program import Program
 from fusegrad.eager.core.families import Layout, contiguous_layout, is_dense, layout_of
@@ -95,7 +96,12 @@ class Tree:
     number of the output's gradient.
     """
 
-    def __init__(self, paths: Sequence[Path], layouts: dict[Value, Layout]) -> None:
+    def __init__(self, paths: Sequence[Path], layouts: dict[Value, Layout], has_hopes: bool = False) -> None:
+        """has_hopes: whether calls may get results and gradients from one program from the first one on.
+
+        Nobody knows yet whether they will be derived, but who asks for gradients of one number mostly takes
+        them. Programs for results, and for gradients, alone are then compiled when one is first to run.
+        """
         self.arguments = layouts
         self.layouts = dict(layouts)
         self.paths = list(paths)
@@ -104,13 +110,20 @@ class Tree:
         self.root = self._chain(paths[0], _parts(paths[0]))
         for path in paths[1:]:
             self._insert(path)
+        few = equations_of_both(paths[0]) <= segments.LONG_PATH
+        self.hopeful = has_hopes and few and paths[0].derivative.alone
         self._plan(self.root, {}, [])
+        if self.hopeful:
+            (leaf,) = (segment for segment in self.root.walk() if segment.path is not None)
+            leaf.joint = self.joint_code(leaf)
+            leaf.answers.usage.hoped = True
 
     def complete(self) -> Tree:
-        """Wait until all of its programs are compiled, which has begun, and place them in memory."""
+        """Wait until its programs are compiled, which has begun, and place them in memory."""
         for segment in self.root.walk():
             for program in segment.programs():
-                program.complete()
+                if program.is_begun:
+                    program.complete()
         return self
 
     # Growing.
@@ -248,7 +261,8 @@ class Tree:
         equations = [*(e for s in chain for e in s.equations), *path.derivative.equations]
         graph = self._graph(path, path.derivative.gradients, available, equations)
         layouts = self._layouts_for(graph, path)
-        program = Program(passes.dead_code(graph), layouts, plans=path.plans).begin()
+        program = Program(passes.dead_code(graph), layouts, plans=path.plans).arrange()
+        self._begin(program, segment)
         inputs = [self._source(v, path, available) for v in graph.inputs]
         path.derivative.saved |= path.read_results(graph.inputs)
         found = dict(zip(graph.outputs, program.graph.outputs, strict=True))
@@ -259,9 +273,10 @@ class Tree:
     def make_joint(self, segment: Segment) -> None:
         """Give a leaf (with one scalar to derive) one program for results and gradients."""
         segment.joint = self.joint_code(segment)
+        segment.joint.program.complete()
 
     def joint_code(self, segment: Segment) -> Code:
-        """The results and gradients of a leaf as one program, compiled."""
+        """The results and gradients of a leaf as one program, which LLVM has begun with."""
         path = segment.path
         assert path is not None
         checks = [e.inputs[0] for e in segment.equations if e.op is GUARD]
@@ -274,7 +289,7 @@ class Tree:
         graph = self._graph(path, targets, dict(segment.kept_above), equations)
         results, seen, apart = _result_layouts(segment)
         layouts = self._layouts_for(graph, path)
-        program = Program(graph, layouts, results, seen=seen, apart=apart, plans=path.plans).finish()
+        program = Program(graph, layouts, results, seen=seen, apart=apart, plans=path.plans).begin()
         found = dict(zip(graph.outputs, program.graph.outputs, strict=True))
         inputs = []
         for value in graph.inputs:
@@ -327,7 +342,8 @@ class Tree:
         found = dict(zip(graph.outputs, program.graph.outputs, strict=True))
         written = self._written_in_place(segment, program, found)
         held = [instead.get(v, v) for v in extra]
-        program.begin(held, [found[v] for v in unread])
+        program.arrange(held, [found[v] for v in unread])
+        self._begin(program, segment)
         code = segment.code = Code(program, [self._source(v, segment.owner, ours) for v in graph.inputs])
         code.held = held
         code.keeps = [(ours[v], program.locate(now)) for v, now in zip(extra, held, strict=True)]
@@ -338,6 +354,11 @@ class Tree:
             code.results = [program.locate(found[v]) for v in segment.path.results]
             code.left = [program.locate(found[v]) for v in segment.path.left]
             segment.commit = Commit(segment.path, written) if segment.path.capture.left else None
+
+    def _begin(self, program: Program, segment: Segment) -> None:
+        """Have LLVM begin with a program of a segment, unless calls are hoped to need another."""
+        if segment.path is None or not self.hopeful:
+            program.compile()
 
     @staticmethod
     def _written_in_place(segment: Segment, program: Program, found: dict[Value, Value]) -> set[int]:

@@ -76,6 +76,7 @@ class Program:
         self.kernels = [s.kernel for s in self.steps if s.kernel is not None]
         self._sizes: Values | Plain = PLAIN
         self._placed: Placed | None = None
+        self.is_begun = False
 
     def stored(self) -> list[Value]:
         """The values that the steps put in memory, whether they are asked for or not."""
@@ -135,6 +136,10 @@ class Program:
 
     def begin(self, extra: Iterable[Value] = (), unread: Collection[Value] = ()) -> Program:
         """Begin to compile. extra: stored values that later stretches read; unread: outputs nobody reads."""
+        return self.arrange(extra, unread).compile()
+
+    def arrange(self, extra: Iterable[Value] = (), unread: Collection[Value] = ()) -> Program:
+        """Say where all lies, as `begin` does; kernels are compiled when the program is first to run."""
         needed = [*(v for v in self.outputs if v not in unread), *self.checks, *extra]
         given = self.graph.inputs, self.steps, self.sources
         self.blueprint = Blueprint(*given, needed, self.into, self.streams)
@@ -142,6 +147,11 @@ class Program:
         # What is computed in its place in a whole is not put there by another step.
         self.steps = self.blueprint.steps
         self.kernels = [s.kernel for s in self.steps if s.kernel is not None]
+        return self
+
+    def compile(self) -> Program:
+        """Have LLVM begin with the kernels."""
+        self.is_begun = True
         matmul.share_pool()
         streaming = {} if self._has_open_sizes() else streaming_kernels(self.blueprint, PLAIN)
         kernels = [
@@ -186,6 +196,8 @@ class Program:
     def placed(self) -> Placed:
         """The program in memory, where it is put when it is first asked for."""
         if self._placed is None:
+            if not self.is_begun:
+                self.compile()
             self._placed = Placed(self.blueprint, self._sizes)
         return self._placed
 

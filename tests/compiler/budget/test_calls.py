@@ -14,6 +14,7 @@ from budget import Held, agree, branched, leaf, other, wave
 import fusegrad as fg
 from fusegrad.compiler import entries
 from fusegrad.compiler.base import background
+from fusegrad.compiler.paths import segments
 
 
 def test_calls_are_eagers_until_the_compiler_is_done(held: Held, capsys: pytest.CaptureFixture[str]) -> None:
@@ -36,7 +37,11 @@ def test_calls_are_eagers_until_the_compiler_is_done(held: Held, capsys: pytest.
     assert said.count("takes long") == 1
 
 
-def test_one_program_for_value_and_gradients_is_made_beside_the_program_too(held: Held) -> None:
+def test_one_program_for_value_and_gradients_is_made_beside_the_program_too(
+    held: Held, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(segments, "LONG_PATH", 10)
+    monkeypatch.setattr(segments, "EQUATIONS_PER_CALL", 1000)
     jitted = fg.jit(wave)
     agree(wave, jitted, leaf())
     held.free()

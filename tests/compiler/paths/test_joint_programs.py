@@ -7,7 +7,10 @@ from typing import Any
 import pytest
 
 import fusegrad as fg
+from fusegrad.compiler.base import debug
 from fusegrad.compiler.paths import segments
+from fusegrad.compiler.paths.tree import Tree
+from fusegrad.compiler.program.program import Program
 
 
 def loss(x: fg.Tensor) -> fg.Tensor:
@@ -30,6 +33,79 @@ def calls_until_joint(most: int) -> tuple[Any, int]:
 def test_short_paths_have_one_soon() -> None:
     _, calls = calls_until_joint(20)
     assert calls <= segments.JOINT_AFTER + 2
+
+
+def derived(function: Any, how: Any) -> list[Any]:
+    """What three calls leave in a leaf, each derived in some way."""
+    found = []
+    for number in range(3):
+        x = (fg.arange(5.0) * 0.3 + number).requires_grad_()
+        result = function(x)
+        with fg.no_grad() if how is None else fg.enable_grad():
+            found += [result.detach() + 0.0, *((how(result, x)) if how is not None else [])]
+        found.append(x.grad)
+    return found
+
+
+# Backwards that the program of both cannot answer, beside the one that it is made for.
+BACKWARDS: dict[str, Any] = {
+    "plain": lambda r, x: [r.backward()][:0],
+    "scaled": lambda r, x: [(r * 3.0).backward()][:0],
+    "from 2": lambda r, x: [r.backward(fg.tensor(2.0))][:0],
+    "grad": lambda r, x: fg.autograd.grad(r, x),
+    "twice": lambda r, x: [r.backward(retain_graph=True), r.backward()][:0],
+    "again": lambda r, x: fg.autograd.grad(fg.autograd.grad(r, x, create_graph=True)[0].sum(), x),
+    "not at all": None,
+}
+
+
+@pytest.mark.parametrize("name", BACKWARDS)
+def test_calls_answer_each_backward_from_the_first_on(name: str) -> None:
+    jitted = fg.jit(loss)
+    for ours, theirs in zip(derived(jitted, BACKWARDS[name]), derived(loss, BACKWARDS[name]), strict=True):
+        assert (ours is None) == (theirs is None)
+        if ours is not None:
+            fg.testing.assert_close(ours, theirs)
+    assert jitted.stats.compiled_calls == 2 and jitted.kernels().joint
+
+
+def test_all_is_compiled_in_the_first_call_where_each_is_derived(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[int] = []
+    compiled = Program.compile
+    monkeypatch.setattr(Program, "compile", lambda program: (begun.append(call), compiled(program))[1])
+    jitted = fg.jit(loss)
+    x = fg.randn(5, requires_grad=True)
+    for call in range(8):  # noqa: B007
+        jitted(x).backward()
+    assert begun == [0]
+
+
+def test_the_program_of_both_is_given_up_where_calls_are_not_derived() -> None:
+    jitted = fg.jit(loss)
+    x = fg.randn(5, requires_grad=True)
+    jitted(x)
+    (leaf,) = jitted.segments()
+    for number in range(1, 8):
+        jitted(x)
+        assert leaf.code.program.is_begun == (number > segments.HOPED_FOR)
+        assert leaf.answers.usage.expected() == (number < segments.HOPED_FOR)
+    for _ in range(30):
+        jitted(x).backward()
+    assert leaf.answers.usage.expected()  # it is used again once calls are
+
+
+def test_a_fault_in_the_program_of_both_leaves_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(debug, "faults_are_raised", lambda: False)
+    monkeypatch.setattr(Tree, "joint_code", lambda *_: 1 // 0)
+    jitted = fg.jit(loss)
+    x = fg.arange(5.0).requires_grad_()
+    for _ in range(6):
+        jitted(x).backward()
+    y = fg.arange(5.0).requires_grad_()
+    for _ in range(6):
+        loss(y).backward()
+    fg.testing.assert_close(x.grad, y.grad)
+    assert jitted.stats.compiled_calls == 5 and not jitted.kernels().joint
 
 
 def test_long_paths_have_one_once_it_pays(monkeypatch: pytest.MonkeyPatch) -> None:

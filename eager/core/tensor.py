@@ -436,6 +436,8 @@ class Tensor(Methods):
             self.numpy()
         array = self._leave("__array__", self._lent)
         if dtype is not None and array.dtype != dtype:
+            if copy is False:
+                raise failure(ValueError, f"a {array.dtype} tensor is no {np.dtype(dtype)} array as it is")
             return array.astype(dtype)
         return array.copy() if copy else array
 

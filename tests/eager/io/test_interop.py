@@ -243,3 +243,11 @@ def test_scipys_optimisers_take_value_and_gradient():
     for method in ("BFGS", "L-BFGS-B", "CG"):
         found = scipy.optimize.minimize(value_and_gradient, np.zeros(4), jac=True, method=method)
         assert np.allclose(found.x, 1, atol=1e-3), method
+
+
+def test_what_must_not_be_copied_is_refused_in_another_dtype():
+    x = fg.ones(3)
+    assert np.shares_memory(np.array(x, copy=False), x.numpy())
+    assert not np.shares_memory(np.array(x, copy=True), x.numpy())
+    with pytest.raises(ValueError, match="float32 tensor is no float64 array"):
+        np.array(x, dtype=np.float64, copy=False)

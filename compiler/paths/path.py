@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from fusegrad.compiler.fuse.isomorphic_groups import Plans
+from fusegrad.compiler.lower.stacked_rows import with_rows_apart
 from fusegrad.eager.core.families import Layout, View, contiguous_layout, layout_of
 from fusegrad.eager.core.sizes import has_symbols
 from fusegrad.eager.core.stand_in import has_values
@@ -194,6 +195,8 @@ def make_path(
     whole = Graph((*inputs, *seeds), equations, (*outputs, *left, *backward.outputs))
     for run in (passes.decompose, passes.simplify, passes.common_subexpressions):
         whole = run(whole)
+    if not graph.guards():  # the beginning that paths share has to be the same for all of them
+        whole = with_rows_apart(whole)
     middle = whole.equations.index(_BOUNDARY)
     count = len(outputs) + len(left)
     derived = [outputs[i] for i in seeded]

@@ -22,6 +22,7 @@ from fusegrad.compiler.fuse.isomorphic_groups import Plans
 from fusegrad.compiler.fuse.steps import Step
 from fusegrad.compiler.gemm import matmul
 from fusegrad.compiler.llvm.target import host
+from fusegrad.compiler.lower.stacked_rows import with_rows_apart
 from fusegrad.compiler.placement.memory_plan import PLAIN, Placed, Plain, copied, viewed as viewed, with_sizes
 from fusegrad.compiler.placement.nontemporal_stores import streaming_kernels
 from fusegrad.compiler.placement.symbolic_memory_plan import Blueprint
@@ -66,8 +67,9 @@ class Program:
         plans = plans or Plans()
         self.streams = streams
         graph = with_compiled_loops(graph, functools.partial(Program, plans=plans, streams=False))
-        known = {v: (layouts or {}).get(v) or contiguous_layout(v.shape) for v in graph.inputs}
         self.given = {v for e in graph.equations for v in e.outputs}
+        graph = with_rows_apart(graph)
+        known = {v: (layouts or {}).get(v) or contiguous_layout(v.shape) for v in graph.inputs}
         divided = divided_by_rounds(graph, Given(known, results or {}, seen or {}, apart, plans))
         self.graph, self.sources, self.steps, self.checks = divided
         if plans.contracted:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from fusegrad.compiler.kernel.dtypes import has_kernels
 from fusegrad.eager.core.dtypes import FROM_NUMPY
 from fusegrad.eager.core.families import Elementwise
 from fusegrad.eager.core.op import REGISTRY, Op, TensorType
@@ -101,14 +102,18 @@ def _reached(start: Value, beside: dict[Value, list[Value]]) -> set[Value]:
 
 
 def _is_elementwise(equation: Equation) -> bool:
-    return isinstance(equation.op, Elementwise) and not equation.op.refuses and len(equation.outputs) == 1
+    """Whether an equation is one for kernels: of what NumPy computes, each op more is a call more."""
+    is_plain = isinstance(equation.op, Elementwise) and not equation.op.refuses
+    return is_plain and has_kernels(equation.output.dtype)
 
 
 def _stacked_along(equation: Equation) -> int | None:
     """The dimension along which an equation puts single rows together, or one among zeros."""
-    if equation.op not in (CAT, EMBED) or has_symbols(equation.output.shape):
+    if equation.op not in (CAT, EMBED):
         return None
     made = equation.output
+    if has_symbols(made.shape) or not has_kernels(made.dtype):
+        return None
     if equation.op is CAT:
         axis: int = equation.params["dim"]
         pieces = [(v.shape[axis], v.dtype) for v in equation.values()]

@@ -144,7 +144,13 @@ def needed_as_a_whole(x: Any) -> Any:
     return x
 
 
-@pytest.mark.parametrize("function", [never_looked_up, in_many_rows, needed_as_a_whole])
+def in_complex_numbers(x: Any) -> Any:
+    z = fg.complex(x, x)
+    s = fg.stack([z[0], z[1]]) * 2
+    return (s[0] * s[1]).real
+
+
+@pytest.mark.parametrize("function", [never_looked_up, in_many_rows, needed_as_a_whole, in_complex_numbers])
 def test_other_stacks_stay_as_they_are(function: Any, graphs: list[tuple[Graph, Graph]]) -> None:
     fg.manual_seed(0)
     jitted = fg.jit(function)

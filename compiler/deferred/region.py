@@ -187,7 +187,7 @@ class Stretch:
         tracked |= {values["made", i] for i in made if self._known(i).needs_grad}
         numbers = [value for (kind, _), value in zip(takes, inputs, strict=True) if kind == "scalar"]
         capture = self._capture(graph, tracked, gives)
-        path = make_path(capture, {value: i for i, value in enumerate(inputs)}, {}, numbers)
+        path = make_path(capture, {value: i for i, value in enumerate(inputs)}, ({}, []), numbers)
         tree = Tree([path], {values[o]: known.layout for o, known in given.items()}).complete()
         return Part(tree, takes, gives, tree.make_joint)
 

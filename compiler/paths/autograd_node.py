@@ -331,12 +331,14 @@ class CompiledNode(autograd.Node):
         """
         forward = self.forward
         if forward is None:
-            forward = self._run_eagerly([g is not None for g in gradients], {})
+            forward = self._run_eagerly([g is not None for g in gradients], {}, by_rounds=False)
         if isinstance(forward, RuntimeError):
             raise forward
         return forward.derive(gradients)
 
-    def _run_eagerly(self, used: Sequence[bool], given: Mapping[Any, np.ndarray]) -> EagerForward:
+    def _run_eagerly(
+        self, used: Sequence[bool], given: Mapping[Any, np.ndarray], by_rounds: bool
+    ) -> EagerForward:
         """The forward by eager's ops, of the results that are `used`.
 
         Only what they need is computed again; of that, what the values depend on that eager's nodes keep must
@@ -351,7 +353,7 @@ class CompiledNode(autograd.Node):
         tensors = input_tensors(path, self.leaves)
         for segment in (*self.leaf.above, self.leaf):
             tensors.update((h.value, wrap(self.environment[place])) for h, place in segment.hosts)
-        return EagerForward(path, graph, used, tensors, self._wanted(path), given)
+        return EagerForward(path, graph, used, tensors, self._wanted(path), given, by_rounds)
 
     # Writes that no counter of the call's tells of.
 
@@ -394,7 +396,7 @@ class CompiledNode(autograd.Node):
         given = where_kept(self.leaf.path.capture.graph, memory)  # type: ignore[union-attr]
         try:
             with undisturbed():
-                self.forward = self._run_eagerly([True] * len(self.names), given)
+                self.forward = self._run_eagerly([True] * len(self.names), given, by_rounds=True)
         except RuntimeError as error:
             self.forward = error  # for whoever asks for gradients
 
@@ -416,7 +418,7 @@ def in_rows(array: np.ndarray) -> np.ndarray:
 def captured_array(node: CompiledNode, captured: Captured) -> np.ndarray | None:
     """The memory of a captured tensor as the call read it; None where it is not what it was."""
     array = node.preserved.get(id(captured)) if node.preserved else None
-    return captured.array() if array is None else array
+    return captured.memory() if array is None else array
 
 
 def template_of(leaf: Segment, filled: bool) -> CompiledNode:

@@ -24,6 +24,7 @@ from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.ir import passes
 from fusegrad.tracer.ir.evaluation import evaluate_graph
 from fusegrad.tracer.ir.graph import GUARD, Graph, Value
+from fusegrad.tracer.ir.rolled import unrolled
 
 if TYPE_CHECKING:
     from fusegrad.compiler.paths.path import Path
@@ -60,6 +61,12 @@ def where_kept(graph: Graph, results: Mapping[Value, np.ndarray]) -> dict[Value,
     return found
 
 
+def _standing_in(tensor: Tensor) -> Tensor:
+    """A view of an input that gets its gradient, also where the input is frozen since."""
+    seen = owned(tensor.view(tensor.shape))
+    return seen if seen.needs_grad else seen.detach().requires_grad_()
+
+
 class EagerForward:
     """Results of a call on eager's graph.
 
@@ -75,17 +82,24 @@ class EagerForward:
         tensors: dict[Value, Any],
         sources: Sequence[Tensor],
         given: Mapping[Value, np.ndarray],
+        by_rounds: bool,
     ) -> None:
         """graph: what computes the results that are `used`; tensors: its inputs. given: memory in which the
-        results lie that eager keeps.
+        results lie that eager keeps. by_rounds: whether rolled loops run round by round, so that nodes keep
+        what each has made, and find what is written into their inputs.
         """
         self.sources = sources
+        tracked = path.capture.tracked
+        if by_rounds:
+            known = {v for e in graph.equations for v in e.outputs}
+            graph = unrolled(graph)
+            tracked |= {v for e in graph.equations for v in e.outputs if v not in known}
         with autograd_on():
             # The gradients end at the call's inputs, also where one of them was made of another.
-            self.wanted = [owned(tensor.view(tensor.shape)) for tensor in sources]
+            self.wanted = [_standing_in(tensor) for tensor in sources]
             tensors = {**tensors, **dict(zip(path.derivative.wanted, self.wanted, strict=True))}
             inputs = [tensors[v] for v in graph.inputs]
-            made = iter(evaluate_graph(graph, inputs, path.capture.tracked, given))
+            made = iter(evaluate_graph(graph, inputs, tracked, given))
         self.roots = [next(made) if is_used else None for is_used in used]
 
     def derive(self, gradients: Sequence[Tensor | None]) -> list[Tensor]:

@@ -48,10 +48,19 @@ class Captured:
         self.needs_grad = tensor.needs_grad
         self.known = weakref.ref(array)
 
+    def facts(self) -> tuple[Any, ...]:
+        """What it must still be."""
+        return (*self.expected, self.needs_grad)
+
     def array(self) -> np.ndarray | None:
         """The tensor's memory, or None if it is gone or of another type."""
         tensor = self.reference()
-        if tensor is None or tensor.needs_grad is not self.needs_grad:
+        return None if tensor is None or tensor.needs_grad is not self.needs_grad else self.memory()
+
+    def memory(self) -> np.ndarray | None:
+        """The tensor's memory, whether it requires grad still or not, or None."""
+        tensor = self.reference()
+        if tensor is None:
             return None
         array = tensor.array
         if self.known() is array:
@@ -114,7 +123,8 @@ class Path:
     them among the equations, which are those of the forward. obliged: values that nobody needs, but whose ops
     may refuse their input, as eager would. results: the returned values, in the order of the capture's
     outputs that are values; left: what `capture.left` names. argument_leaves: for arguments their numbers
-    among the leaves of a call. plans: what is known of the groups of equations that kernels are made of.
+    among the leaves of a call. plans: what is known of the groups of equations that kernels are made of. met:
+    tensors from outside that nothing was computed of, which must be what they were, too.
     """
 
     capture: Capture
@@ -129,7 +139,13 @@ class Path:
     argument_leaves: dict[Value, int]
     derivative: Derivative
     plans: Plans
+    met: list[Captured]
     calls: int = 0
+
+    def outside(self) -> Iterator[Captured]:
+        """All tensors that the run has found outside."""
+        yield from self.captured.values()
+        yield from self.met
 
     @functools.cached_property
     def own_results(self) -> dict[int, Value]:
@@ -152,29 +168,32 @@ def united(sets: Sequence[frozenset[Any]]) -> frozenset[Any]:
     return sets[0] if len(sets) == 1 else frozenset().union(*sets)
 
 
-def let_go(capture: Capture) -> dict[Value, Captured]:
-    """The tensors that a run has found outside, held weakly. A path lives as long as the function; the
-    tensors must not, so that the capture has them no more.
+def let_go(capture: Capture) -> tuple[dict[Value, Captured], list[Captured]]:
+    """The tensors that a run has found outside, held weakly: what it has computed with, what it has met.
+
+    A path lives as long as the function; the tensors must not, so that the capture has them no more.
     """
     captured = {v: Captured(t) for v, t in capture.captured.items()}
-    capture.captured, capture.tensors = {}, {}
-    return captured
+    met = [Captured(t) for t in capture.met if has_values(t.array)]
+    capture.captured, capture.met, capture.tensors = {}, [], {}
+    return captured, met
 
 
 def make_path(
     capture: Capture,
     argument_leaves: dict[Value, int],
-    captured: dict[Value, Captured],
+    found: tuple[dict[Value, Captured], list[Captured]],
     numbers: Collection[Value] = (),
     contracted: bool = False,
 ) -> Path:
     """Derive the backward of a capture and optimise both together.
 
-    argument_leaves: for each argument of the graph its number among the leaves of the call. captured: what
+    argument_leaves: for each argument of the graph its number among the leaves of the call. found: what
     the capture has let go. numbers: the arguments that stand for Python numbers. contracted: whether its
     kernels are.
     """
     plans = Plans(contracted)
+    captured, met = found
     graph = capture.graph
     values = [o for o in capture.outputs if o.value is not None]
     outputs = [o.value for o in values if o.value is not None]
@@ -227,6 +246,7 @@ def make_path(
         argument_leaves=argument_leaves,
         derivative=derivative,
         plans=plans,
+        met=met,
     )
 
 

@@ -193,8 +193,8 @@ class Planner:
         """Variables for the tensors from outside that are read here first, which must be what they were."""
         read = [c for kind, c in self.code.inputs if kind == "captured"]
         commit = self.segment.commit
-        if path is not None and (path.derivative.wanted or (commit is not None and commit.targets)):
-            read += path.captured.values()
+        if path is not None:
+            read += path.outside()
         new = {c.reference: c for c in read if c.reference not in self.found}
         for reference in new:
             self._find(reference)

@@ -136,6 +136,8 @@ class Tree:
         return Tree([*self.paths, path], self.arguments)
 
     def _insert(self, path: Path) -> None:
+        if not self._finds_the_same(path):
+            raise Diverged("a tensor from outside was something else")
         parts = _parts(path)
         node = self.root
         for place, part in enumerate(parts):
@@ -148,6 +150,11 @@ class Tree:
                 node.children[key] = self._chain(path, parts[place + 1 :])
                 return
             node = child
+
+    def _finds_the_same(self, path: Path) -> bool:
+        """Whether the tensors that paths find outside were the same for all: one asks for all of them."""
+        known = {c.reference: c.facts() for other in self.paths if other is not path for c in other.outside()}
+        return all(known.get(c.reference, c.facts()) == c.facts() for c in path.outside())
 
     @staticmethod
     def _chain(path: Path, parts: Sequence[_Part]) -> Segment:

@@ -88,6 +88,8 @@ def add_into(leaf: Tensor, gradient: Tensor, taken: set[int]) -> None:
     A signal handler, or another thread, may add to it as well: Python may call them wherever a call has
     returned, and so nowhere between the last look at `leaf.grad` and the sum.
     """
+    if not leaf.needs_grad:
+        return  # it was frozen since
     known = leaf.gradient
     assert known is not None
     try:

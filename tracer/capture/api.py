@@ -201,6 +201,7 @@ def _finish(recorder: Recorder, observer: Observer, result: Any, leaves: list[An
         outputs,
         structure,
         {recorder.memory.find(t.array).original: t for t in leaves if isinstance(t, Tensor)},  # type: ignore[union-attr]
+        _met(recorder, observer, leaves),
         same,
         recorder.bare,
         [*recorder.derived.values()],
@@ -308,6 +309,12 @@ def _output(
     if number is not None and number.value is not None:
         return Output("number", item=recorder.taken_out_of(number.value))
     return Output("object", item=leaf) if number is None else Output("late", item=number.place)
+
+
+def _met(recorder: Recorder, observer: Observer, leaves: list[Any]) -> list[Tensor]:
+    """The tensors found outside that are no input of the graph, and no argument."""
+    others = {id(t) for t in (*leaves, *recorder.captured.values())}
+    return [tensor for tensor in observer.captured_tensors.values() if id(tensor) not in others]
 
 
 def _same(leaves: list[Any], observer: Observer) -> list[tuple[int, Place]]:

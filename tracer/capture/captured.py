@@ -125,9 +125,10 @@ class Capture:
     tensors behind its inputs. tracked: the values that needed gradients. outputs, structure: how the
     result is built. left: what else it left. hosts: the inputs whose values Python gives, each with the
     number of equations before it.
-    reads: what must still hold for a replay. same: (leaf number, place) of tensors that were one array,
-    and so are one value of the graph. bare: the leaves that had no `.grad`, and must have none. derived: the
-    tensors whose gradients the run asked for, which must have no hooks.
+    met: tensors found outside of which nothing was computed: the run may have asked for their shape, dtype,
+    layout or `requires_grad`. reads: what must still hold for a replay. same: (leaf number, place) of tensors
+    that were one array, and so are one value of the graph. bare: the leaves that had no `.grad`, and must
+    have none. derived: the tensors whose gradients the run asked for, which must have no hooks.
     reasons: why it cannot be replayed; empty for a closed run. foretold: whether a run that meets the same
     `reads` cannot be replayed, either. changes: what it did to the world that a
     replay does, too. later: what of the result waits to be computed. before: what takes the run back.
@@ -144,6 +145,7 @@ class Capture:
     outputs: tuple[Output, ...]
     structure: Structure
     tensors: dict[Value, Tensor] = field(default_factory=dict)
+    met: list[Tensor] = field(default_factory=list)
     same: list[tuple[int, Place]] = field(default_factory=list)
     bare: list[int] = field(default_factory=list)
     derived: list[Place] = field(default_factory=list)

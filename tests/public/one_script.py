@@ -4,9 +4,10 @@
 
 HOW is "torch", "fusegrad" or "compiled": fusegrad with each outermost module compiled, as
 `torch.compile(model)` does, and each optimizer's step. RESULT is a file of JSON: `seconds`, when each step
-ended; `model_calls`, how many calls of outermost modules there were by then; `optimizers`, how many there are; `error`, the last line of one; `missing`, what was asked for in vain;
-`calls`, how many of what is compiled came after a third of the steps, `entered`, how many of these ran
-Python, and `why`, what `explain` says.
+ended; `model_calls`, how many calls of outermost modules there were by then; `optimizers`, how many there
+are; `error`, the last line of one; `missing`, what was asked for in vain; `calls`, how many of what is
+compiled came after a third of the steps, `entered`, how many of these ran Python, and `why`, what `explain`
+says.
 """
 
 from __future__ import annotations

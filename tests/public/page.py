@@ -18,7 +18,7 @@ script is changed; its data are random, and sizes are made smaller by its own ar
 - **replays**: with each outermost module compiled, as `torch.compile(model)` does, and each optimizer's step,
   at least nine of ten late calls of these entered no Python.
 - **speed**: the median time of a step (reading data, forward, backward, optimizers) with PyTorch, divided by
-  that with fusegrad as it is, and by that with it compiled; of each, the time for each call of a module. Random
+  that with fusegrad as it is, and by that with it compiled; each time for one call of a module. Random
   numbers are not PyTorch's: games last longer, or less, and so the steps of who plays. Each way is a process
   of its own, one after the other: small differences are the machine's.
 """

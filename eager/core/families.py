@@ -21,7 +21,8 @@ from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.sizes import broadcast_shapes
 from fusegrad.eager.core.tensor import Tensor
 
-_BOOL, _WIDE = np.dtype(bool), np.dtype(complex)
+_BOOL, _WIDE, _INT64 = np.dtype(bool), np.dtype(complex), np.dtype(np.int64)
+_BEYOND = 2**63  # no int64, nor is anything from here on
 
 # What may stand next to float arrays as it is: NumPy treats Python's numbers as weak, like PyTorch.
 WEAK = (float, int)
@@ -122,6 +123,7 @@ class Pointwise(Analytic):
         self.rule_of_dtype, self.data, self.alone = rule, data, alone
         self.one_dtype = _takes_one_dtype(numpy)
         self.kinds = rule.kinds
+        self.takes_int64 = self.keeps_order and "i" in rule.kinds
 
     def evaluate(self, args: Sequence[Any], params: Params) -> Any:
         # The short ways: tensors of one dtype that the op takes, and plain numbers with floats.
@@ -146,13 +148,18 @@ class Pointwise(Analytic):
                         y = _same_number(y, dtype)
                     plain = self.keeps_order or x.flags.c_contiguous
                     return (self.numpy if plain else self.ordered)(x, y, **params)
+                elif dtype is _INT64 and type(y) is int and self.takes_int64 and -_BEYOND <= y < _BEYOND:
+                    return self.numpy(x, y, **params)
             elif isinstance(y, Tensor) and type(x) in WEAK:
                 y = y.array
-                if y.dtype.kind == "f" and "f" in self.kinds:
+                dtype = y.dtype
+                if dtype.kind == "f" and "f" in self.kinds:
                     if x and self.one_dtype:
-                        x = _same_number(x, y.dtype)
+                        x = _same_number(x, dtype)
                     plain = self.keeps_order or y.flags.c_contiguous
                     return (self.numpy if plain else self.ordered)(x, y, **params)
+                if dtype is _INT64 and type(x) is int and self.takes_int64 and -_BEYOND <= x < _BEYOND:
+                    return self.numpy(x, y, **params)
         return self._evaluate_mixed(args, params)
 
     def _evaluate_mixed(self, args: Sequence[Any], params: Params) -> Any:

@@ -22,7 +22,6 @@ from fusegrad.eager.core.sizes import broadcast_shapes
 from fusegrad.eager.core.tensor import Tensor
 
 _BOOL, _WIDE, _INT64 = np.dtype(bool), np.dtype(complex), np.dtype(np.int64)
-_BEYOND = 2**63  # no int64, nor is anything from here on
 
 # What may stand next to float arrays as it is: NumPy treats Python's numbers as weak, like PyTorch.
 WEAK = (float, int)
@@ -39,11 +38,6 @@ def _same_number(number: float, dtype: np.dtype) -> Any:
         array = np.array(number, dtype)
     array.flags.writeable = False
     return array if np.isfinite(array) else number
-
-
-def _takes_one_dtype(numpy: Any) -> bool:
-    """Whether a ufunc computes two floats in the dtype of both."""
-    return isinstance(numpy, np.ufunc) and numpy.nin == 2 and any(t.startswith("ff->") for t in numpy.types)
 
 
 # Which kinds of dtype an elementwise op takes as they are, and what it gives.
@@ -121,7 +115,9 @@ class Pointwise(Analytic):
         # What a ufunc makes of one array lies as that does; of two, if the first is in row-major order.
         self.numpy, self.keeps_order = numpy, isinstance(numpy, np.ufunc)
         self.rule_of_dtype, self.data, self.alone = rule, data, alone
-        self.one_dtype = _takes_one_dtype(numpy)
+        # Whether it computes two floats in the dtype of both.
+        is_of_two = isinstance(numpy, np.ufunc) and numpy.nin == 2
+        self.one_dtype = is_of_two and any("ff->" in t for t in numpy.types)  # type: ignore[attr-defined]
         self.kinds = rule.kinds
         self.takes_int64 = self.keeps_order and "i" in rule.kinds
 
@@ -148,7 +144,7 @@ class Pointwise(Analytic):
                         y = _same_number(y, dtype)
                     plain = self.keeps_order or x.flags.c_contiguous
                     return (self.numpy if plain else self.ordered)(x, y, **params)
-                elif dtype is _INT64 and type(y) is int and self.takes_int64 and -_BEYOND <= y < _BEYOND:
+                elif dtype is _INT64 and type(y) is int and self.takes_int64 and -(2**63) <= y < 2**63:
                     return self.numpy(x, y, **params)
             elif isinstance(y, Tensor) and type(x) in WEAK:
                 y = y.array
@@ -158,7 +154,7 @@ class Pointwise(Analytic):
                         x = _same_number(x, dtype)
                     plain = self.keeps_order or y.flags.c_contiguous
                     return (self.numpy if plain else self.ordered)(x, y, **params)
-                if dtype is _INT64 and type(x) is int and self.takes_int64 and -_BEYOND <= x < _BEYOND:
+                if dtype is _INT64 and type(x) is int and self.takes_int64 and -(2**63) <= x < 2**63:
                     return self.numpy(x, y, **params)
         return self._evaluate_mixed(args, params)
 

@@ -193,9 +193,8 @@ class Observer:
             self.captured_tensors[id(value)] = value
         elif not is_plain(value) and self.status(value) != LOCAL:
             self._note(value, OUTER)
-            if holds_tensors(value):
-                for item in contents(value):  # as long as it is the same object, these are, too
-                    self.reached(item)
+            for item in contents(value) if holds_tensors(value) else ():  # which follow from the object
+                self.reached(item)
         return value
 
     def adopt(self, value: Any) -> Any:

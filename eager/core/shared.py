@@ -101,7 +101,7 @@ class _Places(NamedTuple):
     ends: np.ndarray
 
 
-_NOWHERE = _Places([], np.empty(0, np.int64), np.empty(0, np.int64))
+_NOTHING = np.empty(0, np.int64)
 _FEW = 64
 
 
@@ -116,11 +116,12 @@ class Watching:
 
     def __init__(self) -> None:
         self._fresh: set[weakref.ref[Any]] = set()
-        self._places, self._limit, self._moves = _NOWHERE, _FEW, 0
+        self._places, self._limit, self._moves = _Places([], _NOTHING, _NOTHING), _FEW, 0
         self._placing = threading.Lock()
 
     def add(self, node: Any) -> None:
         """Have `node` told, whose memory is not what it was when it was added before, if it was."""
+        self._moves += 1
         self._fresh.add(weakref.ref(node, self._fresh.discard))
 
     def moved(self) -> None:
@@ -157,7 +158,8 @@ class Watching:
             kept = [i for i, reference in enumerate(places.whose) if reference() is not None]
             places = _Places([places.whose[i] for i in kept], places.starts[kept], places.ends[kept])
             self._limit = max(2 * len(kept), _FEW)
-        whose, bounds = [*places.whose], []
+        whose: list[weakref.ref[Any]] = []
+        bounds: list[tuple[int, int]] = []
         for reference in [*fresh]:
             node = reference()
             arrays = [] if node is None else node.memory()
@@ -168,9 +170,11 @@ class Watching:
             bounds += own
             whose += [reference] * len(own)
         more = np.array(bounds, np.int64).reshape(-1, 2)
-        starts, ends = np.append(places.starts, more[:, 0]), np.append(places.ends, more[:, 1])
+        starts = np.concatenate([places.starts, more[:, 0]])
+        ends = np.concatenate([places.ends, more[:, 1]])
         if moves == self._moves:
-            self._places = _Places(whose, starts, ends)
+            places.whose.extend(whose)  # who looks at the old places finds them in the front
+            self._places = _Places(places.whose, starts, ends)
             self._fresh.difference_update(fresh)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from oracle import torch
 
-from public import page, runs
+from public import one_script, page, runs
 
 SCRIPT = """
 import numpy as np, requests, torch, torchvision
@@ -67,6 +67,30 @@ def test_speed_and_replays_are_summed_up():
     assert page.line(outcomes[0]) == "| b/c.py | yes | yes | 1000.00 | 1.00 | 2.00 |"
     assert page.line(outcomes[1]) == "| b/c.py | yes | 8 of 10 calls | 1000.00 | 1.00 | 2.00 |"
     assert "2 of these run unchanged (100%), 1 replay (50%) and 1 of those" in page.summary(outcomes)
+
+
+def test_classes_are_left_alone_once_there_was_a_step():
+    """Whoever sets an attribute of a class has guards on it look at it anew."""
+    changes: list[str] = []
+
+    class Noticed(type):
+        def __setattr__(cls, name: str, value: object) -> None:
+            changes.append(name)
+            super().__setattr__(name, value)
+
+    class Kind(metaclass=Noticed):
+        def __init__(self) -> None:
+            pass
+
+    steps = one_script.Steps(10, 1.0)
+    compiled = one_script.Compiled(lambda method: method, steps, 100, [Kind])
+    call, made = compiled.compiled(lambda owner: 1), Kind()
+    call(made)
+    assert changes == ["__init__"] * 3  # noted, not within the call, and noted again
+    steps.seconds.append(0.0)
+    for _ in range(5):
+        call(made)
+    assert changes == ["__init__"] * 4
 
 
 def test_steps_of_more_calls_count_as_more_work():

@@ -166,7 +166,7 @@ class Watching:
             if not all(type(array) is np.ndarray for array in arrays):
                 fresh.discard(reference)  # it has no values yet
                 continue
-            own = [byte_bounds(array) for array in arrays if array.size]
+            own = [byte_bounds(array) for array in arrays if array.size] or [(0, 0)]  # so that `all` has it
             bounds += own
             whose += [reference] * len(own)
         more = np.array(bounds, np.int64).reshape(-1, 2)

@@ -60,6 +60,12 @@ def test_who_has_no_values_yet_is_found_at_each_write():
     assert not watching.near(np.zeros(1))
 
 
+def test_who_has_no_memory_is_one_of_them_still():
+    holder = Holder(np.zeros(0))
+    watching = watched(holder)
+    assert not watching.near(np.zeros(1)) and watching.all() == [holder]
+
+
 def test_a_write_while_places_are_noted_finds_all():
     memory = np.zeros(2)
     found: list[Any] = []

@@ -27,7 +27,7 @@ from fusegrad.compiler.paths.path import Captured
 from fusegrad.compiler.paths.plans import OVERLAPS
 from fusegrad.compiler.paths.segments import MISSED, Stopped
 from fusegrad.compiler.paths.tree import is_branch
-from fusegrad.eager.autograd.hooks import any_has_hooks
+from fusegrad.eager.autograd.hooks import any_has_hooks, any_was_made
 from fusegrad.tracer.capture.api import capture
 from fusegrad.tracer.capture.captured import Capture, Reason
 from fusegrad.tracer.ir.differentiate import NoGradient
@@ -54,12 +54,14 @@ class EagerRun:
 
     def comes_again(self, leaves: Sequence[Any]) -> bool:
         """Whether a call finds all that the run has found."""
+        derived = [at(place, leaves) for place in self._derived]
         return (
             self._guards.first_failure() is None
             and all(captured.array() is not None for captured in self._captured)
             and all(leaves[number].gradient is None for number in self._bare)
             and all(host.array(leaves) is not None for host in self._asked)
-            and not any_has_hooks(*(at(place, leaves) for place in self._derived))
+            and not any_was_made(*derived)
+            and not any_has_hooks(*derived)
         )
 
 

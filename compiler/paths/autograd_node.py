@@ -23,6 +23,7 @@ from fusegrad.compiler.runtime.allocator import copied_as_it_lies
 from fusegrad.eager.autograd import anomaly, autograd
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.op import wrap
+from fusegrad.eager.core.shared import watching
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
 
@@ -171,6 +172,7 @@ class CompiledNode(autograd.Node):
                 if place >= first:
                     others = self.results[: place - first], self.results[place - first + 1 :]
                     self.results = (*others[0], weakref.ref(target), *others[1])
+        watching.add(self)
 
     def before_write(self, version: list[Any]) -> None:
         """Somebody is going to write memory that only the compiled backward reads: take copies.
@@ -368,6 +370,10 @@ class CompiledNode(autograd.Node):
             if unseen and np.may_share_memory(tensor.array, memory):  # type: ignore[union-attr]
                 self._leave_to_eager()
                 return
+
+    def memory(self) -> list[np.ndarray]:
+        """Of whose writes it has to be told."""
+        return [tensor.array for tensor in self._tensors() if tensor is not None]
 
     def before_replaced(self, tensor: Tensor, array: np.ndarray) -> None:
         """`tensor` is about to have its values in `array`: nodes that keep it would find them there."""

@@ -132,7 +132,7 @@ class Ending:
         if read:
             references = [Call(weakref.ref, (self.tensors[v],)) for v in read]
             self._set("results", Row(tuple(references)))
-        self._do(watching.add, Call(weakref.ref, (NODE, Constant(watching.discard))))
+        self._do(watching.add, NODE)
         for fact, version in zip(facts, versions, strict=True):
             if fact.how == AGAIN:
                 self._do(ask_before_write, version, NODE)

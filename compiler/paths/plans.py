@@ -43,7 +43,7 @@ from fusegrad.compiler.paths.number_steps import NumberSteps
 from fusegrad.compiler.paths.path import Captured, Path
 from fusegrad.compiler.paths.segments import Code, Segment, Spot
 from fusegrad.compiler.paths.variables import LEAVES, kept_name, leaf_name
-from fusegrad.eager.autograd.hooks import any_has_hooks, leaf_hooks
+from fusegrad.eager.autograd.hooks import any_has_hooks, any_was_made, leaf_hooks
 from fusegrad.eager.core.op import wrap
 from fusegrad.eager.core.tensor import Tensor, Untracked
 from fusegrad.tracer.observe.hosts import GradientOf, at
@@ -56,6 +56,7 @@ _SLOTS = ("array", "needs_grad", "version")
 OVERLAPS = "memory that is written overlaps with what is read"
 SPLIT = "two tensors that were one are not one now"
 HAS_GRADIENT = "an argument has a .grad now"
+WAS_MADE = "a tensor whose gradient is asked for is the result of an op now"
 HAS_HOOKS = "a tensor whose gradient is asked for has hooks now"
 
 
@@ -170,7 +171,9 @@ class Planner:
     # What is found, and what must be true of it.
 
     def _same_as_recorded(self, path: Path | None) -> None:
-        """Tensors that were one are one still, and arguments without a `.grad` have none."""
+        """Tensors that were one are one still, arguments without a `.grad` have none, and backwards end where
+        they did.
+        """
         if path is None:
             return
         for number, spot in path.capture.same:
@@ -179,6 +182,7 @@ class Planner:
             self.before += [Unless(same(attribute(leaf_name(number), "gradient"), NONE), HAS_GRADIENT)]
         if path.capture.derived:
             leaves = [leaf_name(p) if isinstance(p, int) else Call(p) for p in path.capture.derived]
+            self.before += [Unless(Call(operator.not_, (Call(any_was_made, tuple(leaves)),)), WAS_MADE)]
             without = Call(operator.not_, (Call(any_has_hooks, tuple(leaves)),))
             # Most programs never put a hook on any leaf.
             none = Call(operator.not_, (item(Constant(leaf_hooks), 0),))

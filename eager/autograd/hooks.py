@@ -240,6 +240,11 @@ def any_has_hooks(*leaves: Any) -> bool:
     return any(leaf is not None and has_hooks(leaf) for leaf in leaves)
 
 
+def any_was_made(*leaves: Any) -> bool:
+    """Whether an op has made one of the leaves, so that backward goes on behind it."""
+    return any(leaf is not None and leaf.grad_fn is not None for leaf in leaves)
+
+
 def _called(hook: Callable[..., Any]) -> Callable[..., Any]:
     """A hook that is about to be called, or what an interpreter has in its place."""
     return (state.interpreter and state.interpreter.calls_hook(hook)) or hook

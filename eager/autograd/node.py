@@ -80,7 +80,7 @@ class Node:
     sequence: int
     spot: Spot | None
     types: Sequence[Any]
-    versions: list[tuple[int, int]]
+    versions: Sequence[tuple[int, int]]
 
     def begin(self) -> None:
         """Give a node that `record` does not make its place in time and in the user's program."""
@@ -181,7 +181,7 @@ class Node:
         if isinstance(before, Tensor) and before.array is output.array:  # hooks may have taken it
             kept = share(target)
             self.outputs = (*self.outputs[:index], kept, *self.outputs[index + 1 :])  # type: ignore[index]
-            self.versions = [(i, kept.version[0] if i == -1 - index else v) for i, v in self.versions]
+            self.versions = tuple([(i, kept.version[0] if i == -1 - index else v) for i, v in self.versions])
 
     def _modified(self, index: int, kept: Tensor, expected: int) -> str:
         if index >= 0:
@@ -335,13 +335,14 @@ def constant(value: int, shape: tuple[int, ...], dtype: np.dtype) -> Tensor:
     return wrap(array)
 
 
-def _kept(
-    op: Op, args: tuple[Any, ...], versions: list[tuple[int, int]]
-) -> tuple[list[tuple[int, Any, int]], list[Any], Any, bool]:
-    """The edges, types and inputs of a node for `op`, and whether it keeps outputs.
+def _kept(op: Op, args: tuple[Any, ...], node: Node) -> bool:
+    """Give a node for `op` its edges, types, inputs, and the number of writes into each input that it keeps.
+    Gives whether it keeps outputs.
 
-    versions: to which the number of writes into each input that is kept is added.
+    All are tuples: Python's collector of garbage looks at each list again and again, and of tuples only at
+    those that hold objects. On the graph of a long program there are hundreds of thousands.
     """
+    versions: list[tuple[int, int]] = []
     edges: list[tuple[int, Any, int]] = []
     saved: Any = [None if isinstance(a, Tensor) else a for a in args] if op.saves else ()
     types: list[Any] = []
@@ -371,7 +372,13 @@ def _kept(
             if saved[i] is None:
                 saved[i] = args[i]
                 versions.append((i, args[i].version[0]))
-    return edges, types, saved, keep_output
+    node.edges, node.types, node.inputs, node.versions = (
+        tuple(edges),
+        tuple(types),
+        tuple(saved),
+        tuple(versions),
+    )
+    return keep_output
 
 
 def record(op: Op, args: tuple[Any, ...], params: Params, outputs: tuple[Tensor, ...]) -> None:
@@ -384,18 +391,16 @@ def record(op: Op, args: tuple[Any, ...], params: Params, outputs: tuple[Tensor,
         array, made = x.array, x.grad_fn
         if made is None:
             node = PartNode() if op.part else Node()
-            node.edges = [(0, x, 0)]
+            node.edges = ((0, x, 0),)
         else:
             node = Node()
-            node.edges = [(0, *edge_of(x))]
-        node.inputs, node.types, node.versions = (), [(array.shape, array.dtype)], []
+            node.edges = ((0, *edge_of(x)),)
+        node.inputs, node.types, node.versions = (), ((array.shape, array.dtype),), ()
     else:
-        versions: list[tuple[int, int]] = []
-        edges, types, saved, keep_output = _kept(op, args, versions)
-        if not edges:
-            return
         node = Node()
-        node.edges, node.inputs, node.types, node.versions = edges, saved, types, versions
+        keep_output = _kept(op, args, node)
+        if not node.edges:
+            return
     node.op, node.params = op, params
     node.sequence = next(_sequence)
     node.extra = node.outputs = None
@@ -411,7 +416,7 @@ def record(op: Op, args: tuple[Any, ...], params: Params, outputs: tuple[Tensor,
     node.spot = (code, frame.f_lasti) if own is False else user_spot()
     if keep_output:
         _keep(node, outputs)
-    output_types = node.output_types = []
+    output_types = []
     leads = None if op.leads is None else op.leads(params)
     for i, output in enumerate(outputs):
         array = output.array
@@ -421,6 +426,7 @@ def record(op: Op, args: tuple[Any, ...], params: Params, outputs: tuple[Tensor,
             output.needs_grad = True
             output.grad_fn = node
             output.output_index = i
+    node.output_types = tuple(output_types)
     for watch in watchers:
         watch(node)
 
@@ -428,7 +434,7 @@ def record(op: Op, args: tuple[Any, ...], params: Params, outputs: tuple[Tensor,
 def _keep(node: Node, outputs: tuple[Tensor, ...]) -> None:
     """Have `node` keep the values of its outputs, which its rules ask for."""
     node.outputs = tuple([share(o) for o in outputs])
-    node.versions += [(-1 - i, o.version[0]) for i, o in enumerate(outputs)]
+    node.versions += tuple([(-1 - i, o.version[0]) for i, o in enumerate(outputs)])  # type: ignore[operator]
 
 
 _frame = sys._getframe

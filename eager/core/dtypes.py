@@ -6,6 +6,7 @@ A `DType` wraps a NumPy dtype under PyTorch's name and prints as PyTorch prints 
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -211,7 +212,7 @@ def holds(dtype: np.dtype, low: Any, high: Any) -> bool:
     if dtype.kind in "bc":
         return True
     if dtype.kind in "fV":
-        most = finfo(FROM_NUMPY[dtype]).max
+        most = _limits(FROM_NUMPY[dtype]).max
         return not any(most < abs(v) < math.inf for v in (low, high))
     limits = np.iinfo(dtype)
     least = -int(limits.max) if dtype.kind == "u" and isinstance(low, (int, np.integer)) else int(limits.min)
@@ -376,6 +377,9 @@ class finfo:
             f"finfo(resolution={self.resolution:g}, min={self.min:g}, max={self.max:g}, eps={self.eps:g}, "
             f"smallest_normal={self.smallest_normal:g}, tiny={self.tiny:g}, dtype={self.dtype})"
         )
+
+
+_limits = functools.cache(finfo)  # to be looked at, and not to be given away
 
 
 def _bfloat16_limits(dtype: np.dtype) -> Any:

@@ -21,7 +21,7 @@ from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.sizes import broadcast_shapes
 from fusegrad.eager.core.tensor import Tensor
 
-_BOOL, _WIDE = np.dtype(bool), np.dtype(complex)
+_BOOL, _WIDE, _INT64 = np.dtype(bool), np.dtype(complex), np.dtype(np.int64)
 
 # What may stand next to float arrays as it is: NumPy treats Python's numbers as weak, like PyTorch.
 WEAK = (float, int)
@@ -38,11 +38,6 @@ def _same_number(number: float, dtype: np.dtype) -> Any:
         array = np.array(number, dtype)
     array.flags.writeable = False
     return array if np.isfinite(array) else number
-
-
-def _takes_one_dtype(numpy: Any) -> bool:
-    """Whether a ufunc computes two floats in the dtype of both."""
-    return isinstance(numpy, np.ufunc) and numpy.nin == 2 and any(t.startswith("ff->") for t in numpy.types)
 
 
 # Which kinds of dtype an elementwise op takes as they are, and what it gives.
@@ -120,8 +115,11 @@ class Pointwise(Analytic):
         # What a ufunc makes of one array lies as that does; of two, if the first is in row-major order.
         self.numpy, self.keeps_order = numpy, isinstance(numpy, np.ufunc)
         self.rule_of_dtype, self.data, self.alone = rule, data, alone
-        self.one_dtype = _takes_one_dtype(numpy)
+        # Whether it computes two floats in the dtype of both.
+        is_of_two = isinstance(numpy, np.ufunc) and numpy.nin == 2
+        self.one_dtype = is_of_two and any("ff->" in t for t in numpy.types)  # type: ignore[attr-defined]
         self.kinds = rule.kinds
+        self.takes_int64 = self.keeps_order and "i" in rule.kinds
 
     def evaluate(self, args: Sequence[Any], params: Params) -> Any:
         # The short ways: tensors of one dtype that the op takes, and plain numbers with floats.
@@ -146,13 +144,18 @@ class Pointwise(Analytic):
                         y = _same_number(y, dtype)
                     plain = self.keeps_order or x.flags.c_contiguous
                     return (self.numpy if plain else self.ordered)(x, y, **params)
+                elif dtype is _INT64 and type(y) is int and self.takes_int64 and -(2**63) <= y < 2**63:
+                    return self.numpy(x, y, **params)
             elif isinstance(y, Tensor) and type(x) in WEAK:
                 y = y.array
-                if y.dtype.kind == "f" and "f" in self.kinds:
+                dtype = y.dtype
+                if dtype.kind == "f" and "f" in self.kinds:
                     if x and self.one_dtype:
-                        x = _same_number(x, y.dtype)
+                        x = _same_number(x, dtype)
                     plain = self.keeps_order or y.flags.c_contiguous
                     return (self.numpy if plain else self.ordered)(x, y, **params)
+                if dtype is _INT64 and type(x) is int and self.takes_int64 and -(2**63) <= x < 2**63:
+                    return self.numpy(x, y, **params)
         return self._evaluate_mixed(args, params)
 
     def _evaluate_mixed(self, args: Sequence[Any], params: Params) -> Any:

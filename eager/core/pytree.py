@@ -1,4 +1,7 @@
-"""Nested containers (pytrees): lists, tuples, dicts, named tuples and dataclasses of leaves."""
+"""Nested containers (pytrees): lists, tuples, dicts, named tuples and dataclasses of leaves.
+
+Objects of ours that hold tensors, and never others, are containers to us, and leaves to users, as in PyTorch.
+"""
 
 from __future__ import annotations
 
@@ -31,12 +34,33 @@ class Structure:
 
 
 _LEAF = Structure(None, 1, next)
+# Of classes of ours whose objects hold tensors: the attributes that they are made of.
+_PARTS: dict[type, tuple[str, ...]] = {}
+
+
+def hold_tensors(kind: type, *names: str) -> None:
+    """Note that objects of a class are what they have under these names, which is never set again."""
+    _PARTS[kind] = names
+
+
+def holds_tensors(value: Any) -> bool:
+    """Whether `value` is an object of such a class."""
+    return type(value) in _PARTS
+
+
+def field_names(value: Any) -> tuple[str, ...] | None:
+    """The attributes that a dataclass, or an object that holds tensors, is made of; None for others."""
+    if _is_dataclass(value):
+        return tuple([f.name for f in dataclasses.fields(value)])
+    return _PARTS.get(type(value))
 
 
 def is_container(value: Any) -> bool:
     """Whether `flatten` takes `value` apart."""
     kind = type(value)
-    return kind in (list, tuple, dict, OrderedDict) or _is_named_tuple(kind) or _is_dataclass(value)
+    if kind in (list, tuple, dict, OrderedDict) or kind in _PARTS:
+        return True
+    return _is_named_tuple(kind) or _is_dataclass(value)
 
 
 def _is_named_tuple(kind: type) -> bool:
@@ -51,28 +75,28 @@ def contents(value: Any) -> list[Any]:
     """The items of a container, in order."""
     if type(value) in (dict, OrderedDict):
         return list(value.values())
-    if _is_dataclass(value):
-        return [getattr(value, f.name) for f in dataclasses.fields(value)]
-    return list(value)
+    names = field_names(value)
+    return list(value) if names is None else [getattr(value, name) for name in names]
 
 
-def flatten(value: Any, leaves: list[Any]) -> Structure:
+def flatten(value: Any, leaves: list[Any], ours: bool = True) -> Structure:
     """Append the leaves of `value` to `leaves` and give its structure.
 
-    Raises ValueError for a container that contains itself.
+    ours: whether objects of ours that hold tensors are taken apart. Raises ValueError for a container that
+    contains itself.
     """
-    return _flatten(value, leaves, ())
+    return _flatten(value, leaves, ours, ())
 
 
-def _flatten(value: Any, leaves: list[Any], outer: tuple[int, ...]) -> Structure:
+def _flatten(value: Any, leaves: list[Any], ours: bool, outer: tuple[int, ...]) -> Structure:
     kind = type(value)
-    if not is_container(value):
+    if not is_container(value) or (kind in _PARTS and not ours):
         leaves.append(value)
         return _LEAF
     if id(value) in outer:
         raise ValueError("a container that contains itself")
     outer += (id(value),)
-    parts = [_flatten(v, leaves, outer) for v in contents(value)]
+    parts = [_flatten(v, leaves, ours, outer) for v in contents(value)]
     if kind in (dict, OrderedDict):
         keys = list(value)
         tag: Hashable = tuple((type(k), repr(k) if isinstance(k, float) else k) for k in keys)
@@ -80,10 +104,9 @@ def _flatten(value: Any, leaves: list[Any], outer: tuple[int, ...]) -> Structure
         def build(values: list[Any]) -> Any:
             return kind(zip(keys, values, strict=True))
 
-    elif _is_dataclass(value):
-        names = [f.name for f in dataclasses.fields(value)]
+    elif (names := field_names(value)) is not None:
         # An attribute that is no field could hide a method of the class.
-        tag = (tuple(names), tuple(vars(value)) if hasattr(value, "__dict__") else ())
+        tag = (names, tuple(vars(value)) if hasattr(value, "__dict__") else ())
 
         def build(values: list[Any]) -> Any:
             made = object.__new__(kind)

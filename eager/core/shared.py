@@ -10,10 +10,13 @@ What a compiled backward makes of memory is not in each case what eager's would,
 
 from __future__ import annotations
 
+import threading
 import weakref
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.lib.array_utils import byte_bounds
 
 # By the id of the array that owns the memory: weak references to who has it, besides tensors.
 _held: dict[int, dict[int, weakref.ref[np.ndarray]]] = {}
@@ -90,9 +93,96 @@ def _note(owned: np.ndarray, holder: np.ndarray) -> None:
     holders[id(reference)] = reference
 
 
-# Who is told before a write that its counters do not count: nodes of compiled calls. Whoever adds one has it
-# taken out when it dies: `watching.add(weakref.ref(node, watching.discard))`.
-watching: set[weakref.ref[Any]] = set()
+class _Places(NamedTuple):
+    """Pieces of memory: whose each is, where it starts and where it ends."""
+
+    whose: list[weakref.ref[Any]]
+    starts: np.ndarray
+    ends: np.ndarray
+
+
+_NOTHING = np.empty(0, np.int64)
+_FEW = 64
+
+
+class Watching:
+    """Who is told before a write that its counters do not count: nodes of compiled calls, held weakly.
+
+    Each says once, when the next such write comes, which arrays it has (`memory()`): a program may have some
+    hundred calls on its graph, and write a hundred times. Who is not found by its memory, or has changed it
+    since, is asked at each write. Signal handlers and other threads may come in between at any time, so
+    each is in `_fresh` until it is in `_places`.
+    """
+
+    def __init__(self) -> None:
+        self._fresh: set[weakref.ref[Any]] = set()
+        self._places, self._limit, self._moves = _Places([], _NOTHING, _NOTHING), _FEW, 0
+        self._placing = threading.Lock()
+
+    def add(self, node: Any) -> None:
+        """Have `node` told, whose memory is not what it was when it was added before, if it was."""
+        self._moves += 1
+        self._fresh.add(weakref.ref(node, self._fresh.discard))
+
+    def moved(self) -> None:
+        """A tensor has got other memory, of which nobody was told."""
+        self._moves += 1
+        self._fresh.update(self._places.whose)
+
+    def all(self) -> Iterable[Any]:
+        """All nodes."""
+        fresh = self._fresh.copy()  # before those that it may just be on the way to
+        return _alive({*fresh, *self._places.whose})
+
+    def near(self, array: np.ndarray) -> Iterable[Any]:
+        """The nodes that may have some of the memory of `array`."""
+        if self._placing.acquire(blocking=False):
+            try:
+                self._place()
+            finally:
+                self._placing.release()
+        found = self._fresh.copy()
+        whose, starts, ends = self._places
+        if whose and array.size:
+            start, end = byte_bounds(array)
+            found |= {whose[i] for i in np.flatnonzero((starts < end) & (ends > start))}
+        return _alive(found)
+
+    def _place(self) -> None:
+        """Note where the memory is of those of whom it is not known."""
+        moves, fresh = self._moves, self._fresh.copy()
+        if not fresh:
+            return
+        places = self._places
+        if len(places.whose) > self._limit:
+            kept = [i for i, reference in enumerate(places.whose) if reference() is not None]
+            places = _Places([places.whose[i] for i in kept], places.starts[kept], places.ends[kept])
+            self._limit = max(2 * len(kept), _FEW)
+        whose: list[weakref.ref[Any]] = []
+        bounds: list[tuple[int, int]] = []
+        for reference in [*fresh]:
+            node = reference()
+            arrays = [] if node is None else node.memory()
+            if not all(type(array) is np.ndarray for array in arrays):
+                fresh.discard(reference)  # it has no values yet
+                continue
+            own = [byte_bounds(array) for array in arrays if array.size] or [(0, 0)]  # so that `all` has it
+            bounds += own
+            whose += [reference] * len(own)
+        more = np.array(bounds, np.int64).reshape(-1, 2)
+        starts = np.concatenate([places.starts, more[:, 0]])
+        ends = np.concatenate([places.ends, more[:, 1]])
+        if moves == self._moves:
+            places.whose.extend(whose)  # who looks at the old places finds them in the front
+            self._places = _Places(places.whose, starts, ends)
+            self._fresh.difference_update(fresh)
+
+
+def _alive(references: Iterable[weakref.ref[Any]]) -> Iterable[Any]:
+    return [node for reference in references if (node := reference()) is not None]
+
+
+watching = Watching()
 
 
 class Parted(list[Any]):
@@ -126,18 +216,14 @@ def shares(tensor: Any, value: Any) -> None:
 
 def tell_watching(target: Any, counted: bool = True) -> None:
     """The memory of the tensor `target` is about to be written. counted: its own counter tells of it."""
-    for reference in watching.copy():
-        node = reference()
-        if node is not None:
-            node.before_unseen_write(target, counted)
+    for node in watching.near(target.array):
+        node.before_unseen_write(target, counted)
 
 
 def tell_replaced(tensor: Any, array: Any) -> None:
     """`tensor` is about to have its values in `array`."""
-    for reference in watching.copy():
-        node = reference()
-        if node is not None:
-            node.before_replaced(tensor, array)
+    for node in watching.all():
+        node.before_replaced(tensor, array)
 
 
 def is_exposed(array: np.ndarray) -> bool:

@@ -69,8 +69,13 @@ class Categorical(Classes):
     def log_prob(self, value: Tensor) -> Tensor:
         if self._validate_args:
             self._validate_sample(value)
-        index, logits = ops.broadcast_tensors(value.long().unsqueeze(-1), self.logits)
-        return logits.gather(-1, index[..., :1]).squeeze(-1)
+        index, logits = value.long().unsqueeze(-1), self.logits
+        shape = ops.broadcast_shapes(value.shape, logits.shape[:-1])
+        if value.shape != shape:
+            index = index.expand(*shape, 1)
+        if logits.shape[:-1] != shape:
+            logits = logits.expand(*shape, -1)
+        return logits.gather(-1, index).squeeze(-1)
 
     def entropy(self) -> Tensor:
         logits = self.logits.clamp(min=dtypes.finfo(self._given.dtype).min)

@@ -163,7 +163,8 @@ class _IntegerInterval(_Interval):
     is_discrete = True
 
     def check(self, value: Tensor) -> Tensor:
-        return (value % 1 == 0) & (self.lower_bound <= value) & (value <= self.upper_bound)
+        within = super().check(value)
+        return (value % 1 == 0) & within if value.is_floating_point() else within
 
 
 class _Simplex(Constraint):

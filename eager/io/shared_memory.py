@@ -18,6 +18,7 @@ import numpy as np
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.names import attach
 from fusegrad.eager.core.op import wrap
+from fusegrad.eager.core.shared import watching
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
 
@@ -96,6 +97,7 @@ def share_memory_(self: Tensor) -> Tensor:
     shared = np.frombuffer(mapping, array.dtype, array.size).reshape(array.shape)
     shared[...] = array
     self.array = shared
+    watching.moved()
     return self
 
 

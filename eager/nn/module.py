@@ -349,6 +349,7 @@ class Module(Hooked, Saved):
                     changed = fn(gradient)
                     reach(changed)
                     gradient.array = changed.array
+                    shared.watching.moved()
         for name, buffer in self._buffers.items():
             if buffer is not None:
                 self._buffers[name] = fn(buffer)

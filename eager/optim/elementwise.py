@@ -19,6 +19,7 @@ from numpy.lib.array_utils import byte_bounds
 from fusegrad.eager.autograd.views import count_write, tell_readers
 from fusegrad.eager.core.errors import failure, user_spot
 from fusegrad.eager.core.op import wrap
+from fusegrad.eager.core.shared import watching
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.optim.differentiable import step_group
 from fusegrad.eager.optim.optimizer import Optimizer, ParameterGroup, scalar
@@ -228,6 +229,7 @@ class _Bundle:
                 kept[name].array = view
             views = [b[part].reshape(array.shape) for b in (p, g)]
             self.rows.append((parameter, array, kept, moved, *views))
+        watching.moved()
 
     def current(self, optimizer: ElementwiseOptimizer) -> bool:
         """Whether parameters and state still are the arrays that the bundle was made for."""

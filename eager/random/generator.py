@@ -24,6 +24,10 @@ from fusegrad.eager.ops.declare import public
 
 _SEED_BITS = (1 << 64) - 1
 DEFAULT_SEED = 67280421310721  # PyTorch's
+# NumPy's streams by where they stand, a seed and a counter: to make one takes as long as hundreds of words.
+# Who draws takes one out and puts it back where it stands then, so that no two threads have one.
+_streams: dict[tuple[int, int], np.random.Philox] = {}
+_MOST_STREAMS = 8
 
 
 class Generator:
@@ -91,9 +95,15 @@ class Generator:
 
     def words(self, count: int) -> np.ndarray:
         """The next `count` 64-bit words; the counter moves on by ceil(count / 4)."""
-        stream = np.random.Philox(key=self.seed_value, counter=self.counter)
-        self.counter += -(-count // 4)
-        return stream.random_raw(count)
+        seed, counter = self.seed_value, self.counter
+        stream = _streams.pop((seed, counter), None) or np.random.Philox(key=seed, counter=counter)
+        blocks = -(-count // 4)
+        self.counter += blocks
+        found = stream.random_raw(4 * blocks)
+        if len(_streams) >= _MOST_STREAMS:
+            _streams.clear()
+        _streams[seed, counter + blocks] = stream
+        return found[:count]
 
 
 default_generator = Generator()

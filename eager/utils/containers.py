@@ -23,7 +23,7 @@ __all__ = [
 def tree_flatten(tree: Any) -> tuple[list[Any], Structure]:
     """The leaves of a container, and its structure. Source: `torch.utils._pytree.tree_flatten`."""
     leaves: list[Any] = []
-    return leaves, flatten(tree, leaves)
+    return leaves, flatten(tree, leaves, ours=False)
 
 
 def tree_leaves(tree: Any) -> list[Any]:

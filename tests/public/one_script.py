@@ -4,9 +4,10 @@
 
 HOW is "torch", "fusegrad" or "compiled": fusegrad with each outermost module compiled, as
 `torch.compile(model)` does, and each optimizer's step. RESULT is a file of JSON: `seconds`, when each step
-ended; `optimizers`, how many there are; `error`, the last line of one; `missing`, what was asked for in vain;
-`calls`, how many of what is compiled came after a third of the steps, `entered`, how many of these ran
-Python, and `why`, what `explain` says.
+ended; `model_calls`, how many calls of outermost modules there were by then; `optimizers`, how many there
+are; `error`, the last line of one; `missing`, what was asked for in vain; `calls`, how many of what is
+compiled came after a third of the steps, `entered`, how many of these ran Python, and `why`, what `explain`
+says.
 """
 
 from __future__ import annotations
@@ -36,13 +37,16 @@ class Enough(BaseException):
 class Steps:
     """Counts the steps of optimizers, and ends the script after so many, or half of them if these take long.
 
-    longest: how many seconds are long.
+    longest: how many seconds are long. model_calls: how many calls of modules, but for those within others,
+    there were up to the end of each step: games that last longer have more of them.
     """
 
     def __init__(self, most: int, longest: float) -> None:
         self.most, self.longest = most, longest
         self.start = time.perf_counter()
         self.seconds: list[float] = []
+        self.model_calls: list[int] = []
+        self._calls, self._in_model = 0, False
         self.optimizers: set[int] = set()
 
     def are_enough(self) -> bool:
@@ -54,10 +58,27 @@ class Steps:
         def method(optimizer: Any, *args: Any, **kwargs: Any) -> Any:
             result = step(optimizer, *args, **kwargs)
             self.optimizers.add(id(optimizer))
+            self.model_calls.append(self._calls)
             self.seconds.append(time.perf_counter())
             if self.are_enough():
                 raise Enough
             return result
+
+        return method
+
+    def with_calls(self, call: Any) -> Any:
+        """`Module.__call__`, counted where it is not within another."""
+
+        @functools.wraps(call)
+        def method(module: Any, *args: Any, **kwargs: Any) -> Any:
+            if self._in_model:
+                return call(module, *args, **kwargs)
+            self._calls += 1
+            self._in_model = True
+            try:
+                return call(module, *args, **kwargs)
+            finally:
+                self._in_model = False
 
         return method
 
@@ -72,14 +93,18 @@ class Compiled:
         self._made: dict[Any, Any] = {}
         self._known: dict[int, Any] = {}
         self._before: dict[Any, int] = {}  # how many replays there were before the late calls
-        self._within = False
+        self._within = self._noted = False
         self.calls = 0
         self._note(True)
 
     def _note(self, on: bool) -> None:
         """Whether what is made is noted: before the first step, as what users compile is there then, and not
-        within what is compiled, which is the script's code and no more.
+        within what is compiled, which is the script's code and no more. Classes are left alone where that is
+        so already: whoever changes one has all that is known of it, and of those derived from it, asked anew.
         """
+        if on is self._noted:
+            return
+        self._noted = on
         for kind, init in self._plain.items():
             kind.__init__ = self._noting(init) if on else init  # type: ignore[misc]
 
@@ -152,13 +177,14 @@ def prepared(how: str, steps: Steps) -> Compiled | None:
     torch.manual_seed(0)
     random.seed(0)
     np.random.seed(0)
-    compiled = None
+    compiled, module = None, torch.nn.Module
     if how == "compiled":
         import fusegrad
 
-        kinds = torch.nn.Module, torch.optim.Optimizer
+        kinds = module, torch.optim.Optimizer
         compiled = Compiled(fusegrad.jit, steps, steps.most // 3, kinds)
-        torch.nn.Module.__call__ = compiled.compiled(torch.nn.Module.__call__)
+        module.__call__ = compiled.compiled(module.__call__)
+    module.__call__ = steps.with_calls(module.__call__)
     for kind in optimizers(torch.optim):
         step = kind.step if compiled is None else compiled.compiled(kind.step)
         kind.step = steps.counted(step)
@@ -186,7 +212,7 @@ def main() -> None:
     steps = Steps(int(most), float(longest))
     compiled = prepared(how, steps)
     found: dict[str, Any] = {"error": run(script, arguments), "seconds": steps.seconds}
-    found["optimizers"] = len(steps.optimizers)
+    found |= {"optimizers": len(steps.optimizers), "model_calls": steps.model_calls}
     if how != "torch":
         from fusegrad.torch import asked
 

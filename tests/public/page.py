@@ -18,8 +18,9 @@ script is changed; its data are random, and sizes are made smaller by its own ar
 - **replays**: with each outermost module compiled, as `torch.compile(model)` does, and each optimizer's step,
   at least nine of ten late calls of these entered no Python.
 - **speed**: the median time of a step (reading data, forward, backward, optimizers) with PyTorch, divided by
-  that with fusegrad as it is, and by that with it compiled. Each way is a process of its own, one after the
-  other: small differences are the machine's. Random numbers are not PyTorch's: games last longer, or less.
+  that with fusegrad as it is, and by that with it compiled; each time for one call of a module. Random
+  numbers are not PyTorch's: games last longer, or less, and so the steps of who plays. Each way is a process
+  of its own, one after the other: small differences are the machine's.
 """
 
 
@@ -31,10 +32,9 @@ def line(outcome: Outcome) -> str:
         return _row([*cells, "not by PyTorch: " + _short(outcome, "torch"), "", "", "", ""])
     cells.append("yes" if plain else _short(outcome, "fusegrad"))
     cells.append("yes" if outcome.replays() else _why(outcome))
-    theirs = outcome.milliseconds("torch")
-    cells.append(f"{theirs:.2f}")
-    cells.append(f"{theirs / outcome.milliseconds('fusegrad'):.2f}" if plain else "")
-    cells.append(f"{theirs / outcome.milliseconds('compiled'):.2f}" if compiled else "")
+    cells.append(f"{outcome.milliseconds('torch'):.2f}")
+    cells.append(f"{outcome.speed('fusegrad'):.2f}" if plain else "")
+    cells.append(f"{outcome.speed('compiled'):.2f}" if compiled else "")
     return _row(cells)
 
 
@@ -60,7 +60,7 @@ def summary(outcomes: Sequence[Outcome]) -> str:
     """The sums over all scripts that PyTorch runs."""
     fair = [o for o in outcomes if o.runs("torch")]
     running, replaying = [o for o in fair if o.runs("fusegrad")], [o for o in fair if o.replays()]
-    gains = [o.milliseconds("torch") / o.milliseconds("compiled") for o in replaying]
+    gains = [o.speed("compiled") for o in replaying]
     words = [f"{len(outcomes)} scripts, of which PyTorch runs {len(fair)}."]
     if fair:
         words.append(f"{len(running)} of these run unchanged ({len(running) / len(fair):.0%}),")

@@ -18,7 +18,7 @@ from public import data
 
 HERE = Path(__file__).parent
 WAYS = "torch", "fusegrad", "compiled"
-NOT_RUN = {"error": "not run", "seconds": []}
+NOT_RUN = {"error": "not run", "seconds": [], "model_calls": []}
 # So many steps, or half of them where they take so many seconds; and the most that a script may take.
 STEPS, LONG, SECONDS = 40, 15, 120
 
@@ -82,10 +82,25 @@ class Outcome:
 
     def milliseconds(self, way: str) -> float:
         """What a round of all optimizers took, the median of the last third."""
+        return 1000 * statistics.median(seconds for seconds, _ in self._late_rounds(way))
+
+    def speed(self, way: str) -> float:
+        """How many times as fast as PyTorch a way is: by the time of a round for each of its calls of
+        modules, of which the rounds of two ways may have different numbers.
+        """
+        theirs, ours = (
+            statistics.median(seconds / max(calls, 1) for seconds, calls in self._late_rounds(w))
+            for w in ("torch", way)
+        )
+        return theirs / ours
+
+    def _late_rounds(self, way: str) -> list[tuple[float, int]]:
+        """The seconds of each round of all optimizers in the last third, and its calls of modules."""
         told = self.found[way]
         ends, several = told["seconds"], max(told["optimizers"], 1)
-        late = ends[min(len(ends) * 2 // 3, len(ends) - several - 1) :]
-        return 1000 * statistics.median(b - a for a, b in zip(late, late[several:], strict=False))
+        late = slice(min(len(ends) * 2 // 3, len(ends) - several - 1), None)
+        pairs = [*zip(ends, told["model_calls"], strict=True)][late]
+        return [(b - a, n - m) for (a, m), (b, n) in zip(pairs, pairs[several:], strict=False)]
 
 
 def scripts(folder: Path, only: str = "") -> Iterator[Script]:

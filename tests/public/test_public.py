@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from oracle import torch
 
-from public import page, runs
+from public import one_script, page, runs
 
 SCRIPT = """
 import numpy as np, requests, torch, torchvision
@@ -38,6 +38,7 @@ def test_a_script_makes_its_steps(script: runs.Script, way: str):
         torch.ones(1)
     told = script.run(way, steps=15)
     assert (told["error"], len(told["seconds"]), told["optimizers"]) == ("", 15, 1)
+    assert told["model_calls"] == [*range(1, 16)]
     if way == "compiled":
         assert (told["calls"], told["entered"]) == (20, 0)
 
@@ -55,8 +56,8 @@ def test_a_script_that_takes_too_long_is_ended(script: runs.Script):
 
 
 def outcome(compiled: dict[str, object]) -> runs.Outcome:
-    told = {"error": "", "seconds": [0.0, 1.0, 2.0, 3.0], "optimizers": 1}
-    quick = {"error": "", "seconds": [0.0, 0.5, 1.0, 1.5], "optimizers": 1}
+    told = {"error": "", "seconds": [0.0, 1.0, 2.0, 3.0], "model_calls": [2, 4, 6, 8], "optimizers": 1}
+    quick = {"error": "", "seconds": [0.0, 0.5, 1.0, 1.5], "model_calls": [2, 4, 6, 8], "optimizers": 1}
     return runs.Outcome("a/b", "c.py", {"torch": told, "fusegrad": told, "compiled": {**quick, **compiled}})
 
 
@@ -66,6 +67,38 @@ def test_speed_and_replays_are_summed_up():
     assert page.line(outcomes[0]) == "| b/c.py | yes | yes | 1000.00 | 1.00 | 2.00 |"
     assert page.line(outcomes[1]) == "| b/c.py | yes | 8 of 10 calls | 1000.00 | 1.00 | 2.00 |"
     assert "2 of these run unchanged (100%), 1 replay (50%) and 1 of those" in page.summary(outcomes)
+
+
+def test_classes_are_left_alone_once_there_was_a_step():
+    """Whoever sets an attribute of a class has guards on it look at it anew."""
+    changes: list[str] = []
+
+    class Noticed(type):
+        def __setattr__(cls, name: str, value: object) -> None:
+            changes.append(name)
+            super().__setattr__(name, value)
+
+    class Kind(metaclass=Noticed):
+        def __init__(self) -> None:
+            pass
+
+    steps = one_script.Steps(10, 1.0)
+    compiled = one_script.Compiled(lambda method: method, steps, 100, [Kind])
+    call, made = compiled.compiled(lambda owner: 1), Kind()
+    call(made)
+    assert changes == ["__init__"] * 3  # noted, not within the call, and noted again
+    steps.seconds.append(0.0)
+    for _ in range(5):
+        call(made)
+    assert changes == ["__init__"] * 4
+
+
+def test_steps_of_more_calls_count_as_more_work():
+    longer = outcome({"seconds": [0.0, 10.0, 20.0, 30.0], "model_calls": [40, 80, 120, 160]})
+    assert longer.speed("compiled") == 2
+    without_modules = outcome({"model_calls": [0, 0, 0, 0]})
+    without_modules.found["torch"]["model_calls"] = [0, 0, 0, 0]
+    assert without_modules.speed("compiled") == 2
 
 
 def test_every_listed_script_has_a_repository():

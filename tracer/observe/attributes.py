@@ -22,13 +22,13 @@ import numpy as np
 
 from fusegrad.eager.autograd.accumulation import check_gradient, gradient_of, set_gradient, warns_of_gradient
 from fusegrad.eager.autograd.function import FunctionNode
+from fusegrad.eager.core.pytree import field_names
 from fusegrad.tracer.observe import arrays, purity, stores
 from fusegrad.tracer.observe.conditions import Attribute
 from fusegrad.tracer.observe.lookup import (
     MISSING,
     Found,
     instance_dict,
-    is_dataclass_instance,
     lookup,
     type_lookup,
 )
@@ -114,7 +114,7 @@ def _may_hide_state(observer: Observer, owner: Any, name: str, found: Found) -> 
     """A structural argument is guarded by its fields alone: extra instance attributes are not."""
     if observer.status(owner) != STRUCTURE or found.where not in ("instance", "slot"):
         return False
-    return not (is_dataclass_instance(owner) and name in type_lookup(type(owner), "__dataclass_fields__"))
+    return name not in (field_names(owner) or ())
 
 
 def _native(observer: Observer, owner: Any, name: str) -> Any:

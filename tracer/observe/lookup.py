@@ -237,8 +237,3 @@ def _lookup_on_class(owner: type, name: str) -> Found:
     if on_meta is not MISSING:
         return Found("meta", on_meta)
     return _DYNAMIC if type_lookup(meta, "__getattr__") is not MISSING else _ABSENT
-
-
-def is_dataclass_instance(value: Any) -> bool:
-    """Whether the value is an instance of a dataclass (not a class)."""
-    return not isinstance(value, type) and type_lookup(type(value), "__dataclass_fields__") is not MISSING

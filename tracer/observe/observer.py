@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from fusegrad.eager.core.public import home
-from fusegrad.eager.core.pytree import is_container
+from fusegrad.eager.core.pytree import contents, field_names, holds_tensors, is_container
 from fusegrad.tracer.observe import arrays, purity, stores
 from fusegrad.tracer.observe.conditions import Place
 from fusegrad.tracer.observe.lookup import (
@@ -31,7 +31,6 @@ from fusegrad.tracer.observe.lookup import (
     Found,
     flat_contents,
     instance_dict,
-    is_dataclass_instance,
 )
 from fusegrad.tracer.observe.loops import Loops
 from fusegrad.tracer.observe.numbers import Numbers
@@ -194,6 +193,8 @@ class Observer:
             self.captured_tensors[id(value)] = value
         elif not is_plain(value) and self.status(value) != LOCAL:
             self._note(value, OUTER)
+            for item in contents(value) if holds_tensors(value) else ():  # which follow from the object
+                self.reached(item)
         return value
 
     def adopt(self, value: Any) -> Any:
@@ -253,9 +254,9 @@ class Observer:
             self._note(value, OUTER)
         else:
             self._note(value, STRUCTURE)
-            of_dataclass = is_dataclass_instance(value)
-            names = [field.name for field in dataclasses.fields(value)] if of_dataclass else []
-            for item in [getattr(value, n, None) for n in names] if of_dataclass else flat_contents(value):
+            names = field_names(value)
+            items = flat_contents(value) if names is None else [getattr(value, n, None) for n in names]
+            for item in items:
                 self._register_argument(item)
 
     # ---------------------------------------------------------------------------------- reads

@@ -50,15 +50,16 @@ class GraphChanges:
 
     def backward(self, roots: Sequence[Tensor]) -> None:
         """A backward is recorded like the rest, as long as it stays within the run."""
-        recorder = self._recorder
-        for node in reachable(roots):
-            if node.sequence < self._first_node:
-                recorder.effect("goes backward through ops that were done outside")
-            for _, target, _ in node.edges:
-                if isinstance(target, Tensor) and not recorder.is_made(target):
-                    recorder.derived.setdefault(id(target), recorder.place_of(target))
-                    if has_hooks(target):
-                        recorder.effect("runs hooks in backward")
+        recorder, nodes = self._recorder, reachable(roots)
+        if any(node.sequence < self._first_node for node in nodes):
+            recorder.effect("goes backward through ops that were done outside")
+        leaves = [root for root in roots if root.grad_fn is None]
+        leaves += [target for node in nodes for _, target, _ in node.edges if isinstance(target, Tensor)]
+        for leaf in leaves:
+            if not recorder.is_made(leaf):
+                recorder.derived.setdefault(id(leaf), recorder.place_of(leaf))
+                if has_hooks(leaf):
+                    recorder.effect("runs hooks in backward")
 
     def is_own(self, tensor: Tensor) -> bool:
         """Whether the run has made the tensor, and the op that it comes of."""

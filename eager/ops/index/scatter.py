@@ -27,9 +27,13 @@ def _mesh(index: np.ndarray, size: int, dim: int) -> tuple[Any, ...]:
         raise RuntimeError(
             f"index {index[outside].flat[0]} is out of bounds for dimension {dim} with size {size}"
         )
-    mesh: list[Any] = list(np.ogrid[tuple(slice(n) for n in index.shape)])
-    mesh[dim] = index
-    return tuple(mesh)
+    rank = index.ndim
+    return tuple(
+        [
+            index if d == dim else np.arange(n).reshape((n,) + (1,) * (rank - 1 - d))
+            for d, n in enumerate(index.shape)
+        ]
+    )
 
 
 def _gather_gradient(g: Tensor, index: Tensor, x_type: TensorType, dim: int) -> Tensor:

@@ -28,6 +28,7 @@ from fusegrad.eager.core.names import internal
 from fusegrad.eager.core.op import TensorType, bind
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.public import locate
+from fusegrad.eager.core.pytree import hold_tensors
 from fusegrad.eager.core.state import is_grad_enabled
 from fusegrad.eager.core.tensor import Size, Tensor, device, on_cpu
 from fusegrad.eager.ops.declare import method, public
@@ -449,3 +450,4 @@ def to_sparse(self: Tensor, sparse_dim: int | None = None, *, layout: Any = None
 
 
 locate("fusegrad.sparse", globals(), ["SparseTensor"])
+hold_tensors(SparseTensor, "_places", "_elements", "_size", "_is_coalesced")

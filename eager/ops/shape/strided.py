@@ -266,6 +266,7 @@ def resize_(self: Tensor, *sizes: Any, size: Any = None, memory_format: Any = No
         larger = np.zeros(count, self.array.dtype)
         larger[: rest.size] = rest
         self.array = larger.reshape(wanted)
+    shared.watching.moved()
     views.wrote(self)
     return self
 

@@ -16,6 +16,7 @@ import pytest
 from oracle import torch
 
 import fusegrad as fg
+from fusegrad.compiler.paths.autograd_node import CompiledNode
 from fusegrad.eager.core import shared
 
 PROGRAMS: dict[str, Callable[[Any, Any], Any]] = {
@@ -303,3 +304,21 @@ def test_a_captured_tensor_and_several_results() -> None:
                 seen.append(_numbers(lib.autograd.grad([y.sum(), z], [w, v])))
     for ours, theirs in zip(seen[:6], seen[6:], strict=True):
         np.testing.assert_allclose(ours, theirs)
+
+
+def test_writes_ask_no_call_twice_for_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundred calls on the graph, and a hundred writes that no counter tells of."""
+    asked = []
+    memory = CompiledNode.memory
+    monkeypatch.setattr(CompiledNode, "memory", lambda self: asked.append(self) or memory(self))
+    w = fg.ones(3, requires_grad=True)
+    function = fg.jit(lambda x: (x * w).sum())
+    results = []
+    for _ in range(100):
+        results.append(function(fg.ones(3)))
+        scratch = fg.zeros(3)
+        scratch.data.mul_(2)
+    assert function.stats.compiled_calls > 90
+    assert 90 < len(asked) <= 110
+    sum(results).backward()
+    assert w.grad.tolist() == [100.0] * 3

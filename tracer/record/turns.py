@@ -452,9 +452,11 @@ def _follow(values: Sequence[Value], after: dict[Value, Value]) -> bool:
 def _follow_tensors(items: Sequence[Any], looks: Sequence[Look], after: dict[Value, Value]) -> bool:
     """Whether what a variable held at the three looks follows one another: one tensor, or a new one each."""
     strides = items[0].strides if isinstance(items[0], Seen) else None
-    if not all(isinstance(x, Seen) and x.plain and x.strides == strides for x in items):
+    if not all(isinstance(x, Seen) and x.strides == strides for x in items):
         return False
-    if len({x.tracked for x in items}) > 1:
+    # A tensor of another kind, such as a leaf, only stays what it is.
+    stays = len({(id(x.reference), x.value) for x in items}) == 1
+    if not (stays or all(x.plain for x in items)) or len({x.tracked for x in items}) > 1:
         return False
     places, values = [x.root for x in items], [x.value for x in items]
     if None in values or not all(root in look.roots for root, look in zip(places, looks, strict=True)):

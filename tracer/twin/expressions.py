@@ -7,7 +7,7 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from fusegrad.tracer.twin.plain_loops import joined_list
+from fusegrad.tracer.twin.collected_lists import joined_list
 from fusegrad.tracer.twin.scopes import Scope, comprehension_scope, function_scope
 from fusegrad.tracer.twin.sites import SiteTable
 from fusegrad.tracer.twin.source import Unsupported

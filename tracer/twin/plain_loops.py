@@ -9,19 +9,18 @@ calls, and how it branches on anything but its number, is for the run to say (se
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from fusegrad.tracer.twin.number_parts import NumberPart, NumberUse, number_part
+from fusegrad.tracer.twin.scopes import Scope
 
 _EXPRESSIONS = (
     ast.Name, ast.Constant, ast.BinOp, ast.UnaryOp, ast.Subscript, ast.Slice, ast.Tuple, ast.List,
     ast.Attribute, ast.Call, ast.keyword, ast.Compare, ast.BoolOp, ast.IfExp, ast.expr_context,
     ast.operator, ast.unaryop, ast.cmpop, ast.boolop,
 )  # fmt: skip
-# What joins the items of a list.
-JOINS = frozenset({"stack", "cat", "concat", "concatenate"})
 
 
 class NotPlain(Exception):
@@ -78,14 +77,8 @@ class PlainLoop:
     used: dict[str, int] = field(default_factory=dict)
 
 
-def plain_loop(
-    loop: ast.For, is_own: Callable[[str], bool], is_collected: Callable[[str], bool]
-) -> PlainLoop:
-    """What a plain loop does. Raises NotPlain for another one.
-
-    is_own: whether a name is a variable of the function's that no other function sees. is_collected: whether
-    it is one of a list that is only appended to and joined.
-    """
+def plain_loop(loop: ast.For, scope: Scope) -> PlainLoop:
+    """What a plain loop does, of the function of this scope. Raises NotPlain for another one."""
     if loop.orelse:
         raise NotPlain("it has an `else`", loop.orelse[0].lineno)
     names = loop.target.elts if isinstance(loop.target, ast.Tuple) else [loop.target]
@@ -94,16 +87,19 @@ def plain_loop(
         raise NotPlain("it assigns its items to more than variables", loop.target.lineno)
     stored = (n for statement in loop.body for n in ast.walk(statement) if isinstance(n, ast.Name))
     assigned = {n.id for n in stored if isinstance(n.ctx, ast.Store)}
-    reading = _Reading(PlainLoop(targets), is_collected, assigned)
+    reading = _Reading(PlainLoop(targets), scope.is_collected, assigned)
     for statement in loop.body:
         reading.follow(statement)
     for name in (*targets, *reading.assigned):
-        if not is_own(name):
+        if not scope.is_own(name):
             raise NotPlain(f"a function within may see its variable `{name}`", loop.lineno)
     found = reading.found
+    # What not every round assigns may be that of one that is left out.
+    later = (n for n in reading.assigned if n not in reading.certain and scope.is_used_elsewhere(n, loop))
     found.carried = [n for n in reading.read if n in reading.assigned and n not in targets]
+    found.carried += [n for n in later if n not in (*found.carried, *targets)]
     for name in found.carried:
-        if name not in reading.bound:
+        if name not in reading.bound and not scope.has_value(name):
             raise NotPlain(f"its rounds do not all give `{name}` a value", loop.lineno)
     for target in targets:
         if target in reading.assigned:
@@ -356,49 +352,4 @@ def _slope(node: ast.expr, counter: str, offsets: list[ast.expr]) -> int | None:
             if first is None or second is None:
                 return None
             return first + second if isinstance(op, ast.Add) else first - second
-    return None
-
-
-# Lists.
-
-
-def collected_lists(body: list[ast.stmt]) -> set[str]:
-    """The variables of a function that hold lists which are written out, appended to, and joined: nobody else
-    sees such a list.
-    """
-    fine: set[int] = set()
-    begun: set[str] = set()
-    for node in (n for statement in body for n in ast.walk(statement)):
-        for name in _begun(node):
-            begun.add(name.id)
-            fine.add(id(name))
-        joined = joined_list(node)
-        if joined is not None:
-            fine.add(id(joined))
-        match node:
-            case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name() as owner, attr="append"))):
-                fine.add(id(owner))
-    names = (n for statement in body for n in ast.walk(statement) if isinstance(n, ast.Name))
-    return begun - {n.id for n in names if id(n) not in fine}
-
-
-def _begun(node: ast.AST) -> Iterator[ast.Name]:
-    """The variables that a statement gives new lists."""
-    match node:
-        case ast.Assign(targets=[target], value=value) | ast.AnnAssign(target=target, value=value):
-            pairs = [(target, value)]
-            if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
-                pairs = [*zip(target.elts, value.elts, strict=False)]
-            for name, given in pairs:
-                if isinstance(name, ast.Name) and isinstance(given, ast.List):
-                    yield name
-
-
-def joined_list(node: ast.AST) -> ast.Name | None:
-    """The variable that a call joins the items of."""
-    match node:
-        case ast.Call(
-            func=ast.Attribute(attr=function) | ast.Name(id=function), args=[ast.Name() as name, *_]
-        ) if function in JOINS:
-            return name
     return None

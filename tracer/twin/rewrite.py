@@ -8,6 +8,7 @@ from typing import Any
 from fusegrad.tracer.twin.expressions import HOOKS, OPERATORS, Expressions, Pattern, names_pattern
 from fusegrad.tracer.twin.number_parts import NumberPart, NumberUse
 from fusegrad.tracer.twin.plain_loops import NotPlain, PlainLoop, Row, Test, plain_loop
+from fusegrad.tracer.twin.scopes import given_by
 from fusegrad.tracer.twin.sites import SiteTable
 from fusegrad.tracer.twin.source import Unsupported
 
@@ -32,12 +33,15 @@ class Rewriter(Expressions):
 
     def statements(self, nodes: list[ast.stmt]) -> list[ast.stmt]:
         result: list[ast.stmt] = []
+        given = self.scope.given
         for node in nodes:
             method = getattr(self, "statement_" + type(node).__name__, None)
             if method is None:
                 what = _WORDS.get(type(node), f"a statement that is not followed ({type(node).__name__})")
                 raise Unsupported(f"it contains {what}", node.lineno)
             result.extend(method(node))
+            self.scope.given |= given_by(node)
+        self.scope.given = given
         return result
 
     def statement_Pass(self, node: ast.stmt) -> list[ast.stmt]:
@@ -169,7 +173,7 @@ class Rewriter(Expressions):
 
     def statement_For(self, node: ast.For) -> list[ast.stmt]:
         try:
-            plain = plain_loop(node, self.scope.is_own, self.scope.is_collected)
+            plain = plain_loop(node, self.scope)
         except NotPlain as refusal:
             return self.any_loop(node, refusal)
         return self.plain_loop(node, plain)

@@ -131,7 +131,7 @@ def statements(draw: random.Random, number: str, rows: list[str], half: int) -> 
             f"with_out({place()}, a)",
         ] if number else []  # fmt: skip
         usual += [f"{target} = {target} * 0.5 if {test()} else {target} + 0.1 * {row()}"]
-        usual += [f"if {test()}: {target} = {target} - {row()}"]
+        usual += [f"if {test()}: {target} = {target} - {row()}", f"if {test()}: last = {target} * 2"]
         yield draw.choice(odd if draw.random() < 0.06 else usual)
     if draw.random() < 0.1:
         yield "state.h = fg.tanh(state.h + a)"
@@ -163,7 +163,7 @@ def function(x, y, w, h):
     u, v = [], [h]
     back = fg.zeros(n, 3, dtype=h.dtype)
     out, wide, line, q = fg.zeros(n, 3, dtype=h.dtype), fg.zeros(3, n, dtype=h.dtype), x[:, 0] * 1, 0.25
-    rate, view = 0.5, fg.zeros(3, n, dtype=h.dtype).T
+    rate, last, view = 0.5, h, fg.zeros(3, n, dtype=h.dtype).T
 
     def with_out(place, given):
         out[place] = given
@@ -179,7 +179,7 @@ def loop(seed: int) -> tuple[str, Callable[..., Any], int]:
     lines = [header.format(n=n), *(f"    {line}" for line in body)]
     lines += ["loss = (a * a).sum() + (b * c).sum() + total + state.h.sum()"]
     lines += ["loss = loss + (out * x).sum() + (back * y).sum() + (wide * wide.roll(1, 1)).sum()"]
-    lines += ["loss = loss + (line * line).mean()"]
+    lines += ["loss = loss + (line * line).mean() + last.prod()"]
     if any("u.append" in line for line in body):
         lines += [
             f"loss = loss + ({draw.choice(['fg.stack(u)', 'fg.stack(u, -1)', 'fg.cat(u)'])} ** 2).sum()"

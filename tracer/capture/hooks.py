@@ -9,6 +9,7 @@ from types import FunctionType
 from typing import Any
 
 from fusegrad.tracer.observe import attributes, calls, operations, purity
+from fusegrad.tracer.observe.loops import Part
 from fusegrad.tracer.observe.observer import Following, Observer, active
 from fusegrad.tracer.observe.values import is_plain
 from fusegrad.tracer.record import rolling
@@ -274,17 +275,48 @@ class Hooks:
         """What such a key has besides the number of the round."""
         return rounds.offset(value) if isinstance(rounds, rolling.Rounds) else value
 
-    def append(self, items: Any, value: Any, rounds: Any, site: int) -> None:
-        """`items.append(value)`, the last that a round does with a value."""
-        if not isinstance(rounds, rolling.Rounds) or not rounds.append(items, value):
+    def append(self, items: Any, value: Any, rounds: Any, seen: bool, site: int) -> None:
+        """`items.append(value)`, the last that a round does with a value; see `Rounds.append`."""
+        if not isinstance(rounds, rolling.Rounds) or not rounds.append(items, value, seen):
             self.method(items, "append", site)(value)
 
-    def join(self, function: Any, items: Any, site: int) -> Any:
+    @staticmethod
+    def complete(items: Any) -> Any:
+        """A list that only one variable has is read, which may miss items."""
+        observer = active()
+        return items if observer is None else observer.loops.complete(items)
+
+    def listed(self, items: list[Any], key: Any, rounds: Any, site: int) -> Any:
+        """`items[key]` of such a list."""
+        observer = active()
+        if observer is None:
+            return items[key]
+        if isinstance(rounds, rolling.Rounds):
+            rounds.looks_at(items, key)
+        if observer.loops.missed(items):
+            observer.numbers.look(key)
+            if observer.loops.has(items, key):
+                found = observer.loops.at(items, key)
+                return observer.local(found) if type(key) is slice else found
+            observer.loops.complete(items)
+        return self.item(items, key, site)
+
+    def part(self, items: list[Any], key: Any, site: int) -> Any:
+        """`items[key]` of such a list, which is going to be joined."""
+        observer = active()
+        if observer is not None and observer.loops.missed(items):
+            observer.numbers.look(key)
+            if observer.loops.has(items, key):
+                return Part(items, key)
+            observer.loops.complete(items)
+        return self.item(items, key, site)
+
+    def join(self, function: Any, items: list[Any], is_part: bool, site: int) -> Any:
         """What to call in place of a function that joins the items of a list."""
         observer = active()
         if observer is None:
             return function
-        found = observer.loops.join(function, items)
+        found = observer.loops.join(function, items, is_part, observer.numbers.look)
         return calls.callee(observer, function, self.sites[site]) if found is None else found
 
     def not_plain(self, items: Any, reason: str, line: int, site: int) -> Any:

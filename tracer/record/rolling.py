@@ -41,9 +41,10 @@ from fusegrad.tracer.observe.lookup import MISSING
 from fusegrad.tracer.observe.observer import LOCAL, Observer
 from fusegrad.tracer.observe.operations import COMPARE
 from fusegrad.tracer.record import references
+from fusegrad.tracer.record.appended import Appended
 from fusegrad.tracer.record.recorder import Recorder
 from fusegrad.tracer.record.round_numbers import Computed, computed
-from fusegrad.tracer.record.rows import Appended, RowRead, RowWrite
+from fusegrad.tracer.record.rows import RowRead, RowWrite
 from fusegrad.tracer.record.turns import LOOKS, TURN, Look, Refused, Seen, turn_of
 from fusegrad.tracer.twin.sites import Site
 
@@ -187,6 +188,7 @@ class Rounds:
         self._looks: list[Look] = []
         self._first: tuple[Any, ...] = ()  # what the variables held at the first look
         self._appended: list[Appended] = []
+        self._lists: dict[int, tuple[list[Any], int]] = {}  # of which rounds read so many of the last items
         self._odd = ""  # what was done that is not the same from round to round
         self._alike = self._items.number  # up to which round all those are alike that comparisons tell apart
         for found in (self._items.found, self._items.written, self._items.numbers):
@@ -223,15 +225,17 @@ class Rounds:
         later = self._recorder.later
         # Attributes that were set are handed on like variables.
         places = self._observer.loops.attributes(self._stores)
-        state = (*carried, *(stores.own(owner).get(name, MISSING) for owner, name in places))
+        attributes = [stores.own(owner).get(name, MISSING) for owner, name in places]
+        # So are the last items of lists that are read.
+        items = [x for known, number in self._lists.values() for x in known[-number:]]
+        state = (*carried, *attributes, *items)
+        del items
         if later.on:
             self._look(state)
         if looked < LOOKS[-1]:
             return carried
         after = self._on(state)
-        for (owner, name), old, value in zip(
-            places, state[len(carried) :], after[len(carried) :], strict=True
-        ):
+        for (owner, name), old, value in zip(places, attributes, after[len(carried) :], strict=False):
             if value is not old:
                 stores.own(owner)[name] = value
         return after[: len(carried)]
@@ -271,8 +275,8 @@ class Rounds:
         if turn.is_op:
             made, lists = turn.as_an_op(self._recorder, turns, (self._first, carried))
             carried = tuple([made.get(i, x) for i, x in enumerate(carried)])
-            for items, rows in lists:
-                self._observer.loops.misses(items, rows)
+            for items, rows, last in lists:
+                self._observer.loops.misses(items, rows, last)
         else:
             turn.in_memory(self._recorder, turns)
         self._next += turns * TURN
@@ -424,14 +428,26 @@ class Rounds:
             self._odd = self._odd or "its rounds find rows by their number and by what is no whole number"
         return value
 
-    def append(self, items: Any, value: Any) -> bool:
-        """Append to a list what the round leaves to it; whether that is all that is to be done."""
+    def append(self, items: Any, value: Any, seen: bool) -> bool:
+        """Append to a list what the round leaves to it; whether that is all that is to be done.
+
+        seen: whether somebody may see the items one by one.
+        """
         observer = self._observer
         if type(items) is not list or observer.status(items) != LOCAL or not observer.is_tensor(value):
             return False
-        known = self._recorder.memory.find(value.array)
-        if known is None:
+        appended = None
+        if not observer.loops.is_known(items):
+            appended = Appended.of(items, value, self._recorder.memory, seen)
+        if appended is None:
             return False
         items.append(value)
-        self._appended.append(Appended(items, weakref.ref(value), self._recorder.memory.current(known)))
+        self._appended.append(appended)
         return True
+
+    def looks_at(self, items: list[Any], key: Any) -> None:
+        """A round reads an item of such a list; the last ones are handed on."""
+        if type(key) is int and -TURN <= key < 0:
+            self._lists[id(items)] = items, max(-key, self._lists.get(id(items), (items, 0))[1])
+        elif type(key) is not int or not 0 <= key < len(items):
+            self._odd = self._odd or "its rounds read other items of a list than the first and the last ones"

@@ -17,10 +17,12 @@ from fusegrad.tracer.ir.graph import GUARD, Equation, Graph, Value, identifier
 from fusegrad.tracer.ir.rolled import ROLLED, Body, loop
 from fusegrad.tracer.observe.lookup import MISSING
 from fusegrad.tracer.observe.values import plain_key
+from fusegrad.tracer.record import appended as lists
+from fusegrad.tracer.record.appended import Appended, NotAlike, by_list
 from fusegrad.tracer.record.memory import Known, Memory
 from fusegrad.tracer.record.recorder import Recorder
 from fusegrad.tracer.record.round_numbers import Computed, NoRows
-from fusegrad.tracer.record.rows import Appended, RowRead, RowWrite, by_list
+from fusegrad.tracer.record.rows import RowRead, RowWrite
 from fusegrad.tracer.record.written_rows import Forward, NotApart, written_rows
 
 # So many rounds are one turn. After which rounds the state is looked at: the first ones may differ.
@@ -144,12 +146,12 @@ class Turn(NamedTuple):
 
     def as_an_op(
         self, recorder: Recorder, turns: int, looks: Sequence[Any]
-    ) -> tuple[dict[int, Tensor], list[tuple[list[Any], list[Tensor]]]]:
+    ) -> tuple[dict[int, Tensor], list[tuple[list[Any], list[Tensor], list[Tensor | None]]]]:
         """Say by one op on the graph what so many more turns do, and what the recorded ones did, where nobody
         has that yet.
 
         looks: what the variables held before, and what they hold. Gives what those hold then that others are
-        put into, by number, and what is joined to lists.
+        put into, by number, and what is appended to lists (see `by_list`).
         """
         owners = self._owners(recorder)
         leaves = bool(self.appended or self.written)
@@ -183,7 +185,8 @@ class Turn(NamedTuple):
         on = {i: made[state.index(v)] for i, v in values.items() if v in state}
         left = made[len(made) - len(self._left()) :]
         self._write(recorder, owners, left[len(self.appended) :], turns)
-        return on, by_list(self.appended, left[: len(self.appended)])
+        last = {self.after[v]: tensor for v, tensor in zip(self.state, made, strict=False)}
+        return on, by_list(self.appended, left[: len(self.appended)], last)
 
     def _number_rows(self, recorder: Recorder, after: int, turns: int) -> list[Tensor]:
         """The numbers of so many turns, as rows."""
@@ -314,9 +317,13 @@ def turn_of(
         raise Refused("its rounds find rows in what they change")
     counted, tracked = _writes(looks), not recorder.tracked.isdisjoint((*made, *carried))
     left, again = (appended[a.appended : b.appended] for a, b in pairs)
-    _check_appended(left, again, after)
-    held = {x.value for look in looks for x in look.carried if isinstance(x, Seen)}
-    if not (chain | {f.output for f in forwards.values()}).isdisjoint(held | {a.value for a in left}):
+    held = [x for look in looks for x in look.carried if isinstance(x, Seen)]
+    try:
+        lists.check(appended, left, again, after, made, [(x.reference, x.root) for x in held])
+    except NotAlike as reason:
+        raise Refused(str(reason)) from None
+    shown = {x.value for x in held} | {a.value for a in left}
+    if not (chain | {f.output for f in forwards.values()}).isdisjoint(shown):
         raise Refused("its rounds write rows of what they hand on")
     later = {i: ours[1][i] for i in rows}
     names = {v.name for v in (*after, *after.values())} | {v.name for e in first for v in e.values()}
@@ -335,17 +342,6 @@ def _within(found: Mapping[int, Any], begin: Look, end: Look) -> dict[int, Any]:
     """What was found between two looks, by the number of the equation from the first one on."""
     first = begin.equations
     return {i - first: known for i, known in found.items() if first <= i < end.equations}
-
-
-def _check_appended(
-    first: Sequence[Appended], second: Sequence[Appended], after: Mapping[Value, Value]
-) -> None:
-    """Raise Refused where what two turns appended to lists does not follow one another."""
-    pairs = [*zip(first, second, strict=False)]
-    alike = all(a.items is b.items and after.get(a.value, a.value) == b.value for a, b in pairs)
-    kinds = {(id(a.items), a.value.type) for a in first}
-    if len(first) != len(second) or not alike or len(kinds) > len({id(a.items) for a in first}):
-        raise Refused("its rounds append other things to lists from round to round")
 
 
 def _needing(recorder: Recorder) -> set[Value]:

@@ -30,6 +30,7 @@ class Rewriter(Expressions):
         self.mixed: dict[ast.expr, str] = {}
         self.offsets: dict[ast.expr, str] = {}
         self.appends: dict[ast.stmt, tuple[str, str]] = {}
+        self.rounds_around: str | None = None
 
     def statements(self, nodes: list[ast.stmt]) -> list[ast.stmt]:
         result: list[ast.stmt] = []
@@ -212,7 +213,9 @@ class Rewriter(Expressions):
         if plain.carried:
             targets: list[ast.expr] = [self.store(n, node) for n in plain.carried]
             on = ast.Assign(targets=[self.at(node, ast.Tuple(elts=targets, ctx=ast.Store()))], value=ended)
+        self.rounds_around = name
         body = [*self.statements(node.body), self.at(node, on)]
+        self.rounds_around = None
         loop = ast.For(target=node.target, iter=self.load(name, node.iter), body=body, orelse=[])
         return [rounds, self.at(node, loop), *self.forget([name], node)]
 
@@ -234,6 +237,9 @@ class Rewriter(Expressions):
         return self.hook("offset", node, made, self.load(self.offsets[node], node), site=False)
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        if self.is_collected(node.value) and node not in self.rows:
+            rounds = None if self.rounds_around is None else self.load(self.rounds_around, node)
+            return self.hook("listed", node, node.value, self.index(node.slice), rounds)
         if node not in self.rows:
             return super().visit_Subscript(node)
         name, place, row = self.rows[node]
@@ -269,7 +275,8 @@ class Rewriter(Expressions):
         assert isinstance(node.value, ast.Call)
         name, owner = self.appends[node]
         value = self.expression(node.value.args[0])
-        return self.hook("append", node, self.load(owner, node), value, self.load(name, node))
+        seen = not self.scope.is_only_joined(owner)
+        return self.hook("append", node, self.load(owner, node), value, self.load(name, node), seen)
 
     def statement_While(self, node: ast.While) -> list[ast.stmt]:
         name = self.temporary()

@@ -6,7 +6,7 @@ import ast
 from collections import Counter
 from dataclasses import dataclass, field
 
-from fusegrad.tracer.twin.collected_lists import collected_lists
+from fusegrad.tracer.twin.collected_lists import CollectedLists, collected_lists
 from fusegrad.tracer.twin.source import FunctionNode, Unsupported
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
@@ -18,8 +18,8 @@ class Scope:
     """One function, lambda or comprehension within the function that is rewritten.
 
     bound: the names of its own variables. captured: names that functions within it use. collected: those of
-    lists that are only appended to and joined. uses: how often its names are read. given: the variables that
-    certainly have a value where the rewriting stands, unless they are among the `unset`.
+    lists that nobody else has until they are read. uses: how often its names are read. given: the variables
+    that certainly have a value where the rewriting stands, unless they are among the `unset`.
     """
 
     parent: Scope | None
@@ -28,7 +28,7 @@ class Scope:
     first_parameter: str | None = None
     declared_global: set[str] = field(default_factory=set)
     captured: frozenset[str] = frozenset()
-    collected: frozenset[str] = frozenset()
+    collected: CollectedLists = field(default_factory=CollectedLists)
     uses: Counter[str] = field(default_factory=Counter)
     given: frozenset[str] = frozenset()
     unset: frozenset[str] = frozenset()
@@ -57,8 +57,17 @@ class Scope:
         return self.uses[name] > uses(node)[name]
 
     def is_collected(self, name: str) -> bool:
-        """Whether the name is a variable of this scope of a list that is only appended to and joined."""
-        return name in self.collected and self.is_own(name)
+        """Whether the name is a variable of a list that nobody else has until it is read, in this scope or in
+        the one that a comprehension stands in.
+        """
+        scope = self
+        while scope.is_comprehension and scope.parent is not None and name not in scope.bound:
+            scope = scope.parent
+        return name in scope.collected.names and scope.is_own(name)
+
+    def is_only_joined(self, name: str) -> bool:
+        """Whether such a list is read nowhere but by what joins its items."""
+        return name in self.collected.joined
 
 
 def function_scope(node: FunctionNode, parent: Scope | None) -> Scope:
@@ -79,11 +88,11 @@ def function_scope(node: FunctionNode, parent: Scope | None) -> Scope:
     within = (n for n in ast.walk(node) if isinstance(n, _FUNCTIONS) and n is not node)
     captured = {n.id for function in within for n in ast.walk(function) if isinstance(n, ast.Name)}
     parameter = first[0].arg if first else None
-    lists = [] if isinstance(node, ast.Lambda) else collected_lists(node.body)
+    lists = CollectedLists() if isinstance(node, ast.Lambda) else collected_lists(node.body)
     given = frozenset(a.arg for a in parameters)
     return Scope(
         parent, bound, False, parameter, set(collector.globals), frozenset(captured),
-        frozenset(lists) - given, uses(node), given, frozenset(_unset(node)),
+        lists._replace(names=lists.names - given), uses(node), given, frozenset(_unset(node)),
     )  # fmt: skip
 
 

@@ -45,6 +45,13 @@ NUMBERS = [
     "({t} * 0.01)", "(1 / (2 + {t} * {t}))", "0.9 ** {t}", "(k * 0.1 - {t} / n)", "-({t} % 3)",
     "(SCALE * {t})", "({t} / n - rate)", "(0.2 + {t} * 0.01)",
 ]  # fmt: skip
+# What is done with a list when the loop is over.
+READ = [
+    "({u}[-1] * {u}[0]).mean()", "({u}[len({u}) // 2] ** 2).sum()",
+    "fg.stack({u}[::3]).sum() + {u}[-3].prod()", "(fg.stack({u}, -1)[0] ** 2).sum()",
+    "sum(item.sum() for item in {u}) / len({u})", "fg.cat({u}[-9:]).mean()",
+    "fg.stack([item * k for k, item in enumerate({u})]).mean()", "fg.stack({u}[-2:1:-2], 1).sum()",
+]  # fmt: skip
 ODD = ["t // 2", "(t * 7) % n", "min(t, 9)", "order[t]", "t - t % 2", "k"]
 
 
@@ -88,6 +95,7 @@ def statements(draw: random.Random, number: str, rows: list[str], half: int) -> 
                 f"fg.where({a} > 0, {a}, {row()})",
                 f"{a} * {computed()}",
                 f"{row()} * {computed()} - {a}",
+                f"{row()} - past[-{draw.choice([1, 1, 1, 2, 2, 3])}] * 0.3",
                 f"({computed()} - {a} * 0.1) / (5 + {number or 'k'})",
             ]
         )
@@ -101,6 +109,7 @@ def statements(draw: random.Random, number: str, rows: list[str], half: int) -> 
         target = draw.choice("aabc")
         usual = [f"{target} = fg.tanh({term()})"] * 10 + ["a, b = b, a", f"{target} = {draw.choice('abc')}"]
         usual += [f"u.append({target})"] * 2 + [f"v.append(fg.sin({term()}))", f"v.append({row()})"]
+        usual += [f"past.append({target})", f"past.append(fg.sin({term()}))"]
         usual += [f"total = total + ({term()}).sum()"]
         odd = [f"{target} = {target} * 0.5; {target} += 0.25", "k = k + 1", "x = x * 0.99", "last = a"]
         odd += [f"{target} = {target}.detach() * 0.5 + b", f"{target} = no_gradient({target}) + b"]
@@ -109,6 +118,12 @@ def statements(draw: random.Random, number: str, rows: list[str], half: int) -> 
             f"{target} = {target} * counted()",
         ]
         odd += [f"{target} = {target} * (1 + 0.01 * {number or '2'})", f"{target} = {target}[:]"]
+        odd += [f"past.append({draw.choice(['h', target + '[:]', 'past[0]', 'past[-1]', target + '.T'])})"]
+        odd += [
+            f"{target} = {target} * len(past) * 0.01",
+            f"{target} = {target} + past[{draw.choice([1, 9])}]",
+        ]
+        odd += ["with_list(past)", f"past[-1] = {target}", f"{target}.mul_(0.5)"]
         odd += [f"state.h = fg.tanh({term()})"]
         usual += (
             [
@@ -160,13 +175,16 @@ def function(x, y, w, h):
         numbers.append(len(numbers))
         return 1.0 if len(numbers) < n // 2 else 0.9
 
-    u, v = [], [h]
+    u, v, past = [], [h], [h * 0.5, h - 1, h * 2]
     back = fg.zeros(n, 3, dtype=h.dtype)
     out, wide, line, q = fg.zeros(n, 3, dtype=h.dtype), fg.zeros(3, n, dtype=h.dtype), x[:, 0] * 1, 0.25
     rate, last, view = 0.5, h, fg.zeros(3, n, dtype=h.dtype).T
 
     def with_out(place, given):
         out[place] = given
+
+    def with_list(items):
+        items[0] = items[-1] * 0.5
 """
 
 
@@ -185,9 +203,10 @@ def loop(seed: int) -> tuple[str, Callable[..., Any], int]:
             f"loss = loss + ({draw.choice(['fg.stack(u)', 'fg.stack(u, -1)', 'fg.cat(u)'])} ** 2).sum()"
         ]
     lines += [f"loss = loss + (fg.{draw.choice(['stack', 'cat'])}(v) * 0.5).mean()"]
-    if draw.random() < 0.1:
-        lines += ["loss = loss + len(v) + v[-1].sum()"]
-    source = HEAD + "".join(f"    {line}\n" for line in (*lines, "return loss, [a, b]"))
+    read = draw.choices(["past", "past", "v"], k=draw.choice([0, 1, 2]))
+    lines += [f"loss = loss + {draw.choice(READ).format(u=items)}" for items in read]
+    shown = draw.choice(["a, b", "a, b", "a, b, *past", "b, past[-2]"])
+    source = HEAD + "".join(f"    {line}\n" for line in (*lines, f"return loss, [{shown}]"))
     name = f"<random rolled loop {seed}>"
     linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
     namespace: dict[str, Any] = {}

@@ -239,6 +239,23 @@ class Hooks:
         else:
             self.store_item(value, owner, key, site)
 
+    def inplace_row(
+        self,
+        symbol: str,
+        row: Any,
+        value: Any,
+        owner: Any,
+        key: Any,
+        rounds: Any,
+        place: int,
+        slopes: tuple[int, ...],
+        site: int,
+    ) -> Any:
+        """`owner[key] += value` and the like, without the store, where the key grows likewise."""
+        if not isinstance(rounds, rolling.Rounds):
+            return self.inplace(symbol, row, value, site)
+        return rounds.write(lambda: self.inplace(symbol, row, value, site), value, owner, key, place, slopes)
+
     def compare_number(
         self, symbol: str, left: Any, right: Any, rounds: Any, place: int, slope: int, site: int
     ) -> Any:

@@ -324,21 +324,21 @@ class Rounds:
 
     def write(
         self,
-        store: Callable[[], None],
+        store: Callable[[], Any],
         value: Any,
         owner: Any,
         key: Any,
         place: int,
         slopes: Sequence[int],
-    ) -> None:
-        """What `owner[key] = value` does by `store`; see `row`."""
+    ) -> Any:
+        """What `store` gives, which writes a value into the row `owner[key]`; see `row`."""
         later, equations = self._recorder.later, self._recorder.equations
         reason = "its rounds write by their number what is no row of a tensor"
         if self._is_row(owner, key, place, slopes, False):
             reason = self.begins_to_write(owner, value)
         later.writes_rows = not reason
         try:
-            store()
+            stored = store()
         finally:
             later.writes_rows = False
         if not reason and later.on and equations[-1].op.name == "assign":
@@ -346,6 +346,7 @@ class Rounds:
             self._items.written[len(equations) - 1] = RowWrite(row, weakref.ref(owner))
         else:
             self._odd = self._odd or reason or "its rounds write otherwise than in rows"
+        return stored
 
     def begins_to_write(self, owner: Any, value: Any = None) -> str:
         """Have writes of rows into a tensor wait, if they can; why they do not, or ""."""

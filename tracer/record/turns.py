@@ -82,8 +82,8 @@ class Turn(NamedTuple):
     roots: which array holds which value now, after the second turn. writes: the version counters that were
     there before, and by how much each turn raises them. tracked: whether anything of it needs gradients.
     rows, written: by the number of the equation, what reads a row or writes one; numbers: which number of the
-    round it is given, and what stands for that; forwards: what reads a row that was written. appended: what
-    it appends to lists.
+    round it is given, and what stands for that; forwards: what reads a row that was written; ahead: what
+    reads one that is written later if at all, and what writes that tensor. appended: what it appends to lists.
     """
 
     equations: Sequence[Equation]
@@ -97,6 +97,7 @@ class Turn(NamedTuple):
     written: Mapping[int, RowWrite]
     numbers: Mapping[int, tuple[Computed, Value]]
     forwards: Mapping[int, Forward]
+    ahead: Mapping[int, int]
     appended: Sequence[Appended]
 
     def _body(self) -> Body:
@@ -131,8 +132,13 @@ class Turn(NamedTuple):
 
     def _left(self) -> list[Any]:
         """What it leaves in rows: appended to lists, and written."""
-        left = [*(a.value for a in self.appended), *(self.equations[i].inputs[1] for i in self.written)]
+        left = [*(a.value for a in self.appended), *(self.equations[i].inputs[1] for i in self._lasting())]
         return [*map(self._written, left)]
+
+    def _lasting(self) -> list[int]:
+        """The equations that write rows, but for those whose row is written again, as by `u[t] += h`."""
+        last = {(w.owner, w.row.entries): i for i, w in self.written.items()}
+        return [i for i in self.written if i in last.values()]
 
     @property
     def is_op(self) -> bool:
@@ -166,7 +172,11 @@ class Turn(NamedTuple):
             held[v] is tensors[i] for i, v in values.items() if v in state
         ):
             raise Refused("its rounds hand on what is in no variable")
-        sources = [_operand(recorder, self.equations[i].inputs[0]) for i in self.rows]
+        owner = dict(zip(self.written, owners, strict=True))
+        sources = [
+            owner[self.ahead[i]] if i in self.ahead else _operand(recorder, self.equations[i].inputs[0])
+            for i in self.rows
+        ]
         same = [_operand(recorder, v) for v in self._same()]
         if not state and not leaves:
             return {}, []
@@ -174,9 +184,9 @@ class Turn(NamedTuple):
             read.rows(x, 1 - begun, turns + begun)
             for x, read in zip(sources, self.rows.values(), strict=True)
         ]
-        rows += self._number_rows(recorder, 1 - begun, turns + begun)
-        owner = dict(zip(self.written, owners, strict=True))
         # In memory of their own: what is kept of them for backward is not written.
+        rows = [ops.clone(x) if i in self.ahead else x for i, x in zip(self.rows, rows, strict=True)]
+        rows += self._number_rows(recorder, 1 - begun, turns + begun)
         handed = [
             ops.clone(forward.row.row(owner[forward.write], len(LOOKS) - 1)) for forward in self._handed()
         ]
@@ -218,14 +228,16 @@ class Turn(NamedTuple):
         self, recorder: Recorder, owners: Sequence[Tensor], left: Sequence[Tensor], turns: int
     ) -> None:
         """Write what so many more turns leave in rows into these tensors, which count those writes."""
-        for write, owner, rows in zip(self.written.values(), owners, left, strict=True):
+        rows = dict(zip(self._lasting(), left, strict=True))
+        for (i, write), owner in zip(self.written.items(), owners, strict=True):
             version: Any = owner.version
             number = version[0]
-            recorder.later.writes_rows = True
-            try:
-                write.row.put(owner, rows, 1, turns)
-            finally:
-                recorder.later.writes_rows = False
+            if i in rows:
+                recorder.later.writes_rows = True
+                try:
+                    write.row.put(owner, rows[i], 1, turns)
+                finally:
+                    recorder.later.writes_rows = False
             version[:2] = number + turns, (number + turns, version[1][1])
 
     def _at(self, turns: int) -> Any:
@@ -300,7 +312,7 @@ def turn_of(
     subscripts = [read | {i: w.row for i, w in w_.items()} for read, w_ in zip(ours, written, strict=True)]
     after = _in_place_of(first, second, *subscripts, *numbers)
     try:
-        chain, forwards = written_rows(first, written[0], written[1], ours[0], after)
+        chain, forwards, ahead = written_rows(first, written[0], written[1], ours[0], after)
     except NotApart as reason:
         raise Refused(str(reason)) from None
     if not _carries(looks, after):
@@ -313,7 +325,7 @@ def turn_of(
     if not all(_is_derived(e, needing) for e in first):
         raise Refused("gradients are taken of only some of what its rounds compute")
     rows = {i: read for i, read in ours[0].items() if i not in forwards}
-    if any(first[i].inputs[0] in (*made, *carried) for i in rows):
+    if any(first[i].inputs[0] in (*made, *carried) for i in rows if i not in ahead):
         raise Refused("its rounds find rows in what they change")
     counted, tracked = _writes(looks), not recorder.tracked.isdisjoint((*made, *carried))
     left, again = (appended[a.appended : b.appended] for a, b in pairs)
@@ -323,7 +335,8 @@ def turn_of(
     except NotAlike as reason:
         raise Refused(str(reason)) from None
     shown = {x.value for x in held} | {a.value for a in left}
-    if not (chain | {f.output for f in forwards.values()}).isdisjoint(shown):
+    views = {*(f.output for f in forwards.values()), *(first[i].outputs[0] for i in ahead)}
+    if not (chain | views).isdisjoint(shown):
         raise Refused("its rounds write rows of what they hand on")
     later = {i: ours[1][i] for i in rows}
     names = {v.name for v in (*after, *after.values())} | {v.name for e in first for v in e.values()}
@@ -334,7 +347,7 @@ def turn_of(
         given[i] = computed, value
     begin, roots = looks[0].equations, looks[-1].roots
     return Turn(
-        first, begin, after, carried, roots, counted, tracked, later, written[1], given, forwards, left
+        first, begin, after, carried, roots, counted, tracked, later, written[1], given, forwards, ahead, left
     )
 
 

@@ -152,6 +152,9 @@ class _Reading:
                 self._note(name, target, True)
                 self._reads(value)
                 self._assigns(target)
+            case ast.AugAssign(target=ast.Subscript() as target, value=value):
+                self._assigns(target)
+                self._reads(value)
             case ast.If(test=test, body=body, orelse=orelse):
                 self._reads(test)
                 self._branches(body, orelse)
@@ -266,7 +269,7 @@ _WORDS: dict[type, str] = {
     ast.Return: "a `return`", ast.Raise: "a `raise`", ast.Assert: "an `assert`", ast.Delete: "a `del`",
     ast.FunctionDef: "a definition", ast.Lambda: "a `lambda`", ast.Dict: "a dict",
     ast.ListComp: "a comprehension", ast.GeneratorExp: "a comprehension", ast.JoinedStr: "an f-string",
-    ast.AugAssign: "an item or attribute that they change", ast.AnnAssign: "an annotation",
+    ast.AugAssign: "an attribute that they change", ast.AnnAssign: "an annotation",
     ast.keyword: "`**` in a call", ast.Starred: "a `*` in a call",
 }  # fmt: skip
 _TARGETS: dict[type, str] = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from typing import Any
 
 from fusegrad.tracer.twin.expressions import HOOKS, OPERATORS, Expressions, Pattern, names_pattern
 from fusegrad.tracer.twin.number_parts import NumberPart, NumberUse
@@ -130,19 +129,36 @@ class Rewriter(Expressions):
             return [self.at(node, ast.Assign(targets=[target], value=value))]
         names = [self.temporary()]
         result = [self.keep(names[0], self.expression(target.value), target)]
+        owner = self.load(names[0], target)
         if isinstance(target, ast.Attribute):
-            key: Any = self.mangle(target.attr)
+            name = self.mangle(target.attr)
             kind = "counted_attribute" if operator in ("+", "-") else "attribute"
+            old = self.hook(kind, target, owner, name)
+            value = self.hook("inplace", node, operator, old, self.expression(node.value))
+            stored = self.hook("store_" + kind, target, value, owner, name)
         else:
             assert isinstance(target, ast.Subscript)
             names.append(self.temporary())
             result.append(self.keep(names[1], self.index(target.slice), target))
-            key, kind = self.load(names[1], target), "item"
-        old = self.hook(kind, target, self.load(names[0], target), key)
-        value = self.hook("inplace", node, operator, old, self.expression(node.value))
-        key = self.load(names[1], target) if kind == "item" else key
-        stored = self.hook("store_" + kind, target, value, self.load(names[0], target), key)
+            key = self.load(names[1], target)
+            stored = self.change_item(node, target, owner, key)
         return [*result, self.at(node, ast.Expr(value=stored)), *self.forget(names, node)]
+
+    def change_item(
+        self, node: ast.AugAssign, target: ast.Subscript, owner: ast.expr, key: ast.expr
+    ) -> ast.expr:
+        """The end of `owner[key] += ...`."""
+        operator = OPERATORS[type(node.op)]
+        if target not in self.written:
+            old = self.hook("item", target, owner, key)
+            value = self.hook("inplace", node, operator, old, self.expression(node.value))
+            return self.hook("store_item", target, value, owner, key)
+        name, place, row = self.written[target]
+        follows = self.load(name, target), place, row.slopes
+        old = self.hook("row", target, owner, key, *follows, True)
+        value = self.expression(node.value)
+        changed = self.hook("inplace_row", node, operator, old, value, owner, key, *follows)
+        return self.hook("store_row", target, changed, owner, key, *follows)
 
     def keep(self, name: str, value: ast.expr, origin: ast.AST) -> ast.stmt:
         return self.at(origin, ast.Assign(targets=[self.store(name, origin)], value=value))

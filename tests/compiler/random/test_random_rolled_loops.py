@@ -132,6 +132,11 @@ def statements(draw: random.Random, number: str, rows: list[str], half: int) -> 
                 f"out[{place()}, 1:] = {target}[1:]",
                 f"line[{place()}] = {target}.sum()",
                 f"back[{number}] = back[{number} - 1] * 0.5 + {target}",
+                f"sums[{(at := place())}] = sums[{at}] * 0.5 + {target}",
+                f"sums[{place()}] += {target}",
+                f"sums[{(at := place())}] -= fg.sin({term()}); {target} = {target} + sums[{at}] * 0.1",
+                f"{target} = {target} + sums[{place()}] * 0.1",
+                f"wide[1:, {place()}] *= 0.5",
                 f"{target} = {target} * 0.9 + 0.1 * back[{number} - 1]",
                 f"back[{number}] = back[{number} - 1] * 0.7 - back[{number} - {draw.choice([1, 2, 3])}] / 5",
                 f"q = {computed()}; {target} = fg.sin({target} * q + {term()})",
@@ -177,6 +182,7 @@ def function(x, y, w, h):
 
     u, v, past = [], [h], [h * 0.5, h - 1, h * 2]
     back = fg.zeros(n, 3, dtype=h.dtype)
+    sums = x * 0.5
     out, wide, line, q = fg.zeros(n, 3, dtype=h.dtype), fg.zeros(3, n, dtype=h.dtype), x[:, 0] * 1, 0.25
     rate, last, view = 0.5, h, fg.zeros(3, n, dtype=h.dtype).T
 
@@ -196,7 +202,9 @@ def loop(seed: int) -> tuple[str, Callable[..., Any], int]:
     body = [*statements(draw, number, rows, n // 2)]
     lines = [header.format(n=n), *(f"    {line}" for line in body)]
     lines += ["loss = (a * a).sum() + (b * c).sum() + total + state.h.sum()"]
-    lines += ["loss = loss + (out * x).sum() + (back * y).sum() + (wide * wide.roll(1, 1)).sum()"]
+    lines += [
+        "loss = loss + (out * x).sum() + (sums * y).sum() + (back * y).sum() + (wide * wide.roll(1, 1)).sum()"
+    ]
     lines += ["loss = loss + (line * line).mean() + last.prod()"]
     if any("u.append" in line for line in body):
         lines += [

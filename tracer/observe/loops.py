@@ -74,13 +74,15 @@ class Missing(NamedTuple):
 
 
 class Loops:
-    """not_rolled: the long loops that were not rolled. stores: how often attributes of the run's own objects
-    were set, which rounds may hand on.
+    """not_rolled: the long loops that were not rolled. stores: how often attributes of objects were set that
+    rounds may hand on. rolling: how many loops are at work of which rounds may be left out. changed: the
+    attributes of objects from outside that the run has set or counted up.
     """
 
     def __init__(self) -> None:
         self.not_rolled: list[NotRolled] = []
-        self.stores = 0
+        self.stores = self.rolling = 0
+        self.changed: set[tuple[str, int, str]] = set()
         self._set: dict[tuple[int, str], tuple[Any, int]] = {}
         # By the id of a list: what it does not have, and those that others may have than one variable.
         self._missing: dict[int, tuple[list[Any], list[Missing]]] = {}

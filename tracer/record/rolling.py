@@ -45,7 +45,7 @@ from fusegrad.tracer.record.appended import Appended
 from fusegrad.tracer.record.recorder import Recorder
 from fusegrad.tracer.record.round_numbers import Computed, computed
 from fusegrad.tracer.record.rows import RowRead, RowWrite
-from fusegrad.tracer.record.turns import LOOKS, TURN, Look, Refused, Seen, turn_of
+from fusegrad.tracer.record.turns import LOOKS, TURN, Look, Refused, Seen, counted_up, turn_of
 from fusegrad.tracer.twin.sites import Site
 
 # So many rounds must be left out for it to pay: on large tensors; on small ones, or with gradients.
@@ -178,6 +178,7 @@ class Rounds:
         self._since = next_sequence()
         self._left_out = 0
         self._reason = ""
+        observer.loops.rolling += 1
         # From which round on rounds are looked at again, and after how many more if those differ, too.
         self._again, self._wait = 0, TURN
         self._begin(0)
@@ -206,7 +207,7 @@ class Rounds:
 
     def __next__(self) -> Any:
         if self._next >= self._items.number:
-            self._tell()
+            self.over()
             raise StopIteration
         self._next += 1
         return self._items.item(self._next - 1)
@@ -267,6 +268,7 @@ class Rounds:
         if not later.on:
             raise Refused(f"its rounds look at values, or change what is outside (line {later.settled[1]})")
         found = self._items.found, self._items.written, self._items.numbers
+        counted = counted_up(self._looks)
         turn = turn_of(self._looks, self._recorder, found, self._appended)
         turns = turn.limit(min(self._may_leave_out(), self._alike - self._next) // TURN)
         fewest = FEWEST_SMALL if turn.is_op else FEWEST
@@ -279,6 +281,8 @@ class Rounds:
                 self._observer.loops.misses(items, rows, last)
         else:
             turn.in_memory(self._recorder, turns)
+        for owner, name, growth in counted:
+            stores.own(owner)[name] += growth * turns
         self._next += turns * TURN
         self._left_out += turns * TURN
         return carried
@@ -301,10 +305,13 @@ class Rounds:
         versions = {key: counter[0] for key, counter in counters.items()}
         roots = memory.roots(lambda array: later.is_held(array, by_graph))
         appended = len(self._appended)
-        self._looks.append(Look(len(recorder.equations), noted, seen, roots, counters, versions, appended))
+        counts = tuple((c.owner, c.name, c.value()) for c in observer.stores.counts())
+        length = len(recorder.equations)
+        self._looks.append(Look(length, noted, seen, roots, counters, versions, appended, counts))
 
-    def _tell(self) -> None:
+    def over(self) -> None:
         """The loop is over: say why its rounds ran, if they did."""
+        self._observer.loops.rolling -= 1
         if not self._left_out and self._reason:
             self._observer.loops.ran(self._reason, self._items.number, self._site)
 

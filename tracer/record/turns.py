@@ -63,6 +63,7 @@ class Look(NamedTuple):
     equations: how many there are. noted: how much there is of what no round may add to. carried: what the
     variables hold. roots: the value of each array that is no view and that somebody has. counters: the
     version counters of tensors, by id; versions: what they say. appended: how much was appended to lists.
+    counts: the attributes that the run has only added to, with their objects and what they are.
     """
 
     equations: int
@@ -72,6 +73,7 @@ class Look(NamedTuple):
     counters: Mapping[int, list[Any]]
     versions: Mapping[int, int]
     appended: int
+    counts: tuple[tuple[Any, str, int], ...]
 
 
 class Turn(NamedTuple):
@@ -83,7 +85,7 @@ class Turn(NamedTuple):
     there before, and by how much each turn raises them. tracked: whether anything of it needs gradients.
     rows, written: by the number of the equation, what reads a row or writes one; numbers: which number of the
     round it is given, and what stands for that; forwards: what reads a row that was written; ahead: what
-    reads one that is written later if at all, and what writes that tensor. appended: what it appends to lists.
+    reads one that is not by then, and what writes that tensor. appended: what it appends to lists.
     """
 
     equations: Sequence[Equation]
@@ -349,6 +351,20 @@ def turn_of(
     return Turn(
         first, begin, after, carried, roots, counted, tracked, later, written[1], given, forwards, ahead, left
     )
+
+
+def counted_up(looks: Sequence[Look]) -> list[tuple[Any, str, int]]:
+    """By how much each turn adds to attributes that the run only adds to, with their objects."""
+    found = []
+    for counts in zip(*(look.counts for look in looks), strict=False):
+        (owner, name, first), second, third = counts
+        same = all(c[0] is owner and c[1] == name for c in counts)
+        if not same or third[2] - second[2] != second[2] - first:
+            raise Refused("its rounds do not all add as much to attributes")
+        found.append((owner, name, third[2] - second[2]))
+    if len({len(look.counts) for look in looks}) > 1:
+        raise Refused("its rounds do not all add to the same attributes")
+    return found
 
 
 def _within(found: Mapping[int, Any], begin: Look, end: Look) -> dict[int, Any]:

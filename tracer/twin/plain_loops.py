@@ -152,7 +152,7 @@ class _Reading:
                 self._note(name, target, True)
                 self._reads(value)
                 self._assigns(target)
-            case ast.AugAssign(target=ast.Subscript() as target, value=value):
+            case ast.AugAssign(target=ast.Subscript() | ast.Attribute() as target, value=value):
                 self._assigns(target)
                 self._reads(value)
             case ast.If(test=test, body=body, orelse=orelse):
@@ -248,7 +248,7 @@ class _Reading:
             case ast.Tuple(elts=elements) if all(isinstance(e, ast.Name) for e in elements):
                 for element in elements:
                     self._assigns(element)
-            case ast.Attribute(value=ast.Name() as owner):
+            case ast.Attribute(value=owner):
                 self._reads(owner)
             case ast.Subscript(value=ast.Name() as owner, slice=index):
                 self._reads(owner)
@@ -269,11 +269,10 @@ _WORDS: dict[type, str] = {
     ast.Return: "a `return`", ast.Raise: "a `raise`", ast.Assert: "an `assert`", ast.Delete: "a `del`",
     ast.FunctionDef: "a definition", ast.Lambda: "a `lambda`", ast.Dict: "a dict",
     ast.ListComp: "a comprehension", ast.GeneratorExp: "a comprehension", ast.JoinedStr: "an f-string",
-    ast.AugAssign: "an attribute that they change", ast.AnnAssign: "an annotation",
+    ast.AnnAssign: "an annotation",
     ast.keyword: "`**` in a call", ast.Starred: "a `*` in a call",
 }  # fmt: skip
 _TARGETS: dict[type, str] = {
-    ast.Attribute: "an attribute of more than a variable",
     ast.Subscript: "an item of more than a variable",
 }
 

@@ -135,7 +135,7 @@ class Rewriter(Expressions):
             kind = "counted_attribute" if operator in ("+", "-") else "attribute"
             old = self.hook(kind, target, owner, name)
             value = self.hook("inplace", node, operator, old, self.expression(node.value))
-            stored = self.hook("store_" + kind, target, value, owner, name)
+            stored: ast.expr = self.hook("store_" + kind, target, value, owner, name)
         else:
             assert isinstance(target, ast.Subscript)
             names.append(self.temporary())
@@ -153,11 +153,12 @@ class Rewriter(Expressions):
             old = self.hook("item", target, owner, key)
             value = self.hook("inplace", node, operator, old, self.expression(node.value))
             return self.hook("store_item", target, value, owner, key)
-        name, place, row = self.written[target]
-        follows = self.load(name, target), place, row.slopes
+        rounds, place, row = self.written[target]
+        follows = self.load(rounds, target), place, row.slopes
         old = self.hook("row", target, owner, key, *follows, True)
-        value = self.expression(node.value)
-        changed = self.hook("inplace_row", node, operator, old, value, owner, key, *follows)
+        changed = self.hook(
+            "inplace_row", node, operator, old, self.expression(node.value), owner, key, *follows
+        )
         return self.hook("store_row", target, changed, owner, key, *follows)
 
     def keep(self, name: str, value: ast.expr, origin: ast.AST) -> ast.stmt:

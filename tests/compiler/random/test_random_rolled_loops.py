@@ -110,6 +110,8 @@ def statements(draw: random.Random, number: str, rows: list[str], half: int) -> 
         usual = [f"{target} = fg.tanh({term()})"] * 10 + ["a, b = b, a", f"{target} = {draw.choice('abc')}"]
         usual += [f"u.append({target})"] * 2 + [f"v.append(fg.sin({term()}))", f"v.append({row()})"]
         usual += [f"past.append({target})", f"past.append(fg.sin({term()}))"]
+        usual += [f"WORLD.h = fg.tanh(WORLD.h * 0.5 + {target})", f"{target} = {target} + WORLD.h * 0.1"]
+        usual += ["WORLD.steps += 1"]
         usual += [f"total = total + ({term()}).sum()"]
         odd = [f"{target} = {target} * 0.5; {target} += 0.25", "k = k + 1", "x = x * 0.99", "last = a"]
         odd += [f"{target} = {target}.detach() * 0.5 + b", f"{target} = no_gradient({target}) + b"]
@@ -123,6 +125,8 @@ def statements(draw: random.Random, number: str, rows: list[str], half: int) -> 
             f"{target} = {target} * len(past) * 0.01",
             f"{target} = {target} + past[{draw.choice([1, 9])}]",
         ]
+        odd += ["WORLD.h *= 0.5", f"WORLD.h = {target}", f"{target} = {target} * (WORLD.steps < {half})"]
+        odd += ["WORLD.steps += k", f"if {test()}: WORLD.steps -= 3"]
         odd += ["with_list(past)", f"past[-1] = {target}", f"{target}.mul_(0.5)"]
         odd += [f"state.h = fg.tanh({term()})"]
         usual += (
@@ -164,6 +168,9 @@ class State:
     def __init__(self, h):
         self.h = h
 
+WORLD = State(None)
+WORLD.steps = 0
+
 def no_gradient(x):
     with fg.no_grad():
         return x * 0.5
@@ -180,6 +187,7 @@ def function(x, y, w, h):
         numbers.append(len(numbers))
         return 1.0 if len(numbers) < n // 2 else 0.9
 
+    WORLD.h = h * 0.5
     u, v, past = [], [h], [h * 0.5, h - 1, h * 2]
     back = fg.zeros(n, 3, dtype=h.dtype)
     sums = x * 0.5
@@ -201,7 +209,7 @@ def loop(seed: int) -> tuple[str, Callable[..., Any], int]:
     header, number, rows = draw.choice(HEADERS)
     body = [*statements(draw, number, rows, n // 2)]
     lines = [header.format(n=n), *(f"    {line}" for line in body)]
-    lines += ["loss = (a * a).sum() + (b * c).sum() + total + state.h.sum()"]
+    lines += ["loss = (a * a).sum() + (b * c).sum() + total + (state.h + WORLD.h).sum()"]
     lines += [
         "loss = loss + (out * x).sum() + (sums * y).sum() + (back * y).sum() + (wide * wide.roll(1, 1)).sum()"
     ]
@@ -234,21 +242,25 @@ def check(seed: int) -> bool:
     draw = np.random.default_rng(seed)
     shapes = (n, WIDTH), (n, WIDTH), (WIDTH, WIDTH), (WIDTH,)
     args = [fg.from_numpy(draw.standard_normal(shape) * 0.5) for shape in shapes]
-    derived = fg.value_and_grad(function, (0, 1, 2, 3), has_aux=True)
+    derived, world = fg.value_and_grad(function, (0, 1, 2, 3), has_aux=True), function.__globals__["WORLD"]
     try:
         (loss, shown), gradients = derived(*args)
     except (RuntimeError, IndexError) as error:
         with pytest.raises(type(error)):
             fg.jit(derived)(*args)
         return False
-    expected = [t.detach().numpy().copy() for t in (loss, *shown, *gradients)]
+    expected, steps = [t.detach().numpy().copy() for t in (loss, *shown, *gradients)], world.steps
     try:
         inner, outer = fg.jit(derived), fg.jit(function)
         for call in range(2):
+            world.steps = 0
             (loss, shown), gradients = inner(*args)
             for ours, theirs in zip((loss, *shown, *gradients), expected, strict=True):
                 np.testing.assert_allclose(ours.detach().numpy(), theirs, 1e-7, 1e-9)
+            assert world.steps == steps, call
+            world.steps = 0
             loss, shown = outer(*args)
+            assert world.steps == steps, call
             for ours, theirs in zip((loss, *shown), expected, strict=False):
                 np.testing.assert_allclose(ours.numpy(), theirs, 1e-7, 1e-9, err_msg=f"call {call}")
     except Exception as error:

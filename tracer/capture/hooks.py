@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import itertools
 import sys
+from collections.abc import Iterator
 from types import FunctionType
 from typing import Any
 
@@ -213,6 +214,30 @@ class Hooks:
         """The end of a round of a plain loop; what the next one takes over."""
         return rounds.ended(*carried) if isinstance(rounds, rolling.Rounds) else carried
 
+    def counting(self, number: Any, step: int, used: int, site: int) -> Any:
+        """The numbers that a plain `while` loop counts; see `rounds`."""
+        observer, place = active(), self.sites[site]
+        if observer is None:
+            return self._counted_on(number, step, site)
+        if type(number) is int:
+            observer.numbers.look(number)
+            found = rolling.rounds(observer, None, (rolling.endless(number, step),), (), (used,), place)
+            if found is not None:
+                return found
+        reason = "its rounds ask for the number that they count, or values were needed before it"
+        return observer.loops.counted(self._counted_on(number, step, site), reason, place)
+
+    def _counted_on(self, number: Any, step: int, site: int) -> Iterator[Any]:
+        while True:
+            yield number
+            number = self.inplace("+", number, step, site)
+
+    @staticmethod
+    def rounds_left(rounds: Any) -> None:
+        """A plain loop is left by `break`."""
+        if isinstance(rounds, rolling.Rounds):
+            rounds.left()
+
     def row(
         self,
         owner: Any,
@@ -260,6 +285,8 @@ class Hooks:
         self, symbol: str, left: Any, right: Any, rounds: Any, place: int, slope: int, site: int
     ) -> Any:
         """`left < right` and the like, which differ by `slope` more with the number of each round."""
+        if isinstance(rounds, rolling.Rounds):
+            rounds.looks(left, right)
         result = self.compare(symbol, left, right, site)
         if isinstance(rounds, rolling.Rounds):
             rounds.compared(symbol, left, right, place, slope)

@@ -87,8 +87,14 @@ def rounds(
     else:
         line = recorder.later.settled[1]
         reason = f"values were needed, or something outside was changed, before it (line {line})"
-    observer.loops.ran(reason, number, site)
+    if number < _FAR:
+        observer.loops.ran(reason, number, site)
     return None
+
+
+def endless(number: int, step: int) -> range:
+    """The numbers that are counted from one on, which a loop leaves by `break`."""
+    return range(number, number + _FAR * step, step)
 
 
 def sources_of(function: Any, given: Sequence[Any], targets: int) -> Sequence[Any] | None:
@@ -313,7 +319,15 @@ class Rounds:
         """The loop is over: say why its rounds ran, if they did."""
         self._observer.loops.rolling -= 1
         if not self._left_out and self._reason:
-            self._observer.loops.ran(self._reason, self._items.number, self._site)
+            self._observer.loops.ran(self._reason, self._next, self._site)
+
+    def left(self) -> None:
+        """The loop is left by `break`."""
+        later = self._recorder.later
+        if later.whatever_size:
+            later.whatever_size, self._recorder.operands = False, None
+            later.catch_up()
+        self.over()
 
     # What rounds do with their number, and leave.
 
@@ -418,6 +432,10 @@ class Rounds:
         if type(value) is not Tensor:
             self._odd = self._odd or "its rounds use their number otherwise than in sums and products"
         return value
+
+    def looks(self, *sides: Any) -> None:
+        """A round is about to compare its number: what with is the same in all replays."""
+        self._observer.numbers.look(*sides)
 
     def compared(self, symbol: str, left: Any, right: Any, place: int, slope: int) -> None:
         """A round has compared its number: both sides differ by `slope` times what it gets from the source at

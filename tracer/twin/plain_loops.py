@@ -1,6 +1,6 @@
 """Plain loops: a `for` statement goes in; what its rounds hand on comes out, or why it is not plain.
 
-Their bodies are assignments, and branches of them. Nothing in them leaves, catches or defines. A round may
+Their bodies are assignments, and branches of them. Nothing in them returns, catches or defines. A round may
 use its number to find or write a row, `x[t]` or `x[:, n - 1 - t]`, to compute, `x * (dt * t)`, and to branch,
 `if t < 3`. It may append what it leaves to a list that is joined later, and read by nobody else. What it
 calls, and how it branches on anything but its number, is for the run to say (see `rolling.py`).
@@ -95,7 +95,8 @@ def plain_loop(loop: ast.For, scope: Scope) -> PlainLoop:
             raise NotPlain(f"a function within may see its variable `{name}`", loop.lineno)
     found = reading.found
     # What not every round assigns may be that of one that is left out.
-    later = (n for n in reading.assigned if n not in reading.certain and scope.is_used_elsewhere(n, loop))
+    certain = reading.certain if not reading.may_leave else ()
+    later = (n for n in reading.assigned if n not in certain and scope.is_used_elsewhere(n, loop))
     found.carried = [n for n in reading.read if n in reading.assigned and n not in targets]
     found.carried += [n for n in later if n not in (*found.carried, *targets)]
     for name in found.carried:
@@ -112,6 +113,7 @@ class _Reading:
 
     assigned: those that it may assign; certain: those that it has assigned by now, whatever it branched on;
     bound: those that have a value by now; numbers: those that follow from the number of the round by now.
+    has_left: whether the loop is left by now; may_leave: whether it may have been.
     """
 
     def __init__(
@@ -123,12 +125,15 @@ class _Reading:
         self.certain: set[str] = set()
         self.bound: set[str] = set()
         self.numbers: dict[str, NumberPart] = {}
+        self.has_left = self.may_leave = False
 
     def follow(self, statement: ast.stmt) -> None:
         """Note the names of the next statement."""
         match statement:
             case ast.Pass():
                 pass
+            case ast.Break():
+                self.has_left = self.may_leave = True
             case ast.Expr(
                 value=ast.Call(
                     func=ast.Attribute(value=ast.Name(id=name), attr="append"), args=[value], keywords=[]
@@ -168,12 +173,16 @@ class _Reading:
         after, own = [], []
         for branch in branches:
             self.certain, self.bound, self.numbers = {*before[0]}, {*before[1]}, {**numbers}
+            self.has_left = False
             for statement in branch:
                 self.follow(statement)
-            after.append((self.certain, self.bound))
+            if not self.has_left:
+                after.append((self.certain, self.bound))
             own.append(self.numbers)
-        self.certain = set.intersection(*(certain for certain, _ in after))
-        self.bound = set.intersection(*(bound for _, bound in after))
+        self.has_left = not after
+        if after:
+            self.certain = set.intersection(*(certain for certain, _ in after))
+            self.bound = set.intersection(*(bound for _, bound in after))
         self.numbers = {name: part for name, part in numbers.items() if all(n.get(name) is part for n in own)}
         for name, part in ((name, part) for n in own for name, part in n.items()):
             if name not in self.numbers:
@@ -265,7 +274,7 @@ class _Reading:
 
 _WORDS: dict[type, str] = {
     ast.For: "a loop of their own", ast.While: "a `while`",
-    ast.With: "a `with`", ast.Try: "a `try`", ast.Break: "a `break`", ast.Continue: "a `continue`",
+    ast.With: "a `with`", ast.Try: "a `try`", ast.Continue: "a `continue` within more than branches",
     ast.Return: "a `return`", ast.Raise: "a `raise`", ast.Assert: "an `assert`", ast.Delete: "a `del`",
     ast.FunctionDef: "a definition", ast.Lambda: "a `lambda`", ast.Dict: "a dict",
     ast.ListComp: "a comprehension", ast.GeneratorExp: "a comprehension", ast.JoinedStr: "an f-string",

@@ -7,6 +7,7 @@ import ast
 from fusegrad.tracer.twin.expressions import HOOKS, OPERATORS, Expressions, Pattern, names_pattern
 from fusegrad.tracer.twin.number_parts import NumberPart, NumberUse
 from fusegrad.tracer.twin.plain_loops import NotPlain, PlainLoop, Row, Test, plain_loop
+from fusegrad.tracer.twin.rounds import counted, without_continue
 from fusegrad.tracer.twin.scopes import given_by
 from fusegrad.tracer.twin.sites import SiteTable
 from fusegrad.tracer.twin.source import Unsupported
@@ -47,7 +48,13 @@ class Rewriter(Expressions):
     def statement_Pass(self, node: ast.stmt) -> list[ast.stmt]:
         return [node]
 
-    statement_Break = statement_Continue = statement_Global = statement_Nonlocal = statement_Pass
+    statement_Continue = statement_Global = statement_Nonlocal = statement_Pass
+
+    def statement_Break(self, node: ast.Break) -> list[ast.stmt]:
+        if self.rounds_around is None:
+            return [node]
+        left = self.hook("rounds_left", node, self.load(self.rounds_around, node), site=False)
+        return [self.at(node, ast.Expr(value=left)), node]
 
     def statement_Expr(self, node: ast.Expr) -> list[ast.stmt]:
         if node in self.appends:
@@ -190,11 +197,15 @@ class Rewriter(Expressions):
         return self.store(name, target), (), [*stores, *self.forget([name], target)]
 
     def statement_For(self, node: ast.For) -> list[ast.stmt]:
+        body = without_continue(node.body)
+        loop = ast.For(target=node.target, iter=node.iter, body=body, orelse=node.orelse)
+        loop = ast.copy_location(loop, node)
         try:
-            plain = plain_loop(node, self.scope)
+            plain = plain_loop(loop, self.scope)
         except NotPlain as refusal:
             return self.any_loop(node, refusal)
-        return self.plain_loop(node, plain)
+        used = tuple([plain.used.get(target, 0) for target in plain.targets])
+        return self.plain_loop(loop, plain, self.rounds(node, names_pattern(node.target), used))
 
     def any_loop(self, node: ast.For, refusal: NotPlain) -> list[ast.stmt]:
         """A loop of which every round runs."""
@@ -205,11 +216,10 @@ class Rewriter(Expressions):
         body, orelse = [*stores, *self.statements(node.body)], self.statements(node.orelse)
         return [self.at(node, ast.For(target=target, iter=iterable, body=body, orelse=orelse))]
 
-    def plain_loop(self, node: ast.For, plain: PlainLoop) -> list[ast.stmt]:
-        """A loop of which some rounds may be left out."""
+    def plain_loop(self, node: ast.For, plain: PlainLoop, items: ast.expr) -> list[ast.stmt]:
+        """A loop of which some rounds may be left out, over these items."""
         name = self.temporary()
-        used = tuple([plain.used.get(target, 0) for target in plain.targets])
-        rounds = self.keep(name, self.rounds(node, names_pattern(node.target), used), node.iter)
+        rounds = self.keep(name, items, node.iter)
         written = {subscript.value.id for subscript in plain.written if isinstance(subscript.value, ast.Name)}
         for subscript in plain.rows:
             if isinstance(subscript.value, ast.Name) and subscript.value.id in written:
@@ -296,6 +306,20 @@ class Rewriter(Expressions):
         return self.hook("append", node, self.load(owner, node), value, self.load(name, node), seen)
 
     def statement_While(self, node: ast.While) -> list[ast.stmt]:
+        found = counted(node)
+        if found is not None:
+            loop, step = found
+            try:
+                plain = plain_loop(loop, self.scope)
+            except NotPlain:
+                return self.any_while(node)
+            (target,) = plain.targets
+            items = self.hook("counting", node, self.load(target, node), step, plain.used.get(target, 0))
+            return self.plain_loop(loop, plain, items)
+        return self.any_while(node)
+
+    def any_while(self, node: ast.While) -> list[ast.stmt]:
+        """A loop of which every round runs."""
         name = self.temporary()
         begins = self.keep(name, self.hook("while_begins", node), node)
         goes_on = self.hook("while_goes_on", node, self.load(name, node), site=False)

@@ -31,6 +31,8 @@ HEADERS = [
     ("for t in range(0, {n}, 2):", "t", []),
     ("for t in reversed(range({n})):", "t", []),
     ("for t in range({n} - 1, -1, -1):", "t", []),
+    ("t = 0\n    while t < {n}:", "t", []),
+    ("t = k - 2\n    while {n} - 3 >= t:", "t", []),
     ("for r in x:", "", ["r"]),
     ("for t, r in enumerate(x):", "t", ["r"]),
     ("for r, s in zip(x, y):", "", ["r", "s"]),
@@ -155,6 +157,8 @@ def statements(draw: random.Random, number: str, rows: list[str], half: int) -> 
             f"with_out({place()}, a)",
         ] if number else []  # fmt: skip
         usual += [f"{target} = {target} * 0.5 if {test()} else {target} + 0.1 * {row()}"]
+        leave = draw.choice(["break", "break", "continue"] if number else ["break"])
+        odd += [f"if {test()}: {leave}"] * 3 + [f"if a.sum() > {draw.choice([0, 9])}: break"]
         usual += [f"if {test()}: {target} = {target} - {row()}", f"if {test()}: last = {target} * 2"]
         yield draw.choice(odd if draw.random() < 0.06 else usual)
     if draw.random() < 0.1:
@@ -208,6 +212,7 @@ def loop(seed: int) -> tuple[str, Callable[..., Any], int]:
     n = draw.randint(36, 64)
     header, number, rows = draw.choice(HEADERS)
     body = [*statements(draw, number, rows, n // 2)]
+    body += ["t += 1"] * ("while" in header)
     lines = [header.format(n=n), *(f"    {line}" for line in body)]
     lines += ["loss = (a * a).sum() + (b * c).sum() + total + (state.h + WORLD.h).sum()"]
     lines += [

@@ -1,4 +1,4 @@
-"""Loops whose rounds set attributes of objects from outside: handed on like variables, and left as in eager."""
+"""Loops whose rounds set attributes of objects from outside: handed on like variables, left as in eager."""
 
 from __future__ import annotations
 

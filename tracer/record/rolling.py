@@ -16,7 +16,7 @@ In long loops, ops on small tensors wait for that, too. What ops warn of, they s
 
 Where a round finds rows by its number, they are the rows of the loop (`rows.py`). The source shows that their
 places grow evenly with the number: all else that they are found by is the same whole number in each. What
-rounds append to a list that nobody sees before it is joined (`loops.py`) are rows, too, and so is what each
+rounds append to a list that nobody sees before they are over (`loops.py`) are rows, too, and so is what each
 writes into a row of a tensor that the run has made, and that they do not read: that is written at once.
 Numbers that Python computes from that of the round, and that meet a tensor, come as rows
 (`round_numbers.py`). If the rounds that are left out end before the loop does, as places are counted from the

@@ -2,8 +2,8 @@
 
 Their bodies are assignments, and branches of them. Nothing in them returns, catches or defines. A round may
 use its number to find or write a row, `x[t]` or `x[:, n - 1 - t]`, to compute, `x * (dt * t)`, and to branch,
-`if t < 3`. It may append what it leaves to a list that is joined later, and read by nobody else. What it
-calls, and how it branches on anything but its number, is for the run to say (see `rolling.py`).
+`if t < 3`, and to leave the loop. It may append what it leaves to a list that nobody else has by then. What
+it calls, and how it branches on anything but its number, is for the run to say (see `rolling.py`).
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from fusegrad.eager.core.families import lies_apart
 from fusegrad.eager.core.names import attach, publish, renamed
 from fusegrad.eager.core.op import wrap
 from fusegrad.eager.core.ops import ops
-from fusegrad.eager.core.stand_in import plain
+from fusegrad.eager.core.stand_in import has_values, plain
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.forms import given, refusal
@@ -117,9 +117,12 @@ def before(target: Tensor, others: Sequence[Any] = ()) -> Tensor:
     Only where an op with `others` goes on the graph can anything keep it, so only then it is copied.
     """
     recorded = state.grad_enabled and any(isinstance(t, Tensor) and t.needs_grad for t in (target, *others))
-    old = wrap(np.array(target.array) if recorded else target.array)
-    if recorded and state.interpreter is not None:
-        state.interpreter.copied(old, target)
+    if recorded and not has_values(target.array):
+        old = ops.clone(target)  # when it is computed
+    else:
+        old = wrap(np.array(target.array) if recorded else target.array)
+        if recorded and state.interpreter is not None:
+            state.interpreter.copied(old, target)
     old.needs_grad, old.grad_fn, old.output_index = target.needs_grad, target.grad_fn, target.output_index
     return old
 

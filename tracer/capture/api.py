@@ -72,6 +72,7 @@ def capture(
     _reach_bound(observer, called, bound)
     recorder.name_of, recorder.reached = observer.name_of, observer.reached
     observer.opened, observer.changed = recorder.code_opens, recorder.change
+    observer.changed_later = recorder.change_later
     observer.numbers, recorder.memory.let_go = recorder.numbers, functools.partial(observer.forget, 0)
     recorder.graph_changes.callbacks = Callbacks(observer)
     before = modes()

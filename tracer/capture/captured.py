@@ -128,7 +128,8 @@ class Capture:
     met: tensors found outside of which nothing was computed: the run may have asked for their shape, dtype,
     layout or `requires_grad`. reads: what must still hold for a replay. same: (leaf number, place) of tensors
     that were one array, and so are one value of the graph. bare: the leaves that had no `.grad`, and must
-    have none. derived: the tensors whose gradients the run asked for: no op has made them, and they have no hooks.
+    have none. derived: the tensors whose gradients the run asked for: no op has made them, and they have no
+    hooks.
     reasons: why it cannot be replayed; empty for a closed run. foretold: whether a run that meets the same
     `reads` cannot be replayed, either. changes: what it did to the world that a
     replay does, too. later: what of the result waits to be computed. before: what takes the run back.

@@ -5,10 +5,12 @@ from __future__ import annotations
 import builtins
 import itertools
 import sys
+from collections.abc import Iterator
 from types import FunctionType
 from typing import Any
 
 from fusegrad.tracer.observe import attributes, calls, operations, purity
+from fusegrad.tracer.observe.loops import Part
 from fusegrad.tracer.observe.observer import Following, Observer, active
 from fusegrad.tracer.observe.values import is_plain
 from fusegrad.tracer.record import rolling
@@ -212,6 +214,30 @@ class Hooks:
         """The end of a round of a plain loop; what the next one takes over."""
         return rounds.ended(*carried) if isinstance(rounds, rolling.Rounds) else carried
 
+    def counting(self, number: Any, step: int, used: int, site: int) -> Any:
+        """The numbers that a plain `while` loop counts; see `rounds`."""
+        observer, place = active(), self.sites[site]
+        if observer is None:
+            return self._counted_on(number, step, site)
+        if type(number) is int:
+            observer.numbers.look(number)
+            found = rolling.rounds(observer, None, (rolling.endless(number, step),), (), (used,), place)
+            if found is not None:
+                return found
+        reason = "its rounds ask for the number that they count, or values were needed before it"
+        return observer.loops.counted(self._counted_on(number, step, site), reason, place)
+
+    def _counted_on(self, number: Any, step: int, site: int) -> Iterator[Any]:
+        while True:
+            yield number
+            number = self.inplace("+", number, step, site)
+
+    @staticmethod
+    def rounds_left(rounds: Any) -> None:
+        """A plain loop is left by `break`."""
+        if isinstance(rounds, rolling.Rounds):
+            rounds.left()
+
     def row(
         self,
         owner: Any,
@@ -238,10 +264,29 @@ class Hooks:
         else:
             self.store_item(value, owner, key, site)
 
+    def inplace_row(
+        self,
+        symbol: str,
+        row: Any,
+        value: Any,
+        owner: Any,
+        key: Any,
+        rounds: Any,
+        place: int,
+        slopes: tuple[int, ...],
+        site: int,
+    ) -> Any:
+        """`owner[key] += value` and the like, without the store, where the key grows likewise."""
+        if not isinstance(rounds, rolling.Rounds):
+            return self.inplace(symbol, row, value, site)
+        return rounds.write(lambda: self.inplace(symbol, row, value, site), value, owner, key, place, slopes)
+
     def compare_number(
         self, symbol: str, left: Any, right: Any, rounds: Any, place: int, slope: int, site: int
     ) -> Any:
         """`left < right` and the like, which differ by `slope` more with the number of each round."""
+        if isinstance(rounds, rolling.Rounds):
+            rounds.looks(left, right)
         result = self.compare(symbol, left, right, site)
         if isinstance(rounds, rolling.Rounds):
             rounds.compared(symbol, left, right, place, slope)
@@ -274,17 +319,48 @@ class Hooks:
         """What such a key has besides the number of the round."""
         return rounds.offset(value) if isinstance(rounds, rolling.Rounds) else value
 
-    def append(self, items: Any, value: Any, rounds: Any, site: int) -> None:
-        """`items.append(value)`, the last that a round does with a value."""
-        if not isinstance(rounds, rolling.Rounds) or not rounds.append(items, value):
+    def append(self, items: Any, value: Any, rounds: Any, seen: bool, site: int) -> None:
+        """`items.append(value)`, the last that a round does with a value; see `Rounds.append`."""
+        if not isinstance(rounds, rolling.Rounds) or not rounds.append(items, value, seen):
             self.method(items, "append", site)(value)
 
-    def join(self, function: Any, items: Any, site: int) -> Any:
+    @staticmethod
+    def complete(items: Any) -> Any:
+        """A list that only one variable has is read, which may miss items."""
+        observer = active()
+        return items if observer is None else observer.loops.complete(items)
+
+    def listed(self, items: list[Any], key: Any, rounds: Any, site: int) -> Any:
+        """`items[key]` of such a list."""
+        observer = active()
+        if observer is None:
+            return items[key]
+        if isinstance(rounds, rolling.Rounds):
+            rounds.looks_at(items, key)
+        if observer.loops.missed(items):
+            observer.numbers.look(key)
+            if observer.loops.has(items, key):
+                found = observer.loops.at(items, key)
+                return observer.local(found) if type(key) is slice else found
+            observer.loops.complete(items)
+        return self.item(items, key, site)
+
+    def part(self, items: list[Any], key: Any, site: int) -> Any:
+        """`items[key]` of such a list, which is going to be joined."""
+        observer = active()
+        if observer is not None and observer.loops.missed(items):
+            observer.numbers.look(key)
+            if observer.loops.has(items, key):
+                return Part(items, key)
+            observer.loops.complete(items)
+        return self.item(items, key, site)
+
+    def join(self, function: Any, items: list[Any], is_part: bool, site: int) -> Any:
         """What to call in place of a function that joins the items of a list."""
         observer = active()
         if observer is None:
             return function
-        found = observer.loops.join(function, items)
+        found = observer.loops.join(function, items, is_part, observer.numbers.look)
         return calls.callee(observer, function, self.sites[site]) if found is None else found
 
     def not_plain(self, items: Any, reason: str, line: int, site: int) -> Any:

@@ -56,7 +56,8 @@ class NamingObserver(Observer):
         super().read_function(function, site)
 
     def read_attribute(self, owner: Any, name: str, found: Found, site: Site) -> Any:
-        if self.status(owner) == OUTER:
+        # What the run has set has another name, and need not be kept.
+        if self.status(owner) == OUTER and (owner, name) not in self.stores:
             self._part(owner, name, found.raw)
         return super().read_attribute(owner, name, found, site)
 

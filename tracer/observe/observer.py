@@ -88,12 +88,11 @@ class Observer:
 
     arguments: ``(args, kwargs)`` of the call. Their nested containers and plain leaves are guarded by
         the caller; any other object among them is guarded by the caller by identity.
-    following: how calls are followed.
-    reads: what was read of outer state, each place once.
+    following: how calls are followed. reads: what was read of outer state, each place once.
     effects: why the run is open; empty if it is closed.
     captured_tensors: every tensor that a read yielded, by id.
     opened: called when something was done, or is about to be, that opens the run.
-    changed: called when something is changed that a replay changes, too.
+    changed: called when something is changed that a replay changes, too; changed_later, if values may wait.
     deeds: how often code ran, or an object was changed, that are not the engine's.
     stores: the attributes that the run has set, of objects from outside. loops: what is to be known of loops.
     numbers: the Python numbers that it took out of tensors. compared: tensors whose identity was asked for.
@@ -107,6 +106,7 @@ class Observer:
         self._following = following
         self.opened: Callable[[], Any] = lambda: None
         self.changed: Callable[[str], Any] = lambda what: None
+        self.changed_later = self.changed
         self.numbers = Numbers()
         self.compared: set[int] = set()
         self.deeds = 0

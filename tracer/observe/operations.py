@@ -79,7 +79,7 @@ def apply(observer: Observer, function: Callable, symbol: str, operands: tuple, 
 
 def inplace(observer: Observer, symbol: str, owner: Any, value: Any, site: Site) -> Any:
     """``owner += value`` without the store."""
-    observer.deeds += not observer.is_tensor(owner)
+    observer.deeds += not (observer.is_tensor(owner) or is_plain(owner))
     mutable = type(owner) in _MUTABLE or type(owner) in purity.DICTS
     if mutable and observer.status(owner) != LOCAL:
         if _grows(observer, symbol, owner, value, site):

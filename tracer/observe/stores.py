@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from fusegrad.eager.core.public import home
 from fusegrad.eager.core.pytree import contents, is_container
+from fusegrad.eager.core.stand_in import has_values
 from fusegrad.tracer.observe import purity
 from fusegrad.tracer.observe.conditions import Called, Held, Place
 from fusegrad.tracer.observe.lookup import (
@@ -243,9 +244,20 @@ def count(observer: Observer, value: Any, owner: Any, name: str, site: Site) -> 
         observer.read_class(kind, about, type_lookup(kind, about), site)
     observer.read(("count", id(owner), name), lambda: CountRead(owner, name, site))
     setattr(owner, name, value)
-    observer.deeds += 1
-    observer.changed(CHANGE)
+    _changed(observer, ("count", id(owner), name), value)
     return True
+
+
+def _changed(observer: Observer, place: tuple[str, int, str], value: Any) -> None:
+    """Note that an attribute has been set. Rounds of a loop that may be left out hand it on."""
+    if not observer.loops.rolling:
+        observer.deeds += 1
+    there = is_plain(value) or (observer.is_tensor(value) and has_values(value.array))
+    if not there and not observer.loops.rolling:
+        observer.changed(CHANGE)
+    elif place not in observer.loops.changed:
+        observer.loops.changed.add(place)
+        observer.changed_later(CHANGE)
 
 
 class CountRead(Read):
@@ -278,9 +290,10 @@ def store(observer: Observer, value: Any, owner: Any, name: str, site: Site) -> 
     for about in (name, "__setattr__"):
         observer.read_class(kind, about, type_lookup(kind, about), site)
     setattr(owner, name, value)
-    observer.deeds += 1
-    observer.changed(CHANGE)
+    _changed(observer, ("set", id(owner), name), value)
     observer.stores.add(owner, name)
+    if observer.loops.rolling:
+        observer.loops.sets(owner, name)
     return True
 
 

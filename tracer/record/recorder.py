@@ -83,6 +83,7 @@ class Recorder(Interpreter):
         self.since: set[Value] = set()
         self.replaced: dict[int, Tensor] = {}
         self._done: tuple[Any, ...] = ()
+        self._leaves_waiting = False  # whether what is outside may have no values yet
         self.open_reasons: list[tuple[str, str, int, str]] = []
         self.code_first = False
         self.changes: list[tuple[str, str, int, str]] = []
@@ -251,6 +252,11 @@ class Recorder(Interpreter):
         """Note what a replay does to the world."""
         self.later.settle()
         self.changes.append((what, *user_location(), ""))
+
+    def change_later(self, what: str) -> None:
+        """The same of what may have no values until the run is over."""
+        self.changes.append((what, *user_location(), ""))
+        self._leaves_waiting = True
 
     def _depends(self, symbol: Symbol, found: Any) -> None:
         """What the run does depends on a number that a replay comes by anew."""
@@ -440,6 +446,8 @@ class Recorder(Interpreter):
     def finish(self) -> None:
         """The run is over: what a replay does at the end must have been done at the end."""
         self.graph_changes.finish()
+        if self._leaves_waiting:
+            self.later.settle()
         if self.after and self._work() != self._done:
             self.effect("steps a learning rate schedule before the parameters; step it last")
 

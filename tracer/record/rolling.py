@@ -16,7 +16,7 @@ In long loops, ops on small tensors wait for that, too. What ops warn of, they s
 
 Where a round finds rows by its number, they are the rows of the loop (`rows.py`). The source shows that their
 places grow evenly with the number: all else that they are found by is the same whole number in each. What
-rounds append to a list that nobody sees before it is joined (`loops.py`) are rows, too, and so is what each
+rounds append to a list that nobody sees before they are over (`loops.py`) are rows, too, and so is what each
 writes into a row of a tensor that the run has made, and that they do not read: that is written at once.
 Numbers that Python computes from that of the round, and that meet a tensor, come as rows
 (`round_numbers.py`). If the rounds that are left out end before the loop does, as places are counted from the
@@ -41,10 +41,11 @@ from fusegrad.tracer.observe.lookup import MISSING
 from fusegrad.tracer.observe.observer import LOCAL, Observer
 from fusegrad.tracer.observe.operations import COMPARE
 from fusegrad.tracer.record import references
+from fusegrad.tracer.record.appended import Appended
 from fusegrad.tracer.record.recorder import Recorder
 from fusegrad.tracer.record.round_numbers import Computed, computed
-from fusegrad.tracer.record.rows import Appended, RowRead, RowWrite
-from fusegrad.tracer.record.turns import LOOKS, TURN, Look, Refused, Seen, turn_of
+from fusegrad.tracer.record.rows import RowRead, RowWrite
+from fusegrad.tracer.record.turns import LOOKS, TURN, Look, Refused, Seen, counted_up, turn_of
 from fusegrad.tracer.twin.sites import Site
 
 # So many rounds must be left out for it to pay: on large tensors; on small ones, or with gradients.
@@ -86,8 +87,14 @@ def rounds(
     else:
         line = recorder.later.settled[1]
         reason = f"values were needed, or something outside was changed, before it (line {line})"
-    observer.loops.ran(reason, number, site)
+    if number < _FAR:
+        observer.loops.ran(reason, number, site)
     return None
+
+
+def endless(number: int, step: int) -> range:
+    """The numbers that are counted from one on, which a loop leaves by `break`."""
+    return range(number, number + _FAR * step, step)
 
 
 def sources_of(function: Any, given: Sequence[Any], targets: int) -> Sequence[Any] | None:
@@ -177,6 +184,7 @@ class Rounds:
         self._since = next_sequence()
         self._left_out = 0
         self._reason = ""
+        observer.loops.rolling += 1
         # From which round on rounds are looked at again, and after how many more if those differ, too.
         self._again, self._wait = 0, TURN
         self._begin(0)
@@ -187,6 +195,7 @@ class Rounds:
         self._looks: list[Look] = []
         self._first: tuple[Any, ...] = ()  # what the variables held at the first look
         self._appended: list[Appended] = []
+        self._lists: dict[int, tuple[list[Any], int]] = {}  # of which rounds read so many of the last items
         self._odd = ""  # what was done that is not the same from round to round
         self._alike = self._items.number  # up to which round all those are alike that comparisons tell apart
         for found in (self._items.found, self._items.written, self._items.numbers):
@@ -204,7 +213,7 @@ class Rounds:
 
     def __next__(self) -> Any:
         if self._next >= self._items.number:
-            self._tell()
+            self.over()
             raise StopIteration
         self._next += 1
         return self._items.item(self._next - 1)
@@ -223,15 +232,17 @@ class Rounds:
         later = self._recorder.later
         # Attributes that were set are handed on like variables.
         places = self._observer.loops.attributes(self._stores)
-        state = (*carried, *(stores.own(owner).get(name, MISSING) for owner, name in places))
+        attributes = [stores.own(owner).get(name, MISSING) for owner, name in places]
+        # So are the last items of lists that are read.
+        items = [x for known, number in self._lists.values() for x in known[-number:]]
+        state = (*carried, *attributes, *items)
+        del items
         if later.on:
             self._look(state)
         if looked < LOOKS[-1]:
             return carried
         after = self._on(state)
-        for (owner, name), old, value in zip(
-            places, state[len(carried) :], after[len(carried) :], strict=True
-        ):
+        for (owner, name), old, value in zip(places, attributes, after[len(carried) :], strict=False):
             if value is not old:
                 stores.own(owner)[name] = value
         return after[: len(carried)]
@@ -263,6 +274,7 @@ class Rounds:
         if not later.on:
             raise Refused(f"its rounds look at values, or change what is outside (line {later.settled[1]})")
         found = self._items.found, self._items.written, self._items.numbers
+        counted = counted_up(self._looks)
         turn = turn_of(self._looks, self._recorder, found, self._appended)
         turns = turn.limit(min(self._may_leave_out(), self._alike - self._next) // TURN)
         fewest = FEWEST_SMALL if turn.is_op else FEWEST
@@ -271,10 +283,12 @@ class Rounds:
         if turn.is_op:
             made, lists = turn.as_an_op(self._recorder, turns, (self._first, carried))
             carried = tuple([made.get(i, x) for i, x in enumerate(carried)])
-            for items, rows in lists:
-                self._observer.loops.misses(items, rows)
+            for items, rows, last in lists:
+                self._observer.loops.misses(items, rows, last)
         else:
             turn.in_memory(self._recorder, turns)
+        for owner, name, growth in counted:
+            stores.own(owner)[name] += growth * turns
         self._next += turns * TURN
         self._left_out += turns * TURN
         return carried
@@ -297,12 +311,23 @@ class Rounds:
         versions = {key: counter[0] for key, counter in counters.items()}
         roots = memory.roots(lambda array: later.is_held(array, by_graph))
         appended = len(self._appended)
-        self._looks.append(Look(len(recorder.equations), noted, seen, roots, counters, versions, appended))
+        counts = tuple((c.owner, c.name, c.value()) for c in observer.stores.counts())
+        length = len(recorder.equations)
+        self._looks.append(Look(length, noted, seen, roots, counters, versions, appended, counts))
 
-    def _tell(self) -> None:
+    def over(self) -> None:
         """The loop is over: say why its rounds ran, if they did."""
+        self._observer.loops.rolling -= 1
         if not self._left_out and self._reason:
-            self._observer.loops.ran(self._reason, self._items.number, self._site)
+            self._observer.loops.ran(self._reason, self._next, self._site)
+
+    def left(self) -> None:
+        """The loop is left by `break`."""
+        later = self._recorder.later
+        if later.whatever_size:
+            later.whatever_size, self._recorder.operands = False, None
+            later.catch_up()
+        self.over()
 
     # What rounds do with their number, and leave.
 
@@ -320,21 +345,21 @@ class Rounds:
 
     def write(
         self,
-        store: Callable[[], None],
+        store: Callable[[], Any],
         value: Any,
         owner: Any,
         key: Any,
         place: int,
         slopes: Sequence[int],
-    ) -> None:
-        """What `owner[key] = value` does by `store`; see `row`."""
+    ) -> Any:
+        """What `store` gives, which writes a value into the row `owner[key]`; see `row`."""
         later, equations = self._recorder.later, self._recorder.equations
         reason = "its rounds write by their number what is no row of a tensor"
         if self._is_row(owner, key, place, slopes, False):
             reason = self.begins_to_write(owner, value)
         later.writes_rows = not reason
         try:
-            store()
+            stored = store()
         finally:
             later.writes_rows = False
         if not reason and later.on and equations[-1].op.name == "assign":
@@ -342,6 +367,7 @@ class Rounds:
             self._items.written[len(equations) - 1] = RowWrite(row, weakref.ref(owner))
         else:
             self._odd = self._odd or reason or "its rounds write otherwise than in rows"
+        return stored
 
     def begins_to_write(self, owner: Any, value: Any = None) -> str:
         """Have writes of rows into a tensor wait, if they can; why they do not, or ""."""
@@ -407,6 +433,10 @@ class Rounds:
             self._odd = self._odd or "its rounds use their number otherwise than in sums and products"
         return value
 
+    def looks(self, *sides: Any) -> None:
+        """A round is about to compare its number: what with is the same in all replays."""
+        self._observer.numbers.look(*sides)
+
     def compared(self, symbol: str, left: Any, right: Any, place: int, slope: int) -> None:
         """A round has compared its number: both sides differ by `slope` times what it gets from the source at
         `place`, and by what is the same.
@@ -424,14 +454,26 @@ class Rounds:
             self._odd = self._odd or "its rounds find rows by their number and by what is no whole number"
         return value
 
-    def append(self, items: Any, value: Any) -> bool:
-        """Append to a list what the round leaves to it; whether that is all that is to be done."""
+    def append(self, items: Any, value: Any, seen: bool) -> bool:
+        """Append to a list what the round leaves to it; whether that is all that is to be done.
+
+        seen: whether somebody may see the items one by one.
+        """
         observer = self._observer
         if type(items) is not list or observer.status(items) != LOCAL or not observer.is_tensor(value):
             return False
-        known = self._recorder.memory.find(value.array)
-        if known is None:
+        appended = None
+        if not observer.loops.is_known(items):
+            appended = Appended.of(items, value, self._recorder.memory, seen)
+        if appended is None:
             return False
         items.append(value)
-        self._appended.append(Appended(items, weakref.ref(value), self._recorder.memory.current(known)))
+        self._appended.append(appended)
         return True
+
+    def looks_at(self, items: list[Any], key: Any) -> None:
+        """A round reads an item of such a list; the last ones are handed on."""
+        if type(key) is int and -TURN <= key < 0:
+            self._lists[id(items)] = items, max(-key, self._lists.get(id(items), (items, 0))[1])
+        elif type(key) is not int or not 0 <= key < len(items):
+            self._odd = self._odd or "its rounds read other items of a list than the first and the last ones"

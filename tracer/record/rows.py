@@ -1,18 +1,16 @@
 """Rows: where rounds of a loop find another row each goes in; the rows of all rounds come out as one tensor.
 
-And back: what rounds append to a list, or write into another row each, is in the rows of what the loop gives.
+And back: what rounds write into another row each is in the rows of what the loop gives.
 """
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.shape.slicing import Slice
-from fusegrad.tracer.ir.graph import Value
 
 
 class RowRead(NamedTuple):
@@ -104,18 +102,3 @@ class RowWrite(NamedTuple):
 
     row: RowRead
     owner: weakref.ref[Tensor]
-
-
-class Appended(NamedTuple):
-    """What a round appended to a list: the list, the tensor, and its value."""
-
-    items: list[Any]
-    tensor: weakref.ref[Tensor]
-    value: Value
-
-
-def by_list(appended: Sequence[Appended], rows: Sequence[Tensor]) -> list[tuple[list[Any], list[Tensor]]]:
-    """For each list, in order, the rows of what is appended to it in each turn."""
-    lists = {id(a.items): a.items for a in appended}
-    pairs = [*zip(appended, rows, strict=True)]
-    return [(items, [x for a, x in pairs if id(a.items) == key]) for key, items in lists.items()]

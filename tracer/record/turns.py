@@ -17,10 +17,12 @@ from fusegrad.tracer.ir.graph import GUARD, Equation, Graph, Value, identifier
 from fusegrad.tracer.ir.rolled import ROLLED, Body, loop
 from fusegrad.tracer.observe.lookup import MISSING
 from fusegrad.tracer.observe.values import plain_key
+from fusegrad.tracer.record import appended as lists
+from fusegrad.tracer.record.appended import Appended, NotAlike, by_list
 from fusegrad.tracer.record.memory import Known, Memory
 from fusegrad.tracer.record.recorder import Recorder
 from fusegrad.tracer.record.round_numbers import Computed, NoRows
-from fusegrad.tracer.record.rows import Appended, RowRead, RowWrite, by_list
+from fusegrad.tracer.record.rows import RowRead, RowWrite
 from fusegrad.tracer.record.written_rows import Forward, NotApart, written_rows
 
 # So many rounds are one turn. After which rounds the state is looked at: the first ones may differ.
@@ -61,6 +63,7 @@ class Look(NamedTuple):
     equations: how many there are. noted: how much there is of what no round may add to. carried: what the
     variables hold. roots: the value of each array that is no view and that somebody has. counters: the
     version counters of tensors, by id; versions: what they say. appended: how much was appended to lists.
+    counts: the attributes that the run has only added to, with their objects and what they are.
     """
 
     equations: int
@@ -70,6 +73,7 @@ class Look(NamedTuple):
     counters: Mapping[int, list[Any]]
     versions: Mapping[int, int]
     appended: int
+    counts: tuple[tuple[Any, str, int], ...]
 
 
 class Turn(NamedTuple):
@@ -80,8 +84,8 @@ class Turn(NamedTuple):
     roots: which array holds which value now, after the second turn. writes: the version counters that were
     there before, and by how much each turn raises them. tracked: whether anything of it needs gradients.
     rows, written: by the number of the equation, what reads a row or writes one; numbers: which number of the
-    round it is given, and what stands for that; forwards: what reads a row that was written. appended: what
-    it appends to lists.
+    round it is given, and what stands for that; forwards: what reads a row that was written; ahead: what
+    reads one that is not by then, and what writes that tensor. appended: what it appends to lists.
     """
 
     equations: Sequence[Equation]
@@ -95,6 +99,7 @@ class Turn(NamedTuple):
     written: Mapping[int, RowWrite]
     numbers: Mapping[int, tuple[Computed, Value]]
     forwards: Mapping[int, Forward]
+    ahead: Mapping[int, int]
     appended: Sequence[Appended]
 
     def _body(self) -> Body:
@@ -129,8 +134,13 @@ class Turn(NamedTuple):
 
     def _left(self) -> list[Any]:
         """What it leaves in rows: appended to lists, and written."""
-        left = [*(a.value for a in self.appended), *(self.equations[i].inputs[1] for i in self.written)]
+        left = [*(a.value for a in self.appended), *(self.equations[i].inputs[1] for i in self._lasting())]
         return [*map(self._written, left)]
+
+    def _lasting(self) -> list[int]:
+        """The equations that write rows, but for those whose row is written again, as by `u[t] += h`."""
+        last = {(w.owner, w.row.entries): i for i, w in self.written.items()}
+        return [i for i in self.written if i in last.values()]
 
     @property
     def is_op(self) -> bool:
@@ -144,12 +154,12 @@ class Turn(NamedTuple):
 
     def as_an_op(
         self, recorder: Recorder, turns: int, looks: Sequence[Any]
-    ) -> tuple[dict[int, Tensor], list[tuple[list[Any], list[Tensor]]]]:
+    ) -> tuple[dict[int, Tensor], list[tuple[list[Any], list[Tensor], list[Tensor | None]]]]:
         """Say by one op on the graph what so many more turns do, and what the recorded ones did, where nobody
         has that yet.
 
         looks: what the variables held before, and what they hold. Gives what those hold then that others are
-        put into, by number, and what is joined to lists.
+        put into, by number, and what is appended to lists (see `by_list`).
         """
         owners = self._owners(recorder)
         leaves = bool(self.appended or self.written)
@@ -164,7 +174,11 @@ class Turn(NamedTuple):
             held[v] is tensors[i] for i, v in values.items() if v in state
         ):
             raise Refused("its rounds hand on what is in no variable")
-        sources = [_operand(recorder, self.equations[i].inputs[0]) for i in self.rows]
+        owner = dict(zip(self.written, owners, strict=True))
+        sources = [
+            owner[self.ahead[i]] if i in self.ahead else _operand(recorder, self.equations[i].inputs[0])
+            for i in self.rows
+        ]
         same = [_operand(recorder, v) for v in self._same()]
         if not state and not leaves:
             return {}, []
@@ -172,9 +186,9 @@ class Turn(NamedTuple):
             read.rows(x, 1 - begun, turns + begun)
             for x, read in zip(sources, self.rows.values(), strict=True)
         ]
-        rows += self._number_rows(recorder, 1 - begun, turns + begun)
-        owner = dict(zip(self.written, owners, strict=True))
         # In memory of their own: what is kept of them for backward is not written.
+        rows = [ops.clone(x) if i in self.ahead else x for i, x in zip(self.rows, rows, strict=True)]
+        rows += self._number_rows(recorder, 1 - begun, turns + begun)
         handed = [
             ops.clone(forward.row.row(owner[forward.write], len(LOOKS) - 1)) for forward in self._handed()
         ]
@@ -183,7 +197,8 @@ class Turn(NamedTuple):
         on = {i: made[state.index(v)] for i, v in values.items() if v in state}
         left = made[len(made) - len(self._left()) :]
         self._write(recorder, owners, left[len(self.appended) :], turns)
-        return on, by_list(self.appended, left[: len(self.appended)])
+        last = {self.after[v]: tensor for v, tensor in zip(self.state, made, strict=False)}
+        return on, by_list(self.appended, left[: len(self.appended)], last)
 
     def _number_rows(self, recorder: Recorder, after: int, turns: int) -> list[Tensor]:
         """The numbers of so many turns, as rows."""
@@ -215,14 +230,16 @@ class Turn(NamedTuple):
         self, recorder: Recorder, owners: Sequence[Tensor], left: Sequence[Tensor], turns: int
     ) -> None:
         """Write what so many more turns leave in rows into these tensors, which count those writes."""
-        for write, owner, rows in zip(self.written.values(), owners, left, strict=True):
+        rows = dict(zip(self._lasting(), left, strict=True))
+        for (i, write), owner in zip(self.written.items(), owners, strict=True):
             version: Any = owner.version
             number = version[0]
-            recorder.later.writes_rows = True
-            try:
-                write.row.put(owner, rows, 1, turns)
-            finally:
-                recorder.later.writes_rows = False
+            if i in rows:
+                recorder.later.writes_rows = True
+                try:
+                    write.row.put(owner, rows[i], 1, turns)
+                finally:
+                    recorder.later.writes_rows = False
             version[:2] = number + turns, (number + turns, version[1][1])
 
     def _at(self, turns: int) -> Any:
@@ -297,7 +314,7 @@ def turn_of(
     subscripts = [read | {i: w.row for i, w in w_.items()} for read, w_ in zip(ours, written, strict=True)]
     after = _in_place_of(first, second, *subscripts, *numbers)
     try:
-        chain, forwards = written_rows(first, written[0], written[1], ours[0], after)
+        chain, forwards, ahead = written_rows(first, written[0], written[1], ours[0], after)
     except NotApart as reason:
         raise Refused(str(reason)) from None
     if not _carries(looks, after):
@@ -310,13 +327,18 @@ def turn_of(
     if not all(_is_derived(e, needing) for e in first):
         raise Refused("gradients are taken of only some of what its rounds compute")
     rows = {i: read for i, read in ours[0].items() if i not in forwards}
-    if any(first[i].inputs[0] in (*made, *carried) for i in rows):
+    if any(first[i].inputs[0] in (*made, *carried) for i in rows if i not in ahead):
         raise Refused("its rounds find rows in what they change")
     counted, tracked = _writes(looks), not recorder.tracked.isdisjoint((*made, *carried))
     left, again = (appended[a.appended : b.appended] for a, b in pairs)
-    _check_appended(left, again, after)
-    held = {x.value for look in looks for x in look.carried if isinstance(x, Seen)}
-    if not (chain | {f.output for f in forwards.values()}).isdisjoint(held | {a.value for a in left}):
+    held = [x for look in looks for x in look.carried if isinstance(x, Seen)]
+    try:
+        lists.check(appended, left, again, after, made, [(x.reference, x.root) for x in held])
+    except NotAlike as reason:
+        raise Refused(str(reason)) from None
+    shown = {x.value for x in held} | {a.value for a in left}
+    views = {*(f.output for f in forwards.values()), *(first[i].outputs[0] for i in ahead)}
+    if not (chain | views).isdisjoint(shown):
         raise Refused("its rounds write rows of what they hand on")
     later = {i: ours[1][i] for i in rows}
     names = {v.name for v in (*after, *after.values())} | {v.name for e in first for v in e.values()}
@@ -327,25 +349,28 @@ def turn_of(
         given[i] = computed, value
     begin, roots = looks[0].equations, looks[-1].roots
     return Turn(
-        first, begin, after, carried, roots, counted, tracked, later, written[1], given, forwards, left
+        first, begin, after, carried, roots, counted, tracked, later, written[1], given, forwards, ahead, left
     )
+
+
+def counted_up(looks: Sequence[Look]) -> list[tuple[Any, str, int]]:
+    """By how much each turn adds to attributes that the run only adds to, with their objects."""
+    found = []
+    for counts in zip(*(look.counts for look in looks), strict=False):
+        (owner, name, first), second, third = counts
+        same = all(c[0] is owner and c[1] == name for c in counts)
+        if not same or third[2] - second[2] != second[2] - first:
+            raise Refused("its rounds do not all add as much to attributes")
+        found.append((owner, name, third[2] - second[2]))
+    if len({len(look.counts) for look in looks}) > 1:
+        raise Refused("its rounds do not all add to the same attributes")
+    return found
 
 
 def _within(found: Mapping[int, Any], begin: Look, end: Look) -> dict[int, Any]:
     """What was found between two looks, by the number of the equation from the first one on."""
     first = begin.equations
     return {i - first: known for i, known in found.items() if first <= i < end.equations}
-
-
-def _check_appended(
-    first: Sequence[Appended], second: Sequence[Appended], after: Mapping[Value, Value]
-) -> None:
-    """Raise Refused where what two turns appended to lists does not follow one another."""
-    pairs = [*zip(first, second, strict=False)]
-    alike = all(a.items is b.items and after.get(a.value, a.value) == b.value for a, b in pairs)
-    kinds = {(id(a.items), a.value.type) for a in first}
-    if len(first) != len(second) or not alike or len(kinds) > len({id(a.items) for a in first}):
-        raise Refused("its rounds append other things to lists from round to round")
 
 
 def _needing(recorder: Recorder) -> set[Value]:
@@ -452,9 +477,11 @@ def _follow(values: Sequence[Value], after: dict[Value, Value]) -> bool:
 def _follow_tensors(items: Sequence[Any], looks: Sequence[Look], after: dict[Value, Value]) -> bool:
     """Whether what a variable held at the three looks follows one another: one tensor, or a new one each."""
     strides = items[0].strides if isinstance(items[0], Seen) else None
-    if not all(isinstance(x, Seen) and x.plain and x.strides == strides for x in items):
+    if not all(isinstance(x, Seen) and x.strides == strides for x in items):
         return False
-    if len({x.tracked for x in items}) > 1:
+    # A tensor of another kind, such as a leaf, only stays what it is.
+    stays = len({(id(x.reference), x.value) for x in items}) == 1
+    if not (stays or all(x.plain for x in items)) or len({x.tracked for x in items}) > 1:
         return False
     places, values = [x.root for x in items], [x.value for x in items]
     if None in values or not all(root in look.roots for root, look in zip(places, looks, strict=True)):

@@ -1,9 +1,11 @@
 """Written rows: writes of two turns into rows go in; that they lie apart, and what reads them, comes out.
 
     u[t + 1] = u[t] + dt * f(u[t])
+    u[t] += dt * f(t)
 
 What a round reads of the tensor must be a row that was written in the same turn or in the one before: then it
-is what was written, and is handed on like a variable.
+is what was written, and is handed on like a variable. Or no round has written it by then, as `u[t]` in the
+second line: then it is a row like those of other tensors, of what the tensor holds before.
 """
 
 from __future__ import annotations
@@ -35,10 +37,13 @@ class Forward(NamedTuple):
 
 
 class WrittenRows(NamedTuple):
-    """chain: the values that the written tensors have in a turn. forwards: by the number of the equation."""
+    """chain: the values that the written tensors have in a turn. By the number of the equation that reads:
+    forwards, and ahead, a number of one that writes the tensor of which it reads what is not written by then.
+    """
 
     chain: set[Value]
     forwards: dict[int, Forward]
+    ahead: dict[int, int]
 
 
 def written_rows(
@@ -70,34 +75,41 @@ def written_rows(
         if not all(first[i].row.is_apart(first[j].row) for i, j in itertools.combinations(numbers, 2)):
             raise NotApart("its rounds write rows that others of them write as well")
         group.update(dict.fromkeys((begin[0], *end), numbers))
-    forwards = {}
+    forwards, ahead = dict[int, Forward](), dict[int, int]()
     for i, equation in enumerate(equations):
         if i in reads and equation.inputs[0] in group and equation.op.name == "getitem":
             numbers = group[equation.inputs[0]]
-            forwards[i] = _forward(equations, i, reads[i], {j: first[j].row for j in numbers})
+            found = _forward(equations, i, reads[i], {j: first[j].row for j in numbers})
+            if found is None:
+                ahead[i] = numbers[0]
+            else:
+                forwards[i] = found
         else:
             read = equation.inputs[1:] if i in first else equation.values()
             if any(v in group for v in read if isinstance(v, Value)):
                 raise NotApart("its rounds read what they write rows of")
-    return WrittenRows({*group}, forwards)
+    return WrittenRows({*group}, forwards, ahead)
 
 
 def _forward(
     equations: Sequence[Equation], number: int, read: RowRead, writes: Mapping[int, RowRead]
-) -> Forward:
-    """What a read gives of a row that some writes have written."""
+) -> Forward | None:
+    """What a read gives of a row that some writes have written; None for one that none has by then."""
     if not all(_is_alike(read, write) for write in writes.values()):
         raise NotApart("its rounds read what they write rows of otherwise than they write it")
     at, growth = read.entries[read.place], read.growth
-    met = [i for i, write in writes.items() if (at - write.entries[write.place]) % growth == 0]
-    if len(met) != 1:
-        raise NotApart("its rounds read rows that they do not write, or more than once")
-    write = writes[met[0]]
-    turns = (write.entries[read.place] - at) // growth
-    others = [(*row.entries[: row.place], *row.entries[row.place + 1 :]) for row in (read, write)]
-    if others[0] != others[1] or turns not in (0, 1) or (turns == 0 and met[0] > number):
+    before: list[tuple[int, int]] = []  # how many turns before that is, and which write
+    for i, write in writes.items():
+        turns, rest = divmod(write.entries[write.place] - at, growth)
+        if not rest and (turns > 0 or (turns == 0 and i < number)):
+            before.append((turns, i))
+    if not before:
+        return None
+    turns, last = min(before, key=lambda found: (found[0], -found[1]))
+    others = [(*row.entries[: row.place], *row.entries[row.place + 1 :]) for row in (read, writes[last])]
+    if others[0] != others[1] or turns > 1:
         raise NotApart("its rounds read other rows of what they write than those that were written last")
-    return Forward(read, equations[number].outputs[0], equations[met[0]].inputs[1], met[0], turns == 1)
+    return Forward(read, equations[number].outputs[0], equations[last].inputs[1], last, turns == 1)
 
 
 def _is_alike(read: RowRead, write: RowRead) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from fusegrad.tracer.twin.plain_loops import joined_list
+from fusegrad.tracer.twin.collected_lists import Joined, joined_list
 from fusegrad.tracer.twin.scopes import Scope, comprehension_scope, function_scope
 from fusegrad.tracer.twin.sites import SiteTable
 from fusegrad.tracer.twin.source import Unsupported
@@ -170,6 +170,8 @@ class Expressions:
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
         name = self.mangle(node.id)
+        if self.scope.is_collected(node.id):
+            return self.hook("complete", node, node, site=False)
         if self.scope.is_local(node.id):
             return node
         if name in self.free:
@@ -202,18 +204,26 @@ class Expressions:
         return self.expression(node)
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
-        arguments = [self.element(a) for a in node.args]
+        joined = self.joined(node)
+        arguments = [self.element(a) for a in (node.args if joined is None else node.args[1:])]
         keywords = []
         for keyword in node.keywords:
             value = self.expression(keyword.value)
             if keyword.arg is None:
                 value = self.hook("mapping", keyword.value, value)
             keywords.append(ast.copy_location(ast.keyword(arg=keyword.arg, value=value), keyword))
-        joined = joined_list(node)
-        if joined is not None and self.scope.is_collected(joined.id):
-            function: ast.expr = self.hook("join", node, self.expression(node.func), joined)
+        if joined is not None:
+            is_part = joined.key is not None
+            called = self.expression(node.func)
+            function: ast.expr = self.hook("join", node, called, joined.name, is_part)
+            key = None if joined.key is None else self.index(joined.key)
+            first = joined.name if key is None else self.hook("part", node.args[0], joined.name, key)
+            arguments.insert(0, first)
         elif isinstance(node.func, ast.Attribute):
-            owner = self.expression(node.func.value)
+            value = node.func.value
+            alone = node.func.attr == "append" and isinstance(value, ast.Name)
+            # Who appends to a list sees nothing of it.
+            owner = value if alone and self.is_collected(value) else self.expression(value)
             function = self.hook("method", node, owner, self.mangle(node.func.attr))
         else:
             function = self.hook("callee", node, self.expression(node.func))
@@ -224,6 +234,15 @@ class Expressions:
             names = ("__class__", self.scope.first_parameter)
             arguments = [self.load(name, node) for name in names]
         return self.at(node, ast.Call(func=function, args=arguments, keywords=keywords))
+
+    def joined(self, node: ast.Call) -> Joined | None:
+        """What a call joins the items of, if that is a list that nobody else has."""
+        joined = joined_list(node)
+        return joined if joined is not None and self.scope.is_collected(joined.name.id) else None
+
+    def is_collected(self, node: ast.expr) -> bool:
+        """Whether this is the variable of a list that nobody else has."""
+        return isinstance(node, ast.Name) and self.scope.is_collected(node.id)
 
     def element(self, node: ast.expr) -> ast.expr:
         """An element of a display or an argument of a call, perhaps starred."""

@@ -1,27 +1,26 @@
 """Plain loops: a `for` statement goes in; what its rounds hand on comes out, or why it is not plain.
 
-Their bodies are assignments, and branches of them. Nothing in them leaves, catches or defines. A round may
+Their bodies are assignments, and branches of them. Nothing in them returns, catches or defines. A round may
 use its number to find or write a row, `x[t]` or `x[:, n - 1 - t]`, to compute, `x * (dt * t)`, and to branch,
-`if t < 3`. It may append what it leaves to a list that is joined later, and read by nobody else. What it
-calls, and how it branches on anything but its number, is for the run to say (see `rolling.py`).
+`if t < 3`, and to leave the loop. It may append what it leaves to a list that nobody else has by then. What
+it calls, and how it branches on anything but its number, is for the run to say (see `rolling.py`).
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from fusegrad.tracer.twin.number_parts import NumberPart, NumberUse, number_part
+from fusegrad.tracer.twin.scopes import Scope
 
 _EXPRESSIONS = (
     ast.Name, ast.Constant, ast.BinOp, ast.UnaryOp, ast.Subscript, ast.Slice, ast.Tuple, ast.List,
     ast.Attribute, ast.Call, ast.keyword, ast.Compare, ast.BoolOp, ast.IfExp, ast.expr_context,
     ast.operator, ast.unaryop, ast.cmpop, ast.boolop,
 )  # fmt: skip
-# What joins the items of a list.
-JOINS = frozenset({"stack", "cat", "concat", "concatenate"})
 
 
 class NotPlain(Exception):
@@ -78,14 +77,8 @@ class PlainLoop:
     used: dict[str, int] = field(default_factory=dict)
 
 
-def plain_loop(
-    loop: ast.For, is_own: Callable[[str], bool], is_collected: Callable[[str], bool]
-) -> PlainLoop:
-    """What a plain loop does. Raises NotPlain for another one.
-
-    is_own: whether a name is a variable of the function's that no other function sees. is_collected: whether
-    it is one of a list that is only appended to and joined.
-    """
+def plain_loop(loop: ast.For, scope: Scope) -> PlainLoop:
+    """What a plain loop does, of the function of this scope. Raises NotPlain for another one."""
     if loop.orelse:
         raise NotPlain("it has an `else`", loop.orelse[0].lineno)
     names = loop.target.elts if isinstance(loop.target, ast.Tuple) else [loop.target]
@@ -94,16 +87,20 @@ def plain_loop(
         raise NotPlain("it assigns its items to more than variables", loop.target.lineno)
     stored = (n for statement in loop.body for n in ast.walk(statement) if isinstance(n, ast.Name))
     assigned = {n.id for n in stored if isinstance(n.ctx, ast.Store)}
-    reading = _Reading(PlainLoop(targets), is_collected, assigned)
+    reading = _Reading(PlainLoop(targets), scope.is_collected, assigned)
     for statement in loop.body:
         reading.follow(statement)
     for name in (*targets, *reading.assigned):
-        if not is_own(name):
+        if not scope.is_own(name):
             raise NotPlain(f"a function within may see its variable `{name}`", loop.lineno)
     found = reading.found
+    # What not every round assigns may be that of one that is left out.
+    certain = reading.certain if not reading.may_leave else ()
+    later = (n for n in reading.assigned if n not in certain and scope.is_used_elsewhere(n, loop))
     found.carried = [n for n in reading.read if n in reading.assigned and n not in targets]
+    found.carried += [n for n in later if n not in (*found.carried, *targets)]
     for name in found.carried:
-        if name not in reading.bound:
+        if name not in reading.bound and not scope.has_value(name):
             raise NotPlain(f"its rounds do not all give `{name}` a value", loop.lineno)
     for target in targets:
         if target in reading.assigned:
@@ -116,6 +113,7 @@ class _Reading:
 
     assigned: those that it may assign; certain: those that it has assigned by now, whatever it branched on;
     bound: those that have a value by now; numbers: those that follow from the number of the round by now.
+    has_left: whether the loop is left by now; may_leave: whether it may have been.
     """
 
     def __init__(
@@ -127,12 +125,15 @@ class _Reading:
         self.certain: set[str] = set()
         self.bound: set[str] = set()
         self.numbers: dict[str, NumberPart] = {}
+        self.has_left = self.may_leave = False
 
     def follow(self, statement: ast.stmt) -> None:
         """Note the names of the next statement."""
         match statement:
             case ast.Pass():
                 pass
+            case ast.Break():
+                self.has_left = self.may_leave = True
             case ast.Expr(
                 value=ast.Call(
                     func=ast.Attribute(value=ast.Name(id=name), attr="append"), args=[value], keywords=[]
@@ -156,6 +157,9 @@ class _Reading:
                 self._note(name, target, True)
                 self._reads(value)
                 self._assigns(target)
+            case ast.AugAssign(target=ast.Subscript() | ast.Attribute() as target, value=value):
+                self._assigns(target)
+                self._reads(value)
             case ast.If(test=test, body=body, orelse=orelse):
                 self._reads(test)
                 self._branches(body, orelse)
@@ -169,12 +173,16 @@ class _Reading:
         after, own = [], []
         for branch in branches:
             self.certain, self.bound, self.numbers = {*before[0]}, {*before[1]}, {**numbers}
+            self.has_left = False
             for statement in branch:
                 self.follow(statement)
-            after.append((self.certain, self.bound))
+            if not self.has_left:
+                after.append((self.certain, self.bound))
             own.append(self.numbers)
-        self.certain = set.intersection(*(certain for certain, _ in after))
-        self.bound = set.intersection(*(bound for _, bound in after))
+        self.has_left = not after
+        if after:
+            self.certain = set.intersection(*(certain for certain, _ in after))
+            self.bound = set.intersection(*(bound for _, bound in after))
         self.numbers = {name: part for name, part in numbers.items() if all(n.get(name) is part for n in own)}
         for name, part in ((name, part) for n in own for name, part in n.items()):
             if name not in self.numbers:
@@ -249,7 +257,7 @@ class _Reading:
             case ast.Tuple(elts=elements) if all(isinstance(e, ast.Name) for e in elements):
                 for element in elements:
                     self._assigns(element)
-            case ast.Attribute(value=ast.Name() as owner):
+            case ast.Attribute(value=owner):
                 self._reads(owner)
             case ast.Subscript(value=ast.Name() as owner, slice=index):
                 self._reads(owner)
@@ -266,15 +274,14 @@ class _Reading:
 
 _WORDS: dict[type, str] = {
     ast.For: "a loop of their own", ast.While: "a `while`",
-    ast.With: "a `with`", ast.Try: "a `try`", ast.Break: "a `break`", ast.Continue: "a `continue`",
+    ast.With: "a `with`", ast.Try: "a `try`", ast.Continue: "a `continue` within more than branches",
     ast.Return: "a `return`", ast.Raise: "a `raise`", ast.Assert: "an `assert`", ast.Delete: "a `del`",
     ast.FunctionDef: "a definition", ast.Lambda: "a `lambda`", ast.Dict: "a dict",
     ast.ListComp: "a comprehension", ast.GeneratorExp: "a comprehension", ast.JoinedStr: "an f-string",
-    ast.AugAssign: "an item or attribute that they change", ast.AnnAssign: "an annotation",
+    ast.AnnAssign: "an annotation",
     ast.keyword: "`**` in a call", ast.Starred: "a `*` in a call",
 }  # fmt: skip
 _TARGETS: dict[type, str] = {
-    ast.Attribute: "an attribute of more than a variable",
     ast.Subscript: "an item of more than a variable",
 }
 
@@ -356,49 +363,4 @@ def _slope(node: ast.expr, counter: str, offsets: list[ast.expr]) -> int | None:
             if first is None or second is None:
                 return None
             return first + second if isinstance(op, ast.Add) else first - second
-    return None
-
-
-# Lists.
-
-
-def collected_lists(body: list[ast.stmt]) -> set[str]:
-    """The variables of a function that hold lists which are written out, appended to, and joined: nobody else
-    sees such a list.
-    """
-    fine: set[int] = set()
-    begun: set[str] = set()
-    for node in (n for statement in body for n in ast.walk(statement)):
-        for name in _begun(node):
-            begun.add(name.id)
-            fine.add(id(name))
-        joined = joined_list(node)
-        if joined is not None:
-            fine.add(id(joined))
-        match node:
-            case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name() as owner, attr="append"))):
-                fine.add(id(owner))
-    names = (n for statement in body for n in ast.walk(statement) if isinstance(n, ast.Name))
-    return begun - {n.id for n in names if id(n) not in fine}
-
-
-def _begun(node: ast.AST) -> Iterator[ast.Name]:
-    """The variables that a statement gives new lists."""
-    match node:
-        case ast.Assign(targets=[target], value=value) | ast.AnnAssign(target=target, value=value):
-            pairs = [(target, value)]
-            if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
-                pairs = [*zip(target.elts, value.elts, strict=False)]
-            for name, given in pairs:
-                if isinstance(name, ast.Name) and isinstance(given, ast.List):
-                    yield name
-
-
-def joined_list(node: ast.AST) -> ast.Name | None:
-    """The variable that a call joins the items of."""
-    match node:
-        case ast.Call(
-            func=ast.Attribute(attr=function) | ast.Name(id=function), args=[ast.Name() as name, *_]
-        ) if function in JOINS:
-            return name
     return None

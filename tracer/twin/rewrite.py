@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
-from typing import Any
 
 from fusegrad.tracer.twin.expressions import HOOKS, OPERATORS, Expressions, Pattern, names_pattern
 from fusegrad.tracer.twin.number_parts import NumberPart, NumberUse
 from fusegrad.tracer.twin.plain_loops import NotPlain, PlainLoop, Row, Test, plain_loop
+from fusegrad.tracer.twin.rounds import counted, without_continue
+from fusegrad.tracer.twin.scopes import given_by
 from fusegrad.tracer.twin.sites import SiteTable
 from fusegrad.tracer.twin.source import Unsupported
 
@@ -29,21 +30,31 @@ class Rewriter(Expressions):
         self.mixed: dict[ast.expr, str] = {}
         self.offsets: dict[ast.expr, str] = {}
         self.appends: dict[ast.stmt, tuple[str, str]] = {}
+        self.rounds_around: str | None = None
 
     def statements(self, nodes: list[ast.stmt]) -> list[ast.stmt]:
         result: list[ast.stmt] = []
+        given = self.scope.given
         for node in nodes:
             method = getattr(self, "statement_" + type(node).__name__, None)
             if method is None:
                 what = _WORDS.get(type(node), f"a statement that is not followed ({type(node).__name__})")
                 raise Unsupported(f"it contains {what}", node.lineno)
             result.extend(method(node))
+            self.scope.given |= given_by(node)
+        self.scope.given = given
         return result
 
     def statement_Pass(self, node: ast.stmt) -> list[ast.stmt]:
         return [node]
 
-    statement_Break = statement_Continue = statement_Global = statement_Nonlocal = statement_Pass
+    statement_Continue = statement_Global = statement_Nonlocal = statement_Pass
+
+    def statement_Break(self, node: ast.Break) -> list[ast.stmt]:
+        if self.rounds_around is None:
+            return [node]
+        left = self.hook("rounds_left", node, self.load(self.rounds_around, node), site=False)
+        return [self.at(node, ast.Expr(value=left)), node]
 
     def statement_Expr(self, node: ast.Expr) -> list[ast.stmt]:
         if node in self.appends:
@@ -125,19 +136,37 @@ class Rewriter(Expressions):
             return [self.at(node, ast.Assign(targets=[target], value=value))]
         names = [self.temporary()]
         result = [self.keep(names[0], self.expression(target.value), target)]
+        owner = self.load(names[0], target)
         if isinstance(target, ast.Attribute):
-            key: Any = self.mangle(target.attr)
+            name = self.mangle(target.attr)
             kind = "counted_attribute" if operator in ("+", "-") else "attribute"
+            old = self.hook(kind, target, owner, name)
+            value = self.hook("inplace", node, operator, old, self.expression(node.value))
+            stored: ast.expr = self.hook("store_" + kind, target, value, owner, name)
         else:
             assert isinstance(target, ast.Subscript)
             names.append(self.temporary())
             result.append(self.keep(names[1], self.index(target.slice), target))
-            key, kind = self.load(names[1], target), "item"
-        old = self.hook(kind, target, self.load(names[0], target), key)
-        value = self.hook("inplace", node, operator, old, self.expression(node.value))
-        key = self.load(names[1], target) if kind == "item" else key
-        stored = self.hook("store_" + kind, target, value, self.load(names[0], target), key)
+            key = self.load(names[1], target)
+            stored = self.change_item(node, target, owner, key)
         return [*result, self.at(node, ast.Expr(value=stored)), *self.forget(names, node)]
+
+    def change_item(
+        self, node: ast.AugAssign, target: ast.Subscript, owner: ast.expr, key: ast.expr
+    ) -> ast.expr:
+        """The end of `owner[key] += ...`."""
+        operator = OPERATORS[type(node.op)]
+        if target not in self.written:
+            old = self.hook("item", target, owner, key)
+            value = self.hook("inplace", node, operator, old, self.expression(node.value))
+            return self.hook("store_item", target, value, owner, key)
+        rounds, place, row = self.written[target]
+        follows = self.load(rounds, target), place, row.slopes
+        old = self.hook("row", target, owner, key, *follows, True)
+        changed = self.hook(
+            "inplace_row", node, operator, old, self.expression(node.value), owner, key, *follows
+        )
+        return self.hook("store_row", target, changed, owner, key, *follows)
 
     def keep(self, name: str, value: ast.expr, origin: ast.AST) -> ast.stmt:
         return self.at(origin, ast.Assign(targets=[self.store(name, origin)], value=value))
@@ -168,11 +197,15 @@ class Rewriter(Expressions):
         return self.store(name, target), (), [*stores, *self.forget([name], target)]
 
     def statement_For(self, node: ast.For) -> list[ast.stmt]:
+        body = without_continue(node.body)
+        loop = ast.For(target=node.target, iter=node.iter, body=body, orelse=node.orelse)
+        loop = ast.copy_location(loop, node)
         try:
-            plain = plain_loop(node, self.scope.is_own, self.scope.is_collected)
+            plain = plain_loop(loop, self.scope)
         except NotPlain as refusal:
             return self.any_loop(node, refusal)
-        return self.plain_loop(node, plain)
+        used = tuple([plain.used.get(target, 0) for target in plain.targets])
+        return self.plain_loop(loop, plain, self.rounds(node, names_pattern(node.target), used))
 
     def any_loop(self, node: ast.For, refusal: NotPlain) -> list[ast.stmt]:
         """A loop of which every round runs."""
@@ -183,11 +216,10 @@ class Rewriter(Expressions):
         body, orelse = [*stores, *self.statements(node.body)], self.statements(node.orelse)
         return [self.at(node, ast.For(target=target, iter=iterable, body=body, orelse=orelse))]
 
-    def plain_loop(self, node: ast.For, plain: PlainLoop) -> list[ast.stmt]:
-        """A loop of which some rounds may be left out."""
+    def plain_loop(self, node: ast.For, plain: PlainLoop, items: ast.expr) -> list[ast.stmt]:
+        """A loop of which some rounds may be left out, over these items."""
         name = self.temporary()
-        used = tuple([plain.used.get(target, 0) for target in plain.targets])
-        rounds = self.keep(name, self.rounds(node, names_pattern(node.target), used), node.iter)
+        rounds = self.keep(name, items, node.iter)
         written = {subscript.value.id for subscript in plain.written if isinstance(subscript.value, ast.Name)}
         for subscript in plain.rows:
             if isinstance(subscript.value, ast.Name) and subscript.value.id in written:
@@ -208,7 +240,9 @@ class Rewriter(Expressions):
         if plain.carried:
             targets: list[ast.expr] = [self.store(n, node) for n in plain.carried]
             on = ast.Assign(targets=[self.at(node, ast.Tuple(elts=targets, ctx=ast.Store()))], value=ended)
+        self.rounds_around = name
         body = [*self.statements(node.body), self.at(node, on)]
+        self.rounds_around = None
         loop = ast.For(target=node.target, iter=self.load(name, node.iter), body=body, orelse=[])
         return [rounds, self.at(node, loop), *self.forget([name], node)]
 
@@ -230,6 +264,9 @@ class Rewriter(Expressions):
         return self.hook("offset", node, made, self.load(self.offsets[node], node), site=False)
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        if self.is_collected(node.value) and node not in self.rows:
+            rounds = None if self.rounds_around is None else self.load(self.rounds_around, node)
+            return self.hook("listed", node, node.value, self.index(node.slice), rounds)
         if node not in self.rows:
             return super().visit_Subscript(node)
         name, place, row = self.rows[node]
@@ -265,9 +302,24 @@ class Rewriter(Expressions):
         assert isinstance(node.value, ast.Call)
         name, owner = self.appends[node]
         value = self.expression(node.value.args[0])
-        return self.hook("append", node, self.load(owner, node), value, self.load(name, node))
+        seen = not self.scope.is_only_joined(owner)
+        return self.hook("append", node, self.load(owner, node), value, self.load(name, node), seen)
 
     def statement_While(self, node: ast.While) -> list[ast.stmt]:
+        found = counted(node)
+        if found is not None:
+            loop, step = found
+            try:
+                plain = plain_loop(loop, self.scope)
+            except NotPlain:
+                return self.any_while(node)
+            (target,) = plain.targets
+            items = self.hook("counting", node, self.load(target, node), step, plain.used.get(target, 0))
+            return self.plain_loop(loop, plain, items)
+        return self.any_while(node)
+
+    def any_while(self, node: ast.While) -> list[ast.stmt]:
+        """A loop of which every round runs."""
         name = self.temporary()
         begins = self.keep(name, self.hook("while_begins", node), node)
         goes_on = self.hook("while_goes_on", node, self.load(name, node), site=False)

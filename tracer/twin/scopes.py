@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from dataclasses import dataclass, field
 
-from fusegrad.tracer.twin.plain_loops import collected_lists
+from fusegrad.tracer.twin.collected_lists import CollectedLists, collected_lists
 from fusegrad.tracer.twin.source import FunctionNode, Unsupported
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
@@ -17,7 +18,8 @@ class Scope:
     """One function, lambda or comprehension within the function that is rewritten.
 
     bound: the names of its own variables. captured: names that functions within it use. collected: those of
-    lists that are only appended to and joined (see `plain_loops.py`).
+    lists that nobody else has until they are read. uses: how often its names are read. given: the variables
+    that certainly have a value where the rewriting stands, unless they are among the `unset`.
     """
 
     parent: Scope | None
@@ -26,7 +28,10 @@ class Scope:
     first_parameter: str | None = None
     declared_global: set[str] = field(default_factory=set)
     captured: frozenset[str] = frozenset()
-    collected: frozenset[str] = frozenset()
+    collected: CollectedLists = field(default_factory=CollectedLists)
+    uses: Counter[str] = field(default_factory=Counter)
+    given: frozenset[str] = frozenset()
+    unset: frozenset[str] = frozenset()
 
     def is_local(self, name: str) -> bool:
         """Whether the name is bound here or in a scope around, up to the function that is rewritten."""
@@ -43,9 +48,26 @@ class Scope:
         """Whether the name is a variable of this scope, which no other function sees."""
         return name in self.bound and name not in self.captured
 
+    def has_value(self, name: str) -> bool:
+        """Whether a variable of this scope certainly has a value where the rewriting stands."""
+        return name in self.given and name not in self.unset
+
+    def is_used_elsewhere(self, name: str, node: ast.AST) -> bool:
+        """Whether a name is read outside of a node."""
+        return self.uses[name] > uses(node)[name]
+
     def is_collected(self, name: str) -> bool:
-        """Whether the name is a variable of this scope of a list that is only appended to and joined."""
-        return name in self.collected and self.is_own(name)
+        """Whether the name is a variable of a list that nobody else has until it is read, in this scope or in
+        the one that a comprehension stands in.
+        """
+        scope = self
+        while scope.is_comprehension and scope.parent is not None and name not in scope.bound:
+            scope = scope.parent
+        return name in scope.collected.names and scope.is_own(name)
+
+    def is_only_joined(self, name: str) -> bool:
+        """Whether such a list is read nowhere but by what joins its items."""
+        return name in self.collected.joined
 
 
 def function_scope(node: FunctionNode, parent: Scope | None) -> Scope:
@@ -66,11 +88,43 @@ def function_scope(node: FunctionNode, parent: Scope | None) -> Scope:
     within = (n for n in ast.walk(node) if isinstance(n, _FUNCTIONS) and n is not node)
     captured = {n.id for function in within for n in ast.walk(function) if isinstance(n, ast.Name)}
     parameter = first[0].arg if first else None
-    lists = [] if isinstance(node, ast.Lambda) else collected_lists(node.body)
+    lists = CollectedLists() if isinstance(node, ast.Lambda) else collected_lists(node.body)
+    given = frozenset(a.arg for a in parameters)
     return Scope(
         parent, bound, False, parameter, set(collector.globals), frozenset(captured),
-        frozenset(lists) - {a.arg for a in parameters},
+        lists._replace(names=lists.names - given), uses(node), given, frozenset(_unset(node)),
     )  # fmt: skip
+
+
+def uses(node: ast.AST) -> Counter[str]:
+    """How often names are read within a node."""
+    names = (n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))
+    changed = (n.target for n in ast.walk(node) if isinstance(n, ast.AugAssign))
+    return Counter([*names, *(target.id for target in changed if isinstance(target, ast.Name))])
+
+
+def given_by(statement: ast.stmt) -> frozenset[str]:
+    """The names that certainly have a value where a statement has come to its end."""
+    match statement:
+        case ast.Assign(targets=targets):
+            return _stored(*targets)
+        case ast.AnnAssign(target=target, value=ast.expr()) | ast.AugAssign(target=target):
+            return _stored(target)
+        case ast.If(body=body, orelse=orelse):
+            first, second = (frozenset[str]().union(*map(given_by, branch)) for branch in (body, orelse))
+            return first & second
+    return frozenset()
+
+
+def _stored(*targets: ast.expr) -> frozenset[str]:
+    names = (n for target in targets for n in ast.walk(target) if isinstance(n, ast.Name))
+    return frozenset(n.id for n in names if isinstance(n.ctx, ast.Store))
+
+
+def _unset(node: ast.AST) -> set[str]:
+    """The names that statements within take their values from."""
+    deleted = {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Del)}
+    return deleted | {n.name for n in ast.walk(node) if isinstance(n, ast.ExceptHandler) and n.name}
 
 
 def comprehension_scope(generators: list[ast.comprehension], parent: Scope) -> Scope:

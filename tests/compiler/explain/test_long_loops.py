@@ -23,10 +23,10 @@ def with_its_number(x: Any) -> Any:
 
 
 def while_something(x: Any) -> Any:
-    t = 0
-    while t < 200:  # here: while
+    t = 200
+    while t > 0:  # here: while
         x = x * 0.5
-        t += 1
+        t -= 1
     return x
 
 
@@ -36,11 +36,11 @@ def over_a_list(x: Any) -> Any:
     return x
 
 
-def with_a_break(x: Any) -> Any:
-    for t in range(200):  # here: break
+def with_a_return(x: Any) -> Any:
+    for t in range(200):  # here: return
         x = x * 0.5
         if t == 150:
-            break
+            return x
     return x
 
 
@@ -57,7 +57,7 @@ LOOPS = [
     (with_its_number, "number", "its rounds use their number, and not only to find rows (line {})", 1),
     (while_something, "while", "`while` asks in each round", 0),
     (over_a_list, "list", "it does not go over a range, or over rows of tensors", 0),
-    (with_a_break, "break", "its rounds have a `break` (line {})", 3),
+    (with_a_return, "return", "its rounds have a `return` (line {})", 3),
     (with_a_count, "count", "compute with other numbers, sizes or tensors from round to round (line {})", 1),
 ]
 

@@ -31,6 +31,8 @@ HEADERS = [
     ("for t in range(0, {n}, 2):", "t", []),
     ("for t in reversed(range({n})):", "t", []),
     ("for t in range({n} - 1, -1, -1):", "t", []),
+    ("t = 0\n    while t < {n}:", "t", []),
+    ("t = k - 2\n    while {n} - 3 >= t:", "t", []),
     ("for r in x:", "", ["r"]),
     ("for t, r in enumerate(x):", "t", ["r"]),
     ("for r, s in zip(x, y):", "", ["r", "s"]),
@@ -44,6 +46,13 @@ PLACES = [
 NUMBERS = [
     "({t} * 0.01)", "(1 / (2 + {t} * {t}))", "0.9 ** {t}", "(k * 0.1 - {t} / n)", "-({t} % 3)",
     "(SCALE * {t})", "({t} / n - rate)", "(0.2 + {t} * 0.01)",
+]  # fmt: skip
+# What is done with a list when the loop is over.
+READ = [
+    "({u}[-1] * {u}[0]).mean()", "({u}[len({u}) // 2] ** 2).sum()",
+    "fg.stack({u}[::3]).sum() + {u}[-3].prod()", "(fg.stack({u}, -1)[0] ** 2).sum()",
+    "sum(item.sum() for item in {u}) / len({u})", "fg.cat({u}[-9:]).mean()",
+    "fg.stack([item * k for k, item in enumerate({u})]).mean()", "fg.stack({u}[-2:1:-2], 1).sum()",
 ]  # fmt: skip
 ODD = ["t // 2", "(t * 7) % n", "min(t, 9)", "order[t]", "t - t % 2", "k"]
 
@@ -88,6 +97,7 @@ def statements(draw: random.Random, number: str, rows: list[str], half: int) -> 
                 f"fg.where({a} > 0, {a}, {row()})",
                 f"{a} * {computed()}",
                 f"{row()} * {computed()} - {a}",
+                f"{row()} - past[-{draw.choice([1, 1, 1, 2, 2, 3])}] * 0.3",
                 f"({computed()} - {a} * 0.1) / (5 + {number or 'k'})",
             ]
         )
@@ -101,6 +111,9 @@ def statements(draw: random.Random, number: str, rows: list[str], half: int) -> 
         target = draw.choice("aabc")
         usual = [f"{target} = fg.tanh({term()})"] * 10 + ["a, b = b, a", f"{target} = {draw.choice('abc')}"]
         usual += [f"u.append({target})"] * 2 + [f"v.append(fg.sin({term()}))", f"v.append({row()})"]
+        usual += [f"past.append({target})", f"past.append(fg.sin({term()}))"]
+        usual += [f"WORLD.h = fg.tanh(WORLD.h * 0.5 + {target})", f"{target} = {target} + WORLD.h * 0.1"]
+        usual += ["WORLD.steps += 1"]
         usual += [f"total = total + ({term()}).sum()"]
         odd = [f"{target} = {target} * 0.5; {target} += 0.25", "k = k + 1", "x = x * 0.99", "last = a"]
         odd += [f"{target} = {target}.detach() * 0.5 + b", f"{target} = no_gradient({target}) + b"]
@@ -109,6 +122,14 @@ def statements(draw: random.Random, number: str, rows: list[str], half: int) -> 
             f"{target} = {target} * counted()",
         ]
         odd += [f"{target} = {target} * (1 + 0.01 * {number or '2'})", f"{target} = {target}[:]"]
+        odd += [f"past.append({draw.choice(['h', target + '[:]', 'past[0]', 'past[-1]', target + '.T'])})"]
+        odd += [
+            f"{target} = {target} * len(past) * 0.01",
+            f"{target} = {target} + past[{draw.choice([1, 9])}]",
+        ]
+        odd += ["WORLD.h *= 0.5", f"WORLD.h = {target}", f"{target} = {target} * (WORLD.steps < {half})"]
+        odd += ["WORLD.steps += k", f"if {test()}: WORLD.steps -= 3"]
+        odd += ["with_list(past)", f"past[-1] = {target}", f"{target}.mul_(0.5)"]
         odd += [f"state.h = fg.tanh({term()})"]
         usual += (
             [
@@ -117,6 +138,11 @@ def statements(draw: random.Random, number: str, rows: list[str], half: int) -> 
                 f"out[{place()}, 1:] = {target}[1:]",
                 f"line[{place()}] = {target}.sum()",
                 f"back[{number}] = back[{number} - 1] * 0.5 + {target}",
+                f"sums[{(at := place())}] = sums[{at}] * 0.5 + {target}",
+                f"sums[{place()}] += {target}",
+                f"sums[{(at := place())}] -= fg.sin({term()}); {target} = {target} + sums[{at}] * 0.1",
+                f"{target} = {target} + sums[{place()}] * 0.1",
+                f"wide[1:, {place()}] *= 0.5",
                 f"{target} = {target} * 0.9 + 0.1 * back[{number} - 1]",
                 f"back[{number}] = back[{number} - 1] * 0.7 - back[{number} - {draw.choice([1, 2, 3])}] / 5",
                 f"q = {computed()}; {target} = fg.sin({target} * q + {term()})",
@@ -131,7 +157,9 @@ def statements(draw: random.Random, number: str, rows: list[str], half: int) -> 
             f"with_out({place()}, a)",
         ] if number else []  # fmt: skip
         usual += [f"{target} = {target} * 0.5 if {test()} else {target} + 0.1 * {row()}"]
-        usual += [f"if {test()}: {target} = {target} - {row()}"]
+        leave = draw.choice(["break", "break", "continue"] if number else ["break"])
+        odd += [f"if {test()}: {leave}"] * 3 + [f"if a.sum() > {draw.choice([0, 9])}: break"]
+        usual += [f"if {test()}: {target} = {target} - {row()}", f"if {test()}: last = {target} * 2"]
         yield draw.choice(odd if draw.random() < 0.06 else usual)
     if draw.random() < 0.1:
         yield "state.h = fg.tanh(state.h + a)"
@@ -143,6 +171,9 @@ SCALE = 0.03
 class State:
     def __init__(self, h):
         self.h = h
+
+WORLD = State(None)
+WORLD.steps = 0
 
 def no_gradient(x):
     with fg.no_grad():
@@ -160,13 +191,18 @@ def function(x, y, w, h):
         numbers.append(len(numbers))
         return 1.0 if len(numbers) < n // 2 else 0.9
 
-    u, v = [], [h]
+    WORLD.h = h * 0.5
+    u, v, past = [], [h], [h * 0.5, h - 1, h * 2]
     back = fg.zeros(n, 3, dtype=h.dtype)
+    sums = x * 0.5
     out, wide, line, q = fg.zeros(n, 3, dtype=h.dtype), fg.zeros(3, n, dtype=h.dtype), x[:, 0] * 1, 0.25
-    rate, view = 0.5, fg.zeros(3, n, dtype=h.dtype).T
+    rate, last, view = 0.5, h, fg.zeros(3, n, dtype=h.dtype).T
 
     def with_out(place, given):
         out[place] = given
+
+    def with_list(items):
+        items[0] = items[-1] * 0.5
 """
 
 
@@ -176,18 +212,22 @@ def loop(seed: int) -> tuple[str, Callable[..., Any], int]:
     n = draw.randint(36, 64)
     header, number, rows = draw.choice(HEADERS)
     body = [*statements(draw, number, rows, n // 2)]
+    body += ["t += 1"] * ("while" in header)
     lines = [header.format(n=n), *(f"    {line}" for line in body)]
-    lines += ["loss = (a * a).sum() + (b * c).sum() + total + state.h.sum()"]
-    lines += ["loss = loss + (out * x).sum() + (back * y).sum() + (wide * wide.roll(1, 1)).sum()"]
-    lines += ["loss = loss + (line * line).mean()"]
+    lines += ["loss = (a * a).sum() + (b * c).sum() + total + (state.h + WORLD.h).sum()"]
+    lines += [
+        "loss = loss + (out * x).sum() + (sums * y).sum() + (back * y).sum() + (wide * wide.roll(1, 1)).sum()"
+    ]
+    lines += ["loss = loss + (line * line).mean() + last.prod()"]
     if any("u.append" in line for line in body):
         lines += [
             f"loss = loss + ({draw.choice(['fg.stack(u)', 'fg.stack(u, -1)', 'fg.cat(u)'])} ** 2).sum()"
         ]
     lines += [f"loss = loss + (fg.{draw.choice(['stack', 'cat'])}(v) * 0.5).mean()"]
-    if draw.random() < 0.1:
-        lines += ["loss = loss + len(v) + v[-1].sum()"]
-    source = HEAD + "".join(f"    {line}\n" for line in (*lines, "return loss, [a, b]"))
+    read = draw.choices(["past", "past", "v"], k=draw.choice([0, 1, 2]))
+    lines += [f"loss = loss + {draw.choice(READ).format(u=items)}" for items in read]
+    shown = draw.choice(["a, b", "a, b", "a, b, *past", "b, past[-2]"])
+    source = HEAD + "".join(f"    {line}\n" for line in (*lines, f"return loss, [{shown}]"))
     name = f"<random rolled loop {seed}>"
     linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
     namespace: dict[str, Any] = {}
@@ -207,21 +247,25 @@ def check(seed: int) -> bool:
     draw = np.random.default_rng(seed)
     shapes = (n, WIDTH), (n, WIDTH), (WIDTH, WIDTH), (WIDTH,)
     args = [fg.from_numpy(draw.standard_normal(shape) * 0.5) for shape in shapes]
-    derived = fg.value_and_grad(function, (0, 1, 2, 3), has_aux=True)
+    derived, world = fg.value_and_grad(function, (0, 1, 2, 3), has_aux=True), function.__globals__["WORLD"]
     try:
         (loss, shown), gradients = derived(*args)
     except (RuntimeError, IndexError) as error:
         with pytest.raises(type(error)):
             fg.jit(derived)(*args)
         return False
-    expected = [t.detach().numpy().copy() for t in (loss, *shown, *gradients)]
+    expected, steps = [t.detach().numpy().copy() for t in (loss, *shown, *gradients)], world.steps
     try:
         inner, outer = fg.jit(derived), fg.jit(function)
         for call in range(2):
+            world.steps = 0
             (loss, shown), gradients = inner(*args)
             for ours, theirs in zip((loss, *shown, *gradients), expected, strict=True):
                 np.testing.assert_allclose(ours.detach().numpy(), theirs, 1e-7, 1e-9)
+            assert world.steps == steps, call
+            world.steps = 0
             loss, shown = outer(*args)
+            assert world.steps == steps, call
             for ours, theirs in zip((loss, *shown), expected, strict=False):
                 np.testing.assert_allclose(ours.numpy(), theirs, 1e-7, 1e-9, err_msg=f"call {call}")
     except Exception as error:

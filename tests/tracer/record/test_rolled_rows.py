@@ -345,22 +345,6 @@ def out_of_range(x: fg.Tensor, w: fg.Tensor, h: fg.Tensor) -> fg.Tensor:
     return h.sum()
 
 
-def length_of_a_list(x: fg.Tensor, w: fg.Tensor, h: fg.Tensor) -> fg.Tensor:
-    states = []
-    for row in x:
-        h = fg.tanh(row @ w + h)
-        states.append(h)
-    return fg.stack(states).sum() * len(states)
-
-
-def part_of_a_list(x: fg.Tensor, w: fg.Tensor, h: fg.Tensor) -> fg.Tensor:
-    states = []
-    for row in x:
-        h = fg.tanh(row @ w + h)
-        states.append(h)
-    return fg.stack(states[::3]).sum()
-
-
 def list_with_two_names(x: fg.Tensor, w: fg.Tensor, h: fg.Tensor) -> fg.Tensor:
     states: list[fg.Tensor] = []
     others = states
@@ -392,8 +376,7 @@ def swapped_in_between(x: fg.Tensor, w: fg.Tensor, h: fg.Tensor) -> fg.Tensor:
 
 RUN = [
     number_in_use, number_that_is_given_on, number_that_a_function_sees, order, sum_of_its_own,
-    offset_that_grows, changed_rows, rows_of_another, rows_of_what_goes_on, out_of_range, length_of_a_list,
-    part_of_a_list,
+    offset_that_grows, changed_rows, rows_of_another, rows_of_what_goes_on, out_of_range,
     list_with_two_names, written_after, swapped_in_between, handed_on_first,
 ]  # fmt: skip
 

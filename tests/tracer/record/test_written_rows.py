@@ -10,6 +10,7 @@ from oracle import torch
 from rolled_loops import ROUNDS, Loop, check, given, rounds_that_run
 
 import fusegrad as fg
+from fusegrad.tracer.record import written_rows
 from fusegrad.tracer.record.rows import RowRead
 
 F64 = fg.float64
@@ -62,7 +63,59 @@ def read_in_the_same_round(x: Any, w: Any, h: Any) -> Any:
     return (u * v * x).sum() + h.sum()
 
 
-READ_BACK = [steps_of_euler, of_copies, two_steps, steps_back, read_in_the_same_round]
+def added_to(x: Any, w: Any, h: Any) -> Any:
+    u = x * 0.5
+    for t in range(ROUNDS):
+        h = fg.tanh(x[t] @ w + h)
+        u[t] += h
+    return (u * x).sum()
+
+
+def changed_in_several_ways(x: Any, w: Any, h: Any) -> Any:
+    u, v = x * 0.5, fg.ones(4, ROUNDS, dtype=F64)
+    for t in range(ROUNDS):
+        u[t] -= x[t] @ w
+        v[1:, t] /= 2 + h[1:] * h[1:]
+        u[t] *= 0.5
+        h = fg.tanh(h + u[t] * 0.1)
+    return (u * x).sum() + (v.T * x).sum()
+
+
+def weighted(x: Any, w: Any, h: Any) -> Any:
+    u = x * 0.5
+    for t in range(ROUNDS):
+        h = fg.tanh(u[t].clone() @ w + h)
+        u[t] = u[t] * 0.9 + h
+    return (u * x).sum()
+
+
+def of_rows_to_come(x: Any, w: Any, h: Any) -> Any:
+    u = fg.sin(x)
+    for t in range(1, ROUNDS - 1):
+        u[t] = u[t] * 0.5 + u[t + 1] * 0.1 + u[t - 1] * 0.2 + h
+    return (u * x).sum() + w.sum()
+
+
+def every_other_row(x: Any, w: Any, h: Any) -> Any:
+    u = fg.sin(x)
+    for t in range(ROUNDS // 2):
+        h = fg.tanh(h + u[2 * t + 1])
+        u[2 * t] = h
+    return (u * x).sum() + w.sum()
+
+
+def rows_of_before(x: Any, w: Any, h: Any) -> Any:
+    u = x * 0.5
+    for t in range(ROUNDS):
+        h = fg.tanh(u[t].clone() @ w + h)
+        u[t] = h * 2
+    return (u * x).sum()
+
+
+READ_BACK = [
+    steps_of_euler, of_copies, two_steps, steps_back, read_in_the_same_round,
+    added_to, changed_in_several_ways, weighted, of_rows_to_come, every_other_row, rows_of_before,
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("function", READ_BACK, ids=lambda f: f.__name__)
@@ -79,14 +132,6 @@ def three_steps(x: Any, w: Any, h: Any) -> Any:
     u[0], u[1], u[2] = h, h @ w, h * 2
     for t in range(3, ROUNDS):
         u[t] = 0.8 * u[t - 1] - 0.3 * u[t - 3] + x[t] * 0.1
-    return (u * x).sum()
-
-
-def rows_of_before(x: Any, w: Any, h: Any) -> Any:
-    u = x * 0.5
-    for t in range(ROUNDS):
-        h = fg.tanh(u[t] @ w + h)
-        u[t] = h * 2
     return (u * x).sum()
 
 
@@ -133,7 +178,6 @@ def held_rows(x: Any, w: Any, h: Any) -> Any:
     "function",
     [
         three_steps,
-        rows_of_before,
         another_part_of_the_row,
         listed_rows,
         windows_of_rows,
@@ -202,3 +246,22 @@ def test_a_row_of_the_wrong_turn_is_found(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(RowRead, "row", lambda self, tensor, after: row(self, tensor, after - 1))
     with pytest.raises(AssertionError):
         check(steps_of_euler)
+
+
+def test_rows_that_are_taken_to_be_still_to_come_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(written_rows, "_forward", lambda *_: None)
+    with pytest.raises(AssertionError):
+        check(steps_of_euler)
+
+
+def test_versions_count_both_writes() -> None:
+    def loop(x: fg.Tensor) -> Any:
+        u = x * 0
+        for t in range(ROUNDS):
+            u[t] += x[t]
+        return u, u._version
+
+    x, _, _ = given()
+    ours, theirs = fg.jit(loop)(x), loop(x)
+    assert ours[1] == theirs[1] == 2 * ROUNDS
+    np.testing.assert_allclose(ours[0].numpy(), theirs[0].numpy())

@@ -1,0 +1,69 @@
+"""Rounds: a loop goes in; one comes out whose rounds each run to their end, or leave it by `break`.
+
+while i < n:            for i in <i, i + 1, ...>:
+    if i == 3:              if i < n: pass
+        continue    ->      else: break
+    h = f(h)                if i == 3: pass
+    i += 1                  else: h = f(h)
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+
+def without_continue(statements: Sequence[ast.stmt]) -> list[ast.stmt]:
+    """Statements that do the same, where what comes behind a branch that goes on with the next round is in
+    the other one. A `continue` elsewhere stays.
+    """
+    for i, statement in enumerate(statements):
+        before, rest = [*statements[:i]], [*statements[i + 1 :]]
+        if isinstance(statement, ast.Continue):
+            return before
+        if isinstance(statement, ast.If):
+            body, orelse = statement.body, statement.orelse
+            if isinstance(body[-1], ast.Continue):
+                return [*before, _branches(statement, body[:-1], [*orelse, *rest])]
+            if orelse and isinstance(orelse[-1], ast.Continue):
+                return [*before, _branches(statement, [*body, *rest], orelse[:-1])]
+    return [*statements]
+
+
+def _branches(origin: ast.If, body: Sequence[ast.stmt], orelse: Sequence[ast.stmt]) -> ast.If:
+    first = without_continue(body) or [ast.copy_location(ast.Pass(), origin)]
+    return ast.copy_location(ast.If(test=origin.test, body=first, orelse=without_continue(orelse)), origin)
+
+
+def counted(loop: ast.While) -> tuple[ast.For, ast.Constant] | None:
+    """A `for` loop in place of one that counts a variable up in the end of each round, without what gives the
+    numbers, and by how much it counts; None for another one.
+    """
+    match loop:
+        case ast.While(
+            test=ast.Compare(),
+            body=[
+                *body,
+                ast.AugAssign(target=ast.Name(id=name) as target, op=ast.Add(), value=ast.Constant() as step),
+            ],
+            orelse=[],
+        ) if type(step.value) is int and step.value > 0:
+            pass
+        case _:
+            return None
+    nodes = [n for statement in body for n in ast.walk(statement)]
+    stores = (n for n in nodes if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load))
+    if any(n.id == name for n in stores) or any(isinstance(n, ast.Continue) for n in nodes):
+        return None
+
+    def at(node: ast.stmt) -> ast.stmt:
+        return ast.copy_location(node, loop.test)
+
+    test = at(ast.If(test=loop.test, body=[at(ast.Pass())], orelse=[at(ast.Break())]))
+    found = ast.For(
+        target=ast.copy_location(ast.Name(id=name, ctx=ast.Store()), target),
+        iter=step,
+        body=[test, *body],
+        orelse=[],
+    )
+    return ast.copy_location(found, loop), step

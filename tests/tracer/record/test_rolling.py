@@ -235,7 +235,7 @@ def knows_the_round(x):
 def leaves_early(x):
     for i in range(40):
         if i == 30:
-            break
+            return x * 2
         x = 0.5 * x
     return x
 

@@ -153,8 +153,9 @@ class Tree:
 
     def _finds_the_same(self, path: Path) -> bool:
         """Whether the tensors that paths find outside were the same for all: one asks for all of them."""
-        known = {c.reference: c.facts() for other in self.paths if other is not path for c in other.outside()}
-        return all(known.get(c.reference, c.facts()) == c.facts() for c in path.outside())
+        others = (c for other in self.paths if other is not path for c in other.outside())
+        known = {id(t): c.facts() for c in others if (t := c.reference()) is not None}
+        return all(known.get(id(c.reference()), c.facts()) == c.facts() for c in path.outside())
 
     @staticmethod
     def _chain(path: Path, parts: Sequence[_Part]) -> Segment:

@@ -37,8 +37,11 @@ def hand_on(root: Tensor, retain_graph: bool) -> bool:
         for (_, leaf, _), gradient in zip(node.edges, ready, strict=True):
             if leaf.gradient is not None:
                 add_into(leaf, gradient, taken)
-            elif leaf.needs_grad and not replaced_gradient(leaf, None, 0, gradient):
-                accumulate(leaf, gradient, False, taken, True)
+            elif leaf.needs_grad:
+                # It may have to lie otherwise, as the leaf does.
+                alike = gradient.array.strides == leaf.array.strides
+                if not (alike and replaced_gradient(leaf, None, 0, gradient)):
+                    accumulate(leaf, gradient, False, taken, True)
         if not retain_graph:
             node.release()
         return True

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import inspect
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -179,7 +179,7 @@ def _finish(recorder: Recorder, observer: Observer, result: Any, leaves: list[An
     same = _same(leaves, observer)
     kept = [o.item() for o in outputs if o.kind == "captured"]
     kept += [place() for _, place in same if not isinstance(place, int)]
-    carry(recorder, observer, kept)
+    carried = carry(recorder, observer, kept)
     reasons += _sharing(outputs, found, leaves, recorder)
     counts = tuple((hold(c.owner), c.name, c.value() - c.first) for c in observer.stores.counts())
     left = _left(recorder, outputs, found, reasons)
@@ -202,7 +202,7 @@ def _finish(recorder: Recorder, observer: Observer, result: Any, leaves: list[An
         outputs,
         structure,
         {recorder.memory.find(t.array).original: t for t in leaves if isinstance(t, Tensor)},  # type: ignore[union-attr]
-        _met(recorder, observer, leaves),
+        _met(recorder, observer, (*leaves, *carried)),
         same,
         recorder.bare,
         [*recorder.derived.values()],
@@ -312,9 +312,9 @@ def _output(
     return Output("object", item=leaf) if number is None else Output("late", item=number.place)
 
 
-def _met(recorder: Recorder, observer: Observer, leaves: list[Any]) -> list[Tensor]:
-    """The tensors found outside that are no input of the graph, and no argument."""
-    others = {id(t) for t in (*leaves, *recorder.captured.values())}
+def _met(recorder: Recorder, observer: Observer, others: Iterable[Any]) -> list[Tensor]:
+    """The tensors found outside that are no inputs of the graph, and none of `others`."""
+    others = {id(t) for t in (*others, *recorder.captured.values())}
     return [tensor for tensor in observer.captured_tensors.values() if id(tensor) not in others]
 
 

@@ -47,13 +47,14 @@ class Carried(Host):
         return ("carried", id(self))
 
 
-def carry(recorder: Recorder, observer: Observer, kept: Iterable[Any]) -> None:
-    """Make inputs of the tensors that the run found in attributes which it has set in the end.
+def carry(recorder: Recorder, observer: Observer, kept: Iterable[Any]) -> list[Any]:
+    """Make inputs of the tensors that the run found in attributes which it has set in the end; gives these.
 
     kept: tensors that must stay themselves.
     """
+    carried: list[Any] = []
     if not observer.stores:
-        return
+        return carried
     fixed = {id(tensor) for tensor in kept} | {*recorder.gradients, *recorder.derived, *observer.compared}
     written = {known.original for known in recorder.memory.written()}
     values = {id(tensor): value for value, tensor in recorder.captured.items()}
@@ -78,6 +79,7 @@ def carry(recorder: Recorder, observer: Observer, kept: Iterable[Any]) -> None:
         if any(v in recorder.tracked and _is_derived_by(v, recorder) for v in taken):
             continue
         observer.reads.remove(read)
+        carried += found
         for number, tensor in enumerate(found):
             value = values.get(id(tensor))
             if value is not None:
@@ -87,6 +89,7 @@ def carry(recorder: Recorder, observer: Observer, kept: Iterable[Any]) -> None:
                 recorder.hosts.insert(0, (host, 0))
                 if recorder.before is not None:
                     recorder.before.given[host] = tensor.array.copy()
+    return carried
 
 
 def _read_of(reads: Iterable[Read], owner: Any, name: str) -> AttributeRead | None:

@@ -220,7 +220,7 @@ class Deferred(Interpreter):
                 continue
             place = self._outside_numbers.get(id(a))
             if place is None:
-                if shared.is_exposed(array) or not has_values(array):
+                if shared.is_exposed(array) or not has_values(array) or a.is_inference():
                     return None
                 place = len(self.outside) + len(fresh)
                 if id(a) in fresh:

@@ -174,6 +174,10 @@ def _finish(recorder: Recorder, observer: Observer, result: Any, leaves: list[An
     if any(id(found[i]) in recorder.replaced for i in lent):
         reasons.append(Reason("gives an array of memory that it has also given to a tensor", "", 0))
     outputs = tuple(_output(recorder, observer, leaf, leaves, reasons) for leaf in found)
+    if any(o.requires_grad and not o.freed for o in outputs):
+        # Of these nobody knows whether they are written before a backward.
+        inference = any(t.is_inference() for t in recorder.captured.values())
+        reasons += [Reason("derives what was computed of a tensor of inference mode", "", 0)] * inference
     outputs = _aliased(outputs, found)
     outputs = tuple(dataclasses.replace(o, lent=lent.get(i)) for i, o in enumerate(outputs))
     same = _same(leaves, observer)

@@ -66,3 +66,43 @@ def test_such_calls_are_replayed() -> None:
     for step in range(5):
         assert function(fg.ones(3) * step).is_inference()
     assert function.stats.compiled_calls >= 3
+
+
+# What a loss is computed of, beside a parameter `w`: `c` was made in inference mode.
+USES: dict[str, Callable[[Any, Any, Any, Any], Any]] = {
+    "not kept": lambda T, x, w, c: (x * w - c).sum(),
+    "kept": lambda T, x, w, c: (w * c).sum(),
+    "beside": lambda T, x, w, c: (x * w).sum() + c.sum(),
+    "a view": lambda T, x, w, c: (w + c[:1]).exp().sum(),
+    "for nothing": lambda T, x, w, c: (w * x).sum() if c.shape[0] else None,
+}
+
+
+@pytest.mark.parametrize("prints", [False, True])
+@pytest.mark.parametrize("use", USES)
+def test_losses_of_what_was_made_in_inference_mode(
+    use: str, prints: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = []
+    for lib in (fg, torch):
+        w = lib.ones(3).requires_grad_()
+        with lib.inference_mode():
+            c = lib.ones(3) * 2
+
+        def loss(x: Any, lib: Any = lib, w: Any = w, c: Any = c) -> Any:
+            if prints:
+                print("here")
+            return USES[use](lib, x, w, c)
+
+        call = fg.jit(loss) if lib is fg else loss
+        seen: list[Any] = []
+        for step in range(6):
+            w.grad = None
+            try:
+                call(lib.ones(3) * step).backward()
+                seen.append(w.grad.tolist())
+            except RuntimeError as error:
+                seen.append("saved for backward" in str(error))
+        found.append(seen)
+    for ours, theirs in zip(*found, strict=True):
+        assert ours == theirs if isinstance(theirs, bool) else ours == pytest.approx(theirs)

@@ -246,6 +246,11 @@ def _resumed_in(again: Callable[[], _Mode], function: Callable[..., Any]) -> Cal
     return wrapped
 
 
+def _recorded(mode: bool) -> bool:
+    """Whether gradients are recorded in this grad mode; what is made in inference mode has none in any."""
+    return mode and not state.inference
+
+
 class _GradMode(_Mode):
     """Sets grad mode for the current thread."""
 
@@ -264,7 +269,7 @@ class _GradMode(_Mode):
 
     def __enter__(self) -> None:
         self._previous.append(state.grad_enabled)
-        state.grad_enabled = self.enable
+        state.grad_enabled = _recorded(self.enable)
 
     def __exit__(self, *exception: object) -> None:
         state.grad_enabled = self._previous.pop()
@@ -300,13 +305,13 @@ class set_grad_enabled(_Mode):
     def __init__(self, mode: bool) -> None:
         self.mode = bool(mode)
         self._previous = state.grad_enabled
-        state.grad_enabled = self.mode
+        state.grad_enabled = _recorded(self.mode)
 
     def _again(self) -> set_grad_enabled:
         return set_grad_enabled(self.mode)
 
     def __enter__(self) -> None:
-        state.grad_enabled = self.mode
+        state.grad_enabled = _recorded(self.mode)
 
     def __exit__(self, *exception: object) -> None:
         state.grad_enabled = self._previous

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 
 import pytest
@@ -116,3 +117,27 @@ def test_detaching_in_place_does_nothing_in_inference_mode():
             return seen, made.detach_().requires_grad, leaf.detach_().requires_grad
 
     assert program(fg) == program(torch)
+
+
+# Modes, one inside the other, and which of them record gradients.
+NESTED = """
+inference_mode() enable_grad() | inference_mode() set_grad_enabled(True) | enable_grad() inference_mode()
+inference_mode() inference_mode(False) | inference_mode() inference_mode(False) no_grad()
+inference_mode() enable_grad() inference_mode(False) | no_grad() inference_mode() enable_grad() no_grad()
+inference_mode() no_grad() enable_grad() | no_grad() enable_grad() | inference_mode(False) enable_grad()
+"""
+
+
+@pytest.mark.parametrize("names", [m for line in NESTED.strip().split("\n") for m in line.split(" | ")])
+def test_modes_inside_of_others_record_as_pytorchs_do(names: str):
+    def run(lib):
+        w = lib.ones(2, requires_grad=True)
+        seen = []
+        with contextlib.ExitStack() as stack:
+            for name in names.split():
+                stack.enter_context(eval(name, vars(lib)))
+                made = w * 2
+                seen.append((made.requires_grad, made.is_inference()))
+        return [*seen, (w * 2).requires_grad, lib.is_grad_enabled()]
+
+    assert run(fg) == run(torch)

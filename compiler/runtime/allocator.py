@@ -59,10 +59,10 @@ def copied_as_it_lies(array: np.ndarray) -> np.ndarray:
     return same
 
 
-def aligned_bytes(size: int) -> np.ndarray:
-    """`size` uninitialised bytes that start on a cache line."""
-    raw = np.empty(size + ALIGNMENT, np.uint8)
-    start = -data_address(raw) % ALIGNMENT
+def aligned_bytes(size: int, alignment: int = ALIGNMENT) -> np.ndarray:
+    """`size` uninitialised bytes that start on a cache line, or at a multiple of something else."""
+    raw = np.empty(size + alignment, np.uint8)
+    start = -data_address(raw) % alignment
     return raw[start : start + size]
 
 
@@ -109,7 +109,7 @@ class Pool:
             # A load waits for a store whose address ends in the same bits, so blocks start at other lines of
             # their pages. An array on what is none: NumPy then takes it for the memory's owner.
             start = next(self._made) * LINES_APART * ALIGNMENT % PAGE
-            block = np.frombuffer(aligned_bytes(start + size)[start:].data, np.uint8)
+            block = np.frombuffer(aligned_bytes(start + size, PAGE)[start:].data, np.uint8)
             if self._held + size > LARGEST_POOL:
                 self._make_room(size)
             if self._held + size <= LARGEST_POOL:

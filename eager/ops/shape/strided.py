@@ -16,7 +16,7 @@ from fusegrad.eager.core.families import Layout, Opaque, View, contiguous_layout
 from fusegrad.eager.core.names import attach, publish, renamed
 from fusegrad.eager.core.op import TensorType, bind
 from fusegrad.eager.core.ops import ops
-from fusegrad.eager.core.state import set_grad_enabled, state
+from fusegrad.eager.core.state import inference_mode, state
 from fusegrad.eager.core.tensor import Tensor, on_cpu
 from fusegrad.eager.ops.create import creation
 from fusegrad.eager.ops.declare import method, public
@@ -294,11 +294,14 @@ def _seen_otherwise(function: Callable[..., Tensor], name: str) -> Callable[...,
             views.step_behind(self)
         # Also under no_grad the tensor stays on the graph, where what it was has another shape, and a view
         # the view that it was.
-        with set_grad_enabled(state.grad_enabled or self.grad_fn is not None or type(self.alias) is tuple):
+        recorded = state.grad_enabled
+        with inference_mode(False):
+            state.grad_enabled = recorded or self.grad_fn is not None or type(self.alias) is tuple
             result = function(self, *args, **kwargs)
-        self.array = result.array
+        before, self.array = self.array, result.array
         views.wrote(self)  # what was kept for a backward was another shape
-        if self.grad_fn is not None:
+        alike = (before.shape, before.strides) == (self.array.shape, self.array.strides)
+        if self.grad_fn is not None and (recorded or not alike):
             self.grad_fn, self.output_index = result.grad_fn, result.output_index
         self.alias = result.alias if type(self.alias) is tuple else None
         return self

@@ -171,3 +171,32 @@ def test_views_that_were_not_noted_follow_a_tensor_that_is_turned(first: str, ag
         return [out.tolist(), a.tolist(), late.tolist(), scale.grad.item()]
 
     assert found(fg) == found(torch)
+
+
+@pytest.mark.parametrize("recorded", [False, True])
+@pytest.mark.parametrize(
+    "name, args", [("squeeze_", ()), ("squeeze_", (0,)), ("transpose_", (1, 1)), ("swapdims_", (0, 0))]
+)
+def test_what_changes_nothing_leaves_a_tensor_its_node_where_nothing_is_recorded(
+    name: str, args: tuple[int, ...], recorded: bool
+) -> None:
+    def run(lib: Any) -> Any:
+        a = lib.ones(3, 4, requires_grad=True)
+        z = a * 1.0
+        mean = z.mean(0)
+        with lib.set_grad_enabled(recorded):
+            getattr(z, name)(*args)
+        z.register_hook(lambda g: g * 2)  # of the node that made z, also for what was computed of it before
+        (mean * mean).sum().backward()
+        return a.grad.tolist()
+
+    assert run(fg) == run(torch)
+
+
+def test_shapes_that_change_in_inference_mode_keep_the_graph() -> None:
+    a = fg.ones(3, 1, requires_grad=True)
+    z = a * 2.0
+    with fg.inference_mode():
+        z.squeeze_()
+    (z * 3).sum().backward()
+    assert a.grad is not None and a.grad.tolist() == [[6.0]] * 3 and not z.is_inference()

@@ -41,9 +41,23 @@ def _cat_type(types: Sequence[TensorType], dim: int) -> TensorType:
     return TensorType(tuple(shape), functools.reduce(dtypes.promote, (t.dtype for t in types)))
 
 
+# Where the pieces begin of what was derived last: (their types, the dimension, the places).
+_last_begins: tuple[Any, int, list[int]] = (None, 0, [])
+
+
+def _begins(types: Sequence[Any], dim: int) -> list[int]:
+    """Where each piece begins: found once for the gradients of all, whose rule is asked piece by piece."""
+    global _last_begins
+    known, along, begins = _last_begins
+    if known is not types or along != dim:
+        begins = [0, *itertools.accumulate(t[0][dim] for t in types)]
+        if type(types) is tuple:  # a list may be another by then
+            _last_begins = types, dim, begins
+    return begins
+
+
 def _cat_gradient(g: Tensor, index: int, types: Sequence[Any], dim: int) -> Tensor:
-    start = builtins.sum(t[0][dim] for t in types[:index])
-    return ops.narrow(g, dim, start, types[index][0][dim])
+    return ops.narrow(g, dim, _begins(types, dim)[index], types[index][0][dim])
 
 
 def _cat_numpy(*arrays: np.ndarray, dim: int) -> np.ndarray:

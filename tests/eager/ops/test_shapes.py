@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import cProfile
 import pickle
+import pstats
 from typing import Any
 
 import numpy as np
@@ -320,3 +322,16 @@ def test_ravel_is_contiguous_and_flatten_of_one_dimension_is_itself() -> None:
         x = lib.ones(2, 3)
         assert x.flatten(1, 1) is x
         assert x.ravel().data_ptr() == x.data_ptr()
+
+
+@pytest.mark.parametrize("join", ["cat", "stack"])
+def test_gradients_of_what_is_joined_look_at_each_piece_a_bounded_number_of_times(join: str) -> None:
+    def calls(number: int) -> int:
+        pieces = [fg.ones(2, requires_grad=True) for _ in range(number)]
+        total = getattr(fg, join)(pieces).sum()
+        profile = cProfile.Profile()
+        profile.runcall(total.backward)
+        return sum(count for _, count, *_ in pstats.Stats(profile).stats.values())
+
+    calls(4)
+    assert calls(800) < 5 * calls(200)

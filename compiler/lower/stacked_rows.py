@@ -78,7 +78,9 @@ class _Stacks:
         self.needed.update(v for v in read if v not in by_rows)
 
     def worth_it(self) -> set[Value]:
-        """The stacks to take apart: those of which rows are looked up more often than the whole is needed."""
+        """The stacks to take apart: of those that hang together, rows of more than half as many are looked up
+        as are needed whole. To put a whole together takes the stores that it would take anyway.
+        """
         chosen: set[Value] = set()
         while self.beside:
             members = _reached(next(iter(self.beside)), self.beside)

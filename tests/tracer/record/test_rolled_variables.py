@@ -275,7 +275,7 @@ def test_a_planted_fault_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Variables that are taken to be used nowhere else."""
     monkeypatch.setattr(scopes.Scope, "is_used_elsewhere", lambda *_: False)
 
-    def loop(x: Any, w: Any, h: Any) -> Any:
+    def loop(x: Any, w: Any, h: Any) -> Any:  # `until_some_round` has its twin by now
         last = h
         for t in range(ROUNDS):
             h = fg.tanh(x[t] @ w + h)

@@ -114,8 +114,9 @@ class Ending:
         made = planner.code.left[len(planner.code.left) - len(numbers) :]
         for number, (value, spot) in enumerate(zip(numbers, made, strict=True)):
             name = self.numbers[value] = Name(f"number{number}")
-            taken = Call(float, (Call(np.ndarray.item, (planner.made(spot),)),))
-            self.steps.append(Assign(name.name, taken))
+            taken = Call(np.ndarray.item, (planner.made(spot),))
+            # Those of bfloat16 are no Python numbers.
+            self.steps.append(Assign(name.name, taken if value.dtype.kind == "i" else Call(float, (taken,))))
 
     def _link(self) -> None:
         """Note how often the memory was written that backward needs, then put the results on the graph."""

@@ -313,7 +313,7 @@ def test_a_write_into_what_only_the_compiled_backward_reads_again():
 
 
 def test_a_function_that_never_repeats_is_deferred_visibly():
-    g = fg.jit(lambda x: x * x.sum().item())
+    g = fg.jit(lambda x: x * round(x.sum().item(), 3))  # which Python has to know
     for number in range(FEW_PATHS + 8):
         assert g(fg.tensor([float(number)])).item() == number * number
     assert g.stats.compiles == FEW_PATHS + 2  # and two stretches, with the number as an input
@@ -322,7 +322,7 @@ def test_a_function_that_never_repeats_is_deferred_visibly():
 
 
 def test_a_function_with_many_paths_keeps_those_that_are_used():
-    g = fg.jit(lambda x: x * x.sum().item())
+    g = fg.jit(lambda x: x * round(x.sum().item(), 3))  # which Python has to know
     for number in range(2 * FEW_PATHS):
         for _ in range(3):
             assert g(fg.tensor([float(number)])).item() == number * number

@@ -59,7 +59,7 @@ def call_trusted(observer: Observer, function: Any, site: Site, /, *args: Any, *
     """One of fusegrad's own functions: the recorder sees what it does, its operands must be guarded."""
     if purity.is_door(function, args, kwargs):
         return observer.numbers.take(functools.partial(function, **kwargs))
-    if observer.numbers.any_symbol((*args, *kwargs.values())) and purity.carries_numbers(function, kwargs):
+    if observer.numbers.any_given((*args, *kwargs.values())) and purity.carries_numbers(function, kwargs):
         owner = function.__self__ if isinstance(function, MethodType) else args[0] if args else None
         if all(observer.is_tensor(x) or type(x) in NUMBERS for x in (owner, *args, *kwargs.values())):
             return observer.adopt(observer.numbers.carried(function, args, kwargs))

@@ -1,8 +1,9 @@
 """Numbers and arrays that are others at a replay: as long as nobody looks at one, a replay may give another.
 
-A float that `item()` gives is an object of its own, and so it is followed by its identity, while it is
-moved about, put into containers, set as an attribute or returned. Whoever computes with it, compares it,
-hashes or writes it out says so before (`look`): from then on it must be what it was. So are the rates
+A number that `item()` gives is an object of its own, and so it is followed by its identity, while it is
+moved about, put into containers, set as an attribute or returned. What Python computes of it is computed in
+the graph as well, and how comparisons come out is guarded (`record/scalars.py`). Whoever hashes it, writes it
+out, or takes it for a size says so before (`look`): from then on it must be what it was. So are the rates
 followed that a schedule's step has set.
 
 An array that `numpy()` gives, in the memory of a tensor, is followed likewise. What it holds is known in the
@@ -50,17 +51,20 @@ class Taken:
 class Numbers:
     """The numbers of one run.
 
-    taking: whether what now leaves a tensor goes to the user's code, and not to the engine's.
+    taking: whether what now leaves a tensor goes to the user's code, and not to the engine's; taken: what it
+    gets in place of that; takes: how often.
     sources: the places, by the observer's keys, in which numbers are others from call to call; found: the
     numbers that were found there; fixed: the places of those that somebody has looked at. asked: called with
     a symbol and what came out where the run went on by that. computed: how many numbers Python has made of
     others. arrived: the numbers that ops have taken, of those that a function of the engine was given.
-    options: by the id of a group of parameters, the numbers that the run has set there.
+    options: by the id of a group of parameters, the numbers that the run has set there. in_graph: gives what
+    a function gives for numbers that come from tensors' values, or MISSING.
     """
 
     def __init__(self) -> None:
         self._taken: dict[int, Taken] = {}
-        self.taking = False
+        self.taking, self.taken = False, None
+        self.takes = 0
         self.sources: Collection[Any] = ()
         self.found: dict[Any, Any] = {}
         self.fixed: set[Any] = set()
@@ -68,12 +72,15 @@ class Numbers:
         self.computed = 0
         self.arrived: set[int] = set()
         self.options: dict[int, dict[str, Any]] = {}
+        self.in_graph: Callable[[Any, Sequence[Any]], Any] = lambda function, operands: MISSING
 
     def take(self, read: Callable[[], Any]) -> Any:
         """What `read` gives, which asks one tensor for its number, or for its memory."""
-        self.taking = True
+        self.taking, self.taken = True, None
+        self.takes += 1
         try:
-            return read()
+            found = read()
+            return found if self.taken is None else self.taken
         finally:
             self.taking = False
 
@@ -157,12 +164,23 @@ class Numbers:
         """Whether any of these numbers stands for a symbol."""
         return bool(self._taken) and any(self.symbol_of(x) is not None for x in values)
 
+    def any_given(self, values: Sequence[Any]) -> bool:
+        """Whether a replay comes anew by any of these numbers, as a symbol or out of a tensor."""
+        return bool(self._taken) and any(map(self._is_given, values))
+
+    def _is_given(self, number: Any) -> bool:
+        taken = self._taken.get(id(number))
+        return taken is not None and (taken.symbol is not None or taken.value is not None)
+
     def compute(self, function: Callable[..., Any], operands: Sequence[Any]) -> Any:
         """What a function of Python gives for operands of which some stand for symbols, which a replay calls
         again; MISSING, with nothing done, where they are not all numbers. Raises what the function raises.
         """
-        if not self.any_symbol(operands) or not all(type(x) in _CONSTANTS for x in operands):
+        if not self._taken or not all(type(x) in _CONSTANTS for x in operands):
             return MISSING
+        found = self.in_graph(function, operands)
+        if found is not MISSING or not self.any_symbol(operands):
+            return found
         try:
             value = function(*operands)
         except Exception:
@@ -187,7 +205,7 @@ class Numbers:
         try:
             return function(*args, **kwargs)
         finally:
-            rest = [x for x in (*args, *kwargs.values()) if self.symbol_of(x) and id(x) not in self.arrived]
+            rest = [x for x in (*args, *kwargs.values()) if self._is_given(x) and id(x) not in self.arrived]
             self.look(*rest)
 
 
@@ -201,7 +219,7 @@ def on_symbols(
     observer: Observer, function: Callable[..., Any], symbol: str, operands: tuple[Any, ...]
 ) -> Any:
     """An operator on numbers that a replay comes by anew, and tensors; MISSING where it must know them."""
-    if not observer.numbers.any_symbol(operands):
+    if not observer.numbers.any_given(operands):
         return MISSING
     fit = all(observer.is_tensor(x) or type(x) in NUMBERS for x in operands)
     if symbol in _CARRIED and fit and any(map(observer.is_tensor, operands)):

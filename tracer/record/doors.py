@@ -16,6 +16,7 @@ from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.ir.graph import GUARD, Equation, Source, Value
 from fusegrad.tracer.observe.numbers import Taken
+from fusegrad.tracer.observe.symbols import fresh
 
 if TYPE_CHECKING:
     from fusegrad.tracer.record.recorder import Recorder
@@ -37,10 +38,14 @@ class Doors:
     def leave(self, tensor: Tensor, door: str, value: Any) -> None:
         """A value of a tensor leaves."""
         recorder = self._recorder
-        if recorder.numbers.taking and type(value) is float and door in ("item", "float"):
-            held, source = recorder.value_of(tensor), self._source()
-            recorder.numbers.follow(Taken(value, lambda: self._fix(held, value, source), held))
-        elif recorder.numbers.taking and door in ARRAY_DOORS:
+        taking = recorder.numbers.taking
+        if taking and type(value) is float and door in ("item", "float"):
+            self.follow(value, recorder.doubles.as_float(recorder.value_of(tensor)))
+        elif taking and type(value) is int and door in ("item", "int") and tensor.array.dtype.kind in "iu":
+            # Python has one object for a small whole number: the user gets another one.
+            recorder.numbers.taken = fresh(value)
+            self.follow(recorder.numbers.taken, recorder.value_of(tensor))
+        elif taking and door in ARRAY_DOORS:
             opens = self._opening(tensor, door)
             # Off the graph, as the array is.
             owner = tensor.detach() if tensor.needs_grad else tensor
@@ -49,11 +54,11 @@ class Doors:
             pass  # it follows from Python data, which are guarded
         elif door == "bool" and tensor.array.dtype.kind != "b":
             # Which of the numbers that are true it is does not matter.
-            self._guard(recorder.later.at_once(lambda: ops.ne(tensor, 0)), "branch")
+            self.guard(recorder.later.at_once(lambda: ops.ne(tensor, 0)), "branch")
         elif door in SCALAR_DOORS and tensor.array.size == 1:
-            self._guard(tensor, "branch")
+            self.guard(tensor, "branch")
         elif door == "tolist" and tensor.array.dtype.kind in "iub" and tensor.array.size <= FEW:
-            self._guard(self._same_values(tensor), "branch")
+            self.guard(self._same_values(tensor), "branch")
         else:
             self._opening(tensor, door)()
 
@@ -63,7 +68,7 @@ class Doors:
         later.reach(tensor)
         outcome = later.at_once(passed)
         if bool(outcome.array.item()):
-            self._guard(outcome, "check")
+            self.guard(outcome, "check")
         else:
             later.settle()  # the op is about to raise, at its own line
         return True
@@ -86,12 +91,18 @@ class Doors:
         same: Tensor = self._recorder.later.at_once(lambda: ops.all(ops.eq(tensor, now)))
         return same
 
-    def _guard(self, tensor: Tensor, kind: str) -> None:
+    def follow(self, number: Any, held: Value) -> Any:
+        """A number that a replay takes out of a value, until somebody looks at it."""
+        source = self._source()
+        return self._recorder.numbers.follow(Taken(number, lambda: self._fix(held, number, source), held))
+
+    def guard(self, tensor: Tensor, kind: str = "branch") -> None:
+        """Python goes on by what a tensor holds; see `Guard` for kinds."""
         value = self._recorder.value_of(tensor)
         params = {"expected": tensor.array.item(), "kind": kind}
         self._recorder.equations.append(Equation(GUARD, (value,), params, (), self._source()))
 
-    def _fix(self, value: Value, number: float, source: Source) -> None:
+    def _fix(self, value: Value, number: Any, source: Source) -> None:
         """Guard a number that was taken out of a tensor: somebody looks at it."""
         params = {"expected": number, "kind": "branch"}
         self._recorder.equations.append(Equation(GUARD, (value,), params, (), source))

@@ -32,7 +32,7 @@ from fusegrad.tracer.record.graph_changes import GraphChanges
 from fusegrad.tracer.record.later import Later
 from fusegrad.tracer.record.memory import Memory, Unfollowed, shares_memory
 from fusegrad.tracer.record.references import note_operands
-from fusegrad.tracer.record.scalars import Scalars
+from fusegrad.tracer.record.scalars import Doubles, Scalars
 from fusegrad.tracer.record.steps import record_step
 
 
@@ -55,8 +55,8 @@ class Recorder(Interpreter):
     open_reasons: (sentence, file, line, kind) for each thing that a replay could not repeat; changes:
     the same for what it does repeat, though it changes the world. code_first: whether the first of them, if
     there is any, is what the function's code does, to which `reads` lead.
-    operands: the tensors that ops were given lately, if somebody wants to know; nothing for values that came
-    as several.
+    operands, results: the tensors that ops were given lately, and that they gave, if somebody wants to know;
+    nothing for values that came as several.
     name_of: gives a captured tensor its name ("" for one that it does not know); reached: notes that a
     tensor was come by in a way that `reads` guard.
     """
@@ -89,12 +89,14 @@ class Recorder(Interpreter):
         self.changes: list[tuple[str, str, int, str]] = []
         self.name_of: Callable[[Tensor], str] = lambda tensor: ""
         self.reached: Callable[[Tensor], Any] = lambda tensor: None
-        self.memory = Memory(self._emit, self.tracked)
+        self.memory = Memory(self.emit, self.tracked)
         self.numbers, self.scalars, self.doors = Numbers(), Scalars(self), Doors(self)
-        self.numbers.asked = self._depends
+        self.doubles = Doubles(self)
+        self.numbers.asked, self.numbers.in_graph = self._depends, self.doubles.compute
         self.later = Later(self.memory, puts_off)
         self.graph_changes, self.allowance = GraphChanges(self), bound or Allowance()
         self.operands: dict[Value, Callable[[], Tensor | None]] | None = None
+        self.results: list[weakref.ref[Tensor]] | None = None
         self._places: dict[int, int] = {}
         self._names, self._count = set[str](), 0
 
@@ -197,6 +199,8 @@ class Recorder(Interpreter):
             if tensor.needs_grad:
                 self.tracked.add(value)
             made.append(value)
+            if self.results is not None:
+                self.results.append(weakref.ref(tensor))
         self.equations.append(Equation(op, inputs, dict(params), tuple(made), self._source()))
         return result
 
@@ -213,7 +217,7 @@ class Recorder(Interpreter):
         self.host(result, op.name, lambda value: Draw(value, op, args, dict(params)))
         return result
 
-    def _emit(self, op: Op, inputs: tuple[Any, ...], params: Params) -> Value:
+    def emit(self, op: Op, inputs: tuple[Any, ...], params: Params) -> Value:
         """An equation of a write: what it gives is in memory already."""
         output = Value(self._fresh(), op.infer([v.type for v in inputs], params))
         if any(v in self.tracked and op.rule(i) is not None for i, v in enumerate(inputs)):
@@ -313,13 +317,13 @@ class Recorder(Interpreter):
         try:
             if index is not None:
                 assign = REGISTRY["assign"]
-                value = self._emit(assign, (self.memory.current(known), value), {"index": index})
+                value = self.emit(assign, (self.memory.current(known), value), {"index": index})
             elif overwrites:
-                value = self._emit(REGISTRY["overwritten"], (self.memory.current(known), value), {})
+                value = self.emit(REGISTRY["overwritten"], (self.memory.current(known), value), {})
             before = self.memory.current(known)
             if before in self.tracked and not on_graph and not self.is_outside(base):
                 # Autograd does not see it: its gradient is that of what was there before.
-                value = self._emit(REGISTRY["rewritten"], (before, value), {})
+                value = self.emit(REGISTRY["rewritten"], (before, value), {})
             self.memory.write(known, value)
         except Unfollowed as error:
             self.effect(str(error))
@@ -332,12 +336,12 @@ class Recorder(Interpreter):
         if self.memory.find(copy.array) is None:
             value = self.value_of(original)
             if copy.array.flags.c_contiguous and not original.array.flags.c_contiguous:
-                value = self._emit(REGISTRY["contiguous"], (value,), {})
+                value = self.emit(REGISTRY["contiguous"], (value,), {})
             self.memory.define(copy.array, value)
 
     def copy_of(self, value: Value) -> Value:
         """The value once more, for memory of its own."""
-        return self._emit(REGISTRY["clone"], (value,), {})
+        return self.emit(REGISTRY["clone"], (value,), {})
 
     def replaces_data(self, tensor: Tensor, value: Tensor) -> None:
         """A replay gives a tensor from outside other memory, too, if the run has made that, of its type."""

@@ -1,20 +1,35 @@
-"""Python numbers next to tensors, as inputs of compiled code: in which dtype an op computes with them.
+"""Numbers that a replay comes by anew: what they stand for in the graph, and what Python computes of them.
 
 A number of Python does not tell an op's result type where it stands next to floats: a float32 tensor times a
 float is float32. So compiled code takes it as a value of their dtype without dimensions.
+
+Numbers may come out of tensors. `norm.item()` is a Python float, and Python's floats are what tensors of
+float64 without dimensions are; whole numbers are, too, below 2 ** 53. So `scale = 1 / (norm.item() + 1e-6)`
+is written down as equations of such tensors, and Python goes on with the number. Where it asks for no more
+than an outcome, `norm.item() > 10`, that is guarded, and not the number. What Python raises for a number,
+where tensors raise nothing, is guarded as well.
 """
 
 from __future__ import annotations
 
+import math
+import operator
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.families import Elementwise
-from fusegrad.eager.core.op import Op, wrap
+from fusegrad.eager.core.op import REGISTRY, Op, wrap
+from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.tracer.observe.symbols import NUMBERS, Scalar, Symbol
+from fusegrad.tracer.ir.graph import Value
+from fusegrad.tracer.observe.lookup import MISSING
+from fusegrad.tracer.observe.numbers import Taken
+from fusegrad.tracer.observe.operations import COMPARE
+from fusegrad.tracer.observe.symbols import NUMBERS, Scalar, Symbol, fresh
+from fusegrad.tracer.observe.values import plain_key
 
 if TYPE_CHECKING:
     from fusegrad.tracer.record.recorder import Recorder
@@ -60,17 +75,201 @@ class Scalars:
         for place, value in enumerate(args):
             if isinstance(value, Tensor):
                 continue
-            symbol = numbers.symbol_of(value)
-            if symbol is None or dtype is None or not is_scalar(value, dtype):
+            given = None if dtype is None else self._given(value, dtype)
+            if given is None:
                 numbers.look(value)
             else:
-                found[place] = self._tensor(symbol, value, dtype)
+                found[place] = given
                 numbers.arrived.add(id(value))
         return found
 
-    def _tensor(self, symbol: Symbol, number: Any, dtype: np.dtype) -> Tensor:
+    def _given(self, number: Any, dtype: np.dtype) -> Tensor | None:
+        symbol = self._recorder.numbers.symbol_of(number)
+        if symbol is None:
+            return self._recorder.doubles.operand(number, dtype)
+        return self.tensor(symbol, number, dtype) if is_scalar(number, dtype) else None
+
+    def tensor(self, symbol: Symbol, number: Any, dtype: np.dtype) -> Tensor:
+        """What stands for a number, of a dtype."""
         known = self._tensors.get((symbol, dtype))
         if known is None:
             known = self._tensors[symbol, dtype] = wrap(np.array(number, dtype))
             self._recorder.host(known, "number", lambda value: Scalar(value, symbol))
         return known
+
+
+# Numbers that come out of tensors.
+
+_DETACH, _RESHAPE, _CAST = (REGISTRY[name] for name in ("detach", "reshape", "cast"))
+_FLOAT64 = np.dtype(np.float64)
+# Up to here a whole number is the same float64.
+_WHOLE = _EXACT[8]
+
+
+def _least(a: Any, b: Any) -> Tensor:
+    """The first of equal ones, and where one is not a number, as in Python."""
+    found: Tensor = ops.where(b < a, b, a)
+    return found
+
+
+def _greatest(a: Any, b: Any) -> Tensor:
+    found: Tensor = ops.where(b > a, b, a)
+    return found
+
+
+def _is_true(a: Any) -> Tensor:
+    found: Tensor = ops.ne(a, 0.0)
+    return found
+
+
+def _is_zero(a: Any) -> Tensor:
+    found: Tensor = ops.eq(a, 0.0)
+    return found
+
+
+# What does the same for tensors, to the bit, by the number of operands: the name of an op, or a function.
+_NUMBERS: dict[tuple[Any, int], Any] = {
+    (operator.add, 2): operator.add, (operator.iadd, 2): operator.add,
+    (operator.sub, 2): operator.sub, (operator.isub, 2): operator.sub,
+    (operator.mul, 2): operator.mul, (operator.imul, 2): operator.mul,
+    (operator.truediv, 2): operator.truediv, (operator.itruediv, 2): operator.truediv,
+    (operator.neg, 1): operator.neg, (abs, 1): abs, (math.fabs, 1): abs,
+    (min, 2): _least, (max, 2): _greatest,
+    (float, 1): operator.pos, (int, 1): "trunc", (math.trunc, 1): "trunc", (math.floor, 1): "floor",
+    (math.ceil, 1): "ceil", (round, 1): "round",
+}  # fmt: skip
+_OUTCOMES: dict[tuple[Any, int], Any] = {
+    **{(compare, 2): compare for compare in COMPARE.values()},
+    (bool, 1): _is_true, (math.isnan, 1): "isnan", (math.isinf, 1): "isinf", (math.isfinite, 1): "isfinite",
+}  # fmt: skip
+_ALL = {**_NUMBERS, **_OUTCOMES}
+_DIVISIONS = (operator.truediv, operator.itruediv)
+
+
+class Doubles:
+    """The numbers of one run that come from tensors' values, as tensors of float64."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._tensors: dict[Value, Tensor] = {}
+
+    def compute(self, function: Any, operands: Sequence[Any]) -> Any:
+        """What a function of Python gives for numbers of which some come from tensors; MISSING, with nothing
+        done, where they are not such, or tensors do not do the same.
+        """
+        known = [self._recorder.numbers.of(x) for x in operands]
+        if not any(t is not None and t.value is not None for t in known):
+            return MISSING
+        key = function, len(operands)
+        if key not in _ALL or not all(_fits(x, t) for x, t in zip(operands, known, strict=True)):
+            return MISSING
+        if function in (min, max) and len({*map(type, operands)}) > 1:
+            return MISSING  # which one it is decides the type
+        if function in (float, int) and type(operands[0]) is function:
+            return operands[0]
+        try:
+            found = function(*operands)
+        except ZeroDivisionError:
+            self._recorder.doors.guard(self._made(_is_zero, self._operand(operands[1], known[1])))
+            raise
+        except (ValueError, OverflowError):
+            return MISSING  # of this number
+        if type(found) is int and abs(found) >= _WHOLE:
+            return MISSING
+        tensors = [self._operand(x, t) for x, t in zip(operands, known, strict=True)]
+        made = self._made(_ALL[key], *tensors)
+        seen = made.array.item()
+        if plain_key(found) != plain_key(int(seen) if type(found) is int else seen):
+            return MISSING
+        if key in _OUTCOMES:
+            self._recorder.doors.guard(made)
+            return found
+        if function in _DIVISIONS and isinstance(tensors[1], Tensor):
+            self._recorder.doors.guard(self._made(_is_true, tensors[1]))
+        return self._follow(found, made)
+
+    def as_float(self, value: Value) -> Value:
+        """What a value gives as a Python float."""
+        if value.dtype.kind in "fV":
+            return value
+        return self._recorder.emit(_CAST, (value,), {"dtype": dtypes.float64})
+
+    def counted(self, first: int, step: int, count: Tensor) -> int:
+        """The number that one has grown to by so many equal steps."""
+        found = self._made(
+            operator.add, self._made(operator.mul, self._cast(count, _FLOAT64), float(step)), float(first)
+        )
+        number: int = self._follow(first + step * int(count.array), found)
+        return number
+
+    def operand(self, number: Any, dtype: np.dtype) -> Tensor | None:
+        """What stands in an op that computes in that dtype for a number that comes from tensors; None for
+        another one.
+        """
+        taken = self._recorder.numbers.of(number)
+        if taken is None or taken.value is None:
+            return None
+        return self._cast(self._of(taken.value, number), dtype)
+
+    def _follow(self, number: Any, double: Tensor) -> Any:
+        """The number, which others may do without; the tensor that says the same."""
+        made = double
+        if type(number) is int:
+            self._check_size(double)
+            made = self._cast(double, np.dtype(np.int64))
+        value = self._recorder.value_of(made)
+        self._tensors[value] = double
+        return self._recorder.doors.follow(fresh(number), value)
+
+    def _made(self, op: Any, *operands: Any) -> Tensor:
+        function = getattr(ops, op) if type(op) is str else op
+        recorder = self._recorder
+        results, recorder.results = recorder.results, None  # nobody else has them
+        try:
+            made: Tensor = recorder.later.at_once(lambda: function(*operands))
+        finally:
+            recorder.results = results
+        return made
+
+    def _cast(self, tensor: Tensor, dtype: np.dtype) -> Tensor:
+        return self._made(lambda x: ops.cast(x, dtypes.FROM_NUMPY[dtype]), tensor)
+
+    def _check(self, function: Any, *operands: Any) -> None:
+        """Have replays make sure that something is true; where it is not, eager may raise an error."""
+        self._recorder.doors.guard(self._made(function, *operands), "check")
+
+    def _check_size(self, double: Tensor) -> None:
+        """Whole numbers that are larger would not be exact."""
+        self._check(operator.lt, self._made(abs, double), float(_WHOLE))
+
+    def _operand(self, number: Any, taken: Taken | None) -> Any:
+        if taken is None:
+            return float(number)
+        if taken.value is not None:
+            return self._of(taken.value, number)
+        symbol: Any = taken.symbol
+        return self._recorder.scalars.tensor(symbol, number, _FLOAT64)
+
+    def _of(self, value: Value, number: Any) -> Tensor:
+        """The tensor of float64 for a number that a value holds, off the graph."""
+        found = self._tensors.get(value)
+        if found is None:
+            emit, made = self._recorder.emit, value
+            if made in self._recorder.tracked:
+                made = emit(_DETACH, (made,), {})
+            if made.shape:
+                made = emit(_RESHAPE, (made,), {"shape": ()})
+            if made.dtype != _FLOAT64:
+                made = emit(_CAST, (made,), {"dtype": dtypes.float64})
+            found = self._tensors[value] = wrap(np.array(number, _FLOAT64))
+            self._recorder.memory.define(found.array, made)
+            if value.dtype.kind in "iu":
+                self._check_size(found)
+        return found
+
+
+def _fits(number: Any, taken: Taken | None) -> bool:
+    """Whether tensors of float64 take an operand as it is."""
+    if taken is not None and taken.value is None and taken.symbol is None:
+        return False
+    return type(number) is float or (type(number) in (int, bool) and abs(number) < _WHOLE)

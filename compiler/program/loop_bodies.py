@@ -75,12 +75,15 @@ class CompiledBody(Body):
 
     is_compiled = True
 
-    def __init__(self, graph: Graph, carried: int, program_of: Callable[[Graph], Any]) -> None:
+    def __init__(
+        self, graph: Graph, carried: int, program_of: Callable[[Graph], Any], keeps_inputs: bool = False
+    ) -> None:
+        """keeps_inputs: whether what a round is handed is there after it."""
         super().__init__(graph)
         graph = _with_results_apart(passes.optimise(graph))
         self.program = program_of(graph)
         pairs = list(zip(self.program.graph.outputs[:carried], graph.inputs[:carried], strict=True))
-        self.program.into = in_place(self.program, pairs)
+        self.program.into = {} if keeps_inputs else in_place(self.program, pairs)
         self.program.begin()
         # What calls the kernels of a round so often, by what changes from round to round.
         self.prepared: dict[Any, RoundsOfCalls] = {}
@@ -93,10 +96,10 @@ class CompiledBody(Body):
         read, others = arrays[carried : carried + rows], arrays[carried + rows :]
         outputs = self.graph.outputs[carried:]
         made = [np.empty((params["rounds"], *v.shape), v.dtype) for v in outputs]
-        return (*_Rounds(self, now, [*read, *others], made, params).run(), *made)
+        return (*MemoryOfRounds(self, now, [*read, *others], made, params).run(), *made)
 
 
-class _Rounds:
+class MemoryOfRounds:
     """The rounds of one call and the memory that they work on.
 
     now: what is handed to the next round, which it may write over; spare: where a round puts what it hands
@@ -155,8 +158,8 @@ class _Rounds:
     def _round_by_round(self, calls: Calls, arena: np.ndarray) -> None:
         """Rounds that are shared by several threads each."""
         for number in range(self.rounds):
-            calls.run(*self._arrays(self._row(number)), arena)
-            self._take_turns()
+            calls.run(*self.arrays(self._row(number)), arena)
+            self.take_turns()
 
     def _at_once(self, calls: Calls, arena: np.ndarray) -> None:
         """Rounds that are little to do."""
@@ -171,15 +174,15 @@ class _Rounds:
             if several is None:
                 several = RoundsOfCalls(calls, number, moves, turns)
                 self.prepared[number, moves, turns] = several
-            several.run(*self._arrays(self._row(first)), arena)
+            several.run(*self.arrays(self._row(first)), arena)
             if number % 2:
-                self._take_turns()
+                self.take_turns()
 
     def _read(self) -> range:
         """The places of the arrays of which each round reads a row."""
         return range(len(self.now), len(self.now) + self.rows)
 
-    def _arrays(self, row: int) -> list[np.ndarray]:
+    def arrays(self, row: int) -> list[np.ndarray]:
         """The memory of a round."""
         parts = [x[row, ...] for x in self.given[: self.rows]]
         arrays = [*self.now, *parts, *self.given[self.rows :], *self.placed.rest]
@@ -189,7 +192,8 @@ class _Rounds:
             arrays[place] = array[row, ...]
         return arrays
 
-    def _take_turns(self) -> None:
+    def take_turns(self) -> None:
+        """What was put beside is handed on."""
         for i in self.turns:
             self.now[i], self.spare[i] = self.spare[i], self.now[i]
 

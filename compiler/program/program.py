@@ -29,6 +29,7 @@ from fusegrad.compiler.placement.symbolic_memory_plan import Blueprint
 from fusegrad.compiler.program.loop_bodies import CompiledBody, with_compiled_loops
 from fusegrad.compiler.program.periodic_plan import divided_by_rounds
 from fusegrad.compiler.program.pipeline import Given
+from fusegrad.compiler.program.tested_loops import run_while
 from fusegrad.compiler.transform.kernel_work import nest_text
 from fusegrad.eager.core.families import Layout, contiguous_layout
 from fusegrad.eager.core.op import REGISTRY, Params
@@ -36,6 +37,7 @@ from fusegrad.eager.core.sizes import has_symbols
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.ir.graph import Graph, Value
 from fusegrad.tracer.ir.rolled import ROLLED, Body, have_rounds_compiled
+from fusegrad.tracer.ir.tested import have_tests_compiled
 
 clone_op, detach_op = REGISTRY["clone"], REGISTRY["detach"]
 
@@ -273,13 +275,23 @@ def run_rounds(body: Body, tensors: Sequence[Tensor], params: Params) -> tuple[n
     """
     if isinstance(body, CompiledBody):
         return body.repeat(tensors, params)
+    return _compiled(body, params["carried"], False).repeat(tensors, params)
+
+
+def run_tested_rounds(body: Body, tensors: Sequence[Tensor], params: Params) -> tuple[np.ndarray, ...]:
+    """What the rounds of a loop give that tests data, and how many there were; compiled."""
+    return run_while(_compiled(body, params["carried"], True), tensors, params)
+
+
+def _compiled(body: Body, carried: int, keeps_inputs: bool) -> CompiledBody:
     known = _bodies.get(body)
     if known is None:
         round_ = functools.partial(Program, streams=False)
-        known = _bodies[body] = CompiledBody(body.graph, params["carried"], round_)
-    return known.repeat(tensors, params)
+        known = _bodies[body] = CompiledBody(body.graph, carried, round_, keeps_inputs)
+    return known
 
 
 # By the body, as long as there is somebody who has that.
 _bodies: weakref.WeakKeyDictionary[Body, CompiledBody] = weakref.WeakKeyDictionary()
 have_rounds_compiled(run_rounds)
+have_tests_compiled(run_tested_rounds)

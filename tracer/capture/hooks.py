@@ -14,6 +14,7 @@ from fusegrad.tracer.observe.loops import Part
 from fusegrad.tracer.observe.observer import Following, Observer, active
 from fusegrad.tracer.observe.values import is_plain
 from fusegrad.tracer.record import rolling
+from fusegrad.tracer.record.items import sources_of
 from fusegrad.tracer.twin.sites import Site, SiteTable
 
 
@@ -187,14 +188,21 @@ class Hooks:
             return value
         return operations.iterate_unpacked(observer, value, pattern, self.sites[site])
 
-    def rounds(self, value: Any, pattern: tuple[Any, ...], used: tuple[int, ...], site: int) -> Any:
+    def rounds(
+        self,
+        value: Any,
+        pattern: tuple[Any, ...],
+        used: tuple[int, ...],
+        tested: tuple[int, ...] | None,
+        site: int,
+    ) -> Any:
         """What a plain loop (see `plain_loops.py`) iterates over."""
         observer = active()
         if observer is None:
             return value
         place = self.sites[site]
-        found = rolling.rounds(observer, None, (value,), pattern, used, place)
-        told = rolling.sources_of(None, (value,), len(pattern)) is not None
+        found = rolling.rounds(observer, None, (value,), pattern, used, place, tested)
+        told = sources_of(None, (value,), len(pattern)) is not None
         return _unpacked(observer, value, pattern, told, place) if found is None else found
 
     def rounds_of(self, pattern: tuple[Any, ...], used: tuple[int, ...], function: Any, *rest: Any) -> Any:
@@ -206,7 +214,7 @@ class Hooks:
         found = rolling.rounds(observer, function, given, pattern, used, place)
         if found is not None:
             return found
-        told = rolling.sources_of(function, given, len(pattern)) is not None
+        told = sources_of(function, given, len(pattern)) is not None
         return _unpacked(observer, calls.callee(observer, function, place)(*given), pattern, told, place)
 
     @staticmethod
@@ -226,6 +234,18 @@ class Hooks:
                 return found
         reason = "its rounds ask for the number that they count, or values were needed before it"
         return observer.loops.counted(self._counted_on(number, step, site), reason, place)
+
+    def tested_rounds(self, tested: tuple[int, ...] | None, site: int) -> Any:
+        """What a plain `while` loop iterates over in place of its test; see `rounds`."""
+        observer = active()
+        if observer is None:
+            return itertools.count()
+        place = self.sites[site]
+        found = None
+        if tested is not None:
+            found = rolling.rounds(observer, None, (rolling.endless(0, 1),), (), (0,), place, tested)
+        reason = "`while` asks in each round whether there is another; `for` over a range does not"
+        return observer.loops.counted(itertools.count(), reason, place) if found is None else found
 
     def _counted_on(self, number: Any, step: int, site: int) -> Iterator[Any]:
         while True:

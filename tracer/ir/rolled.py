@@ -47,9 +47,14 @@ def have_rounds_compiled(run: Callable[[Body, Sequence[Tensor], Params], tuple[n
 
 
 class Body(Subgraph):
-    """What a round does: its first outputs take the place of its first inputs in the next one."""
+    """What a round does: its first outputs take the place of its first inputs in the next one.
 
-    is_compiled = False
+    has_run, template: of a loop that tests data (`tested.py`), whether it has been evaluated before, and what
+    says what so many of its rounds do.
+    """
+
+    is_compiled = has_run = False
+    template: Any = None
 
     def __init__(self, graph: Graph) -> None:
         super().__init__(graph)
@@ -106,12 +111,12 @@ class Body(Subgraph):
         """For each output of so many rounds the inputs that its gradient goes to."""
         key = carried, rounds
         if key not in self._leads:
-            once = _gradient_ways(self.graph)
+            once = ways_of(self.graph)
             # What all rounds read leads to itself.
             one = [*once[:carried], *({i} for i in range(carried, len(self.graph.inputs)))]
             last = _steps(one, rounds)
             before = _steps([{i, *ways} for i, ways in enumerate(one)], rounds - 1)
-            self._leads[key] = [*last[:carried], *(_through(ways, before) for ways in once[carried:])]
+            self._leads[key] = [*last[:carried], *(through(ways, before) for ways in once[carried:])]
         return self._leads[key]
 
     def reversed(
@@ -236,7 +241,7 @@ class Rolled(Op):
         return (*[v.type for v in outputs[:carried]], *rows)
 
 
-def _gradient_ways(graph: Graph) -> list[Set[int]]:
+def ways_of(graph: Graph) -> list[Set[int]]:
     """For each output of a graph the inputs, by number, that its gradient goes to."""
     ways: dict[Any, Set[int]] = {v: {i} for i, v in enumerate(graph.inputs) if v.dtype.kind in "fcV"}
     nothing: Set[int] = set()
@@ -248,11 +253,11 @@ def _gradient_ways(graph: Graph) -> list[Set[int]]:
         ]
         for number, output in enumerate(equation.outputs):
             if output.dtype.kind in "fcV":
-                ways[output] = _through(range(len(given)) if leads is None else leads[number], given)
+                ways[output] = through(range(len(given)) if leads is None else leads[number], given)
     return [ways.get(v, nothing) for v in graph.outputs]
 
 
-def _through(first: Collection[int], second: Sequence[Set[int]]) -> Set[int]:
+def through(first: Collection[int], second: Sequence[Set[int]]) -> Set[int]:
     """Where two steps lead."""
     return {place for i in first for place in second[i]}
 
@@ -262,8 +267,8 @@ def _steps(step: Sequence[Set[int]], times: int) -> Sequence[Set[int]]:
     found: Sequence[Set[int]] = [{i} for i in range(len(step))]
     while times:
         if times % 2:
-            found = [_through(ways, step) for ways in found]
-        step, times = [_through(ways, step) for ways in step], times // 2
+            found = [through(ways, step) for ways in found]
+        step, times = [through(ways, step) for ways in step], times // 2
     return found
 
 

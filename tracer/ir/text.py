@@ -10,13 +10,16 @@ import tokenize
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from fusegrad.eager.core import dtypes
-from fusegrad.eager.core.op import REGISTRY, TensorType, bind
+from fusegrad.eager.core.op import REGISTRY, TensorType, bind, wrap
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.shape.slicing import Slice
 from fusegrad.tracer.ir.evaluation import check_guard
 from fusegrad.tracer.ir.graph import GUARD, Equation, Graph, Source, Value
 from fusegrad.tracer.ir.rolled import ROLLED, Body, all_rounds
+from fusegrad.tracer.ir.tested import TESTED, rounds_while
 
 _CONSTANTS = {"inf": math.inf, "nan": math.nan, "True": True, "False": False, "None": None}
 
@@ -143,7 +146,7 @@ def namespace() -> dict[str, Any]:
         return run
 
     names: dict[str, Any] = {name: runner(name) for name in REGISTRY if REGISTRY[name] is not GUARD}
-    names[ROLLED.name] = _rounds
+    names[ROLLED.name], names[TESTED.name] = _rounds, _tested_rounds
     return {**names, **dtypes.FROM_SHORT, "inf": math.inf, "nan": math.nan, "guard": check_guard}
 
 
@@ -151,6 +154,14 @@ def _rounds(*tensors: Tensor, body: Callable[..., tuple[Any, ...]], **params: An
     """A rolled loop whose round is a printed one, a function."""
     made = all_rounds(body, tensors, **params)
     return made[0] if len(made) == 1 else made
+
+
+def _tested_rounds(
+    *tensors: Tensor, body: Callable[..., tuple[Any, ...]], carried: int, most: int
+) -> tuple[Tensor, ...]:
+    """A loop that tests data, whose round is a printed one."""
+    made, count = rounds_while(body, tensors, carried, most)
+    return *made, wrap(np.array(count))
 
 
 def _frozen(value: Any) -> Any:

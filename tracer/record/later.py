@@ -163,7 +163,7 @@ class Later:
 
     def tensors(self) -> list[Tensor]:
         """The tensors that have no values yet."""
-        return [tensor for holders in self._holders.values() for tensor in _alive(holders)]
+        return [tensor for holders in self._holders.values() for tensor in alive(holders)]
 
     def is_held(self, array: np.ndarray, by_graph: Counter[int]) -> bool:
         """Whether a tensor has the array that somebody but the graph holds (see `references.py`).
@@ -316,7 +316,7 @@ class Later:
             state.interpreter = interpreter
             self._waiting.clear()
             for holders in self._holders.values():
-                for tensor in _alive(holders):
+                for tensor in alive(holders):
                     with contextlib.suppress(AttributeError):  # one that was interrupted here has taken it
                         del tensor.array
             self._holders.clear()
@@ -324,7 +324,7 @@ class Later:
     def _needed(self) -> set[int]:
         """The memory that somebody holds, and that from which it is computed; see `_memory`."""
         made = (array for waiting in self._waiting for array in waiting.made)
-        needed = {_memory(array) for array in made if _alive(self._holders[id(array)])}
+        needed = {_memory(array) for array in made if alive(self._holders[id(array)])}
         for waiting in reversed(self._waiting):
             if not needed.isdisjoint(map(_memory, waiting.made)):
                 needed.update(map(_memory, waiting.sources()))
@@ -348,7 +348,7 @@ class Later:
             arrays = tuple([t.array for t in (result if type(result) is tuple else (result,))])
         for array, computed in zip(waiting.made, arrays, strict=True):
             array.values = computed
-            for tensor in _alive(self._holders.pop(id(array))):
+            for tensor in alive(self._holders.pop(id(array))):
                 if tensor.array is array:
                     tensor.array = array.values
             self._memory.replace(array, array.values)
@@ -375,7 +375,8 @@ def _evaluated(op: Op, args: Sequence[Any], params: Params) -> Any:
         return evaluate(op, tuple([wrap(a) if isinstance(a, np.ndarray) else a for a in operands]), params)
 
 
-def _alive(holders: Sequence[weakref.ref[Tensor]]) -> list[Tensor]:
+def alive(holders: Sequence[weakref.ref[Tensor]]) -> list[Tensor]:
+    """The tensors that are there, still."""
     return [tensor for reference in holders if (tensor := reference()) is not None]
 
 

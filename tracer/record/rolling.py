@@ -33,25 +33,28 @@ from typing import Any
 from fusegrad.eager.autograd import views
 from fusegrad.eager.autograd.node import next_sequence
 from fusegrad.eager.core.handlers import at_work, behind
-from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
+from fusegrad.tracer.ir.graph import GUARD
+from fusegrad.tracer.ir.tested import FAR
 from fusegrad.tracer.observe import stores
 from fusegrad.tracer.observe.lookup import MISSING
 from fusegrad.tracer.observe.observer import LOCAL, Observer
-from fusegrad.tracer.observe.operations import COMPARE
 from fusegrad.tracer.record import references
+from fusegrad.tracer.record.alike import Refused, Seen
 from fusegrad.tracer.record.appended import Appended
+from fusegrad.tracer.record.items import Items, alike_for, asked, length, sources_of
 from fusegrad.tracer.record.recorder import Recorder
-from fusegrad.tracer.record.round_numbers import Computed, computed
+from fusegrad.tracer.record.round_numbers import computed
 from fusegrad.tracer.record.rows import RowRead, RowWrite
-from fusegrad.tracer.record.turns import LOOKS, TURN, Look, Refused, Seen, counted_up, turn_of
+from fusegrad.tracer.record.tested_rounds import TestedRounds
+from fusegrad.tracer.record.turns import LOOKS, TURN, Look, counted_up, turn_of
 from fusegrad.tracer.twin.sites import Site
 
 # So many rounds must be left out for it to pay: on large tensors; on small ones, or with gradients.
 FEWEST, FEWEST_SMALL = 16, 128
-# More rounds than any loop has.
-_FAR = 1 << 62
+# And so many that there may be, where they test data.
+FEWEST_TESTED = 2
 # Where rounds differed, others are looked at after a few more, and each time after so many times as many.
 AGAIN = 4
 
@@ -63,12 +66,14 @@ def rounds(
     pattern: tuple[Any, ...],
     used: Sequence[int],
     site: Site,
+    tested: Sequence[int] | None = None,
 ) -> Any:
     """What a plain loop iterates over in place of what `function` gives of `given`, or of that itself; None
     where that is to run as ever.
 
     pattern: whether a round takes apart what it gets. used: for each variable the line where a round uses its
-    number otherwise than to find rows, or 0.
+    number otherwise than to find rows, or 0. tested: which of the variables that rounds hand on are only
+    counted up, if they may leave the loop, and their number has no say in anything; or None.
     """
     recorder = behind(state.interpreter)
     if type(recorder) is not Recorder:
@@ -76,114 +81,48 @@ def rounds(
     over = sources_of(function, given, len(pattern))
     if over is None:
         return None
-    number = min(map(_length, over))
-    if number - LOOKS[-1] < FEWEST:
+    number = min(map(length, over))
+    if number - LOOKS[-1] < (FEWEST if tested is None else FEWEST_TESTED):
         return None
     lines = [line for source, line in zip(over, used, strict=True) if type(source) is range and line]
     if lines:
         reason = f"its rounds use their number, and not only to find rows (line {lines[0]})"
-    elif recorder.later.on:
-        return Rounds(observer, recorder, _Items(recorder, over, number, not pattern), site)
+    elif recorder.later.on or tested is not None:
+        return Rounds(observer, recorder, Items(recorder, over, number, not pattern), site, tested)
     else:
         line = recorder.later.settled[1]
         reason = f"values were needed, or something outside was changed, before it (line {line})"
-    if number < _FAR:
+    if number < FAR:
         observer.loops.ran(reason, number, site)
     return None
 
 
 def endless(number: int, step: int) -> range:
     """The numbers that are counted from one on, which a loop leaves by `break`."""
-    return range(number, number + _FAR * step, step)
-
-
-def sources_of(function: Any, given: Sequence[Any], targets: int) -> Sequence[Any] | None:
-    """The ranges and tensors that rounds get their items of; None where they get other things."""
-    if not all(type(x) is range or (isinstance(x, Tensor) and x.array.ndim) for x in given) or not given:
-        return None
-    if function is None:
-        return given if not targets else None
-    if function is enumerate and len(given) == 1 and targets == 2:
-        return range(_length(given[0])), given[0]
-    if function is zip and len(given) == targets:
-        return given
-    if function is reversed and len(given) == 1 and type(given[0]) is range and not targets:
-        return [given[0][::-1]]
-    return None
-
-
-def _length(source: range | Tensor) -> int:
-    if isinstance(source, Tensor):
-        return len(source)
-    return (source[-1] - source[0]) // source.step + 1 if source else 0  # `len` cannot say that of all
-
-
-class _Items:
-    """What rounds get: numbers of ranges and rows of tensors."""
-
-    def __init__(self, recorder: Recorder, sources: Sequence[Any], number: int, alone: bool) -> None:
-        self._recorder, self.sources, self.number, self._alone = recorder, sources, number, alone
-        self._arrays: list[Any] = [x.array if isinstance(x, Tensor) else None for x in sources]
-        # By the number of an equation, which row it found or wrote, and which number it was given.
-        self.found: dict[int, RowRead] = {}
-        self.written: dict[int, RowWrite] = {}
-        self.numbers: dict[int, Computed] = {}
-
-    def item(self, number: int) -> Any:
-        """What a round gets."""
-        items = [x[number] if type(x) is range else self._row(i, number) for i, x in enumerate(self.sources)]
-        return items[0] if self._alone else tuple(items)
-
-    def _row(self, place: int, number: int) -> Tensor:
-        """A row as `unbind` gives it, which has taken all when the loop began: the memory of that time."""
-        tensor = self.sources[place]
-        self._recorder.later.meets((tensor,))
-        now, then = tensor.array, self._arrays[place]
-        known = self._recorder.memory.find(then)
-        if known is None:
-            self._arrays[place] = now
-        elif known is not self._recorder.memory.find(now):
-            tensor.array = then
-        try:
-            row: Tensor = ops.select(tensor, 0, number)
-        finally:
-            tensor.array = now
-        self.found[len(self._recorder.equations) - 1] = RowRead(
-            self._recorder.equations[-1].params["index"], 0, (number,), TURN, len(tensor)
-        )
-        return views.several([row], "UnbindBackward0")[0]
-
-
-def _alike_for(symbol: str, difference: int, growth: int) -> int:
-    """For how many rounds, this one included, a comparison with zero has one outcome."""
-    now = COMPARE[symbol](difference, 0)
-    if not growth or (COMPARE[symbol](difference + _FAR * growth, 0) == now and symbol not in ("==", "!=")):
-        return _FAR
-    if symbol in ("==", "!="):
-        zero = difference % growth == 0 and -difference // growth >= 0
-        return _FAR if not zero else max(1, -difference // growth)
-    # Where it comes to zero or past it.
-    near = -difference // growth
-    return next(
-        n for n in range(max(1, near - 1), near + 3) if COMPARE[symbol](difference + n * growth, 0) != now
-    )
-
-
-def _asked(part: Any) -> tuple[Any, ...]:
-    """An index, or the ends of a slice."""
-    return (part.start, part.stop) if type(part) is slice else (part,)
+    return range(number, number + FAR * step, step)
 
 
 class Rounds:
     """Iterates over the items of a plain loop; leaves out the rounds that follow from those before."""
 
-    def __init__(self, observer: Observer, recorder: Recorder, items: _Items, site: Site) -> None:
+    def __init__(
+        self,
+        observer: Observer,
+        recorder: Recorder,
+        items: Items,
+        site: Site,
+        tested: Sequence[int] | None = None,
+    ) -> None:
         self._observer, self._recorder, self._items, self._site = observer, recorder, items, site
         self._next = 0  # the number of the next round
         self._kept = observer.noted()
         self._since = next_sequence()
         self._left_out = 0
         self._reason = ""
+        self._round = len(recorder.equations)  # where the last round begins
+        self._tested: TestedRounds | None = None
+        if tested is not None:
+            self._tested = TestedRounds(observer, recorder, items.number, tested, self._since)
         observer.loops.rolling += 1
         # From which round on rounds are looked at again, and after how many more if those differ, too.
         self._again, self._wait = 0, TURN
@@ -224,6 +163,14 @@ class Rounds:
         return found
 
     def _ended(self, carried: tuple[Any, ...]) -> tuple[Any, ...]:
+        if self._tested is not None and self._has_tested():
+            if self._appended or self._lists or self._odd:
+                return carried
+            before = self._next
+            self._next, carried = self._tested.ended(self._next, carried)
+            self._left_out += self._next - before
+            self._reason = self._tested.reason
+            return carried
         if self._next == self._again:
             self._begin(self._next)
         looked = self._next - self._begins
@@ -246,6 +193,12 @@ class Rounds:
             if value is not old:
                 stores.own(owner)[name] = value
         return after[: len(carried)]
+
+    def _has_tested(self) -> bool:
+        """Whether the last round has asked for values."""
+        equations, begin = self._recorder.equations, self._round
+        self._round = len(equations)
+        return not self._recorder.later.on or any(e.op is GUARD for e in equations[begin:])
 
     def _on(self, carried: tuple[Any, ...]) -> tuple[Any, ...]:
         """Leave out the rounds that follow from those that were looked at; what variables hold after them."""
@@ -318,6 +271,8 @@ class Rounds:
     def over(self) -> None:
         """The loop is over: say why its rounds ran, if they did."""
         self._observer.loops.rolling -= 1
+        if self._tested is not None:
+            self._tested.over()
         if not self._left_out and self._reason:
             self._observer.loops.ran(self._reason, self._next, self._site)
 
@@ -388,8 +343,8 @@ class Rounds:
         growing = [part for part, slope in zip(parts, slopes, strict=True) if slope] if whole else []
         if len(growing) != 1 or type(self._items.sources[place]) is not range:
             return False
-        asked = _asked(growing[0])
-        fits = all(type(x) is int for x in asked) and len(asked) <= 1 + windows
+        places = asked(growing[0])
+        fits = all(type(x) is int for x in places) and len(places) <= 1 + windows
         return fits and self._observer.is_tensor(owner)
 
     def _found(self, owner: Tensor, key: Any, place: int, slopes: Sequence[int]) -> RowRead:
@@ -398,7 +353,7 @@ class Rounds:
         at = next(i for i, slope in enumerate(slopes) if slope)
         index = self._recorder.equations[-1].params["index"]
         growth = slopes[at] * self._items.sources[place].step * TURN
-        return RowRead(index, at, _asked(parts[at]), growth, owner.array.shape[at])
+        return RowRead(index, at, asked(parts[at]), growth, owner.array.shape[at])
 
     def computed(self, compute: Callable[[], Any], sides: Sequence[Any], leaves: bool) -> Any:
         """What an operator gives by `compute`.
@@ -445,7 +400,7 @@ class Rounds:
         if type(source) is not range or type(left) is not int or type(right) is not int:
             self._odd = self._odd or "its rounds compare their number with what is no whole number"
         elif self._next - self._begins > LOOKS[0]:
-            alike = _alike_for(symbol, left - right, slope * source.step)
+            alike = alike_for(symbol, left - right, slope * source.step)
             self._alike = min(self._alike, self._next - 1 + alike)
 
     def offset(self, value: Any) -> Any:

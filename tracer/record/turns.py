@@ -6,20 +6,28 @@ See `rolling.py` for what makes turns alike.
 from __future__ import annotations
 
 import itertools
-import weakref
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fusegrad.eager.core.op import TensorType, bind
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.tracer.ir.graph import GUARD, Equation, Graph, Value, identifier
+from fusegrad.tracer.ir.graph import Equation, Graph, Value, identifier
 from fusegrad.tracer.ir.rolled import ROLLED, Body, loop
-from fusegrad.tracer.observe.lookup import MISSING
-from fusegrad.tracer.observe.values import plain_key
 from fusegrad.tracer.record import appended as lists
+from fusegrad.tracer.record.alike import (
+    Refused,
+    Seen,
+    follow,
+    in_place_of,
+    is_derived,
+    is_one,
+    needing,
+    operand,
+    pattern,
+)
 from fusegrad.tracer.record.appended import Appended, NotAlike, by_list
-from fusegrad.tracer.record.memory import Known, Memory
+from fusegrad.tracer.record.memory import Known
 from fusegrad.tracer.record.recorder import Recorder
 from fusegrad.tracer.record.round_numbers import Computed, NoRows
 from fusegrad.tracer.record.rows import RowRead, RowWrite
@@ -27,34 +35,6 @@ from fusegrad.tracer.record.written_rows import Forward, NotApart, written_rows
 
 # So many rounds are one turn. After which rounds the state is looked at: the first ones may differ.
 TURN, LOOKS = 2, (2, 4, 6)
-
-
-class Refused(Exception):
-    """Why rounds cannot be left out, in words that go on from "it was not rolled: "."""
-
-
-class Seen(NamedTuple):
-    """A tensor that a variable held, without keeping it: what its array is a view of, in the end, and its
-    value, unless that is old; how the array lies, and if the tensor is a plain one.
-
-    A tensor has one reference as long as somebody has that, so these tell tensors apart.
-    """
-
-    reference: weakref.ref[Tensor]
-    root: Known | None
-    value: Value | None
-    strides: tuple[int, ...]
-    plain: bool
-    tracked: bool
-
-    @classmethod
-    def of(cls, tensor: Tensor, memory: Memory) -> Seen:
-        array, tracked = tensor.array, tensor.needs_grad
-        plain = type(tensor) is Tensor and tracked == (tensor.grad_fn is not None)
-        known = memory.find(array)
-        value = known.value if known is not None and known.is_current() else None
-        root = None if known is None else known.root()
-        return cls(weakref.ref(tensor), root, value, array.strides, plain, tracked)
 
 
 class Look(NamedTuple):
@@ -176,10 +156,10 @@ class Turn(NamedTuple):
             raise Refused("its rounds hand on what is in no variable")
         owner = dict(zip(self.written, owners, strict=True))
         sources = [
-            owner[self.ahead[i]] if i in self.ahead else _operand(recorder, self.equations[i].inputs[0])
+            owner[self.ahead[i]] if i in self.ahead else operand(recorder, self.equations[i].inputs[0])
             for i in self.rows
         ]
-        same = [_operand(recorder, v) for v in self._same()]
+        same = [operand(recorder, v) for v in self._same()]
         if not state and not leaves:
             return {}, []
         rows = [
@@ -281,16 +261,6 @@ class Turn(NamedTuple):
         return [v for v in dict.fromkeys((*read, *self._left())) if v not in own]
 
 
-def _operand(recorder: Recorder, value: Any) -> Tensor:
-    """The tensor that holds a value, which ops read lately."""
-    reference = (recorder.operands or {}).get(value)
-    tensor = None if reference is None else reference()
-    known = None if tensor is None else recorder.memory.find(tensor.array)
-    if tensor is None or known is None or not known.is_current() or known.value != value:
-        raise Refused("nobody has a tensor any more that its rounds read")
-    return tensor
-
-
 def turn_of(
     looks: Sequence[Look],
     recorder: Recorder,
@@ -312,7 +282,7 @@ def turn_of(
     first, second = (recorder.equations[a.equations : b.equations] for a, b in pairs)
     ours, written, numbers = ([_within(known, a, b) for a, b in pairs] for known in found)
     subscripts = [read | {i: w.row for i, w in w_.items()} for read, w_ in zip(ours, written, strict=True)]
-    after = _in_place_of(first, second, *subscripts, *numbers)
+    after = in_place_of(first, second, subscripts[0], subscripts[1], numbers[0], numbers[1])
     try:
         chain, forwards, ahead = written_rows(first, written[0], written[1], ours[0], after)
     except NotApart as reason:
@@ -323,8 +293,8 @@ def turn_of(
     carried = [v for v, next_ in after.items() if v not in made and next_ != v and v not in chain]
     if any(after[v] not in made for v in carried):
         raise Refused("its rounds only hand something on that they do not make")
-    needing = _needing(recorder)
-    if not all(_is_derived(e, needing) for e in first):
+    known = needing(recorder)
+    if not all(is_derived(e, known) for e in first):
         raise Refused("gradients are taken of only some of what its rounds compute")
     rows = {i: read for i, read in ours[0].items() if i not in forwards}
     if any(first[i].inputs[0] in (*made, *carried) for i in rows if i not in ahead):
@@ -373,23 +343,6 @@ def _within(found: Mapping[int, Any], begin: Look, end: Look) -> dict[int, Any]:
     return {i - first: known for i, known in found.items() if first <= i < end.equations}
 
 
-def _needing(recorder: Recorder) -> set[Value]:
-    """The values of tensors that need gradients: what a run is given may do so from some time on."""
-    operands = [(v, reference()) for v, reference in (recorder.operands or {}).items()]
-    return recorder.tracked | {v for v, tensor in operands if tensor is not None and tensor.needs_grad}
-
-
-def _is_derived(equation: Equation, tracked: Collection[Value]) -> bool:
-    """Whether what needs gradients are the results of just those ops that such a tensor goes into.
-
-    It is not so of what is computed under no_grad.
-    """
-    pairs = enumerate(equation.inputs)
-    leads = any(v in tracked and equation.op.rule(i) is not None for i, v in pairs if isinstance(v, Value))
-    made = [v in tracked for v in equation.outputs if v.dtype.kind in "fcV"]
-    return all(made) if leads else not any(made)
-
-
 def _writes(looks: Sequence[Look]) -> list[tuple[list[Any], int]]:
     """By how much each turn raised the version counters of what was there before."""
     first, second, third = (look.versions for look in looks)
@@ -402,76 +355,20 @@ def _writes(looks: Sequence[Look]) -> list[tuple[list[Any], int]]:
     return found
 
 
-def _in_place_of(
-    first: Sequence[Equation],
-    second: Sequence[Equation],
-    reads: Mapping[int, RowRead],
-    reads_after: Mapping[int, RowRead],
-    numbers: Mapping[int, Computed],
-    numbers_after: Mapping[int, Computed],
-) -> dict[Value, Value]:
-    """For each value of the first equations that of the second ones in its place."""
-    marked = reads.keys() == reads_after.keys() and numbers.keys() == numbers_after.keys()
-    if len(first) != len(second) or not marked:
-        raise Refused("its rounds do not all have the same ops")
-    after: dict[Value, Value] = {}
-    for i, (one, other) in enumerate(zip(first, second, strict=True)):
-        line = f"(line {one.source.line})" if one.source is not None else ""
-        if one.op is GUARD:
-            raise Refused(f"its rounds look at values {line}")
-        if one.op.refuses or one.op.family in ("random", "rolled"):
-            raise Refused(f"its rounds have an op that is not rolled, {one.op.name} {line}")
-        if one.op is not other.op:
-            raise Refused(f"its rounds do not all have the same ops {line}")
-        if i in reads:
-            same_params = reads[i].leads_to(reads_after[i])
-        else:
-            same_params = repr(one.params) == repr(other.params)
-        pairs = [*zip(one.inputs, other.inputs, strict=True), *zip(one.outputs, other.outputs, strict=True)]
-        if i in numbers and numbers[i].leads_to(numbers_after[i]):
-            del pairs[numbers[i].place]
-        if not same_params or not all(_pairs(*pair, after) for pair in pairs):
-            raise Refused(
-                f"its rounds compute with other numbers, sizes or tensors from round to round {line}"
-            )
-    return after
-
-
-def _pairs(mine: Any, theirs: Any, after: dict[Value, Value]) -> bool:
-    """Whether the one may stand in the place of the other."""
-    if not isinstance(mine, Value) or not isinstance(theirs, Value):
-        return type(mine) is type(theirs) and repr(mine) == repr(theirs)
-    return mine.type == theirs.type and after.setdefault(mine, theirs) == theirs
-
-
 def _carries(looks: Sequence[Look], after: dict[Value, Value]) -> bool:
     """Whether the states are alike, and values follow one another as `after` says, which is completed."""
     start, middle, end = (look.roots for look in looks)
     for known in end.keys() & middle.keys():
         # Memory that is written in place has been there all the time; what is new in each turn goes with it.
-        if known not in start or not _follow([roots[known] for roots in (start, middle, end)], after):
+        if known not in start or not follow([roots[known] for roots in (start, middle, end)], after):
             return False
-    patterns = [_pattern(look.carried) for look in looks]
-    if any(pattern != patterns[0] for pattern in patterns):
+    patterns = [pattern(look.carried) for look in looks]
+    if any(found != patterns[0] for found in patterns):
         return False
     return all(
-        _follow_tensors(items, looks, after) if any(isinstance(x, Seen) for x in items) else _is_one(items)
+        _follow_tensors(items, looks, after) if any(isinstance(x, Seen) for x in items) else is_one(items)
         for items in zip(*(look.carried for look in looks), strict=True)
     )
-
-
-def _pattern(carried: Sequence[Any]) -> list[int]:
-    """For what each variable holds, the first of them that holds it."""
-    objects = [id(x.reference) if isinstance(x, Seen) else id(x) for x in carried]
-    return [*map(objects.index, objects)]
-
-
-def _follow(values: Sequence[Value], after: dict[Value, Value]) -> bool:
-    """Whether three values of one place follow one another."""
-    first, second, third = values
-    if first == second:
-        return after.setdefault(first, second) == second == third
-    return _pairs(first, second, after) and after.get(second) == third
 
 
 def _follow_tensors(items: Sequence[Any], looks: Sequence[Look], after: dict[Value, Value]) -> bool:
@@ -489,10 +386,4 @@ def _follow_tensors(items: Sequence[Any], looks: Sequence[Look], after: dict[Val
     one = places[0] is places[1] is places[2]
     new = not one and places[1] not in looks[0].roots and places[2] not in looks[1].roots
     objects = len({id(x.reference) for x in items})
-    return (objects == 1 if one else new and objects == len(items)) and _follow(values, after)
-
-
-def _is_one(items: Sequence[Any]) -> bool:
-    """Whether objects that are no tensors are one, or one number."""
-    keys = [*map(plain_key, items)]
-    return all(x is items[0] for x in items) or (MISSING not in keys and all(key == keys[0] for key in keys))
+    return (objects == 1 if one else new and objects == len(items)) and follow(values, after)

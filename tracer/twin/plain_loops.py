@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from fusegrad.tracer.twin.number_parts import NumberPart, NumberUse, number_part
-from fusegrad.tracer.twin.scopes import Scope
+from fusegrad.tracer.twin.scopes import Scope, uses
 
 _EXPRESSIONS = (
     ast.Name, ast.Constant, ast.BinOp, ast.UnaryOp, ast.Subscript, ast.Slice, ast.Tuple, ast.List,
@@ -63,7 +63,8 @@ class PlainLoop:
     before. rows, written: by the subscript, which finds a row, or is given one. tests: by the comparison,
     what asks for the counter. numbers: the operators that compute with it; mixed: where a variable is read
     that may hold what was computed so. appends: the statements that append to lists, and to which. used: the
-    targets that are used otherwise, and the line of that.
+    targets that are used otherwise, and the line of that. is_tested: whether rounds may leave it, and nothing
+    uses their number; counters: the variables that they hand on and do nothing with but count them up.
     """
 
     targets: list[str]
@@ -75,6 +76,8 @@ class PlainLoop:
     mixed: list[ast.Name] = field(default_factory=list)
     appends: dict[ast.Expr, str] = field(default_factory=dict)
     used: dict[str, int] = field(default_factory=dict)
+    is_tested: bool = False
+    counters: list[str] = field(default_factory=list)
 
 
 def plain_loop(loop: ast.For, scope: Scope) -> PlainLoop:
@@ -94,8 +97,8 @@ def plain_loop(loop: ast.For, scope: Scope) -> PlainLoop:
         if not scope.is_own(name):
             raise NotPlain(f"a function within may see its variable `{name}`", loop.lineno)
     found = reading.found
-    # What not every round assigns may be that of one that is left out.
-    certain = reading.certain if not reading.may_leave else ()
+    # What not every round assigns, up to where it may leave, may be that of one that is left out.
+    certain = reading.certain & reading.certain_when_left if reading.may_leave else reading.certain
     later = (n for n in reading.assigned if n not in certain and scope.is_used_elsewhere(n, loop))
     found.carried = [n for n in reading.read if n in reading.assigned and n not in targets]
     found.carried += [n for n in later if n not in (*found.carried, *targets)]
@@ -105,7 +108,19 @@ def plain_loop(loop: ast.For, scope: Scope) -> PlainLoop:
     for target in targets:
         if target in reading.assigned:
             found.used.setdefault(target, loop.lineno)
+    read = uses(loop)
+    found.is_tested = reading.may_leave and not any(
+        read[t] or scope.is_used_elsewhere(t, loop) for t in targets
+    )
+    found.counters = [name for name in found.carried if read[name] == _counts(loop, name)]
     return found
+
+
+def _counts(loop: ast.For, name: str) -> int:
+    """How often a loop adds a whole number to a variable."""
+    found = (n for n in ast.walk(loop) if isinstance(n, ast.AugAssign) and isinstance(n.op, ast.Add))
+    plain = (n for n in found if isinstance(n.value, ast.Constant) and type(n.value.value) is int)
+    return sum(isinstance(n.target, ast.Name) and n.target.id == name for n in plain)
 
 
 class _Reading:
@@ -113,7 +128,8 @@ class _Reading:
 
     assigned: those that it may assign; certain: those that it has assigned by now, whatever it branched on;
     bound: those that have a value by now; numbers: those that follow from the number of the round by now.
-    has_left: whether the loop is left by now; may_leave: whether it may have been.
+    has_left: whether the loop is left by now; may_leave: whether it may have been; certain_when_left: those
+    that it has assigned wherever it leaves.
     """
 
     def __init__(
@@ -126,6 +142,7 @@ class _Reading:
         self.bound: set[str] = set()
         self.numbers: dict[str, NumberPart] = {}
         self.has_left = self.may_leave = False
+        self.certain_when_left: set[str] = {*assigns}
 
     def follow(self, statement: ast.stmt) -> None:
         """Note the names of the next statement."""
@@ -134,6 +151,7 @@ class _Reading:
                 pass
             case ast.Break():
                 self.has_left = self.may_leave = True
+                self.certain_when_left &= self.certain
             case ast.Expr(
                 value=ast.Call(
                     func=ast.Attribute(value=ast.Name(id=name), attr="append"), args=[value], keywords=[]

@@ -7,7 +7,7 @@ import ast
 from fusegrad.tracer.twin.expressions import HOOKS, OPERATORS, Expressions, Pattern, names_pattern
 from fusegrad.tracer.twin.number_parts import NumberPart, NumberUse
 from fusegrad.tracer.twin.plain_loops import NotPlain, PlainLoop, Row, Test, plain_loop
-from fusegrad.tracer.twin.rounds import counted, without_continue
+from fusegrad.tracer.twin.rounds import counted, endless, without_continue
 from fusegrad.tracer.twin.scopes import given_by
 from fusegrad.tracer.twin.sites import SiteTable
 from fusegrad.tracer.twin.source import Unsupported
@@ -205,7 +205,8 @@ class Rewriter(Expressions):
         except NotPlain as refusal:
             return self.any_loop(node, refusal)
         used = tuple([plain.used.get(target, 0) for target in plain.targets])
-        return self.plain_loop(loop, plain, self.rounds(node, names_pattern(node.target), used))
+        tested = _tested(plain)
+        return self.plain_loop(loop, plain, self.rounds(node, names_pattern(node.target), used, tested))
 
     def any_loop(self, node: ast.For, refusal: NotPlain) -> list[ast.stmt]:
         """A loop of which every round runs."""
@@ -246,14 +247,20 @@ class Rewriter(Expressions):
         loop = ast.For(target=node.target, iter=self.load(name, node.iter), body=body, orelse=[])
         return [rounds, self.at(node, loop), *self.forget([name], node)]
 
-    def rounds(self, node: ast.For, pattern: Pattern | None, used: tuple[int, ...]) -> ast.expr:
+    def rounds(
+        self,
+        node: ast.For,
+        pattern: Pattern | None,
+        used: tuple[int, ...],
+        tested: tuple[int, ...] | None,
+    ) -> ast.expr:
         """What a plain loop iterates over; what gives several things at a time is taken apart."""
         match node.iter:
             case ast.Call(func=ast.Name(id=name) as function, args=args, keywords=[]) if name in _TOGETHER:
                 if not any(isinstance(argument, ast.Starred) for argument in args):
                     given = [self.expression(function), *self.expressions(args)]
                     return self.hook("rounds_of", node, pattern, used, *given)
-        return self.hook("rounds", node, self.expression(node.iter), pattern, used)
+        return self.hook("rounds", node, self.expression(node.iter), pattern, used, tested)
 
     def expression(self, node: ast.expr) -> ast.expr:
         made = super().expression(node)
@@ -316,7 +323,13 @@ class Rewriter(Expressions):
             (target,) = plain.targets
             items = self.hook("counting", node, self.load(target, node), step, plain.used.get(target, 0))
             return self.plain_loop(loop, plain, items)
-        return self.any_while(node)
+        try:
+            loop = endless(node)
+            plain = plain_loop(loop, self.scope)
+        except NotPlain:
+            return self.any_while(node)
+        loop.target = self.store(self.temporary(), node)
+        return self.plain_loop(loop, plain, self.hook("tested_rounds", node, _tested(plain)))
 
     def any_while(self, node: ast.While) -> list[ast.stmt]:
         """A loop of which every round runs."""
@@ -398,6 +411,11 @@ class Rewriter(Expressions):
         local = ast.Attribute(value=ast.Name(id=HOOKS, ctx=ast.Load()), attr="new_function", ctx=ast.Load())
         definition.decorator_list = [*decorators, self.at(node, local)]
         return [self.at(node, definition)]
+
+
+def _tested(plain: PlainLoop) -> tuple[int, ...] | None:
+    """Which of what the rounds hand on is counted up, of a loop that may test data."""
+    return tuple(map(plain.carried.index, plain.counters)) if plain.is_tested else None
 
 
 # What gives numbers and rows together, or from the last one on.

@@ -10,6 +10,7 @@ while i < n:            for i in <i, i + 1, ...>:
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Sequence
 
 
@@ -52,6 +53,8 @@ def counted(loop: ast.While) -> tuple[ast.For, ast.Constant] | None:
         case _:
             return None
     nodes = [n for statement in body for n in ast.walk(statement)]
+    if not any(isinstance(n, ast.Name) and n.id == name for n in ast.walk(loop.test)):
+        return None
     stores = (n for n in nodes if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load))
     if any(n.id == name for n in stores) or any(isinstance(n, ast.Continue) for n in nodes):
         return None
@@ -67,3 +70,13 @@ def counted(loop: ast.While) -> tuple[ast.For, ast.Constant] | None:
         orelse=[],
     )
     return ast.copy_location(found, loop), step
+
+
+def endless(loop: ast.While) -> ast.For:
+    """A `for` loop over nothing in particular in place of a `while`, which tests at the beginning of each
+    round."""
+    at = functools.partial(ast.copy_location, old_node=loop.test)
+    test = at(ast.If(test=loop.test, body=[at(ast.Pass())], orelse=[at(ast.Break())]))
+    body = [test, *without_continue(loop.body)]
+    target = ast.copy_location(ast.Tuple(elts=[], ctx=ast.Store()), loop)
+    return ast.copy_location(ast.For(target=target, iter=loop.test, body=body, orelse=loop.orelse), loop)

@@ -1,0 +1,330 @@
+"""Rolled loops that test data: rounds that all do the same until a test fails are one equation.
+
+    now1, before1, count = tested(now, before, speed, body=round, carried=2, most=99)
+
+says what calls of `round` say, each of which gets what the one before gave in the place of its first two
+inputs, as long as the last thing that `round` gives is true, of which the others are then taken; `most` times
+at the most. This is `jax.lax.while_loop`. What it needs no test for says `rolled` (`rolled.py`), once the
+number of rounds is known: so its gradient is an equation whose graph depends on that number.
+
+    (d_now,) = at_count(count, g_now1, now, before, speed, template=...)
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterator, Sequence, Set
+from typing import Any
+
+import numpy as np
+
+from fusegrad.eager.core.abstract import interpreted
+from fusegrad.eager.core.op import Op, Params, TensorType, bind, wrap
+from fusegrad.eager.core.state import no_grad, state
+from fusegrad.eager.core.tensor import Tensor
+from fusegrad.tracer.ir import rolled
+from fusegrad.tracer.ir.differentiate import Builder, pull_back, zeros_of
+from fusegrad.tracer.ir.evaluation import evaluate_graph
+from fusegrad.tracer.ir.graph import Equation, Graph, Subgraph, Value, identifier
+from fusegrad.tracer.ir.passes import optimise
+from fusegrad.tracer.ir.rolled import MANY, ROLLED, Body, loop, through, ways_of
+
+COUNT = TensorType((), np.dtype(np.int64))
+# More rounds than any loop has.
+FAR = 1 << 62
+# Of so many numbers of rounds graphs are kept.
+_KEPT = 256
+# What runs rounds compiled, as the compiler hands it over: gives what `Tested` does.
+compiled_rounds: Callable[[Body, Sequence[Tensor], Params], tuple[np.ndarray, ...]] | None = None
+
+
+def have_tests_compiled(run: Callable[[Body, Sequence[Tensor], Params], tuple[np.ndarray, ...]]) -> None:
+    """Have rounds of loops that test data run by `run`."""
+    global compiled_rounds
+    compiled_rounds = run
+
+
+def rounds_while(
+    round_: Callable[..., Sequence[Tensor]], tensors: Sequence[Tensor], carried: int, most: int
+) -> tuple[list[Tensor], int]:
+    """What is handed on in the end, and after how many rounds; see `Tested`."""
+    now, others = [*tensors[:carried]], tensors[carried:]
+    count = 0
+    while count < most:
+        *after, goes_on = round_(*now, *others)
+        if not goes_on.array.item():
+            break
+        now, count = after, count + 1
+    return now, count
+
+
+def _gradient(
+    g: Any,
+    inputs: Sequence[Tensor],
+    outputs: Sequence[Tensor],
+    index: int,
+    body: Body,
+    carried: int,
+    most: int,
+) -> Tensor | None:
+    given = tuple([i for i, known in enumerate(g[:carried]) if known is not None])
+    operands = (outputs[-1], *[g[i] for i in given], *inputs)
+    return _pulled(rounds_of(body, carried), given, operands, index)
+
+
+class Tested(Op):
+    """Rounds of a loop that tests data.
+
+    Params: `body`, a `Body`, whose last output says whether the round counts; `carried`: how many tensors
+    each hands on to the next; `most`: the most rounds that there are. Gives these tensors, and how many
+    rounds there were.
+    """
+
+    family = "rolled"
+    fills = False
+
+    @staticmethod
+    def leads(params: Params) -> Sequence[Collection[int]]:
+        return [*ways(params["body"], params["carried"])[-1], frozenset[int]()]
+
+    def evaluate(self, args: Sequence[Any], params: Params) -> Any:
+        body, carried, most = params["body"], params["carried"], params["most"]
+        now, count = args[:carried], 0
+        if compiled_rounds is None or not body.has_run:
+            # Op by op for the first time, while there are few rounds.
+            few = most if compiled_rounds is None else MANY // max(1, len(body.graph.equations))
+            body.has_run = True
+            now, count = _op_by_op(body, args, carried, min(most, few))
+            if compiled_rounds is None or count < min(most, few) or count == most:
+                return (*now, np.array(count))
+        left = {**params, "most": most - count}
+        *made, more = compiled_rounds(body, [*map(wrap, now), *args[carried:]] if count else args, left)
+        return (*made, np.array(count + more))
+
+    def infer(self, types: Sequence[Any], params: Params) -> tuple[TensorType, ...]:
+        outputs = params["body"].graph.outputs
+        return (*[v.type for v in outputs[: params["carried"]]], COUNT)
+
+
+def _op_by_op(body: Body, args: Sequence[Any], carried: int, most: int) -> tuple[list[np.ndarray], int]:
+    with _alone():
+        given = [wrap(t.array) for t in args]
+        now, count = rounds_while(lambda *x: evaluate_graph(body.graph, x), given, carried, most)
+    return [np.array(t.array, order="C") for t in now], count
+
+
+TESTED = Tested("tested", "*tensors", {"tensors": _gradient})
+
+
+def ways(body: Body, carried: int) -> list[list[Set[int]]]:
+    """For no round, for one, and so on up to as many as it takes: for each tensor that is handed on, the
+    inputs that its gradient goes to.
+    """
+    once = ways_of(untested(body).graph)[:carried]
+    inputs = len(body.graph.inputs)
+    found: list[list[Set[int]]] = [[{i} for i in range(carried)], once]
+    step = [*once, *({i} for i in range(carried, inputs))]
+    while (more := [through(way, step) for way in found[-1]]) not in found[1:]:
+        found.append(more)
+    return found
+
+
+def untested(body: Body) -> Body:
+    """The round without its test."""
+    graph = body.graph
+    return body.part(range(len(graph.inputs)), range(len(graph.outputs) - 1), graph.equations)
+
+
+# What is known once the rounds have been counted.
+
+
+class Template(Subgraph):
+    """A graph for each number of rounds, with the tensors that it has for its last inputs."""
+
+    def __init__(self, graph: Graph, key: str) -> None:
+        """key: tells it from others."""
+        super().__init__(graph)
+        self._key = key
+        self._derived: dict[Any, Derived] = {}
+        self._made: OrderedDict[int, tuple[Graph, list[np.ndarray]]] = OrderedDict()
+
+    @property
+    def name(self) -> str:
+        return f"template_{zlib.crc32(self._key.encode()):08x}"
+
+    def __repr__(self) -> str:
+        return self._key
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Template) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def graph_of(self, rounds: int) -> tuple[Graph, list[np.ndarray]]:
+        """The graph, and these tensors."""
+        found = self._made.pop(rounds, None) or self._make(rounds)
+        self._made[rounds] = found
+        while len(self._made) > _KEPT:
+            self._made.popitem(last=False)
+        return found
+
+    def _make(self, rounds: int) -> tuple[Graph, list[np.ndarray]]:
+        raise NotImplementedError
+
+    def derived(self, given: tuple[int, ...], number: int) -> Derived:
+        """What gives the gradients of its first inputs, so many, from those of these outputs."""
+        key = given, number
+        if key not in self._derived:
+            self._derived[key] = Derived(self, given, number)
+        return self._derived[key]
+
+
+class Rounds(Template):
+    """Rounds of a loop as a rolled one."""
+
+    def __init__(self, body: Body, carried: int) -> None:
+        super().__init__(body.graph, f"{carried} of {body.graph.text}")
+        self._body, self._carried = untested(body), carried
+
+    def _make(self, rounds: int) -> tuple[Graph, list[np.ndarray]]:
+        graph, carried = self._body.graph, self._carried
+        if not rounds:
+            return Graph(graph.inputs, (), graph.inputs[:carried]), []
+        names = {v.name for v in graph.inputs}
+        made = []
+        for value in graph.inputs[:carried]:
+            made.append(Value(identifier(f"{value.name}_after", names), value.type))
+            names.add(made[-1].name)
+        params = loop(self._body, rounds, carried)
+        return Graph(graph.inputs, (Equation(ROLLED, graph.inputs, params, tuple(made)),), tuple(made)), []
+
+
+def rounds_of(body: Body, carried: int) -> Rounds:
+    """The one template of a loop's rounds."""
+    if body.template is None:
+        body.template = Rounds(body, carried)
+    found: Rounds = body.template
+    return found
+
+
+class Derived(Template):
+    """The gradients of the inputs of another template, where they are differentiable, from those of some of
+    its outputs: its inputs are these, and those of the other one.
+    """
+
+    def __init__(self, of: Template, given: tuple[int, ...], number: int) -> None:
+        super().__init__(of.graph, f"{number} inputs by {given} of {of!r}")
+        self._of, self._given, self._number = of, given, number
+
+    def _make(self, rounds: int) -> tuple[Graph, list[np.ndarray]]:
+        graph, constants = self._of.graph_of(rounds)
+        names = {v.name for v in graph.inputs} | {v.name for e in graph.equations for v in e.outputs}
+        builder = Builder(names, "d")
+        tracked = {v for v in (*graph.inputs, *_made(graph)) if v.dtype.kind in "fcV"}
+        gradients: dict[Value, Tensor] = {}
+
+        def add(value: Value, gradient: Tensor) -> None:
+            before = gradients.get(value)
+            gradients[value] = gradient if before is None else before + gradient
+
+        seeds: list[Value] = []
+        for i in self._given:
+            seeds.append(
+                Value(identifier(f"g{len(seeds)}_{graph.outputs[i].name}", names), graph.outputs[i].type)
+            )
+            builder.takes(seeds[-1].name)
+
+        def walk() -> list[Any]:
+            for i, seed in zip(self._given, seeds, strict=True):
+                add(graph.outputs[i], builder.tensor(seed))
+            for equation in reversed(graph.equations):
+                pull_back(equation, frozenset(tracked), gradients, builder, add)
+            wanted = self.wanted(graph)
+            return [builder.value(gradients[v] if v in gradients else zeros_of(v)) for v in wanted]
+
+        results = interpreted(builder, walk)
+        own = len(graph.inputs) - len(constants)
+        inputs = (*seeds, *graph.inputs[:own], *graph.inputs[own:], *builder.constants)
+        whole = Graph(inputs, (*graph.equations, *builder.equations), tuple(results))
+        return optimise(whole), [*constants, *builder.constants.values()]
+
+    def wanted(self, graph: Graph) -> list[Value]:
+        """The inputs of the graph whose gradients it gives."""
+        return [v for v in graph.inputs[: self._number] if v.dtype.kind in "fcV"]
+
+
+def _made(graph: Graph) -> Iterator[Value]:
+    return (v for e in graph.equations for v in e.outputs)
+
+
+class AtCount(Op):
+    """What a template's graph gives, of tensors that come after the number of rounds. Params: `template`."""
+
+    family = "rolled"
+    fills = False
+
+    def evaluate(self, args: Sequence[Any], params: Params) -> Any:
+        count, *tensors = args
+        graph, constants = params["template"].graph_of(int(count.array))
+        with _alone():
+            given = [wrap(np.asarray(t.array)) for t in tensors]
+            made = _evaluated(graph, [*given, *map(wrap, constants)])
+        return tuple([np.array(t.array, order="C") for t in made])
+
+    def infer(self, types: Sequence[Any], params: Params) -> tuple[TensorType, ...]:
+        graph, _ = params["template"].graph_of(1)
+        return tuple([v.type for v in graph.outputs])
+
+
+def _evaluated(graph: Graph, tensors: Sequence[Tensor]) -> list[Tensor]:
+    """What a graph gives, its loops compiled."""
+    known: dict[Any, Any] = dict(zip(graph.inputs, tensors, strict=True))
+    for equation in graph.equations:
+        args = tuple([known[v] if isinstance(v, Value) else v for v in equation.inputs])
+        if equation.op is ROLLED:
+            run, params = rolled.compiled_rounds or Body.repeat, dict(equation.params)
+            made: Any = tuple(map(wrap, run(params["body"], args, params)))
+        else:
+            made = bind(equation.op, args, dict(equation.params))
+        known.update(zip(equation.outputs, made if type(made) is tuple else (made,), strict=True))
+    return [known[v] for v in graph.outputs]
+
+
+def _pull_at_count(
+    g: Any, inputs: Sequence[Tensor], outputs: Sequence[Tensor], index: int, template: Template
+) -> Tensor | None:
+    if not index:
+        return None
+    given = tuple([i for i, known in enumerate(g) if known is not None])
+    return _pulled(template, given, (inputs[0], *[g[i] for i in given], *inputs[1:]), index - 1)
+
+
+AT_COUNT = AtCount("at_count", "*tensors", {"tensors": _pull_at_count})
+
+
+def _pulled(
+    template: Template, given: tuple[int, ...], operands: Sequence[Tensor], index: int
+) -> Tensor | None:
+    """The gradient of the input with that number of a template's graph."""
+    number = len(operands) - 1 - len(given)
+    if not given:
+        return None
+    found = bind(AT_COUNT, tuple(operands), {"template": template.derived(given, number)})
+    kinds = [t.array.dtype.kind in "fcV" for t in operands[1 + len(given) :]]
+    gradient: Tensor = found[sum(kinds[:index])]
+    return gradient
+
+
+class _alone:
+    """Nobody listens, and no gradients are recorded."""
+
+    def __enter__(self) -> None:
+        self._interpreter, state.interpreter = state.interpreter, None
+        self._no_grad = no_grad()
+        self._no_grad.__enter__()
+
+    def __exit__(self, *exception: Any) -> None:
+        self._no_grad.__exit__(*exception)
+        state.interpreter = self._interpreter

@@ -1,0 +1,149 @@
+"""Alike rounds: what was recorded of two goes in; what is in the place of what comes out.
+
+Or why they did not do the same.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fusegrad.eager.core.tensor import Tensor
+from fusegrad.tracer.ir.graph import GUARD, Equation, Value
+from fusegrad.tracer.observe.lookup import MISSING
+from fusegrad.tracer.observe.values import plain_key
+from fusegrad.tracer.record.memory import Known, Memory
+from fusegrad.tracer.record.recorder import Recorder
+from fusegrad.tracer.record.round_numbers import Computed
+from fusegrad.tracer.record.rows import RowRead
+
+NOTHING: Mapping[int, Any] = MappingProxyType({})
+
+
+class Refused(Exception):
+    """Why rounds cannot be left out, in words that go on from "it was not rolled: "."""
+
+
+class Seen(NamedTuple):
+    """A tensor that a variable held, without keeping it: what its array is a view of, in the end, and its
+    value, unless that is old; how the array lies, if the tensor is a plain one, and if its memory is its own,
+    in row-major order.
+
+    A tensor has one reference as long as somebody has that, so these tell tensors apart.
+    """
+
+    reference: weakref.ref[Tensor]
+    root: Known | None
+    value: Value | None
+    strides: tuple[int, ...]
+    plain: bool
+    tracked: bool
+    is_whole: bool
+
+    @classmethod
+    def of(cls, tensor: Tensor, memory: Memory) -> Seen:
+        array, tracked = tensor.array, tensor.needs_grad
+        plain = type(tensor) is Tensor and tracked == (tensor.grad_fn is not None)
+        known = memory.find(array)
+        value = known.value if known is not None and known.is_current() else None
+        root = None if known is None else known.root()
+        whole = known is root and array.flags.c_contiguous
+        return cls(weakref.ref(tensor), root, value, array.strides, plain, tracked, whole)
+
+
+def operand(recorder: Recorder, value: Any) -> Tensor:
+    """The tensor that holds a value, which ops read lately."""
+    reference = (recorder.operands or {}).get(value)
+    tensor = None if reference is None else reference()
+    known = None if tensor is None else recorder.memory.find(tensor.array)
+    if tensor is None or known is None or not known.is_current() or known.value != value:
+        raise Refused("nobody has a tensor any more that its rounds read")
+    return tensor
+
+
+def needing(recorder: Recorder) -> set[Value]:
+    """The values of tensors that need gradients: what a run is given may do so from some time on."""
+    operands = [(v, reference()) for v, reference in (recorder.operands or {}).items()]
+    return recorder.tracked | {v for v, tensor in operands if tensor is not None and tensor.needs_grad}
+
+
+def is_derived(equation: Equation, tracked: Collection[Value]) -> bool:
+    """Whether what needs gradients are the results of just those ops that such a tensor goes into.
+
+    It is not so of what is computed under no_grad.
+    """
+    pairs = enumerate(equation.inputs)
+    leads = any(v in tracked and equation.op.rule(i) is not None for i, v in pairs if isinstance(v, Value))
+    made = [v in tracked for v in equation.outputs if v.dtype.kind in "fcV"]
+    return all(made) if leads else not any(made)
+
+
+def in_place_of(
+    first: Sequence[Equation],
+    second: Sequence[Equation],
+    reads: Mapping[int, RowRead] = NOTHING,
+    reads_after: Mapping[int, RowRead] = NOTHING,
+    numbers: Mapping[int, Computed] = NOTHING,
+    numbers_after: Mapping[int, Computed] = NOTHING,
+    tests: bool = False,
+) -> dict[Value, Value]:
+    """For each value of the first equations that of the second ones in its place.
+
+    tests: whether they may test data.
+    """
+    marked = reads.keys() == reads_after.keys() and numbers.keys() == numbers_after.keys()
+    if len(first) != len(second) or not marked:
+        raise Refused("its rounds do not all have the same ops")
+    after: dict[Value, Value] = {}
+    for i, (one, other) in enumerate(zip(first, second, strict=True)):
+        line = f"(line {one.source.line})" if one.source is not None else ""
+        if one.op is GUARD and not (tests and one.values().__next__().dtype == np.bool_):
+            raise Refused(f"its rounds look at values {line}")
+        if one.op.refuses or one.op.family in ("random", "rolled"):
+            raise Refused(f"its rounds have an op that is not rolled, {one.op.name} {line}")
+        if one.op is not other.op:
+            raise Refused(f"its rounds do not all have the same ops {line}")
+        if i in reads:
+            same_params = reads[i].leads_to(reads_after[i])
+        else:
+            same_params = repr(one.params) == repr(other.params)
+        mine, theirs = (*one.inputs, *one.outputs), (*other.inputs, *other.outputs)
+        operands = [*zip(mine, theirs, strict=True)]
+        if i in numbers and numbers[i].leads_to(numbers_after[i]):
+            del operands[numbers[i].place]
+        if not same_params or not all(pairs(*pair, after) for pair in operands):
+            raise Refused(
+                f"its rounds compute with other numbers, sizes or tensors from round to round {line}"
+            )
+    return after
+
+
+def pairs(mine: Any, theirs: Any, after: dict[Value, Value]) -> bool:
+    """Whether the one may stand in the place of the other."""
+    if not isinstance(mine, Value) or not isinstance(theirs, Value):
+        return type(mine) is type(theirs) and repr(mine) == repr(theirs)
+    return mine.type == theirs.type and after.setdefault(mine, theirs) == theirs
+
+
+def pattern(carried: Sequence[Any]) -> list[int]:
+    """For what each variable holds, the first of them that holds it."""
+    objects = [id(x.reference) if isinstance(x, Seen) else id(x) for x in carried]
+    return [*map(objects.index, objects)]
+
+
+def follow(values: Sequence[Value], after: dict[Value, Value]) -> bool:
+    """Whether three values of one place follow one another."""
+    first, second, third = values
+    if first == second:
+        return after.setdefault(first, second) == second == third
+    return pairs(first, second, after) and after.get(second) == third
+
+
+def is_one(items: Sequence[Any]) -> bool:
+    """Whether objects that are no tensors are one, or one number."""
+    keys = [*map(plain_key, items)]
+    return all(x is items[0] for x in items) or (MISSING not in keys and all(key == keys[0] for key in keys))

@@ -15,6 +15,7 @@ from fusegrad.tracer.observe.observer import Following, Observer, active
 from fusegrad.tracer.observe.values import is_plain
 from fusegrad.tracer.record import rolling
 from fusegrad.tracer.record.items import sources_of
+from fusegrad.tracer.record.tested_rounds import TestedLoop
 from fusegrad.tracer.twin.sites import Site, SiteTable
 
 
@@ -193,7 +194,7 @@ class Hooks:
         value: Any,
         pattern: tuple[Any, ...],
         used: tuple[int, ...],
-        tested: tuple[int, ...] | None,
+        tested: tuple[tuple[int, ...], bool] | None,
         site: int,
     ) -> Any:
         """What a plain loop (see `plain_loops.py`) iterates over."""
@@ -201,7 +202,7 @@ class Hooks:
         if observer is None:
             return value
         place = self.sites[site]
-        found = rolling.rounds(observer, None, (value,), pattern, used, place, tested)
+        found = rolling.rounds(observer, None, (value,), pattern, used, place, tested and TestedLoop(*tested))
         told = sources_of(None, (value,), len(pattern)) is not None
         return _unpacked(observer, value, pattern, told, place) if found is None else found
 
@@ -222,20 +223,23 @@ class Hooks:
         """The end of a round of a plain loop; what the next one takes over."""
         return rounds.ended(*carried) if isinstance(rounds, rolling.Rounds) else carried
 
-    def counting(self, number: Any, step: int, used: int, site: int) -> Any:
+    def counting(
+        self, number: Any, step: int, used: int, tested: tuple[tuple[int, ...], bool] | None, site: int
+    ) -> Any:
         """The numbers that a plain `while` loop counts; see `rounds`."""
         observer, place = active(), self.sites[site]
         if observer is None:
             return self._counted_on(number, step, site)
         if type(number) is int:
             observer.numbers.look(number)
-            found = rolling.rounds(observer, None, (rolling.endless(number, step),), (), (used,), place)
+            given, loop = (rolling.endless(number, step),), tested and TestedLoop(*tested)
+            found = rolling.rounds(observer, None, given, (), (used,), place, loop)
             if found is not None:
                 return found
         reason = "its rounds ask for the number that they count, or values were needed before it"
         return observer.loops.counted(self._counted_on(number, step, site), reason, place)
 
-    def tested_rounds(self, tested: tuple[int, ...] | None, site: int) -> Any:
+    def tested_rounds(self, tested: tuple[tuple[int, ...], bool] | None, site: int) -> Any:
         """What a plain `while` loop iterates over in place of its test; see `rounds`."""
         observer = active()
         if observer is None:
@@ -243,7 +247,8 @@ class Hooks:
         place = self.sites[site]
         found = None
         if tested is not None:
-            found = rolling.rounds(observer, None, (rolling.endless(0, 1),), (), (0,), place, tested)
+            given = (rolling.endless(0, 1),)
+            found = rolling.rounds(observer, None, given, (), (0,), place, TestedLoop(*tested))
         reason = "`while` asks in each round whether there is another; `for` over a range does not"
         return observer.loops.counted(itertools.count(), reason, place) if found is None else found
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import operator
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from fusegrad.eager.autograd import views
@@ -48,9 +49,10 @@ class Items:
         self.written: dict[int, RowWrite] = {}
         self.numbers: dict[int, Computed] = {}
 
-    def item(self, number: int) -> Any:
-        """What a round gets."""
-        items = [x[number] if type(x) is range else self._row(i, number) for i, x in enumerate(self.sources)]
+    def item(self, number: int, number_of: Callable[[range, int], int] = operator.getitem) -> Any:
+        """What a round gets. number_of: gives the number that a range has for it."""
+        sources = enumerate(self.sources)
+        items = [number_of(x, number) if type(x) is range else self._row(i, number) for i, x in sources]
         return items[0] if self._alone else tuple(items)
 
     def _row(self, place: int, number: int) -> Tensor:

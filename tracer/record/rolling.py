@@ -47,8 +47,9 @@ from fusegrad.tracer.record.items import Items, alike_for, asked, length, source
 from fusegrad.tracer.record.recorder import Recorder
 from fusegrad.tracer.record.round_numbers import computed
 from fusegrad.tracer.record.rows import RowRead, RowWrite
-from fusegrad.tracer.record.tested_rounds import TestedRounds
+from fusegrad.tracer.record.tested_rounds import TestedLoop, TestedRounds
 from fusegrad.tracer.record.turns import LOOKS, TURN, Look, counted_up, turn_of
+from fusegrad.tracer.twin.plain_loops import COUNTED
 from fusegrad.tracer.twin.sites import Site
 
 # So many rounds must be left out for it to pay: on large tensors; on small ones, or with gradients.
@@ -66,14 +67,14 @@ def rounds(
     pattern: tuple[Any, ...],
     used: Sequence[int],
     site: Site,
-    tested: Sequence[int] | None = None,
+    tested: TestedLoop | None = None,
 ) -> Any:
     """What a plain loop iterates over in place of what `function` gives of `given`, or of that itself; None
     where that is to run as ever.
 
     pattern: whether a round takes apart what it gets. used: for each variable the line where a round uses its
-    number otherwise than to find rows, or 0. tested: which of the variables that rounds hand on are only
-    counted up, if they may leave the loop, and their number has no say in anything; or None.
+    number otherwise than to find rows, or 0. tested: of a loop that rounds may leave, and in which nothing
+    follows from their number.
     """
     recorder = behind(state.interpreter)
     if type(recorder) is not Recorder:
@@ -111,7 +112,7 @@ class Rounds:
         recorder: Recorder,
         items: Items,
         site: Site,
-        tested: Sequence[int] | None = None,
+        tested: TestedLoop | None = None,
     ) -> None:
         self._observer, self._recorder, self._items, self._site = observer, recorder, items, site
         self._next = 0  # the number of the next round
@@ -155,7 +156,9 @@ class Rounds:
             self.over()
             raise StopIteration
         self._next += 1
-        return self._items.item(self._next - 1)
+        if self._tested is None:
+            return self._items.item(self._next - 1)
+        return self._items.item(self._next - 1, self._tested.number_of)
 
     def ended(self, *carried: Any) -> tuple[Any, ...]:
         """A round has ended, and leaves these to the next one; what that gets."""
@@ -390,18 +393,31 @@ class Rounds:
 
     def looks(self, *sides: Any) -> None:
         """A round is about to compare its number: what with is the same in all replays."""
-        self._observer.numbers.look(*sides)
+        numbers = self._observer.numbers
+        # How many rounds an op has made is guarded by how that comes out.
+        numbers.look(*(x for x in sides if (known := numbers.of(x)) is None or known.value is None))
 
     def compared(self, symbol: str, left: Any, right: Any, place: int, slope: int) -> None:
         """A round has compared its number: both sides differ by `slope` times what it gets from the source at
-        `place`, and by what is the same.
+        `place`, and by what is the same. If that is -1, it was a variable that is counted up, and they differ
+        by `slope` more after each round.
         """
+        if place == COUNTED:
+            self._compared_count(symbol, left, right, slope)
+            return
         source = self._items.sources[place]
         if type(source) is not range or type(left) is not int or type(right) is not int:
             self._odd = self._odd or "its rounds compare their number with what is no whole number"
         elif self._next - self._begins > LOOKS[0]:
             alike = alike_for(symbol, left - right, slope * source.step)
             self._alike = min(self._alike, self._next - 1 + alike)
+
+    def _compared_count(self, symbol: str, left: Any, right: Any, growth: int) -> None:
+        if type(left) is not int or type(right) is not int:
+            self._odd = self._odd or "its rounds compare what they count with what is no whole number"
+        elif self._tested is not None:
+            alike = alike_for(symbol, left - right, growth)
+            self._tested.alike = min(self._tested.alike, self._next - 1 + alike)
 
     def offset(self, value: Any) -> Any:
         """What is added to the number of the round, to find a row."""

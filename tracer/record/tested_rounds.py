@@ -55,6 +55,15 @@ _NOT, _AND = REGISTRY["logical_not"], REGISTRY["logical_and"]
 _BOOL = TensorType((), np.dtype(np.bool_))
 
 
+class TestedLoop(NamedTuple):
+    """counters: which variables its rounds only count up. number_is_used: whether somebody asks for the
+    number of the last round.
+    """
+
+    counters: Collection[int]
+    number_is_used: bool
+
+
 class State(NamedTuple):
     """The state between two rounds.
 
@@ -72,25 +81,25 @@ class State(NamedTuple):
 class TestedRounds:
     """Looks at the rounds of a loop that tests data, and leaves out those to come.
 
-    reason: why it did not.
+    alike: up to how many rounds comparisons of what they count come out alike. reason: why it did not.
     """
 
-    __test__ = False  # it is no test, whatever pytest makes of its name
-
     def __init__(
-        self, observer: Observer, recorder: Recorder, most: int, counters: Collection[int], since: int
+        self, observer: Observer, recorder: Recorder, most: int, source: TestedLoop, since: int
     ) -> None:
-        """most: how many rounds there are at the most. counters: which variables are only counted up. since:
-        the number of the next node of the autograd graph.
+        """most: how many rounds there are at the most. source: what the source says of the loop. since: the
+        number of the next node of the autograd graph.
         """
         self._observer, self._recorder = observer, recorder
-        self._most, self._counters, self._since = most, counters, since
+        self._most, self._since = most, since
+        self._counters, self._number_is_used = source
         self._kept = observer.noted()
         self._from, self._wait = 1, WAIT
         self._states: list[State] = []
         self._carried: list[tuple[Any, ...]] = []  # what the variables held in these states
         self._before: list[weakref.ref[Tensor]] = []  # what the round before the last one made
-        self.reason = ""
+        self._count: Tensor | None = None  # how many rounds were left to the op
+        self.alike, self.reason = most, ""
 
     def ended(self, number: int, carried: tuple[Any, ...]) -> tuple[int, tuple[Any, ...]]:
         """A round has ended, which was the one with this number, counted from one; how many there are with
@@ -113,6 +122,15 @@ class TestedRounds:
         self._from, self._wait = number + self._wait, self._wait * AGAIN
         self.over()
         return number, carried
+
+    def number_of(self, source: range, number: int) -> int:
+        """What a range gives for the round with this number, counted from zero: it follows from how many
+        rounds were left out.
+        """
+        if self._count is None or not self._number_is_used:
+            return source[number]
+        first = source[0] + source.step * (number - int(self._count.array))
+        return self._recorder.doubles.counted(first, source.step, self._count)
 
     def over(self) -> None:
         """Forget what was seen."""
@@ -159,12 +177,16 @@ class TestedRounds:
                 raise Refused("its rounds write into memory, and test data")
         counts = self._carries(after)
         round_ = _Round(recorder, first, after, self._carried[0], begin.equations)
-        most = FAR if self._most >= FAR else self._most - 1 - begin.number
+        most = min(self._most - 1, self.alike) - begin.number
+        bounded = most < FAR // 2
+        if self._count is not None and (bounded or counts):
+            raise Refused("how many rounds there were is known to replays alone")
+        held, count = round_.as_an_op(most if bounded else FAR)
+        self._count = count
         # They are done again by the op, which tests as they did.
         rest = recorder.equations[begin.equations :]
         recorder.equations[begin.equations :] = [e for e in rest if e.op is not GUARD]
-        held, count = round_.as_an_op(most)
-        if most < FAR:
+        if bounded:
             recorder.doors.guard(recorder.later.at_once(lambda: ops.lt(count, most)))
         values = [x.value if isinstance(x, Seen) else None for x in begin.carried]
         on = [held.get(v, x) if v is not None else x for v, x in zip(values, carried, strict=True)]
@@ -184,6 +206,8 @@ class TestedRounds:
             if any(isinstance(x, Seen) for x in items):
                 roots += self._root_of(items, after)
             elif place in self._counters and all(type(x) is int for x in items):
+                # One that stands for a symbol must be what it is.
+                self._recorder.numbers.look(*items)
                 counts[place] = items[1] - items[0]
                 if items[2] - items[1] != counts[place]:
                     raise Refused("its rounds do not all count as much")

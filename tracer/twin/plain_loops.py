@@ -23,6 +23,10 @@ _EXPRESSIONS = (
 )  # fmt: skip
 
 
+# In the place of a target: a variable that is counted up.
+COUNTED = -1
+
+
 class NotPlain(Exception):
     """Why a loop is not plain, and the line of that."""
 
@@ -63,8 +67,10 @@ class PlainLoop:
     before. rows, written: by the subscript, which finds a row, or is given one. tests: by the comparison,
     what asks for the counter. numbers: the operators that compute with it; mixed: where a variable is read
     that may hold what was computed so. appends: the statements that append to lists, and to which. used: the
-    targets that are used otherwise, and the line of that. is_tested: whether rounds may leave it, and nothing
-    uses their number; counters: the variables that they hand on and do nothing with but count them up.
+    targets that are used otherwise, and the line of that. is_tested: whether rounds may leave it, and none
+    uses its number; number_is_used: whether somebody does so elsewhere. counters: the variables that they
+    hand on and do nothing with but count them up, and compare them; counts: these comparisons, with by how
+    much both sides differ more after each round.
     """
 
     targets: list[str]
@@ -77,7 +83,9 @@ class PlainLoop:
     appends: dict[ast.Expr, str] = field(default_factory=dict)
     used: dict[str, int] = field(default_factory=dict)
     is_tested: bool = False
+    number_is_used: bool = False
     counters: list[str] = field(default_factory=list)
+    counts: dict[ast.Compare, Test] = field(default_factory=dict)
 
 
 def plain_loop(loop: ast.For, scope: Scope) -> PlainLoop:
@@ -109,18 +117,45 @@ def plain_loop(loop: ast.For, scope: Scope) -> PlainLoop:
         if target in reading.assigned:
             found.used.setdefault(target, loop.lineno)
     read = uses(loop)
-    found.is_tested = reading.may_leave and not any(
-        read[t] or scope.is_used_elsewhere(t, loop) for t in targets
-    )
-    found.counters = [name for name in found.carried if read[name] == _counts(loop, name)]
+    found.is_tested = reading.may_leave and not any(read[t] for t in targets)
+    found.number_is_used = any(scope.is_used_elsewhere(t, loop) for t in targets)
+    if found.is_tested:
+        for name in found.carried:
+            counts = _counts(loop, name, reading.assigned)
+            if counts is not None:
+                found.counters.append(name)
+                found.counts.update(counts)
     return found
 
 
-def _counts(loop: ast.For, name: str) -> int:
-    """How often a loop adds a whole number to a variable."""
-    found = (n for n in ast.walk(loop) if isinstance(n, ast.AugAssign) and isinstance(n.op, ast.Add))
-    plain = (n for n in found if isinstance(n.value, ast.Constant) and type(n.value.value) is int)
-    return sum(isinstance(n.target, ast.Name) and n.target.id == name for n in plain)
+def _counts(loop: ast.For, name: str, assigned: Collection[str]) -> dict[ast.Compare, Test] | None:
+    """The comparisons of a variable that the rounds of a loop do nothing else with but count it up; None if
+    they do.
+    """
+    steps = [n for n in ast.walk(loop) if isinstance(n, ast.AugAssign) and _is_step(n, name)]
+    found: dict[ast.Compare, Test] = {}
+    for node in ast.walk(loop):
+        if isinstance(node, ast.Compare):
+            others = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)} - {name}
+            test = _test(node, [name])
+            if test is not None and others.isdisjoint(assigned):
+                found[node] = test
+    times = sum(uses(node)[name] for node in found)
+    if uses(loop)[name] != len(steps) + times or (found and (len(steps) != 1 or steps[0] not in loop.body)):
+        return None
+    growth = steps[0].value.value if found else 0  # type: ignore[attr-defined]
+    return {node: test._replace(slope=test.slope * growth) for node, test in found.items()}
+
+
+def _is_step(node: ast.AugAssign, name: str) -> bool:
+    """Whether a statement adds a whole number to a variable."""
+    is_whole = isinstance(node.value, ast.Constant) and type(node.value.value) is int
+    return (
+        is_whole
+        and isinstance(node.op, ast.Add)
+        and isinstance(node.target, ast.Name)
+        and node.target.id == name
+    )
 
 
 class _Reading:

@@ -6,7 +6,7 @@ import ast
 
 from fusegrad.tracer.twin.expressions import HOOKS, OPERATORS, Expressions, Pattern, names_pattern
 from fusegrad.tracer.twin.number_parts import NumberPart, NumberUse
-from fusegrad.tracer.twin.plain_loops import NotPlain, PlainLoop, Row, Test, plain_loop
+from fusegrad.tracer.twin.plain_loops import COUNTED, NotPlain, PlainLoop, Row, Test, plain_loop
 from fusegrad.tracer.twin.rounds import counted, endless, without_continue
 from fusegrad.tracer.twin.scopes import given_by
 from fusegrad.tracer.twin.sites import SiteTable
@@ -232,6 +232,9 @@ class Rewriter(Expressions):
         for comparison, test in plain.tests.items():
             self.tests[comparison] = name, plain.targets.index(test.counter), test
             self.offsets.update(dict.fromkeys(test.offsets, name))
+        for comparison, test in plain.counts.items():
+            self.tests[comparison] = name, COUNTED, test
+            self.offsets.update(dict.fromkeys(test.offsets, name))
         self.numbers.update((node, (name, plain.targets, use)) for node, use in plain.numbers.items())
         self.mixed.update(dict.fromkeys(plain.mixed, name))
         self.appends.update((statement, (name, owner)) for statement, owner in plain.appends.items())
@@ -252,7 +255,7 @@ class Rewriter(Expressions):
         node: ast.For,
         pattern: Pattern | None,
         used: tuple[int, ...],
-        tested: tuple[int, ...] | None,
+        tested: tuple[tuple[int, ...], bool] | None,
     ) -> ast.expr:
         """What a plain loop iterates over; what gives several things at a time is taken apart."""
         match node.iter:
@@ -321,8 +324,10 @@ class Rewriter(Expressions):
             except NotPlain:
                 return self.any_while(node)
             (target,) = plain.targets
-            items = self.hook("counting", node, self.load(target, node), step, plain.used.get(target, 0))
-            return self.plain_loop(loop, plain, items)
+            number, used = self.load(target, node), plain.used.get(target, 0)
+            return self.plain_loop(
+                loop, plain, self.hook("counting", node, number, step, used, _tested(plain))
+            )
         try:
             loop = endless(node)
             plain = plain_loop(loop, self.scope)
@@ -413,9 +418,13 @@ class Rewriter(Expressions):
         return [self.at(node, definition)]
 
 
-def _tested(plain: PlainLoop) -> tuple[int, ...] | None:
-    """Which of what the rounds hand on is counted up, of a loop that may test data."""
-    return tuple(map(plain.carried.index, plain.counters)) if plain.is_tested else None
+def _tested(plain: PlainLoop) -> tuple[tuple[int, ...], bool] | None:
+    """Of a loop that may test data, which of what its rounds hand on is counted up, and whether somebody asks
+    for the number of the last one.
+    """
+    if not plain.is_tested:
+        return None
+    return tuple(map(plain.carried.index, plain.counters)), plain.number_is_used
 
 
 # What gives numbers and rows together, or from the last one on.

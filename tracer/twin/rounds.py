@@ -53,8 +53,6 @@ def counted(loop: ast.While) -> tuple[ast.For, ast.Constant] | None:
         case _:
             return None
     nodes = [n for statement in body for n in ast.walk(statement)]
-    if not any(isinstance(n, ast.Name) and n.id == name for n in ast.walk(loop.test)):
-        return None
     stores = (n for n in nodes if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load))
     if any(n.id == name for n in stores) or any(isinstance(n, ast.Continue) for n in nodes):
         return None
@@ -79,4 +77,5 @@ def endless(loop: ast.While) -> ast.For:
     test = at(ast.If(test=loop.test, body=[at(ast.Pass())], orelse=[at(ast.Break())]))
     body = [test, *without_continue(loop.body)]
     target = ast.copy_location(ast.Tuple(elts=[], ctx=ast.Store()), loop)
-    return ast.copy_location(ast.For(target=target, iter=loop.test, body=body, orelse=loop.orelse), loop)
+    nothing = at(ast.Constant(value=None))
+    return ast.copy_location(ast.For(target=target, iter=nothing, body=body, orelse=loop.orelse), loop)

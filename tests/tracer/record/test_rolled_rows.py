@@ -9,7 +9,7 @@ from rolled_loops import ROUNDS, Loop, check, given, rounds_that_run
 import fusegrad as fg
 from fusegrad import nn
 from fusegrad.tracer.observe.operations import COMPARE
-from fusegrad.tracer.record import rolling
+from fusegrad.tracer.record import items
 
 
 @pytest.fixture(autouse=True)
@@ -432,5 +432,5 @@ def test_how_long_a_comparison_has_one_outcome(symbol: str) -> None:
         for growth in range(-4, 5):
             outcomes = [compare(difference + n * growth, 0) for n in range(60)]
             expected = next((n for n, now in enumerate(outcomes) if now != outcomes[0]), None)
-            found = rolling._alike_for(symbol, difference, growth)
+            found = items.alike_for(symbol, difference, growth)
             assert found == expected or (expected is None and found > 60), (difference, growth)

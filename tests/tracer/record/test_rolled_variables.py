@@ -265,8 +265,8 @@ def test_loops_that_are_left_at_any_time(function: Loop) -> None:
 
 
 def test_a_comparison_that_is_taken_to_last_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    alike = rolling._alike_for
-    monkeypatch.setattr(rolling, "_alike_for", lambda *asked: alike(*asked) + 2)
+    alike = rolling.alike_for
+    monkeypatch.setattr(rolling, "alike_for", lambda *asked: alike(*asked) + 2)
     with pytest.raises(AssertionError):
         check(left_at_some_round, 1)
 

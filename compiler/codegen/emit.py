@@ -79,7 +79,7 @@ class Emitter(Accumulation):
         self.wholes: Places = {}
         self.apart: set[str] = set()
         self.long_sums = long_sums(kernel)
-        self.counts = unrolled_counts(kernel.body)
+        self.counts = unrolled_counts(kernel)
         self.seen = None
         self.pending = {}
         self.arrays: dict[str, Array] = {}

@@ -17,6 +17,7 @@ from fusegrad.compiler.kernel.ir import (
     Progression,
     Statement,
     Store,
+    noted,
     unrolled_counts,
     written_out,
 )
@@ -40,6 +41,7 @@ class Block:
     length: int
 
 
+@noted
 def block_of(kernel: Kernel) -> Block:
     """The layout of a kernel's block."""
     place = 0
@@ -75,6 +77,7 @@ MANY_FUNCTIONS = 3
 LONG = frozenset({"pow", "lgamma", "erfinv"})
 
 
+@noted
 def lanes_of(kernel: Kernel, target: Target) -> int:
     """How many lanes the kernel's vectors have: by its widest float and its heaviest functions.
 
@@ -83,7 +86,7 @@ def lanes_of(kernel: Kernel, target: Target) -> int:
     few elements fill fewer, the kernel says so.
     """
     functions = [s.op for s in kernel.statements if isinstance(s, Compute) and s.op in ELEMENTARY]
-    if unrolled_counts(kernel.body):
+    if unrolled_counts(kernel):
         # The copies of what is unrolled are side by side.
         return max(2, target.lanes(lane_bytes(kernel)))
     _, loop, _ = parts(kernel)
@@ -94,12 +97,14 @@ def lanes_of(kernel: Kernel, target: Target) -> int:
     return min(vectors, kernel.beside or vectors) * max(2, target.lanes(lane_bytes(kernel)))
 
 
+@noted
 def functions_written(kernel: Kernel) -> int:
     """How many elementary functions a kernel has when its loops are unrolled."""
     found = ((s, around) for s, around in written_out(kernel.body) if isinstance(s, Compute))
     return sum(math.prod(around.values()) for s, around in found if s.op in ELEMENTARY)
 
 
+@noted
 def lane_bytes(kernel: Kernel) -> int:
     """The size of the numbers that fill its vectors: its widest floats, or else integers."""
     dtypes = {s.dtype for s in kernel.statements if isinstance(s, (Compute, Accumulator, Progression))}

@@ -28,14 +28,15 @@ from fusegrad.compiler.llvm.target import Target
 class Block:
     """Where a kernel's arguments stand in its block, in 8-byte places.
 
-    After the sizes and numbers come, for each buffer, slot, byte offset and steps; then how the
-    work is cut: chunk length, number of chunks, the scratch slot and offset, bytes per chunk, and
+    After the sizes and numbers come slot and byte offset of each buffer, and then the steps of each; then
+    how the work is cut: chunk length, number of chunks, the scratch slot and offset, bytes per chunk, and
     where in a chunk's scratch each accumulator stands.
     """
 
     sizes: dict[str, int]
     numbers: dict[str, int]
     buffers: dict[str, int]
+    steps: dict[str, int]
     chunk: int
     accumulators: dict[str, int]
     length: int
@@ -45,18 +46,20 @@ class Block:
 def block_of(kernel: Kernel) -> Block:
     """The layout of a kernel's block."""
     place = 0
-    sizes, numbers, buffers, accumulators = {}, {}, {}, {}
+    sizes, numbers, buffers, steps, accumulators = {}, {}, {}, {}, {}
     for axis in kernel.axes:
         sizes[axis], place = place, place + 1
     for name, _ in kernel.numbers:
         numbers[name], place = place, place + 1
     for buffer in (*kernel.inputs, *kernel.outputs):
-        buffers[buffer.name], place = place, place + 2 + len(buffer.axes)
+        buffers[buffer.name], place = place, place + 2
+    for buffer in (*kernel.inputs, *kernel.outputs):
+        steps[buffer.name], place = place, place + len(buffer.axes)
     chunk, place = place, place + 5
     for accumulator in outer_accumulators(kernel):
         for name in rooms_of(accumulator):
             accumulators[name], place = place, place + 1
-    return Block(sizes, numbers, buffers, chunk, accumulators, place)
+    return Block(sizes, numbers, buffers, steps, chunk, accumulators, place)
 
 
 def parts(kernel: Kernel) -> tuple[tuple[Statement, ...], Loop | None, tuple[Statement, ...]]:

@@ -127,9 +127,9 @@ class Segment:
     hosts: what Python gives before the code runs, with places in the environment. joint: of a leaf, results
     and gradients by one program, for a backward that starts with 1: most losses are made to be derived at
     once; then what forward and backward share is computed once, and nothing is kept in between. joining: the
-    work of making that. plan_later: plans `code` and `backward`, where nobody has needed them yet; whether it
-    could. above: the segments on the way to a leaf; kept_above: what they keep for it. commit: what a leaf
-    leaves in the world.
+    work of making that. plan_later: plans `code` and `backward`, where nobody has needed them yet, and tells
+    whether it could. above: the segments on the way to a leaf; kept_above: what they keep for it. commit:
+    what a leaf leaves in the world.
     """
 
     owner: Path
@@ -151,8 +151,8 @@ class Segment:
 
     @property
     def code(self) -> Code | None:
-        """Its program, or the forward of a leaf; see `is_planned`."""
-        self.is_planned()
+        """Its program, or the forward of a leaf; see `can_run_apart`."""
+        self.can_run_apart()
         return self._code
 
     @code.setter
@@ -161,16 +161,16 @@ class Segment:
 
     @property
     def backward(self) -> Code | None:
-        """The backward of a leaf; see `is_planned`."""
-        self.is_planned()
+        """The backward of a leaf; see `can_run_apart`."""
+        self.can_run_apart()
         return self._backward
 
     @backward.setter
     def backward(self, backward: Code) -> None:
         self._backward = backward
 
-    def is_planned(self) -> bool:
-        """Whether there are `code` and `backward`, which are planned now if that was put off."""
+    def can_run_apart(self) -> bool:
+        """Whether results, and gradients, can be computed apart; what was put off of that is planned now."""
         return self.plan_later is None or self.plan_later()
 
     def has_begun_backward(self) -> bool:
@@ -189,7 +189,7 @@ class Segment:
         usage = self.answers.usage
         if usage.expected():
             return self.joint is not None or self.earns_joint_program()
-        return False if usage.calls - usage.derived >= JOINT_AFTER and self.is_planned() else None
+        return False if usage.calls - usage.derived >= JOINT_AFTER and self.can_run_apart() else None
 
     def earns_joint_program(self) -> bool:
         """Whether so many calls have been derived that one program for results and gradients pays."""

@@ -231,11 +231,11 @@ class Tree:
         def plan() -> bool:
             with compiling, put_off(), in_modes(given), undisturbed():
                 if leaf.plan_later is not plan:
-                    return leaf.is_planned()  # another thread was faster
+                    return leaf.can_run_apart()  # another thread was faster
                 if default_float() is not float_dtype:
                     return False
                 try:
-                    self._plan_code(leaf, available, [])
+                    self._plan_code(leaf, dict(available), [])
                 except Exception:
                     # The program of both works; a fault of the compiler shows where it is looked for.
                     leaf.plan_later = lambda: False

@@ -189,8 +189,8 @@ def test_they_are_planned_for_the_default_dtype_of_the_call(planned: list[Progra
     try:
         fg.set_default_dtype(fg.float64)
         result.backward(fg.tensor(2.0, dtype=fg.float32))
-        assert len(planned) == 1 and not leaf.is_planned()
+        assert len(planned) == 1 and not leaf.can_run_apart()
     finally:
         fg.set_default_dtype(fg.float32)
     fg.testing.assert_close(x.grad, doubled(loss))
-    assert leaf.is_planned() and len(planned) == 3
+    assert leaf.can_run_apart() and len(planned) == 3

@@ -116,9 +116,11 @@ class Tree:
         self.root = self._chain(paths[0], _parts(paths[0]))
         for path in paths[1:]:
             self._insert(path)
-        few = equations_of_both(paths[0]) <= segments.LONG_PATH
+        puts_off = self.root.path is not None
+        most = segments.LONG_PATH if not puts_off else segments.LONG_PATH * segments.LONG_HOPED
+        few = equations_of_both(paths[0]) <= most
         self.hopeful = has_hopes and few and paths[0].derivative.alone
-        if self.hopeful and self.root.path is not None:
+        if self.hopeful and puts_off:
             self._put_off(self.root)
         else:
             self._plan(self.root, {}, [])

@@ -118,6 +118,21 @@ def test_long_paths_have_one_once_it_pays(monkeypatch: pytest.MonkeyPatch) -> No
     assert jitted.stats.compiled_calls == calls - 1
 
 
+def test_in_place_of_the_others_longer_paths_have_one_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = fg.randn(5, requires_grad=True)
+    for puts_off, function in ((True, loss), (False, lambda x: loss(x) if x.sum() > -1e9 else x.sum())):
+        for room, at_once in ((0, True), (-1, False)):
+            jitted = fg.jit(function)
+            monkeypatch.setattr(segments, "LONG_PATH", 1 << 30)
+            jitted(x).backward()
+            (path,) = {segment.path for segment in jitted.segments()} - {None}
+            times = segments.LONG_HOPED if puts_off else 1
+            monkeypatch.setattr(segments, "LONG_PATH", segments.equations_of_both(path) / times + room)
+            jitted = fg.jit(function)
+            jitted(x).backward()
+            assert bool(jitted.kernels().joint) == at_once
+
+
 def test_long_paths_that_are_not_derived_have_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(segments, "LONG_PATH", 40)
     jitted = fg.jit(loss)

@@ -361,7 +361,7 @@ class JitFunction(Generic[P, R]):
     def kernels(self) -> KernelCount:
         """The kernels of all compiled paths."""
         segments = self.segments()
-        forward = [s.code.program for s in segments]
+        forward = [s.code.program for s in segments if s.code is not None]
         backward = [s.backward.program for s in segments if s.backward is not None]
         joint = [s.joint.program for s in segments if s.joint is not None]
         return KernelCount(

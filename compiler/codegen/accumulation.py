@@ -20,6 +20,7 @@ from fusegrad.compiler.kernel.ir import (
     Loop,
     Operand,
     Statement,
+    noted,
     walk,
     written_out,
 )
@@ -68,6 +69,7 @@ def is_sum(accumulator: Accumulator) -> bool:
     return accumulator.combine == "add" and is_float(accumulator.dtype)
 
 
+@noted
 def long_sums(kernel: Kernel) -> frozenset[str]:
     """The sums of floats, of one lane each, of more than `FEW` numbers."""
     found: set[str] = set()

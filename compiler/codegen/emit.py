@@ -11,6 +11,7 @@ then combines these in order and runs the statements after the loops.
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Iterator
 
 from fusegrad.compiler.codegen.accumulation import FEW, Accumulation, Array, Places, combined, long_sums
@@ -41,6 +42,7 @@ from fusegrad.compiler.kernel.ir import (
     unrolled_counts,
     walk,
 )
+from fusegrad.compiler.llvm.function_writer import FunctionWriter
 from fusegrad.compiler.llvm.ir_writer import LINE, Val, Writer
 from fusegrad.compiler.llvm.target import Target
 
@@ -50,6 +52,25 @@ MOST_WRITTEN_OUT = 4
 # A body of more statements than this is there once, for vectors that may not be full: LLVM takes as long for
 # it as for a hundred short ones.
 LONGEST_TWICE = 128
+
+
+# Of more buffers than registers have room for, the addresses are found in a loop.
+MOST_FOUND_APART = 12
+
+
+@functools.cache
+def _find_text() -> str:
+    """`fusegrad_find(slots, places, count, found)`: the addresses that pairs of slot and byte offset give. In
+    one line, so that modules that are joined have it once.
+    """
+    takes = {"slots": "ptr", "places": "ptr", "count": "i64", "found": "ptr"}
+    f = FunctionWriter("fusegrad_find", takes, attributes="noinline nounwind", private=True)
+    slots, places, count, found = f.given
+    with f.loop(count) as i:
+        place = places.at(i * 2)
+        address = slots.at(place.load("i64")).load("ptr").at(place.load("i64", 1), "i8")
+        found.at(i).store(address)
+    return " ".join(f.text().split())
 
 
 class Emitter(Accumulation):
@@ -79,7 +100,7 @@ class Emitter(Accumulation):
         self.wholes: Places = {}
         self.apart: set[str] = set()
         self.long_sums = long_sums(kernel)
-        self.counts = unrolled_counts(kernel.body)
+        self.counts = unrolled_counts(kernel)
         self.seen = None
         self.pending = {}
         self.arrays: dict[str, Array] = {}
@@ -99,11 +120,25 @@ class Emitter(Accumulation):
             w.line(f"{address} = getelementptr i64, ptr %block, i64 {block.numbers[name]}")
             w.line(f"{loaded} = load {memory_type(dtype)}, ptr {address}")
             self.values[name] = w.convert(Val(loaded, DTYPES[dtype].memory), dtype)
+        self._addresses()
         for buffer in (*self.kernel.inputs, *self.kernel.outputs):
-            self.pointers[buffer.name] = self.address(block.buffers[buffer.name])
             for i, step in enumerate(buffer.steps):
-                place = block.buffers[buffer.name] + 2 + i
+                place = block.steps[buffer.name] + i
                 self.steps[buffer.name, i] = w.load_index("%block", place) if step is None else str(step)
+
+    def _addresses(self) -> None:
+        """Where the buffers are: many are found by a loop, of which LLVM has little to do."""
+        w, buffers = self.w, self.block.buffers
+        if len(buffers) <= MOST_FOUND_APART:
+            self.pointers.update((name, self.address(place)) for name, place in buffers.items())
+            return
+        found = w.stack(f"[{len(buffers)} x ptr]")
+        first = w.offset("%block", str(min(buffers.values())), "i64")
+        w.declared.add(_find_text())
+        w.line(f"call void @fusegrad_find(ptr %slots, ptr {first}, i64 {len(buffers)}, ptr {found})")
+        for number, name in enumerate(buffers):
+            address = self.pointers[name] = w.name("p")
+            w.line(f"{address} = load ptr, ptr {w.offset(found, str(number), 'ptr')}")
 
     def address(self, place: int) -> str:
         """The address that a slot and a byte offset in the block give."""

@@ -17,6 +17,7 @@ from fusegrad.compiler.kernel.ir import (
     Progression,
     Statement,
     Store,
+    noted,
     unrolled_counts,
     written_out,
 )
@@ -27,34 +28,38 @@ from fusegrad.compiler.llvm.target import Target
 class Block:
     """Where a kernel's arguments stand in its block, in 8-byte places.
 
-    After the sizes and numbers come, for each buffer, slot, byte offset and steps; then how the
-    work is cut: chunk length, number of chunks, the scratch slot and offset, bytes per chunk, and
+    After the sizes and numbers come slot and byte offset of each buffer, and then the steps of each; then
+    how the work is cut: chunk length, number of chunks, the scratch slot and offset, bytes per chunk, and
     where in a chunk's scratch each accumulator stands.
     """
 
     sizes: dict[str, int]
     numbers: dict[str, int]
     buffers: dict[str, int]
+    steps: dict[str, int]
     chunk: int
     accumulators: dict[str, int]
     length: int
 
 
+@noted
 def block_of(kernel: Kernel) -> Block:
     """The layout of a kernel's block."""
     place = 0
-    sizes, numbers, buffers, accumulators = {}, {}, {}, {}
+    sizes, numbers, buffers, steps, accumulators = {}, {}, {}, {}, {}
     for axis in kernel.axes:
         sizes[axis], place = place, place + 1
     for name, _ in kernel.numbers:
         numbers[name], place = place, place + 1
     for buffer in (*kernel.inputs, *kernel.outputs):
-        buffers[buffer.name], place = place, place + 2 + len(buffer.axes)
+        buffers[buffer.name], place = place, place + 2
+    for buffer in (*kernel.inputs, *kernel.outputs):
+        steps[buffer.name], place = place, place + len(buffer.axes)
     chunk, place = place, place + 5
     for accumulator in outer_accumulators(kernel):
         for name in rooms_of(accumulator):
             accumulators[name], place = place, place + 1
-    return Block(sizes, numbers, buffers, chunk, accumulators, place)
+    return Block(sizes, numbers, buffers, steps, chunk, accumulators, place)
 
 
 def parts(kernel: Kernel) -> tuple[tuple[Statement, ...], Loop | None, tuple[Statement, ...]]:
@@ -75,6 +80,7 @@ MANY_FUNCTIONS = 3
 LONG = frozenset({"pow", "lgamma", "erfinv"})
 
 
+@noted
 def lanes_of(kernel: Kernel, target: Target) -> int:
     """How many lanes the kernel's vectors have: by its widest float and its heaviest functions.
 
@@ -83,7 +89,7 @@ def lanes_of(kernel: Kernel, target: Target) -> int:
     few elements fill fewer, the kernel says so.
     """
     functions = [s.op for s in kernel.statements if isinstance(s, Compute) and s.op in ELEMENTARY]
-    if unrolled_counts(kernel.body):
+    if unrolled_counts(kernel):
         # The copies of what is unrolled are side by side.
         return max(2, target.lanes(lane_bytes(kernel)))
     _, loop, _ = parts(kernel)
@@ -94,12 +100,14 @@ def lanes_of(kernel: Kernel, target: Target) -> int:
     return min(vectors, kernel.beside or vectors) * max(2, target.lanes(lane_bytes(kernel)))
 
 
+@noted
 def functions_written(kernel: Kernel) -> int:
     """How many elementary functions a kernel has when its loops are unrolled."""
     found = ((s, around) for s, around in written_out(kernel.body) if isinstance(s, Compute))
     return sum(math.prod(around.values()) for s, around in found if s.op in ELEMENTARY)
 
 
+@noted
 def lane_bytes(kernel: Kernel) -> int:
     """The size of the numbers that fill its vectors: its widest floats, or else integers."""
     dtypes = {s.dtype for s in kernel.statements if isinstance(s, (Compute, Accumulator, Progression))}

@@ -159,7 +159,7 @@ def _path_dict(chain: list[Any], kernels: bool) -> dict[str, Any]:
         "guards": guards,
         "reads": [_read_dict(r) for r in path.capture.reads],
         "not_rolled": [_loop(r) for r in path.capture.not_rolled],
-        "forward": [line for s in chain for line in s.code.program.describe(kernels)],
+        "forward": [line for s in chain if s.code for line in s.code.program.describe(kernels)],
         "backward": backward.program.describe(kernels) if backward is not None else [],
         "joint": joint.program.describe(kernels) if joint is not None else [],
         "compiling": _work(joining),

@@ -241,7 +241,7 @@ def structure_text(key: Any) -> str:
 
 def refused(segment: Any) -> str:
     """Why a segment's program did not run: a captured tensor, or an op's own test of its input."""
-    for kind, captured in segment.code.inputs:
+    for kind, captured in (segment.joint or segment.code).inputs:
         if kind == "captured" and captured.array() is None:
             return "a tensor from outside is gone, or has another shape, dtype, layout or requires_grad"
     return "an op refuses its input"

@@ -8,12 +8,13 @@ from fusegrad.compiler.base import debug
 from fusegrad.compiler.call_plan.expressions import Name
 from fusegrad.compiler.call_plan.python_writer import Writer
 from fusegrad.compiler.call_plan.steps import Unpack
+from fusegrad.compiler.paths.backward_plan import derivation
 from fusegrad.compiler.paths.segments import MISSED, Segment
 
 
 def written_derivative(leaf: Segment) -> Any:
     """`leaf`'s backward plan written out, from a node and the gradients of all results."""
-    plan = leaf.answers.derivation
+    plan = derivation(leaf)
     assert leaf.path is not None
     writer = Writer(MISSED)
     seeds = tuple(f"seed{number}" for number in range(len(leaf.path.derivative.seeds)))

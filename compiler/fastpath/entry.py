@@ -70,8 +70,8 @@ class Shortcut:
             writer = _EntryWriter(variant, leaf, joint, leaves, stats)
             text = writer.write_call(args)
             answer = writer.function(text, "shortcut")
-            # A backward of its own that no call has needed so far is not compiled.
-            if leaf.answers.derive is None and leaf.backward is not None and leaf.backward.program.is_begun:
+            # A backward of its own that no call has needed so far is not compiled, or not even planned.
+            if leaf.answers.derive is None and leaf.has_begun_backward():
                 leaf.answers.derive = written_derivative(leaf)
         except TooDifficult:
             return

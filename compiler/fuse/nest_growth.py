@@ -192,7 +192,7 @@ class Growth:
 
     def _common_axes(self, host: Nest, guest: Nest, read: Sequence[tuple[Nest, Access]]) -> Axes | Answer:
         """The axis of the host for each of the guest's. read: how one of them reads what the other makes."""
-        if any(access.repeats and len(nest.loads[access].readers) > 1 for nest, access in read):
+        if any(len(nest.loads[access].readers) > 1 and access.repeats for nest, access in read):
             # What makes these readers run along the same axis will not be there.
             return Answer.UNKNOWN
         pairs = [*_pairs_by_access(host, guest), *_pairs_by_member(host, guest)]
@@ -210,14 +210,13 @@ class Growth:
         axes: Axes = {}
         if any(axes.setdefault(theirs, mine) != mine for theirs, mine in pairs):
             return Answer.UNKNOWN
-        # Where both read the same, it may also be along axes of their own.
-        apart = Answer.UNKNOWN if _read_the_same(host, guest) else Answer.NO
-        if any(host.sizes[mine] != guest.sizes[theirs] for theirs, mine in axes.items()):
-            return apart
-        if len(axes) < len(guest.sizes):
-            # What have no axis in common, and both have some, cannot be in one loop.
-            return Answer.UNKNOWN if axes else apart
-        return axes if len({*axes.values()}) == len(axes) else Answer.UNKNOWN
+        differ = any(host.sizes[mine] != guest.sizes[theirs] for theirs, mine in axes.items())
+        if differ or (len(axes) < len(guest.sizes) and not axes):
+            # What have no axis in common, and both have some, cannot be in one loop. Where both read the
+            # same, it may also be along axes of their own.
+            return Answer.UNKNOWN if _read_the_same(host, guest) else Answer.NO
+        alike = len({*axes.values()}) == len(axes) == len(guest.sizes)
+        return axes if alike else Answer.UNKNOWN
 
     def _place(self, merging: _Merging) -> bool:
         """Give the equations their places in the host's rows; False where one has none."""
@@ -250,13 +249,12 @@ class Growth:
 
 def _read_the_same(host: Nest, guest: Nest) -> bool:
     """Whether both read something in the same way."""
-    few, many = sorted((guest, host), key=lambda nest: len(nest.loads))
-    return any(access in many.loads for access in few.loads)
+    return not host.loads.keys().isdisjoint(guest.loads)
 
 
 def _pairs_by_access(host: Nest, guest: Nest) -> Iterator[tuple[Axis, Axis]]:
     """Axes of both along which they read the same."""
-    few, many = sorted((guest, host), key=lambda nest: len(nest.loads))
+    few, many = (guest, host) if len(guest.loads) <= len(host.loads) else (host, guest)
     for access in few.loads:
         if access in many.loads and access not in few.several and access not in many.several:
             yield from zip(guest.loads[access].axes, host.loads[access].axes, strict=True)
@@ -264,7 +262,7 @@ def _pairs_by_access(host: Nest, guest: Nest) -> Iterator[tuple[Axis, Axis]]:
 
 def _pairs_by_member(host: Nest, guest: Nest) -> Iterator[tuple[Axis, Axis]]:
     """Axes of what both make."""
-    few, many = sorted((guest, host), key=lambda nest: len(nest.members))
+    few, many = (guest, host) if len(guest.members) <= len(host.members) else (host, guest)
     for value in few.members:
         if value in many.members:
             for theirs, mine in zip(guest.members[value], host.members[value], strict=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from fusegrad.compiler.kernel.ir import PLACE, Buffer, Kernel, Load, Store, with_axes
+from fusegrad.compiler.kernel.ir import PLACE, Buffer, Kernel, Load, Store, noted, with_axes
 from fusegrad.tracer.ir.graph import Value
 
 
@@ -46,18 +46,8 @@ def reads_where_it_writes(bound: BoundKernel, output: Value, target: Value) -> b
     return len(ways) == 1 and PLACE not in next(iter(ways))[0] and not (picked and read == picked)
 
 
+@noted
 def _picked_before_writing(
-    kernel: Kernel, read: frozenset[Buffer], written: frozenset[Buffer]
-) -> frozenset[Buffer] | None:
-    """See `_looked_for`; looked for once for all uses of the kernel."""
-    known, key = kernel.notes, (read, written)
-    if key not in known:
-        known[key] = _looked_for(kernel, read, written)
-    found: frozenset[Buffer] | None = known[key]
-    return found
-
-
-def _looked_for(
     kernel: Kernel, read: frozenset[Buffer], written: frozenset[Buffer]
 ) -> frozenset[Buffer] | None:
     """Those of the buffers `read` that are picked from in a loop behind which `written` is stored; None where
@@ -84,24 +74,19 @@ class _Stored(NamedTuple):
     store: Store
 
 
+@noted
 def _uses(kernel: Kernel) -> tuple[dict[Buffer, list[int]], dict[Buffer, list[_Stored]]]:
-    """By their buffers the places of loads, and the stores; looked for once."""
-    if _USES not in kernel.notes:
-        loads: dict[Buffer, list[int]] = {}
-        stores: dict[Buffer, list[_Stored]] = {}
-        place = 0
-        for top in kernel.body:
-            begin = place
-            for statement, around in with_axes((top,)):
-                if isinstance(statement, Load):
-                    loads.setdefault(statement.buffer, []).append(place)
-                elif isinstance(statement, Store):
-                    stored = _Stored(place, begin, around, statement)
-                    stores.setdefault(statement.buffer, []).append(stored)
-                place += 1
-        kernel.notes[_USES] = loads, stores
-    found: tuple[dict[Buffer, list[int]], dict[Buffer, list[_Stored]]] = kernel.notes[_USES]
-    return found
-
-
-_USES = "loads and stores by their buffers"
+    """By their buffers the places of loads, and the stores."""
+    loads: dict[Buffer, list[int]] = {}
+    stores: dict[Buffer, list[_Stored]] = {}
+    place = 0
+    for top in kernel.body:
+        begin = place
+        for statement, around in with_axes((top,)):
+            if isinstance(statement, Load):
+                loads.setdefault(statement.buffer, []).append(place)
+            elif isinstance(statement, Store):
+                stored = _Stored(place, begin, around, statement)
+                stores.setdefault(statement.buffer, []).append(stored)
+            place += 1
+    return loads, stores

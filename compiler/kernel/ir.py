@@ -10,10 +10,10 @@ from __future__ import annotations
 import functools
 import hashlib
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar, cast
 
 # Functions of floats that cost many instructions.
 ELEMENTARY = frozenset(
@@ -243,7 +243,7 @@ class Kernel:
 
     @functools.cached_property
     def notes(self) -> dict[Any, Any]:
-        """What was found out about it, which is looked for once for all of its uses."""
+        """What was found out about it; see `noted`."""
         return {}
 
     def __str__(self) -> str:
@@ -257,6 +257,22 @@ class Kernel:
     def loops(self) -> list[Loop]:
         """All loops, outer before inner."""
         return [s for s in self.statements if isinstance(s, Loop)]
+
+
+Look = TypeVar("Look", bound=Callable[..., Any])
+
+
+def noted(look: Look) -> Look:
+    """`look`, which finds something out about a kernel, done once for all of its uses."""
+
+    @functools.wraps(look)
+    def found(kernel: Kernel, *others: Any) -> Any:
+        key = look, others
+        if key not in kernel.notes:
+            kernel.notes[key] = look(kernel, *others)
+        return kernel.notes[key]
+
+    return cast(Look, found)
 
 
 def walk(body: tuple[Statement, ...]) -> Iterator[Statement]:
@@ -282,10 +298,10 @@ def is_nested(body: Iterable[Statement]) -> bool:
     return any(isinstance(statement, Loop) for statement in body)
 
 
-def unrolled_counts(body: Iterable[Statement]) -> dict[str, int]:
-    """The axes that loops in `body` are unrolled along, and how many indices each has."""
-    loops = (s for s in walk(tuple(body)) if isinstance(s, Loop))
-    return {loop.axes[0]: loop.count for loop in loops if loop.count is not None}
+@noted
+def unrolled_counts(kernel: Kernel) -> dict[str, int]:
+    """The axes that loops are unrolled along, and how many indices each has."""
+    return {loop.axes[0]: loop.count for loop in kernel.loops() if loop.count is not None}
 
 
 def written_out(

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from fusegrad.compiler.call_plan.steps import Assign, Frame, execute
+from fusegrad.compiler.call_plan.steps import Frame, execute
+from fusegrad.compiler.paths.backward_plan import derivation, repetition
 from fusegrad.compiler.paths.eager_forward import (
     EagerForward,
     computing,
@@ -28,7 +29,7 @@ from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
 
 if TYPE_CHECKING:
-    from fusegrad.compiler.paths.path import Captured, Path
+    from fusegrad.compiler.paths.path import Path
 
 
 MODIFIED = (
@@ -68,12 +69,14 @@ def facts_of(leaf: Segment, filled: bool) -> tuple[Fact, ...]:
 
 
 def _facts(leaf: Segment, filled: bool) -> Iterator[Fact]:
-    path, code, backward = leaf.path, leaf.code, leaf.backward
-    assert path is not None and code is not None
-    read = set(backward.program.graph.inputs) if backward is not None else set()
-    if not filled:
-        # The forward is repeated for what it keeps, and not for what it writes: batch norm's statistics.
-        read |= code.program.inputs_behind(code.held)
+    path = leaf.path
+    assert path is not None
+    if filled:
+        read = set(leaf.backward.program.graph.inputs) if leaf.backward is not None else set()
+    else:
+        # The forward is repeated for what gradients need, not for what it writes: batch norm's statistics.
+        assert leaf.joint is not None
+        read = leaf.joint.program.inputs_behind(leaf.joint.held)
     for value in (*path.argument_leaves, *path.captured):
         saved = path.derivative.kept.values.get(value)
         yield Fact("an input", SAVED if saved else AGAIN if value in read else NOT, value)
@@ -181,7 +184,9 @@ class CompiledNode(autograd.Node):
         """
         if self.inputs is None or self.forward is not None:
             return
-        self.fill()
+        if not self.fill():
+            self._leave_to_eager()
+            return
         self.leaves = list(self.leaves)
         of_result = any(c is version and f.what == RESULT for f, c in self._noted())
         for kind, reference in self.leaf.backward.inputs:  # type: ignore[union-attr]
@@ -298,34 +303,34 @@ class CompiledNode(autograd.Node):
             ready, self.ready = self.ready, None
             if ready is not None:
                 return ready
-        self.fill()
+        if not self.fill():
+            return self._apply_eagerly(seeds)
         found = leaf.answers.derive(self, seeds) if leaf.answers.derive is not None else self._derive(seeds)
         return self._apply_eagerly(seeds) if found is MISSED else found
 
     def _derive(self, seeds: Sequence[Tensor]) -> Any:
         """The steps of the backward's plan; MISSED where a captured tensor is not what it was."""
-        plan = self.leaf.answers.derivation
+        plan = derivation(self.leaf)
         frame = Frame({"node": self, **{f"seed{number}": seed for number, seed in enumerate(seeds)}})
         left = execute(plan.steps, frame)
         return MISSED if left is not None else plan.result.evaluate(frame.variables)
 
-    def fill(self) -> None:
-        """Keep what the backward program reads, which a joint run did not."""
+    def fill(self) -> bool:
+        """Keep what the backward program reads, which a joint run did not; whether that could be done."""
         if self.filled:
-            return
-        path, environment = self.leaf.path, self.environment
-        assert path is not None
-        plan = self.leaf.answers.plans[False]
-        variables: dict[str, Any] = {f"leaf{number}": leaf for number, leaf in enumerate(self.leaves)}
-        variables.update((f"kept{place}", array) for place, array in enumerate(environment))
-        for captured, tensor in zip(path.captured.values(), self.captured, strict=True):
-            variables[plan.found[captured.reference]] = tensor
-        frame = Frame(variables)
-        # What the call has tested held then, and its own writes may have changed what tests read.
-        execute([plan.run, *(step for step in plan.after if isinstance(step, Assign))], frame)
-        for place, _ in self.leaf.code.keeps:  # type: ignore[union-attr]
-            environment[place] = variables[f"kept{place}"]
+            return True
+        code = self.leaf.code
+        if code is None:
+            return False  # no programs but that of both
+        plan, frame = repetition(self.leaf), Frame({"node": self})
+        if execute(plan.steps, frame) is not None:
+            return False
+        kept = dict(enumerate(self.environment))
+        places = [place for place, _ in code.keeps]
+        kept.update(zip(places, plan.result.evaluate(frame.variables), strict=True))
+        self.environment = [kept.get(place) for place in range(max(kept, default=-1) + 1)]
         self.filled = True
+        return True
 
     def _apply_eagerly(self, gradients: Sequence[Tensor | None]) -> list[Tensor]:
         """The gradients through eager's ops, so that they can be derived again, or are what eager's would be
@@ -414,17 +419,6 @@ class CompiledNode(autograd.Node):
                 return
         self.inputs = self.ready = self.forward = None
         self.captured, self.leaves, self.environment = (), (), []
-
-
-def in_rows(array: np.ndarray) -> np.ndarray:
-    """A gradient in row-major order, as the compiled backward takes it."""
-    return array if array.flags.c_contiguous else np.ascontiguousarray(array)
-
-
-def captured_array(node: CompiledNode, captured: Captured) -> np.ndarray | None:
-    """The memory of a captured tensor as the call read it; None where it is not what it was."""
-    array = node.preserved.get(id(captured)) if node.preserved else None
-    return captured.memory() if array is None else array
 
 
 def template_of(leaf: Segment, filled: bool) -> CompiledNode:

@@ -31,7 +31,7 @@ from fusegrad.compiler.call_plan.expressions import (
     structured,
 )
 from fusegrad.compiler.call_plan.steps import Assign, Do, Step
-from fusegrad.compiler.paths.autograd_node import AGAIN, FreedNode, facts_of, template_of
+from fusegrad.compiler.paths.autograd_node import AGAIN, RESULT, FreedNode, facts_of, template_of
 from fusegrad.compiler.paths.backward_plan import NODE, apart
 from fusegrad.compiler.paths.commit import append, set_attribute
 from fusegrad.compiler.paths.path import Path
@@ -124,8 +124,7 @@ class Ending:
         facts = facts_of(planner.segment, self.joint is None)
         counted: list[Expression] = [leaf_name(i) for i in path.argument_leaves.values()]
         counted += [planner.tensor(c.reference) for c in path.captured.values()]
-        own_results = path.own_results.items()
-        read = [v for n, v in own_results if v in derived.kept.values or n in derived.saved]
+        read = [fact.value for fact in facts if fact.what == RESULT]
         counted += [self.tensors[v] for v in read]
         versions = [attribute(tensor, "version") for tensor in counted]
         self._set("counters", Row(tuple(versions), list))
@@ -137,7 +136,7 @@ class Ending:
         for fact, version in zip(facts, versions, strict=True):
             if fact.how == AGAIN:
                 self._do(ask_before_write, version, NODE)
-        for number, value in own_results:
+        for number, value in path.own_results.items():
             if number in derived.seeded and value not in self.freed:
                 self._do(place, self.tensors[value], NODE, Constant(derived.seeded.index(number)))
 

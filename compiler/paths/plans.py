@@ -36,7 +36,6 @@ from fusegrad.compiler.call_plan.expressions import (
 from fusegrad.compiler.call_plan.steps import Ask, Assign, Do, Run, Step, Unless
 from fusegrad.compiler.native.apart import Apart
 from fusegrad.compiler.native.match import Match
-from fusegrad.compiler.paths.backward_plan import backward_plan
 from fusegrad.compiler.paths.commit import add_first, count, own, replace_memory
 from fusegrad.compiler.paths.endings import Ending
 from fusegrad.compiler.paths.number_steps import NumberSteps
@@ -99,13 +98,8 @@ def plan_of(tree: Tree, segment: Segment, joint: bool, above: Sequence[Plan], le
     known: Plan | None = segment.answers.plans.get(joint)
     if known is not None:
         return known
-    if segment.answers.derivation is None and segment.backward is not None:
-        segment.answers.derivation = backward_plan(segment)
-    # The one without the joint program is also what computes later what backward needs.
-    for which in (False, joint):
-        if which not in segment.answers.plans:
-            segment.answers.plans[which] = Planner(tree, segment, which, above, leaves).plan()
-    return segment.answers.plans[joint]
+    made = segment.answers.plans[joint] = Planner(tree, segment, joint, above, leaves).plan()
+    return made
 
 
 class Planner:

@@ -83,7 +83,9 @@ def _walk(
             reason = refuses(segment.path)
             if reason is not None:
                 return Stopped(segment, reason)
-        joint = segment.joint is not None and segment.answers.usage.expected()
+        joint = segment.joint is not None and (
+            segment.answers.usage.expected() or not segment.can_run_apart()
+        )
         try:
             plan = plan_of(tree, segment, joint, above, leaves)
         except Unplanned as error:

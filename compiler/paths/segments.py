@@ -57,8 +57,10 @@ class Stopped(NamedTuple):
 # more than `LONG_PATH` equations one for each `EQUATIONS_PER_CALL` of them.
 JOINT_AFTER = 3
 LONG_PATH, EQUATIONS_PER_CALL = 2000, 8
-# A joint program that was made in the hope of backwards is given up after so many calls without one.
-HOPED_FOR = 2
+# A joint program that was made in the hope of backwards is given up after so many calls without one. If it is
+# made in place of the two others, paths of so many times as many equations have it at once; those of still
+# more might let a call wait for too long when hopes are given up, and the others are planned.
+HOPED_FOR, LONG_HOPED = 2, 2
 
 
 def equations_of_both(path: Path) -> int:
@@ -106,12 +108,14 @@ class Answers:
     """How calls of a segment are answered.
 
     plans: the call plans, by whether they are of the joint program; derivation: that of the backward; derive:
-    the latter written out, from a node and the gradients of all results. facts: for a node, what its backward
-    needs of each input and result, by whether its forward kept what backward reads.
+    the latter written out, from a node and the gradients of all results; repetition: the plan of the forward
+    for what backward reads. facts: for a node, what its backward needs of each input and result, by whether
+    its forward kept what backward reads.
     """
 
     plans: dict[bool, Any] = field(default_factory=dict)
     derivation: Any = None
+    repetition: Any = None
     derive: Callable[[Any, Sequence[Tensor]], Any] | None = None
     facts: dict[bool, Any] = field(default_factory=dict)
     usage: Usage = field(default_factory=Usage)
@@ -125,8 +129,9 @@ class Segment:
     hosts: what Python gives before the code runs, with places in the environment. joint: of a leaf, results
     and gradients by one program, for a backward that starts with 1: most losses are made to be derived at
     once; then what forward and backward share is computed once, and nothing is kept in between. joining: the
-    work of making that. above: the
-    segments on the way to a leaf; kept_above: what they keep for it. commit: what a leaf leaves in the world.
+    work of making that. plan_later: plans `code` and `backward`, where nobody has needed them yet, and tells
+    whether it could. above: the segments on the way to a leaf; kept_above: what they keep for it. commit:
+    what a leaf leaves in the world.
     """
 
     owner: Path
@@ -136,14 +141,43 @@ class Segment:
     children: dict[Any, Segment] = field(default_factory=dict)
     path: Path | None = None
     hosts: list[tuple[Host, int]] = field(default_factory=list)
-    code: Code | None = None
     joint: Code | None = None
     joining: Work[Any] | None = None
-    backward: Code | None = None
+    plan_later: Callable[[], bool] | None = None
     above: list[Segment] = field(default_factory=list)
     kept_above: dict[Value, int] = field(default_factory=dict)
     commit: Commit | None = None
     answers: Answers = field(default_factory=Answers)
+    _code: Code | None = None
+    _backward: Code | None = None
+
+    @property
+    def code(self) -> Code | None:
+        """Its program, or the forward of a leaf; see `can_run_apart`."""
+        self.can_run_apart()
+        return self._code
+
+    @code.setter
+    def code(self, code: Code) -> None:
+        self._code = code
+
+    @property
+    def backward(self) -> Code | None:
+        """The backward of a leaf; see `can_run_apart`."""
+        self.can_run_apart()
+        return self._backward
+
+    @backward.setter
+    def backward(self, backward: Code) -> None:
+        self._backward = backward
+
+    def can_run_apart(self) -> bool:
+        """Whether results, and gradients, can be computed apart; what was put off of that is planned now."""
+        return self.plan_later is None or self.plan_later()
+
+    def has_begun_backward(self) -> bool:
+        """Whether its backward is compiled, or being compiled."""
+        return self._backward is not None and self._backward.program.is_begun
 
     def followed(self) -> bool:
         """Note a call that may be derived; whether it probably will be, by a plain backward."""
@@ -157,7 +191,7 @@ class Segment:
         usage = self.answers.usage
         if usage.expected():
             return self.joint is not None or self.earns_joint_program()
-        return False if usage.calls - usage.derived >= JOINT_AFTER else None
+        return False if usage.calls - usage.derived >= JOINT_AFTER and self.can_run_apart() else None
 
     def earns_joint_program(self) -> bool:
         """Whether so many calls have been derived that one program for results and gradients pays."""
@@ -166,8 +200,8 @@ class Segment:
         return equations <= LONG_PATH or self.answers.usage.ever_derived >= equations // EQUATIONS_PER_CALL
 
     def programs(self) -> list[Program]:
-        """Its programs: forward, then backward, then both as one, as far as there are any."""
-        return [code.program for code in (self.code, self.backward, self.joint) if code is not None]
+        """Its programs: forward, then backward, then both as one, as far as they are planned."""
+        return [code.program for code in (self._code, self._backward, self.joint) if code is not None]
 
     def walk(self) -> list[Segment]:
         """This node and all below it."""

@@ -14,15 +14,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fusegrad.compiler.base.garbage import uncollected
+from fusegrad.compiler.base import debug
+from fusegrad.compiler.base.garbage import put_off, uncollected
+from fusegrad.compiler.base.lock import compiling
 from fusegrad.compiler.paths import segments
 from fusegrad.compiler.paths.commit import Commit
+from fusegrad.compiler.paths.eager_forward import undisturbed
 from fusegrad.compiler.paths.path import Path, asks, guard_key
 from fusegrad.compiler.paths.rematerialization import backward_slice, kept, producers
 from fusegrad.compiler.paths.segments import Code, Segment, equations_of_both
 from fusegrad.compiler.program.donation import in_place
 from fusegrad.compiler.program.program import Program
+from fusegrad.eager.core.dtypes import default_float
 from fusegrad.eager.core.families import Layout, contiguous_layout, is_dense, layout_of
+from fusegrad.eager.core.state import in_modes, modes
 from fusegrad.tracer.ir import passes
 from fusegrad.tracer.ir.graph import GUARD, Equation, Graph, Value
 from fusegrad.tracer.observe.hosts import Host
@@ -100,7 +105,8 @@ class Tree:
         """has_hopes: whether calls may get results and gradients from one program from the first one on.
 
         Nobody knows yet whether they will be derived, but who asks for gradients of one number mostly takes
-        them. Programs for results, and for gradients, alone are then compiled when one is first to run.
+        them. Programs for results, and for gradients, alone are then compiled when one is first to run, and
+        planned then, too, unless they say what segments above have to keep.
         """
         self.arguments = layouts
         self.layouts = dict(layouts)
@@ -110,9 +116,14 @@ class Tree:
         self.root = self._chain(paths[0], _parts(paths[0]))
         for path in paths[1:]:
             self._insert(path)
-        few = equations_of_both(paths[0]) <= segments.LONG_PATH
+        puts_off = self.root.path is not None
+        most = segments.LONG_PATH if not puts_off else segments.LONG_PATH * segments.LONG_HOPED
+        few = equations_of_both(paths[0]) <= most
         self.hopeful = has_hopes and few and paths[0].derivative.alone
-        self._plan(self.root, {}, [])
+        if self.hopeful and puts_off:
+            self._put_off(self.root)
+        else:
+            self._plan(self.root, {}, [])
         if self.hopeful:
             (leaf,) = (segment for segment in self.root.walk() if segment.path is not None)
             leaf.joint = self.joint_code(leaf)
@@ -198,6 +209,11 @@ class Tree:
         available: the values in memory by now, with their places in the environment (assigned
         when something reads them).
         """
+        self._place_hosts(segment, available)
+        self._plan_code(segment, available, above)
+
+    def _place_hosts(self, segment: Segment, available: dict[Value, int]) -> None:
+        """Give what Python gives to the segment its places in the environment."""
         for host in segment.givers:
             if host.value is None:
                 continue
@@ -205,6 +221,36 @@ class Tree:
             available[host.value] = self.environment
             self.layouts[host.value] = contiguous_layout(host.value.shape)
             self.environment += 1
+
+    def _put_off(self, leaf: Segment) -> None:
+        """Have the programs of results, and of gradients, alone planned when one is asked for."""
+        given, float_dtype = modes(), default_float()
+        available: dict[Value, int] = {}
+        self._place_hosts(leaf, available)
+        leaf.kept_above = dict(available)
+        leaf.commit = self._commit(leaf, set())
+
+        def plan() -> bool:
+            with compiling, put_off(), in_modes(given), undisturbed():
+                if leaf.plan_later is not plan:
+                    return leaf.can_run_apart()  # another thread was faster
+                if default_float() is not float_dtype:
+                    return False
+                try:
+                    self._plan_code(leaf, dict(available), [])
+                except Exception:
+                    # The program of both works; a fault of the compiler shows where it is looked for.
+                    leaf.plan_later = lambda: False
+                    if debug.faults_are_raised():
+                        raise
+                    return False
+                leaf.plan_later = None
+                return True
+
+        leaf.plan_later = plan
+
+    def _plan_code(self, segment: Segment, available: dict[Value, int], above: list[Segment]) -> None:
+        """See `_plan`."""
         chains = segment.chains()
         stretch = {id(e) for e in segment.equations}
         wanted = dict.fromkeys(v for e in segment.equations if e.op is GUARD for v in e.values())
@@ -310,7 +356,10 @@ class Tree:
             for group in (checks, path.results, path.left, path.derivative.gradients)
         ]
         checked, results_at, left, gradients = places
-        return Code(program, inputs, checks=checked, results=results_at, left=left, gradients=gradients)
+        held = [found[v] for v in path.derivative.gradients]
+        return Code(
+            program, inputs, checks=checked, results=results_at, left=left, gradients=gradients, held=held
+        )
 
     def _layouts_for(self, graph: Graph, owner: Path) -> dict[Value, Layout]:
         layouts = {}
@@ -361,7 +410,13 @@ class Tree:
         if segment.path is not None:
             code.results = [program.locate(found[v]) for v in segment.path.results]
             code.left = [program.locate(found[v]) for v in segment.path.left]
-            segment.commit = Commit(segment.path, written) if segment.path.capture.left else None
+            segment.commit = self._commit(segment, written)
+
+    @staticmethod
+    def _commit(leaf: Segment, written: set[int]) -> Commit | None:
+        """What leaves in the world what a leaf does. written: by the numbers of those its program writes."""
+        assert leaf.path is not None
+        return Commit(leaf.path, written) if leaf.path.capture.left else None
 
     def _begin(self, program: Program, segment: Segment) -> None:
         """Have LLVM begin with a program of a segment, unless calls are hoped to need another."""

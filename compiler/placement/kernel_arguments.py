@@ -6,11 +6,11 @@ The product with 2 and the sum of the rows of f32[6, 40] is the kernel
 
 and this use of it the block
 
-    [6, 40, 1073741824, 1, 0, 40, 1, 2, 0, 1, 6, 1, 3, 0, 0]
+    [6, 40, 1073741824, 1, 0, 2, 0, 40, 1, 1, 6, 1, 3, 0, 0]
 
-in which stand n0 and n1; the bits of the float32 2.0; of x0 the slot 1, the byte 0 from which on it begins,
-and the steps 40 and 1; of y0 the slot 2, the byte 0 and the step 1; that all 6 rows are one chunk; and slot,
-byte and size of the scratch, of which there is none. `kernel_parts.Block` says where what stands.
+in which stand n0 and n1; the bits of the float32 2.0; of x0 the slot 1 and the byte 0 from which on it
+begins; of y0 the slot 2 and the byte 0; the steps 40 and 1 of x0, and 1 of y0; that all 6 rows are one chunk;
+and slot, byte and size of the scratch, of which there is none. `kernel_parts.Block` says where what stands.
 """
 
 from __future__ import annotations
@@ -83,7 +83,9 @@ class KernelForm:
         self.placed: list[tuple[int, Value]] = []
         for argument in (*bound.inputs, *bound.outputs):
             self.placed.append((len(self.recipe), argument.value))
-            self.recipe += [0, argument.offset * argument.value.dtype.itemsize, *argument.strides]
+            self.recipe += [0, argument.offset * argument.value.dtype.itemsize]
+        for argument in (*bound.inputs, *bound.outputs):
+            self.recipe += argument.strides
 
     def chunks(self, sizes: Sequence[int], entries: int = 0) -> tuple[int, int]:
         """Chunk length and number of chunks of the parallel loop, from sizes alone.

@@ -89,7 +89,7 @@ class _Work:
         # How many vectors of the machine one of the kernel's is.
         self.vectors = max(1.0, self.lanes / target.lanes(lane_bytes(kernel)))
         self.sizes = {axis: likely(n) for axis, n in zip(kernel.axes, bound.sizes, strict=True)}
-        self.counts = unrolled_counts(kernel.body)
+        self.counts = unrolled_counts(kernel)
         arrays = [a for a in outer_accumulators(kernel) if self.counts.keys() >= {*a.axes}]
         self.elements = sum(math.prod(self.counts[axis] for axis in a.axes) for a in arrays)
         # Whether a loop over vectors goes on along its axis before it reads anything beside it.

@@ -31,7 +31,8 @@ def size_of(value: Any) -> Any:
 def has_symbols(value: Any) -> bool:
     """Whether there are symbols in a size, a shape, or tuples of these."""
     if isinstance(value, tuple):
-        return any(has_symbols(n) for n in value if type(n) is not int)
+        others = [n for n in value if type(n) is not int]
+        return bool(others) and any(map(has_symbols, others))
     return isinstance(value, Symbol)
 
 

@@ -14,7 +14,7 @@ import keyword
 import os
 import weakref
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -121,9 +121,9 @@ class Equation:
     def output(self) -> Value:
         return self.outputs[0]
 
-    def values(self) -> Iterator[Value]:
+    def values(self) -> list[Value]:
         """The inputs that are values."""
-        return (v for v in self.inputs if isinstance(v, Value))
+        return [v for v in self.inputs if type(v) is Value]
 
     def key(self) -> tuple[Any, ...]:
         """What the equation computes, hashable; numbers by type and bits (1, 1.0 and -0.0 differ)."""

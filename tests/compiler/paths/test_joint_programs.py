@@ -118,9 +118,94 @@ def test_long_paths_have_one_once_it_pays(monkeypatch: pytest.MonkeyPatch) -> No
     assert jitted.stats.compiled_calls == calls - 1
 
 
+def test_in_place_of_the_others_longer_paths_have_one_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = fg.randn(5, requires_grad=True)
+    for puts_off, function in ((True, loss), (False, lambda x: loss(x) if x.sum() > -1e9 else x.sum())):
+        for room, at_once in ((0, True), (-1, False)):
+            jitted = fg.jit(function)
+            monkeypatch.setattr(segments, "LONG_PATH", 1 << 30)
+            jitted(x).backward()
+            (path,) = {segment.path for segment in jitted.segments()} - {None}
+            times = segments.LONG_HOPED if puts_off else 1
+            monkeypatch.setattr(segments, "LONG_PATH", segments.equations_of_both(path) / times + room)
+            jitted = fg.jit(function)
+            jitted(x).backward()
+            assert bool(jitted.kernels().joint) == at_once
+
+
 def test_long_paths_that_are_not_derived_have_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(segments, "LONG_PATH", 40)
     jitted = fg.jit(loss)
     for _ in range(30):
         jitted(fg.randn(5, requires_grad=True))
     assert not jitted.kernels().joint
+
+
+@pytest.fixture
+def planned(monkeypatch: pytest.MonkeyPatch) -> list[Program]:
+    """The programs that are planned."""
+    found: list[Program] = []
+    plan = Program.__init__
+
+    def planning(program: Program, *given: Any, **named: Any) -> None:
+        found.append(program)
+        plan(program, *given, **named)
+
+    monkeypatch.setattr(Program, "__init__", planning)
+    return found
+
+
+def test_programs_of_value_and_gradients_apart_are_planned_when_one_is_needed(planned: list[Program]) -> None:
+    jitted = fg.jit(loss)
+    x = fg.randn(5, requires_grad=True)
+    for _ in range(6):
+        jitted(x).backward()
+    assert len(planned) == 1
+    (leaf,) = jitted.segments()
+    jitted(x).backward(fg.tensor(2.0))
+    assert [*leaf.programs()] == [*planned[1:], planned[0]] and len(planned) == 3
+
+
+def test_calls_that_are_not_derived_need_them_once_hopes_are_given_up(planned: list[Program]) -> None:
+    jitted = fg.jit(loss)
+    x = fg.randn(5, requires_grad=True)
+    for number in range(6):
+        assert len(planned) == (0 if not number else 1 if number <= segments.HOPED_FOR + 1 else 3)
+        jitted(x)
+
+
+def doubled(function: Any) -> Any:
+    """The gradient of twice the loss of other values, each time another function is asked."""
+    x = fg.arange(5.0).requires_grad_()
+    function(x).backward(fg.tensor(2.0))
+    return x.grad
+
+
+def test_a_fault_in_planning_them_leaves_the_program_of_both(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(debug, "faults_are_raised", lambda: False)
+    monkeypatch.setattr(Tree, "_plan_code", lambda *_: 1 // 0)
+    jitted = fg.jit(loss)
+    for _ in range(8):
+        fg.testing.assert_close(doubled(jitted), doubled(loss))
+    x = fg.arange(5.0).requires_grad_()
+    for _ in range(8):
+        fg.testing.assert_close(jitted(x).detach(), loss(x).detach())
+    assert jitted.stats.compiled_calls == 15
+    assert len(jitted.kernels().joint) >= 1 and not jitted.kernels().forward
+    assert "at once" in str(jitted.explain())
+
+
+def test_they_are_planned_for_the_default_dtype_of_the_call(planned: list[Program]) -> None:
+    jitted = fg.jit(loss)
+    doubled(jitted)
+    x = fg.arange(5.0).requires_grad_()
+    result = jitted(x)
+    (leaf,) = jitted.segments()
+    try:
+        fg.set_default_dtype(fg.float64)
+        result.backward(fg.tensor(2.0, dtype=fg.float32))
+        assert len(planned) == 1 and not leaf.can_run_apart()
+    finally:
+        fg.set_default_dtype(fg.float32)
+    fg.testing.assert_close(x.grad, doubled(loss))
+    assert leaf.can_run_apart() and len(planned) == 3

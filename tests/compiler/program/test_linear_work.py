@@ -180,7 +180,7 @@ def test_a_step_that_looks_at_everything_each_time_is_named(monkeypatch: pytest.
     add = fusion.Fusion._add
 
     def adding(self: fusion.Fusion, step: Any) -> None:
-        for number in range(0, step.numbers[0], 8):
+        for number in range(0, len(self._steps_before), 8):
             last_of(self._steps_before[number])
         self._steps_before.append(step)
         add(self, step)

@@ -149,7 +149,7 @@ def _multinomial_by_ops(x: Tensor, count: int, replacement: bool, generator: Gen
             keys = ops.log1p(-words) / ops.where(positive, rows, 1.0)
             order = ops.argsort(ops.where(positive, keys, -math.inf), dim=1, descending=True, stable=True)
             picked = ops.narrow(order, 1, 0, count)
-        return ops.reshape(picked, (*x.array.shape[:-1], count))
+        return ops.reshape(ops.contiguous(picked), (*x.array.shape[:-1], count))
 
 
 _multinomial.by_ops = _multinomial_by_ops

@@ -213,7 +213,7 @@ def holds(dtype: np.dtype, low: Any, high: Any) -> bool:
         return True
     if dtype.kind in "fV":
         most = _limits(FROM_NUMPY[dtype]).max
-        return not any(most < abs(v) < math.inf for v in (low, high))
+        return not (most < abs(low) < math.inf or most < abs(high) < math.inf)
     limits = np.iinfo(dtype)
     least = -int(limits.max) if dtype.kind == "u" and isinstance(low, (int, np.integer)) else int(limits.min)
     return bool(least <= low and high <= int(limits.max))

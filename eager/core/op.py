@@ -320,7 +320,8 @@ def evaluate(op: Op, args: tuple[Any, ...], params: Params, value: Any = None) -
             operand = args[0] if args else None
             if not isinstance(operand, Tensor) and args:
                 operand = args[-1]  # a number comes first
-            is_large = isinstance(operand, Tensor) and operand.array.size >= LARGE
+            # A view of something large, such as a row of a data set, is no work.
+            is_large = isinstance(operand, Tensor) and operand.array.size >= LARGE and not op.view
             value = large.evaluate(op, args, params) if is_large else op.evaluate(args, params)
             order = op.order
             if order is not None and (

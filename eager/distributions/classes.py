@@ -15,8 +15,8 @@ from fusegrad.eager.distributions import constraints
 from fusegrad.eager.distributions.chances import Classes, along_first
 from fusegrad.eager.distributions.counts import Binomial
 from fusegrad.eager.distributions.distribution import sized
-from fusegrad.eager.distributions.noise import uniform
 from fusegrad.eager.nn import functional as F
+from fusegrad.eager.random.classes import drawn_class
 
 __all__ = ["Categorical", "Multinomial", "OneHotCategorical", "OneHotCategoricalStraightThrough"]
 _CLASSES = {"probs": constraints.simplex, "logits": constraints.real_vector}
@@ -60,21 +60,16 @@ class Categorical(Classes):
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         with no_grad():
-            # The first class up to which the chances are more than a uniform number. That stays below the
-            # sum, also where it is rounded, so that a last class without a chance is never drawn.
-            upto = self.probs.double().cumsum(-1)
-            share = uniform(self._extended_shape(sample_shape)).unsqueeze(-1) * (1 - 2.0**-52)
-            return (upto <= share * upto[..., -1:]).sum(-1)
+            return drawn_class(self.probs, self._extended_shape(sample_shape))
 
     def log_prob(self, value: Tensor) -> Tensor:
         if self._validate_args:
             self._validate_sample(value)
         index, logits = value.long().unsqueeze(-1), self.logits
-        shape = ops.broadcast_shapes(value.shape, logits.shape[:-1])
-        if value.shape != shape:
-            index = index.expand(*shape, 1)
-        if logits.shape[:-1] != shape:
-            logits = logits.expand(*shape, -1)
+        given, batch = value.shape, logits.shape[:-1]
+        if given != batch:
+            shape = ops.broadcast_shapes(given, batch)
+            index, logits = index.expand(*shape, 1), logits.expand(*shape, -1)
         return logits.gather(-1, index).squeeze(-1)
 
     def entropy(self) -> Tensor:

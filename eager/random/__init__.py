@@ -1,6 +1,7 @@
 """Random numbers: generators, and what is drawn from them. Laid out as `torch.random`."""
 
 from fusegrad.eager.core.public import gather
+from fusegrad.eager.random import classes as classes  # whose op is there from the beginning, as others are
 from fusegrad.eager.random.drawing import bernoulli_, normal_, uniform_
 from fusegrad.eager.random.generator import (
     Generator,

@@ -1,10 +1,10 @@
 """Random numbers from the words of a generator (see `generator.py`).
 
 How many 64-bit words a draw takes: uniform, bernoulli, randint and randperm one an element; normal
-one an element, rounded up to even (Box-Muller makes two of two); complex numbers twice as many,
-first the real parts, then the imaginary ones. `exponential_`, `cauchy_`, `geometric_` and
-`bernoulli_` take those of a uniform draw, `log_normal_` those of a normal one. `multinomial` takes
-one a sample with replacement, one a weight without.
+in float64 one an element, rounded up to even (Box-Muller makes two of two), in other dtypes half as many;
+complex numbers twice as many, first the real parts, then the imaginary ones. `exponential_`, `cauchy_`,
+`geometric_` and `bernoulli_` take those of a uniform draw, `log_normal_` those of a normal one in float64.
+`multinomial` takes one a sample with replacement, one a weight without.
 """
 
 from __future__ import annotations
@@ -32,25 +32,9 @@ from fusegrad.eager.ops.declare import public
 from fusegrad.eager.ops.pointwise.declare_pointwise import unknown
 from fusegrad.eager.ops.shape.joining import written_out
 from fusegrad.eager.random.generator import Generator, default_generator
+from fusegrad.eager.random.words import normal_from, uniform_from
 
-# From words to numbers.
-
-
-def uniform_from(words: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Numbers in [0, 1): float64 from the 53 high bits of a word, others from the 24 high bits."""
-    if dtype == np.float64:
-        return (words >> np.uint64(11)) * (1.0 / (1 << 53))
-    exact = (words >> np.uint64(40)).astype(np.float32) * np.float32(1.0 / (1 << 24))
-    return exact.astype(dtype, copy=False)
-
-
-def normal_from(words: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Box-Muller: words k and k + n/2 make numbers k (cosine) and k + n/2 (sine), in float64."""
-    half = words.size // 2
-    uniform = uniform_from(words, np.dtype(np.float64))
-    radius = np.sqrt(-2.0 * np.log1p(-uniform[:half]))
-    angle = (2.0 * math.pi) * uniform[half:]
-    return np.concatenate([radius * np.cos(angle), radius * np.sin(angle)]).astype(dtype)
+# From words to tensors.
 
 
 def _uniform_numpy(shape: tuple[int, ...], dtype: dtypes.DType, generator: Generator) -> np.ndarray:
@@ -65,7 +49,8 @@ def _normal_numpy(shape: tuple[int, ...], dtype: dtypes.DType, generator: Genera
         parts = _normal_numpy((2, *shape), _REAL_OF[dtype], generator) * math.sqrt(0.5)
         return (parts[0] + 1j * parts[1]).astype(dtype.numpy, copy=False)
     count = math.prod(shape)
-    return normal_from(generator.words(count + count % 2), dtype.numpy)[:count].reshape(shape)
+    words = count + count % 2 if dtype is dtypes.float64 else -(-count // 2)
+    return normal_from(generator.words(words), dtype.numpy)[:count].reshape(shape)
 
 
 _REAL_OF = {dtypes.complex64: dtypes.float32, dtypes.complex128: dtypes.float64}
@@ -164,7 +149,7 @@ def _multinomial_by_ops(x: Tensor, count: int, replacement: bool, generator: Gen
             keys = ops.log1p(-words) / ops.where(positive, rows, 1.0)
             order = ops.argsort(ops.where(positive, keys, -math.inf), dim=1, descending=True, stable=True)
             picked = ops.narrow(order, 1, 0, count)
-        return ops.reshape(picked, (*x.array.shape[:-1], count))
+        return ops.reshape(ops.contiguous(picked), (*x.array.shape[:-1], count))
 
 
 _multinomial.by_ops = _multinomial_by_ops

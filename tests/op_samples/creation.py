@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from op_samples.table import add, f
 
 add("full", lambda fg: fg.full((2, 3), 1.5) + fg.zeros(3) + fg.ones(2, 1))
@@ -29,6 +31,13 @@ add(
     lambda fg, n, p: fg.binomial(n, p),
     f(3, low=1.0, high=1.0),
     f(3, low=0.1, high=0.9),
+    random=True,
+    gradients=False,
+)
+add(
+    "class_draw",
+    lambda fg, x: fg.distributions.Categorical(x).sample(),
+    np.arange(1.0, 11.0).reshape(2, 5),
     random=True,
     gradients=False,
 )

@@ -3,9 +3,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from op_samples.table import add, f, i
+
+
+def _gradient(fg: Any, x: Any, target: Any, reduction: str) -> Any:
+    """The gradient of a loss in which some rows do not count."""
+    x = x.detach().requires_grad_()
+    loss = fg.nn.functional.nll_loss(x, target, ignore_index=2, reduction=reduction)
+    return fg.autograd.grad(loss, x, fg.full_like(loss, 1.5))[0]
+
 
 for _how in ("mean", "sum", "none"):
     for _name in ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy_with_logits"):
@@ -29,6 +39,13 @@ for _how in ("mean", "sum", "none"):
         lambda fg, x, t, how=_how: fg.nn.functional.cross_entropy(x, t, label_smoothing=0.1, reduction=how),
         f(6, 5),
         i(6),
+    )
+    add(
+        "nll_loss_spread",
+        lambda fg, x, t, how=_how: _gradient(fg, x, t, how),
+        np.linspace(-2.0, 2.0, 30).reshape(6, 5),
+        np.array([0, 3, 2, 4, 1, 2]),
+        gradients=False,
     )
     add("nll_loss_weighted", lambda fg, x, t, w, how=_how: fg.nn.functional.cross_entropy(x, t, w.detach(), reduction=how, ignore_index=1),
         f(6, 5), i(6), f(5, low=0.5))  # fmt: skip

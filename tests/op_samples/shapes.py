@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from op_samples.table import add, f, i
+
+_ROWS = np.linspace(-2.0, 2.0, 6).reshape(2, 3)
 
 add("reshape", lambda fg, x: fg.reshape(x, (4, -1)), f(3, 4))
 add("reshape", lambda fg, x: x.t().reshape(-1), f(3, 4))
@@ -33,7 +37,9 @@ add("getitem", lambda fg, x: fg.stack(x.unbind(1)), f(3, 4))
 add("getitem", lambda fg, x: fg.narrow(x, 1, 1, 2), f(3, 4))
 add("embed", lambda fg, x: _inner_gradient(fg, x), f(4, 5), gradients=False)
 add("cat", lambda fg, x, y: fg.cat([x, y], 1), f(2, 3), f(2, 1))
-add("cat", lambda fg, x, y: fg.stack([x, y], -1), f(2, 3), f(2, 3))
+add("stack", lambda fg, x, y: fg.stack([x, y], -1), f(2, 3), f(2, 3))
+add("stack", lambda fg, x, y: fg.stack((x, y, x), 1), _ROWS, _ROWS.astype(np.int64))
+add("repeat", lambda fg, x: x.repeat(2, 1, 3) + x.tile(2, 1).sum(), _ROWS)
 add("cat", lambda fg, x: fg.roll(x, 2) + fg.roll(x, (1, -1), (0, 1)), f(3, 4))
 add("cat", lambda fg, x, y: fg.cat([x, y]), f(2, 3), i(1, 3))
 add("reshape", lambda fg, x: x.t().contiguous().view(-1) + x.ravel().unflatten(0, (2, -1)).view(-1), f(2, 3))

@@ -51,9 +51,12 @@ class Creation(Op):
 
 
 def _full_numpy(shape: tuple[int, ...], value: Any, dtype: DType) -> np.ndarray:
+    if type(value) is int and not value:
+        return np.zeros(shape, dtype.numpy)
     # Through an array, so that an integer out of range wraps as it does in PyTorch.
-    filler = np.asarray(value).astype(dtype.numpy)
-    return np.full(shape, filler, dtype.numpy)
+    filled = np.empty(shape, dtype.numpy)
+    filled[...] = np.asarray(value).astype(dtype.numpy)
+    return filled
 
 
 def _arange_numpy(shape: tuple[int, ...], start: Any, step: Any, dtype: DType) -> np.ndarray:

@@ -76,7 +76,21 @@ for _name, _function in _OPERATORS.items():
     attach(operator(_function, _name))
 attach_in_place(_copied, "copy")
 attach_in_place(_filled, "fill")
-attach_in_place(lambda x: _filled(x, 0), "zero")
+_zeroed = inplace(lambda x: _filled(x, 0), "zero_")
+
+
+def zero_(self: Tensor) -> Tensor:
+    """All elements 0, written into the tensor itself. Source: `torch.Tensor.zero_`."""
+    if state.interpreter is not None or (state.grad_enabled and recording(self, ())):
+        return _zeroed(self)
+    begin_write(self, "zero_")
+    self.array[...] = 0
+    views.wrote(self)
+    return self
+
+
+attach(zero_, "zero_")
+publish(zero_, "zero_")
 
 
 def setitem(self: Tensor, index: Any, value: Any) -> None:

@@ -22,8 +22,8 @@ from fusegrad.eager.ops.shape.shape import normal_dim
 
 def _mesh(index: np.ndarray, size: int, dim: int) -> tuple[Any, ...]:
     """The positions that `index` names along `dim`, each in its own row of the other dimensions."""
-    outside = (index < 0) | (index >= size)
-    if outside.any():
+    if index.size and not 0 <= np.min(index) <= np.max(index) < size:
+        outside = (index < 0) | (index >= size)
         raise RuntimeError(
             f"index {index[outside].flat[0]} is out of bounds for dimension {dim} with size {size}"
         )
@@ -216,7 +216,7 @@ def _check_index(index: Tensor, name: str) -> None:
 def _fitting(index: Tensor, other: Tensor, what: str, dim: int | None) -> None:
     """Check that `index` is nowhere larger than `other` (except along `dim`)."""
     sizes = zip(index.array.shape, other.array.shape, strict=False)
-    fits = all(i <= n for d, (i, n) in enumerate(sizes) if d != dim)
+    fits = all(i <= n or d == dim for d, (i, n) in enumerate(sizes))
     if index.array.ndim != other.array.ndim or not fits:
         raise failure(
             RuntimeError,

@@ -43,6 +43,9 @@ def _nll_decomposed(x: Tensor, target: Tensor, ignore_index: int, reduction: str
 def _nll_rows(x: np.ndarray, target: np.ndarray, ignore_index: int) -> tuple[np.ndarray, np.ndarray]:
     """The picked elements (0 in ignored rows), and which rows count."""
     kept = target != ignore_index
+    if target.size and np.minimum.reduce(target) >= 0 and np.maximum.reduce(target) < x.shape[-1]:
+        rows = x[np.arange(x.shape[0]), target]
+        return rows if kept.all() else np.where(kept, rows, x.dtype.type(0)), kept
     picked = np.where(kept, target, 0)
     outside = (picked < 0) | (picked >= x.shape[-1])
     if outside.any():
@@ -58,15 +61,49 @@ def _nll_numpy(x: np.ndarray, target: np.ndarray, ignore_index: int, reduction: 
     return -rows.sum() / x.dtype.type(kept.sum()) if reduction == "mean" else -rows.sum()
 
 
-def _nll_gradient(g: Tensor, target: Tensor, x_type: Any, ignore_index: int, reduction: str) -> Tensor:
+def _spread_decomposed(g: Tensor, target: Tensor, classes: int, ignore_index: int, reduction: str) -> Tensor:
     if reduction == "mean":
-        g = g / _kept(target, ignore_index, x_type.dtype)
+        g = g / _kept(target, ignore_index, g.array.dtype)
     elif reduction == "none":
         g = ops.unsqueeze(g, -1)
-    return ops.where(_hits(x_type.shape, target, ignore_index), -g, 0.0)
+    return ops.where(_hits((*target.array.shape, classes), target, ignore_index), -g, 0.0)
 
 
-_nll = Composite(
+def _spread_numpy(
+    g: np.ndarray, target: np.ndarray, classes: int, ignore_index: int, reduction: str
+) -> np.ndarray:
+    kept = (target != ignore_index) & (target >= 0) & (target < classes)
+    spread = np.zeros((target.size, classes), g.dtype)
+    rows = kept.nonzero()[0]
+    if reduction == "mean":
+        g = g / g.dtype.type(np.count_nonzero(target != ignore_index))
+    spread[rows, target[rows]] = -(g[rows] if reduction == "none" else g)
+    return spread
+
+
+# Minus the gradient of each row's loss, or its share, at the row's class: what the backward of `nll_loss` is,
+# whose own backward is `nll_loss` again.
+_spread = Composite(
+    "nll_loss_spread",
+    "g target",
+    _spread_decomposed,
+    _spread_numpy,
+    {
+        "g": lambda g, target, ignore_index, reduction: bind(
+            _nll, (g, target), {"ignore_index": ignore_index, "reduction": reduction}
+        ),
+        "target": None,
+    },
+    "NllLossBackwardBackward0",
+)
+
+
+def _nll_gradient(g: Tensor, target: Tensor, x_type: Any, ignore_index: int, reduction: str) -> Tensor:
+    params = {"classes": x_type.shape[-1], "ignore_index": ignore_index, "reduction": reduction}
+    return bind(_spread, (g, target), params)
+
+
+_nll: Composite = Composite(
     "nll_loss",
     "x target",
     _nll_decomposed,

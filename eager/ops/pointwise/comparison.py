@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from fusegrad.eager.core import dtypes
-from fusegrad.eager.core.families import ANY, BITS, ORDER, REAL, TEST, Elementwise
+from fusegrad.eager.core.families import ANY, BITS, ORDER, REAL, TEST, WEAK, Elementwise
+from fusegrad.eager.core.large import LARGE
 from fusegrad.eager.core.names import attach
-from fusegrad.eager.core.op import bind
+from fusegrad.eager.core.op import Params, bind
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.declare import public
 from fusegrad.eager.ops.pointwise.declare_pointwise import binary, operand, unary
+
+_BOOL = np.dtype(bool)
 
 # Comparisons and logic.
 
@@ -122,7 +126,22 @@ isfinite = unary(
 
 def at_least(x: Any, low: Any) -> Any:
     """`x`, or `low` where it is below that; a zero keeps its own sign beside a zero."""
+    is_zero = type(low) in WEAK and not low and math.copysign(1, low) > 0
+    if is_zero and _FEW < x.size <= LARGE and x.dtype.char in "fd" and x.flags.c_contiguous:
+        low = _zeros(x.dtype)[: x.size].reshape(x.shape)  # NumPy has vectors for two arrays alone
     return np.maximum(x, low) if x.dtype.char == "e" else np.maximum(low, x)
+
+
+# Up to so many elements NumPy's calls take longer than what they do.
+_FEW = 128
+
+
+@functools.cache
+def _zeros(dtype: np.dtype) -> np.ndarray:
+    """As many zeros as arrays have that are not large."""
+    zeros = np.zeros(LARGE, dtype)
+    zeros.flags.writeable = False
+    return zeros
 
 
 def at_most(x: Any, high: Any) -> Any:
@@ -157,7 +176,46 @@ def _share(g: Tensor, x: Any, y: Any, loses: Callable[..., Tensor]) -> Tensor:
     return where(loses(x, y), 0.0, where(eq(x, y), g * 0.5, g))
 
 
-_where = Elementwise(
+class _Where(Elementwise):
+    """Most gradient rules choose between floats and 0. For that there is a short way, if all lies in rows."""
+
+    def evaluate(self, args: Sequence[Any], params: Params) -> Any:
+        condition, x, y = args
+        is_first = isinstance(x, Tensor)
+        chosen, other = (x, y) if is_first else (y, x)
+        if isinstance(condition, Tensor) and isinstance(chosen, Tensor):
+            test, array = condition.array, chosen.array
+            dtype = array.dtype
+            if (
+                test.dtype is _BOOL
+                and dtype.kind == "f"
+                and type(other) is float
+                and not other
+                and test.flags.c_contiguous
+                and array.flags.c_contiguous
+            ):
+                if array.size > _FEW and math.copysign(1, other) > 0:
+                    return _kept_bits(test, array, is_first)
+                zero = dtype.type(other)
+                return np.where(test, array, zero) if is_first else np.where(test, zero, array)
+        return self._evaluate_mixed(args, params)
+
+
+def _kept_bits(test: np.ndarray, array: np.ndarray, kept: bool) -> np.ndarray:
+    """Floats where a test comes out as `kept`, elsewhere 0: `np.where` takes a jump for each element, which
+    costs most where these are guessed wrong.
+    """
+    bits = _BITS[array.itemsize]
+    mask = test.astype(bits)
+    mask = np.negative(mask, mask) if kept else np.subtract(mask, 1, mask)
+    found: np.ndarray = np.bitwise_and(array.view(bits), mask)
+    return found.view(array.dtype)
+
+
+_BITS = {2: np.int16, 4: np.int32, 8: np.int64}
+
+
+_where = _Where(
     "where",
     "condition x y",
     np.where,

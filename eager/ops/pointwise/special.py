@@ -59,6 +59,7 @@ def _clamp_gradient(g: Tensor, x: Tensor, min: Any, max: Any) -> Tensor:
     return ops.where(ops.logical_and(x >= min, x <= max), g, 0.0)
 
 
+_NO_TENSOR = (float, int, type(None))  # bounds that leave the dtype of floats as it is
 _clamp = Elementwise("clamp", "x", _clamp_numpy, REAL_NUMBER, _clamp_scalar, {"x": _clamp_gradient})
 
 
@@ -73,6 +74,9 @@ def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
     if min is None and max is None:
         raise failure(RuntimeError, "At least one of 'min' or 'max' must not be None")
     input = tensor_operand(input)
+    if input.array.dtype.kind == "f" and type(min) in _NO_TENSOR and type(max) in _NO_TENSOR:
+        kind = input.array.dtype
+        return bind(_clamp, (input,), {"min": dtypes.as_kind(min, kind), "max": dtypes.as_kind(max, kind)})
     min, max = (None if v is None else operand(v) for v in (min, max))
     bounds = [v for v in (min, max) if v is not None]
     if any(isinstance(v, Tensor) for v in bounds):

@@ -1,12 +1,13 @@
-"""Tensors put together: side by side, repeated, or spread to a common shape."""
+"""Tensors put together: side by side, or spread to a common shape."""
 
 from __future__ import annotations
 
 import builtins
+import contextlib
 import functools
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,9 +23,9 @@ from fusegrad.eager.core.sizes import checked_count
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Size, Tensor
 from fusegrad.eager.ops.create import creation
-from fusegrad.eager.ops.declare import method, public
+from fusegrad.eager.ops.declare import public
 from fusegrad.eager.ops.shape import padding, shape
-from fusegrad.eager.ops.shape.shape import _sizes, normal_dim
+from fusegrad.eager.ops.shape.shape import normal_dim
 
 
 def _cat_type(types: Sequence[TensorType], dim: int) -> TensorType:
@@ -61,26 +62,18 @@ def _cat_gradient(g: Tensor, index: int, types: Sequence[Any], dim: int) -> Tens
 
 
 def _cat_numpy(*arrays: np.ndarray, dim: int) -> np.ndarray:
+    first = arrays[0].dtype
+    if builtins.all(a.dtype is first for a in arrays):
+        with contextlib.suppress(ValueError):  # of shapes that do not fit, of which `_cat_type` tells
+            return np.concatenate(arrays, axis=dim)
     kind = _cat_type([TensorType(a.shape, a.dtype) for a in arrays], dim).dtype
     return np.concatenate([a.astype(kind, copy=False) for a in arrays], axis=dim)
 
 
-def _cat_order(shape: tuple[int, ...], operands: Sequence[np.ndarray], params: Params) -> Order:
+def _cat_order(shape: tuple[int, ...], operands: Iterable[np.ndarray], params: Params) -> Order:
     """Images with channels last, all of them, stay so."""
     agree = len(shape) in (4, 5) and builtins.all(has_channels_last(x) for x in operands)
     return (0, *range(2, len(shape)), 1) if agree else None
-
-
-class _StackedDim(int):
-    """The `dim` of a `cat` that stacks: for the name of its node (see `shape.py`)."""
-
-    grad_name = "StackBackward0"
-
-
-class _Repeated(tuple[int, ...]):
-    """The shape of a reshape that repeats."""
-
-    grad_name = "RepeatBackward0"
 
 
 _cat = Opaque(
@@ -92,6 +85,39 @@ _cat = Opaque(
     lambda params: getattr(type(params["dim"]), "grad_name", "CatBackward0"),
     refuses="",
     order=_cat_order,
+)
+
+
+class _StackedDim(int):
+    """The `dim` of a `cat` that stacks: for the name of its node (see `shape.py`)."""
+
+    grad_name = "StackBackward0"
+
+
+def _joined(tensors: Sequence[Tensor], dim: int) -> Tensor:
+    result: Tensor = bind(_cat, tuple([ops.unsqueeze(x, dim) for x in tensors]), {"dim": _StackedDim(dim)})
+    return result
+
+
+def _grown(arrays: Sequence[np.ndarray], dim: int) -> Iterator[np.ndarray]:
+    """Arrays with a dimension put in."""
+    index = (*[slice(None)] * dim, None)
+    return (x[index] for x in arrays)
+
+
+def _stack_type(types: Sequence[TensorType], dim: int) -> TensorType:
+    grown = [TensorType((*t.shape[:dim], 1, *t.shape[dim:]), t.dtype) for t in types]
+    return _cat_type(grown, dim)
+
+
+_stack = Opaque(
+    "stack",
+    "*tensors",
+    lambda *arrays, dim: _cat_numpy(*_grown(arrays, dim), dim=dim),
+    _stack_type,
+    {"tensors": lambda g, index, dim: ops.select(g, dim, index)},
+    refuses="",
+    order=lambda shape, arrays, params: _cat_order(shape, _grown(arrays, params["dim"]), params),
 )
 
 
@@ -183,7 +209,8 @@ def stack(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None)
                 f"at entry 0 and {list(other.array.shape)} at entry {entry}",
             )
     place = normal_dim(dim, given[0].array.ndim + 1)
-    result = bind(_cat, tuple([ops.unsqueeze(x, place) for x in given]), {"dim": _StackedDim(place)})
+    # One op where nobody looks on: each of hundreds of samples, or losses, would have a view, and its node.
+    result = bind(_stack, given, {"dim": place}) if state.interpreter is None else _joined(given, place)
     return result if out is None else written_out(result, out, given, exact=False)
 
 
@@ -264,95 +291,6 @@ def block_diag(*tensors: Any) -> Tensor:
         rows.append(padding.padded(x, [(0, 0), (start, width - start - n)], 0))
         start += n
     return cat(rows) if rows else ops.zeros(1, 0)
-
-
-# Repeated.
-
-
-@method
-def repeat(input: Tensor, *counts: Any, repeats: Any = None) -> Tensor:
-    """The tensor laid side by side `repeats` times along each dimension. Source: `torch.Tensor.repeat`."""
-    times, size = _sizes(counts, repeats), input.array.shape
-    if len(times) < len(size):
-        raise failure(
-            RuntimeError, f"{len(times)} repeats for a tensor of {len(size)} dimensions {list(size)}"
-        )
-    if builtins.any(n < 0 for n in times):
-        raise failure(RuntimeError, f"a tensor cannot be repeated a negative number of times: {list(times)}")
-    size = (1,) * (len(times) - len(size)) + size
-    apart = ops.reshape(input, tuple(n for pair in zip((1,) * len(size), size, strict=True) for n in pair))
-    spread = ops.expand(apart, tuple(n for pair in zip(times, size, strict=True) for n in pair))
-    whole = _Repeated(c * n for c, n in zip(times, size, strict=True))
-    result = bind(shape._reshape, (spread,), {"shape": whole})
-    # Where nothing is copied next to another, a view is left; PyTorch always gives new memory.
-    apart_already = builtins.all(1 in pair for pair in zip(times, size, strict=True))
-    return result.clone() if apart_already else result
-
-
-@public(method=True)
-def tile(input: Tensor, *counts: Any, dims: Any = None) -> Tensor:
-    """`repeat` with 1 for the dimensions that `dims` leaves out. Source: `torch.tile`."""
-    times = _sizes(counts, dims)
-    return repeat(input, (1,) * (input.array.ndim - len(times)) + times)
-
-
-@public(method=True)
-def repeat_interleave(
-    input: Tensor,
-    repeats: int | Tensor | None = None,
-    dim: int | None = None,
-    *,
-    output_size: int | None = None,
-) -> Tensor:
-    """Each element (or slice along `dim`) `repeats` times in a row. Source: `torch.repeat_interleave`.
-
-    repeats: a number, or as many as there are slices. Given alone, it tells how often each index comes.
-
-    >>> import fusegrad as fg
-    >>> fg.repeat_interleave(fg.tensor([7, 8]), fg.tensor([1, 2]))
-    tensor([7, 8, 8])
-    """
-    if repeats is None:
-        return _repeated_indices(input, output_size)
-    if dim is None:
-        input, dim = ops.flatten(input), 0
-    if not input.array.ndim:
-        raise failure(IndexError, f"Dimension specified as {dim} but tensor has no dimensions")
-    dim = normal_dim(dim, input.array.ndim)
-    if isinstance(repeats, Tensor) and repeats.array.size != 1:
-        if repeats.array.ndim != 1 or repeats.array.size != input.array.shape[dim]:
-            raise failure(
-                RuntimeError,
-                f"repeats {list(repeats.array.shape)} must be 0-dim or have the size of dimension {dim} "
-                f"of {list(input.array.shape)}",
-            )
-        return ops.index_select(input, dim, _repeated_indices(repeats, output_size))
-    times = int(repeats)
-    if times < 0:
-        raise failure(RuntimeError, f"repeats has to be non-negative, got {times}")
-    size = input.array.shape
-    spread = ops.expand(ops.unsqueeze(input, dim + 1), (*size[: dim + 1], times, *size[dim + 1 :]))
-    result = ops.reshape(spread, (*size[:dim], size[dim] * times, *size[dim + 1 :]))
-    return result.clone() if times == 1 or size[dim] == 1 else result
-
-
-def _repeated_indices(repeats: Tensor, output_size: int | None) -> Tensor:
-    """The index i as often as `repeats[i]` says. How many there are depends on the values."""
-    if state.interpreter is not None:
-        state.interpreter.effect("repeats slices, a result whose shape depends on the values")
-    counts = repeats.array
-    if counts.ndim != 1 or counts.dtype not in (np.int64, np.int32):
-        raise failure(
-            RuntimeError,
-            f"repeats must be a vector of int64 or int32, got {counts.dtype.name}{list(counts.shape)}",
-        )
-    if (counts < 0).any():
-        raise failure(RuntimeError, "repeats can not be negative")
-    if output_size is not None and int(counts.sum()) != output_size:
-        raise failure(
-            RuntimeError, f"output_size {output_size} is not the sum of repeats, {int(counts.sum())}"
-        )
-    return creation.constant(np.repeat(np.arange(counts.size, dtype=counts.dtype), counts))
 
 
 # Grids and combinations.

@@ -101,7 +101,7 @@ def in_place_of(
     after: dict[Value, Value] = {}
     for i, (one, other) in enumerate(zip(first, second, strict=True)):
         line = f"(line {one.source.line})" if one.source is not None else ""
-        if one.op is GUARD and not (tests and one.values().__next__().dtype == np.bool_):
+        if one.op is GUARD and not (tests and one.inputs[0].dtype == np.bool_):
             raise Refused(f"its rounds look at values {line}")
         if one.op.refuses or one.op.family in ("random", "rolled"):
             raise Refused(f"its rounds have an op that is not rolled, {one.op.name} {line}")

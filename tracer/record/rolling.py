@@ -152,6 +152,8 @@ class Rounds:
         return self
 
     def __next__(self) -> Any:
+        if self._tested is not None:
+            at_work(self._tested.another, self._next)
         if self._next >= self._items.number:
             self.over()
             raise StopIteration

@@ -202,6 +202,25 @@ class Doubles:
         number: int = self._follow(first + step * int(count.array), found)
         return number
 
+    def value_of(self, taken: Taken) -> Value | None:
+        """The value that computing goes on with for a number, if it came out of a tensor."""
+        if taken.value is None or taken.value not in self._tensors:
+            return taken.value
+        return self._recorder.value_of(self._tensors[taken.value])
+
+    def holding(self, value: Value, number: Any) -> Tensor:
+        """A tensor off the graph that holds the value which stands for a number."""
+        found = wrap(np.full(value.shape, number, value.dtype))
+        self._recorder.memory.define(found.array, value)
+        return found
+
+    def number_in(self, tensor: Tensor, kind: type) -> Any:
+        """The number of this class that a tensor holds."""
+        number = kind(tensor.array.item())
+        if kind is int and tensor.array.dtype == _FLOAT64:
+            return self._follow(number, tensor)
+        return self._recorder.doors.follow(fresh(number), self._recorder.value_of(tensor))
+
     def operand(self, number: Any, dtype: np.dtype) -> Tensor | None:
         """What stands in an op that computes in that dtype for a number that comes from tensors; None for
         another one.

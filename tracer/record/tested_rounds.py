@@ -64,6 +64,13 @@ class TestedLoop(NamedTuple):
     number_is_used: bool
 
 
+class Number(NamedTuple):
+    """A number that a variable held, for which this value stands."""
+
+    value: Value
+    kind: type
+
+
 class State(NamedTuple):
     """The state between two rounds.
 
@@ -98,7 +105,9 @@ class TestedRounds:
         self._states: list[State] = []
         self._carried: list[tuple[Any, ...]] = []  # what the variables held in these states
         self._before: list[weakref.ref[Tensor]] = []  # what the round before the last one made
-        self._count: Tensor | None = None  # how many rounds were left to the op
+        # How many rounds were left to the op, and the number of the one behind them.
+        self._count: Tensor | None = None
+        self._behind = 0
         self.alike, self.reason = most, ""
 
     def ended(self, number: int, carried: tuple[Any, ...]) -> tuple[int, tuple[Any, ...]]:
@@ -122,6 +131,19 @@ class TestedRounds:
         self._from, self._wait = number + self._wait, self._wait * AGAIN
         self.over()
         return number, carried
+
+    def another(self, number: int) -> None:
+        """The loop asks whether there is a round with this number, counted from zero.
+
+        That depends on how many were left out.
+        """
+        count = self._count
+        if count is None or self._most >= FAR:
+            return
+        below = self._most - (number - int(count.array))
+        # The first one behind them is there for sure.
+        if number > self._behind:
+            self._recorder.doors.guard(self._recorder.later.at_once(lambda: ops.lt(count, below)))
 
     def number_of(self, source: range, number: int) -> int:
         """What a range gives for the round with this number, counted from zero: it follows from how many
@@ -159,10 +181,18 @@ class TestedRounds:
         counts = tuple((id(c.owner), c.name, c.value()) for c in observer.stores.counts())
         world = len(observer.reads), len(observer.effects), observer.loops.stores, counts
         noted = *recorder.noted(), observer.deeds - recorder.numbers.takes, *world
-        seen = tuple([Seen.of(x, recorder.memory) if isinstance(x, Tensor) else x for x in carried])
+        seen = tuple(map(self._seen, carried))
         values = recorder.memory.roots(lambda array: True)
         self._carried.append(carried)
         self._states.append(State(number, len(recorder.equations), noted, seen, values))
+
+    def _seen(self, item: Any) -> Any:
+        """What a variable held, without keeping it; numbers and other objects are themselves."""
+        if isinstance(item, Tensor):
+            return Seen.of(item, self._recorder.memory)
+        taken = self._recorder.numbers.of(item)
+        value = None if taken is None else self._recorder.doubles.value_of(taken)
+        return item if value is None else Number(value, type(item))
 
     def _leave_out(self, carried: tuple[Any, ...]) -> tuple[int, tuple[Any, ...]]:
         begin, middle, end = self._states
@@ -176,23 +206,34 @@ class TestedRounds:
             if begin.values[known] is not middle.values[known]:
                 raise Refused("its rounds write into memory, and test data")
         counts = self._carries(after)
-        round_ = _Round(recorder, first, after, self._carried[0], begin.equations)
+        round_ = _Round(recorder, first, after, self._held(), begin.equations)
         most = min(self._most - 1, self.alike) - begin.number
         bounded = most < FAR // 2
         if self._count is not None and (bounded or counts):
             raise Refused("how many rounds there were is known to replays alone")
         held, count = round_.as_an_op(most if bounded else FAR)
-        self._count = count
+        self._count, self._behind = count, begin.number + int(count.array)
         # They are done again by the op, which tests as they did.
         rest = recorder.equations[begin.equations :]
         recorder.equations[begin.equations :] = [e for e in rest if e.op is not GUARD]
-        if bounded:
-            recorder.doors.guard(recorder.later.at_once(lambda: ops.lt(count, most)))
-        values = [x.value if isinstance(x, Seen) else None for x in begin.carried]
-        on = [held.get(v, x) if v is not None else x for v, x in zip(values, carried, strict=True)]
+        on = [*carried]
+        for place, item in enumerate(begin.carried):
+            if isinstance(item, (Seen, Number)) and item.value in held:
+                made = held[item.value]
+                on[place] = made if isinstance(item, Seen) else recorder.doubles.number_in(made, item.kind)
         for place, step in counts.items():
             on[place] = recorder.doubles.counted(self._carried[0][place], step, count)
-        return begin.number + int(count.array), tuple(on)
+        return self._behind, tuple(on)
+
+    def _held(self) -> dict[Value, Tensor]:
+        """The tensors of the first state, by the values that they held, and some for numbers."""
+        found: dict[Value, Tensor] = {}
+        for item, seen in zip(self._carried[0], self._states[0].carried, strict=True):
+            if isinstance(seen, Seen) and seen.value is not None:
+                found[seen.value] = item
+            elif isinstance(seen, Number) and seen.value not in found:
+                found[seen.value] = self._recorder.doubles.holding(seen.value, item)
+        return found
 
     def _carries(self, after: dict[Value, Value]) -> dict[int, int]:
         """By how much the variables grow that are counted up. Raises Refused unless the states are alike, and
@@ -205,6 +246,9 @@ class TestedRounds:
         for place, items in enumerate(zip(*states, strict=True)):
             if any(isinstance(x, Seen) for x in items):
                 roots += self._root_of(items, after)
+            elif all(isinstance(x, Number) for x in items):
+                if not follow([x.value for x in items], after) or len({x.kind for x in items}) > 1:
+                    raise Refused("what its variables hold does not go on from round to round in one way")
             elif place in self._counters and all(type(x) is int for x in items):
                 # One that stands for a symbol must be what it is.
                 self._recorder.numbers.look(*items)
@@ -240,20 +284,20 @@ def _is_left(reference: weakref.ref[Tensor], handed: Collection[int], by_graph: 
 
 
 class _Round:
-    """What a round does, of which the first equations are recorded. held: what the variables held before."""
+    """What a round does, of which the first equations are recorded.
+
+    held: the tensors that its variables held before, by their values.
+    """
 
     def __init__(
         self,
         recorder: Recorder,
         equations: Sequence[Equation],
         after: Mapping[Value, Value],
-        held: Sequence[Any],
+        held: Mapping[Value, Tensor],
         begin: int,
     ) -> None:
-        self._recorder, self._equations, self._after, self._begin = recorder, equations, after, begin
-        tensors = [x for x in held if isinstance(x, Tensor)]
-        found = [(recorder.memory.find(x.array), x) for x in tensors]
-        self._held = {k.value: x for k, x in found if k is not None and k.is_current()}
+        self._recorder, self._after, self._begin, self._held = recorder, after, begin, held
         self._made = {v for e in equations for v in e.outputs}
         self.state = [v for v, next_ in after.items() if v not in self._made and next_ != v]
         tests = [i for i, e in enumerate(equations) if e.op is GUARD]

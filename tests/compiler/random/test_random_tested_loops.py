@@ -23,6 +23,7 @@ CALLS = 6
 HEADERS = [
     "while left > 0 and {test}:",
     "while left > 0:",
+    "while left > 0 and err > 0.001:",
     "while (left > 0) & ({test}):",
     "while left.item() > 0:",
     "while True:\n        if left <= 0: break",
@@ -65,6 +66,11 @@ def statements(draw: random.Random, header: str) -> Iterator[str]:
             "k += 2",
             "scale = scale * 0.9",
         ]
+        usual += [
+            "err = (a - old).abs().max().item()",
+            "best = min(best, a.sum().item())",
+            "n = n + (a > 0).sum().item()",
+        ]
         usual += ["old = a", f"c = b; b = fg.tanh({term()})", "total = total + (a * b).sum()"]
         usual += [f"if {test()}: {target} = {target} * 0.5", f"last = {term()}"]
         usual += [f"{target} = {target} * 0.5 if {test()} else {target} + 0.1 * y", f"if {test()}: break"]
@@ -80,7 +86,7 @@ def statements(draw: random.Random, header: str) -> Iterator[str]:
             f"{target} = quiet({target}) + b",
             f"{target} = {target}[:]",
         ]
-        odd += ["best = min(best, a.sum().item())", "left = left - 1", "state.n += 1", f"x[0] = {target}"]
+        odd += ["best = max(k, err)", "left = left - 1", "state.n += 1", f"x[0] = {target}"]
         odd += [f"{target} = {target} + fg.tensor(0.25)", f"{target} = x[a.argmax()] * 0.5 + b"]
         yield draw.choice(odd if draw.random() < 0.08 else usual)
 
@@ -100,7 +106,7 @@ def quiet(x):
 
 def function(x, y, w, left):
     a, b, c, k, total, scale = x[0] * 0.9, x[1] * 0.5, y * 0.7, 0, y.sum() * 0, 0.5
-    old, last, items, numbers, best, state = a, b, [], [], 1e9, State()
+    old, last, items, numbers, best, err, n, state = a, b, [], [], 1e9, 1.0, 0, State()
     state.h, state.n = c, 0
 """
 
@@ -120,8 +126,8 @@ def loop(seed: int) -> tuple[str, Callable[..., Any]]:
     lines += [
         "loss = (a * a).sum() + (b * c).sum() + total + old.sum() + (last * y).sum() + (state.h * y).sum()"
     ]
-    lines += ["loss = loss * (1 + best * 1e-12) + (fg.stack(items).sum() if items else 0)"]
-    lines += [f"return loss, [a, b, c, old], {draw.choice(['k', 'k', 'k * 2 + len(numbers)', '0'])}"]
+    lines += ["loss = loss * (1 + best * 1e-12 + err * 0.01) + (fg.stack(items).sum() if items else 0)"]
+    lines += [f"return loss, [a, b, c, old], {draw.choice(['k', 'k + n', 'k * 2 + len(numbers)', 'n'])}"]
     source = HEAD + "".join(f"    {line}\n" for line in lines)
     name = f"<random tested loop {seed}>"
     linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)

@@ -152,9 +152,29 @@ def bounded(a: Any) -> Any:
     return x * n, n < 100
 
 
+def number_tested_next(a: Any) -> Any:
+    x, change = a, 1.0
+    while change > 1e-9:
+        y = x - (x * x - a) / (2 * x)
+        change = ((y - x) / y).abs().max().item()
+        x = y
+    return x, change > 1e-3
+
+
+def numbers_handed_on(a: Any) -> Any:
+    x, last, now, best, most = a, 1e9, 0.0, 1e9, 0
+    while x.sum() > 3:
+        x = x * 0.75
+        last, now = now, x.sum().item()
+        best = min(best, x.mean().item() * 2)
+        most = max(most, (x > 1).sum().item())
+    return x * (last - now) + best, most
+
+
 LOOPS: list[Loop] = [
     newton, by_item, left_by_break, left_at_last, endless, counting, handing_on, changing_places,
     several_tests, conjugate_gradients, one_side, joined, number_that_is_left, bounded,
+    number_tested_next, numbers_handed_on,
 ]  # fmt: skip
 
 

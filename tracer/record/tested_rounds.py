@@ -105,6 +105,7 @@ class TestedRounds:
         self._states: list[State] = []
         self._carried: list[tuple[Any, ...]] = []  # what the variables held in these states
         self._before: list[weakref.ref[Tensor]] = []  # what the round before the last one made
+        self._made, self._is_first = 0, False  # where the last one's begin, and whether no loop around looks
         # How many rounds were left to the op, and the number of the one behind them.
         self._count: Tensor | None = None
         self._behind = 0
@@ -159,14 +160,17 @@ class TestedRounds:
         self._states.clear()
         self._carried.clear()
         self._before = []
-        self._recorder.operands = self._recorder.results = None
+        if self._is_first:
+            self._recorder.operands = self._recorder.results = None
+            self._is_first = False
 
     def _look(self, number: int, carried: tuple[Any, ...]) -> None:
         recorder, observer = self._recorder, self._observer
         observer.forget(self._kept)
         tensors = [x for x in carried if isinstance(x, Tensor)]
         # Variables that are handed on to nobody have a graph, too.
-        by_graph = references.by_graph([*tensors, *alive(recorder.results or ())], self._since)
+        last = (recorder.results or [])[self._made :] if self._states else []
+        by_graph = references.by_graph([*tensors, *alive(last)], self._since)
         if by_graph is None:
             raise Refused("something has put hooks on what its rounds compute")
         by_graph.update(id(x) for held in self._carried for x in held)
@@ -174,10 +178,10 @@ class TestedRounds:
         # What rounds before the last one made has nobody but the variables.
         if any(_is_left(r, handed, by_graph) for r in self._before):
             raise Refused("its rounds leave tensors where others find them")
-        self._before = recorder.results or []
-        recorder.results = []
-        if recorder.operands is None or not self._states:
-            recorder.operands = {}
+        if recorder.results is None:
+            self._is_first, recorder.results, recorder.operands = True, [], {}
+        recorder.operands = {} if recorder.operands is None else recorder.operands
+        self._before, self._made = last, len(recorder.results)
         counts = tuple((id(c.owner), c.name, c.value()) for c in observer.stores.counts())
         world = len(observer.reads), len(observer.effects), observer.loops.stores, counts
         noted = *recorder.noted(), observer.deeds - recorder.numbers.takes, *world
@@ -214,8 +218,7 @@ class TestedRounds:
         held, count = round_.as_an_op(most if bounded else FAR)
         self._count, self._behind = count, begin.number + int(count.array)
         # They are done again by the op, which tests as they did.
-        rest = recorder.equations[begin.equations :]
-        recorder.equations[begin.equations :] = [e for e in rest if e.op is not GUARD]
+        recorder.without_guards(begin.equations)
         on = [*carried]
         for place, item in enumerate(begin.carried):
             if isinstance(item, (Seen, Number)) and item.value in held:

@@ -116,7 +116,7 @@ class Ending:
             name = self.numbers[value] = Name(f"number{number}")
             taken = Call(np.ndarray.item, (planner.made(spot),))
             # Those of bfloat16 are no Python numbers.
-            self.steps.append(Assign(name.name, taken if value.dtype.kind == "i" else Call(float, (taken,))))
+            self.steps.append(Assign(name.name, taken if value.dtype.kind in "iu" else Call(float, (taken,))))
 
     def _link(self) -> None:
         """Note how often the memory was written that backward needs, then put the results on the graph."""

@@ -93,10 +93,10 @@ def _widened(value: Any) -> Any:
 def _take_bfloat16(op: Op) -> None:
     """Have an op compute in float32 where it gets bfloat16, and round what it gives, as PyTorch does.
 
-    So do gradient rules, whose result is rounded once. Views are left as they are. Done when bfloat16 is
-    first used: programs without it do not ask.
+    So do gradient rules, whose result is rounded once. Views are left as they are, and rounds of loops, whose
+    ops are rounded each. Done when bfloat16 is first used: programs without it do not ask.
     """
-    if op.view or op.name in _STEPS_OF_ITS_OWN:
+    if op.view or op.family == "rolled" or op.name in _STEPS_OF_ITS_OWN:
         return
     evaluate, infer = op.evaluate, op.infer
     single, half = dtypes.float32.numpy, dtypes.bfloat16.numpy

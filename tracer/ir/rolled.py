@@ -49,12 +49,11 @@ def have_rounds_compiled(run: Callable[[Body, Sequence[Tensor], Params], tuple[n
 class Body(Subgraph):
     """What a round does: its first outputs take the place of its first inputs in the next one.
 
-    has_run, template: of a loop that tests data (`tested.py`), whether it has been evaluated before, and what
-    says what so many of its rounds do.
+    has_run, templates: of a loop that tests data (`tested.py`), whether it has been evaluated before, and
+    what says what the gradients of its rounds are.
     """
 
     is_compiled = has_run = False
-    template: Any = None
 
     def __init__(self, graph: Graph) -> None:
         super().__init__(graph)
@@ -62,6 +61,7 @@ class Body(Subgraph):
         self._keeping: dict[Any, Body] = {}
         self._parts: dict[Any, Body] = {}
         self._leads: dict[Any, list[Set[int]]] = {}
+        self.templates: dict[Any, Any] = {}
 
     def repeat(self, tensors: Sequence[Tensor], params: Params) -> tuple[np.ndarray, ...]:
         """The arrays that all rounds give, op by op."""
@@ -157,7 +157,7 @@ def _row(shape: tuple[int, ...], number: int) -> Params:
     return {"index": (number, *(Slice(0, n, 1) for n in shape[1:]))}
 
 
-def _gradient(
+def gradient(
     g: Any,
     inputs: Sequence[Tensor],
     outputs: Sequence[Tensor],
@@ -272,7 +272,7 @@ def _steps(step: Sequence[Set[int]], times: int) -> Sequence[Set[int]]:
     return found
 
 
-ROLLED = Rolled("rolled", "*tensors", {"tensors": _gradient})
+ROLLED = Rolled("rolled", "*tensors", {"tensors": gradient})
 
 
 def pruned(equation: Equation, needed: Collection[Value]) -> Equation:

@@ -26,7 +26,7 @@ from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.ir import rolled
 from fusegrad.tracer.ir.differentiate import Builder, pull_back, zeros_of
 from fusegrad.tracer.ir.evaluation import evaluate_graph
-from fusegrad.tracer.ir.graph import Equation, Graph, Subgraph, Value, identifier
+from fusegrad.tracer.ir.graph import Graph, Subgraph, Value, identifier
 from fusegrad.tracer.ir.passes import optimise
 from fusegrad.tracer.ir.rolled import MANY, ROLLED, Body, loop, through, ways_of
 
@@ -67,18 +67,32 @@ def _gradient(
     body: Body,
     carried: int,
     most: int,
+    keeps: bool,
 ) -> Tensor | None:
-    given = tuple([i for i, known in enumerate(g[:carried]) if known is not None])
-    operands = (outputs[-1], *[g[i] for i in given], *inputs)
-    return _pulled(rounds_of(body, carried), given, operands, index)
+    gradients = g if type(g) is list else [g]
+    found = gradients[carried + 1 + index] if keeps else None
+    given = tuple([i for i, known in enumerate(gradients[:carried]) if known is not None])
+    if given:
+        count, kept = outputs[carried], outputs[carried + 1 :] or inputs
+        operands = count, *[gradients[i] for i in given], *kept, *inputs[carried:]
+        made = bind(AT_COUNT, operands, {"template": backward_of(body, carried, given)})
+        gradient = made[_place(inputs, index)]
+        found = gradient if found is None else found + gradient
+    return found
+
+
+def _place(tensors: Sequence[Tensor], index: int) -> int:
+    """Which of the tensors that have gradients that one is."""
+    return sum(t.array.dtype.kind in "fcV" for t in tensors[:index])
 
 
 class Tested(Op):
     """Rounds of a loop that tests data.
 
     Params: `body`, a `Body`, whose last output says whether the round counts; `carried`: how many tensors
-    each hands on to the next; `most`: the most rounds that there are. Gives these tensors, and how many
-    rounds there were.
+    each hands on to the next; `most`: the most rounds that there are; `keeps`: whether it also gives what it
+    was given. Gives what is handed on, how many rounds there were, and that: for the gradient, rounds are
+    computed again from it, whatever is written into the inputs since.
     """
 
     family = "rolled"
@@ -86,9 +100,15 @@ class Tested(Op):
 
     @staticmethod
     def leads(params: Params) -> Sequence[Collection[int]]:
-        return [*ways(params["body"], params["carried"])[-1], frozenset[int]()]
+        body, carried = params["body"], params["carried"]
+        kept = range(len(body.graph.inputs)) if params["keeps"] else ()
+        return [*ways(body, carried)[-1], frozenset[int](), *({i} for i in kept)]
 
     def evaluate(self, args: Sequence[Any], params: Params) -> Any:
+        kept = [np.array(t.array, order="C") for t in args] if params["keeps"] else []
+        return (*self._run(args, params), *kept)
+
+    def _run(self, args: Sequence[Any], params: Params) -> tuple[np.ndarray, ...]:
         body, carried, most = params["body"], params["carried"], params["most"]
         now, count = args[:carried], 0
         if compiled_rounds is None or not body.has_run:
@@ -103,8 +123,9 @@ class Tested(Op):
         return (*made, np.array(count + more))
 
     def infer(self, types: Sequence[Any], params: Params) -> tuple[TensorType, ...]:
-        outputs = params["body"].graph.outputs
-        return (*[v.type for v in outputs[: params["carried"]]], COUNT)
+        graph = params["body"].graph
+        kept = [v.type for v in graph.inputs] if params["keeps"] else []
+        return (*[v.type for v in graph.outputs[: params["carried"]]], COUNT, *kept)
 
 
 def _op_by_op(body: Body, args: Sequence[Any], carried: int, most: int) -> tuple[list[np.ndarray], int]:
@@ -181,31 +202,60 @@ class Template(Subgraph):
         return self._derived[key]
 
 
-class Rounds(Template):
-    """Rounds of a loop as a rolled one."""
+class Backward(Template):
+    """The gradients of what the rounds of a loop were given, from those of some of what they hand on.
 
-    def __init__(self, body: Body, carried: int) -> None:
-        super().__init__(body.graph, f"{carried} of {body.graph.text}")
-        self._body, self._carried = untested(body), carried
+    Its inputs are these, what was given as it was then, and what all rounds read as it is now: so it is in
+    eager, whose nodes have the inputs of each op. Its outputs are zeros where there is no gradient.
+    """
+
+    def __init__(self, body: Body, carried: int, given: tuple[int, ...]) -> None:
+        super().__init__(body.graph, f"{given} back to {carried} of {body.graph.text}")
+        self._body, self._carried, self._given = untested(body), carried, given
 
     def _make(self, rounds: int) -> tuple[Graph, list[np.ndarray]]:
         graph, carried = self._body.graph, self._carried
-        if not rounds:
-            return Graph(graph.inputs, (), graph.inputs[:carried]), []
         names = {v.name for v in graph.inputs}
-        made = []
-        for value in graph.inputs[:carried]:
-            made.append(Value(identifier(f"{value.name}_after", names), value.type))
-            names.add(made[-1].name)
-        params = loop(self._body, rounds, carried)
-        return Graph(graph.inputs, (Equation(ROLLED, graph.inputs, params, tuple(made)),), tuple(made)), []
+        seeds = [_named(f"g_{graph.outputs[i].name}", graph.outputs[i].type, names) for i in self._given]
+        now = [_named(f"{v.name}_now", v.type, names) for v in graph.inputs[carried:]]
+        builder = Builder(names, "d")
+        wanted = [i for i, v in enumerate(graph.inputs) if v.dtype.kind in "fcV"]
+
+        def walk() -> list[Any]:
+            gradients: list[Any] = [None] * carried
+            for i, seed in zip(self._given, seeds, strict=True):
+                gradients[i] = builder.tensor(seed)
+            if not rounds:
+                return [gradients[i] if i < carried else None for i in wanted]
+            then = [builder.tensor(v) for v in graph.inputs]
+            inputs = [*then[:carried], *map(builder.tensor, now)]
+            params = loop(self._body, rounds, carried, keeps=True)
+            kept: Any = bind(ROLLED, tuple(then), params)
+            gradients += [None] * (len(kept) - carried)
+            return [rolled.gradient(gradients, inputs, kept, i, **params) for i in wanted]
+
+        def filled() -> list[Any]:
+            found = zip(wanted, walk(), strict=True)
+            return [builder.value(zeros_of(graph.inputs[i]) if x is None else x) for i, x in found]
+
+        results = interpreted(builder, filled)
+        inputs = (*seeds, *graph.inputs, *now, *builder.constants)
+        made = optimise(Graph(inputs, tuple(builder.equations), tuple(results)))
+        return made, [*builder.constants.values()]
 
 
-def rounds_of(body: Body, carried: int) -> Rounds:
-    """The one template of a loop's rounds."""
-    if body.template is None:
-        body.template = Rounds(body, carried)
-    found: Rounds = body.template
+def _named(name: str, type_: TensorType, names: set[str]) -> Value:
+    value = Value(identifier(name, names), type_)
+    names.add(value.name)
+    return value
+
+
+def backward_of(body: Body, carried: int, given: tuple[int, ...]) -> Backward:
+    """The one template of a loop's gradients."""
+    key = carried, given
+    if key not in body.templates:
+        body.templates[key] = Backward(body, carried, given)
+    found: Backward = body.templates[key]
     return found
 
 
@@ -221,7 +271,6 @@ class Derived(Template):
     def _make(self, rounds: int) -> tuple[Graph, list[np.ndarray]]:
         graph, constants = self._of.graph_of(rounds)
         names = {v.name for v in graph.inputs} | {v.name for e in graph.equations for v in e.outputs}
-        builder = Builder(names, "d")
         tracked = {v for v in (*graph.inputs, *_made(graph)) if v.dtype.kind in "fcV"}
         gradients: dict[Value, Tensor] = {}
 
@@ -229,12 +278,9 @@ class Derived(Template):
             before = gradients.get(value)
             gradients[value] = gradient if before is None else before + gradient
 
-        seeds: list[Value] = []
-        for i in self._given:
-            seeds.append(
-                Value(identifier(f"g{len(seeds)}_{graph.outputs[i].name}", names), graph.outputs[i].type)
-            )
-            builder.takes(seeds[-1].name)
+        seeds = [_named(f"g_{graph.outputs[i].name}", graph.outputs[i].type, names) for i in self._given]
+
+        builder = Builder(names, "d")
 
         def walk() -> list[Any]:
             for i, seed in zip(self._given, seeds, strict=True):
@@ -292,29 +338,19 @@ def _evaluated(graph: Graph, tensors: Sequence[Tensor]) -> list[Tensor]:
     return [known[v] for v in graph.outputs]
 
 
-def _pull_at_count(
-    g: Any, inputs: Sequence[Tensor], outputs: Sequence[Tensor], index: int, template: Template
-) -> Tensor | None:
-    if not index:
+def _pull_at_count(g: Any, inputs: Sequence[Tensor], index: int, template: Template) -> Tensor | None:
+    gradients = g if type(g) is list else [g]
+    given = tuple([i for i, known in enumerate(gradients) if known is not None])
+    if not index or not given:
         return None
-    given = tuple([i for i, known in enumerate(g) if known is not None])
-    return _pulled(template, given, (inputs[0], *[g[i] for i in given], *inputs[1:]), index - 1)
+    count, *others = inputs
+    operands = count, *[gradients[i] for i in given], *others
+    made = bind(AT_COUNT, operands, {"template": template.derived(given, len(others))})
+    gradient: Tensor = made[_place(others, index - 1)]
+    return gradient
 
 
 AT_COUNT = AtCount("at_count", "*tensors", {"tensors": _pull_at_count})
-
-
-def _pulled(
-    template: Template, given: tuple[int, ...], operands: Sequence[Tensor], index: int
-) -> Tensor | None:
-    """The gradient of the input with that number of a template's graph."""
-    number = len(operands) - 1 - len(given)
-    if not given:
-        return None
-    found = bind(AT_COUNT, tuple(operands), {"template": template.derived(given, number)})
-    kinds = [t.array.dtype.kind in "fcV" for t in operands[1 + len(given) :]]
-    gradient: Tensor = found[sum(kinds[:index])]
-    return gradient
 
 
 class _alone:

@@ -157,11 +157,11 @@ def _rounds(*tensors: Tensor, body: Callable[..., tuple[Any, ...]], **params: An
 
 
 def _tested_rounds(
-    *tensors: Tensor, body: Callable[..., tuple[Any, ...]], carried: int, most: int
+    *tensors: Tensor, body: Callable[..., tuple[Any, ...]], carried: int, most: int, keeps: bool
 ) -> tuple[Tensor, ...]:
     """A loop that tests data, whose round is a printed one."""
     made, count = rounds_while(body, tensors, carried, most)
-    return *made, wrap(np.array(count))
+    return *made, wrap(np.array(count)), *(tensors if keeps else ())
 
 
 def _frozen(value: Any) -> Any:

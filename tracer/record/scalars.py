@@ -234,6 +234,7 @@ class Doubles:
         """The number, which others may do without; the tensor that says the same."""
         made = double
         if type(number) is int:
+            double = self._made(operator.add, double, 0.0)  # there is one zero among whole numbers
             self._check_size(double)
             made = self._cast(double, np.dtype(np.int64))
         value = self._recorder.value_of(made)

@@ -333,11 +333,14 @@ class _Round:
         same = self._same()
         tensors = [*(self._held[v] for v in self.state), *(self._tensor(v) for v in same)]
         body = self._body(same)
-        if not self._recorder.tracked.isdisjoint(self._made):
-            self._check_reach(ways(body, len(self.state)), [*self.state, *same])
-        params = {"body": body, "carried": len(self.state), "most": most}
-        *made, count = self._recorder.later.at_once(lambda: bind(TESTED, tuple(tensors), params))
-        return dict(zip(self.state, made, strict=True)), count
+        carried, keeps = len(self.state), not self._recorder.tracked.isdisjoint(self._made)
+        if keeps:
+            self._check_reach(ways(body, carried), [*self.state, *same])
+        params = {"body": body, "carried": carried, "most": most, "keeps": keeps}
+        made = self._recorder.later.at_once(lambda: bind(TESTED, tuple(tensors), params))
+        # Who writes into a result does not write what the graph keeps.
+        on = [ops.clone(x) for x in made[:carried]] if keeps else made[:carried]
+        return dict(zip(self.state, on, strict=True)), made[carried]
 
     def _same(self) -> list[Value]:
         """The values from before that all rounds read."""

@@ -203,6 +203,7 @@ def test_optimizers_keep_the_dtype(name, shape):
 
 def test_training_of_a_network():
     losses = []
+    torch.manual_seed(0)  # others end, once in a while, where rounding decides
     start = torch.nn.Sequential(
         torch.nn.Linear(8, 16), torch.nn.GELU(), torch.nn.LayerNorm(16), torch.nn.Linear(16, 4)
     )

@@ -158,6 +158,13 @@ WAYS: dict[str, Callable[[Any], Any]] = {
     "rounds": lambda x: [x * i for i in range((x > 0).sum().item())],
     "key": lambda x: {0: "none", 1: "one"}.get((x > 0).sum().item(), "more"),
     "text": lambda x: f"{(x > 0).sum().item()} {x[0].item() * 2:.3f}",
+    "zeros of whole numbers": lambda x: (
+        fg.ones(2) / (fg.ones(2) * -(x > 0).sum().item()),
+        math.ceil(_or_zero(x[0].item())) / 2,
+        float(int(_or_zero(x[0].item()))),
+        fg.ones(2) / (fg.ones(2) * round(_or_zero(x[0].item()))),
+    ),
+    "uint8": lambda x: ((x > 0).to(fg.uint8).sum().item(), (x > 0).to(fg.uint8).max().item()),
     "remainder": lambda x: (x > 0).sum().item() % 2,
     "shift": lambda x: (x > 0).sum().item() << 2,
     "power": lambda x: x[0].item() ** 2,
@@ -167,6 +174,10 @@ WAYS: dict[str, Callable[[Any], Any]] = {
     "large": lambda x: (x[0] * 2.0**40).long().item() * 2**20 + 1,
     "sum of many": lambda x: sum([v.item() for v in x]) / 2,
 }
+
+
+def _or_zero(a: Any) -> Any:
+    return -0.25 if not math.isfinite(a) or abs(a) > 100 else a / 4
 
 
 def _quotient(a: Any, b: Any) -> Any:

@@ -285,3 +285,17 @@ def test_a_planted_fault_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
     with pytest.raises(AssertionError):
         check(loop, 1)
+
+
+def test_bfloat16_is_rounded_op_by_op() -> None:
+    def loop(x: Any) -> Any:
+        for _ in range(300):
+            y = x * 0.7
+            x = x - y * 0.01 + 0.001
+        return x
+
+    jitted = fg.jit(loop)
+    for size in (5.0, 4.0, 1.0):
+        x = fg.full((3,), size, dtype=fg.bfloat16)
+        assert jitted(x).tolist() == loop(x).tolist()
+    assert "rounds of a loop" in str(jitted.explain())

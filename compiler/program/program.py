@@ -284,14 +284,15 @@ def run_tested_rounds(body: Body, tensors: Sequence[Tensor], params: Params) -> 
 
 
 def _compiled(body: Body, carried: int, keeps_inputs: bool) -> CompiledBody:
-    known = _bodies.get(body)
-    if known is None:
+    known = _bodies.setdefault(body, {})
+    key = carried, keeps_inputs
+    if key not in known:
         round_ = functools.partial(Program, streams=False)
-        known = _bodies[body] = CompiledBody(body.graph, carried, round_, keeps_inputs)
-    return known
+        known[key] = CompiledBody(body.graph, carried, round_, keeps_inputs)
+    return known[key]
 
 
-# By the body, as long as there is somebody who has that.
-_bodies: weakref.WeakKeyDictionary[Body, CompiledBody] = weakref.WeakKeyDictionary()
+# By the body, as long as there is somebody who has that, and by how it is used.
+_bodies: weakref.WeakKeyDictionary[Body, dict[tuple[int, bool], CompiledBody]] = weakref.WeakKeyDictionary()
 have_rounds_compiled(run_rounds)
 have_tests_compiled(run_tested_rounds)

@@ -40,9 +40,7 @@ class _Rounds(MemoryOfRounds):
         return count
 
 
-def run_while(
-    compiled: CompiledBody, tensors: Sequence[Tensor], params: Params
-) -> tuple[np.ndarray, ...]:
+def run_while(compiled: CompiledBody, tensors: Sequence[Tensor], params: Params) -> tuple[np.ndarray, ...]:
     """What `Tested` gives for a round that keeps its inputs."""
     carried = params["carried"]
     arrays = [np.ascontiguousarray(t.array).reshape(t.array.shape) for t in tensors]

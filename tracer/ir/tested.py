@@ -1,17 +1,18 @@
 """Rolled loops that test data: rounds that all do the same until a test fails are one equation.
 
-    now1, before1, count = tested(now, before, speed, body=round, carried=2, most=99)
+    now1, before1, count = tested(now, before, speed, body=round, carried=2, most=99, keeps=False)
 
 says what calls of `round` say, each of which gets what the one before gave in the place of its first two
 inputs, as long as the last thing that `round` gives is true, of which the others are then taken; `most` times
-at the most. This is `jax.lax.while_loop`. What it needs no test for says `rolled` (`rolled.py`), once the
-number of rounds is known: so its gradient is an equation whose graph depends on that number.
+at the most. This is `jax.lax.while_loop`. Once the number of rounds is known, no test is needed, and they are
+what `rolled` says (`rolled.py`): so the gradient is an equation whose graph depends on that number.
 
-    (d_now,) = at_count(count, g_now1, now, before, speed, template=...)
+    d_now, d_before, d_speed = at_count(count, g_now1, now, before, speed, speed, template=...)
 """
 
 from __future__ import annotations
 
+import contextlib
 import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Sequence, Set
@@ -279,7 +280,6 @@ class Derived(Template):
             gradients[value] = gradient if before is None else before + gradient
 
         seeds = [_named(f"g_{graph.outputs[i].name}", graph.outputs[i].type, names) for i in self._given]
-
         builder = Builder(names, "d")
 
         def walk() -> list[Any]:
@@ -287,18 +287,13 @@ class Derived(Template):
                 add(graph.outputs[i], builder.tensor(seed))
             for equation in reversed(graph.equations):
                 pull_back(equation, frozenset(tracked), gradients, builder, add)
-            wanted = self.wanted(graph)
+            wanted = [v for v in graph.inputs[: self._number] if v.dtype.kind in "fcV"]
             return [builder.value(gradients[v] if v in gradients else zeros_of(v)) for v in wanted]
 
         results = interpreted(builder, walk)
-        own = len(graph.inputs) - len(constants)
-        inputs = (*seeds, *graph.inputs[:own], *graph.inputs[own:], *builder.constants)
+        inputs = (*seeds, *graph.inputs, *builder.constants)
         whole = Graph(inputs, (*graph.equations, *builder.equations), tuple(results))
         return optimise(whole), [*constants, *builder.constants.values()]
-
-    def wanted(self, graph: Graph) -> list[Value]:
-        """The inputs of the graph whose gradients it gives."""
-        return [v for v in graph.inputs[: self._number] if v.dtype.kind in "fcV"]
 
 
 def _made(graph: Graph) -> Iterator[Value]:
@@ -353,14 +348,12 @@ def _pull_at_count(g: Any, inputs: Sequence[Tensor], index: int, template: Templ
 AT_COUNT = AtCount("at_count", "*tensors", {"tensors": _pull_at_count})
 
 
-class _alone:
+@contextlib.contextmanager
+def _alone() -> Iterator[None]:
     """Nobody listens, and no gradients are recorded."""
-
-    def __enter__(self) -> None:
-        self._interpreter, state.interpreter = state.interpreter, None
-        self._no_grad = no_grad()
-        self._no_grad.__enter__()
-
-    def __exit__(self, *exception: Any) -> None:
-        self._no_grad.__exit__(*exception)
-        state.interpreter = self._interpreter
+    interpreter, state.interpreter = state.interpreter, None
+    try:
+        with no_grad():
+            yield
+    finally:
+        state.interpreter = interpreter

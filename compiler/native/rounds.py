@@ -1,7 +1,7 @@
 """Calling the kernels of a loop's round again and again, without Python in between.
 
 Before the next round, some of the arrays that they work on are others: the next row of one, or two that take
-turns.
+turns. A round may say that it is one too many, and ends them.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from fusegrad.compiler.native.object_writer import ObjectWriter
 from fusegrad.compiler.runtime.allocator import data_address
 
 # The table: how many kernels a round has, how many rounds there are, how many arrays move on and how many
-# pairs take turns; the address and the block of each kernel; the slot and the step in bytes of each array
-# that moves; the slots of each pair.
-_BEFORE_ENTRIES = 4
+# pairs take turns, the slots of what a round says and of how many there were, or zeros; the address and the
+# block of each kernel; the slot and the step in bytes of each array that moves; the slots of each pair.
+_BEFORE_ENTRIES = 6
 
 
 class RoundsOfCalls:
@@ -44,20 +44,22 @@ class RoundsOfCalls:
         rounds: int,
         moves: Sequence[tuple[int, int]],
         turns: Sequence[tuple[int, int]],
+        tested: tuple[int, int] = (0, 0),
     ) -> None:
         """moves: the slots of the arrays that go on in each round, and how far in bytes. turns: those of
-        pairs of arrays that take each other's place.
+        pairs of arrays that take each other's place. tested: the slots of an array of which a round makes the
+        first byte 0 if it does not count, and is the last one; and of one that gets how many counted.
         """
         self._calls = calls  # which keep the blocks
         entries = itertools.chain(*calls.entries(), *moves, *turns)
-        table = [len(calls.entries()), rounds, len(moves), len(turns), *entries]
+        table = [len(calls.entries()), rounds, len(moves), len(turns), *tested, *entries]
         self._table = np.array(table, np.int64)
         self.run = ROUNDS.of(self._table) or functools.partial(run_plainly, self._table)
 
 
 def _written() -> list[FunctionWriter]:
     f = ObjectWriter("fusegrad_rounds", borrowed=True)
-    kernels, rounds, moved, pairs = f.words("i64", "i64", "i64", "i64")
+    kernels, rounds, moved, pairs, test, counted = f.words(*["i64"] * _BEFORE_ENTRIES)
     calls = f.table.at(_BEFORE_ENTRIES, "ptr")
     moves = calls.at(kernels * 2)
     turns = moves.at(moved * 2)
@@ -65,9 +67,14 @@ def _written() -> list[FunctionWriter]:
     slots.store(f.null)
     with f.loop(f.count) as i:
         slots.store(f.array_data(f.items.load("ptr", i)), i + 1)
+    number = f.variable(0)
     thread = f.call("PyEval_SaveThread", gives="ptr")
-    with f.loop(rounds):
+    with f.repeat() as on:
+        with f.if_(number.value >= rounds):
+            on.leave()
         f.call("fusegrad_sequence", calls, 0, kernels, slots)
+        with f.if_(test != 0), f.if_(slots.load("ptr", test).load("i8") == 0):
+            on.leave()
         with f.loop(moved) as i:
             move = moves.at(i * 2)
             slot = move.load()
@@ -78,7 +85,11 @@ def _written() -> list[FunctionWriter]:
             first = slots.load("ptr", one)
             slots.store(slots.load("ptr", other), one)
             slots.store(first, other)
+        number.set(number.value + 1)
+        on.again()
     f.call("PyEval_RestoreThread", thread)
+    with f.if_(test != 0):
+        slots.load("ptr", counted).store(number.value)
     f.return_(f.object("none"))
     return [sequence(), trial_kernel(), f]
 
@@ -88,29 +99,43 @@ _Kernel = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 
 def run_plainly(table: np.ndarray, *arrays: np.ndarray) -> None:
     """The plain way."""
-    kernels, rounds, moved, pairs, *rest = table.tolist()
+    kernels, rounds, moved, pairs, test, counted, *rest = table.tolist()
     entries = [rest[i : i + 2] for i in range(0, len(rest), 2)]
     calls, moves, turns = entries[:kernels], entries[kernels : kernels + moved], entries[kernels + moved :]
     slots = (ctypes.c_void_p * (len(arrays) + 1))(None, *map(data_address, arrays))
-    for _ in range(rounds):
+    number = 0
+    while number < rounds:
         for address, block in calls:
             _Kernel(address)(slots, block)
+        if test and not ctypes.c_byte.from_address(slots[test] or 0).value:
+            break
         for slot, step in moves:
             slots[slot] = (slots[slot] or 0) + step
         for one, other in turns[:pairs]:
             slots[one], slots[other] = slots[other], slots[one]
+        number += 1
+    if test:
+        ctypes.c_int64.from_address(slots[counted] or 0).value = number
 
 
 def _trials(made: Maker, kernel: int) -> Iterator[tuple[Any, Any]]:
     block = np.array([5])
-    # The first array moves on by 8 bytes, the others take turns.
-    table = np.array([1, 3, 1, 1, kernel, data_address(block), 1, 8, 2, 3])
+    # The first array moves on by 8 bytes, the others take turns; it says when it is over, or nobody does.
+    for tested in ((0, 0), (1, 4)):
+        table = np.array([1, 5, 1, 1, *tested, kernel, data_address(block), 1, 8, 2, 3])
 
-    def found(run: Callable[..., Any]) -> tuple[Any, ...]:
-        given, one, other = np.arange(9)[3:], np.arange(5)[2:], np.arange(7)[5:]
-        return run(given, one, other), given.tolist(), one.tolist(), other.tolist()
+        def found(run: Callable[..., Any]) -> tuple[Any, ...]:
+            given, one, other = np.array([3, 4, 5, 0, 7, 8, 9]), np.arange(5)[2:], np.arange(7)[5:]
+            number = np.array([-1])
+            return (
+                run(given, one, other, number),
+                given.tolist(),
+                one.tolist(),
+                other.tolist(),
+                number.tolist(),
+            )
 
-    yield found(made(table)), found(functools.partial(run_plainly, table))
+        yield found(made(table)), found(functools.partial(run_plainly, table))
 
 
 ROUNDS = Native("fusegrad_rounds", _written, _trials, ["fusegrad_trial"])

@@ -1,10 +1,12 @@
 """Long loops beside JAX: first calls and later ones, value and gradient, of systems that are stepped in time,
-and of a recurrent network over the rows of a tensor, whose states are stacked.
+and of a recurrent network over the rows of a tensor, whose states are stacked; and values of the method of
+conjugate gradients, which goes on until an error is small (JAX has no gradient of such loops).
 
-fusegrad gets a plain Python loop, JAX what is written for it, `jax.lax.scan`. Each runs in a process of its
-own; the values and gradients of both are compared. Ratios are JAX's times over fusegrad's.
+fusegrad gets a plain Python loop, JAX what is written for it, `jax.lax.scan` and `jax.lax.while_loop`. Each
+runs in a process of its own; the values and gradients of both are compared. Ratios are JAX's times over
+fusegrad's.
 
-python benchmarks/loops.py [--rounds N ...] [--sizes N ...] [--json FILE] [--quick]
+python benchmarks/loops.py [--rounds N ...] [--sizes N ...] [--only NAME ...] [--json FILE] [--quick]
 """
 
 from __future__ import annotations
@@ -146,16 +148,74 @@ def jax_rnn(rounds: int, size: int) -> Callable[[], list[np.ndarray]]:
     return run
 
 
-CONTENDERS = {"fusegrad": (fusegrad_run, fusegrad_rnn), "jax": (jax_run, jax_rnn)}
+def system(size: int) -> list[np.ndarray]:
+    """A positive definite matrix, and a right-hand side."""
+    draw = np.random.default_rng(0)
+    matrix = draw.normal(size=(size, size))
+    return [
+        (matrix @ matrix.T / size + np.eye(size)).astype(np.float32),
+        draw.normal(size=size).astype(np.float32),
+    ]
+
+
+def improved(matrix: Any, x: Any, r: Any, p: Any, error: Any) -> tuple[Any, Any, Any, Any]:
+    """A round of the method of conjugate gradients (Hestenes and Stiefel, 1952)."""
+    q = matrix @ p
+    step = error / (p @ q)
+    x, r = x + step * p, r - step * q
+    now = r @ r
+    return x, r, r + (now / error) * p, now
+
+
+def fusegrad_solver(rounds: int, size: int) -> Callable[[], list[np.ndarray]]:
+    import fusegrad as fg
+
+    @fg.jit
+    def solved(matrix: fg.Tensor, b: fg.Tensor) -> fg.Tensor:
+        x, r, p, error = b * 0, b, b, b @ b
+        for _ in range(rounds):
+            if error < 1e-8:
+                break
+            x, r, p, error = improved(matrix, x, r, p, error)
+        return x
+
+    tensors = [fg.from_numpy(a) for a in system(size)]
+    return lambda: [solved(*tensors).numpy()]
+
+
+def jax_solver(rounds: int, size: int) -> Callable[[], list[np.ndarray]]:
+    import jax
+
+    @jax.jit
+    def solved(matrix: Any, b: Any) -> Any:
+        def goes_on(state: Any) -> Any:
+            return (state[-1] < rounds) & (state[3] >= 1e-8)
+
+        def round_(state: Any) -> Any:
+            return *improved(matrix, *state[:4]), state[-1] + 1
+
+        return jax.lax.while_loop(goes_on, round_, (b * 0, b, b, b @ b, 0))[0]
+
+    arrays = [jax.numpy.asarray(a) for a in system(size)]
+    return lambda: [np.asarray(jax.block_until_ready(solved(*arrays)))]
+
+
+CONTENDERS = {
+    "fusegrad": (fusegrad_run, fusegrad_rnn, fusegrad_solver),
+    "jax": (jax_run, jax_rnn, jax_solver),
+}
 # The rows and the widths of recurrent networks.
 RNN_ROUNDS, RNN_SIZES = (1_000, 10_000), (8, 64)
+# The most rounds of a solver, and the sizes of what it solves.
+SOLVER_ROUNDS, SOLVER_SIZES = 1_000, (8, 64, 512)
 
 
 def measured(contender: str, name: str, rounds: int, size: int) -> dict[str, Any]:
     """The figures of one contender, in this process."""
-    stepped, network = CONTENDERS[contender]
+    stepped, network, solver = CONTENDERS[contender]
     stepped(euler, 300, 2)()  # what is loaded and made once
-    run = network(rounds, size) if name == "rnn" else stepped(STEPS[name], rounds, size)
+    others = {"rnn": network, "conjugate gradients": solver}
+    run = others[name](rounds, size) if name in others else stepped(STEPS[name], rounds, size)
     started = time.perf_counter()
     results = run()
     first = time.perf_counter() - started
@@ -183,6 +243,7 @@ def main() -> None:
     parser = harness.parser("time long loops beside JAX's scan")
     parser.add_argument("--rounds", nargs="+", type=int, default=ROUNDS)
     parser.add_argument("--sizes", nargs="+", type=int, default=SIZES)
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="these alone")
     parser.add_argument("--one", metavar="WHO:WHAT:ROUNDS:SIZE", help="one in this process; prints JSON")
     options = harness.parsed(parser)
     if options.one:
@@ -193,7 +254,10 @@ def main() -> None:
     rows = []
     cases = [(n, r, s) for n in STEPS for r in options.rounds for s in options.sizes]
     cases += [("rnn", r, s) for r in RNN_ROUNDS for s in RNN_SIZES]
-    for name, rounds, size in [("euler", 300, 3), ("rnn", 300, 4)] if options.quick else cases:
+    cases += [("conjugate gradients", SOLVER_ROUNDS, s) for s in SOLVER_SIZES]
+    quick = [("euler", 300, 3), ("rnn", 300, 4), ("conjugate gradients", 99, 4)]
+    chosen = [c for c in (quick if options.quick else cases) if not options.only or c[0] in options.only]
+    for name, rounds, size in chosen:
         ours, theirs = (in_own_process(who, name, rounds, size) for who in CONTENDERS)
         for a, b in zip(ours.pop("results"), theirs.pop("results"), strict=True):
             # Lorenz's systems amplify the last bits of a step.
@@ -202,7 +266,7 @@ def main() -> None:
         figures[f"{name}:{rounds}:{size}"] = {"fusegrad": ours, "jax": theirs}
         times = [seconds_text(f[k]) for k in ("first", "later") for f in (ours, theirs)]
         ratios = [f"{theirs[k] / ours[k]:.2f}" for k in ("first", "later")]
-        what = f"{name}, {rounds:,} rounds, {'' if name == 'rnn' else '3 x '}{size:,}"
+        what = f"{name}, {rounds:,} rounds, {'3 x ' if name in STEPS else ''}{size:,}"
         rows.append([what, *times, *ratios])
         print(*rows[-1], sep="  ", flush=True)
     heads = ["", "first", "JAX's", "later", "JAX's", "first, ratio", "later, ratio"]

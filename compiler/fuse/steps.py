@@ -41,12 +41,17 @@ class Step:
     def title(self) -> str:
         """What it is, in words."""
         if self.equations[0].op.family == "rolled":
-            return "rounds of a loop"
+            return _LOOPS[self.equations[0].op.name]
         if isinstance(self.equations[0].op, WindowProduct):
             return "product of windows"
         return _TITLES[self.kind]
 
 
+_LOOPS = {
+    "rolled": "rounds of a loop",
+    "tested": "rounds of a loop, until a test fails",
+    "at_count": "rounds of a loop, as many as there were",
+}
 _TITLES = {
     "kernel": "fused kernel",
     "loops": "loop nest",

@@ -249,7 +249,9 @@ class Program:
             ops = [e.op.name for e in step.equations]
             names = ", ".join(ops[:8]) + (f" and {len(ops) - 8} more" if len(ops) > 8 else "")
             # What linear algebra says of its soundness comes last.
-            shown = step.made[:1] if step.kind == "solver" else step.made[-1:]
+            # And of loops the count of rounds, and what they keep.
+            first = step.kind == "solver" or equation.op.family == "rolled"
+            shown = step.made[:1] if first else step.made[-1:]
             sizes = ", ".join(str(list(self._sizes.of(v.shape))) for v in shown)
             lines.append(f"{step.title}: {names} -> {sizes}{', entry by entry' if number in apart else ''}")
             if kernels and step.kernel is not None:

@@ -17,7 +17,7 @@ import pytest
 import random_functions
 
 import fusegrad as fg
-from fusegrad.tracer.record import tested_rounds
+from fusegrad.tracer.ir import tested
 
 CALLS = 6
 HEADERS = [
@@ -176,16 +176,22 @@ def check(seed: int) -> bool:
     return "rounds of a loop" in str(jitted.explain())
 
 
-@pytest.mark.parametrize("first", range(0, 32, 8))
+@pytest.mark.parametrize("first", range(0, 16, 8))
 def test_random_loops_have_eagers_values_and_gradients(first: int) -> None:
     assert sum(map(check, range(first, first + 8))) >= 1
 
 
 def test_planted_faults_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rounds that test nothing but the first of their tests."""
-    monkeypatch.setattr(tested_rounds, "_AND", tested_rounds.REGISTRY["logical_or"])
+    """Rounds are counted once too often."""
+    run = tested.Tested._run
+
+    def planted(self: Any, args: Any, params: Any) -> Any:
+        *made, count = run(self, args, params)
+        return (*made, count + 1)
+
+    monkeypatch.setattr(tested.Tested, "_run", planted)
     found = 0
-    for seed in range(32):
+    for seed in range(16, 24):
         try:
             check(seed)
         except Exception:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -54,6 +54,17 @@ def check(function: Callable[..., Any], shapes: Sequence[tuple[int, ...]], text:
     finally:
         fg.set_num_threads(threads)
     return outer
+
+
+def differing(check: Callable[[int], object], seeds: Iterable[int]) -> int:
+    """How many of these differ: where a fault was planted, some must."""
+    found = 0
+    for seed in seeds:
+        try:
+            check(seed)
+        except Exception:
+            found += 1
+    return found
 
 
 def run(check: Callable[[int], object]) -> None:

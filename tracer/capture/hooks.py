@@ -15,7 +15,6 @@ from fusegrad.tracer.observe.observer import Following, Observer, active
 from fusegrad.tracer.observe.values import is_plain
 from fusegrad.tracer.record import rolling
 from fusegrad.tracer.record.items import sources_of
-from fusegrad.tracer.record.tested_rounds import TestedLoop
 from fusegrad.tracer.twin.sites import Site, SiteTable
 
 
@@ -202,7 +201,7 @@ class Hooks:
         if observer is None:
             return value
         place = self.sites[site]
-        found = rolling.rounds(observer, None, (value,), pattern, used, place, tested and TestedLoop(*tested))
+        found = rolling.rounds(observer, None, (value,), pattern, used, place, tested)
         told = sources_of(None, (value,), len(pattern)) is not None
         return _unpacked(observer, value, pattern, told, place) if found is None else found
 
@@ -232,8 +231,8 @@ class Hooks:
             return self._counted_on(number, step, site)
         if type(number) is int:
             observer.numbers.look(number)
-            given, loop = (rolling.endless(number, step),), tested and TestedLoop(*tested)
-            found = rolling.rounds(observer, None, given, (), (used,), place, loop)
+            given = (rolling.endless(number, step),)
+            found = rolling.rounds(observer, None, given, (), (used,), place, tested)
             if found is not None:
                 return found
         reason = "its rounds ask for the number that they count, or values were needed before it"
@@ -248,7 +247,7 @@ class Hooks:
         found = None
         if tested is not None:
             given = (rolling.endless(0, 1),)
-            found = rolling.rounds(observer, None, given, (), (0,), place, TestedLoop(*tested))
+            found = rolling.rounds(observer, None, given, (), (0,), place, tested)
         reason = "`while` asks in each round whether there is another; `for` over a range does not"
         return observer.loops.counted(itertools.count(), reason, place) if found is None else found
 

@@ -8,7 +8,7 @@ eager's nodes run (`Op.gradient`), so both give the same equations.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -116,17 +116,8 @@ def differentiate(
     seeds = [Value(identifier(f"g_{v.name}", builder._names), v.type) for v in outputs]
     gradients: dict[Value, Tensor] = {}
 
-    def add(value: Value, gradient: Tensor) -> None:
-        known = gradients.get(value)
-        gradients[value] = gradient if known is None else known + gradient
-
     def walk() -> list[Any]:
-        for value, seed in zip(outputs, seeds, strict=True):
-            add(value, builder.tensor(seed))
-        for equation in reversed(graph.equations):
-            builder.source = equation.source
-            pull_back(equation, tracked, gradients, builder, add)
-        builder.source = None
+        gradients.update(walked_back(graph, zip(outputs, seeds, strict=True), tracked, builder))
         return [builder.value(gradients[v]) for v in wanted if v in gradients]
 
     results = interpreted(builder, walk)
@@ -139,7 +130,29 @@ def differentiate(
     return Graph(inputs, tuple(builder.equations), tuple(results)), builder.constants, reached
 
 
-def pull_back(
+def walked_back(
+    graph: Graph, seeds: Iterable[tuple[Value, Value]], tracked: frozenset[Value], builder: Builder
+) -> dict[Value, Tensor]:
+    """The gradients of the values of a graph, which the builder writes down.
+
+    seeds: some of its outputs, each with what stands for its gradient.
+    """
+    gradients: dict[Value, Tensor] = {}
+
+    def add(value: Value, gradient: Tensor) -> None:
+        known = gradients.get(value)
+        gradients[value] = gradient if known is None else known + gradient
+
+    for value, seed in seeds:
+        add(value, builder.tensor(seed))
+    for equation in reversed(graph.equations):
+        builder.source = equation.source
+        _pull_back(equation, tracked, gradients, builder, add)
+    builder.source = None
+    return gradients
+
+
+def _pull_back(
     equation: Equation,
     tracked: frozenset[Value],
     gradients: Mapping[Value, Tensor],

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import contextlib
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from fusegrad.eager.core.op import bind, evaluate
+from fusegrad.eager.core.state import no_grad, state
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.ir.graph import GUARD, Equation, Graph, Value
 
@@ -56,3 +58,14 @@ def _known_result(equation: Equation, args: tuple[Any, ...], given: Mapping[Valu
     arrays = (made,) if type(made) is not tuple else made
     found = tuple(given.get(v, array) for v, array in zip(equation.outputs, arrays, strict=True))
     return evaluate(equation.op, args, dict(equation.params), found if type(made) is tuple else found[0])
+
+
+@contextlib.contextmanager
+def alone() -> Iterator[None]:
+    """Nobody listens, and no gradients are recorded."""
+    interpreter, state.interpreter = state.interpreter, None
+    try:
+        with no_grad():
+            yield
+    finally:
+        state.interpreter = interpreter

@@ -20,8 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fusegrad.eager.core.abstract import interpreted
-from fusegrad.eager.core.tensor import Tensor
-from fusegrad.tracer.ir.differentiate import Builder, pull_back, zeros_of
+from fusegrad.tracer.ir.differentiate import Builder, walked_back, zeros_of
 from fusegrad.tracer.ir.graph import Graph, Value, identifier
 
 
@@ -68,19 +67,10 @@ def reversed_round(
     sums = {i: new("sum", inputs[i]) for i in others}
     tracked = {v for v in inputs if v.dtype.kind in "fcV"}
     tracked.update(v for e in graph.equations for v in e.outputs if v.dtype.kind in "fcV")
-    gradients: dict[Value, Tensor] = {}
-
-    def add(value: Value, gradient: Tensor) -> None:
-        before = gradients.get(value)
-        gradients[value] = gradient if before is None else before + gradient
 
     def walk() -> list[Any]:
-        for i, seed in seeds.items():
-            add(graph.outputs[i], builder.tensor(seed))
-        for equation in reversed(graph.equations):
-            builder.source = equation.source
-            pull_back(equation, frozenset(tracked), gradients, builder, add)
-        builder.source = None
+        begin = ((graph.outputs[i], seed) for i, seed in seeds.items())
+        gradients = walked_back(graph, begin, frozenset(tracked), builder)
         for i in others:
             if inputs[i] in gradients:
                 gradients[inputs[i]] = builder.tensor(sums[i]) + gradients[inputs[i]]

@@ -20,10 +20,9 @@ import numpy as np
 from fusegrad.eager.core.dtypes import FROM_NUMPY
 from fusegrad.eager.core.op import REGISTRY, Op, Params, TensorType, bind, wrap
 from fusegrad.eager.core.ops import ops
-from fusegrad.eager.core.state import no_grad, state
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.shape.slicing import Slice
-from fusegrad.tracer.ir.evaluation import evaluate_graph
+from fusegrad.tracer.ir.evaluation import alone, evaluate_graph
 from fusegrad.tracer.ir.graph import Equation, Graph, Subgraph, Value, ancestors
 from fusegrad.tracer.ir.reversed_round import ReversedRound, reversed_round
 
@@ -33,7 +32,7 @@ _GETITEM, _RESHAPE, _CAT, _CLONE, _MATMUL = (
 
 
 # Loops of more ops than this, in all rounds, are compiled in eager runs as well, by what the compiler hands
-# over.
+# over, and so are those that are evaluated again.
 MANY = 5000
 # Products are computed again on the way back if the rows of all take more bytes than this.
 MOST_KEPT = 1 << 27
@@ -49,11 +48,10 @@ def have_rounds_compiled(run: Callable[[Body, Sequence[Tensor], Params], tuple[n
 class Body(Subgraph):
     """What a round does: its first outputs take the place of its first inputs in the next one.
 
-    has_run, templates: of a loop that tests data (`tested.py`), whether it has been evaluated before, and
-    what says what the gradients of its rounds are.
+    templates: what says what the gradients of rounds are whose number is not known (`at_count.py`).
     """
 
-    is_compiled = has_run = False
+    is_compiled = False
 
     def __init__(self, graph: Graph) -> None:
         super().__init__(graph)
@@ -62,18 +60,27 @@ class Body(Subgraph):
         self._parts: dict[Any, Body] = {}
         self._leads: dict[Any, list[Set[int]]] = {}
         self.templates: dict[Any, Any] = {}
+        self._has_run = False
 
     def repeat(self, tensors: Sequence[Tensor], params: Params) -> tuple[np.ndarray, ...]:
         """The arrays that all rounds give, op by op."""
         options = {name: value for name, value in params.items() if name != "body"}
-        interpreter, state.interpreter = state.interpreter, None
-        try:
-            with no_grad():
-                given = [wrap(t.array) for t in tensors]
-                made = all_rounds(lambda *x: evaluate_graph(self.graph, x), given, **options)
-        finally:
-            state.interpreter = interpreter
+        with alone():
+            given = [wrap(t.array) for t in tensors]
+            made = all_rounds(lambda *x: evaluate_graph(self.graph, x), given, **options)
         return tuple([np.array(t.array, order="C") for t in made])
+
+    def few_at_first(self) -> int:
+        """How many rounds are evaluated op by op: those of the first time, if there are few. A loop that is
+        evaluated again, or that is long, pays for being compiled.
+        """
+        has_run, self._has_run = self._has_run, True
+        return 0 if has_run else MANY // max(1, len(self.graph.equations))
+
+    def untested(self) -> Body:
+        """The round without its last output."""
+        graph = self.graph
+        return self.part(range(len(graph.inputs)), range(len(graph.outputs) - 1), graph.equations)
 
     def keeping(self, carried: int, products: Sequence[Value]) -> Body:
         """A round that also gives what it was handed, and these of its products."""
@@ -231,8 +238,8 @@ class Rolled(Op):
 
     def evaluate(self, args: Sequence[Any], params: Params) -> Any:
         body = params["body"]
-        many = params["rounds"] * len(body.graph.equations) > MANY
-        run = compiled_rounds if many and compiled_rounds is not None else type(body).repeat
+        few = body.few_at_first() if compiled_rounds is not None else params["rounds"]
+        run = type(body).repeat if params["rounds"] <= few or compiled_rounds is None else compiled_rounds
         return run(body, args, params)
 
     def infer(self, types: Sequence[Any], params: Params) -> tuple[TensorType, ...]:
@@ -241,9 +248,16 @@ class Rolled(Op):
         return (*[v.type for v in outputs[:carried]], *rows)
 
 
-def ways_of(graph: Graph) -> list[Set[int]]:
-    """For each output of a graph the inputs, by number, that its gradient goes to."""
-    ways: dict[Any, Set[int]] = {v: {i} for i, v in enumerate(graph.inputs) if v.dtype.kind in "fcV"}
+def ways_of(graph: Graph, tracked: Collection[Value] | None = None) -> list[Set[int]]:
+    """For each output of a graph the inputs, by number, that its gradient goes to.
+
+    tracked: the values that may need gradients (None: all).
+    """
+
+    def has_gradient(value: Value) -> bool:
+        return value.dtype.kind in "fcV" and (tracked is None or value in tracked)
+
+    ways: dict[Any, Set[int]] = {v: {i} for i, v in enumerate(graph.inputs) if has_gradient(v)}
     nothing: Set[int] = set()
     for equation in graph.equations:
         op = equation.op
@@ -252,7 +266,7 @@ def ways_of(graph: Graph) -> list[Set[int]]:
             nothing if op.rule(i) is None else ways.get(v, nothing) for i, v in enumerate(equation.inputs)
         ]
         for number, output in enumerate(equation.outputs):
-            if output.dtype.kind in "fcV":
+            if has_gradient(output):
                 ways[output] = through(range(len(given)) if leads is None else leads[number], given)
     return [ways.get(v, nothing) for v in graph.outputs]
 

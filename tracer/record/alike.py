@@ -1,4 +1,4 @@
-"""Alike rounds: what was recorded of two goes in; what is in the place of what comes out.
+"""Alike rounds: the equations of two go in; which value of the other stands for each of the one comes out.
 
 Or why they did not do the same.
 """
@@ -15,6 +15,7 @@ import numpy as np
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.ir.graph import GUARD, Equation, Value
 from fusegrad.tracer.observe.lookup import MISSING
+from fusegrad.tracer.observe.observer import Observer
 from fusegrad.tracer.observe.values import plain_key
 from fusegrad.tracer.record.memory import Known, Memory
 from fusegrad.tracer.record.recorder import Recorder
@@ -53,6 +54,12 @@ class Seen(NamedTuple):
         root = None if known is None else known.root()
         whole = known is root and array.flags.c_contiguous
         return cls(weakref.ref(tensor), root, value, array.strides, plain, tracked, whole)
+
+
+def done(recorder: Recorder, observer: Observer, deeds: int = 0) -> tuple[int, ...]:
+    """How much there is of what no round may add to, but for so many deeds."""
+    world = observer.deeds + deeds, len(observer.reads), len(observer.effects)
+    return *recorder.noted(), *world
 
 
 def operand(recorder: Recorder, value: Any) -> Tensor:

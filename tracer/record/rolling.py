@@ -41,7 +41,7 @@ from fusegrad.tracer.observe import stores
 from fusegrad.tracer.observe.lookup import MISSING
 from fusegrad.tracer.observe.observer import LOCAL, Observer
 from fusegrad.tracer.record import references
-from fusegrad.tracer.record.alike import Refused, Seen
+from fusegrad.tracer.record.alike import Refused, Seen, done
 from fusegrad.tracer.record.appended import Appended
 from fusegrad.tracer.record.items import Items, alike_for, asked, length, sources_of
 from fusegrad.tracer.record.recorder import Recorder
@@ -67,14 +67,14 @@ def rounds(
     pattern: tuple[Any, ...],
     used: Sequence[int],
     site: Site,
-    tested: TestedLoop | None = None,
+    tested: tuple[Sequence[int], bool] | None = None,
 ) -> Any:
     """What a plain loop iterates over in place of what `function` gives of `given`, or of that itself; None
     where that is to run as ever.
 
     pattern: whether a round takes apart what it gets. used: for each variable the line where a round uses its
-    number otherwise than to find rows, or 0. tested: of a loop that rounds may leave, and in which nothing
-    follows from their number.
+    number otherwise than to find rows, or 0. tested: what a `TestedLoop` says, of a loop that rounds may
+    leave, and in which nothing follows from their number.
     """
     recorder = behind(state.interpreter)
     if type(recorder) is not Recorder:
@@ -89,7 +89,13 @@ def rounds(
     if lines:
         reason = f"its rounds use their number, and not only to find rows (line {lines[0]})"
     elif recorder.later.on or tested is not None:
-        return Rounds(observer, recorder, Items(recorder, over, number, not pattern), site, tested)
+        return Rounds(
+            observer,
+            recorder,
+            Items(recorder, over, number, not pattern),
+            site,
+            tested and TestedLoop(*tested),
+        )
     else:
         line = recorder.later.settled[1]
         reason = f"values were needed, or something outside was changed, before it (line {line})"
@@ -253,7 +259,7 @@ class Rounds:
 
     def _look(self, carried: tuple[Any, ...]) -> None:
         recorder, observer = self._recorder, self._observer
-        noted = *recorder.noted(), observer.deeds, len(observer.reads), len(observer.effects)
+        noted = done(recorder, observer)
         memory, later = recorder.memory, recorder.later
         observer.forget(self._kept)
         by_graph = references.by_graph(later.tensors(), self._since)

@@ -24,13 +24,14 @@ from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.ir.graph import GUARD, Equation, Graph, Value, identifier
-from fusegrad.tracer.ir.rolled import Body
+from fusegrad.tracer.ir.rolled import Body, ways_of
 from fusegrad.tracer.ir.tested import FAR, TESTED, ways
 from fusegrad.tracer.observe.observer import Observer
 from fusegrad.tracer.record import references
 from fusegrad.tracer.record.alike import (
     Refused,
     Seen,
+    done,
     follow,
     in_place_of,
     is_derived,
@@ -183,8 +184,8 @@ class TestedRounds:
         recorder.operands = {} if recorder.operands is None else recorder.operands
         self._before, self._made = last, len(recorder.results)
         counts = tuple((id(c.owner), c.name, c.value()) for c in observer.stores.counts())
-        world = len(observer.reads), len(observer.effects), observer.loops.stores, counts
-        noted = *recorder.noted(), observer.deeds - recorder.numbers.takes, *world
+        # A number that is taken is followed.
+        noted = done(recorder, observer, -recorder.numbers.takes), observer.loops.stores, counts
         seen = tuple(map(self._seen, carried))
         values = recorder.memory.roots(lambda array: True)
         self._carried.append(carried)
@@ -375,8 +376,11 @@ class _Round:
 
     def _check_reach(self, ways_: Sequence[Sequence[Collection[int]]], taken: Sequence[Value]) -> None:
         """The gradient must go to the same leaves, however many rounds there are: others have none."""
-        leaves = _Leaves(self._recorder, self._begin)
-        reached = [leaves.of(v) for v in taken]
+        before, known = self._recorder.equations[: self._begin], self._recorder.tracked
+        made = {v for e in before for v in e.outputs}
+        read = dict.fromkeys((*(v for e in before for v in e.values()), *taken))
+        leaves = tuple([v for v in read if v not in made])
+        reached = ways_of(Graph(leaves, tuple(before), tuple(taken)), known)
         for place in range(len(self.state)):
             sets = {frozenset().union(*(reached[i] for i in way[place])) for way in ways_}
             if len(sets) > 1:
@@ -387,28 +391,3 @@ def _is_total(equation: Equation) -> bool:
     """Whether an op may be evaluated of anything."""
     op = equation.op
     return (op.family in _TOTAL or op.name in _TOTAL_OPS) and not op.refuses
-
-
-class _Leaves:
-    """Where gradients come from values to, of the first equations of a run."""
-
-    def __init__(self, recorder: Recorder, number: int) -> None:
-        self._tracked = recorder.tracked
-        self._found: dict[Value, frozenset[Value]] = {}
-        for equation in recorder.equations[:number]:
-            op = equation.op
-            leads = None if op.leads is None else op.leads(dict(equation.params))
-            given = [
-                self.of(v) if isinstance(v, Value) and op.rule(i) is not None else frozenset()
-                for i, v in enumerate(equation.inputs)
-            ]
-            for i, output in enumerate(equation.outputs):
-                if output in self._tracked:
-                    places = range(len(given)) if leads is None else leads[i]
-                    self._found[output] = frozenset().union(*(given[place] for place in places))
-
-    def of(self, value: Value) -> frozenset[Value]:
-        """The values without an equation that the gradient of one goes to."""
-        if value not in self._tracked:
-            return frozenset()
-        return self._found.get(value, frozenset({value}))

@@ -93,6 +93,13 @@ def changing_places(a: Any) -> Any:
     return x - 2 * y
 
 
+def one_of_two(a: Any) -> Any:
+    x, y = a, a * a
+    while x.sum() + y.sum() > 3:
+        x, y = y * 0.7, x * 0.8
+    return x
+
+
 def several_tests(a: Any) -> Any:
     x, y = a, a * 0
     for _ in range(60):
@@ -172,7 +179,7 @@ def numbers_handed_on(a: Any) -> Any:
 
 
 LOOPS: list[Loop] = [
-    newton, by_item, left_by_break, left_at_last, endless, counting, handing_on, changing_places,
+    newton, by_item, left_by_break, left_at_last, endless, counting, handing_on, changing_places, one_of_two,
     several_tests, conjugate_gradients, one_side, joined, number_that_is_left, bounded,
     number_tested_next, numbers_handed_on,
 ]  # fmt: skip

@@ -86,7 +86,7 @@ def test_a_loop_whose_length_depends_on_data():
         (ours, steps), (theirs, expected) = g(x), f(x)
         same(ours, theirs)
         assert steps == expected
-    assert g.stats.compiled_calls == 3
+    assert g.stats.compiled_calls == 5 and g.stats.compiles == 1
 
 
 def test_double_backward_through_a_compiled_call():

@@ -9,9 +9,10 @@ template.
 
 from __future__ import annotations
 
+import itertools
 import zlib
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,7 @@ class Template(Subgraph):
         self._key = key
         self._derived: dict[Any, Derived] = {}
         self._made: OrderedDict[int, tuple[Graph, list[np.ndarray]]] = OrderedDict()
+        self._leads: list[set[int]] | None = None
 
     @property
     def name(self) -> str:
@@ -68,6 +70,23 @@ class Template(Subgraph):
 
     def _make(self, rounds: int) -> tuple[Graph, list[np.ndarray]]:
         raise NotImplementedError
+
+    def leads(self) -> list[set[int]]:
+        """For each output the inputs that its gradient goes to, for some number of rounds."""
+        if self._leads is None:
+            self._leads = self._ways(rounds=1)
+            # Where no way is new after one round more, none is after more of them.
+            for rounds in itertools.count(2):
+                before = [*map(len, self._leads)]
+                self._leads = [a | b for a, b in zip(self._leads, self._ways(rounds), strict=True)]
+                if before == [*map(len, self._leads)]:
+                    break
+        return self._leads
+
+    def _ways(self, rounds: int) -> list[set[int]]:
+        graph, constants = self.graph_of(rounds)
+        number = len(graph.inputs) - len(constants)
+        return [{i for i in ways if i < number} for ways in rolled.ways_of(graph)]
 
     def derived(self, given: tuple[int, ...], number: int) -> Derived:
         """What gives the gradients of its first inputs, so many, from those of these outputs."""
@@ -170,6 +189,11 @@ class AtCount(Op):
     family = "rolled"
     fills = False
 
+    @staticmethod
+    def leads(params: Params) -> Sequence[Collection[int]]:
+        # The first input is the number of rounds.
+        return [{i + 1 for i in ways} for ways in params["template"].leads()]
+
     def evaluate(self, args: Sequence[Any], params: Params) -> Any:
         count, *tensors = args
         graph, constants = params["template"].graph_of(int(count.array))
@@ -186,7 +210,8 @@ class AtCount(Op):
 def _gradient(g: Any, inputs: Sequence[Tensor], index: int, template: Template) -> Tensor | None:
     gradients = g if type(g) is list else [g]
     given = tuple([i for i, known in enumerate(gradients) if known is not None])
-    if not index or not given:
+    leads = AtCount.leads({"template": template})
+    if not any(index in leads[i] for i in given):
         return None
     count, *others = inputs
     operands = count, *[gradients[i] for i in given], *others

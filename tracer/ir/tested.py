@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from fusegrad.eager.core.families import ANY, Elementwise
 from fusegrad.eager.core.op import Op, Params, TensorType, bind, wrap
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.ir.at_count import AT_COUNT, backward_of, place_of
@@ -62,7 +63,8 @@ def _gradient(
     gradients = g if type(g) is list else [g]
     found = gradients[carried + 1 + index] if keeps else None
     given = tuple([i for i, known in enumerate(gradients[:carried]) if known is not None])
-    if given:
+    leads = Tested.leads({"body": body, "carried": carried, "keeps": keeps})
+    if any(index in leads[i] for i in given):
         count, kept = outputs[carried], outputs[carried + 1 :] or inputs
         operands = count, *[gradients[i] for i in given], *kept, *inputs[carried:]
         made = bind(AT_COUNT, operands, {"template": backward_of(body.untested(), carried, given)})
@@ -120,6 +122,18 @@ def _op_by_op(body: Body, args: Sequence[Any], carried: int, most: int) -> tuple
 
 
 TESTED = Tested("tested", "*tensors", {"tensors": _gradient})
+
+# A copy of what rounds hand on, so that who writes into it does not write what the graph keeps. Params:
+# `node`, the name of the node that made it in a round.
+HANDED_ON = Elementwise(
+    "handed_on",
+    "x",
+    lambda x, node: np.array(x, copy=True),
+    ANY,
+    lambda b, x, node: x,
+    {"x": lambda g, node: g},
+    lambda params: params["node"],
+)
 
 
 def ways(body: Body, carried: int) -> list[list[Set[int]]]:

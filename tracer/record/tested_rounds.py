@@ -25,7 +25,7 @@ from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.ir.graph import GUARD, Equation, Graph, Value, identifier
 from fusegrad.tracer.ir.rolled import Body, ways_of
-from fusegrad.tracer.ir.tested import FAR, TESTED, ways
+from fusegrad.tracer.ir.tested import FAR, HANDED_ON, TESTED, ways
 from fusegrad.tracer.observe.observer import Observer
 from fusegrad.tracer.record import references
 from fusegrad.tracer.record.alike import (
@@ -216,7 +216,7 @@ class TestedRounds:
         bounded = most < FAR // 2
         if self._count is not None and (bounded or counts):
             raise Refused("how many rounds there were is known to replays alone")
-        held, count = round_.as_an_op(most if bounded else FAR)
+        held, count = round_.as_an_op(most if bounded else FAR, self._nodes())
         self._count, self._behind = count, begin.number + int(count.array)
         # They are done again by the op, which tests as they did.
         recorder.without_guards(begin.equations)
@@ -238,6 +238,12 @@ class TestedRounds:
             elif isinstance(seen, Number) and seen.value not in found:
                 found[seen.value] = self._recorder.doubles.holding(seen.value, item)
         return found
+
+    def _nodes(self) -> dict[Value, str]:
+        """The names of the nodes that made what the last state holds, by what it was in the first."""
+        held = zip(self._states[0].carried, self._carried[-1], strict=True)
+        tensors = [(seen.value, x) for seen, x in held if isinstance(seen, Seen) and seen.value is not None]
+        return {v: x.grad_fn.name() for v, x in tensors if x.grad_fn is not None}
 
     def _carries(self, after: dict[Value, Value]) -> dict[int, int]:
         """By how much the variables grow that are counted up. Raises Refused unless the states are alike, and
@@ -327,9 +333,10 @@ class _Round:
         if not all(is_derived(e, known) for e in self._others):
             raise Refused("gradients are taken of only some of what its rounds compute")
 
-    def as_an_op(self, most: int) -> tuple[dict[Value, Tensor], Tensor]:
+    def as_an_op(self, most: int, nodes: Mapping[Value, str]) -> tuple[dict[Value, Tensor], Tensor]:
         """Say what these rounds do and all that follow, up to so many, by one op on the graph; what is handed
-        on in the end, by the value that it was first, and how many rounds there were.
+        on in the end, by the value that it was first, and how many rounds there were. nodes: the names of the
+        nodes that make it, by the same.
         """
         same = self._same()
         tensors = [*(self._held[v] for v in self.state), *(self._tensor(v) for v in same)]
@@ -339,8 +346,10 @@ class _Round:
             self._check_reach(ways(body, carried), [*self.state, *same])
         params = {"body": body, "carried": carried, "most": most, "keeps": keeps}
         made = self._recorder.later.at_once(lambda: bind(TESTED, tuple(tensors), params))
-        # Who writes into a result does not write what the graph keeps.
-        on = [ops.clone(x) for x in made[:carried]] if keeps else made[:carried]
+        on = made[:carried]
+        if keeps:
+            named = zip(on, self.state, strict=True)
+            on = tuple([bind(HANDED_ON, (x,), {"node": nodes.get(v, "")}) for x, v in named])
         return dict(zip(self.state, on, strict=True)), made[carried]
 
     def _same(self) -> list[Value]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -71,3 +72,50 @@ def test_backward_finds_what_was_written_through_data(write: str) -> None:
             found.append((x.grad.numpy(), w.grad.numpy()))
         for ours, theirs in zip(*found, strict=True):
             np.testing.assert_allclose(ours, theirs, 1e-12)
+
+
+def _affine(x: fg.Tensor, w: fg.Tensor) -> fg.Tensor:
+    while x.sum() > 1:
+        x = x * 0.5 + 0.01
+    return x * w
+
+
+def _curved(x: fg.Tensor, w: fg.Tensor) -> fg.Tensor:
+    while x.sum() > 1:
+        x = fg.tanh(x * w) * 1.2
+    return x
+
+
+def _squared(x: fg.Tensor, w: fg.Tensor) -> fg.Tensor:
+    while x.sum() > 1:
+        x = x * 0.5
+        w = w * w * 0.25
+    return w
+
+
+@pytest.mark.parametrize("function", [_affine, _curved, _squared])
+def test_first_derivatives_have_a_graph_where_they_have_in_eager(function: Callable[..., fg.Tensor]) -> None:
+    jitted = fg.jit(function)
+    for size in (5.0, 9.0, 3.5, 40.0, 8.0):
+        found: list[Any] = []
+        for run in (jitted, function):
+            x, w = (fg.full((2,), n, dtype=fg.float64, requires_grad=True) for n in (size, 0.6))
+            slopes = fg.autograd.grad(run(x, w).sum(), [x, w], create_graph=True, allow_unused=True)
+            for slope in slopes:
+                if slope is None or not slope.requires_grad:
+                    found.append([None])
+                else:
+                    found.append(fg.autograd.grad(slope.sum(), [x, w], retain_graph=True, allow_unused=True))
+        ours, theirs = [*found[0], *found[1]], [*found[2], *found[3]]
+        assert [t is None for t in ours] == [t is None for t in theirs]
+        for a, b in zip(ours, theirs, strict=True):
+            if a is not None:
+                np.testing.assert_allclose(a.numpy(), b.numpy(), 1e-12)
+    assert jitted.stats.compiled_calls == 4
+
+
+def test_results_have_the_node_that_made_them_in_a_round() -> None:
+    jitted = fg.jit(_curved)
+    for size in (5.0, 9.0, 3.0):
+        x, w = (fg.full((2,), n, requires_grad=True) for n in (size, 0.6))
+        assert "MulBackward0" in repr(jitted(x, w))

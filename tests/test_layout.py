@@ -41,7 +41,7 @@ ROOMS = {
         "",
         "distributions",
     ],
-    "tracer": ["ir", "twin", "observe", "record", "capture", "export", ""],
+    "tracer": ["ir", "twin", "observe", "record", "loops", "capture", "export", ""],
     "compiler": [
         "base",
         "kernel",

@@ -25,7 +25,7 @@ from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.ir import passes
 from fusegrad.tracer.ir.graph import Equation, Graph, Value, identifier
 from fusegrad.tracer.ir.rolled import ROLLED, Body, unrolled
-from fusegrad.tracer.record.rolling import TURN
+from fusegrad.tracer.loops.rolling import TURN
 
 # Rounds of no more equations than this, in all, are written out where they could share kernels.
 MOST_WRITTEN_OUT = 2000

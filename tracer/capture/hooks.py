@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from types import FunctionType
 from typing import Any
 
+from fusegrad.tracer.loops import rolling
+from fusegrad.tracer.loops.items import sources_of
 from fusegrad.tracer.observe import attributes, calls, operations, purity
 from fusegrad.tracer.observe.loops import Part
 from fusegrad.tracer.observe.observer import Following, Observer, active
 from fusegrad.tracer.observe.values import is_plain
-from fusegrad.tracer.record import rolling
-from fusegrad.tracer.record.items import sources_of
 from fusegrad.tracer.twin.sites import Site, SiteTable
 
 

@@ -1,1 +1,1 @@
-"""What a run computes: its ops, its memory, its loops."""
+"""What a run computes: its ops and its memory."""

@@ -16,7 +16,7 @@ from fusegrad.eager.core.op import bind
 from fusegrad.tracer.capture.api import capture
 from fusegrad.tracer.ir import passes, rolled
 from fusegrad.tracer.ir.rolled import ROLLED, Body, loop
-from fusegrad.tracer.record import rolling
+from fusegrad.tracer.loops import rolling
 
 
 @pytest.fixture(autouse=True)

@@ -37,18 +37,18 @@ from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.ir.graph import GUARD
 from fusegrad.tracer.ir.tested import FAR
+from fusegrad.tracer.loops.alike import Refused, Seen, done
+from fusegrad.tracer.loops.appended import Appended
+from fusegrad.tracer.loops.items import Items, alike_for, asked, length, sources_of
+from fusegrad.tracer.loops.round_numbers import computed
+from fusegrad.tracer.loops.rows import RowRead, RowWrite
+from fusegrad.tracer.loops.tested_rounds import TestedLoop, TestedRounds
+from fusegrad.tracer.loops.turns import LOOKS, TURN, Look, counted_up, turn_of
 from fusegrad.tracer.observe import stores
 from fusegrad.tracer.observe.lookup import MISSING
 from fusegrad.tracer.observe.observer import LOCAL, Observer
 from fusegrad.tracer.record import references
-from fusegrad.tracer.record.alike import Refused, Seen, done
-from fusegrad.tracer.record.appended import Appended
-from fusegrad.tracer.record.items import Items, alike_for, asked, length, sources_of
 from fusegrad.tracer.record.recorder import Recorder
-from fusegrad.tracer.record.round_numbers import computed
-from fusegrad.tracer.record.rows import RowRead, RowWrite
-from fusegrad.tracer.record.tested_rounds import TestedLoop, TestedRounds
-from fusegrad.tracer.record.turns import LOOKS, TURN, Look, counted_up, turn_of
 from fusegrad.tracer.twin.plain_loops import COUNTED
 from fusegrad.tracer.twin.sites import Site
 

@@ -9,8 +9,8 @@ import pytest
 from rolled_loops import ROUNDS, Loop, check, check_rolled, given, rounds_that_run
 
 import fusegrad as fg
+from fusegrad.tracer.loops import rolling
 from fusegrad.tracer.observe import loops
-from fusegrad.tracer.record import rolling
 from fusegrad.tracer.twin import scopes
 
 

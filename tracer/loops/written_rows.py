@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from fusegrad.tracer.ir.graph import Equation, Value
-from fusegrad.tracer.record.rows import RowRead, RowWrite
+from fusegrad.tracer.loops.rows import RowRead, RowWrite
 
 
 class NotApart(Exception):

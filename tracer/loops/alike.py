@@ -14,13 +14,13 @@ import numpy as np
 
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.ir.graph import GUARD, Equation, Value
+from fusegrad.tracer.loops.round_numbers import Computed
+from fusegrad.tracer.loops.rows import RowRead
 from fusegrad.tracer.observe.lookup import MISSING
 from fusegrad.tracer.observe.observer import Observer
 from fusegrad.tracer.observe.values import plain_key
 from fusegrad.tracer.record.memory import Known, Memory
 from fusegrad.tracer.record.recorder import Recorder
-from fusegrad.tracer.record.round_numbers import Computed
-from fusegrad.tracer.record.rows import RowRead
 
 NOTHING: Mapping[int, Any] = MappingProxyType({})
 

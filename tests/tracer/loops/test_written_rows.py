@@ -10,8 +10,8 @@ from oracle import torch
 from rolled_loops import ROUNDS, Loop, check, given, rounds_that_run
 
 import fusegrad as fg
-from fusegrad.tracer.record import written_rows
-from fusegrad.tracer.record.rows import RowRead
+from fusegrad.tracer.loops import written_rows
+from fusegrad.tracer.loops.rows import RowRead
 
 F64 = fg.float64
 

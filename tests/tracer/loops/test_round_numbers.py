@@ -10,7 +10,7 @@ from oracle import torch
 from rolled_loops import ROUNDS, Loop, check, check_rolled, given, rounds_that_run
 
 import fusegrad as fg
-from fusegrad.tracer.record.round_numbers import Computed
+from fusegrad.tracer.loops.round_numbers import Computed
 
 DT = 0.01
 

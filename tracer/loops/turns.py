@@ -14,8 +14,8 @@ from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.ir.graph import Equation, Graph, Value, identifier
 from fusegrad.tracer.ir.rolled import ROLLED, Body, loop
-from fusegrad.tracer.record import appended as lists
-from fusegrad.tracer.record.alike import (
+from fusegrad.tracer.loops import appended as lists
+from fusegrad.tracer.loops.alike import (
     Refused,
     Seen,
     follow,
@@ -26,12 +26,12 @@ from fusegrad.tracer.record.alike import (
     operand,
     pattern,
 )
-from fusegrad.tracer.record.appended import Appended, NotAlike, by_list
+from fusegrad.tracer.loops.appended import Appended, NotAlike, by_list
+from fusegrad.tracer.loops.round_numbers import Computed, NoRows
+from fusegrad.tracer.loops.rows import RowRead, RowWrite
+from fusegrad.tracer.loops.written_rows import Forward, NotApart, written_rows
 from fusegrad.tracer.record.memory import Known
 from fusegrad.tracer.record.recorder import Recorder
-from fusegrad.tracer.record.round_numbers import Computed, NoRows
-from fusegrad.tracer.record.rows import RowRead, RowWrite
-from fusegrad.tracer.record.written_rows import Forward, NotApart, written_rows
 
 # So many rounds are one turn. After which rounds the state is looked at: the first ones may differ.
 TURN, LOOKS = 2, (2, 4, 6)

@@ -10,7 +10,7 @@ from oracle import torch
 from rolled_loops import ROUNDS, Loop, check, check_rolled, given, rounds_that_run
 
 import fusegrad as fg
-from fusegrad.tracer.record.rows import RowRead
+from fusegrad.tracer.loops.rows import RowRead
 
 F64 = fg.float64
 

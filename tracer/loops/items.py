@@ -10,11 +10,11 @@ from fusegrad.eager.autograd import views
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.ir.tested import FAR
+from fusegrad.tracer.loops.round_numbers import Computed
+from fusegrad.tracer.loops.rows import RowRead, RowWrite
+from fusegrad.tracer.loops.turns import TURN
 from fusegrad.tracer.observe.operations import COMPARE
 from fusegrad.tracer.record.recorder import Recorder
-from fusegrad.tracer.record.round_numbers import Computed
-from fusegrad.tracer.record.rows import RowRead, RowWrite
-from fusegrad.tracer.record.turns import TURN
 
 
 def sources_of(function: Any, given: Sequence[Any], targets: int) -> Sequence[Any] | None:

@@ -10,7 +10,7 @@ from rolled_loops import ROUNDS, given, rounds_that_run
 
 import fusegrad as fg
 from fusegrad import nn
-from fusegrad.tracer.record import turns
+from fusegrad.tracer.loops import turns
 
 
 @pytest.fixture(autouse=True)
@@ -166,6 +166,6 @@ def test_states_of_several_sizes(rounds: int) -> None:
 def test_a_planted_fault_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Counts that are not gone on with."""
     monkeypatch.setattr(turns, "counted_up", lambda looks: [])
-    monkeypatch.setattr("fusegrad.tracer.record.rolling.counted_up", lambda looks: [])
+    monkeypatch.setattr("fusegrad.tracer.loops.rolling.counted_up", lambda looks: [])
     with pytest.raises(AssertionError):
         check(counted)

@@ -14,7 +14,7 @@ from fusegrad.tracer.capture.api import capture
 from fusegrad.tracer.ir import passes, tested
 from fusegrad.tracer.ir.evaluation import evaluate_graph
 from fusegrad.tracer.ir.text import load, parse_graph
-from fusegrad.tracer.record import tested_rounds
+from fusegrad.tracer.loops import tested_rounds
 
 Loop = Callable[[fg.Tensor], Any]
 

@@ -14,7 +14,7 @@ import pytest
 
 import fusegrad as fg
 from fusegrad.tracer.ir import passes, rolled
-from fusegrad.tracer.record import rolling
+from fusegrad.tracer.loops import rolling
 
 ROUNDS = 40
 

@@ -8,8 +8,8 @@ from rolled_loops import ROUNDS, Loop, check, given, rounds_that_run
 
 import fusegrad as fg
 from fusegrad import nn
+from fusegrad.tracer.loops import items
 from fusegrad.tracer.observe.operations import COMPARE
-from fusegrad.tracer.record import items
 
 
 @pytest.fixture(autouse=True)

@@ -26,9 +26,7 @@ from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.ir.graph import GUARD, Equation, Graph, Value, identifier
 from fusegrad.tracer.ir.rolled import Body, ways_of
 from fusegrad.tracer.ir.tested import FAR, HANDED_ON, TESTED, ways
-from fusegrad.tracer.observe.observer import Observer
-from fusegrad.tracer.record import references
-from fusegrad.tracer.record.alike import (
+from fusegrad.tracer.loops.alike import (
     Refused,
     Seen,
     done,
@@ -40,6 +38,8 @@ from fusegrad.tracer.record.alike import (
     operand,
     pattern,
 )
+from fusegrad.tracer.observe.observer import Observer
+from fusegrad.tracer.record import references
 from fusegrad.tracer.record.later import alive
 from fusegrad.tracer.record.memory import Known
 from fusegrad.tracer.record.recorder import Recorder

@@ -21,7 +21,14 @@ from typing import Any
 import numpy as np
 
 from fusegrad.compiler.base.gather_op import Along
-from fusegrad.compiler.lower import convolutions, linear_algebra, pooling, resampling, thin_products
+from fusegrad.compiler.lower import (
+    branches,
+    convolutions,
+    linear_algebra,
+    pooling,
+    resampling,
+    thin_products,
+)
 from fusegrad.compiler.lower.rewriter import Rewriter
 from fusegrad.compiler.lower.sign_analysis import sign
 from fusegrad.eager.core import dtypes
@@ -475,6 +482,7 @@ LOWERED: dict[str, Callable[..., Any]] = {
     "assign": _assign,
     "diagonal_scatter": _diagonal_scatter,
     "cat": _cat,
+    **branches.RULES,
     **pooling.RULES,
     **resampling.RULES,
     **convolutions.RULES,

@@ -21,19 +21,15 @@ from fusegrad.eager.core.abstract import interpreted
 from fusegrad.eager.core.op import Op, Params, TensorType, bind, wrap
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.ir import rolled
-from fusegrad.tracer.ir.differentiate import Builder, walked_back, zeros_of
+from fusegrad.tracer.ir.differentiate import Builder, zeros_of
 from fusegrad.tracer.ir.evaluation import alone, evaluate_graph
-from fusegrad.tracer.ir.graph import Graph, Subgraph, Value, identifier
+from fusegrad.tracer.ir.graph import Graph, Subgraph
 from fusegrad.tracer.ir.passes import optimise
+from fusegrad.tracer.ir.pullback import fresh, place_of, pullback
 from fusegrad.tracer.ir.rolled import ROLLED, Body, loop
 
 # Of so many numbers of rounds graphs are kept.
 _KEPT = 256
-
-
-def place_of(tensors: Sequence[Tensor], index: int) -> int:
-    """Which of the tensors that have gradients that one is."""
-    return sum(t.array.dtype.kind in "fcV" for t in tensors[:index])
 
 
 class Template(Subgraph):
@@ -111,8 +107,8 @@ class Backward(Template):
     def _make(self, rounds: int) -> tuple[Graph, list[np.ndarray]]:
         graph, carried = self._body.graph, self._carried
         names = {v.name for v in graph.inputs}
-        seeds = [_named(f"g_{graph.outputs[i].name}", graph.outputs[i].type, names) for i in self._given]
-        now = [_named(f"{v.name}_now", v.type, names) for v in graph.inputs[carried:]]
+        seeds = [fresh(f"g_{graph.outputs[i].name}", graph.outputs[i].type, names) for i in self._given]
+        now = [fresh(f"{v.name}_now", v.type, names) for v in graph.inputs[carried:]]
         builder = Builder(names, "d")
         wanted = [i for i, v in enumerate(graph.inputs) if v.dtype.kind in "fcV"]
 
@@ -139,12 +135,6 @@ class Backward(Template):
         return made, [*builder.constants.values()]
 
 
-def _named(name: str, type_: TensorType, names: set[str]) -> Value:
-    value = Value(identifier(name, names), type_)
-    names.add(value.name)
-    return value
-
-
 def backward_of(body: Body, carried: int, given: tuple[int, ...]) -> Backward:
     """The one template of the gradients of these rounds."""
     key = carried, given
@@ -165,22 +155,8 @@ class Derived(Template):
 
     def _make(self, rounds: int) -> tuple[Graph, list[np.ndarray]]:
         graph, constants = self._of.graph_of(rounds)
-        names = {v.name for v in graph.inputs} | {v.name for e in graph.equations for v in e.outputs}
-        values = (*graph.inputs, *(v for e in graph.equations for v in e.outputs))
-        tracked = {v for v in values if v.dtype.kind in "fcV"}
-        seeds = [_named(f"g_{graph.outputs[i].name}", graph.outputs[i].type, names) for i in self._given]
-        builder = Builder(names, "d")
-
-        def walk() -> list[Any]:
-            begin = zip([graph.outputs[i] for i in self._given], seeds, strict=True)
-            gradients = walked_back(graph, begin, frozenset(tracked), builder)
-            wanted = [v for v in graph.inputs[: self._number] if v.dtype.kind in "fcV"]
-            return [builder.value(gradients[v] if v in gradients else zeros_of(v)) for v in wanted]
-
-        results = interpreted(builder, walk)
-        inputs = (*seeds, *graph.inputs, *builder.constants)
-        whole = Graph(inputs, (*graph.equations, *builder.equations), tuple(results))
-        return optimise(whole), [*constants, *builder.constants.values()]
+        made = pullback(graph, self._given, self._number)
+        return made.graph, [*constants, *made.constants]
 
 
 class AtCount(Op):

@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from fusegrad.eager.core.families import ANY, Elementwise
 from fusegrad.eager.core.op import Op, Params, TensorType, bind, wrap
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.tracer.ir.at_count import AT_COUNT, backward_of, place_of
+from fusegrad.tracer.ir.at_count import AT_COUNT, backward_of
 from fusegrad.tracer.ir.evaluation import alone, evaluate_graph
+from fusegrad.tracer.ir.pullback import place_of
 from fusegrad.tracer.ir.rolled import Body, through, ways_of
 
 COUNT = TensorType((), np.dtype(np.int64))
@@ -123,17 +123,22 @@ def _op_by_op(body: Body, args: Sequence[Any], carried: int, most: int) -> tuple
 
 TESTED = Tested("tested", "*tensors", {"tensors": _gradient})
 
-# A copy of what rounds hand on, so that who writes into it does not write what the graph keeps. Params:
-# `node`, the name of the node that made it in a round.
-HANDED_ON = Elementwise(
-    "handed_on",
-    "x",
-    lambda x, node: np.array(x, copy=True),
-    ANY,
-    lambda b, x, node: x,
-    {"x": lambda g, node: g},
-    lambda params: params["node"],
-)
+
+class HandedOn(Op):
+    """A copy of what rounds hand on, so that who writes into it does not write what the graph keeps. Params:
+    `node`, the name of the node that made it in a round.
+    """
+
+    family = "rolled"
+
+    def evaluate(self, args: Sequence[Any], params: Params) -> np.ndarray:
+        return np.array(args[0].array, copy=True)
+
+    def infer(self, types: Sequence[Any], params: Params) -> TensorType:
+        return TensorType(types[0].shape, types[0].dtype)
+
+
+HANDED_ON = HandedOn("handed_on", "x", {"x": lambda g, node: g}, lambda params: params["node"])
 
 
 def ways(body: Body, carried: int) -> list[list[Set[int]]]:

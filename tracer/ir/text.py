@@ -16,8 +16,9 @@ from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.op import REGISTRY, TensorType, bind, wrap
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.shape.slicing import Slice
+from fusegrad.tracer.ir.branch import BRANCH, SIDE, Side
 from fusegrad.tracer.ir.evaluation import check_guard
-from fusegrad.tracer.ir.graph import GUARD, Equation, Graph, Source, Value
+from fusegrad.tracer.ir.graph import GUARD, Equation, Graph, Source, Subgraph, Value
 from fusegrad.tracer.ir.rolled import ROLLED, Body, all_rounds
 from fusegrad.tracer.ir.tested import TESTED, rounds_while
 
@@ -77,7 +78,7 @@ def parse_graph(text: str) -> Graph:
 def _graph_of(function: ast.FunctionDef, comments: dict[int, str]) -> Graph:
     """The graph that a printed function says. comments: by line."""
     values: dict[str, Value] = {}
-    bodies: dict[str, Body] = {}
+    bodies: dict[str, Subgraph] = {}
 
     def define(name: str, annotation: ast.expr) -> Value:
         values[name] = Value(name, _type(annotation))
@@ -108,7 +109,8 @@ def _graph_of(function: ast.FunctionDef, comments: dict[int, str]) -> Graph:
                 equations.append(equation(call, (Value(name, types),)))
                 define(name, annotation)
             case ast.FunctionDef(name=name):
-                bodies[name] = Body(_graph_of(statement, comments))
+                kind = Side if name.startswith(SIDE) else Body
+                bodies[name] = kind(_graph_of(statement, comments))
             case ast.Assign(targets=[ast.Tuple(elts=targets)], value=call):
                 made = tuple(values[t.id] for t in targets if isinstance(t, ast.Name))
                 equations.append(equation(call, made))
@@ -146,7 +148,7 @@ def namespace() -> dict[str, Any]:
         return run
 
     names: dict[str, Any] = {name: runner(name) for name in REGISTRY if REGISTRY[name] is not GUARD}
-    names[ROLLED.name], names[TESTED.name] = _rounds, _tested_rounds
+    names[ROLLED.name], names[TESTED.name], names[BRANCH.name] = _rounds, _tested_rounds, _side
     return {**names, **dtypes.FROM_SHORT, "inf": math.inf, "nan": math.nan, "guard": check_guard}
 
 
@@ -162,6 +164,12 @@ def _tested_rounds(
     """A loop that tests data, whose round is a printed one."""
     made, count = rounds_while(body, tensors, carried, most)
     return *made, wrap(np.array(count)), *(tensors if keeps else ())
+
+
+def _side(test: Tensor, *tensors: Tensor, then: Callable[..., Any], otherwise: Callable[..., Any]) -> Any:
+    """A branch whose sides are printed functions."""
+    made = (then if test.array.item() else otherwise)(*tensors)
+    return made[0] if len(made) == 1 else made
 
 
 def _frozen(value: Any) -> Any:

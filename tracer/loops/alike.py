@@ -10,8 +10,6 @@ from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.ir.graph import GUARD, Equation, Value
 from fusegrad.tracer.loops.round_numbers import Computed
@@ -22,6 +20,8 @@ from fusegrad.tracer.observe.values import plain_key
 from fusegrad.tracer.record.memory import Known, Memory
 from fusegrad.tracer.record.recorder import Recorder
 
+# What no round has that is rolled: draws, and what has equations of its own.
+NESTED = frozenset({"random", "rolled"})
 NOTHING: Mapping[int, Any] = MappingProxyType({})
 
 
@@ -96,21 +96,17 @@ def in_place_of(
     reads_after: Mapping[int, RowRead] = NOTHING,
     numbers: Mapping[int, Computed] = NOTHING,
     numbers_after: Mapping[int, Computed] = NOTHING,
-    tests: bool = False,
 ) -> dict[Value, Value]:
-    """For each value of the first equations that of the second ones in its place.
-
-    tests: whether they may test data.
-    """
+    """For each value of the first equations that of the second ones in its place."""
     marked = reads.keys() == reads_after.keys() and numbers.keys() == numbers_after.keys()
     if len(first) != len(second) or not marked:
         raise Refused("its rounds do not all have the same ops")
     after: dict[Value, Value] = {}
     for i, (one, other) in enumerate(zip(first, second, strict=True)):
         line = f"(line {one.source.line})" if one.source is not None else ""
-        if one.op is GUARD and not (tests and one.inputs[0].dtype == np.bool_):
+        if one.op is GUARD:
             raise Refused(f"its rounds look at values {line}")
-        if one.op.refuses or one.op.family in ("random", "rolled"):
+        if one.op.refuses or one.op.family in NESTED:
             raise Refused(f"its rounds have an op that is not rolled, {one.op.name} {line}")
         if one.op is not other.op:
             raise Refused(f"its rounds do not all have the same ops {line}")

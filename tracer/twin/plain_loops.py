@@ -67,8 +67,8 @@ class PlainLoop:
     before. rows, written: by the subscript, which finds a row, or is given one. tests: by the comparison,
     what asks for the counter. numbers: the operators that compute with it; mixed: where a variable is read
     that may hold what was computed so. appends: the statements that append to lists, and to which. used: the
-    targets that are used otherwise, and the line of that. is_tested: whether rounds may leave it, and none
-    uses its number; number_is_used: whether somebody does so elsewhere. counters: the variables that they
+    targets that are used otherwise, and the line of that. is_tested: whether rounds branch, and none uses its
+    number; number_is_used: whether somebody does so elsewhere. counters: the variables that they
     hand on and do nothing with but count them up, and compare them; counts: these comparisons, with by how
     much both sides differ more after each round.
     """
@@ -105,9 +105,14 @@ def plain_loop(loop: ast.For, scope: Scope) -> PlainLoop:
         if not scope.is_own(name):
             raise NotPlain(f"a function within may see its variable `{name}`", loop.lineno)
     found = reading.found
-    # What not every round assigns, up to where it may leave, may be that of one that is left out.
+    read = uses(loop)
+    branches = any(isinstance(n, (ast.If, ast.IfExp, ast.BoolOp)) for n in ast.walk(loop))
+    found.is_tested = branches and not any(read[t] for t in targets)
+    # What not every round assigns, up to where it may leave, may be that of one that is left out; and so may
+    # be all, where the last round may be.
     certain = reading.certain & reading.certain_when_left if reading.may_leave else reading.certain
-    later = (n for n in reading.assigned if n not in certain and scope.is_used_elsewhere(n, loop))
+    sure = () if found.is_tested else certain
+    later = (n for n in reading.assigned if n not in sure and scope.is_used_elsewhere(n, loop))
     found.carried = [n for n in reading.read if n in reading.assigned and n not in targets]
     found.carried += [n for n in later if n not in (*found.carried, *targets)]
     for name in found.carried:
@@ -116,8 +121,6 @@ def plain_loop(loop: ast.For, scope: Scope) -> PlainLoop:
     for target in targets:
         if target in reading.assigned:
             found.used.setdefault(target, loop.lineno)
-    read = uses(loop)
-    found.is_tested = reading.may_leave and not any(read[t] for t in targets)
     found.number_is_used = any(scope.is_used_elsewhere(t, loop) for t in targets)
     if found.is_tested:
         for name in found.carried:

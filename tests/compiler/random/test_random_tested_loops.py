@@ -74,6 +74,15 @@ def statements(draw: random.Random, header: str) -> Iterator[str]:
         usual += ["old = a", f"c = b; b = fg.tanh({term()})", "total = total + (a * b).sum()"]
         usual += [f"if {test()}: {target} = {target} * 0.5", f"last = {term()}"]
         usual += [f"{target} = {target} * 0.5 if {test()} else {target} + 0.1 * y", f"if {test()}: break"]
+        others = [
+            f"{draw.choice('abc')} = {draw.choice(['fg.tanh({})', '{}'])}".format(term()) for _ in "123"
+        ]
+        usual += [
+            f"if {test()}: {others[0]}\n        else: {others[1]}",
+            f"if {test()}: {others[0]}\n        elif {test()}: {others[1]}; {others[2]}",
+            f"if {test()}: c = -c\n        elif {test()}: best = min(best, a.sum().item())",
+            f"if {test()}: old = {target}",
+        ] * 2
         odd = [
             f"{target} *= 0.5",
             f"{target} = {target} * k * 0.1",
@@ -120,7 +129,7 @@ def loop(seed: int) -> tuple[str, Callable[..., Any]]:
     if "left" in header:
         body.insert(draw.randint(0, len(body)), "left = left - 1")
         body = [line.replace("left = left - 1", "left = left - 1.0") for line in body]
-    elif not any("break" in line for line in body):
+    elif not any("break" in line for line in body) and (header == "while True:" or draw.random() < 0.6):
         body.append(f"if {test}: break")
     lines = [header, *(f"    {line}" for line in body)]
     lines += [

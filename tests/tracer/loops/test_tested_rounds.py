@@ -14,7 +14,7 @@ from fusegrad.tracer.capture.api import capture
 from fusegrad.tracer.ir import passes, tested
 from fusegrad.tracer.ir.evaluation import evaluate_graph
 from fusegrad.tracer.ir.text import load, parse_graph
-from fusegrad.tracer.loops import tested_rounds
+from fusegrad.tracer.loops import tested_op
 
 Loop = Callable[[fg.Tensor], Any]
 
@@ -436,6 +436,6 @@ def test_a_loop_that_runs_a_round_too_many_is_found(monkeypatch: pytest.MonkeyPa
 
 
 def test_gradients_that_are_zeros_in_place_of_none_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tested_rounds._Round, "_check_reach", lambda *args: None)
+    monkeypatch.setattr(tested_op.TestedOp, "_check_reach", lambda *args: None)
     with pytest.raises(AssertionError):
         test_what_has_a_gradient_may_depend_on_the_number_of_rounds()

@@ -1,0 +1,181 @@
+"""Loops whose rounds branch on data: one op for all, whichever way each round goes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fusegrad as fg
+from fusegrad.tracer.loops import tested_rounds
+
+Loop = Callable[[fg.Tensor, fg.Tensor], Any]
+
+
+def bouncing(x: Any, v: Any) -> Any:
+    for _ in range(60):
+        x = x + v * 0.1
+        if x.sum() > 1:
+            v = -v
+        elif x.sum() < -1:
+            v = -v * 0.9
+    return x, v
+
+
+def two_sides(x: Any, v: Any) -> Any:
+    for _ in range(40):
+        if x.sum() > 0:
+            x = x * 0.9 - 0.3 * v
+        else:
+            x = x * 0.8 + 0.2 * v
+    return x
+
+
+def chosen_steps(x: Any, v: Any) -> Any:
+    t, dt, steps = fg.zeros((), dtype=fg.float64), fg.full((), 0.1, dtype=fg.float64), 0
+    while t < 1 and steps < 100:
+        slope = fg.sin(x) * v
+        rough = x + dt * slope
+        fine = x + dt * 0.5 * (slope + fg.sin(rough) * v)
+        if (fine - rough).abs().max() < 1e-2:
+            x = fine
+            t = t + dt
+            dt = dt * 1.3
+        else:
+            dt = dt * 0.5
+        steps += 1
+    return x * steps
+
+
+def lowest(x: Any, v: Any) -> Any:
+    low, where = float("inf"), 0.0
+    for _ in range(30):
+        x = x * 0.97 - v * 0.1
+        energy = (x * x).sum().item()
+        if energy < low:
+            low, where = energy, x.sum().item()
+    return x * low + where
+
+
+def clipped(x: Any, v: Any) -> Any:
+    for _ in range(30):
+        step = x * x * v * 0.1 + 0.5 * x
+        size = step.norm()
+        if size > 0.2:
+            step = step * (0.2 / size)
+        x = x - step
+    return x
+
+
+def branches_within(x: Any, v: Any) -> Any:
+    calm = x.sum() * 0
+    while x.abs().max() > 0.1:
+        if x.sum() > 0:
+            if x.max() > 1:
+                x = x * 0.5
+            else:
+                x = x * 0.7 - v * 0.01
+        else:
+            x, calm = x * 0.6, calm + x.sum()
+    return x + calm
+
+
+def not_computed(x: Any, v: Any) -> Any:
+    """Of negative numbers the one side would be NaN, and its slope at 0 infinite."""
+    for _ in range(12):
+        if x.min() > 0:
+            x = fg.sqrt(x) - 0.6 * v
+        else:
+            x = x * x * 0.5 + 0.3
+    return x
+
+
+def left_within(x: Any, v: Any) -> Any:
+    for _ in range(50):
+        if x.sum() > 1:
+            x = x * 0.8
+        else:
+            x = x * 1.1 + 0.2 * v * v + 0.05
+            if x.norm() > 2:
+                break
+    return x
+
+
+LOOPS: list[Loop] = [
+    bouncing, two_sides, chosen_steps, lowest, clipped, branches_within, not_computed, left_within,
+]  # fmt: skip
+
+
+def _outcome(loop: Loop, seed: int, wants: bool) -> list[Any]:
+    draw = np.random.default_rng(seed)
+    x, v = (fg.from_numpy(draw.normal(size=3)).requires_grad_(wants) for _ in "xv")
+    made = loop(x, v)
+    made = list(made) if isinstance(made, tuple) else [made]
+    if wants:
+        sum((part * part).sum() for part in made).backward()
+    found = [part.detach().numpy() for part in made]
+    return found + [None if t.grad is None else t.grad.numpy() for t in (x, v)]
+
+
+def _compare(jitted: Loop, loop: Loop, seed: int, wants: bool) -> None:
+    found, expected = (_outcome(function, seed, wants) for function in (jitted, loop))
+    assert [a is None for a in found] == [b is None for b in expected]
+    for ours, theirs in zip(found, expected, strict=True):
+        if theirs is not None:
+            np.testing.assert_allclose(ours, theirs, 1e-6, 1e-9)
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize("wants", [False, True], ids=["values", "gradients"])
+def test_whichever_way_rounds_go_few_paths_do_them_all(loop: Loop, wants: bool) -> None:
+    jitted = fg.jit(loop)
+    for seed in range(40):
+        _compare(jitted, loop, seed, wants)
+    assert jitted.stats.compiles <= 8, jitted.stats
+    before = jitted.stats.compiled_calls
+    for seed in range(40, 60):
+        _compare(jitted, loop, seed, wants)
+    assert jitted.stats.compiled_calls - before >= 18, jitted.stats
+    assert "rounds of a loop" in str(jitted.explain())
+
+
+def test_a_leaf_that_no_round_has_used_has_no_gradient() -> None:
+    """So rounds of which only some do are not left to one op."""
+
+    def loop(x: Any, v: Any) -> Any:
+        for _ in range(20):
+            x = x * 0.9 - 0.3 if x.sum() > 0 else x * 0.8 + v
+        return x
+
+    jitted = fg.jit(loop)
+    for seed in range(12):
+        _compare(jitted, loop, seed, True)
+
+
+def keeping(x: Any, v: Any) -> Any:
+    """Until a round changes it, the variable is what somebody else has, too."""
+    speed = v
+    for _ in range(30):
+        x = x + speed * 0.1 - v * 0.05
+        if x.sum() > 1:
+            speed = -speed
+    return x, speed
+
+
+def test_what_variables_share_with_others_at_first_is_told_apart() -> None:
+    jitted = fg.jit(keeping)
+    for seed in range(40):
+        _compare(jitted, keeping, seed, False)
+    x, v = fg.zeros(3), fg.ones(3) * 0.01
+    assert jitted(x, v)[1] is v
+
+
+def test_ways_of_rounds_that_mistake_the_one_for_the_other_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    kind = tested_rounds.TestedRounds._kind
+    monkeypatch.setattr(tested_rounds.TestedRounds, "_kind", lambda *args: kind(*args)._replace(value=None))
+    jitted = fg.jit(keeping)
+    with pytest.raises(AssertionError):
+        for seed in range(40):
+            _compare(jitted, keeping, seed, False)

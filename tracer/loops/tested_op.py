@@ -1,0 +1,169 @@
+"""The op of a loop that tests data: the ways that its rounds went go in; an equation for all comes out.
+
+It is `tested` (`ir/tested.py`) of a round that branches (`ways.py`). If an op before has said how many rounds
+there were, that number is handed on, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from fusegrad.eager.core.op import REGISTRY, TensorType, bind
+from fusegrad.eager.core.state import state
+from fusegrad.eager.core.tensor import Tensor
+from fusegrad.tracer.ir.graph import Equation, Graph, Value
+from fusegrad.tracer.ir.pullback import fresh
+from fusegrad.tracer.ir.rolled import Body, through, ways_of
+from fusegrad.tracer.ir.tested import COUNT, FAR, HANDED_ON, TESTED
+from fusegrad.tracer.loops.alike import Refused, is_derived, needing, operand
+from fusegrad.tracer.loops.states import Number, State
+from fusegrad.tracer.loops.ways import Way, round_of
+from fusegrad.tracer.record.recorder import Recorder
+
+# So many kinds of what a gradient may reach are followed.
+MOST_REACHES = 256
+_ADD, _LESS, _AND = REGISTRY["add"], REGISTRY["lt"], REGISTRY["logical_and"]
+_BOOL = TensorType((), np.dtype(np.bool_))
+
+
+class RoundCount(NamedTuple):
+    """How many rounds there were, as a tensor: so many, and `more`."""
+
+    counted: Tensor
+    more: int
+
+    @property
+    def number(self) -> int:
+        return int(self.counted.array) + self.more
+
+
+class TestedOp:
+    """What says what rounds do that begin with this state, and go one of these ways.
+
+    moving: the places of the variables that they hand on.
+    """
+
+    def __init__(self, recorder: Recorder, begin: State, ways: Sequence[Way], moving: Sequence[int]) -> None:
+        self._recorder, self._begin, self._ways, self._moving = recorder, begin, ways, moving
+        self._held = {place: x.value for place, x in begin.own().items()}
+        self._state = [self._held[place] for place in moving]
+        self._equations, self._results = round_of(ways, self._held, moving)
+        made = {v for e in self._equations for v in e.outputs}
+        read = (*(v for e in self._equations for v in e.values()), *self._results)
+        # The values from before that all rounds read.
+        self._same = [v for v in dict.fromkeys(read) if v not in made and v not in self._state]
+        self._check_gradients()
+
+    def run(
+        self, nodes: Mapping[int, str], most: int, before: RoundCount | None
+    ) -> tuple[list[Tensor], RoundCount]:
+        """Say what these rounds do and all that follow, up to so many, by one op on the graph; what the
+        moving variables hold in the end, and how many rounds there were.
+
+        nodes: by place, the names of the nodes that make it. before: how many rounds there were before, if an
+        op says so.
+        """
+        recorder, number = self._recorder, self._begin.number
+        held = self._tensors()
+        tensors = [held[v] if v in held else operand(recorder, v) for v in (*self._state, *self._same)]
+        carried, keeps = len(self._state), self._needs_gradients()
+        if keeps:
+            self._check_reach()
+        if before is None:
+            body, more = self._body(), number
+        else:
+            more = number - int(before.counted.array)
+            body = self._body(most + int(before.counted.array) if most < FAR else FAR)
+            tensors[carried:carried] = [before.counted]
+            carried, most = carried + 1, FAR
+        params = {"body": body, "carried": carried, "most": most, "keeps": keeps}
+        made = recorder.later.at_once(lambda: bind(TESTED, tuple(tensors), params))
+        on = made[: len(self._state)]
+        if keeps:
+            named = zip(on, self._moving, strict=True)
+            on = tuple([bind(HANDED_ON, (x,), {"node": nodes.get(place, "")}) for x, place in named])
+        return [*on], RoundCount(made[len(self._state)], more)
+
+    def _tensors(self) -> dict[Value, Tensor]:
+        """The tensors that variables held first, by their values, and some for numbers."""
+        found: dict[Value, Tensor] = {}
+        for place, seen in self._begin.own().items():
+            item = self._begin.carried[place]
+            is_number = isinstance(seen, Number)
+            found[seen.value] = self._recorder.doubles.holding(seen.value, item) if is_number else item
+        return found
+
+    def _body(self, limit: int | None = None) -> Body:
+        """The round. limit: it counts up a number that it is handed last, while that is below this one."""
+        equations, (*after, goes_on) = [*self._equations], self._results
+        taken = [*self._state, *self._same]
+        if limit is not None:
+            names = {v.name for v in taken} | {v.name for e in equations for v in e.outputs}
+            count, more, is_below, both = (
+                fresh(name, type_, names)
+                for name, type_ in (("count", COUNT), ("count", COUNT), ("test", _BOOL), ("test", _BOOL))
+            )
+            taken[len(after) : len(after)] = [count]
+            equations.append(Equation(_ADD, (count, 1), {}, (more,)))
+            if limit < FAR:
+                equations.append(Equation(_LESS, (count, limit), {}, (is_below,)))
+                equations.append(Equation(_AND, (goes_on, is_below), {}, (both,)))
+                goes_on = both
+            after.append(more)
+        return Body(Graph(tuple(taken), tuple(equations), (*after, goes_on)))
+
+    # Gradients.
+
+    def _needs_gradients(self) -> bool:
+        return any(not self._recorder.tracked.isdisjoint(way.values()) for way in self._ways)
+
+    def _check_gradients(self) -> None:
+        reason = "gradients are taken of only some of what its rounds compute"
+        if not state.grad_enabled:
+            if self._needs_gradients():
+                raise Refused(reason)
+            return
+        known = needing(self._recorder)
+        equations = (e for way in self._ways for e in way.equations if e.outputs)
+        if not all(is_derived(e, known) for e in equations):
+            raise Refused(reason)
+
+    def _check_reach(self) -> None:
+        """The gradient must go to the same leaves, however many rounds there are, and which way they go:
+        others have none.
+        """
+        before, known = self._recorder.equations[: self._begin.equations], self._recorder.tracked
+        taken = (*self._state, *self._same)
+        made = {v for e in before for v in e.outputs}
+        read = dict.fromkeys((*(v for e in before for v in e.values()), *taken))
+        leaves = tuple([v for v in read if v not in made])
+        reached = ways_of(Graph(leaves, tuple(before), taken), known)
+        for place in range(len(self._state)):
+            sets = {frozenset().union(*(reached[i] for i in way[place])) for way in self._reached(taken)}
+            if len(sets) > 1:
+                raise Refused("it depends on its rounds what has a gradient")
+
+    def _reached(self, taken: tuple[Value, ...]) -> Iterable[tuple[frozenset[int], ...]]:
+        """For each number of rounds, and each order of ways: of each state, the inputs, by number, that its
+        gradient goes to.
+        """
+        carried = len(self._state)
+        others = [{i} for i in range(carried, len(taken))]
+        steps = []
+        for way in self._ways:
+            equations, results = round_of([way], self._held, self._moving)
+            graph = Graph(taken, tuple(equations), tuple(results))
+            steps.append([*ways_of(graph)[:carried], *others])
+        none = tuple([frozenset({i}) for i in range(carried)])
+        found, pending = {none}, [none]
+        while pending:
+            reach = pending.pop()
+            more = {tuple([frozenset(through(places, step)) for places in reach]) for step in steps} - found
+            found |= more
+            pending += more
+            if len(found) > MOST_REACHES:
+                raise Refused("its gradient goes too many ways")
+        return found

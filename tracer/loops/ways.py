@@ -1,0 +1,227 @@
+"""Ways of rounds: rounds go in that branched on data, each its way; one round comes out that branches.
+
+What a round did is written in terms of what its variables held before (`Way`). Ways are alike up to where a
+test came out otherwise: from there on, each side is a graph of its own (`ir/branch.py`). A round goes on as
+long as each test comes out as it has in one of the ways.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fusegrad.eager.core.dtypes import FROM_NUMPY
+from fusegrad.eager.core.op import REGISTRY, TensorType
+from fusegrad.tracer.ir.branch import BRANCH, Side
+from fusegrad.tracer.ir.graph import GUARD, Equation, Graph, Value
+from fusegrad.tracer.ir.pullback import fresh
+from fusegrad.tracer.loops.alike import NESTED, Refused
+
+# Ops that may be evaluated of anything.
+_TOTAL = frozenset({"elementwise", "reduction", "contraction", "composite", "view"})
+_TOTAL_OPS = frozenset({"cat", "embed", "assign"})
+_BOOL = TensorType((), np.dtype(np.bool_))
+_NOT, _AND, _FULL = REGISTRY["logical_not"], REGISTRY["logical_and"], REGISTRY["full"]
+
+
+class Held(NamedTuple):
+    """What a variable held before the round."""
+
+    place: int
+
+
+class Made(NamedTuple):
+    """What an equation of the round made, both by number."""
+
+    equation: int
+    output: int
+
+
+class Way(NamedTuple):
+    """What a round did.
+
+    operands: of each equation its inputs, and after: by place what variables hold then, each as `Held`,
+    `Made`, or a value from before the loop.
+    """
+
+    equations: tuple[Equation, ...]
+    operands: tuple[tuple[Any, ...], ...]
+    after: Mapping[int, Any]
+
+    def step(self, number: int) -> Any:
+        """What an equation says, but for how a test came out."""
+        equation = self.equations[number]
+        given = tuple([x if _is_role(x) else (type(x), repr(x)) for x in self.operands[number]])
+        params = "" if equation.op is GUARD else repr(equation.params)
+        return equation.op, given, params, tuple([v.type for v in equation.outputs])
+
+    def outcome(self, number: int) -> bool | None:
+        """How a test came out; None for an equation that is no test."""
+        equation = self.equations[number]
+        return bool(equation.params["expected"]) if equation.op is GUARD else None
+
+    def is_like(self, other: Way) -> bool:
+        """Whether it is the same way."""
+        return (
+            self.after == other.after
+            and len(self.equations) == len(other.equations)
+            and all(
+                self.step(i) == other.step(i) and self.outcome(i) == other.outcome(i)
+                for i in range(len(self.equations))
+            )
+        )
+
+    def values(self) -> list[Value]:
+        """What it made."""
+        return [v for e in self.equations for v in e.outputs]
+
+
+def _is_role(item: Any) -> bool:
+    return isinstance(item, (Held, Made, Value))
+
+
+def way_of(
+    equations: Sequence[Equation],
+    held: Mapping[Value, int],
+    after: Mapping[int, Value],
+    counting: Collection[Value],
+    own: Collection[Value],
+) -> Way:
+    """What a round did that is recorded.
+
+    held: the values that its variables held before, and which did. after: what they hold then. counting: what
+    follows from the number of the round alone, which an op counts. own: what the loop has made.
+    Raises Refused for a round that does what cannot be left to an op.
+    """
+    roles: dict[Value, Any] = {v: Held(place) for v, place in held.items()}
+    has_tested = False
+    taken: list[Equation] = []
+    operands: list[tuple[Any, ...]] = []
+
+    def role(operand: Any) -> Any:
+        if not isinstance(operand, Value) or operand in roles:
+            return roles.get(operand, operand) if isinstance(operand, Value) else operand
+        if operand in own:
+            raise Refused("its rounds hand on what is in no variable")
+        return operand
+
+    for equation in equations:
+        if (given := equation.values()) and all(v in counting for v in given):
+            continue
+        _check(equation, has_tested)
+        has_tested = has_tested or equation.op is GUARD
+        operands.append(tuple(map(role, equation.inputs)))
+        roles.update((v, Made(len(taken), i)) for i, v in enumerate(equation.outputs))
+        taken.append(equation)
+    if not has_tested:
+        raise Refused("its rounds test no data")
+    return Way(tuple(taken), tuple(operands), {place: role(v) for place, v in after.items()})
+
+
+def _check(equation: Equation, behind: bool) -> None:
+    """Raise Refused for an equation that no round may have. behind: whether a test stands before it."""
+    op, line = equation.op, f"(line {equation.source.line})" if equation.source is not None else ""
+    if op is GUARD:
+        if equation.inputs[0].dtype != np.bool_:
+            raise Refused(f"its rounds look at values {line}")
+    elif op.refuses or op.family in NESTED:
+        raise Refused(f"its rounds have an op that is not rolled, {op.name} {line}")
+    elif behind and not (op.family in _TOTAL or op.name in _TOTAL_OPS):
+        # A round that is given up, or whose other side is taken, is computed all the same.
+        raise Refused(f"its rounds have {op.name} behind a test")
+
+
+def round_of(
+    ways: Sequence[Way], held: Mapping[int, Value], moving: Sequence[int]
+) -> tuple[list[Equation], list[Value]]:
+    """The equations of a round that goes one of these ways, and its results: what it hands on by the `moving`
+    variables, and whether it went one of them. held: what variables hold before, by place.
+
+    Raises Refused where ways differ in more than how their tests came out.
+    """
+    names = {v.name for w in ways for e in w.equations for v in (*e.values(), *e.outputs)}
+    return _Merged(names | {v.name for v in held.values()}, moving).side(ways, 0, {}, held)
+
+
+class _Merged:
+    """Puts ways together. names: those that are taken."""
+
+    def __init__(self, names: set[str], moving: Sequence[int]) -> None:
+        self._names, self._moving = names, moving
+
+    def side(
+        self, ways: Sequence[Way], begin: int, known: Mapping[Made, Value], held: Mapping[int, Value]
+    ) -> tuple[list[Equation], list[Value]]:
+        """What these ways do from an equation on, and what they give. known: what was made before."""
+        first, known = ways[0], {**known}
+        equations: list[Equation] = []
+        tests: list[Value] = []
+
+        def value(role: Any) -> Any:
+            return held[role.place] if isinstance(role, Held) else known.get(role, role)
+
+        for i in range(begin, max(len(w.equations) for w in ways)):
+            _check_alike(ways, i)
+            equation, operands = first.equations[i], tuple(map(value, first.operands[i]))
+            if equation.op is not GUARD:
+                known.update((Made(i, j), v) for j, v in enumerate(equation.outputs))
+                equations.append(replace(equation, inputs=operands))
+                continue
+            (test,) = operands
+            sides = [[w for w in ways if w.outcome(i) is outcome] for outcome in (True, False)]
+            if all(sides):
+                graphs = [self.side(side, i + 1, known, held) for side in sides]
+                equations.append(self._branch(test, graphs, equation))
+                *after, goes_on = equations[-1].outputs
+                return equations, [*after, self._all(equations, [*tests, goes_on], equation)]
+            tests.append(test if sides[0] else self._add(equations, _NOT, [test], equation))
+        if any(w.after != first.after for w in ways):
+            raise Refused("what its variables hold does not go on from round to round in one way")
+        made = [value(first.after[place]) for place in self._moving]
+        return equations, [*made, self._all(equations, tests, first.equations[-1])]
+
+    def _branch(
+        self, test: Value, sides: Sequence[tuple[list[Equation], list[Value]]], origin: Equation
+    ) -> Equation:
+        read = (v for equations, results in sides for v in (*_read(equations), *results))
+        made = {v for equations, _ in sides for e in equations for v in e.outputs}
+        free = tuple([v for v in dict.fromkeys(read) if v not in made])
+        then, otherwise = (Side(Graph(free, tuple(e), tuple(results))) for e, results in sides)
+        outputs = tuple([fresh(f"{v.name}_chosen", v.type, self._names) for v in sides[0][1]])
+        params = {"then": then, "otherwise": otherwise}
+        return Equation(BRANCH, (test, *free), params, outputs, origin.source)
+
+    def _all(self, equations: list[Equation], tests: Sequence[Value], origin: Equation) -> Value:
+        """Whether all of these are true."""
+        if not tests:
+            made = fresh("test", _BOOL, self._names)
+            params = {"shape": (), "value": True, "dtype": FROM_NUMPY[_BOOL.dtype]}
+            equations.append(Equation(_FULL, (), params, (made,), origin.source))
+            return made
+        found = tests[0]
+        for test in tests[1:]:
+            found = self._add(equations, _AND, [found, test], origin)
+        return found
+
+    def _add(self, equations: list[Equation], op: Any, operands: list[Value], origin: Equation) -> Value:
+        made = fresh("test", _BOOL, self._names)
+        equations.append(Equation(op, tuple(operands), {}, (made,), origin.source))
+        return made
+
+
+def _check_alike(ways: Sequence[Way], number: int) -> None:
+    """Raise Refused where an equation is not the same in all ways."""
+    lasting = [w for w in ways if number < len(w.equations)]
+    source = lasting[0].equations[number].source
+    line = f"(line {source.line})" if source is not None else ""
+    if len(lasting) < len(ways) or len({w.equations[number].op for w in ways}) > 1:
+        raise Refused(f"its rounds do not all have the same ops {line}")
+    if any(w.step(number) != ways[0].step(number) for w in ways):
+        raise Refused(f"its rounds compute with other numbers, sizes or tensors from round to round {line}")
+
+
+def _read(equations: Sequence[Equation]) -> list[Value]:
+    return [v for e in equations for v in e.values()]

@@ -97,11 +97,18 @@ def rounds(
             tested and TestedLoop(*tested),
         )
     else:
-        line = recorder.later.settled[1]
-        reason = f"values were needed, or something outside was changed, before it (line {line})"
+        reason = _settled(recorder, before=True)
     if number < FAR:
         observer.loops.ran(reason, number, site)
     return None
+
+
+def _settled(recorder: Recorder, before: bool) -> str:
+    """Why ops do not wait. before: whether that was so before the loop."""
+    line = recorder.later.settled[1]
+    if before:
+        return f"values were needed, or something outside was changed, before it (line {line})"
+    return f"its rounds look at values, or change what is outside (line {line})"
 
 
 def endless(number: int, step: int) -> range:
@@ -125,7 +132,7 @@ class Rounds:
         self._kept = observer.noted()
         self._since = next_sequence()
         self._left_out = 0
-        self._reason = ""
+        self._has_waited, self._reason = recorder.later.on, ""
         self._round = len(recorder.equations)  # where the last round begins
         self._tested: TestedRounds | None = None
         if tested is not None:
@@ -209,7 +216,7 @@ class Rounds:
         """Whether the last round has asked for values."""
         equations, begin = self._recorder.equations, self._round
         self._round = len(equations)
-        return not self._recorder.later.on or any(e.op is GUARD for e in equations[begin:])
+        return any(e.op is GUARD for e in equations[begin:])
 
     def _on(self, carried: tuple[Any, ...]) -> tuple[Any, ...]:
         """Leave out the rounds that follow from those that were looked at; what variables hold after them."""
@@ -236,7 +243,7 @@ class Rounds:
         if self._odd:
             raise Refused(self._odd)
         if not later.on:
-            raise Refused(f"its rounds look at values, or change what is outside (line {later.settled[1]})")
+            raise Refused(_settled(self._recorder, before=not self._has_waited))
         found = self._items.found, self._items.written, self._items.numbers
         counted = counted_up(self._looks)
         turn = turn_of(self._looks, self._recorder, found, self._appended)

@@ -51,10 +51,14 @@ class Rewriter(Expressions):
     statement_Continue = statement_Global = statement_Nonlocal = statement_Pass
 
     def statement_Break(self, node: ast.Break) -> list[ast.stmt]:
+        return [*self.left(node), node]
+
+    def left(self, node: ast.stmt) -> list[ast.stmt]:
+        """What a statement does first that leaves a plain loop."""
         if self.rounds_around is None:
-            return [node]
+            return []
         left = self.hook("rounds_left", node, self.load(self.rounds_around, node), site=False)
-        return [self.at(node, ast.Expr(value=left)), node]
+        return [self.at(node, ast.Expr(value=left))]
 
     def statement_Expr(self, node: ast.Expr) -> list[ast.stmt]:
         if node in self.appends:
@@ -63,7 +67,7 @@ class Rewriter(Expressions):
 
     def statement_Return(self, node: ast.Return) -> list[ast.stmt]:
         value = None if node.value is None else self.expression(node.value)
-        return [self.at(node, ast.Return(value=value))]
+        return [*self.left(node), self.at(node, ast.Return(value=value))]
 
     def statement_Assign(self, node: ast.Assign) -> list[ast.stmt]:
         value = self.expression(node.value)

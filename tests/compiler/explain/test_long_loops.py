@@ -36,11 +36,10 @@ def over_a_list(x: Any) -> Any:
     return x
 
 
-def with_a_return(x: Any) -> Any:
-    for t in range(200):  # here: return
+def with_an_assert(x: Any) -> Any:
+    for t in range(200):  # here: assert
         x = x * 0.5
-        if t == 150:
-            return x
+        assert t < 300
     return x
 
 
@@ -57,7 +56,7 @@ LOOPS = [
     (with_its_number, "number", "its rounds use their number, and not only to find rows (line {})", 1),
     (while_something, "while", "what its variables hold does not go on from round to round", 0),
     (over_a_list, "list", "it does not go over a range, or over rows of tensors", 0),
-    (with_a_return, "return", "its rounds have a `return` (line {})", 3),
+    (with_an_assert, "assert", "its rounds have an `assert` (line {})", 2),
     (with_a_count, "count", "compute with other numbers, sizes or tensors from round to round (line {})", 1),
 ]
 

@@ -82,6 +82,7 @@ def statements(draw: random.Random, header: str) -> Iterator[str]:
             f"if {test()}: {others[0]}\n        elif {test()}: {others[1]}; {others[2]}",
             f"if {test()}: c = -c\n        elif {test()}: best = min(best, a.sum().item())",
             f"if {test()}: old = {target}",
+            f"if {test()}: return (a * b).sum(), [a, b, c, old], k + {draw.choice(['0', 'n'])}",
         ] * 2
         odd = [
             f"{target} *= 0.5",

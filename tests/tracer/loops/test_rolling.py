@@ -284,7 +284,6 @@ def first_rounds_differ(x):
         calls,
         changes_a_number,
         knows_the_round,
-        leaves_early,
         three_take_turns,
         draws,
         writes_an_item,
@@ -297,6 +296,13 @@ def test_rounds_that_may_differ_all_run(function):
     made.later.settle()
     if function is not draws:
         assert_same(flat(made.result), flat(function(*tensors())))
+
+
+def test_a_loop_that_returns_is_over():
+    made = capture(leaves_early, tuple(tensors()), puts_off=True)
+    assert has_loop(made.graph)
+    made.later.settle()
+    assert_same(flat(made.result), flat(leaves_early(*tensors())))
 
 
 def test_a_list_gets_all_its_items():

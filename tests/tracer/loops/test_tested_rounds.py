@@ -178,10 +178,30 @@ def numbers_handed_on(a: Any) -> Any:
     return x * (last - now) + best, most
 
 
+def returning(a: Any) -> Any:
+    x, steps = a, 0
+    while True:
+        y = (x + a / x) / 2
+        steps += 1
+        if (y - x).abs().max() < 1e-9:
+            return y * steps
+        x = y
+
+
+def returning_its_number(a: Any) -> Any:
+    x = a
+    for i in range(100):
+        y = (x + a / x) / 2
+        if (y - x).abs().max() < 1e-9:
+            return y * i
+        x = y
+    return x
+
+
 LOOPS: list[Loop] = [
     newton, by_item, left_by_break, left_at_last, endless, counting, handing_on, changing_places, one_of_two,
     several_tests, conjugate_gradients, one_side, joined, number_that_is_left, bounded,
-    number_tested_next, numbers_handed_on,
+    number_tested_next, numbers_handed_on, returning, returning_its_number,
 ]  # fmt: skip
 
 

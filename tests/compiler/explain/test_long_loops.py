@@ -36,10 +36,10 @@ def over_a_list(x: Any) -> Any:
     return x
 
 
-def with_an_assert(x: Any) -> Any:
-    for t in range(200):  # here: assert
-        x = x * 0.5
-        assert t < 300
+def with_a_with(x: Any) -> Any:
+    for _ in range(200):  # here: with
+        with fg.no_grad():
+            x = x * 0.5
     return x
 
 
@@ -56,7 +56,7 @@ LOOPS = [
     (with_its_number, "number", "its rounds use their number, and not only to find rows (line {})", 1),
     (while_something, "while", "what its variables hold does not go on from round to round", 0),
     (over_a_list, "list", "it does not go over a range, or over rows of tensors", 0),
-    (with_an_assert, "assert", "its rounds have an `assert` (line {})", 2),
+    (with_a_with, "with", "its rounds have a `with` (line {})", 1),
     (with_a_count, "count", "compute with other numbers, sizes or tensors from round to round (line {})", 1),
 ]
 

@@ -2,8 +2,9 @@
 
 Their bodies are assignments, and branches of them. Nothing in them catches or defines. A round may use its
 number to find or write a row, `x[t]` or `x[:, n - 1 - t]`, to compute, `x * (dt * t)`, and to branch,
-`if t < 3`, and to leave the loop or to return. It may append what it leaves to a list that nobody else has by
-then. What it calls, and how it branches on anything but its number, is for the run to say (see `rolling.py`).
+`if t < 3`, and to leave the loop, return or raise. It may append what it leaves to a list that nobody else
+has by then. What it calls, and how it branches on anything but its number, is for the run to say (see
+`rolling.py`).
 """
 
 from __future__ import annotations
@@ -107,8 +108,8 @@ def plain_loop(loop: ast.For, scope: Scope) -> PlainLoop:
             raise NotPlain(f"a function within may see its variable `{name}`", loop.lineno)
     found = reading.found
     read = uses(loop)
-    branches = any(isinstance(n, (ast.If, ast.IfExp, ast.BoolOp)) for n in ast.walk(loop))
-    found.is_tested = branches and all(read[t] == reading.returned[t] for t in targets)
+    branches = any(isinstance(n, (ast.If, ast.IfExp, ast.BoolOp, ast.Assert)) for n in ast.walk(loop))
+    found.is_tested = branches and all(read[t] == reading.read_once[t] for t in targets)
     # What not every round assigns, up to where it may leave, may be that of one that is left out; and so may
     # be all, where the last round may be.
     certain = reading.certain & reading.certain_when_left if reading.may_leave else reading.certain
@@ -120,9 +121,9 @@ def plain_loop(loop: ast.For, scope: Scope) -> PlainLoop:
         if name not in reading.bound and not scope.has_value(name):
             raise NotPlain(f"its rounds do not all give `{name}` a value", loop.lineno)
     for target in targets:
-        if target in reading.assigned or (reading.returned[target] and not found.is_tested):
+        if target in reading.assigned or (reading.read_once[target] and not found.is_tested):
             found.used.setdefault(target, loop.lineno)
-    found.number_is_used = any(reading.returned[t] or scope.is_used_elsewhere(t, loop) for t in targets)
+    found.number_is_used = any(reading.read_once[t] or scope.is_used_elsewhere(t, loop) for t in targets)
     if found.is_tested:
         for name in found.carried:
             counts = _counts(loop, name, reading.assigned)
@@ -137,7 +138,8 @@ def _counts(loop: ast.For, name: str, assigned: Collection[str]) -> dict[ast.Com
     they do.
     """
     steps = [n for n in ast.walk(loop) if isinstance(n, ast.AugAssign) and _is_step(n, name)]
-    returns = [n for n in ast.walk(loop) if isinstance(n, ast.Return)]
+    once: list[ast.AST] = [n for n in ast.walk(loop) if isinstance(n, (ast.Return, ast.Raise))]
+    once += [n.msg for n in ast.walk(loop) if isinstance(n, ast.Assert) and n.msg is not None]
     found: dict[ast.Compare, Test] = {}
     for node in ast.walk(loop):
         if isinstance(node, ast.Compare):
@@ -145,7 +147,7 @@ def _counts(loop: ast.For, name: str, assigned: Collection[str]) -> dict[ast.Com
             test = _test(node, [name])
             if test is not None and others.isdisjoint(assigned):
                 found[node] = test
-    times = sum(uses(node)[name] for node in (*found, *returns))
+    times = sum(uses(node)[name] for node in (*found, *once))
     if uses(loop)[name] != len(steps) + times or (found and (len(steps) != 1 or steps[0] not in loop.body)):
         return None
     growth = steps[0].value.value if found else 0  # type: ignore[attr-defined]
@@ -169,7 +171,8 @@ class _Reading:
     assigned: those that it may assign; certain: those that it has assigned by now, whatever it branched on;
     bound: those that have a value by now; numbers: those that follow from the number of the round by now.
     has_left: whether the loop is left by now; may_leave: whether it may have been; certain_when_left: those
-    that it has assigned wherever it leaves. returned: how often what is returned has the number of the round.
+    that it has assigned wherever it leaves. read_once: how often the number of the round is read where the
+    loop is over then.
     """
 
     def __init__(
@@ -183,7 +186,7 @@ class _Reading:
         self.numbers: dict[str, NumberPart] = {}
         self.has_left = self.may_leave = False
         self.certain_when_left: set[str] = {*assigns}
-        self.returned = Counter[str]()
+        self.read_once = Counter[str]()
 
     def follow(self, statement: ast.stmt) -> None:
         """Note the names of the next statement."""
@@ -193,14 +196,13 @@ class _Reading:
             case ast.Break():
                 self.has_left = self.may_leave = True
                 self.certain_when_left &= self.certain
-            case ast.Return():
-                # What it computes is computed once, when the loop is over.
-                for name in (n for n in ast.walk(statement) if isinstance(n, ast.Name)):
-                    if name.id in self.found.targets:
-                        self.returned[name.id] += 1
-                    else:
-                        self._reads(name)
+            case ast.Return() | ast.Raise():
+                self._reads_once(statement)
                 self.has_left = self.may_leave = True
+            case ast.Assert(test=test, msg=message):
+                self._reads(test)
+                if message is not None:
+                    self._reads_once(message)
             case ast.Expr(
                 value=ast.Call(
                     func=ast.Attribute(value=ast.Name(id=name), attr="append"), args=[value], keywords=[]
@@ -233,6 +235,14 @@ class _Reading:
             case _:
                 words = _WORDS.get(type(statement), "a statement of another kind")
                 raise NotPlain(f"its rounds have {words}", statement.lineno)
+
+    def _reads_once(self, node: ast.AST) -> None:
+        """Note what is read that is computed once, when the loop is over."""
+        for name in (n for n in ast.walk(node) if isinstance(n, ast.Name)):
+            if name.id in self.found.targets:
+                self.read_once[name.id] += 1
+            else:
+                self._reads(name)
 
     def _branches(self, *branches: list[ast.stmt]) -> None:
         """Note the names of statements of which some are taken."""
@@ -342,7 +352,7 @@ class _Reading:
 _WORDS: dict[type, str] = {
     ast.For: "a loop of their own", ast.While: "a `while`",
     ast.With: "a `with`", ast.Try: "a `try`", ast.Continue: "a `continue` within more than branches",
-    ast.Raise: "a `raise`", ast.Assert: "an `assert`", ast.Delete: "a `del`",
+    ast.Delete: "a `del`",
     ast.FunctionDef: "a definition", ast.Lambda: "a `lambda`", ast.Dict: "a dict",
     ast.ListComp: "a comprehension", ast.GeneratorExp: "a comprehension", ast.JoinedStr: "an f-string",
     ast.AnnAssign: "an annotation",

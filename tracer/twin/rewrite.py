@@ -399,7 +399,7 @@ class Rewriter(Expressions):
             raise Unsupported("it raises again what its caller may be handling", node.lineno)
         exception = None if node.exc is None else self.hook("raised", node, self.expression(node.exc))
         cause = None if node.cause is None else self.expression(node.cause)
-        return [self.at(node, ast.Raise(exc=exception, cause=cause))]
+        return [*self.left(node), self.at(node, ast.Raise(exc=exception, cause=cause))]
 
     def statement_Assert(self, node: ast.Assert) -> list[ast.stmt]:
         message = None if node.msg is None else self.expression(node.msg)

@@ -1,9 +1,9 @@
 """Python's collector of reference cycles, asked less often for what it looks for in vain.
 
-Each op that eager puts on the autograd graph leaves half a dozen small objects until backward, none of them in
-a cycle: they go by their reference counts. Python's collector does not know that. It counts what was made and
-is still there, and on a graph of some thousand ops it looks through all that the process holds at every step:
-of the time of such a program that was up to a third. PyTorch's graph is not made of Python's objects.
+Each op that eager puts on the autograd graph leaves half a dozen small objects until backward, none of them
+in a cycle: they go by their reference counts. Python's collector does not know that. It counts what was made
+and is still there, and on a graph of some thousand ops it looks through all that the process holds at every
+step: of the time of such a program that was up to a third. PyTorch's graph is not made of Python's objects.
 """
 
 from __future__ import annotations

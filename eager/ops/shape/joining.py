@@ -108,7 +108,7 @@ def _grown(arrays: Sequence[np.ndarray], dim: int) -> Iterator[np.ndarray]:
 def _stack_numpy(*arrays: np.ndarray, dim: int) -> np.ndarray:
     shape, kind = arrays[0].shape, arrays[0].dtype
     # Rows after rows, and numbers: hundreds of samples, or losses, need no view each.
-    if not shape and builtins.all([a.dtype is kind for a in arrays]):
+    if not shape and builtins.all(a.dtype is kind for a in arrays):
         return np.array(arrays, kind)
     if dim or not shape:
         return _cat_numpy(*_grown(arrays, dim), dim=dim)

@@ -49,8 +49,8 @@ TILED = 1 << 20
 SMALL_TILES, FEW_REGISTERS, ACROSS, SHORT = 1 << 24, 16, 1 << 27, 64
 # Right operands that lie transposed are turned over if they have no more elements than this.
 TURNED = 1 << 17
-# Products of few rows with one that lies transposed, as a layer's weights do, are cut into columns: where there
-# are 512-bit vectors, BLAS reads operands where they lie for results of so many elements, by so many
+# Products of few rows with one that lies transposed, as a layer's weights do, are cut into columns: where
+# there are 512-bit vectors, BLAS reads operands where they lie for results of so many elements, by so many
 # multiplications at most. For larger ones it packs both, which takes as long as the product of twenty rows.
 UNPACKED, UNPACKED_PRODUCT, FEW_ROWS, FEWEST_COLUMNS = 1 << 10, 1_000_000, 64, 8
 

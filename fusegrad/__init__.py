@@ -15,6 +15,7 @@ import warnings as _warnings
 from threading import Thread as _Thread
 
 from fusegrad.eager import (
+    garbage as _garbage,
     ops as _ops,
 )
 from fusegrad.eager.autograd import (
@@ -105,6 +106,7 @@ from fusegrad.eager.random import (
 # the user. np.errstate around each op would say so too, at 600 to 1,000 ns a call; a filter for what
 # our own modules do costs nothing. It leaves the user's own NumPy code alone.
 _warnings.filterwarnings("ignore", category=RuntimeWarning, module=r"fusegrad\.")
+_garbage.look_less_often()
 
 __version__ = "0.1.0"
 

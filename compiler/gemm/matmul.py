@@ -49,6 +49,10 @@ TILED = 1 << 20
 SMALL_TILES, FEW_REGISTERS, ACROSS, SHORT = 1 << 24, 16, 1 << 27, 64
 # Right operands that lie transposed are turned over if they have no more elements than this.
 TURNED = 1 << 17
+# Products of few rows with one that lies transposed, as a layer's weights do, are cut into columns: where
+# there are 512-bit vectors, BLAS reads operands where they lie for results of so many elements, by so many
+# multiplications at most. For larger ones it packs both, which takes as long as the product of twenty rows.
+UNPACKED, UNPACKED_PRODUCT, FEW_ROWS, FEWEST_COLUMNS = 1 << 10, 1_000_000, 64, 8
 
 # A product's block, in 8-byte places: sizes, then for each operand slot, byte offset, leading
 # dimension, whether it is transposed, and byte steps of the two batch dimensions.
@@ -337,13 +341,23 @@ def product_block(
     if folded is None:
         return None
     counts, folded_steps = folded
-    parts, length, by_rows = _division(m, n, k, counts[0] * counts[1], bool(right[1]))
-    block = [m, n, k, *counts, parts, length, by_rows]
+    block = [m, n, k, *counts, *_division(m, n, k, counts[0] * counts[1], bool(right[1]))]
     for layout, (leading, transposed, _), (slot, start), (s0, s1) in zip(
         (x, y), (left, right), places[:2], folded_steps[:2], strict=True
     ):
         block += [slot, start + layout.offset * itemsize, leading, transposed, s0, s1]
-    return [*block, places[2][0], places[2][1], n, 0, *folded_steps[2]]
+    block += [places[2][0], places[2][1], n, 0, *folded_steps[2]]
+    if block[PARTS] > 1 and right[1] and not _is_tiled(block):
+        _divide_unpacked(block)
+    return block
+
+
+def _divide_unpacked(block: list[int]) -> None:
+    """Let the tasks of a product of few rows compute so many columns as BLAS need not pack anything for."""
+    m, n, k = block[M], block[N], block[K]
+    columns = min(UNPACKED // m, UNPACKED_PRODUCT // (m * k)) // 8 * 8
+    if columns >= FEWEST_COLUMNS and 1 < m <= FEW_ROWS and host().vector_registers > FEW_REGISTERS:
+        block[PARTS : BY_ROWS + 1] = -(-n // columns), columns, 0
 
 
 def multiplications(block: Sequence[int]) -> int:

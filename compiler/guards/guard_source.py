@@ -288,7 +288,7 @@ def _fallback(writer: Writer, place: Attribute, expected: Expected, attributes: 
 
 def _attribute_of_module(writer: Writer, place: Attribute, expected: Expected) -> list[str]:
     if type(place.owner.reference()) is not ModuleType:
-        raise TooDifficult
+        return _attribute_of_other_module(writer, place, expected)
     attributes = writer.part(f"{writer.owner(place.owner.reference)}.__dict__", "attributes", dict)
     if place.where == "instance":
         return writer.differs_under(attributes, place.name, expected)
@@ -296,6 +296,18 @@ def _attribute_of_module(writer: Writer, place: Attribute, expected: Expected) -
         raise TooDifficult
     names = (place.name, "__getattr__")
     return [w for name in names for w in writer.differs_under(attributes, name, _ABSENT)]
+
+
+def _attribute_of_other_module(writer: Writer, place: Attribute, expected: Expected) -> list[str]:
+    """What a module of a class of its own has itself, as those have that stand in torch's place."""
+    owner = place.owner.reference()
+    if place.where != "instance" or writer.found_in(type(owner), "__getattribute__")[0] is not ModuleType:
+        raise TooDifficult
+    attributes = _attributes_of(writer, owner, writer.owner(place.owner.reference))
+    if attributes is None:
+        raise TooDifficult
+    _not_overruled(writer, type(owner), place.name)
+    return writer.differs_under(attributes, place.name, expected)
 
 
 def _attribute_of_class(writer: Writer, place: Attribute, expected: Expected, owner: type) -> list[str]:

@@ -105,6 +105,16 @@ def _grown(arrays: Sequence[np.ndarray], dim: int) -> Iterator[np.ndarray]:
     return (x[index] for x in arrays)
 
 
+def _stack_numpy(*arrays: np.ndarray, dim: int) -> np.ndarray:
+    shape, kind = arrays[0].shape, arrays[0].dtype
+    # Rows after rows, and numbers: hundreds of samples, or losses, need no view each.
+    if not shape and builtins.all(a.dtype is kind for a in arrays):
+        return np.array(arrays, kind)
+    if dim or not shape:
+        return _cat_numpy(*_grown(arrays, dim), dim=dim)
+    return _cat_numpy(*arrays, dim=0).reshape(len(arrays), *shape)
+
+
 def _stack_type(types: Sequence[TensorType], dim: int) -> TensorType:
     grown = [TensorType((*t.shape[:dim], 1, *t.shape[dim:]), t.dtype) for t in types]
     return _cat_type(grown, dim)
@@ -113,7 +123,7 @@ def _stack_type(types: Sequence[TensorType], dim: int) -> TensorType:
 _stack = Opaque(
     "stack",
     "*tensors",
-    lambda *arrays, dim: _cat_numpy(*_grown(arrays, dim), dim=dim),
+    _stack_numpy,
     _stack_type,
     {"tensors": lambda g, index, dim: ops.select(g, dim, index)},
     refuses="",
@@ -201,14 +211,15 @@ def stack(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None)
     given = tuple(tensors)
     if not given:
         raise failure(RuntimeError, "stack expects a non-empty TensorList")
+    shape = given[0].array.shape
     for entry, other in enumerate(given):
-        if other.array.shape != given[0].array.shape:
+        if other.array.shape != shape:
             raise failure(
                 RuntimeError,
-                f"stack expects each tensor to be equal size, but got {list(given[0].array.shape)} "
+                f"stack expects each tensor to be equal size, but got {list(shape)} "
                 f"at entry 0 and {list(other.array.shape)} at entry {entry}",
             )
-    place = normal_dim(dim, given[0].array.ndim + 1)
+    place = normal_dim(dim, len(shape) + 1)
     # One op where nobody looks on: each of hundreds of samples, or losses, would have a view, and its node.
     result = bind(_stack, given, {"dim": place}) if state.interpreter is None else _joined(given, place)
     return result if out is None else written_out(result, out, given, exact=False)

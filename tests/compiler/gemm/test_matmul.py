@@ -11,7 +11,7 @@ from hypothesis import given, settings
 
 import fusegrad as fg
 from fusegrad.compiler.gemm import blas, matmul, matmul_kernel
-from fusegrad.compiler.llvm.target import host
+from fusegrad.compiler.llvm.target import Target, host
 from fusegrad.compiler.runtime import threads
 from fusegrad.compiler.runtime.allocator import SMALLEST_POOLED, Pool
 from fusegrad.eager.core.families import Layout, contiguous_layout
@@ -59,6 +59,37 @@ def test_the_same_for_any_number_of_threads(monkeypatch: pytest.MonkeyPatch):
     several = matmul.matmul(x, y).tobytes()
     monkeypatch.setattr(threads, "threads", lambda: 1)
     assert matmul.matmul(x, y).tobytes() == several
+
+
+FEW_ROWS = {
+    (20, 1024, 4096): 86, (20, 1024, 500): 11, (2, 4096, 300): 3, (64, 600, 2048): 128, (7, 700, 129): 1,
+    (1, 1024, 4096): 2, (65, 1024, 4096): 2, (64, 4096, 4096): 2, (32, 784, 500): 2,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("sizes, parts", FEW_ROWS.items(), ids=str)
+def test_few_rows_times_what_lies_transposed_is_cut_so_that_nothing_is_packed(
+    sizes: tuple[int, int, int], parts: int, monkeypatch: pytest.MonkeyPatch
+):
+    m, k, n = sizes
+    monkeypatch.setattr(threads, "cores", lambda: 2)
+    operands = Layout((m, k), (k, 1)), Layout((k, n), (1, k))
+    for machine, expected in ((Target(64, avx512=True), parts), (Target(32), 2)):
+        monkeypatch.setattr(matmul, "host", lambda machine=machine: machine)
+        block = matmul.product_block(*operands, 4, ((0, 0), (1, 0), (2, 0)))
+        assert block is not None and block[matmul.PARTS] == expected
+        assert not block[matmul.BY_ROWS]
+        assert block[matmul.PART] * expected >= n > block[matmul.PART] * (expected - 1)
+
+
+@pytest.mark.parametrize("sizes", FEW_ROWS, ids=str)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_few_rows_times_what_lies_transposed(sizes: tuple[int, int, int], dtype: str):
+    m, k, n = sizes
+    x, weight = lying((m, k), "usual", dtype, 0), lying((n, k), "usual", dtype, 1)
+    bound = 1e-6 if dtype == "float32" else 1e-14  # by the number of terms of a sum
+    exact = x.astype(np.float64) @ weight.T.astype(np.float64)
+    np.testing.assert_allclose(matmul.matmul(x, weight.T), exact, rtol=0, atol=bound * k)
 
 
 @pytest.mark.skipif(threads.pool_size() == 1, reason="one thread: there are no two pools to keep apart")

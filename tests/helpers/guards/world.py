@@ -136,6 +136,10 @@ class World:
         self.odd: Any = type.__call__(self.WithMeta)
         self.module: Any = types.ModuleType("module")
         self.module.x, self.module.thing = 2.5, Root()
+        # One of a class of its own, as those are that stand in torch's place.
+        self.Face: Any = type("Face", (types.ModuleType,), {"__getattr__": lambda module, name: runs()})
+        self.face: Any = self.Face("face")
+        self.face.x, self.face.thing = 2.5, Root()
         self.list = [1.5, "a", Root()]
         self.long = [float(i) for i in range(50)]
         self.things = [Root() for _ in range(40)]
@@ -186,6 +190,7 @@ class World:
             *(attribute(self.dynamic, name) for name in ("x", "helper")),
             *(attribute(self.net, name) for name in of_net),
             *(attribute(self.module, name) for name in ("x", "thing", "absent")),
+            *(attribute(self.face, name) for name in ("x", "thing")),
             *(attribute(self.Owner, name) for name in ("level", "helper", "absent", "default")),
             attribute(self.odd, "level"),
             attribute(self.closed, "note"),
@@ -297,6 +302,17 @@ CHANGES: list[Callable[[World], Any]] = [
     lambda w: vars(w.module).__setitem__("absent", 1),
     lambda w: setattr(w.module, "__class__", type("Module", (types.ModuleType,), {"__getattribute__": runs})),
     lambda w: setattr(w.module, "__class__", type("Module", (types.ModuleType,), {"__getattr__": runs})),
+    lambda w: vars(w.face).__setitem__("x", new(2.5)),
+    lambda w: vars(w.face).__setitem__("thing", Equal()),
+    lambda w: vars(w.face).pop("x"),
+    lambda w: setattr(w.Face, "x", property(runs)),
+    lambda w: setattr(w.Face, "thing", Descriptor()),
+    lambda w: setattr(w.Face, "x", 2.5),
+    lambda w: setattr(w.Face, "__getattribute__", runs),
+    lambda w: setattr(w.Face, "__dict__", property(runs)),
+    lambda w: setattr(w.Face, "unrelated", 1),
+    lambda w: setattr(w.face, "__class__", types.ModuleType),
+    lambda w: setattr(w.face, "__class__", type("Other", (w.Face,), {"x": property(runs)})),
     lambda w: type.__setattr__(w.WithMeta, "level", 2),
     lambda w: w.list.__setitem__(0, new(1.5)),
     lambda w: w.list.__setitem__(0, Equal()),
@@ -345,6 +361,7 @@ CHANGES: list[Callable[[World], Any]] = [
     lambda w: (setattr(w, "owner", None), gc.collect()),
     lambda w: (setattr(w, "net", None), gc.collect()),
     lambda w: (setattr(w, "module", None), gc.collect()),
+    lambda w: (setattr(w, "face", None), gc.collect()),
     lambda w: (setattr(w, "closed", None), setattr(w, "set_cell", None), gc.collect()),
     lambda w: (setattr(w, "Owner", None), setattr(w, "owner", None), gc.collect()),
     lambda w: (setattr(w, "deque", None), gc.collect()),

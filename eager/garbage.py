@@ -11,9 +11,10 @@ from __future__ import annotations
 import gc
 from typing import Any
 
-# By how much full collections become rarer at most. A graph here has about as many times the objects that
-# Python counts of the same program with PyTorch: garbage that is old waits as many steps as it does there.
-RAREST = 32
+# By how much full collections become rarer at most. A graph here has many times the objects that Python
+# counts of the same program with PyTorch: old garbage, which may hold large arrays, waits as many steps as it
+# does there, or fewer.
+RAREST = 8
 
 
 class Rarer:

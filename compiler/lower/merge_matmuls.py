@@ -32,9 +32,11 @@ from fusegrad.eager.ops.shape.slicing import Slice
 from fusegrad.tracer.ir import passes
 from fusegrad.tracer.ir.graph import Equation, Graph, Operand, Source, Value, identifier
 
-# Fewer products than this, and products of more multiplications, stay as they are.
+# Fewer products than this, and products of more multiplications, stay as they are; but a sum of products that
+# each add up so few rows reads and writes it once for each of them, whatever its size.
 FEW = 4
 LARGE = 1 << 22
+FEW_ROWS = 64
 _ROWS = {"dim": (0,), "keepdim": False}  # of a sum over the rows of a matrix
 
 
@@ -96,13 +98,13 @@ class _Gathering:
         """From now on new equations are put in front of `equation`."""
         self.place, self.source = self.order[equation.output], equation.source
 
-    def _small(self, product: Equation) -> bool:
-        """Whether a product of matrices is one of those that are worth gathering."""
+    def _small(self, product: Equation, most: float = LARGE) -> bool:
+        """Whether a product of matrices has no more multiplications than that, and is known to have some."""
         x, y = product.inputs
         if not (isinstance(x, Value) and isinstance(y, Value)) or has_symbols((*x.shape, *y.shape)):
             return False
         plain = len(x.shape) == len(y.shape) == 2 and product.output.dtype.kind == "f"
-        return plain and 0 < likely(math.prod(x.shape) * y.shape[1]) <= LARGE
+        return plain and 0 < likely(math.prod(x.shape) * y.shape[1]) <= most
 
     # Products of slices.
 
@@ -225,12 +227,10 @@ class _Gathering:
     def _product(self, term: Value) -> Equation | None:
         """The product `a.T @ b` that a term is, if it is one and nothing else reads it."""
         product = self.made.get(term)
-        if (
-            product is None
-            or product.op.name != "matmul"
-            or not self._alone(term)
-            or not self._small(product)
-        ):
+        if product is None or product.op.name != "matmul" or not self._alone(term):
+            return None
+        rows = product.inputs[1].shape[0]
+        if not self._small(product, LARGE if has_symbols((rows,)) or rows > FEW_ROWS else math.inf):
             return None
         left = self.made.get(product.inputs[0])
         transposed = left is not None and left.op.name == "permute" and left.params["dims"] == (1, 0)

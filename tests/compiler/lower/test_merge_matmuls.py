@@ -150,6 +150,17 @@ def test_sums_of_products():
     agree(a_sum_that_is_read_twice, a, b)
 
 
+@pytest.mark.parametrize(("rows", "products"), [(20, 1), (100, 5)])
+def test_large_products_of_few_rows_are_added_up_at_once(rows: int, products: int) -> None:
+    """Of many rows, each is as large as pays."""
+
+    def plain(a, b):
+        return sum([fg.tanh(a[i]).T @ fg.tanh(b[i]) for i in range(5)]) * (1 / rows)
+
+    g = agree(plain, fg.randn(5, rows, 512), fg.randn(5, rows, 512))
+    assert steps(g).count("product") == products
+
+
 def joined(x, y):
     return fg.cat([x.exp(), y.tanh(), x @ y.T @ y, y * 2]) + 1
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -231,6 +232,16 @@ def test_explain_tells_of_loops_in_each_dtype(dtype: str) -> None:
         x, v = (fg.from_numpy(draw.normal(size=3)).to(getattr(fg, dtype)).requires_grad_() for _ in "xv")
         jitted(x, v).sum().backward()
     assert "rounds of a loop" in str(jitted.explain())
+
+
+@pytest.mark.parametrize("loop", [clipped, lowest, two_sides])
+def test_they_are_exported_also_where_rounds_are_compiled(loop: Loop, tmp_path: Path) -> None:
+    args = fg.tensor([0.3, 0.4, 0.5], dtype=fg.float64), fg.tensor([0.3, -0.4, 0.5], dtype=fg.float64)
+    fg.jit(loop)(*args)
+    fg.export(loop, args, tmp_path / "loop.py")
+    names: dict[str, Any] = {}
+    exec((tmp_path / "loop.py").read_text(), names)
+    np.testing.assert_allclose(names["run"](*args).numpy(), loop(*args).numpy(), 1e-9)
 
 
 def test_ways_of_rounds_that_mistake_the_one_for_the_other_are_found(monkeypatch: pytest.MonkeyPatch) -> None:

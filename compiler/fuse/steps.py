@@ -40,7 +40,7 @@ class Step:
     @property
     def title(self) -> str:
         """What it is, in words."""
-        if self.equations[0].op.family == "rolled":
+        if self.equations[0].op.name in _LOOPS:
             return _LOOPS[self.equations[0].op.name]
         if isinstance(self.equations[0].op, WindowProduct):
             return "product of windows"

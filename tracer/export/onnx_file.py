@@ -14,14 +14,11 @@ from fusegrad.tracer.export.files import ExportError
 from fusegrad.tracer.export.onnx_builder import Builder, Handle
 from fusegrad.tracer.export.onnx_ops import OTHERS, REDUCTIONS, creation, rearranged
 from fusegrad.tracer.export.onnx_scalars import ENTRIES, Scalars, elementwise
-from fusegrad.tracer.export.program import Program, guard_text
+from fusegrad.tracer.export.program import Program, difference, guard_text
 from fusegrad.tracer.ir.graph import GUARD, Equation, Graph, Value
 from fusegrad.tracer.ir.passes import dead_code, decompose
 
 OPSET, IR_VERSION = 18, 9  # onnxruntime 1.14 and later run these
-
-# How far onnxruntime's results may lie from eager's, relative to the largest one.
-TOLERANCE = {"e": 2e-2, "f": 2e-4, "d": 1e-9}
 
 
 def onnx_file(program: Program) -> bytes:
@@ -226,24 +223,3 @@ def _run_check(program: Program, data: bytes) -> None:
                 f"export: onnxruntime gives another result {i} for {program.name} than eager ({off}); "
                 "nothing was written"
             )
-
-
-def difference(result: np.ndarray, expected: np.ndarray) -> str | None:
-    """How two results differ beyond rounding, or None."""
-    if result.shape != expected.shape:
-        return f"shape {list(result.shape)}, not {list(expected.shape)}"
-    if expected.dtype.kind != "f":
-        wrong = int(np.sum(result != expected))
-        return f"{wrong} of {expected.size} elements differ" if wrong else None
-    finite = np.isfinite(expected)
-    if (
-        not np.array_equal(result[~finite], expected[~finite], equal_nan=True)
-        or not np.isfinite(result[finite]).all()
-    ):
-        return "NaN or infinity in other places"
-    if not finite.any():
-        return None
-    away = np.abs(result[finite].astype(np.float64) - expected[finite].astype(np.float64))
-    scale = max(1.0, float(np.abs(expected[finite]).max()))
-    bound = TOLERANCE[expected.dtype.char] * scale
-    return f"by up to {away.max():.3g}" if away.max() > bound else None

@@ -21,6 +21,9 @@ from fusegrad.tracer.export.files import ExportError
 from fusegrad.tracer.ir.evaluation import evaluate_graph
 from fusegrad.tracer.ir.graph import GUARD, Equation, Graph, Value, array_type, identifier, source_text
 
+# How far the results of what is written may lie from eager's, relative to the largest one.
+TOLERANCE = {"e": 2e-2, "f": 2e-4, "d": 1e-9}
+
 
 @dataclass(frozen=True)
 class Program:
@@ -164,3 +167,24 @@ def guard_text(equation: Equation) -> str:
     """`train.py:42  if h.mean() > 10:  (was True)`."""
     assert equation.op is GUARD
     return f"{source_text(equation.source)}  (was {equation.params['expected']!r})"
+
+
+def difference(result: np.ndarray, expected: np.ndarray) -> str | None:
+    """How two results differ beyond rounding, or None."""
+    if result.shape != expected.shape:
+        return f"shape {list(result.shape)}, not {list(expected.shape)}"
+    if expected.dtype.kind != "f":
+        wrong = int(np.sum(result != expected))
+        return f"{wrong} of {expected.size} elements differ" if wrong else None
+    finite = np.isfinite(expected)
+    if (
+        not np.array_equal(result[~finite], expected[~finite], equal_nan=True)
+        or not np.isfinite(result[finite]).all()
+    ):
+        return "NaN or infinity in other places"
+    if not finite.any():
+        return None
+    away = np.abs(result[finite].astype(np.float64) - expected[finite].astype(np.float64))
+    scale = max(1.0, float(np.abs(expected[finite]).max()))
+    bound = TOLERANCE[expected.dtype.char] * scale
+    return f"by up to {away.max():.3g}" if away.max() > bound else None

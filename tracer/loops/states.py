@@ -21,7 +21,8 @@ class Kind(NamedTuple):
     """What stays the same of what a variable holds.
 
     what: "tensor", "number", "counter" or "object". detail: whether a tensor needs gradients, or the class of
-    a number. value: what is held, where others may have that, too; None for what the loop has made.
+    a number, and the type of what stands for it. value: what is held, where others may have that, too; None
+    for what the loop has made.
     """
 
     what: str

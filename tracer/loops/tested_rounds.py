@@ -209,12 +209,8 @@ class TestedRounds:
             return Kind("object")
         if item.value is None:
             raise Refused("its rounds hand on other numbers or objects each time")
-        fixed = None if item.value in own else item.value
-        return (
-            Kind("tensor", item.tracked, fixed)
-            if isinstance(item, Seen)
-            else Kind("number", item.kind, fixed)
-        )
+        what, detail = ("tensor", item.tracked) if isinstance(item, Seen) else ("number", item.kind)
+        return Kind(what, (detail, item.value.type), None if item.value in own else item.value)
 
     # Learning what rounds do.
 
@@ -259,7 +255,8 @@ class TestedRounds:
         steps = {place: x - begin.carried[place] for place, x in end.counters().items()}
         # One that stands for a symbol must be what it is.
         self._recorder.numbers.look(*(begin.seen[i] for i in steps if type(begin.seen[i]) is int))
-        if steps != self._steps and self._ways:
+        # What an op has counted goes on from op to op as one number.
+        if steps != self._steps and (self._ways or self._rounds is not None):
             raise Refused("its rounds do not all count as much")
         self._steps = steps
         tensors = [x for x in end.own().values() if isinstance(x, Seen)]

@@ -23,6 +23,8 @@ from fusegrad.tracer.loops.alike import NESTED, Refused
 # Ops that may be evaluated of anything.
 _TOTAL = frozenset({"elementwise", "reduction", "contraction", "composite", "view"})
 _TOTAL_OPS = frozenset({"cat", "embed", "assign"})
+# Of these families, what looks up: a class that there is not is an error.
+_LOOKUPS = frozenset({"nll_loss", "nll_loss_weighted", "nll_loss_spread"})
 _BOOL = TensorType((), np.dtype(np.bool_))
 _NOT, _AND, _FULL = REGISTRY["logical_not"], REGISTRY["logical_and"], REGISTRY["full"]
 
@@ -129,7 +131,7 @@ def _check(equation: Equation, behind: bool) -> None:
             raise Refused(f"its rounds look at values {line}")
     elif op.refuses or op.family in NESTED:
         raise Refused(f"its rounds have an op that is not rolled, {op.name} {line}")
-    elif behind and not (op.family in _TOTAL or op.name in _TOTAL_OPS):
+    elif behind and (op.name in _LOOKUPS or not (op.family in _TOTAL or op.name in _TOTAL_OPS)):
         # A round that is given up, or whose other side is taken, is computed all the same.
         raise Refused(f"its rounds have {op.name} behind a test")
 

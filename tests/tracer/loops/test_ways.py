@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import fusegrad as fg
+from fusegrad.nn import functional as F
 from fusegrad.tracer.loops import tested_rounds
 
 Loop = Callable[[fg.Tensor, fg.Tensor], Any]
@@ -170,6 +172,76 @@ def test_what_variables_share_with_others_at_first_is_told_apart() -> None:
         _compare(jitted, keeping, seed, False)
     x, v = fg.zeros(3), fg.ones(3) * 0.01
     assert jitted(x, v)[1] is v
+
+
+def counting(x: Any, v: Any) -> Any:
+    """Only one side counts, so that the number does not follow from how many rounds there were."""
+    hits = 0
+    for _ in range(30):
+        if x.sum() > 0:
+            x = x * 0.5 - v * 0.3
+            hits += 1
+        else:
+            x = x * 0.6 + 0.2
+    return x * hits, v
+
+
+def cooling(x: Any, v: Any) -> Any:
+    """The one side has another dtype."""
+    for _ in range(20):
+        x = x.float() * 0.5 if x.sum() > 0.1 else x * 0.5 + v
+    return x, v
+
+
+def spreading(x: Any, v: Any) -> Any:
+    """The one side has another shape."""
+    a = x[:1] * 1
+    for _ in range(20):
+        a = a * 0.5 if a.sum() > 0.1 else a * 0.5 + v
+    return a, v
+
+
+def looked_up(x: Any, v: Any) -> Any:
+    """Of the next round's class there would be no score."""
+    y, loss = (v[:1] > 0).to(fg.int64), x.sum()
+    for _ in range(12):
+        if y.max() < 3:
+            loss, y = loss * 0.5 + F.cross_entropy(x[None], y), y + 1
+        else:
+            y = y * 0
+    return loss
+
+
+@pytest.mark.parametrize("loop", [counting, cooling, spreading, looked_up])
+def test_what_no_one_op_can_stand_for_is_eagers(loop: Loop) -> None:
+    jitted = fg.jit(loop)
+    for seed in range(30):
+        assert _dtypes(jitted, seed) == _dtypes(loop, seed)
+        _compare(jitted, loop, seed, seed % 3 == 0)
+
+
+def _dtypes(loop: Loop, seed: int) -> list[Any]:
+    return [part.dtype for part in _outcome(loop, seed, False) if part is not None]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_explain_tells_of_loops_in_each_dtype(dtype: str) -> None:
+    jitted = fg.jit(two_sides)
+    for seed in range(4):
+        draw = np.random.default_rng(seed)
+        x, v = (fg.from_numpy(draw.normal(size=3)).to(getattr(fg, dtype)).requires_grad_() for _ in "xv")
+        jitted(x, v).sum().backward()
+    assert "rounds of a loop" in str(jitted.explain())
+
+
+@pytest.mark.parametrize("loop", [clipped, lowest, two_sides])
+def test_they_are_exported_also_where_rounds_are_compiled(loop: Loop, tmp_path: Path) -> None:
+    args = fg.tensor([0.3, 0.4, 0.5], dtype=fg.float64), fg.tensor([0.3, -0.4, 0.5], dtype=fg.float64)
+    fg.jit(loop)(*args)
+    fg.export(loop, args, tmp_path / "loop.py")
+    names: dict[str, Any] = {}
+    exec((tmp_path / "loop.py").read_text(), names)
+    np.testing.assert_allclose(names["run"](*args).numpy(), loop(*args).numpy(), 1e-9)
 
 
 def test_ways_of_rounds_that_mistake_the_one_for_the_other_are_found(monkeypatch: pytest.MonkeyPatch) -> None:

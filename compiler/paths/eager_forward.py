@@ -85,8 +85,8 @@ class EagerForward:
         by_rounds: bool,
     ) -> None:
         """graph: what computes the results that are `used`; tensors: its inputs. given: memory in which the
-        results lie that eager keeps. by_rounds: whether rolled loops run round by round, so that nodes keep
-        what each has made, and find what is written into their inputs.
+        results lie that eager keeps. by_rounds: whether loops run round by round, so that nodes keep what
+        each has made, and find what is written into their inputs.
         """
         self.sources = sources
         tracked = path.capture.tracked
@@ -99,7 +99,7 @@ class EagerForward:
             self.wanted = [_standing_in(tensor) for tensor in sources]
             tensors = {**tensors, **dict(zip(path.derivative.wanted, self.wanted, strict=True))}
             inputs = [tensors[v] for v in graph.inputs]
-            made = iter(evaluate_graph(graph, inputs, tracked, given))
+            made = iter(evaluate_graph(graph, inputs, tracked, given, writes_out=by_rounds))
         self.roots = [next(made) if is_used else None for is_used in used]
 
     def derive(self, gradients: Sequence[Tensor | None]) -> list[Tensor]:

@@ -170,6 +170,8 @@ class Op:
     fills = True  # whether gradient rules get zeros for outputs whose gradient nobody gave, or None
     # For each output the inputs that its gradient goes to, of an op where that is not all of them.
     leads: Callable[[Params], Sequence[Collection[int]]] | None = None
+    # Gives the results by the ops that it stands for, each on the graph, of an op that stands for others.
+    written_out: Callable[[Sequence[Any], Params], tuple[Any, ...]] | None = None
 
     def __init__(
         self,

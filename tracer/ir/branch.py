@@ -77,6 +77,12 @@ class Branch(Op):
         given = {id(t.array) for t in tensors}
         return tuple([t.array.copy() if id(t.array) in given else t.array for t in made])
 
+    @staticmethod
+    def written_out(args: Sequence[Any], params: Params) -> tuple[Any, ...]:
+        test, *tensors = args
+        side = params["then" if test.array.item() else "otherwise"]
+        return evaluate_graph(side.graph, tensors, writes_out=True)
+
     def infer(self, types: Sequence[Any], params: Params) -> tuple[TensorType, ...]:
         return tuple([v.type for v in params["then"].graph.outputs])
 

@@ -29,11 +29,13 @@ def evaluate_graph(
     arguments: Mapping[Value, Any] | list[Any] | tuple[Any, ...],
     tracked: Collection[Value] | None = None,
     given: Mapping[Value, np.ndarray] | None = None,
+    writes_out: bool = False,
 ) -> tuple[Any, ...]:
     """Run the graph's equations through `bind` on `arguments` (tensors, in the order of the inputs).
 
     The result is eager's own: gradients are recorded, doors open. tracked: the values that may need
     gradients; others were made without any (None: all may). given: memory in which some values lie already.
+    writes_out: whether rounds of loops that test data, and sides of branches, are run op by op.
     Raises GuardFailed where the data take another path.
     """
     known: dict[Value, Any] = dict(zip(graph.inputs, arguments, strict=True))
@@ -44,6 +46,8 @@ def evaluate_graph(
             continue
         if given and not given.keys().isdisjoint(equation.outputs):
             result = _known_result(equation, args, given)
+        elif writes_out and equation.op.written_out is not None:
+            result = equation.op.written_out(args, dict(equation.params))
         else:
             result = bind(equation.op, args, dict(equation.params))
         for value, made in zip(equation.outputs, result if type(result) is tuple else (result,), strict=True):

@@ -96,6 +96,16 @@ class Tested(Op):
         kept = [np.array(t.array, order="C") for t in args] if params["keeps"] else []
         return (*self._run(args, params), *kept)
 
+    @staticmethod
+    def written_out(args: Sequence[Any], params: Params) -> tuple[Any, ...]:
+        graph = params["body"].graph
+
+        def round_(*tensors: Tensor) -> tuple[Any, ...]:
+            return evaluate_graph(graph, tensors, writes_out=True)
+
+        now, count = rounds_while(round_, args, params["carried"], params["most"])
+        return (*now, wrap(np.array(count)), *(args if params["keeps"] else ()))
+
     def _run(self, args: Sequence[Any], params: Params) -> tuple[np.ndarray, ...]:
         body, carried, most = params["body"], params["carried"], params["most"]
         now, count = args[:carried], 0

@@ -56,12 +56,28 @@ def test_results_may_be_written() -> None:
         assert found[0] == found[1]
 
 
+def several_ops(x: Any, w: Any) -> Any:
+    """What a round makes on the way is kept as it was."""
+    x = x * 0.3
+    while x.sum() > 0.1:
+        x = fg.tanh(x * w) * 0.9
+    return x
+
+
+def several_sides(x: Any, w: Any) -> Any:
+    x = x * 0.3
+    for _ in range(12):
+        x = fg.tanh(x * w) - 0.1 if x.sum() > 0 else fg.sin(x * w) + 0.3
+    return x
+
+
+@pytest.mark.parametrize("loop", [shrinking, several_ops, several_sides])
 @pytest.mark.parametrize("write", ["fill", "other memory"])
-def test_backward_finds_what_was_written_through_data(write: str) -> None:
-    jitted = fg.jit(shrinking)
+def test_backward_finds_what_was_written_through_data(loop: Callable[..., Any], write: str) -> None:
+    jitted = fg.jit(loop)
     for size in (5.0, 9.0, 3.0, 40.0, 8.0):
         found = []
-        for function in (jitted, shrinking):
+        for function in (jitted, loop):
             x, w = (fg.full((2,), n, dtype=fg.float64, requires_grad=True) for n in (size, 0.6))
             y = function(x, w)
             if write == "fill":

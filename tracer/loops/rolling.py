@@ -73,8 +73,8 @@ def rounds(
     where that is to run as ever.
 
     pattern: whether a round takes apart what it gets. used: for each variable the line where a round uses its
-    number otherwise than to find rows, or 0. tested: what a `TestedLoop` says, of a loop that rounds may
-    leave, and in which nothing follows from their number.
+    number otherwise than to find rows, or 0. tested: what a `TestedLoop` says, of a loop whose rounds branch,
+    and in which nothing follows from their number.
     """
     recorder = behind(state.interpreter)
     if type(recorder) is not Recorder:

@@ -15,6 +15,7 @@ from fusegrad.tracer.observe import attributes, calls, operations, purity
 from fusegrad.tracer.observe.loops import Part
 from fusegrad.tracer.observe.observer import Following, Observer, active
 from fusegrad.tracer.observe.values import is_plain
+from fusegrad.tracer.twin.plain_loops import Tested
 from fusegrad.tracer.twin.sites import Site, SiteTable
 
 
@@ -193,7 +194,7 @@ class Hooks:
         value: Any,
         pattern: tuple[Any, ...],
         used: tuple[int, ...],
-        tested: tuple[tuple[int, ...], bool] | None,
+        tested: Tested | None,
         site: int,
     ) -> Any:
         """What a plain loop (see `plain_loops.py`) iterates over."""
@@ -222,9 +223,7 @@ class Hooks:
         """The end of a round of a plain loop; what the next one takes over."""
         return rounds.ended(*carried) if isinstance(rounds, rolling.Rounds) else carried
 
-    def counting(
-        self, number: Any, step: int, used: int, tested: tuple[tuple[int, ...], bool] | None, site: int
-    ) -> Any:
+    def counting(self, number: Any, step: int, used: int, tested: Tested | None, site: int) -> Any:
         """The numbers that a plain `while` loop counts; see `rounds`."""
         observer, place = active(), self.sites[site]
         if observer is None:
@@ -238,7 +237,7 @@ class Hooks:
         reason = "its rounds ask for the number that they count, or values were needed before it"
         return observer.loops.counted(self._counted_on(number, step, site), reason, place)
 
-    def tested_rounds(self, tested: tuple[tuple[int, ...], bool] | None, site: int) -> Any:
+    def tested_rounds(self, tested: Tested | None, site: int) -> Any:
         """What a plain `while` loop iterates over in place of its test; see `rounds`."""
         observer = active()
         if observer is None:

@@ -49,7 +49,7 @@ from fusegrad.tracer.observe.lookup import MISSING
 from fusegrad.tracer.observe.observer import LOCAL, Observer
 from fusegrad.tracer.record import references
 from fusegrad.tracer.record.recorder import Recorder
-from fusegrad.tracer.twin.plain_loops import COUNTED
+from fusegrad.tracer.twin.plain_loops import COUNTED, Tested
 from fusegrad.tracer.twin.sites import Site
 
 # So many rounds must be left out for it to pay: on large tensors; on small ones, or with gradients.
@@ -67,7 +67,7 @@ def rounds(
     pattern: tuple[Any, ...],
     used: Sequence[int],
     site: Site,
-    tested: tuple[Sequence[int], bool] | None = None,
+    tested: Tested | None = None,
 ) -> Any:
     """What a plain loop iterates over in place of what `function` gives of `given`, or of that itself; None
     where that is to run as ever.

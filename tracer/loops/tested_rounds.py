@@ -33,6 +33,7 @@ from fusegrad.tracer.observe.observer import Observer
 from fusegrad.tracer.record import references
 from fusegrad.tracer.record.later import alive
 from fusegrad.tracer.record.recorder import Recorder
+from fusegrad.tracer.record.scalars import fits_float64
 
 # Where rounds cannot be left out, others are looked at after so many more, and each time after so many times
 # as many; before that, so many times those that begin with the next one.
@@ -42,11 +43,12 @@ MOST_WAYS = 8
 
 
 class TestedLoop(NamedTuple):
-    """counters: which variables its rounds only count up. number_is_used: whether somebody asks for the
-    number of the last round.
+    """counters: which variables its rounds only count up. changing: which some of them change by what they
+    were. number_is_used: whether somebody asks for the number of the last round.
     """
 
     counters: Collection[int]
+    changing: Collection[int]
     number_is_used: bool
 
 
@@ -65,7 +67,7 @@ class TestedRounds:
         """
         self._observer, self._recorder = observer, recorder
         self._most, self._since = most, since
-        self._counters, self._number_is_used = source
+        self._counters, changing, self._number_is_used = source
         self._kept = observer.noted()
         self._from, self._wait, self._tries = 1, WAIT, 0
         self._equations = len(recorder.equations)
@@ -74,6 +76,8 @@ class TestedRounds:
         self._last: State | None = None
         self._ways: list[Way] = []
         self._steps: dict[int, int] = {}
+        # Which variables hold numbers that rounds change otherwise than all by as much.
+        self._changing = {*changing}
         # What follows from how many rounds there were alone, and up to which equation that is known.
         self._counting: set[Value] = set()
         self._known_to = self._equations
@@ -95,6 +99,9 @@ class TestedRounds:
         """
         if number < self._from:
             return number, carried
+        changing = len(self._changing)
+        if self._first is None:
+            carried = self._as_tensors(carried)
         try:
             before, self._last = self._last, self._look(number, carried)
             if self._first is None or before is None:
@@ -104,6 +111,11 @@ class TestedRounds:
                 self.reason = ""
         except Refused as refusal:
             self.reason = str(refusal)
+            if len(self._changing) > changing:
+                carried = self._as_tensors(carried)
+                self._last = self._state(number, carried)
+                self._begin()
+                return number, carried
             self._tries += 1
             # The first rounds may differ.
             if self._tries > TRIES:
@@ -112,6 +124,15 @@ class TestedRounds:
             elif self._last is not None:
                 self._begin()
         return number, carried
+
+    def _as_tensors(self, carried: tuple[Any, ...]) -> tuple[Any, ...]:
+        """What the variables hold, with numbers that tensors compute in place of those that are changing."""
+        on = [*carried]
+        for place in self._changing:
+            is_number = type(on[place]) in (int, float) and fits_float64(on[place])
+            if is_number and self._recorder.numbers.of(on[place]) is None:
+                on[place] = self._recorder.doubles.begun_with(on[place])
+        return tuple(on)
 
     def _begin(self) -> None:
         """The rounds that are looked at begin with the next one."""
@@ -203,7 +224,8 @@ class TestedRounds:
     def _kind(self, place: int, item: Any, own: Collection[Value]) -> Kind:
         """own: what the loop has made."""
         value = item.value if isinstance(item, Number) else None
-        if place in self._counters and (type(item) is int or value in self._counting):
+        is_counter = place in self._counters and place not in self._changing
+        if is_counter and (type(item) is int or value in self._counting):
             return Kind("counter")
         if not isinstance(item, (Seen, Number)):
             return Kind("object")
@@ -251,12 +273,14 @@ class TestedRounds:
             raise Refused("what its variables hold does not go on from round to round in one way")
         objects = [i for i, kind in enumerate(end.kinds) if kind.what == "object"]
         if not all(is_one((begin.seen[i], end.seen[i])) for i in objects):
+            self._changing.update(i for i in objects if type(end.seen[i]) in (int, float))
             raise Refused("its rounds hand on other numbers or objects each time")
         steps = {place: x - begin.carried[place] for place, x in end.counters().items()}
         # One that stands for a symbol must be what it is.
         self._recorder.numbers.look(*(begin.seen[i] for i in steps if type(begin.seen[i]) is int))
         # What an op has counted goes on from op to op as one number.
         if steps != self._steps and (self._ways or self._rounds is not None):
+            self._changing.update(i for i, step in steps.items() if self._steps.get(i) != step)
             raise Refused("its rounds do not all count as much")
         self._steps = steps
         tensors = [x for x in end.own().values() if isinstance(x, Seen)]

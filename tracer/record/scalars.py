@@ -202,6 +202,10 @@ class Doubles:
         number: int = self._follow(first + step * int(count.array), found)
         return number
 
+    def begun_with(self, number: Any) -> Any:
+        """The same number, which is computed with in tensors from now on."""
+        return self._follow(number, self._made("full", (), float(number), dtype=dtypes.float64))
+
     def value_of(self, taken: Taken) -> Value | None:
         """The value that computing goes on with for a number, if it came out of a tensor."""
         if taken.value is None or taken.value not in self._tensors:
@@ -241,12 +245,12 @@ class Doubles:
         self._tensors[value] = double
         return self._recorder.doors.follow(fresh(number), value)
 
-    def _made(self, op: Any, *operands: Any) -> Tensor:
+    def _made(self, op: Any, *operands: Any, **options: Any) -> Tensor:
         function = getattr(ops, op) if type(op) is str else op
         recorder = self._recorder
         results, recorder.results = recorder.results, None  # nobody else has them
         try:
-            made: Tensor = recorder.later.at_once(lambda: function(*operands))
+            made: Tensor = recorder.later.at_once(lambda: function(*operands, **options))
         finally:
             recorder.results = results
         return made
@@ -290,6 +294,9 @@ class Doubles:
 
 def _fits(number: Any, taken: Taken | None) -> bool:
     """Whether tensors of float64 take an operand as it is."""
-    if taken is not None and taken.value is None and taken.symbol is None:
-        return False
+    return (taken is None or taken.value is not None or taken.symbol is not None) and fits_float64(number)
+
+
+def fits_float64(number: Any) -> bool:
+    """Whether a tensor of float64 holds a number as it is."""
     return type(number) is float or (type(number) in (int, bool) and abs(number) < _WHOLE)

@@ -25,6 +25,9 @@ _EXPRESSIONS = (
 )  # fmt: skip
 
 
+# Of a loop whose rounds may test data, which of what they hand on is counted up, and which some of them change,
+# and whether somebody asks for the number of the last one.
+Tested = tuple[tuple[int, ...], tuple[int, ...], bool]
 # In the place of a target: a variable that is counted up.
 COUNTED = -1
 
@@ -72,7 +75,7 @@ class PlainLoop:
     targets that are used otherwise, and the line of that. is_tested: whether rounds branch, and none uses its
     number; number_is_used: whether somebody does so elsewhere. counters: the variables that they
     hand on and do nothing with but count them up, and compare them; counts: these comparisons, with by how
-    much both sides differ more after each round.
+    much both sides differ more after each round. changing: those that some rounds change by what they were.
     """
 
     targets: list[str]
@@ -88,6 +91,7 @@ class PlainLoop:
     number_is_used: bool = False
     counters: list[str] = field(default_factory=list)
     counts: dict[ast.Compare, Test] = field(default_factory=dict)
+    changing: Collection[str] = ()
 
 
 def plain_loop(loop: ast.For, scope: Scope) -> PlainLoop:
@@ -125,12 +129,19 @@ def plain_loop(loop: ast.For, scope: Scope) -> PlainLoop:
             found.used.setdefault(target, loop.lineno)
     found.number_is_used = any(reading.read_once[t] or scope.is_used_elsewhere(t, loop) for t in targets)
     if found.is_tested:
+        found.changing = _changed_by_some(loop) & {*found.carried}
         for name in found.carried:
             counts = _counts(loop, name, reading.assigned)
-            if counts is not None:
+            if name not in found.changing and counts is not None:
                 found.counters.append(name)
                 found.counts.update(counts)
     return found
+
+
+def _changed_by_some(loop: ast.For) -> set[str]:
+    """The variables that some rounds count up, or change otherwise by what they were, and some may not."""
+    changes = (n for n in ast.walk(loop) if isinstance(n, ast.AugAssign) and n not in loop.body)
+    return {n.target.id for n in changes if isinstance(n.target, ast.Name)}
 
 
 def _counts(loop: ast.For, name: str, assigned: Collection[str]) -> dict[ast.Compare, Test] | None:

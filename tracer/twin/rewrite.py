@@ -6,7 +6,7 @@ import ast
 
 from fusegrad.tracer.twin.expressions import HOOKS, OPERATORS, Expressions, Pattern, names_pattern
 from fusegrad.tracer.twin.number_parts import NumberPart, NumberUse
-from fusegrad.tracer.twin.plain_loops import COUNTED, NotPlain, PlainLoop, Row, Test, plain_loop
+from fusegrad.tracer.twin.plain_loops import COUNTED, NotPlain, PlainLoop, Row, Test, Tested, plain_loop
 from fusegrad.tracer.twin.rounds import counted, endless, without_continue
 from fusegrad.tracer.twin.scopes import given_by
 from fusegrad.tracer.twin.sites import SiteTable
@@ -259,7 +259,7 @@ class Rewriter(Expressions):
         node: ast.For,
         pattern: Pattern | None,
         used: tuple[int, ...],
-        tested: tuple[tuple[int, ...], bool] | None,
+        tested: Tested | None,
     ) -> ast.expr:
         """What a plain loop iterates over; what gives several things at a time is taken apart."""
         match node.iter:
@@ -422,13 +422,13 @@ class Rewriter(Expressions):
         return [self.at(node, definition)]
 
 
-def _tested(plain: PlainLoop) -> tuple[tuple[int, ...], bool] | None:
-    """Of a loop that may test data, which of what its rounds hand on is counted up, and whether somebody asks
-    for the number of the last one.
-    """
+def _tested(plain: PlainLoop) -> Tested | None:
     if not plain.is_tested:
         return None
-    return tuple(map(plain.carried.index, plain.counters)), plain.number_is_used
+    counters, changing = (
+        tuple(map(plain.carried.index, names)) for names in (plain.counters, sorted(plain.changing))
+    )
+    return counters, changing, plain.number_is_used
 
 
 # What gives numbers and rows together, or from the last one on.

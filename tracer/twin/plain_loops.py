@@ -25,8 +25,8 @@ _EXPRESSIONS = (
 )  # fmt: skip
 
 
-# Of a loop whose rounds may test data, which of what they hand on is counted up, and which some of them change,
-# and whether somebody asks for the number of the last one.
+# Of a loop whose rounds may test data, which of what they hand on is counted up, and which some of them
+# change, and whether somebody asks for the number of the last one.
 Tested = tuple[tuple[int, ...], tuple[int, ...], bool]
 # In the place of a target: a variable that is counted up.
 COUNTED = -1

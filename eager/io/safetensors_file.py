@@ -19,7 +19,9 @@ from fusegrad.eager.core.op import wrap
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.io.files import refused, write_whole
 
-_STRUCTURE = "fusegrad"  # the metadata's key
+# The metadata's keys: how tensors are put together, and in which order those of a dict come, which the
+# library sorts.
+_STRUCTURE, _ORDER = "fusegrad", "fusegrad_order"
 _RESERVED = "__metadata__"
 _PLAIN = (bool, int, float, str, type(None))
 _KINDS = "tensors, numbers, strings, None, dtypes, and dicts, lists and tuples of them"
@@ -47,6 +49,7 @@ def write_safetensors(obj: Any, path: str) -> None:
     if named:
         for key, value in obj.items():
             writer.write(key, value)
+        metadata[_ORDER] = json.dumps([*writer.arrays])
     else:
         metadata[_STRUCTURE] = json.dumps(writer.described(obj, ()))
     if writer.pairs:
@@ -121,7 +124,8 @@ def read_safetensors(path: str) -> Any:
     try:
         for name in json.loads(metadata.get("fusegrad_complex", "[]")):
             arrays[name] = arrays[name].view(np.complex128)[..., 0]
-        tensors = {name: wrap(array) for name, array in arrays.items()}
+        names = dict.fromkeys((*json.loads(metadata.get(_ORDER, "[]")), *arrays))
+        tensors = {name: wrap(arrays[name]) for name in names}
         return _rebuilt(json.loads(metadata[_STRUCTURE]), tensors) if _STRUCTURE in metadata else tensors
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
         raise failure(

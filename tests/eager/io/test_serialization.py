@@ -9,7 +9,7 @@ import sys
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import example, given, settings, strategies as st
 from hypothesis.extra import numpy as hnp
 from oracle import torch
 
@@ -69,6 +69,7 @@ def folder(tmp_path_factory):
 
 
 @given(structures)
+@example({"z": fg.tensor(False), "": fg.tensor(False), "a": fg.tensor(1.0)})
 @settings(max_examples=150, deadline=None)
 def test_any_structure_comes_back(folder, value):
     fg.save(value, folder / "any.safetensors")

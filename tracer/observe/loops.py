@@ -12,6 +12,7 @@ from types import NoneType
 from typing import Any, NamedTuple
 
 from fusegrad.eager.core.ops import ops
+from fusegrad.eager.core.public import form
 from fusegrad.eager.core.state import in_modes, modes
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.twin.sites import Site
@@ -171,13 +172,14 @@ class Loops:
 
         look: told of a number by which items are joined.
         """
-        if function is not ops.stack and function is not ops.cat:
+        own = next((f for f in (ops.stack, ops.cat) if function is f or function is form(f)), None)
+        if own is None:
             self.complete(items)
             return None
         written = any(part.is_written() for part in self.missed(items))
-        if written or (is_part and function is ops.cat):
+        if written or (is_part and own is ops.cat):
             self._filled(items)
-        return functools.partial(self._join, function, look) if self.missed(items) else None
+        return functools.partial(self._join, own, look) if self.missed(items) else None
 
     def _join(
         self, function: Any, look: Callable[[Any], Any], items: Any, *others: Any, **options: Any
@@ -188,7 +190,8 @@ class Loops:
         missing = self.missed(whole)
         if not missing:
             return function(items, *others, **options)
-        number = missing[0].parts[0].array.ndim + (function is ops.stack)
+        # Rows have a dimension more than the items.
+        number = missing[0].parts[0].array.ndim - (function is ops.cat)
         places = range(self.length(whole))[key]
         plain = len(others) + len(options) <= 1 and {*options} <= {"dim"} and type(dim) is int
         if not plain or not -number <= dim < number or not places or places.step < 0:

@@ -10,6 +10,7 @@ import pytest
 from rolled_loops import ROUNDS, Loop, check, check_rolled, given, rounds_that_run
 
 import fusegrad as fg
+from fusegrad.tracer.capture.api import capture
 from fusegrad.tracer.observe.loops import Missing
 
 
@@ -250,6 +251,29 @@ def shows(errors: Any, x: Any, h: Any, use: Any) -> Any:
         return [use(outs)] if errors is None else fg.stack(outs, errors)
     except (IndexError, RuntimeError) as error:
         return str(error)
+
+
+def stacked(h: Any, rounds: int) -> Any:
+    outs = []
+    for _ in range(rounds):
+        h = fg.tanh(h * 1.1)
+        outs.append(h)
+    return fg.stack(outs).sum()
+
+
+def joined(h: Any, rounds: int) -> Any:
+    outs = []
+    for _ in range(rounds):
+        h = fg.tanh(h * 1.1)
+        outs.append(h)
+    return fg.cat(outs).sum()
+
+
+@pytest.mark.parametrize("loop", [stacked, joined])
+def test_what_is_only_joined_is_never_taken_apart(loop: Any) -> None:
+    """Under the names that users have: as many equations for a long loop as for a short one."""
+    short, long = (capture(loop, (fg.ones(3), n), puts_off=True).graph for n in (200, 2000))
+    assert len(long.equations) == len(short.equations) < 60
 
 
 @pytest.mark.parametrize("dim", [0, 1, -1, -2, 2, -3])

@@ -1,4 +1,7 @@
-"""Branches on data: kernels compute both sides, and take what the test chooses."""
+"""Loops that test data: of a branch kernels compute both sides, and take what the test chooses.
+
+What rounds hand on is copied.
+"""
 
 from __future__ import annotations
 

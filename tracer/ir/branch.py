@@ -73,19 +73,22 @@ class Branch(Op):
         return [{i + 1 for i in (*one, *other)} for one, other in zip(*sides, strict=True)]
 
     def evaluate(self, args: Sequence[Any], params: Params) -> Any:
-        test, *tensors = args
-        side = params["then" if test.array.item() else "otherwise"]
         # It may give one tensor twice, or what it was given.
-        return tuple([np.array(t.array, order="C") for t in evaluate_graph(side.graph, tensors)])
+        return tuple([np.array(t.array, order="C") for t in _chosen(args, params, writes_out=False)])
 
     @staticmethod
     def written_out(args: Sequence[Any], params: Params) -> tuple[Any, ...]:
-        test, *tensors = args
-        side = params["then" if test.array.item() else "otherwise"]
-        return evaluate_graph(side.graph, tensors, writes_out=True)
+        return _chosen(args, params, writes_out=True)
 
     def infer(self, types: Sequence[Any], params: Params) -> tuple[TensorType, ...]:
         return tuple([v.type for v in params["then"].graph.outputs])
+
+
+def _chosen(args: Sequence[Any], params: Params, writes_out: bool) -> tuple[Any, ...]:
+    """What the side gives that the test chooses."""
+    test, *tensors = args
+    side: Side = params["then" if test.array.item() else "otherwise"]
+    return evaluate_graph(side.graph, tensors, writes_out=writes_out)
 
 
 def _gradient(g: Any, inputs: Sequence[Tensor], index: int, then: Side, otherwise: Side) -> Tensor | None:

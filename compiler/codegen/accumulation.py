@@ -72,19 +72,18 @@ def is_sum(accumulator: Accumulator) -> bool:
 @noted
 def long_sums(kernel: Kernel) -> frozenset[str]:
     """The sums of floats, of one lane each, of more than `FEW` numbers."""
-    found: set[str] = set()
+    return frozenset(_long_sums(kernel.body, 1.0, in_lanes=False))
 
-    def look(body: Iterable[Statement], times: float, in_lanes: bool) -> None:
-        for s in body:
-            if isinstance(s, Loop):
-                vectors = s.kind in ("vector", "chunked")
-                inner = 1.0 if vectors else times * (s.count or math.inf)
-                look(s.body, inner, in_lanes or vectors)
-            elif isinstance(s, Accumulate) and in_lanes and times > FEW and is_sum(s.accumulator):
-                found.add(s.accumulator.target)
 
-    look(kernel.body, 1.0, False)
-    return frozenset(found)
+def _long_sums(body: Iterable[Statement], times: float, in_lanes: bool) -> Iterator[str]:
+    """Those in a body that runs so many times in each lane."""
+    for s in body:
+        if isinstance(s, Loop):
+            vectors = s.kind in ("vector", "chunked")
+            inner = 1.0 if vectors else times * (s.count or math.inf)
+            yield from _long_sums(s.body, inner, in_lanes or vectors)
+        elif isinstance(s, Accumulate) and in_lanes and times > FEW and is_sum(s.accumulator):
+            yield s.accumulator.target
 
 
 def most_in_a_round(body: Sequence[Statement]) -> int:

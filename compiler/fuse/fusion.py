@@ -101,7 +101,7 @@ class Fusion:
         self._makers = {v: i for i, e in enumerate(graph.equations) for v in e.outputs}
         self._readers = self._readers_of_results()
         self._plans, self._alike = plans, Alike(self.sources, plans.kinds)
-        self._growth = Growth(graph.equations, self._is_result, self.sources)
+        self._growth = Growth(graph.equations, self.sources)
         self._refused: set[tuple[int, int, int, int]] = set()  # pairs of steps that no nest can hold
 
     def _read_memory(self, equation: Equation) -> list[Value]:
@@ -159,6 +159,8 @@ class Fusion:
             elif step.kind == "loops":
                 (equation,) = step.equations
                 step.kernel = self._nest(equation)
+        for step in steps:
+            step.let_go()
         return steps
 
     def _early_steps(self, group: Sequence[Equation]) -> list[Step]:
@@ -308,7 +310,7 @@ class Fusion:
 
     def _nest_of_both(self, first: Step, second: Step, numbers: list[int]) -> Nest | None:
         """The nest that holds both groups, with these equations; None where there is none."""
-        found = self._growth.joined(self._nest_of(first), self._nest_of(second))
+        found = self._growth.joined(self._nest_of(first), self._nest_of(second), self._is_result)
         if isinstance(found, Nest):
             return found
         return None if found is Answer.NO else self._planned_nest(numbers)

@@ -160,19 +160,17 @@ def access_of(use: Use, sources: Sources) -> Access:
     return Access(use.base, layout.offset, steps)
 
 
+# Whether the value of an equation, by number, is needed outside of a group with these equations.
+IsResult = Callable[[int, set[int]], bool]
+
+
 class Growth:
-    """Puts groups together.
+    """Puts groups of a graph's equations together."""
 
-    equations: of the graph. is_result: whether the value of one, by number, is needed outside of a group
-    with these equations.
-    """
+    def __init__(self, equations: Sequence[Equation], sources: Sources) -> None:
+        self._equations, self._sources = equations, sources
 
-    def __init__(
-        self, equations: Sequence[Equation], is_result: Callable[[int, set[int]], bool], sources: Sources
-    ) -> None:
-        self._equations, self._is_result, self._sources = equations, is_result, sources
-
-    def joined(self, one: Nest, other: Nest) -> Nest | Answer:
+    def joined(self, one: Nest, other: Nest, is_result: IsResult) -> Nest | Answer:
         """The nest of two groups: one of theirs, which has grown. If there is none, both are as they were.
 
         Its axes and rows are those of the group that has more axes, or else more equations.
@@ -186,7 +184,7 @@ class Growth:
         merging = _Merging(host, guest, axes, read, self._sources)
         if merging.changes_nothing():
             host.placing.take_in(guest.placing)
-        elif not self._place(merging):
+        elif not self._place(merging, is_result):
             return Answer.UNKNOWN
         return merging.merged()
 
@@ -218,7 +216,7 @@ class Growth:
         alike = len({*axes.values()}) == len(axes) == len(guest.sizes)
         return axes if alike else Answer.UNKNOWN
 
-    def _place(self, merging: _Merging) -> bool:
+    def _place(self, merging: _Merging, is_result: IsResult) -> bool:
         """Give the equations their places in the host's rows; False where one has none."""
         host = merging.host
         if merging.host_reads:
@@ -230,7 +228,8 @@ class Growth:
             numbers = sorted(n for n in merging.guest.uses if n not in host.uses)
         count = placing.count
         inside = {*host.uses, *merging.guest.uses}
-        if all(self._places(placing, merging, n, inside) for n in numbers) and placing.fits():
+        placed = (self._places(placing, merging, n, inside, is_result) for n in numbers)
+        if all(placed) and placing.fits():
             host.placing = placing
             return True
         for number in numbers:
@@ -238,13 +237,15 @@ class Growth:
         placing.count = count
         return False
 
-    def _places(self, placing: Placing, merging: _Merging, number: int, inside: set[int]) -> bool:
+    def _places(
+        self, placing: Placing, merging: _Merging, number: int, inside: set[int], is_result: IsResult
+    ) -> bool:
         equation = self._equations[number]
         axes = Domain.axes(merging.dims(equation.output))
         # A total that something varying is computed from is no total then: that takes a look at all.
         if not placing.place(equation, merging.uses(number), axes, lambda: False):
             return False
-        return placing.stores_once(equation.output, axes) or not self._is_result(number, inside)
+        return placing.stores_once(equation.output, axes) or not is_result(number, inside)
 
 
 def _read_the_same(host: Nest, guest: Nest) -> bool:

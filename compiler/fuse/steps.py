@@ -33,6 +33,10 @@ class Step:
     nest: Nest | None = None
     into: Step | None = None
 
+    def let_go(self) -> None:
+        """Forget what only dividing asks for. Steps that know each other would be the collector's to find."""
+        self.users, self.nest = set(), None
+
     @property
     def made(self) -> list[Value]:
         return [v for e in self.equations for v in e.outputs]

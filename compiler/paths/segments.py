@@ -57,10 +57,8 @@ class Stopped(NamedTuple):
 # more than `LONG_PATH` equations one for each `EQUATIONS_PER_CALL` of them.
 JOINT_AFTER = 3
 LONG_PATH, EQUATIONS_PER_CALL = 2000, 8
-# A joint program that was made in the hope of backwards is given up after so many calls without one. If it is
-# made in place of the two others, paths of so many times as many equations have it at once; those of still
-# more might let a call wait for too long when hopes are given up, and the others are planned.
-HOPED_FOR, LONG_HOPED = 2, 2
+# A joint program that was made in the hope of backwards is given up after so many calls without one.
+HOPED_FOR = 2
 
 
 def equations_of_both(path: Path) -> int:

@@ -117,9 +117,9 @@ class Tree:
         for path in paths[1:]:
             self._insert(path)
         puts_off = self.root.path is not None
-        most = segments.LONG_PATH if not puts_off else segments.LONG_PATH * segments.LONG_HOPED
-        few = equations_of_both(paths[0]) <= most
-        self.hopeful = has_hopes and few and paths[0].derivative.alone
+        # In place of the two others it takes less than they do, however long the path.
+        pays = puts_off or equations_of_both(paths[0]) <= segments.LONG_PATH
+        self.hopeful = has_hopes and pays and paths[0].derivative.alone
         if self.hopeful and puts_off:
             self._put_off(self.root)
         else:

@@ -39,9 +39,9 @@ FIRST_ROUNDS, LAST_ROUNDS = 2, 1
 # More than so many values of more than so many bytes are not kept in memory for later if these are made again
 # as well.
 FEW_SAVED, SMALL_SAVED = 8, 1 << 12
-# How often a period, and where a round begins, is guessed; and how often turns that are alike are planned in
-# vain: what keeps one of them from standing for all mostly does so wherever rounds begin.
-GUESSES, PLANNED_IN_VAIN = 32, 4
+# How often a period, and where a round begins, is guessed; and how often turns that are alike are looked at
+# in vain: what keeps one of them from standing for all mostly does so wherever rounds begin.
+GUESSES, ALIKE_IN_VAIN = 32, 4
 
 Names = dict[Value, Value]
 
@@ -57,7 +57,7 @@ def divided_by_rounds(graph: Graph, given: Given) -> Division:
             found = unrolling.division(turns)
             if found is not None:
                 return found
-            if unrolling.planned >= PLANNED_IN_VAIN:
+            if unrolling.alike >= ALIKE_IN_VAIN:
                 break
     return divided(graph, given)
 
@@ -155,12 +155,12 @@ class _Part(NamedTuple):
 class _Unrolling:
     """Divides a graph with turns: what is before them, one of them for all, what is behind.
 
-    planned: how many turns have been planned.
+    alike: how often turns were.
     """
 
     def __init__(self, graph: Graph, given: Given) -> None:
         self.graph, self.given = graph, given
-        self.planned = 0
+        self.alike = 0
         self.laid = {*given.results, *given.apart}
         self.sources = Sources(graph, given.known)
         self.place = {v: i for i, e in enumerate(graph.equations) for v in e.outputs}
@@ -174,11 +174,13 @@ class _Unrolling:
             return None
         inside = self._without(looks)
         maps = self._maps(turns, looks, inside)
-        parts = self._parts(turns, maps, looks, inside) if maps else None
-        if not maps or parts is None:
+        if not maps:
+            return None
+        self.alike += 1
+        parts = self._parts(turns, maps, looks, inside)
+        if parts is None:
             return None
         before, turn, behind = parts
-        self.planned += 1
         body = self._divided(turn, divided)
         apart = turns.length >= SMALLEST_TURN or rounds_apart(body.steps, turns.rounds)
         if not (apart and _in_memory(turn, body, turn.own)):

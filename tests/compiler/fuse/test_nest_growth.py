@@ -22,9 +22,9 @@ class Compared(Growth):
     answers: ClassVar[Counter[str]] = Counter()
     owner: Any = None
 
-    def joined(self, one: Nest, other: Nest) -> Nest | Answer:
+    def joined(self, one: Nest, other: Nest, is_result: Any) -> Nest | Answer:
         numbers = sorted({*one.uses, *other.uses})
-        found = super().joined(one, other)
+        found = super().joined(one, other, is_result)
         self.answers[type(found).__name__ if isinstance(found, Nest) else found.value] += 1
         if found is Answer.NO:
             assert self.owner._plan(numbers) is None, [str(self.owner._equations[n].op.name) for n in numbers]
@@ -124,7 +124,7 @@ def test_most_groups_grow_without_a_plan_of_the_whole(answers: Counter[str]) -> 
 
 def test_a_fault_in_growing_is_found(answers: Counter[str], monkeypatch: pytest.MonkeyPatch) -> None:
     grown = Growth._place
-    monkeypatch.setattr(Growth, "_place", lambda self, merging: grown(self, merging) or True)
+    monkeypatch.setattr(Growth, "_place", lambda *args: grown(*args) or True)
     with pytest.raises((AssertionError, KeyError)):
         for block in range(4):
             compare(block)

@@ -26,7 +26,7 @@ import fusegrad as fg
 from fusegrad.compiler.base import patience
 from fusegrad.compiler.codegen import kernel_cache
 from fusegrad.compiler.fuse import fusion
-from fusegrad.compiler.fuse.steps import last_of
+from fusegrad.compiler.fuse.steps import Step, last_of
 from fusegrad.compiler.llvm import llvm_jit
 from fusegrad.compiler.paths import segments
 
@@ -133,12 +133,18 @@ def without_llvm() -> Iterator[None]:
         yield
 
 
-def first_call(maker: Callable[[int], Program], length: int) -> int:
-    """Compile a program of this length; gives how many equations it has."""
+def compiled(maker: Callable[[int], Program], length: int) -> Any:
+    """A jitted program of this length after its first call."""
     function, arguments = maker(length)
     jitted = fg.jit(function)
     jitted(*arguments)
     assert jitted.stats.compiles == 1, str(jitted.explain())
+    return jitted
+
+
+def first_call(maker: Callable[[int], Program], length: int) -> int:
+    """Compile a program of this length; gives how many equations it has."""
+    jitted = compiled(maker, length)
     ((path,),) = (variant.tree.paths for entry in jitted.entries.values() for variant in entry.variants)
     return len(path.forward)
 
@@ -225,6 +231,39 @@ def test_memory_that_grows_faster_is_found(monkeypatch: pytest.MonkeyPatch) -> N
     few = memory(chain, SHORT // 2)
     kept.clear()
     assert memory(chain, SHORT) > MORE_MEMORY * few
+
+
+# What is left to Python's garbage collector.
+
+
+MOST_LEFT = 2  # objects for an equation: recording keeps a reference to each tensor
+
+
+def left_to_the_collector(maker: Callable[[int], Program], length: int) -> int:
+    """How many objects only the collector finds once a program of this length is compiled."""
+    gc.collect()
+    gc.disable()
+    try:
+        with without_llvm():
+            jitted = compiled(maker, length)
+        found = gc.collect()
+        del jitted
+        return found
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_what_planning_has_made_goes_as_soon_as_it_is_done(name: str) -> None:
+    left_to_the_collector(PROGRAMS[name], 16)
+    few, many = (left_to_the_collector(PROGRAMS[name], n) for n in (SHORT // 2, SHORT))
+    assert many - few < MOST_LEFT * SHORT // 2, f"{few:,} objects in cycles, {many:,} of a long program"
+
+
+def test_steps_that_know_each_other_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Step, "let_go", lambda step: None)
+    few, many = (left_to_the_collector(tree, n) for n in (SHORT // 2, SHORT))
+    assert many - few > MOST_LEFT * SHORT // 2
 
 
 def main() -> None:

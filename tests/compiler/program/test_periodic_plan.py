@@ -103,6 +103,22 @@ def test_few_rounds_are_not_enough_where_a_kernel_has_several(
     assert sum(kernels(loop).values()) <= 6
 
 
+def test_turns_that_are_alike_in_vain_are_soon_given_up(monkeypatch: pytest.MonkeyPatch):
+    looked: list[bool] = []
+    parts = periodic_plan._Unrolling._parts
+    monkeypatch.setattr(periodic_plan._Unrolling, "_parts", lambda *args: looked.append(True) or parts(*args))
+
+    def settle(x: fg.Tensor) -> fg.Tensor:
+        for _ in range(60):
+            a, b = fg.sin(x), fg.cos(x)
+            x = x + 0.1 * (a * b - x) + 0.01 * a
+        return (x * x).sum()
+
+    # Of large tensors backward makes again what is cheap, and no round keeps all of that.
+    fg.jit(settle)(fg.rand(10_000, requires_grad=True)).backward()
+    assert 0 < len(looked) <= 2 * periodic_plan.ALIKE_IN_VAIN
+
+
 def test_gradients_of_a_loop_keep_no_more_than_without_turns(
     planned: list[int], monkeypatch: pytest.MonkeyPatch
 ):

@@ -47,8 +47,8 @@ from fusegrad.compiler.llvm.target import Target
 from fusegrad.compiler.transform.kernel_work import each_read, kernel_work
 
 # So many times what is short is written out at most, and so many statements and elementary functions come
-# of it: LLVM takes milliseconds for each.
-MOST_COPIES, MOST_STATEMENTS, MOST_FUNCTIONS = 64, 1024, 100
+# of it: LLVM takes a third of a millisecond for each. What is more goes around in a loop, mostly as fast.
+MOST_COPIES, MOST_STATEMENTS, MOST_FUNCTIONS = 64, 384, 100
 # Another axis has to save so much of the work, which the model knows no better than this.
 WORTH = 0.8
 # A kernel of fewer cycles than this stays as it is, the same for all sizes.
@@ -111,30 +111,39 @@ def _candidates(bound: BoundKernel, target: Target) -> Iterator[BoundKernel]:
         if likely(sizes[axis]) < FEWEST_ROWS:
             continue
         rows = [a for a in loop.axes if a != axis]
+        # A row is written out, or a loop; all rows in each lane only written out.
         for inside in dict.fromkeys(((), tuple(rows))):
-            body = _for_lanes(loop.body, inside, inner, sizes)
-            if body is None:
-                continue
-            nest = _nest(axis, [a for a in rows if a not in inside], body)
-            candidate = _rewritten(bound, axis, (*before, nest, *after))
-            if _is_possible(candidate.kernel):
-                yield candidate
+            for is_written_out in (True,) if inside else (True, False):
+                body = _for_lanes(loop.body, inside, inner, sizes, is_written_out)
+                if body is None:
+                    continue
+                nest = _nest(axis, [a for a in rows if a not in inside], body)
+                candidate = _rewritten(bound, axis, (*before, nest, *after))
+                if _is_possible(candidate.kernel):
+                    yield candidate
+                    break
 
 
 def _for_lanes(
-    body: tuple[Statement, ...], rows: tuple[str, ...], inner: list[str], sizes: Mapping[str, Any]
+    body: tuple[Statement, ...],
+    rows: tuple[str, ...],
+    inner: list[str],
+    sizes: Mapping[str, Any],
+    is_written_out: bool,
 ) -> tuple[Statement, ...] | None:
-    """What each lane does: `body`, for every index of `rows`. None where there are too many."""
+    """What each lane does: `body`, for every index of `rows`, in loops that are written out or not. None where
+    that is too much.
+    """
     counts = {axis: sizes[axis] for axis in (*rows, *inner)}
-    short = all(isinstance(n, int) for n in counts.values()) and math.prod(counts.values()) <= MOST_COPIES
-    if rows and not short:
+    numbers = all(isinstance(n, int) for n in counts.values())
+    if is_written_out and not (numbers and math.prod(counts.values()) <= MOST_COPIES):
         return None
 
     def along(statement: Statement) -> Statement:
         if not isinstance(statement, Loop):
             return statement
         (axis,) = statement.axes
-        return _loop(axis, tuple(map(along, statement.body)), counts[axis] if short else None)
+        return _loop(axis, tuple(map(along, statement.body)), counts[axis] if is_written_out else None)
 
     found = tuple(map(along, body))
     for axis in reversed(rows):

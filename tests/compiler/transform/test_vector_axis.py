@@ -96,6 +96,20 @@ def test_lanes_go_through_long_rows(shape, dtype, another_axis):
     assert any(loop.kind in ("chunked", "vector") for loop in vectors), program.kernels
 
 
+@pytest.mark.parametrize(
+    ("times", "kinds"), [(1, {"parallel", "vector", "unrolled"}), (8, {"parallel", "vector", "serial"})]
+)
+def test_what_would_be_much_code_goes_around_in_a_loop(times, kinds, another_axis):
+    def differences(x, y):
+        d = x[:, :, None] - y[:, None]
+        for _ in range(times):
+            d = d * d + x[:, :, None]
+        return d.sum(2)
+
+    program = check(differences, tensor(30, 40), tensor(30, 50), rtol=1e-5)
+    assert {loop.kind for loop in loops(program)} == kinds
+
+
 def test_what_is_not_a_number_or_a_zero_of_either_sign_keeps_its_place(another_axis):
     x = tensor(80, 5).numpy()
     x[3, 2], x[7], x[8], x[9, 1] = np.nan, [0.0, -0.0, 0.0, -0.0, -0.0], -0.0, -np.inf

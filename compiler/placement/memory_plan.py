@@ -397,12 +397,16 @@ def _run_opaque(stage: _Opaque, arrays: list[Any]) -> None:
     equation = stage.equation
     args = [wrap(viewed(arrays[o[0]], o[1])) if isinstance(o, tuple) else o for o in stage.operands]
     result = equation.op.evaluate(args, dict(equation.params))
-    read = [arrays[o[0]] for o in stage.operands if isinstance(o, tuple)]
     made = result if type(result) is tuple else (result,)
+    # Loops give arrays of their own, in rows.
+    loop = equation.op.family == "rolled"
     for (index, strides), array in zip(stage.results, made, strict=True):
-        if strides is None:
-            own = np.ascontiguousarray(array) if np.ndim(array) else np.asarray(array)
-            arrays[index] = np.array(own) if any(np.may_share_memory(own, x) for x in read) else own
-        else:
+        if strides is not None:
             arrays[index] = pool.array(array.shape, array.dtype, strides)
             arrays[index][...] = array
+        elif loop:
+            arrays[index] = array
+        else:
+            own = np.asarray(array, order="C")
+            read = (arrays[o[0]] for o in stage.operands if isinstance(o, tuple))
+            arrays[index] = np.array(own) if any(np.may_share_memory(own, x) for x in read) else own

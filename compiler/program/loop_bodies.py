@@ -85,18 +85,22 @@ class CompiledBody(Body):
         pairs = list(zip(self.program.graph.outputs[:carried], graph.inputs[:carried], strict=True))
         self.program.into = {} if keeps_inputs else in_place(self.program, pairs)
         self.program.begin()
+        self.places = [self.program.locate(v)[0] for v in self.program.graph.outputs]
         # What calls the kernels of a round so often, by what changes from round to round.
         self.prepared: dict[Any, RoundsOfCalls] = {}
 
     def repeat(self, tensors: Sequence[Tensor], params: Params) -> tuple[np.ndarray, ...]:
         """The arrays that all rounds give."""
-        carried, rows = params["carried"], params["rows"]
-        arrays = [np.ascontiguousarray(t.array).reshape(t.array.shape) for t in tensors]
-        now = [np.array(a) for a in arrays[:carried]]
-        read, others = arrays[carried : carried + rows], arrays[carried + rows :]
-        outputs = self.graph.outputs[carried:]
+        now, given = in_rows(tensors, params["carried"])
+        outputs = self.graph.outputs[params["carried"] :]
         made = [np.empty((params["rounds"], *v.shape), v.dtype) for v in outputs]
-        return (*MemoryOfRounds(self, now, [*read, *others], made, params).run(), *made)
+        return (*MemoryOfRounds(self, now, given, made, params).run(), *made)
+
+
+def in_rows(tensors: Sequence[Tensor], carried: int) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """The arrays of a loop's tensors, row-major: of what it carries on copies, and of what its rounds read."""
+    now = [np.array(t.array, order="C") for t in tensors[:carried]]
+    return now, [np.asarray(t.array, order="C") for t in tensors[carried:]]
 
 
 class MemoryOfRounds:
@@ -115,12 +119,11 @@ class MemoryOfRounds:
         made: list[np.ndarray],
         params: Params,
     ) -> None:
-        program, self.prepared = body.program, body.prepared
-        self.placed: Placed = program.placed()
+        self.placed: Placed = body.program.placed()
+        self.prepared = body.prepared
         self.now, self.given, self.made = now, given, made
         self.rounds, self.rows, self.backwards = params["rounds"], params["rows"], params["backwards"]
-        places = [program.locate(v)[0] for v in program.graph.outputs]
-        self.on, self.left = places[: len(now)], places[len(now) :]
+        self.on, self.left = body.places[: len(now)], body.places[len(now) :]
         inputs = len(now) + len(given)
         self.turns = [i for i, place in enumerate(self.on) if place >= inputs]
         self.spare = {i: np.empty_like(now[i]) for i in self.turns}

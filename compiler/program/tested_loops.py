@@ -11,7 +11,7 @@ import numpy as np
 
 from fusegrad.compiler.native.calls import Calls
 from fusegrad.compiler.native.rounds import RoundsOfCalls
-from fusegrad.compiler.program.loop_bodies import ROUNDS_AT_ONCE, CompiledBody, MemoryOfRounds
+from fusegrad.compiler.program.loop_bodies import ROUNDS_AT_ONCE, CompiledBody, MemoryOfRounds, in_rows
 from fusegrad.compiler.runtime import threads
 from fusegrad.eager.core.op import Params
 from fusegrad.eager.core.tensor import Tensor
@@ -78,10 +78,8 @@ class _Rounds(MemoryOfRounds):
 
 def run_while(compiled: CompiledBody, tensors: Sequence[Tensor], params: Params) -> tuple[np.ndarray, ...]:
     """What `Tested` gives for a round that keeps its inputs."""
-    carried = params["carried"]
-    arrays = [np.ascontiguousarray(t.array).reshape(t.array.shape) for t in tensors]
-    now, others = [np.array(a) for a in arrays[:carried]], arrays[carried:]
+    now, given = in_rows(tensors, params["carried"])
     rounds = {"rounds": 1, "rows": 0, "backwards": False}
-    at_work = _Rounds(compiled, now, others, [np.empty(1, np.bool_)], rounds)
+    at_work = _Rounds(compiled, now, given, [np.empty(1, np.bool_)], rounds)
     count = at_work.run_while(params["most"])
     return (*at_work.now, np.array(count))

@@ -98,7 +98,7 @@ class CompiledBody(Body):
 
 
 def in_rows(tensors: Sequence[Tensor], carried: int) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """The arrays of a loop's tensors, row-major: of what it carries on copies, and of what its rounds read."""
+    """The arrays of a loop's tensors, row-major: copies of what it carries on, and what its rounds read."""
     now = [np.array(t.array, order="C") for t in tensors[:carried]]
     return now, [np.asarray(t.array, order="C") for t in tensors[carried:]]
 

@@ -131,8 +131,8 @@ def _for_lanes(
     sizes: Mapping[str, Any],
     is_written_out: bool,
 ) -> tuple[Statement, ...] | None:
-    """What each lane does: `body`, for every index of `rows`, in loops that are written out or not. None where
-    that is too much.
+    """What each lane does: `body`, for every index of `rows`, in loops that are written out or not. None
+    where that is too much.
     """
     counts = {axis: sizes[axis] for axis in (*rows, *inner)}
     numbers = all(isinstance(n, int) for n in counts.values())

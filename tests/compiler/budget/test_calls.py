@@ -42,19 +42,19 @@ def test_one_program_for_value_and_gradients_is_made_beside_the_program_too(
 ) -> None:
     monkeypatch.setattr(segments, "LONG_PATH", 10)
     monkeypatch.setattr(segments, "EQUATIONS_PER_CALL", 1000)
-    jitted = fg.jit(wave)
-    agree(wave, jitted, leaf())
+    jitted = fg.jit(branched)
+    agree(branched, jitted, leaf())
     held.free()
     fg.wait_for_compilation()
     held.__init__()  # type: ignore[misc]
     for number in range(8):
-        agree(wave, jitted, leaf(number))
+        agree(branched, jitted, leaf(number))
     assert held.begun.wait(60) and jitted.kernels().joint == []
     assert "planning value and gradients at once of" in str(jitted.explain())
     held.free()
     fg.wait_for_compilation()
     for number in range(8):
-        agree(wave, jitted, leaf(number))
+        agree(branched, jitted, leaf(number))
     assert jitted.kernels().joint and jitted.stats.compiled_calls == 16
 
 

@@ -7,6 +7,7 @@ import datetime
 import json
 import os
 import platform
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -63,7 +64,9 @@ def environment(**settings: str) -> dict[str, str]:
 
 
 def machine() -> dict[str, Any]:
-    """What the figures depend on: the processor, its cores, the bits of its vectors, and the versions."""
+    """What the figures depend on: the processor, its cores, the bits of its vectors, the versions, and the
+    commit, if there is one.
+    """
     from fusegrad.compiler.llvm.target import host  # which imports Numba
 
     versions = {"python": platform.python_version(), "fusegrad": fusegrad.__version__}
@@ -73,7 +76,18 @@ def machine() -> dict[str, Any]:
             versions[package] = version
     bits = 8 * host().vector_bytes
     cores = len(os.sched_getaffinity(0))
-    return {"processor": _processor(), "cores": cores, "vector_bits": bits, "versions": versions}
+    found = {"processor": _processor(), "cores": cores, "vector_bits": bits, "versions": versions}
+    commit = _commit()
+    return {**found, "commit": commit} if commit else found
+
+
+def _commit() -> str:
+    """The commit of the checkout that is measured; nothing where git does not know."""
+    try:
+        command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
+        return subprocess.run(command, capture_output=True, text=True, timeout=10).stdout.strip()
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
 
 
 def machine_text(found: dict[str, Any]) -> str:

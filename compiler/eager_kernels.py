@@ -18,7 +18,9 @@ from fusegrad.compiler.base import debug
 from fusegrad.compiler.base.background import Work, Worker
 from fusegrad.compiler.base.lock import compiling, made
 from fusegrad.compiler.fuse.scans import SCANS
+from fusegrad.compiler.kernel.dtypes import has_kernels
 from fusegrad.compiler.lower.lowering import LOWERED
+from fusegrad.compiler.program.donation import in_place
 from fusegrad.compiler.program.program import Program, viewed
 from fusegrad.eager.core import large
 from fusegrad.eager.core.abstract import interpreted
@@ -31,6 +33,8 @@ from fusegrad.tracer.ir.graph import Equation, Graph, Value
 
 # How often an op comes before it gets a kernel; of how many something is known; how long graphs may be.
 FEW, MOST_KNOWN, MOST_EQUATIONS = 3, 512, 100
+# More bytes than this NumPy writes past the caches.
+MOST_OVERWRITTEN = 1 << 24
 # The families whose ops compute a new array from arrays and numbers alone; and others that do so.
 FAMILIES = frozenset({"elementwise", "reduction", "composite"})
 OTHERS = frozenset({*SCANS, *LOWERED, "cat", "convolution", "convolution_bias"})
@@ -105,6 +109,23 @@ class _Rules(NamedTuple):
     def layouts(self) -> list[Layout]:
         """How the graph's inputs lie."""
         return [a.layout for part in _given(self.derived) for a in part if isinstance(a, _Operand)]
+
+
+class _Overwritten(NamedTuple):
+    """So many numbers, one behind the other, that are put in the place of others."""
+
+    number: int
+    dtype: np.dtype[Any]
+
+    def program(self) -> Program:
+        """It takes what is written over, and the values."""
+        type_ = TensorType((self.number,), self.dtype)
+        target, values = Value("target", type_), Value("values", type_)
+        # The values are the result: it is a copy, since nobody may write into what they lie in.
+        program = Program(Graph((target, values), (), (values,)), streams=False)
+        program.into = in_place(program, [(program.graph.outputs[0], target)])
+        assert program.into, "a copy that cannot be put somewhere"
+        return program.finish()
 
 
 def _given(derived: large.Derived) -> tuple[Sequence[Any], Sequence[Any], Sequence[Any]]:
@@ -183,6 +204,24 @@ class EagerKernels:
             self._ask(known, _rules_question(derived, gradients))
         return gradients
 
+    def overwrite(self, target: np.ndarray, values: np.ndarray) -> bool:
+        """Put values in the place of others, if there is a kernel for it; whether it was done."""
+        if not (target.flags.carray and values.flags.c_contiguous and values.flags.aligned):
+            return False
+        if target.dtype != values.dtype or not has_kernels(target.dtype) or target.nbytes > MOST_OVERWRITTEN:
+            return False
+        if target.shape != values.shape or np.may_share_memory(target, values):
+            return False
+        key = "overwrite", target.size, target.dtype.char
+        known = self._known.get(key) or self._note(key)
+        if known.program is None:
+            known.times += 1
+            if known.times == FEW:
+                self._ask(known, _Overwritten(target.size, target.dtype))
+            return False
+        known.program.run([target.reshape(-1), values.reshape(-1)])
+        return True
+
     def _note(self, key: Any) -> _Known:
         with self._lock:
             while len(self._known) >= MOST_KNOWN:
@@ -191,8 +230,12 @@ class EagerKernels:
 
     # Compiling, beside the program.
 
-    def _ask(self, known: _Known, question: _Question | _Rules) -> None:
-        name = question.op.name if isinstance(question, _Question) else question.derived.op.name
+    def _ask(self, known: _Known, question: _Question | _Rules | _Overwritten) -> None:
+        match question:
+            case _Question(op=op) | _Rules(derived=large.Derived(op=op)):
+                name = op.name
+            case _:
+                name = "copy_"
         self._worker.ask(Work(lambda work: _compile(known, question), name))
 
     def wait(self) -> None:
@@ -200,10 +243,10 @@ class EagerKernels:
         self._worker.wait()
 
 
-def _compile(known: _Known, question: _Question | _Rules) -> None:
+def _compile(known: _Known, question: _Question | _Rules | _Overwritten) -> None:
     """Give what is known of an op its program, if it can have one."""
     with compiling:
-        program = _program(question)
+        program = question.program() if isinstance(question, _Overwritten) else _program(question)
     if program is not None:
         known.places = [program.locate(v) for v in program.graph.outputs]
         known.program = program

@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
+
 from fusegrad.eager.core.names import publish
 from fusegrad.eager.core.settings import budget, setting as determinism
 from fusegrad.eager.core.state import tell
@@ -57,6 +59,9 @@ class Kernels(Protocol):
     def gradients(self, derived: Derived) -> list[Any]:
         """What the rules give."""
 
+    def overwrite(self, target: np.ndarray, values: np.ndarray) -> bool:
+        """Put values in the place of others; whether it was done."""
+
     def wait(self) -> None:
         """Until all is there that was asked for."""
 
@@ -87,8 +92,23 @@ def evaluate(op: Any, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
         return op.evaluate(args, params)
     if answers.kernels is not None:
         return answers.kernels.evaluate(op, args, params)
+    return timed(op.evaluate, args, params)
+
+
+def overwrite(target: np.ndarray, values: np.ndarray) -> None:
+    """Put values in the place of others, of the same shape."""
+    if target.size < LARGE or not answers.enabled or determinism.wanted:
+        target[...] = values
+    elif answers.kernels is None:
+        timed(target.__setitem__, ..., values)
+    elif not answers.kernels.overwrite(target, values):
+        target[...] = values
+
+
+def timed(function: Callable[..., Any], *args: Any) -> Any:
+    """What NumPy does for a program; once it took long, the compiler is loaded."""
     start = time.perf_counter()
-    value = op.evaluate(args, params)
+    value = function(*args)
     answers.seconds += time.perf_counter() - start
     if answers.seconds > WORTH_LOADING:
         answers.begin()

@@ -15,6 +15,7 @@ import numpy as np
 
 from fusegrad.eager.autograd import views
 from fusegrad.eager.autograd.node import place, reach, share
+from fusegrad.eager.core import large
 from fusegrad.eager.core.dtypes import CATEGORY
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import lies_apart
@@ -108,7 +109,10 @@ def store(target: Tensor, index: Any, value: Tensor) -> None:
     interpreter = state.interpreter
     if interpreter is None or not interpreter.writes_later(target, index, value):
         reach(value)
-        target.array[index] = value.array
+        if index is ... and type(target.array) is np.ndarray and type(value.array) is np.ndarray:
+            large.overwrite(target.array, value.array)
+        else:
+            target.array[index] = value.array
 
 
 def before(target: Tensor, others: Sequence[Any] = ()) -> Tensor:

@@ -291,3 +291,68 @@ def test_no_op_that_gives_a_view_is_asked_for(kernels):
     assert views
     x = tensor(300, 300)
     assert all(eager_kernels._key(op, (x,), {}) is None for op in views)
+
+
+# Writes in place.
+
+WRITES = {
+    "copy_": lambda x, y: x.copy_(y),
+    "relu_": lambda x, y: F.relu_(x),
+    "add_": lambda x, y: x.add_(y, alpha=0.5),
+    "a part": lambda x, y: x[1:].copy_(y[1:]),
+    "augmented": lambda x, y: x.__imul__(y),
+    "another dtype": lambda x, y: x.copy_((y * 100).int()),
+    "one row": lambda x, y: x.copy_(y[0]),
+}
+LEFT_TO_NUMPY = {
+    "columns": lambda x, y: x[:, 1:].copy_(y[:, 1:]),
+    "transposed": lambda x, y: x.copy_(y.t()),
+}
+
+
+@pytest.fixture
+def overwritten(kernels, monkeypatch):
+    """What kernels said of each write in place: whether they have done it."""
+    found = []
+    overwrite = eager_kernels.EagerKernels.overwrite
+    monkeypatch.setattr(
+        eager_kernels.EagerKernels,
+        "overwrite",
+        lambda *args: found.append(overwrite(*args)) or found[-1],
+    )
+    return found
+
+
+@pytest.mark.parametrize("name", [*WRITES, *LEFT_TO_NUMPY])
+def test_large_writes_in_place_are_those_of_numpy(name, kernels, overwritten):
+    write = {**WRITES, **LEFT_TO_NUMPY}[name]
+    y = tensor(300, 300, seed=1)
+    for number in range(2 * eager_kernels.FEW):
+        x = tensor(300, 300, seed=number)
+        whole, place = x.reshape(-1), x.data_ptr()
+        fg.set_eager_kernels(False)
+        expected = x.clone()
+        write(expected, y)
+        fg.set_eager_kernels(True)
+        version = x._version
+        write(x, y)
+        fg.testing.assert_close(x, expected, rtol=0, atol=0)
+        fg.testing.assert_close(whole, expected.reshape(-1), rtol=0, atol=0)
+        assert x.data_ptr() == place and x._version > version
+        kernels.wait()
+    assert overwritten[-1] == (name in WRITES), overwritten
+
+
+def test_gradients_go_through_large_writes(kernels, overwritten):
+    def run():
+        x = tensor(300, 300).requires_grad_()
+        y = x * 2
+        y.mul_(x).add_(x)
+        y.sum().backward()
+        return x.grad
+
+    expected = run()
+    for _ in range(2 * eager_kernels.FEW):
+        fg.testing.assert_close(run(), expected)
+        kernels.wait()
+    assert overwritten[-1]

@@ -1,8 +1,9 @@
 """Kernels for eager: an op on large arrays that comes again and again goes in, its result comes out.
 
-Each op is a program of its own, for the shapes and dtypes that it came with, as a graph of one equation
-would have it. It is compiled in a thread beside the user's, one after the other, and asked from then on. What
-cannot be a kernel, and what a kernel refuses, stays with NumPy, which raises its own errors.
+Each op is a program of its own, for the shapes and dtypes that it came with, as a graph of one equation would
+have it. It is compiled in a thread beside the user's, one after the other, and asked from then on. What
+cannot be a kernel, and what a kernel refuses, stays with NumPy, which raises its own errors. To
+write one array over another, which NumPy does on one core, is asked for in the same way.
 """
 
 from __future__ import annotations
@@ -33,8 +34,6 @@ from fusegrad.tracer.ir.graph import Equation, Graph, Value
 
 # How often an op comes before it gets a kernel; of how many something is known; how long graphs may be.
 FEW, MOST_KNOWN, MOST_EQUATIONS = 3, 512, 100
-# More bytes than this NumPy writes past the caches.
-MOST_OVERWRITTEN = 1 << 24
 # The families whose ops compute a new array from arrays and numbers alone; and others that do so.
 FAMILIES = frozenset({"elementwise", "reduction", "composite"})
 OTHERS = frozenset({*SCANS, *LOWERED, "cat", "convolution", "convolution_bias"})
@@ -74,6 +73,15 @@ class _Question(NamedTuple):
         """How the graph's inputs lie."""
         return [a.layout for a in self.args if isinstance(a, _Operand)]
 
+    @property
+    def name(self) -> str:
+        """What is compiled, in words."""
+        return str(self.op.name)
+
+    def program(self) -> Program | None:
+        """See `_program`."""
+        return _program(self)
+
 
 class _Rules(NamedTuple):
     """The gradient rules of an op with all that their program depends on, and how their results lie.
@@ -110,12 +118,26 @@ class _Rules(NamedTuple):
         """How the graph's inputs lie."""
         return [a.layout for part in _given(self.derived) for a in part if isinstance(a, _Operand)]
 
+    @property
+    def name(self) -> str:
+        """What is compiled, in words."""
+        return str(self.derived.op.name)
+
+    def program(self) -> Program | None:
+        """See `_program`."""
+        return _program(self)
+
 
 class _Overwritten(NamedTuple):
     """So many numbers, one behind the other, that are put in the place of others."""
 
     number: int
     dtype: np.dtype[Any]
+
+    @property
+    def name(self) -> str:
+        """What is compiled, in words."""
+        return "copy_"
 
     def program(self) -> Program:
         """It takes what is written over, and the values."""
@@ -208,7 +230,7 @@ class EagerKernels:
         """Put values in the place of others, if there is a kernel for it; whether it was done."""
         if not (target.flags.carray and values.flags.c_contiguous and values.flags.aligned):
             return False
-        if target.dtype != values.dtype or not has_kernels(target.dtype) or target.nbytes > MOST_OVERWRITTEN:
+        if target.dtype != values.dtype or not has_kernels(target.dtype):
             return False
         if target.shape != values.shape or np.may_share_memory(target, values):
             return False
@@ -231,12 +253,7 @@ class EagerKernels:
     # Compiling, beside the program.
 
     def _ask(self, known: _Known, question: _Question | _Rules | _Overwritten) -> None:
-        match question:
-            case _Question(op=op) | _Rules(derived=large.Derived(op=op)):
-                name = op.name
-            case _:
-                name = "copy_"
-        self._worker.ask(Work(lambda work: _compile(known, question), name))
+        self._worker.ask(Work(lambda work: _compile(known, question), question.name))
 
     def wait(self) -> None:
         """Until all is compiled that was asked for. Raises what failed, where faults are raised."""
@@ -246,7 +263,7 @@ class EagerKernels:
 def _compile(known: _Known, question: _Question | _Rules | _Overwritten) -> None:
     """Give what is known of an op its program, if it can have one."""
     with compiling:
-        program = question.program() if isinstance(question, _Overwritten) else _program(question)
+        program = question.program()
     if program is not None:
         known.places = [program.locate(v) for v in program.graph.outputs]
         known.program = program

@@ -57,8 +57,10 @@ class Stopped(NamedTuple):
 # more than `LONG_PATH` equations one for each `EQUATIONS_PER_CALL` of them.
 JOINT_AFTER = 3
 LONG_PATH, EQUATIONS_PER_CALL = 2000, 8
-# A joint program that was made in the hope of backwards is given up after so many calls without one.
-HOPED_FOR = 2
+# A joint program that was made in the hope of backwards is given up after so many calls without one. If it is
+# made in place of the two others, paths of so many times as many equations have it at once; those of still
+# more do if a call may wait for the others, which are planned when hopes are given up.
+HOPED_FOR, LONG_HOPED = 2, 2
 
 
 def equations_of_both(path: Path) -> int:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fusegrad.compiler.base import debug
+from fusegrad.compiler.base import background, debug
 from fusegrad.compiler.base.garbage import put_off, uncollected
 from fusegrad.compiler.base.lock import compiling
 from fusegrad.compiler.paths import segments
@@ -117,8 +117,10 @@ class Tree:
         for path in paths[1:]:
             self._insert(path)
         puts_off = self.root.path is not None
-        # In place of the two others it takes less than they do, however long the path.
-        pays = puts_off or equations_of_both(paths[0]) <= segments.LONG_PATH
+        most = segments.LONG_PATH if not puts_off else segments.LONG_PATH * segments.LONG_HOPED
+        pays = equations_of_both(paths[0]) <= most
+        # It takes less than the others in whose place it is. For these a call waits when hopes are given up.
+        pays = pays or (puts_off and not background.takes_long(len(paths[0].forward)))
         self.hopeful = has_hopes and pays and paths[0].derivative.alone
         if self.hopeful and puts_off:
             self._put_off(self.root)

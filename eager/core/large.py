@@ -96,7 +96,7 @@ def evaluate(op: Any, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
 
 
 def overwrite(target: np.ndarray, values: np.ndarray) -> None:
-    """Put values in the place of others, of the same shape."""
+    """Put values in the place of others, to whose shape they broadcast."""
     if target.size < LARGE or not answers.enabled or determinism.wanted:
         target[...] = values
     elif answers.kernels is None:

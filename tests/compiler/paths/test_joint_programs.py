@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import fusegrad as fg
-from fusegrad.compiler.base import debug
+from fusegrad.compiler.base import background, debug
 from fusegrad.compiler.paths import segments
 from fusegrad.compiler.paths.tree import Tree
 from fusegrad.compiler.program.program import Program
@@ -135,6 +135,17 @@ def test_in_place_of_the_others_long_paths_have_one_at_once_as_well(monkeypatch:
             jitted = fg.jit(function)
             jitted(x).backward()
             assert bool(jitted.kernels().joint) == (puts_off or room == 0)
+
+
+def test_what_takes_longer_than_a_call_waits_has_programs_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planned beside the program: a call would wait for them when hopes are given up."""
+    monkeypatch.setattr(background, "takes_long", lambda ops: True)
+    monkeypatch.setattr(segments, "LONG_PATH", 10)
+    jitted = fg.jit(loss)
+    x = fg.randn(5, requires_grad=True)
+    jitted(x).backward()
+    fg.wait_for_compilation()
+    assert jitted.kernels().forward and jitted.kernels().backward and not jitted.kernels().joint
 
 
 def test_long_paths_that_are_not_derived_have_none(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -174,8 +174,9 @@ class Planner:
             self.before += [Unless(same(attribute(leaf_name(number), "array"), self._array_at(spot)), SPLIT)]
         for number in path.capture.bare:
             self.before += [Unless(same(attribute(leaf_name(number), "gradient"), NONE), HAS_GRADIENT)]
-        if path.capture.derived:
-            leaves = [leaf_name(p) if isinstance(p, int) else Call(p) for p in path.capture.derived]
+        derived = [p for p in path.capture.derived if isinstance(p, int) or p() is not None]
+        if derived:  # those that are gone, which the run had made for itself, do not come back
+            leaves = [leaf_name(p) if isinstance(p, int) else Call(p) for p in derived]
             self.before += [Unless(Call(operator.not_, (Call(any_was_made, tuple(leaves)),)), WAS_MADE)]
             without = Call(operator.not_, (Call(any_has_hooks, tuple(leaves)),))
             # Most programs never put a hook on any leaf.

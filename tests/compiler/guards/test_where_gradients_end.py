@@ -103,3 +103,19 @@ def test_the_reason_is_told():
     for way in (None, None, None, WAYS["computed of the other"]):
         outcome(jitted, way)
     assert "is the result of an op now" in str(jitted.explain())
+
+
+def test_nobody_is_asked_about_leaves_that_were_the_runs_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of a function transform are gone when it is over."""
+
+    def asked(*leaves: Any) -> bool:
+        raise AssertionError(leaves)
+
+    for name in ("any_was_made", "any_has_hooks"):
+        monkeypatch.setattr(plans, name, asked)
+    step = fg.jit(fg.value_and_grad(lambda x: (x * x).sum()))
+    for number in range(6):
+        x = fg.arange(3.0) + number
+        value, gradient = step(x)
+        fg.testing.assert_close((value, gradient), ((x * x).sum(), 2 * x))
+    assert step.stats.compiled_calls == 5

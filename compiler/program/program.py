@@ -155,7 +155,6 @@ class Program:
 
     def compile(self) -> Program:
         """Have LLVM begin with the kernels."""
-        self.is_begun = True
         matmul.share_pool()
         streaming = {} if self._has_open_sizes() else streaming_kernels(self.blueprint, PLAIN)
         kernels = [
@@ -166,6 +165,8 @@ class Program:
         if any(OPEN_TEXT in kernel.text for kernel in kernels):
             raise Fixed("a kernel has a size in its text")
         kernel_cache.compile_kernels(kernels)
+        # Not before: another thread, told that it has begun, asks for the kernels' addresses.
+        self.is_begun = True
         return self
 
     def complete(self) -> Program:

@@ -301,6 +301,32 @@ def test_a_thread_that_meets_new_lengths_while_another_makes_room_for_them(monke
     assert family.shapes == [(None,)]
 
 
+def test_a_thread_that_runs_what_another_has_just_begun_to_compile(monkeypatch: pytest.MonkeyPatch):
+    jitted = fg.jit(lambda x: (x * 2.0137).sin().sum())
+    results = [jitted(x) for x in (fg.ones(4, requires_grad=True) for _ in range(6))]
+    begin = kernel_cache.compile_kernels
+    failures: list[BaseException] = []
+
+    def derived() -> None:
+        try:
+            results[-1].backward()
+        except BaseException as error:
+            failures.append(error)
+
+    def derived_meanwhile(kernels: Any) -> None:
+        monkeypatch.setattr(kernel_cache, "compile_kernels", begin)
+        thread = threading.Thread(target=derived)
+        thread.start()
+        thread.join(60)
+        begin(kernels)
+
+    with kernel_cache.cold():
+        monkeypatch.setattr(kernel_cache, "compile_kernels", derived_meanwhile)
+        results[-2].backward()
+    assert kernel_cache.compile_kernels is begin, "the other thread had nothing to wait for"
+    assert not failures, failures[0]
+
+
 FUNCTIONS = """
 def body(x, factor=1.0):
     if way == "deferred":

@@ -12,6 +12,7 @@ import importlib as _importlib
 import math as _math
 import pkgutil as _pkgutil
 import warnings as _warnings
+from collections.abc import Callable as _Callable
 from threading import Thread as _Thread
 
 from fusegrad.eager import (
@@ -20,6 +21,7 @@ from fusegrad.eager import (
 )
 from fusegrad.eager.autograd import (
     autograd as _autograd,
+    node as _node,
 )
 from fusegrad.eager.core import (
     large as _large,
@@ -160,14 +162,15 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *_names.PUBLIC, *_LAZY, *_PACKAGES})
 
 
-def _load_eager_kernels() -> None:
-    # Beside the program: it takes longer than most ops on large arrays.
-    _Thread(
-        target=lambda: _importlib.import_module("fusegrad.compiler.eager_kernels").install(), daemon=True
+def _installing(module: str) -> _Callable[[], None]:
+    # Beside the program: loading the compiler takes longer than most of what it is for.
+    return lambda: _Thread(
+        target=lambda: _importlib.import_module(f"fusegrad.compiler.{module}").install(), daemon=True
     ).start()
 
 
-_large.answers.load = _load_eager_kernels
+_large.answers.load = _installing("eager_kernels")
+_node.finishing.load = _installing("native.recording")
 
 # A module's declarations are made as it is imported.
 for _module in _pkgutil.walk_packages(_ops.__path__, f"{_ops.__name__}."):

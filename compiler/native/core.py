@@ -139,9 +139,20 @@ def _module(native: Native) -> llvm_jit.Module:
 # The functions of CPython that native ones call, and the objects that they know by name.
 _FUNCTIONS = (
     "PyEval_SaveThread", "PyEval_RestoreThread", "Py_IncRef", "Py_DecRef", "PyTuple_New", "PyList_GetSlice",
-    "PyType_GenericAlloc", "PyDict_GetItemWithError", "PyErr_Occurred",
+    "PyType_GenericAlloc", "PyDict_GetItemWithError", "PyErr_Occurred", "PyErr_Clear", "PyTuple_Size",
+    "PyList_Size", "PyList_GetItem", "PyType_IsSubtype", "PyLong_FromLongLong", "PyIter_Next",
+    "PyObject_CallOneArg", "PyObject_GetAttr", "PyFrame_GetCode", "PyFrame_GetBack", "PyFrame_GetLasti",
 )  # fmt: skip
-_OBJECTS = {"none": None, "true": True, "false": False, "list": list, "ndarray": np.ndarray}
+_OBJECTS: dict[str, Any] = {
+    "none": None,
+    "true": True,
+    "false": False,
+    "list": list,
+    "tuple": tuple,
+    "ndarray": np.ndarray,
+}
+_OBJECTS |= {"generic": np.generic, "asarray": np.asarray}
+_OBJECTS |= {name: np.dtype(name) for name in ("float32", "float64", "complex64", "complex128")}
 
 
 @functools.cache

@@ -72,7 +72,7 @@ class Making:
 
 
 @functools.cache
-def _tensor_like() -> tuple[Tensor, list[Any]]:
+def tensor_like() -> tuple[Tensor, list[Any]]:
     """What new tensors are like, but for their arrays and counters, and what these counters are like."""
     tensor = wrap(np.empty(0))
     version = tensor.version
@@ -93,7 +93,7 @@ def _table(made: Made, kernels: tuple[int, int]) -> tuple[np.ndarray, ...]:
     """The table, and the memory that it has addresses of."""
     arena = aligned_bytes(made.arena_bytes)
     shapes = [np.array(shape, np.int64) for _, shape, _ in made.arrays]
-    tensor, version = _tensor_like()
+    tensor, version = tensor_like()
     words = [*kernels, data_address(arena), len(made.arrays), len(made.tensors)]
     words += [id(tensor), type(tensor).__basicsize__, id(version)]
     words += [0, 0] if made.like is None else [id(made.like), type(made.like).__basicsize__]
@@ -102,7 +102,7 @@ def _table(made: Made, kernels: tuple[int, int]) -> tuple[np.ndarray, ...]:
     return np.array([*words, *made.tensors], np.int64), arena, *shapes
 
 
-def _like() -> FunctionWriter:
+def like_function() -> FunctionWriter:
     """`fusegrad_like(like, end)`: an object like another of its class, with the same in its slots, of which
     empty ones stay so; null where there is no memory.
     """
@@ -157,7 +157,7 @@ def _written() -> list[FunctionWriter]:
         f.return_(made)
     f.let_go(made)
     f.return_(f.null)
-    return [sequence(), trial_kernel(), _like(), f]
+    return [sequence(), trial_kernel(), like_function(), f]
 
 
 def _make_arrays(

@@ -20,7 +20,7 @@ class Objects(FunctionWriter):
     """A function that looks into objects."""
 
     def object(self, name: str) -> Word:
-        """One that is known by name: none, true, false, list, ndarray."""
+        """One that is known by name (`core.py`): none, true, list, ndarray, float32 and so on."""
         return self.symbol(f"fusegrad_{name}")
 
     def type_of(self, owner: Word) -> Word:

@@ -18,13 +18,36 @@ from fusegrad.eager.autograd.hooks import Extra, RemovableHandle
 from fusegrad.eager.autograd.leaf_node import AccumulateGrad
 from fusegrad.eager.core import large
 from fusegrad.eager.core.dtypes import FROM_NUMPY
-from fusegrad.eager.core.errors import Spot, _known_files, failure, spot_text, user_spot
+from fusegrad.eager.core.errors import Spot, failure, known_files, spot_text, user_spot
 from fusegrad.eager.core.op import Op, Params, wrap
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
 
-_sequence = itertools.count()
+sequence = itertools.count()
+
+# After each so many nodes it is asked whether native code is worth having, which makes them in a fifth of the
+# time (`compiler/native/recording.py`); it is after so many where what compiles it has to be loaded.
+NODES, WORTH_LOADING = 1 << 12, 1 << 16
+
+
+class _Finishing:
+    """Who makes nodes natively. load: begins to compile that, beside the program, once."""
+
+    load: Callable[[], object] | None = None
+
+    def noted(self, nodes: int) -> None:
+        """So many nodes were made, the last one in Python."""
+        if (
+            self.load is not None
+            and nodes
+            and (nodes >= WORTH_LOADING or "fusegrad.compiler.llvm.llvm_jit" in sys.modules)
+        ):
+            load, self.load = self.load, None
+            load()
+
+
+finishing = _Finishing()
 
 # Called with every new node while there are any: anomaly mode, saved-tensor hooks. Each looks for
 # itself whether it is on in this thread.
@@ -85,7 +108,7 @@ class Node:
     def begin(self) -> None:
         """Give a node that `record` does not make its place in time and in the user's program."""
         self.extra = self.outputs = None
-        self.sequence = next(_sequence)
+        self.sequence = next(sequence)
         self.spot = user_spot()
 
     def name(self) -> str:
@@ -275,7 +298,7 @@ def reach(*tensors: Tensor) -> None:
 
 
 # A number that is higher than those of all nodes made before, and lower than of those made later.
-next_sequence = _sequence.__next__
+next_sequence = sequence.__next__
 
 
 def replaced_gradient(tensor: Tensor, known: Tensor | None, version: int, gradient: Tensor) -> bool:
@@ -402,10 +425,12 @@ def record(op: Op, args: tuple[Any, ...], params: Params, outputs: tuple[Tensor,
         if not node.edges:
             return
     node.op, node.params = op, params
-    node.sequence = next(_sequence)
+    number = node.sequence = next(sequence)
+    if not number % NODES:
+        finishing.noted(number)
     node.extra = node.outputs = None
-    # `user_spot`, spelled out, since it runs for every op. Whoever asks for an op is called by
-    # something, so there are four frames above this one, and but the last all are fusegrad's.
+    # `user_spot`, spelled out, since it runs for every op. Above this frame are `_finished`, `evaluate` and
+    # `bind`, or what stands for them, and whoever has asked for the op.
     frame: Any = _frame(4)
     code = frame.f_code
     own = own_file(code.co_filename)
@@ -438,4 +463,4 @@ def _keep(node: Node, outputs: tuple[Tensor, ...]) -> None:
 
 
 _frame = sys._getframe
-own_file = _known_files.get
+own_file = known_files.get

@@ -32,8 +32,8 @@ def is_own_file(filename: str) -> bool:
     return filename.startswith(_OWN_FOLDERS)
 
 
-_known_files: dict[str, bool] = {}
-_own_file = _known_files.get
+known_files: dict[str, bool] = {}
+_own_file = known_files.get
 _frame = sys._getframe
 
 
@@ -51,7 +51,7 @@ def user_spot(depth: int = 2) -> Spot | None:
         code = frame.f_code
         own = _own_file(code.co_filename)
         if own is None:
-            own = _known_files[code.co_filename] = is_own_file(code.co_filename)
+            own = known_files[code.co_filename] = is_own_file(code.co_filename)
         if not own:
             return code, frame.f_lasti
         frame = frame.f_back
@@ -75,7 +75,7 @@ def user_frame() -> FrameType | None:
         name = frame.f_code.co_filename
         own = _own_file(name)
         if own is None:
-            own = _known_files[name] = is_own_file(name)
+            own = known_files[name] = is_own_file(name)
         if not own:
             return frame
         frame = frame.f_back

@@ -170,6 +170,9 @@ class Op:
     fills = True  # whether gradient rules get zeros for outputs whose gradient nobody gave, or None
     # For each output the inputs that its gradient goes to, of an op where that is not all of them.
     leads: Callable[[Params], Sequence[Collection[int]]] | None = None
+    # Does natively what `evaluate` does with an array that the op gave, once that is worth it; gives None
+    # where it cannot.
+    finish: Callable[[Any, tuple[Any, ...], Params, bool], Any] | None = None
     # Gives the results by the ops that it stands for, each on the graph, of an op that stands for others.
     written_out: Callable[[Sequence[Any], Params], tuple[Any, ...]] | None = None
 
@@ -333,20 +336,27 @@ def evaluate(op: Op, args: tuple[Any, ...], params: Params, value: Any = None) -
         except EXPLAINED as error:
             raise _explained(op, args, params, error) from None
     recording = state.grad_enabled
+    finish = op.finish
+    result = None if finish is None else finish(value, args, params, recording)
+    if result is None:
+        return _finished(op, value, args, params, recording)
+    if op.view and _is_untracked_view(result, op, args, params, recording):
+        return result
+    if not recording and state.inference:
+        mark_inference((result,))
+    return result
+
+
+def _finished(op: Op, value: Any, args: tuple[Any, ...], params: Params, recording: bool) -> Any:
+    """The tensor, or tensors, of what an op gave, on the graph if that is to be."""
     result: Any
     if type(value) is tuple:
         result = outputs = tuple([wrap(v) for v in value])
     else:
         result = wrap(value)
         outputs = (result,)
-        if op.view:
-            source = args[0]
-            if op.part or _shares(result.array, source.array):
-                version = result.version = source.version
-                if type(version) is Untracked:
-                    return result  # a view of an inference tensor is one, too
-                if op.rules is not None:
-                    taken(result, source, op, params, recording)
+        if op.view and _is_untracked_view(result, op, args, params, recording):
+            return result
     if recording:
         if op.rules is not None:
             for a in args:
@@ -356,6 +366,20 @@ def evaluate(op: Op, args: tuple[Any, ...], params: Params, value: Any = None) -
     elif state.inference:
         mark_inference(outputs)
     return result
+
+
+def _is_untracked_view(view: Tensor, op: Op, args: tuple[Any, ...], params: Params, recording: bool) -> bool:
+    """Note that what a view op gave shares memory, if it does. Whether it is a view of an inference tensor:
+    then it is one, too, and on no graph.
+    """
+    source = args[0]
+    if op.part or _shares(view.array, source.array):
+        version = view.version = source.version
+        if type(version) is Untracked:
+            return True
+        if op.rules is not None:
+            taken(view, source, op, params, recording)
+    return False
 
 
 def _shares(view: np.ndarray, base: np.ndarray) -> bool:

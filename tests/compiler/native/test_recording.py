@@ -1,0 +1,190 @@
+"""What eager's small ops leave behind natively and in Python: tensors, nodes, and nothing else."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+from native_core import native_only
+from op_samples import SAMPLES, Sample
+
+import fusegrad as fg
+from fusegrad.compiler.native import recording
+from fusegrad.eager.autograd import node as nodes
+from fusegrad.eager.core.errors import spot_text
+from fusegrad.eager.core.op import REGISTRY
+from fusegrad.eager.core.tensor import Tensor
+
+pytestmark = native_only
+CASES = [
+    pytest.param(s, id=f"{name}-{k}") for name, samples in SAMPLES.items() for k, s in enumerate(samples)
+]
+
+
+@pytest.fixture(autouse=True)
+def natively() -> Iterator[None]:
+    before = {name: op.finish for name, op in REGISTRY.items()}
+    recording.install()
+    yield
+    for name, finish in before.items():
+        REGISTRY[name].finish = finish
+
+
+@contextmanager
+def in_python() -> Iterator[None]:
+    known = {name: op.finish for name, op in REGISTRY.items()}
+    for op in REGISTRY.values():
+        op.finish = None
+    try:
+        yield
+    finally:
+        for name, finish in known.items():
+            REGISTRY[name].finish = finish
+
+
+def leaves_of(sample: Sample) -> list[Tensor]:
+    made = [fg.tensor(a.astype("f4") if a.dtype == np.float64 else a) for a in sample.inputs]
+    return [x.requires_grad_() if x.is_floating_point() else x for x in made]
+
+
+def graph_of(results: Any, leaves: Sequence[Tensor]) -> list[Any]:
+    """All that is known of results and the nodes behind them, with numbers in place of objects."""
+    numbers: dict[int, Any] = {id(x): f"leaf {i}" for i, x in enumerate(leaves)}
+    found: list[Any] = []
+    outputs = [r for r in (results if isinstance(results, tuple) else (results,)) if isinstance(r, Tensor)]
+
+    def value(x: Any) -> Any:
+        return x if not isinstance(x, Tensor) else (x.array.dtype, x.array.shape, x.array.tobytes())
+
+    def number(thing: Any) -> Any:
+        if id(thing) not in numbers:
+            numbers[id(thing)] = f"tensor {value(thing)}" if isinstance(thing, Tensor) else len(numbers)
+            if not isinstance(thing, Tensor):
+                pending.append(thing)
+        return numbers[id(thing)]
+
+    pending: list[Any] = []
+    for x in outputs:
+        node = None if x.grad_fn is None else number(x.grad_fn)
+        state = x.needs_grad, x.output_index, list(x.version), x.gradient, x.alias is None, node
+        found.append((value(x), type(x), state))
+    while pending:
+        node = pending.pop()
+        edges = [(index, number(target), output) for index, target, output in node.edges]
+        found.append((type(node), node.name(), edges, spot_text(node.spot)))
+        if type(node) not in (nodes.Node, nodes.PartNode):
+            continue
+        found.append((node.params, node.types, node.output_types, node.extra, sorted(node.versions)))
+        found.append([value(x) for x in node.inputs or ()])
+        found.append([value(x) for x in node.outputs or ()])
+    return found
+
+
+@pytest.mark.parametrize("sample", CASES)
+def test_every_op_leaves_the_same_graph(sample: Sample):
+    made = []
+    for way in (fg.enable_grad, in_python):
+        leaves = leaves_of(sample)
+        fg.manual_seed(0)
+        with way():  # type: ignore[operator]
+            results = sample.call(fg, *leaves)
+        made.append(graph_of(results, leaves))
+    assert repr(made[0]) == repr(made[1])
+
+
+def test_it_is_what_runs():
+    x = fg.ones(3, requires_grad=True)
+    before = nodes.record
+    calls: list[Any] = []
+    patch = pytest.MonkeyPatch()
+    with patch.context() as on:
+        on.setattr("fusegrad.eager.core.op.record", lambda *given: calls.append(given) or before(*given))
+        y = ((x * 2.5).tanh() + x).sum() * x[0].view(1)
+        assert y.grad_fn is not None and not calls
+        with in_python():
+            x * 2.5
+        assert calls
+
+
+def test_nothing_is_left():
+    def program() -> list[weakref.ref[Any]]:
+        x = fg.rand(3, 4, requires_grad=True)
+        y = (x * 2 + x.exp()) @ x.T
+        z = (y[0] / (1 + y.sigmoid())).sum() * x.sum()
+        z.backward()
+        kept = [x, y, z, y.grad_fn, z.grad_fn, x.array, y.array]
+        return [weakref.ref(thing) for thing in kept]
+
+    program()
+    gc.collect()
+    before = count()
+    for _ in range(50):
+        assert all(reference() is None for reference in program()), "only reference counts let go"
+    gc.collect()
+    assert count() < before + 50, "each program has left something"
+
+
+def count() -> int:
+    return sum(isinstance(thing, (Tensor, nodes.Node, np.ndarray, tuple)) for thing in gc.get_objects())
+
+
+@pytest.mark.parametrize(
+    "watching",
+    [lambda: fg.autograd.detect_anomaly(), lambda: fg.autograd.graph.saved_tensors_hooks(double, halve)],
+    ids=["anomaly", "saved"],
+)
+def test_who_watches_nodes_sees_each(watching: Callable[[], Any]):
+    x = fg.ones(3, requires_grad=True)
+    with watching():
+        y = (x * x).exp()
+    y.sum().backward()
+    assert y.grad_fn.metadata or fg.equal(x.grad, 2 * x.exp())
+
+
+def double(x: Any) -> Any:
+    return x * 2
+
+
+def halve(x: Any) -> Any:
+    return x / 2
+
+
+def test_what_is_said_of_a_missing_array_is_an_error():
+    with pytest.raises(TypeError):
+        fg.ones(3, requires_grad=True) * object()  # type: ignore[operator]
+
+
+def test_writes_after_an_op_are_found():
+    x = fg.ones(3, requires_grad=True)
+    y = x * 2
+    z = y * y
+    y.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        z.sum().backward()
+
+
+def test_gradients_of_several_threads():
+    import threading
+
+    failures: list[Any] = []
+
+    def work(seed: int) -> None:
+        try:
+            for i in range(200):
+                x = fg.tensor([1.0, 2.0, seed + i], requires_grad=True)
+                ((x * x * 1e-3).exp().log() * 1e3 + x[1]).sum().backward()
+                np.testing.assert_allclose(x.grad.numpy(), [2, 7, 2 * (seed + i)], rtol=1e-3)
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures, failures[0]

@@ -48,6 +48,8 @@ LARGEST_COLUMNS = 1 << 26
 LARGEST_NEST = 49
 # Rows of windows shorter than this take too many pieces of vectors to be multiplied where they lie.
 SHORTEST_ROW = 4
+# Images of no more windows than this are multiplied together: a product for each would have few columns.
+FEW_WINDOWS = 32
 # So many columns are read in the time that it takes to add up one where windows overlap.
 COLUMNS_READ = 2
 
@@ -56,10 +58,19 @@ def _kernel(window: Window) -> Sizes:
     return tuple([w[0] for w in window])
 
 
+def _elements(images: Value, channels: int, count: Sequence[int], window: Window) -> Any:
+    """How many elements the columns have."""
+    return images.shape[0] * channels * math.prod(_kernel(window)) * math.prod(count)
+
+
+def _multiplies(images: Value, channels: int, count: Sequence[int], window: Window) -> bool:
+    """Whether there is something to compute, and products for values of this dtype."""
+    return images.dtype.kind == "f" and _elements(images, channels, count, window) > 0
+
+
 def _fits(images: Value, channels: int, count: Sequence[int], window: Window) -> bool:
-    """Whether BLAS has a product for values of this dtype, and there is room for the columns."""
-    rows = channels * math.prod(_kernel(window))
-    elements = images.shape[0] * rows * math.prod(count)
+    """Whether there are products for values of this dtype, and room for the columns."""
+    elements = _elements(images, channels, count, window)
     return images.dtype.kind == "f" and 0 < elements <= LARGEST_COLUMNS
 
 
@@ -120,6 +131,39 @@ def _columns(b: Rewriter, x: Value, count: Sizes, window: Window, groups: int) -
     seen, rank = _windows(b, covered, window), len(window)
     seen = b.op("permute", seen, dims=(0, 1, *range(2 + rank, 2 + 2 * rank), *range(2, 2 + rank)))
     return b.reshape(b.op("clone", seen), shape)
+
+
+def _is_few(x: Value, count: Sequence[int], groups: int) -> bool:
+    """Whether images of so few windows are multiplied together, the windows of all as rows of one matrix."""
+    return groups == 1 and not has_symbols((*x.shape, *count)) and math.prod(count) <= FEW_WINDOWS
+
+
+def _rows(b: Rewriter, x: Value, count: Sizes, window: Window) -> Value:
+    """The windows of x [N, C, *size] as the rows of a matrix [N * windows, C * kernel]."""
+    images, channels = x.shape[:2]
+    seen, rank = _windows(b, _covered(b, x, count, window), window), len(window)
+    seen = b.op("permute", seen, dims=(0, *range(2, 2 + rank), 1, *range(2 + rank, 2 + 2 * rank)))
+    shape = (images * math.prod(count), channels * math.prod(_kernel(window)))
+    return b.reshape(b.op("clone", seen), shape)
+
+
+def _together(b: Rewriter, x: Value, matrix: Value, count: Sizes, window: Window) -> Value:
+    """The windows of all images, multiplied by weights [out, C * kernel] as one product."""
+    rows = b.op("matmul", _rows(b, x, count, window), b.op("permute", matrix, dims=(1, 0)))
+    return _channels_first(b, rows, x.shape[0], count)
+
+
+def _channels_last(b: Rewriter, y: Value) -> Value:
+    """[N, C, *size] as a matrix [N * elements, C]."""
+    images, channels, *size = y.shape
+    turned = b.op("permute", b.reshape(y, (images, channels, math.prod(size))), dims=(0, 2, 1))
+    return b.reshape(b.op("clone", turned), (images * math.prod(size), channels))
+
+
+def _channels_first(b: Rewriter, rows: Value, images: int, size: Sizes) -> Value:
+    """A matrix [N * elements, C] as [N, C, *size]."""
+    seen = b.reshape(rows, (images, math.prod(size), rows.shape[1]))
+    return b.reshape(b.op("clone", b.op("permute", seen, dims=(0, 2, 1))), (images, rows.shape[1], *size))
 
 
 def _windows(b: Rewriter, covered: Value, window: Window) -> Value:
@@ -210,7 +254,12 @@ def _turns(images: Value, channels: int, size: Sizes, window: Window, groups: in
     out = images.shape[1]
     straight = all(s == 1 for _, s, _, _ in window)
     overlaps = math.prod(_kernel(window)) > 1 or _is_depthwise(out, channels, groups, window)
-    return straight and overlaps and out <= COLUMNS_READ * channels and _fits(images, out, size, window)
+    if not (straight and overlaps and out <= COLUMNS_READ * channels):
+        return False
+    if _is_depthwise(out, channels, groups, window):
+        return _multiplies(images, out, size, window)
+    lies = groups == 1 and _is_without_columns(images, channels, size, window)
+    return lies or _fits(images, out, size, window)
 
 
 def _turned(b: Rewriter, x: Value, weight: Value, size: Sizes, window: Window, groups: int) -> Value:
@@ -222,13 +271,20 @@ def _turned(b: Rewriter, x: Value, weight: Value, size: Sizes, window: Window, g
         return _by_channel(b, x, kernels, size, around)
     parts = b.reshape(kernels, (groups, out // groups, *weight.shape[1:]))
     parts = b.op("clone", b.op("permute", parts, dims=(0, 2, 1, *range(3, 3 + rank))))
+    whole = (channels, out * math.prod(weight.shape[2:]))
     if groups == 1 and _is_without_columns(x, channels, size, around):
-        return _correlated(
-            b, x, b.reshape(parts, (channels, out * math.prod(weight.shape[2:]))), size, around
-        )
+        return _correlated(b, x, b.reshape(parts, whole), size, around)
+    if _is_few(x, size, groups):
+        return _together(b, x, b.reshape(parts, whole), size, around)
     matrix = b.reshape(parts, (groups, channels // groups, out // groups * math.prod(weight.shape[2:])))
     result = b.op("matmul", matrix, _columns(b, x, size, around, groups))
     return b.reshape(result, (images, channels, *size))
+
+
+def _are_points(x: Value, count: Sizes, size: Sizes, window: Window) -> bool:
+    """Whether images of one element are transposed to as much as the kernel."""
+    whole = size == _kernel(window) and all(w[2:] == (0, 1) for w in window)
+    return whole and math.prod(count) == 1 and not has_symbols(x.shape)
 
 
 # With steps, what is a step apart in the image meets the same part of the kernel's places. Each such phase of
@@ -310,13 +366,18 @@ def _with_bias(b: Rewriter, result: Value, bias: Sequence[Value]) -> Value:
 def _convolution(
     b: Rewriter, x: Value, weight: Value, *bias: Value, size: Sizes, window: Window, groups: int
 ) -> Value | None:
-    if not _fits(x, x.shape[1], size, window) or not weight.shape[0]:
-        return None
     out = weight.shape[0]
+    if not _multiplies(x, x.shape[1], size, window) or not out:
+        return None
     if _is_depthwise(out, x.shape[1], groups, window):
         return _with_bias(b, _by_channel(b, x, weight, size, window), bias)
     if groups == 1 and _is_without_columns(x, out, size, window):
         return _correlated(b, x, weight, size, window, bias)
+    if not _fits(x, x.shape[1], size, window):
+        return None
+    if _is_few(x, size, groups):
+        matrix = b.reshape(weight, (out, math.prod(weight.shape[1:])))
+        return _with_bias(b, _together(b, x, matrix, size, window), bias)
     matrix = b.reshape(weight, (groups, out // groups, math.prod(weight.shape[1:])))
     result = b.op("matmul", matrix, _columns(b, x, size, window, groups))
     return _with_bias(b, b.reshape(result, (x.shape[0], out, *size)), bias)
@@ -327,12 +388,21 @@ def _transpose(
 ) -> Value | None:
     images, out, *count = x.shape
     channels = weight.shape[1] * groups
+    if groups == 1 and _are_points(x, tuple(count), size, window) and _multiplies(x, channels, count, window):
+        rows = b.reshape(weight, (out, math.prod(weight.shape[1:])))
+        made = b.op("matmul", b.reshape(x, (images, out)), rows)
+        return _with_bias(b, b.reshape(made, (images, channels, *size)), bias)
     if out and channels and _turns(x, channels, size, window, groups):
         return _with_bias(b, _turned(b, x, weight, size, window, groups), bias)
     if groups == 1 and out and channels and _has_phases(x, channels, size, window):
         return _by_phases(b, x, weight, size, window, bias)
     if not _fits(x, channels, count, window) or not out or math.prod(_kernel(window)) > LARGEST_KERNEL:
         return None
+    if _is_few(x, count, groups):
+        rows = b.op("matmul", _channels_last(b, x), b.reshape(weight, (out, math.prod(weight.shape[1:]))))
+        columns = _channels_first(b, rows, images, tuple(count))
+        columns = b.reshape(columns, (images, channels, *weight.shape[2:], *count))
+        return _with_bias(b, _added(b, columns, size, window), bias)
     matrix = b.reshape(weight, (groups, out // groups, math.prod(weight.shape[1:])))
     rows = b.reshape(x, (images, groups, out // groups, math.prod(count)))
     columns = b.op("matmul", b.op("permute", matrix, dims=(0, 2, 1)), rows)
@@ -342,13 +412,19 @@ def _transpose(
 
 def _weight(b: Rewriter, x: Value, y: Value, size: Sizes, window: Window, groups: int) -> Value | None:
     images, out, *count = y.shape
-    if not _fits(x, x.shape[1], count, window) or not out:
+    if not _multiplies(x, x.shape[1], count, window) or not out:
         return None
     if _is_depthwise(out, x.shape[1], groups, window):
         return _weight_by_channel(b, x, y, size, window)
     if groups == 1 and _is_without_columns(x, out, count, window):
         planes, taps = _planes(b, x, tuple(count), window)
         result = b.equation(KERNEL_GRADIENT, (y, planes), {"count": tuple(count), "taps": taps})
+        return b.reshape(result, (out, x.shape[1], *size))
+    if not _fits(x, x.shape[1], count, window):
+        return None
+    if _is_few(x, count, groups):
+        turned = b.op("permute", _channels_last(b, y), dims=(1, 0))
+        result = b.op("matmul", turned, _rows(b, x, tuple(count), window))
         return b.reshape(result, (out, x.shape[1], *size))
     rows = b.reshape(y, (images, groups, out // groups, math.prod(count)))
     # The gradient lies transposed, so that it is the rows and not all the columns that are turned over.

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
 import pytest
 
 import fusegrad as fg
+from fusegrad.compiler.llvm.target import host
 from fusegrad.compiler.lower import convolutions
 
 F = fg.nn.functional
@@ -136,6 +138,49 @@ def test_the_gradient_of_an_image_is_a_convolution_where_that_reads_less(channel
     assert (len(fetches) > 20) is (convolutions.COLUMNS_READ * channels < 12)
 
 
-def test_columns_that_take_too_much_room_are_left_to_numpy(monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize(("options", "numpy"), [({}, False), ({"padding": 1}, False), ({"groups": 2}, True)])
+def test_columns_that_take_too_much_room_are_left_to_numpy(
+    options: dict[str, Any], numpy: bool, monkeypatch: pytest.MonkeyPatch
+):
+    """Windows that are multiplied where they lie take no room."""
     monkeypatch.setattr(convolutions, "LARGEST_COLUMNS", 1000)
-    assert "NumPy: conv_weight" in compared({})
+    if numpy or host().multiplies_by_tiles:
+        assert ("NumPy: conv_weight" in compared(options)) is numpy
+
+
+@pytest.mark.parametrize("kind", [F.conv2d, F.conv_transpose2d])
+@pytest.mark.parametrize(
+    ("image", "kernel", "options"),
+    [
+        ((5, 4, 4, 4), (4, 4, 3, 3), {"stride": 2, "padding": 1}),
+        ((5, 4, 4, 4), (4, 4, 4, 4), {}),
+        ((5, 4, 2, 3), (4, 4, 2, 2), {"stride": 2, "padding": 1, "dilation": 2}),
+        ((5, 4, 2, 2), (4, 4, 4, 3), {"padding": (2, 1)}),
+        ((5, 4, 1, 1), (4, 7, 1, 1), {}),
+        ((5, 4, 1, 1), (4, 7, 4, 3), {}),
+    ],
+    ids=str,
+)
+def test_images_of_few_windows_are_one_product(
+    kind: Any, image: tuple[int, ...], kernel: tuple[int, ...], options: dict[str, Any]
+):
+    if kind is F.conv2d:
+        kernel = (kernel[1], kernel[0], *kernel[2:])
+        reach = [2 * options.get("padding", 0)] * 2 if type(options.get("padding", 0)) is int else [4, 2]
+        if any(n + p < k for n, p, k in zip(image[2:], reach, kernel[2:], strict=True)):
+            image = (*image[:2], *kernel[2:])
+
+    def loss(*given: fg.Tensor) -> fg.Tensor:
+        return kind(*given, **options).square().sum()
+
+    draw = np.random.default_rng(0)
+    channels = kernel[0] if kind is F.conv2d else kernel[1]
+    tensors = [fg.tensor(draw.normal(size=shape)) for shape in (image, kernel, (channels,))]
+    derive = fg.value_and_grad(loss, (0, 1, 2))
+    jitted = fg.jit(derive)
+    jitted(*tensors)
+    for one, other in zip(flat(jitted(*tensors)), flat(derive(*tensors)), strict=True):
+        np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=1e-9, atol=1e-9)
+    told = str(jitted.explain())
+    assert jitted.stats.compiled_calls == 1 and "NumPy: " not in told
+    assert not re.search(r"matmul -> \[\d+, \d+, ", told), "a product for each image"

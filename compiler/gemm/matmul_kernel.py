@@ -8,7 +8,7 @@ multiplied with a row of the right one, of which a strip is packed where many ro
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fusegrad.compiler.kernel.dtypes import DTYPES
 from fusegrad.compiler.llvm.ir_writer import LINE, Val, Writer, vector_type
@@ -254,9 +254,7 @@ class Tiles(_Vectors):
         """Whether an earlier part of the inner dimension has left something in the result."""
         return self.w.compare("gt", Val(part[0], "i64"), self.w.constant(0, "i64"))
 
-    def strip(
-        self, part: tuple[str, str], column: str, columns: str, masks: list[Val], full: Val
-    ) -> tuple[str, str]:
+    def strip(self, part: tuple[str, str], column: str, columns: str, masks: list[Val], full: Val) -> Any:
         """The columns of the right operand that tiles read: where they lie, and the step between rows."""
         w, width = self.w, self.width
         room = w.stack(f"[{self.depth * width} x {self.element}]")
@@ -285,11 +283,21 @@ class Tiles(_Vectors):
         step = w.select(moved, w.constant(width, "i64"), Val("%b_row", "i64"))
         return strip, step.text
 
+    def first_line(self, strip: Any, part: tuple[str, str]) -> str:
+        """Where the row of a strip lies that is the first of the part."""
+        w = self.w
+        return w.offset(strip[0], w.index("mul", part[0], strip[1]), self.element)
+
+    def right(self, strip: Any, line: str, inner: str) -> list[Val]:
+        """The vectors of row `inner` of a strip, of which `line` is the first of the part."""
+        line = self.w.counter(line, strip[1], self.element)
+        return [self.read(line, j) for j in range(self.vectors)]
+
     def _tile(
         self,
         rows: list[str],
         targets: list[str],
-        strip: tuple[str, str],
+        strip: Any,
         part: tuple[str, str],
         masks: list[Val],
         full: Val,
@@ -317,12 +325,11 @@ class Tiles(_Vectors):
         lefts = [w.offset("%a", w.index("mul", row, "%a_row"), self.element) for row in rows]
         with w.when(first.text):
             self._fetch_next_rows(lefts, part)
-        line = w.offset(strip[0], w.index("mul", part[0], strip[1]), self.element)
+        line = self.first_line(strip, part)
         step = w.index("mul", part[0], "%a_column")
-        with w.loop(*part):
-            line = w.counter(line, strip[1], self.element)
+        with w.loop(*part) as inner:
+            right = self.right(strip, line, inner)
             step = w.counter(step, "%a_column")
-            right = [self.read(line, j) for j in range(self.vectors)]
             for left, line_rooms in zip(lefts, rooms, strict=True):
                 address = w.offset(left, step, self.element)
                 value = w.emit(f"load {self.element}, ptr {address}, align {self.size}", self.dtype)

@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 from fusegrad.compiler.base.window_ops import CORRELATED_BIAS, KERNEL_GRADIENT
 from fusegrad.compiler.gemm import matmul_kernel
@@ -38,8 +39,9 @@ from fusegrad.tracer.ir.graph import Equation
 # elements of each; slots and byte offsets of operands, result and bias; then for each row of columns where it
 # begins.
 PARTS, PART, M, N, K, ROW, STEP, IMAGES, IMAGE, A, B, C, BIAS, OFFSETS = *range(TASKS + 1, 11), 12, 14, 16, 18
-# A part has whole strips of columns, of which the widest tile has so many for any dtype.
-STRIP = 64
+# A part has whole strips of columns, of which the widest tile has so many for any dtype; or whole vectors of
+# them where there are few strips, of which one thread would have most.
+STRIP, FEW_STRIPS, VECTOR = 64, 8, 16
 
 _PARAMETERS = (
     "i64 %m, i64 %n, i64 %k, ptr %a, i64 %a_row, i64 %a_column, ptr %b, ptr %offsets, "
@@ -66,7 +68,8 @@ def use(equation: Equation, layouts: Sequence[Layout], places: Sequence[Place]) 
         n, k = k, n
     # Images are tasks of their own; where they are few, and where they are added up, columns are divided.
     wanted = -(-threads.cores() // entries) if forward else threads.cores()
-    part = -(-n // (wanted * STRIP)) * STRIP
+    whole = STRIP if wanted == 1 or n > FEW_STRIPS * STRIP else VECTOR
+    part = -(-n // (wanted * whole)) * whole
     parts = -(-n // part)
     block = [parts * entries if forward else parts, parts, part, m, n, k, windows[-1], planes[-1]]
     block += [entries, channels * area]
@@ -77,7 +80,8 @@ def use(equation: Equation, layouts: Sequence[Layout], places: Sequence[Place]) 
     block += rows
     sizes = {min(part, n), n - part * (parts - 1)}
     tiles = {tile for count in sizes for tile in matmul_kernel.tiles_for(m, count, dtype, host())}
-    code = partial(_code, equation.op.name, dtype, tuple(sorted(tiles)))
+    in_place = forward and windows[-1] % host().lanes(size) == 0
+    code = partial(_code, equation.op.name, dtype, tuple(sorted(tiles)), in_place)
     return NativeCall(code, block, math.prod(block[M : K + 1]) * block[IMAGES] // 8)
 
 
@@ -85,15 +89,16 @@ def use(equation: Equation, layouts: Sequence[Layout], places: Sequence[Place]) 
 
 
 @llvm_jit.remembered
-def _code(op: str, dtype: str, tiles: tuple[Tile, ...]) -> llvm_jit.Module:
-    symbol = "_".join([op, dtype, *(f"{tile.vectors}x{tile.rows}" for tile in tiles)])
+def _code(op: str, dtype: str, tiles: tuple[Tile, ...], in_place: bool) -> llvm_jit.Module:
+    parts = [op, dtype, *(f"{tile.vectors}x{tile.rows}" for tile in tiles), *["in_place"] * in_place]
+    symbol = "_".join(parts)
     declared: set[str] = set()
     forward = op != KERNEL_GRADIENT.name
     w = Writer(declared)
     run_tasks(w, symbol, w.load_index("%block", TASKS))
     entry = function(f"void @{symbol}(ptr %slots, ptr %block)", w)
     turn = [] if forward else [matmul_kernel.turn_function(f"{symbol}.turn", dtype, host(), declared)]
-    one = _product(symbol, op, dtype, tiles, declared)
+    one = _product(symbol, op, dtype, tiles, in_place, declared)
     return llvm_jit.Module(module(declared, [*turn, one, entry, _task(symbol, dtype, forward)]), [symbol])
 
 
@@ -135,10 +140,16 @@ def _operand(w: Writer, place: int) -> str:
     return w.offset(base, w.load_index("%block", place + 1))
 
 
-def _product(symbol: str, op: str, dtype: str, tiles: Sequence[Tile], declared: set[str]) -> str:
+def _product(
+    symbol: str, op: str, dtype: str, tiles: Sequence[Tile], in_place: bool, declared: set[str]
+) -> str:
     """LLVM IR of `SYMBOL.one`: C = A B, B the windows of an image; or C += A B, if others came before."""
     w, target = Writer(declared), host()
-    kind = {CORRELATED_BIAS.name: _WindowsAndBias, KERNEL_GRADIENT.name: _WindowsAcross}.get(op, _Windows)
+    kind: type[Tiles] = _WindowsAcross
+    if op != KERNEL_GRADIENT.name:
+        has_bias = op == CORRELATED_BIAS.name
+        packed, read = (_WindowsAndBias, _WindowsInPlaceAndBias) if has_bias else (_Windows, _WindowsInPlace)
+        kind = read if in_place else packed
     go_over_tiles(w, dtype, target, tiles, lambda tile: kind(w, dtype, target, tile, f"{symbol}.turn"))
     return function(f"internal void @{symbol}.one({_PARAMETERS})", w, "noinline nounwind")
 
@@ -158,7 +169,33 @@ class _Windows(Tiles):
         return packed, str(self.width)
 
 
-class _WindowsAndBias(_Windows):
+class _WindowsInPlace(Tiles):
+    """Vectors of columns are windows of one row, which are read where they lie: nothing is packed."""
+
+    def strip(
+        self, part: tuple[str, str], column: str, columns: str, masks: list[Val], full: Val
+    ) -> list[str]:
+        """Where in an image the vectors begin; those behind the last one are that one again."""
+        w = self.w
+        first = w.index("add", column, "%start")
+        last = w.index("sub", w.index("add", first, columns), str(self.lanes))
+        found = []
+        for j in range(self.vectors):
+            place = least(w, w.index("add", first, str(j * self.lanes)), last)
+            row, behind = w.index("sdiv", place, "%row"), w.index("srem", place, "%row")
+            source = w.index("add", w.index("mul", row, "%step"), behind)
+            found.append(w.offset("%b", source, self.element))
+        return found
+
+    def first_line(self, strip: Any, part: tuple[str, str]) -> str:
+        return ""
+
+    def right(self, strip: Any, line: str, inner: str) -> list[Val]:
+        offset = _offset(self.w, inner)
+        return [self.read(self.w.offset(base, offset, self.element), 0) for base in strip]
+
+
+class _Bias(Tiles):
     """With the last part the bias of a row comes to its sums."""
 
     def finished(self, totals: list[Val], rows: list[str], part: tuple[str, str]) -> list[Val]:
@@ -173,6 +210,14 @@ class _WindowsAndBias(_Windows):
             line = totals[i * self.vectors : (i + 1) * self.vectors]
             found += [w.binary("fadd", total, spread) for total in line]
         return found
+
+
+class _WindowsAndBias(_Bias, _Windows):
+    """Both."""
+
+
+class _WindowsInPlaceAndBias(_Bias, _WindowsInPlace):
+    """Both."""
 
 
 class _WindowsAcross(Tiles):

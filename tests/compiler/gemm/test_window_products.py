@@ -31,6 +31,11 @@ CASES = {
     "long rows": ((1, 2, 5, 100), (3, (2, 7)), (1, (0, 3), 1)),
     "many channels": ((2, 150, 8, 8), (140, (3, 3)), (1, 1, 1)),
     "a kernel as large as the image": ((3, 4, 4, 9), (6, (4, 6)), (1, 0, 1)),
+    # Vectors of columns lie in one row: nothing is packed.
+    "rows of a vector": ((3, 5, 7, 16), (9, (3, 3)), (1, 1, 1)),
+    "rows of two vectors": ((2, 5, 33, 32), (37, (3, 5)), (1, (1, 2), 1)),
+    "rows of three vectors, by two": ((2, 4, 12, 96), (130, (3, 4)), (2, 1, 1)),
+    "rows of a vector, spread": ((2, 150, 5, 18), (6, (2, 3)), (1, (0, 1), 2)),
 }
 RANDOM = np.random.default_rng(11)
 

@@ -27,7 +27,7 @@ from fusegrad.compiler.gemm.native_call import TASKS, NativeCall
 from fusegrad.compiler.kernel.dtypes import DTYPES
 from fusegrad.compiler.kernel.scalar import short_name
 from fusegrad.compiler.llvm import llvm_jit
-from fusegrad.compiler.llvm.ir_writer import Val, Writer
+from fusegrad.compiler.llvm.ir_writer import Val, Writer, vector_type
 from fusegrad.compiler.llvm.target import host
 from fusegrad.compiler.llvm.tasks import function, module, run_tasks, task_name
 from fusegrad.compiler.runtime import threads
@@ -42,6 +42,9 @@ PARTS, PART, M, N, K, ROW, STEP, IMAGES, IMAGE, A, B, C, BIAS, OFFSETS = *range(
 # A part has whole strips of columns, of which the widest tile has so many for any dtype; or whole vectors of
 # them where there are few strips, of which one thread would have most.
 STRIP, FEW_STRIPS, VECTOR = 64, 8, 16
+
+# In so many pieces at most vectors are read where they lie: with more it pays to pack them once.
+MOST_PIECES = 2
 
 _PARAMETERS = (
     "i64 %m, i64 %n, i64 %k, ptr %a, i64 %a_row, i64 %a_column, ptr %b, ptr %offsets, "
@@ -80,25 +83,30 @@ def use(equation: Equation, layouts: Sequence[Layout], places: Sequence[Place]) 
     block += rows
     sizes = {min(part, n), n - part * (parts - 1)}
     tiles = {tile for count in sizes for tile in matmul_kernel.tiles_for(m, count, dtype, host())}
-    in_place = forward and windows[-1] % host().lanes(size) == 0
-    code = partial(_code, equation.op.name, dtype, tuple(sorted(tiles)), in_place)
+    pieces = _pieces(windows[-1], host().lanes(size)) if forward else 0
+    code = partial(_code, equation.op.name, dtype, tuple(sorted(tiles)), pieces)
     return NativeCall(code, block, math.prod(block[M : K + 1]) * block[IMAGES] // 8)
+
+
+def _pieces(row: int, lanes: int) -> int:
+    """In how many pieces vectors of windows are read where they lie; 0 where strips of them are packed."""
+    pieces = lanes // math.gcd(row, lanes)
+    return pieces if pieces <= MOST_PIECES else 0
 
 
 # Code.
 
 
 @llvm_jit.remembered
-def _code(op: str, dtype: str, tiles: tuple[Tile, ...], in_place: bool) -> llvm_jit.Module:
-    parts = [op, dtype, *(f"{tile.vectors}x{tile.rows}" for tile in tiles), *["in_place"] * in_place]
-    symbol = "_".join(parts)
+def _code(op: str, dtype: str, tiles: tuple[Tile, ...], pieces: int) -> llvm_jit.Module:
+    symbol = "_".join([op, dtype, *(f"{tile.vectors}x{tile.rows}" for tile in tiles), f"in{pieces}"])
     declared: set[str] = set()
     forward = op != KERNEL_GRADIENT.name
     w = Writer(declared)
     run_tasks(w, symbol, w.load_index("%block", TASKS))
     entry = function(f"void @{symbol}(ptr %slots, ptr %block)", w)
     turn = [] if forward else [matmul_kernel.turn_function(f"{symbol}.turn", dtype, host(), declared)]
-    one = _product(symbol, op, dtype, tiles, in_place, declared)
+    one = _product(symbol, op, dtype, tiles, pieces, declared)
     return llvm_jit.Module(module(declared, [*turn, one, entry, _task(symbol, dtype, forward)]), [symbol])
 
 
@@ -140,16 +148,14 @@ def _operand(w: Writer, place: int) -> str:
     return w.offset(base, w.load_index("%block", place + 1))
 
 
-def _product(
-    symbol: str, op: str, dtype: str, tiles: Sequence[Tile], in_place: bool, declared: set[str]
-) -> str:
+def _product(symbol: str, op: str, dtype: str, tiles: Sequence[Tile], pieces: int, declared: set[str]) -> str:
     """LLVM IR of `SYMBOL.one`: C = A B, B the windows of an image; or C += A B, if others came before."""
     w, target = Writer(declared), host()
     kind: type[Tiles] = _WindowsAcross
     if op != KERNEL_GRADIENT.name:
         has_bias = op == CORRELATED_BIAS.name
         packed, read = (_WindowsAndBias, _WindowsInPlaceAndBias) if has_bias else (_Windows, _WindowsInPlace)
-        kind = read if in_place else packed
+        kind = type(read.__name__, (read,), {"pieces": pieces}) if pieces else packed
     go_over_tiles(w, dtype, target, tiles, lambda tile: kind(w, dtype, target, tile, f"{symbol}.turn"))
     return function(f"internal void @{symbol}.one({_PARAMETERS})", w, "noinline nounwind")
 
@@ -170,18 +176,22 @@ class _Windows(Tiles):
 
 
 class _WindowsInPlace(Tiles):
-    """Vectors of columns are windows of one row, which are read where they lie: nothing is packed."""
+    """Vectors of columns, or pieces of them, are windows of one row, which are read where they lie: nothing
+    is packed.
+    """
+
+    pieces = 1
 
     def strip(
         self, part: tuple[str, str], column: str, columns: str, masks: list[Val], full: Val
     ) -> list[str]:
-        """Where in an image the vectors begin; those behind the last one are that one again."""
-        w = self.w
+        """Where in an image the pieces begin; those behind the last one are that one again."""
+        w, lanes = self.w, self.lanes // self.pieces
         first = w.index("add", column, "%start")
-        last = w.index("sub", w.index("add", first, columns), str(self.lanes))
+        last = w.index("sub", w.index("add", first, columns), str(lanes))
         found = []
-        for j in range(self.vectors):
-            place = least(w, w.index("add", first, str(j * self.lanes)), last)
+        for j in range(self.vectors * self.pieces):
+            place = least(w, w.index("add", first, str(j * lanes)), last)
             row, behind = w.index("sdiv", place, "%row"), w.index("srem", place, "%row")
             source = w.index("add", w.index("mul", row, "%step"), behind)
             found.append(w.offset("%b", source, self.element))
@@ -191,8 +201,15 @@ class _WindowsInPlace(Tiles):
         return ""
 
     def right(self, strip: Any, line: str, inner: str) -> list[Val]:
-        offset = _offset(self.w, inner)
-        return [self.read(self.w.offset(base, offset, self.element), 0) for base in strip]
+        w, lanes, offset = self.w, self.lanes // self.pieces, _offset(self.w, inner)
+        places = [f"ptr {w.offset(base, offset, self.element)}, align {self.size}" for base in strip]
+        type_ = vector_type(self.element, lanes)
+        found = [w.emit(f"load {type_}, {place}", self.dtype, lanes) for place in places]
+        while len(found) > self.vectors:
+            width = found[0].lanes
+            pairs = zip(found[::2], found[1::2], strict=True)
+            found = [w.shuffled(a, b, [*range(2 * width)]) for a, b in pairs]
+        return found
 
 
 class _Bias(Tiles):

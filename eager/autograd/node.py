@@ -28,7 +28,7 @@ sequence = itertools.count()
 
 # After each so many nodes it is asked whether native code is worth having, which makes them in a fifth of the
 # time (`compiler/native/recording.py`); it is after so many where what compiles it has to be loaded.
-NODES, WORTH_LOADING = 1 << 12, 1 << 16
+NODES, WORTH_LOADING = 1 << 10, 1 << 16
 
 
 class _Finishing:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from fusegrad.eager.autograd import views
 from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.errors import failure
@@ -76,6 +78,7 @@ for _name, _function in _OPERATORS.items():
     attach(operator(_function, _name))
 attach_in_place(_copied, "copy")
 attach_in_place(_filled, "fill")
+_FEW = 2048  # elements, which are filled in less time than it takes to see them as bytes
 _zeroed = inplace(lambda x: _filled(x, 0), "zero_")
 
 
@@ -84,7 +87,11 @@ def zero_(self: Tensor) -> Tensor:
     if state.interpreter is not None or (state.grad_enabled and recording(self, ())):
         return _zeroed(self)
     begin_write(self, "zero_")
-    self.array[...] = 0
+    array = self.array
+    if array.size > _FEW and array.flags.c_contiguous and type(array) is np.ndarray:
+        array.view(np.uint8).fill(0)  # of bytes NumPy makes one call, in half the time
+    else:
+        array[...] = 0
     views.wrote(self)
     return self
 

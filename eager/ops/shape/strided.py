@@ -258,17 +258,24 @@ def resize_(self: Tensor, *sizes: Any, size: Any = None, memory_format: Any = No
         raise failure(RuntimeError, f"Stride calculation overflowed with sizes={list(wanted)}")
     if math.prod(wanted) * self.array.itemsize > limit:
         raise failure(RuntimeError, f"Storage size calculation overflowed with sizes={list(wanted)}")
-    storage, count = _storage(self.array), math.prod(wanted)
-    rest = storage[_own_offset(self) :]
-    if count <= rest.size:
-        self.array = rest[:count].reshape(wanted)
+    if self.array.base is None and not self.array.size:
+        self.array = np.zeros(wanted, self.array.dtype)
     else:
-        larger = np.zeros(count, self.array.dtype)
-        larger[: rest.size] = rest
-        self.array = larger.reshape(wanted)
+        self.array = _resized(self, wanted)
     shared.watching.moved()
     views.wrote(self)
     return self
+
+
+def _resized(self: Tensor, wanted: tuple[int, ...]) -> np.ndarray:
+    """What lies in memory from the tensor's first element on, in this shape."""
+    storage, count = _storage(self.array), math.prod(wanted)
+    rest = storage[_own_offset(self) :]
+    if count <= rest.size:
+        return rest[:count].reshape(wanted)
+    larger = np.zeros(count, self.array.dtype)
+    larger[: rest.size] = rest
+    return larger.reshape(wanted)
 
 
 @public(method=True)

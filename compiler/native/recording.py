@@ -34,9 +34,9 @@ _FRAMES = 2
 # The table: what new tensors are like, where their slots end, and what their counters are like; the classes
 # of tensors and nodes; the op; what else is asked: the counter of nodes, `sys._getframe` and its argument,
 # whose files are known, `co_filename`, who watches, -1; whether it gives a part of its one input; how many
-# arguments may have rules; then for each of these whether it has one, whether that needs the output, and, as
-# bits, which inputs it saves.
-_HEAD = ("ptr", "i64", *["ptr"] * 12, "i64", "i64")
+# arguments may have rules, and how many words those of the next one are on; then for each of these whether it
+# has one, whether that needs the output, and, as bits, which inputs it saves.
+_HEAD = ("ptr", "i64", *["ptr"] * 12, "i64", "i64", "i64")
 _ROW = 3
 _HELD = _FRAMES, -1, "co_filename"  # objects that tables have the addresses of
 
@@ -45,14 +45,9 @@ def _table(op: Op) -> np.ndarray:
     tensor, version = tensor_like()
     objects = [version, Tensor, Node, PartNode, op, nodes.sequence, sys._getframe, _HELD[0], known_files]
     objects += [_HELD[2], nodes.watchers, _HELD[1]]
-    rules = op.rules or ()
-    words = [
-        id(tensor),
-        Tensor.__basicsize__,
-        *map(id, objects),
-        int(op.part and op.keeps_nothing),
-        len(rules),
-    ]
+    rules, is_part = op.rules or (), op.part and op.keeps_nothing
+    step = 0 if op.variadic else _ROW  # all inputs of a variadic op share one rule
+    words = [id(tensor), Tensor.__basicsize__, *map(id, objects), int(is_part), len(rules), step]
     for rule in rules:
         saves = sum(1 << place for place in rule.saves) if rule else 0
         words += [int(rule is not None), int(rule is not None and rule.needs_output), saves]
@@ -61,7 +56,11 @@ def _table(op: Op) -> np.ndarray:
 
 def is_plain(op: Op) -> bool:
     """Whether the native function knows all that is done for an op."""
-    return not op.variadic and op.leads is None and len(op.rules or ()) < 32
+    if op.variadic and op.rules is not None:
+        rule = op.rules[0]
+        if rule is not None and (rule.saves or rule.saves_all or rule.needs_output):
+            return False
+    return op.leads is None and len(op.rules or ()) < 32
 
 
 class _Given:
@@ -71,17 +70,17 @@ class _Given:
         words = [table.load(type, place) for place, type in enumerate(_HEAD)]
         self.like, self.end, self.version, self.tensor, self.node, self.part_node, self.op = words[:7]
         self.sequence, self.getframe, self.frames, self.files, self.filename = words[7:12]
-        self.watchers, self.minus_one, self.is_part, self.rules = words[12:]
+        self.watchers, self.minus_one, self.is_part, self.rules, self._step = words[12:]
         self._rows = table.at(len(_HEAD))
 
     def has_rule(self, place: Word) -> Word:
-        return self._rows.load("i64", place * _ROW) != 0
+        return self._rows.load("i64", place * self._step) != 0
 
     def needs_output(self, place: Word) -> Word:
-        return self._rows.load("i64", place * _ROW + 1) != 0
+        return self._rows.load("i64", place * self._step + 1) != 0
 
     def saves(self, place: Word) -> Word:
-        return self._rows.load("i64", place * _ROW + 2)
+        return self._rows.load("i64", place * self._step + 2)
 
 
 def _pack(count: int) -> FunctionWriter:
@@ -429,7 +428,7 @@ def _trials(made: Maker) -> Iterator[tuple[Any, Any]]:
         ("mul", (x, y), {}), ("mul", (x, plain), {}), ("mul", (plain, made_of_x), {}), ("mul", (x, 2.5), {}),
         ("exp", (made_of_x,), {}), ("add", (x, made_of_x), {}), ("neg", (plain,), {}), ("lt", (x, y), {}),
         ("getitem", (x,), index), ("getitem", (made_of_x,), index), ("div", (2.5, x), {}),
-        ("mul", (number, number), {}),
+        ("mul", (number, number), {}), ("stack", (x, plain, made_of_x), {"dim": 0}),
     ]  # fmt: skip
     given = [x, y, plain, number, made_of_x, made_of_x.grad_fn, index]
     for recording in (True, False):

@@ -26,16 +26,23 @@ from fusegrad.tracer.ir.graph import Value
 
 # Of a batch of at least so many products those with so few multiplications each are nests.
 BATCH, WORK_OF_EACH = 64, 64
-# Of single products those with one side of at least so many, if the others have so few elements together.
-LONG_SIDE, SHORT_SIDES = 128, 16
+# Of single products those with one side of at least so many, if the others have so few elements together, and
+# those of two vectors with so few multiplications.
+LONG_SIDE, SHORT_SIDES, FEW = 128, 16, 64
 
 
 def _matmul(b: Rewriter, x: Value, y: Value) -> Value | None:
-    """A product of matrices, or of batches of them, of which only one side or the batch is long."""
+    """A product of matrices, or of batches of them, of which only one side or the batch is long; and of short
+    vectors.
+    """
+    if x.dtype.kind != "f":
+        return None
+    if len(x.shape) == 1 == len(y.shape):
+        return b.op("sum", b.op("mul", x, y), dim=(0,), keepdim=False) if _are_few(x.shape, FEW) else None
     if len(x.shape) < 2 or len(y.shape) < 2:
         return None
     (rows, inner), columns = x.shape[-2:], y.shape[-1]
-    if x.dtype.kind != "f" or not is_thin(x.shape[:-2] + y.shape[:-2], rows, inner, columns):
+    if not is_thin(x.shape[:-2] + y.shape[:-2], rows, inner, columns):
         return None
     left = b.reshape(x, (*x.shape, 1))
     right = b.reshape(y, (*y.shape[:-2], 1, *y.shape[-2:]))
@@ -52,7 +59,8 @@ def is_thin(batch: Sequence[Any], rows: Any, inner: Any, columns: Any) -> bool:
     alone = likely(math.prod(batch)) == 1
     by_rows = likely(rows) >= LONG_SIDE and _are_few((inner, columns), SHORT_SIDES)
     by_inner = likely(inner) >= LONG_SIDE and _are_few((rows, columns), SHORT_SIDES)
-    return alone and (by_rows or by_inner)
+    of_vectors = _are_few((rows, inner, columns), FEW) and 1 in (inner, rows * columns)
+    return alone and (by_rows or by_inner or of_vectors)
 
 
 def _are_few(sides: Sequence[Any], most: int) -> bool:

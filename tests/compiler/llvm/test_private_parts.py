@@ -37,7 +37,7 @@ PARTS = {
     "_core": "numpy:_core",
 }
 # Names of ours, or of Python's own, that look private to somebody who only reads.
-OURS = {"_fields_", "_fields", "_replace", "_is_gil_enabled"}
+OURS = {"_fields_", "_fields", "_replace", "_is_gil_enabled", "_getframe"}
 
 
 @pytest.mark.parametrize("part", PARTS)

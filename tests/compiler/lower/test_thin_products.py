@@ -18,6 +18,12 @@ SHAPES = [
     ((300, 1), (1, 5), True),
     ((4, 500), (500, 2), False),  # of the gradients the columns are long
     ((3, 3), (3, 3), False),
+    # Two vectors, if they are short.
+    ((5,), (5,), True),
+    ((64, 1), (1, 1), True),
+    ((1, 9), (9, 1), True),
+    ((7, 1), (1, 9), False),  # its gradients are of matrices and vectors
+    ((65,), (65,), False),
     ((300, 8), (8, 8), False),
     ((100, 8, 8), (100, 8, 8), False),
 ]

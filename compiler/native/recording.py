@@ -2,8 +2,8 @@
 
 In eager's small ops Python's part is most of the time, and most of that is the node: a dozen tuples and
 slots. One native function makes what `evaluate` and `record` make (`eager/core/op.py`,
-`eager/autograd/node.py`), and leaves to them whatever is not plain: results that are no arrays, inputs from
-compiled calls, watchers.
+`eager/autograd/node.py`), and leaves to them whatever is not plain: results that are no arrays, watchers,
+files that nobody knows yet.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from fusegrad.compiler.native.making import like_function, tensor_like
 from fusegrad.compiler.native.object_writer import Objects, ObjectWriter
 from fusegrad.eager.autograd import node as nodes
 from fusegrad.eager.autograd.node import Node, PartNode
+from fusegrad.eager.autograd.views import Refusal
 from fusegrad.eager.core import op as ops_of_eager
 from fusegrad.eager.core.errors import known_files
 from fusegrad.eager.core.op import REGISTRY, Op, wrap
@@ -33,10 +34,11 @@ _FRAMES = 2
 
 # The table: what new tensors are like, where their slots end, and what their counters are like; the classes
 # of tensors and nodes; the op; what else is asked: the counter of nodes, `sys._getframe` and its argument,
-# whose files are known, `co_filename`, who watches, -1; whether it gives a part of its one input; how many
-# arguments may have rules, and how many words those of the next one are on; then for each of these whether it
-# has one, whether that needs the output, and, as bits, which inputs it saves.
-_HEAD = ("ptr", "i64", *["ptr"] * 12, "i64", "i64", "i64")
+# whose files are known, `co_filename`, who watches, -1, the class of nodes that take no gradient; whether the
+# op gives a part of its one input; how many arguments may have rules, and how many words on the next one's
+# are; then for each of these whether it has one, whether that needs the output, and, as bits, which inputs it
+# saves.
+_HEAD = ("ptr", "i64", *["ptr"] * 13, "i64", "i64", "i64")
 _ROW = 3
 _HELD = _FRAMES, -1, "co_filename"  # objects that tables have the addresses of
 
@@ -44,7 +46,7 @@ _HELD = _FRAMES, -1, "co_filename"  # objects that tables have the addresses of
 def _table(op: Op) -> np.ndarray:
     tensor, version = tensor_like()
     objects = [version, Tensor, Node, PartNode, op, nodes.sequence, sys._getframe, _HELD[0], known_files]
-    objects += [_HELD[2], nodes.watchers, _HELD[1]]
+    objects += [_HELD[2], nodes.watchers, _HELD[1], Refusal]
     rules, is_part = op.rules or (), op.part and op.keeps_nothing
     step = 0 if op.variadic else _ROW  # all inputs of a variadic op share one rule
     words = [id(tensor), Tensor.__basicsize__, *map(id, objects), int(is_part), len(rules), step]
@@ -70,7 +72,7 @@ class _Given:
         words = [table.load(type, place) for place, type in enumerate(_HEAD)]
         self.like, self.end, self.version, self.tensor, self.node, self.part_node, self.op = words[:7]
         self.sequence, self.getframe, self.frames, self.files, self.filename = words[7:12]
-        self.watchers, self.minus_one, self.is_part, self.rules, self._step = words[12:]
+        self.watchers, self.minus_one, self.refusal, self.is_part, self.rules, self._step = words[12:]
         self._rows = table.at(len(_HEAD))
 
     def has_rule(self, place: Word) -> Word:
@@ -236,9 +238,10 @@ class _Written:
                 needs_grad = f.slot(x, "needs_grad").load("ptr") == f.object("true")
                 with f.if_(needs_grad & given.has_rule(i)):
                     maker = f.slot(x, "grad_fn").load("ptr")
-                    kind = f.type_of(maker)
-                    plain = (kind == given.node) | (kind == given.part_node) | (maker == f.object("none"))
-                    self._leave_unless(plain)
+                    with f.if_((maker != f.object("none")) & (f.type_of(maker) != given.node)):
+                        kind = f.type_of(maker)
+                        is_node = f.call("PyType_IsSubtype", kind, given.node, gives="i32") != 0
+                        self._leave_unless(is_node & (kind != given.refusal))
                     edges.set(edges.value + 1)
                     saved.set(saved.value | given.saves(i))
                     keeps.set(keeps.value | given.needs_output(i).to("i64"))

@@ -15,7 +15,7 @@ from op_samples import SAMPLES, Sample
 
 import fusegrad as fg
 from fusegrad.compiler.native import recording
-from fusegrad.eager.autograd import node as nodes
+from fusegrad.eager.autograd import node as nodes, views
 from fusegrad.eager.core.errors import spot_text
 from fusegrad.eager.core.op import REGISTRY
 from fusegrad.eager.core.tensor import Tensor
@@ -160,6 +160,23 @@ def halve(x: Any) -> Any:
 def test_what_is_said_of_a_missing_array_is_an_error():
     with pytest.raises(TypeError):
         fg.ones(3, requires_grad=True) * object()  # type: ignore[operator]
+
+
+def test_nodes_that_take_no_gradient_are_refused_and_those_of_calls_are_not():
+    x = fg.ones(3)
+    x.needs_grad, x.grad_fn = True, views.Refusal("not any more")
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="not any more"):
+            x * 2
+    jitted, leaf = fg.jit(lambda x: x.exp()), fg.ones(3, requires_grad=True)
+    jitted(leaf) * 2
+    made = jitted(leaf)
+    assert type(made.grad_fn) is not nodes.Node
+    calls: list[Any] = []
+    with pytest.MonkeyPatch.context() as on:
+        on.setattr("fusegrad.eager.core.op.record", lambda *given: calls.append(given))
+        result = made * 2
+    assert not calls and result.grad_fn.edges[0][1] is made.grad_fn
 
 
 def test_writes_after_an_op_are_found():

@@ -48,7 +48,7 @@ class Rule:
     for `index`, which input it is about, all `types`, and all `inputs` and `outputs` (kept alive).
     """
 
-    __slots__ = ("function", "needs_output", "saves", "saves_all", "sources")
+    __slots__ = ("function", "is_of_inputs", "needs_output", "saves", "saves_all", "sources")
 
     def __init__(self, arguments: Sequence[str], variadic: bool, function: Callable[..., Any]) -> None:
         self.function = function
@@ -66,6 +66,8 @@ class Rule:
             else:
                 self.sources.append(("param", name))
         self.saves = tuple(where for kind, where in self.sources if kind == "input")
+        # Whether inputs are all that it asks for, as most rules do.
+        self.is_of_inputs = len(self.saves) == len(self.sources)
         self.saves_all = ("inputs", None) in self.sources
         self.needs_output = any(kind in ("output", "outputs") for kind, _ in self.sources)
 
@@ -267,17 +269,21 @@ class Op:
         rule = self.rule(index)
         assert rule is not None
         values: list[Any] = []
-        for kind, where in rule.sources:
-            if kind == "input":
-                values.append(inputs[where])
-            elif kind == "output":
-                values.append(outputs[where])
-            elif kind == "type":
-                values.append(TensorType(*types[where]))
-            elif kind == "param":
-                values.append(params[where])
-            else:
-                values.append({"index": index, "types": types, "inputs": inputs, "outputs": outputs}[kind])
+        if rule.is_of_inputs:
+            values = [inputs[where] for where in rule.saves]
+        else:
+            for kind, where in rule.sources:
+                if kind == "input":
+                    values.append(inputs[where])
+                elif kind == "output":
+                    values.append(outputs[where])
+                elif kind == "type":
+                    values.append(TensorType(*types[where]))
+                elif kind == "param":
+                    values.append(params[where])
+                else:
+                    named = {"index": index, "types": types, "inputs": inputs, "outputs": outputs}
+                    values.append(named[kind])
         gradient: Tensor | None = rule.function(g, *values)
         if gradient is None:
             return None

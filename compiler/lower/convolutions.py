@@ -133,9 +133,9 @@ def _columns(b: Rewriter, x: Value, count: Sizes, window: Window, groups: int) -
     return b.reshape(b.op("clone", seen), shape)
 
 
-def _is_few(x: Value, count: Sequence[int], groups: int) -> bool:
+def _is_few(count: Sequence[int], groups: int) -> bool:
     """Whether images of so few windows are multiplied together, the windows of all as rows of one matrix."""
-    return groups == 1 and not has_symbols((*x.shape, *count)) and math.prod(count) <= FEW_WINDOWS
+    return groups == 1 and math.prod(count) <= FEW_WINDOWS
 
 
 def _rows(b: Rewriter, x: Value, count: Sizes, window: Window) -> Value:
@@ -274,17 +274,17 @@ def _turned(b: Rewriter, x: Value, weight: Value, size: Sizes, window: Window, g
     whole = (channels, out * math.prod(weight.shape[2:]))
     if groups == 1 and _is_without_columns(x, channels, size, around):
         return _correlated(b, x, b.reshape(parts, whole), size, around)
-    if _is_few(x, size, groups):
+    if _is_few(size, groups):
         return _together(b, x, b.reshape(parts, whole), size, around)
     matrix = b.reshape(parts, (groups, channels // groups, out // groups * math.prod(weight.shape[2:])))
     result = b.op("matmul", matrix, _columns(b, x, size, around, groups))
     return b.reshape(result, (images, channels, *size))
 
 
-def _are_points(x: Value, count: Sizes, size: Sizes, window: Window) -> bool:
+def _are_points(count: Sizes, size: Sizes, window: Window) -> bool:
     """Whether images of one element are transposed to as much as the kernel."""
     whole = size == _kernel(window) and all(w[2:] == (0, 1) for w in window)
-    return whole and math.prod(count) == 1 and not has_symbols(x.shape)
+    return whole and math.prod(count) == 1
 
 
 # With steps, what is a step apart in the image meets the same part of the kernel's places. Each such phase of
@@ -375,7 +375,7 @@ def _convolution(
         return _correlated(b, x, weight, size, window, bias)
     if not _fits(x, x.shape[1], size, window):
         return None
-    if _is_few(x, size, groups):
+    if _is_few(size, groups):
         matrix = b.reshape(weight, (out, math.prod(weight.shape[1:])))
         return _with_bias(b, _together(b, x, matrix, size, window), bias)
     matrix = b.reshape(weight, (groups, out // groups, math.prod(weight.shape[1:])))
@@ -388,7 +388,7 @@ def _transpose(
 ) -> Value | None:
     images, out, *count = x.shape
     channels = weight.shape[1] * groups
-    if groups == 1 and _are_points(x, tuple(count), size, window) and _multiplies(x, channels, count, window):
+    if groups == 1 and _are_points(tuple(count), size, window) and _multiplies(x, channels, count, window):
         rows = b.reshape(weight, (out, math.prod(weight.shape[1:])))
         made = b.op("matmul", b.reshape(x, (images, out)), rows)
         return _with_bias(b, b.reshape(made, (images, channels, *size)), bias)
@@ -398,7 +398,7 @@ def _transpose(
         return _by_phases(b, x, weight, size, window, bias)
     if not _fits(x, channels, count, window) or not out or math.prod(_kernel(window)) > LARGEST_KERNEL:
         return None
-    if _is_few(x, count, groups):
+    if _is_few(count, groups):
         rows = b.op("matmul", _channels_last(b, x), b.reshape(weight, (out, math.prod(weight.shape[1:]))))
         columns = _channels_first(b, rows, images, tuple(count))
         columns = b.reshape(columns, (images, channels, *weight.shape[2:], *count))
@@ -422,7 +422,7 @@ def _weight(b: Rewriter, x: Value, y: Value, size: Sizes, window: Window, groups
         return b.reshape(result, (out, x.shape[1], *size))
     if not _fits(x, x.shape[1], count, window):
         return None
-    if _is_few(x, count, groups):
+    if _is_few(count, groups):
         turned = b.op("permute", _channels_last(b, y), dims=(1, 0))
         result = b.op("matmul", turned, _rows(b, x, tuple(count), window))
         return b.reshape(result, (out, x.shape[1], *size))

@@ -19,6 +19,7 @@ A binary search is its halvings written out, each of which reads the table once.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -35,8 +36,9 @@ _FLOAT, _INT64 = np.dtype(np.float32), np.dtype(np.int64)
 
 
 def _is_short(x: Value, dim: int) -> bool:
+    """Whether a row is counted through: one of a size that is known, or is it from now on."""
     n = x.shape[dim] if x.shape else 0
-    return isinstance(n, int) and 1 < n <= LONGEST_ROW and x.dtype.kind in "fi"
+    return x.dtype.kind in "fi" and 1 < n <= LONGEST_ROW and operator.index(n) > 1
 
 
 def _along(b: Rewriter, x: Value, dim: int, place: int) -> Value:
@@ -99,18 +101,17 @@ def _sort(b: Rewriter, x: Value, dim: int, keepdim: bool, descending: bool) -> t
 def _topk(
     b: Rewriter, x: Value, dim: int, keepdim: bool, k: int, largest: bool
 ) -> tuple[Value, Value] | None:
-    if not _is_short(x, dim) or not isinstance(k, int) or not k:
-        return None
-    return _in_order(b, x, dim, k, largest)
+    return _in_order(b, x, dim, operator.index(k), largest) if _is_short(x, dim) and k else None
 
 
 def _searchsorted(b: Rewriter, *tensors: Value, right: bool, out_int32: bool) -> Value | None:
     if len(tensors) != 2 or len(tensors[0].shape) != 1 or out_int32:
         return None
     table, values = tensors
-    (n,) = table.shape
-    if not isinstance(n, int) or not 0 < n <= LONGEST_TABLE or table.dtype != values.dtype:
+    (size,) = table.shape
+    if not 0 < size <= LONGEST_TABLE or table.dtype != values.dtype:
         return None
+    n = operator.index(size)
     place = b.full((), 0, _INT64)
     for step in (1 << i for i in reversed(range(int(math.log2(n)) + 1))):
         probe = b.op("add", place, step - 1)

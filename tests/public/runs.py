@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,8 @@ WAYS = "torch", "fusegrad", "compiled"
 NOT_RUN = {"error": "not run", "seconds": [], "model_calls": []}
 # So many steps, or half of them where they take so many seconds; and the most that a script may take.
 STEPS, LONG, SECONDS = 40, 15, 120
+# What is within this factor of PyTorch's time is run so many times in all.
+CLOSE, TIMES = 1.25, 3
 
 
 @dataclass(frozen=True)
@@ -88,11 +90,25 @@ class Outcome:
         """How many times as fast as PyTorch a way is: by the time of a round for each of its calls of
         modules, of which the rounds of two ways may have different numbers.
         """
-        theirs, ours = (
-            statistics.median(seconds / max(calls, 1) for seconds, calls in self._late_rounds(w))
-            for w in ("torch", way)
-        )
-        return theirs / ours
+        return self.pace("torch") / self.pace(way)
+
+    def pace(self, way: str) -> float:
+        """The seconds of a round for each of its calls of modules."""
+        return statistics.median(seconds / max(calls, 1) for seconds, calls in self._late_rounds(way))
+
+    def is_close(self) -> bool:
+        """Whether it is about as fast as PyTorch: one run does not tell which is faster."""
+        runs = self.runs("torch") and self.runs("compiled")
+        return runs and 1 / CLOSE < self.speed("compiled") < CLOSE
+
+    def middle_of(self, others: Sequence[Outcome]) -> Outcome:
+        """For each way the middle one of these runs, of which there is an odd number, by their pace."""
+        found = {}
+        for way in WAYS:
+            runs = [o for o in (self, *others) if o.runs(way)]
+            runs.sort(key=lambda outcome, way=way: outcome.pace(way))  # type: ignore[misc]
+            found[way] = (runs[len(runs) // 2] if runs else self).found[way]
+        return Outcome(self.source, self.path, found)
 
     def _late_rounds(self, way: str) -> list[tuple[float, int]]:
         """The seconds of each round of all optimizers in the last third, and its calls of modules."""

@@ -69,6 +69,14 @@ def test_speed_and_replays_are_summed_up():
     assert "2 of these run unchanged (100%), 1 replay (50%) and 1 of those" in page.summary(outcomes)
 
 
+def test_the_middle_one_of_close_runs_counts():
+    fast, slow, none = (outcome({"seconds": [n * t for n in range(4)]}) for t in (0.8, 1.1, 0.9))
+    none.found["compiled"]["error"] = "stopped"
+    assert fast.is_close() and slow.is_close() and not outcome({}).is_close() and not none.is_close()
+    assert fast.middle_of([slow, outcome({})]).pace("compiled") == fast.pace("compiled")
+    assert slow.middle_of([none, none]).pace("compiled") == slow.pace("compiled")
+
+
 def test_classes_are_left_alone_once_there_was_a_step():
     """Whoever sets an attribute of a class has guards on it look at it anew."""
     changes: list[str] = []

@@ -71,7 +71,8 @@ def use(equation: Equation, layouts: Sequence[Layout], places: Sequence[Place]) 
         n, k = k, n
     # Images are tasks of their own; where they are few, and where they are added up, columns are divided.
     wanted = -(-threads.cores() // entries) if forward else threads.cores()
-    whole = STRIP if wanted == 1 or n > FEW_STRIPS * STRIP else VECTOR
+    is_few = wanted * STRIP <= n <= FEW_STRIPS * STRIP  # each part has a strip, and what is left over counts
+    whole = VECTOR if wanted > 1 and is_few else STRIP
     part = -(-n // (wanted * whole)) * whole
     parts = -(-n // part)
     block = [parts * entries if forward else parts, parts, part, m, n, k, windows[-1], planes[-1]]

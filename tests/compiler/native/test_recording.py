@@ -123,13 +123,15 @@ def test_nothing_is_left():
         kept = [x, y, z, y.grad_fn, z.grad_fn, x.array, y.array]
         return [weakref.ref(thing) for thing in kept]
 
-    program()
-    gc.collect()
-    before = count()
-    for _ in range(50):
-        assert all(reference() is None for reference in program()), "only reference counts let go"
-    gc.collect()
-    assert count() < before + 50, "each program has left something"
+    grown = []
+    for _ in range(4):  # other threads may leave something as well, but not each time
+        gc.collect()
+        before = count()
+        for _ in range(50):
+            assert all(reference() is None for reference in program()), "only reference counts let go"
+        gc.collect()
+        grown.append(count() - before)
+    assert min(grown) < 50, "each program has left something"
 
 
 def count() -> int:

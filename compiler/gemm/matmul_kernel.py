@@ -283,15 +283,16 @@ class Tiles(_Vectors):
         step = w.select(moved, w.constant(width, "i64"), Val("%b_row", "i64"))
         return strip, step.text
 
-    def first_line(self, strip: Any, part: tuple[str, str]) -> str:
-        """Where the row of a strip lies that is the first of the part."""
+    def reader(self, strip: Any, part: tuple[str, str]) -> Callable[[str], list[Val]]:
+        """What gives the vectors of a row of a strip by its number, called in a loop over the part."""
         w = self.w
-        return w.offset(strip[0], w.index("mul", part[0], strip[1]), self.element)
+        first = w.offset(strip[0], w.index("mul", part[0], strip[1]), self.element)
 
-    def right(self, strip: Any, line: str, inner: str) -> list[Val]:
-        """The vectors of row `inner` of a strip, of which `line` is the first of the part."""
-        line = self.w.counter(line, strip[1], self.element)
-        return [self.read(line, j) for j in range(self.vectors)]
+        def row(inner: str) -> list[Val]:
+            line = w.counter(first, strip[1], self.element)
+            return [self.read(line, j) for j in range(self.vectors)]
+
+        return row
 
     def _tile(
         self,
@@ -325,10 +326,10 @@ class Tiles(_Vectors):
         lefts = [w.offset("%a", w.index("mul", row, "%a_row"), self.element) for row in rows]
         with w.when(first.text):
             self._fetch_next_rows(lefts, part)
-        line = self.first_line(strip, part)
+        row_of_right = self.reader(strip, part)
         step = w.index("mul", part[0], "%a_column")
         with w.loop(*part) as inner:
-            right = self.right(strip, line, inner)
+            right = row_of_right(inner)
             step = w.counter(step, "%a_column")
             for left, line_rooms in zip(lefts, rooms, strict=True):
                 address = w.offset(left, step, self.element)

@@ -16,7 +16,7 @@ columns that are then turned over.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -156,8 +156,15 @@ def _product(symbol: str, op: str, dtype: str, tiles: Sequence[Tile], pieces: in
     if op != KERNEL_GRADIENT.name:
         has_bias = op == CORRELATED_BIAS.name
         packed, read = (_WindowsAndBias, _WindowsInPlaceAndBias) if has_bias else (_Windows, _WindowsInPlace)
-        kind = type(read.__name__, (read,), {"pieces": pieces}) if pieces else packed
-    go_over_tiles(w, dtype, target, tiles, lambda tile: kind(w, dtype, target, tile, f"{symbol}.turn"))
+        kind = read if pieces else packed
+
+    def written(tile: Tile) -> Tiles:
+        made = kind(w, dtype, target, tile, f"{symbol}.turn")
+        if isinstance(made, _WindowsInPlace):
+            made.pieces = pieces
+        return made
+
+    go_over_tiles(w, dtype, target, tiles, written)
     return function(f"internal void @{symbol}.one({_PARAMETERS})", w, "noinline nounwind")
 
 
@@ -198,19 +205,20 @@ class _WindowsInPlace(Tiles):
             found.append(w.offset("%b", source, self.element))
         return found
 
-    def first_line(self, strip: Any, part: tuple[str, str]) -> str:
-        return ""
+    def reader(self, strip: Any, part: tuple[str, str]) -> Callable[[str], list[Val]]:
+        w, lanes = self.w, self.lanes // self.pieces
 
-    def right(self, strip: Any, line: str, inner: str) -> list[Val]:
-        w, lanes, offset = self.w, self.lanes // self.pieces, _offset(self.w, inner)
-        places = [f"ptr {w.offset(base, offset, self.element)}, align {self.size}" for base in strip]
-        type_ = vector_type(self.element, lanes)
-        found = [w.emit(f"load {type_}, {place}", self.dtype, lanes) for place in places]
-        while len(found) > self.vectors:
-            width = found[0].lanes
-            pairs = zip(found[::2], found[1::2], strict=True)
-            found = [w.shuffled(a, b, [*range(2 * width)]) for a, b in pairs]
-        return found
+        def row(inner: str) -> list[Val]:
+            offset, type_ = _offset(w, inner), vector_type(self.element, lanes)
+            places = [f"ptr {w.offset(base, offset, self.element)}, align {self.size}" for base in strip]
+            found = [w.emit(f"load {type_}, {place}", self.dtype, lanes) for place in places]
+            while len(found) > self.vectors:
+                both = [*range(2 * found[0].lanes)]
+                pairs = zip(found[::2], found[1::2], strict=True)
+                found = [w.shuffled(a, b, both) for a, b in pairs]
+            return found
+
+        return row
 
 
 class _Bias(Tiles):

@@ -235,8 +235,7 @@ class _Written:
             with f.if_(self._is_tensor(x)):
                 array, version = f.tensor_array(x), f.slot(x, "version").load("ptr")
                 self._leave_unless(f.is_a(array, "ndarray") & f.is_a(version, "list"))
-                needs_grad = f.slot(x, "needs_grad").load("ptr") == f.object("true")
-                with f.if_(needs_grad & given.has_rule(i)):
+                with f.if_(self._needs_gradient(i, x)):
                     maker = f.slot(x, "grad_fn").load("ptr")
                     with f.if_((maker != f.object("none")) & (f.type_of(maker) != given.node)):
                         kind = f.type_of(maker)
@@ -279,8 +278,8 @@ class _Written:
         f.tuple_items(types).store(own)
         self._set(node, "output_types", types)
         self._keep(node, tensor, saved, keeps)
-        self._replace(tensor, "needs_grad", f.object("true"))
         f.hold(f.object("true"))
+        self._replace(tensor, "needs_grad", f.object("true"))
         self._replace(tensor, "grad_fn", node)
 
     def _set(self, node: Word, name: str, value: Word) -> None:
@@ -310,7 +309,7 @@ class _Written:
         place = f.variable(0)
         with f.loop(self.count) as i:
             x = self.args.load("ptr", i)
-            with f.if_(self._is_tensor(x)), f.if_(self._needs_gradient(i, x)):
+            with f.if_(self._is_tensor(x)), f.if_(self._needs_gradient(i, x) & (place.value < count)):
                 maker, index = f.slot(x, "grad_fn").load("ptr"), f.slot(x, "output_index").load("ptr")
                 target, output = f.variable(maker), f.variable(index)
                 f.hold(index)
@@ -323,6 +322,9 @@ class _Written:
                 self._must(edge)
                 f.tuple_items(edges).store(edge, place.value)
                 place.set(place.value + 1)
+        # What Python's collector of garbage calls may have changed an input since they were counted.
+        with f.if_(place.value != count):
+            f.return_(f.null)
         return edges
 
     def _types(self) -> Word:
@@ -360,13 +362,12 @@ class _Written:
     def _keep(self, node: Word, tensor: Word, saved: Word, keeps: Word) -> None:
         """The outputs that are kept, and how many writes there were into each of what is kept."""
         f = self.f
-        count = f.variable(keeps)
-        with f.loop(self.count) as i:
+        count, place = f.variable(keeps), f.variable(0)
+        with f.if_(saved != 0), f.loop(self.count) as i:  # an op of many inputs, more than bits, saves none
             count.set(count.value + ((saved >> i) & self._is_tensor(self.args.load("ptr", i)).to("i64")))
         versions = f.call("PyTuple_New", count.value, gives="ptr")
         self._must(versions)
-        place = f.variable(0)
-        with f.loop(self.count) as i:
+        with f.if_(saved != 0), f.loop(self.count) as i:
             x = self.args.load("ptr", i)
             with f.if_(((saved >> i) & 1 == 1) & self._is_tensor(x)):
                 self._note(versions, place.value, self._number(i), x)

@@ -181,6 +181,15 @@ def test_nodes_that_take_no_gradient_are_refused_and_those_of_calls_are_not():
     assert not calls and result.grad_fn.edges[0][1] is made.grad_fn
 
 
+def test_more_inputs_than_a_word_has_bits():
+    rows = [fg.full((2,), float(i), requires_grad=True) for i in range(200)]
+    made = []
+    for way in (fg.enable_grad, in_python):
+        with way():  # type: ignore[operator]
+            made.append(graph_of(fg.stack(rows) * 2, rows))
+    assert repr(made[0]) == repr(made[1])
+
+
 def test_writes_after_an_op_are_found():
     x = fg.ones(3, requires_grad=True)
     y = x * 2

@@ -1,6 +1,6 @@
 """Runs one script for some steps of its optimizers, in this process, and writes down how that went.
 
-    python one_script.py HOW STEPS SECONDS RESULT SCRIPT [ARGUMENTS...]
+    python one_script.py HOW STEPS SHORTEST LONGEST RESULT SCRIPT [ARGUMENTS...]
 
 HOW is "torch", "fusegrad" or "compiled": fusegrad with each outermost module compiled, as
 `torch.compile(model)` does, and each optimizer's step. RESULT is a file of JSON: `seconds`, when each step
@@ -35,14 +35,16 @@ class Enough(BaseException):
 
 
 class Steps:
-    """Counts the steps of optimizers, and ends the script after so many, or half of them if these take long.
+    """Counts the steps of optimizers, and ends the script after so many, or half of them if these take long,
+    or more if they take no time.
 
-    longest: how many seconds are long. model_calls: how many calls of modules, but for those within others,
-    there were up to the end of each step: games that last longer have more of them.
+    shortest: how many seconds, from the first step on, they are at least to take: programs are compiled
+    beside the first ones. longest: how many seconds are long. model_calls: how many calls of modules, but for
+    those within others, there were up to the end of each step: games that last longer have more of them.
     """
 
-    def __init__(self, most: int, longest: float) -> None:
-        self.most, self.longest = most, longest
+    def __init__(self, most: int, shortest: float, longest: float) -> None:
+        self.most, self.shortest, self.longest = most, shortest, longest
         self.start = time.perf_counter()
         self.seconds: list[float] = []
         self.model_calls: list[int] = []
@@ -50,8 +52,10 @@ class Steps:
         self.optimizers: set[int] = set()
 
     def are_enough(self) -> bool:
-        number, taken = len(self.seconds), self.seconds[-1] - self.start
-        return number >= self.most or (number >= self.most // 2 and taken > self.longest)
+        number, last = len(self.seconds), self.seconds[-1]
+        if number >= self.most:
+            return last - self.seconds[0] >= self.shortest
+        return number >= self.most // 2 and last - self.start > self.longest
 
     def counted(self, step: Any) -> Any:
         @functools.wraps(step)
@@ -206,10 +210,10 @@ def run(script: str, arguments: list[str]) -> str:
 
 
 def main() -> None:
-    how, most, longest, result, script, *arguments = sys.argv[1:]
+    how, most, shortest, longest, result, script, *arguments = sys.argv[1:]
     sys.path[0] = str(STAND_INS)
     os.environ["MPLBACKEND"] = "Agg"
-    steps = Steps(int(most), float(longest))
+    steps = Steps(int(most), float(shortest), float(longest))
     compiled = prepared(how, steps)
     found: dict[str, Any] = {"error": run(script, arguments), "seconds": steps.seconds}
     found |= {"optimizers": len(steps.optimizers), "model_calls": steps.model_calls}

@@ -13,8 +13,8 @@ Public scripts, run by `python -m public` in `tests/` (see `tests/public`), whic
 by which they were chosen, and each repository's commit, stand in `tests/public/scripts.toml`. Nothing of a
 script is changed; its data are random, and sizes are made smaller by its own arguments alone.
 
-- **runs**: `python -m fusegrad.torch script.py` makes forty steps of its optimizers, twenty if these take
-  long, or all that it has.
+- **runs**: `python -m fusegrad.torch script.py` makes forty steps of its optimizers, and goes on until
+  three seconds have gone by since the first; twenty if these take long; or all that it has.
 - **replays**: with each outermost module compiled, as `torch.compile(model)` does, and each optimizer's step,
   at least nine of ten late calls of these entered no Python.
 - **speed**: the median time of a step (reading data, forward, backward, optimizers) with PyTorch, divided by

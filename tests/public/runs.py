@@ -19,8 +19,9 @@ from public import data
 HERE = Path(__file__).parent
 WAYS = "torch", "fusegrad", "compiled"
 NOT_RUN = {"error": "not run", "seconds": [], "model_calls": []}
-# So many steps, or half of them where they take so many seconds; and the most that a script may take.
-STEPS, LONG, SECONDS = 40, 15, 120
+# So many steps; more until this many seconds have gone by since the first, half of them where they take so
+# many; and the most that a script may take.
+STEPS, SHORT, LONG, SECONDS = 40, 3, 15, 120
 # What is within this factor of PyTorch's time is run so many times in all.
 CLOSE, TIMES = 1.25, 3
 
@@ -35,14 +36,16 @@ class Script:
     folder: Path
     stand_ins: str = ""
 
-    def run(self, way: str, steps: int = STEPS, seconds: float = SECONDS) -> dict[str, Any]:
+    def run(
+        self, way: str, steps: int = STEPS, seconds: float = SECONDS, short: float = SHORT
+    ) -> dict[str, Any]:
         """What `one_script.py` writes down of it; an `error` alone where it does not come to that."""
         with tempfile.TemporaryDirectory() as place:
             result, work = Path(place) / "result.json", Path(place) / "work"
             work.mkdir()
             data.prepare(work)
             script = self.folder / self.path
-            command = [HERE / "one_script.py", way, steps, LONG, result, script, *self.arguments]
+            command = [HERE / "one_script.py", way, steps, short, LONG, result, script, *self.arguments]
             places = [self.folder, *([HERE / self.stand_ins] if self.stand_ins else [])]
             path = os.pathsep.join([*map(str, places), os.environ.get("PYTHONPATH", "")])
             try:

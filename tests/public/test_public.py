@@ -36,7 +36,7 @@ def script(tmp_path: Path) -> runs.Script:
 def test_a_script_makes_its_steps(script: runs.Script, way: str):
     if way == "torch":
         torch.ones(1)
-    told = script.run(way, steps=15)
+    told = script.run(way, steps=15, short=0)
     assert (told["error"], len(told["seconds"]), told["optimizers"]) == ("", 15, 1)
     assert told["model_calls"] == [*range(1, 16)]
     if way == "compiled":
@@ -90,7 +90,7 @@ def test_classes_are_left_alone_once_there_was_a_step():
         def __init__(self) -> None:
             pass
 
-    steps = one_script.Steps(10, 1.0)
+    steps = one_script.Steps(10, 0.0, 1.0)
     compiled = one_script.Compiled(lambda method: method, steps, 100, [Kind])
     call, made = compiled.compiled(lambda owner: 1), Kind()
     call(made)
@@ -99,6 +99,18 @@ def test_classes_are_left_alone_once_there_was_a_step():
     for _ in range(5):
         call(made)
     assert changes == ["__init__"] * 4
+
+
+def test_steps_that_take_no_time_go_on():
+    steps = one_script.Steps(4, 1.0, 10.0)
+    ends = [steps.start + after for after in (5.0, 5.1, 5.2, 5.3, 5.9, 6.0)]
+    enough = []
+    for end in ends:
+        steps.seconds.append(end)
+        enough.append(steps.are_enough())
+    assert enough == [False] * 5 + [True]
+    steps.seconds = [steps.start + 6, steps.start + 11]
+    assert steps.are_enough()  # half of them took long
 
 
 def test_steps_of_more_calls_count_as_more_work():

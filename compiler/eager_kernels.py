@@ -26,14 +26,16 @@ from fusegrad.compiler.program.program import Program, viewed
 from fusegrad.eager.core import large
 from fusegrad.eager.core.abstract import interpreted
 from fusegrad.eager.core.families import Layout, contiguous_layout, layout_of
-from fusegrad.eager.core.op import Op, Params, TensorType, wrap
+from fusegrad.eager.core.op import REGISTRY, Op, Params, TensorType, wrap
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.ir import passes
 from fusegrad.tracer.ir.differentiate import Builder
 from fusegrad.tracer.ir.graph import Equation, Graph, Value
 
-# How often an op comes before it gets a kernel; of how many something is known; how long graphs may be.
-FEW, MOST_KNOWN, MOST_EQUATIONS = 3, 512, 100
+# How often an op on large arrays comes before it gets a kernel, and to how many elements an op on others.
+FEW, ELEMENTS = 3, 1 << 20
+# Of how many ops something is known; how long graphs may be.
+MOST_KNOWN, MOST_EQUATIONS = 2048, 100
 # The families whose ops compute a new array from arrays and numbers alone; and others that do so.
 FAMILIES = frozenset({"elementwise", "reduction", "composite"})
 OTHERS = frozenset({*SCANS, *LOWERED, "cat", "convolution", "convolution_bias"})
@@ -161,20 +163,34 @@ def _named(operands: Sequence[Any], name: str) -> list[Any]:
 
 
 class _Known:
-    """What is known of an op on certain arrays: how often it came; its program, and where results are."""
+    """What is known of an op on certain arrays: how often it came, and how often it has to; its program, and
+    where results are, or the place of the only one, if that is one of the program's arrays.
+    """
 
-    __slots__ = ("places", "program", "times")
+    __slots__ = ("enough", "place", "places", "program", "times")
 
-    def __init__(self) -> None:
-        self.times = 0
+    def __init__(self, size: int) -> None:
+        """size: of the array that counts."""
+        self.times, self.enough = 0, FEW if size >= large.LARGE else ELEMENTS // size
         self.program: Program | None = None
         self.places: list[tuple[int, tuple[Any, ...]]] = []
+        self.place: int | None = None
 
-    def run(self, args: Iterable[Any]) -> list[np.ndarray]:
-        """The results."""
+    def gets(self, program: Program) -> None:
+        """Have a program from now on."""
+        self.places = [program.locate(v) for v in program.graph.outputs]
+        if len(self.places) == 1 and not self.places[0][1]:
+            self.place = self.places[0][0]
+        self.program = program
+
+    def run(self, args: Iterable[Any]) -> Any:
+        """The result, or a tuple of results."""
         assert self.program is not None
         arrays = self.program.run([a.array for a in args if isinstance(a, Tensor)])
-        return [viewed(arrays[place], views) for place, views in self.places]
+        if self.place is not None:
+            return arrays[self.place]
+        results = tuple([viewed(arrays[place], views) for place, views in self.places])
+        return results if len(results) > 1 else results[0]
 
 
 class EagerKernels:
@@ -190,30 +206,30 @@ class EagerKernels:
         key = _key(op, args, params)
         if key is None:
             return op.evaluate(args, params)
-        known = self._known.get(key) or self._note(key)
+        known = self._known.get(key) or self._note(key, _first(args).size)
         if known.program is not None:
             try:
-                results = known.run(args)
-                return results[0] if len(results) == 1 else tuple(results)
+                return known.run(args)
             except Exception:
                 if debug.faults_are_raised() and not _refuses(op, args, params):
                     raise
                 return op.evaluate(args, params)
         value = op.evaluate(args, params)
         known.times += 1
-        if known.times == FEW and not _shares(value, args):
+        if known.times == known.enough and not _shares(value, args):
             self._ask(known, _question(op, args, params, value))
         return value
 
-    def gradients(self, derived: large.Derived) -> list[Tensor]:
+    def gradients(self, derived: large.Derived) -> list[Any]:
         """What an op's gradient rules give: by one program, if there is one, or op by op."""
         key = _key_of_rules(derived)
         if key is None:
             return derived.by_rules()
-        known = self._known.get(key) or self._note(key)
+        known = self._known.get(key) or self._note(key, derived.size())
         if known.program is not None:
             try:
-                return [wrap(array) for array in known.run(itertools.chain(*_given(derived)))]
+                made = known.run(itertools.chain(*_given(derived)))
+                return [*map(wrap, made)] if type(made) is tuple else [wrap(made)]
             except Exception:
                 gradients = derived.by_rules()
                 if debug.faults_are_raised():
@@ -222,7 +238,7 @@ class EagerKernels:
         gradients = derived.by_rules()
         known.times += 1
         # Before its ops are asked for one by one.
-        if known.times == FEW - 1:
+        if known.times == known.enough - 1:
             self._ask(known, _rules_question(derived, gradients))
         return gradients
 
@@ -235,20 +251,20 @@ class EagerKernels:
         if target.shape != values.shape or np.may_share_memory(target, values):
             return False
         key = "overwrite", target.size, target.dtype.char
-        known = self._known.get(key) or self._note(key)
+        known = self._known.get(key) or self._note(key, target.size)
         if known.program is None:
             known.times += 1
-            if known.times == FEW:
+            if known.times == known.enough:
                 self._ask(known, _Overwritten(target.size, target.dtype))
             return False
         known.program.run([target.reshape(-1), values.reshape(-1)])
         return True
 
-    def _note(self, key: Any) -> _Known:
+    def _note(self, key: Any, size: int) -> _Known:
         with self._lock:
             while len(self._known) >= MOST_KNOWN:
                 self._known.popitem(last=False)
-            return self._known.setdefault(key, _Known())
+            return self._known.setdefault(key, _Known(size))
 
     # Compiling, beside the program.
 
@@ -265,8 +281,7 @@ def _compile(known: _Known, question: _Question | _Rules | _Overwritten) -> None
     with compiling:
         program = question.program()
     if program is not None:
-        known.places = [program.locate(v) for v in program.graph.outputs]
-        known.program = program
+        known.gets(program)
 
 
 def _refuses(op: Op, args: tuple[Any, ...], params: Params) -> bool:
@@ -279,21 +294,20 @@ def _refuses(op: Op, args: tuple[Any, ...], params: Params) -> bool:
 
 
 def _key(op: Op, args: tuple[Any, ...], params: Params) -> Any:
-    """All that the program of an op depends on; None for one that has none."""
-    if op.view or (op.family not in FAMILIES and op.name not in OTHERS):
+    """All that the program of an op depends on; None where there is none."""
+    if op.family == "contraction":  # products are native anyway
         return None
-    given: list[Any] = [op.name]
+    given: list[Any] = [op]
     if not _add_lies(given, args):
         return None
-    return (*given, repr(params)) if params else tuple(given)
+    if params:
+        given.append(repr(params))
+    return tuple(given)
 
 
 def _key_of_rules(derived: large.Derived) -> Any:
     """All that the program of gradient rules depends on; None where there is none."""
-    op = derived.op
-    if op.view or (op.family not in DERIVED and op.name not in OTHERS):
-        return None
-    given: list[Any] = ["gradients", op.name, *derived.indices]
+    given: list[Any] = ["gradients", derived.op, *derived.indices]
     for part in _given(derived):
         if not _add_lies(given, part):
             return None
@@ -370,6 +384,19 @@ def _results_lie_apart(program: Program) -> bool:
     return len({*bases}) == len(bases) and {*bases}.isdisjoint(program.graph.inputs)
 
 
+def _first(args: Sequence[Any]) -> np.ndarray:
+    """The array by whose size it is told whether to ask: see `op.evaluate`."""
+    return next(a.array for a in (args[0], args[-1]) if isinstance(a, Tensor))
+
+
+def has_none(op: Op) -> bool:
+    """Whether there are no kernels for an op, nor for its gradients, whatever it is given."""
+    return op.view or (op.family not in DERIVED and op.name not in OTHERS)
+
+
 def install() -> None:
-    """Have eager ask for kernels."""
+    """Have eager ask for kernels, of ops that may have some."""
+    for op in REGISTRY.values():
+        if has_none(op):
+            op.large = large.NEVER
     large.answers.kernels = EagerKernels()

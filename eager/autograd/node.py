@@ -176,7 +176,8 @@ class Node:
         op, types, params = self.op, self.types, self.params
         g: Any = gradients[0] if len(gradients) == 1 else filled(gradients, self.output_types, op.fills)
         edges = edges or self.edges
-        if large.answers.kernels is not None and not state.grad_enabled and state.interpreter is None:
+        asks = large.answers.kernels is not None and not state.grad_enabled and state.interpreter is None
+        if asks and large.has_large(op, g, types):
             indices = [i for i, _, _ in edges]
             return large.gradients(large.Derived(op, indices, g, inputs, outputs, types, params))
         return [op.gradient(i, g, inputs, outputs, types, params) for i, _, _ in edges]

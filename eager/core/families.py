@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fusegrad.eager.core import abstract, dtypes
+from fusegrad.eager.core.large import SOME, least
 from fusegrad.eager.core.memory_order import Order, Orders, as_operands, cast_as_it_lies, in_order, rows
 from fusegrad.eager.core.op import Op, Params, TensorType
 from fusegrad.eager.core.ops import ops
@@ -114,11 +115,10 @@ class Pointwise(Analytic):
         self.ordered = in_order(numpy) if order is None else numpy
         # What a ufunc makes of one array lies as that does; of two, if the first is in row-major order.
         self.numpy, self.keeps_order = numpy, isinstance(numpy, np.ufunc)
-        self.rule_of_dtype, self.data, self.alone = rule, data, alone
+        self.rule_of_dtype, self.kinds, self.data, self.alone = rule, rule.kinds, data, alone
         # Whether it computes two floats in the dtype of both.
         is_of_two = isinstance(numpy, np.ufunc) and numpy.nin == 2
         self.one_dtype = is_of_two and any("ff->" in t for t in numpy.types)  # type: ignore[attr-defined]
-        self.kinds = rule.kinds
         self.takes_int64 = self.keeps_order and "i" in rule.kinds
 
     def evaluate(self, args: Sequence[Any], params: Params) -> Any:
@@ -217,6 +217,7 @@ class Elementwise(Pointwise):
     ) -> None:
         super().__init__(name, arguments, numpy, rule, vjp, grad_name, data, alone, order)
         self.scalar, self.refuses = scalar, refuses
+        self.large = least(numpy)
 
 
 def fit(gradient: Tensor, shape: tuple[int, ...], dtype: np.dtype) -> Tensor:
@@ -242,6 +243,7 @@ class Reduction(Op):
 
     family = "reduction"
     order = staticmethod(rows)
+    large = SOME
 
     def __init__(
         self,
@@ -400,7 +402,20 @@ class Contraction(Op):
         return TensorType(self.shape(x.shape, y.shape, **params), x.dtype)
 
 
-class Composite(Op):
+class _OfNumPy(Op):
+    """An op on whole arrays that NumPy evaluates in one go, in several passes."""
+
+    large = SOME
+    numpy: Callable[..., Any]
+
+    def evaluate(self, args: Sequence[Any], params: Params) -> Any:
+        return self.numpy(*[a.array if isinstance(a, Tensor) else a for a in args], **params)
+
+    def fit(self, gradient: Tensor, shape: tuple[int, ...], dtype: np.dtype) -> Tensor:
+        return fit(gradient, shape, dtype)
+
+
+class Composite(_OfNumPy):
     """An op that NumPy evaluates in one go and the compiler takes apart.
 
     decompose: the same result (or tuple of results) through public ops; called on abstract tensors at
@@ -423,17 +438,11 @@ class Composite(Op):
         super().__init__(name, arguments, vjp, grad_name)
         self.decompose, self.numpy, self.order = decompose, numpy, order
 
-    def evaluate(self, args: Sequence[Any], params: Params) -> Any:
-        return self.numpy(*[a.array if isinstance(a, Tensor) else a for a in args], **params)
-
     def infer(self, types: Sequence[Any], params: Params) -> Any:
         return abstract.infer_function(self.decompose, types, params)
 
-    def fit(self, gradient: Tensor, shape: tuple[int, ...], dtype: np.dtype) -> Tensor:
-        return fit(gradient, shape, dtype)
 
-
-class Opaque(Op):
+class Opaque(_OfNumPy):
     """An op that compiled code calls as NumPy runs it (sorting, gathers, decompositions).
 
     infer: `infer(types, **params)` gives the result's `TensorType`, or a tuple of them.
@@ -456,14 +465,8 @@ class Opaque(Op):
         self.numpy, self._infer, self.refuses = numpy, infer, refuses
         self.order = None if self.view else order
 
-    def evaluate(self, args: Sequence[Any], params: Params) -> Any:
-        return self.numpy(*[a.array if isinstance(a, Tensor) else a for a in args], **params)
-
     def infer(self, types: Sequence[Any], params: Params) -> Any:
         return self._infer(types, **params)
-
-    def fit(self, gradient: Tensor, shape: tuple[int, ...], dtype: np.dtype) -> Tensor:
-        return fit(gradient, shape, dtype)
 
 
 class AnalyticOpaque(Analytic, Opaque):
@@ -474,7 +477,7 @@ class AnalyticComposite(Analytic, Composite):
     """A composite of one output whose complex gradient is conjugated as `Analytic` says."""
 
 
-class Random(Op):
+class Random(_OfNumPy):
     """An op that draws from the generator; its numbers depend on the draws before it."""
 
     family = "random"
@@ -492,9 +495,6 @@ class Random(Op):
     ) -> None:
         super().__init__(name, arguments, vjp, grad_name)
         self.numpy, self._infer, self.order = numpy, infer, order
-
-    def evaluate(self, args: Sequence[Any], params: Params) -> Any:
-        return self.numpy(*[a.array if isinstance(a, Tensor) else a for a in args], **params)
 
     def infer(self, types: Sequence[Any], params: Params) -> Any:
         return self._infer(types, **params)

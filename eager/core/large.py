@@ -8,6 +8,7 @@ is loaded and runs in a thread beside the program, which goes on with NumPy unti
 from __future__ import annotations
 
 import math
+import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
@@ -20,8 +21,18 @@ from fusegrad.eager.core.state import tell
 
 # So many elements are large: from there on a kernel takes less time than NumPy by more than it takes to ask.
 LARGE = 1 << 15
+# So many are, where NumPy has no loop of its own for the op, and takes several passes, or a scalar loop.
+SOME = 1 << 10
+# More than any array has: for ops that have no kernels.
+NEVER = sys.maxsize
 # So many seconds of NumPy's on large arrays are worth to load the compiler.
 WORTH_LOADING = 0.1
+
+
+def least(function: Callable[..., Any]) -> int:
+    """From how many elements on a kernel is worth more than a function of numbers that NumPy runs."""
+    is_its_own = isinstance(function, np.ufunc) and getattr(np, function.__name__, None) is function
+    return LARGE if is_its_own else SOME
 
 
 class Derived(NamedTuple):
@@ -42,12 +53,24 @@ class Derived(NamedTuple):
         op, indices, *given = self
         return [op.gradient(index, *given) for index in indices]
 
-    def is_large(self) -> bool:
-        """Whether there is a large array among the inputs, or what comes back."""
+    def size(self) -> int:
+        """How many elements the largest of what comes back has, or of the inputs."""
         given = self.g if isinstance(self.g, list) else (self.g,)
-        if any(g is not None and g.array.size >= LARGE for g in given):
+        sizes = [g.array.size for g in given if g is not None]
+        return max([*sizes, *(math.prod(type_[0]) for type_ in self.types if type_ is not None)])
+
+
+def has_large(op: Any, g: Any, types: Sequence[Any]) -> bool:
+    """Whether there is a large array among what the gradient rules of an op get: the gradients `g` that come
+    back, and the inputs, which have these types.
+    """
+    size = op.large
+    if type(g) is not list:
+        if g.array.size >= size:
             return True
-        return any(type_ is not None and math.prod(type_[0]) >= LARGE for type_ in self.types)
+    elif any(part is not None and part.array.size >= size for part in g):
+        return True
+    return any(type_ is not None and math.prod(type_[0]) >= size for type_ in types)
 
 
 class Kernels(Protocol):
@@ -118,7 +141,7 @@ def timed(function: Callable[..., Any], *args: Any) -> Any:
 def gradients(derived: Derived) -> list[Any]:
     """What the gradient rules of an op give, where nobody looks on and gradients are not derived again."""
     kernels = answers.kernels
-    if kernels is None or not answers.enabled or determinism.wanted or not derived.is_large():
+    if kernels is None or not answers.enabled or determinism.wanted:
         return derived.by_rules()
     return kernels.gradients(derived)
 

@@ -169,6 +169,7 @@ class Op:
     order: Orders | None = None
     view = False  # whether the result shares memory with the first input
     part = False  # whether that is some or all of its elements, each once
+    large = LARGE  # from so many elements of the first operand, or of a gradient, on kernels are asked
     fills = True  # whether gradient rules get zeros for outputs whose gradient nobody gave, or None
     # For each output the inputs that its gradient goes to, of an op where that is not all of them.
     leads: Callable[[Params], Sequence[Collection[int]]] | None = None
@@ -332,7 +333,7 @@ def evaluate(op: Op, args: tuple[Any, ...], params: Params, value: Any = None) -
             if not isinstance(operand, Tensor) and args:
                 operand = args[-1]  # a number comes first
             # A view of something large, such as a row of a data set, is no work.
-            is_large = isinstance(operand, Tensor) and operand.array.size >= LARGE and not op.view
+            is_large = isinstance(operand, Tensor) and operand.array.size >= op.large and not op.view
             value = large.evaluate(op, args, params) if is_large else op.evaluate(args, params)
             order = op.order
             if order is not None and (

@@ -224,12 +224,17 @@ def opmath(dtype: np.dtype) -> np.dtype:
     return float32.numpy if dtype.kind == "V" or dtype.char == "e" else dtype
 
 
+_FITS = 1e18  # below, float32 and float64 take every number
+
+
 def held(value: Any, dtype: np.dtype) -> Any:
     """`value`, a Python number that is to become an element of `dtype`.
 
     Raises OverflowError for an integer that no dtype has, RuntimeError for what this one cannot hold.
     """
     kind = type(value)
+    if (kind is float or kind is int) and dtype.char in "fd" and -_FITS < value < _FITS:
+        return value
     if kind is int and not -(2**63) <= value < 2**64:
         raise failure(OverflowError, f"int too big to convert: {value}")
     if dtype.kind != "c" and kind is not bool and (kind is complex or not holds(dtype, value, value)):
@@ -242,6 +247,8 @@ def as_kind(value: Any, dtype: np.dtype) -> Any:
 
     Raises RuntimeError for one that `dtype` cannot hold.
     """
+    if dtype.char in "fd" and type(value) in (float, int) and -_FITS < value < _FITS:
+        return float(value)
     if value is None or (held(value, dtype) is value and dtype.kind == "c"):
         return value
     if dtype.kind in "fV":

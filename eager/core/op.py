@@ -167,6 +167,7 @@ class Op:
     family = "op"
     refuses = ""
     order: Orders | None = None
+    turns = 2  # from so many dimensions on a result in row-major order may have to lie in another
     view = False  # whether the result shares memory with the first input
     part = False  # whether that is some or all of its elements, each once
     large = LARGE  # from so many elements of the first operand, or of a gradient, on kernels are asked
@@ -237,7 +238,7 @@ class Op:
 
     def arranged(self, value: Any, args: Sequence[Any], params: Params) -> Any:
         """What `evaluate` gave, in that order."""
-        if type(value) is not tuple and value.ndim < 2 and value.flags.c_contiguous:
+        if type(value) is not tuple and value.ndim < self.turns and value.flags.c_contiguous:
             return value
         made = value if type(value) is tuple else (value,)
         found = tuple(map(arranged, made, self.orders([np.shape(m) for m in made], args, params)))

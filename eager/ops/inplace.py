@@ -28,8 +28,9 @@ from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.forms import given, refusal
 
 
-def begin_write(target: Tensor, name: str, others: Sequence[Any] = ()) -> None:
-    """Refuse a write that autograd could not follow; tell a recorder of one that it can.
+def begin_write(target: Tensor, name: str, others: Sequence[Any] = ()) -> bool:
+    """Refuse a write that autograd could not follow; tell a recorder of one that it can. Whether it goes on
+    the graph.
 
     others: what else the op takes. Raises RuntimeError for a leaf that requires grad or a view of
     one (outside no_grad), for views whose origin stands against it, and for memory that may not be
@@ -50,6 +51,7 @@ def begin_write(target: Tensor, name: str, others: Sequence[Any] = ()) -> None:
     if target.is_inference():
         target.version.count_write()  # type: ignore[attr-defined]
     views.tell_readers(target)
+    return recorded
 
 
 def _opened(array: Any, base: Any) -> bool:
@@ -73,10 +75,11 @@ def recording(target: Tensor, others: Sequence[Any]) -> bool:
     )
 
 
-def commit(target: Tensor, result: Tensor, name: str) -> Tensor:
+def commit(target: Tensor, result: Tensor, name: str, recorded: bool = True) -> Tensor:
     """Write `result` into the memory of `target` and give `target` its place on the graph.
 
-    Raises RuntimeError when the shape differs, or the dtype is of a higher category (int += float).
+    recorded: False where `begin_write` has found that it gets none. Raises RuntimeError when the shape
+    differs, or the dtype is of a higher category (int += float).
     """
     array, new = target.array, result.array
     if new.shape != array.shape:
@@ -95,7 +98,7 @@ def commit(target: Tensor, result: Tensor, name: str) -> Tensor:
         result = ops.cast(result, array.dtype)
     store(target, ..., result)
     views.wrote(target)
-    on_graph = state.grad_enabled and recording(target, (result,))
+    on_graph = (recorded or result.needs_grad) and state.grad_enabled and recording(target, (result,))
     if on_graph:
         views.follow(target, result, name)
     if state.interpreter is not None:
@@ -115,12 +118,15 @@ def store(target: Tensor, index: Any, value: Tensor) -> None:
             target.array[index] = value.array
 
 
-def before(target: Tensor, others: Sequence[Any] = ()) -> Tensor:
+def before(target: Tensor, others: Sequence[Any] = (), recorded: bool = True) -> Tensor:
     """`target` as it was before a write: its place on the graph, with values that the write leaves alone.
 
     Only where an op with `others` goes on the graph can anything keep it, so only then it is copied.
+    recorded: False where `begin_write` has found that it does not.
     """
-    recorded = state.grad_enabled and any(isinstance(t, Tensor) and t.needs_grad for t in (target, *others))
+    if recorded:
+        needing = [t for t in (target, *others) if isinstance(t, Tensor) and t.needs_grad]
+        recorded = state.grad_enabled and bool(needing)
     if recorded and not has_values(target.array):
         old = ops.clone(target)  # when it is computed
     else:
@@ -184,10 +190,10 @@ def inplace(function: Callable[..., Tensor], name: str) -> Callable[..., Tensor]
 
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         others = (*args, *kwargs.values()) if kwargs else args
-        begin_write(self, name, others)
+        recorded = begin_write(self, name, others)
         if name != "fill_":  # it reads a number
             check_overlap(self.array, self, others)
-        old = before(self, others)
+        old = before(self, others, recorded)
         if old.array is not self.array:  # the op goes on the graph
             args = tuple([apart(a, self) for a in args])
             kwargs = {k: apart(a, self) for k, a in kwargs.items()}
@@ -198,7 +204,7 @@ def inplace(function: Callable[..., Tensor], name: str) -> Callable[..., Tensor]
             if refused is error:
                 raise
             raise refused from None
-        return commit(self, made, name)
+        return commit(self, made, name, recorded)
 
     method.__doc__ = f"`{function.__name__}` written into the tensor itself. Source: `torch.Tensor.{name}`."
     return renamed(method, name)

@@ -8,6 +8,7 @@ functions that read, `writing.py` and `scatter.py` those that write.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import warnings
 from collections.abc import Sequence
@@ -54,6 +55,9 @@ def _take_type(types: Sequence[TensorType], dim: int, name: str) -> TensorType:
 
 
 def _take_numpy(x: np.ndarray, index: np.ndarray, dim: int, name: str) -> np.ndarray:
+    if name not in ("IndexSelect", "Embedding") and index.dtype.kind in "iu":
+        with contextlib.suppress(IndexError):  # which is raised anew, with the index and the dimension
+            return x.take(index, axis=dim)
     least = 0 if name in ("IndexSelect", "Embedding") else None
     return np.take(x, _checked(index, x.shape[dim], dim, least), axis=dim)
 
@@ -207,6 +211,8 @@ def getitem(self: Tensor, index: Any) -> Tensor:
     basic = basic_index(index, self.array.shape)
     if basic is not None:
         return bind(_getitem, (self,), {"index": basic})
+    if type(index) is Tensor and index.array.dtype is _INT64 and index.array.ndim and self.array.ndim:
+        return bind(_take, (self, index), {"dim": 0, "name": "Index"})
     basic, advanced = _split_advanced(self, index)
     if basic is not None:
         self = bind(_getitem, (self,), {"index": basic})

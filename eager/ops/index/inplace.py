@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fusegrad.eager.autograd import views
-from fusegrad.eager.core import dtypes
+from fusegrad.eager.core import dtypes, large
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.names import attach, publish, renamed
 from fusegrad.eager.core.op import bind
@@ -76,7 +76,27 @@ _OPERATORS = {
 }
 for _name, _function in _OPERATORS.items():
     attach(operator(_function, _name))
-attach_in_place(_copied, "copy")
+_copied_in = inplace(_copied, "copy_")
+
+
+def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
+    """`src`, in the tensor's dtype and shape, written into it. Source: `torch.Tensor.copy_`."""
+    is_plain = isinstance(src, Tensor) and type(src.array) is type(self.array) is np.ndarray
+    if (
+        not is_plain
+        or state.interpreter is not None
+        or (src.array.shape, src.array.dtype) != (self.array.shape, self.array.dtype)
+        or (state.grad_enabled and recording(self, (src,)))
+    ):
+        return _copied_in(self, src, non_blocking)
+    begin_write(self, "copy_", (src,))
+    check_overlap(self.array, self, (src,))
+    large.overwrite(self.array, src.array)
+    views.wrote(self)
+    return self
+
+
+attach(copy_, "copy_")
 attach_in_place(_filled, "fill")
 _FEW = 2048  # elements, which are filled in less time than it takes to see them as bytes
 _zeroed = inplace(lambda x: _filled(x, 0), "zero_")

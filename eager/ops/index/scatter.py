@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -22,18 +23,22 @@ from fusegrad.eager.ops.shape.shape import normal_dim
 
 def _mesh(index: np.ndarray, size: int, dim: int) -> tuple[Any, ...]:
     """The positions that `index` names along `dim`, each in its own row of the other dimensions."""
-    if index.size and not 0 <= np.min(index) <= np.max(index) < size:
+    # Read without a sign, numbers below 0 are large.
+    if index.size and np.maximum.reduce(index.view(f"u{index.itemsize}"), axis=None) >= size:
         outside = (index < 0) | (index >= size)
         raise RuntimeError(
             f"index {index[outside].flat[0]} is out of bounds for dimension {dim} with size {size}"
         )
     rank = index.ndim
-    return tuple(
-        [
-            index if d == dim else np.arange(n).reshape((n,) + (1,) * (rank - 1 - d))
-            for d, n in enumerate(index.shape)
-        ]
-    )
+    return tuple([index if d == dim else _counted(n, rank - 1 - d) for d, n in enumerate(index.shape)])
+
+
+@functools.lru_cache(256)
+def _counted(number: int, behind: int) -> np.ndarray:
+    """0, 1, ... along a dimension behind which there are so many."""
+    places = np.arange(number).reshape((number,) + (1,) * behind)
+    places.flags.writeable = False
+    return places
 
 
 def _gather_gradient(g: Tensor, index: Tensor, x_type: TensorType, dim: int) -> Tensor:
@@ -216,8 +221,8 @@ def _check_index(index: Tensor, name: str) -> None:
 def _fitting(index: Tensor, other: Tensor, what: str, dim: int | None) -> None:
     """Check that `index` is nowhere larger than `other` (except along `dim`)."""
     sizes = zip(index.array.shape, other.array.shape, strict=False)
-    fits = all(i <= n or d == dim for d, (i, n) in enumerate(sizes))
-    if index.array.ndim != other.array.ndim or not fits:
+    small = [i <= n or d == dim for d, (i, n) in enumerate(sizes)]
+    if index.array.ndim != other.array.ndim or False in small:
         raise failure(
             RuntimeError,
             f"Size does not match: index {list(index.array.shape)}, {what} {list(other.array.shape)}",

@@ -86,10 +86,11 @@ def _parametric(
         if len(params) > len(names) or len(values) > len(names):
             raise TypeError(f"{name}() takes {', '.join(names) or 'no parameters'}, got {values} {given}")
         write = params.pop("inplace", False)
-        params = {n: v if type(v) in OPERANDS else number(v) for n, v in params.items()}
         kind = dtypes.opmath(tensor_operand(input).array.dtype)
         take = dtypes.as_kind if kind.kind in "iu" else dtypes.held
-        params = {n: v if isinstance(v, Tensor) else take(v, kind) for n, v in params.items()}
+        for n, v in params.items():
+            known = v if type(v) in OPERANDS else number(v)
+            params[n] = known if isinstance(known, Tensor) else take(known, kind)
         return applied(lambda x: bind(op, (x,), params), input, write, name)
 
     return documented(function, name, doc, f"nn.functional.{name}")

@@ -131,6 +131,9 @@ _stack = Opaque(
 )
 
 
+_cat.turns = _stack.turns = 4
+
+
 def _some(tensors: Any, kind: type[Exception] = RuntimeError) -> tuple[Tensor, ...]:
     """One or more tensors as a tuple; raises `kind` for none, TypeError for what is no sequence of them."""
     found = () if isinstance(tensors, Tensor) else tuple(tensors)

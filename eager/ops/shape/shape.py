@@ -149,6 +149,8 @@ def reshape(input: Tensor, *sizes: Any, shape: Any = None) -> Tensor:
 def _resolved(sizes: tuple[int, ...], array: np.ndarray) -> tuple[int, ...]:
     """A shape with a number in place of -1; raises RuntimeError where it does not fit the elements."""
     size, given = array.size, sizes
+    if size and math.prod(sizes) == size and not [n for n in sizes if n < 1]:
+        return sizes
     if -1 in sizes:
         known = -math.prod(sizes)
         if known > 0 and size % known == 0:
@@ -384,14 +386,16 @@ def expand(input: Tensor, *sizes: Any, size: Any = None) -> Tensor:
     """Dimensions of size 1 repeated without copying; -1 keeps a size. Source: `torch.Tensor.expand`."""
     wanted, shape = _sizes(sizes, size), input.array.shape
     extra = len(wanted) - len(shape)
-    full = tuple([shape[i - extra] if n == -1 and i >= extra else n for i, n in enumerate(wanted)])
-    if (
-        extra < 0
-        or builtins.any(a not in (1, b) for a, b in zip(shape, full[extra:], strict=True))
-        or [n for n in full if n < 0]
-    ):
+    full, fits = list(wanted), extra >= 0 and not [n for n in wanted[: max(extra, 0)] if n < 0]
+    if fits:
+        for place, given in enumerate(shape, extra):
+            if full[place] == -1:
+                full[place] = given
+            elif given not in (1, full[place]) or full[place] < 0:
+                fits = False
+    if not fits:
         raise failure(RuntimeError, _not_expanded(shape, full))
-    return bind(_expand, (input,), {"shape": full})
+    return bind(_expand, (input,), {"shape": tuple(full)})
 
 
 def expanded(input: Tensor, shape: tuple[int, ...]) -> Tensor:

@@ -237,6 +237,8 @@ def as_strided_scatter(
 
 # Sizes changed in place.
 
+_LIMIT = 2**63 - 1  # of what an address is counted in
+
 
 @method
 def resize_(self: Tensor, *sizes: Any, size: Any = None, memory_format: Any = None) -> Tensor:
@@ -253,10 +255,9 @@ def resize_(self: Tensor, *sizes: Any, size: Any = None, memory_format: Any = No
         raise failure(RuntimeError, f"a tensor cannot have a negative size, got {list(wanted)}")
     if wanted == self.array.shape:
         return self
-    limit = np.iinfo(np.int64).max
-    if math.prod(max(n, 1) for n in wanted) > limit:
+    if math.prod([n or 1 for n in wanted]) > _LIMIT:
         raise failure(RuntimeError, f"Stride calculation overflowed with sizes={list(wanted)}")
-    if math.prod(wanted) * self.array.itemsize > limit:
+    if math.prod(wanted) * self.array.itemsize > _LIMIT:
         raise failure(RuntimeError, f"Storage size calculation overflowed with sizes={list(wanted)}")
     if self.array.base is None and not self.array.size:
         self.array = np.zeros(wanted, self.array.dtype)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -47,6 +47,13 @@ class Case:
             )
             for i, shape in enumerate(self.inputs)
         ]
+
+    def of_side(self, side: int) -> Case | None:
+        """The same of matrices of another size; None for a layer, whose sizes are its own."""
+        if any(n != SIDE for shape in self.inputs for n in shape):
+            return None
+        inputs = tuple((side,) * len(shape) for shape in self.inputs)
+        return replace(self, inputs=inputs, whole=tuple((i, side) for i, _ in self.whole))
 
 
 _SQUARE, _ROW = (SIDE, SIDE), (SIDE,)
@@ -122,7 +129,7 @@ _LAYERS: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
     ),
     "relu of images": (lambda lib, F, x: F.relu(x), (_WIDE,)),
     "layer norm": (
-        lambda lib, F, x, weight, bias: F.layer_norm(x, (SIDE,), weight, bias),
+        lambda lib, F, x, weight, bias: F.layer_norm(x, x.shape[1:], weight, bias),
         (_SQUARE, _ROW, _ROW),
     ),
     "linear 784 to 512": (

@@ -1,6 +1,6 @@
 """Eager ops on large arrays, and the layers of networks, beside torch eager: in one process, in turns.
 
-python benchmarks/eager_ops.py [--only NAME ...] [--busy] [--seconds N] [--json FILE] [--quick]
+python benchmarks/eager_ops.py [--only NAME ...] [--side N] [--busy] [--seconds N] [--json FILE] [--quick]
 
 Both are warm: fusegrad's eager kernels are there. Ratios are torch's time over ours, 1 is torch's speed;
 results, and gradients, agree. On a machine that others use, threads wait for each other: with `--busy` either
@@ -29,8 +29,9 @@ from fusegrad.compiler.compare.measure import (
     timing_of,
 )
 from fusegrad.compiler.compare.terminal import print_table
+from fusegrad.compiler.eager_kernels import ELEMENTS, FEW
 
-CALLS, WORST = 4, 10  # so many calls before kernels are asked for; so many of the slowest are shown
+WORST = 10  # so many of the slowest are shown
 
 
 def call_of(lib: Any, case: Case) -> Callable[[], list[Any]]:
@@ -64,8 +65,10 @@ def check(case: Case, ours: list[Any], theirs: list[Any]) -> None:
 def measured(case: Case, lib: Any, repeat: int | None, seconds: float, busy: bool) -> dict[str, Any]:
     """The figures of a case, beside `lib`."""
     calls = {"fusegrad": call_of(fusegrad, case), "torch": call_of(lib, case)}
+    elements = max(array.size for array in case.arrays())
+    enough = max(FEW, ELEMENTS // elements) + 1
     for _ in range(2):  # what the first kernels hand on may be asked for anew
-        for _ in range(CALLS):
+        for _ in range(enough):
             ours = calls["fusegrad"]()
         fusegrad.wait_for_eager_kernels()
     check(case, ours, calls["torch"]())
@@ -112,6 +115,7 @@ def show(figures: dict[str, Any]) -> None:
 def main() -> None:
     parser = harness.parser("time eager ops on large arrays beside torch")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="those whose titles are like one of these")
+    parser.add_argument("--side", type=int, metavar="N", help="ops alone, on matrices of N rows and columns")
     parser.add_argument("--busy", action="store_true", help="time on the processor of one thread")
     parser.add_argument("--seconds", type=float, default=1.0, help="for each of them")
     options = harness.parsed(parser)
@@ -120,7 +124,10 @@ def main() -> None:
     if options.busy:
         fusegrad.set_num_threads(1)
     torch.set_num_threads(fusegrad.get_num_threads())
-    chosen = [c for c in cases() if any(fnmatch.fnmatch(c.title, name) for name in options.only or ["*"])]
+    given = cases()
+    if options.side is not None:
+        given = [smaller for c in given if (smaller := c.of_side(options.side)) is not None]
+    chosen = [c for c in given if any(fnmatch.fnmatch(c.title, name) for name in options.only or ["*"])]
     quiet, figures = harness.Quiet(), {}
     for case in chosen[:: len(chosen) // 3] if options.quick else chosen:
         found = figures[case.title] = measured(case, torch, options.repeat, options.seconds, options.busy)

@@ -30,15 +30,18 @@ def _mesh(index: np.ndarray, size: int, dim: int) -> tuple[Any, ...]:
             f"index {index[outside].flat[0]} is out of bounds for dimension {dim} with size {size}"
         )
     rank = index.ndim
-    return tuple([index if d == dim else _counted(n, rank - 1 - d) for d, n in enumerate(index.shape)])
+    counted = [_few_counted if n <= _FEW else _counted for n in index.shape]
+    return tuple([index if d == dim else counted[d](n, rank - 1 - d) for d, n in enumerate(index.shape)])
 
 
-@functools.lru_cache(256)
 def _counted(number: int, behind: int) -> np.ndarray:
     """0, 1, ... along a dimension behind which there are so many."""
-    places = np.arange(number).reshape((number,) + (1,) * behind)
-    places.flags.writeable = False
-    return places
+    return np.arange(number).reshape((number,) + (1,) * behind)
+
+
+# So many are kept, for those who gather again and again.
+_FEW = 4096
+_few_counted = functools.lru_cache(256)(_counted)
 
 
 def _gather_gradient(g: Tensor, index: Tensor, x_type: TensorType, dim: int) -> Tensor:

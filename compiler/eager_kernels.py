@@ -19,6 +19,7 @@ from fusegrad.compiler.base import debug
 from fusegrad.compiler.base.background import Work, Worker
 from fusegrad.compiler.base.lock import compiling, made
 from fusegrad.compiler.fuse.scans import SCANS
+from fusegrad.compiler.gemm import eager_products
 from fusegrad.compiler.kernel.dtypes import has_kernels
 from fusegrad.compiler.lower.lowering import LOWERED
 from fusegrad.compiler.program.donation import in_place
@@ -274,6 +275,7 @@ class EagerKernels:
     def wait(self) -> None:
         """Until all is compiled that was asked for. Raises what failed, where faults are raised."""
         self._worker.wait()
+        eager_products.wait()
 
 
 def _compile(known: _Known, question: _Question | _Rules | _Overwritten) -> None:

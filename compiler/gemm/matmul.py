@@ -10,7 +10,6 @@ threads of the one pool take.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -23,17 +22,15 @@ from fusegrad.compiler.base.symbolic_sizes import likely
 from fusegrad.compiler.gemm import matmul_kernel
 from fusegrad.compiler.gemm.blas import routines
 from fusegrad.compiler.gemm.matmul_kernel import Tile
-from fusegrad.compiler.kernel.dtypes import DTYPES, product_dtype
+from fusegrad.compiler.kernel.dtypes import DTYPES
 from fusegrad.compiler.kernel.scalar import short_name
 from fusegrad.compiler.llvm import llvm_jit
 from fusegrad.compiler.llvm.ir_writer import Writer
 from fusegrad.compiler.llvm.target import host
 from fusegrad.compiler.llvm.tasks import function, module, run_tasks, task_name
-from fusegrad.compiler.native.calls import Call, Calls
 from fusegrad.compiler.runtime import threads
 from fusegrad.eager.core.families import Layout
 from fusegrad.eager.core.sizes import broadcast_shapes
-from fusegrad.eager.ops.linalg.contraction import set_product
 
 # Multiplications below which a product is not divided: sharing costs more than it saves.
 SMALL_PRODUCT = 1 << 19
@@ -439,58 +436,3 @@ def _division(m: int, n: int, k: int, batch: int, transposed: bool) -> tuple[int
     step = -(-length // parts)
     step = -(-step // 8) * 8
     return -(-length // step), step, int(by_rows)
-
-
-# Below these many multiplications OpenBLAS stays on one thread, and so may be called directly:
-# with matrices, and with a vector.
-NUMPY_PRODUCT = 1 << 18
-NUMPY_VECTOR = 9216
-
-
-def matmul(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """`numpy.matmul` for eager, on the pool of the compiled loops; what it cannot do goes to NumPy."""
-    if x.ndim and y.ndim:
-        size = x.size * (y.shape[-1] if y.ndim > 1 else 1)
-        if size > (NUMPY_PRODUCT if x.ndim > 1 and y.ndim > 1 else NUMPY_VECTOR):
-            prepared = _prepared(x.shape, x.strides, x.dtype, y.shape, y.strides, y.dtype)
-            if prepared is not None:
-                calls, shape = prepared
-                result = np.empty(shape, x.dtype)
-                calls.run(x, y, result)
-                return result
-    product: np.ndarray = np.matmul(x, y)
-    return product
-
-
-@functools.lru_cache(maxsize=512)
-def _prepared(
-    x_shape: tuple[int, ...],
-    x_strides: tuple[int, ...],
-    x_dtype: np.dtype,
-    y_shape: tuple[int, ...],
-    y_strides: tuple[int, ...],
-    y_dtype: np.dtype,
-) -> tuple[Calls, tuple[int, ...]] | None:
-    """The native call for operands that lie so, and the shape of the result."""
-    size = x_dtype.itemsize
-    strides = (*x_strides, *y_strides)
-    known = x_dtype == y_dtype and product_dtype(x_dtype) is not None
-    if not known or 0 in (*x_shape, *y_shape) or any(s < 0 or s % size for s in strides):
-        return None
-    x = Layout(x_shape, tuple(s // size for s in x_strides))
-    y = Layout(y_shape, tuple(s // size for s in y_strides))
-    block = product_block(x, y, size, ((1, 0), (2, 0), (3, 0)))
-    if block is None:
-        return None
-    rows = x_shape[-2:-1] if len(x_shape) > 1 else ()
-    columns = y_shape[-1:] if len(y_shape) > 1 else ()
-    shape = (*broadcast_shapes(x_shape[:-2], y_shape[:-2]), *rows, *columns)
-    address, _ = product_addresses(x_dtype, block)
-    return Calls([Call(address, block, is_shared(block))]), shape
-
-
-@functools.cache
-def share_pool() -> None:
-    """From now on eager's products run on the pool too: an eager step next to a compiled one is safe."""
-    if threads.pool_size() > 1:
-        set_product(matmul)

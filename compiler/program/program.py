@@ -20,7 +20,7 @@ from fusegrad.compiler.base.symbolic_sizes import OPEN_TEXT, Fixed, Values
 from fusegrad.compiler.codegen import kernel_cache
 from fusegrad.compiler.fuse.isomorphic_groups import Plans
 from fusegrad.compiler.fuse.steps import Step
-from fusegrad.compiler.gemm import matmul
+from fusegrad.compiler.gemm import eager_products
 from fusegrad.compiler.llvm.target import host
 from fusegrad.compiler.lower.stacked_rows import with_rows_apart
 from fusegrad.compiler.placement.memory_plan import PLAIN, Placed, Plain, copied, viewed as viewed, with_sizes
@@ -155,7 +155,7 @@ class Program:
 
     def compile(self) -> Program:
         """Have LLVM begin with the kernels."""
-        matmul.share_pool()
+        eager_products.share_pool()
         streaming = {} if self._has_open_sizes() else streaming_kernels(self.blueprint, PLAIN)
         kernels = [
             streaming.get(number, step.kernel.kernel)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import hypothesis.strategies as st
@@ -10,10 +11,11 @@ import pytest
 from hypothesis import given, settings
 
 import fusegrad as fg
-from fusegrad.compiler.gemm import blas, matmul, matmul_kernel
+from fusegrad.compiler.gemm import blas, eager_products, matmul, matmul_kernel
 from fusegrad.compiler.llvm.target import Target, host
 from fusegrad.compiler.runtime import threads
 from fusegrad.compiler.runtime.allocator import SMALLEST_POOLED, Pool
+from fusegrad.eager.core import large
 from fusegrad.eager.core.families import Layout, contiguous_layout
 from fusegrad.eager.ops.linalg import contraction
 
@@ -49,16 +51,16 @@ def lying(shape: tuple[int, ...], how: str, dtype: str, seed: int) -> np.ndarray
 @pytest.mark.parametrize("how", ["usual", "transposed", "gaps"])
 def test_equals_numpy(shapes: tuple[tuple[int, ...], tuple[int, ...]], dtype: str, how: str):
     x, y = (lying(s, how if len(s) == 2 else "usual", dtype, i) for i, s in enumerate(shapes))
-    ours, theirs = matmul.matmul(x, y), np.matmul(x, y)
+    ours, theirs = eager_products.matmul(x, y), np.matmul(x, y)
     assert ours.dtype == theirs.dtype and ours.shape == theirs.shape
     np.testing.assert_allclose(ours, theirs, rtol=1e-3 if dtype == "float32" else 1e-9, atol=1e-3)
 
 
 def test_the_same_for_any_number_of_threads(monkeypatch: pytest.MonkeyPatch):
     x, y = lying((500, 300), "usual", "float32", 0), lying((300, 400), "usual", "float32", 1)
-    several = matmul.matmul(x, y).tobytes()
+    several = eager_products.matmul(x, y).tobytes()
     monkeypatch.setattr(threads, "threads", lambda: 1)
-    assert matmul.matmul(x, y).tobytes() == several
+    assert eager_products.matmul(x, y).tobytes() == several
 
 
 FEW_ROWS = {
@@ -89,7 +91,7 @@ def test_few_rows_times_what_lies_transposed(sizes: tuple[int, int, int], dtype:
     x, weight = lying((m, k), "usual", dtype, 0), lying((n, k), "usual", dtype, 1)
     bound = 1e-6 if dtype == "float32" else 1e-14  # by the number of terms of a sum
     exact = x.astype(np.float64) @ weight.T.astype(np.float64)
-    np.testing.assert_allclose(matmul.matmul(x, weight.T), exact, rtol=0, atol=bound * k)
+    np.testing.assert_allclose(eager_products.matmul(x, weight.T), exact, rtol=0, atol=bound * k)
 
 
 @pytest.mark.skipif(threads.pool_size() == 1, reason="one thread: there are no two pools to keep apart")
@@ -97,7 +99,29 @@ def test_eagers_products_share_the_pool_once_something_was_compiled():
     function = fg.jit(lambda x: x * 2)
     for _ in range(2):
         function(fg.ones(3))
-    assert contraction._product is matmul.matmul
+    assert contraction._product is eager_products.matmul
+
+
+def test_products_are_numpys_until_what_they_need_is_compiled(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(large.answers, "enabled", True)
+    x, y = lying((91, 203), "usual", "float32", 0), lying((203, 77), "usual", "float32", 1)
+    begin, asked = threading.Event(), []
+    prepare = eager_products._prepared
+
+    def held_up(*key: Any) -> Any:
+        assert begin.wait(60)
+        asked.append(key)
+        return prepare(*key)
+
+    monkeypatch.setattr(eager_products, "_prepared", held_up)
+    for _ in range(3):
+        assert eager_products.matmul(x, y).tobytes() == np.matmul(x, y).tobytes()
+    begin.set()
+    eager_products.wait()
+    assert len(asked) == 1
+    expected = np.matmul(x, y)
+    monkeypatch.setattr(eager_products.np, "matmul", None)
+    np.testing.assert_allclose(eager_products.matmul(x, y), expected, 1e-4, 1e-4)
 
 
 def test_a_block_is_used_again_only_when_nobody_looks_at_it():
@@ -212,7 +236,7 @@ def test_a_weight_gradient_of_a_batch_is_one_product():
 def test_infinities_and_nans_stay_in_their_rows():
     x = np.ones((9, 300), np.float32)
     x[3, 299], x[5, 0] = np.inf, np.nan
-    found = matmul.matmul(x, np.ones((300, 40), np.float32))
+    found = eager_products.matmul(x, np.ones((300, 40), np.float32))
     assert np.isinf(found[3]).all() and np.isnan(found[5]).all() and np.isfinite(found[[0, 4, 6, 8]]).all()
 
 

@@ -14,7 +14,8 @@ by which they were chosen, and each repository's commit, stand in `tests/public/
 script is changed; its data are random, and sizes are made smaller by its own arguments alone.
 
 - **runs**: `python -m fusegrad.torch script.py` makes forty steps of its optimizers, and goes on until
-  three seconds have gone by since the first; twenty if these take long; or all that it has.
+  three seconds have gone by since the first; twenty if these take long; or all that it has. Errors that
+  it ends with after forty steps under PyTorch as well are its own.
 - **replays**: with each outermost module compiled, as `torch.compile(model)` does, and each optimizer's step,
   at least nine of ten late calls of these entered no Python.
 - **speed**: the median time of a step (reading data, forward, backward, optimizers) with PyTorch, divided by

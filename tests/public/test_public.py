@@ -69,6 +69,16 @@ def test_speed_and_replays_are_summed_up():
     assert "2 of these run unchanged (100%), 1 replay (50%) and 1 of those" in page.summary(outcomes)
 
 
+def test_an_error_after_all_steps_is_the_scripts_own_if_pytorch_has_it_too():
+    many = {"seconds": [float(n) for n in range(50)], "model_calls": [*range(50)], "error": "stopped"}
+    late = outcome({**many, "calls": 10, "entered": 0})
+    assert not late.runs("compiled") and late.runs("torch")
+    late.found["torch"].update(many)
+    assert late.runs("compiled") and late.runs("torch") and late.replays()
+    late.found["torch"]["seconds"] = [0.0, 1.0]
+    assert not late.runs("torch") and not late.runs("compiled")
+
+
 def test_the_middle_one_of_close_runs_counts():
     fast, slow, none = (outcome({"seconds": [n * t for n in range(4)]}) for t in (0.8, 1.1, 0.9))
     none.found["compiled"]["error"] = "stopped"

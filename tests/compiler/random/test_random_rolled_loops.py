@@ -212,7 +212,8 @@ def loop(seed: int) -> tuple[str, Callable[..., Any], int]:
     n = draw.randint(36, 64)
     header, number, rows = draw.choice(HEADERS)
     body = [*statements(draw, number, rows, n // 2)]
-    body += ["t += 1"] * ("while" in header)
+    if "while" in header:  # of which each round counts, also one that is left early
+        body = [*(line.replace("continue", "t += 1; continue") for line in body), "t += 1"]
     lines = [header.format(n=n), *(f"    {line}" for line in body)]
     lines += ["loss = (a * a).sum() + (b * c).sum() + total + (state.h + WORLD.h).sum()"]
     lines += [

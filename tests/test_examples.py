@@ -89,6 +89,51 @@ def test_translate_attention(tmp_path: Path) -> None:
     assert looks[:3] == ["8", "4", "2"]
 
 
+FED = """
+import sys
+sys.path.insert(0, "EXAMPLES")
+import digits
+import fusegrad as fg
+from fusegrad.utils.data import DataLoader, TensorDataset
+
+x, labels, x_test, labels_test = digits.data()
+
+
+def trained(workers):
+    parameters = digits.start()
+    optimizer = fg.optim.Adam(parameters, lr=2e-3)
+    shuffled = fg.Generator().manual_seed(1)
+    loader = DataLoader(
+        TensorDataset(x, labels), 64, shuffle=True, drop_last=True, num_workers=workers, generator=shuffled
+    )
+    for _ in range(6):
+        for images, wanted in loader:
+            value = digits.loss(images, wanted, *parameters)
+            optimizer.zero_grad()
+            value.backward()
+            optimizer.step()
+    scores = digits.classify(x_test, *[p.detach() for p in parameters])
+    return value.item(), (scores.argmax(1) == labels_test).float().mean().item()
+
+
+if __name__ == "__main__":
+    (alone, right), (fed, also_right) = trained(0), trained(2)
+    assert abs(alone - fed) < 1e-4 and abs(right - also_right) < 0.01, (alone, fed, right, also_right)
+    assert right > 0.9, right
+    assert digits.loss.stats.compiled_calls > 200, digits.loss.stats
+    print("fed")
+"""
+
+
+def test_digits_fed_by_two_workers(tmp_path: Path) -> None:
+    """The network of the example, on batches that two processes put together."""
+    for package in ("sklearn", "onnxruntime"):
+        pytest.importorskip(package)
+    script = tmp_path / "fed.py"
+    script.write_text(FED.replace("EXAMPLES", str(ROOT / "examples")))
+    assert run(str(script), tmp_path) == "fed\n"
+
+
 def test_digits_conv(tmp_path: Path) -> None:
     pytest.importorskip("sklearn")
     out = run("examples/digits_conv.py", tmp_path)

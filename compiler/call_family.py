@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from fusegrad.compiler.base import lock
 from fusegrad.compiler.explain.miss_reasons import MODES
+from fusegrad.eager import forks
 from fusegrad.eager.core.tensor import Tensor
 
 # How often arguments must come before calls with them are captured, and how many are remembered.
@@ -21,7 +21,7 @@ MOST = 1024
 NUMBERS = (int, float)
 ANY = "any"  # stands in a key for the value of a number that changes
 FIXED = len(MODES)  # what stands in a key before the leaves
-noting = lock.made()  # held while a family notes a call
+noting = forks.lock()  # held while a family notes a call
 
 
 def family_key(key: tuple[Any, ...], leaves: list[Any]) -> tuple[Any, ...] | None:

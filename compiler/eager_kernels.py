@@ -17,13 +17,14 @@ import numpy as np
 
 from fusegrad.compiler.base import debug
 from fusegrad.compiler.base.background import Work, Worker
-from fusegrad.compiler.base.lock import compiling, made
+from fusegrad.compiler.base.lock import compiling
 from fusegrad.compiler.fuse.scans import SCANS
 from fusegrad.compiler.gemm import eager_products
 from fusegrad.compiler.kernel.dtypes import has_kernels
 from fusegrad.compiler.lower.lowering import LOWERED
 from fusegrad.compiler.program.donation import in_place
 from fusegrad.compiler.program.program import Program, viewed
+from fusegrad.eager import forks
 from fusegrad.eager.core import large
 from fusegrad.eager.core.abstract import interpreted
 from fusegrad.eager.core.families import Layout, contiguous_layout, layout_of
@@ -199,7 +200,7 @@ class EagerKernels:
 
     def __init__(self) -> None:
         self._known: OrderedDict[Any, _Known] = OrderedDict()
-        self._lock = made()
+        self._lock = forks.lock()
         self._worker = Worker(aside=False)
 
     def evaluate(self, op: Op, args: tuple[Any, ...], params: Params) -> Any:

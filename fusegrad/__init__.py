@@ -12,10 +12,9 @@ import importlib as _importlib
 import math as _math
 import pkgutil as _pkgutil
 import warnings as _warnings
-from collections.abc import Callable as _Callable
-from threading import Thread as _Thread
 
 from fusegrad.eager import (
+    forks as _forks,
     garbage as _garbage,
     ops as _ops,
 )
@@ -162,15 +161,9 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *_names.PUBLIC, *_LAZY, *_PACKAGES})
 
 
-def _installing(module: str) -> _Callable[[], None]:
-    # Beside the program: loading the compiler takes longer than most of what it is for.
-    return lambda: _Thread(
-        target=lambda: _importlib.import_module(f"fusegrad.compiler.{module}").install(), daemon=True
-    ).start()
-
-
-_large.answers.load = _installing("eager_kernels")
-_node.finishing.load = _installing("native.recording")
+# Beside the program: loading the compiler takes longer than most of what it is for.
+_forks.Installing(_large.answers, "fusegrad.compiler.eager_kernels")
+_forks.Installing(_node.finishing, "fusegrad.compiler.native.recording")
 
 # A module's declarations are made as it is imported.
 for _module in _pkgutil.walk_packages(_ops.__path__, f"{_ops.__name__}."):

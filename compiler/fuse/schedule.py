@@ -34,6 +34,7 @@ from fusegrad.compiler.kernel.dtypes import DEFAULT_FLOAT
 from fusegrad.compiler.kernel.ir import Compute
 from fusegrad.compiler.kernel.scalar import NotLowered, ScalarBuilder, short_name
 from fusegrad.eager.core.families import Elementwise, Reduction
+from fusegrad.eager.lazy import cached_property
 from fusegrad.tracer.ir.graph import Equation, Value
 
 # Scalar primitives that cost no more than a load; equations made of others are not repeated.
@@ -228,7 +229,7 @@ class Schedule:
         """How many passes a row takes."""
         return self.placing.count
 
-    @functools.cached_property
+    @cached_property
     def reductions(self) -> dict[int, str]:
         """For each reduction by equation index, "row", "total" or "column"."""
         kinds = self.placing.reductions

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, TypeVar, cast
 
+from fusegrad.eager.lazy import cached_property
+
 # Functions of floats that cost many instructions.
 ELEMENTARY = frozenset(
     "exp exp_nonpositive exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan atan2 sinh cosh tanh "
@@ -232,16 +234,16 @@ class Kernel:
     beside: int = 0
     contracted: bool = False
 
-    @functools.cached_property
+    @cached_property
     def text(self) -> str:
         return print_kernel(self)
 
-    @functools.cached_property
+    @cached_property
     def digest(self) -> str:
         """A name made of the content."""
         return hashlib.sha256(self.text.encode()).hexdigest()[:16]
 
-    @functools.cached_property
+    @cached_property
     def notes(self) -> dict[Any, Any]:
         """What was found out about it; see `noted`."""
         return {}
@@ -249,7 +251,7 @@ class Kernel:
     def __str__(self) -> str:
         return self.text
 
-    @functools.cached_property
+    @cached_property
     def statements(self) -> tuple[Statement, ...]:
         """All statements, loops before their bodies."""
         return tuple(walk(self.body))

@@ -13,7 +13,6 @@ import _thread
 import atexit
 import ctypes
 import functools
-import os
 import threading
 import time
 import weakref
@@ -28,6 +27,7 @@ from fusegrad.compiler.base import debug
 from fusegrad.compiler.base.lock import compiling
 from fusegrad.compiler.base.uninterrupted import Running, undisturbed
 from fusegrad.compiler.llvm.target import target_machine
+from fusegrad.eager import forks
 
 
 class Statistics:
@@ -295,6 +295,5 @@ def _at_exit() -> None:
     _wait_for_all()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork_in_child)
+forks.around_forks(_before_fork, _after_fork, _after_fork_in_child)
 atexit.register(_at_exit)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import struct
 import weakref
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -17,6 +16,7 @@ from fusegrad.eager.core.families import Layout, View, contiguous_layout, layout
 from fusegrad.eager.core.sizes import has_symbols
 from fusegrad.eager.core.stand_in import has_values
 from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.lazy import cached_property
 from fusegrad.tracer.capture.captured import Capture, Output
 from fusegrad.tracer.ir import passes
 from fusegrad.tracer.ir.differentiate import differentiate
@@ -84,7 +84,7 @@ class EagerKept:
     nodes: tuple[frozenset[int], ...]
     behind: tuple[frozenset[Value], ...]
 
-    @functools.cached_property
+    @cached_property
     def all_nodes(self) -> frozenset[int]:
         """What a backward from all results frees."""
         return united(self.nodes)
@@ -147,7 +147,7 @@ class Path:
         yield from self.captured.values()
         yield from self.met
 
-    @functools.cached_property
+    @cached_property
     def own_results(self) -> dict[int, Value]:
         """The results by number, each value once."""
         found: dict[Value, int] = {}

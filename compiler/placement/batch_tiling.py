@@ -34,6 +34,7 @@ from fusegrad.compiler.placement.kernel_arguments import KernelForm
 from fusegrad.compiler.placement.symbolic_memory_plan import Blueprint
 from fusegrad.compiler.runtime import threads
 from fusegrad.compiler.runtime.allocator import FirstFit, aligned
+from fusegrad.eager.lazy import cached_property
 from fusegrad.tracer.ir.graph import Value
 
 # From how many bytes on, handed from step to step, the steps are run entry by entry.
@@ -62,7 +63,7 @@ class Batch:
     rows: bool
     own: dict[Value, tuple[int, int]]
 
-    @functools.cached_property
+    @cached_property
     def slots(self) -> dict[Value, int]:
         """The numbers of the slots of its own, from 0."""
         return {value: number for number, value in enumerate(self.own)}

@@ -15,7 +15,7 @@ from collections import deque
 
 import numpy as np
 
-from fusegrad.compiler.base import lock
+from fusegrad.eager import forks
 
 ALIGNMENT = 64
 SMALLEST_POOLED = 1 << 16
@@ -83,7 +83,7 @@ class Pool:
         self._blocks: dict[int, deque[np.ndarray]] = {}
         self._held = 0
         self._made = itertools.count()
-        self._lock = lock.made()
+        self._lock = forks.lock()
 
     def array(
         self, shape: tuple[int, ...], dtype: np.dtype, strides: tuple[int, ...] | None = None

@@ -97,7 +97,7 @@ def test_nothing_but_modules_stands_for_a_package() -> None:
 
 # Engine modules that `import fusegrad` may load: the rooms of tensors and ops, and nothing that a program may
 # never ask for. (`io.printing` and `io.interop` have methods of tensors.)
-ROOMS = ("core", "autograd", "ops", "random", "io", "moved", "garbage")
+ROOMS = ("core", "autograd", "ops", "random", "io", "moved", "garbage", "forks")
 LATE = {
     "autograd.func",
     "autograd.functional",

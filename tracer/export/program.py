@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from fusegrad.eager.core.op import wrap
 from fusegrad.eager.core.pytree import flatten
 from fusegrad.eager.core.state import no_grad
 from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.lazy import cached_property
 from fusegrad.tracer.capture.api import capture
 from fusegrad.tracer.capture.captured import Capture, Output
 from fusegrad.tracer.capture.signatures import plain_function

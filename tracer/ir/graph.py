@@ -8,7 +8,6 @@ and parses back (`text.py`); it is the graph's identity.
 
 from __future__ import annotations
 
-import functools
 import itertools
 import keyword
 import os
@@ -25,6 +24,7 @@ from fusegrad.eager.core.dtypes import DType
 from fusegrad.eager.core.errors import source_line
 from fusegrad.eager.core.op import REGISTRY, Op, TensorType
 from fusegrad.eager.core.sizes import Symbol, has_symbols
+from fusegrad.eager.lazy import cached_property
 from fusegrad.eager.ops.shape.slicing import Slice
 
 COMMENT_COLUMN = 72
@@ -139,7 +139,7 @@ class Graph:
     equations: tuple[Equation, ...]
     outputs: tuple[Operand, ...]
 
-    @functools.cached_property
+    @cached_property
     def text(self) -> str:
         """The graph as typed Python, without the source comments: its identity."""
         return print_graph(self, sources=False)

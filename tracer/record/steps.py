@@ -8,7 +8,6 @@ replay; where the rule's Python looks at one, it must be what it was.
 
 from __future__ import annotations
 
-import functools
 import operator
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -21,6 +20,7 @@ from fusegrad.eager.core.errors import user_spot
 from fusegrad.eager.core.op import wrap
 from fusegrad.eager.core.state import no_grad
 from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.lazy import cached_property
 from fusegrad.eager.optim.differentiable import Buffer
 from fusegrad.eager.optim.elementwise import ElementwiseOptimizer
 from fusegrad.eager.optim.optimizer import ParameterGroup
@@ -191,7 +191,7 @@ class Numbers(Host):
                 return None
         return self._array(found)
 
-    @functools.cached_property
+    @cached_property
     def _fixed(self) -> list[bool]:
         """Which of the numbers must be what they were in the run that was recorded, which is over."""
         return [place in self.fixed or not _is_number(then) for place, then in enumerate(self.seen)]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 import linecache
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import CodeType
 from typing import Any
+
+from fusegrad.eager import forks
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
@@ -38,7 +39,7 @@ class _File:
 
 
 _files: dict[str, _File] = {}
-_parsing = threading.Lock()
+_parsing = forks.lock()
 
 
 def locate(code: CodeType) -> Located:

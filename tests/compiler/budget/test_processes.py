@@ -99,6 +99,98 @@ print(long.stats.compiled_calls, long.stats.compiles)
     assert in_process(LONG + program) == "1 1\nover 0\n"
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_child_may_be_forked_in_the_middle_of_any_function(in_process: Callable[[str], str]) -> None:
+    """The thread that compiles is held in functions that it calls, each time later, until a child is forked:
+    whatever lock it has then, also one of Python's own, would be taken in the child for ever.
+    """
+    program = """
+held, forked, run = threading.Event(), threading.Event(), background.Work.run
+
+def hold(frame, event, argument):
+    if event == "call":
+        hold.calls += 1
+        # Each function once that Python's library calls, or LLVM's or Numba's, and some of all.
+        ours, callers = ("fusegrad" in f.f_globals["__name__"] for f in (frame, frame.f_back))
+        if ours and not callers and frame.f_code not in hold.seen or hold.calls > hold.next:
+            hold.seen.add(frame.f_code)
+            hold.next = 3 * hold.calls + 100
+            forked.clear()
+            held.set()
+            forked.wait(1)  # it may have what a fork waits for
+
+def profiled(work):
+    sys.setprofile(hold)
+    run(work)
+
+hold.calls, hold.next, hold.seen = 0, 0, set()
+background.Work.run = profiled
+
+@fg.jit
+def jitted(x):
+    table = (x[:, None] @ x[None]).softmax(1)
+    for row in range(100):
+        x = x * 0.9 + table[0]
+    return wave(x, 1.5) + (table.cumsum(0) @ x).logsumexp(0)
+
+plain = jitted.__wrapped__
+jitted(leaf())
+forks = 0
+while not jitted.at_work.over:
+    if held.wait(0.1):
+        held.clear()
+        child = os.fork()
+        if not child:
+            signal.alarm(60)
+            background.Work.run = run
+            fg.set_compile_budget(None)
+            for _ in range(2):
+                agree(plain, jitted, leaf())
+            os._exit(0 if jitted.stats.compiled_calls else 3)
+        forked.set()
+        assert os.waitpid(child, 0)[1] == 0, (hold.calls, forks)
+        forks += 1
+assert forks > 8, forks
+"""
+    assert in_process("from fusegrad.compiler.base import background\n" + program) == "over 0\n"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_child_may_be_forked_while_the_compiler_is_loaded(tmp_path: Path) -> None:
+    """Eager has asked for kernels, and the thread that loads what makes them is held in the middle of it: the
+    child can use `jit`, which needs the same modules, and gets kernels of its own.
+    """
+    program = """
+import os, signal, sys, threading
+import fusegrad as fg
+
+loading, forked = threading.Event(), threading.Event()
+
+class Holding:
+    def find_spec(self, name, path=None, target=None):
+        if name == "fusegrad.compiler.fuse" and threading.current_thread() is not threading.main_thread():
+            loading.set()
+            forked.wait(1)
+
+sys.meta_path.insert(0, Holding())
+fg.eager.core.large.answers.begin()
+assert loading.wait(60)
+for late in (False, True):
+    child = os.fork()
+    if not child:
+        signal.alarm(60)
+        assert fg.jit(lambda x: x * 2)(fg.ones(3)).tolist() == [2, 2, 2]
+        fg.wait_for_compilation()
+        os._exit(0 if fg.eager.core.large.answers.kernels is not None else 3)
+    forked.set()
+    assert os.waitpid(child, 0)[1] == 0, late
+    fg.wait_for_compilation()
+"""
+    file = tmp_path / "program.py"
+    file.write_text(program)
+    subprocess.run([sys.executable, str(file)], check=True, timeout=120)
+
+
 @pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="no signals to threads here")
 def test_an_interrupt_ends_the_waiting_and_not_the_work(in_process: Callable[[str], str]) -> None:
     program = """

@@ -72,6 +72,8 @@ def _product(equation: Equation, args: Arguments, are_rows: Flags, rounds: int) 
     y: Tensor
     x, y = args
     ranks = tuple([a.array.ndim - row for a, row in zip(args, are_rows, strict=True)])
+    if not any(are_rows):  # one for all
+        return ops.expand(x @ y, (rounds, *equation.output.shape))
     if are_rows[0] and are_rows[1]:
         return x @ y if ranks == (2, 2) else None
     if are_rows[0] and max(ranks) <= 2:  # rows of rows, times a matrix or a vector

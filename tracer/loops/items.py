@@ -12,7 +12,6 @@ from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.ir.tested import FAR
 from fusegrad.tracer.loops.round_numbers import Computed
 from fusegrad.tracer.loops.rows import RowRead, RowWrite
-from fusegrad.tracer.loops.turns import TURN
 from fusegrad.tracer.observe.operations import COMPARE
 from fusegrad.tracer.record.recorder import Recorder
 
@@ -70,7 +69,7 @@ class Items:
         finally:
             tensor.array = now
         self.found[len(self._recorder.equations) - 1] = RowRead(
-            self._recorder.equations[-1].params["index"], 0, (number,), TURN, len(tensor)
+            self._recorder.equations[-1].params["index"], 0, (number,), 1, len(tensor)
         )
         return views.several([row], "UnbindBackward0")[0]
 

@@ -6,10 +6,10 @@ and did nothing but ops, those that come after do what the first of them did: by
 whose tensors have the same types, are the same objects or new ones in the same places, and hold values of
 which one follows from the other as the next one does from it.
 
-Two rounds are taken together, since many loops let two tensors change places. The recorded rounds are
-replaced by one equation (`rolled.py`), which stands for those that are left out, too. Where tensors need
-gradients it is one op on the graph, on what the variables held before these rounds. The last rounds run as
-ever, so that all variables are what they would be.
+Two rounds are taken together, since many loops let two tensors change places; long ones are tried one by one
+before. The recorded rounds are replaced by one equation (`rolled.py`), which stands for those that are left
+out, too. Where tensors need gradients it is one op on the graph, on what the variables held before these
+rounds. The last rounds run as ever, so that all variables are what they would be.
 
 Only tensors that have no values yet are carried on so (`later.py`): for others, rounds have to be computed.
 In long loops, ops on small tensors wait for that, too. What ops warn of, they say in the rounds that run.
@@ -43,7 +43,15 @@ from fusegrad.tracer.loops.items import Items, alike_for, asked, length, sources
 from fusegrad.tracer.loops.round_numbers import computed
 from fusegrad.tracer.loops.rows import RowRead, RowWrite
 from fusegrad.tracer.loops.tested_rounds import TestedLoop, TestedRounds
-from fusegrad.tracer.loops.turns import LOOKS, TURN, Look, counted_up, turn_of
+from fusegrad.tracer.loops.turns import (
+    LONG_ROUND,
+    MANY_ROUNDS,
+    TURN,
+    Look,
+    counted_up,
+    looks_after,
+    turn_of,
+)
 from fusegrad.tracer.observe import stores
 from fusegrad.tracer.observe.lookup import MISSING
 from fusegrad.tracer.observe.observer import LOCAL, Observer
@@ -83,7 +91,7 @@ def rounds(
     if over is None:
         return None
     number = min(map(length, over))
-    if number - LOOKS[-1] < (FEWEST if tested is None else FEWEST_TESTED):
+    if number - looks_after(TURN)[-1] < (FEWEST if tested is None else FEWEST_TESTED):
         return None
     lines = [line for source, line in zip(over, used, strict=True) if type(source) is range and line]
     if lines:
@@ -145,21 +153,24 @@ class Rounds:
     def _begin(self, number: int) -> None:
         """Look at the rounds from the one with this number on."""
         self._begins, self._stores = number, self._observer.loops.stores
-        self._looks: list[Look] = []
-        self._first: tuple[Any, ...] = ()  # what the variables held at the first look
+        self._equations = len(self._recorder.equations)
+        self._looks: dict[int, Look] = {}  # after how many rounds
+        self._firsts: dict[int, tuple[Any, ...]] = {}  # what the variables held then, after the first turn
+        self._turns: tuple[int, ...] = (TURN,)  # how many rounds may be one
         self._appended: list[Appended] = []
         self._lists: dict[int, tuple[list[Any], int]] = {}  # of which rounds read so many of the last items
         self._odd = ""  # what was done that is not the same from round to round
-        self._alike = self._items.number  # up to which round all those are alike that comparisons tell apart
+        # Which rounds compare their number, and up to which one all those are alike that this tells apart.
+        self._alike: list[tuple[int, int]] = []
         for found in (self._items.found, self._items.written, self._items.numbers):
             found.clear()
         if self._may_leave_out() >= FEWEST_SMALL and self._recorder.later.on:
             self._recorder.later.whatever_size, self._recorder.operands = True, {}
 
-    def _may_leave_out(self) -> int:
-        """How many rounds there are between those that are looked at and the last ones."""
-        left = self._items.number - self._begins - LOOKS[-1]
-        return left - (TURN - left % TURN)
+    def _may_leave_out(self, rounds: int = TURN) -> int:
+        """How many rounds, in turns of so many, are between those that are looked at and the last ones."""
+        left = self._items.number - self._begins - looks_after(rounds)[-1]
+        return left - (rounds - left % rounds)
 
     def __iter__(self) -> Rounds:
         return self
@@ -192,7 +203,10 @@ class Rounds:
         if self._next == self._again:
             self._begin(self._next)
         looked = self._next - self._begins
-        if looked not in LOOKS or self._may_leave_out() < FEWEST:
+        if looked == 1:
+            long = len(self._recorder.equations) - self._equations >= LONG_ROUND
+            self._turns = (1, TURN) if long and self._may_leave_out() >= MANY_ROUNDS else (TURN,)
+        if self._may_leave_out() < FEWEST or not any(looked in looks_after(r) for r in self._turns):
             return carried
         later = self._recorder.later
         # Attributes that were set are handed on like variables.
@@ -204,9 +218,10 @@ class Rounds:
         del items
         if later.on:
             self._look(state)
-        if looked < LOOKS[-1]:
+        rounds = next((r for r in self._turns if looked == looks_after(r)[-1]), None)
+        if rounds is None:
             return carried
-        after = self._on(state)
+        after = self._on(state, rounds)
         for (owner, name), old, value in zip(places, attributes, after[len(carried) :], strict=False):
             if value is not old:
                 stores.own(owner)[name] = value
@@ -218,19 +233,24 @@ class Rounds:
         self._round = len(equations)
         return any(e.op is GUARD for e in equations[begin:])
 
-    def _on(self, carried: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Leave out the rounds that follow from those that were looked at; what variables hold after them."""
+    def _on(self, carried: tuple[Any, ...], rounds: int) -> tuple[Any, ...]:
+        """Leave out the rounds that follow from those that were looked at, in turns of so many; what the
+        variables hold after them.
+        """
         later = self._recorder.later
         try:
-            carried = self._leave_out(carried)
+            carried = self._leave_out(carried, rounds)
             self._reason = ""
         except Refused as refusal:
+            if rounds != self._turns[-1]:
+                return carried  # longer turns may be alike
             self._reason = str(refusal)
             if later.whatever_size:
                 later.catch_up()
         later.whatever_size, self._recorder.operands = False, None
         self._looks.clear()
-        self._first, self._appended = (), []
+        self._firsts.clear()
+        self._appended = []
         if self._reason:
             self._again, self._wait = self._next + self._wait, self._wait * AGAIN
         else:
@@ -238,21 +258,23 @@ class Rounds:
             self._begin(self._next)
         return carried
 
-    def _leave_out(self, carried: tuple[Any, ...]) -> tuple[Any, ...]:
+    def _leave_out(self, carried: tuple[Any, ...], rounds: int) -> tuple[Any, ...]:
         later = self._recorder.later
         if self._odd:
             raise Refused(self._odd)
         if not later.on:
             raise Refused(_settled(self._recorder, before=not self._has_waited))
         found = self._items.found, self._items.written, self._items.numbers
-        counted = counted_up(self._looks)
-        turn = turn_of(self._looks, self._recorder, found, self._appended)
-        turns = turn.limit(min(self._may_leave_out(), self._alike - self._next) // TURN)
+        looks = [self._looks[number] for number in looks_after(rounds) if number in self._looks]
+        turn = turn_of(looks, self._recorder, found, self._appended, rounds)
+        counted = counted_up(looks)
+        alike = min((last - self._next for number, last in self._alike if number > rounds), default=FAR)
+        turns = turn.limit(min(self._may_leave_out(rounds), alike) // rounds)
         fewest = FEWEST_SMALL if turn.is_op else FEWEST
-        if turns * TURN < fewest:
+        if turns * rounds < fewest:
             raise Refused(f"fewer than {fewest} rounds do what those before them did")
         if turn.is_op:
-            made, lists = turn.as_an_op(self._recorder, turns, (self._first, carried))
+            made, lists = turn.as_an_op(self._recorder, turns, (self._firsts[rounds], carried))
             carried = tuple([made.get(i, x) for i, x in enumerate(carried)])
             for items, rows, last in lists:
                 self._observer.loops.misses(items, rows, last)
@@ -260,8 +282,8 @@ class Rounds:
             turn.in_memory(self._recorder, turns)
         for owner, name, growth in counted:
             stores.own(owner)[name] += growth * turns
-        self._next += turns * TURN
-        self._left_out += turns * TURN
+        self._next += turns * rounds
+        self._left_out += turns * rounds
         return carried
 
     def _look(self, carried: tuple[Any, ...]) -> None:
@@ -272,10 +294,11 @@ class Rounds:
         by_graph = references.by_graph(later.tensors(), self._since)
         if by_graph is None:
             return  # with a look less than there should be, nothing is left out
-        if not self._looks:
-            self._first = carried
-        else:
-            by_graph.update(map(id, self._first))
+        for first in self._firsts.values():
+            by_graph.update(map(id, first))
+        looked = self._next - self._begins
+        if looked in self._turns:
+            self._firsts[looked] = carried
         by_graph.update(id(x) for a in self._appended if (x := a.tensor()) is not None)
         seen = tuple([Seen.of(x, memory) if isinstance(x, Tensor) else x for x in carried])
         counters = later.versions()
@@ -284,7 +307,7 @@ class Rounds:
         appended = len(self._appended)
         counts = tuple((c.owner, c.name, c.value()) for c in observer.stores.counts())
         length = len(recorder.equations)
-        self._looks.append(Look(length, noted, seen, roots, counters, versions, appended, counts))
+        self._looks[looked] = Look(length, noted, seen, roots, counters, versions, appended, counts)
 
     def over(self) -> None:
         """The loop is over: say why its rounds ran, if they did."""
@@ -370,7 +393,7 @@ class Rounds:
         parts = key if type(key) is tuple else (key,)
         at = next(i for i, slope in enumerate(slopes) if slope)
         index = self._recorder.equations[-1].params["index"]
-        growth = slopes[at] * self._items.sources[place].step * TURN
+        growth = slopes[at] * self._items.sources[place].step
         return RowRead(index, at, asked(parts[at]), growth, owner.array.shape[at])
 
     def computed(self, compute: Callable[[], Any], sides: Sequence[Any], leaves: bool) -> Any:
@@ -390,7 +413,7 @@ class Rounds:
                 place, function, *others = part
                 self._observer.numbers.look(*others)  # a replay has the same rows
                 source, made = sources[place], self._recorder.equations[begin:]
-                given = value, function, tuple(others), source[self._next - 1], source.step * TURN
+                given = value, function, tuple(others), source[self._next - 1], source.step
                 known = computed(made, *given) if type(other) is Tensor else None
                 if known is None:
                     odd = True
@@ -423,9 +446,9 @@ class Rounds:
         source = self._items.sources[place]
         if type(source) is not range or type(left) is not int or type(right) is not int:
             self._odd = self._odd or "its rounds compare their number with what is no whole number"
-        elif self._next - self._begins > LOOKS[0]:
+        else:
             alike = alike_for(symbol, left - right, slope * source.step)
-            self._alike = min(self._alike, self._next - 1 + alike)
+            self._alike.append((self._next - self._begins, self._next - 1 + alike))
 
     def _compared_count(self, symbol: str, left: Any, right: Any, growth: int) -> None:
         if type(left) is not int or type(right) is not int:

@@ -33,7 +33,8 @@ class Computed(NamedTuple):
     """A number that an op was given.
 
     place: which operand it is. value: what it is; function, others: by what that follows from `number`, the
-    one of the round. growth: by how much that grows in a turn. dtype: of the tensor that it meets.
+    one of the round. growth: by how much that grows in a round or, of what a turn does (`by_turns`), in a
+    turn. dtype: of the tensor that it meets.
     """
 
     place: int
@@ -43,6 +44,10 @@ class Computed(NamedTuple):
     number: int
     growth: int
     dtype: np.dtype
+
+    def by_turns(self, rounds: int) -> Computed:
+        """The same for turns of so many rounds."""
+        return self._replace(growth=rounds * self.growth)
 
     def leads_to(self, other: Computed) -> bool:
         """Whether the other one is that of the next turn."""

@@ -17,8 +17,8 @@ class RowRead(NamedTuple):
     """A subscript with an index that grows with the round, or a window, `x[t : t + 3]`.
 
     entries: the index of the op. place: where in it the one is that grows; asked: what that was as it stood,
-    maybe counted from the end, or the ends of the window; growth: by how much it grows in a turn; size: of
-    how many there are.
+    maybe counted from the end, or the ends of the window; growth: by how much it grows in a round or, of what
+    a turn does (`by_turns`), in a turn; size: of how many there are.
     """
 
     entries: tuple[Any, ...]
@@ -26,6 +26,10 @@ class RowRead(NamedTuple):
     asked: tuple[int, ...]
     growth: int
     size: int
+
+    def by_turns(self, rounds: int) -> RowRead:
+        """The same for turns of so many rounds."""
+        return self._replace(growth=rounds * self.growth)
 
     def leads_to(self, other: RowRead) -> bool:
         """Whether the other one is that of the next turn."""
@@ -102,3 +106,7 @@ class RowWrite(NamedTuple):
 
     row: RowRead
     owner: weakref.ref[Tensor]
+
+    def by_turns(self, rounds: int) -> RowWrite:
+        """See `RowRead`."""
+        return self._replace(row=self.row.by_turns(rounds))

@@ -33,8 +33,16 @@ from fusegrad.tracer.loops.written_rows import Forward, NotApart, written_rows
 from fusegrad.tracer.record.memory import Known
 from fusegrad.tracer.record.recorder import Recorder
 
-# So many rounds are one turn. After which rounds the state is looked at: the first ones may differ.
-TURN, LOOKS = 2, (2, 4, 6)
+# So many rounds are one turn: two, or one where rounds are long (so many equations) and many, which is all to
+# record then, and to compile.
+TURN, LONG_ROUND, MANY_ROUNDS = 2, 24, 128
+# After so many turns the state is looked at: the first one may differ.
+LOOKS = 3
+
+
+def looks_after(rounds: int) -> range:
+    """After which rounds the state is looked at, if a turn is so many of them."""
+    return range(rounds, LOOKS * rounds + 1, rounds)
 
 
 class Look(NamedTuple):
@@ -143,8 +151,8 @@ class Turn(NamedTuple):
         """
         owners = self._owners(recorder)
         leaves = bool(self.appended or self.written)
-        begun = 0 if leaves else len(LOOKS) - 1  # how many of the recorded turns are done again
-        at = self._at(len(LOOKS) - 1 - begun)
+        begun = 0 if leaves else LOOKS - 1  # how many of the recorded turns are done again
+        at = self._at(LOOKS - 1 - begun)
         tensors = {i: x for i, x in enumerate(looks[0 if begun else -1]) if isinstance(x, Tensor)}
         found = {i: recorder.memory.find(x.array) for i, x in tensors.items()}
         values = {i: known.value for i, known in found.items() if known is not None and known.is_current()}
@@ -169,9 +177,7 @@ class Turn(NamedTuple):
         # In memory of their own: what is kept of them for backward is not written.
         rows = [ops.clone(x) if i in self.ahead else x for i, x in zip(self.rows, rows, strict=True)]
         rows += self._number_rows(recorder, 1 - begun, turns + begun)
-        handed = [
-            ops.clone(forward.row.row(owner[forward.write], len(LOOKS) - 1)) for forward in self._handed()
-        ]
+        handed = [ops.clone(forward.row.row(owner[forward.write], LOOKS - 1)) for forward in self._handed()]
         params = loop(self._body(), turns + begun, len(state) + len(handed), len(rows), keeps=self.tracked)
         made = bind(ROLLED, (*[held[v] for v in state], *handed, *rows, *same), params)
         on = {i: made[state.index(v)] for i, v in values.items() if v in state}
@@ -246,7 +252,7 @@ class Turn(NamedTuple):
         carried, body = [known.array for (known,) in now], self._body()
         if not recorder.later.repeat(ROLLED, carried, others, loop(body, turns, len(now))):
             raise Refused("what its rounds hand on had to be computed")
-        params = loop(body, turns + len(LOOKS) - 1, len(now))
+        params = loop(body, turns + LOOKS - 1, len(now))
         made = recorder.replace(self.first, ROLLED, (*self.state, *same), params)
         for (known,), value in zip(now, made, strict=True):
             known.value = value
@@ -266,13 +272,15 @@ def turn_of(
     recorder: Recorder,
     found: tuple[Mapping[int, RowRead], Mapping[int, RowWrite], Mapping[int, Computed]],
     appended: Sequence[Appended],
+    rounds: int,
 ) -> Turn:
-    """What each turn does. Raises Refused where two of them differ, or do more than a graph says.
+    """What each turn of so many rounds does. Raises Refused where two of them differ, or do more than a graph
+    says.
 
     found: by the number of an equation, what reads the row of a round, what writes it, and which number of
     the round it is given. appended: what was appended to lists.
     """
-    if len(looks) < len(LOOKS):
+    if len(looks) < LOOKS:
         raise Refused("something has put hooks on what its rounds compute")
     if any(look.noted != looks[0].noted for look in looks):
         raise Refused(
@@ -280,7 +288,7 @@ def turn_of(
         )
     pairs = [*itertools.pairwise(looks)]
     first, second = (recorder.equations[a.equations : b.equations] for a, b in pairs)
-    ours, written, numbers = ([_within(known, a, b) for a, b in pairs] for known in found)
+    ours, written, numbers = ([_within(known, a, b, rounds) for a, b in pairs] for known in found)
     subscripts = [read | {i: w.row for i, w in w_.items()} for read, w_ in zip(ours, written, strict=True)]
     after = in_place_of(first, second, subscripts[0], subscripts[1], numbers[0], numbers[1])
     try:
@@ -337,10 +345,12 @@ def counted_up(looks: Sequence[Look]) -> list[tuple[Any, str, int]]:
     return found
 
 
-def _within(found: Mapping[int, Any], begin: Look, end: Look) -> dict[int, Any]:
-    """What was found between two looks, by the number of the equation from the first one on."""
+def _within(found: Mapping[int, Any], begin: Look, end: Look, rounds: int) -> dict[int, Any]:
+    """What was found between two looks, for turns of so many rounds, by the number of the equation from the
+    first one on.
+    """
     first = begin.equations
-    return {i - first: known for i, known in found.items() if first <= i < end.equations}
+    return {i - first: known.by_turns(rounds) for i, known in found.items() if first <= i < end.equations}
 
 
 def _writes(looks: Sequence[Look]) -> list[tuple[list[Any], int]]:

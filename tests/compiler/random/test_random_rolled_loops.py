@@ -11,6 +11,7 @@ import linecache
 import random
 from collections.abc import Callable, Iterator
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -239,11 +240,17 @@ def loop(seed: int) -> tuple[str, Callable[..., Any], int]:
 def made_short(set_: Callable[[Any, str, Any], Any]) -> None:
     """Few rounds are enough to leave some out, and to have a loop compiled."""
     set_(rolling, "FEWEST_SMALL", 16)
+    set_(rolling, "MANY_ROUNDS", 16)
     set_(rolled, "MANY", 100)
 
 
 def check(seed: int) -> bool:
-    """Compare one loop; whether it was rolled."""
+    """Compare one loop; whether it was rolled. Every second one is tried round by round first."""
+    with mock.patch.object(rolling, "LONG_ROUND", 1 if seed % 2 else 1 << 30):
+        return compare(seed)
+
+
+def compare(seed: int) -> bool:
     source, function, n = loop(seed)
     draw = np.random.default_rng(seed)
     shapes = (n, WIDTH), (n, WIDTH), (WIDTH, WIDTH), (WIDTH,)

@@ -52,9 +52,10 @@ from fusegrad.compiler.runtime.allocator import (
     data_address,
     pool,
 )
-from fusegrad.eager.core.op import REGISTRY, wrap
+from fusegrad.eager.core.op import REGISTRY, Params, wrap
 from fusegrad.eager.core.sizes import has_symbols
 from fusegrad.tracer.ir.graph import Equation, Value
+from fusegrad.tracer.ir.rolled import ROLLED
 
 NOTHING = np.empty(0)
 RESHAPE = REGISTRY["reshape"]
@@ -134,6 +135,22 @@ class _Opaque:
     equation: Equation
     operands: tuple[Any, ...]
     results: tuple[tuple[int, tuple[int, ...] | None], ...]
+
+
+@dataclass(frozen=True)
+class _Loop:
+    """The rounds of a rolled loop: its operands (array index and views), and the results' indices."""
+
+    repeat: Callable[[Sequence[np.ndarray], Params], Sequence[np.ndarray]]
+    params: Params
+    operands: tuple[tuple[int, tuple[Equation, ...]], ...]
+    results: tuple[int, ...]
+
+    def run(self, arrays: list[Any]) -> None:
+        """They give arrays of their own, in rows."""
+        given = [viewed(arrays[i], chain) if chain else arrays[i] for i, chain in self.operands]
+        for index, array in zip(self.results, self.repeat(given, self.params), strict=True):
+            arrays[index] = array
 
 
 class Placed:
@@ -235,7 +252,7 @@ class Placed:
 
     def _build_calls(self) -> None:
         """The steps as native stretches with NumPy's ops in between."""
-        self.stages: list[_Native | _Opaque] = []
+        self.stages: list[_Native | _Opaque | _Loop] = []
         self._blocks: list[np.ndarray] = []  # of the steps of batches, whose blocks have their addresses
         pending: list[Call] = []
 
@@ -312,7 +329,7 @@ class Placed:
             return window_products.use(equation, given, places)
         return solvers.solver_use(equation, given, made, places)
 
-    def _opaque_call(self, step: Step) -> _Opaque:
+    def _opaque_call(self, step: Step) -> _Opaque | _Loop:
         (equation,) = with_sizes(step.equations, self.sizes)
         operands: list[Any] = []
         for operand in equation.inputs:
@@ -322,6 +339,10 @@ class Placed:
             else:
                 operands.append(operand)
         results = tuple([self.sizes.of(self.blueprint.opaque[v]) for v in equation.outputs])
+        in_rows = all(strides is None for _, strides in results)
+        if equation.op is ROLLED and equation.params["body"].is_compiled and in_rows:
+            indices = tuple([index for index, _ in results])
+            return _Loop(equation.params["body"].repeat_on, dict(equation.params), tuple(operands), indices)
         return _Opaque(equation, tuple(operands), results)
 
     # Running.
@@ -337,6 +358,8 @@ class Placed:
         for stage in self.stages:
             if isinstance(stage, _Native):
                 stage.calls.run(*arrays, arena)
+            elif isinstance(stage, _Loop):
+                stage.run(arrays)
             else:
                 _run_opaque(stage, arrays)
         if self.arena_bytes:

@@ -7,7 +7,7 @@ any other equations.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -88,19 +88,31 @@ class CompiledBody(Body):
         self.places = [self.program.locate(v)[0] for v in self.program.graph.outputs]
         # What calls the kernels of a round so often, by what changes from round to round.
         self.prepared: dict[Any, RoundsOfCalls] = {}
+        self._in_one_call: dict[Any, _OneCall | None] = {}
 
     def repeat(self, tensors: Sequence[Tensor], params: Params) -> tuple[np.ndarray, ...]:
         """The arrays that all rounds give."""
-        now, given = in_rows(tensors, params["carried"])
-        outputs = self.graph.outputs[params["carried"] :]
-        made = [np.empty((params["rounds"], *v.shape), v.dtype) for v in outputs]
+        return self.repeat_on([t.array for t in tensors], params)
+
+    def repeat_on(self, arrays: Sequence[np.ndarray], params: Params) -> tuple[np.ndarray, ...]:
+        """The arrays that all rounds give, of those of the loop's tensors."""
+        rounds, carried = params["rounds"], params["carried"]
+        now, given = in_rows(arrays, carried)
+        made = [np.empty((rounds, *v.shape), v.dtype) for v in self.graph.outputs[carried:]]
+        key = rounds, params["rows"], params["backwards"]
+        if key not in self._in_one_call:
+            self._in_one_call[key] = _OneCall.of(self, now, given, made, params)
+        one = self._in_one_call[key]
+        if one is not None and not (one.calls.shared and threads.pool_size() > 1):
+            one.run(now, given, made)
+            return (*now, *made)
         return (*MemoryOfRounds(self, now, given, made, params).run(), *made)
 
 
-def in_rows(tensors: Sequence[Tensor], carried: int) -> tuple[list[np.ndarray], list[np.ndarray]]:
+def in_rows(arrays: Sequence[np.ndarray], carried: int) -> tuple[list[np.ndarray], list[np.ndarray]]:
     """The arrays of a loop's tensors, row-major: copies of what it carries on, and what its rounds read."""
-    now = [np.array(t.array, order="C") for t in tensors[:carried]]
-    return now, [np.asarray(t.array, order="C") for t in tensors[carried:]]
+    now = [np.array(array, order="C") for array in arrays[:carried]]
+    return now, [np.asarray(array, order="C") for array in arrays[carried:]]
 
 
 class MemoryOfRounds:
@@ -166,20 +178,23 @@ class MemoryOfRounds:
 
     def _at_once(self, calls: Calls, arena: np.ndarray) -> None:
         """Rounds that are little to do."""
+        for first in range(0, self.rounds, ROUNDS_AT_ONCE):
+            number = min(self.rounds - first, ROUNDS_AT_ONCE)
+            self.several(calls, number).run(*self.arrays(self._row(first)), arena)
+            if number % 2:
+                self.take_turns()
+
+    def several(self, calls: Calls, number: int) -> RoundsOfCalls:
+        """What runs so many rounds."""
         parts = {i: self.given[i - len(self.now)] for i in self._read()}
         parts |= dict(zip(self.left, self.made, strict=True))
         sign = -1 if self.backwards else 1
         moves = tuple([(place + 1, sign * array[0].nbytes) for place, array in parts.items()])
         turns = tuple([(i + 1, self.on[i] + 1) for i in self.turns])
-        for first in range(0, self.rounds, ROUNDS_AT_ONCE):
-            number = min(self.rounds - first, ROUNDS_AT_ONCE)
-            several = self.prepared.get((number, moves, turns))
-            if several is None:
-                several = RoundsOfCalls(calls, number, moves, turns)
-                self.prepared[number, moves, turns] = several
-            several.run(*self.arrays(self._row(first)), arena)
-            if number % 2:
-                self.take_turns()
+        found = self.prepared.get((number, moves, turns))
+        if found is None:
+            found = self.prepared[number, moves, turns] = RoundsOfCalls(calls, number, moves, turns)
+        return found
 
     def _read(self) -> range:
         """The places of the arrays of which each round reads a row."""
@@ -199,6 +214,52 @@ class MemoryOfRounds:
         """What was put beside is handed on."""
         for i in self.turns:
             self.now[i], self.spare[i] = self.spare[i], self.now[i]
+
+
+class _OneCall(NamedTuple):
+    """Rounds that are little to do and not many: all is known but where the arrays lie.
+
+    rows: how much of what rounds read gives each a row. last: whether they begin with the last one. turns:
+    which arrays of those that are handed on take turns, and with which. left: where what rounds leave lies.
+    """
+
+    placed: Placed
+    calls: Calls
+    several: RoundsOfCalls
+    rows: int
+    last: bool
+    turns: Sequence[tuple[int, int]]
+    left: Sequence[int]
+    is_odd: bool
+
+    @classmethod
+    def of(cls, body: CompiledBody, *memory: Any) -> _OneCall | None:
+        """None where there is more to do. memory: what `MemoryOfRounds` is given besides."""
+        of, calls = MemoryOfRounds(body, *memory), body.program.placed().calls
+        if calls is None or of.rounds > ROUNDS_AT_ONCE or not (of.turns or of.rows or of.made):
+            return None
+        turns = [(i, of.on[i]) for i in of.turns]
+        several = of.several(calls, of.rounds)
+        return cls(of.placed, calls, several, of.rows, of.backwards, turns, of.left, of.rounds % 2 == 1)
+
+    def run(self, now: list[np.ndarray], given: Sequence[np.ndarray], made: Sequence[np.ndarray]) -> None:
+        """Run them: what they hand on is in `now`."""
+        placed, parts, left = self.placed, given[: self.rows], made
+        if self.last:
+            parts, left = [x[-1:] for x in parts], [x[-1:] for x in made]
+        # Only where an array begins is read.
+        arrays = [*now, *parts, *given[self.rows :], *placed.rest]
+        for i, beside in self.turns:
+            array = now[i]
+            arrays[beside] = np.empty(array.shape, array.dtype)
+        for place, array in zip(self.left, left, strict=True):
+            arrays[place] = array
+        arena = placed.take_arena()
+        self.several.run(*arrays, arena)
+        placed.arenas.append(arena)
+        if self.is_odd:
+            for i, beside in self.turns:
+                now[i] = arrays[beside]
 
 
 def _with_results_apart(graph: Graph) -> Graph:

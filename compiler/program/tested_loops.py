@@ -78,7 +78,7 @@ class _Rounds(MemoryOfRounds):
 
 def run_while(compiled: CompiledBody, tensors: Sequence[Tensor], params: Params) -> tuple[np.ndarray, ...]:
     """What `Tested` gives for a round that keeps its inputs."""
-    now, given = in_rows(tensors, params["carried"])
+    now, given = in_rows([t.array for t in tensors], params["carried"])
     rounds = {"rounds": 1, "rows": 0, "backwards": False}
     at_work = _Rounds(compiled, now, given, [np.empty(1, np.bool_)], rounds)
     count = at_work.run_while(params["most"])

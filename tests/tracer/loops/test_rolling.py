@@ -125,13 +125,13 @@ def test_a_loop_leaves_what_it_is_given():
 
 def test_its_body_runs_in_the_memory_of_what_it_takes_over(monkeypatch):
     repeated = []
-    original = loop_bodies.CompiledBody.repeat
+    original = loop_bodies.CompiledBody.repeat_on
 
     def repeat(self, given, params):
         repeated.append((params["rounds"], len(self.program.into)))
         return original(self, given, params)
 
-    monkeypatch.setattr(loop_bodies.CompiledBody, "repeat", repeat)
+    monkeypatch.setattr(loop_bodies.CompiledBody, "repeat_on", repeat)
     compiles_right(wave, *tensors(), 40)
     assert repeated == [(18, 2)] * 3
 

@@ -29,7 +29,7 @@ WEAK = (float, int)
 
 
 @functools.lru_cache(maxsize=4096, typed=True)
-def _same_number(number: float, dtype: np.dtype) -> Any:
+def same_number(number: float, dtype: np.dtype) -> Any:
     """A number other than 0 as NumPy has it next to arrays of a float dtype, which is faster.
 
     Itself where NumPy has something to say about it. Zeros would be found for each other, whatever the sign.
@@ -141,7 +141,7 @@ class Pointwise(Analytic):
                         return (self.numpy if plain else self.ordered)(x, y, **params)
                 elif dtype.kind == "f" and "f" in self.kinds and type(y) in WEAK:
                     if y and self.one_dtype:
-                        y = _same_number(y, dtype)
+                        y = same_number(y, dtype)
                     plain = self.keeps_order or x.flags.c_contiguous
                     return (self.numpy if plain else self.ordered)(x, y, **params)
                 elif dtype is _INT64 and type(y) is int and self.takes_int64 and -(2**63) <= y < 2**63:
@@ -151,7 +151,7 @@ class Pointwise(Analytic):
                 dtype = y.dtype
                 if dtype.kind == "f" and "f" in self.kinds:
                     if x and self.one_dtype:
-                        x = _same_number(x, dtype)
+                        x = same_number(x, dtype)
                     plain = self.keeps_order or y.flags.c_contiguous
                     return (self.numpy if plain else self.ordered)(x, y, **params)
                 if dtype is _INT64 and type(x) is int and self.takes_int64 and -(2**63) <= x < 2**63:

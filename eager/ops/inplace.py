@@ -3,13 +3,13 @@
 `x.add_(y)` computes `x + y`, so that autograd gets its node and the dtype rules are the op's;
 writes the result into x's memory; counts the write; and moves x's place on the graph to the new
 node, or the place of what x is a view of (see `eager/autograd/views.py`). What backward keeps of x before
-the write is kept as a copy.
+the write is kept as a copy. Where nothing goes on the graph, NumPy computes in x's memory what it can.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,14 +18,33 @@ from fusegrad.eager.autograd.node import place, reach, share
 from fusegrad.eager.core import large
 from fusegrad.eager.core.dtypes import CATEGORY
 from fusegrad.eager.core.errors import failure
-from fusegrad.eager.core.families import lies_apart
+from fusegrad.eager.core.families import WEAK, Pointwise, lies_apart, same_number
 from fusegrad.eager.core.names import attach, publish, renamed
-from fusegrad.eager.core.op import wrap
+from fusegrad.eager.core.op import Op, wrap
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.stand_in import has_values, plain
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.forms import given, refusal
+
+
+class OneOp(NamedTuple):
+    """What a function does, of which there is an in-place form: an op with its operands, and no more.
+
+    scaled: gives the second operand, of those of the function and its `alpha`.
+    """
+
+    op: Pointwise
+    scaled: Callable[[Any, Any, Any], Any] | None = None
+
+
+ONE_OP: dict[Any, OneOp] = {}
+# By the op: what computes it in the memory of its first operand, where that is no ufunc.
+IN_ITS_MEMORY: dict[Op, Callable[..., Any]] = {}
+_SCALE = {"alpha"}
+# Up to so many elements: larger arrays have kernels, and all cores. So do smaller ones, but for what is so
+# light that memory is all it takes.
+FEW, LIGHT = 1 << 20, frozenset({"add", "sub", "mul", "div", "neg", "abs", "relu"})
 
 
 def begin_write(target: Tensor, name: str, others: Sequence[Any] = ()) -> bool:
@@ -185,6 +204,46 @@ def apart(value: Any, target: Tensor) -> Any:
     return value
 
 
+def _computed_in_its_memory(
+    one: OneOp, target: Tensor, args: Sequence[Any], options: Mapping[str, Any]
+) -> bool:
+    """Whether NumPy has done the op in the memory of its first operand: of floats, where its results are
+    those that `evaluate` gives.
+    """
+    if len(args) != len(one.op.arguments) - 1 or (options and (one.scaled is None or {*options} != _SCALE)):
+        return False
+    array, dtype, op = target.array, target.array.dtype, one.op
+    ufunc: Any = IN_ITS_MEMORY.get(op) or op.numpy
+    if type(array) is not np.ndarray or dtype.kind != "f" or "f" not in op.kinds or array.size > FEW:
+        return False
+    if (array.size >= op.large and op.name not in LIGHT) or not (op.keeps_order or op in IN_ITS_MEMORY):
+        return False
+    if not args:
+        ufunc(array, out=array)
+        return True
+    (other,) = args
+    if one.scaled is not None and options:
+        other = one.scaled(target, other, options["alpha"])
+    if isinstance(other, Tensor):
+        other = other.array
+        if other.dtype is not dtype or type(other) is not np.ndarray:
+            return False
+        if other.shape != array.shape and not _fits(other.shape, array.shape):
+            return False
+    elif type(other) not in WEAK:
+        return False
+    elif other and op.one_dtype:
+        other = same_number(other, dtype)
+    ufunc(array, other, out=array)
+    return True
+
+
+def _fits(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
+    """Whether a shape broadcasts to the other one."""
+    missing = len(wanted) - len(shape)
+    return missing >= 0 and all(n in (1, m) for n, m in zip(shape, wanted[missing:], strict=True))
+
+
 def inplace(function: Callable[..., Tensor], name: str) -> Callable[..., Tensor]:
     """The in-place form of `function`, whose first argument is written."""
 
@@ -193,11 +252,17 @@ def inplace(function: Callable[..., Tensor], name: str) -> Callable[..., Tensor]
         recorded = begin_write(self, name, others)
         if name != "fill_":  # it reads a number
             check_overlap(self.array, self, others)
-        old = before(self, others, recorded)
-        if old.array is not self.array:  # the op goes on the graph
-            args = tuple([apart(a, self) for a in args])
-            kwargs = {k: apart(a, self) for k, a in kwargs.items()}
+        one, keeps = ONE_OP.get(function), True
         try:
+            if one is not None and state.interpreter is None and has_values(self.array):
+                if not recorded and _computed_in_its_memory(one, self, args, kwargs):
+                    views.wrote(self)
+                    return self
+                keeps = one.op.saves
+            old = before(self, others, recorded and keeps)
+            if old.array is not self.array:  # the op goes on the graph
+                args = tuple([apart(a, self) for a in args])
+                kwargs = {k: apart(a, self) for k, a in kwargs.items()}
             made = function(old, *args, **kwargs)
         except Exception as error:
             refused = refusal(error, function, given(self, *args, **kwargs), name, own=1)

@@ -18,6 +18,7 @@ from fusegrad.eager.core.families import (
     DTypeRule,
     Elementwise,
 )
+from fusegrad.eager.core.large import LARGE
 from fusegrad.eager.core.memory_order import Orders, rows
 from fusegrad.eager.core.names import renamed
 from fusegrad.eager.core.op import bind
@@ -26,6 +27,7 @@ from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.declare import public
 from fusegrad.eager.ops.index import inplace as inplace_ops
+from fusegrad.eager.ops.inplace import IN_ITS_MEMORY, ONE_OP
 from fusegrad.eager.ops.pointwise.comparison import at_least, at_most
 from fusegrad.eager.ops.pointwise.declare_pointwise import (
     OPERANDS,
@@ -109,6 +111,19 @@ relu = public(method=True, inplace=True)(
         "max(x, 0).",
     )
 )
+
+
+def _relu_in_memory(x: np.ndarray, out: np.ndarray) -> None:
+    """`relu` into the memory of `x`; piece by piece, since NumPy has vectors for that (see `at_least`)."""
+    pieces = [x]
+    if x.size > LARGE and x.flags.c_contiguous:
+        flat = x.reshape(-1)
+        pieces = [flat[begin : begin + LARGE] for begin in range(0, x.size, LARGE)]
+    for piece in pieces:
+        at_least(piece, 0, piece)
+
+
+IN_ITS_MEMORY[ONE_OP[relu].op] = _relu_in_memory
 leaky_relu = _parametric(
     "leaky_relu",
     lambda x, negative_slope: np.where(x > 0, x, x * negative_slope),

@@ -124,12 +124,12 @@ isfinite = unary(
 # Choosing. Of two zeros NumPy and kernels take the second, whatever the signs; in half precision the first.
 
 
-def at_least(x: Any, low: Any) -> Any:
-    """`x`, or `low` where it is below that; a zero keeps its own sign beside a zero."""
+def at_least(x: Any, low: Any, out: Any = None) -> Any:
+    """`x`, or `low` where it is below that; a zero keeps its own sign beside a zero. out: where to put it."""
     is_zero = type(low) in WEAK and not low and math.copysign(1, low) > 0
     if is_zero and _FEW < x.size <= LARGE and x.dtype.char in "fd" and x.flags.c_contiguous:
         low = _zeros(x.dtype)[: x.size].reshape(x.shape)  # NumPy has vectors for two arrays alone
-    return np.maximum(x, low) if x.dtype.char == "e" else np.maximum(low, x)
+    return np.maximum(x, low, out=out) if x.dtype.char == "e" else np.maximum(low, x, out=out)
 
 
 # Up to so many elements NumPy's calls take longer than what they do.

@@ -16,6 +16,7 @@ from fusegrad.eager.core.op import Op, bind, wrap
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.declare import public
+from fusegrad.eager.ops.inplace import ONE_OP, OneOp
 
 # Types that may stand in an equation as they are; others are converted by `operand`.
 OPERANDS: set[type] = {Tensor, float, int, bool, complex}
@@ -134,6 +135,8 @@ def function_of_one(op: Op, name: str, doc: str, source: str | None = None) -> C
         return bind(op, (input if type(input) in OPERANDS else operand(input),))
 
     WRITING[function] = writing
+    if isinstance(op, Pointwise):
+        ONE_OP[function] = OneOp(op)
     return documented(function, name, doc, source)
 
 
@@ -165,6 +168,8 @@ def function_of_two(
         )
 
     WRITING[function] = writing
+    if isinstance(op, Pointwise):
+        ONE_OP[function] = OneOp(op)
     return documented(function, name, doc, source)
 
 

@@ -27,6 +27,7 @@ from fusegrad.eager.core.op import TensorType, bind
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.declare import public
+from fusegrad.eager.ops.inplace import ONE_OP, OneOp
 from fusegrad.eager.ops.pointwise.declare_pointwise import (
     Unary,
     binary,
@@ -146,6 +147,10 @@ def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Tensor:
         )
     kind = dtypes.result_type([x.array if isinstance(x, Tensor) else x for x in (input, other)])
     return trunc(_div(input, other)) if kind.kind in "fV" else _truncated_quotient(input, other)
+
+
+ONE_OP[add], ONE_OP[sub] = (OneOp(ONE_OP[f].op, _scaled) for f in (_add, _sub))
+ONE_OP[div] = ONE_OP[_div]
 
 
 def _truncated_quotient(x: Any, y: Any) -> Tensor:

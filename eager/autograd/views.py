@@ -346,6 +346,7 @@ class Refusal(Node):
     def __init__(self, refused: str) -> None:
         self.begin()
         self.refused = refused
+        self.inputs, self.outputs = (), ()
 
     def name(self) -> str:
         """Not PyTorch's: there the error comes when the node is asked for."""

@@ -326,9 +326,12 @@ def turn_of(
         names.add(value.name)
         given[i] = computed, value
     begin, roots = looks[0].equations, looks[-1].roots
-    return Turn(
+    turn = Turn(
         first, begin, after, carried, roots, counted, tracked, later, written[1], given, forwards, ahead, left
     )
+    if turn.is_op and _share_memory(looks):
+        raise Refused("its rounds hand on several tensors that share memory")
+    return turn
 
 
 def counted_up(looks: Sequence[Look]) -> list[tuple[Any, str, int]]:
@@ -363,6 +366,16 @@ def _writes(looks: Sequence[Look]) -> list[tuple[list[Any], int]]:
             raise Refused("its rounds write into memory, and not each as often")
         found.append((looks[-1].counters[key], number))
     return found
+
+
+def _share_memory(looks: Sequence[Look]) -> bool:
+    """Whether several variables hold tensors, other ones after each turn, that share memory: an op gives each
+    of them memory of its own.
+    """
+    pairs = zip(looks[0].carried, looks[-1].carried, strict=True)
+    seen = [now for then, now in pairs if isinstance(now, Seen) and now.reference is not then.reference]
+    references = {id(x.reference): x for x in seen if x.root is not None}
+    return len({x.root for x in references.values()}) < len(references)
 
 
 def _carries(looks: Sequence[Look], after: dict[Value, Value]) -> bool:

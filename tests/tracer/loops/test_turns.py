@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rolled_loops import check_rolled, rounds_that_run
+from rolled_loops import check_rolled, given, rounds_that_run
 
 import fusegrad as fg
 from fusegrad.tracer.loops import rolling, turns
@@ -130,3 +130,68 @@ def test_memory_that_is_written(ran: list[int], monkeypatch: pytest.MonkeyPatch)
         np.testing.assert_allclose(jitted(x).numpy(), function(x).numpy(), rtol=1e-9, atol=1e-11)
     assert ran == [0, 1, 2, 2 * ROUNDS - 1]
     assert f"rounds of a loop, {2 * ROUNDS - 2} times" in str(jitted.explain())
+
+
+class Held:
+    """What keeps a state, and a part of it."""
+
+    def __init__(self, state: Any) -> None:
+        self.state, self.part = state, state[:2]
+
+
+def shares_memory(x: Any, w: Any, h: Any, rounds: int) -> Any:
+    h = h * 1
+    part = h[:2]
+    for t in range(rounds):
+        if t == rounds - 1:
+            part.mul_(2)
+        h = stepped(x, w, h) * 0.5 + x[t]
+        part = h[:2]
+    return h
+
+
+def shares_memory_behind(x: Any, w: Any, h: Any, rounds: int) -> Any:
+    h = h * 1
+    part = h[:2]
+    for t in range(rounds):
+        before, part_before = h, part
+        h = stepped(x, w, h) * 0.5 + x[t] + part.sum() * 0.1
+        part = h.view(4)
+    part_before.mul_(2)
+    return before
+
+
+def shares_memory_of_attributes(x: Any, w: Any, h: Any, rounds: int) -> Any:
+    held = Held(h * 1)
+    for t in range(rounds):
+        if t == rounds - 1:
+            held.part.mul_(2)
+        held.state = stepped(x, w, held.state) * 0.5 + x[t]
+        held.part = held.state[:2]
+    return held.state
+
+
+@pytest.mark.parametrize("function", [shares_memory, shares_memory_behind, shares_memory_of_attributes])
+@pytest.mark.parametrize("rounds", range(ROUNDS, ROUNDS + 4))
+def test_tensors_that_share_memory_still_do(function: Any, rounds: int) -> None:
+    draw = np.random.default_rng(0)
+    x, w, h = (fg.tensor(draw.standard_normal(s)) for s in ((ROUNDS + 4, 4), (4, 4), (4,)))
+    wanted, jitted = function(x, w, h, rounds), fg.jit(function)
+    for _ in range(2):
+        np.testing.assert_allclose(jitted(x, w, h, rounds).numpy(), wanted.numpy(), rtol=1e-9)
+
+
+def test_rows_of_what_is_written_later() -> None:
+    def function(x: Any, w: Any, h: Any) -> Any:
+        y = x * 1
+        for t, row in enumerate(y):
+            h = fg.tanh(h @ w) + row
+            y[t] = h * 2
+        return h, row, y
+
+    args = [t.clone().requires_grad_() for t in given()]
+    with pytest.raises(RuntimeError, match="modified inplace"):
+        function(*args)
+    # A rolled loop takes a row when its round comes, and before it is written.
+    for ours, theirs in zip(fg.jit(function)(*args), function(*given()), strict=True):
+        np.testing.assert_allclose(ours.detach().numpy(), theirs.numpy(), rtol=1e-9)

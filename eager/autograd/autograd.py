@@ -13,6 +13,7 @@ from fusegrad.eager.autograd.anomaly import detect_anomaly, set_detect_anomaly
 from fusegrad.eager.autograd.edges import GradientEdge, at_edges
 from fusegrad.eager.autograd.engine import hand_on, run_backward
 from fusegrad.eager.autograd.function import Function
+from fusegrad.eager.autograd.hooks import refuse_beside
 from fusegrad.eager.autograd.node import FREED, Node, filled, place, record, share
 from fusegrad.eager.autograd.variable import Variable
 from fusegrad.eager.core.errors import failure
@@ -103,6 +104,7 @@ def _wanted(inputs: Any, name: str) -> list[Tensor]:
             raise failure(
                 RuntimeError, f"One of the differentiated Tensors does not require grad: input {i} of {name}"
             )
+        refuse_beside(tensor, name)
     return wanted
 
 

@@ -18,6 +18,22 @@ from fusegrad.eager.core.tensor import Tensor
 Hooks = dict[int, Callable[..., Any]]
 
 
+# By id: tensors beside the way that gradients take, of which those that come later were not made: items of
+# lists that the rounds of a loop appended which a capture left out.
+beside: weakref.WeakValueDictionary[int, Tensor] = weakref.WeakValueDictionary()
+
+
+def refuse_beside(tensor: Any, name: str) -> None:
+    """Raise RuntimeError for a tensor whose gradient would lack what comes of it later."""
+    if beside and beside.get(id(tensor)) is tensor:
+        raise failure(
+            RuntimeError,
+            f"{name}: the gradient of this item is not known, as the rounds of the loop that appended it are "
+            "compiled as one. Put it into a variable in its round (`if t == 5: kept = h`), or call the "
+            "function without jit.",
+        )
+
+
 class RemovableHandle:
     """Takes a hook away again: `handle.remove()`, or at the end of a `with`."""
 
@@ -163,6 +179,7 @@ def register_hook(self: Tensor, hook: Any) -> RemovableHandle:
     >>> x.grad
     tensor([10., 10.])
     """
+    refuse_beside(self, "register_hook")
     if state.interpreter is not None:
         state.interpreter.puts_hook(self)
     if not self.needs_grad:
@@ -210,6 +227,7 @@ def retain_grad(self: Tensor) -> None:
     Source: `torch.Tensor.retain_grad`.
     """
     _tell()
+    refuse_beside(self, "retain_grad")
     if not self.needs_grad:
         raise failure(RuntimeError, "can't retain_grad on Tensor that has requires_grad=False")
     if self.grad_fn is not None and not retains_grad(self):

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import NoneType
 from typing import Any, NamedTuple
 
+from fusegrad.eager.autograd import hooks
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.public import form
 from fusegrad.eager.core.state import in_modes, modes
@@ -63,7 +64,7 @@ class Missing(NamedTuple):
         turn, place = divmod(number, len(self.parts))
         if number not in self.made and number not in self.last:
             with in_modes(self.modes):
-                self.made[number] = ops.clone(ops.select(self.parts[place], 0, turn))
+                self.made[number] = _beside(ops.clone(ops.select(self.parts[place], 0, turn)))
         return self.last[number] if number in self.last else self.made[number]
 
     def items(self) -> list[Tensor]:
@@ -71,7 +72,14 @@ class Missing(NamedTuple):
         known = {**self.made, **self.last}
         with in_modes(self.modes):
             rows = enumerate(ops.unbind(self.rows()))
-            return [known[i] if i in known else ops.clone(row) for i, row in rows]
+            return [known[i] if i in known else _beside(ops.clone(row)) for i, row in rows]
+
+
+def _beside(item: Tensor) -> Tensor:
+    """An item, of which the states that came later were not made, though they were computed of the same."""
+    if item.needs_grad:
+        hooks.beside[id(item)] = item
+    return item
 
 
 class Loops:

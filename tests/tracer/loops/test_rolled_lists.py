@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -327,3 +328,40 @@ def test_planted_faults_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Missing, "items", lambda self: items(self)[::-1])
     with pytest.raises(AssertionError):
         check(given_to_another, 1)
+
+
+ASKS: dict[str, Callable[[Any, Any], Any]] = {
+    "grad": lambda loss, item: fg.autograd.grad(loss, item, allow_unused=True)[0],
+    "backward": lambda loss, item: loss.backward(inputs=[item]),
+    "retain_grad": lambda loss, item: item.retain_grad(),
+    "register_hook": lambda loss, item: item.register_hook(print),
+}
+
+
+@pytest.mark.parametrize("name", ASKS)
+def test_who_asks_for_the_gradient_of_an_item_is_told_that_it_is_not_known(name: str) -> None:
+    """What came later was not made of the item: its gradient would be that of what reads it in the list."""
+
+    def function(x: Any, w: Any, h: Any) -> Any:
+        items = []
+        for t in range(ROUNDS):
+            h = fg.tanh(x[t] @ w + h)
+            items.append(h)
+        loss = h.sum() + items[30].sum()
+        item = items[30]
+        ASKS[name](loss, item)
+        return loss
+
+    def kept_apart(x: Any, w: Any, h: Any) -> Any:
+        for t in range(ROUNDS):
+            h = fg.tanh(x[t] @ w + h)
+            if t == 30:
+                kept = h
+        return fg.autograd.grad(h.sum() + kept.sum(), kept)[0]
+
+    args = [t.requires_grad_() for t in given()]
+    function(*args)
+    with pytest.raises(RuntimeError, match=f"{name}: the gradient of this item is not known"):
+        fg.jit(function)(*args)
+    expected = kept_apart(*args).numpy()
+    np.testing.assert_allclose(fg.jit(kept_apart)(*args).numpy(), expected, rtol=1e-9)

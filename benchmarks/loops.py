@@ -25,7 +25,9 @@ import numpy as np
 from fusegrad.compiler.compare.measure import seconds_text
 from fusegrad.compiler.compare.terminal import print_table
 
-STEP, SAMPLES = 0.001, 5
+STEP = 0.001
+# Later calls are timed for so many seconds, and at least so many of them.
+SECONDS, SAMPLES = 0.5, 5
 ROUNDS, SIZES = (1_000, 10_000, 100_000), (1, 100, 1_000)
 
 
@@ -222,7 +224,7 @@ def measured(contender: str, name: str, rounds: int, size: int) -> dict[str, Any
     for _ in range(6):
         run()
     later = []
-    for _ in range(SAMPLES):
+    while sum(later) < SECONDS or len(later) < SAMPLES:
         started = time.perf_counter()
         run()
         later.append(time.perf_counter() - started)

@@ -39,13 +39,15 @@ class Calls:
     The GIL is released.
     """
 
-    __slots__ = ("_blocks", "_calls", "_table", "run")
+    __slots__ = ("_blocks", "_calls", "_table", "run", "shared")
 
     run: Callable[..., None]
+    shared: bool  # whether any of them has tasks that several threads can share
 
     def __init__(self, calls: Sequence[Call], times: int = 1) -> None:
         """times: how often `run` goes through them."""
         self._calls = calls
+        self.shared = any(call.shared for call in calls)
         self._blocks = [np.array(call.block, np.int64) for call in calls]
         entries = self.entries()
         last = max((number for number, call in enumerate(calls, 1) if call.shared), default=0)
@@ -66,11 +68,6 @@ class Calls:
     def table(self) -> tuple[int, int]:
         """How many kernels are called, and the address of the first one's entry in the table of them."""
         return int(self._table[0]), data_address(self._table) + 8 * _BEFORE_ENTRIES
-
-    @property
-    def shared(self) -> bool:
-        """Whether any of them has tasks that several threads can share."""
-        return any(call.shared for call in self._calls)
 
     def repeated(self, times: int) -> Calls:
         """The same so many times over, in one go."""

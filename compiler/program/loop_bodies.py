@@ -88,7 +88,8 @@ class CompiledBody(Body):
         self.places = [self.program.locate(v)[0] for v in self.program.graph.outputs]
         # What calls the kernels of a round so often, by what changes from round to round.
         self.prepared: dict[Any, RoundsOfCalls] = {}
-        self._in_one_call: dict[Any, _OneCall | None] = {}
+        # What runs all rounds in one native call, by what is known of them; None where nothing does.
+        self.in_one_call: dict[Any, Any] = {}
 
     def repeat(self, tensors: Sequence[Tensor], params: Params) -> tuple[np.ndarray, ...]:
         """The arrays that all rounds give."""
@@ -100,10 +101,11 @@ class CompiledBody(Body):
         now, given = in_rows(arrays, carried)
         made = [np.empty((rounds, *v.shape), v.dtype) for v in self.graph.outputs[carried:]]
         key = rounds, params["rows"], params["backwards"]
-        if key not in self._in_one_call:
-            self._in_one_call[key] = _OneCall.of(self, now, given, made, params)
-        one = self._in_one_call[key]
-        if one is not None and not (one.calls.shared and threads.pool_size() > 1):
+        if key not in self.in_one_call:
+            memory = MemoryOfRounds(self, now, given, made, params)
+            self.in_one_call[key] = _OneCall.of(memory) if rounds <= ROUNDS_AT_ONCE else None
+        one: _OneCall | None = self.in_one_call[key]
+        if one is not None and one.memory.is_alone:
             one.run(now, given, made)
             return (*now, *made)
         return (*MemoryOfRounds(self, now, given, made, params).run(), *made)
@@ -216,50 +218,77 @@ class MemoryOfRounds:
             self.now[i], self.spare[i] = self.spare[i], self.now[i]
 
 
-class _OneCall(NamedTuple):
-    """Rounds that are little to do and not many: all is known but where the arrays lie.
+class MemoryOfOneCall(NamedTuple):
+    """The memory of rounds that are little to do, of which all is known but where it lies.
 
-    rows: how much of what rounds read gives each a row. last: whether they begin with the last one. turns:
-    which arrays of those that are handed on take turns, and with which. left: where what rounds leave lies.
+    turns: which arrays of those that are handed on take turns, where the others lie, and what these are.
+    left: where what rounds leave lies. shared: whether a round has tasks that several threads can share.
     """
 
     placed: Placed
-    calls: Calls
+    turns: Sequence[tuple[int, int, tuple[int, ...], np.dtype]]
+    left: Sequence[int]
+    shared: bool
+
+    @classmethod
+    def of(cls, memory: MemoryOfRounds, calls: Calls) -> MemoryOfOneCall:
+        now, on = memory.now, memory.on
+        turns = [(i, on[i], now[i].shape, now[i].dtype) for i in memory.turns]
+        return cls(memory.placed, turns, memory.left, calls.shared)
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether one thread runs a round."""
+        return not self.shared or threads.pool_size() <= 1
+
+    def arrays(self, given: Sequence[np.ndarray], left: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """All arrays. given: what a round is handed, and reads; left: what it leaves."""
+        arrays = [*given, *self.placed.rest]
+        for _, beside, shape, dtype in self.turns:
+            arrays[beside] = np.empty(shape, dtype)
+        for place, array in zip(self.left, left, strict=True):
+            arrays[place] = array
+        return arrays
+
+    def take_turns(self, now: list[np.ndarray], arrays: list[np.ndarray]) -> None:
+        """What was put beside is handed on."""
+        for i, beside, _, _ in self.turns:
+            now[i], arrays[beside] = arrays[beside], now[i]
+            arrays[i] = now[i]
+
+
+class _OneCall(NamedTuple):
+    """Rounds of a known number that are little to do.
+
+    rows: how much of what rounds read gives each a row. last: whether they begin with the last one.
+    """
+
+    memory: MemoryOfOneCall
     several: RoundsOfCalls
     rows: int
     last: bool
-    turns: Sequence[tuple[int, int]]
-    left: Sequence[int]
     is_odd: bool
 
     @classmethod
-    def of(cls, body: CompiledBody, *memory: Any) -> _OneCall | None:
-        """None where there is more to do. memory: what `MemoryOfRounds` is given besides."""
-        of, calls = MemoryOfRounds(body, *memory), body.program.placed().calls
-        if calls is None or of.rounds > ROUNDS_AT_ONCE or not (of.turns or of.rows or of.made):
+    def of(cls, of: MemoryOfRounds) -> _OneCall | None:
+        """None where there is more to do."""
+        calls = of.placed.calls
+        if calls is None or not (of.turns or of.rows or of.made):
             return None
-        turns = [(i, of.on[i]) for i in of.turns]
-        several = of.several(calls, of.rounds)
-        return cls(of.placed, calls, several, of.rows, of.backwards, turns, of.left, of.rounds % 2 == 1)
+        memory, several = MemoryOfOneCall.of(of, calls), of.several(calls, of.rounds)
+        return cls(memory, several, of.rows, of.backwards, of.rounds % 2 == 1)
 
     def run(self, now: list[np.ndarray], given: Sequence[np.ndarray], made: Sequence[np.ndarray]) -> None:
         """Run them: what they hand on is in `now`."""
-        placed, parts, left = self.placed, given[: self.rows], made
-        if self.last:
+        placed, parts, left = self.memory.placed, given[: self.rows], made
+        if self.last:  # only where an array begins is read
             parts, left = [x[-1:] for x in parts], [x[-1:] for x in made]
-        # Only where an array begins is read.
-        arrays = [*now, *parts, *given[self.rows :], *placed.rest]
-        for i, beside in self.turns:
-            array = now[i]
-            arrays[beside] = np.empty(array.shape, array.dtype)
-        for place, array in zip(self.left, left, strict=True):
-            arrays[place] = array
+        arrays = self.memory.arrays([*now, *parts, *given[self.rows :]], left)
         arena = placed.take_arena()
         self.several.run(*arrays, arena)
         placed.arenas.append(arena)
         if self.is_odd:
-            for i, beside in self.turns:
-                now[i] = arrays[beside]
+            self.memory.take_turns(now, arrays)
 
 
 def _with_results_apart(graph: Graph) -> Graph:

@@ -287,7 +287,10 @@ def run_tested_rounds(body: Body, tensors: Sequence[Tensor], params: Params) -> 
 
 
 def _compiled(body: Body, carried: int, keeps_inputs: bool) -> CompiledBody:
-    known = _bodies.setdefault(body, {})
+    try:
+        known = _bodies[body]
+    except KeyError:
+        known = _bodies.setdefault(body, {})
     key = carried, keeps_inputs
     if key not in known:
         round_ = functools.partial(Program, streams=False)

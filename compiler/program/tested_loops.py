@@ -6,13 +6,19 @@ A round puts what it hands on beside what it was handed: where the test fails, t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from fusegrad.compiler.native.calls import Calls
 from fusegrad.compiler.native.rounds import RoundsOfCalls
-from fusegrad.compiler.program.loop_bodies import ROUNDS_AT_ONCE, CompiledBody, MemoryOfRounds, in_rows
-from fusegrad.compiler.runtime import threads
+from fusegrad.compiler.program.loop_bodies import (
+    ROUNDS_AT_ONCE,
+    CompiledBody,
+    MemoryOfOneCall,
+    MemoryOfRounds,
+    in_rows,
+)
 from fusegrad.eager.core.op import Params
 from fusegrad.eager.core.tensor import Tensor
 
@@ -26,10 +32,7 @@ class _Rounds(MemoryOfRounds):
         if calls is None:
             return self._step_by_step_while(most)
         arena = self.placed.take_arena()
-        if calls.shared and threads.pool_size() > 1:
-            count = self._round_by_round_while(calls, arena, most)
-        else:
-            count = self._at_once_while(calls, arena, most)
+        count = self._round_by_round_while(calls, arena, most)
         self.placed.arenas.append(arena)
         return count
 
@@ -54,32 +57,60 @@ class _Rounds(MemoryOfRounds):
             count += 1
         return count
 
-    def _at_once_while(self, calls: Calls, arena: np.ndarray, most: int) -> int:
-        turns = tuple([(i + 1, self.on[i] + 1) for i in self.turns])
-        counted, count = np.zeros(1, np.int64), 0
+
+class AtOnce(NamedTuple):
+    """Rounds that are native calls on one thread. several: by how many at the most, what runs them."""
+
+    memory: MemoryOfOneCall
+    calls: Calls
+    several: dict[int, RoundsOfCalls]
+
+    @classmethod
+    def of(cls, of: MemoryOfRounds) -> AtOnce | None:
+        """None where there is more to do."""
+        calls = of.placed.calls
+        return None if calls is None else cls(MemoryOfOneCall.of(of, calls), calls, {})
+
+    def run_while(self, now: list[np.ndarray], given: Sequence[np.ndarray], most: int) -> int:
+        """Run rounds until the test fails, or so many; how many there were. What they hand on is in `now`."""
+        memory, counted, count = self.memory, np.zeros(1, np.int64), 0
+        arrays = memory.arrays([*now, *given], [np.empty(1, np.bool_)])
+        arena = memory.placed.take_arena()
         while count < most:
             number = min(most - count, ROUNDS_AT_ONCE)
-            arrays = [*self.arrays(0), arena, counted]
-            tested = self.left[0] + 1, len(arrays)
-            several = self.prepared.get((number, turns, tested))
-            if several is None:
-                several = self.prepared[number, turns, tested] = RoundsOfCalls(
-                    calls, number, (), turns, tested
-                )
-            several.run(*arrays)
+            several = self.several.get(number) or self._several(number, len(arrays))
+            several.run(*arrays, arena, counted)
             done = int(counted[0])
             if done % 2:
-                self.take_turns()
+                memory.take_turns(now, arrays)
             count += done
             if done < number:
                 break
+        memory.placed.arenas.append(arena)
         return count
+
+    def _several(self, number: int, arrays: int) -> RoundsOfCalls:
+        turns = [(i + 1, beside + 1) for i, beside, _, _ in self.memory.turns]
+        # Behind the arrays lies the arena, and then how many rounds there were.
+        tested = self.memory.left[0] + 1, arrays + 2
+        made = self.several[number] = RoundsOfCalls(self.calls, number, (), turns, tested)
+        return made
 
 
 def run_while(compiled: CompiledBody, tensors: Sequence[Tensor], params: Params) -> tuple[np.ndarray, ...]:
     """What `Tested` gives for a round that keeps its inputs."""
     now, given = in_rows([t.array for t in tensors], params["carried"])
-    rounds = {"rounds": 1, "rows": 0, "backwards": False}
-    at_work = _Rounds(compiled, now, given, [np.empty(1, np.bool_)], rounds)
-    count = at_work.run_while(params["most"])
-    return (*at_work.now, np.array(count))
+    if "tested" not in compiled.in_one_call:
+        compiled.in_one_call["tested"] = AtOnce.of(_rounds(compiled, now, given))
+    at_once: AtOnce | None = compiled.in_one_call["tested"]
+    if at_once is not None and at_once.memory.is_alone:
+        count = at_once.run_while(now, given, params["most"])
+        return (*now, np.array(count))
+    rounds = _rounds(compiled, now, given)
+    count = rounds.run_while(params["most"])
+    return (*rounds.now, np.array(count))
+
+
+def _rounds(compiled: CompiledBody, now: list[np.ndarray], given: list[np.ndarray]) -> _Rounds:
+    params = {"rounds": 1, "rows": 0, "backwards": False}
+    return _Rounds(compiled, now, given, [np.empty(1, np.bool_)], params)

@@ -48,27 +48,14 @@ def is_same(one: Any, other: Any) -> bool:
     return same and one.__array_interface__["data"] == other.__array_interface__["data"]
 
 
-class _Loan:
-    """Holds an array for the one that is lent.
-
-    NumPy makes views refer to the owner of the memory, past the array that they were taken from, but
-    not past an object that is no array: all views of a lent array keep it alive.
-    """
-
-    __slots__ = ("array",)
-
-    def __init__(self, array: np.ndarray) -> None:
-        self.array = array
-
-    @property
-    def __array_struct__(self) -> Any:
-        return self.array.__array_struct__
-
-
 def lend(array: np.ndarray, version: list[Any]) -> np.ndarray:
-    """An array of the same memory, whose writes `version` counts, for NumPy code."""
+    """An array of the same memory, whose writes `version` counts, for NumPy code.
+
+    NumPy makes views refer to the owner of the memory, past the array that they were taken from, but not past
+    an object that is no array: all views of the lent one keep it alive.
+    """
     part(version)
-    lent = np.asarray(_Loan(array))
+    lent = np.asarray(memoryview(array))
     _note(owner(array), lent)
     return lent
 
@@ -79,18 +66,32 @@ def expose(array: np.ndarray) -> np.ndarray:
     return array
 
 
-def _note(owned: np.ndarray, holder: np.ndarray) -> None:
-    identity = id(owned)
-    holders = _held.setdefault(identity, {})
+class _Holding(weakref.ref[np.ndarray]):
+    """A weak reference to who has the memory of the array with this id."""
 
-    def returned(reference: weakref.ref[np.ndarray], held: dict[int, Any] = _held) -> None:
-        # The table is an argument: when Python ends, the module's names go before the arrays.
+    __slots__ = ("identity",)
+
+    identity: int
+
+
+def _note(owned: np.ndarray, holder: np.ndarray) -> None:
+    reference, identity = _Holding(holder, _returned), id(owned)
+    reference.identity = identity
+    holders: dict[int, Any] | None = None
+    # The last other holder may go at any time, and what holds them with it.
+    while holders is None or _held.get(identity) is not holders:
+        holders = _held.setdefault(identity, {})
+        holders[id(reference)] = reference
+
+
+def _returned(reference: Any, held: dict[int, Any] = _held) -> None:
+    # The table is an argument: when Python ends, the module's names go before the arrays.
+    identity = reference.identity
+    holders = held.get(identity)
+    if holders is not None:
         holders.pop(id(reference), None)
         if not holders and held.get(identity) is holders:
             del held[identity]
-
-    reference = weakref.ref(holder, returned)
-    holders[id(reference)] = reference
 
 
 class _Places(NamedTuple):

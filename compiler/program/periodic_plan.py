@@ -146,10 +146,10 @@ class _Part(NamedTuple):
     own: set[Value]
 
     def giving(self, outputs: Sequence[Value]) -> _Part:
-        """The part with these outputs, and what they need."""
-        return _Part(
-            passes.dead_code(Graph(self.graph.inputs, self.graph.equations, tuple(outputs))), self.own
-        )
+        """The part with these outputs, and what they need; those that it does not make go through it."""
+        made = {v for e in self.graph.equations for v in e.outputs}
+        inputs = dict.fromkeys((*self.graph.inputs, *(v for v in outputs if v not in made)))
+        return _Part(passes.dead_code(Graph(tuple(inputs), self.graph.equations, tuple(outputs))), self.own)
 
 
 class _Unrolling:
@@ -424,6 +424,11 @@ class _Joining:
         graph = Graph(self.graph.inputs, tuple(self.equations), outputs)
         sources = Sources(graph, {**known, **self.layouts})
         sources.producer.update(self.producer)
+        assert all(
+            sources.base(v) in self.graph.inputs or sources.base(v) in sources.producer
+            for v in outputs
+            if isinstance(v, Value)
+        ), "an output that no part makes"
         return Division(graph, sources, self.steps, self.checks)
 
 

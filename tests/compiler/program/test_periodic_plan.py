@@ -202,6 +202,27 @@ def test_an_index_out_of_range_in_any_round_is_found(planned: list[int]):
             jitted(fg.randn(63), fg.tensor([0, first, 2]) + 1)
 
 
+@pytest.mark.parametrize("rounds", [30, 41])
+def test_a_gradient_that_is_what_came_in_goes_through(rounds: int, planned: list[int]):
+    """What is added last has the gradient of the result, which no round computes."""
+
+    def walk(a: fg.Tensor, added: list[fg.Tensor]) -> fg.Tensor:
+        h = added[0]
+        for t in range(rounds):
+            h = fg.logsumexp(h[:, None] + a, 0) + added[t]
+        return h
+
+    jitted, g = fg.jit(walk), fg.arange(5, dtype=fg.float64)
+    start = fg.randn(5, 5, dtype=fg.float64)
+    added = [fg.randn(5, dtype=fg.float64, requires_grad=True) for _ in range(rounds)]
+    expected = fg.autograd.grad(walk(start, added), added, g)
+    for _ in range(4):
+        found = fg.autograd.grad(jitted(start, added), added, g)
+        for a, b in zip(expected, found, strict=True):
+            np.testing.assert_allclose(b.numpy(), a.numpy(), rtol=1e-9)
+    assert len(planned) > 2 and jitted.stats.compiled_calls >= 3
+
+
 def test_rounds_with_products_are_planned_by_some_of_them(
     planned: list[int], monkeypatch: pytest.MonkeyPatch
 ):

@@ -55,7 +55,7 @@ def lend(array: np.ndarray, version: list[Any]) -> np.ndarray:
     an object that is no array: all views of the lent one keep it alive.
     """
     part(version)
-    lent = np.asarray(memoryview(array))
+    lent = np.asarray(array.data)
     _note(owner(array), lent)
     return lent
 

@@ -142,6 +142,12 @@ class Hooks:
             return operations.INPLACE[symbol](left, right)
         return operations.inplace(observer, symbol, left, right, self.sites[site])
 
+    def inplace_in_round(self, symbol: str, left: Any, right: Any, rounds: Any, site: int) -> Any:
+        """The same of a variable of a plain loop, in whose rounds it stands."""
+        if isinstance(rounds, rolling.Rounds) and rounds.may_replace(symbol, left, right):
+            return self.binary(symbol, left, right, site)
+        return self.inplace(symbol, left, right, site)
+
     def unary(self, symbol: str, operand: Any, site: int) -> Any:
         """``-operand`` and the like"""
         observer, function = active(), operations.UNARY[symbol]

@@ -40,6 +40,7 @@ from fusegrad.tracer.ir.tested import FAR
 from fusegrad.tracer.loops.alike import Refused, Seen, done
 from fusegrad.tracer.loops.appended import Appended
 from fusegrad.tracer.loops.items import Items, alike_for, asked, length, sources_of
+from fusegrad.tracer.loops.replaced import may_replace
 from fusegrad.tracer.loops.round_numbers import computed
 from fusegrad.tracer.loops.rows import RowRead, RowWrite
 from fusegrad.tracer.loops.tested_rounds import TestedLoop, TestedRounds
@@ -324,6 +325,13 @@ class Rounds:
             later.whatever_size, self._recorder.operands = False, None
             later.catch_up()
         self.over()
+
+    def may_replace(self, symbol: str, left: Any, right: Any) -> bool:
+        """Whether a round may make a tensor where it says `left += right`; see `replaced.py`."""
+        later = self._recorder.later
+        if not ((later.on and later.whatever_size) or self._left_out) or self._tested is not None:
+            return False
+        return may_replace(symbol, left, right, later, itertools.chain(*self._firsts.values()))
 
     # What rounds do with their number, and leave.
 

@@ -35,10 +35,8 @@ from fusegrad.tracer.record.references import others
 
 # An op on so many elements takes eager long enough for putting it off to pay.
 LARGE = 2**18
-# Whose rules tell types, and how results lie in memory.
-_FAMILIES = frozenset({"elementwise", "reduction", "contraction", "composite", "view", "rolled"})
-# And other ops of which that is so: what loops over rows have in their rounds, around them, and going back.
-_OPS = frozenset({"cat", "embed", "assign"})
+# Whose rules tell types, and how results lie in memory. Not of those that draw: in which order counts.
+_FAMILIES = frozenset({"elementwise", "reduction", "contraction", "composite", "view", "opaque", "rolled"})
 
 
 def _stand_in(type_: TensorType, order: Order) -> StandIn:
@@ -161,6 +159,16 @@ class Later:
         """Whether the tensor is one of those that wait."""
         return self._stands(tensor.array)
 
+    def sharing(self, array: StandIn) -> list[Tensor]:
+        """The tensors that have the memory of a stand-in."""
+        memory = _memory(array)
+        return [t for t in self.tensors() if type(t.array) is StandIn and _memory(t.array) == memory]
+
+    def references(self, array: np.ndarray) -> int:
+        """How many references to an array the ops have that wait."""
+        operands = (waiting.args for waiting in self._waiting if isinstance(waiting, _Waiting))
+        return sum(a is array for args in operands for a in args)
+
     def tensors(self) -> list[Tensor]:
         """The tensors that have no values yet."""
         return [tensor for holders in self._holders.values() for tensor in alive(holders)]
@@ -244,12 +252,7 @@ class Later:
 
     def foretold(self, op: Op, args: Sequence[Any], params: Params) -> Any:
         """A stand-in for the result, or a tuple of them; None for an op that does not wait."""
-        if (
-            (op.family not in _FAMILIES and op.name not in _OPS)
-            or state.inference
-            or anomaly.setting.enabled
-            or watchers
-        ):
+        if op.family not in _FAMILIES or state.inference or anomaly.setting.enabled or watchers:
             return None
         arrays = [a.array for a in args if isinstance(a, Tensor)]
         waits = any(self._stands(a) for a in arrays)

@@ -70,6 +70,10 @@ class Rewriter(Expressions):
         return [*self.left(node), self.at(node, ast.Return(value=value))]
 
     def statement_Assign(self, node: ast.Assign) -> list[ast.stmt]:
+        parts = _parts_for_names(node)
+        if parts is not None:
+            value: ast.expr = self.at(node.value, ast.Tuple(elts=self.expressions(parts), ctx=ast.Load()))
+            return [self.at(node, ast.Assign(targets=node.targets, value=value))]
         value = self.expression(node.value)
         if all(isinstance(target, ast.Name) for target in node.targets):
             return [self.at(node, ast.Assign(targets=node.targets, value=value))]
@@ -136,7 +140,12 @@ class Rewriter(Expressions):
         target, operator = node.target, OPERATORS[type(node.op)]
         if isinstance(target, ast.Name):
             old: ast.expr = self.load(target.id, target)
-            value = self.hook("inplace", node, operator, old, self.expression(node.value))
+            value = self.expression(node.value)
+            if self.rounds_around is None:
+                value = self.hook("inplace", node, operator, old, value)
+            else:
+                rounds = self.load(self.rounds_around, node)
+                value = self.hook("inplace_in_round", node, operator, old, value, rounds)
             return [self.at(node, ast.Assign(targets=[target], value=value))]
         names = [self.temporary()]
         result = [self.keep(names[0], self.expression(target.value), target)]
@@ -420,6 +429,18 @@ class Rewriter(Expressions):
         local = ast.Attribute(value=ast.Name(id=HOOKS, ctx=ast.Load()), attr="new_function", ctx=ast.Load())
         definition.decorator_list = [*decorators, self.at(node, local)]
         return [self.at(node, definition)]
+
+
+def _parts_for_names(node: ast.Assign) -> list[ast.expr] | None:
+    """What variables get where they are given the parts of a tuple that stands there, which nobody gets to
+    see: `a, b = b, a`.
+    """
+    target, *others = node.targets
+    if others or not isinstance(target, ast.Tuple) or not isinstance(node.value, ast.Tuple):
+        return None
+    names = all(isinstance(name, ast.Name) for name in target.elts)
+    starred = any(isinstance(part, ast.Starred) for part in node.value.elts)
+    return node.value.elts if names and not starred and len(target.elts) == len(node.value.elts) else None
 
 
 def _tested(plain: PlainLoop) -> Tested | None:

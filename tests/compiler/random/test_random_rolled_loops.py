@@ -115,8 +115,16 @@ def statements(draw: random.Random, number: str, rows: list[str], half: int) -> 
         usual += [f"past.append({target})", f"past.append(fg.sin({term()}))"]
         usual += [f"WORLD.h = fg.tanh(WORLD.h * 0.5 + {target})", f"{target} = {target} + WORLD.h * 0.1"]
         usual += ["WORLD.steps += 1"]
-        usual += [f"total = total + ({term()}).sum()"]
-        odd = [f"{target} = {target} * 0.5; {target} += 0.25", "k = k + 1", "x = x * 0.99", "last = a"]
+        usual += [f"total = total + ({term()}).sum()", f"total += ({term()}).sum()"]
+        usual += [f"{target} = {target} * 0.5; {target} {draw.choice(['+=', '-='])} fg.sin({term()}) * 0.5"]
+        odd = [
+            f"{target} *= 0.5",
+            f"{target} += b; {target} *= 0.5",
+            "total += a",
+            "k = k + 1",
+            "x = x * 0.99",
+            "last = a",
+        ]
         odd += [f"{target} = {target}.detach() * 0.5 + b", f"{target} = no_gradient({target}) + b"]
         odd += [
             f"if {number or '3'} == {half}: {target} = {target} * 0.5",

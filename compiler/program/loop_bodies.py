@@ -27,8 +27,9 @@ from fusegrad.tracer.ir.graph import Equation, Graph, Value, identifier
 from fusegrad.tracer.ir.rolled import ROLLED, Body, unrolled
 from fusegrad.tracer.loops.rolling import TURN
 
-# Rounds of no more equations than this, in all, are written out where they could share kernels.
-MOST_WRITTEN_OUT = 2000
+# Rounds of no more equations than this, in all, are written out where they could share kernels; and of no
+# more when they are lowered, of which sorting a row takes a dozen.
+MOST_WRITTEN_OUT, MOST_LOWERED = 2000, 5000
 # So many rounds run in one native call: in between, Python sees to signals and other threads.
 ROUNDS_AT_ONCE = 1 << 14
 
@@ -67,7 +68,10 @@ def _pays_to_write_out(loop: Equation, program_of: Callable[[Graph], Any]) -> bo
     has_rows = params["rows"] or len(loop.outputs) > params["carried"]
     if has_rows or params["rounds"] * len(body.graph.equations) > MOST_WRITTEN_OUT:
         return False
-    return not rounds_apart(program_of(passes.optimise(body.graph)).steps, TURN)
+    program = program_of(passes.optimise(body.graph))
+    if params["rounds"] * len(program.graph.equations) > MOST_LOWERED:
+        return False
+    return not rounds_apart(program.steps, TURN)
 
 
 class CompiledBody(Body):

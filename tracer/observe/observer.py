@@ -240,7 +240,9 @@ class Observer:
         """
         # Those that hold others were made after them.
         for key in reversed([*itertools.islice(self._kept, since, None)]):
-            own = type(self._kept[key]) in (tuple, list, dict) and self._status.get(key) == LOCAL
+            kept = self._kept[key]
+            own = (type(kept) in (list, dict) or isinstance(kept, tuple)) and self._status.get(key) == LOCAL
+            del kept
             if own and sys.getrefcount(self._kept[key]) == _ONLY_KEPT:
                 del self._kept[key], self._status[key]
 

@@ -39,6 +39,16 @@ LARGE = 2**18
 _FAMILIES = frozenset({"elementwise", "reduction", "contraction", "composite", "view", "opaque", "rolled"})
 
 
+# Whose results NumPy lays out in ways of its own, though they are in row-major order.
+_LAID_BY_NUMPY = frozenset({"mode", "resample"})
+
+
+def _is_laid_by_numpy(op: Op, type_: TensorType, order: Order) -> bool:
+    """Whether NumPy has strides of its own for a result, along dimensions of one element or of none."""
+    own = order is not None or op.name in _LAID_BY_NUMPY
+    return (own and 1 in type_.shape) or (op.family == "opaque" and 0 in type_.shape)
+
+
 def _stand_in(type_: TensorType, order: Order) -> StandIn:
     shape, dtype = type_
     return stand_in(shape, dtype, None if order is None else strides_of(shape, order, dtype.itemsize))
@@ -272,8 +282,8 @@ class Later:
             if any(t.dtype.kind in op.refuses for t in types):
                 return None
             orders = op.orders([t.shape for t in types], args, params)
-            if any(order is not None and 1 in t.shape for t, order in zip(types, orders, strict=True)):
-                return None  # NumPy has strides of its own along dimensions of one element
+            if any(_is_laid_by_numpy(op, *given) for given in zip(types, orders, strict=True)):
+                return None
             made = tuple([_stand_in(t, order) for t, order in zip(types, orders, strict=True)])
             return made if type(inferred) is tuple else made[0]
         except EXPLAINED:

@@ -70,7 +70,7 @@ def _qr_gradient(g: list[Tensor], x_type: TensorType, out: Tensor, out1: Tensor,
     return ops.cat([turned, padding], -1) + ops.matmul(q, g_r)
 
 
-_qr = Opaque("linalg_qr", "x", _qr_numpy, _qr_types, {"x": _qr_gradient}, order=columns)
+_qr = Opaque("linalg_qr", "x", _qr_numpy, _qr_types, {"x": _qr_gradient}, None, "", columns)
 _Qr = return_type("linalg_qr", ("Q", "R"))
 
 

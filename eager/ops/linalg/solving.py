@@ -425,6 +425,7 @@ _det_op = AnalyticOpaque(
     np.linalg.det,
     lambda types: TensorType(types[0].shape[:-2], types[0].dtype),
     {"x": lambda g, x: g[..., None, None] * cofactors(x)},
+    refuses="",
 )
 
 
@@ -457,6 +458,7 @@ _slogdet = Opaque(
     lambda x: tuple(np.linalg.slogdet(x)),
     _slogdet_types,
     {"x": _slogdet_gradient},
+    refuses="",
 )
 _Slogdet = return_type("linalg_slogdet", ("sign", "logabsdet"))
 

@@ -169,7 +169,7 @@ def _with_bias(
 
     rules_bias, run = {**rules, "bias": bias_gradient}, _evaluated(numpy)
     return (
-        AnalyticOpaque(name, "x weight", run, infer, rules, "ConvolutionBackward0", order=_CHANNELS),
+        AnalyticOpaque(name, "x weight", run, infer, rules, "ConvolutionBackward0", "", _CHANNELS),
         AnalyticOpaque(
             f"{name}_bias",
             "x weight bias",
@@ -177,7 +177,8 @@ def _with_bias(
             infer,
             rules_bias,
             "ConvolutionBackward0",
-            order=_CHANNELS,
+            "",
+            _CHANNELS,
         ),
     )
 
@@ -218,6 +219,7 @@ _weight: AnalyticOpaque = AnalyticOpaque(
         "y": lambda g, x, y_type, window, groups: _product(_convolution[0], x, g, y_type, window, groups),
     },
     "ConvolutionBackward0",
+    "",
 )
 
 

@@ -139,6 +139,7 @@ _max_pool: Opaque = Opaque(
         )
     },
     lambda params: _rank_name(params, "MaxPool{}DWithIndicesBackward0"),
+    refuses="",
     order=channels(4, 5),
 )
 _max_place: Opaque = Opaque(
@@ -147,6 +148,7 @@ _max_place: Opaque = Opaque(
     _place_numpy,
     lambda types, **params: TensorType(_counted(types, **params).shape, np.dtype(np.int32)),
     None,
+    refuses="",
     order=channels(4, 5),
 )
 _max_pick: Opaque = Opaque(
@@ -155,6 +157,7 @@ _max_pick: Opaque = Opaque(
     _pick_numpy,
     _counted,
     {"x": lambda g, places, x_type, window: _put(g, places, x_type, window), "places": None},
+    refuses="",
     order=channels(4, 5),
 )
 _max_put: Opaque = Opaque(
@@ -163,6 +166,7 @@ _max_put: Opaque = Opaque(
     _put_numpy,
     _sized,
     {"x": lambda g, places, window: _picked(g, places, window), "places": None},
+    refuses="",
     order=channels(4, 5),
 )
 
@@ -240,6 +244,7 @@ _avg_pool: Opaque = Opaque(
         )
     },
     lambda params: _rank_name(params, "AvgPool{}DBackward0"),
+    refuses="",
     order=channels(3, 4),
 )
 _avg_spread: Opaque = Opaque(

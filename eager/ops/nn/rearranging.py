@@ -75,6 +75,7 @@ _unfold: Opaque = Opaque(
     _unfold_type,
     {"x": lambda g, size, count, window: bind(_fold, (g,), {"size": size, "count": count, "window": window})},
     "Im2ColBackward0",
+    "",
 )
 _fold: Opaque = Opaque(
     "col2im",
@@ -87,6 +88,7 @@ _fold: Opaque = Opaque(
         )
     },
     "Col2ImBackward0",
+    "",
 )
 
 

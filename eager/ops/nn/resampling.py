@@ -199,6 +199,7 @@ _resample: Opaque = Opaque(
     _resample_type,
     {"x": lambda g, maps, transposed: bind(_resample, (g,), {"maps": maps, "transposed": not transposed})},
     _node_name,
+    refuses="",
     order=channels(4, 5),
 )
 

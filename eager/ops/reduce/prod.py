@@ -69,6 +69,7 @@ _cumprod = AnalyticOpaque(
     lambda x, dim: accumulated(np.cumprod, x, dim),
     lambda types, dim: TensorType(types[0].shape, _sum_dtype(types[0].dtype)),
     {"x": _running_gradient},
+    refuses="",
 )
 
 

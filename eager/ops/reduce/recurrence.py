@@ -62,6 +62,7 @@ _recurrence = AnalyticOpaque(
         "a": lambda g, a, out, dim: backward_recurrence(g, a, dim) * shifted(out, dim, 0.0),
         "b": backward_recurrence,
     },
+    refuses="",
 )
 
 

@@ -223,20 +223,25 @@ def amin(input: Tensor, dim: Any = (), keepdim: bool = False) -> Tensor:
 
 def _arg(numpy: Callable[..., Any]) -> Callable[..., Any]:
     def evaluate(x: np.ndarray, dim: int | None, keepdim: bool) -> Any:
-        if not (x.size if dim is None or not x.ndim else x.shape[dim]):
-            raise IndexError(f"no elements to choose from (shape {list(x.shape)})")
+        _check_any(x.shape, dim)
         return numpy(x, axis=dim, keepdims=keepdim).astype(np.int64)
 
     return evaluate
 
 
+def _check_any(shape: tuple[int, ...], dim: int | None) -> None:
+    if not (math.prod(shape) if dim is None or not shape else shape[dim]):
+        raise IndexError(f"no elements to choose from (shape {list(shape)})")
+
+
 def _arg_type(types: Sequence[TensorType], dim: int | None, keepdim: bool) -> TensorType:
+    _check_any(types[0].shape, dim)
     dims = None if dim is None else (dim,)
     return TensorType(reduced_shape(types[0].shape, dims, keepdim), _INT64)
 
 
-_argmax = Opaque("argmax", "x", _arg(np.argmax), _arg_type, None)
-_argmin = Opaque("argmin", "x", _arg(np.argmin), _arg_type, None)
+_argmax = Opaque("argmax", "x", _arg(np.argmax), _arg_type, None, refuses="")
+_argmin = Opaque("argmin", "x", _arg(np.argmin), _arg_type, None, refuses="")
 
 
 @public(method=True)

@@ -32,6 +32,7 @@ _cumsum = Opaque(
     lambda x, dim: accumulated(np.cumsum, x, dim) + 0,  # sums begin with 0, so that none is -0
     lambda types, dim: TensorType(types[0].shape, _sum_dtype(types[0].dtype)),
     {"x": lambda g, dim: reversed_along(ops.cumsum(reversed_along(g, dim), dim), dim)},
+    refuses="",
 )
 
 
@@ -74,7 +75,12 @@ def _logcumsumexp_gradient(g: Tensor, x: Tensor, out: Tensor, dim: int) -> Tenso
 
 
 _logcumsumexp = Opaque(
-    "logcumsumexp", "x", _logcumsumexp_numpy, lambda types, dim: types[0], {"x": _logcumsumexp_gradient}
+    "logcumsumexp",
+    "x",
+    _logcumsumexp_numpy,
+    lambda types, dim: types[0],
+    {"x": _logcumsumexp_gradient},
+    refuses="",
 )
 
 
@@ -121,6 +127,7 @@ def _running_extreme(name: str, extreme: np.ufunc) -> Callable[[Tensor, int], An
         evaluate,
         lambda types, dim: (types[0], TensorType(types[0].shape, _INT64)),
         {"x": gradient},
+        refuses="",
     )
 
     def run(input: Tensor, dim: int) -> Any:

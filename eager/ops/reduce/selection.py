@@ -39,9 +39,12 @@ def _pick(
     """
     kind = return_type(name, ("values", "indices"))
 
+    def check(shape: tuple[int, ...], dim: int) -> None:
+        if count is None and not shape[dim]:
+            raise IndexError(f"expected reduction dim {dim} to have non-zero size (shape {list(shape)})")
+
     def evaluate(x: np.ndarray, dim: int, keepdim: bool, **params: Any) -> tuple[np.ndarray, np.ndarray]:
-        if count is None and not x.shape[dim]:
-            raise IndexError(f"expected reduction dim {dim} to have non-zero size (shape {list(x.shape)})")
+        check(x.shape, dim)
         indices = places(x, dim=dim, **params).astype(np.int64, copy=False)
         values = np.take_along_axis(x, indices, dim)
         return (values, indices) if keepdim else (values.squeeze(dim), indices.squeeze(dim))
@@ -49,6 +52,7 @@ def _pick(
     def infer(
         types: Sequence[TensorType], dim: int, keepdim: bool, **params: Any
     ) -> tuple[TensorType, TensorType]:
+        check(types[0].shape, dim)
         size = list(types[0].shape)
         size[dim] = 1 if count is None else count(size[dim], **params)
         if not keepdim:
@@ -63,7 +67,7 @@ def _pick(
 
     op_name = f"{name}_dim" if name in ("max", "min", "median", "nanmedian") else name
     grad_name = f"{name.capitalize()}Backward{grad_number}"
-    op = Opaque(op_name, "x", evaluate, infer, {"x": gradient}, grad_name, order=order)
+    op = Opaque(op_name, "x", evaluate, infer, {"x": gradient}, grad_name, "", order)
 
     def run(input: Tensor, dim: int, keepdim: bool = True, **params: Any) -> Any:
         dim = normal_dim(dim, input.array.ndim)

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Generator, Mapping, Sequence
+from typing import Any, TypeAlias
 
 from fusegrad.compiler.base.gather_op import FETCH, tested_dims
 from fusegrad.compiler.fuse.gathers import write_fetch
@@ -315,6 +315,25 @@ class KernelBuilder:
         )
 
 
+# What computes a scalar: gives what has to be taken before, gets the scalar of that, returns its own.
+Steps: TypeAlias = Generator["Steps", Any, str]
+
+
+def _taken(steps: Steps) -> str:
+    """The scalar that steps compute. A kernel is as deep as it is long: Python's stack, of which the user may
+    have taken a part, need not hold all of it.
+    """
+    pending, name = [steps], ""
+    while pending:
+        try:
+            pending.append(pending[-1].send(name or None))
+            name = ""  # another one begins
+        except StopIteration as end:
+            pending.pop()
+            name = str(end.value)
+    return name
+
+
 _DEPTH = {"pre": 0, "row": 1, "post": 1, "inner": 2, "wide": 2}
 
 
@@ -354,6 +373,9 @@ class Context:
 
     def value(self, value: Value) -> str:
         """The scalar of a member value, computed where it belongs."""
+        return _taken(self._value(value))
+
+    def _value(self, value: Value) -> Steps:
         kernel = self.kernel
         index = kernel.index[value]
         equation = kernel.domain.equations[index]
@@ -364,19 +386,20 @@ class Context:
         if value not in context.known:
             if isinstance(equation.op, Reduction):
                 # A reduction over dimensions of size 1; real ones were adopted from accumulators.
-                name = context.operand(kernel.domain.uses[index, 0])
+                name = yield context.operand(kernel.domain.uses[index, 0])
                 name = context.builder.cast(name, short_name(value.dtype))
                 if equation.op.combine == "add" and is_float(short_name(value.dtype)):
                     name = context.builder.add(name, 0.0)  # which -0 does not survive, as in longer sums
                 context.known[value] = name
             else:
-                context.known[value] = context.apply(equation, index)
+                context.known[value] = yield context._applied(equation, index)
         return context.known[value]
 
-    def operand(self, use: Use) -> str:
+    def operand(self, use: Use) -> Steps:
         """The scalar of an operand: a member, or a load."""
         if use.member:
-            return self.value(use.base)
+            name: str = yield self._value(use.base)
+            return name
         context = self.place(self.kernel.level(use))
         return context.load(self.kernel.load_buffer(use))
 
@@ -388,16 +411,18 @@ class Context:
             self.statements.append(Load(name, buffer, places, when))
         return self._loads[key]
 
-    def apply(self, equation: Equation, index: int) -> str:
+    def _applied(self, equation: Equation, index: int) -> Steps:
         """The scalar of an elementwise or creation equation, through its declaration."""
         op, builder, params = equation.op, self.builder, dict(equation.params)
+        name: str
         if isinstance(op, Creation):
             dims = self.kernel.domain.members[equation.output]
             place = [None if a is None else self.kernel.axis_names[a] for a in dims]
-            name: str = op.scalar(builder, place, **params)
+            name = op.scalar(builder, place, **params)
             return name
         if op is FETCH:
-            return write_fetch(self, equation, index)
+            name = yield write_fetch(self, equation, index)
+            return name
         if not isinstance(op, Elementwise):
             raise NotLowered(op.name)
         compute = compute_dtype(equation)
@@ -406,7 +431,7 @@ class Context:
             if not isinstance(operand, Value):
                 operands.append(self._number(operand, compute))
                 continue
-            name = self.operand(self.kernel.domain.uses[index, j])
+            name = yield self.operand(self.kernel.domain.uses[index, j])
             if j < op.data:
                 operands.append(builder.truth(name))
             else:
@@ -434,7 +459,8 @@ class Context:
     def accumulate(self, index: int) -> None:
         """Put a reduction's operand into its accumulator, in the dtype of that."""
         accumulator = self.kernel.accumulator(index)
-        name = self.builder.cast(self.operand(self.kernel.domain.uses[index, 0]), accumulator.dtype)
+        given = _taken(self.operand(self.kernel.domain.uses[index, 0]))
+        name = self.builder.cast(given, accumulator.dtype)
         self.statements.append(Accumulate(accumulator, name))
 
 

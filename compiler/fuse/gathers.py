@@ -22,14 +22,17 @@ from fusegrad.compiler.base.gather_op import Along, indexed
 from fusegrad.tracer.ir.graph import Equation
 
 if TYPE_CHECKING:
-    from fusegrad.compiler.fuse.build_kernel import Context
+    from fusegrad.compiler.fuse.build_kernel import Context, Steps
 
 
-def write_fetch(context: Context, equation: Equation, index: int) -> str:
+def write_fetch(context: Context, equation: Equation, index: int) -> Steps:
     """The statements that fetch one element; gives its name."""
     builder, where, shape = context.builder, equation.params["where"], equation.params["shape"]
     uses, dims = context.kernel.domain.uses, context.kernel.domain.members[equation.output]
-    names = {k: builder.cast(context.operand(uses[index, 2 + k]), "i64") for _, k in indexed(where)}
+    names: dict[int, str] = {}
+    for _, k in indexed(where):
+        name = yield context.operand(uses[index, 2 + k])
+        names[k] = builder.cast(name, "i64")
     readable: str | None = None  # whether there is memory to read
     inside: str | None = None  # whether the element is what was asked for
     for along in where:
@@ -49,7 +52,7 @@ def write_fetch(context: Context, equation: Equation, index: int) -> str:
     other = equation.inputs[1]
     if inside is None or (inside == readable and other == 0 and isinstance(other, (int, float))):
         return target
-    filler = context.operand(uses[index, 1]) if (index, 1) in uses else other
+    filler = (yield context.operand(uses[index, 1])) if (index, 1) in uses else other
     return builder.select(inside, target, filler)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from types import FunctionType
 from typing import Any
 
-from fusegrad.tracer.loops import rolling
+from fusegrad.tracer.loops import beginning, rolling
 from fusegrad.tracer.loops.items import sources_of
 from fusegrad.tracer.observe import attributes, calls, operations, purity
 from fusegrad.tracer.observe.loops import Part
@@ -208,7 +208,7 @@ class Hooks:
         if observer is None:
             return value
         place = self.sites[site]
-        found = rolling.rounds(observer, None, (value,), pattern, used, place, tested)
+        found = beginning.rounds(observer, None, (value,), pattern, used, place, tested)
         told = sources_of(None, (value,), len(pattern)) is not None
         return _unpacked(observer, value, pattern, told, place) if found is None else found
 
@@ -218,7 +218,7 @@ class Hooks:
         if observer is None:
             return function(*given)
         place = self.sites[site]
-        found = rolling.rounds(observer, function, given, pattern, used, place)
+        found = beginning.rounds(observer, function, given, pattern, used, place)
         if found is not None:
             return found
         told = sources_of(function, given, len(pattern)) is not None
@@ -236,8 +236,8 @@ class Hooks:
             return self._counted_on(number, step, site)
         if type(number) is int:
             observer.numbers.look(number)
-            given = (rolling.endless(number, step),)
-            found = rolling.rounds(observer, None, given, (), (used,), place, tested)
+            given = (beginning.endless(number, step),)
+            found = beginning.rounds(observer, None, given, (), (used,), place, tested)
             if found is not None:
                 return found
         reason = "its rounds ask for the number that they count, or values were needed before it"
@@ -251,8 +251,8 @@ class Hooks:
         place = self.sites[site]
         found = None
         if tested is not None:
-            given = (rolling.endless(0, 1),)
-            found = rolling.rounds(observer, None, given, (), (0,), place, tested)
+            given = (beginning.endless(0, 1),)
+            found = beginning.rounds(observer, None, given, (), (0,), place, tested)
         reason = "`while` asks in each round whether there is another; `for` over a range does not"
         return observer.loops.counted(itertools.count(), reason, place) if found is None else found
 
@@ -319,6 +319,25 @@ class Hooks:
         result = self.compare(symbol, left, right, site)
         if isinstance(rounds, rolling.Rounds):
             rounds.compared(symbol, left, right, place, slope)
+        return result
+
+    def compare_remainder(
+        self,
+        symbol: str,
+        number: Any,
+        modulus: Any,
+        right: Any,
+        rounds: Any,
+        place: int,
+        slope: int,
+        site: int,
+    ) -> Any:
+        """`number % modulus < right` and the like, where the first follows from the number of the round."""
+        if not isinstance(rounds, rolling.Rounds):
+            return self.compare(symbol, self.binary("%", number, modulus, site), right, site)
+        rounds.looks(number, modulus, right)
+        result = self.compare(symbol, self.binary("%", number, modulus, site), right, site)
+        rounds.compared_remainder(symbol, number, modulus, right, place, slope)
         return result
 
     def binary_of_number(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -87,6 +88,20 @@ def alike_for(symbol: str, difference: int, growth: int) -> int:
     return next(
         n for n in range(max(1, near - 1), near + 3) if COMPARE[symbol](difference + n * growth, 0) != now
     )
+
+
+def alike_remainders(symbol: str, number: int, modulus: int, right: int, growth: int, most: int) -> int:
+    """For how many rounds, of so many, this one included, a comparison of a remainder has one outcome."""
+    compare = COMPARE[symbol]
+    now, comes_again = compare(number % modulus, right), period(modulus, growth)
+    outcomes = (compare((number + n * growth) % modulus, right) for n in range(1, min(most, comes_again)))
+    other = next((n for n, outcome in enumerate(outcomes, 1) if outcome != now), None)
+    return other or (FAR if comes_again <= most else most)
+
+
+def period(modulus: int, growth: int) -> int:
+    """After how many rounds the remainders come again of a number that grows."""
+    return abs(modulus) // math.gcd(modulus, growth)
 
 
 def asked(part: Any) -> tuple[Any, ...]:

@@ -26,20 +26,20 @@ other end then, those that follow are looked at again; and so they are where the
 from __future__ import annotations
 
 import itertools
+import math
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from fusegrad.eager.autograd import views
 from fusegrad.eager.autograd.node import next_sequence
-from fusegrad.eager.core.handlers import at_work, behind
-from fusegrad.eager.core.state import state
+from fusegrad.eager.core.handlers import at_work
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.ir.graph import GUARD
 from fusegrad.tracer.ir.tested import FAR
 from fusegrad.tracer.loops.alike import Refused, Seen, done
 from fusegrad.tracer.loops.appended import Appended
-from fusegrad.tracer.loops.items import Items, alike_for, asked, length, sources_of
+from fusegrad.tracer.loops.items import Items, alike_for, alike_remainders, asked, period
 from fusegrad.tracer.loops.replaced import may_replace
 from fusegrad.tracer.loops.round_numbers import computed
 from fusegrad.tracer.loops.rows import RowRead, RowWrite
@@ -58,71 +58,23 @@ from fusegrad.tracer.observe.lookup import MISSING
 from fusegrad.tracer.observe.observer import LOCAL, Observer
 from fusegrad.tracer.record import references
 from fusegrad.tracer.record.recorder import Recorder
-from fusegrad.tracer.twin.plain_loops import COUNTED, Tested
+from fusegrad.tracer.twin.plain_loops import COUNTED
 from fusegrad.tracer.twin.sites import Site
 
 # So many rounds must be left out for it to pay: on large tensors; on small ones, or with gradients.
 FEWEST, FEWEST_SMALL = 16, 128
-# And so many that there may be, where they test data.
-FEWEST_TESTED = 2
+# So many rounds one turn has at the most, where every third or tenth is another one.
+MOST_ROUNDS = 20
 # Where rounds differed, others are looked at after a few more, and each time after so many times as many.
 AGAIN = 4
 
 
-def rounds(
-    observer: Observer,
-    function: Any,
-    given: Sequence[Any],
-    pattern: tuple[Any, ...],
-    used: Sequence[int],
-    site: Site,
-    tested: Tested | None = None,
-) -> Any:
-    """What a plain loop iterates over in place of what `function` gives of `given`, or of that itself; None
-    where that is to run as ever.
-
-    pattern: whether a round takes apart what it gets. used: for each variable the line where a round uses its
-    number otherwise than to find rows, or 0. tested: what a `TestedLoop` says, of a loop whose rounds branch,
-    and in which nothing follows from their number.
-    """
-    recorder = behind(state.interpreter)
-    if type(recorder) is not Recorder:
-        return None
-    over = sources_of(function, given, len(pattern))
-    if over is None:
-        return None
-    number = min(map(length, over))
-    if number - looks_after(TURN)[-1] < (FEWEST if tested is None else FEWEST_TESTED):
-        return None
-    lines = [line for source, line in zip(over, used, strict=True) if type(source) is range and line]
-    if lines:
-        reason = f"its rounds use their number, and not only to find rows (line {lines[0]})"
-    elif recorder.later.on or tested is not None:
-        return Rounds(
-            observer,
-            recorder,
-            Items(recorder, over, number, not pattern),
-            site,
-            tested and TestedLoop(*tested),
-        )
-    else:
-        reason = _settled(recorder, before=True)
-    if number < FAR:
-        observer.loops.ran(reason, number, site)
-    return None
-
-
-def _settled(recorder: Recorder, before: bool) -> str:
+def settled(recorder: Recorder, before: bool) -> str:
     """Why ops do not wait. before: whether that was so before the loop."""
     line = recorder.later.settled[1]
     if before:
         return f"values were needed, or something outside was changed, before it (line {line})"
     return f"its rounds look at values, or change what is outside (line {line})"
-
-
-def endless(number: int, step: int) -> range:
-    """The numbers that are counted from one on, which a loop leaves by `break`."""
-    return range(number, number + FAR * step, step)
 
 
 class Rounds:
@@ -160,9 +112,11 @@ class Rounds:
         self._turns: tuple[int, ...] = (TURN,)  # how many rounds may be one
         self._appended: list[Appended] = []
         self._lists: dict[int, tuple[list[Any], int]] = {}  # of which rounds read so many of the last items
-        self._odd = ""  # what was done that is not the same from round to round
-        # Which rounds compare their number, and up to which one all those are alike that this tells apart.
-        self._alike: list[tuple[int, int]] = []
+        # What was done that is not the same from round to round, and in which.
+        self._odd: list[tuple[int, str]] = []
+        # Which rounds compare their number, up to which one all those are alike that this tells apart, and
+        # after how many the outcomes come again.
+        self._alike: list[tuple[int, int, int]] = []
         for found in (self._items.found, self._items.written, self._items.numbers):
             found.clear()
         if self._may_leave_out() >= FEWEST_SMALL and self._recorder.later.on:
@@ -205,8 +159,7 @@ class Rounds:
             self._begin(self._next)
         looked = self._next - self._begins
         if looked == 1:
-            long = len(self._recorder.equations) - self._equations >= LONG_ROUND
-            self._turns = (1, TURN) if long and self._may_leave_out() >= MANY_ROUNDS else (TURN,)
+            self._turns = self._turns_of_rounds()
         if self._may_leave_out() < FEWEST or not any(looked in looks_after(r) for r in self._turns):
             return carried
         later = self._recorder.later
@@ -227,6 +180,16 @@ class Rounds:
             if value is not old:
                 stores.own(owner)[name] = value
         return after[: len(carried)]
+
+    def _turns_of_rounds(self) -> tuple[int, ...]:
+        """How many rounds may be one turn, after the first one."""
+        periods = [number for _, _, number in self._alike if number <= MOST_ROUNDS]
+        shortest, longest = math.lcm(*periods), math.lcm(TURN, *periods)
+        if longest > MOST_ROUNDS:
+            return (TURN,)
+        long = len(self._recorder.equations) - self._equations >= LONG_ROUND
+        many = long and shortest < longest and self._may_leave_out() >= MANY_ROUNDS
+        return (shortest, longest) if many else (longest,)
 
     def _has_tested(self) -> bool:
         """Whether the last round has asked for values."""
@@ -261,17 +224,21 @@ class Rounds:
 
     def _leave_out(self, carried: tuple[Any, ...], rounds: int) -> tuple[Any, ...]:
         later = self._recorder.later
-        if self._odd:
-            raise Refused(self._odd)
+        for number, reason in self._odd:
+            if number > rounds:  # the first turn may differ
+                raise Refused(reason)
         if not later.on:
-            raise Refused(_settled(self._recorder, before=not self._has_waited))
+            raise Refused(settled(self._recorder, before=not self._has_waited))
         found = self._items.found, self._items.written, self._items.numbers
         looks = [self._looks[number] for number in looks_after(rounds) if number in self._looks]
         turn = turn_of(looks, self._recorder, found, self._appended, rounds)
         counted = counted_up(looks)
-        alike = min((last - self._next for number, last in self._alike if number > rounds), default=FAR)
+        told = [(last, again) for number, last, again in self._alike if number > rounds]
+        alike = min((last - self._next for last, again in told if rounds % again), default=FAR)
         turns = turn.limit(min(self._may_leave_out(rounds), alike) // rounds)
-        fewest = FEWEST_SMALL if turn.is_op else FEWEST
+        # Where every hundredth round is another one, say, each stretch in between is left out by itself.
+        is_periodic = any(number < FAR for _, _, number in self._alike)
+        fewest = FEWEST_SMALL if turn.is_op and not is_periodic else FEWEST
         if turns * rounds < fewest:
             raise Refused(f"fewer than {fewest} rounds do what those before them did")
         if turn.is_op:
@@ -344,7 +311,7 @@ class Rounds:
         if self._is_row(owner, key, place, slopes):
             self._items.found[len(self._recorder.equations) - 1] = self._found(owner, key, place, slopes)
         else:
-            self._odd = self._odd or "its rounds find by their number what is no row of a tensor"
+            self._is_odd("its rounds find by their number what is no row of a tensor")
         return found
 
     def write(
@@ -370,7 +337,7 @@ class Rounds:
             row = self._found(owner, key, place, slopes)
             self._items.written[len(equations) - 1] = RowWrite(row, weakref.ref(owner))
         else:
-            self._odd = self._odd or reason or "its rounds write otherwise than in rows"
+            self._is_odd(reason or "its rounds write otherwise than in rows")
         return stored
 
     def begins_to_write(self, owner: Any, value: Any = None) -> str:
@@ -428,13 +395,13 @@ class Rounds:
                 else:
                     self._items.numbers[begin] = known
         if odd:
-            self._odd = self._odd or "its rounds use their number otherwise than in sums and products"
+            self._is_odd("its rounds use their number otherwise than in sums and products")
         return result
 
     def mixed(self, value: Any) -> Any:
         """What a variable holds that may follow from the number of the round, and goes to no operator."""
         if type(value) is not Tensor:
-            self._odd = self._odd or "its rounds use their number otherwise than in sums and products"
+            self._is_odd("its rounds use their number otherwise than in sums and products")
         return value
 
     def looks(self, *sides: Any) -> None:
@@ -453,14 +420,31 @@ class Rounds:
             return
         source = self._items.sources[place]
         if type(source) is not range or type(left) is not int or type(right) is not int:
-            self._odd = self._odd or "its rounds compare their number with what is no whole number"
+            self._is_odd("its rounds compare their number with what is no whole number")
         else:
             alike = alike_for(symbol, left - right, slope * source.step)
-            self._alike.append((self._next - self._begins, self._next - 1 + alike))
+            self._alike.append((self._next - self._begins, self._next - 1 + alike, FAR))
+
+    def compared_remainder(
+        self, symbol: str, number: Any, modulus: Any, right: Any, place: int, slope: int
+    ) -> None:
+        """A round has compared what is left of its number, and of what is the same, when it is divided."""
+        source = self._items.sources[place]
+        if type(source) is not range or any(type(x) is not int for x in (number, modulus, right)):
+            self._is_odd("its rounds compare their number with what is no whole number")
+        elif self._recorder.later.on:
+            growth, most = slope * source.step, self._items.number - self._next + 1
+            alike = alike_remainders(symbol, number, modulus, right, growth, most)
+            told = self._next - 1 + alike, period(modulus, growth)
+            self._alike.append((self._next - self._begins, *told))
+
+    def _is_odd(self, reason: str) -> None:
+        """A round does what is not the same from round to round."""
+        self._odd.append((self._next - self._begins, reason))
 
     def _compared_count(self, symbol: str, left: Any, right: Any, growth: int) -> None:
         if type(left) is not int or type(right) is not int:
-            self._odd = self._odd or "its rounds compare what they count with what is no whole number"
+            self._is_odd("its rounds compare what they count with what is no whole number")
         elif self._tested is not None:
             alike = alike_for(symbol, left - right, growth)
             self._tested.alike = min(self._tested.alike, self._next - 1 + alike)
@@ -468,7 +452,7 @@ class Rounds:
     def offset(self, value: Any) -> Any:
         """What is added to the number of the round, to find a row."""
         if type(value) is not int:
-            self._odd = self._odd or "its rounds find rows by their number and by what is no whole number"
+            self._is_odd("its rounds find rows by their number and by what is no whole number")
         return value
 
     def append(self, items: Any, value: Any, seen: bool) -> bool:
@@ -493,4 +477,4 @@ class Rounds:
         if type(key) is int and -TURN <= key < 0:
             self._lists[id(items)] = items, max(-key, self._lists.get(id(items), (items, 0))[1])
         elif type(key) is not int or not 0 <= key < len(items):
-            self._odd = self._odd or "its rounds read other items of a list than the first and the last ones"
+            self._is_odd("its rounds read other items of a list than the first and the last ones")

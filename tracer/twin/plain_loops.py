@@ -56,12 +56,14 @@ class Row(NamedTuple):
 class Test(NamedTuple):
     """A comparison that follows the round: by how much its left side grows with the counter, less the right.
 
-    offsets: the parts that do not depend on it, and must be whole numbers.
+    offsets: the parts that do not depend on it, and must be whole numbers. modulus: what the left side is
+    divided by, where the remainder is compared: `t % 100 == 0`.
     """
 
     counter: str
     slope: int
     offsets: list[ast.expr]
+    modulus: ast.expr | None = None
 
 
 @dataclass
@@ -102,6 +104,9 @@ def plain_loop(loop: ast.For, scope: Scope) -> PlainLoop:
     targets = [n.id for n in names if isinstance(n, ast.Name)]
     if len(targets) < len(names) or len({*targets}) < len(names):
         raise NotPlain("it assigns its items to more than variables", loop.target.lineno)
+    for node in ast.walk(loop):
+        if isinstance(node, (ast.If, ast.IfExp)):
+            node.test = _with_comparison(node.test, targets)
     stored = (n for statement in loop.body for n in ast.walk(statement) if isinstance(n, ast.Name))
     assigned = {n.id for n in stored if isinstance(n.ctx, ast.Store)}
     reading = _Reading(PlainLoop(targets), scope.is_collected, assigned)
@@ -156,7 +161,7 @@ def _counts(loop: ast.For, name: str, assigned: Collection[str]) -> dict[ast.Com
         if isinstance(node, ast.Compare):
             others = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)} - {name}
             test = _test(node, [name])
-            if test is not None and others.isdisjoint(assigned):
+            if test is not None and test.modulus is None and others.isdisjoint(assigned):
                 found[node] = test
     times = sum(uses(node)[name] for node in (*found, *once))
     if uses(loop)[name] != len(steps) + times or (found and (len(steps) != 1 or steps[0] not in loop.body)):
@@ -390,8 +395,27 @@ def _test(node: ast.Compare, targets: list[str]) -> Test | None:
     counter, offsets = _counter([node], targets), list[ast.expr]()
     if counter is None:
         return None
-    left, right = (_slope(side, counter, offsets) for side in (node.left, node.comparators[0]))
-    return None if left is None or right is None else Test(counter, left - right, offsets)
+    number, modulus, other = node.left, None, node.comparators[0]
+    if isinstance(node.left, ast.BinOp) and isinstance(node.left.op, ast.Mod):
+        number, modulus = node.left.left, node.left.right
+        if _asks(modulus, counter) or _asks(other, counter):
+            return None
+        _slope(modulus, counter, offsets)
+    left, right = (_slope(side, counter, offsets) for side in (number, other))
+    return None if left is None or right is None else Test(counter, left - right, offsets, modulus)
+
+
+def _with_comparison(test: ast.expr, targets: list[str]) -> ast.expr:
+    """`if t % 10:` and `if not t % 10:` with the comparison that they stand for."""
+    is_not = isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
+    number = test.operand if isinstance(test, ast.UnaryOp) else test
+    if not isinstance(number, ast.BinOp) or not isinstance(number.op, ast.Mod):
+        return test
+    if _counter([number.left], targets) is None or (number is not test and not is_not):
+        return test
+    zero = ast.copy_location(ast.Constant(value=0), test)
+    orders: list[ast.cmpop] = [ast.Eq() if is_not else ast.NotEq()]
+    return ast.copy_location(ast.Compare(left=number, ops=orders, comparators=[zero]), test)
 
 
 _ORDERS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq, ast.NotEq)

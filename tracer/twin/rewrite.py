@@ -300,9 +300,14 @@ class Rewriter(Expressions):
         if node not in self.tests:
             return super().visit_Compare(node)
         name, place, test = self.tests[node]
-        symbol = OPERATORS[type(node.ops[0])]
-        sides = self.expression(node.left), self.expression(node.comparators[0])
-        return self.hook("compare_number", node, symbol, *sides, self.load(name, node), place, test.slope)
+        symbol, right = OPERATORS[type(node.ops[0])], node.comparators[0]
+        follows = self.load(name, node), place, test.slope
+        if test.modulus is not None:
+            assert isinstance(node.left, ast.BinOp)
+            sides = self.expressions([node.left.left, test.modulus, right])
+            return self.hook("compare_remainder", node, symbol, *sides, *follows)
+        sides = self.expressions([node.left, right])
+        return self.hook("compare_number", node, symbol, *sides, *follows)
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
         if node not in self.numbers:

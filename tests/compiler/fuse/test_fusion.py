@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import re
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -304,3 +306,19 @@ def test_a_total_of_what_was_copied_to_another_shape_is_known_early():
     expected, wanted = fg.value_and_grad(loss)(x, labels)
     np.testing.assert_allclose(value.numpy(), expected.numpy())
     np.testing.assert_allclose(gradient.numpy(), wanted.numpy(), atol=1e-12)
+
+
+def test_long_kernels_are_made_where_the_stack_is_almost_full() -> None:
+    """What computes a value is no recursion over what that is computed from."""
+
+    def chain(x: fg.Tensor) -> fg.Tensor:
+        for step in range(300):
+            x = (x * 0.99).tanh() if step % 7 else x.exp() * 0.1
+        return x
+
+    def deeper(depth: int) -> fg.Tensor:
+        return fg.jit(chain)(x) if not depth else deeper(depth - 1)
+
+    x = fg.randn(5)
+    room = sys.getrecursionlimit() - len(inspect.stack(0))
+    np.testing.assert_allclose(deeper(room - 250).numpy(), chain(x).numpy(), rtol=1e-5)

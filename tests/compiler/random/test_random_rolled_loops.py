@@ -55,6 +55,7 @@ READ = [
     "sum(item.sum() for item in {u}) / len({u})", "fg.cat({u}[-9:]).mean()",
     "fg.stack([item * k for k, item in enumerate({u})]).mean()", "fg.stack({u}[-2:1:-2], 1).sum()",
 ]  # fmt: skip
+MODULI = ["2", "2", "3", "5", "7", "16", "k"]
 ODD = ["t // 2", "(t * 7) % n", "min(t, 9)", "order[t]", "t - t % 2", "k"]
 
 
@@ -103,10 +104,22 @@ def statements(draw: random.Random, number: str, rows: list[str], half: int) -> 
             ]
         )
 
+    def order() -> str:
+        return draw.choice(["<", ">=", "==", "!="])
+
     def test() -> str:
         asked = draw.choice(["k", "n", "h.dim()", number or "3", number or "5"])
-        order = draw.choice(["<", ">=", "==", "!="])
-        return f"{asked} {order} {draw.choice([0, 1, 3, half, half + 1, 2 * half])}"
+        return f"{asked} {order()} {draw.choice([0, 1, 3, half, half + 1, 2 * half])}"
+
+    def remainder(number: str) -> str:
+        left = (
+            f"{draw.choice([number, number, f'({number} + k)', f'(n - {number})'])} % {draw.choice(MODULI)}"
+        )
+        return (
+            draw.choice(["", "", "not "]) + left
+            if draw.random() < 0.2
+            else f"{left} {order()} {draw.choice('012')}"
+        )
 
     for _ in range(draw.randint(1, 5)):
         target = draw.choice("aabc")
@@ -164,6 +177,11 @@ def statements(draw: random.Random, number: str, rows: list[str], half: int) -> 
             f"out[{place()}] = 0.5", "p = out", "out = out * 1.0", "p = wide[0] * 1.0", "out[n // 2] = 0",
             f"line[{place()}] = q", "q = k * 0.5", f"a = a * q if {test()} else a", f"view[{place()}] = a",
             f"with_out({place()}, a)",
+        ] if number else []  # fmt: skip
+        usual += [
+            f"if {remainder(number)}: {target} = {target} * 0.5",
+            f"{target} = {target} * 0.5 if {remainder(number)} else fg.tanh({term()})",
+            f"if {remainder(number)}: v.append({target})",
         ] if number else []  # fmt: skip
         usual += [f"{target} = {target} * 0.5 if {test()} else {target} + 0.1 * {row()}"]
         leave = draw.choice(["break", "break", "continue"] if number else ["break"])

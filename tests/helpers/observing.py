@@ -1,6 +1,6 @@
 """Observed runs, for tests of what they read and do."""
 
-from fusegrad.tracer.capture.hooks import FOLLOWING
+from fusegrad.tracer.capture.loop_hooks import FOLLOWING
 from fusegrad.tracer.observe.observer import Observer
 
 

@@ -4,7 +4,7 @@ import traceback
 import types
 from pathlib import Path
 
-from fusegrad.tracer.capture.hooks import FOLLOWING, Hooks
+from fusegrad.tracer.capture.loop_hooks import FOLLOWING, LoopHooks
 from fusegrad.tracer.observe.observer import Observer
 from fusegrad.tracer.twin.instrument import instrument
 
@@ -42,5 +42,5 @@ def same(function, *args, **kwargs):
     found = outcome(through(observer, function), args, kwargs)
     assert found == expected
     if isinstance(function, types.FunctionType):
-        assert outcome(instrument(function, Hooks), args, kwargs)[0][:3] == expected[0][:3]
+        assert outcome(instrument(function, LoopHooks), args, kwargs)[0][:3] == expected[0][:3]
     return observer

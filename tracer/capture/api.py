@@ -20,7 +20,7 @@ from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.capture.callbacks import Callbacks
 from fusegrad.tracer.capture.captured import Attribute, Capture, Items, Left, Output, Reason
 from fusegrad.tracer.capture.carried import carry
-from fusegrad.tracer.capture.hooks import FOLLOWING
+from fusegrad.tracer.capture.loop_hooks import FOLLOWING
 from fusegrad.tracer.capture.naming import NamingObserver
 from fusegrad.tracer.capture.signatures import argument_names, plain_function
 from fusegrad.tracer.ir.graph import Graph, ancestors

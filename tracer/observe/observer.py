@@ -54,7 +54,7 @@ from fusegrad.tracer.twin.sites import NOWHERE, Site, SiteTable, definition, wit
 from fusegrad.tracer.twin.source import Unsupported
 
 # The references to what nobody has but who keeps it, while they are counted: the counting has one.
-_ONLY_KEPT = 2
+_ONLY_KEPT, _OWN = 2, (tuple, list, dict, *ITERATORS)
 
 LOCAL, OUTER, STRUCTURE, UNKNOWN = "local", "outer", "argument", "unknown"
 
@@ -235,14 +235,12 @@ class Observer:
         return len(self._kept)
 
     def forget(self, since: int) -> None:
-        """Let go of the run's own containers that nobody else has any more, but for the first `since`
-        objects: what they hold would be taken for something that is still in use.
+        """Let go of the run's own containers and iterators that nobody else has any more, but for the first
+        `since` objects: what they hold would be taken for something that is still in use.
         """
         # Those that hold others were made after them.
         for key in reversed([*itertools.islice(self._kept, since, None)]):
-            kept = self._kept[key]
-            own = (type(kept) in (list, dict) or isinstance(kept, tuple)) and self._status.get(key) == LOCAL
-            del kept
+            own = issubclass(type(self._kept[key]), _OWN) and self._status.get(key) == LOCAL
             if own and sys.getrefcount(self._kept[key]) == _ONLY_KEPT:
                 del self._kept[key], self._status[key]
 

@@ -423,3 +423,15 @@ def names_pattern(target: ast.expr) -> Pattern | None:
         patterns = [names_pattern(element) for element in target.elts]
         return None if None in patterns else tuple(patterns)
     return None
+
+
+def parts_for_names(node: ast.Assign) -> list[ast.expr] | None:
+    """What variables get where they are given the parts of a tuple that stands there, which nobody gets to
+    see: `a, b = b, a`.
+    """
+    target, *others = node.targets
+    if others or not isinstance(target, ast.Tuple) or not isinstance(node.value, ast.Tuple):
+        return None
+    names = all(isinstance(name, ast.Name) for name in target.elts)
+    starred = any(isinstance(part, ast.Starred) for part in node.value.elts)
+    return node.value.elts if names and not starred and len(target.elts) == len(node.value.elts) else None

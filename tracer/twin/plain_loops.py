@@ -13,10 +13,10 @@ import ast
 from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from fusegrad.tracer.twin.number_parts import NumberPart, NumberUse, number_part
 from fusegrad.tracer.twin.scopes import Scope, uses
+from fusegrad.tracer.twin.slopes import Row, Test, row_of, test_of, with_comparison
 
 _EXPRESSIONS = (
     ast.Name, ast.Constant, ast.BinOp, ast.UnaryOp, ast.Subscript, ast.Slice, ast.Tuple, ast.List,
@@ -38,32 +38,6 @@ class NotPlain(Exception):
     def __init__(self, reason: str, line: int) -> None:
         super().__init__(reason)
         self.reason, self.line = reason, line
-
-
-class Row(NamedTuple):
-    """A subscript that follows the round.
-
-    slopes: by how much each of its indices grows with the counter. offsets: the parts of those that do not
-    depend on it, and must be whole numbers; others: the indices that do not.
-    """
-
-    counter: str
-    slopes: tuple[int, ...]
-    offsets: list[ast.expr]
-    others: list[ast.expr]
-
-
-class Test(NamedTuple):
-    """A comparison that follows the round: by how much its left side grows with the counter, less the right.
-
-    offsets: the parts that do not depend on it, and must be whole numbers. modulus: what the left side is
-    divided by, where the remainder is compared: `t % 100 == 0`.
-    """
-
-    counter: str
-    slope: int
-    offsets: list[ast.expr]
-    modulus: ast.expr | None = None
 
 
 @dataclass
@@ -95,6 +69,10 @@ class PlainLoop:
     counts: dict[ast.Compare, Test] = field(default_factory=dict)
     changing: Collection[str] = ()
 
+    def follows(self) -> set[ast.AST]:
+        """The expressions that follow from the number of the round."""
+        return {*self.rows, *self.written, *self.tests, *self.numbers, *self.mixed, *self.counts}
+
 
 def plain_loop(loop: ast.For, scope: Scope) -> PlainLoop:
     """What a plain loop does, of the function of this scope. Raises NotPlain for another one."""
@@ -106,7 +84,7 @@ def plain_loop(loop: ast.For, scope: Scope) -> PlainLoop:
         raise NotPlain("it assigns its items to more than variables", loop.target.lineno)
     for node in ast.walk(loop):
         if isinstance(node, (ast.If, ast.IfExp)):
-            node.test = _with_comparison(node.test, targets)
+            node.test = with_comparison(node.test, targets)
     stored = (n for statement in loop.body for n in ast.walk(statement) if isinstance(n, ast.Name))
     assigned = {n.id for n in stored if isinstance(n.ctx, ast.Store)}
     reading = _Reading(PlainLoop(targets), scope.is_collected, assigned)
@@ -160,7 +138,7 @@ def _counts(loop: ast.For, name: str, assigned: Collection[str]) -> dict[ast.Com
     for node in ast.walk(loop):
         if isinstance(node, ast.Compare):
             others = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)} - {name}
-            test = _test(node, [name])
+            test = test_of(node, [name])
             if test is not None and test.modulus is None and others.isdisjoint(assigned):
                 found[node] = test
     times = sum(uses(node)[name] for node in (*found, *once))
@@ -248,6 +226,8 @@ class _Reading:
             case ast.If(test=test, body=body, orelse=orelse):
                 self._reads(test)
                 self._branches(body, orelse)
+            case ast.For(orelse=[]) as loop if not any(isinstance(n, _LEAVING) for n in ast.walk(loop)):
+                self._goes_over(loop)
             case _:
                 words = _WORDS.get(type(statement), "a statement of another kind")
                 raise NotPlain(f"its rounds have {words}", statement.lineno)
@@ -281,6 +261,17 @@ class _Reading:
             if name not in self.numbers:
                 self.found.used.setdefault(part.counter, part.body.lineno)
 
+    def _goes_over(self, loop: ast.For) -> None:
+        """Note the names of a loop within a round, whose own rounds may be none."""
+        self._reads(loop.iter)
+        item = ast.copy_location(ast.Assign(targets=[loop.target], value=ast.Constant(value=None)), loop)
+        statements = [ast.fix_missing_locations(item), *loop.body]
+        if _is_something(loop.iter):
+            for statement in statements:
+                self.follow(statement)
+        else:
+            self._branches(statements, [])
+
     def _reads(self, node: ast.AST, sure: bool = True) -> None:
         if not isinstance(node, _EXPRESSIONS) or (isinstance(node, ast.keyword) and node.arg is None):
             line = getattr(node, "lineno", 0)
@@ -294,8 +285,8 @@ class _Reading:
         # What is behind a condition may not be read.
         sure = sure and not isinstance(node, (ast.IfExp, ast.BoolOp, ast.Compare))
         parts: list[ast.AST] = [*ast.iter_child_nodes(node)]
-        row = _row(node, self.found.targets) if isinstance(node, ast.Subscript) else None
-        test = _test(node, self.found.targets) if isinstance(node, ast.Compare) else None
+        row = row_of(node, self.found.targets) if isinstance(node, ast.Subscript) else None
+        test = test_of(node, self.found.targets) if isinstance(node, ast.Compare) else None
         if isinstance(node, ast.Subscript) and row is not None:
             self.found.rows[node] = row
             parts = [node.value, *row.offsets, *row.others]
@@ -354,7 +345,7 @@ class _Reading:
                 self._reads(owner)
             case ast.Subscript(value=ast.Name() as owner, slice=index):
                 self._reads(owner)
-                row = _row(target, self.found.targets)
+                row = row_of(target, self.found.targets)
                 if row is not None:
                     self.found.written[target] = row
                 for part in [index] if row is None else (*row.offsets, *row.others):
@@ -365,8 +356,22 @@ class _Reading:
                 )
 
 
+# What a loop within a round may not have.
+_LEAVING = (ast.Break, ast.Continue, ast.Return, ast.Raise, ast.While, ast.Assert)
+
+
+def _is_something(items: ast.expr) -> bool:
+    """Whether there is an item for sure to go over."""
+    match items:
+        case ast.Call(func=ast.Name(id="range"), args=[ast.Constant(value=int() as number)], keywords=[]):
+            return number > 0
+        case ast.Tuple(elts=elements) | ast.List(elts=elements):
+            return any(not isinstance(element, ast.Starred) for element in elements)
+    return False
+
+
 _WORDS: dict[type, str] = {
-    ast.For: "a loop of their own", ast.While: "a `while`",
+    ast.For: "a loop of their own that may be left", ast.While: "a `while`",
     ast.With: "a `with`", ast.Try: "a `try`", ast.Continue: "a `continue` within more than branches",
     ast.Delete: "a `del`",
     ast.FunctionDef: "a definition", ast.Lambda: "a `lambda`", ast.Dict: "a dict",
@@ -377,102 +382,3 @@ _WORDS: dict[type, str] = {
 _TARGETS: dict[type, str] = {
     ast.Subscript: "an item of more than a variable",
 }
-
-
-# Rows.
-
-
-def _counter(parts: list[ast.expr], targets: list[str]) -> str | None:
-    """The one target that expressions use; None for none or several."""
-    used = {n.id for part in parts for n in ast.walk(part) if isinstance(n, ast.Name)} & {*targets}
-    return used.pop() if len(used) == 1 else None
-
-
-def _test(node: ast.Compare, targets: list[str]) -> Test | None:
-    """How a comparison follows the round; None if it does not, or not evenly."""
-    if len(node.ops) > 1 or not isinstance(node.ops[0], _ORDERS):
-        return None
-    counter, offsets = _counter([node], targets), list[ast.expr]()
-    if counter is None:
-        return None
-    number, modulus, other = node.left, None, node.comparators[0]
-    if isinstance(node.left, ast.BinOp) and isinstance(node.left.op, ast.Mod):
-        number, modulus = node.left.left, node.left.right
-        if _asks(modulus, counter) or _asks(other, counter):
-            return None
-        _slope(modulus, counter, offsets)
-    left, right = (_slope(side, counter, offsets) for side in (number, other))
-    return None if left is None or right is None else Test(counter, left - right, offsets, modulus)
-
-
-def _with_comparison(test: ast.expr, targets: list[str]) -> ast.expr:
-    """`if t % 10:` and `if not t % 10:` with the comparison that they stand for."""
-    is_not = isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
-    number = test.operand if isinstance(test, ast.UnaryOp) else test
-    if not isinstance(number, ast.BinOp) or not isinstance(number.op, ast.Mod):
-        return test
-    if _counter([number.left], targets) is None or (number is not test and not is_not):
-        return test
-    zero = ast.copy_location(ast.Constant(value=0), test)
-    orders: list[ast.cmpop] = [ast.Eq() if is_not else ast.NotEq()]
-    return ast.copy_location(ast.Compare(left=number, ops=orders, comparators=[zero]), test)
-
-
-_ORDERS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq, ast.NotEq)
-
-
-def _row(node: ast.Subscript, targets: list[str]) -> Row | None:
-    """How a subscript follows the round; None if it does not, or not evenly."""
-    parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-    counter = _counter(parts, targets)
-    if counter is None:
-        return None
-    row = Row(counter, (), [], [])
-    found = [_part_slope(part, counter, row.offsets) if _asks(part, counter) else 0 for part in parts]
-    slopes = [slope for slope in found if slope is not None]
-    if len(slopes) < len(found):
-        return None
-    row.others.extend(part for part in parts if not _asks(part, counter))
-    return row._replace(slopes=tuple(slopes))
-
-
-def _asks(node: ast.AST, counter: str) -> bool:
-    return any(isinstance(n, ast.Name) and n.id == counter for n in ast.walk(node))
-
-
-def _part_slope(part: ast.expr, counter: str, offsets: list[ast.expr]) -> int | None:
-    """By how much an index grows with the counter, or a window moves; None if it does not do so evenly."""
-    match part:
-        case ast.Slice(lower=ast.expr() as lower, upper=ast.expr() as upper, step=None):
-            slope = _slope(lower, counter, offsets)
-            return slope if _slope(upper, counter, offsets) == slope else None
-        case ast.Slice():
-            return None
-    return _slope(part, counter, offsets)
-
-
-def _slope(node: ast.expr, counter: str, offsets: list[ast.expr]) -> int | None:
-    """By how much an index grows with the counter; None if it does not do so evenly."""
-    if not _asks(node, counter):
-        if not isinstance(node, ast.Constant) or type(node.value) is not int:
-            offsets.append(node)
-        return 0
-    match node:
-        case ast.Name():
-            return 1
-        case ast.UnaryOp(op=ast.USub(), operand=operand):
-            slope = _slope(operand, counter, offsets)
-            return None if slope is None else -slope
-        case (
-            ast.BinOp(op=ast.Mult(), left=ast.Constant(value=int() as factor), right=operand)
-            | ast.BinOp(op=ast.Mult(), left=operand, right=ast.Constant(value=int() as factor))
-        ):
-            slope = _slope(operand, counter, offsets)
-            return None if slope is None else factor * slope
-        case ast.BinOp(op=ast.Add() | ast.Sub() as op, left=left, right=right):
-            slopes = [_slope(part, counter, offsets) for part in (left, right)]
-            first, second = slopes
-            if first is None or second is None:
-                return None
-            return first + second if isinstance(op, ast.Add) else first - second
-    return None

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import ast
 
-from fusegrad.tracer.twin.expressions import HOOKS, OPERATORS, Expressions, Pattern, names_pattern
+from fusegrad.tracer.twin.expressions import (
+    HOOKS,
+    OPERATORS,
+    Expressions,
+    Pattern,
+    names_pattern,
+    parts_for_names,
+)
 from fusegrad.tracer.twin.number_parts import NumberPart, NumberUse
 from fusegrad.tracer.twin.plain_loops import COUNTED, NotPlain, PlainLoop, Row, Test, Tested, plain_loop
 from fusegrad.tracer.twin.rounds import counted, endless, without_continue
@@ -29,8 +36,8 @@ class Rewriter(Expressions):
         self.numbers: dict[ast.expr, tuple[str, list[str], NumberUse]] = {}
         self.mixed: dict[ast.expr, str] = {}
         self.offsets: dict[ast.expr, str] = {}
-        self.appends: dict[ast.stmt, tuple[str, str]] = {}
-        self.rounds_around: str | None = None
+        self.appends: dict[ast.Expr, str] = {}
+        self.rounds_around: list[str] = []  # of the loops around, the innermost last
 
     def statements(self, nodes: list[ast.stmt]) -> list[ast.stmt]:
         result: list[ast.stmt] = []
@@ -55,10 +62,15 @@ class Rewriter(Expressions):
 
     def left(self, node: ast.stmt) -> list[ast.stmt]:
         """What a statement does first that leaves a plain loop."""
-        if self.rounds_around is None:
+        if not self.rounds_around:
             return []
-        left = self.hook("rounds_left", node, self.load(self.rounds_around, node), site=False)
+        left = self.hook("rounds_left", node, self.load(self.rounds_around[-1], node), site=False)
         return [self.at(node, ast.Expr(value=left))]
+
+    def rolling(self, node: ast.AST) -> ast.expr:
+        """The rounds of the innermost loop around of which some may be left out."""
+        names = [self.load(name, node) for name in reversed(self.rounds_around)]
+        return names[0] if len(names) == 1 else self.hook("rolling", node, *names, site=False)
 
     def statement_Expr(self, node: ast.Expr) -> list[ast.stmt]:
         if node in self.appends:
@@ -70,7 +82,7 @@ class Rewriter(Expressions):
         return [*self.left(node), self.at(node, ast.Return(value=value))]
 
     def statement_Assign(self, node: ast.Assign) -> list[ast.stmt]:
-        parts = _parts_for_names(node)
+        parts = parts_for_names(node)
         if parts is not None:
             value: ast.expr = self.at(node.value, ast.Tuple(elts=self.expressions(parts), ctx=ast.Load()))
             return [self.at(node, ast.Assign(targets=node.targets, value=value))]
@@ -141,11 +153,10 @@ class Rewriter(Expressions):
         if isinstance(target, ast.Name):
             old: ast.expr = self.load(target.id, target)
             value = self.expression(node.value)
-            if self.rounds_around is None:
-                value = self.hook("inplace", node, operator, old, value)
+            if self.rounds_around:
+                value = self.hook("inplace_in_round", node, operator, old, value, self.rolling(node))
             else:
-                rounds = self.load(self.rounds_around, node)
-                value = self.hook("inplace_in_round", node, operator, old, value, rounds)
+                value = self.hook("inplace", node, operator, old, value)
             return [self.at(node, ast.Assign(targets=[target], value=value))]
         names = [self.temporary()]
         result = [self.keep(names[0], self.expression(target.value), target)]
@@ -215,11 +226,26 @@ class Rewriter(Expressions):
         loop = ast.copy_location(loop, node)
         try:
             plain = plain_loop(loop, self.scope)
+            self.check_inner_loops(loop, plain)
         except NotPlain as refusal:
             return self.any_loop(node, refusal)
         used = tuple([plain.used.get(target, 0) for target in plain.targets])
         tested = _tested(plain)
         return self.plain_loop(loop, plain, self.rounds(node, names_pattern(node.target), used, tested))
+
+    def check_inner_loops(self, loop: ast.For, plain: PlainLoop) -> None:
+        """Raise NotPlain where something follows from the numbers of the rounds of two loops."""
+        follows = plain.follows()
+        for inner in (n for statement in loop.body for n in ast.walk(statement) if isinstance(n, ast.For)):
+            if not follows.isdisjoint(self.following(inner)):
+                raise NotPlain("its rounds use their number in a loop of their own", inner.lineno)
+
+    def following(self, loop: ast.For) -> set[ast.AST]:
+        """What follows from the number of the round, if a loop is plain."""
+        try:
+            return plain_loop(loop, self.scope).follows()
+        except NotPlain:
+            return set()
 
     def any_loop(self, node: ast.For, refusal: NotPlain) -> list[ast.stmt]:
         """A loop of which every round runs."""
@@ -250,16 +276,16 @@ class Rewriter(Expressions):
             self.offsets.update(dict.fromkeys(test.offsets, name))
         self.numbers.update((node, (name, plain.targets, use)) for node, use in plain.numbers.items())
         self.mixed.update(dict.fromkeys(plain.mixed, name))
-        self.appends.update((statement, (name, owner)) for statement, owner in plain.appends.items())
+        self.appends.update(plain.appends)
         names = (name, *plain.carried)
         ended = self.hook("round_ended", node, *(self.load(n, node) for n in names), site=False)
         on: ast.stmt = ast.Expr(value=ended)
         if plain.carried:
             targets: list[ast.expr] = [self.store(n, node) for n in plain.carried]
             on = ast.Assign(targets=[self.at(node, ast.Tuple(elts=targets, ctx=ast.Store()))], value=ended)
-        self.rounds_around = name
+        self.rounds_around.append(name)
         body = [*self.statements(node.body), self.at(node, on)]
-        self.rounds_around = None
+        self.rounds_around.pop()
         loop = ast.For(target=node.target, iter=self.load(name, node.iter), body=body, orelse=[])
         return [rounds, self.at(node, loop), *self.forget([name], node)]
 
@@ -288,7 +314,7 @@ class Rewriter(Expressions):
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
         if self.is_collected(node.value) and node not in self.rows:
-            rounds = None if self.rounds_around is None else self.load(self.rounds_around, node)
+            rounds = self.rolling(node) if self.rounds_around else None
             return self.hook("listed", node, node.value, self.index(node.slice), rounds)
         if node not in self.rows:
             return super().visit_Subscript(node)
@@ -328,10 +354,10 @@ class Rewriter(Expressions):
     def appended(self, node: ast.Expr) -> ast.expr:
         """The statement that appends what a round leaves to a list."""
         assert isinstance(node.value, ast.Call)
-        name, owner = self.appends[node]
+        owner = self.appends[node]
         value = self.expression(node.value.args[0])
         seen = not self.scope.is_only_joined(owner)
-        return self.hook("append", node, self.load(owner, node), value, self.load(name, node), seen)
+        return self.hook("append", node, self.load(owner, node), value, self.rolling(node), seen)
 
     def statement_While(self, node: ast.While) -> list[ast.stmt]:
         found = counted(node)
@@ -434,18 +460,6 @@ class Rewriter(Expressions):
         local = ast.Attribute(value=ast.Name(id=HOOKS, ctx=ast.Load()), attr="new_function", ctx=ast.Load())
         definition.decorator_list = [*decorators, self.at(node, local)]
         return [self.at(node, definition)]
-
-
-def _parts_for_names(node: ast.Assign) -> list[ast.expr] | None:
-    """What variables get where they are given the parts of a tuple that stands there, which nobody gets to
-    see: `a, b = b, a`.
-    """
-    target, *others = node.targets
-    if others or not isinstance(target, ast.Tuple) or not isinstance(node.value, ast.Tuple):
-        return None
-    names = all(isinstance(name, ast.Name) for name in target.elts)
-    starred = any(isinstance(part, ast.Starred) for part in node.value.elts)
-    return node.value.elts if names and not starred and len(target.elts) == len(node.value.elts) else None
 
 
 def _tested(plain: PlainLoop) -> Tested | None:

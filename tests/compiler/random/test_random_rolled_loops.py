@@ -128,6 +128,11 @@ def statements(draw: random.Random, number: str, rows: list[str], half: int) -> 
         usual += [f"past.append({target})", f"past.append(fg.sin({term()}))"]
         usual += [f"WORLD.h = fg.tanh(WORLD.h * 0.5 + {target})", f"{target} = {target} + WORLD.h * 0.1"]
         usual += ["WORLD.steps += 1"]
+        usual += [
+            f"for j in range({draw.choice([1, 2, 2, 3])}): {target} = fg.tanh({term()}) * (1 + 0.1 * j)",
+            f"for e in ({draw.choice('abc')}, {draw.choice('abc')}): {target} = fg.tanh({term()} * e)",
+            f"for e, q in zip((a, b), (0.5, 0.25)): {target} = {target} * q + fg.sin(e); v.append(e)",
+        ]
         usual += [f"total = total + ({term()}).sum()", f"total += ({term()}).sum()"]
         usual += [f"{target} = {target} * 0.5; {target} {draw.choice(['+=', '-='])} fg.sin({term()}) * 0.5"]
         odd = [
@@ -150,6 +155,8 @@ def statements(draw: random.Random, number: str, rows: list[str], half: int) -> 
             f"{target} = {target} + past[{draw.choice([1, 9])}]",
         ]
         odd += ["WORLD.h *= 0.5", f"WORLD.h = {target}", f"{target} = {target} * (WORLD.steps < {half})"]
+        odd += [f"for j in range({number or '2'} % 3): {target} = fg.tanh({term()})"]
+        odd += [f"for j in range(3): {target} = {target} * 0.9 + x[{number or '0'}, j]"]
         odd += ["WORLD.steps += k", f"if {test()}: WORLD.steps -= 3"]
         odd += ["with_list(past)", f"past[-1] = {target}", f"{target}.mul_(0.5)"]
         odd += [f"state.h = fg.tanh({term()})"]

@@ -8,7 +8,7 @@ import pytest
 from observing import closed, observe
 
 import fusegrad as fg
-from fusegrad.tracer.capture.hooks import FOLLOWING
+from fusegrad.tracer.capture.loop_hooks import FOLLOWING
 from fusegrad.tracer.observe.observer import Observer
 
 SETTING = 2.0

@@ -8,7 +8,7 @@ import pytest
 from twin_checks import note, same
 
 import fusegrad as fg
-from fusegrad.tracer.capture.hooks import FOLLOWING, Hooks
+from fusegrad.tracer.capture.loop_hooks import FOLLOWING, LoopHooks
 from fusegrad.tracer.observe.observer import Observer, current
 from fusegrad.tracer.twin.instrument import instrument
 from fusegrad.tracer.twin.source import Unsupported
@@ -247,8 +247,8 @@ def test_annotations_and_docstring():
         return y
 
     same(f, 1)
-    assert instrument(f, Hooks).__doc__ == "Words."
-    assert instrument(f, Hooks).__qualname__ == f.__qualname__
+    assert instrument(f, LoopHooks).__doc__ == "Words."
+    assert instrument(f, LoopHooks).__qualname__ == f.__qualname__
 
 
 # ------------------------------------------------------------------------------------ refusals
@@ -272,7 +272,7 @@ def test_what_is_not_followed_runs_natively(tmp_path, source, word):
     namespace: dict = {}
     exec(compile(source, str(path), "exec"), namespace)
     with pytest.raises(Unsupported, match=word):
-        instrument(namespace["f"], Hooks)
+        instrument(namespace["f"], LoopHooks)
     observer = Observer(((1,), {}), FOLLOWING)
     result = observer.run(namespace["f"], (1,), {})
     if hasattr(result, "close"):

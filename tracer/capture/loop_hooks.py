@@ -1,0 +1,289 @@
+"""The hooks of loops in a twin: of rounds that may be left out, and of lists that they append to."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+from fusegrad.tracer.capture.hooks import Hooks
+from fusegrad.tracer.loops import beginning, rolling
+from fusegrad.tracer.loops.items import sources_of
+from fusegrad.tracer.observe import calls, operations
+from fusegrad.tracer.observe.lookup import ITERATORS
+from fusegrad.tracer.observe.loops import Part
+from fusegrad.tracer.observe.observer import Following, Observer, active
+from fusegrad.tracer.twin.plain_loops import Tested
+from fusegrad.tracer.twin.sites import Site
+
+# What goes over things together, or from the last one on.
+_TOGETHER = (zip, enumerate, reversed)
+
+
+class LoopHooks(Hooks):
+    """All hooks of one function."""
+
+    __slots__ = ()
+
+    def rounds(
+        self,
+        value: Any,
+        pattern: tuple[Any, ...],
+        used: tuple[int, ...],
+        tested: Tested | None,
+        site: int,
+    ) -> Any:
+        """What a plain loop (see `plain_loops.py`) iterates over."""
+        observer = active()
+        if observer is None:
+            return value
+        place = self.sites[site]
+        found = beginning.rounds(observer, None, (value,), pattern, used, place, tested)
+        told = sources_of(None, (value,), len(pattern)) is not None
+        return _unpacked(observer, value, pattern, told, place) if found is None else found
+
+    def rounds_of(self, pattern: tuple[Any, ...], used: tuple[int, ...], function: Any, *rest: Any) -> Any:
+        """What a plain loop iterates over: what the function gives of things that it goes over together."""
+        observer, (*given, site) = active(), rest
+        if observer is None:
+            return function(*given)
+        place = self.sites[site]
+        found = beginning.rounds(observer, function, given, pattern, used, place)
+        if found is not None:
+            return found
+        told, deeds = sources_of(function, given, len(pattern)) is not None, observer.deeds
+        items = _unpacked(observer, calls.callee(observer, function, place)(*given), pattern, told, place)
+        if function in _TOGETHER and not any(type(x) in ITERATORS for x in given):
+            observer.deeds = deeds  # the loop alone has the iterator
+        return items
+
+    @staticmethod
+    def round_ended(rounds: Any, *carried: Any) -> tuple[Any, ...]:
+        """The end of a round of a plain loop; what the next one takes over."""
+        return rounds.ended(*carried) if isinstance(rounds, rolling.Rounds) else carried
+
+    def counting(self, number: Any, step: int, used: int, tested: Tested | None, site: int) -> Any:
+        """The numbers that a plain `while` loop counts; see `rounds`."""
+        observer, place = active(), self.sites[site]
+        if observer is None:
+            return self._counted_on(number, step, site)
+        if type(number) is int:
+            observer.numbers.look(number)
+            given = (beginning.endless(number, step),)
+            found = beginning.rounds(observer, None, given, (), (used,), place, tested)
+            if found is not None:
+                return found
+        reason = "its rounds ask for the number that they count, or values were needed before it"
+        return observer.loops.counted(self._counted_on(number, step, site), reason, place)
+
+    def tested_rounds(self, tested: Tested | None, site: int) -> Any:
+        """What a plain `while` loop iterates over in place of its test; see `rounds`."""
+        observer = active()
+        if observer is None:
+            return itertools.count()
+        place = self.sites[site]
+        found = None
+        if tested is not None:
+            given = (beginning.endless(0, 1),)
+            found = beginning.rounds(observer, None, given, (), (0,), place, tested)
+        reason = "`while` asks in each round whether there is another; `for` over a range does not"
+        return observer.loops.counted(itertools.count(), reason, place) if found is None else found
+
+    def _counted_on(self, number: Any, step: int, site: int) -> Iterator[Any]:
+        while True:
+            yield number
+            number = self.inplace("+", number, step, site)
+
+    @staticmethod
+    def rounds_left(rounds: Any) -> None:
+        """A plain loop is left by `break`."""
+        if isinstance(rounds, rolling.Rounds):
+            rounds.left()
+
+    @staticmethod
+    def rolling(*loops: Any) -> Any:
+        """The rounds of the first of these loops of which some may be left out."""
+        return next((rounds for rounds in loops if isinstance(rounds, rolling.Rounds)), loops[0])
+
+    def row(
+        self,
+        owner: Any,
+        key: Any,
+        rounds: Any,
+        place: int,
+        slopes: tuple[int, ...],
+        is_written: bool,
+        site: int,
+    ) -> Any:
+        """`owner[key]`, where the key grows with the number of the round, which may write rows there."""
+        if isinstance(rounds, rolling.Rounds):
+            if is_written:
+                rounds.begins_to_write(owner)
+            return rounds.row(lambda: self.item(owner, key, site), owner, key, place, slopes)
+        return self.item(owner, key, site)
+
+    def store_row(
+        self, value: Any, owner: Any, key: Any, rounds: Any, place: int, slopes: tuple[int, ...], site: int
+    ) -> None:
+        """`owner[key] = value`, where the key grows with the number of the round."""
+        if isinstance(rounds, rolling.Rounds):
+            rounds.write(lambda: self.store_item(value, owner, key, site), value, owner, key, place, slopes)
+        else:
+            self.store_item(value, owner, key, site)
+
+    def inplace_row(
+        self,
+        symbol: str,
+        row: Any,
+        value: Any,
+        owner: Any,
+        key: Any,
+        rounds: Any,
+        place: int,
+        slopes: tuple[int, ...],
+        site: int,
+    ) -> Any:
+        """`owner[key] += value` and the like, without the store, where the key grows likewise."""
+        if not isinstance(rounds, rolling.Rounds):
+            return self.inplace(symbol, row, value, site)
+        return rounds.write(lambda: self.inplace(symbol, row, value, site), value, owner, key, place, slopes)
+
+    def compare_number(
+        self, symbol: str, left: Any, right: Any, rounds: Any, place: int, slope: int, site: int
+    ) -> Any:
+        """`left < right` and the like, which differ by `slope` more with the number of each round."""
+        if isinstance(rounds, rolling.Rounds):
+            rounds.looks(left, right)
+        result = self.compare(symbol, left, right, site)
+        if isinstance(rounds, rolling.Rounds):
+            rounds.compared(symbol, left, right, place, slope)
+        return result
+
+    def compare_remainder(
+        self,
+        symbol: str,
+        number: Any,
+        modulus: Any,
+        right: Any,
+        rounds: Any,
+        place: int,
+        slope: int,
+        site: int,
+    ) -> Any:
+        """`number % modulus < right` and the like, where the first follows from the number of the round."""
+        if not isinstance(rounds, rolling.Rounds):
+            return self.compare(symbol, self.binary("%", number, modulus, site), right, site)
+        rounds.looks(number, modulus, right)
+        result = self.compare(symbol, self.binary("%", number, modulus, site), right, site)
+        rounds.compared_remainder(symbol, number, modulus, right, place, slope)
+        return result
+
+    def binary_of_number(
+        self,
+        symbol: str,
+        left: Any,
+        right: Any,
+        rounds: Any,
+        first: Any,
+        second: Any,
+        leaves: bool,
+        site: int,
+    ) -> Any:
+        """`left * right` and the like, of which one side or both may follow from the number of the round."""
+        if not isinstance(rounds, rolling.Rounds):
+            return self.binary(symbol, left, right, site)
+        sides = (left, first), (right, second)
+        return rounds.computed(lambda: self.binary(symbol, left, right, site), sides, leaves)
+
+    @staticmethod
+    def mixed(value: Any, rounds: Any) -> Any:
+        """A variable is read that may hold what follows from the number of the round."""
+        return rounds.mixed(value) if isinstance(rounds, rolling.Rounds) else value
+
+    @staticmethod
+    def offset(value: Any, rounds: Any) -> Any:
+        """What such a key has besides the number of the round."""
+        return rounds.offset(value) if isinstance(rounds, rolling.Rounds) else value
+
+    def append(self, items: Any, value: Any, rounds: Any, seen: bool, site: int) -> None:
+        """`items.append(value)`, the last that a round does with a value; see `Rounds.append`."""
+        if not isinstance(rounds, rolling.Rounds) or not rounds.append(items, value, seen):
+            self.method(items, "append", site)(value)
+
+    @staticmethod
+    def complete(items: Any) -> Any:
+        """A list that only one variable has is read, which may miss items."""
+        observer = active()
+        return items if observer is None else observer.loops.complete(items)
+
+    def listed(self, items: list[Any], key: Any, rounds: Any, site: int) -> Any:
+        """`items[key]` of such a list."""
+        observer = active()
+        if observer is None:
+            return items[key]
+        if isinstance(rounds, rolling.Rounds):
+            rounds.looks_at(items, key)
+        if observer.loops.missed(items):
+            observer.numbers.look(key)
+            if observer.loops.has(items, key):
+                found = observer.loops.at(items, key)
+                return observer.local(found) if type(key) is slice else found
+            observer.loops.complete(items)
+        return self.item(items, key, site)
+
+    def part(self, items: list[Any], key: Any, site: int) -> Any:
+        """`items[key]` of such a list, which is going to be joined."""
+        observer = active()
+        if observer is not None and observer.loops.missed(items):
+            observer.numbers.look(key)
+            if observer.loops.has(items, key):
+                return Part(items, key)
+            observer.loops.complete(items)
+        return self.item(items, key, site)
+
+    def join(self, function: Any, items: list[Any], is_part: bool, site: int) -> Any:
+        """What to call in place of a function that joins the items of a list."""
+        observer = active()
+        if observer is None:
+            return function
+        found = observer.loops.join(function, items, is_part, observer.numbers.look)
+        return calls.callee(observer, function, self.sites[site]) if found is None else found
+
+    def not_plain(self, items: Any, reason: str, line: int, site: int) -> Any:
+        """What a loop iterates over that is not plain."""
+        observer = active()
+        if observer is None:
+            return items
+        return observer.loops.counted(items, f"{reason} (line {line})", self.sites[site])
+
+    def while_begins(self, site: int) -> Any:
+        """What counts the rounds of a `while` loop."""
+        observer = active()
+        if observer is None:
+            return None
+        reason = "`while` asks in each round whether there is another; `for` over a range does not"
+        return observer.loops.counted(itertools.repeat(True), reason, self.sites[site])
+
+    @staticmethod
+    def while_goes_on(rounds: Any) -> bool:
+        """Another round of a `while` loop begins."""
+        return rounds is None or next(rounds)
+
+    def inplace_in_round(self, symbol: str, left: Any, right: Any, rounds: Any, site: int) -> Any:
+        """The same of a variable of a plain loop, in whose rounds it stands."""
+        if isinstance(rounds, rolling.Rounds) and rounds.may_replace(symbol, left, right):
+            return self.binary(symbol, left, right, site)
+        return self.inplace(symbol, left, right, site)
+
+
+def _unpacked(observer: Observer, value: Any, pattern: tuple[Any, ...], told: bool, site: Site) -> Any:
+    """What a plain loop iterates over whose rounds all run. told: whether that was noted."""
+    reason = "it does not go over a range, or over rows of tensors"
+    if pattern:
+        found = operations.iterate_unpacked(observer, value, pattern, site)
+    else:
+        found = operations.iterate(observer, value, site)
+    return found if told else observer.loops.counted(found, reason, site)
+
+
+FOLLOWING = Following(calls.callee, LoopHooks)

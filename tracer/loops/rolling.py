@@ -71,10 +71,8 @@ AGAIN = 4
 
 def settled(recorder: Recorder, before: bool) -> str:
     """Why ops do not wait. before: whether that was so before the loop."""
-    line = recorder.later.settled[1]
-    if before:
-        return f"values were needed, or something outside was changed, before it (line {line})"
-    return f"its rounds look at values, or change what is outside (line {line})"
+    why, line = recorder.later.settled
+    return f"{'before it' if before else 'in its rounds'} {why} (line {line})"
 
 
 class Rounds:

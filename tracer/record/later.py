@@ -125,7 +125,7 @@ class Later:
         self._memory, self._on = memory, on
         self._paused = False
         self.whatever_size = self.writes_rows = False
-        self.settled = ("", 0)  # the line that had all computed
+        self.settled = ("", 0)  # what had all computed, and the line of that
         self._waiting: deque[_Waiting | _Write | _Repeat | _Put] = deque()
         # By the id of a stand-in: the tensors that have it for an array.
         self._holders: dict[int, list[weakref.ref[Tensor]]] = {}
@@ -141,9 +141,9 @@ class Later:
         if made is not None:
             return self._put_off(op, args, params, made)
         if self._waiting:
-            for a in args:
-                if isinstance(a, Tensor):
-                    self.reach(a)
+            if any(isinstance(a, Tensor) and self._stands(a.array) for a in args):
+                self.settle(_why_at_once(op))
+            self.meets(args)
         return evaluate(op, args, params)
 
     def reach(self, tensor: Tensor) -> None:
@@ -305,10 +305,10 @@ class Later:
 
     # Computing what waits.
 
-    def settle(self) -> None:
-        """Evaluate what waits and somebody holds; nothing waits any more from now on."""
+    def settle(self, why: str = "values are looked at") -> None:
+        """Evaluate what waits and somebody holds; nothing waits any more from now on. why: a clause."""
         if self._on:
-            self._on, self.settled = False, user_location()
+            self._on, self.settled = False, (why, user_location()[1])
         self.catch_up()
 
     def catch_up(self) -> None:
@@ -369,6 +369,13 @@ class Later:
 
 # The references to the memory that nobody else has: of the tensor, a variable, and the argument of the look.
 _REFERENCES = 3
+
+
+def _why_at_once(op: Op) -> str:
+    """Why an op did not wait."""
+    if op.refuses:
+        return f"{op.name} is computed at once, since it may refuse its input"
+    return f"{op.name} is computed at once"
 
 
 def _with_values(operand: Any) -> Any:

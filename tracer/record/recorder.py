@@ -238,7 +238,7 @@ class Recorder(Interpreter):
         return self.doors.check(tensor, passed)
 
     def effect(self, reason: str, kind: str = "") -> None:
-        self.later.settle()
+        self.later.settle(f"it {reason}")
         self.open_reasons.append((reason, *user_location(), kind))
 
     def code_opens(self) -> None:
@@ -254,7 +254,7 @@ class Recorder(Interpreter):
 
     def change(self, what: str) -> None:
         """Note what a replay does to the world."""
-        self.later.settle()
+        self.later.settle(f"it {what}")
         self.changes.append((what, *user_location(), ""))
 
     def change_later(self, what: str) -> None:
@@ -280,7 +280,7 @@ class Recorder(Interpreter):
     def before_write(self, target: Tensor, may_wait: bool = False) -> None:
         """What is there before is noted, if nobody has used it yet."""
         if not self.later.goes_on(target, may_wait, self.is_outside(target)):
-            self.later.settle()
+            self.later.settle("what is there is written in place")
         self.later.meets((target,))
         self.value_of(target)
         self.about_to_write(target)

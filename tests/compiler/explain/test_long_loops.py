@@ -52,7 +52,7 @@ def with_a_count(x: Any) -> Any:
 
 
 LOOPS = [
-    (with_values, "values", "its rounds look at values, or change what is outside (line {})", 1),
+    (with_values, "values", "in its rounds values are looked at (line {})", 1),
     (with_its_number, "number", "its rounds use their number, and not only to find rows (line {})", 1),
     (while_something, "while", "what its variables hold does not go on from round to round", 0),
     (over_a_list, "list", "it does not go over a range, or over rows of tensors", 0),

@@ -48,6 +48,19 @@ def is_same(one: Any, other: Any) -> bool:
     return same and one.__array_interface__["data"] == other.__array_interface__["data"]
 
 
+class _Loan:
+    """Holds an array for the one that is lent, where a buffer does not say all of its strides."""
+
+    __slots__ = ("array",)
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = array
+
+    @property
+    def __array_struct__(self) -> Any:
+        return self.array.__array_struct__
+
+
 def lend(array: np.ndarray, version: list[Any]) -> np.ndarray:
     """An array of the same memory, whose writes `version` counts, for NumPy code.
 
@@ -56,6 +69,8 @@ def lend(array: np.ndarray, version: list[Any]) -> np.ndarray:
     """
     part(version)
     lent = np.asarray(array.data)
+    if lent.strides != array.strides:  # along dimensions of one element
+        lent = np.asarray(_Loan(array))
     _note(owner(array), lent)
     return lent
 

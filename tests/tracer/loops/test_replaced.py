@@ -62,7 +62,7 @@ def test_it_is_rolled(function: Loop, derived: bool) -> None:
     for _ in range(3):
         expected, found = (leaves(f(*x)) for f in (called, jitted))
         for a, b in zip(expected, found, strict=True):
-            np.testing.assert_allclose(b.numpy(), a.numpy(), rtol=1e-9)
+            np.testing.assert_allclose(b.numpy(), a.numpy(), rtol=1e-9, atol=1e-12)
     assert "rounds of a loop" in str(jitted.explain())
 
 
@@ -74,7 +74,7 @@ def test_it_goes_on_the_graph_of_a_backward_that_follows() -> None:
         function(x, w).backward()
         gradients.append(w.grad.numpy())
     for found in gradients[1:]:
-        np.testing.assert_allclose(found, gradients[0], rtol=1e-9)
+        np.testing.assert_allclose(found, gradients[0], rtol=1e-9, atol=1e-12)
 
 
 # Somebody can tell.
@@ -219,7 +219,7 @@ def test_whoever_has_its_memory_sees_the_writes(function: Loop, tracked: bool) -
             results.append([*(f.detach().numpy() for f in found), leaf.grad])
         for a, b in zip(*results, strict=True):
             if a is not None:
-                np.testing.assert_allclose(b, a, rtol=1e-9)
+                np.testing.assert_allclose(b, a, rtol=1e-9, atol=1e-12)
 
 
 def kept_for_backward(x: fg.Tensor, w: fg.Tensor) -> fg.Tensor:

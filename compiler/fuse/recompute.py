@@ -44,23 +44,37 @@ class _Copies:
         return self._rewired(equation)
 
     def _rewired(self, equation: Equation) -> Equation:
-        # What is fetched from has to be in memory: there is one of it.
-        inputs = [
-            self._copy(v) if v in self.chosen and not (equation.op is FETCH and i == 0) else v
-            for i, v in enumerate(equation.inputs)
-        ]
+        inputs = [self._copy(v) if copied else v for v, copied in self._operands(equation)]
         if all(a is b for a, b in zip(inputs, equation.inputs, strict=True)):
             return equation
         return Equation(equation.op, tuple(inputs), equation.params, equation.outputs, equation.source)
 
+    def _operands(self, equation: Equation) -> list[tuple[Any, bool]]:
+        """What an equation reads, and whether it reads a copy of that."""
+        # What is fetched from has to be in memory: there is one of it.
+        return [
+            (v, v in self.chosen and not (equation.op is FETCH and i == 0))
+            for i, v in enumerate(equation.inputs)
+        ]
+
     def _copy(self, value: Value) -> Value:
-        if value in self._own:
-            return self._own[value]
-        origin = self._rewired(self.made[value])
-        self.count += 1
-        copy = self._own[value] = Value(f"{value.name}_again{next(self.numbers)}", value.type)
-        self.equations.append(Equation(origin.op, origin.inputs, origin.params, (copy,), origin.source))
-        return copy
+        """The copy of a value; those that it is computed from come before it, however many there are."""
+        pending = [value]
+        while pending:
+            here = pending[-1]
+            if here in self._own:
+                pending.pop()
+                continue
+            operands = self._operands(self.made[here])
+            missing = next((v for v, copied in operands if copied and v not in self._own), None)
+            if missing is not None:
+                pending.append(missing)
+                continue
+            origin = self._rewired(self.made[here])
+            self.count += 1
+            copy = self._own[here] = Value(f"{here.name}_again{next(self.numbers)}", here.type)
+            self.equations.append(Equation(origin.op, origin.inputs, origin.params, (copy,), origin.source))
+        return self._own[value]
 
 
 def with_repeats(graph: Graph, needed: Collection[Value]) -> Graph:

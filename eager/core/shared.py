@@ -159,7 +159,7 @@ class Watching:
                 self._placing.release()
         found = self._fresh.copy()
         whose, starts, ends = self._places
-        if whose and array.size:
+        if whose and array.size and type(array) is np.ndarray:  # others have no memory yet
             start, end = byte_bounds(array)
             found |= {whose[i] for i in np.flatnonzero((starts < end) & (ends > start))}
         return _alive(found)

@@ -14,8 +14,8 @@ import numpy as np
 
 from fusegrad.eager.autograd import hooks, views
 from fusegrad.eager.core.stand_in import StandIn
+from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.tracer.ir.rolled import ROLLED
 from fusegrad.tracer.record.later import LARGE, Later
 
 # What gives what the in-place form would.
@@ -30,6 +30,8 @@ def may_replace(symbol: str, target: Tensor, value: Any, later: Later, others: I
     """
     if symbol not in SYMBOLS or type(target) is not Tensor or not _gives_its_type(target, value):
         return False
+    if state.inference or target.is_inference() or (target.needs_grad and not state.grad_enabled):
+        return False
     references = sys.getrefcount(target) - sum(x is target for x in others)
     if references > _ALONE or vars(target) or views.base_of(target) is not target:
         return False
@@ -41,8 +43,8 @@ def may_replace(symbol: str, target: Tensor, value: Any, later: Later, others: I
 
 
 def _gives_its_type(target: Tensor, value: Any) -> bool:
-    """Whether a result has the type and the shape of the first operand, which holds floats."""
-    if target.array.dtype.kind != "f":
+    """Whether a result has the type, the shape and the order of the first operand, which holds floats."""
+    if target.array.dtype.kind != "f" or not target.array.flags.c_contiguous:
         return False
     if not isinstance(value, Tensor):
         return type(value) in (int, float)
@@ -53,14 +55,11 @@ def _gives_its_type(target: Tensor, value: Any) -> bool:
 
 
 def _has_its_memory_alone(target: Tensor, later: Later) -> bool:
-    """Whether no other tensor has the memory of one, nor NumPy code, but for what a rolled loop keeps."""
-    node, array = target.grad_fn, target.array
-    kept = [x for x in node.outputs or () if x.array is array] if getattr(node, "op", None) is ROLLED else []
+    """Whether no other tensor has the memory of one, nor NumPy code."""
+    array = target.array
     if type(array) is StandIn:
-        own = {id(x) for x in (target, *kept)}
-        return all(id(x) in own for x in later.sharing(array))
-    known = len(kept) + later.references(array) + _REFERENCES
-    return array.base is None and sys.getrefcount(array) <= known
+        return all(x is target for x in later.sharing(array))
+    return array.base is None and sys.getrefcount(array) <= later.references(array) + _REFERENCES
 
 
 # Of the memory: the tensor, a variable, and the argument of the look.

@@ -92,6 +92,7 @@ class Rounds:
         self._since = next_sequence()
         self._left_out = 0
         self._has_waited, self._reason = recorder.later.on, ""
+        self._replaces = False  # whether results stand for what is written in place
         self._round = len(recorder.equations)  # where the last round begins
         self._tested: TestedRounds | None = None
         if tested is not None:
@@ -228,9 +229,9 @@ class Rounds:
         if not later.on:
             raise Refused(settled(self._recorder, before=not self._has_waited))
         found = self._items.found, self._items.written, self._items.numbers
-        looks = [self._looks[number] for number in looks_after(rounds) if number in self._looks]
-        turn = turn_of(looks, self._recorder, found, self._appended, rounds)
-        counted = counted_up(looks)
+        seen = [self._looks[number] for number in looks_after(rounds) if number in self._looks]
+        turn = turn_of(seen, self._recorder, found, self._appended, rounds)
+        counted = counted_up(seen)
         told = [(last, again) for number, last, again in self._alike if number > rounds]
         alike = min((last - self._next for last, again in told if rounds % again), default=FAR)
         turns = turn.limit(min(self._may_leave_out(rounds), alike) // rounds)
@@ -240,7 +241,8 @@ class Rounds:
         if turns * rounds < fewest:
             raise Refused(f"fewer than {fewest} rounds do what those before them did")
         if turn.is_op:
-            made, lists = turn.as_an_op(self._recorder, turns, (self._firsts[rounds], carried))
+            looks = self._firsts[rounds], carried
+            made, lists = turn.as_an_op(self._recorder, turns, looks, self._replaces)
             carried = tuple([made.get(i, x) for i, x in enumerate(carried)])
             for items, rows, last in lists:
                 self._observer.loops.misses(items, rows, last)
@@ -296,7 +298,9 @@ class Rounds:
         later = self._recorder.later
         if not ((later.on and later.whatever_size) or self._left_out) or self._tested is not None:
             return False
-        return may_replace(symbol, left, right, later, itertools.chain(*self._firsts.values()))
+        found = may_replace(symbol, left, right, later, itertools.chain(*self._firsts.values()))
+        self._replaces = self._replaces or found
+        return found
 
     # What rounds do with their number, and leave.
 

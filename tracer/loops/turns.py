@@ -14,6 +14,7 @@ from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.ir.graph import Equation, Graph, Value, identifier
 from fusegrad.tracer.ir.rolled import ROLLED, Body, loop
+from fusegrad.tracer.ir.tested import HANDED_ON
 from fusegrad.tracer.loops import appended as lists
 from fusegrad.tracer.loops.alike import (
     Refused,
@@ -141,12 +142,13 @@ class Turn(NamedTuple):
         return min([turns, *(row.limit() for row in (*self.rows.values(), *written))])
 
     def as_an_op(
-        self, recorder: Recorder, turns: int, looks: Sequence[Any]
+        self, recorder: Recorder, turns: int, looks: Sequence[Any], is_written: bool
     ) -> tuple[dict[int, Tensor], list[tuple[list[Any], list[Tensor], list[Tensor | None]]]]:
         """Say by one op on the graph what so many more turns do, and what the recorded ones did, where nobody
         has that yet.
 
-        looks: what the variables held before, and what they hold. Gives what those hold then that others are
+        looks: what the variables held before, and what they hold. is_written: whether rounds may write into
+        that, which must not be what the graph keeps. Gives what those hold then that others are
         put into, by number, and what is appended to lists (see `by_list`).
         """
         owners = self._owners(recorder)
@@ -180,6 +182,9 @@ class Turn(NamedTuple):
         handed = [ops.clone(forward.row.row(owner[forward.write], LOOKS - 1)) for forward in self._handed()]
         params = loop(self._body(), turns + begun, len(state) + len(handed), len(rows), keeps=self.tracked)
         made = bind(ROLLED, (*[held[v] for v in state], *handed, *rows, *same), params)
+        if is_written and self.tracked:
+            copies = tuple([bind(HANDED_ON, (x,), {"node": ""}) for x in made[: len(state)]])
+            made = (*copies, *made[len(state) :])
         on = {i: made[state.index(v)] for i, v in values.items() if v in state}
         left = made[len(made) - len(self._left()) :]
         self._write(recorder, owners, left[len(self.appended) :], turns)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from fusegrad.tracer.twin.number_parts import NumberPart, NumberUse, number_part
@@ -266,11 +266,19 @@ class _Reading:
         self._reads(loop.iter)
         item = ast.copy_location(ast.Assign(targets=[loop.target], value=ast.Constant(value=None)), loop)
         statements = [ast.fix_missing_locations(item), *loop.body]
+        stored, read_first = _stored(loop.body)
+        # What its first round reads may be another number than what the others do.
+        self._forget_numbers(stored, loop)
         if _is_something(loop.iter):
             for statement in statements:
                 self.follow(statement)
+            self._forget_numbers(read_first, loop)
         else:
             self._branches(statements, [])
+
+    def _forget_numbers(self, names: Collection[str], loop: ast.For) -> None:
+        for name in self.numbers.keys() & {*names}:
+            self.found.used.setdefault(self.numbers.pop(name).counter, loop.lineno)
 
     def _reads(self, node: ast.AST, sure: bool = True) -> None:
         if not isinstance(node, _EXPRESSIONS) or (isinstance(node, ast.keyword) and node.arg is None):
@@ -358,6 +366,18 @@ class _Reading:
 
 # What a loop within a round may not have.
 _LEAVING = (ast.Break, ast.Continue, ast.Return, ast.Raise, ast.While, ast.Assert)
+
+
+def _stored(statements: Sequence[ast.stmt]) -> tuple[set[str], set[str]]:
+    """The variables that statements assign; and those of them that they may read before."""
+    stored, read, read_first = set[str](), set[str](), set[str]()
+    for statement in statements:
+        names = [n for n in ast.walk(statement) if isinstance(n, ast.Name)]
+        read |= {n.id for n in names if isinstance(n.ctx, ast.Load)}
+        new = {n.id for n in names if isinstance(n.ctx, ast.Store)} - stored
+        read_first |= read & new
+        stored |= new
+    return stored, read_first
 
 
 def _is_something(items: ast.expr) -> bool:

@@ -140,6 +140,26 @@ def a_number_that_inner_rounds_change(x: fg.Tensor, w: fg.Tensor) -> Any:
     return h.sum()
 
 
+def a_number_that_inner_rounds_replace(x: fg.Tensor, w: fg.Tensor) -> Any:
+    h = w
+    for t in range(200):
+        q = t * 0.5
+        for _ in range(2):
+            h = h * 0.9 + x[t] * q
+            q = 3.0
+    return h.sum()
+
+
+def a_number_that_inner_rounds_find(x: fg.Tensor, w: fg.Tensor) -> Any:
+    h, q = w, 2.0
+    for t in range(200):
+        p = t
+        for k in (0, 1):
+            h = h * 0.9 + x[t] * q - p
+            p, q = 3.0 + k, t * 0.5
+    return h.sum()
+
+
 def a_function_of_the_number(x: fg.Tensor, w: fg.Tensor) -> Any:
     def scale(number: int) -> float:
         return 2.0 if number > 150 else 0.5
@@ -154,7 +174,7 @@ def a_function_of_the_number(x: fg.Tensor, w: fg.Tensor) -> Any:
 ROLLED = [stages, layers, counted, appending, long_inside, long_in_both, adding_up, with_the_number]
 RUN = [
     which_may_be_none, left_early, rows_of_both, numbers_of_both, a_number_that_inner_rounds_change,
-    a_function_of_the_number,
+    a_number_that_inner_rounds_replace, a_number_that_inner_rounds_find, a_function_of_the_number,
 ]  # fmt: skip
 
 

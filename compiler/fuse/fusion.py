@@ -151,14 +151,7 @@ class Fusion:
             elif value in self.needed:
                 self._add(self._step("kernel", [number]))
         self._merge_pairs()
-        steps = self._ordered()
-        for step in steps:
-            step.equations = [self._equations[i] for i in step.numbers]
-            if step.kind == "kernel":
-                step.kernel = self._kernel(step)
-            elif step.kind == "loops":
-                (equation,) = step.equations
-                step.kernel = self._nest(equation)
+        steps = [with_kernel for step in self._ordered() for with_kernel in self._with_kernels(step)]
         for step in steps:
             step.let_go()
         return steps
@@ -173,15 +166,37 @@ class Fusion:
     def _step(self, kind: str, numbers: list[int], apart: bool = False) -> Step:
         return Step(kind, [self._equations[i] for i in numbers], numbers, apart=apart)
 
-    def _kernel(self, step: Step) -> BoundKernel:
-        """The kernel of a group, which is built once for all groups like it."""
+    def _with_kernels(self, step: Step) -> list[Step]:
+        """The step with its kernel; where a group has no nest, which has grown pair by pair, one for each of
+        its equations.
+        """
+        step.equations = [self._equations[i] for i in step.numbers]
+        if step.kind == "loops":
+            (equation,) = step.equations
+            step.kernel = self._nest(equation)
+        elif step.kind == "kernel":
+            step.kernel = self._kernel(step)
+            if step.kernel is None:
+                alone = [n for n in step.numbers if self._is_stored(self._equations[n].output)]
+                assert len(alone) > 1, "an equation without a nest: a bug in fusion"
+                parts = [self._step("kernel", self._with_creations([n])) for n in alone]
+                return [found for part in parts for found in self._with_kernels(part)]
+        return [step]
+
+    def _is_stored(self, value: Value) -> bool:
+        """Whether a value is not made by each who reads it."""
+        return value not in self.creations or value in self.needed
+
+    def _kernel(self, step: Step) -> BoundKernel | None:
+        """The kernel of a group, which is built once for all groups like it; None where it has no nest."""
         outputs = self._outputs(step.numbers)
         group = self._alike.group(step.equations, outputs)
         if group.key in self._plans.built:
             return group.kernel_like(*self._plans.built[group.key])
         most = MOST_PLANS if len(step.numbers) <= WORTH_COMPARING else 1
         plans = list(itertools.islice(self._all_plans(step.numbers, step.nest), most))
-        assert plans, "a group without a nest: a bug in fusion"
+        if not plans:
+            return None
         kernel = self._choose([build_kernel(plan, outputs, self.sources) for plan in plans])
         self._plans.built[group.key] = kernel, group
         return kernel

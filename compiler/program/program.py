@@ -288,7 +288,7 @@ def run_tested_rounds(body: Body, tensors: Sequence[Tensor], params: Params) -> 
 
 def _compiled(body: Body, carried: int, keeps_inputs: bool) -> CompiledBody:
     try:
-        known = _bodies[body]
+        known = _bodies[body]  # `setdefault` takes longer
     except KeyError:
         known = _bodies.setdefault(body, {})
     key = carried, keeps_inputs

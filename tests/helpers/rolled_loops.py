@@ -63,3 +63,19 @@ def check_rolled(function: Loop, ran: list[int], most: int = 8) -> None:
     ran.clear()
     fg.jit(fg.value_and_grad(function, (0, 1, 2)))(*given())
     assert len(ran) <= most, ran
+
+
+def check_over_rows(function: Loop, derived: bool, rounds: int, rtol: float = 1e-9) -> Any:
+    """The jitted function of so many rows of three numbers, and of one, or its gradients: it has eager's
+    results for other numbers each time.
+    """
+    called: Any = fg.value_and_grad(function, (0, 1)) if derived else function
+    jitted = fg.jit(called)
+    for seed in range(3):
+        draw = np.random.default_rng(seed)
+        x = fg.tensor(draw.standard_normal((rounds, 3))), fg.tensor(draw.standard_normal(3))
+        expected, found = called(*x), jitted(*x)
+        pairs = zip(expected[1], found[1], strict=True) if derived else [(expected, found)]
+        for a, b in pairs:
+            np.testing.assert_allclose(b.numpy(), a.numpy(), rtol=rtol, atol=1e-12)
+    return jitted

@@ -111,8 +111,8 @@ class Rounds:
         self._turns: tuple[int, ...] = (TURN,)  # how many rounds may be one
         self._appended: list[Appended] = []
         self._lists: dict[int, tuple[list[Any], int]] = {}  # of which rounds read so many of the last items
-        # What was done that is not the same from round to round, and in which.
-        self._odd: list[tuple[int, str]] = []
+        # The last round that did what is not the same from round to round, and what that was.
+        self._odd = 0, ""
         # Which rounds compare their number, up to which one all those are alike that this tells apart, and
         # after how many the outcomes come again.
         self._alike: list[tuple[int, int, int]] = []
@@ -147,7 +147,7 @@ class Rounds:
 
     def _ended(self, carried: tuple[Any, ...]) -> tuple[Any, ...]:
         if self._tested is not None and self._has_tested():
-            if self._appended or self._lists or self._odd:
+            if self._appended or self._lists or self._odd[0]:
                 return carried
             before = self._next
             self._next, carried = self._tested.ended(self._next, carried)
@@ -223,9 +223,9 @@ class Rounds:
 
     def _leave_out(self, carried: tuple[Any, ...], rounds: int) -> tuple[Any, ...]:
         later = self._recorder.later
-        for number, reason in self._odd:
-            if number > rounds:  # the first turn may differ
-                raise Refused(reason)
+        number, reason = self._odd
+        if number > rounds:  # the first turn may differ
+            raise Refused(reason)
         if not later.on:
             raise Refused(settled(self._recorder, before=not self._has_waited))
         found = self._items.found, self._items.written, self._items.numbers
@@ -442,7 +442,7 @@ class Rounds:
 
     def _is_odd(self, reason: str) -> None:
         """A round does what is not the same from round to round."""
-        self._odd.append((self._next - self._begins, reason))
+        self._odd = self._next - self._begins, reason
 
     def _compared_count(self, symbol: str, left: Any, right: Any, growth: int) -> None:
         if type(left) is not int or type(right) is not int:

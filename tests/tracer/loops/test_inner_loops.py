@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
+from rolled_loops import check_over_rows
 
 import fusegrad as fg
 
@@ -181,14 +181,6 @@ RUN = [
 @pytest.mark.parametrize("function", [*ROLLED, *RUN], ids=lambda f: f.__name__)
 @pytest.mark.parametrize("derived", [False, True])
 def test_they_have_eagers_values(function: Loop, derived: bool) -> None:
-    called: Any = fg.value_and_grad(function, (0, 1)) if derived else function
-    jitted = fg.jit(called)
-    for seed in range(3):
-        draw = np.random.default_rng(seed)
-        x = fg.tensor(draw.standard_normal((200, 3))), fg.tensor(draw.standard_normal(3))
-        expected, found = called(*x), jitted(*x)
-        pairs = [(expected, found)] if not derived else zip(expected[1], found[1], strict=True)
-        for a, b in pairs:
-            np.testing.assert_allclose(b.numpy(), a.numpy(), rtol=1e-8, atol=1e-12)
+    jitted = check_over_rows(function, derived, 200, 1e-8)
     if function in ROLLED:
         assert "rounds of a loop" in str(jitted.explain()), jitted.explain()

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from rolled_loops import check_over_rows
 
 import fusegrad as fg
 from fusegrad.tracer.loops.items import alike_remainders
@@ -115,15 +116,7 @@ ROLLED = [
 @pytest.mark.parametrize("function", [*ROLLED, of_the_row], ids=lambda f: f.__name__)
 @pytest.mark.parametrize("derived", [False, True])
 def test_they_have_eagers_values(function: Loop, derived: bool) -> None:
-    called: Any = fg.value_and_grad(function, (0, 1)) if derived else function
-    jitted = fg.jit(called)
-    for seed in range(3):
-        draw = np.random.default_rng(seed)
-        x = fg.tensor(draw.standard_normal((300, 3))), fg.tensor(draw.standard_normal(3))
-        expected, found = called(*x), jitted(*x)
-        pairs = [(expected, found)] if not derived else zip(expected[1], found[1], strict=True)
-        for a, b in pairs:
-            np.testing.assert_allclose(b.numpy(), a.numpy(), rtol=1e-9, atol=1e-12)
+    jitted = check_over_rows(function, derived, 300)
     if function in ROLLED and derived:
         assert "rounds of a loop" in str(jitted.explain()), jitted.explain()
 

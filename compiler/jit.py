@@ -92,6 +92,8 @@ class JitFunction(Generic[P, R]):
         self.at_work: Work[Any] | None = None  # what was begun to be compiled beside the program
         self.told = False  # whether it was said what takes long
         self.long_runs = 0
+        # Whether tensors are indexed by what others hold, and not by the numbers.
+        self.follows_positions = True
         self._answer: Callable[[tuple[Any, ...]], Any] | None = None  # the shortcut that was taken last
         functools.update_wrapper(self, function, updated=())
 
@@ -295,7 +297,15 @@ class JitFunction(Generic[P, R]):
         known = self.entries.get(without(key, leaves_out))
         changing = Changing(leaves_out, frozenset() if known is None else known.changing.sources)
         allowance = learning.allowance(self)
-        made = capture(self.__wrapped__, args, kwargs, puts_off=True, changing=changing, allowance=allowance)
+        made = capture(
+            self.__wrapped__,
+            args,
+            kwargs,
+            puts_off=True,
+            changing=changing,
+            allowance=allowance,
+            follows_positions=self.follows_positions,
+        )
         key = without(key, leaves_out - made.fixed.leaves)
         if family is not None:
             family.fix(made.fixed.leaves)

@@ -93,6 +93,9 @@ def unable(function: JitFunction, entry: Entry) -> JitError:
 def _refuse(function: JitFunction, entry: Entry, made: Capture) -> None:
     """The run was open: from now on the body runs, unless other runs were closed."""
     entry.reasons, entry.not_rolled = made.reasons, made.not_rolled
+    if function.follows_positions and any(reason.kind == "positions" for reason in made.reasons):
+        function.follows_positions = False  # another run goes by the numbers
+        return
     entry.open_tries += 1
     entry.plan.asked += 1
     if any(reason.kind == "long" for reason in made.reasons):

@@ -170,7 +170,7 @@ class Deferred(Interpreter):
     def constant(self, tensor: Tensor) -> None:
         """A tensor made of Python data is one from outside."""
 
-    def check(self, tensor: Tensor, passed: Callable[[], Tensor]) -> bool:
+    def check(self, tensor: Tensor, passed: Callable[[], Tensor], within: tuple[int, ...] = ()) -> bool:
         """An op tests its input now, or refuses it when it is computed; compiled code would not."""
         self.reach(tensor)
         if not self.refusing:

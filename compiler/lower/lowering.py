@@ -472,6 +472,7 @@ def _exp_of_log_softmax(b: Rewriter, shift: Equation, log: Equation) -> Value | 
 
 LOWERED: dict[str, Callable[..., Any]] = {
     "take": _take,
+    "select_at": lambda b, x, index, dim: _take(b, x, index, dim, "Index"),
     "gather": _gather,
     "sum": _sum,
     "flat_index": _flat_index,

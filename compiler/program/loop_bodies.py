@@ -86,6 +86,8 @@ class CompiledBody(Body):
         super().__init__(graph)
         graph = _with_results_apart(passes.optimise(graph))
         self.program = program_of(graph)
+        # What a round looks up is known to be there (`tracer/record/ranges.py`).
+        self.program.checks.clear()
         pairs = list(zip(self.program.graph.outputs[:carried], graph.inputs[:carried], strict=True))
         self.program.into = {} if keeps_inputs else in_place(self.program, pairs)
         self.program.begin()

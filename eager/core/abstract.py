@@ -56,7 +56,7 @@ class AbstractInterpreter(Interpreter):
     def effect(self, reason: str) -> None:
         raise RuntimeError(f"a rule that is evaluated on types alone {reason}")
 
-    def check(self, tensor: Tensor, passed: Callable[[], Tensor]) -> bool:
+    def check(self, tensor: Tensor, passed: Callable[[], Tensor], within: tuple[int, ...] = ()) -> bool:
         """Values are tested where there are values."""
         return False
 

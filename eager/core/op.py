@@ -162,10 +162,15 @@ class Op:
     None for views, and where `evaluate` sees to it.
     refuses: the kinds of result dtype (NumPy's letters) for which it may refuse its input because of values;
     it must be computed then, even if nobody looks at the result.
+    positions: where this depends on nothing but whole numbers among its operands, which count along a
+    dimension: `positions(operands, params)` gives (number of the operand, least, end) of each, of which all
+    must be at least the one and less than the other; None where it depends on more. `operands`: types, and
+    Python numbers.
     """
 
     family = "op"
     refuses = ""
+    positions: Callable[[Sequence[Any], Params], Sequence[tuple[int, int, int]] | None] | None = None
     order: Orders | None = None
     turns = 2  # from so many dimensions on a result in row-major order may have to lie in another
     view = False  # whether the result shares memory with the first input

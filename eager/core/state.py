@@ -63,9 +63,15 @@ class Interpreter:
     def constant(self, tensor: Any) -> None:
         """`tensor` was made from Python data, not by an op."""
 
-    def check(self, tensor: Any, passed: Callable[[], Any]) -> bool:
+    def check(self, tensor: Any, passed: Callable[[], Any], within: tuple[int, ...] = ()) -> bool:
         """See `testable`: `passed` makes the 0-d bool tensor that says whether the test is passed."""
         return True
+
+    def follows(self, x: Any, index: Any, dim: int) -> bool:
+        """Whether `x` is to be indexed, along a dimension, by what the 0-d tensor `index` holds, whatever
+        that is (`SELECT_AT`), and not by the number that it holds now.
+        """
+        return False
 
     # Writes.
 
@@ -177,14 +183,15 @@ def _set_modes(given: tuple[Any, ...]) -> None:
         setattr(state, name, value)
 
 
-def testable(tensor: Any, passed: Callable[[], Any]) -> bool:
+def testable(tensor: Any, passed: Callable[[], Any], within: tuple[int, ...] = ()) -> bool:
     """Whether an op may now test the values of its operand `tensor`, and raise if they are not fit.
 
     Not where only types are known. A recorder is told, so that a replay makes the test as well:
-    `passed` gives its outcome as ops on `tensor`.
+    `passed` gives its outcome as ops on `tensor`. within: if it is whether all are at least one number and
+    less than another one, these; maybe a third one that is let pass, too. Then they may be known to be fit.
     """
     interpreter = state.interpreter
-    return interpreter is None or interpreter.check(tensor, passed)
+    return interpreter is None or interpreter.check(tensor, passed, within)
 
 
 class _Mode:

@@ -34,6 +34,8 @@ for _index in (
     add("getitem", lambda fg, x, index=_index: x[index], f(4, 5))
 add("getitem", lambda fg, x: fg.stack(fg.chunk(x, 2, 1)) + fg.stack(x.split(2, dim=1)), f(3, 4))
 add("getitem", lambda fg, x: fg.stack(x.unbind(1)), f(3, 4))
+add("select_at", lambda fg, x: x[fg.tensor(2)] * x[:, fg.tensor(-1), None], f(4, 4))
+add("select_at", lambda fg, x: x[..., fg.tensor(1), 1:] + x[fg.tensor(0), fg.tensor(2), 1], f(2, 3, 4))
 add("getitem", lambda fg, x: fg.narrow(x, 1, 1, 2), f(3, 4))
 add("embed", lambda fg, x: _inner_gradient(fg, x), f(4, 5), gradients=False)
 add("cat", lambda fg, x, y: fg.cat([x, y], 1), f(2, 3), f(2, 1))

@@ -23,7 +23,8 @@ from fusegrad.tracer.record.later import Later
 class Reason:
     """Why a run cannot be replayed, with the user's line.
 
-    kind: "memory" where only the memory of the results could not be repeated, not their values; "once"
+    kind: "memory" where only the memory of the results could not be repeated, not their values; "positions"
+    where it could be repeated if it went by the numbers that are in an index as tensors; "once"
     where a later run will not do it again; "long" where recording took too long.
     """
 

@@ -42,13 +42,20 @@ class LoopHooks(Hooks):
         told = sources_of(None, (value,), len(pattern)) is not None
         return _unpacked(observer, value, pattern, told, place) if found is None else found
 
-    def rounds_of(self, pattern: tuple[Any, ...], used: tuple[int, ...], function: Any, *rest: Any) -> Any:
+    def rounds_of(
+        self,
+        pattern: tuple[Any, ...],
+        used: tuple[int, ...],
+        tested: Tested | None,
+        function: Any,
+        *rest: Any,
+    ) -> Any:
         """What a plain loop iterates over: what the function gives of things that it goes over together."""
         observer, (*given, site) = active(), rest
         if observer is None:
             return function(*given)
         place = self.sites[site]
-        found = beginning.rounds(observer, function, given, pattern, used, place)
+        found = beginning.rounds(observer, function, given, pattern, used, place, tested)
         if found is not None:
             return found
         told, deeds = sources_of(function, given, len(pattern)) is not None, observer.deeds

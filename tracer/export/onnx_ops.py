@@ -351,6 +351,7 @@ OTHERS: dict[str, Callable[..., Handle | tuple[Handle, ...]]] = {
     "topk": _topk,
     "cumsum": _cumsum,
     "take": _take,
+    "select_at": _take,
     "put": _put,
     "gather": _gather,
     "scatter": _scatter,

@@ -75,7 +75,7 @@ class Builder(AbstractInterpreter):
         self.equations.append(Equation(op, inputs, dict(params), tuple(values), self.source))
         return outputs
 
-    def check(self, tensor: Tensor, passed: Callable[[], Tensor]) -> bool:
+    def check(self, tensor: Tensor, passed: Callable[[], Tensor], within: tuple[int, ...] = ()) -> bool:
         """A test of an op's input: a guard in the graph."""
         params = {"expected": True, "kind": "check"}
         self.equations.append(Equation(GUARD, (self.value(passed()),), params, (), self.source))

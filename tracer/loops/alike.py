@@ -6,10 +6,11 @@ Or why they did not do the same.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from fusegrad.eager.core.op import wrap
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.ir.graph import GUARD, Equation, Value
 from fusegrad.tracer.loops.round_numbers import Computed
@@ -66,6 +67,9 @@ def operand(recorder: Recorder, value: Any) -> Tensor:
     """The tensor that holds a value, which ops read lately."""
     reference = (recorder.operands or {}).get(value)
     tensor = None if reference is None else reference()
+    if value in recorder.constants:
+        tensor = wrap(recorder.constants[value].copy())
+        recorder.constant(tensor)
     known = None if tensor is None else recorder.memory.find(tensor.array)
     if tensor is None or known is None or not known.is_current() or known.value != value:
         raise Refused("nobody has a tensor any more that its rounds read")
@@ -96,8 +100,12 @@ def in_place_of(
     reads_after: Mapping[int, RowRead] = NOTHING,
     numbers: Mapping[int, Computed] = NOTHING,
     numbers_after: Mapping[int, Computed] = NOTHING,
+    is_fit: Callable[[Equation], bool] = lambda equation: False,
 ) -> dict[Value, Value]:
-    """For each value of the first equations that of the second ones in its place."""
+    """For each value of the first equations that of the second ones in its place.
+
+    is_fit: whether an op that may refuse its input takes this one in all rounds.
+    """
     marked = reads.keys() == reads_after.keys() and numbers.keys() == numbers_after.keys()
     if len(first) != len(second) or not marked:
         raise Refused("its rounds do not all have the same ops")
@@ -106,7 +114,7 @@ def in_place_of(
         line = f"(line {one.source.line})" if one.source is not None else ""
         if one.op is GUARD:
             raise Refused(f"its rounds look at values {line}")
-        if one.op.refuses or one.op.family in NESTED:
+        if (one.op.refuses and not is_fit(one)) or one.op.family in NESTED:
             raise Refused(f"its rounds have an op that is not rolled, {one.op.name} {line}")
         if one.op is not other.op:
             raise Refused(f"its rounds do not all have the same ops {line}")

@@ -47,7 +47,7 @@ class Appended(NamedTuple):
         """Whether the tensor is a plain one, with memory of its own in which its elements lie in order."""
         tensor = self.tensor()
         plain = type(tensor) is Tensor and tensor.array.flags.c_contiguous
-        return plain and self.known.parent is None
+        return plain and self.known.parent is None and not self.known.is_chosen
 
 
 def check(

@@ -37,8 +37,8 @@ def rounds(
     where that is to run as ever.
 
     pattern: whether a round takes apart what it gets. used: for each variable the line where a round uses its
-    number otherwise than to find rows, or 0. tested: what a `TestedLoop` says, of a loop whose rounds branch,
-    and in which nothing follows from their number.
+    number otherwise than to find rows, or 0. tested: of a loop whose rounds branch, what a `TestedLoop` says,
+    and which of the things that it goes over must not be ranges for it to be one.
     """
     recorder = behind(state.interpreter)
     if type(recorder) is not Recorder:
@@ -47,19 +47,16 @@ def rounds(
     if over is None:
         return None
     number = min(map(length, over))
-    if number - looks_after(TURN)[-1] < (rolling.FEWEST if tested is None else FEWEST_TESTED):
+    loop = None
+    if tested is not None and not any(type(over[i]) is range for i in tested[-1]):
+        loop = TestedLoop(*tested[:-1])
+    if number - looks_after(TURN)[-1] < (rolling.FEWEST if loop is None else FEWEST_TESTED):
         return None
     lines = [line for source, line in zip(over, used, strict=True) if type(source) is range and line]
     if lines:
         reason = f"its rounds use their number, and not only to find rows (line {lines[0]})"
-    elif recorder.later.on or tested is not None:
-        return rolling.Rounds(
-            observer,
-            recorder,
-            Items(recorder, over, number, not pattern),
-            site,
-            tested and TestedLoop(*tested),
-        )
+    elif recorder.later.on or loop is not None:
+        return rolling.Rounds(observer, recorder, Items(recorder, over, number, not pattern), site, loop)
     else:
         reason = rolling.settled(recorder, before=True)
     if number < FAR:

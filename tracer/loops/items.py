@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from fusegrad.eager.autograd import views
+from fusegrad.eager.core.op import bind
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.ops.index.take_and_put import SELECT_AT
+from fusegrad.eager.ops.shape.slicing import basic_index
 from fusegrad.tracer.ir.tested import FAR
 from fusegrad.tracer.loops.round_numbers import Computed
 from fusegrad.tracer.loops.rows import RowRead, RowWrite
 from fusegrad.tracer.observe.operations import COMPARE
 from fusegrad.tracer.record.recorder import Recorder
+
+if TYPE_CHECKING:
+    from fusegrad.tracer.loops.tested_rounds import TestedRounds
 
 
 def sources_of(function: Any, given: Sequence[Any], targets: int) -> Sequence[Any] | None:
@@ -49,13 +55,17 @@ class Items:
         self.written: dict[int, RowWrite] = {}
         self.numbers: dict[int, Computed] = {}
 
-    def item(self, number: int, number_of: Callable[[range, int], int] = operator.getitem) -> Any:
-        """What a round gets. number_of: gives the number that a range has for it."""
+    def item(self, number: int, tested: TestedRounds | None) -> Any:
+        """What a round gets. tested: of a loop that tests data, whose rounds may follow from how many op were
+        left out.
+        """
+        number_of = operator.getitem if tested is None else tested.number_of
+        at = None if tested is None or not tested.is_counted else tested.position(number)
         sources = enumerate(self.sources)
-        items = [number_of(x, number) if type(x) is range else self._row(i, number) for i, x in sources]
+        items = [number_of(x, number) if type(x) is range else self._row(i, number, at) for i, x in sources]
         return items[0] if self._alone else tuple(items)
 
-    def _row(self, place: int, number: int) -> Tensor:
+    def _row(self, place: int, number: int, at: Tensor | None) -> Tensor:
         """A row as `unbind` gives it, which has taken all when the loop began: the memory of that time."""
         tensor = self.sources[place]
         self._recorder.later.meets((tensor,))
@@ -66,12 +76,15 @@ class Items:
         elif known is not self._recorder.memory.find(now):
             tensor.array = then
         try:
-            row: Tensor = ops.select(tensor, 0, number)
+            row: Tensor
+            if at is None:
+                row = ops.select(tensor, 0, number)
+            else:
+                row = bind(SELECT_AT, (tensor, at), {"dim": 0})
         finally:
             tensor.array = now
-        self.found[len(self._recorder.equations) - 1] = RowRead(
-            self._recorder.equations[-1].params["index"], 0, (number,), 1, len(tensor)
-        )
+        entries: Any = basic_index(number, tensor.array.shape)
+        self.found[len(self._recorder.equations) - 1] = RowRead(entries, 0, (number,), 1, len(tensor))
         return views.several([row], "UnbindBackward0")[0]
 
 

@@ -96,7 +96,7 @@ class Rounds:
         self._round = len(recorder.equations)  # where the last round begins
         self._tested: TestedRounds | None = None
         if tested is not None:
-            self._tested = TestedRounds(observer, recorder, items.number, tested, self._since)
+            self._tested = TestedRounds(observer, recorder, items, tested, self._since)
         observer.loops.rolling += 1
         # From which round on rounds are looked at again, and after how many more if those differ, too.
         self._again, self._wait = 0, TURN
@@ -137,8 +137,8 @@ class Rounds:
             raise StopIteration
         self._next += 1
         if self._tested is None:
-            return self._items.item(self._next - 1)
-        return self._items.item(self._next - 1, self._tested.number_of)
+            return self._items.item(self._next - 1, None)
+        return at_work(self._items.item, self._next - 1, self._tested)
 
     def ended(self, *carried: Any) -> tuple[Any, ...]:
         """A round has ended, and leaves these to the next one; what that gets."""
@@ -272,6 +272,8 @@ class Rounds:
         counters = later.versions()
         versions = {key: counter[0] for key, counter in counters.items()}
         roots = memory.roots(lambda array: later.is_held(array, by_graph))
+        # Who makes a tensor of Python data makes it anew in each round.
+        roots = {known: value for known, value in roots.items() if value not in recorder.constants}
         appended = len(self._appended)
         counts = tuple((c.owner, c.name, c.value()) for c in observer.stores.counts())
         length = len(recorder.equations)
@@ -309,6 +311,10 @@ class Rounds:
 
         slopes: by how much each index grows with what the round got from the source at `place`.
         """
+        if self._tested is not None and self._tested.is_counted:
+            if self._is_row(owner, key, place, slopes, False):
+                return self._tested.row(owner, key, *self._growing(key, place, slopes))
+            self._tested.fix()
         found = take()
         if self._is_row(owner, key, place, slopes):
             self._items.found[len(self._recorder.equations) - 1] = self._found(owner, key, place, slopes)
@@ -368,10 +374,14 @@ class Rounds:
     def _found(self, owner: Tensor, key: Any, place: int, slopes: Sequence[int]) -> RowRead:
         """What the last equation has found or written by a subscript."""
         parts = key if type(key) is tuple else (key,)
-        at = next(i for i, slope in enumerate(slopes) if slope)
+        at, growth = self._growing(key, place, slopes)
         index = self._recorder.equations[-1].params["index"]
-        growth = slopes[at] * self._items.sources[place].step
         return RowRead(index, at, asked(parts[at]), growth, owner.array.shape[at])
+
+    def _growing(self, key: Any, place: int, slopes: Sequence[int]) -> tuple[int, int]:
+        """Which entry of a key grows with the number of the round, and by how much."""
+        at = next(i for i, slope in enumerate(slopes) if slope)
+        return at, slopes[at] * self._items.sources[place].step
 
     def computed(self, compute: Callable[[], Any], sides: Sequence[Any], leaves: bool) -> Any:
         """What an operator gives by `compute`.
@@ -426,6 +436,8 @@ class Rounds:
         else:
             alike = alike_for(symbol, left - right, slope * source.step)
             self._alike.append((self._next - self._begins, self._next - 1 + alike, FAR))
+            if self._tested is not None:
+                self._tested.alike = min(self._tested.alike, self._next - 1 + alike)
 
     def compared_remainder(
         self, symbol: str, number: Any, modulus: Any, right: Any, place: int, slope: int

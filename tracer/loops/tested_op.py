@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fusegrad.eager.core.op import REGISTRY, TensorType, bind
+from fusegrad.eager.core.op import REGISTRY, TensorType, bind, wrap
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.ir.graph import Equation, Graph, Value
@@ -43,39 +43,54 @@ class RoundCount(NamedTuple):
 class TestedOp:
     """What says what rounds do that begin with this state, and go one of these ways.
 
-    moving: the places of the variables that they hand on.
+    moving: the places of the variables that they hand on. before: how many rounds there were before, if an op
+    says so.
     """
 
-    def __init__(self, recorder: Recorder, begin: State, ways: Sequence[Way], moving: Sequence[int]) -> None:
+    def __init__(
+        self,
+        recorder: Recorder,
+        begin: State,
+        ways: Sequence[Way],
+        moving: Sequence[int],
+        before: RoundCount | None,
+    ) -> None:
         self._recorder, self._begin, self._ways, self._moving = recorder, begin, ways, moving
         self._held = {place: x.value for place, x in begin.own().items()}
         self._state = [self._held[place] for place in moving]
-        self._equations, self._results = round_of(ways, self._held, moving)
+        if before is None and any(way.finds_rows for way in ways):
+            before = RoundCount(wrap(np.zeros((), np.int64)), begin.number)
+            recorder.constant(before.counted)
+        self._before = before
+        names = {v.name for way in ways for e in way.equations for v in (*e.values(), *e.outputs)}
+        self._count = fresh("count", COUNT, names | {v.name for v in self._held.values()})
+        self._more = 0 if before is None else begin.number - int(before.counted.array)
+        self._equations, self._results = self._round(ways)
         made = {v for e in self._equations for v in e.outputs}
         read = (*(v for e in self._equations for v in e.values()), *self._results)
         # The values from before that all rounds read.
-        self._same = [v for v in dict.fromkeys(read) if v not in made and v not in self._state]
+        known = {*made, *self._state, self._count}
+        self._same = [v for v in dict.fromkeys(read) if v not in known]
         self._check_gradients()
 
-    def run(
-        self, nodes: Mapping[int, str], most: int, before: RoundCount | None
-    ) -> tuple[list[Tensor], RoundCount]:
+    def _round(self, ways: Sequence[Way]) -> tuple[list[Equation], list[Value]]:
+        return round_of(ways, self._held, self._moving, (self._count, self._more))
+
+    def run(self, nodes: Mapping[int, str], most: int) -> tuple[list[Tensor], RoundCount]:
         """Say what these rounds do and all that follow, up to so many, by one op on the graph; what the
         moving variables hold in the end, and how many rounds there were.
 
-        nodes: by place, the names of the nodes that make it. before: how many rounds there were before, if an
-        op says so.
+        nodes: by place, the names of the nodes that make it.
         """
-        recorder, number = self._recorder, self._begin.number
+        recorder, before, more = self._recorder, self._before, self._more
         held = self._tensors()
         tensors = [held[v] if v in held else operand(recorder, v) for v in (*self._state, *self._same)]
         carried, keeps = len(self._state), self._needs_gradients()
         if keeps:
             self._check_reach()
         if before is None:
-            body, more = self._body(), number
+            body, more = self._body(), self._begin.number
         else:
-            more = number - int(before.counted.array)
             body = self._body(most + int(before.counted.array) if most < FAR else FAR)
             tensors[carried:carried] = [before.counted]
             carried, most = carried + 1, FAR
@@ -101,10 +116,11 @@ class TestedOp:
         equations, (*after, goes_on) = [*self._equations], self._results
         taken = [*self._state, *self._same]
         if limit is not None:
-            names = {v.name for v in taken} | {v.name for e in equations for v in e.outputs}
-            count, more, is_below, both = (
+            names = {v.name for v in (*taken, self._count)} | {v.name for e in equations for v in e.outputs}
+            count = self._count
+            more, is_below, both = (
                 fresh(name, type_, names)
-                for name, type_ in (("count", COUNT), ("count", COUNT), ("test", _BOOL), ("test", _BOOL))
+                for name, type_ in (("count", COUNT), ("test", _BOOL), ("test", _BOOL))
             )
             taken[len(after) : len(after)] = [count]
             equations.append(Equation(_ADD, (count, 1), {}, (more,)))
@@ -136,7 +152,7 @@ class TestedOp:
         others have none.
         """
         before, known = self._recorder.equations[: self._begin.equations], self._recorder.tracked
-        taken = (*self._state, *self._same)
+        taken = (*self._state, *self._same, self._count)
         made = {v for e in before for v in e.outputs}
         read = dict.fromkeys((*(v for e in before for v in e.values()), *taken))
         leaves = tuple([v for v in read if v not in made])
@@ -154,7 +170,7 @@ class TestedOp:
         others = [{i} for i in range(carried, len(taken))]
         steps = []
         for way in self._ways:
-            equations, results = round_of([way], self._held, self._moving)
+            equations, results = self._round([way])
             graph = Graph(taken, tuple(equations), tuple(results))
             steps.append([*ways_of(graph)[:carried], *others])
         none = tuple([frozenset({i}) for i in range(carried)])

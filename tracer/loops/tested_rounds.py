@@ -26,8 +26,10 @@ from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.ir.graph import Value
 from fusegrad.tracer.ir.tested import FAR
 from fusegrad.tracer.loops.alike import Refused, Seen, done, is_one
+from fusegrad.tracer.loops.items import Items
 from fusegrad.tracer.loops.states import Kind, Number, State
 from fusegrad.tracer.loops.tested_op import RoundCount, TestedOp
+from fusegrad.tracer.loops.tested_rows import RowOfRound, read_of, row_at
 from fusegrad.tracer.loops.ways import Held, Way, way_of
 from fusegrad.tracer.observe.observer import Observer
 from fusegrad.tracer.record import references
@@ -59,14 +61,14 @@ class TestedRounds:
     """
 
     def __init__(
-        self, observer: Observer, recorder: Recorder, most: int, source: TestedLoop, since: int
+        self, observer: Observer, recorder: Recorder, items: Items, source: TestedLoop, since: int
     ) -> None:
-        """most: how many rounds there are at the most. source: what the source says of the loop, whose
+        """items: of the rounds that there are at the most. source: what the source says of the loop, whose
         variables are all handed on that anybody asks for. since: the number of the next node of the autograd
         graph.
         """
         self._observer, self._recorder = observer, recorder
-        self._most, self._since = most, since
+        self._items, self._most, self._since = items, items.number, since
         self._counters, changing, self._number_is_used = source
         self._kept = observer.noted()
         self._from, self._wait, self._tries = 1, WAIT, 0
@@ -90,13 +92,19 @@ class TestedRounds:
         self._is_left_out = False
         self._behind = 0
         # The number of the last round is known to the loop alone.
-        self._left_to_op = most - self._number_is_used
-        self.alike, self.reason = most, ""
+        self._left_to_op = self._most - self._number_is_used
+        self.alike, self.reason = self._most, ""
+        self._with_rows = self._most  # up to how many rounds there are all rows that they find
 
     def ended(self, number: int, carried: tuple[Any, ...]) -> tuple[int, tuple[Any, ...]]:
         """A round has ended, which was the one with this number, counted from one; how many there are with
         those that are left out, and what the next one is handed.
         """
+        found = self._ended(number, carried)
+        self._items.found.clear()
+        return found
+
+    def _ended(self, number: int, carried: tuple[Any, ...]) -> tuple[int, tuple[Any, ...]]:
         if number < self._from:
             return number, carried
         changing = len(self._changing)
@@ -163,6 +171,33 @@ class TestedRounds:
         count = self._rounds.counted
         first = source[0] + source.step * (number - int(count.array))
         return self._recorder.doubles.counted(first, source.step, count)
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether the number of the round follows from how many were left out."""
+        return self._rounds is not None
+
+    def position(self, place: int, growth: int = 1) -> Tensor:
+        """A place that grows so much with each round, in a tensor that follows from how many there were."""
+        assert self._rounds is not None
+        count = self._rounds.counted
+        offset = place - growth * int(count.array)
+        found: Tensor = self._recorder.later.at_once(lambda: count * growth + offset)
+        return found
+
+    def row(self, owner: Tensor, key: Any, at: int, growth: int) -> Tensor:
+        """What `owner[key]` gives, whose entry number `at` grows so much with each round."""
+        read = read_of(owner, key, at, growth)
+        place = self.position(read.entries[at], growth)
+        row, equation = row_at(owner, read, place, self._recorder)
+        self._items.found[equation] = read
+        return row
+
+    def fix(self) -> None:
+        """What a round does follows from its number in a way that is not followed: it must be that one."""
+        if self._rounds is not None:
+            count, doors = self._rounds.counted, self._recorder.doors
+            doors.guard(self._recorder.later.at_once(lambda: ops.eq(count, int(count.array))))
 
     def over(self) -> None:
         """Forget what was seen."""
@@ -254,12 +289,17 @@ class TestedRounds:
     def _way(self, begin: State, end: State) -> Way:
         self._check(begin, end)
         recorder, held, after = self._recorder, begin.own(), end.own()
+        found = self._items.found.items()
+        reads = {i - begin.equations: read for i, read in found if i >= begin.equations}
+        self._with_rows = min([self._with_rows, *(begin.number + 1 + r.limit() for r in reads.values())])
         return way_of(
             recorder.equations[begin.equations : end.equations],
             {x.value: place for place, x in held.items()},
             {place: x.value for place, x in after.items()},
             self._counting,
             {v for e in recorder.equations[self._equations :] for v in e.outputs},
+            {i: RowOfRound(read, begin.number) for i, read in reads.items()},
+            recorder,
         )
 
     def _check(self, begin: State, end: State) -> None:
@@ -294,10 +334,9 @@ class TestedRounds:
     def _leave_out(self, begin: State, end: State) -> tuple[int, tuple[Any, ...]]:
         recorder = self._recorder
         moving = [p for p in begin.own() if any(way.after[p] != Held(p) for way in self._ways)]
-        most = min(self._left_to_op, self.alike) - begin.number
-        made, rounds = TestedOp(recorder, begin, self._ways, moving).run(
-            self._nodes(end), most if most < FAR // 2 else FAR, self._rounds_before
-        )
+        most = min(self._left_to_op, self.alike, self._with_rows) - begin.number
+        op = TestedOp(recorder, begin, self._ways, moving, self._rounds_before)
+        made, rounds = op.run(self._nodes(end), most if most < FAR // 2 else FAR)
         self._rounds, self._is_left_out, self._behind = rounds, True, rounds.number
         # They are done again by the op, which tests as they did.
         recorder.without_guards(begin.equations)

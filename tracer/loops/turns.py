@@ -126,6 +126,11 @@ class Turn(NamedTuple):
         left = [*(a.value for a in self.appended), *(self.equations[i].inputs[1] for i in self._lasting())]
         return [*map(self._written, left)]
 
+    def _pairs_left(self, made: Sequence[Tensor]) -> list[tuple[Any, Tensor]]:
+        """The same, each with the rows that all rounds leave of it, which come last of what they give."""
+        left = self._left()
+        return [*zip(left, made[len(made) - len(left) :], strict=True)]
+
     def _lasting(self) -> list[int]:
         """The equations that write rows, but for those whose row is written again, as by `u[t] += h`."""
         last = {(w.owner, w.row.entries): i for i, w in self.written.items()}
@@ -182,11 +187,13 @@ class Turn(NamedTuple):
         handed = [ops.clone(forward.row.row(owner[forward.write], LOOKS - 1)) for forward in self._handed()]
         params = loop(self._body(), turns + begun, len(state) + len(handed), len(rows), keeps=self.tracked)
         made = bind(ROLLED, (*[held[v] for v in state], *handed, *rows, *same), params)
+        for value, tensor in (*zip(self.state, made, strict=False), *self._pairs_left(made)):
+            recorder.ranges.note_alike(recorder.value_of(tensor), value)
         if is_written and self.tracked:
             copies = tuple([bind(HANDED_ON, (x,), {"node": ""}) for x in made[: len(state)]])
             made = (*copies, *made[len(state) :])
         on = {i: made[state.index(v)] for i, v in values.items() if v in state}
-        left = made[len(made) - len(self._left()) :]
+        left = [tensor for _, tensor in self._pairs_left(made)]
         self._write(recorder, owners, left[len(self.appended) :], turns)
         last = {self.after[v]: tensor for v, tensor in zip(self.state, made, strict=False)}
         return on, by_list(self.appended, left[: len(self.appended)], last)
@@ -295,7 +302,15 @@ def turn_of(
     first, second = (recorder.equations[a.equations : b.equations] for a, b in pairs)
     ours, written, numbers = ([_within(known, a, b, rounds) for a, b in pairs] for known in found)
     subscripts = [read | {i: w.row for i, w in w_.items()} for read, w_ in zip(ours, written, strict=True)]
-    after = in_place_of(first, second, subscripts[0], subscripts[1], numbers[0], numbers[1])
+    after = in_place_of(
+        first,
+        second,
+        subscripts[0],
+        subscripts[1],
+        numbers[0],
+        numbers[1],
+        lambda e: recorder.ranges.is_fit(e.op, e.inputs, e.params),
+    )
     try:
         chain, forwards, ahead = written_rows(first, written[0], written[1], ours[0], after)
     except NotApart as reason:

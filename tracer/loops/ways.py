@@ -19,6 +19,8 @@ from fusegrad.tracer.ir.branch import BRANCH, Side
 from fusegrad.tracer.ir.graph import GUARD, Equation, Graph, Value
 from fusegrad.tracer.ir.pullback import fresh
 from fusegrad.tracer.loops.alike import NESTED, Refused
+from fusegrad.tracer.loops.tested_rows import Position, RowOfRound
+from fusegrad.tracer.record.recorder import Recorder
 
 # Ops that may be evaluated of anything.
 _TOTAL = frozenset({"elementwise", "reduction", "contraction", "composite", "view"})
@@ -76,6 +78,11 @@ class Way(NamedTuple):
             )
         )
 
+    @property
+    def finds_rows(self) -> bool:
+        """Whether it goes by the number of the round."""
+        return any(isinstance(x, Position) for given in self.operands for x in given)
+
     def values(self) -> list[Value]:
         """What it made."""
         return [v for e in self.equations for v in e.outputs]
@@ -91,15 +98,18 @@ def way_of(
     after: Mapping[int, Value],
     counting: Collection[Value],
     own: Collection[Value],
+    rows: Mapping[int, RowOfRound],
+    recorder: Recorder,
 ) -> Way:
     """What a round did that is recorded.
 
     held: the values that its variables held before, and which did. after: what they hold then. counting: what
-    follows from the number of the round alone, which an op counts. own: what the loop has made.
-    Raises Refused for a round that does what cannot be left to an op.
+    follows from the number of the round alone, which an op counts. own: what the loop has made. rows: by the
+    number of an equation, which row it finds. Raises Refused for a round that does what cannot be left to an
+    op.
     """
     roles: dict[Value, Any] = {v: Held(place) for v, place in held.items()}
-    has_tested = False
+    has_tested, names = False, {v.name for e in equations for v in (*e.values(), *e.outputs)}
     taken: list[Equation] = []
     operands: list[tuple[Any, ...]] = []
 
@@ -110,26 +120,39 @@ def way_of(
             raise Refused("its rounds hand on what is in no variable")
         return operand
 
-    for equation in equations:
-        if (given := equation.values()) and all(v in counting for v in given):
-            continue
-        _check(equation, has_tested)
-        has_tested = has_tested or equation.op is GUARD
-        operands.append(tuple(map(role, equation.inputs)))
+    def take(equation: Equation, *given: Any) -> None:
+        operands.append((*map(role, equation.inputs[: len(equation.inputs) - len(given)]), *given))
         roles.update((v, Made(len(taken), i)) for i, v in enumerate(equation.outputs))
         taken.append(equation)
+
+    for number, equation in enumerate(equations):
+        if number in rows:
+            position, row, part = rows[number].steps(equation, names)
+            take(row, position)
+            if row.output not in equation.outputs and equation.output in recorder.tracked:
+                recorder.tracked.add(row.output)
+            if part is not None:
+                take(part)
+            continue
+        if (given := equation.values()) and all(v in counting for v in given):
+            continue
+        _check(equation, has_tested, recorder)
+        has_tested = has_tested or equation.op is GUARD
+        take(equation)
     if not has_tested:
         raise Refused("its rounds test no data")
     return Way(tuple(taken), tuple(operands), {place: role(v) for place, v in after.items()})
 
 
-def _check(equation: Equation, behind: bool) -> None:
+def _check(equation: Equation, behind: bool, recorder: Recorder) -> None:
     """Raise Refused for an equation that no round may have. behind: whether a test stands before it."""
     op, line = equation.op, f"(line {equation.source.line})" if equation.source is not None else ""
     if op is GUARD:
         if equation.inputs[0].dtype != np.bool_:
             raise Refused(f"its rounds look at values {line}")
-    elif op.refuses or op.family in NESTED:
+    elif op.family in NESTED or (
+        op.refuses and not recorder.ranges.is_fit(op, equation.inputs, equation.params)
+    ):
         raise Refused(f"its rounds have an op that is not rolled, {op.name} {line}")
     elif behind and (op.name in _LOOKUPS or not (op.family in _TOTAL or op.name in _TOTAL_OPS)):
         # A round that is given up, or whose other side is taken, is computed all the same.
@@ -137,22 +160,27 @@ def _check(equation: Equation, behind: bool) -> None:
 
 
 def round_of(
-    ways: Sequence[Way], held: Mapping[int, Value], moving: Sequence[int]
+    ways: Sequence[Way],
+    held: Mapping[int, Value],
+    moving: Sequence[int],
+    count: tuple[Value, int] | None = None,
 ) -> tuple[list[Equation], list[Value]]:
     """The equations of a round that goes one of these ways, and its results: what it hands on by the `moving`
-    variables, and whether it went one of them. held: what variables hold before, by place.
+    variables, and whether it went one of them. held: what variables hold before, by place. count: how many
+    rounds there were before, as a value and so many more, for rounds that find rows.
 
     Raises Refused where ways differ in more than how their tests came out.
     """
     names = {v.name for w in ways for e in w.equations for v in (*e.values(), *e.outputs)}
-    return _Merged(names | {v.name for v in held.values()}, moving).side(ways, 0, {}, held)
+    names |= {v.name for v in held.values()}
+    return _Merged(names, moving, count).side(ways, 0, {}, held)
 
 
 class _Merged:
-    """Puts ways together. names: those that are taken."""
+    """Puts ways together. names: those that are taken; count: see `round_of`."""
 
-    def __init__(self, names: set[str], moving: Sequence[int]) -> None:
-        self._names, self._moving = names, moving
+    def __init__(self, names: set[str], moving: Sequence[int], count: tuple[Value, int] | None) -> None:
+        self._names, self._moving, self._count = names, moving, count
 
     def side(
         self, ways: Sequence[Way], begin: int, known: Mapping[Made, Value], held: Mapping[int, Value]
@@ -163,6 +191,10 @@ class _Merged:
         tests: list[Value] = []
 
         def value(role: Any) -> Any:
+            if isinstance(role, Position):
+                assert self._count is not None, "rounds that find rows are counted"
+                equations.extend(role.computed(*self._count, self._names))
+                return equations[-1].output
             return held[role.place] if isinstance(role, Held) else known.get(role, role)
 
         for i in range(begin, max(len(w.equations) for w in ways)):

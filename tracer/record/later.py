@@ -30,13 +30,16 @@ from fusegrad.eager.core.op import EXPLAINED, Op, Params, TensorType, evaluate, 
 from fusegrad.eager.core.stand_in import StandIn, stand_in
 from fusegrad.eager.core.state import no_grad, state
 from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.ops.index.take_and_put import SELECT_AT
 from fusegrad.tracer.record.memory import Memory
 from fusegrad.tracer.record.references import others
 
 # An op on so many elements takes eager long enough for putting it off to pay.
 LARGE = 2**18
 # Whose rules tell types, and how results lie in memory. Not of those that draw: in which order counts.
-_FAMILIES = frozenset({"elementwise", "reduction", "contraction", "composite", "view", "opaque", "rolled"})
+_FAMILIES = frozenset(
+    {"elementwise", "reduction", "contraction", "composite", "view", "opaque", "rolled", "creation"}
+)
 
 
 # Whose results NumPy lays out in ways of its own, though they are in row-major order.
@@ -126,6 +129,8 @@ class Later:
         self._paused = False
         self.whatever_size = self.writes_rows = False
         self.settled = ("", 0)  # what had all computed, and the line of that
+        # Whether an op that may refuse its input takes this one for sure.
+        self.is_fit: Callable[[Op, Sequence[Any], Params], bool] = lambda op, args, params: False
         self._waiting: deque[_Waiting | _Write | _Repeat | _Put] = deque()
         # By the id of a stand-in: the tensors that have it for an array.
         self._holders: dict[int, list[weakref.ref[Tensor]]] = {}
@@ -262,7 +267,13 @@ class Later:
 
     def foretold(self, op: Op, args: Sequence[Any], params: Params) -> Any:
         """A stand-in for the result, or a tuple of them; None for an op that does not wait."""
-        if op.family not in _FAMILIES or state.inference or anomaly.setting.enabled or watchers:
+        if (
+            op.family not in _FAMILIES
+            or "order" in params
+            or state.inference
+            or anomaly.setting.enabled
+            or watchers
+        ):
             return None
         arrays = [a.array for a in args if isinstance(a, Tensor)]
         waits = any(self._stands(a) for a in arrays)
@@ -279,8 +290,12 @@ class Later:
             given = [TensorType(a.array.shape, a.array.dtype) if isinstance(a, Tensor) else a for a in args]
             inferred = op.infer(given, params)
             types = inferred if type(inferred) is tuple else (inferred,)
-            if any(t.dtype.kind in op.refuses for t in types):
+            if any(t.dtype.kind in op.refuses for t in types) and not self.is_fit(op, args, params):
                 return None
+            if op is SELECT_AT:
+                # Which part it is of that memory, nobody knows yet.
+                first = arrays[0].view(np.ndarray)[(slice(None),) * params["dim"] + (0, ...)]
+                return first.view(StandIn)
             orders = op.orders([t.shape for t in types], args, params)
             if any(_is_laid_by_numpy(op, *given) for given in zip(types, orders, strict=True)):
                 return None

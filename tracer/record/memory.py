@@ -16,6 +16,7 @@ import numpy as np
 from fusegrad.eager.core.families import View
 from fusegrad.eager.core.op import REGISTRY, Op, Params
 from fusegrad.eager.core.shared import owner
+from fusegrad.eager.core.stand_in import StandIn
 from fusegrad.eager.core.state import state
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.ir.graph import Value
@@ -29,7 +30,13 @@ _REWRITTEN, _DETACH = REGISTRY["rewritten"], REGISTRY["detach"]
 
 
 class Unfollowed(Exception):
-    """A write that no graph can say; the message says why."""
+    """A write that no graph can say; the message says why. kind: "positions" where one could that knew the
+    numbers in an index.
+    """
+
+    def __init__(self, why: str, kind: str = "") -> None:
+        super().__init__(why)
+        self.kind = kind
 
 
 class Known:
@@ -38,11 +45,23 @@ class Known:
     parent: what it is a view of, by `op` and `params`; seen: the parent's value that `value` was
     taken of. outside: whether it was there before the run; original: the value that it held at first.
     apart: whether it is off the graph, whatever its parent is: a detached alias, or made under no_grad.
+    is_chosen: whether the graph does not know of what memory it is a part, as values choose that.
     reference: gives the array. Those from outside are kept alive; what the run makes goes as it does
     without a recorder, so that its memory can be used again.
     """
 
-    __slots__ = ("apart", "op", "original", "outside", "params", "parent", "reference", "seen", "value")
+    __slots__ = (
+        "apart",
+        "is_chosen",
+        "op",
+        "original",
+        "outside",
+        "params",
+        "parent",
+        "reference",
+        "seen",
+        "value",
+    )
 
     def __init__(
         self,
@@ -54,6 +73,7 @@ class Known:
     ) -> None:
         self.reference, self.value, self.original = reference, value, value
         self.parent, self.op, self.params, self.outside = parent, op, params, False
+        self.is_chosen = False
         self.seen = None if parent is None else parent.value
         self.apart = parent is not None and (op.name == "detach" or not state.grad_enabled)
 
@@ -106,10 +126,10 @@ class Memory:
         known = self._known.get(id(array))
         return known if known is not None and known.reference() is array else None
 
-    def define(self, array: np.ndarray, value: Value, outside: bool = False) -> None:
-        """Note that an array holds a value; outside: it was there before the run."""
+    def define(self, array: np.ndarray, value: Value, outside: bool = False, is_chosen: bool = False) -> None:
+        """Note that an array holds a value. outside: it was there before the run; is_chosen: see `Known`."""
         known = Known(Strong(array) if outside else self._while_it_lives(array), value)
-        known.outside = outside
+        known.outside, known.is_chosen = outside, is_chosen
         self._note(array, known)
 
     def outside(self) -> list[np.ndarray]:
@@ -117,10 +137,12 @@ class Memory:
         return [k.array for k in self._known.values() if k.outside]
 
     def roots(self, held: Callable[[np.ndarray], bool]) -> dict[Known, Value]:
-        """The arrays that are no views and are held, maybe through a view, and the value of each."""
+        """The arrays that are no views and are held, maybe through a view, and the value of each. Parts that
+        values choose are none of them.
+        """
         arrays = [(k, k.reference()) for k in self._known.values()]
         roots = [k.root() for k, array in arrays if array is not None and held(array)]
-        return {root: root.value for root in roots}
+        return {root: root.value for root in roots if not root.is_chosen}
 
     def holding(self, values: Sequence[Value]) -> list[np.ndarray] | None:
         """Arrays that hold these values; None where one has none."""
@@ -203,10 +225,12 @@ class Memory:
         root = known.root()
         array = known.array
         on = self._on.get(_memory(array), {})
-        if _is_shared(on, root, array):
+        if _sharing(on, root, array):
             self.let_go()
-            if _is_shared(on, root, array):
-                raise Unfollowed("writes into memory that two tensors share")
+            others = _sharing(on, root, array)
+            if others:
+                chosen = root.is_chosen or all(other.is_chosen for other in others)
+                raise Unfollowed("writes into memory that two tensors share", "positions" if chosen else "")
         chain = [known]
         while chain[-1].parent is not None:
             if chain[-1].op.put is None:
@@ -226,10 +250,19 @@ class Memory:
             parent.value = view.seen = value
 
 
-def _is_shared(on: dict[Known, dict[int, Known]], root: Known, array: np.ndarray) -> bool:
-    """Whether an array that is on the same memory overlaps, though it is no view of the same root."""
-    others = [k.reference() for other, group in [*on.items()] if other is not root for k in [*group.values()]]
-    return any(other is not None and np.may_share_memory(other, array) for other in others)
+def _sharing(on: dict[Known, dict[int, Known]], root: Known, array: np.ndarray) -> list[Known]:
+    """The roots on the same memory that an array overlaps, though it is no view of them."""
+    others = [(o, k.reference()) for o, group in [*on.items()] if o is not root for k in [*group.values()]]
+    return [o for o, other in others if other is not None and may_overlap(array, other, o.is_chosen)]
+
+
+def may_overlap(array: np.ndarray, other: np.ndarray, is_chosen: bool) -> bool:
+    """Whether two arrays may lie in one memory. is_chosen: of what part of it the other one is a part may
+    not be known yet.
+    """
+    if is_chosen and type(other) is StandIn:
+        return owner(array) is owner(other)
+    return np.may_share_memory(array, other)
 
 
 def _memory(array: np.ndarray) -> int:

@@ -11,14 +11,13 @@ from collections.abc import Callable, Sequence
 from types import MethodType
 from typing import Any
 
-import numpy as np
-
 from fusegrad.eager.autograd.views import base_of
 from fusegrad.eager.core.errors import user_location
 from fusegrad.eager.core.families import Random
 from fusegrad.eager.core.op import REGISTRY, Op, Params, evaluate, explaining
 from fusegrad.eager.core.state import Interpreter
 from fusegrad.eager.core.tensor import Tensor
+from fusegrad.eager.ops.index.take_and_put import SELECT_AT
 from fusegrad.tracer.ir.graph import GUARD, Equation, Source, Value, array_type, identifier
 from fusegrad.tracer.observe.hosts import Draw, Gradient, GradientOf, Host, NoGradient, Place
 from fusegrad.tracer.observe.numbers import Numbers
@@ -27,10 +26,12 @@ from fusegrad.tracer.observe.reads import Read
 from fusegrad.tracer.observe.symbols import Outcome, Symbol
 from fusegrad.tracer.record.allowance import Allowance
 from fusegrad.tracer.record.before import Before
+from fusegrad.tracer.record.constants import Constants
 from fusegrad.tracer.record.doors import Doors
 from fusegrad.tracer.record.graph_changes import GraphChanges
 from fusegrad.tracer.record.later import Later
 from fusegrad.tracer.record.memory import Memory, Unfollowed, shares_memory
+from fusegrad.tracer.record.ranges import Ranges
 from fusegrad.tracer.record.references import note_operands
 from fusegrad.tracer.record.scalars import Doubles, Scalars
 from fusegrad.tracer.record.steps import record_step
@@ -55,6 +56,7 @@ class Recorder(Interpreter):
     open_reasons: (sentence, file, line, kind) for each thing that a replay could not repeat; changes:
     the same for what it does repeat, though it changes the world. code_first: whether the first of them, if
     there is any, is what the function's code does, to which `reads` lead.
+    follows_positions: whether tensors are indexed by what others hold, and not by the numbers.
     operands, results: the tensors that ops were given lately, and that they gave, if somebody wants to know;
     nothing for values that came as several.
     name_of: gives a captured tensor its name ("" for one that it does not know); reached: notes that a
@@ -66,7 +68,7 @@ class Recorder(Interpreter):
         self.equations: list[Equation] = []
         self.inputs: list[Value] = []
         self.captured: dict[Value, Tensor] = {}
-        self.constants: dict[Value, np.ndarray] = {}
+        self.constants = Constants()
         self.hosts: list[tuple[Host, int]] = []
         self.tracked: set[Value] = set()
         self.gradients: dict[int, Gradient] = {}
@@ -94,11 +96,12 @@ class Recorder(Interpreter):
         self.doubles = Doubles(self)
         self.numbers.asked, self.numbers.in_graph = self._depends, self.doubles.compute
         self.later = Later(self.memory, puts_off)
+        self.ranges, self.follows_positions = Ranges(self), True
+        self.later.is_fit = self.ranges.takes
         self.graph_changes, self.allowance = GraphChanges(self), bound or Allowance()
         self.operands: dict[Value, Callable[[], Tensor | None]] | None = None
         self.results: list[weakref.ref[Tensor]] | None = None
-        self._places: dict[int, int] = {}
-        self._names, self._count = set[str](), 0
+        self._places, self._names, self._count = dict[int, int](), set[str](), 0
 
     # Where values come from.
 
@@ -132,8 +135,12 @@ class Recorder(Interpreter):
 
     def constant(self, tensor: Tensor) -> None:
         """`tensor` was made from Python data: the data are guarded, so its values are constant."""
-        value = self._define(tensor, identifier(f"constant{len(self.constants)}", self._names))
-        self.constants[value] = tensor.array.copy()
+        known = None if tensor.needs_grad else self.constants.same(tensor.array)
+        if known is None:
+            value = self._define(tensor, identifier(f"constant{len(self.constants)}", self._names))
+            self.constants.add(value, tensor.array)
+        else:
+            self.memory.define(tensor.array, known)
 
     def host(self, tensor: Tensor, name: str, make: Callable[[Value], Host], outside: bool = False) -> None:
         """Note that a replay asks Python for the values of `tensor`."""
@@ -159,6 +166,7 @@ class Recorder(Interpreter):
         if tensor.needs_grad:
             self.tracked.add(value)
         if outside:
+            self.ranges.comes_from_outside(value, tensor.array)
             version: Any = tensor.version
             self._versions[value] = version
             if type(version) is list:
@@ -185,23 +193,25 @@ class Recorder(Interpreter):
         inputs = tuple(self.value_of(a) if isinstance(a, Tensor) else a for a in given)
         if self.operands is not None:
             note_operands(self.operands, inputs, given)
-        result = self.later.run(op, args, params)
+        chooses = op is SELECT_AT
+        result = self.ranges.chosen(args, params) if chooses else self.later.run(op, args, params)
         self.allowance.goes_on()
         made = []
         for tensor in result if type(result) is tuple else (result,):
-            value = Value(self._fresh(), array_type(tensor.array))
+            array, value = tensor.array, Value(self._fresh(), array_type(tensor.array))
             if op.view:
-                self.memory.view(tensor.array, value, args[0].array, op, params)
+                self.memory.view(array, value, args[0].array, op, params)
             else:
-                if shares_memory(tensor.array, args):
+                if not chooses and shares_memory(array, args):
                     self.effect(f"{op.name} gave memory of its input, which no view op did")
-                self.memory.define(tensor.array, value)
+                self.memory.define(array, value, is_chosen=chooses)
             if tensor.needs_grad:
                 self.tracked.add(value)
             made.append(value)
             if self.results is not None:
                 self.results.append(weakref.ref(tensor))
         self.equations.append(Equation(op, inputs, dict(params), tuple(made), self._source()))
+        self.ranges.note(self.equations[-1])
         return result
 
     def _draw(self, op: Op, args: tuple[Any, ...], params: Params) -> Any:
@@ -219,11 +229,15 @@ class Recorder(Interpreter):
 
     def emit(self, op: Op, inputs: tuple[Any, ...], params: Params) -> Value:
         """An equation of a write: what it gives is in memory already."""
-        output = Value(self._fresh(), op.infer([v.type for v in inputs], params))
+        output = Value(self._fresh(), op.infer([getattr(v, "type", v) for v in inputs], params))
         if any(v in self.tracked and op.rule(i) is not None for i, v in enumerate(inputs)):
             self.tracked.add(output)
         self.equations.append(Equation(op, inputs, dict(params), (output,), self._source()))
+        self.ranges.note(self.equations[-1])
         return output
+
+    def follows(self, x: Tensor, index: Tensor, dim: int) -> bool:
+        return self.follows_positions and self.ranges.follows(x, index, dim)
 
     def reach(self, tensor: Tensor) -> None:
         self.later.reach(tensor)
@@ -234,8 +248,9 @@ class Recorder(Interpreter):
     def leave(self, tensor: Tensor, door: str, value: Any) -> None:
         self.doors.leave(tensor, door, value)
 
-    def check(self, tensor: Tensor, passed: Callable[[], Tensor]) -> bool:
-        return self.doors.check(tensor, passed)
+    def check(self, tensor: Tensor, passed: Callable[[], Tensor], within: tuple[int, ...] = ()) -> bool:
+        is_known = bool(within) and self.later.on and self.ranges.are_within(self.value_of(tensor), *within)
+        return not is_known and self.doors.check(tensor, passed)
 
     def effect(self, reason: str, kind: str = "") -> None:
         self.later.settle(f"it {reason}")
@@ -326,7 +341,7 @@ class Recorder(Interpreter):
                 value = self.emit(REGISTRY["rewritten"], (before, value), {})
             self.memory.write(known, value)
         except Unfollowed as error:
-            self.effect(str(error))
+            self.effect(str(error), error.kind)
         root = known.root()
         self.graph_changes.wrote(root, target)
         if root.outside and root.original in self.tracked:
@@ -449,6 +464,7 @@ class Recorder(Interpreter):
 
     def finish(self) -> None:
         """The run is over: what a replay does at the end must have been done at the end."""
+        self.ranges.finish()
         self.graph_changes.finish()
         if self._leaves_waiting:
             self.later.settle()

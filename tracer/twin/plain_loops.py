@@ -26,8 +26,8 @@ _EXPRESSIONS = (
 
 
 # Of a loop whose rounds may test data, which of what they hand on is counted up, and which some of them
-# change, and whether somebody asks for the number of the last one.
-Tested = tuple[tuple[int, ...], tuple[int, ...], bool]
+# change, and whether somebody asks for the number of the last one; and which targets must be no numbers.
+Tested = tuple[tuple[int, ...], tuple[int, ...], bool, tuple[int, ...]]
 # In the place of a target: a variable that is counted up.
 COUNTED = -1
 
@@ -48,8 +48,8 @@ class PlainLoop:
     before. rows, written: by the subscript, which finds a row, or is given one. tests: by the comparison,
     what asks for the counter. numbers: the operators that compute with it; mixed: where a variable is read
     that may hold what was computed so. appends: the statements that append to lists, and to which. used: the
-    targets that are used otherwise, and the line of that. is_tested: whether rounds branch, and none uses its
-    number; number_is_used: whether somebody does so elsewhere. counters: the variables that they
+    targets that are used otherwise, and the line of that. is_tested: whether rounds branch; number_is_used:
+    whether somebody asks for their number, but to find rows and to compute. counters: the variables that they
     hand on and do nothing with but count them up, and compare them; counts: these comparisons, with by how
     much both sides differ more after each round. changing: those that some rounds change by what they were.
     """
@@ -68,6 +68,14 @@ class PlainLoop:
     counters: list[str] = field(default_factory=list)
     counts: dict[ast.Compare, Test] = field(default_factory=dict)
     changing: Collection[str] = ()
+
+    def computed_with(self) -> set[str]:
+        """The targets that are computed with if they are numbers, or written by, or divided."""
+        parts = [part for use in self.numbers.values() for part in use.parts]
+        found = {part.counter for part in parts if part is not None}
+        found |= {row.counter for row in self.written.values()}
+        found |= {test.counter for test in self.tests.values() if test.modulus is not None}
+        return {*self.targets} if self.mixed else found
 
     def follows(self) -> set[ast.AST]:
         """The expressions that follow from the number of the round."""
@@ -94,9 +102,9 @@ def plain_loop(loop: ast.For, scope: Scope) -> PlainLoop:
         if not scope.is_own(name):
             raise NotPlain(f"a function within may see its variable `{name}`", loop.lineno)
     found = reading.found
-    read = uses(loop)
-    branches = any(isinstance(n, (ast.If, ast.IfExp, ast.BoolOp, ast.Assert)) for n in ast.walk(loop))
-    found.is_tested = branches and all(read[t] == reading.read_once[t] for t in targets)
+    # Who asks for the number of the round that it leaves in knows it, where it is computed with.
+    known = found.computed_with() & {t for t in targets if reading.read_once[t]}
+    found.is_tested = not known and any(_is_asked(n, found.tests) for n in ast.walk(loop))
     # What not every round assigns, up to where it may leave, may be that of one that is left out; and so may
     # be all, where the last round may be.
     certain = reading.certain & reading.certain_when_left if reading.may_leave else reading.certain
@@ -110,7 +118,8 @@ def plain_loop(loop: ast.For, scope: Scope) -> PlainLoop:
     for target in targets:
         if target in reading.assigned or (reading.read_once[target] and not found.is_tested):
             found.used.setdefault(target, loop.lineno)
-    found.number_is_used = any(reading.read_once[t] or scope.is_used_elsewhere(t, loop) for t in targets)
+    asked = any(reading.read_once[t] or scope.is_used_elsewhere(t, loop) for t in targets)
+    found.number_is_used = asked or bool(found.tests)
     if found.is_tested:
         found.changing = _changed_by_some(loop) & {*found.carried}
         for name in found.carried:
@@ -119,6 +128,16 @@ def plain_loop(loop: ast.For, scope: Scope) -> PlainLoop:
                 found.counters.append(name)
                 found.counts.update(counts)
     return found
+
+
+def _is_asked(node: ast.AST, tests: Collection[ast.AST]) -> bool:
+    """Whether a branch, or a condition, asks for more than the number of the round."""
+    match node:
+        case ast.If(test=test) | ast.IfExp(test=test) | ast.Assert(test=test):
+            return test not in tests and not isinstance(test, ast.BoolOp)
+        case ast.BoolOp(values=values):
+            return not all(value in tests for value in values)
+    return False
 
 
 def _changed_by_some(loop: ast.For) -> set[str]:

@@ -301,7 +301,7 @@ class Rewriter(Expressions):
             case ast.Call(func=ast.Name(id=name) as function, args=args, keywords=[]) if name in _TOGETHER:
                 if not any(isinstance(argument, ast.Starred) for argument in args):
                     given = [self.expression(function), *self.expressions(args)]
-                    return self.hook("rounds_of", node, pattern, used, *given)
+                    return self.hook("rounds_of", node, pattern, used, tested, *given)
         return self.hook("rounds", node, self.expression(node.iter), pattern, used, tested)
 
     def expression(self, node: ast.expr) -> ast.expr:
@@ -468,7 +468,8 @@ def _tested(plain: PlainLoop) -> Tested | None:
     counters, changing = (
         tuple(map(plain.carried.index, names)) for names in (plain.counters, sorted(plain.changing))
     )
-    return counters, changing, plain.number_is_used
+    no_numbers = tuple([i for i, name in enumerate(plain.targets) if name in plain.computed_with()])
+    return counters, changing, plain.number_is_used, no_numbers
 
 
 # What gives numbers and rows together, or from the last one on.

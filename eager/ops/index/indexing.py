@@ -8,7 +8,6 @@ functions that read, `writing.py` and `scatter.py` those that write.
 
 from __future__ import annotations
 
-import contextlib
 import math
 import warnings
 from collections.abc import Sequence
@@ -18,122 +17,19 @@ import numpy as np
 
 from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.errors import failure
-from fusegrad.eager.core.families import Layout, Opaque
-from fusegrad.eager.core.memory_order import Order, as_operands, columns
+from fusegrad.eager.core.families import Opaque
+from fusegrad.eager.core.memory_order import columns
 from fusegrad.eager.core.names import attach
-from fusegrad.eager.core.op import NO_PARAMS, Params, TensorType, bind, evaluate
+from fusegrad.eager.core.op import NO_PARAMS, TensorType, bind, evaluate
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.sizes import size_of
-from fusegrad.eager.core.state import state
+from fusegrad.eager.core.state import Interpreter, state
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.declare import public
+from fusegrad.eager.ops.index.take_and_put import PUT, SELECT_AT, TAKE, checked
 from fusegrad.eager.ops.shape.slicing import Slice, _assign, _getitem, basic_index
 
 _INT64: np.dtype = np.dtype(np.int64)
-
-
-def _checked(index: np.ndarray, size: int, dim: int, least: int | None = None) -> np.ndarray:
-    """`index` if all of it lies in -size..size-1 (or in least..size-1), else an IndexError."""
-    if index.dtype.kind not in "iu":
-        raise IndexError(f"tensors used as indices must be integers or bools, got {index.dtype.name}")
-    outside = (index < (-size if least is None else least)) | (index >= size)
-    if outside.any() and not size:
-        raise IndexError(f"index is out of bounds for dimension with size 0 (dimension {dim})")
-    if outside.any():
-        raise IndexError(
-            f"index {index[outside].flat[0]} is out of bounds for dimension {dim} with size {size}"
-        )
-    return index
-
-
-# take and put: whole slices along one dimension.
-
-
-def _take_type(types: Sequence[TensorType], dim: int, name: str) -> TensorType:
-    size = types[0].shape
-    return TensorType(size[:dim] + types[1].shape + size[dim + 1 :], types[0].dtype)
-
-
-def _take_numpy(x: np.ndarray, index: np.ndarray, dim: int, name: str) -> np.ndarray:
-    if name not in ("IndexSelect", "Embedding") and index.dtype.kind in "iu":
-        with contextlib.suppress(IndexError):  # which is raised anew, with the index and the dimension
-            return x.take(index, axis=dim)
-    least = 0 if name in ("IndexSelect", "Embedding") else None
-    return np.take(x, _checked(index, x.shape[dim], dim, least), axis=dim)
-
-
-def _take_order(shape: tuple[int, ...], operands: Sequence[np.ndarray], params: Params) -> Order:
-    """As x lies along the dimensions that are kept, and as the index does along its own."""
-    (x, index), dim = operands, params["dim"]
-    if params["name"] != "Index" or (x.flags.c_contiguous and index.flags.c_contiguous):
-        return None
-    after = (1,) * (x.ndim - dim - 1)
-    kept = Layout(shape, (*x.strides[:dim], *(0 for _ in index.shape), *x.strides[dim + 1 :]))
-    own = Layout((*index.shape, *after), (*index.strides, *(0 for _ in after)))
-    return as_operands(shape, (kept, own))
-
-
-_take = Opaque(
-    "take",
-    "x index",
-    _take_numpy,
-    _take_type,
-    {"x": lambda g, index, x_type, dim: _put_sum(x_type, index, g, dim), "index": None},
-    lambda params: params["name"] + "Backward0",
-    order=_take_order,
-)
-
-
-def _put_numpy(x: np.ndarray, value: np.ndarray, index: np.ndarray, dim: int, accumulate: bool) -> np.ndarray:
-    result, index = np.array(x), _checked(index, x.shape[dim], dim)
-    if accumulate:
-        _add_slices(result, value, index, dim)
-    else:
-        result[(slice(None),) * dim + (index,)] = value
-    return result
-
-
-def _add_slices(result: np.ndarray, value: np.ndarray, index: np.ndarray, dim: int) -> None:
-    """Add the slices of `value` to those of `result` at `index`, repeated ones each time.
-
-    `np.add.at` does the same element by element, some ten times as slowly for rows.
-    """
-    if not value.size:
-        return
-    place = index.reshape(-1) % result.shape[dim]
-    order = np.argsort(place, kind="stable")
-    ordered = place[order]
-    starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
-    slices = value.reshape(*result.shape[:dim], place.size, *result.shape[dim + 1 :])
-    slices = np.take(slices, order, axis=dim)
-    sums = np.add.reduceat(slices, starts, axis=dim, dtype=result.dtype)
-    result[(slice(None),) * dim + (ordered[starts],)] += sums
-
-
-_put = Opaque(
-    "put",
-    "x value index",
-    _put_numpy,
-    lambda types, dim, accumulate: types[0],
-    {
-        "x": lambda g, index, dim, accumulate: g if accumulate else _put_zero(g, index, dim),
-        "value": lambda g, index, dim: bind(_take, (g, index), {"dim": dim, "name": "Index"}),
-        "index": None,
-    },
-    "IndexPutBackward0",
-)
-
-
-def _put_sum(type_: TensorType, index: Tensor, value: Tensor, dim: int) -> Tensor:
-    """Zeros of `type_` with `value` added at `index` along `dim`."""
-    zeros = ops.zeros(type_.shape, dtype=type_.dtype)
-    return bind(_put, (zeros, value, index), {"dim": dim, "accumulate": True})
-
-
-def _put_zero(x: Tensor, index: Tensor, dim: int) -> Tensor:
-    size = x.array.shape
-    zeros = ops.zeros(size[:dim] + index.array.shape + size[dim + 1 :], dtype=x.dtype)
-    return bind(_put, (x, zeros, index), {"dim": dim, "accumulate": False})
 
 
 # Several index tensors as one.
@@ -145,7 +41,7 @@ def _flat_numpy(*indices: np.ndarray, sizes: tuple[int, ...]) -> np.ndarray:
         return np.zeros(size, np.int64)
     flat: Any = 0
     for dim, (index, n) in enumerate(zip(indices, sizes, strict=True)):
-        flat = flat * n + _checked(index, n, dim).astype(np.int64) % max(n, 1)
+        flat = flat * n + checked(index, n, dim).astype(np.int64) % max(n, 1)
     return np.asarray(flat)
 
 
@@ -156,6 +52,7 @@ _flat_index = Opaque(
     lambda types, sizes: TensorType(np.broadcast_shapes(*(t.shape for t in types)), _INT64),
     None,
 )
+_flat_index.positions = lambda operands, params: [(i, -n, n) for i, n in enumerate(params["sizes"])]
 
 
 def _check_broadcast(indices: Sequence[Tensor | None]) -> None:
@@ -212,14 +109,18 @@ def getitem(self: Tensor, index: Any) -> Tensor:
     if basic is not None:
         return bind(_getitem, (self,), {"index": basic})
     if type(index) is Tensor and index.array.dtype is _INT64 and index.array.ndim and self.array.ndim:
-        return bind(_take, (self, index), {"dim": 0, "name": "Index"})
+        return bind(TAKE, (self, index), {"dim": 0, "name": "Index"})
+    if state.interpreter is not None:
+        found = _followed(self, index, state.interpreter)
+        if found is not None:
+            return found
     basic, advanced = _split_advanced(self, index)
     if basic is not None:
         self = bind(_getitem, (self,), {"index": basic})
     if not advanced:
         return self
     merged = _Merged(self, advanced)
-    return bind(_take, (merged.merged, merged.index), {"dim": merged.dim, "name": "Index"})
+    return bind(TAKE, (merged.merged, merged.index), {"dim": merged.dim, "name": "Index"})
 
 
 def split_index(x: Tensor, index: Any) -> tuple[tuple[Any, ...] | None, list[Tensor | None]]:
@@ -323,6 +224,34 @@ def _index_tensor(entry: Tensor) -> Any:
     return entry
 
 
+def _followed(x: Tensor, index: Any, interpreter: Interpreter) -> Tensor | None:
+    """`x[index]` where some entries are numbers in tensors, which the interpreter follows, and the others
+    basic ones; None where it does not, or they are not.
+    """
+    given = index if isinstance(index, tuple) else (index,)
+    basic = (int, slice, type(None), type(Ellipsis))
+    if not all(type(e) in basic or _is_position(e) for e in given) or not any(map(_is_position, given)):
+        return None
+    entries = _with_ellipsis([*given], x.array.ndim)
+    places = [i for i, e in enumerate(entries) if isinstance(e, Tensor)]
+    dims = [i - entries[:i].count(None) for i in places]
+    if not all(interpreter.follows(x, entries[i], d) for i, d in zip(places, dims, strict=True)):
+        return None
+    whole = [slice(None) if isinstance(e, Tensor) else e for e in entries]
+    found = x if all(type(e) is slice and e == slice(None) for e in whole) else getitem(x, tuple(whole))
+    for i in reversed(places):
+        dim = sum(type(e) is not int for e in entries[:i])
+        # Who counts it up may do so before the gradient comes here.
+        place = ops.clone(entries[i]) if x.needs_grad and state.grad_enabled else entries[i]
+        found = bind(SELECT_AT, (found, place), {"dim": dim})
+    return found
+
+
+def _is_position(entry: Any) -> bool:
+    """Whether an entry of an index is a number in a tensor."""
+    return type(entry) is Tensor and not entry.array.ndim and entry.array.dtype.name in ("int64", "int32")
+
+
 def _with_ellipsis(entries: list[Any], ndim: int) -> list[Any]:
     """`entries` with an Ellipsis replaced by the whole dimensions that it stands for."""
     used = sum(
@@ -407,7 +336,7 @@ def replaced_at(
         wanted = size[: merged.dim] + merged.index.array.shape + size[merged.dim + 1 :]
         value = ops.expand(_without_ones(value, len(wanted)), wanted)
         params = {"dim": merged.dim, "accumulate": accumulate}
-        value = merged.restore(bind(_put, (merged.merged, value, merged.index), params))
+        value = merged.restore(bind(PUT, (merged.merged, value, merged.index), params))
     elif accumulate:
         value = part + value
     if basic is None:

@@ -15,7 +15,8 @@ from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.state import testable
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.declare import public
-from fusegrad.eager.ops.index.indexing import _INT64, _take, getitem
+from fusegrad.eager.ops.index.indexing import _INT64, getitem
+from fusegrad.eager.ops.index.take_and_put import TAKE
 from fusegrad.eager.ops.shape import joining
 from fusegrad.eager.ops.shape.shape import _sizes, normal_dim
 
@@ -45,7 +46,7 @@ def index_select(input: Tensor, dim: int, index: Tensor, *, out: Tensor | None =
     if not input.array.ndim and index.array.size != 1:
         raise failure(RuntimeError, f"Index to scalar can have only 1 value, got {index.array.size} value(s)")
     x = with_a_dimension(input)
-    found = bind(_take, (x, index), {"dim": dim, "name": "IndexSelect"})
+    found = bind(TAKE, (x, index), {"dim": dim, "name": "IndexSelect"})
     return found if input.array.ndim else ops.reshape(found, ())
 
 
@@ -60,7 +61,7 @@ def take(input: Tensor, index: Tensor, *, out: Tensor | None = None) -> Tensor:
     if out is not None:
         return joining.written_out(take(input, index), out, (input, index))
     flat = ops.reshape(input, (input.array.size,))
-    return bind(_take, (flat, index), {"dim": 0, "name": "Take"})
+    return bind(TAKE, (flat, index), {"dim": 0, "name": "Take"})
 
 
 @public
@@ -153,7 +154,7 @@ def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None) -> 
         raise failure(RuntimeError, f"Expected indices of type int64 or int32, got {input.array.dtype.name}")
     if weight.array.ndim != 2:
         raise failure(RuntimeError, f"'weight' must be 2-D, got shape {list(weight.array.shape)}")
-    rows = bind(_take, (weight, input), {"dim": 0, "name": "Embedding"})
+    rows = bind(TAKE, (weight, input), {"dim": 0, "name": "Embedding"})
     if padding_idx is None:
         return rows
     factor = ops.cast(ops.ne(input, padding_idx % weight.array.shape[0]), weight.dtype)
@@ -173,7 +174,7 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
             raise failure(RuntimeError, "Class values must be non-negative.")
         num_classes = int(tensor.max()) + 1
     elif (
-        testable(tensor, lambda: ops.logical_and(tensor >= 0, tensor < num_classes).all())
+        testable(tensor, lambda: ops.logical_and(tensor >= 0, tensor < num_classes).all(), (0, num_classes))
         and tensor.array.size
         and not (tensor.array.min() >= 0 and tensor.array.max() < num_classes)
     ):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from fusegrad.eager.autograd.underived import underived
 from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.families import AnalyticOpaque, Opaque
-from fusegrad.eager.core.op import TensorType, bind
+from fusegrad.eager.core.op import Params, TensorType, bind
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.state import state, testable
 from fusegrad.eager.core.tensor import Tensor
@@ -57,6 +58,13 @@ _gather = Opaque(
 )
 
 
+def _mesh_positions(operands: Sequence[Any], params: Params) -> list[tuple[int, int, int]]:
+    return [(len(operands) - 1, 0, operands[0].shape[params["dim"]])]
+
+
+_gather.positions = _mesh_positions
+
+
 def _scatter_numpy(
     x: np.ndarray, source: np.ndarray, index: np.ndarray, dim: int, accumulate: bool
 ) -> np.ndarray:
@@ -84,6 +92,7 @@ _scatter = Opaque(
     {"x": _scatter_gradient, "source": _scatter_source_gradient, "index": None},
     lambda params: "ScatterAddBackward0" if params["accumulate"] else "ScatterBackward0",
 )
+_scatter.positions = _mesh_positions
 
 
 # Reductions of what arrives at each place.
@@ -209,6 +218,7 @@ _scatter_reduce = AnalyticOpaque(
     lambda types, dim, reduce, include_self: types[0],
     {"x": _reduce_gradient_self, "source": _reduce_gradient_source, "index": None},
 )
+_scatter_reduce.positions = _mesh_positions
 
 
 # The public functions.

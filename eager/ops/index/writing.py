@@ -13,15 +13,16 @@ from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.state import testable
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.declare import public
-from fusegrad.eager.ops.index.indexing import _INT64, _put, replaced
+from fusegrad.eager.ops.index.indexing import _INT64, replaced
 from fusegrad.eager.ops.index.lookup import _as_vector, with_a_dimension
 from fusegrad.eager.ops.index.scatter import with_nothing_of
+from fusegrad.eager.ops.index.take_and_put import PUT
 from fusegrad.eager.ops.shape.shape import normal_dim
 
 
 def in_range(index: Tensor, size: int, dim: int) -> None:
     """Refuse, with IndexError, what does not count from 0: not all functions take negative indices."""
-    values = testable(index, lambda: ops.logical_and(index >= 0, index < size).all())
+    values = testable(index, lambda: ops.logical_and(index >= 0, index < size).all(), (0, size))
     if values and index.array.size and not (index.array.min() >= 0 and index.array.max() < size):
         wrong = index.array[(index.array < 0) | (index.array >= size)].flat[0]
         raise failure(IndexError, f"index {wrong} is out of bounds for dimension {dim} with size {size}")
@@ -48,7 +49,7 @@ def _put_slices(
             f"dimension {dim} of {list(input.array.shape)}; it would have shape {list(size)}",
         )
     in_range(index, x.array.shape[dim], dim)
-    written = bind(_put, (x, slices, index), {"dim": dim, "accumulate": accumulate})
+    written = bind(PUT, (x, slices, index), {"dim": dim, "accumulate": accumulate})
     return written if input.array.ndim else ops.reshape(written, ())
 
 
@@ -88,7 +89,7 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     n = x.array.shape[dim]
     params = {"dim": 0, "accumulate": False}
     marks = (ops.zeros(n, dtype=bool), ops.ones(index.array.size, dtype=bool), index)
-    chosen = ops.reshape(bind(_put, marks, params), (n,) + (1,) * (x.array.ndim - dim - 1))
+    chosen = ops.reshape(bind(PUT, marks, params), (n,) + (1,) * (x.array.ndim - dim - 1))
     return ops.reshape(ops.where(chosen, value, x), input.array.shape)
 
 
@@ -124,7 +125,7 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
             f"source.numel() = {source.array.size}, index.numel() = {index.array.size}",
         )
     operands = (ops.reshape(t, (t.array.size,)) for t in (input, source, index))
-    line = bind(_put, tuple(operands), {"dim": 0, "accumulate": accumulate})
+    line = bind(PUT, tuple(operands), {"dim": 0, "accumulate": accumulate})
     return owned(ops.reshape(line, input.array.shape))
 
 

@@ -175,7 +175,11 @@ def nll_loss(
     rows, classes = _as_rows(input, target)
     count = rows.array.shape[-1]
     # The op makes this test itself, when it is evaluated.
-    testable(classes, lambda: (((classes >= 0) & (classes < count)) | ops.eq(classes, ignore_index)).all())
+    testable(
+        classes,
+        lambda: (((classes >= 0) & (classes < count)) | ops.eq(classes, ignore_index)).all(),
+        (0, count, ignore_index),
+    )
     params = {"ignore_index": ignore_index, "reduction": how}
     if weight is None:
         loss = bind(_nll, (rows, classes), params)

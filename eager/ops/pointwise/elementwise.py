@@ -7,6 +7,7 @@ Gradient rules are written with the public ops, so they can be traced, compiled 
 from __future__ import annotations
 
 import builtins
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from fusegrad.eager.core.families import (
     Elementwise,
 )
 from fusegrad.eager.core.names import attach, internal
-from fusegrad.eager.core.op import TensorType, bind
+from fusegrad.eager.core.op import REGISTRY, Params, TensorType, bind
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.declare import public
@@ -288,6 +289,15 @@ fmod = binary(
     numbers="y",
     refuses="iu",
 )
+
+
+def _divides_by_number(operands: Sequence[Any], params: Params) -> tuple[()] | None:
+    """Only zeros among divisors are refused."""
+    return () if type(operands[1]) is int and operands[1] else None
+
+
+for _name in ("floor_divide", "remainder", "fmod"):
+    REGISTRY[_name].positions = _divides_by_number
 
 # Rounding: gradients are zero.
 

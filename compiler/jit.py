@@ -92,6 +92,7 @@ class JitFunction(Generic[P, R]):
         self.at_work: Work[Any] | None = None  # what was begun to be compiled beside the program
         self.told = False  # whether it was said what takes long
         self.long_runs = 0
+        self.waited = 0.0  # so many seconds for what was compiled
         # Whether tensors are indexed by what others hold, and not by the numbers.
         self.follows_positions = True
         self._answer: Callable[[tuple[Any, ...]], Any] | None = None  # the shortcut that was taken last

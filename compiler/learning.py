@@ -7,6 +7,7 @@ a call looks at is changed by another thread.
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -38,6 +39,7 @@ MOST_PATHS = 64
 FEW_PATHS = 8  # of which each must have answered a call, on the average, for more to be compiled
 OPEN_TRIES = 3
 LONG_RUNS = 3  # that were too long to record
+LEAST_WAIT = 0.05  # of the budget, which any call may wait
 OPEN = "its runs cannot be replayed"
 LONG = "its runs take too long to record"
 BUDGET = "see fg.set_compile_budget"
@@ -71,10 +73,7 @@ def learn(
         work = _compile(function, entry, made, leaves)
     if work is None:
         return entry
-    # The collector is put off for the thread that compiles, as long as one waits for it.
-    with put_off():
-        over = work.wait(None if allowed is None else allowed.left)
-    if not over:
+    if not _wait(function, work, allowed):
         _tell_once(
             function,
             f"compiling {function!r} takes long, now {work}; it goes on beside the program, and calls are "
@@ -82,6 +81,19 @@ def learn(
         )
     take_over(function, entry)
     return entry
+
+
+def _wait(function: JitFunction, work: Work[Any], allowed: Allowance | None) -> bool:
+    """Wait for what is compiled, so long as the calls of one function may in all; whether it is done."""
+    seconds = None
+    if allowed is not None:
+        seconds = min(allowed.left, max(LEAST_WAIT * allowed.seconds, allowed.seconds - function.waited))
+    begin = time.monotonic()
+    # The collector is put off for the thread that compiles, as long as one waits for it.
+    with put_off():
+        over = work.wait(seconds)
+    function.waited += time.monotonic() - begin
+    return over
 
 
 def unable(function: JitFunction, entry: Entry) -> JitError:

@@ -23,6 +23,7 @@ from fusegrad.eager.core.families import View
 from fusegrad.eager.core.op import Params
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.ir import passes
+from fusegrad.tracer.ir.branch import flattened
 from fusegrad.tracer.ir.graph import Equation, Graph, Value, identifier
 from fusegrad.tracer.ir.rolled import ROLLED, Body, unrolled
 from fusegrad.tracer.loops.rolling import TURN
@@ -84,7 +85,7 @@ class CompiledBody(Body):
     ) -> None:
         """keeps_inputs: whether what a round is handed is there after it."""
         super().__init__(graph)
-        graph = _with_results_apart(passes.optimise(graph))
+        graph = _with_results_apart(passes.optimise(flattened(graph)))
         self.program = program_of(graph)
         # What a round looks up is known to be there (`tracer/record/ranges.py`).
         self.program.checks.clear()

@@ -89,11 +89,13 @@ budget = _Budget()
 
 @publish
 def set_compile_budget(seconds: float | None) -> None:
-    """Set how long a call of a jitted function may wait for recording and compiling, None: for all of it.
+    """Set how long the calls of a jitted function may wait for the compiler, None: for all of it.
 
-    A call for which that is not enough goes on in eager, and so do later ones, until the compiler is done
-    beside the program; a line on standard error says what takes long. It is 5 seconds at first. Under
-    `use_deterministic_algorithms(True)` calls wait as long as it takes. Raises ValueError for less than 0.
+    That is for recording in each call, and for compiling in all together; when they have waited so long, each
+    may still wait for a twentieth. A call for which that is not enough goes on in eager, and so do later
+    ones, until the compiler is done beside the program; a line on standard error says what takes long. It is
+    5 seconds at first. Under `use_deterministic_algorithms(True)` calls wait as long as it takes. Raises
+    ValueError for less than 0.
 
     >>> import fusegrad as fg
     >>> fg.set_compile_budget(60)

@@ -9,19 +9,21 @@ gradients of both: what was not computed has no part in them, not even where it 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from fusegrad.eager.core.op import Op, Params, TensorType, bind, wrap
+from fusegrad.eager.core.op import REGISTRY, Op, Params, TensorType, bind, wrap
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.ir.evaluation import evaluate_graph
-from fusegrad.tracer.ir.graph import Graph, Subgraph
+from fusegrad.tracer.ir.graph import Equation, Graph, Subgraph, Value
 from fusegrad.tracer.ir.pullback import fresh, place_of, pullback
 from fusegrad.tracer.ir.rolled import ways_of
 
 # How their names begin.
 SIDE = "side"
+_WHERE = REGISTRY["where"]
 
 
 class Side(Subgraph):
@@ -105,3 +107,40 @@ def _gradient(g: Any, inputs: Sequence[Tensor], index: int, then: Side, otherwis
 
 
 BRANCH = Branch("branch", "*tensors", {"tensors": _gradient})
+
+
+def flattened(graph: Graph) -> Graph:
+    """The graph, which computes both sides of its branches, and takes what their tests choose."""
+    if not any(e.op is BRANCH for e in graph.equations):
+        return graph
+    names = {v.name for v in graph.inputs} | {v.name for e in graph.equations for v in e.outputs}
+    equations: list[Equation] = []
+    known: dict[Any, Any] = {}
+    for equation in graph.equations:
+        inputs = tuple([known.get(x, x) if isinstance(x, Value) else x for x in equation.inputs])
+        if equation.op is not BRANCH:
+            equations.append(replace(equation, inputs=inputs))
+            continue
+        test, *tensors = inputs
+        one, other = (
+            _put(flattened(equation.params[side].graph), tensors, equations, names)
+            for side in ("then", "otherwise")
+        )
+        for made, x, y in zip(equation.outputs, one, other, strict=True):
+            if x != y:
+                equations.append(Equation(_WHERE, (test, x, y), {}, (made,), equation.source))
+            else:
+                known[made] = x
+    outputs = tuple([known.get(v, v) if isinstance(v, Value) else v for v in graph.outputs])
+    return Graph(graph.inputs, tuple(equations), outputs)
+
+
+def _put(graph: Graph, tensors: Sequence[Any], equations: list[Equation], names: set[str]) -> list[Any]:
+    """What another graph gives of these, behind the equations. names: those that are taken."""
+    known: dict[Any, Any] = dict(zip(graph.inputs, tensors, strict=True))
+    for equation in graph.equations:
+        inputs = tuple([known.get(x, x) if isinstance(x, Value) else x for x in equation.inputs])
+        outputs = tuple([fresh(v.name, v.type, names) for v in equation.outputs])
+        known.update(zip(equation.outputs, outputs, strict=True))
+        equations.append(replace(equation, inputs=inputs, outputs=outputs))
+    return [known[v] for v in graph.outputs]

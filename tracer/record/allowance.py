@@ -19,14 +19,14 @@ LONGEST = 0.01
 class Allowance:
     """So many seconds of recording. Computing, and what else the function does, does not count.
 
-    left: how many there are. spent: whether it is used up: the rest of the run goes by. told: called then,
-    once, with the equations so far.
+    seconds: how many there were at first; left: how many there are. spent: whether it is used up: the rest of
+    the run goes by. told: called then, once, with the equations so far.
     """
 
     def __init__(
         self, seconds: float = math.inf, told: Callable[[Sequence[Equation]], None] = lambda equations: None
     ) -> None:
-        self._seconds, self._told, self.spent = seconds, told, False
+        self.seconds, self._told, self.spent = seconds, told, False
         self.left = seconds
         self._since = time.perf_counter()
 
@@ -35,7 +35,7 @@ class Allowance:
         if not self.spent:
             self.left -= min(time.perf_counter() - self._since, LONGEST)
             if self.left < 0:
-                recorder.effect(f"takes longer than {self._seconds:g} s to record", "long")
+                recorder.effect(f"takes longer than {self.seconds:g} s to record", "long")
                 self.spent = True
                 self._told(recorder.equations)
         return self.spent

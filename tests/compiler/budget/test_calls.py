@@ -107,6 +107,26 @@ def test_other_functions_are_compiled_meanwhile(held: Held) -> None:
     assert jitted.stats.compiled_calls == 0
 
 
+def test_calls_of_one_function_do_not_each_wait_as_long(held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
+    fg.set_compile_budget(0.4)
+    waits: list[float | None] = []
+    wait = background.Work.wait
+
+    def noted(self: Any, seconds: float | None = None) -> bool:
+        waits.append(seconds)
+        return wait(self, seconds)
+
+    monkeypatch.setattr(background.Work, "wait", noted)
+    jitted = fg.jit(branched)
+    agree(branched, jitted, leaf())
+    held.free()
+    fg.wait_for_compilation()
+    agree(branched, jitted, leaf())
+    agree(branched, jitted, other())
+    first, second = (seconds for seconds in waits if seconds is not None)
+    assert 0.2 < first <= 0.4 and second == pytest.approx(0.02)
+
+
 def test_a_call_waits_for_as_long_as_it_may(held: Held) -> None:
     held.free()
     fg.set_compile_budget(1e-9)

@@ -200,7 +200,7 @@ class LoopHooks(Hooks):
         if not isinstance(rounds, rolling.Rounds):
             return self.binary(symbol, left, right, site)
         sides = (left, first), (right, second)
-        return rounds.computed(lambda: self.binary(symbol, left, right, site), sides, leaves)
+        return rounds.computed(symbol, lambda x, y: self.binary(symbol, x, y, site), sides, leaves)
 
     @staticmethod
     def mixed(value: Any, rounds: Any) -> Any:

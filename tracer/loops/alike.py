@@ -69,7 +69,7 @@ def operand(recorder: Recorder, value: Any) -> Tensor:
     tensor = None if reference is None else reference()
     if value in recorder.constants:
         tensor = wrap(recorder.constants[value].copy())
-        recorder.constant(tensor)
+        recorder.memory.define(tensor.array, value)
     known = None if tensor is None else recorder.memory.find(tensor.array)
     if tensor is None or known is None or not known.is_current() or known.value != value:
         raise Refused("nobody has a tensor any more that its rounds read")

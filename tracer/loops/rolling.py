@@ -40,8 +40,8 @@ from fusegrad.tracer.ir.tested import FAR
 from fusegrad.tracer.loops.alike import Refused, Seen, done
 from fusegrad.tracer.loops.appended import Appended
 from fusegrad.tracer.loops.items import Items, alike_for, alike_remainders, asked, period
+from fusegrad.tracer.loops.operators import operated
 from fusegrad.tracer.loops.replaced import may_replace
-from fusegrad.tracer.loops.round_numbers import computed
 from fusegrad.tracer.loops.rows import RowRead, RowWrite
 from fusegrad.tracer.loops.tested_rounds import TestedLoop, TestedRounds
 from fusegrad.tracer.loops.turns import (
@@ -76,7 +76,10 @@ def settled(recorder: Recorder, before: bool) -> str:
 
 
 class Rounds:
-    """Iterates over the items of a plain loop; leaves out the rounds that follow from those before."""
+    """Iterates over the items of a plain loop; leaves out the rounds that follow from those before.
+
+    items: what rounds get. tested: looks at them in a loop that tests data.
+    """
 
     def __init__(
         self,
@@ -86,7 +89,7 @@ class Rounds:
         site: Site,
         tested: TestedLoop | None = None,
     ) -> None:
-        self._observer, self._recorder, self._items, self._site = observer, recorder, items, site
+        self.observer, self.recorder, self.items, self._site = observer, recorder, items, site
         self._next = 0  # the number of the next round
         self._kept = observer.noted()
         self._since = next_sequence()
@@ -94,9 +97,9 @@ class Rounds:
         self._has_waited, self._reason = recorder.later.on, ""
         self._replaces = False  # whether results stand for what is written in place
         self._round = len(recorder.equations)  # where the last round begins
-        self._tested: TestedRounds | None = None
+        self.tested: TestedRounds | None = None
         if tested is not None:
-            self._tested = TestedRounds(observer, recorder, items, tested, self._since)
+            self.tested = TestedRounds(observer, recorder, items, tested, self._since)
         observer.loops.rolling += 1
         # From which round on rounds are looked at again, and after how many more if those differ, too.
         self._again, self._wait = 0, TURN
@@ -104,8 +107,8 @@ class Rounds:
 
     def _begin(self, number: int) -> None:
         """Look at the rounds from the one with this number on."""
-        self._begins, self._stores = number, self._observer.loops.stores
-        self._equations = len(self._recorder.equations)
+        self._begins, self._stores = number, self.observer.loops.stores
+        self._equations = len(self.recorder.equations)
         self._looks: dict[int, Look] = {}  # after how many rounds
         self._firsts: dict[int, tuple[Any, ...]] = {}  # what the variables held then, after the first turn
         self._turns: tuple[int, ...] = (TURN,)  # how many rounds may be one
@@ -116,29 +119,29 @@ class Rounds:
         # Which rounds compare their number, up to which one all those are alike that this tells apart, and
         # after how many the outcomes come again.
         self._alike: list[tuple[int, int, int]] = []
-        for found in (self._items.found, self._items.written, self._items.numbers):
+        for found in (self.items.found, self.items.written, self.items.numbers):
             found.clear()
-        if self._may_leave_out() >= FEWEST_SMALL and self._recorder.later.on:
-            self._recorder.later.whatever_size, self._recorder.operands = True, {}
+        if self._may_leave_out() >= FEWEST_SMALL and self.recorder.later.on:
+            self.recorder.later.whatever_size, self.recorder.operands = True, {}
 
     def _may_leave_out(self, rounds: int = TURN) -> int:
         """How many rounds, in turns of so many, are between those that are looked at and the last ones."""
-        left = self._items.number - self._begins - looks_after(rounds)[-1]
+        left = self.items.number - self._begins - looks_after(rounds)[-1]
         return left - (rounds - left % rounds)
 
     def __iter__(self) -> Rounds:
         return self
 
     def __next__(self) -> Any:
-        if self._tested is not None:
-            at_work(self._tested.another, self._next)
-        if self._next >= self._items.number:
+        if self.tested is not None:
+            at_work(self.tested.another, self._next)
+        if self._next >= self.items.number:
             self.over()
             raise StopIteration
         self._next += 1
-        if self._tested is None:
-            return self._items.item(self._next - 1, None)
-        return at_work(self._items.item, self._next - 1, self._tested)
+        if self.tested is None:
+            return self.items.item(self._next - 1, None)
+        return at_work(self.items.item, self._next - 1, self.tested)
 
     def ended(self, *carried: Any) -> tuple[Any, ...]:
         """A round has ended, and leaves these to the next one; what that gets."""
@@ -146,13 +149,13 @@ class Rounds:
         return found
 
     def _ended(self, carried: tuple[Any, ...]) -> tuple[Any, ...]:
-        if self._tested is not None and self._has_tested():
+        if self.tested is not None and self._has_tested():
             if self._appended or self._lists or self._odd[0]:
                 return carried
             before = self._next
-            self._next, carried = self._tested.ended(self._next, carried)
+            self._next, carried = self.tested.ended(self._next, carried)
             self._left_out += self._next - before
-            self._reason = self._tested.reason
+            self._reason = self.tested.reason
             return carried
         if self._next == self._again:
             self._begin(self._next)
@@ -161,9 +164,9 @@ class Rounds:
             self._turns = self._turns_of_rounds()
         if self._may_leave_out() < FEWEST or not any(looked in looks_after(r) for r in self._turns):
             return carried
-        later = self._recorder.later
+        later = self.recorder.later
         # Attributes that were set are handed on like variables.
-        places = self._observer.loops.attributes(self._stores)
+        places = self.observer.loops.attributes(self._stores)
         attributes = [stores.own(owner).get(name, MISSING) for owner, name in places]
         # So are the last items of lists that are read.
         items = [x for known, number in self._lists.values() for x in known[-number:]]
@@ -186,13 +189,13 @@ class Rounds:
         shortest, longest = math.lcm(*periods), math.lcm(TURN, *periods)
         if longest > MOST_ROUNDS:
             return (TURN,)
-        long = len(self._recorder.equations) - self._equations >= LONG_ROUND
+        long = len(self.recorder.equations) - self._equations >= LONG_ROUND
         many = long and shortest < longest and self._may_leave_out() >= MANY_ROUNDS
         return (shortest, longest) if many else (longest,)
 
     def _has_tested(self) -> bool:
         """Whether the last round has asked for values."""
-        equations, begin = self._recorder.equations, self._round
+        equations, begin = self.recorder.equations, self._round
         self._round = len(equations)
         return any(e.op is GUARD for e in equations[begin:])
 
@@ -200,7 +203,7 @@ class Rounds:
         """Leave out the rounds that follow from those that were looked at, in turns of so many; what the
         variables hold after them.
         """
-        later = self._recorder.later
+        later = self.recorder.later
         try:
             carried = self._leave_out(carried, rounds)
             self._reason = ""
@@ -210,7 +213,7 @@ class Rounds:
             self._reason = str(refusal)
             if later.whatever_size:
                 later.catch_up()
-        later.whatever_size, self._recorder.operands = False, None
+        later.whatever_size, self.recorder.operands = False, None
         self._looks.clear()
         self._firsts.clear()
         self._appended = []
@@ -222,15 +225,15 @@ class Rounds:
         return carried
 
     def _leave_out(self, carried: tuple[Any, ...], rounds: int) -> tuple[Any, ...]:
-        later = self._recorder.later
+        later = self.recorder.later
         number, reason = self._odd
         if number > rounds:  # the first turn may differ
             raise Refused(reason)
         if not later.on:
-            raise Refused(settled(self._recorder, before=not self._has_waited))
-        found = self._items.found, self._items.written, self._items.numbers
+            raise Refused(settled(self.recorder, before=not self._has_waited))
+        found = self.items.found, self.items.written, self.items.numbers
         seen = [self._looks[number] for number in looks_after(rounds) if number in self._looks]
-        turn = turn_of(seen, self._recorder, found, self._appended, rounds)
+        turn = turn_of(seen, self.recorder, found, self._appended, rounds)
         counted = counted_up(seen)
         told = [(last, again) for number, last, again in self._alike if number > rounds]
         alike = min((last - self._next for last, again in told if rounds % again), default=FAR)
@@ -242,12 +245,12 @@ class Rounds:
             raise Refused(f"fewer than {fewest} rounds do what those before them did")
         if turn.is_op:
             looks = self._firsts[rounds], carried
-            made, lists = turn.as_an_op(self._recorder, turns, looks, self._replaces)
+            made, lists = turn.as_an_op(self.recorder, turns, looks, self._replaces)
             carried = tuple([made.get(i, x) for i, x in enumerate(carried)])
             for items, rows, last in lists:
-                self._observer.loops.misses(items, rows, last)
+                self.observer.loops.misses(items, rows, last)
         else:
-            turn.in_memory(self._recorder, turns)
+            turn.in_memory(self.recorder, turns)
         for owner, name, growth in counted:
             stores.own(owner)[name] += growth * turns
         self._next += turns * rounds
@@ -255,7 +258,7 @@ class Rounds:
         return carried
 
     def _look(self, carried: tuple[Any, ...]) -> None:
-        recorder, observer = self._recorder, self._observer
+        recorder, observer = self.recorder, self.observer
         noted = done(recorder, observer)
         memory, later = recorder.memory, recorder.later
         observer.forget(self._kept)
@@ -281,24 +284,29 @@ class Rounds:
 
     def over(self) -> None:
         """The loop is over: say why its rounds ran, if they did."""
-        self._observer.loops.rolling -= 1
-        if self._tested is not None:
-            self._tested.over()
+        self.observer.loops.rolling -= 1
+        if self.tested is not None:
+            self.tested.over()
         if not self._left_out and self._reason:
-            self._observer.loops.ran(self._reason, self._next, self._site)
+            self.observer.loops.ran(self._reason, self._next, self._site)
 
     def left(self) -> None:
         """The loop is left by `break`."""
-        later = self._recorder.later
+        later = self.recorder.later
         if later.whatever_size:
-            later.whatever_size, self._recorder.operands = False, None
+            later.whatever_size, self.recorder.operands = False, None
             later.catch_up()
         self.over()
 
+    @property
+    def number(self) -> int:
+        """The number of the round, counted from zero."""
+        return self._next - 1
+
     def may_replace(self, symbol: str, left: Any, right: Any) -> bool:
         """Whether a round may make a tensor where it says `left += right`; see `replaced.py`."""
-        later = self._recorder.later
-        if not ((later.on and later.whatever_size) or self._left_out) or self._tested is not None:
+        later = self.recorder.later
+        if not ((later.on and later.whatever_size) or self._left_out) or self.tested is not None:
             return False
         found = may_replace(symbol, left, right, later, itertools.chain(*self._firsts.values()))
         self._replaces = self._replaces or found
@@ -311,13 +319,13 @@ class Rounds:
 
         slopes: by how much each index grows with what the round got from the source at `place`.
         """
-        if self._tested is not None and self._tested.is_counted:
+        if self.tested is not None and self.tested.is_counted:
             if self._is_row(owner, key, place, slopes, False):
-                return self._tested.row(owner, key, *self._growing(key, place, slopes))
-            self._tested.fix()
+                return self.tested.row(owner, key, *self._growing(key, place, slopes))
+            self._is_odd("its rounds find by their number what is no row of a tensor, and test data")
         found = take()
         if self._is_row(owner, key, place, slopes):
-            self._items.found[len(self._recorder.equations) - 1] = self._found(owner, key, place, slopes)
+            self.items.found[len(self.recorder.equations) - 1] = self._found(owner, key, place, slopes)
         else:
             self._is_odd("its rounds find by their number what is no row of a tensor")
         return found
@@ -332,7 +340,7 @@ class Rounds:
         slopes: Sequence[int],
     ) -> Any:
         """What `store` gives, which writes a value into the row `owner[key]`; see `row`."""
-        later, equations = self._recorder.later, self._recorder.equations
+        later, equations = self.recorder.later, self.recorder.equations
         reason = "its rounds write by their number what is no row of a tensor"
         if self._is_row(owner, key, place, slopes, False):
             reason = self.begins_to_write(owner, value)
@@ -343,14 +351,14 @@ class Rounds:
             later.writes_rows = False
         if not reason and later.on and equations[-1].op.name == "assign":
             row = self._found(owner, key, place, slopes)
-            self._items.written[len(equations) - 1] = RowWrite(row, weakref.ref(owner))
+            self.items.written[len(equations) - 1] = RowWrite(row, weakref.ref(owner))
         else:
             self._is_odd(reason or "its rounds write otherwise than in rows")
         return stored
 
     def begins_to_write(self, owner: Any, value: Any = None) -> str:
         """Have writes of rows into a tensor wait, if they can; why they do not, or ""."""
-        later, recorder = self._recorder.later, self._recorder
+        later, recorder = self.recorder.later, self.recorder
         if type(owner) is not Tensor:
             return "its rounds write rows of what is no plain tensor"
         waits = later.whatever_size or (isinstance(value, Tensor) and later.has_waiting(value))
@@ -365,48 +373,34 @@ class Rounds:
         parts = key if type(key) is tuple else (key,)
         whole = all(type(part) is int or type(part) is slice for part in parts)
         growing = [part for part, slope in zip(parts, slopes, strict=True) if slope] if whole else []
-        if len(growing) != 1 or type(self._items.sources[place]) is not range:
+        if len(growing) != 1 or type(self.items.sources[place]) is not range:
             return False
         places = asked(growing[0])
         fits = all(type(x) is int for x in places) and len(places) <= 1 + windows
-        return fits and self._observer.is_tensor(owner)
+        return fits and self.observer.is_tensor(owner)
 
     def _found(self, owner: Tensor, key: Any, place: int, slopes: Sequence[int]) -> RowRead:
         """What the last equation has found or written by a subscript."""
         parts = key if type(key) is tuple else (key,)
         at, growth = self._growing(key, place, slopes)
-        index = self._recorder.equations[-1].params["index"]
+        index = self.recorder.equations[-1].params["index"]
         return RowRead(index, at, asked(parts[at]), growth, owner.array.shape[at])
 
     def _growing(self, key: Any, place: int, slopes: Sequence[int]) -> tuple[int, int]:
         """Which entry of a key grows with the number of the round, and by how much."""
         at = next(i for i, slope in enumerate(slopes) if slope)
-        return at, slopes[at] * self._items.sources[place].step
+        return at, slopes[at] * self.items.sources[place].step
 
-    def computed(self, compute: Callable[[], Any], sides: Sequence[Any], leaves: bool) -> Any:
+    def computed(
+        self, symbol: str, compute: Callable[[Any, Any], Any], sides: Sequence[Any], leaves: bool
+    ) -> Any:
         """What an operator gives by `compute`.
 
         sides: what it takes, each with the place of the source whose number it follows from, the function by
         which it does, and what else that takes; or None. leaves: whether the result goes to no other one.
         """
-        begin, result = len(self._recorder.equations), compute()
-        odd, sources = False, self._items.sources
-        for (value, part), (other, _) in itertools.permutations(sides):
-            if part is None or type(sources[part[0]]) is not range:
-                continue
-            is_number = type(value) in (int, float)
-            odd = odd or not (is_number or type(value) is Tensor) or (leaves and type(result) is not Tensor)
-            if is_number and self._observer.is_tensor(other):
-                place, function, *others = part
-                self._observer.numbers.look(*others)  # a replay has the same rows
-                source, made = sources[place], self._recorder.equations[begin:]
-                given = value, function, tuple(others), source[self._next - 1], source.step
-                known = computed(made, *given) if type(other) is Tensor else None
-                if known is None:
-                    odd = True
-                else:
-                    self._items.numbers[begin] = known
-        if odd:
+        result, is_odd = operated(symbol, compute, sides, leaves, self)
+        if is_odd:
             self._is_odd("its rounds use their number otherwise than in sums and products")
         return result
 
@@ -418,7 +412,7 @@ class Rounds:
 
     def looks(self, *sides: Any) -> None:
         """A round is about to compare its number: what with is the same in all replays."""
-        numbers = self._observer.numbers
+        numbers = self.observer.numbers
         # How many rounds an op has made is guarded by how that comes out.
         numbers.look(*(x for x in sides if (known := numbers.of(x)) is None or known.value is None))
 
@@ -430,24 +424,24 @@ class Rounds:
         if place == COUNTED:
             self._compared_count(symbol, left, right, slope)
             return
-        source = self._items.sources[place]
+        source = self.items.sources[place]
         if type(source) is not range or type(left) is not int or type(right) is not int:
             self._is_odd("its rounds compare their number with what is no whole number")
         else:
             alike = alike_for(symbol, left - right, slope * source.step)
             self._alike.append((self._next - self._begins, self._next - 1 + alike, FAR))
-            if self._tested is not None:
-                self._tested.alike = min(self._tested.alike, self._next - 1 + alike)
+            if self.tested is not None:
+                self.tested.alike = min(self.tested.alike, self._next - 1 + alike)
 
     def compared_remainder(
         self, symbol: str, number: Any, modulus: Any, right: Any, place: int, slope: int
     ) -> None:
         """A round has compared what is left of its number, and of what is the same, when it is divided."""
-        source = self._items.sources[place]
+        source = self.items.sources[place]
         if type(source) is not range or any(type(x) is not int for x in (number, modulus, right)):
             self._is_odd("its rounds compare their number with what is no whole number")
-        elif self._recorder.later.on:
-            growth, most = slope * source.step, self._items.number - self._next + 1
+        elif self.recorder.later.on:
+            growth, most = slope * source.step, self.items.number - self._next + 1
             alike = alike_remainders(symbol, number, modulus, right, growth, most)
             told = self._next - 1 + alike, period(modulus, growth)
             self._alike.append((self._next - self._begins, *told))
@@ -455,13 +449,15 @@ class Rounds:
     def _is_odd(self, reason: str) -> None:
         """A round does what is not the same from round to round."""
         self._odd = self._next - self._begins, reason
+        if self.tested is not None:
+            self.tested.fix()
 
     def _compared_count(self, symbol: str, left: Any, right: Any, growth: int) -> None:
         if type(left) is not int or type(right) is not int:
             self._is_odd("its rounds compare what they count with what is no whole number")
-        elif self._tested is not None:
+        elif self.tested is not None:
             alike = alike_for(symbol, left - right, growth)
-            self._tested.alike = min(self._tested.alike, self._next - 1 + alike)
+            self.tested.alike = min(self.tested.alike, self._next - 1 + alike)
 
     def offset(self, value: Any) -> Any:
         """What is added to the number of the round, to find a row."""
@@ -474,12 +470,12 @@ class Rounds:
 
         seen: whether somebody may see the items one by one.
         """
-        observer = self._observer
+        observer = self.observer
         if type(items) is not list or observer.status(items) != LOCAL or not observer.is_tensor(value):
             return False
         appended = None
         if not observer.loops.is_known(items):
-            appended = Appended.of(items, value, self._recorder.memory, seen)
+            appended = Appended.of(items, value, self.recorder.memory, seen)
         if appended is None:
             return False
         items.append(value)

@@ -27,9 +27,10 @@ from fusegrad.tracer.ir.graph import Value
 from fusegrad.tracer.ir.tested import FAR
 from fusegrad.tracer.loops.alike import Refused, Seen, done, is_one
 from fusegrad.tracer.loops.items import Items
+from fusegrad.tracer.loops.round_numbers import Computed
 from fusegrad.tracer.loops.states import Kind, Number, State
 from fusegrad.tracer.loops.tested_op import RoundCount, TestedOp
-from fusegrad.tracer.loops.tested_rows import RowOfRound, read_of, row_at
+from fusegrad.tracer.loops.tested_rows import NumberOfRound, NumberRows, RowOfRound, read_of, row_at
 from fusegrad.tracer.loops.ways import Held, Way, way_of
 from fusegrad.tracer.observe.observer import Observer
 from fusegrad.tracer.record import references
@@ -95,6 +96,7 @@ class TestedRounds:
         self._left_to_op = self._most - self._number_is_used
         self.alike, self.reason = self._most, ""
         self._with_rows = self._most  # up to how many rounds there are all rows that they find
+        self._numbers = NumberRows(recorder, self._most)
 
     def ended(self, number: int, carried: tuple[Any, ...]) -> tuple[int, tuple[Any, ...]]:
         """A round has ended, which was the one with this number, counted from one; how many there are with
@@ -102,6 +104,7 @@ class TestedRounds:
         """
         found = self._ended(number, carried)
         self._items.found.clear()
+        self._items.numbers.clear()
         return found
 
     def _ended(self, number: int, carried: tuple[Any, ...]) -> tuple[int, tuple[Any, ...]]:
@@ -192,6 +195,16 @@ class TestedRounds:
         row, equation = row_at(owner, read, place, self._recorder)
         self._items.found[equation] = read
         return row
+
+    def number(self, computed: Computed, number: int) -> Tensor | None:
+        """What follows from the number of the round as `computed` says, in a tensor; None where no tensor has
+        it for all rounds.
+        """
+        try:
+            rows = self._numbers.rows(computed, number)
+        except Refused:
+            return None
+        return self.row(rows, number, 0, 1)
 
     def fix(self) -> None:
         """What a round does follows from its number in a way that is not followed: it must be that one."""
@@ -292,13 +305,19 @@ class TestedRounds:
         found = self._items.found.items()
         reads = {i - begin.equations: read for i, read in found if i >= begin.equations}
         self._with_rows = min([self._with_rows, *(begin.number + 1 + r.limit() for r in reads.values())])
+        steps: dict[int, RowOfRound | NumberOfRound] = {}
+        steps.update((i, RowOfRound(read, begin.number)) for i, read in reads.items())
+        for i, computed in self._items.numbers.items():
+            if i >= begin.equations:
+                rows = recorder.value_of(self._numbers.rows(computed, begin.number))
+                steps[i - begin.equations] = NumberOfRound(computed.place, rows)
         return way_of(
             recorder.equations[begin.equations : end.equations],
             {x.value: place for place, x in held.items()},
             {place: x.value for place, x in after.items()},
             self._counting,
             {v for e in recorder.equations[self._equations :] for v in e.outputs},
-            {i: RowOfRound(read, begin.number) for i, read in reads.items()},
+            steps,
             recorder,
         )
 

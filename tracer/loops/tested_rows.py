@@ -8,6 +8,7 @@ number is computed of their count, which they hand on.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from fusegrad.eager.core.op import REGISTRY, bind
@@ -16,8 +17,11 @@ from fusegrad.eager.ops.index.take_and_put import SELECT_AT
 from fusegrad.eager.ops.shape.slicing import Slice, basic_index
 from fusegrad.tracer.ir.graph import Equation, Value
 from fusegrad.tracer.ir.pullback import fresh
+from fusegrad.tracer.ir.tested import FAR
 from fusegrad.tracer.loops.alike import Refused
+from fusegrad.tracer.loops.round_numbers import Computed, NoRows
 from fusegrad.tracer.loops.rows import RowRead
+from fusegrad.tracer.observe.values import plain_key
 from fusegrad.tracer.record.recorder import Recorder
 
 _GETITEM = REGISTRY["getitem"]
@@ -50,9 +54,9 @@ class RowOfRound(NamedTuple):
     read: RowRead
     number: int
 
-    def steps(self, equation: Equation, names: set[str]) -> tuple[Position, Equation, Equation | None]:
-        """What finds in each round what an equation has found: the position of a row, the op, but for that,
-        and what finds a part of the row. names: those that are taken. Raises Refused for a window.
+    def steps(self, equation: Equation, names: set[str]) -> list[tuple[Equation, Position | None]]:
+        """What finds in each round what an equation has found, and the position that it takes last. names:
+        those that are taken. Raises Refused for a window.
         """
         read = self.read
         entry = read.entries[read.place]
@@ -62,11 +66,49 @@ class RowOfRound(NamedTuple):
         params, (x, *_), origin = {"dim": dimension(read)}, equation.inputs, equation.source
         rest = None if equation.op is SELECT_AT else rest_of(read, x.shape)
         if rest is None:
-            return position, Equation(SELECT_AT, (x, 0), params, equation.outputs, origin), None
-        type_ = SELECT_AT.infer([x.type], params)
-        row = fresh(f"{equation.output.name}_row", type_, names)
+            return [(Equation(SELECT_AT, (x, 0), params, equation.outputs, origin), position)]
+        row = fresh(f"{equation.output.name}_row", SELECT_AT.infer([x.type], params), names)
         part = Equation(_GETITEM, (row,), {"index": rest}, equation.outputs, origin)
-        return position, Equation(SELECT_AT, (x, 0), params, (row,), origin), part
+        return [(Equation(SELECT_AT, (x, 0), params, (row,), origin), position), (part, None)]
+
+
+class NumberOfRound(NamedTuple):
+    """A number that an op was given: which operand it is, and the rows of those of all rounds."""
+
+    place: int
+    rows: Value
+
+    def steps(self, equation: Equation, names: set[str]) -> list[tuple[Equation, Position | None]]:
+        """See `RowOfRound`."""
+        position = Position(0, 1, self.rows.shape[0])
+        params, inputs = {"dim": 0}, [*equation.inputs]
+        inputs[self.place] = fresh("number", SELECT_AT.infer([self.rows.type], params), names)
+        found = Equation(SELECT_AT, (self.rows, 0), params, (inputs[self.place],), equation.source)
+        return [(found, position), (replace(equation, inputs=tuple(inputs)), None)]
+
+
+class NumberRows:
+    """The numbers that the rounds of a loop compute of theirs, so many at the most, in rows."""
+
+    def __init__(self, recorder: Recorder, most: int) -> None:
+        self._recorder, self._most = recorder, most
+        self._rows: dict[Any, Tensor] = {}
+
+    def rows(self, computed: Computed, number: int) -> Tensor:
+        """What all rounds compute as the one with this number, counted from zero. Raises Refused where no
+        tensor has that.
+        """
+        key = computed.function.__code__, plain_key(computed.others), computed.dtype
+        if key not in self._rows:
+            try:
+                if self._most >= FAR:
+                    raise NoRows
+                rows = computed.rows(-number, self._most)
+            except NoRows:
+                raise Refused("what its rounds compute of their number is no number in each") from None
+            self._recorder.constant(rows)
+            self._rows[key] = rows
+        return self._rows[key]
 
 
 def dimension(read: RowRead) -> int:

@@ -19,7 +19,7 @@ from fusegrad.tracer.ir.branch import BRANCH, Side
 from fusegrad.tracer.ir.graph import GUARD, Equation, Graph, Value
 from fusegrad.tracer.ir.pullback import fresh
 from fusegrad.tracer.loops.alike import NESTED, Refused
-from fusegrad.tracer.loops.tested_rows import Position, RowOfRound
+from fusegrad.tracer.loops.tested_rows import NumberOfRound, Position, RowOfRound
 from fusegrad.tracer.record.recorder import Recorder
 
 # Ops that may be evaluated of anything.
@@ -98,15 +98,15 @@ def way_of(
     after: Mapping[int, Value],
     counting: Collection[Value],
     own: Collection[Value],
-    rows: Mapping[int, RowOfRound],
+    rows: Mapping[int, RowOfRound | NumberOfRound],
     recorder: Recorder,
 ) -> Way:
     """What a round did that is recorded.
 
     held: the values that its variables held before, and which did. after: what they hold then. counting: what
     follows from the number of the round alone, which an op counts. own: what the loop has made. rows: by the
-    number of an equation, which row it finds. Raises Refused for a round that does what cannot be left to an
-    op.
+    number of an equation, which row it finds, or is given. Raises Refused for a round that does what cannot
+    be left to an op.
     """
     roles: dict[Value, Any] = {v: Held(place) for v, place in held.items()}
     has_tested, names = False, {v.name for e in equations for v in (*e.values(), *e.outputs)}
@@ -127,12 +127,10 @@ def way_of(
 
     for number, equation in enumerate(equations):
         if number in rows:
-            position, row, part = rows[number].steps(equation, names)
-            take(row, position)
-            if row.output not in equation.outputs and equation.output in recorder.tracked:
-                recorder.tracked.add(row.output)
-            if part is not None:
-                take(part)
+            for step, position in rows[number].steps(equation, names):
+                take(step, *([] if position is None else [position]))
+                if isinstance(rows[number], RowOfRound) and equation.output in recorder.tracked:
+                    recorder.tracked.add(step.output)
             continue
         if (given := equation.values()) and all(v in counting for v in given):
             continue

@@ -69,11 +69,9 @@ class PlainLoop:
     counts: dict[ast.Compare, Test] = field(default_factory=dict)
     changing: Collection[str] = ()
 
-    def computed_with(self) -> set[str]:
-        """The targets that are computed with if they are numbers, or written by, or divided."""
-        parts = [part for use in self.numbers.values() for part in use.parts]
-        found = {part.counter for part in parts if part is not None}
-        found |= {row.counter for row in self.written.values()}
+    def not_followed(self) -> set[str]:
+        """The targets that rounds find rows to write by, or divide, if they are numbers."""
+        found = {row.counter for row in self.written.values()}
         found |= {test.counter for test in self.tests.values() if test.modulus is not None}
         return {*self.targets} if self.mixed else found
 
@@ -102,8 +100,8 @@ def plain_loop(loop: ast.For, scope: Scope) -> PlainLoop:
         if not scope.is_own(name):
             raise NotPlain(f"a function within may see its variable `{name}`", loop.lineno)
     found = reading.found
-    # Who asks for the number of the round that it leaves in knows it, where it is computed with.
-    known = found.computed_with() & {t for t in targets if reading.read_once[t]}
+    # Who asks for the number of the round that it leaves in knows it, where that is not followed.
+    known = found.not_followed() & {t for t in targets if reading.read_once[t]}
     found.is_tested = not known and any(_is_asked(n, found.tests) for n in ast.walk(loop))
     # What not every round assigns, up to where it may leave, may be that of one that is left out; and so may
     # be all, where the last round may be.

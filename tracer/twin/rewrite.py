@@ -468,7 +468,7 @@ def _tested(plain: PlainLoop) -> Tested | None:
     counters, changing = (
         tuple(map(plain.carried.index, names)) for names in (plain.counters, sorted(plain.changing))
     )
-    no_numbers = tuple([i for i, name in enumerate(plain.targets) if name in plain.computed_with()])
+    no_numbers = tuple([i for i, name in enumerate(plain.targets) if name in plain.not_followed()])
     return counters, changing, plain.number_is_used, no_numbers
 
 

@@ -216,3 +216,53 @@ def test_other_numbers_of_rows() -> None:
     for rounds in (60, 61, 5, 0, 1, 2, 3, 200):
         x = given(rounds, rounds)
         np.testing.assert_allclose(jitted(*x).numpy(), clipped(*x).numpy(), rtol=1e-9)
+
+
+def scheduled(x: fg.Tensor, h: fg.Tensor) -> Any:
+    for t in range(len(x)):
+        h = h * 1.1 + 0.1 / (t + 1)
+        if h.norm() > 1:
+            h = h / h.norm() * 0.5
+    return h
+
+
+def scheduled_steps(x: fg.Tensor, h: fg.Tensor) -> Any:
+    for t in range(1, len(x)):
+        g = h * x[t] + x[t - 1]
+        if g.norm() > 0.5:
+            g = g / g.norm()
+        rate = 0.5 * 0.9 * t / 7
+        h = h - rate * 0.01 * g
+    return h
+
+
+def scheduled_where_it_is_large(x: fg.Tensor, h: fg.Tensor) -> Any:
+    for t in range(len(x)):
+        h = h * 0.9 + x[t]
+        if h.sum() > 0.5:
+            h = h - t * 0.01
+        elif h.sum() < -1.5:
+            h = h + 2.0 / (t + 3)
+    return h
+
+
+@pytest.mark.parametrize("function", [scheduled, scheduled_steps, scheduled_where_it_is_large])
+def test_numbers_that_follow_from_the_round(function: Loop) -> None:
+    for jitted in check(function, 8):
+        assert "until a test fails" in str(jitted.explain()), jitted.explain()
+
+
+def test_numbers_that_one_round_does_not_have() -> None:
+    def function(x: fg.Tensor, h: fg.Tensor) -> fg.Tensor:
+        for t in range(len(x)):
+            h = h * 0.9 + x[t]
+            if h.norm() > 0.5:
+                h = h + 1 / (t - 50)
+        return h
+
+    jitted = fg.jit(function)
+    for seed in range(4):
+        x = given(seed)
+        x[0][50] = 10.0
+        with pytest.raises(ZeroDivisionError):
+            jitted(*x)

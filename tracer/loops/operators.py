@@ -1,0 +1,85 @@
+"""Operators on the numbers of rounds: what Python computes with goes in; what it gives comes out, and whether
+that follows from round to round.
+
+Where how many rounds there were follows from values, so does the number. Then what meets a tensor is found in
+the rows of all numbers, which are known.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from fusegrad.eager.core.tensor import Tensor
+from fusegrad.tracer.loops.round_numbers import Computed, computed
+
+if TYPE_CHECKING:
+    from fusegrad.tracer.loops.rolling import Rounds
+
+_NUMBERS = (int, float)
+# The operators of Python that compute with a number what they do with a tensor of one element that holds it.
+_OPERATORS = frozenset({"+", "-", "*", "/"})
+
+
+def operated(
+    symbol: str, compute: Callable[[Any, Any], Any], sides: Sequence[Any], leaves: bool, rounds: Rounds
+) -> tuple[Any, bool]:
+    """What an operator gives by `compute`, and whether it takes a number of the round in another way than
+    sums and products do.
+
+    sides, leaves: see `Rounds.computed`.
+    """
+    if rounds.tested is not None and rounds.tested.is_counted:
+        return _operated_on_rows(symbol, compute, sides, leaves, rounds)
+    equations = rounds.recorder.equations
+    begin, result = len(equations), compute(*(value for value, _ in sides))
+    is_odd = False
+    for (value, part), (other, _) in itertools.permutations(sides):
+        if not _follows(part, rounds):
+            continue
+        is_number = type(value) in _NUMBERS
+        is_odd = is_odd or not (is_number or type(value) is Tensor)
+        is_odd = is_odd or (leaves and type(result) is not Tensor)
+        if is_number and rounds.observer.is_tensor(other):
+            known = computed(equations[begin:], value, *_given(part, rounds))
+            if known is None or type(other) is not Tensor:
+                is_odd = True
+            else:
+                rounds.items.numbers[begin] = known
+    return result, is_odd
+
+
+def _operated_on_rows(
+    symbol: str, compute: Callable[[Any, Any], Any], sides: Sequence[Any], leaves: bool, rounds: Rounds
+) -> tuple[Any, bool]:
+    """The same, where the number of the round follows from values."""
+    assert rounds.tested is not None
+    operands, is_odd = [value for value, _ in sides], False
+    for i, ((value, part), (other, _)) in enumerate(itertools.permutations(sides)):
+        if not _follows(part, rounds):
+            continue
+        if type(value) not in _NUMBERS:
+            is_odd = is_odd or type(value) is not Tensor
+        elif type(other) is Tensor and symbol in _OPERATORS:
+            known = Computed(i, value, *_given(part, rounds), other.array.dtype)
+            row = rounds.tested.number(known, rounds.number)
+            is_odd = is_odd or row is None
+            operands[i] = value if row is None else row
+        else:
+            is_odd = is_odd or rounds.observer.is_tensor(other)
+    result = compute(*operands)
+    return result, is_odd or (leaves and type(result) is not Tensor)
+
+
+def _follows(part: Any, rounds: Rounds) -> bool:
+    """Whether a side follows from the number of the round."""
+    return part is not None and type(rounds.items.sources[part[0]]) is range
+
+
+def _given(part: Any, rounds: Rounds) -> tuple[Callable[..., Any], tuple[Any, ...], int, int]:
+    """How a side follows from the number of the round, that number, and by how much it grows."""
+    place, function, *others = part
+    rounds.observer.numbers.look(*others)  # a replay has the same rows
+    source = rounds.items.sources[place]
+    return function, tuple(others), source[rounds.number], source.step

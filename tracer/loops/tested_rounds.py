@@ -95,7 +95,8 @@ class TestedRounds:
         # The number of the last round is known to the loop alone.
         self._left_to_op = self._most - self._number_is_used
         self.alike, self.reason = self._most, ""
-        self._with_rows = self._most  # up to how many rounds there are all rows that they find
+        # Up to how many rounds there are all rows that the last one finds, and that those before it find.
+        self._has_rows = self._with_rows = self._most
         self._numbers = NumberRows(recorder, self._most)
 
     def ended(self, number: int, carried: tuple[Any, ...]) -> tuple[int, tuple[Any, ...]]:
@@ -148,7 +149,7 @@ class TestedRounds:
     def _begin(self) -> None:
         """The rounds that are looked at begin with the next one."""
         self._first, self._ways, self._is_left_out = self._last, [], False
-        self._rounds_before, self.alike = self._rounds, self._most
+        self._rounds_before, self.alike, self._with_rows = self._rounds, self._most, self._most
 
     def another(self, number: int) -> None:
         """The loop asks whether there is a round with this number, counted from zero.
@@ -291,20 +292,22 @@ class TestedRounds:
             self._ways.append(way)
             if len(self._ways) > MOST_WAYS:
                 raise Refused("its rounds go too many ways")
+            self._with_rows = min(self._with_rows, self._has_rows)
             return self._is_left_out
-        if self._is_left_out:
+        is_over = self._is_left_out
+        if is_over:
             # The op has ended for another reason than a test.
             self._begin()
             self._ways = [way]
-            return False
-        return True
+        self._with_rows = min(self._with_rows, self._has_rows)
+        return not is_over
 
     def _way(self, begin: State, end: State) -> Way:
         self._check(begin, end)
         recorder, held, after = self._recorder, begin.own(), end.own()
         found = self._items.found.items()
         reads = {i - begin.equations: read for i, read in found if i >= begin.equations}
-        self._with_rows = min([self._with_rows, *(begin.number + 1 + r.limit() for r in reads.values())])
+        self._has_rows = min([self._most, *(begin.number + 1 + r.limit() for r in reads.values())])
         steps: dict[int, RowOfRound | NumberOfRound] = {}
         steps.update((i, RowOfRound(read, begin.number)) for i, read in reads.items())
         for i, computed in self._items.numbers.items():

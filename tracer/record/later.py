@@ -338,7 +338,7 @@ class Later:
         try:
             while self._waiting:
                 waiting = self._waiting.popleft()
-                if not needed.isdisjoint(map(_memory, waiting.made)):
+                if needed.pop():
                     self._compute(waiting)
         finally:
             state.interpreter = interpreter
@@ -349,13 +349,17 @@ class Later:
                         del tensor.array
             self._holders.clear()
 
-    def _needed(self) -> set[int]:
-        """The memory that somebody holds, and that from which it is computed; see `_memory`."""
+    def _needed(self) -> list[bool]:
+        """For each op that waits, from the last one on, whether it changes memory that somebody holds, or that
+        this is computed from later.
+        """
         made = (array for waiting in self._waiting for array in waiting.made)
-        needed = {_memory(array) for array in made if alive(self._holders[id(array)])}
+        memory = {_memory(array) for array in made if alive(self._holders[id(array)])}
+        needed = []
         for waiting in reversed(self._waiting):
-            if not needed.isdisjoint(map(_memory, waiting.made)):
-                needed.update(map(_memory, waiting.sources()))
+            needed.append(not memory.isdisjoint(map(_memory, waiting.made)))
+            if needed[-1]:
+                memory.update(map(_memory, waiting.sources()))
         return needed
 
     def _compute(self, waiting: _Waiting | _Write | _Repeat | _Put) -> None:

@@ -45,7 +45,8 @@ class Known:
     parent: what it is a view of, by `op` and `params`; seen: the parent's value that `value` was
     taken of. outside: whether it was there before the run; original: the value that it held at first.
     apart: whether it is off the graph, whatever its parent is: a detached alias, or made under no_grad.
-    is_chosen: whether the graph does not know of what memory it is a part, as values choose that.
+    is_chosen: whether the graph does not know of what memory it is a part, as values choose that; or nobody
+    else has it.
     reference: gives the array. Those from outside are kept alive; what the run makes goes as it does
     without a recorder, so that its memory can be used again.
     """

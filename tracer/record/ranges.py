@@ -20,7 +20,7 @@ import numpy as np
 from fusegrad.eager.autograd.node import record
 from fusegrad.eager.core import shared
 from fusegrad.eager.core.families import View
-from fusegrad.eager.core.op import REGISTRY, Op, Params
+from fusegrad.eager.core.op import REGISTRY, Op, Params, wrap
 from fusegrad.eager.core.stand_in import has_values
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.index.take_and_put import SELECT_AT
@@ -191,7 +191,10 @@ class Ranges:
             place = basic_index(((slice(None),) * dim + (index.array.item(),)), x.array.shape)
             found: Tensor = later.run(REGISTRY["getitem"], (x,), {"index": place})
             if found.needs_grad:
-                record(SELECT_AT, args, params, (found,))  # its gradient goes to where that is then, too
+                # Its gradient goes to where that is then, too, whoever counts the number up by then.
+                kept, value = wrap(index.array.copy()), self._recorder.value_of(index)
+                self._recorder.memory.define(kept.array, value, is_chosen=True)
+                record(SELECT_AT, (x, kept), params, (found,))
             return found
         found = later.run(SELECT_AT, args, params)
         found.version = x.version

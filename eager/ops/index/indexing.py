@@ -241,9 +241,7 @@ def _followed(x: Tensor, index: Any, interpreter: Interpreter) -> Tensor | None:
     found = x if all(type(e) is slice and e == slice(None) for e in whole) else getitem(x, tuple(whole))
     for i in reversed(places):
         dim = sum(type(e) is not int for e in entries[:i])
-        # Who counts it up may do so before the gradient comes here.
-        place = ops.clone(entries[i]) if x.needs_grad and state.grad_enabled else entries[i]
-        found = bind(SELECT_AT, (found, place), {"dim": dim})
+        found = bind(SELECT_AT, (found, entries[i]), {"dim": dim})
     return found
 
 

@@ -350,8 +350,8 @@ class Later:
             self._holders.clear()
 
     def _needed(self) -> list[bool]:
-        """For each op that waits, from the last one on, whether it changes memory that somebody holds, or that
-        this is computed from later.
+        """For each op that waits, from the last one on, whether it changes memory that somebody holds, or of
+        which such memory is computed later.
         """
         made = (array for waiting in self._waiting for array in waiting.made)
         memory = {_memory(array) for array in made if alive(self._holders[id(array)])}

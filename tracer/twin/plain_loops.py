@@ -69,6 +69,16 @@ class PlainLoop:
     counts: dict[ast.Compare, Test] = field(default_factory=dict)
     changing: Collection[str] = ()
 
+    def tested(self) -> Tested | None:
+        """What is told of a loop whose rounds may test data; None for another one."""
+        if not self.is_tested:
+            return None
+        counters, changing = (
+            tuple(map(self.carried.index, names)) for names in (self.counters, sorted(self.changing))
+        )
+        no_numbers = tuple([i for i, name in enumerate(self.targets) if name in self.not_followed()])
+        return counters, changing, self.number_is_used, no_numbers
+
     def not_followed(self) -> set[str]:
         """The targets that rounds find rows to write by, or divide, if they are numbers."""
         found = {row.counter for row in self.written.values()}

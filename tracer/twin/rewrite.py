@@ -222,16 +222,17 @@ class Rewriter(Expressions):
 
     def statement_For(self, node: ast.For) -> list[ast.stmt]:
         body = without_continue(node.body)
-        loop = ast.For(target=node.target, iter=node.iter, body=body, orelse=node.orelse)
-        loop = ast.copy_location(loop, node)
+        # What follows if nothing has left the loop stands behind it.
+        loop = ast.copy_location(ast.For(target=node.target, iter=node.iter, body=body, orelse=[]), node)
         try:
             plain = plain_loop(loop, self.scope)
             self.check_inner_loops(loop, plain)
         except NotPlain as refusal:
             return self.any_loop(node, refusal)
         used = tuple([plain.used.get(target, 0) for target in plain.targets])
-        tested = _tested(plain)
-        return self.plain_loop(loop, plain, self.rounds(node, names_pattern(node.target), used, tested))
+        tested = plain.tested()
+        items = self.rounds(node, names_pattern(node.target), used, tested)
+        return self.plain_loop(loop, plain, items, node.orelse)
 
     def check_inner_loops(self, loop: ast.For, plain: PlainLoop) -> None:
         """Raise NotPlain where something follows from the numbers of the rounds of two loops."""
@@ -256,8 +257,10 @@ class Rewriter(Expressions):
         body, orelse = [*stores, *self.statements(node.body)], self.statements(node.orelse)
         return [self.at(node, ast.For(target=target, iter=iterable, body=body, orelse=orelse))]
 
-    def plain_loop(self, node: ast.For, plain: PlainLoop, items: ast.expr) -> list[ast.stmt]:
-        """A loop of which some rounds may be left out, over these items."""
+    def plain_loop(
+        self, node: ast.For, plain: PlainLoop, items: ast.expr, orelse: list[ast.stmt] | None = None
+    ) -> list[ast.stmt]:
+        """A loop of which some rounds may be left out, over these items. orelse: see `ast.For`."""
         name = self.temporary()
         rounds = self.keep(name, items, node.iter)
         written = {subscript.value.id for subscript in plain.written if isinstance(subscript.value, ast.Name)}
@@ -286,7 +289,8 @@ class Rewriter(Expressions):
         self.rounds_around.append(name)
         body = [*self.statements(node.body), self.at(node, on)]
         self.rounds_around.pop()
-        loop = ast.For(target=node.target, iter=self.load(name, node.iter), body=body, orelse=[])
+        rest = self.statements(orelse or [])
+        loop = ast.For(target=node.target, iter=self.load(name, node.iter), body=body, orelse=rest)
         return [rounds, self.at(node, loop), *self.forget([name], node)]
 
     def rounds(
@@ -370,7 +374,7 @@ class Rewriter(Expressions):
             (target,) = plain.targets
             number, used = self.load(target, node), plain.used.get(target, 0)
             return self.plain_loop(
-                loop, plain, self.hook("counting", node, number, step, used, _tested(plain))
+                loop, plain, self.hook("counting", node, number, step, used, plain.tested())
             )
         try:
             loop = endless(node)
@@ -378,7 +382,7 @@ class Rewriter(Expressions):
         except NotPlain:
             return self.any_while(node)
         loop.target = self.store(self.temporary(), node)
-        return self.plain_loop(loop, plain, self.hook("tested_rounds", node, _tested(plain)))
+        return self.plain_loop(loop, plain, self.hook("tested_rounds", node, plain.tested()))
 
     def any_while(self, node: ast.While) -> list[ast.stmt]:
         """A loop of which every round runs."""
@@ -460,16 +464,6 @@ class Rewriter(Expressions):
         local = ast.Attribute(value=ast.Name(id=HOOKS, ctx=ast.Load()), attr="new_function", ctx=ast.Load())
         definition.decorator_list = [*decorators, self.at(node, local)]
         return [self.at(node, definition)]
-
-
-def _tested(plain: PlainLoop) -> Tested | None:
-    if not plain.is_tested:
-        return None
-    counters, changing = (
-        tuple(map(plain.carried.index, names)) for names in (plain.counters, sorted(plain.changing))
-    )
-    no_numbers = tuple([i for i, name in enumerate(plain.targets) if name in plain.not_followed()])
-    return counters, changing, plain.number_is_used, no_numbers
 
 
 # What gives numbers and rows together, or from the last one on.

@@ -266,3 +266,34 @@ def test_numbers_that_one_round_does_not_have() -> None:
         x[0][50] = 10.0
         with pytest.raises(ZeroDivisionError):
             jitted(*x)
+
+
+def with_an_else(x: fg.Tensor, h: fg.Tensor) -> Any:
+    for t in range(len(x)):
+        h = h + x[t].abs() * 0.1
+        if h.sum() > 3:
+            break
+    else:
+        h, t = h * 10, -1
+    return h * t, t
+
+
+def with_an_else_and_no_break(x: fg.Tensor, h: fg.Tensor) -> Any:
+    last = h
+    for row in x:
+        h = fg.tanh(h + row)
+        last = h * row
+    else:
+        h = h + last
+    return h
+
+
+def test_an_else_runs_where_nothing_has_left() -> None:
+    for jitted in (*check(with_an_else, 8), *check(with_an_else_and_no_break)):
+        assert "was not rolled" not in str(jitted.explain()), jitted.explain()
+    function = fg.jit(with_an_else)
+    for scale in (0.01, 2.0, 0.01):
+        x, h = given(0)
+        found, expected = function(x * scale, h), with_an_else(x * scale, h)
+        np.testing.assert_allclose(found[0].numpy(), expected[0].numpy(), rtol=1e-9)
+        assert found[1] == expected[1]

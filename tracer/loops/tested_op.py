@@ -19,6 +19,7 @@ from fusegrad.tracer.ir.pullback import fresh
 from fusegrad.tracer.ir.rolled import Body, through, ways_of
 from fusegrad.tracer.ir.tested import COUNT, FAR, HANDED_ON, TESTED
 from fusegrad.tracer.loops.alike import Refused, is_derived, needing, operand
+from fusegrad.tracer.loops.kept import apart, kept_by_nodes
 from fusegrad.tracer.loops.states import Number, State
 from fusegrad.tracer.loops.ways import Way, round_of
 from fusegrad.tracer.record.recorder import Recorder
@@ -88,6 +89,10 @@ class TestedOp:
         carried, keeps = len(self._state), self._needs_gradients()
         if keeps:
             self._check_reach()
+            known = needing(recorder)
+            kept = set[Value]().union(*(kept_by_nodes(way.equations, known) for way in self._ways))
+            pairs = zip(tensors[carried:], self._same, strict=True)
+            tensors[carried:] = [x if v in kept or v in held else apart(recorder, x) for x, v in pairs]
         if before is None:
             body, more = self._body(), self._begin.number
         else:

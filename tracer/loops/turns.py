@@ -28,6 +28,7 @@ from fusegrad.tracer.loops.alike import (
     pattern,
 )
 from fusegrad.tracer.loops.appended import Appended, NotAlike, by_list
+from fusegrad.tracer.loops.kept import apart, kept_by_nodes
 from fusegrad.tracer.loops.round_numbers import Computed, NoRows
 from fusegrad.tracer.loops.rows import RowRead, RowWrite
 from fusegrad.tracer.loops.written_rows import Forward, NotApart, written_rows
@@ -170,16 +171,23 @@ class Turn(NamedTuple):
         ):
             raise Refused("its rounds hand on what is in no variable")
         owner = dict(zip(self.written, owners, strict=True))
+        kept = kept_by_nodes(self.equations, needing(recorder)) if self.tracked else None
+
+        def read(value: Value, as_found: Value) -> Tensor:
+            tensor = operand(recorder, value)
+            return tensor if kept is None or as_found in kept else apart(recorder, tensor)
+
         sources = [
-            owner[self.ahead[i]] if i in self.ahead else operand(recorder, self.equations[i].inputs[0])
+            owner[self.ahead[i]]
+            if i in self.ahead
+            else read(self.equations[i].inputs[0], self.equations[i].output)
             for i in self.rows
         ]
-        same = [operand(recorder, v) for v in self._same()]
+        same = [read(v, v) for v in self._same()]
         if not state and not leaves:
             return {}, []
         rows = [
-            read.rows(x, 1 - begun, turns + begun)
-            for x, read in zip(sources, self.rows.values(), strict=True)
+            row.rows(x, 1 - begun, turns + begun) for x, row in zip(sources, self.rows.values(), strict=True)
         ]
         # In memory of their own: what is kept of them for backward is not written.
         rows = [ops.clone(x) if i in self.ahead else x for i, x in zip(self.rows, rows, strict=True)]

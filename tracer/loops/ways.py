@@ -199,8 +199,9 @@ class _Merged:
             _check_alike(ways, i)
             equation, operands = first.equations[i], tuple(map(value, first.operands[i]))
             if equation.op is not GUARD:
-                known.update((Made(i, j), v) for j, v in enumerate(equation.outputs))
-                equations.append(replace(equation, inputs=operands))
+                made = tuple([self._made(v, held) for v in equation.outputs])
+                known.update((Made(i, j), v) for j, v in enumerate(made))
+                equations.append(replace(equation, inputs=operands, outputs=made))
                 continue
             (test,) = operands
             sides = [[w for w in ways if w.outcome(i) is outcome] for outcome in (True, False)]
@@ -212,8 +213,12 @@ class _Merged:
             tests.append(test if sides[0] else self._add(equations, _NOT, [test], equation))
         if any(w.after != first.after for w in ways):
             raise Refused("what its variables hold does not go on from round to round in one way")
-        made = [value(first.after[place]) for place in self._moving]
-        return equations, [*made, self._all(equations, tests, first.equations[-1])]
+        after = [value(first.after[place]) for place in self._moving]
+        return equations, [*after, self._all(equations, tests, first.equations[-1])]
+
+    def _made(self, value: Value, held: Mapping[int, Value]) -> Value:
+        """What an equation makes: variables may hold before what that round made."""
+        return fresh(value.name, value.type, self._names) if value in held.values() else value
 
     def _branch(
         self, test: Value, sides: Sequence[tuple[list[Equation], list[Value]]], origin: Equation

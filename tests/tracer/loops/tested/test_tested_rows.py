@@ -297,3 +297,89 @@ def test_an_else_runs_where_nothing_has_left() -> None:
         found, expected = function(x * scale, h), with_an_else(x * scale, h)
         np.testing.assert_allclose(found[0].numpy(), expected[0].numpy(), rtol=1e-9)
         assert found[1] == expected[1]
+
+
+def counted_from_the_end_at_first(x: fg.Tensor, h: fg.Tensor) -> Any:
+    g = h * 0.5
+    for t in range(len(x)):
+        h, g = g * 0.9, h * 0.7 + x[t - 3]
+        if h.sum() > 1:
+            h = h * 0.5
+    return h + g
+
+
+def two_rows(x: fg.Tensor, h: fg.Tensor) -> Any:
+    g = h * 0.5
+    for t in range(len(x)):
+        h, g = g * 0.9, h * 0.7 + x[t] + x[t - 20]
+        if h.sum() > 1:
+            h = h * 0.5
+    return h + g
+
+
+def from_the_other_end(x: fg.Tensor, h: fg.Tensor) -> Any:
+    for t in range(20):
+        h = h * 0.9 + x[10 - t]
+        if h.sum() > 1:
+            h = h * 0.5
+    return h
+
+
+@pytest.mark.parametrize("function", [counted_from_the_end_at_first, two_rows, from_the_other_end])
+def test_rows_whose_number_comes_past_zero(function: Loop) -> None:
+    check(function, 10)
+
+
+def written_after(x: fg.Tensor, h: fg.Tensor) -> fg.Tensor:
+    x = x.clone()
+    for t in range(len(x)):
+        h = h * 0.9 + x[t]
+        if h.sum() > 1:
+            h = h * 0.5
+    x += 1
+    return h.sum()
+
+
+def written_after_a_plain_loop(x: fg.Tensor, h: fg.Tensor) -> fg.Tensor:
+    x, w = x.repeat(3, 1), x[0].clone()
+    for t in range(len(x)):
+        h = h * 0.9 + x[t] - w
+    x += 1
+    w += 1
+    return h.sum()
+
+
+def written_within(x: fg.Tensor, h: fg.Tensor) -> fg.Tensor:
+    x = x.clone()
+    for row in x:
+        h = h * 0.9 + row
+        if h.sum() > 1:
+            x += 0.01
+    return h.sum()
+
+
+@pytest.mark.parametrize("function", [written_after, written_after_a_plain_loop, written_within])
+def test_backward_needs_no_more_than_eagers(function: Callable[..., fg.Tensor]) -> None:
+    jitted = fg.jit(function)
+    for seed in range(5):
+        found = []
+        for called in (function, jitted):
+            x, h = given(seed)
+            called(x, h.requires_grad_()).backward()
+            found.append(h.grad.numpy())
+        np.testing.assert_allclose(*found, rtol=1e-9)
+
+
+def test_what_backward_needs_must_not_be_written() -> None:
+    def function(x: fg.Tensor, h: fg.Tensor) -> fg.Tensor:
+        x = x.repeat(3, 1)
+        for t in range(len(x)):
+            h = h * 0.9 * x[t]
+        x += 1
+        return h.sum()
+
+    jitted = fg.jit(function)
+    for seed in range(4):
+        x, h = given(seed)
+        with pytest.raises(RuntimeError, match="at version"):
+            jitted(x, h.requires_grad_()).backward()

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from types import CellType, CodeType, FunctionType
 from typing import Any
 
+from fusegrad.tracer.twin.comprehensions import with_loops
 from fusegrad.tracer.twin.expressions import HOOKS
 from fusegrad.tracer.twin.rewrite import Rewriter
 from fusegrad.tracer.twin.sites import SiteTable
@@ -85,7 +86,7 @@ def _rewrite(code: CodeType) -> tuple[CodeType, SiteTable]:
         raise Unsupported("it was made by a recorded run")
     located = locate(code)
     sites = SiteTable(code.co_filename, located.lines)
-    root = Rewriter(code.co_freevars, located.class_name, sites).rewrite(located.node)
+    root = Rewriter(code.co_freevars, located.class_name, sites).rewrite(with_loops(located.node))
     compiled = compile(
         _module_around(root, code.co_freevars, located),
         code.co_filename,

@@ -46,6 +46,7 @@ def rounds(
     over = sources_of(function, given, len(pattern))
     if over is None:
         return None
+    observer.numbers.look(*(x for x in given if type(x) is int))  # from where on `enumerate` counts
     number = min(map(length, over))
     loop = None
     if tested is not None and not any(type(over[i]) is range for i in tested[-1]):

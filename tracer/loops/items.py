@@ -25,12 +25,15 @@ if TYPE_CHECKING:
 
 def sources_of(function: Any, given: Sequence[Any], targets: int) -> Sequence[Any] | None:
     """The ranges and tensors that rounds get their items of; None where they get other things."""
+    first = 0
+    if function is enumerate and len(given) == 2 and type(given[1]) is int:
+        first, given = given[1], given[:1]
     if not all(type(x) is range or (isinstance(x, Tensor) and x.array.ndim) for x in given) or not given:
         return None
     if function is None:
         return given if not targets else None
     if function is enumerate and len(given) == 1 and targets == 2:
-        return range(length(given[0])), given[0]
+        return range(first, first + length(given[0])), given[0]
     if function is zip and len(given) == targets:
         return given
     if function is reversed and len(given) == 1 and type(given[0]) is range and not targets:

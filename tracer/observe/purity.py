@@ -242,14 +242,18 @@ def is_op(function: Any) -> bool:
     return isinstance(module, str) and module.startswith("fusegrad.eager.ops.") and is_trusted(function)
 
 
-_ASKS = frozenset({"dim", "ndimension", "size", "numel", "nelement", "is_floating_point", "element_size"})
+_ASKS = frozenset(
+    {"dim", "ndimension", "size", "numel", "nelement", "is_floating_point", "is_complex", "element_size"}
+)
 
 
 def only_asks(function: Any) -> bool:
-    """Whether a function is a tensor's method that tells what is known without its values."""
+    """Whether a function is a tensor's method that tells what is known without its values, or `detach`, which
+    is an op.
+    """
     tensor = tensor_class()
     name = getattr(function, "__name__", "")
-    return tensor is not None and name in _ASKS and vars(tensor).get(name) is function
+    return tensor is not None and name in (*_ASKS, "detach") and vars(tensor).get(name) is function
 
 
 def is_door(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:

@@ -195,7 +195,11 @@ def statements(draw: random.Random, number: str, rows: list[str], half: int) -> 
             "x = x * 0.99",
             "last = a",
         ]
-        odd += [f"{target} = {target}.detach() * 0.5 + b", f"{target} = no_gradient({target}) + b"]
+        usual += [
+            f"{target} = {target}.detach() * 0.5 + b",
+            f"{target} = {target} * {draw.choice('abc')}.detach()",
+        ]
+        odd += [f"{target} = no_gradient({target}) + b"]
         odd += [
             f"if {number or '3'} == {half}: {target} = {target} * 0.5",
             f"{target} = {target} * counted()",

@@ -47,6 +47,14 @@ def enumerated(x: fg.Tensor, h: fg.Tensor) -> Any:
     return h
 
 
+def enumerated_from_one(x: fg.Tensor, h: fg.Tensor) -> Any:
+    for t, row in enumerate(x, 1):
+        h = h * 0.9 + row / t + x[t - 1]
+        if h.norm() > 1:
+            h = h * 0.5
+    return h
+
+
 def columns(x: fg.Tensor, h: fg.Tensor) -> Any:
     x = x.T.contiguous()
     for t in range(x.shape[1]):
@@ -134,8 +142,9 @@ def accepted(x: fg.Tensor, h: fg.Tensor) -> Any:
 
 
 LOOPS: list[Loop] = [
-    clipped, over_rows, over_pairs, enumerated, columns, parts_of_rows, the_next_one, backwards, every_other,
-    until_it_is_large, while_it_is_small, returned, counted, accepted,
+    clipped, over_rows, over_pairs, enumerated, enumerated_from_one, columns, parts_of_rows,
+    the_next_one, backwards, every_other, until_it_is_large,
+    while_it_is_small, returned, counted, accepted,
 ]  # fmt: skip
 
 

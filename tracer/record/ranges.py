@@ -106,14 +106,14 @@ class Ranges:
             return _Range(0, equation.inputs[1] - 1)
         if op.name == "cast" and equation.inputs[0].dtype.kind == "b":
             return _Range(0, 1)
-        if isinstance(op, View):
-            return self._of(equation.inputs[0])
-        if op.name not in _MOVING or (op.name in ("put", "scatter") and params["accumulate"]):
+        places = (0, 1) if isinstance(op, View) else _MOVING.get(op.name)
+        if places is None or (op.name in ("put", "scatter") and params["accumulate"]):
             return None
-        found = _NONE
-        for operand in equation.inputs[slice(*_MOVING[op.name])]:
+        found, dtype = _NONE, equation.outputs[place].dtype
+        for operand in equation.inputs[slice(*places)]:
             known = self._of(operand)
-            if known is None:
+            # What is of another dtype may be other numbers in this one.
+            if known is None or getattr(operand, "dtype", dtype) != dtype:
                 return None
             found = found.with_all_of(known)
         return found

@@ -17,7 +17,6 @@ _NUMBER = "value at"  # `return loss.item()`: each number that is looked at is a
 NOT_REPLAYED = {
     "lbfgs_fit": "LBFGS.step() cannot be recorded",
     "min_char_rnn": _NUMBER,
-    "reinforce": "again and again: value",  # `probs[0, action]`: each choice of actions is a path
 }
 
 

@@ -57,6 +57,11 @@ def _stand_in(type_: TensorType, order: Order) -> StandIn:
     return stand_in(shape, dtype, None if order is None else strides_of(shape, order, dtype.itemsize))
 
 
+def never_fit(op: Op, args: Sequence[Any], params: Params) -> bool:
+    """Nothing is known of what an op is given that may refuse it."""
+    return False
+
+
 class _Waiting(NamedTuple):
     """An op that waits.
 
@@ -130,7 +135,7 @@ class Later:
         self.whatever_size = self.writes_rows = False
         self.settled = ("", 0)  # what had all computed, and the line of that
         # Whether an op that may refuse its input takes this one for sure.
-        self.is_fit: Callable[[Op, Sequence[Any], Params], bool] = lambda op, args, params: False
+        self.is_fit: Callable[[Op, Sequence[Any], Params], bool] = never_fit
         self._waiting: deque[_Waiting | _Write | _Repeat | _Put] = deque()
         # By the id of a stand-in: the tensors that have it for an array.
         self._holders: dict[int, list[weakref.ref[Tensor]]] = {}

@@ -29,7 +29,7 @@ from fusegrad.tracer.record.before import Before
 from fusegrad.tracer.record.constants import Constants
 from fusegrad.tracer.record.doors import Doors
 from fusegrad.tracer.record.graph_changes import GraphChanges
-from fusegrad.tracer.record.later import Later
+from fusegrad.tracer.record.later import Later, never_fit
 from fusegrad.tracer.record.memory import Memory, Unfollowed, shares_memory
 from fusegrad.tracer.record.ranges import Ranges
 from fusegrad.tracer.record.references import note_operands
@@ -56,11 +56,10 @@ class Recorder(Interpreter):
     open_reasons: (sentence, file, line, kind) for each thing that a replay could not repeat; changes:
     the same for what it does repeat, though it changes the world. code_first: whether the first of them, if
     there is any, is what the function's code does, to which `reads` lead.
-    follows_positions: whether tensors are indexed by what others hold, and not by the numbers.
-    operands, results: the tensors that ops were given lately, and that they gave, if somebody wants to know;
-    nothing for values that came as several.
-    name_of: gives a captured tensor its name ("" for one that it does not know); reached: notes that a
-    tensor was come by in a way that `reads` guard.
+    follows_positions: whether tensors are indexed by what others hold, and not by the numbers. operands,
+    results: the tensors that ops were given lately, and that they gave, if somebody wants to know; nothing
+    for values that came as several. name_of: gives a captured tensor its name ("" for one that it does not
+    know); reached: notes that a tensor was come by in a way that `reads` guard.
     """
 
     def __init__(self, puts_off: bool = False, keeps: bool = False, bound: Allowance | None = None) -> None:
@@ -152,6 +151,7 @@ class Recorder(Interpreter):
 
     def release(self) -> None:
         """Forget the arrays and numbers of the run."""
+        self.later.is_fit = never_fit  # who has the result may have what waits for long
         self.memory.release()
         self.numbers.release()
 

@@ -65,6 +65,17 @@ def check_rolled(function: Loop, ran: list[int], most: int = 8) -> None:
     assert len(ran) <= most, ran
 
 
+def walk(round_: Callable[[fg.Tensor, fg.Tensor], fg.Tensor]) -> Loop:
+    """A loop that takes a row in each round, and the sum of squares of what it hands on in the end."""
+
+    def function(x: fg.Tensor, h: fg.Tensor) -> fg.Tensor:
+        for t in range(len(x)):
+            h = round_(h, x[t])
+        return (h * h).sum()
+
+    return function
+
+
 def check_over_rows(function: Loop, derived: bool, rounds: int, rtol: float = 1e-9) -> Any:
     """The jitted function of so many rows of three numbers, and of one, or its gradients: it has eager's
     results for other numbers each time.

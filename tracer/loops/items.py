@@ -59,7 +59,7 @@ class Items:
         self.numbers: dict[int, Computed] = {}
 
     def item(self, number: int, tested: TestedRounds | None) -> Any:
-        """What a round gets. tested: of a loop that tests data, whose rounds may follow from how many op were
+        """What a round gets. tested: of a loop that tests data, whose rounds may follow from how many were
         left out.
         """
         number_of = operator.getitem if tested is None else tested.number_of

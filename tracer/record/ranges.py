@@ -146,7 +146,7 @@ class Ranges:
 
     def are_within(self, value: Any, least: int, end: int, but: int | None = None) -> bool:
         """Whether all elements are at least one number and less than the other, or are `but`; replays make
-        sure of it. No way round is found where that needs more than looking.
+        sure of it.
         """
         found = self._of(value)
         if found is None or (found.low <= found.high and not (least <= found.low and found.high < end)):

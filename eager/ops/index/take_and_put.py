@@ -68,9 +68,15 @@ TAKE = Opaque(
 )
 
 
-def _take_positions(operands: Sequence[Any], params: Params) -> list[tuple[int, int, int]]:
+def _from_either_end(operands: Sequence[Any], params: Params, place: int) -> list[tuple[int, int, int]]:
+    """The operand of that number has places along the dimension that is indexed, maybe from its end."""
     size = operands[0].shape[params["dim"]]
-    return [(1, 0 if params["name"] in _FROM_ZERO else -size, size)]
+    return [(place, -size, size)]
+
+
+def _take_positions(operands: Sequence[Any], params: Params) -> list[tuple[int, int, int]]:
+    ((place, least, size),) = _from_either_end(operands, params, 1)
+    return [(place, 0 if params["name"] in _FROM_ZERO else least, size)]
 
 
 TAKE.positions = _take_positions
@@ -116,12 +122,7 @@ PUT = Opaque(
 )
 
 
-def _put_positions(operands: Sequence[Any], params: Params) -> list[tuple[int, int, int]]:
-    size = operands[0].shape[params["dim"]]
-    return [(2, -size, size)]
-
-
-PUT.positions = _put_positions
+PUT.positions = lambda operands, params: _from_either_end(operands, params, 2)
 
 
 def _put_sum(type_: TensorType, index: Tensor, value: Tensor, dim: int) -> Tensor:
@@ -141,11 +142,6 @@ def _select_at_order(shape: tuple[int, ...], operands: Sequence[np.ndarray], par
     return as_operands(shape, (Layout(shape, (*x.strides[:dim], *x.strides[dim + 1 :])),))
 
 
-def _select_at_positions(operands: Sequence[Any], params: Params) -> list[tuple[int, int, int]]:
-    size = operands[0].shape[params["dim"]]
-    return [(1, -size, size)]
-
-
 # `select` at what a tensor without dimensions holds, for interpreters that follow that; to others it is a
 # number. It gives a view.
 SELECT_AT = Opaque(
@@ -157,7 +153,7 @@ SELECT_AT = Opaque(
     "SelectBackward0",
     order=_select_at_order,
 )
-SELECT_AT.positions = _select_at_positions
+SELECT_AT.positions = lambda operands, params: _from_either_end(operands, params, 1)
 
 
 def _put_zero(x: Tensor, index: Tensor, dim: int) -> Tensor:

@@ -156,15 +156,13 @@ def statements(draw: random.Random, number: str, rows: list[str], half: int) -> 
 
     if draw.random() < 0.3:
         for _ in range(draw.randint(1, 3)):
-            target, given = (
-                draw.choice("aabc"),
-                [f"{draw.choice('abc')} = fg.tanh({term()})" for _ in range(3)],
-            )
+            target = draw.choice("aabc")
+            given = [f"{draw.choice('abc')} = fg.tanh({term()})" for _ in range(3)]
             yield draw.choice(
                 [
                     f"{target} = fg.tanh({term()})",
                     f"if {asked()}: {given[0]}",
-                    f"if {asked()}: {given[0]}; {given[1]}\n{{indent}}else: {given[2]}",
+                    f"if {asked()}: {given[0]}; {given[1]}\n        else: {given[2]}",
                     f"{target} = {target} * 0.5 if {asked()} else fg.tanh({term()})",
                     f"if {asked()} and {draw.choice([asked(), test()])}: {target} = {target} * 0.9",
                     f"if {asked()}: steps += 1",
@@ -304,8 +302,7 @@ def loop(seed: int) -> tuple[str, Callable[..., Any], int]:
     body = [*statements(draw, number, rows, n // 2)]
     if "while" in header:  # of which each round counts, also one that is left early
         body = [*(line.replace("continue", "t += 1; continue") for line in body), "t += 1"]
-    indent = "        "
-    lines = [header.format(n=n), *(f"    {line}".replace("{indent}", indent) for line in body)]
+    lines = [header.format(n=n), *(f"    {line}" for line in body)]
     lines += ["loss = (a * a).sum() + (b * c).sum() + total + (state.h + WORLD.h).sum()"]
     lines += [
         "loss = loss + (out * x).sum() + (sums * y).sum() + (back * y).sum() + (wide * wide.roll(1, 1)).sum()"
@@ -361,9 +358,11 @@ def compare(seed: int) -> bool:
             expected = results(derived, args)
             for called in (inner, outer):
                 found = results(called, args)
-                if isinstance(found, type) or isinstance(expected, type):
-                    # Who does not derive may not meet what is refused there.
-                    assert found is expected or called is outer, f"call {call}: {found}, not {expected}"
+                # Who does not derive may not meet what is refused there.
+                is_refused = isinstance(expected, type) and (called is inner or isinstance(found, type))
+                if isinstance(found, type) or is_refused:
+                    assert found is expected, f"call {call}: {found}, not {expected}"
+                if isinstance(expected, type):
                     continue
                 assert found[1] == expected[1], f"call {call}"
                 for ours, theirs in zip(found[0], expected[0], strict=called is inner):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from rolled_loops import check_over_rows
+from rolled_loops import check_over_rows, walk
 
 import fusegrad as fg
 
@@ -33,15 +33,6 @@ ROUND: dict[str, Round] = {
         h + fg.tensor([1.0, 2.0, 3.0]) * row - fg.tensor([1.0, 2.0, 3.0])
     ),
 }
-
-
-def walk(round_: Round) -> Callable[..., fg.Tensor]:
-    def function(x: fg.Tensor, h: fg.Tensor) -> fg.Tensor:
-        for t in range(len(x)):
-            h = round_(h, x[t])
-        return (h * h).sum()
-
-    return function
 
 
 @pytest.mark.parametrize("name", ROUND)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from rolled_loops import walk
 
 import fusegrad as fg
 from fusegrad.nn import functional as F
@@ -44,15 +45,6 @@ ROUND: dict[str, Round] = {
     "max_pool": lambda h, row: F.max_pool1d((h + row)[None], 3, 1, 1)[0].tanh(),
     "avg_pool": lambda h, row: F.avg_pool1d((h + row)[None], 3, 1, 1)[0],
 }
-
-
-def walk(round_: Round) -> Callable[..., fg.Tensor]:
-    def function(x: fg.Tensor, h: fg.Tensor) -> fg.Tensor:
-        for t in range(len(x)):
-            h = round_(h, x[t])
-        return (h * h).sum()
-
-    return function
 
 
 @pytest.mark.parametrize("name", ROUND)

@@ -79,22 +79,6 @@ class Rewriter:
                 return
         self._append(equation)
 
-    def written_out(self, graph: Graph, operands: Sequence[Operand]) -> list[Any]:
-        """What another graph gives of operands: its equations are put like those of the original graph."""
-        known: dict[Any, Any] = dict(zip(graph.inputs, operands, strict=True))
-        equations = []
-        for equation in graph.equations:
-            inputs = tuple([known.get(v, v) for v in equation.inputs])
-            known.update((v, self._named(v.type)) for v in equation.outputs)
-            outputs = tuple([known[v] for v in equation.outputs])
-            equations.append(Equation(equation.op, inputs, equation.params, outputs, self.source))
-        results = [known[v] for v in graph.outputs]
-        for value in (v for made in (*(e.values() for e in equations), results) for v in {*made}):
-            self._readers[value] = self._readers.get(value, 0) + 1
-        for equation in equations:
-            self.put(equation)
-        return [self.now(v) for v in results]
-
     def _append(self, equation: Equation) -> None:
         self._positions.update(dict.fromkeys(equation.outputs, len(self.equations)))
         self.equations.append(equation)

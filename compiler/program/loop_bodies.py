@@ -7,6 +7,7 @@ any other equations.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,6 +41,7 @@ def with_compiled_loops(graph: Graph, program_of: Callable[[Graph], Any]) -> Gra
 
     program_of: divides a graph into the steps of a program, which is yet to be compiled.
     """
+    graph = _without_branches(graph)
     loops = [e for e in graph.equations if e.op is ROLLED and not e.params["body"].is_compiled]
     if not loops:
         return graph
@@ -61,6 +63,20 @@ def with_compiled_loops(graph: Graph, program_of: Callable[[Graph], Any]) -> Gra
             equation = Equation(ROLLED, equation.inputs, params, equation.outputs, equation.source)
         equations.append(equation)
     return Graph(graph.inputs, tuple(equations), graph.outputs)
+
+
+def _without_branches(graph: Graph) -> Graph:
+    """The graph, whose rounds compute both sides of branches, and choose: so they are native code."""
+    known: dict[Body, Body] = {}
+    equations = []
+    for equation in graph.equations:
+        if equation.op is ROLLED and not (body := equation.params["body"]).is_compiled:
+            flat = flattened(body.graph)
+            if flat is not body.graph:
+                params = {**equation.params, "body": known.setdefault(body, Body(flat))}
+                equation = replace(equation, params=params)
+        equations.append(equation)
+    return Graph(graph.inputs, tuple(equations), graph.outputs) if known else graph
 
 
 def _pays_to_write_out(loop: Equation, program_of: Callable[[Graph], Any]) -> bool:

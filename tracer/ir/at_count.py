@@ -12,22 +12,32 @@ from __future__ import annotations
 import itertools
 import zlib
 from collections import OrderedDict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from fusegrad.eager.autograd import autograd
 from fusegrad.eager.core.abstract import interpreted
-from fusegrad.eager.core.op import Op, Params, TensorType, bind, wrap
+from fusegrad.eager.core.op import Params, TensorType, bind, wrap
 from fusegrad.eager.core.state import enable_grad
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.ir import rolled
-from fusegrad.tracer.ir.differentiate import Builder, zeros_of
+from fusegrad.tracer.ir.cotangent import (
+    TRUTH,
+    Cotangent,
+    Presence,
+    Structured,
+    presence,
+    truth_of,
+    zeros_of,
+)
+from fusegrad.tracer.ir.differentiate import Builder
 from fusegrad.tracer.ir.evaluation import alone, evaluate_graph
-from fusegrad.tracer.ir.graph import Graph, Subgraph
+from fusegrad.tracer.ir.graph import Graph, Subgraph, Value
 from fusegrad.tracer.ir.passes import optimise
 from fusegrad.tracer.ir.pullback import fresh, place_of, pullback
+from fusegrad.tracer.ir.reversed_round import Given
 from fusegrad.tracer.ir.rolled import ROLLED, Body, loop
 
 # Of so many numbers of rounds graphs are kept.
@@ -102,64 +112,93 @@ class Template(Subgraph):
 class Backward(Template):
     """The gradients of what the rounds of a loop were given, from those of some of what they hand on.
 
-    Its inputs are these, what was given as it was then, and what all rounds read as it is now: so it is in
-    eager, whose nodes have the inputs of each op. Its outputs are zeros where there is no gradient.
+    Its inputs are these, truths for those that there are only sometimes, what was given as it was then, and
+    what all rounds read as it is now: so it is in eager, whose nodes have the inputs of each op. Its outputs
+    are zeros where there is no gradient; truths for those that there are sometimes come last.
     """
 
-    def __init__(self, body: Body, carried: int, given: tuple[int, ...]) -> None:
-        """body: without a test. carried: how many tensors its rounds hand on. given: which have gradients."""
-        super().__init__(body.graph, f"{given} back to {carried} of {body.graph.text}")
+    def __init__(self, body: Body, carried: int, given: Mapping[int, Presence]) -> None:
+        """body: without a test. carried: how many tensors its rounds hand on. given: of which there are
+        gradients, and when.
+        """
+        shown = ", ".join(f"{i} {when.name.lower()}" for i, when in given.items())
+        super().__init__(body.graph, f"{shown} back to {carried} of {body.graph.text}")
         self._body, self._carried, self._given = body, carried, given
+        begin = tuple([given.get(i, Presence.NEVER) for i in range(carried)])
+        self._presences = body.history(carried, Given(begin, ())).whenever()
+        self._wanted = [i for i, v in enumerate(body.graph.inputs) if v.dtype.kind in "fcV"]
+        self._truths = [i for i in self._wanted if self._presences[i] is Presence.SOMETIMES]
+
+    def cotangents(
+        self, count: Tensor, given: Collection[Cotangent], tensors: Sequence[Tensor]
+    ) -> list[Cotangent | None]:
+        """The cotangents of what so many rounds were given, from those of some of what they hand on."""
+        truths = [x.present for x in given if x.present is not None]
+        operands = count, *[x.gradient for x in given], *truths, *tensors
+        made = bind(AT_COUNT, operands, {"template": self})
+        gradients = dict(zip(self._wanted, made, strict=False))
+        present = dict(zip(self._truths, made[len(self._wanted) :], strict=True))
+        return [
+            None if when is Presence.NEVER else Cotangent(gradients[i], present.get(i))
+            for i, when in enumerate(self._presences)
+        ]
 
     def _make(self, rounds: int) -> tuple[Graph, list[np.ndarray]]:
         graph, carried = self._body.graph, self._carried
         names = {v.name for v in graph.inputs}
-        seeds = [fresh(f"g_{graph.outputs[i].name}", graph.outputs[i].type, names) for i in self._given]
+        seeds = {i: fresh(f"g_{graph.outputs[i].name}", graph.outputs[i].type, names) for i in self._given}
+        sometimes = [i for i, when in self._given.items() if when is Presence.SOMETIMES]
+        truths = {i: fresh(f"has_{graph.outputs[i].name}", TRUTH, names) for i in sometimes}
         now = [fresh(f"{v.name}_now", v.type, names) for v in graph.inputs[carried:]]
         builder = Builder(names, "d")
-        wanted = [i for i, v in enumerate(graph.inputs) if v.dtype.kind in "fcV"]
 
-        def walk() -> list[Any]:
-            gradients: list[Any] = [None] * carried
-            for i, seed in zip(self._given, seeds, strict=True):
-                gradients[i] = builder.tensor(seed)
+        def walk() -> list[Cotangent | None]:
+            given: list[Cotangent | None] = [None] * carried
+            for i, seed in seeds.items():
+                given[i] = Cotangent(builder.tensor(seed), builder.tensor(truths.get(i)))
             if not rounds:
-                return [gradients[i] if i < carried else None for i in wanted]
+                return [*given, *[None] * len(now)]
             then = [builder.tensor(v) for v in graph.inputs]
             inputs = [*then[:carried], *map(builder.tensor, now)]
             params = loop(self._body, rounds, carried, keeps=True)
             kept: Any = bind(ROLLED, tuple(then), params)
-            gradients += [None] * (len(kept) - carried)
-            return [rolled.gradient(gradients, inputs, kept, i, **params) for i in wanted]
+            given += [None] * (len(kept) - carried)
+            return ROLLED.pull_back(given, inputs, kept, params)
 
-        def filled() -> list[Any]:
-            found = zip(wanted, walk(), strict=True)
-            return [builder.value(zeros_of(graph.inputs[i]) if x is None else x) for i, x in found]
+        def results() -> list[Value]:
+            found = walk()
+            gradients = (
+                zeros_of(graph.inputs[i]) if (x := found[i]) is None else x.gradient for i in self._wanted
+            )
+            return [builder.value(x) for x in (*gradients, *(truth_of(found[i]) for i in self._truths))]
 
-        results = interpreted(builder, filled)
-        inputs = (*seeds, *graph.inputs, *now, *builder.constants)
-        made = optimise(Graph(inputs, tuple(builder.equations), tuple(results)))
-        return made, [*builder.constants.values()]
+        made = interpreted(builder, results)
+        inputs = (*seeds.values(), *truths.values(), *graph.inputs, *now, *builder.constants)
+        whole = optimise(Graph(inputs, tuple(builder.equations), tuple(made)))
+        return whole, [*builder.constants.values()]
 
     def run(self, rounds: int, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
-        number, carried = len(self._given), self._carried
-        inputs = number + len(self._body.graph.inputs)
-        then, now = tensors[number + carried : inputs], tensors[inputs:]
+        carried = self._carried
+        seeds = len(tensors) - 2 * len(self._body.graph.inputs) + carried
+        inputs = seeds + len(self._body.graph.inputs)
+        then, now = tensors[seeds + carried : inputs], tensors[inputs:]
         if all(
             np.array_equal(a.array, b.array, equal_nan=a.array.dtype.kind in "fc")
             for a, b in zip(then, now, strict=True)
         ):
             return super().run(rounds, tensors)
-        return self._written_since(rounds, tensors[:number], tensors[number:inputs], now)
+        return self._written_since(rounds, tensors[:seeds], tensors[seeds:inputs], now)
 
     def _written_since(
-        self, rounds: int, seeds: Sequence[Tensor], inputs: Sequence[Tensor], now: Sequence[Tensor]
+        self, rounds: int, given: Sequence[Tensor], inputs: Sequence[Tensor], now: Sequence[Tensor]
     ) -> list[Tensor]:
         """The gradients where what all rounds read was written since, and nobody has counted that.
 
         Nodes keep what they are given, and find there what was written; what rounds made they keep as it was.
         """
         graph, carried = self._body.graph, self._carried
+        truths = iter(given[len(self._given) :])
+        there = [when is Presence.ALWAYS or next(truths).item() for when in self._given.values()]
         with enable_grad():
             leaves = [wrap(t.array.copy()).requires_grad_(t.array.dtype.kind in "fcV") for t in inputs]
             state: Sequence[Any] = leaves[:carried]
@@ -167,19 +206,26 @@ class Backward(Template):
                 state = evaluate_graph(graph, [*state, *leaves[carried:]], writes_out=True)[:carried]
             for leaf, written in zip(leaves[carried:], now, strict=True):
                 leaf.array[...] = written.array
-            wanted = [leaf for leaf in leaves if leaf.array.dtype.kind in "fcV"]
-            pairs = [(state[i], g) for i, g in zip(self._given, seeds, strict=True) if state[i].needs_grad]
+            wanted = [leaves[i] for i in self._wanted]
+            seeds = [
+                (state[i], g) for i, g, is_there in zip(self._given, given, there, strict=False) if is_there
+            ]
+            pairs = [(made, g) for made, g in seeds if made.needs_grad]
             found = autograd.grad(
                 [made for made, _ in pairs], wanted, [g for _, g in pairs], allow_unused=True
             )
-        return [wrap(np.zeros_like(x.array)) if g is None else g for x, g in zip(wanted, found, strict=True)]
+        gradients = dict(zip(self._wanted, found, strict=True))
+        truths_found = [wrap(np.array(gradients[i] is not None)) for i in self._truths]
+        filled = [wrap(np.zeros_like(leaves[i].array)) if g is None else g for i, g in gradients.items()]
+        return [*filled, *truths_found]
 
 
-def backward_of(body: Body, carried: int, given: tuple[int, ...]) -> Backward:
-    """The one template of the gradients of these rounds."""
-    key = carried, given
+def backward_of(body: Body, carried: int, given: Mapping[int, Cotangent]) -> Backward:
+    """The one template of the gradients of these rounds. given: the cotangents of what they hand on."""
+    when = {i: presence(x) for i, x in given.items()}
+    key = carried, *when.items()
     if key not in body.templates:
-        body.templates[key] = Backward(body, carried, given)
+        body.templates[key] = Backward(body, carried, when)
     found: Backward = body.templates[key]
     return found
 
@@ -195,20 +241,35 @@ class Derived(Template):
 
     def _make(self, rounds: int) -> tuple[Graph, list[np.ndarray]]:
         graph, constants = self._of.graph_of(rounds)
-        made = pullback(graph, self._given, self._number)
-        return made.graph, [*constants, *made.constants]
+        made = pullback(graph, [(i, Presence.ALWAYS) for i in self._given], self._number)
+        return made.giving(()), [*constants, *made.constants]
 
 
-class AtCount(Op):
+class AtCount(Structured):
     """What a template's graph gives, of tensors that come after the number of rounds. Params: `template`."""
-
-    family = "rolled"
-    fills = False
 
     @staticmethod
     def leads(params: Params) -> Sequence[Collection[int]]:
         # The first input is the number of rounds.
         return [{i + 1 for i in ways} for ways in params["template"].leads()]
+
+    def pull_back(
+        self,
+        given: Sequence[Cotangent | None],
+        inputs: Sequence[Tensor],
+        outputs: Sequence[Tensor],
+        params: Params,
+    ) -> list[Cotangent | None]:
+        """What the graph gives back to its inputs: zeros where that has no gradient."""
+        known = {i: x.gradient for i, x in enumerate(given) if x is not None}
+        leads = self.leads(params)
+        reached = {place for i in known for place in leads[i]}
+        if not reached:
+            return [None] * len(inputs)
+        count, *others = inputs
+        template = params["template"].derived(tuple(known), len(others))
+        made = bind(AT_COUNT, (count, *known.values(), *others), {"template": template})
+        return [Cotangent(made[place_of(inputs, i)]) if i in reached else None for i in range(len(inputs))]
 
     def evaluate(self, args: Sequence[Any], params: Params) -> Any:
         count, *tensors = args
@@ -223,16 +284,7 @@ class AtCount(Op):
 
 
 def _gradient(g: Any, inputs: Sequence[Tensor], index: int, template: Template) -> Tensor | None:
-    gradients = g if type(g) is list else [g]
-    given = tuple([i for i, known in enumerate(gradients) if known is not None])
-    leads = AtCount.leads({"template": template})
-    if not any(index in leads[i] for i in given):
-        return None
-    count, *others = inputs
-    operands = count, *[gradients[i] for i in given], *others
-    made = bind(AT_COUNT, operands, {"template": template.derived(given, len(others))})
-    gradient: Tensor = made[place_of(others, index - 1)]
-    return gradient
+    return AT_COUNT.rule_of(g, inputs, (), index, {"template": template})
 
 
 AT_COUNT = AtCount("at_count", "*tensors", {"tensors": _gradient})

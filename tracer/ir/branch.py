@@ -10,15 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from fusegrad.eager.core.op import REGISTRY, Op, Params, TensorType, bind, wrap
+from fusegrad.eager.core.op import REGISTRY, Params, TensorType, bind, wrap
 from fusegrad.eager.core.tensor import Tensor
+from fusegrad.tracer.ir.cotangent import Cotangent, Presence, Structured, presence
 from fusegrad.tracer.ir.evaluation import evaluate_graph
 from fusegrad.tracer.ir.graph import Equation, Graph, Subgraph, Value
-from fusegrad.tracer.ir.pullback import fresh, place_of, pullback
+from fusegrad.tracer.ir.passes import optimise
+from fusegrad.tracer.ir.pullback import fresh, pullback
 from fusegrad.tracer.ir.rolled import ways_of
 
 # How their names begin.
@@ -26,29 +28,45 @@ SIDE = "side"
 _WHERE = REGISTRY["where"]
 
 
+class Back(NamedTuple):
+    """The sides of a branch that goes back, each of which gives gradients of what is differentiable of the
+    tensors that the branch takes, and the `truths` of some of them.
+
+    presences: when there are gradients. constants: what they take last.
+    """
+
+    then: Side
+    otherwise: Side
+    presences: list[Presence]
+    truths: list[int]
+    constants: list[np.ndarray]
+
+
 class Side(Subgraph):
     """What one side of a branch does."""
 
     def __init__(self, graph: Graph) -> None:
         super().__init__(graph)
-        self._back: dict[Any, tuple[Side, Side, list[Any]]] = {}
+        self._back: dict[Any, Back] = {}
 
     @property
     def name(self) -> str:
         return SIDE + super().name.removeprefix("round")
 
-    def back(self, other: Side, given: tuple[int, ...]) -> tuple[Side, Side, list[Any]]:
-        """The sides of the gradients of this one and the other one, from those of the outputs `given`, and
-        what they take last.
-        """
+    def back(self, other: Side, given: tuple[tuple[int, Presence], ...]) -> Back:
+        """How this side and the other one go back from the outputs `given`, and when these have gradients."""
         key = other, given
         if key not in self._back:
             number = len(self.graph.inputs)
             one, two = (pullback(side.graph, given, number) for side in (self, other))
+            when = [a.joined(b) for a, b in zip(one.presences, two.presences, strict=True)]
+            truths = [i for i, each in enumerate(when) if each is Presence.SOMETIMES]
             common = len(one.graph.inputs) - len(one.constants)
-            behind = _widened(one.graph, len(one.graph.inputs), two.graph.inputs[common:])
-            before = _widened(two.graph, common, one.graph.inputs[common:])
-            self._back[key] = Side(behind), Side(before), [*one.constants, *two.constants]
+            then, otherwise = one.giving(truths), two.giving(truths)
+            behind = _widened(then, len(then.inputs), otherwise.inputs[common:])
+            before = _widened(otherwise, common, then.inputs[common:])
+            constants = [*one.constants, *two.constants]
+            self._back[key] = Back(Side(behind), Side(before), when, truths, constants)
         return self._back[key]
 
 
@@ -59,20 +77,44 @@ def _widened(graph: Graph, place: int, others: Sequence[Any]) -> Graph:
     return Graph((*graph.inputs[:place], *unused, *graph.inputs[place:]), graph.equations, graph.outputs)
 
 
-class Branch(Op):
+class Branch(Structured):
     """What one of two graphs gives: takes a truth without dimensions, and what they take.
 
     Params: `then`, `otherwise`, each a `Side`.
     """
-
-    family = "rolled"
-    fills = False
 
     @staticmethod
     def leads(params: Params) -> Sequence[Collection[int]]:
         sides = (ways_of(params[name].graph) for name in ("then", "otherwise"))
         # The first input is the test.
         return [{i + 1 for i in (*one, *other)} for one, other in zip(*sides, strict=True)]
+
+    def pull_back(
+        self,
+        given: Sequence[Cotangent | None],
+        inputs: Sequence[Tensor],
+        outputs: Sequence[Tensor],
+        params: Params,
+    ) -> list[Cotangent | None]:
+        """The side that was chosen goes back."""
+        test, *tensors = inputs
+        known = {i: each for i, each in enumerate(given) if each is not None}
+        when = tuple([(i, presence(each)) for i, each in known.items()])
+        back = params["then"].back(params["otherwise"], when)
+        if all(each is Presence.NEVER for each in back.presences):
+            return [None] * len(inputs)
+        truths = [each.present for each in known.values() if each.present is not None]
+        operands = (
+            test, *(each.gradient for each in known.values()), *truths, *tensors, *map(wrap, back.constants)
+        )  # fmt: skip
+        made = bind(BRANCH, operands, {"then": back.then, "otherwise": back.otherwise})
+        number = len(back.presences)
+        present = dict(zip(back.truths, made[number:], strict=True))
+        gradients = (
+            None if each is Presence.NEVER else Cotangent(made[i], present.get(i))
+            for i, each in enumerate(back.presences)
+        )
+        return [next(gradients) if x.array.dtype.kind in "fcV" else None for x in inputs]
 
     def evaluate(self, args: Sequence[Any], params: Params) -> Any:
         # It may give one tensor twice, or what it was given.
@@ -94,25 +136,18 @@ def _chosen(args: Sequence[Any], params: Params, writes_out: bool) -> tuple[Any,
 
 
 def _gradient(g: Any, inputs: Sequence[Tensor], index: int, then: Side, otherwise: Side) -> Tensor | None:
-    gradients = g if type(g) is list else [g]
-    given = tuple([i for i, known in enumerate(gradients) if known is not None])
-    leads = Branch.leads({"then": then, "otherwise": otherwise})
-    if not any(index in leads[i] for i in given):
-        return None
-    test, *tensors = inputs
-    one, other, constants = then.back(otherwise, given)
-    operands = test, *[gradients[i] for i in given], *tensors, *map(wrap, constants)
-    found: Tensor = bind(BRANCH, operands, {"then": one, "otherwise": other})[place_of(tensors, index - 1)]
-    return found
+    return BRANCH.rule_of(g, inputs, (), index, {"then": then, "otherwise": otherwise})
 
 
 BRANCH = Branch("branch", "*tensors", {"tensors": _gradient})
 
 
 def flattened(graph: Graph) -> Graph:
-    """The graph, which computes both sides of its branches, and takes what their tests choose."""
-    if not any(e.op is BRANCH for e in graph.equations):
-        return graph
+    """The graph, which computes both sides of its branches, and takes what their tests choose; optimised."""
+    return optimise(_flattened(graph)) if any(e.op is BRANCH for e in graph.equations) else graph
+
+
+def _flattened(graph: Graph) -> Graph:
     names = {v.name for v in graph.inputs} | {v.name for e in graph.equations for v in e.outputs}
     equations: list[Equation] = []
     known: dict[Any, Any] = {}
@@ -123,7 +158,7 @@ def flattened(graph: Graph) -> Graph:
             continue
         test, *tensors = inputs
         one, other = (
-            _put(flattened(equation.params[side].graph), tensors, equations, names)
+            _put(_flattened(equation.params[side].graph), tensors, equations, names)
             for side in ("then", "otherwise")
         )
         for made, x, y in zip(equation.outputs, one, other, strict=True):

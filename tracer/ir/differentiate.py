@@ -8,16 +8,15 @@ eager's nodes run (`Op.gradient`), so both give the same equations.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from fusegrad.eager.core.abstract import AbstractInterpreter, interpreted, stand_in
-from fusegrad.eager.core.dtypes import FROM_NUMPY
 from fusegrad.eager.core.op import Op, Params
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.eager.ops.create.creation import zeros
+from fusegrad.tracer.ir.cotangent import Cotangent, Structured, present_of, zeros_of
 from fusegrad.tracer.ir.graph import GUARD, Equation, Graph, Source, Value, array_type, identifier
 
 
@@ -114,11 +113,12 @@ def differentiate(
     names = {v.name for v in graph.inputs} | {v.name for e in graph.equations for v in e.outputs}
     builder = Builder(set(names), "d")
     seeds = [Value(identifier(f"g_{v.name}", builder._names), v.type) for v in outputs]
-    gradients: dict[Value, Tensor] = {}
+    gradients: dict[Value, Cotangent] = {}
 
     def walk() -> list[Any]:
-        gradients.update(walked_back(graph, zip(outputs, seeds, strict=True), tracked, builder))
-        return [builder.value(gradients[v]) for v in wanted if v in gradients]
+        given = ((v, Cotangent(builder.tensor(seed))) for v, seed in zip(outputs, seeds, strict=True))
+        gradients.update(walked_back(graph, given, tracked, builder))
+        return [builder.value(gradients[v].gradient) for v in wanted if v in gradients]
 
     results = interpreted(builder, walk)
     known = {o for e in builder.equations for o in e.outputs} | set(seeds) | set(builder.constants)
@@ -131,61 +131,56 @@ def differentiate(
 
 
 def walked_back(
-    graph: Graph, seeds: Iterable[tuple[Value, Value]], tracked: frozenset[Value], builder: Builder
-) -> dict[Value, Tensor]:
-    """The gradients of the values of a graph, which the builder writes down.
+    graph: Graph, given: Iterable[tuple[Value, Cotangent]], tracked: frozenset[Value], builder: Builder
+) -> dict[Value, Cotangent]:
+    """The cotangents of the values of a graph, which the builder writes down.
 
-    seeds: some of its outputs, each with what stands for its gradient.
+    given: some of its outputs, each with its cotangent.
     """
-    gradients: dict[Value, Tensor] = {}
+    found: dict[Value, Cotangent] = {}
 
-    def add(value: Value, gradient: Tensor) -> None:
-        known = gradients.get(value)
-        gradients[value] = gradient if known is None else known + gradient
+    def add(value: Value, more: Cotangent) -> None:
+        known = found.get(value)
+        found[value] = more if known is None else known.plus(more)
 
-    for value, seed in seeds:
-        add(value, builder.tensor(seed))
+    for output, seed in given:
+        add(output, seed)
     for equation in reversed(graph.equations):
+        outputs = [found.get(v) if v in tracked else None for v in equation.outputs]
+        if equation.op.rules is None or all(known is None for known in outputs):
+            continue
         builder.source = equation.source
-        _pull_back(equation, tracked, gradients, builder, add)
+        try:
+            pulled = _pulled_back(equation, outputs, tracked, builder)
+        except RuntimeError as refusal:
+            raise NoGradient(str(refusal)) from refusal
+        for operand, cotangent in zip(equation.inputs, pulled, strict=True):
+            if cotangent is not None and operand in tracked:
+                add(operand, cotangent)
     builder.source = None
-    return gradients
+    return found
 
 
-def _pull_back(
-    equation: Equation,
-    tracked: frozenset[Value],
-    gradients: Mapping[Value, Tensor],
-    builder: Builder,
-    add: Any,
-) -> None:
-    """Send the gradients of the equation's outputs on to its inputs.
-
-    add: called with each input that gets one, and the gradient.
-    """
-    given = [gradients.get(v) if v in tracked else None for v in equation.outputs]
-    op = equation.op
-    if op.rules is None or all(g is None for g in given):
-        return
-    g: Any = given[0]
-    if len(given) > 1:
-        g = [
-            zeros_of(v) if known is None and op.fills else known
-            for known, v in zip(given, equation.outputs, strict=True)
-        ]
+def _pulled_back(
+    equation: Equation, given: Sequence[Cotangent | None], tracked: frozenset[Value], builder: Builder
+) -> list[Cotangent | None]:
+    """The cotangents of an equation's inputs, from those of its outputs."""
+    op, params = equation.op, dict(equation.params)
     inputs = [builder.tensor(v) for v in equation.inputs]
     outputs = [builder.tensor(v) for v in equation.outputs]
+    if isinstance(op, Structured):
+        return op.pull_back(given, inputs, outputs, params)
+    gradients = [
+        zeros_of(v) if known is None else known.gradient
+        for known, v in zip(given, equation.outputs, strict=True)
+    ]
+    g: Any = gradients if len(gradients) > 1 else gradients[0]
+    present = present_of(x for x in given if x is not None)
     types = [v.type if isinstance(v, Value) else None for v in equation.inputs]
+    found: list[Cotangent | None] = []
     for index, operand in enumerate(equation.inputs):
+        gradient = None
         if isinstance(operand, Value) and operand in tracked and op.rule(index) is not None:
-            try:
-                gradient = op.gradient(index, g, inputs, outputs, types, dict(equation.params))
-            except RuntimeError as refusal:
-                raise NoGradient(str(refusal)) from refusal
-            if gradient is not None:
-                add(operand, gradient)
-
-
-def zeros_of(value: Value) -> Tensor:
-    """Zeros of a value's type."""
-    return zeros(*value.shape, dtype=FROM_NUMPY[value.dtype])
+            gradient = op.gradient(index, g, inputs, outputs, types, params)
+        found.append(None if gradient is None else Cotangent(gradient).times(present))
+    return found

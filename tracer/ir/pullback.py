@@ -10,39 +10,58 @@ import numpy as np
 from fusegrad.eager.core.abstract import interpreted
 from fusegrad.eager.core.op import TensorType
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.tracer.ir.differentiate import Builder, walked_back, zeros_of
+from fusegrad.tracer.ir.cotangent import TRUTH, Cotangent, Presence, presence, truth_of, zeros_of
+from fusegrad.tracer.ir.differentiate import Builder, walked_back
 from fusegrad.tracer.ir.graph import Graph, Value, identifier
 from fusegrad.tracer.ir.passes import optimise
 
 
 class Pullback(NamedTuple):
-    """graph: its last inputs are `constants`."""
+    """graph: gives gradients of what it was to give them of, and behind them for each a truth, that there is
+    one; its last inputs are `constants`. presences: when there are.
+    """
 
     graph: Graph
+    presences: list[Presence]
     constants: list[np.ndarray]
 
+    def giving(self, truths: Sequence[int]) -> Graph:
+        """The graph that gives all gradients, and these of the truths."""
+        number = len(self.presences)
+        made = (*self.graph.outputs[:number], *(self.graph.outputs[number + i] for i in truths))
+        return optimise(Graph(self.graph.inputs, self.graph.equations, made))
 
-def pullback(graph: Graph, given: tuple[int, ...], number: int) -> Pullback:
+
+def pullback(graph: Graph, given: Sequence[tuple[int, Presence]], number: int) -> Pullback:
     """The gradients of the first inputs, so many, where they are differentiable; zeros where there is none.
 
-    It takes the gradients of the outputs `given`, and what the graph takes.
+    given: when there are gradients of which outputs. It takes these, truths for those that there are only
+    sometimes, and what the graph takes.
     """
     names = {v.name for v in graph.inputs} | {v.name for e in graph.equations for v in e.outputs}
     values = (*graph.inputs, *(v for e in graph.equations for v in e.outputs))
     tracked = frozenset([v for v in values if v.dtype.kind in "fcV"])
-    seeds = [fresh(f"g_{graph.outputs[i].name}", graph.outputs[i].type, names) for i in given]
+    seeds = {i: fresh(f"g_{graph.outputs[i].name}", graph.outputs[i].type, names) for i, _ in given}
+    sometimes = [i for i, when in given if when is Presence.SOMETIMES]
+    truths = {i: fresh(f"has_{seeds[i].name}", TRUTH, names) for i in sometimes}
     builder = Builder(names, "d")
+    wanted = [v for v in graph.inputs[:number] if v.dtype.kind in "fcV"]
+    found: dict[Value, Cotangent] = {}
 
     def walk() -> list[Value]:
-        begin = zip([graph.outputs[i] for i in given], seeds, strict=True)
-        gradients = walked_back(graph, begin, tracked, builder)
-        wanted = [v for v in graph.inputs[:number] if v.dtype.kind in "fcV"]
-        return [builder.value(gradients[v] if v in gradients else zeros_of(v)) for v in wanted]
+        begin = [
+            (graph.outputs[i], Cotangent(builder.tensor(x), builder.tensor(truths.get(i))))
+            for i, x in seeds.items()
+        ]
+        found.update(walked_back(graph, begin, tracked, builder))
+        gradients = [found[v].gradient if v in found else zeros_of(v) for v in wanted]
+        return [builder.value(x) for x in (*gradients, *(truth_of(found.get(v)) for v in wanted))]
 
     results = interpreted(builder, walk)
-    inputs = (*seeds, *graph.inputs, *builder.constants)
+    inputs = (*seeds.values(), *truths.values(), *graph.inputs, *builder.constants)
     whole = Graph(inputs, (*graph.equations, *builder.equations), tuple(results))
-    return Pullback(optimise(whole), [*builder.constants.values()])
+    when = [presence(found.get(v)) for v in wanted]
+    return Pullback(whole, when, [*builder.constants.values()])
 
 
 def fresh(name: str, type_: TensorType, names: set[str]) -> Value:

@@ -9,81 +9,180 @@ What is carried back is the gradient of what was carried on, and the sum of thos
                                                      d2 = add(sum_w, d1)
                                                      return (d0, d2, g_h)
 
-where h and x come row by row, h as the loop kept it, and the gradient of x leaves row by row.
+where h and x come row by row, h as the loop kept it, and the gradient of x leaves row by row. Of what has a
+gradient in only some rounds, a truth that says whether it has one is carried back, too (`cotangent.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from fusegrad.eager.core.abstract import interpreted
-from fusegrad.tracer.ir.differentiate import Builder, walked_back, zeros_of
+from fusegrad.eager.core.ops import ops
+from fusegrad.tracer.ir.cotangent import TRUTH, Cotangent, Presence, presence, truth_of, zeros_of
+from fusegrad.tracer.ir.differentiate import Builder, walked_back
 from fusegrad.tracer.ir.graph import Graph, Value, identifier
+
+
+class Given(NamedTuple):
+    """When there are gradients of what rounds hand on, by place; and of which outputs that leave row by row,
+    by number.
+    """
+
+    carried: tuple[Presence, ...]
+    rows: tuple[tuple[int, Presence], ...]
 
 
 class ReversedRound(NamedTuple):
     """A round that goes back.
 
-    graph: takes the gradients of what is carried on and the sums for what all rounds read; then, as rows, the
-    gradients of what left row by row, what the round was handed, what was kept of it, and its own rows; then
-    what all rounds read, and `constants`. Gives the new gradients and sums, and as rows the gradients of the
-    rows that were read.
-    carried, others, rows: which inputs of the round these gradients are of.
+    graph: takes the gradients of what is carried on, the sums for what all rounds read, and truths; then, as
+    rows, the gradients of what left row by row, what the round was handed, what was kept of it, and its own
+    rows; then what all rounds read, truths for the first of these rows, and `constants`. Gives the new
+    gradients, sums and truths, and as rows the gradients of the rows that were read.
+    carried, others, truths, rows: which inputs of the round these are of.
     """
 
     graph: Graph
     carried: list[int]
     others: list[int]
+    truths: list[int]
     rows: list[int]
     constants: list[np.ndarray]
 
 
+class History:
+    """When there are gradients, after none, one, two and more rounds back: of what was handed on, and of what
+    the last of them read.
+    """
+
+    def __init__(self, graph: Graph, carried: int, given: Given) -> None:
+        self._carried = [given.carried]
+        self._read: list[tuple[Presence, ...]] = [(Presence.NEVER,) * (len(graph.inputs) - carried)]
+        self._from = 0  # which of these follows the last one
+        while True:
+            after = _presences(graph, given._replace(carried=self._carried[-1]))
+            self._read.append(after[carried:])
+            if after[:carried] in self._carried:
+                self._from = self._carried.index(after[:carried])
+                break
+            self._carried.append(after[:carried])
+
+    def after(self, rounds: int) -> tuple[Presence, ...]:
+        """Of what a loop of so many rounds was given."""
+        again = len(self._carried) - self._from
+        place = rounds if rounds < len(self._carried) else self._from + (rounds - self._from) % again
+        read = self._read[: rounds + 1]
+        return (*self._carried[place], *(_either(each) for each in zip(*read, strict=True)))
+
+    def during(self, rounds: int) -> tuple[Presence, ...]:
+        """Of what is handed on, if it is to be said in one way for all rounds."""
+        return tuple([_joined(each) for each in zip(*self._carried[: rounds + 1], strict=True)])
+
+    def whenever(self) -> tuple[Presence, ...]:
+        """Of what a loop of any number of rounds was given."""
+        found = [self.after(rounds) for rounds in range(len(self._read) + 1)]
+        return tuple([_joined(each) for each in zip(*found, strict=True)])
+
+
+def _either(found: Sequence[Presence]) -> Presence:
+    return max(found, key=lambda each: each.value)
+
+
+def _joined(found: Sequence[Presence]) -> Presence:
+    return found[0] if len({*found}) == 1 else Presence.SOMETIMES
+
+
+def _presences(graph: Graph, given: Given) -> tuple[Presence, ...]:
+    """When there are gradients of the inputs of a round, after it has gone back."""
+    walk = _Walk(graph, given)
+    found: dict[Value, Cotangent] = {}
+    interpreted(walk.builder, lambda: found.update(walk.back()) or [])
+    return tuple([presence(found.get(v)) for v in graph.inputs])
+
+
+class _Walk:
+    """Goes back through a round. seeds, truths: for its outputs, by number, what stands for the gradient and
+    for whether there is one.
+    """
+
+    def __init__(self, graph: Graph, given: Given) -> None:
+        self.graph = graph
+        self._names = {v.name for v in graph.inputs} | {v.name for e in graph.equations for v in e.outputs}
+        self.builder = Builder(set(self._names), "d")
+        when = [*enumerate(given.carried), *given.rows]
+        floats = [(i, each) for i, each in when if graph.outputs[i].dtype.kind in "fcV"]
+        known = [(i, each) for i, each in floats if each is not Presence.NEVER]
+        self.seeds = {i: self.new("g", graph.outputs[i]) for i, _ in known}
+        sometimes = [i for i, each in known if each is Presence.SOMETIMES]
+        self.truths = {i: self.new("has", Value(self.seeds[i].name, TRUTH)) for i in sometimes}
+
+    def new(self, prefix: str, value: Value) -> Value:
+        """A new value of the type of another one."""
+        name = identifier(f"{prefix}_{value.name}", self._names)
+        self._names.add(name)
+        self.builder.takes(name)
+        return Value(name, value.type)
+
+    def back(self) -> dict[Value, Cotangent]:
+        """The cotangents of what the round computes and takes."""
+        graph, builder = self.graph, self.builder
+        values = (*graph.inputs, *(v for e in graph.equations for v in e.outputs))
+        tracked = frozenset([v for v in values if v.dtype.kind in "fcV"])
+        begin = []
+        for i, seed in self.seeds.items():
+            present = builder.tensor(self.truths[i]) if i in self.truths else None
+            begin.append((graph.outputs[i], Cotangent(builder.tensor(seed), present)))
+        return walked_back(graph, begin, tracked, builder)
+
+
 def reversed_round(
-    graph: Graph, carried: int, rows: int, given: tuple[int, ...], kept: Sequence[Value] = ()
+    graph: Graph,
+    carried: int,
+    rows: int,
+    given: Given,
+    after: Sequence[Presence],
+    kept: Sequence[Value] = (),
 ) -> ReversedRound:
     """The round that goes back.
 
-    carried, rows: how many of the inputs of `graph` are handed on, and come row by row. given: which of the
-    outputs that leave row by row have gradients. kept: what of the round need not be computed again.
+    carried, rows: how many of the inputs of `graph` are handed on, and come row by row. given: when there are
+    gradients in all rounds. after: when there are some of its inputs, when all have gone back. kept: what of
+    the round need not be computed again.
     """
-    inputs = graph.inputs
-    names = {v.name for v in inputs} | {v.name for e in graph.equations for v in e.outputs}
-    builder = Builder(set(names), "d")
+    inputs, walk = graph.inputs, _Walk(graph, given)
+    builder = walk.builder
+    ours = [i for i in walk.seeds if i < carried]
+    read = [i for i, each in enumerate(after) if i >= carried and each is not Presence.NEVER]
+    parts, others = ([i for i in read if (i < carried + rows) is is_row] for is_row in (True, False))
+    sums = {i: walk.new("sum", inputs[i]) for i in others}
+    sometimes = [i for i in read if after[i] is Presence.SOMETIMES]
+    had = {i: walk.new("has", inputs[i].__class__(inputs[i].name, TRUTH)) for i in sometimes}
+    flags = {i: x for i, x in walk.truths.items() if i < carried} | had
 
-    def new(prefix: str, value: Value) -> Value:
-        name = identifier(f"{prefix}_{value.name}", names)
-        names.add(name)
-        builder.takes(name)
-        return Value(name, value.type)
-
-    differentiable = [i for i, v in enumerate(inputs) if v.dtype.kind in "fcV"]
-    ours = [i for i in differentiable if i < carried]
-    parts = [i for i in differentiable if carried <= i < carried + rows]
-    others = [i for i in differentiable if i >= carried + rows]
-    seeds = {i: new("g", graph.outputs[i]) for i in (*ours, *given)}
-    sums = {i: new("sum", inputs[i]) for i in others}
-    tracked = {v for v in inputs if v.dtype.kind in "fcV"}
-    tracked.update(v for e in graph.equations for v in e.outputs if v.dtype.kind in "fcV")
-
-    def walk() -> list[Any]:
-        begin = ((graph.outputs[i], seed) for i, seed in seeds.items())
-        gradients = walked_back(graph, begin, frozenset(tracked), builder)
-        for i in others:
-            if inputs[i] in gradients:
-                gradients[inputs[i]] = builder.tensor(sums[i]) + gradients[inputs[i]]
+    def results() -> list[Value]:
+        found = walk.back()
+        gradients = {i: found[v].gradient if v in found else zeros_of(v) for i, v in enumerate(inputs)}
+        for i, known in sums.items():
+            if inputs[i] in found:
+                gradients[i] = builder.tensor(known) + gradients[i]
             else:
-                gradients[inputs[i]] = builder.tensor(sums[i])
-        wanted = (inputs[i] for i in (*ours, *others, *parts))
-        return [builder.value(gradients[v] if v in gradients else zeros_of(v)) for v in wanted]
+                gradients[i] = builder.tensor(known)
+        truths = {i: truth_of(found.get(inputs[i])) for i in flags}
+        for i, known in had.items():
+            truths[i] = ops.logical_or(builder.tensor(known), truths[i])
+        made = (*(gradients[i] for i in (*ours, *others)), *truths.values(), *(gradients[i] for i in parts))
+        return [builder.value(x) for x in made]
 
-    results = interpreted(builder, walk)
+    made = interpreted(builder, results)
     taken = (
-        *[seeds[i] for i in ours], *sums.values(), *[seeds[i] for i in given], *inputs[:carried], *kept,
-        *inputs[carried:], *builder.constants,
+        *[walk.seeds[i] for i in ours], *sums.values(), *flags.values(),
+        *[walk.seeds[i] for i, _ in given.rows if i in walk.seeds], *inputs[:carried], *kept,
+        *inputs[carried:], *[walk.truths[i] for i, _ in given.rows if i in walk.truths], *builder.constants,
     )  # fmt: skip
     again = [e for e in graph.equations if not any(v in kept for v in e.outputs)]
-    round_ = Graph(taken, (*again, *builder.equations), tuple(results))
-    return ReversedRound(round_, ours, others, parts, [*builder.constants.values()])
+    round_ = Graph(taken, (*again, *builder.equations), tuple(made))
+    return ReversedRound(round_, ours, others, [*flags], parts, [*builder.constants.values()])

@@ -17,14 +17,14 @@ from typing import Any
 
 import numpy as np
 
-from fusegrad.eager.core.dtypes import FROM_NUMPY
-from fusegrad.eager.core.op import REGISTRY, Op, Params, TensorType, bind, wrap
+from fusegrad.eager.core.op import REGISTRY, Params, TensorType, bind, wrap
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.shape.slicing import Slice
+from fusegrad.tracer.ir.cotangent import Cotangent, Presence, Structured, presence, truth_of, zeros_like
 from fusegrad.tracer.ir.evaluation import alone, evaluate_graph
 from fusegrad.tracer.ir.graph import Equation, Graph, Subgraph, Value, ancestors
-from fusegrad.tracer.ir.reversed_round import ReversedRound, reversed_round
+from fusegrad.tracer.ir.reversed_round import Given, History, ReversedRound, reversed_round
 
 _GETITEM, _RESHAPE, _CAT, _CLONE, _MATMUL = (
     REGISTRY[name] for name in ("getitem", "reshape", "cat", "clone", "matmul")
@@ -59,6 +59,7 @@ class Body(Subgraph):
         self._keeping: dict[Any, Body] = {}
         self._parts: dict[Any, Body] = {}
         self._leads: dict[Any, list[Set[int]]] = {}
+        self._histories: dict[Any, History] = {}
         self.templates: dict[Any, Any] = {}
         self._has_run = False
 
@@ -126,14 +127,21 @@ class Body(Subgraph):
             self._leads[key] = [*last[:carried], *(through(ways, before) for ways in once[carried:])]
         return self._leads[key]
 
+    def history(self, carried: int, given: Given) -> History:
+        """When there are gradients, after each number of rounds."""
+        key = carried, given
+        if key not in self._histories:
+            self._histories[key] = History(self.graph, carried, given)
+        return self._histories[key]
+
     def reversed(
-        self, carried: int, rows: int, given: tuple[int, ...], keeps: int
+        self, carried: int, rows: int, given: Given, after: tuple[Presence, ...], keeps: int
     ) -> tuple[ReversedRound, Body]:
         """A round of the loop that goes back (see there), and that as a body."""
-        key = carried, rows, given, keeps
+        key = carried, rows, given, after[carried:], keeps
         if key not in self._reversed:
             products = self.graph.outputs[2 * carried : carried + keeps]
-            back = reversed_round(self.graph, carried, rows, given, products)
+            back = reversed_round(self.graph, carried, rows, given, after, products)
             self._reversed[key] = back, Body(back.graph)
         return self._reversed[key]
 
@@ -164,49 +172,6 @@ def _row(shape: tuple[int, ...], number: int) -> Params:
     return {"index": (number, *(Slice(0, n, 1) for n in shape[1:]))}
 
 
-def gradient(
-    g: Any,
-    inputs: Sequence[Tensor],
-    outputs: Sequence[Tensor],
-    index: int,
-    body: Body,
-    rounds: int,
-    carried: int,
-    rows: int,
-    backwards: bool,
-    keeps: int,
-) -> Tensor | None:
-    """The gradient of an input: the loop goes back, with what was kept of each round."""
-    gradients = list(g) if type(g) is list else [g]
-    leads = body.leads(carried, rounds)
-    if not any(index in leads[i] for i, known in enumerate(gradients) if known is not None):
-        return None
-    if carried and not keeps:
-        params = loop(body, rounds, carried, rows, backwards, keeps=True)
-        body, keeps = params["body"], params["keeps"]
-        outputs = bind(ROLLED, tuple(inputs), params)
-        gradients[carried:carried] = [None] * keeps
-    given = tuple([i for i, known in enumerate(gradients) if known is not None and i >= carried])
-    back, body_back = body.reversed(carried, rows, given, keeps)
-    operands = (
-        *[_zeros(inputs[i]) if gradients[i] is None else gradients[i] for i in back.carried],
-        *[_zeros(inputs[i]) for i in back.others],
-        *[gradients[i] for i in given],
-        *outputs[carried : carried + keeps],
-        *inputs[carried:],
-        *map(wrap, back.constants),
-    )
-    places = [*back.carried, *back.others, *back.rows]
-    carried_back, rows_back = len(back.carried) + len(back.others), len(given) + keeps + rows
-    params = loop(body_back, rounds, carried_back, rows_back, not backwards)
-    found: Tensor = bind(ROLLED, operands, params)[places.index(index)]
-    return found
-
-
-def _zeros(tensor: Tensor) -> Tensor:
-    return ops.zeros(*tensor.array.shape, dtype=FROM_NUMPY[tensor.array.dtype])
-
-
 def loop(
     body: Body, rounds: int, carried: int, rows: int = 0, backwards: bool = False, keeps: bool = False
 ) -> Params:
@@ -221,7 +186,7 @@ def loop(
     }  # fmt: skip
 
 
-class Rolled(Op):
+class Rolled(Structured):
     """Rounds of a loop.
 
     Params: `body`, a `Body`; `rounds`: how many there are, at least one; `carried`: how many tensors each
@@ -229,12 +194,24 @@ class Rolled(Op):
     `keeps`: how many of the rows that come out are the first ones, for the gradient.
     """
 
-    family = "rolled"
-    fills = False
-
     @staticmethod
     def leads(params: Params) -> Sequence[Collection[int]]:
         return params["body"].leads(params["carried"], params["rounds"])
+
+    def pull_back(
+        self,
+        given: Sequence[Cotangent | None],
+        inputs: Sequence[Tensor],
+        outputs: Sequence[Tensor],
+        params: Params,
+    ) -> list[Cotangent | None]:
+        """The loop goes back, with what was kept of each round."""
+        if params["carried"] and not params["keeps"]:
+            body, rounds, carried, rows, backwards = (params[name] for name in _LOOP)
+            params = loop(body, rounds, carried, rows, backwards, keeps=True)
+            outputs = bind(ROLLED, tuple(inputs), params)
+            given = (*given[:carried], *[None] * params["keeps"], *given[carried:])
+        return _gone_back(given, inputs, outputs, **params)
 
     def evaluate(self, args: Sequence[Any], params: Params) -> Any:
         body = params["body"]
@@ -286,7 +263,70 @@ def _steps(step: Sequence[Set[int]], times: int) -> Sequence[Set[int]]:
     return found
 
 
-ROLLED = Rolled("rolled", "*tensors", {"tensors": gradient})
+# The parameters of a loop but what it keeps.
+_LOOP = "body", "rounds", "carried", "rows", "backwards"
+
+
+def _gone_back(
+    given: Sequence[Cotangent | None],
+    inputs: Sequence[Tensor],
+    outputs: Sequence[Tensor],
+    body: Body,
+    rounds: int,
+    carried: int,
+    rows: int,
+    backwards: bool,
+    keeps: int,
+) -> list[Cotangent | None]:
+    """The cotangents of what a loop takes that keeps what its gradient needs; see `Rolled`."""
+    leaving = {i: known for i, known in enumerate(given) if i >= carried and known is not None}
+    in_rows = tuple([(i, presence(known)) for i, known in leaving.items()])
+    history = body.history(carried, Given(tuple(map(presence, given[:carried])), in_rows))
+    after = history.after(rounds)
+    if all(each is Presence.NEVER for each in after):
+        return [None] * len(inputs)
+    during = Given(history.during(rounds), in_rows)
+    back, body_back = body.reversed(carried, rows, during, after, keeps)
+    begun = [given[i] if i < carried else None for i in range(len(inputs))]
+    operands = (
+        *[zeros_like(inputs[i]) if (x := begun[i]) is None else x.gradient for i in back.carried],
+        *[zeros_like(inputs[i]) for i in back.others],
+        *[truth_of(begun[i]) for i in back.truths],
+        *[x.gradient for x in leaving.values()],
+        *outputs[carried : carried + keeps],
+        *inputs[carried:],
+        *[x.present for x in leaving.values() if x.present is not None],
+        *map(wrap, back.constants),
+    )
+    summed = (*back.carried, *back.others)
+    on = len(summed) + len(back.truths)
+    made = bind(ROLLED, operands, loop(body_back, rounds, on, len(leaving) + keeps + rows, not backwards))
+    gradients = dict(zip((*summed, *back.rows), (*made[: len(summed)], *made[on:]), strict=True))
+    truths = dict(zip(back.truths, made[len(summed) : on], strict=True))
+    found: list[Cotangent | None] = [None] * len(inputs)
+    for i, when in enumerate(after):
+        if when is not Presence.NEVER:
+            found[i] = Cotangent(gradients[i], truths[i] if when is Presence.SOMETIMES else None)
+    return found
+
+
+def _gradient(
+    g: Any,
+    inputs: Sequence[Tensor],
+    outputs: Sequence[Tensor],
+    index: int,
+    body: Body,
+    rounds: int,
+    carried: int,
+    rows: int,
+    backwards: bool,
+    keeps: int,
+) -> Tensor | None:
+    params = {**loop(body, rounds, carried, rows, backwards), "keeps": keeps}
+    return ROLLED.rule_of(g, inputs, outputs, index, params)
+
+
+ROLLED = Rolled("rolled", "*tensors", {"tensors": _gradient})
 
 
 def pruned(equation: Equation, needed: Collection[Value]) -> Equation:

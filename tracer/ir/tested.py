@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from fusegrad.eager.core.op import Op, Params, TensorType, bind, wrap
+from fusegrad.eager.core.op import Op, Params, TensorType, wrap
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.tracer.ir.at_count import AT_COUNT, backward_of
+from fusegrad.tracer.ir.at_count import backward_of
+from fusegrad.tracer.ir.cotangent import Cotangent, Structured
 from fusegrad.tracer.ir.evaluation import alone, evaluate_graph
-from fusegrad.tracer.ir.pullback import place_of
 from fusegrad.tracer.ir.rolled import Body, through, ways_of
 
 COUNT = TensorType((), np.dtype(np.int64))
@@ -50,30 +50,7 @@ def rounds_while(
     return now, count
 
 
-def _gradient(
-    g: Any,
-    inputs: Sequence[Tensor],
-    outputs: Sequence[Tensor],
-    index: int,
-    body: Body,
-    carried: int,
-    most: int,
-    keeps: bool,
-) -> Tensor | None:
-    gradients = g if type(g) is list else [g]
-    found = gradients[carried + 1 + index] if keeps else None
-    given = tuple([i for i, known in enumerate(gradients[:carried]) if known is not None])
-    leads = Tested.leads({"body": body, "carried": carried, "keeps": keeps})
-    if any(index in leads[i] for i in given):
-        count, kept = outputs[carried], outputs[carried + 1 :] or inputs
-        operands = count, *[gradients[i] for i in given], *kept, *inputs[carried:]
-        made = bind(AT_COUNT, operands, {"template": backward_of(body.untested(), carried, given)})
-        gradient = made[place_of(inputs, index)]
-        found = gradient if found is None else found + gradient
-    return found
-
-
-class Tested(Op):
+class Tested(Structured):
     """Rounds of a loop that tests data.
 
     Params: `body`, a `Body`, whose last output says whether the round counts; `carried`: how many tensors
@@ -82,15 +59,32 @@ class Tested(Op):
     computed again from it, whatever is written into the inputs since.
     """
 
-    family = "rolled"
-    fills = False
-
     @staticmethod
     def leads(params: Params) -> Sequence[Collection[int]]:
         body, carried = params["body"], params["carried"]
         kept = range(len(body.graph.inputs)) if params["keeps"] else ()
         found = zip(*ways(body, carried), strict=True)
         return [*(frozenset[int]().union(*way) for way in found), frozenset[int](), *({i} for i in kept)]
+
+    def pull_back(
+        self,
+        given: Sequence[Cotangent | None],
+        inputs: Sequence[Tensor],
+        outputs: Sequence[Tensor],
+        params: Params,
+    ) -> list[Cotangent | None]:
+        """The rounds go back, as many as there were."""
+        carried = params["carried"]
+        known = {i: x for i, x in enumerate(given[:carried]) if x is not None}
+        found: list[Cotangent | None] = [*given[carried + 1 :]] if params["keeps"] else [None] * len(inputs)
+        if known:
+            count, kept = outputs[carried], outputs[carried + 1 :] or inputs
+            template = backward_of(params["body"].untested(), carried, known)
+            pulled = template.cotangents(count, known.values(), (*kept, *inputs[carried:]))
+            found = [
+                b if a is None else a if b is None else a.plus(b) for a, b in zip(found, pulled, strict=True)
+            ]
+        return found
 
     def evaluate(self, args: Sequence[Any], params: Params) -> Any:
         kept = [np.array(t.array, order="C") for t in args] if params["keeps"] else []
@@ -129,6 +123,20 @@ def _op_by_op(body: Body, args: Sequence[Any], carried: int, most: int) -> tuple
         given = [wrap(t.array) for t in args]
         now, count = rounds_while(lambda *x: evaluate_graph(body.graph, x), given, carried, most)
     return [np.array(t.array, order="C") for t in now], count
+
+
+def _gradient(
+    g: Any,
+    inputs: Sequence[Tensor],
+    outputs: Sequence[Tensor],
+    index: int,
+    body: Body,
+    carried: int,
+    most: int,
+    keeps: bool,
+) -> Tensor | None:
+    params = {"body": body, "carried": carried, "most": most, "keeps": keeps}
+    return TESTED.rule_of(g, inputs, outputs, index, params)
 
 
 TESTED = Tested("tested", "*tensors", {"tensors": _gradient})

@@ -195,7 +195,7 @@ def statements(draw: random.Random, number: str, rows: list[str], half: int) -> 
         ]
         usual += [
             f"{target} = {target}.detach() * 0.5 + b",
-            f"{target} = fg.tanh({target} * {draw.choice('abc')}.detach())",
+            f"{target} = {target} * {draw.choice('abc')}.detach()",
         ]
         odd += [f"{target} = no_gradient({target}) + b"]
         odd += [

@@ -354,9 +354,9 @@ def compare(seed: int) -> bool:
 
     try:
         for call in range(3):
-            args = given(seed if call < 2 else seed + 1, n)
+            of = seed if call < 2 else seed + 1
             for called, eager in ((inner, derived), (outer, function)):
-                expected, found = results(eager, args), results(called, args)
+                expected, found = (results(each, given(of, n)) for each in (eager, called))
                 if isinstance(found, type) or isinstance(expected, type):
                     assert found is expected, f"call {call}: {found}, not {expected}"
                     continue

@@ -8,12 +8,13 @@ from typing import Any
 
 from fusegrad.tracer.capture.hooks import Hooks
 from fusegrad.tracer.loops import beginning, rolling
-from fusegrad.tracer.loops.items import sources_of
+from fusegrad.tracer.loops.items import Zipped, sources_of
+from fusegrad.tracer.loops.replaced import with_part
 from fusegrad.tracer.observe import calls, operations
 from fusegrad.tracer.observe.lookup import ITERATORS
 from fusegrad.tracer.observe.loops import Part
 from fusegrad.tracer.observe.observer import Following, Observer, active
-from fusegrad.tracer.twin.plain_loops import Tested
+from fusegrad.tracer.twin.plain_loops import Summary, Tested
 from fusegrad.tracer.twin.sites import Site
 
 # What goes over things together, or from the last one on.
@@ -29,8 +30,7 @@ class LoopHooks(Hooks):
         self,
         value: Any,
         pattern: tuple[Any, ...],
-        used: tuple[int, ...],
-        tested: Tested | None,
+        summary: Summary,
         site: int,
     ) -> Any:
         """What a plain loop (see `plain_loops.py`) iterates over."""
@@ -38,15 +38,16 @@ class LoopHooks(Hooks):
         if observer is None:
             return value
         place = self.sites[site]
-        found = beginning.rounds(observer, None, (value,), pattern, used, place, tested)
-        told = sources_of(None, (value,), len(pattern)) is not None
+        found = beginning.rounds(observer, None, (value,), pattern, summary, place)
+        told = sources_of(None, (value,), pattern) is not None
+        if type(value) is Zipped and found is None:
+            value = _zip(observer, value, place)
         return _unpacked(observer, value, pattern, told, place) if found is None else found
 
     def rounds_of(
         self,
         pattern: tuple[Any, ...],
-        used: tuple[int, ...],
-        tested: Tested | None,
+        summary: Summary,
         function: Any,
         *rest: Any,
     ) -> Any:
@@ -55,21 +56,32 @@ class LoopHooks(Hooks):
         if observer is None:
             return function(*given)
         place = self.sites[site]
-        found = beginning.rounds(observer, function, given, pattern, used, place, tested)
+        found = beginning.rounds(observer, function, given, pattern, summary, place)
         if found is not None:
             return found
-        told, deeds = sources_of(function, given, len(pattern)) is not None, observer.deeds
+        told, deeds = sources_of(function, given, pattern) is not None, observer.deeds
+        given = [_zip(observer, x, place) if type(x) is Zipped else x for x in given]
         items = _unpacked(observer, calls.callee(observer, function, place)(*given), pattern, told, place)
         if function in _TOGETHER and not any(type(x) in ITERATORS for x in given):
             observer.deeds = deeds  # the loop alone has the iterator
         return items
+
+    def zipped(self, strict: bool, function: Any, *rest: Any) -> Any:
+        """What `zip` gives of things, or these, where a plain loop may go over them."""
+        *given, site = rest
+        found, observer = Zipped(given, strict), active()
+        if observer is None:
+            return found.made(function)
+        if function is zip and all(type(x) is range or observer.is_tensor(x) for x in given):
+            return found
+        return found.made(calls.callee(observer, function, self.sites[site]))
 
     @staticmethod
     def round_ended(rounds: Any, *carried: Any) -> tuple[Any, ...]:
         """The end of a round of a plain loop; what the next one takes over."""
         return rounds.ended(*carried) if isinstance(rounds, rolling.Rounds) else carried
 
-    def counting(self, number: Any, step: int, used: int, tested: Tested | None, site: int) -> Any:
+    def counting(self, number: Any, step: int, summary: Summary, site: int) -> Any:
         """The numbers that a plain `while` loop counts; see `rounds`."""
         observer, place = active(), self.sites[site]
         if observer is None:
@@ -77,7 +89,7 @@ class LoopHooks(Hooks):
         if type(number) is int:
             observer.numbers.look(number)
             given = (beginning.endless(number, step),)
-            found = beginning.rounds(observer, None, given, (), (used,), place, tested)
+            found = beginning.rounds(observer, None, given, (), summary, place)
             if found is not None:
                 return found
         reason = "its rounds ask for the number that they count, or values were needed before it"
@@ -92,7 +104,7 @@ class LoopHooks(Hooks):
         found = None
         if tested is not None:
             given = (beginning.endless(0, 1),)
-            found = beginning.rounds(observer, None, given, (), (0,), place, tested)
+            found = beginning.rounds(observer, None, given, (), ((0,), (), tested), place)
         reason = "`while` asks in each round whether there is another; `for` over a range does not"
         return observer.loops.counted(itertools.count(), reason, place) if found is None else found
 
@@ -281,6 +293,28 @@ class LoopHooks(Hooks):
         if isinstance(rounds, rolling.Rounds) and rounds.may_replace(symbol, left, right):
             return self.binary(symbol, left, right, site)
         return self.inplace(symbol, left, right, site)
+
+    def store_part(self, value: Any, owner: Any, key: Any, rounds: Any, site: int) -> Any:
+        """`owner[key] = value` in such a round, of a variable, and what that holds then."""
+        if isinstance(rounds, rolling.Rounds) and rounds.may_replace_part(None, owner, key, value):
+            return with_part(owner, key, value)
+        self.store_item(value, owner, key, site)
+        return owner
+
+    def change_part(self, symbol: str, value: Any, owner: Any, key: Any, rounds: Any, site: int) -> Any:
+        """The same of `owner[key] += value`."""
+        if isinstance(rounds, rolling.Rounds) and rounds.may_replace_part(symbol, owner, key, value):
+            return with_part(owner, key, self.binary(symbol, owner[key], value, site))
+        changed = self.inplace(symbol, self.item(owner, key, site), value, site)
+        self.store_item(changed, owner, key, site)
+        return owner
+
+
+def _zip(observer: Observer, zipped: Zipped, site: Site) -> Any:
+    deeds = observer.deeds
+    made = zipped.made(calls.callee(observer, zip, site))
+    observer.deeds = deeds  # the loop alone has the iterator
+    return made
 
 
 def _unpacked(observer: Observer, value: Any, pattern: tuple[Any, ...], told: bool, site: Site) -> Any:

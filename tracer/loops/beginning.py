@@ -17,7 +17,7 @@ from fusegrad.tracer.loops.tested_rounds import TestedLoop
 from fusegrad.tracer.loops.turns import TURN, looks_after
 from fusegrad.tracer.observe.observer import Observer
 from fusegrad.tracer.record.recorder import Recorder
-from fusegrad.tracer.twin.plain_loops import Tested
+from fusegrad.tracer.twin.plain_loops import Summary
 from fusegrad.tracer.twin.sites import Site
 
 # So many rounds there must be that may be left out, where they test data.
@@ -29,21 +29,20 @@ def rounds(
     function: Any,
     given: Sequence[Any],
     pattern: tuple[Any, ...],
-    used: Sequence[int],
+    summary: Summary,
     site: Site,
-    tested: Tested | None = None,
 ) -> Any:
     """What a plain loop iterates over in place of what `function` gives of `given`, or of that itself; None
     where that is to run as ever.
 
-    pattern: whether a round takes apart what it gets. used: for each variable the line where a round uses its
-    number otherwise than to find rows, or 0. tested: of a loop whose rounds branch, what a `TestedLoop` says,
-    and which of the things that it goes over must not be ranges for it to be one.
+    pattern: how a round takes apart what it gets. summary: see there; of a loop whose rounds branch it has
+    what a `TestedLoop` says, and which of the things that it goes over must not be ranges for it to be one.
     """
+    used, counters, tested = summary
     recorder = behind(state.interpreter)
     if type(recorder) is not Recorder:
         return None
-    over = sources_of(function, given, len(pattern))
+    over = sources_of(function, given, pattern)
     if over is None:
         return None
     observer.numbers.look(*(x for x in given if type(x) is int))  # from where on `enumerate` counts
@@ -57,7 +56,9 @@ def rounds(
     if lines:
         reason = f"its rounds use their number, and not only to find rows (line {lines[0]})"
     elif recorder.later.on or loop is not None:
-        return rolling.Rounds(observer, recorder, Items(recorder, over, number, not pattern), site, loop)
+        return rolling.Rounds(
+            observer, recorder, Items(recorder, over, number, pattern), site, counters, loop
+        )
     else:
         reason = rolling.settled(recorder, before=True)
     if number < FAR:

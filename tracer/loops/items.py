@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fusegrad.eager.autograd import views
 from fusegrad.eager.core.op import bind
@@ -23,20 +23,44 @@ if TYPE_CHECKING:
     from fusegrad.tracer.loops.tested_rounds import TestedRounds
 
 
-def sources_of(function: Any, given: Sequence[Any], targets: int) -> Sequence[Any] | None:
-    """The ranges and tensors that rounds get their items of; None where they get other things."""
-    first = 0
-    if function is enumerate and len(given) == 2 and type(given[1]) is int:
-        first, given = given[1], given[:1]
+# How a round takes apart what it gets: () for a variable, the patterns of its parts for a tuple.
+Pattern = tuple[Any, ...]
+
+
+class Zipped(NamedTuple):
+    """What `zip` is to go over, which a loop has not asked for yet. strict: see there."""
+
+    given: Sequence[Any]
+    strict: bool
+
+    def made(self, function: Callable[..., Any] = zip) -> Any:
+        """What `zip` gives."""
+        return function(*self.given, strict=True) if self.strict else function(*self.given)
+
+
+def sources_of(function: Any, given: Sequence[Any], pattern: Pattern) -> Sequence[Any] | None:
+    """The ranges and tensors that rounds get their items of; None where they get other things.
+
+    pattern: with these for its names.
+    """
+    if function is None and len(given) == 1 and type(given[0]) is Zipped:
+        zipped = given[0]
+        found = sources_of(zip, zipped.given, pattern)
+        lengths = {length(x) for x in found or ()}
+        return found if len(lengths) == 1 or not zipped.strict else None
+    if function is enumerate and len(pattern) == 2 and not pattern[0]:
+        over = sources_of(None, given[:1], pattern[1])
+        first = given[1] if len(given) == 2 else 0
+        if over is None or len(given) > 2 or type(first) is not int:
+            return None
+        return range(first, first + min(map(length, over))), *over
     if not all(type(x) is range or (isinstance(x, Tensor) and x.array.ndim) for x in given) or not given:
         return None
     if function is None:
-        return given if not targets else None
-    if function is enumerate and len(given) == 1 and targets == 2:
-        return range(first, first + length(given[0])), given[0]
-    if function is zip and len(given) == targets:
+        return given if not pattern else None
+    if function is zip and len(given) == len(pattern) and not any(pattern):
         return given
-    if function is reversed and len(given) == 1 and type(given[0]) is range and not targets:
+    if function is reversed and len(given) == 1 and type(given[0]) is range and not pattern:
         return [given[0][::-1]]
     return None
 
@@ -50,8 +74,8 @@ def length(source: range | Tensor) -> int:
 class Items:
     """What rounds get: numbers of ranges and rows of tensors."""
 
-    def __init__(self, recorder: Recorder, sources: Sequence[Any], number: int, alone: bool) -> None:
-        self._recorder, self.sources, self.number, self._alone = recorder, sources, number, alone
+    def __init__(self, recorder: Recorder, sources: Sequence[Any], number: int, pattern: Pattern) -> None:
+        self._recorder, self.sources, self.number, self._pattern = recorder, sources, number, pattern
         self._arrays: list[Any] = [x.array if isinstance(x, Tensor) else None for x in sources]
         # By the number of an equation, which row it found or wrote, and which number it was given.
         self.found: dict[int, RowRead] = {}
@@ -66,7 +90,7 @@ class Items:
         at = None if tested is None or not tested.is_counted else tested.position(number)
         sources = enumerate(self.sources)
         items = [number_of(x, number) if type(x) is range else self._row(i, number, at) for i, x in sources]
-        return items[0] if self._alone else tuple(items)
+        return _as(self._pattern, iter(items))
 
     def _row(self, place: int, number: int, at: Tensor | None) -> Tensor:
         """A row as `unbind` gives it, which has taken all when the loop began: the memory of that time."""
@@ -89,6 +113,11 @@ class Items:
         entries: Any = basic_index(number, tensor.array.shape)
         self.found[len(self._recorder.equations) - 1] = RowRead(entries, 0, (number,), 1, len(tensor))
         return views.several([row], "UnbindBackward0")[0]
+
+
+def _as(pattern: Pattern, items: Iterator[Any]) -> Any:
+    """Items, one after the other, as the parts of what a round takes apart so."""
+    return tuple([_as(part, items) for part in pattern]) if pattern else next(items)
 
 
 def alike_for(symbol: str, difference: int, growth: int) -> int:
@@ -118,8 +147,3 @@ def alike_remainders(symbol: str, number: int, modulus: int, right: int, growth:
 def period(modulus: int, growth: int) -> int:
     """After how many rounds the remainders come again of a number that grows."""
     return abs(modulus) // math.gcd(modulus, growth)
-
-
-def asked(part: Any) -> tuple[Any, ...]:
-    """An index, or the ends of a slice."""
-    return (part.start, part.stop) if type(part) is slice else (part,)

@@ -39,10 +39,10 @@ from fusegrad.tracer.ir.graph import GUARD
 from fusegrad.tracer.ir.tested import FAR
 from fusegrad.tracer.loops.alike import Refused, Seen, done
 from fusegrad.tracer.loops.appended import Appended
-from fusegrad.tracer.loops.items import Items, alike_for, alike_remainders, asked, period
+from fusegrad.tracer.loops.items import Items, alike_for, alike_remainders, period
 from fusegrad.tracer.loops.operators import operated
-from fusegrad.tracer.loops.replaced import may_replace
-from fusegrad.tracer.loops.rows import RowRead, RowWrite
+from fusegrad.tracer.loops.replaced import may_replace, may_replace_part
+from fusegrad.tracer.loops.rows import RowRead, RowWrite, asked, asks_for_row, growing
 from fusegrad.tracer.loops.tested_rounds import TestedLoop, TestedRounds
 from fusegrad.tracer.loops.turns import (
     LONG_ROUND,
@@ -78,7 +78,8 @@ def settled(recorder: Recorder, before: bool) -> str:
 class Rounds:
     """Iterates over the items of a plain loop; leaves out the rounds that follow from those before.
 
-    items: what rounds get. tested: looks at them in a loop that tests data.
+    items: what rounds get. counters: the variables that they only count up. tested: looks at them in a loop
+    that tests data.
     """
 
     def __init__(
@@ -87,9 +88,11 @@ class Rounds:
         recorder: Recorder,
         items: Items,
         site: Site,
-        tested: TestedLoop | None = None,
+        counters: Sequence[int],
+        tested: TestedLoop | None,
     ) -> None:
         self.observer, self.recorder, self.items, self._site = observer, recorder, items, site
+        self._counters = counters
         self._next = 0  # the number of the next round
         self._kept = observer.noted()
         self._since = next_sequence()
@@ -252,7 +255,10 @@ class Rounds:
         else:
             turn.in_memory(self.recorder, turns)
         for owner, name, growth in counted:
-            stores.own(owner)[name] += growth * turns
+            if owner is not None:
+                stores.own(owner)[name] += growth * turns
+        growths = {place: growth for owner, place, growth in counted if owner is None}
+        carried = tuple([x + growths[i] * turns if i in growths else x for i, x in enumerate(carried)])
         self._next += turns * rounds
         self._left_out += turns * rounds
         return carried
@@ -271,16 +277,20 @@ class Rounds:
         if looked in self._turns:
             self._firsts[looked] = carried
         by_graph.update(id(x) for a in self._appended if (x := a.tensor()) is not None)
-        seen = tuple([Seen.of(x, memory) if isinstance(x, Tensor) else x for x in carried])
+        own = {place: carried[place] for place in self._counters if type(carried[place]) is int}
+        items = [None if i in own else x for i, x in enumerate(carried)]
+        seen = tuple([Seen.of(x, memory) if isinstance(x, Tensor) else x for x in items])
+        observer.numbers.look(*own.values())
         counters = later.versions()
         versions = {key: counter[0] for key, counter in counters.items()}
         roots = memory.roots(lambda array: later.is_held(array, by_graph))
         # Who makes a tensor of Python data makes it anew in each round.
         roots = {known: value for known, value in roots.items() if value not in recorder.constants}
         appended = len(self._appended)
-        counts = tuple((c.owner, c.name, c.value()) for c in observer.stores.counts())
+        counts: list[tuple[Any, Any, int]] = [(c.owner, c.name, c.value()) for c in observer.stores.counts()]
+        counts += [(None, place, number) for place, number in own.items()]
         length = len(recorder.equations)
-        self._looks[looked] = Look(length, noted, seen, roots, counters, versions, appended, counts)
+        self._looks[looked] = Look(length, noted, seen, roots, counters, versions, appended, tuple(counts))
 
     def over(self) -> None:
         """The loop is over: say why its rounds ran, if they did."""
@@ -305,12 +315,21 @@ class Rounds:
 
     def may_replace(self, symbol: str, left: Any, right: Any) -> bool:
         """Whether a round may make a tensor where it says `left += right`; see `replaced.py`."""
-        later = self.recorder.later
-        if not ((later.on and later.whatever_size) or self._left_out) or self.tested is not None:
-            return False
-        found = may_replace(symbol, left, right, later, itertools.chain(*self._firsts.values()))
+        later, held = self.recorder.later, itertools.chain(*self._firsts.values())
+        found = self._makes_anew() and may_replace(symbol, left, right, later, held)
         self._replaces = self._replaces or found
         return found
+
+    def may_replace_part(self, symbol: str | None, owner: Any, key: Any, value: Any) -> bool:
+        """The same where it says `owner[key] = value`, or `+=`."""
+        later, held = self.recorder.later, itertools.chain(*self._firsts.values())
+        found = self._makes_anew() and may_replace_part(symbol, owner, key, value, later, held)
+        self._replaces = self._replaces or found
+        return found
+
+    def _makes_anew(self) -> bool:
+        later = self.recorder.later
+        return self.tested is None and ((later.on and later.whatever_size) or self._left_out > 0)
 
     # What rounds do with their number, and leave.
 
@@ -321,7 +340,7 @@ class Rounds:
         """
         if self.tested is not None and self.tested.is_counted:
             if self._is_row(owner, key, place, slopes, False):
-                return self.tested.row(owner, key, *self._growing(key, place, slopes))
+                return self.tested.row(owner, key, *growing(slopes, self.items.sources[place].step))
             self._is_odd("its rounds find by their number what is no row of a tensor, and test data")
         found = take()
         if self._is_row(owner, key, place, slopes):
@@ -370,26 +389,15 @@ class Rounds:
 
     def _is_row(self, owner: Any, key: Any, place: int, slopes: Sequence[int], windows: bool = True) -> bool:
         """Whether a subscript finds a row of a tensor, or a window; see `row`."""
-        parts = key if type(key) is tuple else (key,)
-        whole = all(type(part) is int or type(part) is slice for part in parts)
-        growing = [part for part, slope in zip(parts, slopes, strict=True) if slope] if whole else []
-        if len(growing) != 1 or type(self.items.sources[place]) is not range:
-            return False
-        places = asked(growing[0])
-        fits = all(type(x) is int for x in places) and len(places) <= 1 + windows
-        return fits and self.observer.is_tensor(owner)
+        from_range = type(self.items.sources[place]) is range
+        return from_range and asks_for_row(key, slopes, windows) and self.observer.is_tensor(owner)
 
     def _found(self, owner: Tensor, key: Any, place: int, slopes: Sequence[int]) -> RowRead:
         """What the last equation has found or written by a subscript."""
         parts = key if type(key) is tuple else (key,)
-        at, growth = self._growing(key, place, slopes)
+        at, growth = growing(slopes, self.items.sources[place].step)
         index = self.recorder.equations[-1].params["index"]
         return RowRead(index, at, asked(parts[at]), growth, owner.array.shape[at])
-
-    def _growing(self, key: Any, place: int, slopes: Sequence[int]) -> tuple[int, int]:
-        """Which entry of a key grows with the number of the round, and by how much."""
-        at = next(i for i, slope in enumerate(slopes) if slope)
-        return at, slopes[at] * self.items.sources[place].step
 
     def computed(
         self, symbol: str, compute: Callable[[Any, Any], Any], sides: Sequence[Any], leaves: bool

@@ -6,6 +6,7 @@ And back: what rounds write into another row each is in the rows of what the loo
 from __future__ import annotations
 
 import weakref
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from fusegrad.eager.core.ops import ops
@@ -110,3 +111,28 @@ class RowWrite(NamedTuple):
     def by_turns(self, rounds: int) -> RowWrite:
         """See `RowRead`."""
         return self._replace(row=self.row.by_turns(rounds))
+
+
+def asked(part: Any) -> tuple[Any, ...]:
+    """An index, or the ends of a slice."""
+    return (part.start, part.stop) if type(part) is slice else (part,)
+
+
+def asks_for_row(key: Any, slopes: Sequence[int], windows: bool) -> bool:
+    """Whether a subscript finds a row by the one entry that grows with the round's number, or a window."""
+    parts = key if type(key) is tuple else (key,)
+    if not all(type(part) is int or type(part) is slice for part in parts):
+        return False
+    grow = [part for part, slope in zip(parts, slopes, strict=True) if slope]
+    if len(grow) != 1:
+        return False
+    places = asked(grow[0])
+    return all(type(x) is int for x in places) and len(places) <= 1 + windows
+
+
+def growing(slopes: Sequence[int], step: int) -> tuple[int, int]:
+    """Which entry of a subscript grows from round to round, and by how much. step: by how much the number of
+    the round does.
+    """
+    at = next(i for i, slope in enumerate(slopes) if slope)
+    return at, slopes[at] * step

@@ -6,7 +6,7 @@ See `rolling.py` for what makes turns alike.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fusegrad.eager.core.op import TensorType, bind
@@ -53,7 +53,8 @@ class Look(NamedTuple):
     equations: how many there are. noted: how much there is of what no round may add to. carried: what the
     variables hold. roots: the value of each array that is no view and that somebody has. counters: the
     version counters of tensors, by id; versions: what they say. appended: how much was appended to lists.
-    counts: the attributes that the run has only added to, with their objects and what they are.
+    counts: the attributes that the run has only added to, with their objects and what they are; and so the
+    variables of the loop, by number, with None.
     """
 
     equations: int
@@ -63,7 +64,7 @@ class Look(NamedTuple):
     counters: Mapping[int, list[Any]]
     versions: Mapping[int, int]
     appended: int
-    counts: tuple[tuple[Any, str, int], ...]
+    counts: tuple[tuple[Any, Any, int], ...]
 
 
 class Turn(NamedTuple):
@@ -323,7 +324,9 @@ def turn_of(
         chain, forwards, ahead = written_rows(first, written[0], written[1], ours[0], after)
     except NotApart as reason:
         raise Refused(str(reason)) from None
-    if not _carries(looks, after):
+    # Rows that were read, which variables keep for a while, are views of one tensor.
+    read = [{e[i].outputs[0] for i in rows_of} for e, rows_of in zip((first, second), ours, strict=True)]
+    if not _carries(looks, after, read):
         raise Refused("what its variables hold does not go on from round to round in one way")
     made = {v for e in first for v in e.outputs}
     carried = [v for v, next_ in after.items() if v not in made and next_ != v and v not in chain]
@@ -357,19 +360,19 @@ def turn_of(
     turn = Turn(
         first, begin, after, carried, roots, counted, tracked, later, written[1], given, forwards, ahead, left
     )
-    if turn.is_op and _share_memory(looks):
+    if turn.is_op and _share_memory(looks, read[1]):
         raise Refused("its rounds hand on several tensors that share memory")
     return turn
 
 
-def counted_up(looks: Sequence[Look]) -> list[tuple[Any, str, int]]:
-    """By how much each turn adds to attributes that the run only adds to, with their objects."""
+def counted_up(looks: Sequence[Look]) -> list[tuple[Any, Any, int]]:
+    """By how much each turn adds to what the run only adds to; see `Look`."""
     found = []
     for counts in zip(*(look.counts for look in looks), strict=False):
         (owner, name, first), second, third = counts
         same = all(c[0] is owner and c[1] == name for c in counts)
         if not same or third[2] - second[2] != second[2] - first:
-            raise Refused("its rounds do not all add as much to attributes")
+            raise Refused("its rounds do not all count as much")
         found.append((owner, name, third[2] - second[2]))
     if len({len(look.counts) for look in looks}) > 1:
         raise Refused("its rounds do not all add to the same attributes")
@@ -396,18 +399,22 @@ def _writes(looks: Sequence[Look]) -> list[tuple[list[Any], int]]:
     return found
 
 
-def _share_memory(looks: Sequence[Look]) -> bool:
+def _share_memory(looks: Sequence[Look], read: Collection[Value]) -> bool:
     """Whether several variables hold tensors, other ones after each turn, that share memory: an op gives each
-    of them memory of its own.
+    of them memory of its own. read: the rows of the last turn, which nobody writes.
     """
     pairs = zip(looks[0].carried, looks[-1].carried, strict=True)
     seen = [now for then, now in pairs if isinstance(now, Seen) and now.reference is not then.reference]
+    seen = [x for x in seen if x.value not in read]
     references = {id(x.reference): x for x in seen if x.root is not None}
     return len({x.root for x in references.values()}) < len(references)
 
 
-def _carries(looks: Sequence[Look], after: dict[Value, Value]) -> bool:
-    """Whether the states are alike, and values follow one another as `after` says, which is completed."""
+def _carries(looks: Sequence[Look], after: dict[Value, Value], read: Sequence[Collection[Value]]) -> bool:
+    """Whether the states are alike, and values follow one another as `after` says, which is completed.
+
+    read: the rows that the turns have read.
+    """
     start, middle, end = (look.roots for look in looks)
     for known in end.keys() & middle.keys():
         # Memory that is written in place has been there all the time; what is new in each turn goes with it.
@@ -417,13 +424,22 @@ def _carries(looks: Sequence[Look], after: dict[Value, Value]) -> bool:
     if any(found != patterns[0] for found in patterns):
         return False
     return all(
-        _follow_tensors(items, looks, after) if any(isinstance(x, Seen) for x in items) else is_one(items)
+        _follow_tensors(items, looks, after, read)
+        if any(isinstance(x, Seen) for x in items)
+        else is_one(items)
         for items in zip(*(look.carried for look in looks), strict=True)
     )
 
 
-def _follow_tensors(items: Sequence[Any], looks: Sequence[Look], after: dict[Value, Value]) -> bool:
-    """Whether what a variable held at the three looks follows one another: one tensor, or a new one each."""
+def _follow_tensors(
+    items: Sequence[Any],
+    looks: Sequence[Look],
+    after: dict[Value, Value],
+    read: Sequence[Collection[Value]],
+) -> bool:
+    """Whether what a variable held at the three looks follows one another: one tensor, or a new one each,
+    which may be a row of one.
+    """
     strides = items[0].strides if isinstance(items[0], Seen) else None
     if not all(isinstance(x, Seen) and x.strides == strides for x in items):
         return False
@@ -437,4 +453,6 @@ def _follow_tensors(items: Sequence[Any], looks: Sequence[Look], after: dict[Val
     one = places[0] is places[1] is places[2]
     new = not one and places[1] not in looks[0].roots and places[2] not in looks[1].roots
     objects = len({id(x.reference) for x in items})
-    return (objects == 1 if one else new and objects == len(items)) and follow(values, after)
+    rows = one and values[1] in read[0] and values[2] in read[1]
+    alike = objects == len(items) if new or rows else one and objects == 1
+    return alike and follow(values, after)

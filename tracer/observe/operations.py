@@ -385,6 +385,8 @@ def store_item(observer: Observer, value: Any, owner: Any, key: Any, site: Site)
     if observer.is_tensor(owner):
         for part in (key, value):
             observer.consume(part, site, "writes to a tensor")
+    elif type(owner) is dict and observer.status(owner) == LOCAL and type(key) is str and key in owner:
+        observer.loops.sets(owner, key)
     else:
         observer.deeds += 1
         if _is_there(observer, owner, key, value, site) or stores.store_option(observer, value, owner, key):

@@ -200,8 +200,9 @@ def late(observer: Observer, owner: Any, part: Callable[[Any], Place], value: An
 
 
 def own(owner: Any) -> dict[str, Any]:
-    """An object's own attributes; the options of a group of parameters."""
-    return owner if purity.is_parameter_group(owner) else instance_dict(owner) or {}
+    """An object's own attributes; the items of a dict."""
+    has_items = type(owner) is dict or purity.is_parameter_group(owner)
+    return owner if has_items else instance_dict(owner) or {}
 
 
 # Options that have no say in what an optimizer keeps for its parameters.

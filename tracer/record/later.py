@@ -185,9 +185,13 @@ class Later:
         return [t for t in self.tensors() if type(t.array) is StandIn and _memory(t.array) == memory]
 
     def references(self, array: np.ndarray) -> int:
-        """How many references to an array the ops have that wait."""
-        operands = (waiting.args for waiting in self._waiting if isinstance(waiting, _Waiting))
-        return sum(a is array for args in operands for a in args)
+        """How many references to an array the ops have that wait, also by views that nobody else has."""
+        operands = [a for w in self._waiting if isinstance(w, _Waiting) for a in w.args]
+        times = Counter(map(id, operands))
+        views = {id(a): a for a in operands if isinstance(a, np.ndarray) and a.base is array}
+        # Each is once more in the list for each time that an op has it, and in `views`.
+        alone = sum(sys.getrefcount(a) <= 2 * times[id(a)] + _REFERENCES for a in views.values())
+        return times[id(array)] + alone
 
     def tensors(self) -> list[Tensor]:
         """The tensors that have no values yet."""

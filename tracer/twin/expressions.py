@@ -399,6 +399,17 @@ class Expressions:
 
     visit_ListComp = visit_SetComp = visit_DictComp = visit_GeneratorExp = _visit_comprehension
 
+    def gone_over(self, node: ast.expr) -> ast.expr:
+        """What a plain loop goes over; what `zip` does may be left to the loop."""
+        match node:
+            case ast.Call(func=ast.Name(id="zip") as function, args=args, keywords=keywords):
+                words = [(word.arg, getattr(word.value, "value", None)) for word in keywords]
+                starred = any(isinstance(argument, ast.Starred) for argument in args)
+                if words in ([], [("strict", True)], [("strict", False)]) and not starred:
+                    strict = words == [("strict", True)]
+                    return self.hook("zipped", node, strict, *self.expressions([function, *args]))
+        return self.expression(node)
+
     def iterable(self, origin: ast.expr, value: ast.expr, pattern: Pattern) -> ast.expr:
         """What a loop iterates over, each item of which is unpacked by ``pattern``."""
         if not pattern:

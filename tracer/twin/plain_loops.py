@@ -28,6 +28,9 @@ _EXPRESSIONS = (
 # Of a loop whose rounds may test data, which of what they hand on is counted up, and which some of them
 # change, and whether somebody asks for the number of the last one; and which targets must be no numbers.
 Tested = tuple[tuple[int, ...], tuple[int, ...], bool, tuple[int, ...]]
+# Of a loop: for each of its targets the line where rounds use it otherwise than is followed, or 0; which of
+# what rounds hand on they only count up; and if they may test data, what is told of that.
+Summary = tuple[tuple[int, ...], tuple[int, ...], Tested | None]
 # In the place of a target: a variable that is counted up.
 COUNTED = -1
 
@@ -52,6 +55,7 @@ class PlainLoop:
     whether somebody asks for their number, but to find rows and to compute. counters: the variables that they
     hand on and do nothing with but count them up, and compare them; counts: these comparisons, with by how
     much both sides differ more after each round. changing: those that some rounds change by what they were.
+    parts: the subscripts that rounds write by, though not by their number, and the variables that they write.
     """
 
     targets: list[str]
@@ -68,6 +72,13 @@ class PlainLoop:
     counters: list[str] = field(default_factory=list)
     counts: dict[ast.Compare, Test] = field(default_factory=dict)
     changing: Collection[str] = ()
+    parts: dict[ast.expr, str] = field(default_factory=dict)
+
+    def summary(self) -> Summary:
+        """What is told of the loop when it runs."""
+        used = tuple([self.used.get(target, 0) for target in self.targets])
+        counters = () if self.counts else tuple(map(self.carried.index, self.counters))
+        return used, counters, self.tested()
 
     def tested(self) -> Tested | None:
         """What is told of a loop whose rounds may test data; None for another one."""
@@ -94,9 +105,8 @@ def plain_loop(loop: ast.For, scope: Scope) -> PlainLoop:
     """What a plain loop does, of the function of this scope. Raises NotPlain for another one."""
     if loop.orelse:
         raise NotPlain("it has an `else`", loop.orelse[0].lineno)
-    names = loop.target.elts if isinstance(loop.target, ast.Tuple) else [loop.target]
-    targets = [n.id for n in names if isinstance(n, ast.Name)]
-    if len(targets) < len(names) or len({*targets}) < len(names):
+    targets = [n.id for n in _parts(loop.target) if isinstance(n, ast.Name)]
+    if len({*targets}) < len(_parts(loop.target)):
         raise NotPlain("it assigns its items to more than variables", loop.target.lineno)
     for node in ast.walk(loop):
         if isinstance(node, (ast.If, ast.IfExp)):
@@ -106,6 +116,7 @@ def plain_loop(loop: ast.For, scope: Scope) -> PlainLoop:
     reading = _Reading(PlainLoop(targets), scope.is_collected, assigned)
     for statement in loop.body:
         reading.follow(statement)
+    reading.writes_parts(scope.is_own)
     for name in (*targets, *reading.assigned):
         if not scope.is_own(name):
             raise NotPlain(f"a function within may see its variable `{name}`", loop.lineno)
@@ -128,14 +139,20 @@ def plain_loop(loop: ast.For, scope: Scope) -> PlainLoop:
             found.used.setdefault(target, loop.lineno)
     asked = any(reading.read_once[t] or scope.is_used_elsewhere(t, loop) for t in targets)
     found.number_is_used = asked or bool(found.tests)
-    if found.is_tested:
-        found.changing = _changed_by_some(loop) & {*found.carried}
-        for name in found.carried:
-            counts = _counts(loop, name, reading.assigned)
-            if name not in found.changing and counts is not None:
-                found.counters.append(name)
-                found.counts.update(counts)
+    found.changing = _changed_by_some(loop) & {*found.carried}
+    for name in found.carried:
+        counts = _counts(loop, name, reading.assigned)
+        if name not in found.changing and counts is not None and (found.is_tested or not counts):
+            found.counters.append(name)
+            found.counts.update(counts)
     return found
+
+
+def _parts(target: ast.expr) -> list[ast.expr]:
+    """What a target is put together of: `i`, `x` and `y` of `i, (x, y)`."""
+    if isinstance(target, ast.Tuple):
+        return [part for element in target.elts for part in _parts(element)]
+    return [target]
 
 
 def _is_asked(node: ast.AST, tests: Collection[ast.AST]) -> bool:
@@ -158,7 +175,7 @@ def _counts(loop: ast.For, name: str, assigned: Collection[str]) -> dict[ast.Com
     """The comparisons of a variable that the rounds of a loop do nothing else with but count it up; None if
     they do.
     """
-    steps = [n for n in ast.walk(loop) if isinstance(n, ast.AugAssign) and _is_step(n, name)]
+    steps = [n for n in ast.walk(loop) if _step(n, name)]
     once: list[ast.AST] = [n for n in ast.walk(loop) if isinstance(n, (ast.Return, ast.Raise))]
     once += [n.msg for n in ast.walk(loop) if isinstance(n, ast.Assert) and n.msg is not None]
     found: dict[ast.Compare, Test] = {}
@@ -169,21 +186,27 @@ def _counts(loop: ast.For, name: str, assigned: Collection[str]) -> dict[ast.Com
             if test is not None and test.modulus is None and others.isdisjoint(assigned):
                 found[node] = test
     times = sum(uses(node)[name] for node in (*found, *once))
-    if uses(loop)[name] != len(steps) + times or (found and (len(steps) != 1 or steps[0] not in loop.body)):
+    once_each = len(steps) == 1 and steps[0] in loop.body
+    written = sum(uses(step)[name] for step in steps)
+    if not steps or uses(loop)[name] != written + times or (found and not once_each):
         return None
-    growth = steps[0].value.value if found else 0  # type: ignore[attr-defined]
+    growth = _step(steps[0], name) if found else 0
     return {node: test._replace(slope=test.slope * growth) for node, test in found.items()}
 
 
-def _is_step(node: ast.AugAssign, name: str) -> bool:
-    """Whether a statement adds a whole number to a variable."""
-    is_whole = isinstance(node.value, ast.Constant) and type(node.value.value) is int
-    return (
-        is_whole
-        and isinstance(node.op, ast.Add)
-        and isinstance(node.target, ast.Name)
-        and node.target.id == name
-    )
+def _step(node: ast.AST, name: str) -> int:
+    """The whole number that a statement adds to a variable; 0 for another one."""
+    match node:
+        case ast.AugAssign(target=ast.Name(id=target), op=ast.Add(), value=ast.Constant(value=int() as step)):
+            pass
+        case ast.Assign(
+            targets=[ast.Name(id=target)],
+            value=ast.BinOp(left=ast.Name(id=left), op=ast.Add(), right=ast.Constant(value=int() as step)),
+        ) if left == target:
+            pass
+        case _:
+            return 0
+    return step if target == name and type(step) is int else 0
 
 
 class _Reading:
@@ -383,12 +406,23 @@ class _Reading:
                 row = row_of(target, self.found.targets)
                 if row is not None:
                     self.found.written[target] = row
+                else:
+                    self.found.parts[target] = owner.id
                 for part in [index] if row is None else (*row.offsets, *row.others):
                     self._reads(part)
             case _:
                 raise NotPlain(
                     f"its rounds set {_TARGETS.get(type(target), 'parts of things')}", target.lineno
                 )
+
+    def writes_parts(self, is_own: Callable[[str], bool]) -> None:
+        """Note as assigned the variables of which parts are written: other tensors may stand for them."""
+        found = self.found
+        others = {*found.targets, *found.appends.values()}
+        others |= {s.value.id for s in found.written if isinstance(s.value, ast.Name)}
+        found.parts = {s: n for s, n in found.parts.items() if n not in others and is_own(n)}
+        for name in found.parts.values():
+            self.assigned[name] = None
 
 
 # What a loop within a round may not have.

@@ -226,8 +226,13 @@ class LoopHooks(Hooks):
 
     def append(self, items: Any, value: Any, rounds: Any, seen: bool, site: int) -> None:
         """`items.append(value)`, the last that a round does with a value; see `Rounds.append`."""
-        if not isinstance(rounds, rolling.Rounds) or not rounds.append(items, value, seen):
+        if not isinstance(rounds, rolling.Rounds) or not rounds.lists.append(items, value, seen):
             self.method(items, "append", site)(value)
+
+    @staticmethod
+    def made_in_round(items: list[Any], rounds: Any) -> list[Any]:
+        """A list that is written out in a round, and appended to there."""
+        return rounds.lists.made(items) if isinstance(rounds, rolling.Rounds) else items
 
     @staticmethod
     def complete(items: Any) -> Any:

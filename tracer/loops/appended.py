@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.ir.graph import Value
+from fusegrad.tracer.observe.observer import LOCAL, Observer
 from fusegrad.tracer.record.memory import Known, Memory
 
 
@@ -48,6 +49,57 @@ class Appended(NamedTuple):
         tensor = self.tensor()
         plain = type(tensor) is Tensor and tensor.array.flags.c_contiguous
         return plain and self.known.parent is None and not self.known.is_chosen
+
+
+class RoundLists:
+    """What rounds do with lists.
+
+    appended: what they have left in lists; read: of which lists they read so many of the last items.
+    """
+
+    def __init__(self, observer: Observer, memory: Memory) -> None:
+        self._observer, self._memory = observer, memory
+        self._own: list[list[Any]] = []  # which the round has made
+        self.begin()
+
+    def begin(self) -> None:
+        """Look at the rounds that come."""
+        self.appended: list[Appended] = []
+        self.read: dict[int, tuple[list[Any], int]] = {}
+
+    def ended(self) -> None:
+        """A round has ended."""
+        self._own.clear()
+
+    def made(self, items: list[Any]) -> list[Any]:
+        """A list that a round makes, and that goes on as part of what it hands on."""
+        self._own.append(items)
+        return items
+
+    def append(self, items: Any, value: Any, seen: bool) -> bool:
+        """Append to a list what the round leaves to it; whether that is all that is to be done.
+
+        seen: whether somebody may see the items one by one.
+        """
+        observer = self._observer
+        if type(items) is not list or observer.status(items) != LOCAL or not observer.is_tensor(value):
+            return False
+        if not any(items is known for known in self._own):
+            known = observer.loops.is_known(items)
+            appended = None if known else Appended.of(items, value, self._memory, seen)
+            if appended is None:
+                return False
+            self.appended.append(appended)
+        items.append(value)
+        return True
+
+    def reads(self, items: list[Any], number: int) -> None:
+        """A round reads one of so many last items of a list."""
+        self.read[id(items)] = items, max(number, self.read.get(id(items), (items, 0))[1])
+
+    def last(self) -> list[Any]:
+        """The last items of lists that are read."""
+        return [x for items, number in self.read.values() for x in items[-number:]]
 
 
 def check(

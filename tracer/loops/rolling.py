@@ -38,9 +38,10 @@ from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.ir.graph import GUARD
 from fusegrad.tracer.ir.tested import FAR
 from fusegrad.tracer.loops.alike import Refused, Seen, done
-from fusegrad.tracer.loops.appended import Appended
+from fusegrad.tracer.loops.appended import RoundLists
 from fusegrad.tracer.loops.items import Items, alike_for, alike_remainders, period
 from fusegrad.tracer.loops.operators import operated
+from fusegrad.tracer.loops.packs import opened
 from fusegrad.tracer.loops.replaced import may_replace, may_replace_part
 from fusegrad.tracer.loops.rows import RowRead, RowWrite, asked, asks_for_row, growing
 from fusegrad.tracer.loops.tested_rounds import TestedLoop, TestedRounds
@@ -54,8 +55,7 @@ from fusegrad.tracer.loops.turns import (
     turn_of,
 )
 from fusegrad.tracer.observe import stores
-from fusegrad.tracer.observe.lookup import MISSING
-from fusegrad.tracer.observe.observer import LOCAL, Observer
+from fusegrad.tracer.observe.observer import Observer
 from fusegrad.tracer.record import references
 from fusegrad.tracer.record.recorder import Recorder
 from fusegrad.tracer.twin.plain_loops import COUNTED
@@ -92,7 +92,7 @@ class Rounds:
         tested: TestedLoop | None,
     ) -> None:
         self.observer, self.recorder, self.items, self._site = observer, recorder, items, site
-        self._counters = counters
+        self._counters, self.lists = counters, RoundLists(observer, recorder.memory)
         self._next = 0  # the number of the next round
         self._kept = observer.noted()
         self._since = next_sequence()
@@ -115,8 +115,7 @@ class Rounds:
         self._looks: dict[int, Look] = {}  # after how many rounds
         self._firsts: dict[int, tuple[Any, ...]] = {}  # what the variables held then, after the first turn
         self._turns: tuple[int, ...] = (TURN,)  # how many rounds may be one
-        self._appended: list[Appended] = []
-        self._lists: dict[int, tuple[list[Any], int]] = {}  # of which rounds read so many of the last items
+        self.lists.begin()
         # The last round that did what is not the same from round to round, and what that was.
         self._odd = 0, ""
         # Which rounds compare their number, up to which one all those are alike that this tells apart, and
@@ -152,8 +151,9 @@ class Rounds:
         return found
 
     def _ended(self, carried: tuple[Any, ...]) -> tuple[Any, ...]:
+        self.lists.ended()
         if self.tested is not None and self._has_tested():
-            if self._appended or self._lists or self._odd[0]:
+            if self.lists.appended or self.lists.read or self._odd[0]:
                 return carried
             before = self._next
             self._next, carried = self.tested.ended(self._next, carried)
@@ -170,21 +170,23 @@ class Rounds:
         later = self.recorder.later
         # Attributes that were set are handed on like variables.
         places = self.observer.loops.attributes(self._stores)
-        attributes = [stores.own(owner).get(name, MISSING) for owner, name in places]
+        attributes = [stores.held(owner, name) for owner, name in places]
         # So are the last items of lists that are read.
-        items = [x for known, number in self._lists.values() for x in known[-number:]]
-        state = (*carried, *attributes, *items)
+        items = self.lists.last()
+        whole = {*self.lists.read, *(id(owner) for owner, _ in places)}
+        state = opened((*carried, *attributes, *items), whole)
         del items
         if later.on:
-            self._look(state)
+            self._look(state.state)
         rounds = next((r for r in self._turns if looked == looks_after(r)[-1]), None)
         if rounds is None:
             return carried
-        after = self._on(state, rounds)
-        for (owner, name), old, value in zip(places, attributes, after[len(carried) :], strict=False):
+        on = self._on(state.state, rounds)
+        after = state.closed(on, len(carried) + len(places), self.observer.local)
+        for (owner, name), old, value in zip(places, attributes, after[len(carried) :], strict=True):
             if value is not old:
                 stores.own(owner)[name] = value
-        return after[: len(carried)]
+        return tuple(after[: len(carried)])
 
     def _turns_of_rounds(self) -> tuple[int, ...]:
         """How many rounds may be one turn, after the first one."""
@@ -219,7 +221,7 @@ class Rounds:
         later.whatever_size, self.recorder.operands = False, None
         self._looks.clear()
         self._firsts.clear()
-        self._appended = []
+        self.lists.appended = []
         if self._reason:
             self._again, self._wait = self._next + self._wait, self._wait * AGAIN
         else:
@@ -236,7 +238,7 @@ class Rounds:
             raise Refused(settled(self.recorder, before=not self._has_waited))
         found = self.items.found, self.items.written, self.items.numbers
         seen = [self._looks[number] for number in looks_after(rounds) if number in self._looks]
-        turn = turn_of(seen, self.recorder, found, self._appended, rounds)
+        turn = turn_of(seen, self.recorder, found, self.lists.appended, rounds)
         counted = counted_up(seen)
         told = [(last, again) for number, last, again in self._alike if number > rounds]
         alike = min((last - self._next for last, again in told if rounds % again), default=FAR)
@@ -276,7 +278,7 @@ class Rounds:
         looked = self._next - self._begins
         if looked in self._turns:
             self._firsts[looked] = carried
-        by_graph.update(id(x) for a in self._appended if (x := a.tensor()) is not None)
+        by_graph.update(id(x) for a in self.lists.appended if (x := a.tensor()) is not None)
         own = {place: carried[place] for place in self._counters if type(carried[place]) is int}
         items = [None if i in own else x for i, x in enumerate(carried)]
         seen = tuple([Seen.of(x, memory) if isinstance(x, Tensor) else x for x in items])
@@ -286,7 +288,7 @@ class Rounds:
         roots = memory.roots(lambda array: later.is_held(array, by_graph))
         # Who makes a tensor of Python data makes it anew in each round.
         roots = {known: value for known, value in roots.items() if value not in recorder.constants}
-        appended = len(self._appended)
+        appended = len(self.lists.appended)
         counts: list[tuple[Any, Any, int]] = [(c.owner, c.name, c.value()) for c in observer.stores.counts()]
         counts += [(None, place, number) for place, number in own.items()]
         length = len(recorder.equations)
@@ -473,26 +475,9 @@ class Rounds:
             self._is_odd("its rounds find rows by their number and by what is no whole number")
         return value
 
-    def append(self, items: Any, value: Any, seen: bool) -> bool:
-        """Append to a list what the round leaves to it; whether that is all that is to be done.
-
-        seen: whether somebody may see the items one by one.
-        """
-        observer = self.observer
-        if type(items) is not list or observer.status(items) != LOCAL or not observer.is_tensor(value):
-            return False
-        appended = None
-        if not observer.loops.is_known(items):
-            appended = Appended.of(items, value, self.recorder.memory, seen)
-        if appended is None:
-            return False
-        items.append(value)
-        self._appended.append(appended)
-        return True
-
     def looks_at(self, items: list[Any], key: Any) -> None:
         """A round reads an item of such a list; the last ones are handed on."""
         if type(key) is int and -TURN <= key < 0:
-            self._lists[id(items)] = items, max(-key, self._lists.get(id(items), (items, 0))[1])
+            self.lists.reads(items, -key)
         elif type(key) is not int or not 0 <= key < len(items):
             self._is_odd("its rounds read other items of a list than the first and the last ones")

@@ -36,10 +36,10 @@ def callee(observer: Observer, function: Any, site: Site) -> Any:
     if arrays.is_of_numpy(function):
         return functools.partial(leaves.call_of_numpy, observer, function, site)
     if kind is not FunctionType and kind is not MethodType and not _is_callable_object(function):
-        is_pure = (
-            isinstance(function, (type, BuiltinFunctionType)) and purity.lookup_pure(function) is not None
-        )
-        observer.deeds += not (is_pure or purity.is_op(function))
+        kinds = isinstance(function, (type, BuiltinFunctionType))
+        is_pure = kinds and purity.lookup_pure(function) is not None
+        makes_tuple = isinstance(function, type) and purity.is_namedtuple_class(function)
+        observer.deeds += not (is_pure or makes_tuple or purity.is_op(function))
     if kind is FunctionType:
         if attributes.is_jitted(function):
             return _jitted(observer, function, site)

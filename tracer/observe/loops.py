@@ -92,7 +92,7 @@ class Loops:
         self.not_rolled: list[NotRolled] = []
         self.stores = self.rolling = 0
         self.changed: set[tuple[str, int, str]] = set()
-        self._set: dict[tuple[int, str], tuple[Any, int]] = {}
+        self._set: dict[tuple[int, Any], tuple[Any, int]] = {}
         # By the id of a list: what it does not have, and those that others may have than one variable.
         self._missing: dict[int, tuple[list[Any], list[Missing]]] = {}
         self._known: dict[int, list[Any]] = {}
@@ -128,6 +128,14 @@ class Loops:
     def is_known(self, items: list[Any]) -> bool:
         """Whether others may have a list than the variable that it was begun in."""
         return id(items) in self._known
+
+    def keeps(self, key: int) -> bool:
+        """Whether the list of this id is kept for what is known of it alone."""
+        return key in self._known and key not in self._missing
+
+    def forget(self, key: int) -> None:
+        """Nobody else has the list of this id any more."""
+        self._known.pop(key, None)
 
     def missed(self, items: Any) -> Sequence[Missing]:
         """What a list does not have."""
@@ -211,12 +219,12 @@ class Loops:
         joined: Tensor = ops.cat([rows], dim)
         return joined
 
-    def sets(self, owner: Any, name: str) -> None:
-        """An attribute of an object is set, which lies in the object's own dict."""
+    def sets(self, owner: Any, name: Any) -> None:
+        """An attribute of an object is set, which lies in the object's own dict; or an item that is there."""
         self.stores += 1
         self._set[id(owner), name] = owner, self.stores
 
-    def attributes(self, since: int) -> list[tuple[Any, str]]:
+    def attributes(self, since: int) -> list[tuple[Any, Any]]:
         """The attributes that were set since so many stores, by the object and the name, in one order."""
         return [(owner, name) for (_, name), (owner, when) in self._set.items() if when > since]
 

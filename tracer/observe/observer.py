@@ -54,7 +54,7 @@ from fusegrad.tracer.twin.sites import NOWHERE, Site, SiteTable, definition, wit
 from fusegrad.tracer.twin.source import Unsupported
 
 # The references to what nobody has but who keeps it, while they are counted: the counting has one.
-_ONLY_KEPT, _OWN = 2, (tuple, list, dict, *ITERATORS)
+_ONLY_KEPT, _OWN = 2, (tuple, list, dict, MethodType, *ITERATORS)
 
 LOCAL, OUTER, STRUCTURE, UNKNOWN = "local", "outer", "argument", "unknown"
 
@@ -86,11 +86,10 @@ class Following:
 class Observer:
     """Observes one run of a function.
 
-    arguments: ``(args, kwargs)`` of the call. Their nested containers and plain leaves are guarded by
-        the caller; any other object among them is guarded by the caller by identity.
+    arguments: ``(args, kwargs)`` of the call, guarded by the caller: nested containers and plain leaves by
+        what they are, others by identity.
     following: how calls are followed. reads: what was read of outer state, each place once.
-    effects: why the run is open; empty if it is closed.
-    captured_tensors: every tensor that a read yielded, by id.
+    effects: why the run is open, if it is. captured_tensors: every tensor that a read yielded, by id.
     opened: called when something was done, or is about to be, that opens the run.
     changed: called when something is changed that a replay changes, too; changed_later, if values may wait.
     deeds: how often code ran, or an object was changed, that are not the engine's.
@@ -241,8 +240,9 @@ class Observer:
         # Those that hold others were made after them.
         for key in reversed([*itertools.islice(self._kept, since, None)]):
             own = issubclass(type(self._kept[key]), _OWN) and self._status.get(key) == LOCAL
-            if own and sys.getrefcount(self._kept[key]) == _ONLY_KEPT:
+            if own and sys.getrefcount(self._kept[key]) == _ONLY_KEPT + self.loops.keeps(key):
                 del self._kept[key], self._status[key]
+                self.loops.forget(key)
 
     def _register_argument(self, value: Any) -> None:
         if self.is_tensor(value):

@@ -385,7 +385,7 @@ def store_item(observer: Observer, value: Any, owner: Any, key: Any, site: Site)
     if observer.is_tensor(owner):
         for part in (key, value):
             observer.consume(part, site, "writes to a tensor")
-    elif type(owner) is dict and observer.status(owner) == LOCAL and type(key) is str and key in owner:
+    elif observer.status(owner) == LOCAL and stores.has_item(owner, key):
         observer.loops.sets(owner, key)
     else:
         observer.deeds += 1

@@ -107,7 +107,7 @@ class Stores:
         place = id(owner), name
         if place in self._set or place in self._begun or not has_plain_attribute(owner, name):
             return False
-        now = own(owner).get(name, MISSING)
+        now = held(owner, name)
         if type(now) is not int:
             return False
         known = self._counts.get(place)
@@ -199,10 +199,25 @@ def late(observer: Observer, owner: Any, part: Callable[[Any], Place], value: An
     return observer.numbers.follow(Taken(fresh(value), looked, place=part(place)))
 
 
-def own(owner: Any) -> dict[str, Any]:
-    """An object's own attributes; the items of a dict."""
-    has_items = type(owner) is dict or purity.is_parameter_group(owner)
+def own(owner: Any) -> Any:
+    """An object's own attributes, by their names; the items of a dict or a list."""
+    has_items = type(owner) in (dict, list) or purity.is_parameter_group(owner)
     return owner if has_items else instance_dict(owner) or {}
+
+
+def has_item(owner: Any, key: Any) -> bool:
+    """Whether a dict or a list has an item, by a key that says which."""
+    if type(owner) is dict:
+        return type(key) is str and key in owner
+    return type(owner) is list and type(key) is int and 0 <= key < len(owner)
+
+
+def held(owner: Any, name: Any) -> Any:
+    """An attribute of an object's own, or an item; MISSING if there is none."""
+    try:
+        return own(owner)[name]
+    except (KeyError, IndexError):
+        return MISSING
 
 
 # Options that have no say in what an optimizer keeps for its parameters.

@@ -40,9 +40,11 @@ class Assignments(Expressions):
     def statement_Assign(self, node: ast.Assign) -> list[ast.stmt]:
         parts = parts_for_names(node)
         if parts is not None:
-            value: ast.expr = self.at(node.value, ast.Tuple(elts=self.expressions(parts), ctx=ast.Load()))
+            names = node.targets[0].elts  # type: ignore[attr-defined]
+            given = [self.given_to(name, part) for name, part in zip(names, parts, strict=True)]
+            value: ast.expr = self.at(node.value, ast.Tuple(elts=given, ctx=ast.Load()))
             return [self.at(node, ast.Assign(targets=node.targets, value=value))]
-        value = self.expression(node.value)
+        value = self.given_to(node.targets[0], node.value)
         if all(isinstance(target, ast.Name) for target in node.targets):
             return [self.at(node, ast.Assign(targets=node.targets, value=value))]
         if len(node.targets) == 1:
@@ -52,6 +54,13 @@ class Assignments(Expressions):
         for target in node.targets:
             result += self.assign(target, self.load(name, target))
         return result + self.forget([name], node)
+
+    def given_to(self, target: ast.expr, node: ast.expr) -> ast.expr:
+        """What a target is given; a list that a round writes out is its own."""
+        value = self.expression(node)
+        if self.rounds_around and isinstance(node, ast.List) and self.is_collected(target):
+            return self.hook("made_in_round", node, value, self.rolling(node), site=False)
+        return value
 
     def assign(self, target: ast.expr, value: ast.expr) -> list[ast.stmt]:
         """Store a rewritten value into any target, with the order of evaluation that Python has."""

@@ -396,9 +396,9 @@ class _Reading:
                 self.numbers.pop(name, None)
                 self.certain.add(name)
                 self.bound.add(name)
-            case ast.Tuple(elts=elements) if all(isinstance(e, ast.Name) for e in elements):
-                for element in elements:
-                    self._assigns(element)
+            case ast.Tuple() if all(isinstance(part, ast.Name) for part in _parts(target)):
+                for part in _parts(target):
+                    self._assigns(part)
             case ast.Attribute(value=owner):
                 self._reads(owner)
             case ast.Subscript(value=ast.Name() as owner, slice=index):

@@ -88,15 +88,7 @@ def a_part_that_is_kept(x: fg.Tensor, w: fg.Tensor, h: fg.Tensor) -> fg.Tensor:
     return (u * u).sum() + part + x.sum() * w.sum()
 
 
-def a_list(x: fg.Tensor, w: fg.Tensor, h: fg.Tensor) -> fg.Tensor:
-    items = [h, h * 2]
-    for t in range(ROUNDS):
-        items[0] = items[1] * 0.9
-        items[1] = (items[0] + x[t]).tanh()
-    return (items[0] + items[1]).sum() * w.sum()
-
-
-@pytest.mark.parametrize("function", [a_view, another_name, a_part_that_is_kept, a_list])
+@pytest.mark.parametrize("function", [a_view, another_name, a_part_that_is_kept])
 def test_what_others_see_is_written(function: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
     ran = rounds_that_run(monkeypatch)
     check(function)

@@ -1,6 +1,7 @@
 """What rounds hand on besides tensors in variables: rows that they keep, numbers, items of dicts."""
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -64,6 +65,60 @@ def in_a_dict(x: fg.Tensor, w: fg.Tensor, h: fg.Tensor) -> fg.Tensor:
     return (state["h"] * state["c"]).sum()
 
 
+def in_a_tuple(x: fg.Tensor, w: fg.Tensor, h: fg.Tensor) -> fg.Tensor:
+    state = h, (h * 0.5, "kept")
+    for row in x:
+        first, (second, name) = state
+        first = fg.tanh(first @ w + row)
+        state = first, (second * 0.9 + first, name)
+    return state[0].sum() + (state[1][0] ** 2).sum()
+
+
+class Pair(NamedTuple):
+    h: fg.Tensor
+    c: fg.Tensor
+
+    def step(self, row: fg.Tensor) -> fg.Tensor:
+        return fg.tanh(self.h + row)
+
+
+def in_a_named_tuple(x: fg.Tensor, w: fg.Tensor, h: fg.Tensor) -> fg.Tensor:
+    state = Pair(h, h * 0.5)
+    for row in x:
+        h = state.step(row) @ w
+        state = Pair(h, state.c * 0.9 + h)
+    return state.h.sum() + (state.c**2).sum()
+
+
+def in_a_list_that_is_set(x: fg.Tensor, w: fg.Tensor, h: fg.Tensor) -> fg.Tensor:
+    layers = [h, h * 2]
+    for row in x:
+        above = row
+        for i in range(2):
+            layers[i] = fg.tanh(layers[i] @ w + above)
+            above = layers[i]
+    return layers[0].sum() + (layers[1] ** 2).sum()
+
+
+def in_a_list_made_anew(x: fg.Tensor, w: fg.Tensor, h: fg.Tensor) -> fg.Tensor:
+    layers = [h, h * 2]
+    for row in x:
+        above, made = row, []
+        for layer in layers:
+            above = fg.tanh(layer @ w + above)
+            made.append(above)
+        layers = made
+    return layers[0].sum() + (layers[1] ** 2).sum()
+
+
+def in_a_comprehension(x: fg.Tensor, w: fg.Tensor, h: fg.Tensor) -> fg.Tensor:
+    layers = [h, h * 2]
+    for row in x:
+        made = [fg.tanh(layer @ w + row) for layer in layers]
+        layers = made
+    return layers[0].sum() + (layers[1] ** 2).sum()
+
+
 def numbered(x: fg.Tensor, w: fg.Tensor, h: fg.Tensor) -> fg.Tensor:
     for t, (row, other) in enumerate(zip(x, x.flip(0), strict=True)):
         h = fg.tanh(h @ w + row * other) * (1 + t * 0.001)
@@ -85,6 +140,11 @@ def of_the_shorter(x: fg.Tensor, w: fg.Tensor, h: fg.Tensor) -> fg.Tensor:
         windows_before,
         counted,
         in_a_dict,
+        in_a_tuple,
+        in_a_named_tuple,
+        in_a_list_that_is_set,
+        in_a_list_made_anew,
+        in_a_comprehension,
         numbered,
         of_the_shorter,
     ],
@@ -103,6 +163,28 @@ def test_a_row_that_was_kept_is_a_view_when_the_loop_is_over(monkeypatch: pytest
             before = x[t]
         before += 1
         return h.sum() + (x * x).sum() + before.sum()
+
+    x, _, h = given()
+    jitted = fg.jit(function)
+    for _ in range(3):
+        np.testing.assert_allclose(jitted(x, h).numpy(), function(x, h).numpy(), rtol=1e-12)
+
+
+def test_a_list_that_others_have_is_what_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    rounds_that_run(monkeypatch)
+
+    def function(x: fg.Tensor, h: fg.Tensor) -> fg.Tensor:
+        layers = [h, h * 2]
+        names, pairs = [layers], []
+        for row in x:
+            layers[0] = fg.tanh(layers[1] + row)
+            layers[1] = layers[0] * 0.5 + h
+        made = [layers[0], layers[1]]
+        first = made
+        for row in x:
+            made = [fg.tanh(made[1] + row), made[0] * 0.5]
+        pairs.append(made)
+        return names[0][0].sum() + names[0][1].prod() + first[0].sum() + (pairs[0][0] * pairs[0][1]).sum()
 
     x, _, h = given()
     jitted = fg.jit(function)

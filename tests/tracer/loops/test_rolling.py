@@ -255,11 +255,11 @@ def draws(x):
     return x
 
 
-def writes_an_item(x):
+def writes_a_part_of_a_list(x):
     kept = [x, x]
     for _ in range(40):
         x = 0.5 * x
-        kept[0] = x
+        kept[:1] = [x]
     return x + kept[0]
 
 
@@ -286,7 +286,7 @@ def first_rounds_differ(x):
         knows_the_round,
         three_take_turns,
         draws,
-        writes_an_item,
+        writes_a_part_of_a_list,
         carries_a_view,
     ],
 )

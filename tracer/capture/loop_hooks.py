@@ -11,7 +11,7 @@ from fusegrad.tracer.loops import beginning, rolling
 from fusegrad.tracer.loops.items import Zipped, sources_of
 from fusegrad.tracer.loops.replaced import with_part
 from fusegrad.tracer.observe import calls, operations
-from fusegrad.tracer.observe.lookup import ITERATORS
+from fusegrad.tracer.observe.lookup import ITERATORS, lookup
 from fusegrad.tracer.observe.loops import Part
 from fusegrad.tracer.observe.observer import Following, Observer, active
 from fusegrad.tracer.twin.plain_loops import Summary, Tested
@@ -213,6 +213,20 @@ class LoopHooks(Hooks):
             return self.binary(symbol, left, right, site)
         sides = (left, first), (right, second)
         return rounds.computed(symbol, lambda x, y: self.binary(symbol, x, y, site), sides, leaves)
+
+    def held(self, owner: Any, name: str, site: int) -> Any:
+        """`owner.name`, if it is there, and nothing computes it; or None."""
+        is_there = active() is not None and lookup(owner, name).where in ("instance", "module")
+        return self.attribute(owner, name, site) if is_there else None
+
+    @staticmethod
+    def stepped(value: Any, before: Any, rounds: Any, place: int, step: Any, *others: Any) -> Any:
+        """A variable gets its next value, by what it was before alone."""
+        return (
+            rounds.stepped(value, before, place, step, others)
+            if isinstance(rounds, rolling.Rounds)
+            else value
+        )
 
     @staticmethod
     def mixed(value: Any, rounds: Any) -> Any:

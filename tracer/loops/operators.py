@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.tracer.loops.round_numbers import Computed, computed
+from fusegrad.tracer.loops.round_numbers import Computed, computed, fits
+from fusegrad.tracer.twin.plain_loops import COUNTED
 
 if TYPE_CHECKING:
     from fusegrad.tracer.loops.rolling import Rounds
@@ -63,7 +64,7 @@ def _operated_on_rows(
             is_odd = is_odd or type(value) is not Tensor
         elif type(other) is Tensor and symbol in _OPERATORS:
             known = Computed(i, value, *_given(part, rounds), other.array.dtype)
-            row = rounds.tested.number(known, rounds.number)
+            row = rounds.tested.number(known, rounds.number) if fits(known.others) else None
             is_odd = is_odd or row is None
             operands[i] = value if row is None else row
         else:
@@ -73,13 +74,19 @@ def _operated_on_rows(
 
 
 def _follows(part: Any, rounds: Rounds) -> bool:
-    """Whether a side follows from the number of the round."""
-    return part is not None and type(rounds.items.sources[part[0]]) is range
+    """Whether a side follows from the number of the round, or from one that recurs."""
+    if part is None:
+        return False
+    return part[0] < COUNTED or type(rounds.items.sources[part[0]]) is range
 
 
-def _given(part: Any, rounds: Rounds) -> tuple[Callable[..., Any], tuple[Any, ...], int, int]:
+def _given(part: Any, rounds: Rounds) -> tuple[Any, tuple[Any, ...], int, int]:
     """How a side follows from the number of the round, that number, and by how much it grows."""
     place, function, *others = part
     rounds.observer.numbers.look(*others)  # a replay has the same rows
+    if place < COUNTED:
+        now, *others = others
+        read = rounds.recurrences.read(COUNTED - 1 - place, function, now, rounds.number)
+        return read, tuple(others), rounds.number, 1
     source = rounds.items.sources[place]
     return function, tuple(others), source[rounds.number], source.step

@@ -43,6 +43,7 @@ from fusegrad.tracer.loops.items import Items, alike_for, alike_remainders, peri
 from fusegrad.tracer.loops.operators import operated
 from fusegrad.tracer.loops.packs import opened
 from fusegrad.tracer.loops.replaced import may_replace, may_replace_part
+from fusegrad.tracer.loops.round_numbers import NoRows, Recurrences
 from fusegrad.tracer.loops.rows import RowRead, RowWrite, asked, asks_for_row, growing
 from fusegrad.tracer.loops.tested_rounds import TestedLoop, TestedRounds
 from fusegrad.tracer.loops.turns import (
@@ -93,6 +94,7 @@ class Rounds:
     ) -> None:
         self.observer, self.recorder, self.items, self._site = observer, recorder, items, site
         self._counters, self.lists = counters, RoundLists(observer, recorder.memory)
+        self.recurrences = Recurrences(observer.numbers.look)
         self._next = 0  # the number of the next round
         self._kept = observer.noted()
         self._since = next_sequence()
@@ -116,6 +118,7 @@ class Rounds:
         self._firsts: dict[int, tuple[Any, ...]] = {}  # what the variables held then, after the first turn
         self._turns: tuple[int, ...] = (TURN,)  # how many rounds may be one
         self.lists.begin()
+        self.recurrences.begin()
         # The last round that did what is not the same from round to round, and what that was.
         self._odd = 0, ""
         # Which rounds compare their number, up to which one all those are alike that this tells apart, and
@@ -152,6 +155,7 @@ class Rounds:
 
     def _ended(self, carried: tuple[Any, ...]) -> tuple[Any, ...]:
         self.lists.ended()
+        self.recurrences.ended()
         if self.tested is not None and self._has_tested():
             if self.lists.appended or self.lists.read or self._odd[0]:
                 return carried
@@ -212,7 +216,7 @@ class Rounds:
         try:
             carried = self._leave_out(carried, rounds)
             self._reason = ""
-        except Refused as refusal:
+        except (Refused, NoRows) as refusal:
             if rounds != self._turns[-1]:
                 return carried  # longer turns may be alike
             self._reason = str(refusal)
@@ -245,6 +249,10 @@ class Rounds:
         turns = turn.limit(min(self._may_leave_out(rounds), alike) // rounds)
         # Where every hundredth round is another one, say, each stretch in between is left out by itself.
         is_periodic = any(number < FAR for _, _, number in self._alike)
+        recurring = {
+            place: self.recurrences.after(place, carried[place], turns * rounds)
+            for place in self.recurrences.steps
+        }
         fewest = FEWEST_SMALL if turn.is_op and not is_periodic else FEWEST
         if turns * rounds < fewest:
             raise Refused(f"fewer than {fewest} rounds do what those before them did")
@@ -259,8 +267,9 @@ class Rounds:
         for owner, name, growth in counted:
             if owner is not None:
                 stores.own(owner)[name] += growth * turns
-        growths = {place: growth for owner, place, growth in counted if owner is None}
-        carried = tuple([x + growths[i] * turns if i in growths else x for i, x in enumerate(carried)])
+        on = {place: carried[place] + growth * turns for owner, place, growth in counted if owner is None}
+        on |= recurring
+        carried = tuple([on.get(i, x) for i, x in enumerate(carried)])
         self._next += turns * rounds
         self._left_out += turns * rounds
         return carried
@@ -280,7 +289,8 @@ class Rounds:
             self._firsts[looked] = carried
         by_graph.update(id(x) for a in self.lists.appended if (x := a.tensor()) is not None)
         own = {place: carried[place] for place in self._counters if type(carried[place]) is int}
-        items = [None if i in own else x for i, x in enumerate(carried)]
+        numbers = own.keys() | self.recurrences.steps.keys()
+        items = [None if i in numbers else x for i, x in enumerate(carried)]
         seen = tuple([Seen.of(x, memory) if isinstance(x, Tensor) else x for x in items])
         observer.numbers.look(*own.values())
         counters = later.versions()
@@ -413,6 +423,12 @@ class Rounds:
         if is_odd:
             self._is_odd("its rounds use their number otherwise than in sums and products")
         return result
+
+    def stepped(self, value: Any, before: Any, place: int, step: Any, others: tuple[Any, ...]) -> Any:
+        """A variable gets its next value, by what it was before alone; see `Recurrences`."""
+        if not self.recurrences.stepped(COUNTED - 1 - place, before, value, step, others):
+            self._is_odd("its rounds change a number in other ways")
+        return value
 
     def mixed(self, value: Any) -> Any:
         """What a variable holds that may follow from the number of the round, and goes to no operator."""

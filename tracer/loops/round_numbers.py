@@ -8,7 +8,9 @@ the number, and of what is the same for all rounds. That is asked for those that
 
 from __future__ import annotations
 
+import builtins
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -18,11 +20,26 @@ from fusegrad.eager.core.op import wrap
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.ir.graph import Equation, Value
 from fusegrad.tracer.observe.values import plain_key
+from fusegrad.tracer.twin.number_parts import FUNCTIONS
 
 # The ops that compute with a number what they do with a tensor of one element that holds it.
 _OPS = frozenset({"add", "sub", "mul", "div"})
 # Whole numbers that every float64 has.
 _EXACT = 2**53
+
+
+# What numbers may follow from besides numbers.
+_FUNCTIONS = (math, *(getattr(builtins, name) for name in FUNCTIONS))
+
+
+def fits(others: Sequence[Any]) -> bool:
+    """Whether what a number follows from besides that of the round is the same in all rounds."""
+    return all(type(x) in (int, float) or any(x is known for known in _FUNCTIONS) for x in others)
+
+
+def key_of(others: Sequence[Any]) -> Any:
+    """What tells these from others."""
+    return plain_key(tuple([x if type(x) in (int, float) else x.__name__ for x in others]))
 
 
 class NoRows(Exception):
@@ -52,7 +69,7 @@ class Computed(NamedTuple):
     def leads_to(self, other: Computed) -> bool:
         """Whether the other one is that of the next turn."""
         mine, theirs = (
-            (c.place, c.function.__code__, plain_key(c.others), c.growth, c.dtype) for c in (self, other)
+            (c.place, c.function.__code__, key_of(c.others), c.growth, c.dtype) for c in (self, other)
         )
         follows = mine == theirs and other.number == self.number + self.growth
         return follows and plain_key(self.function(other.number, *self.others)) == plain_key(other.value)
@@ -88,7 +105,7 @@ def computed(
 
     others: what the number follows from besides that of the round.
     """
-    if len(equations) != 1 or any(type(x) not in (int, float) for x in others):
+    if len(equations) != 1 or not fits(others):
         return None
     ((op, inputs, params, made, _),) = ((e.op, e.inputs, e.params, e.outputs, e.source) for e in equations)
     places = [i for i, x in enumerate(inputs) if not isinstance(x, Value)]
@@ -101,3 +118,75 @@ def computed(
     if dtype.name not in ("float32", "float64") and not (dtype.name == "int64" and type(value) is int):
         return None
     return Computed(place, value, function, others, number, growth, dtype)
+
+
+class Recurrences:
+    """The numbers that rounds change by what they were alone: `t += dt`, `rate *= 0.9`.
+
+    They are known by the places of their variables. look: told of the numbers that they follow from.
+    """
+
+    def __init__(self, look: Callable[..., None]) -> None:
+        self._look = look
+        self.begin()
+
+    def begin(self) -> None:
+        """Look at the rounds that come."""
+        self.steps: dict[int, tuple[Callable[..., Any], tuple[Any, ...]]] = {}
+        self._sequences: dict[tuple[int, bool], list[Any]] = {}
+        self._stepped: set[int] = set()
+
+    def ended(self) -> None:
+        """A round has ended."""
+        self._stepped.clear()
+
+    def stepped(
+        self, place: int, before: Any, value: Any, step: Callable[..., Any], others: tuple[Any, ...]
+    ) -> bool:
+        """A number has got its next value; whether all rounds go on so. Of other objects nothing is known."""
+        self._stepped.add(place)
+        if any(type(x) not in (int, float) for x in (before, value)) or not fits(others):
+            self.steps.pop(place, None)
+            return True
+        self._look(before, *others)  # a replay has the same ones
+        known = self.steps.setdefault(place, (step, others))
+        return key_of(known[1]) == key_of(others) and plain_key(step(before, *others)) == plain_key(value)
+
+    def after(self, place: int, value: Any, rounds: int) -> Any:
+        """What a number is after so many rounds more. Raises NoRows."""
+        step, others = self.steps[place]
+        try:
+            for _ in range(rounds):
+                value = step(value, *others)
+        except ArithmeticError:
+            raise NoRows from None
+        return value
+
+    def read(self, place: int, body: Callable[..., Any], value: Any, number: int) -> ReadInRounds:
+        """What is computed of a number by `body` where it has this value, in the round of this number."""
+        key = place, place in self._stepped
+        values = self._sequences.setdefault(key, [number, value])
+        return ReadInRounds(self, place, body, values)
+
+
+class ReadInRounds(NamedTuple):
+    """What rounds compute of a number that recurs: a function of the number of the round, and of what is the
+    same for all. values: the first of these rounds, and what it has been from then on.
+    """
+
+    recurrences: Recurrences
+    place: int
+    body: Callable[..., Any]
+    values: list[Any]
+
+    @property
+    def __code__(self) -> Any:
+        return self.body.__code__
+
+    def __call__(self, number: int, *others: Any) -> Any:
+        first, *_ = values = self.values
+        if number < first or self.place not in self.recurrences.steps:
+            return None  # which is no number
+        while len(values) <= 1 + number - first:
+            values.append(self.recurrences.after(self.place, values[-1], 1))
+        return self.body(values[1 + number - first], *others)

@@ -19,9 +19,8 @@ from fusegrad.tracer.ir.graph import Equation, Value
 from fusegrad.tracer.ir.pullback import fresh
 from fusegrad.tracer.ir.tested import FAR
 from fusegrad.tracer.loops.alike import Refused
-from fusegrad.tracer.loops.round_numbers import Computed, NoRows
+from fusegrad.tracer.loops.round_numbers import Computed, NoRows, key_of
 from fusegrad.tracer.loops.rows import RowRead
-from fusegrad.tracer.observe.values import plain_key
 from fusegrad.tracer.record.recorder import Recorder
 
 _GETITEM = REGISTRY["getitem"]
@@ -98,7 +97,7 @@ class NumberRows:
         """What all rounds compute as the one with this number, counted from zero. Raises Refused where no
         tensor has that.
         """
-        key = computed.function.__code__, plain_key(computed.others), computed.dtype
+        key = computed.function.__code__, key_of(computed.others), computed.dtype
         if key not in self._rows:
             try:
                 if self._most >= FAR:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 
 from fusegrad.tracer.twin.expressions import OPERATORS, Expressions, names_pattern, parts_for_names
-from fusegrad.tracer.twin.number_parts import NumberUse
-from fusegrad.tracer.twin.plain_loops import Row, Test
+from fusegrad.tracer.twin.number_parts import NumberPart, NumberUse
+from fusegrad.tracer.twin.plain_loops import PlainLoop, Row, Test
 from fusegrad.tracer.twin.sites import SiteTable
 from fusegrad.tracer.twin.source import Unsupported
 
@@ -14,8 +14,8 @@ from fusegrad.tracer.twin.source import Unsupported
 class Assignments(Expressions):
     """Rewrites what stores into variables, attributes and items.
 
-    rows, written, read_back, tests, numbers, mixed, offsets, appends, parts: the nodes in plain loops that
-    are more than their like elsewhere (see `plain_loops.py`), and the variable that has the rounds, is
+    rows, written, read_back, tests, numbers, steps, mixed, offsets, appends, parts: the nodes in plain loops
+    that are more than their like elsewhere (see `plain_loops.py`), and the variable that has the rounds, is
     appended to or written.
     """
 
@@ -25,7 +25,8 @@ class Assignments(Expressions):
         self.written: dict[ast.expr, tuple[str, int, Row]] = {}
         self.tests: dict[ast.expr, tuple[str, int, Test]] = {}
         self.read_back: set[ast.expr] = set()
-        self.numbers: dict[ast.expr, tuple[str, list[str], NumberUse]] = {}
+        self.numbers: dict[ast.expr, tuple[str, PlainLoop, NumberUse]] = {}
+        self.steps: dict[ast.stmt, tuple[str, int, NumberPart]] = {}
         self.mixed: dict[ast.expr, str] = {}
         self.offsets: dict[ast.expr, str] = {}
         self.appends: dict[ast.Expr, str] = {}
@@ -44,7 +45,7 @@ class Assignments(Expressions):
             given = [self.given_to(name, part) for name, part in zip(names, parts, strict=True)]
             value: ast.expr = self.at(node.value, ast.Tuple(elts=given, ctx=ast.Load()))
             return [self.at(node, ast.Assign(targets=node.targets, value=value))]
-        value = self.given_to(node.targets[0], node.value)
+        value = self.stepped(node, self.given_to(node.targets[0], node.value))
         if all(isinstance(target, ast.Name) for target in node.targets):
             return [self.at(node, ast.Assign(targets=node.targets, value=value))]
         if len(node.targets) == 1:
@@ -54,6 +55,21 @@ class Assignments(Expressions):
         for target in node.targets:
             result += self.assign(target, self.load(name, target))
         return result + self.forget([name], node)
+
+    def stepped(self, node: ast.Assign | ast.AugAssign, value: ast.expr) -> ast.expr:
+        """What a variable gets, and how it follows from what that was, of a number that recurs."""
+        if node not in self.steps:
+            return value
+        name, place, part = self.steps[node]
+        others = [*map(self.held, part.others.values())]
+        given = self.load(part.counter, node), self.load(name, node), place, part.function(), *others
+        return self.hook("stepped", node, value, *given, site=False)
+
+    def held(self, node: ast.expr) -> ast.expr:
+        """What a variable holds, or an attribute of its own; None for an attribute that is computed."""
+        if not isinstance(node, ast.Attribute):
+            return self.expression(node)
+        return self.hook("held", node, self.held(node.value), self.mangle(node.attr))
 
     def given_to(self, target: ast.expr, node: ast.expr) -> ast.expr:
         """What a target is given; a list that a round writes out is its own."""
@@ -123,6 +139,7 @@ class Assignments(Expressions):
             value = self.expression(node.value)
             if self.rounds_around:
                 value = self.hook("inplace_in_round", node, operator, old, value, self.rolling(node))
+                value = self.stepped(node, value)
             else:
                 value = self.hook("inplace", node, operator, old, value)
             return [self.at(node, ast.Assign(targets=[target], value=value))]

@@ -14,8 +14,9 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
-from fusegrad.tracer.twin.number_parts import NumberPart, NumberUse, number_part
-from fusegrad.tracer.twin.scopes import Scope, uses
+from fusegrad.tracer.twin.counters import changed_by_some, counts_of
+from fusegrad.tracer.twin.number_parts import NumberPart, NumberUse, called, number_part, recurrences
+from fusegrad.tracer.twin.scopes import Scope
 from fusegrad.tracer.twin.slopes import Row, Test, row_of, test_of, with_comparison
 
 _EXPRESSIONS = (
@@ -56,6 +57,7 @@ class PlainLoop:
     hand on and do nothing with but count them up, and compare them; counts: these comparisons, with by how
     much both sides differ more after each round. changing: those that some rounds change by what they were.
     parts: the subscripts that rounds write by, though not by their number, and the variables that they write.
+    recurring: see `recurrences`.
     """
 
     targets: list[str]
@@ -73,6 +75,12 @@ class PlainLoop:
     counts: dict[ast.Compare, Test] = field(default_factory=dict)
     changing: Collection[str] = ()
     parts: dict[ast.expr, str] = field(default_factory=dict)
+    recurring: dict[str, tuple[ast.stmt, NumberPart]] = field(default_factory=dict)
+
+    def place_of(self, counter: str) -> int:
+        """Which target a counter is, by its place; which number that recurs, from -2 down."""
+        is_target = counter in self.targets
+        return self.targets.index(counter) if is_target else COUNTED - 1 - self.carried.index(counter)
 
     def summary(self) -> Summary:
         """What is told of the loop when it runs."""
@@ -113,10 +121,8 @@ def plain_loop(loop: ast.For, scope: Scope) -> PlainLoop:
             node.test = with_comparison(node.test, targets)
     stored = (n for statement in loop.body for n in ast.walk(statement) if isinstance(n, ast.Name))
     assigned = {n.id for n in stored if isinstance(n.ctx, ast.Store)}
-    reading = _Reading(PlainLoop(targets), scope.is_collected, assigned)
-    for statement in loop.body:
-        reading.follow(statement)
-    reading.writes_parts(scope.is_own)
+    recurring = recurrences(loop, targets, assigned)
+    reading = _read(loop, targets, scope, assigned, recurring)
     for name in (*targets, *reading.assigned):
         if not scope.is_own(name):
             raise NotPlain(f"a function within may see its variable `{name}`", loop.lineno)
@@ -124,6 +130,9 @@ def plain_loop(loop: ast.For, scope: Scope) -> PlainLoop:
     # Who asks for the number of the round that it leaves in knows it, where that is not followed.
     known = found.not_followed() & {t for t in targets if reading.read_once[t]}
     found.is_tested = not known and any(_is_asked(n, found.tests) for n in ast.walk(loop))
+    if found.is_tested and found.recurring:
+        reading = _read(loop, targets, scope, assigned, {})
+        found, reading.found.is_tested = reading.found, True
     # What not every round assigns, up to where it may leave, may be that of one that is left out; and so may
     # be all, where the last round may be.
     certain = reading.certain & reading.certain_when_left if reading.may_leave else reading.certain
@@ -139,13 +148,32 @@ def plain_loop(loop: ast.For, scope: Scope) -> PlainLoop:
             found.used.setdefault(target, loop.lineno)
     asked = any(reading.read_once[t] or scope.is_used_elsewhere(t, loop) for t in targets)
     found.number_is_used = asked or bool(found.tests)
-    found.changing = _changed_by_some(loop) & {*found.carried}
+    found.changing = changed_by_some(loop) & {*found.carried}
     for name in found.carried:
-        counts = _counts(loop, name, reading.assigned)
+        counts = counts_of(loop, name, reading.assigned)
         if name not in found.changing and counts is not None and (found.is_tested or not counts):
             found.counters.append(name)
             found.counts.update(counts)
     return found
+
+
+def _read(
+    loop: ast.For,
+    targets: list[str],
+    scope: Scope,
+    assigned: Collection[str],
+    recurring: dict[str, tuple[ast.stmt, NumberPart]],
+) -> _Reading:
+    """The names that a round reads and assigns. recurring: what is, if it meets nothing but operators."""
+    while True:
+        reading = _Reading(PlainLoop(targets, recurring=recurring), scope.is_collected, assigned)
+        for statement in loop.body:
+            reading.follow(statement)
+        otherwise = reading.used_otherwise | (reading.found.used.keys() & recurring.keys())
+        if not otherwise:
+            reading.writes_parts(scope.is_own)
+            return reading
+        recurring = {name: known for name, known in recurring.items() if name not in otherwise}
 
 
 def _parts(target: ast.expr) -> list[ast.expr]:
@@ -165,50 +193,6 @@ def _is_asked(node: ast.AST, tests: Collection[ast.AST]) -> bool:
     return False
 
 
-def _changed_by_some(loop: ast.For) -> set[str]:
-    """The variables that some rounds count up, or change otherwise by what they were, and some may not."""
-    changes = (n for n in ast.walk(loop) if isinstance(n, ast.AugAssign) and n not in loop.body)
-    return {n.target.id for n in changes if isinstance(n.target, ast.Name)}
-
-
-def _counts(loop: ast.For, name: str, assigned: Collection[str]) -> dict[ast.Compare, Test] | None:
-    """The comparisons of a variable that the rounds of a loop do nothing else with but count it up; None if
-    they do.
-    """
-    steps = [n for n in ast.walk(loop) if _step(n, name)]
-    once: list[ast.AST] = [n for n in ast.walk(loop) if isinstance(n, (ast.Return, ast.Raise))]
-    once += [n.msg for n in ast.walk(loop) if isinstance(n, ast.Assert) and n.msg is not None]
-    found: dict[ast.Compare, Test] = {}
-    for node in ast.walk(loop):
-        if isinstance(node, ast.Compare):
-            others = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)} - {name}
-            test = test_of(node, [name])
-            if test is not None and test.modulus is None and others.isdisjoint(assigned):
-                found[node] = test
-    times = sum(uses(node)[name] for node in (*found, *once))
-    once_each = len(steps) == 1 and steps[0] in loop.body
-    written = sum(uses(step)[name] for step in steps)
-    if not steps or uses(loop)[name] != written + times or (found and not once_each):
-        return None
-    growth = _step(steps[0], name) if found else 0
-    return {node: test._replace(slope=test.slope * growth) for node, test in found.items()}
-
-
-def _step(node: ast.AST, name: str) -> int:
-    """The whole number that a statement adds to a variable; 0 for another one."""
-    match node:
-        case ast.AugAssign(target=ast.Name(id=target), op=ast.Add(), value=ast.Constant(value=int() as step)):
-            pass
-        case ast.Assign(
-            targets=[ast.Name(id=target)],
-            value=ast.BinOp(left=ast.Name(id=left), op=ast.Add(), right=ast.Constant(value=int() as step)),
-        ) if left == target:
-            pass
-        case _:
-            return 0
-    return step if target == name and type(step) is int else 0
-
-
 class _Reading:
     """The names that the statements of a round assign, and those that they read before.
 
@@ -222,7 +206,7 @@ class _Reading:
     def __init__(
         self, found: PlainLoop, is_collected: Callable[[str], bool], assigns: Collection[str]
     ) -> None:
-        self.found, self._is_collected, self._assigned = found, is_collected, assigns
+        self.found, self._is_collected, self._assigned = found, is_collected, {*assigns}
         self.read: dict[str, None] = {}
         self.assigned: dict[str, None] = {}
         self.certain: set[str] = set()
@@ -231,9 +215,14 @@ class _Reading:
         self.has_left = self.may_leave = False
         self.certain_when_left: set[str] = {*assigns}
         self.read_once = Counter[str]()
+        self.used_otherwise: set[str] = set()  # of what is recurring
+        self._steps = {statement: name for name, (statement, _) in found.recurring.items()}
 
     def follow(self, statement: ast.stmt) -> None:
         """Note the names of the next statement."""
+        if statement in self._steps:
+            self._goes_on(self._steps[statement])
+            return
         match statement:
             case ast.Pass():
                 pass
@@ -281,6 +270,17 @@ class _Reading:
             case _:
                 words = _WORDS.get(type(statement), "a statement of another kind")
                 raise NotPlain(f"its rounds have {words}", statement.lineno)
+
+    def _goes_on(self, name: str) -> None:
+        """A recurring number gets its next value."""
+        _, part = self.found.recurring[name]
+        for other in (
+            n.id for known in part.others.values() for n in ast.walk(known) if isinstance(n, ast.Name)
+        ):
+            self._notes(other, True)
+        self._notes(name, True)
+        self.assigned[name] = None
+        self.certain.add(name)
 
     def _reads_once(self, node: ast.AST) -> None:
         """Note what is read that is computed once, when the loop is over."""
@@ -355,7 +355,9 @@ class _Reading:
             self._reads(part, sure)
 
     def _number_part(self, node: ast.expr) -> NumberPart | None:
-        return number_part(node, self.found.targets, self._assigned, self.numbers)
+        recurring = self.found.recurring.keys()
+        counters = [*self.found.targets, *recurring]
+        return number_part(node, counters, self._assigned - recurring, self.numbers)
 
     def _reads_operator(self, node: ast.BinOp, sure: bool, leaves: bool) -> bool:
         """Note what an operator reads that computes with the number of the round; whether it does."""
@@ -378,14 +380,27 @@ class _Reading:
                 self._reads(node, sure)
         elif isinstance(node, ast.UnaryOp):
             self._reads_number(node.operand, sure)
+        elif isinstance(node, ast.Attribute):
+            self._reads(node, sure)
+        elif isinstance(node, ast.Call) and called(node):
+            self._reads(node.func, sure)
+            for argument in node.args:
+                self._reads_number(argument, sure)
+        elif isinstance(node, ast.Name) and node.id in self.found.recurring:
+            self._notes(node.id, sure)
         elif isinstance(node, ast.Name) and node.id not in self.found.targets:
             self._note(node.id, node, sure)
 
-    def _note(self, name: str, node: ast.Name, sure: bool) -> None:
+    def _notes(self, name: str, sure: bool) -> None:
         if name not in self.certain:
             self.read[name] = None
         if sure:
             self.bound.add(name)
+
+    def _note(self, name: str, node: ast.Name, sure: bool) -> None:
+        self._notes(name, sure)
+        if name in self.found.recurring:
+            self.used_otherwise.add(name)
         if name in self.found.targets:
             self.found.used.setdefault(name, node.lineno)
 

@@ -122,7 +122,9 @@ class Rewriter(Assignments):
         for comparison, test in plain.counts.items():
             self.tests[comparison] = name, COUNTED, test
             self.offsets.update(dict.fromkeys(test.offsets, name))
-        self.numbers.update((node, (name, plain.targets, use)) for node, use in plain.numbers.items())
+        self.numbers.update((node, (name, plain, use)) for node, use in plain.numbers.items())
+        for counter, (step, part) in plain.recurring.items():
+            self.steps[step] = name, plain.place_of(counter), part
         self.mixed.update(dict.fromkeys(plain.mixed, name))
         self.appends.update(plain.appends)
         self.parts.update(plain.parts)
@@ -187,14 +189,16 @@ class Rewriter(Assignments):
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
         if node not in self.numbers:
             return super().visit_BinOp(node)
-        name, targets, use = self.numbers[node]
+        name, plain, use = self.numbers[node]
 
         def of(part: NumberPart | None) -> ast.expr:
             if part is None:
                 return self.at(node, ast.Constant(value=None))
-            place = ast.Constant(value=targets.index(part.counter))
-            others = self.expressions([self.load(other, node) for other in part.others])
-            return self.at(node, ast.Tuple(elts=[place, part.function(), *others], ctx=ast.Load()))
+            place = plain.place_of(part.counter)
+            now = [self.load(part.counter, node)] if place < COUNTED else []
+            others = [*map(self.held, part.others.values())]
+            given = [ast.Constant(value=place), part.function(), *now, *others]
+            return self.at(node, ast.Tuple(elts=given, ctx=ast.Load()))
 
         sides = self.expression(node.left), self.expression(node.right)
         given = self.load(name, node), of(use.parts[0]), of(use.parts[1]), use.leaves

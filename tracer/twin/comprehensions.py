@@ -68,11 +68,8 @@ def _is_simple(statement: ast.stmt) -> bool:
         ):
             targets = over.target.elts if isinstance(over.target, ast.Tuple) else [over.target]
             parts = [n for part in (element, over.iter) for n in ast.walk(part)]
-            return (
-                all(isinstance(target, ast.Name) for target in targets)
-                and not any(isinstance(part, _SCOPES) for part in parts)
-                and name not in names_of(statement.value)
-            )
+            plain = not any(isinstance(part, _SCOPES) for part in parts)
+            return plain and all(isinstance(t, ast.Name) and t.id != name for t in targets)
     return False
 
 
@@ -81,18 +78,24 @@ def _loop(statement: ast.Assign, names: set[str]) -> list[ast.stmt]:
     (target,), made = statement.targets, statement.value
     assert isinstance(target, ast.Name) and isinstance(made, ast.ListComp)
     over, own = made.generators[0], dict[str, str]()
-    for name in names_of(over.target):
+    for name in (*names_of(over.target), target.id):
         own[name] = f"{name}_"
         while own[name] in names:
             own[name] += "_"
+    other = own.pop(target.id)
     for part in (over.target, made.elt):
         for node in (n for n in ast.walk(part) if isinstance(n, ast.Name)):
             node.id = own.get(node.id, node.id)
-    items = ast.Name(id=target.id, ctx=ast.Load())
+    # What the variable holds may be gone over.
+    name = other if target.id in names_of(made) else target.id
+    stored, loaded = ast.Name(id=name, ctx=ast.Store()), ast.Name(id=name, ctx=ast.Load())
     append = ast.Call(
-        func=ast.Attribute(value=items, attr="append", ctx=ast.Load()), args=[made.elt], keywords=[]
+        func=ast.Attribute(value=loaded, attr="append", ctx=ast.Load()), args=[made.elt], keywords=[]
     )
-    empty = ast.Assign(targets=[target], value=ast.List(elts=[], ctx=ast.Load()))
-    loop = ast.For(target=over.target, iter=over.iter, body=[ast.Expr(value=append)], orelse=[])
-    found = [ast.fix_missing_locations(ast.copy_location(node, statement)) for node in (empty, loop)]
-    return [*found]
+    found: list[ast.stmt] = [
+        ast.Assign(targets=[stored], value=ast.List(elts=[], ctx=ast.Load())),
+        ast.For(target=over.target, iter=over.iter, body=[ast.Expr(value=append)], orelse=[]),
+    ]
+    if name != target.id:
+        found.append(ast.Assign(targets=[target], value=loaded))
+    return [ast.fix_missing_locations(ast.copy_location(node, statement)) for node in found]

@@ -38,6 +38,8 @@ HEADERS = [
     ("for t, r in enumerate(x):", "t", ["r"]),
     ("for r, s in zip(x, y):", "", ["r", "s"]),
     ("for t, r, s in zip(range({n}), y, x):", "t", ["r", "s"]),
+    ("for t, (r, s) in enumerate(zip(x, y)):", "t", ["r", "s"]),
+    ("for s, r in zip(x, y, strict=True):", "", ["r", "s"]),
 ]
 # Rows that follow the number; the last ones do not do so evenly, or at all.
 PLACES = [
@@ -46,7 +48,8 @@ PLACES = [
 # Numbers that follow from that of the round.
 NUMBERS = [
     "({t} * 0.01)", "(1 / (2 + {t} * {t}))", "0.9 ** {t}", "(k * 0.1 - {t} / n)", "-({t} % 3)",
-    "(SCALE * {t})", "({t} / n - rate)", "(0.2 + {t} * 0.01)",
+    "(SCALE * {t})", "({t} / n - rate)", "(0.2 + {t} * 0.01)", "math.exp(-0.1 * {t})", "lr", "(1 - time)",
+    "min(1.0, {t} / 9)", "(WORLD.dt * {t})", "math.cos(time)", "abs(lr - 0.05)",
 ]  # fmt: skip
 # What rounds make anew, and what they look up by whole numbers, `i`, and by what they choose, `c`.
 MADE = [
@@ -66,6 +69,14 @@ READ = [
     "fg.stack({u}[::3]).sum() + {u}[-3].prod()", "(fg.stack({u}, -1)[0] ** 2).sum()",
     "sum(item.sum() for item in {u}) / len({u})", "fg.cat({u}[-9:]).mean()",
     "fg.stack([item * k for k, item in enumerate({u})]).mean()", "fg.stack({u}[-2:1:-2], 1).sum()",
+]  # fmt: skip
+STATE = ["pair[0]", "pair[1]", "cells[0]", "cells[-1]", "grid['c']", "grid['h']", "kept"]
+ODD_STATE = [
+    "cells = cells[::-1]", "pair = pair[1], pair[0]", "grid['n'] = a", "mesh[mesh > 1] *= 0.5",
+    "a = a * time",
+    "if lr < 0.05: a = a * 0.5", "lr = lr * 0.9 if a[0] > 0 else lr", "names.append(cells)", "b = mesh[0]",
+    "before = lr; lr = lr * 0.9; a = a * before", "mesh = mesh.T", "WORLD.dt *= 0.99", "kept *= 0.5",
+    "count = count * 2", "pair[0].mul_(0.5)", "names[0] = cells[0]", "grid['h'] *= 0.5", "mesh += 0.01",
 ]  # fmt: skip
 MODULI = ["2", "2", "3", "5", "7", "16", "k"]
 ODD = ["t // 2", "(t * 7) % n", "min(t, 9)", "order[t]", "t - t % 2", "k"]
@@ -179,6 +190,25 @@ def statements(draw: random.Random, number: str, rows: list[str], half: int) -> 
         usual += [f"WORLD.h = fg.tanh(WORLD.h * 0.5 + {target})", f"{target} = {target} + WORLD.h * 0.1"]
         usual += ["WORLD.steps += 1"]
         usual += [
+            f"pair = fg.tanh({term()}), {draw.choice(['pair[0] * 0.5', 'pair[0]', 'pair[1] * 0.9 + a'])}",
+            f"{target} = fg.tanh({target} + {draw.choice(STATE)})",
+            f"cells[{draw.choice([0, 0, 1])}] = fg.tanh({term()})",
+            f"cells = [fg.tanh(e * 0.5 + {target}) for e in cells]",
+            f"made = [{target} * 0.5]; made.append(fg.sin({term()})); cells = made",
+            f"grid['{draw.choice('hc')}'] = fg.tanh({term()} + grid['h'])",
+            f"mesh[{draw.choice(['1:', '0', '-1', '...', '::2'])}] += fg.sin({term()}) * 0.1",
+            f"mesh[{draw.choice(['0', '-1'])}] = {draw.choice(['mesh[1]', 'mesh[1] * 0.5', target, '0.0'])}",
+            f"mesh[:, {draw.choice('012')}] = fg.tanh({term()}); mesh[1] *= 0.9",
+            f"{target} = fg.tanh({target} + mesh.mean({draw.choice('01')}))",
+            f"{target} = fg.tanh({target} - kept * 0.3); kept = {row()}",
+            f"kept, before = {row()}, kept; {target} = fg.tanh({target} + before)",
+            "count += 1",
+            "count = count + 2; time += 0.01",
+            "lr *= 0.98",
+            f"{target} = {target} - lr * fg.sin({term()}); lr = lr * 0.97 + 0.001",
+            f"time += WORLD.dt; {target} = {target} * math.exp(-time)",
+        ]
+        usual += [
             f"for j in range({draw.choice([1, 2, 2, 3])}): {target} = fg.tanh({term()}) * (1 + 0.1 * j)",
             f"for e in ({draw.choice('abc')}, {draw.choice('abc')}): {target} = fg.tanh({term()} * e)",
             f"for e, q in zip((a, b), (0.5, 0.25)): {target} = {target} * q + fg.sin(e); v.append(e)",
@@ -212,6 +242,7 @@ def statements(draw: random.Random, number: str, rows: list[str], half: int) -> 
         odd += [f"for j in range({number or '2'} % 3): {target} = fg.tanh({term()})"]
         odd += [f"for j in range(3): {target} = {target} * 0.9 + x[{number or '0'}, j]"]
         odd += ["WORLD.steps += k", f"if {test()}: WORLD.steps -= 3"]
+        odd += [draw.choice(ODD_STATE)]
         odd += ["with_list(past)", f"past[-1] = {target}", f"{target}.mul_(0.5)"]
         odd += [f"state.h = fg.tanh({term()})"]
         usual += (
@@ -254,6 +285,7 @@ def statements(draw: random.Random, number: str, rows: list[str], half: int) -> 
 
 
 HEAD = """
+import math
 import fusegrad as fg
 SCALE = 0.03
 class State:
@@ -279,7 +311,9 @@ def function(x, y, w, h, i):
         numbers.append(len(numbers))
         return 1.0 if len(numbers) < n // 2 else 0.9
 
-    WORLD.h = h * 0.5
+    WORLD.h, WORLD.dt = h * 0.5, 0.01
+    pair, cells, grid, mesh, kept = (h, h * 0.5), [h, h + 1], {"h": h, "c": h * 2}, w * 1, h
+    count, time, lr, names, before = 0, 0.0, 0.1, [cells], h
     u, v, past = [], [h], [h * 0.5, h - 1, h * 2]
     back = fg.zeros(n, 3, dtype=h.dtype)
     sums = x * 0.5
@@ -307,6 +341,8 @@ def loop(seed: int) -> tuple[str, Callable[..., Any], int]:
     lines += [
         "loss = loss + (out * x).sum() + (sums * y).sum() + (back * y).sum() + (wide * wide.roll(1, 1)).sum()"
     ]
+    lines += ["loss = loss + (pair[0] * pair[1] + kept + cells[0] * cells[1] + grid['h'] * grid['c']).sum()"]
+    lines += ["loss = loss + (mesh * mesh.roll(1, 1)).sum() * time + count * lr + names[0][0].mean()"]
     lines += ["loss = loss + (line * line).mean() + last.prod() + steps"]
     if any("u.append" in line for line in body):
         lines += [

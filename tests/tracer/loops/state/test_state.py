@@ -119,6 +119,13 @@ def in_a_comprehension(x: fg.Tensor, w: fg.Tensor, h: fg.Tensor) -> fg.Tensor:
     return layers[0].sum() + (layers[1] ** 2).sum()
 
 
+def in_a_comprehension_of_itself(x: fg.Tensor, w: fg.Tensor, h: fg.Tensor) -> fg.Tensor:
+    layers = [h, h * 2]
+    for row in x:
+        layers = [fg.tanh(layer @ w + row) for layer in layers]
+    return layers[0].sum() + (layers[1] ** 2).sum()
+
+
 def numbered(x: fg.Tensor, w: fg.Tensor, h: fg.Tensor) -> fg.Tensor:
     for t, (row, other) in enumerate(zip(x, x.flip(0), strict=True)):
         h = fg.tanh(h @ w + row * other) * (1 + t * 0.001)
@@ -145,6 +152,7 @@ def of_the_shorter(x: fg.Tensor, w: fg.Tensor, h: fg.Tensor) -> fg.Tensor:
         in_a_list_that_is_set,
         in_a_list_made_anew,
         in_a_comprehension,
+        in_a_comprehension_of_itself,
         numbered,
         of_the_shorter,
     ],

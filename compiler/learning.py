@@ -234,7 +234,7 @@ def _begun(function: JitFunction, work: Work[Any]) -> bool:
         return False
     debug.show(1, f"{function!r}: compiled beside the program", lambda: str(work))
     function.at_work = work
-    background.worker.ask(work)
+    background.worker.ask(work, is_alone=not busy)
     return True
 
 

@@ -2,13 +2,15 @@
 
 What is short is done at once, in the thread that asks. What may take longer than a call waits for the
 compiler (`set_compile_budget`) is done in a thread beside the program, one piece after the other. The call
-waits for as long as it may, and goes on without it; a later call finds it done, and takes it over.
+waits for as long as it may, and goes on without it; a later call finds it done, and takes it over. What the
+next call waits for does not wait behind that: it is done in a thread beside.
 """
 
 from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
 import os
 import threading
 import time
@@ -45,14 +47,15 @@ class Work(Generic[R]):
 
     title: whose it is; ops: how many there are, and `most`, how many of them come from the line `line`.
     stage: what of it is at work, in words. lost: whether the thread that was at work is another process's.
-    taken: whether somebody has asked what came of it.
+    taken: whether somebody has asked what came of it. left: whether its call has gone on without it.
     """
 
     def __init__(
         self, function: Callable[[Work[R]], R], title: str, ops: int = 0, line: str = "", most: int = 0
     ) -> None:
         self.title, self.ops, self.line, self.most = title, ops, line, most
-        self.stage, self.lost, self.taken = "waiting to plan", False, False
+        self.stage = "waiting to plan"
+        self.lost = self.taken = self.left = False
         self.begun = time.monotonic()
         self._function: Callable[[Work[R]], R] | None = function
         self._made: list[R] = []
@@ -88,6 +91,7 @@ class Work(Generic[R]):
         while not self.over:
             left = 0.05 if until is None else min(0.05, until - time.monotonic())
             if left <= 0:
+                self.left = True
                 return False
             if self._done.acquire(timeout=left):
                 self._done.release()  # others may wait as well
@@ -116,7 +120,8 @@ class Worker:
         self._lock = threading.Lock()
         self._asked: deque[Work[object]] = deque()
         self._at_work: Work[object] | None = None
-        self._failed: list[Work[object]] = []
+        self._beside: Work[object] | None = None
+        self._unasked: list[Work[object]] = []  # what is at work, and what has failed
         self._running: Running[None] | None = None
         self._ended = False
         budget.waits.append(self.wait)
@@ -124,16 +129,32 @@ class Worker:
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._begin_anew)
 
-    def ask(self, work: Work[object]) -> None:
-        """Have it done: at once, where there can be no thread."""
+    def ask(self, work: Work[object], is_alone: bool = False) -> None:
+        """Have it done: at once, where there can be no thread. is_alone: it may be done beside any other."""
         with self._lock:
             if not self._ended:
                 with contextlib.suppress(RuntimeError):
+                    if is_alone and self._is_left():
+                        Running(functools.partial(self._do, work))
+                        self._beside = work
+                        return
                     self._running = self._running or Running(self._do_all)
             if self._running is not None:
                 self._asked.append(work)
                 return
         work.run()
+
+    def _is_left(self) -> bool:
+        """Whether nobody waits for what is at work, and nothing is done beside it."""
+        at_work, beside = self._at_work, self._beside
+        is_free = beside is None or beside.over
+        return self._aside and is_free and at_work is not None and at_work.left and not at_work.over
+
+    def _do(self, work: Work[object]) -> None:
+        self._unasked.append(work)
+        work.run()
+        if not (work.failed and debug.faults_are_raised()):
+            self._unasked.remove(work)
 
     def _do_all(self) -> None:
         _thread.aside = self._aside
@@ -145,18 +166,16 @@ class Worker:
                     self._running = None
                     return
                 self._at_work = work = self._asked.popleft()
-            work.run()
-            if work.failed and debug.faults_are_raised():
-                self._failed.append(work)
+            self._do(work)
 
     def wait(self) -> None:
         """Until all is done that was asked for. Raises what failed, where faults are raised."""
         with self._lock:
-            asked = [work for work in (self._at_work, *self._asked) if work is not None]
+            asked = [work for work in (self._beside, self._at_work, *self._asked) if work is not None]
         for work in asked:
             work.wait()
-        while self._failed:
-            work = self._failed.pop()
+        for work in [work for work in self._unasked if work.failed]:
+            self._unasked.remove(work)
             if not work.taken:
                 work.result()
 
@@ -168,11 +187,12 @@ class Worker:
 
     def _begin_anew(self) -> None:
         """In a forked child, which has no thread that works."""
-        for work in (self._at_work, *self._asked):
-            if work is not None:
+        for work in (self._beside, self._at_work, *self._asked):
+            if work is not None and not work.over:
                 work.lost = True
-        self._lock, self._running, self._at_work = threading.Lock(), None, None
+        self._lock, self._running, self._at_work, self._beside = threading.Lock(), None, None, None
         self._asked.clear()
+        self._unasked.clear()
 
 
 worker = Worker(aside=True)

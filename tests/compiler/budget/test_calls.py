@@ -107,6 +107,23 @@ def test_other_functions_are_compiled_meanwhile(held: Held) -> None:
     assert jitted.stats.compiled_calls == 0
 
 
+def test_a_call_does_not_wait_behind_what_another_one_has_left(held: Held) -> None:
+    """Nor does the process end, or anybody wait for the compiler, before both are done."""
+    first, second = fg.jit(wave), fg.jit(branched)
+    first(leaf())
+    assert held.begun.wait(60)
+    fg.set_compile_budget(60)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(background, "takes_long", lambda ops: True)
+        for _ in range(2):
+            agree(branched, second, leaf())
+    assert (second.stats.compiled_calls, first.stats.compiled_calls) == (1, 0)
+    held.free()
+    fg.wait_for_compilation()
+    first(leaf())
+    assert first.stats.compiled_calls == 1
+
+
 def test_calls_of_one_function_do_not_each_wait_as_long(held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
     fg.set_compile_budget(0.4)
     waits: list[float | None] = []

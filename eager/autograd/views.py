@@ -100,9 +100,12 @@ def _behind(base: Tensor) -> Tensor:
     return base
 
 
-def several(views: Sequence[Tensor], name: str) -> tuple[Tensor, ...]:
-    """Mark the views that one call of `name` (a node's name) gave: they may not be written in place."""
-    for index, view in enumerate(views):
+def several(views: Sequence[Tensor], name: str, first: int = 0) -> tuple[Tensor, ...]:
+    """Mark the views that one call of `name` (a node's name) gave: they may not be written in place.
+
+    first: the number of the first of them.
+    """
+    for index, view in enumerate(views, first):
         if type(view.alias) is tuple and view.alias[2] is None:
             view.alias = (*view.alias[:2], (SEVERAL, index, name))
     return tuple(views)
@@ -263,7 +266,7 @@ def wrote(target: Tensor) -> None:
     if type(base.alias) is list and base.needs_grad:
         for view in views_of(base):
             if type(view.alias[2]) is tuple:  # type: ignore[index]
-                _refuse(view)
+                refuse(view)
 
 
 def follow(target: Tensor, result: Tensor, name: str) -> None:
@@ -319,7 +322,7 @@ def refresh(base: Tensor) -> None:
     for view in views_of(base):
         _, steps, origin = view.alias  # type: ignore[misc]
         if origin is not None:
-            _refuse(view)
+            refuse(view)
             continue
         made = base
         for op, params in steps:
@@ -331,7 +334,7 @@ def refresh(base: Tensor) -> None:
             settle(view, made.grad_fn, made.output_index)
 
 
-def _refuse(view: Tensor) -> None:
+def refuse(view: Tensor) -> None:
     """Let `view` raise when it is used on the graph."""
     refusal = Refusal(_refusal(view.alias[2], "its base or another view of its base has been"))  # type: ignore[index]
     view.needs_grad, view.grad_fn, view.output_index = True, refusal, 0

@@ -77,6 +77,7 @@ class Items:
     def __init__(self, recorder: Recorder, sources: Sequence[Any], number: int, pattern: Pattern) -> None:
         self._recorder, self.sources, self.number, self._pattern = recorder, sources, number, pattern
         self._arrays: list[Any] = [x.array if isinstance(x, Tensor) else None for x in sources]
+        self._versions = [x.version[0] if isinstance(x, Tensor) else 0 for x in sources]
         # By the number of an equation, which row it found or wrote, and which number it was given.
         self.found: dict[int, RowRead] = {}
         self.written: dict[int, RowWrite] = {}
@@ -112,7 +113,10 @@ class Items:
             tensor.array = now
         entries: Any = basic_index(number, tensor.array.shape)
         self.found[len(self._recorder.equations) - 1] = RowRead(entries, 0, (number,), 1, len(tensor))
-        return views.several([row], "UnbindBackward0")[0]
+        views.several([row], "UnbindBackward0", number)
+        if tensor.version[0] != self._versions[place] and views.base_of(tensor).needs_grad:
+            views.refuse(row)  # as one that was there when that was written
+        return row
 
 
 def _as(pattern: Pattern, items: Iterator[Any]) -> Any:

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from fusegrad.eager.core.families import View
-from fusegrad.eager.core.op import wrap
+from fusegrad.eager.core.op import bind, wrap
 from fusegrad.eager.core.stand_in import has_values
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.index.take_and_put import SELECT_AT
 from fusegrad.tracer.ir.graph import Equation, Value
+from fusegrad.tracer.ir.tested import HANDED_ON
 from fusegrad.tracer.record.recorder import Recorder
 
 
@@ -34,9 +35,11 @@ def kept_by_nodes(equations: Sequence[Equation], tracked: Collection[Value]) -> 
 
 
 def apart(recorder: Recorder, tensor: Tensor) -> Tensor:
-    """A tensor that holds what this one does, and that nobody else has, where the graph does not tell."""
+    """A tensor that holds what this one does, and that nobody else has."""
     if tensor.needs_grad or not has_values(tensor.array):
-        return tensor
+        node = "" if tensor.grad_fn is None else tensor.grad_fn.name()
+        copied: Tensor = bind(HANDED_ON, (tensor,), {"node": node})
+        return copied
     copy = wrap(tensor.array.copy())
     recorder.memory.define(copy.array, recorder.value_of(tensor), is_chosen=True)
     return copy

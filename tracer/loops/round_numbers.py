@@ -42,6 +42,10 @@ def key_of(others: Sequence[Any]) -> Any:
     return plain_key(tuple([x if type(x) in (int, float) else x.__name__ for x in others]))
 
 
+# What Python raises of numbers: for the round in which it does.
+RAISED = ArithmeticError, ValueError, TypeError
+
+
 class NoRows(Exception):
     """Numbers that no row of a tensor has."""
 
@@ -79,7 +83,7 @@ class Computed(NamedTuple):
         numbers = itertools.islice(itertools.count(self.number + after * self.growth, self.growth), turns)
         try:
             values = [self.function(number, *self.others) for number in numbers]
-        except ArithmeticError:
+        except RAISED:
             raise NoRows from None
         if any(type(value) is not type(self.value) for value in values):
             raise NoRows
@@ -158,7 +162,7 @@ class Recurrences:
         try:
             for _ in range(rounds):
                 value = step(value, *others)
-        except ArithmeticError:
+        except RAISED:
             raise NoRows from None
         return value
 

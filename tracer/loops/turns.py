@@ -9,6 +9,7 @@ import itertools
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from fusegrad.eager.autograd import views
 from fusegrad.eager.core.op import TensorType, bind
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
@@ -195,7 +196,11 @@ class Turn(NamedTuple):
         rows += self._number_rows(recorder, 1 - begun, turns + begun)
         handed = [ops.clone(forward.row.row(owner[forward.write], LOOKS - 1)) for forward in self._handed()]
         params = loop(self._body(), turns + begun, len(state) + len(handed), len(rows), keeps=self.tracked)
-        made = bind(ROLLED, (*[held[v] for v in state], *handed, *rows, *same), params)
+        # Rows that variables keep are parts of what others have.
+        is_part = {v: views.base_of(held[v]) is not held[v] for v in state}
+        parts = {v for v in state if is_part[v] and kept is not None and v not in kept}
+        begin = [apart(recorder, held[v]) if v in parts else held[v] for v in state]
+        made = bind(ROLLED, (*begin, *handed, *rows, *same), params)
         for value, tensor in (*zip(self.state, made, strict=False), *self._pairs_left(made)):
             recorder.ranges.note_alike(recorder.value_of(tensor), value)
         if is_written and self.tracked:
@@ -346,8 +351,8 @@ def turn_of(
     except NotAlike as reason:
         raise Refused(str(reason)) from None
     shown = {x.value for x in held} | {a.value for a in left}
-    views = {*(f.output for f in forwards.values()), *(first[i].outputs[0] for i in ahead)}
-    if not (chain | views).isdisjoint(shown):
+    forwarded = {*(f.output for f in forwards.values()), *(first[i].outputs[0] for i in ahead)}
+    if not (chain | forwarded).isdisjoint(shown):
         raise Refused("its rounds write rows of what they hand on")
     later = {i: ours[1][i] for i in rows}
     names = {v.name for v in (*after, *after.values())} | {v.name for e in first for v in e.values()}

@@ -42,6 +42,7 @@ _FAMILIES = frozenset(
 )
 
 
+_WIDEST = 2**63 - 1
 # Whose results NumPy lays out in ways of its own, though they are in row-major order.
 _LAID_BY_NUMPY = frozenset({"mode", "resample"})
 
@@ -295,6 +296,8 @@ class Later:
             array = arrays[0].view(np.ndarray)
             if op.layout(layout_of(array), **params) is not None:
                 return op.evaluate((wrap(array),), params).view(StandIn)
+        if any(type(a) is int and abs(a) > _WIDEST for a in (*args, *params.values())):
+            return None  # no dtype may hold it
         try:
             given = [TensorType(a.array.shape, a.array.dtype) if isinstance(a, Tensor) else a for a in args]
             inferred = op.infer(given, params)

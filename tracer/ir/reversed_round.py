@@ -16,6 +16,7 @@ gradient in only some rounds, a truth that says whether it has one is carried ba
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from typing import NamedTuple
 
 import numpy as np
@@ -76,24 +77,16 @@ class History:
         again = len(self._carried) - self._from
         place = rounds if rounds < len(self._carried) else self._from + (rounds - self._from) % again
         read = self._read[: rounds + 1]
-        return (*self._carried[place], *(_either(each) for each in zip(*read, strict=True)))
+        return (*self._carried[place], *(reduce(Presence.__or__, each) for each in zip(*read, strict=True)))
 
     def during(self, rounds: int) -> tuple[Presence, ...]:
         """Of what is handed on, if it is to be said in one way for all rounds."""
-        return tuple([_joined(each) for each in zip(*self._carried[: rounds + 1], strict=True)])
+        return tuple([reduce(Presence.joined, x) for x in zip(*self._carried[: rounds + 1], strict=True)])
 
     def whenever(self) -> tuple[Presence, ...]:
         """Of what a loop of any number of rounds was given."""
         found = [self.after(rounds) for rounds in range(len(self._read) + 1)]
-        return tuple([_joined(each) for each in zip(*found, strict=True)])
-
-
-def _either(found: Sequence[Presence]) -> Presence:
-    return max(found, key=lambda each: each.value)
-
-
-def _joined(found: Sequence[Presence]) -> Presence:
-    return found[0] if len({*found}) == 1 else Presence.SOMETIMES
+        return tuple([reduce(Presence.joined, each) for each in zip(*found, strict=True)])
 
 
 def _presences(graph: Graph, given: Given) -> tuple[Presence, ...]:
@@ -160,17 +153,16 @@ def reversed_round(
     parts, others = ([i for i in read if (i < carried + rows) is is_row] for is_row in (True, False))
     sums = {i: walk.new("sum", inputs[i]) for i in others}
     sometimes = [i for i in read if after[i] is Presence.SOMETIMES]
-    had = {i: walk.new("has", inputs[i].__class__(inputs[i].name, TRUTH)) for i in sometimes}
+    had = {i: walk.new("has", Value(inputs[i].name, TRUTH)) for i in sometimes}
     flags = {i: x for i, x in walk.truths.items() if i < carried} | had
 
     def results() -> list[Value]:
         found = walk.back()
-        gradients = {i: found[v].gradient if v in found else zeros_of(v) for i, v in enumerate(inputs)}
+        gradients = {i: found[v].gradient for i, v in enumerate(inputs) if v in found}
         for i, known in sums.items():
-            if inputs[i] in found:
-                gradients[i] = builder.tensor(known) + gradients[i]
-            else:
-                gradients[i] = builder.tensor(known)
+            summed = builder.tensor(known)
+            gradients[i] = summed + gradients[i] if i in gradients else summed
+        gradients.update((i, zeros_of(inputs[i])) for i in (*ours, *parts) if i not in gradients)
         truths = {i: truth_of(found.get(inputs[i])) for i in flags}
         for i, known in had.items():
             truths[i] = ops.logical_or(builder.tensor(known), truths[i])

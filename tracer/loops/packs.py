@@ -42,19 +42,19 @@ class Opened(NamedTuple):
         own: called with each pack that is made.
         """
         made: dict[int, Any] = {}
+        return [self._at(place, after, made, own) for place in range(number)]
 
-        def at(place: int) -> Any:
-            if place not in self.inner:
-                return after[place]
-            old = self.given[place]
-            if id(old) not in made:
-                begin = self.inner[place]
-                parts = [at(i) for i in range(begin, begin + len(old))]
-                same = all(a is b for a, b in zip(old, parts, strict=True))
-                made[id(old)] = old if same else own(_packed(type(old), parts))
-            return made[id(old)]
-
-        return [at(place) for place in range(number)]
+    def _at(self, place: int, after: Sequence[Any], made: dict[int, Any], own: Callable[[Any], Any]) -> Any:
+        # A method, as a function that calls itself is garbage that keeps what it has for a while.
+        if place not in self.inner:
+            return after[place]
+        old = self.given[place]
+        if id(old) not in made:
+            begin = self.inner[place]
+            parts = [self._at(i, after, made, own) for i in range(begin, begin + len(old))]
+            same = all(a is b for a, b in zip(old, parts, strict=True))
+            made[id(old)] = old if same else own(_packed(type(old), parts))
+        return made[id(old)]
 
 
 def opened(values: Sequence[Any], whole: Collection[int]) -> Opened:

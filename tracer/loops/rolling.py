@@ -159,11 +159,11 @@ class Rounds:
         if self.tested is not None and self._has_tested():
             if self.lists.appended or self.lists.read or self._odd[0]:
                 return carried
-            before = self._next
-            self._next, carried = self.tested.ended(self._next, carried)
+            before, state = self._next, opened(carried, ())
+            self._next, on = self.tested.ended(self._next, state.state)
             self._left_out += self._next - before
             self._reason = self.tested.reason
-            return carried
+            return tuple(state.closed(on, len(carried), self.observer.local))
         if self._next == self._again:
             self._begin(self._next)
         looked = self._next - self._begins

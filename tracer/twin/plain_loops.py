@@ -57,7 +57,7 @@ class PlainLoop:
     hand on and do nothing with but count them up, and compare them; counts: these comparisons, with by how
     much both sides differ more after each round. changing: those that some rounds change by what they were.
     parts: the subscripts that rounds write by, though not by their number, and the variables that they write.
-    recurring: see `recurrences`.
+    recurring: see `recurrences`. over: of rounds that may test data, the variables that nobody asks for then.
     """
 
     targets: list[str]
@@ -76,6 +76,7 @@ class PlainLoop:
     changing: Collection[str] = ()
     parts: dict[ast.expr, str] = field(default_factory=dict)
     recurring: dict[str, tuple[ast.stmt, NumberPart]] = field(default_factory=dict)
+    over: list[str] = field(default_factory=list)
 
     def place_of(self, counter: str) -> int:
         """Which target a counter is, by its place; which number that recurs, from -2 down."""
@@ -143,6 +144,9 @@ def plain_loop(loop: ast.For, scope: Scope) -> PlainLoop:
     for name in found.carried:
         if name not in reading.bound and not scope.has_value(name):
             raise NotPlain(f"its rounds do not all give `{name}` a value", loop.lineno)
+    if found.is_tested:
+        mine = [n for n in reading.assigned if n not in (*found.carried, *targets)]
+        found.over = [n for n in mine if not scope.is_used_elsewhere(n, loop)]
     for target in targets:
         if target in reading.assigned or (reading.read_once[target] and not found.is_tested):
             found.used.setdefault(target, loop.lineno)

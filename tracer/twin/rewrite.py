@@ -135,7 +135,9 @@ class Rewriter(Assignments):
             targets: list[ast.expr] = [self.store(n, node) for n in plain.carried]
             on = ast.Assign(targets=[self.at(node, ast.Tuple(elts=targets, ctx=ast.Store()))], value=ended)
         self.rounds_around.append(name)
-        body = [*self.statements(node.body), self.at(node, on)]
+        # What such a variable holds would be taken for something that is still in use.
+        over = [self.keep(n, ast.Constant(value=None), node) for n in plain.over]
+        body = [*self.statements(node.body), *over, self.at(node, on)]
         self.rounds_around.pop()
         rest = self.statements(orelse or [])
         loop = ast.For(target=node.target, iter=self.load(name, node.iter), body=body, orelse=rest)

@@ -159,7 +159,8 @@ class Rounds:
         if self.tested is not None and self._has_tested():
             if self.lists.appended or self.lists.read or self._odd[0]:
                 return carried
-            before, state = self._next, opened(carried, ())
+            whole = [id(owner) for owner, _ in self.observer.loops.attributes(self._stores)]
+            before, state = self._next, opened(carried, whole)
             self._next, on = self.tested.ended(self._next, state.state)
             self._left_out += self._next - before
             self._reason = self.tested.reason

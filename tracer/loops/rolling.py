@@ -159,7 +159,7 @@ class Rounds:
         if self.tested is not None and self._has_tested():
             if self.lists.appended or self.lists.read or self._odd[0]:
                 return carried
-            whole = [id(owner) for owner, _ in self.observer.loops.attributes(self._stores)]
+            whole = {id(owner) for owner, _ in self.observer.loops.attributes(self._stores)}
             before, state = self._next, opened(carried, whole)
             self._next, on = self.tested.ended(self._next, state.state)
             self._left_out += self._next - before
@@ -458,7 +458,7 @@ class Rounds:
             alike = alike_for(symbol, left - right, slope * source.step)
             self._alike.append((self._next - self._begins, self._next - 1 + alike, FAR))
             if self.tested is not None:
-                self.tested.alike = min(self.tested.alike, self._next - 1 + alike)
+                self.tested.compared(symbol, left - right, slope * source.step, self._next)
 
     def compared_remainder(
         self, symbol: str, number: Any, modulus: Any, right: Any, place: int, slope: int
@@ -483,8 +483,7 @@ class Rounds:
         if type(left) is not int or type(right) is not int:
             self._is_odd("its rounds compare what they count with what is no whole number")
         elif self.tested is not None:
-            alike = alike_for(symbol, left - right, growth)
-            self.tested.alike = min(self.tested.alike, self._next - 1 + alike)
+            self.tested.compared(symbol, left - right, growth, self._next)
 
     def offset(self, value: Any) -> Any:
         """What is added to the number of the round, to find a row."""

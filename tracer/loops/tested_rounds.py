@@ -26,7 +26,7 @@ from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.ir.graph import Value
 from fusegrad.tracer.ir.tested import FAR
 from fusegrad.tracer.loops.alike import Refused, Seen, done, is_one
-from fusegrad.tracer.loops.items import Items
+from fusegrad.tracer.loops.items import Items, alike_for
 from fusegrad.tracer.loops.round_numbers import Computed
 from fusegrad.tracer.loops.states import Kind, Number, State
 from fusegrad.tracer.loops.tested_op import RoundCount, TestedOp
@@ -58,7 +58,7 @@ class TestedLoop(NamedTuple):
 class TestedRounds:
     """Looks at the rounds of a loop that tests data, and leaves out those to come.
 
-    alike: up to how many rounds comparisons of what they count come out alike. reason: why it did not.
+    reason: why it did not.
     """
 
     def __init__(
@@ -94,7 +94,8 @@ class TestedRounds:
         self._behind = 0
         # The number of the last round is known to the loop alone.
         self._left_to_op = self._most - self._number_is_used
-        self.alike, self.reason = self._most, ""
+        # From which round on, and up to how many, comparisons of what they count come out alike.
+        self._alike_from, self._alike, self.reason = 0, self._most, ""
         # Up to how many rounds there are all rows that the last one finds, and that those before it find.
         self._has_rows = self._with_rows = self._most
         self._numbers = NumberRows(recorder, self._most)
@@ -119,6 +120,9 @@ class TestedRounds:
             if self._first is None or before is None:
                 self._begin()
             elif self._learns(before, self._last):
+                if self._alike_from > self._first.number:
+                    self._begin()  # what some of these rounds did, others may not do
+                    return number, carried
                 number, carried = self._leave_out(self._first, self._last)
                 self.reason = ""
         except Refused as refusal:
@@ -149,7 +153,16 @@ class TestedRounds:
     def _begin(self) -> None:
         """The rounds that are looked at begin with the next one."""
         self._first, self._ways, self._is_left_out = self._last, [], False
-        self._rounds_before, self.alike, self._with_rows = self._rounds, self._most, self._most
+        self._rounds_before, self._with_rows = self._rounds, self._most
+        self._alike_from, self._alike = 0, self._most
+
+    def compared(self, symbol: str, difference: int, growth: int, number: int) -> None:
+        """The round with this number, counted from one, has compared what grows so much in each: that comes
+        out alike in some before it and some behind.
+        """
+        behind, before = (alike_for(symbol, difference, by) for by in (growth, -growth))
+        self._alike = min(self._alike, number - 1 + behind)
+        self._alike_from = max(self._alike_from, number - before)
 
     def another(self, number: int) -> None:
         """The loop asks whether there is a round with this number, counted from zero.
@@ -356,7 +369,7 @@ class TestedRounds:
     def _leave_out(self, begin: State, end: State) -> tuple[int, tuple[Any, ...]]:
         recorder = self._recorder
         moving = [p for p in begin.own() if any(way.after[p] != Held(p) for way in self._ways)]
-        most = min(self._left_to_op, self.alike, self._with_rows) - begin.number
+        most = min(self._left_to_op, self._alike, self._with_rows) - begin.number
         op = TestedOp(recorder, begin, self._ways, moving, self._rounds_before)
         made, rounds = op.run(self._nodes(end), most if most < FAR // 2 else FAR)
         self._rounds, self._is_left_out, self._behind = rounds, True, rounds.number

@@ -224,7 +224,7 @@ def statements(draw: random.Random, number: str, rows: list[str], half: int) -> 
             "last = a",
         ]
         usual += [
-            f"{target} = {target}.detach() * 0.5 + b",
+            f"{target} = {target}.detach() * 0.5 + b * 0.4",
             f"{target} = {target} * {draw.choice('abc')}.detach()",
         ]
         odd += [f"{target} = no_gradient({target}) + b"]

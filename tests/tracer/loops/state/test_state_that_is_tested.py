@@ -82,3 +82,19 @@ def test_a_branch_that_makes_another_list() -> None:
         args = [fg.tensor(draw.standard_normal(shape)) for shape in ((ROUNDS, 3), (3,))]
         np.testing.assert_allclose(jitted(*args).numpy(), function(*args).numpy(), 1e-9)
     assert jitted.stats.compiles < 6
+
+
+def test_a_round_that_was_alike_only_behind_another_test_is_not_taken_for_others() -> None:
+    """What a round does is known of those alone whose comparisons come out so, also of those before it."""
+
+    def function(x: fg.Tensor, h: fg.Tensor) -> fg.Tensor:
+        for t in range(ROUNDS):
+            if x[t].mean() > h.mean() and t == 1:
+                h = h * 0.9
+        return (h * h).sum()
+
+    jitted = fg.jit(function)
+    for seed in range(8):
+        draw = np.random.default_rng(seed)
+        args = [fg.tensor(draw.standard_normal(shape)) for shape in ((ROUNDS, 3), (3,))]
+        np.testing.assert_allclose(jitted(*args).numpy(), function(*args).numpy(), 1e-9)

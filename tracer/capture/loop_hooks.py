@@ -222,11 +222,9 @@ class LoopHooks(Hooks):
     @staticmethod
     def stepped(value: Any, before: Any, rounds: Any, place: int, step: Any, *others: Any) -> Any:
         """A variable gets its next value, by what it was before alone."""
-        return (
+        if isinstance(rounds, rolling.Rounds):
             rounds.stepped(value, before, place, step, others)
-            if isinstance(rounds, rolling.Rounds)
-            else value
-        )
+        return value
 
     @staticmethod
     def mixed(value: Any, rounds: Any) -> Any:

@@ -26,8 +26,10 @@ from fusegrad.tracer.ir import rolled
 from fusegrad.tracer.ir.cotangent import (
     TRUTH,
     Cotangent,
+    Cotangents,
     Presence,
     Structured,
+    Tensors,
     presence,
     truth_of,
     zeros_of,
@@ -129,9 +131,7 @@ class Backward(Template):
         self._wanted = [i for i, v in enumerate(body.graph.inputs) if v.dtype.kind in "fcV"]
         self._truths = [i for i in self._wanted if self._presences[i] is Presence.SOMETIMES]
 
-    def cotangents(
-        self, count: Tensor, given: Collection[Cotangent], tensors: Sequence[Tensor]
-    ) -> list[Cotangent | None]:
+    def cotangents(self, count: Tensor, given: Collection[Cotangent], tensors: Tensors) -> Cotangents:
         """The cotangents of what so many rounds were given, from those of some of what they hand on."""
         truths = [x.present for x in given if x.present is not None]
         operands = count, *[x.gradient for x in given], *truths, *tensors
@@ -152,7 +152,7 @@ class Backward(Template):
         now = [fresh(f"{v.name}_now", v.type, names) for v in graph.inputs[carried:]]
         builder = Builder(names, "d")
 
-        def walk() -> list[Cotangent | None]:
+        def walk() -> Cotangents:
             given: list[Cotangent | None] = [None] * carried
             for i, seed in seeds.items():
                 given[i] = Cotangent(builder.tensor(seed), builder.tensor(truths.get(i)))
@@ -253,13 +253,7 @@ class AtCount(Structured):
         # The first input is the number of rounds.
         return [{i + 1 for i in ways} for ways in params["template"].leads()]
 
-    def pull_back(
-        self,
-        given: Sequence[Cotangent | None],
-        inputs: Sequence[Tensor],
-        outputs: Sequence[Tensor],
-        params: Params,
-    ) -> list[Cotangent | None]:
+    def pull_back(self, given: Cotangents, inputs: Tensors, outputs: Tensors, params: Params) -> Cotangents:
         """What the graph gives back to its inputs: zeros where that has no gradient."""
         known = {i: x.gradient for i, x in enumerate(given) if x is not None}
         leads = self.leads(params)

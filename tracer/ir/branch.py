@@ -16,7 +16,7 @@ import numpy as np
 
 from fusegrad.eager.core.op import REGISTRY, Params, TensorType, bind, wrap
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.tracer.ir.cotangent import Cotangent, Presence, Structured, presence
+from fusegrad.tracer.ir.cotangent import Cotangent, Cotangents, Presence, Structured, Tensors, presence
 from fusegrad.tracer.ir.evaluation import evaluate_graph
 from fusegrad.tracer.ir.graph import Equation, Graph, Subgraph, Value
 from fusegrad.tracer.ir.passes import optimise
@@ -89,13 +89,7 @@ class Branch(Structured):
         # The first input is the test.
         return [{i + 1 for i in (*one, *other)} for one, other in zip(*sides, strict=True)]
 
-    def pull_back(
-        self,
-        given: Sequence[Cotangent | None],
-        inputs: Sequence[Tensor],
-        outputs: Sequence[Tensor],
-        params: Params,
-    ) -> list[Cotangent | None]:
+    def pull_back(self, given: Cotangents, inputs: Tensors, outputs: Tensors, params: Params) -> Cotangents:
         """The side that was chosen goes back."""
         test, *tensors = inputs
         known = {i: each for i, each in enumerate(given) if each is not None}

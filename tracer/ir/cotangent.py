@@ -56,6 +56,11 @@ class Cotangent(NamedTuple):
         return Cotangent(ops.where(present, self.gradient, zeros_like(self.gradient)), present)
 
 
+# By the number of what they are of; None where there is never a gradient.
+Cotangents = Sequence[Cotangent | None]
+Tensors = Sequence[Tensor]
+
+
 def present_of(cotangents: Iterable[Cotangent]) -> Tensor | None:
     """Whether there is one of them."""
     truths = {id(x.present): x.present for x in cotangents}
@@ -96,13 +101,7 @@ class Structured(Op):
     family = "rolled"
     fills = False
 
-    def pull_back(
-        self,
-        given: Sequence[Cotangent | None],
-        inputs: Sequence[Tensor],
-        outputs: Sequence[Tensor],
-        params: Params,
-    ) -> list[Cotangent | None]:
+    def pull_back(self, given: Cotangents, inputs: Tensors, outputs: Tensors, params: Params) -> Cotangents:
         """The cotangents of its inputs from those of its outputs."""
         raise NotImplementedError
 

@@ -16,7 +16,7 @@ import numpy as np
 from fusegrad.eager.core.abstract import AbstractInterpreter, interpreted, stand_in
 from fusegrad.eager.core.op import Op, Params
 from fusegrad.eager.core.tensor import Tensor
-from fusegrad.tracer.ir.cotangent import Cotangent, Structured, present_of, zeros_of
+from fusegrad.tracer.ir.cotangent import Cotangent, Cotangents, Structured, present_of, zeros_of
 from fusegrad.tracer.ir.graph import GUARD, Equation, Graph, Source, Value, array_type, identifier
 
 
@@ -162,8 +162,8 @@ def walked_back(
 
 
 def _pulled_back(
-    equation: Equation, given: Sequence[Cotangent | None], tracked: frozenset[Value], builder: Builder
-) -> list[Cotangent | None]:
+    equation: Equation, given: Cotangents, tracked: frozenset[Value], builder: Builder
+) -> Cotangents:
     """The cotangents of an equation's inputs, from those of its outputs."""
     op, params = equation.op, dict(equation.params)
     inputs = [builder.tensor(v) for v in equation.inputs]

@@ -21,7 +21,16 @@ from fusegrad.eager.core.op import REGISTRY, Params, TensorType, bind, wrap
 from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.ops.shape.slicing import Slice
-from fusegrad.tracer.ir.cotangent import Cotangent, Presence, Structured, presence, truth_of, zeros_like
+from fusegrad.tracer.ir.cotangent import (
+    Cotangent,
+    Cotangents,
+    Presence,
+    Structured,
+    Tensors,
+    presence,
+    truth_of,
+    zeros_like,
+)
 from fusegrad.tracer.ir.evaluation import alone, evaluate_graph
 from fusegrad.tracer.ir.graph import Equation, Graph, Subgraph, Value, ancestors
 from fusegrad.tracer.ir.reversed_round import Given, History, ReversedRound, reversed_round
@@ -198,13 +207,7 @@ class Rolled(Structured):
     def leads(params: Params) -> Sequence[Collection[int]]:
         return params["body"].leads(params["carried"], params["rounds"])
 
-    def pull_back(
-        self,
-        given: Sequence[Cotangent | None],
-        inputs: Sequence[Tensor],
-        outputs: Sequence[Tensor],
-        params: Params,
-    ) -> list[Cotangent | None]:
+    def pull_back(self, given: Cotangents, inputs: Tensors, outputs: Tensors, params: Params) -> Cotangents:
         """The loop goes back, with what was kept of each round."""
         if params["carried"] and not params["keeps"]:
             body, rounds, carried, rows, backwards = (params[name] for name in _LOOP)
@@ -268,16 +271,16 @@ _LOOP = "body", "rounds", "carried", "rows", "backwards"
 
 
 def _gone_back(
-    given: Sequence[Cotangent | None],
-    inputs: Sequence[Tensor],
-    outputs: Sequence[Tensor],
+    given: Cotangents,
+    inputs: Tensors,
+    outputs: Tensors,
     body: Body,
     rounds: int,
     carried: int,
     rows: int,
     backwards: bool,
     keeps: int,
-) -> list[Cotangent | None]:
+) -> Cotangents:
     """The cotangents of what a loop takes that keeps what its gradient needs; see `Rolled`."""
     leaving = {i: known for i, known in enumerate(given) if i >= carried and known is not None}
     in_rows = tuple([(i, presence(known)) for i, known in leaving.items()])

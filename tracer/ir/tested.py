@@ -19,7 +19,7 @@ import numpy as np
 from fusegrad.eager.core.op import Op, Params, TensorType, wrap
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.ir.at_count import backward_of
-from fusegrad.tracer.ir.cotangent import Cotangent, Structured
+from fusegrad.tracer.ir.cotangent import Cotangent, Cotangents, Structured, Tensors
 from fusegrad.tracer.ir.evaluation import alone, evaluate_graph
 from fusegrad.tracer.ir.rolled import Body, through, ways_of
 
@@ -66,13 +66,7 @@ class Tested(Structured):
         found = zip(*ways(body, carried), strict=True)
         return [*(frozenset[int]().union(*way) for way in found), frozenset[int](), *({i} for i in kept)]
 
-    def pull_back(
-        self,
-        given: Sequence[Cotangent | None],
-        inputs: Sequence[Tensor],
-        outputs: Sequence[Tensor],
-        params: Params,
-    ) -> list[Cotangent | None]:
+    def pull_back(self, given: Cotangents, inputs: Tensors, outputs: Tensors, params: Params) -> Cotangents:
         """The rounds go back, as many as there were."""
         carried = params["carried"]
         known = {i: x for i, x in enumerate(given[:carried]) if x is not None}

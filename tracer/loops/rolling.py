@@ -425,11 +425,10 @@ class Rounds:
             self._is_odd("its rounds use their number otherwise than in sums and products")
         return result
 
-    def stepped(self, value: Any, before: Any, place: int, step: Any, others: tuple[Any, ...]) -> Any:
+    def stepped(self, value: Any, before: Any, place: int, step: Any, others: tuple[Any, ...]) -> None:
         """A variable gets its next value, by what it was before alone; see `Recurrences`."""
         if not self.recurrences.stepped(COUNTED - 1 - place, before, value, step, others):
             self._is_odd("its rounds change a number in other ways")
-        return value
 
     def mixed(self, value: Any) -> Any:
         """What a variable holds that may follow from the number of the round, and goes to no operator."""

@@ -9,6 +9,11 @@ from fusegrad.tracer.ir.graph import Value
 from fusegrad.tracer.loops.alike import Seen
 from fusegrad.tracer.record.memory import Known
 
+# Two variables, by their places, of which it is asked whether they hold one thing; what rounds hand on: what
+# a variable holds, or whether two do so.
+Pair = tuple[int, int]
+Place = int | Pair
+
 
 class Number(NamedTuple):
     """A number that a variable held, for which this value stands."""
@@ -62,8 +67,12 @@ class State(NamedTuple):
         return [first[x.value] if i in own else i for i, x in enumerate(self.seen)]
 
     def own(self) -> dict[int, Any]:
-        """By place, what variables hold that the loop has made: each once."""
-        return {i: self.seen[i] for i in self.holders() if self.kinds[i].is_own}
+        """By place, what variables hold that the loop has made."""
+        return {i: x for i, x in enumerate(self.seen) if self.kinds[i].is_own}
+
+    def shared(self) -> frozenset[Pair]:
+        """Which two of its variables hold one thing that the loop has made: first who stands for it."""
+        return frozenset((holder, i) for i, holder in enumerate(self.holders()) if holder != i)
 
     def shares_memory(self) -> bool:
         """Whether what several variables hold is the same memory, and not one tensor."""

@@ -2,10 +2,14 @@
 
 It is `tested` (`ir/tested.py`) of a round that branches (`ways.py`). If an op before has said how many rounds
 there were, that number is handed on, too.
+
+After some rounds two variables may hold one tensor that hold two after others (`best = h`). Then it also says
+which do, for each round asks that first, and goes its way; and in the end it is guarded.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -20,14 +24,21 @@ from fusegrad.tracer.ir.rolled import Body, through, ways_of
 from fusegrad.tracer.ir.tested import COUNT, FAR, HANDED_ON, TESTED
 from fusegrad.tracer.loops.alike import Refused, is_derived, needing, operand
 from fusegrad.tracer.loops.kept import apart, kept_by_nodes
-from fusegrad.tracer.loops.states import Number, State
-from fusegrad.tracer.loops.ways import Way, round_of
+from fusegrad.tracer.loops.states import Number, Place, State
+from fusegrad.tracer.loops.ways import Held, Way, round_of
 from fusegrad.tracer.record.recorder import Recorder
 
 # So many kinds of what a gradient may reach are followed.
 MOST_REACHES = 256
 _ADD, _LESS, _AND = REGISTRY["add"], REGISTRY["lt"], REGISTRY["logical_and"]
 _BOOL = TensorType((), np.dtype(np.bool_))
+
+
+def _truth(recorder: Recorder, value: bool) -> Tensor:
+    """A constant."""
+    tensor: Tensor = wrap(np.array(value))
+    recorder.constant(tensor)
+    return tensor
 
 
 class RoundCount(NamedTuple):
@@ -44,8 +55,7 @@ class RoundCount(NamedTuple):
 class TestedOp:
     """What says what rounds do that begin with this state, and go one of these ways.
 
-    moving: the places of the variables that they hand on. before: how many rounds there were before, if an op
-    says so.
+    before: how many rounds there were before, if an op says so.
     """
 
     def __init__(
@@ -53,18 +63,29 @@ class TestedOp:
         recorder: Recorder,
         begin: State,
         ways: Sequence[Way],
-        moving: Sequence[int],
         before: RoundCount | None,
     ) -> None:
-        self._recorder, self._begin, self._ways, self._moving = recorder, begin, ways, moving
-        self._held = {place: x.value for place, x in begin.own().items()}
-        self._state = [self._held[place] for place in moving]
+        self._recorder, self._begin = recorder, begin
+        shared = [begin.shared(), *itertools.chain(*((way.shared, way.shared_after) for way in ways))]
+        always = frozenset.intersection(*shared)
+        self._holders = {
+            place: holder for holder, place in always
+        }  # of what always holds the same as another
+        self._asked = sorted(frozenset.union(*shared) - always)
+        truths = {value: _truth(recorder, value) for value in (True, False) if self._asked}
+        values = {value: recorder.value_of(tensor) for value, tensor in truths.items()}
+        self._ways = ways = [way.asking(self._asked, values) for way in ways] if self._asked else ways
+        names = {v.name for way in ways for e in way.equations for v in (*e.values(), *e.outputs)}
+        self._held, self._tensors = self._holding(names, truths)
+        own = [place for place in self._held if any(way.after[place] != Held(place) for way in ways)]
+        self._moving: list[Place] = own
+        self._made: dict[Place, Tensor] = {}
+        self._state = [self._held[place] for place in own]
         if before is None and any(way.finds_rows for way in ways):
             before = RoundCount(wrap(np.zeros((), np.int64)), begin.number)
             recorder.constant(before.counted)
         self._before = before
-        names = {v.name for way in ways for e in way.equations for v in (*e.values(), *e.outputs)}
-        self._count = fresh("count", COUNT, names | {v.name for v in self._held.values()})
+        self._count = fresh("count", COUNT, names)
         self._more = 0 if before is None else begin.number - int(before.counted.array)
         self._equations, self._results = self._round(ways)
         made = {v for e in self._equations for v in e.outputs}
@@ -77,14 +98,14 @@ class TestedOp:
     def _round(self, ways: Sequence[Way]) -> tuple[list[Equation], list[Value]]:
         return round_of(ways, self._held, self._moving, (self._count, self._more))
 
-    def run(self, nodes: Mapping[int, str], most: int) -> tuple[list[Tensor], RoundCount]:
-        """Say what these rounds do and all that follow, up to so many, by one op on the graph; what the
-        moving variables hold in the end, and how many rounds there were.
+    def run(self, nodes: Mapping[int, str], most: int) -> RoundCount:
+        """Say what these rounds do and all that follow, up to so many, by one op on the graph; how many
+        there were.
 
         nodes: by place, the names of the nodes that make it.
         """
         recorder, before, more = self._recorder, self._before, self._more
-        held = self._tensors()
+        held = self._tensors
         tensors = [held[v] if v in held else operand(recorder, v) for v in (*self._state, *self._same)]
         carried, keeps = len(self._state), self._needs_gradients()
         if keeps:
@@ -101,20 +122,50 @@ class TestedOp:
             carried, most = carried + 1, FAR
         params = {"body": body, "carried": carried, "most": most, "keeps": keeps}
         made = recorder.later.at_once(lambda: bind(TESTED, tuple(tensors), params))
-        on = made[: len(self._state)]
-        if keeps:
-            named = zip(on, self._moving, strict=True)
-            on = tuple([bind(HANDED_ON, (x,), {"node": nodes.get(place, "")}) for x, place in named])
-        return [*on], RoundCount(made[len(self._state)], more)
+        self._made = dict(zip(self._moving, made, strict=False))
+        for place, x in self._made.items() if keeps else ():
+            if isinstance(place, int):
+                self._made[place] = bind(HANDED_ON, (x,), {"node": nodes.get(place, "")})
+        return RoundCount(made[len(self._state)], more)
 
-    def _tensors(self) -> dict[Value, Tensor]:
-        """The tensors that variables held first, by their values, and some for numbers."""
-        found: dict[Value, Tensor] = {}
-        for place, seen in self._begin.own().items():
-            item = self._begin.carried[place]
-            is_number = isinstance(seen, Number)
-            found[seen.value] = self._recorder.doubles.holding(seen.value, item) if is_number else item
+    def handed_on(self) -> dict[int, Tensor]:
+        """By place, what the variables hold in the end that rounds change: one tensor where two hold one."""
+        begin, made = self._begin, self._made
+        found = {place: x for place, x in made.items() if isinstance(place, int)}
+        seen = begin.own()
+        pairs = [pair for pair in self._asked if not any(isinstance(seen[i], Number) for i in pair)]
+        for pair in pairs:
+            self._recorder.doors.guard(made[pair])
+        same = [pair for pair in pairs if made[pair].array.item()]
+        for holder in dict.fromkeys(holder for holder, _ in same):
+            places = [holder, *(place for other, place in same if other == holder)]
+            # One that no round changes holds what it held.
+            left = [begin.carried[place] for place in places if place not in found]
+            found.update(dict.fromkeys(places, left[0] if left else found[holder]))
+        found.update((place, found[holder]) for place, holder in self._holders.items() if holder in found)
         return found
+
+    def _holding(
+        self, names: set[str], truths: Mapping[bool, Tensor]
+    ) -> tuple[dict[Place, Value], dict[Value, Tensor]]:
+        """By place, a value for what each variable held first that stands for itself; and by those values,
+        the tensors that they held, and some for numbers. names: of values, to which new ones are added.
+        """
+        held: dict[Place, Value] = {}
+        tensors: dict[Value, Tensor] = {}
+        own = self._begin.own()
+        names.update(seen.value.name for seen in own.values())
+        for place, seen in own.items():
+            if place not in self._holders:
+                item, is_number = self._begin.carried[place], isinstance(seen, Number)
+                tensor = self._recorder.doubles.holding(seen.value, item) if is_number else item
+                twice = seen.value in tensors
+                value = fresh(seen.value.name, seen.value.type, names) if twice else seen.value
+                held[place], tensors[value] = value, tensor
+        for pair in self._asked:
+            held[pair] = value = fresh("same", _BOOL, names)
+            tensors[value] = truths[pair in self._begin.shared()]
+        return held, tensors
 
     def _body(self, limit: int | None = None) -> Body:
         """The round. limit: it counts up a number that it is handed last, while that is below this one."""
@@ -158,10 +209,14 @@ class TestedOp:
         """
         before, known = self._recorder.equations[: self._begin.equations], self._recorder.tracked
         taken = (*self._state, *self._same, self._count)
+        first = {
+            self._held[place]: seen.value for place, seen in self._begin.own().items() if place in self._held
+        }
+        given = tuple([first.get(v, v) for v in taken])
         made = {v for e in before for v in e.outputs}
-        read = dict.fromkeys((*(v for e in before for v in e.values()), *taken))
+        read = dict.fromkeys((*(v for e in before for v in e.values()), *given))
         leaves = tuple([v for v in read if v not in made])
-        reached = ways_of(Graph(leaves, tuple(before), taken), known)
+        reached = ways_of(Graph(leaves, tuple(before), given), known)
         for place in range(len(self._state)):
             sets = {frozenset().union(*(reached[i] for i in way[place])) for way in self._reached(taken)}
             if len(sets) > 1:

@@ -31,7 +31,7 @@ from fusegrad.tracer.loops.round_numbers import Computed
 from fusegrad.tracer.loops.states import Kind, Number, State
 from fusegrad.tracer.loops.tested_op import RoundCount, TestedOp
 from fusegrad.tracer.loops.tested_rows import NumberOfRound, NumberRows, RowOfRound, read_of, row_at
-from fusegrad.tracer.loops.ways import Held, Way, way_of
+from fusegrad.tracer.loops.ways import Way, way_of
 from fusegrad.tracer.observe.observer import Observer
 from fusegrad.tracer.record import references
 from fusegrad.tracer.record.later import alive
@@ -317,7 +317,7 @@ class TestedRounds:
 
     def _way(self, begin: State, end: State) -> Way:
         self._check(begin, end)
-        recorder, held, after = self._recorder, begin.own(), end.own()
+        recorder = self._recorder
         found = self._items.found.items()
         reads = {i - begin.equations: read for i, read in found if i >= begin.equations}
         self._has_rows = min([self._most, *(begin.number + 1 + r.limit() for r in reads.values())])
@@ -329,8 +329,8 @@ class TestedRounds:
                 steps[i - begin.equations] = NumberOfRound(computed.place, rows)
         return way_of(
             recorder.equations[begin.equations : end.equations],
-            {x.value: place for place, x in held.items()},
-            {place: x.value for place, x in after.items()},
+            begin,
+            end,
             self._counting,
             {v for e in recorder.equations[self._equations :] for v in e.outputs},
             steps,
@@ -344,7 +344,7 @@ class TestedRounds:
         before = begin.values
         if any(before[known] is not end.values[known] for known in before.keys() & end.values.keys()):
             raise Refused("its rounds write into memory, and test data")
-        if begin.kinds != end.kinds or begin.holders() != end.holders():
+        if begin.kinds != end.kinds:
             raise Refused("what its variables hold does not go on from round to round in one way")
         objects = [i for i, kind in enumerate(end.kinds) if kind.what == "object"]
         if not all(is_one((begin.seen[i], end.seen[i])) for i in objects):
@@ -368,20 +368,19 @@ class TestedRounds:
 
     def _leave_out(self, begin: State, end: State) -> tuple[int, tuple[Any, ...]]:
         recorder = self._recorder
-        moving = [p for p in begin.own() if any(way.after[p] != Held(p) for way in self._ways)]
         most = min(self._left_to_op, self._alike, self._with_rows) - begin.number
-        op = TestedOp(recorder, begin, self._ways, moving, self._rounds_before)
-        made, rounds = op.run(self._nodes(end), most if most < FAR // 2 else FAR)
+        op = TestedOp(recorder, begin, self._ways, self._rounds_before)
+        rounds = op.run(self._nodes(end), most if most < FAR // 2 else FAR)
         self._rounds, self._is_left_out, self._behind = rounds, True, rounds.number
         # They are done again by the op, which tests as they did.
         recorder.without_guards(begin.equations)
         self._counting.add(recorder.value_of(rounds.counted))
         self._known_to = begin.equations
-        on, now = [*end.carried], dict(zip(moving, made, strict=True))
-        for place, (seen, holder) in enumerate(zip(begin.seen, begin.holders(), strict=True)):
-            if holder in now:
-                tensor, is_number = now[holder], isinstance(seen, Number)
-                on[place] = recorder.doubles.number_in(tensor, seen.kind) if is_number else tensor
+        on = [*end.carried]
+        for place, tensor in op.handed_on().items():
+            seen = begin.seen[place]
+            is_number = isinstance(seen, Number)
+            on[place] = recorder.doubles.number_in(tensor, seen.kind) if is_number else tensor
         for place, step in self._steps.items():
             first = begin.carried[place] + step * (rounds.more - begin.number)
             on[place] = recorder.doubles.counted(first, step, rounds.counted)

@@ -19,6 +19,7 @@ from fusegrad.tracer.ir.branch import BRANCH, Side
 from fusegrad.tracer.ir.graph import GUARD, Equation, Graph, Value
 from fusegrad.tracer.ir.pullback import fresh
 from fusegrad.tracer.loops.alike import NESTED, Refused
+from fusegrad.tracer.loops.states import Pair, Place, State
 from fusegrad.tracer.loops.tested_rows import NumberOfRound, Position, RowOfRound
 from fusegrad.tracer.record.recorder import Recorder
 
@@ -32,9 +33,9 @@ _NOT, _AND, _FULL = REGISTRY["logical_not"], REGISTRY["logical_and"], REGISTRY["
 
 
 class Held(NamedTuple):
-    """What a variable held before the round."""
+    """What a variable held before the round, or whether two held one thing."""
 
-    place: int
+    place: Place
 
 
 class Made(NamedTuple):
@@ -48,12 +49,15 @@ class Way(NamedTuple):
     """What a round did.
 
     operands: of each equation its inputs, and after: by place what variables hold then, each as `Held`,
-    `Made`, or a value from before the loop.
+    `Made`, or a value from before the loop. shared, shared_after: which variables held one thing before it,
+    and do so then.
     """
 
     equations: tuple[Equation, ...]
     operands: tuple[tuple[Any, ...], ...]
-    after: Mapping[int, Any]
+    after: Mapping[Place, Any]
+    shared: frozenset[Pair]
+    shared_after: frozenset[Pair]
 
     def step(self, number: int) -> Any:
         """What an equation says, but for how a test came out."""
@@ -70,7 +74,7 @@ class Way(NamedTuple):
     def is_like(self, other: Way) -> bool:
         """Whether it is the same way."""
         return (
-            self.after == other.after
+            (self.after, self.shared, self.shared_after) == (other.after, other.shared, other.shared_after)
             and len(self.equations) == len(other.equations)
             and all(
                 self.step(i) == other.step(i) and self.outcome(i) == other.outcome(i)
@@ -78,14 +82,44 @@ class Way(NamedTuple):
             )
         )
 
+    def asking(self, pairs: Sequence[Pair], truths: Mapping[bool, Value]) -> Way:
+        """The way of a round that asks first which of these variables hold one thing, and hands on which of
+        them do so then. truths: constants. Raises Refused for an op that no round may have behind a test.
+        """
+        for equation, given in zip(self.equations, self.operands, strict=True):
+            if not _finds_row(given):
+                _check_total(equation)
+
+        def behind(role: Any) -> Any:
+            return role._replace(equation=role.equation + len(pairs)) if isinstance(role, Made) else role
+
+        source = self.equations[0].source
+        asked = [
+            Equation(GUARD, (truths[True],), {"expected": pair in self.shared, "kind": "branch"}, (), source)
+            for pair in pairs
+        ]
+        operands = [tuple(map(behind, given)) for given in self.operands]
+        after: dict[Place, Any] = {place: behind(role) for place, role in self.after.items()}
+        after.update((pair, truths[pair in self.shared_after]) for pair in pairs)
+        return self._replace(
+            equations=(*asked, *self.equations),
+            operands=(*((Held(pair),) for pair in pairs), *operands),
+            after=after,
+        )
+
     @property
     def finds_rows(self) -> bool:
         """Whether it goes by the number of the round."""
-        return any(isinstance(x, Position) for given in self.operands for x in given)
+        return any(map(_finds_row, self.operands))
 
     def values(self) -> list[Value]:
         """What it made."""
         return [v for e in self.equations for v in e.outputs]
+
+
+def _finds_row(given: Sequence[Any]) -> bool:
+    """Whether an equation with these operands finds a row, which there is in each round."""
+    return any(isinstance(x, Position) for x in given)
 
 
 def _is_role(item: Any) -> bool:
@@ -94,8 +128,8 @@ def _is_role(item: Any) -> bool:
 
 def way_of(
     equations: Sequence[Equation],
-    held: Mapping[Value, int],
-    after: Mapping[int, Value],
+    begin: State,
+    end: State,
     counting: Collection[Value],
     own: Collection[Value],
     rows: Mapping[int, RowOfRound | NumberOfRound],
@@ -103,12 +137,11 @@ def way_of(
 ) -> Way:
     """What a round did that is recorded.
 
-    held: the values that its variables held before, and which did. after: what they hold then. counting: what
-    follows from the number of the round alone, which an op counts. own: what the loop has made. rows: by the
-    number of an equation, which row it finds, or is given. Raises Refused for a round that does what cannot
-    be left to an op.
+    begin, end: the states between which it lies. counting: what follows from the number of the round alone,
+    which an op counts. own: what the loop has made. rows: by the number of an equation, which row it finds,
+    or is given. Raises Refused for a round that does what cannot be left to an op.
     """
-    roles: dict[Value, Any] = {v: Held(place) for v, place in held.items()}
+    roles: dict[Value, Any] = {begin.seen[i].value: Held(i) for i in begin.holders() if begin.kinds[i].is_own}
     has_tested, names = False, {v.name for e in equations for v in (*e.values(), *e.outputs)}
     taken: list[Equation] = []
     operands: list[tuple[Any, ...]] = []
@@ -139,7 +172,8 @@ def way_of(
         take(equation)
     if not has_tested:
         raise Refused("its rounds test no data")
-    return Way(tuple(taken), tuple(operands), {place: role(v) for place, v in after.items()})
+    after: dict[Place, Any] = {place: role(seen.value) for place, seen in end.own().items()}
+    return Way(tuple(taken), tuple(operands), after, begin.shared(), end.shared())
 
 
 def _check(equation: Equation, behind: bool, recorder: Recorder) -> None:
@@ -152,15 +186,25 @@ def _check(equation: Equation, behind: bool, recorder: Recorder) -> None:
         op.refuses and not recorder.ranges.is_fit(op, equation.inputs, equation.params)
     ):
         raise Refused(f"its rounds have an op that is not rolled, {op.name} {line}")
-    elif behind and (op.name in _LOOKUPS or not (op.family in _TOTAL or op.name in _TOTAL_OPS)):
-        # A round that is given up, or whose other side is taken, is computed all the same.
+    elif behind:
+        _check_total(equation)
+
+
+def _check_total(equation: Equation) -> None:
+    """Raise Refused for what must not stand behind a test.
+
+    A round that is given up, or whose other side is taken, is computed all the same.
+    """
+    op = equation.op
+    is_total = op is GUARD or op.family in _TOTAL or op.name in _TOTAL_OPS
+    if op.name in _LOOKUPS or not is_total:
         raise Refused(f"its rounds have {op.name} behind a test")
 
 
 def round_of(
     ways: Sequence[Way],
-    held: Mapping[int, Value],
-    moving: Sequence[int],
+    held: Mapping[Place, Value],
+    moving: Sequence[Place],
     count: tuple[Value, int] | None = None,
 ) -> tuple[list[Equation], list[Value]]:
     """The equations of a round that goes one of these ways, and its results: what it hands on by the `moving`
@@ -177,11 +221,11 @@ def round_of(
 class _Merged:
     """Puts ways together. names: those that are taken; count: see `round_of`."""
 
-    def __init__(self, names: set[str], moving: Sequence[int], count: tuple[Value, int] | None) -> None:
+    def __init__(self, names: set[str], moving: Sequence[Place], count: tuple[Value, int] | None) -> None:
         self._names, self._moving, self._count = names, moving, count
 
     def side(
-        self, ways: Sequence[Way], begin: int, known: Mapping[Made, Value], held: Mapping[int, Value]
+        self, ways: Sequence[Way], begin: int, known: Mapping[Made, Value], held: Mapping[Place, Value]
     ) -> tuple[list[Equation], list[Value]]:
         """What these ways do from an equation on, and what they give. known: what was made before."""
         first, known = ways[0], {**known}
@@ -216,7 +260,7 @@ class _Merged:
         after = [value(first.after[place]) for place in self._moving]
         return equations, [*after, self._all(equations, tests, first.equations[-1])]
 
-    def _made(self, value: Value, held: Mapping[int, Value]) -> Value:
+    def _made(self, value: Value, held: Mapping[Place, Value]) -> Value:
         """What an equation makes: variables may hold before what that round made."""
         return fresh(value.name, value.type, self._names) if value in held.values() else value
 

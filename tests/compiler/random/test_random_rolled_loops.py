@@ -177,6 +177,13 @@ def statements(draw: random.Random, number: str, rows: list[str], half: int) -> 
                     f"{target} = {target} * 0.5 if {asked()} else fg.tanh({term()})",
                     f"if {asked()} and {draw.choice([asked(), test()])}: {target} = {target} * 0.9",
                     f"if {asked()}: steps += 1",
+                    f"if {asked()}: {target} = {draw.choice(['a', 'b', 'c', 'kept'])}",
+                    f"if {asked()}: kept = {target}",
+                    f"if {target}.sum() > best: best = {target}.sum(); kept = {target}",
+                    f"if {target}.sum() > best: best, kept, steps = {target}.sum(), {target}, 0\n"
+                    f"        else: {draw.choice(['steps += 1', target + ' = kept', 'a = kept * 0.9'])}",
+                    f"q = ({term()}).mean().item()\n        if q < rate: rate, kept = q, {target}",
+                    f"{target} = fg.tanh({target} - kept * 0.3)",
                     f"if {target}.sum() > 2: break",
                     f"total = total + ({term()}).sum() if {asked()} else total",
                 ]
@@ -318,7 +325,7 @@ def function(x, y, w, h, i):
     back = fg.zeros(n, 3, dtype=h.dtype)
     sums = x * 0.5
     out, wide, line, q = fg.zeros(n, 3, dtype=h.dtype), fg.zeros(3, n, dtype=h.dtype), x[:, 0] * 1, 0.25
-    rate, last, view = 0.5, h, fg.zeros(3, n, dtype=h.dtype).T
+    rate, last, view, best = 0.5, h, fg.zeros(3, n, dtype=h.dtype).T, h.sum()
 
     def with_out(place, given):
         out[place] = given
@@ -343,7 +350,8 @@ def loop(seed: int) -> tuple[str, Callable[..., Any], int]:
     ]
     lines += ["loss = loss + (pair[0] * pair[1] + kept + cells[0] * cells[1] + grid['h'] * grid['c']).sum()"]
     lines += ["loss = loss + (mesh * mesh.roll(1, 1)).sum() * time + count * lr + names[0][0].mean()"]
-    lines += ["loss = loss + (line * line).mean() + last.prod() + steps"]
+    lines += ["loss = loss + (line * line).mean() + last.prod() + steps + best + rate"]
+    lines += ["loss = loss * (1 + 0.1 * (kept is a) + 0.2 * (kept is b) + 0.3 * (a is b))"]
     if any("u.append" in line for line in body):
         lines += [
             f"loss = loss + ({draw.choice(['fg.stack(u)', 'fg.stack(u, -1)', 'fg.cat(u)'])} ** 2).sum()"

@@ -9,6 +9,7 @@ from typing import Any
 from fusegrad.tracer.capture.hooks import Hooks
 from fusegrad.tracer.loops import beginning, rolling
 from fusegrad.tracer.loops.items import Zipped, sources_of
+from fusegrad.tracer.loops.operators import kept_number
 from fusegrad.tracer.loops.replaced import with_part
 from fusegrad.tracer.observe import calls, operations
 from fusegrad.tracer.observe.lookup import ITERATORS, lookup
@@ -230,6 +231,12 @@ class LoopHooks(Hooks):
     def mixed(value: Any, rounds: Any) -> Any:
         """A variable is read that may hold what follows from the number of the round."""
         return rounds.mixed(value) if isinstance(rounds, rolling.Rounds) else value
+
+    @staticmethod
+    def kept_number(number: Any, rounds: Any, place: int) -> Any:
+        """A branch on data gives a variable what follows from the number of the round."""
+        is_tested = isinstance(rounds, rolling.Rounds) and rounds.tested is not None
+        return kept_number(number, place, rounds) if is_tested else number
 
     @staticmethod
     def offset(value: Any, rounds: Any) -> Any:

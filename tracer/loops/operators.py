@@ -11,6 +11,9 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from fusegrad.eager.core.op import REGISTRY, bind, wrap
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.loops.round_numbers import Computed, computed, fits
 from fusegrad.tracer.twin.plain_loops import COUNTED
@@ -18,6 +21,7 @@ from fusegrad.tracer.twin.plain_loops import COUNTED
 if TYPE_CHECKING:
     from fusegrad.tracer.loops.rolling import Rounds
 
+_ADD = REGISTRY["add"]
 _NUMBERS = (int, float)
 # The operators of Python that compute with a number what they do with a tensor of one element that holds it.
 _OPERATORS = frozenset({"+", "-", "*", "/"})
@@ -71,6 +75,32 @@ def _operated_on_rows(
             is_odd = is_odd or rounds.observer.is_tensor(other)
     result = compute(*operands)
     return result, is_odd or (leaves and type(result) is not Tensor)
+
+
+def kept_number(number: Any, place: int, rounds: Rounds) -> Any:
+    """The number of a round, as one that a tensor holds; place: of the source that it comes from.
+
+    In a loop that tests data a variable may keep it from the rounds that went one way.
+    """
+    source, tested, recorder = rounds.items.sources[place], rounds.tested, rounds.recorder
+    if tested is None or type(source) is not range:
+        return number
+    nothing = wrap(np.zeros(()))
+    known = Computed(1, number, _itself, (), source[rounds.number], source.step, nothing.array.dtype)
+    if tested.is_counted:
+        kept = tested.number(known, rounds.number)
+        if kept is None:
+            tested.fix()
+            return number
+    else:
+        recorder.constant(nothing)
+        rounds.items.numbers[len(recorder.equations)] = known
+        kept = recorder.later.at_once(lambda: bind(_ADD, (nothing, number), {}))
+    return recorder.doubles.number_in(kept, int)
+
+
+def _itself(number: int) -> int:
+    return number
 
 
 def _follows(part: Any, rounds: Rounds) -> bool:

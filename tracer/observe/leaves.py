@@ -162,7 +162,7 @@ def call_pure(observer: Observer, function: Any, mode: str, site: Site, /, *args
             keywords[key] = _operand(observer, value, mode, False, site, what)
     try:
         if function is float and len(positional) == 1 and observer.is_tensor(positional[0]):
-            return observer.numbers.take(functools.partial(float, positional[0]))
+            return observer.numbers.take(functools.partial(float, positional[0]), is_deed=False)
         result = function(*positional, **keywords)
     except Exception as error:
         _explain(observer, error, positional)

@@ -74,10 +74,12 @@ class Numbers:
         self.options: dict[int, dict[str, Any]] = {}
         self.in_graph: Callable[[Any, Sequence[Any]], Any] = lambda function, operands: MISSING
 
-    def take(self, read: Callable[[], Any]) -> Any:
-        """What `read` gives, which asks one tensor for its number, or for its memory."""
+    def take(self, read: Callable[[], Any], is_deed: bool = True) -> Any:
+        """What `read` gives, which asks one tensor for its number, or for its memory. is_deed: whether it was
+        counted among what was done by code that is not the engine's.
+        """
         self.taking, self.taken = True, None
-        self.takes += 1
+        self.takes += is_deed
         try:
             found = read()
             return found if self.taken is None else self.taken

@@ -14,9 +14,9 @@ from fusegrad.tracer.twin.source import Unsupported
 class Assignments(Expressions):
     """Rewrites what stores into variables, attributes and items.
 
-    rows, written, read_back, tests, numbers, steps, mixed, offsets, appends, parts: the nodes in plain loops
-    that are more than their like elsewhere (see `plain_loops.py`), and the variable that has the rounds, is
-    appended to or written.
+    rows, written, read_back, tests, numbers, steps, mixed, kept_numbers, offsets, appends, parts: the nodes
+    in plain loops that are more than their like elsewhere (see `plain_loops.py`), and the variable that has
+    the rounds, is appended to or written.
     """
 
     def __init__(self, free: tuple[str, ...], class_name: str | None, sites: SiteTable) -> None:
@@ -28,6 +28,7 @@ class Assignments(Expressions):
         self.numbers: dict[ast.expr, tuple[str, PlainLoop, NumberUse]] = {}
         self.steps: dict[ast.stmt, tuple[str, int, NumberPart]] = {}
         self.mixed: dict[ast.expr, str] = {}
+        self.kept_numbers: dict[ast.expr, tuple[str, int]] = {}
         self.offsets: dict[ast.expr, str] = {}
         self.appends: dict[ast.Expr, str] = {}
         self.parts: dict[ast.expr, str] = {}

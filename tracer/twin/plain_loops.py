@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from fusegrad.tracer.twin.counters import changed_by_some, counts_of
+from fusegrad.tracer.twin.expressions import parts_for_names
 from fusegrad.tracer.twin.number_parts import NumberPart, NumberUse, called, number_part, recurrences
-from fusegrad.tracer.twin.scopes import Scope
+from fusegrad.tracer.twin.scopes import Scope, names_stored
 from fusegrad.tracer.twin.slopes import Row, Test, row_of, test_of, with_comparison
 
 _EXPRESSIONS = (
@@ -58,6 +59,7 @@ class PlainLoop:
     much both sides differ more after each round. changing: those that some rounds change by what they were.
     parts: the subscripts that rounds write by, though not by their number, and the variables that they write.
     recurring: see `recurrences`. over: of rounds that may test data, the variables that nobody asks for then.
+    kept: where branches of such rounds give variables what follows from the number of the round.
     """
 
     targets: list[str]
@@ -77,6 +79,7 @@ class PlainLoop:
     parts: dict[ast.expr, str] = field(default_factory=dict)
     recurring: dict[str, tuple[ast.stmt, NumberPart]] = field(default_factory=dict)
     over: list[str] = field(default_factory=list)
+    kept: list[ast.Name] = field(default_factory=list)
 
     def place_of(self, counter: str) -> int:
         """Which target a counter is, by its place; which number that recurs, from -2 down."""
@@ -107,7 +110,7 @@ class PlainLoop:
 
     def follows(self) -> set[ast.AST]:
         """The expressions that follow from the number of the round."""
-        return {*self.rows, *self.written, *self.tests, *self.numbers, *self.mixed, *self.counts}
+        return {*self.rows, *self.written, *self.tests, *self.numbers, *self.mixed, *self.counts, *self.kept}
 
 
 def plain_loop(loop: ast.For, scope: Scope) -> PlainLoop:
@@ -117,9 +120,9 @@ def plain_loop(loop: ast.For, scope: Scope) -> PlainLoop:
     targets = [n.id for n in _parts(loop.target) if isinstance(n, ast.Name)]
     if len({*targets}) < len(_parts(loop.target)):
         raise NotPlain("it assigns its items to more than variables", loop.target.lineno)
-    for node in ast.walk(loop):
-        if isinstance(node, (ast.If, ast.IfExp)):
-            node.test = with_comparison(node.test, targets)
+    for branch in ast.walk(loop):
+        if isinstance(branch, (ast.If, ast.IfExp)):
+            branch.test = with_comparison(branch.test, targets)
     stored = (n for statement in loop.body for n in ast.walk(statement) if isinstance(n, ast.Name))
     assigned = {n.id for n in stored if isinstance(n.ctx, ast.Store)}
     recurring = recurrences(loop, targets, assigned)
@@ -131,6 +134,9 @@ def plain_loop(loop: ast.For, scope: Scope) -> PlainLoop:
     # Who asks for the number of the round that it leaves in knows it, where that is not followed.
     known = found.not_followed() & {t for t in targets if reading.read_once[t]}
     found.is_tested = not known and any(_is_asked(n, found.tests) for n in ast.walk(loop))
+    if not found.is_tested:
+        for node in found.kept:
+            found.used.setdefault(node.id, node.lineno)
     if found.is_tested and found.recurring:
         reading = _read(loop, targets, scope, assigned, {})
         found, reading.found.is_tested = reading.found, True
@@ -220,6 +226,7 @@ class _Reading:
         self.certain_when_left: set[str] = {*assigns}
         self.read_once = Counter[str]()
         self.used_otherwise: set[str] = set()  # of what is recurring
+        self._branched = 0  # in so many branches
         self._steps = {statement: name for name, (statement, _) in found.recurring.items()}
 
     def follow(self, statement: ast.stmt) -> None:
@@ -251,12 +258,13 @@ class _Reading:
                 self._reads(value)
             case ast.Assign(targets=[ast.Name(id=name) as variable], value=value) if (
                 part := self._number_part(value)
-            ) is not None:
+            ) is not None and not self._keeps(part):
                 self._reads_number(value)
                 self._assigns(variable)
                 self.numbers[name] = part
             case ast.Assign(targets=targets, value=value):
-                self._reads(value)
+                for given in parts_for_names(statement) or [value]:
+                    self._reads_kept(given)
                 for target in targets:
                     self._assigns(target)
             case ast.AugAssign(target=ast.Name(id=name) as target, value=value):
@@ -286,6 +294,21 @@ class _Reading:
         self.assigned[name] = None
         self.certain.add(name)
 
+    def _keeps(self, part: NumberPart | None) -> bool:
+        """Whether a variable keeps a number that is not that of each round."""
+        return part is not None and self._branched > 0 and part.counter in self.found.targets
+
+    def _reads_kept(self, node: ast.expr) -> None:
+        """Note what is read of what a variable is given."""
+        if not self._keeps(self._number_part(node)):
+            self._reads(node)
+            return
+        for name in (n for n in ast.walk(node) if isinstance(n, ast.Name)):
+            if name.id in self.found.targets:
+                self.found.kept.append(name)
+            else:
+                self._reads(name)
+
     def _reads_once(self, node: ast.AST) -> None:
         """Note what is read that is computed once, when the loop is over."""
         for name in (n for n in ast.walk(node) if isinstance(n, ast.Name)):
@@ -298,6 +321,7 @@ class _Reading:
         """Note the names of statements of which some are taken."""
         before, numbers = (self.certain, self.bound), self.numbers
         after, own = [], []
+        self._branched += 1
         for branch in branches:
             self.certain, self.bound, self.numbers = {*before[0]}, {*before[1]}, {**numbers}
             self.has_left = False
@@ -306,6 +330,7 @@ class _Reading:
             if not self.has_left:
                 after.append((self.certain, self.bound))
             own.append(self.numbers)
+        self._branched -= 1
         self.has_left = not after
         if after:
             self.certain = set.intersection(*(certain for certain, _ in after))
@@ -320,7 +345,7 @@ class _Reading:
         self._reads(loop.iter)
         item = ast.copy_location(ast.Assign(targets=[loop.target], value=ast.Constant(value=None)), loop)
         statements = [ast.fix_missing_locations(item), *loop.body]
-        stored, read_first = _stored(loop.body)
+        stored, read_first = names_stored(loop.body)
         # What its first round reads may be another number than what the others do.
         self._forget_numbers(stored, loop)
         if _is_something(loop.iter):
@@ -446,18 +471,6 @@ class _Reading:
 
 # What a loop within a round may not have.
 _LEAVING = (ast.Break, ast.Continue, ast.Return, ast.Raise, ast.While, ast.Assert)
-
-
-def _stored(statements: Sequence[ast.stmt]) -> tuple[set[str], set[str]]:
-    """The variables that statements assign; and those of them that they may read before."""
-    stored, read, read_first = set[str](), set[str](), set[str]()
-    for statement in statements:
-        names = [n for n in ast.walk(statement) if isinstance(n, ast.Name)]
-        read |= {n.id for n in names if isinstance(n.ctx, ast.Load)}
-        new = {n.id for n in names if isinstance(n.ctx, ast.Store)} - stored
-        read_first |= read & new
-        stored |= new
-    return stored, read_first
 
 
 def _is_something(items: ast.expr) -> bool:

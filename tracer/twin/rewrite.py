@@ -126,6 +126,7 @@ class Rewriter(Assignments):
         for counter, (step, part) in plain.recurring.items():
             self.steps[step] = name, plain.place_of(counter), part
         self.mixed.update(dict.fromkeys(plain.mixed, name))
+        self.kept_numbers.update((node, (name, plain.targets.index(node.id))) for node in plain.kept)
         self.appends.update(plain.appends)
         self.parts.update(plain.parts)
         names = (name, *plain.carried)
@@ -161,6 +162,9 @@ class Rewriter(Assignments):
         made = super().expression(node)
         if node in self.mixed:
             made = self.hook("mixed", node, made, self.load(self.mixed[node], node), site=False)
+        if node in self.kept_numbers:
+            rounds, place = self.kept_numbers[node]
+            made = self.hook("kept_number", node, made, self.load(rounds, node), place, site=False)
         if node not in self.offsets:
             return made
         return self.hook("offset", node, made, self.load(self.offsets[node], node), site=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from fusegrad.tracer.twin.collected_lists import CollectedLists, collected_lists
@@ -177,3 +178,15 @@ class _Bindings(ast.NodeVisitor):
                 self.bound.add(inner.target.id)
 
     visit_ListComp = visit_SetComp = visit_DictComp = visit_GeneratorExp = _visit_comprehension
+
+
+def names_stored(statements: Sequence[ast.stmt]) -> tuple[set[str], set[str]]:
+    """The variables that statements assign; and those of them that they may read before."""
+    assigned, read, read_first = set[str](), set[str](), set[str]()
+    for statement in statements:
+        names = [n for n in ast.walk(statement) if isinstance(n, ast.Name)]
+        read |= {n.id for n in names if isinstance(n.ctx, ast.Load)}
+        new = {n.id for n in names if isinstance(n.ctx, ast.Store)} - assigned
+        read_first |= read & new
+        assigned |= new
+    return assigned, read_first

@@ -179,6 +179,8 @@ def statements(draw: random.Random, number: str, rows: list[str], half: int) -> 
                     f"if {asked()}: steps += 1",
                     f"if {asked()}: {target} = {draw.choice(['a', 'b', 'c', 'kept'])}",
                     f"if {asked()}: kept = {target}",
+                    f"if {asked()}: steps = {number or 'k'}",
+                    f"if {asked()}: steps, q = {number or 'steps'} + 1, {computed()}",
                     f"if {target}.sum() > best: best = {target}.sum(); kept = {target}",
                     f"if {target}.sum() > best: best, kept, steps = {target}.sum(), {target}, 0\n"
                     f"        else: {draw.choice(['steps += 1', target + ' = kept', 'a = kept * 0.9'])}",

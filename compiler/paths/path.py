@@ -21,6 +21,7 @@ from fusegrad.tracer.capture.captured import Capture, Output
 from fusegrad.tracer.ir import passes
 from fusegrad.tracer.ir.differentiate import differentiate
 from fusegrad.tracer.ir.graph import GUARD, Equation, Graph, Value
+from fusegrad.tracer.ir.tested import TESTED
 from fusegrad.tracer.observe.hosts import Host
 
 # Stands between the forward and the backward equations while passes run over both.
@@ -306,7 +307,8 @@ def _kept_by_eager(
             if rule is None:
                 continue
             leads.append(value)
-            saved = (equation.inputs[i] for i in rule.saved(len(equation.inputs)))
+            then = equation.params["then"] if equation.op is TESTED else ()
+            saved = (equation.inputs[i] for i in rule.saved(len(equation.inputs)) if i not in then)
             keeps.update(v for v in saved if isinstance(v, Value) and v not in numbers)
             keeps.update(equation.outputs if rule.needs_output else ())
         # What is kept of a view is the memory that it lies in, which others may be views of.

@@ -1,6 +1,6 @@
 """Rolled loops that test data: rounds that all do the same until a test fails are one equation.
 
-    now1, before1, count = tested(now, before, speed, body=round, carried=2, most=99, keeps=False)
+    now1, before1, count = tested(now, before, speed, body=round, carried=2, most=99, keeps=False, then=())
 
 says what calls of `round` say, each of which gets what the one before gave in the place of its first two
 inputs, as long as the last thing that `round` gives is true, of which the others are then taken; `most` times
@@ -55,8 +55,9 @@ class Tested(Structured):
 
     Params: `body`, a `Body`, whose last output says whether the round counts; `carried`: how many tensors
     each hands on to the next; `most`: the most rounds that there are; `keeps`: whether it also gives what it
-    was given. Gives what is handed on, how many rounds there were, and that: for the gradient, rounds are
-    computed again from it, whatever is written into the inputs since.
+    was given; `then`: the inputs that all rounds read, and no node of eager's keeps: the gradient goes by
+    what they were. Gives what is handed on, how many rounds there were, and that: for the gradient, rounds
+    are computed again from it, whatever is written into the inputs since.
     """
 
     @staticmethod
@@ -73,8 +74,10 @@ class Tested(Structured):
         found: list[Cotangent | None] = [*given[carried + 1 :]] if params["keeps"] else [None] * len(inputs)
         if known:
             count, kept = outputs[carried], outputs[carried + 1 :] or inputs
+            then = params["then"]
+            now = [(kept if i in then else inputs)[i] for i in range(carried, len(inputs))]
             template = backward_of(params["body"].untested(), carried, known)
-            pulled = template.cotangents(count, known.values(), (*kept, *inputs[carried:]))
+            pulled = template.cotangents(count, known.values(), (*kept, *now))
             found = [
                 b if a is None else a if b is None else a.plus(b) for a, b in zip(found, pulled, strict=True)
             ]
@@ -128,8 +131,9 @@ def _gradient(
     carried: int,
     most: int,
     keeps: bool,
+    then: tuple[int, ...],
 ) -> Tensor | None:
-    params = {"body": body, "carried": carried, "most": most, "keeps": keeps}
+    params = {"body": body, "carried": carried, "most": most, "keeps": keeps, "then": then}
     return TESTED.rule_of(g, inputs, outputs, index, params)
 
 

@@ -159,7 +159,7 @@ def _rounds(*tensors: Tensor, body: Callable[..., tuple[Any, ...]], **params: An
 
 
 def _tested_rounds(
-    *tensors: Tensor, body: Callable[..., tuple[Any, ...]], carried: int, most: int, keeps: bool
+    *tensors: Tensor, body: Callable[..., tuple[Any, ...]], carried: int, most: int, keeps: bool, then: Any
 ) -> tuple[Tensor, ...]:
     """A loop that tests data, whose round is a printed one."""
     made, count = rounds_while(body, tensors, carried, most)

@@ -94,8 +94,8 @@ def kept_number(number: Any, place: int, rounds: Rounds) -> Any:
             return number
     else:
         recorder.constant(nothing)
-        rounds.items.numbers[len(recorder.equations)] = known
         kept = recorder.later.at_once(lambda: bind(_ADD, (nothing, number), {}))
+        rounds.items.numbers[len(recorder.equations) - 1] = known
     return recorder.doubles.number_in(kept, int)
 
 

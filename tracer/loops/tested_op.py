@@ -68,9 +68,8 @@ class TestedOp:
         self._recorder, self._begin = recorder, begin
         shared = [begin.shared(), *itertools.chain(*((way.shared, way.shared_after) for way in ways))]
         always = frozenset.intersection(*shared)
-        self._holders = {
-            place: holder for holder, place in always
-        }  # of what always holds the same as another
+        # Of what always holds the same as another.
+        self._holders = {place: holder for holder, place in always}
         self._asked = sorted(frozenset.union(*shared) - always)
         truths = {value: _truth(recorder, value) for value in (True, False) if self._asked}
         values = {value: recorder.value_of(tensor) for value, tensor in truths.items()}
@@ -107,11 +106,11 @@ class TestedOp:
         recorder, before, more = self._recorder, self._before, self._more
         held = self._tensors
         tensors = [held[v] if v in held else operand(recorder, v) for v in (*self._state, *self._same)]
-        carried, keeps = len(self._state), self._needs_gradients()
+        carried, keeps, kept = len(self._state), self._needs_gradients(), set[Value]()
         if keeps:
             self._check_reach()
             known = needing(recorder)
-            kept = set[Value]().union(*(kept_by_nodes(way.equations, known) for way in self._ways))
+            kept = kept.union(*(kept_by_nodes(way.equations, known) for way in self._ways))
             pairs = zip(tensors[carried:], self._same, strict=True)
             tensors[carried:] = [x if v in kept or v in held else apart(recorder, x) for x, v in pairs]
         if before is None:
@@ -120,7 +119,8 @@ class TestedOp:
             body = self._body(most + int(before.counted.array) if most < FAR else FAR)
             tensors[carried:carried] = [before.counted]
             carried, most = carried + 1, FAR
-        params = {"body": body, "carried": carried, "most": most, "keeps": keeps}
+        then = tuple([carried + i for i, v in enumerate(self._same) if keeps and v not in kept])
+        params = {"body": body, "carried": carried, "most": most, "keeps": keeps, "then": then}
         made = recorder.later.at_once(lambda: bind(TESTED, tuple(tensors), params))
         self._made = dict(zip(self._moving, made, strict=False))
         for place, x in self._made.items() if keeps else ():

@@ -56,6 +56,37 @@ def test_results_may_be_written() -> None:
         assert found[0] == found[1]
 
 
+@pytest.mark.parametrize("inside", [False, True])
+def test_arguments_that_no_node_keeps_may_be_written(inside: bool) -> None:
+    """All rounds read `start`, of which no gradient is taken."""
+
+    def added(start: Any, x: Any) -> Any:
+        h = start * 0.5
+        for row in x:
+            h = fg.tanh(h * 0.9 + start * 0.3 + row)
+            if h.sum() > 100:
+                break
+        if inside:
+            with fg.no_grad():
+                start.mul_(2)
+        return h
+
+    jitted = fg.jit(added)
+    for seed in (0, 1, 2, 0, 3):
+        found: list[Any] = []
+        for function in (jitted, added):
+            draw = np.random.default_rng(seed)
+            start, x = (fg.from_numpy(draw.normal(size=shape)) for shape in ((3,), (60, 3)))
+            x.requires_grad_()
+            loss = (function(start, x) ** 2).sum()
+            if not inside:
+                start.mul_(2)
+            loss.backward()
+            found.append(x.grad.numpy())
+        np.testing.assert_allclose(*found, 1e-6, 1e-12)
+    assert "until a test fails" in str(jitted.explain())
+
+
 def several_ops(x: Any, w: Any) -> Any:
     """What a round makes on the way is kept as it was."""
     x = x * 0.3

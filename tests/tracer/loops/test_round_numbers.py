@@ -86,7 +86,28 @@ def whole_numbers(x: Any, w: Any, h: Any) -> Any:
     return h.sum()
 
 
-ROLLED = [products, rates, variables, powers, down, with_rows, written, scalars, whole_numbers]
+def a_variable_of_a_branch_not_taken(x: Any, w: Any, h: Any) -> Any:
+    for t in range(ROUNDS):
+        s = 0.5
+        if x.shape[0] == 3:
+            s = t * 0.1
+        h = fg.tanh(h * s + x[t] @ w)
+    return h.sum()
+
+
+def a_variable_of_a_branch(x: Any, w: Any, h: Any) -> Any:
+    for t in range(ROUNDS):
+        s = 0.5
+        if x.shape[0] > 3:
+            s = t * 0.1
+        h = fg.tanh(h * s + x[t] @ w)
+    return h.sum()
+
+
+ROLLED = [
+    products, rates, variables, powers, down, with_rows, written, scalars, whole_numbers,
+    a_variable_of_a_branch_not_taken, a_variable_of_a_branch,
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("function", ROLLED, ids=lambda f: f.__name__)
@@ -113,15 +134,6 @@ def in_a_variable_given_to_a_function(x: Any, w: Any, h: Any) -> Any:
     for t in range(ROUNDS):
         s = t * 0.1
         h = fg.tanh(scaled(h, s) + x[t] @ w)
-    return h.sum()
-
-
-def a_variable_of_both(x: Any, w: Any, h: Any) -> Any:
-    for t in range(ROUNDS):
-        s = 0.5
-        if x.shape[0] == 3:
-            s = t * 0.1
-        h = fg.tanh(h * s + x[t] @ w)
     return h.sum()
 
 
@@ -201,8 +213,8 @@ def stored(x: Any, w: Any, h: Any) -> Any:
 
 
 RUN = [
-    given_to_a_function, in_a_variable_given_to_a_function, a_variable_of_both, carried, added_up,
-    another_rate, as_an_exponent, compared, as_an_index, met_by_an_object, divided, stored,
+    given_to_a_function, in_a_variable_given_to_a_function, carried, added_up, another_rate, as_an_exponent,
+    compared, as_an_index, met_by_an_object, divided, stored,
 ]  # fmt: skip
 
 

@@ -234,9 +234,8 @@ class LoopHooks(Hooks):
 
     @staticmethod
     def kept_number(number: Any, rounds: Any, place: int) -> Any:
-        """A branch on data gives a variable what follows from the number of the round."""
-        is_tested = isinstance(rounds, rolling.Rounds) and rounds.tested is not None
-        return kept_number(number, place, rounds) if is_tested else number
+        """A branch gives a variable what follows from the number of the round."""
+        return kept_number(number, place, rounds) if isinstance(rounds, rolling.Rounds) else number
 
     @staticmethod
     def offset(value: Any, rounds: Any) -> Any:

@@ -80,11 +80,14 @@ def _operated_on_rows(
 def kept_number(number: Any, place: int, rounds: Rounds) -> Any:
     """The number of a round, as one that a tensor holds; place: of the source that it comes from.
 
-    In a loop that tests data a variable may keep it from the rounds that went one way.
+    In a loop that tests data a variable may keep it from the rounds that went one way. What a round of
+    another loop does with it may be alike in some rounds, and not in those that are left out.
     """
     source, tested, recorder = rounds.items.sources[place], rounds.tested, rounds.recorder
-    if tested is None or type(source) is not range:
+    if type(source) is not range:
         return number
+    if tested is None:
+        return rounds.mixed(number)
     nothing = wrap(np.zeros(()))
     known = Computed(1, number, _itself, (), source[rounds.number], source.step, nothing.array.dtype)
     if tested.is_counted:

@@ -52,6 +52,8 @@ NUMBERS = [
     "(SCALE * {t})", "({t} / n - rate)", "(0.2 + {t} * 0.01)", "math.exp(-0.1 * {t})", "lr", "(1 - time)",
     "min(1.0, {t} / 9)", "(WORLD.dt * {t})", "math.cos(time)", "abs(lr - 0.05)",
 ]  # fmt: skip
+# Those that are the same in many rounds, and not in all.
+LATE = ["max({t}, {half}) * 0.01", "({t} // {half}) * 0.3", "min({t}, {half}) * 0.01"]
 # What rounds make anew, and what they look up by whole numbers, `i`, and by what they choose, `c`.
 MADE = [
     "fg.zeros(3, dtype=h.dtype)",
@@ -270,6 +272,8 @@ def statements(draw: random.Random, number: str, rows: list[str], half: int) -> 
                 f"{target} = {target} * 0.9 + 0.1 * back[{number} - 1]",
                 f"back[{number}] = back[{number} - 1] * 0.7 - back[{number} - {draw.choice([1, 2, 3])}] / 5",
                 f"q = {computed()}; {target} = fg.sin({target} * q + {term()})",
+                f"if {test()}: q = {draw.choice(LATE).format(t=number, half=half)}",
+                f"{target} = fg.tanh({target} * q + {row()})",
             ]
             if number
             else []

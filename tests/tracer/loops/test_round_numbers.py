@@ -212,7 +212,41 @@ def stored(x: Any, w: Any, h: Any) -> Any:
     return h.sum()
 
 
+def kept_by_a_branch_and_divided(x: Any, w: Any, h: Any) -> Any:
+    s = 0.1
+    for t in range(ROUNDS):
+        if x.shape[0] > 3:
+            s = max(t, ROUNDS - 10) * 0.01
+        if t % 3 == 0:
+            h = h * 0.9
+        h = fg.tanh(h * s + x[t] @ w)
+    return h.sum()
+
+
+def kept_by_a_branch_and_written(x: Any, w: Any, h: Any) -> Any:
+    out, s = x * 0, 0
+    for t in range(ROUNDS):
+        if x.shape[0] > 3:
+            s = t // (ROUNDS - 10)
+        h = fg.tanh(h * (s * 0.5 + 0.1) + x[0] @ w)
+        out[t] = h
+    return (out * x).sum()
+
+
+def kept_by_both_branches(x: Any, w: Any, h: Any) -> Any:
+    for i, row in enumerate(x):
+        if x.shape[0] > 3:
+            s, q = max(i, ROUNDS - 10), i // (ROUNDS - 10)
+        else:
+            s, q = 1, 2
+        if i % 4 == 1:
+            h = h * 0.5
+        h = fg.tanh(h * (s * 0.01) + row @ w * q)
+    return h.sum()
+
+
 RUN = [
+    kept_by_a_branch_and_divided, kept_by_a_branch_and_written, kept_by_both_branches,
     given_to_a_function, in_a_variable_given_to_a_function, carried, added_up, another_rate, as_an_exponent,
     compared, as_an_index, met_by_an_object, divided, stored,
 ]  # fmt: skip

@@ -237,7 +237,7 @@ def statements(draw: random.Random, number: str, rows: list[str], half: int) -> 
         ]
         usual += [
             f"{target} = {target}.detach() * 0.5 + b * 0.4",
-            f"{target} = {target} * {draw.choice('abc')}.detach()",
+            f"{target} = fg.tanh({target} * {draw.choice('abc')}.detach())",
         ]
         odd += [f"{target} = no_gradient({target}) + b"]
         odd += [
@@ -427,10 +427,10 @@ def given(seed: int, n: int) -> list[fg.Tensor]:
     return [*tensors, fg.from_numpy(draw.integers(-WIDTH, WIDTH, (n, 2)))]
 
 
-@pytest.mark.parametrize("first", range(0, 24, 8))
-def test_random_loops_have_eagers_values_and_gradients(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_random_loops_have_eagers_values_and_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And are rolled often enough to say something of rolling: a third of them are."""
     made_short(monkeypatch.setattr)
-    assert sum(map(check, range(first, first + 8))) >= 1
+    assert sum(map(check, range(24))) >= 3
 
 
 def test_planted_faults_are_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -377,10 +377,15 @@ class TestedRounds:
         self._counting.add(recorder.value_of(rounds.counted))
         self._known_to = begin.equations
         on = [*end.carried]
+        numbers: dict[tuple[int, type], Any] = {}  # variables that hold one number go on so
         for place, tensor in op.handed_on().items():
             seen = begin.seen[place]
-            is_number = isinstance(seen, Number)
-            on[place] = recorder.doubles.number_in(tensor, seen.kind) if is_number else tensor
+            on[place] = tensor
+            if isinstance(seen, Number):
+                key = id(tensor), seen.kind
+                if key not in numbers:
+                    numbers[key] = recorder.doubles.number_in(tensor, seen.kind)
+                on[place] = numbers[key]
         for place, step in self._steps.items():
             first = begin.carried[place] + step * (rounds.more - begin.number)
             on[place] = recorder.doubles.counted(first, step, rounds.counted)

@@ -179,3 +179,22 @@ def test_few_rounds_are_recorded() -> None:
     told = str(jitted.explain())
     assert told.count("rounds of a loop") <= 2  # `kept` is a parameter at first
     assert told.count("forward ") < 10
+
+
+def test_two_variables_hold_one_number() -> None:
+    """Also in the call that finds out that somebody asks for that, which is left to eager from then on."""
+
+    def best_and_last(h: Any, x: Any) -> Any:
+        best = last = 1e9
+        for row in x:
+            h = step(h, row)
+            loss = (h * h).sum().item()
+            if loss < best:
+                best = last = loss
+        return h * (2 if best is last else 3)
+
+    jitted = fg.jit(best_and_last)
+    for seed in (0, 1, 2, 0):
+        np.testing.assert_allclose(
+            jitted(*given(seed, False)).numpy(), best_and_last(*given(seed, False)).numpy()
+        )

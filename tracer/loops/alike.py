@@ -32,8 +32,8 @@ class Refused(Exception):
 
 class Seen(NamedTuple):
     """A tensor that a variable held, without keeping it: what its array is a view of, in the end, and its
-    value, unless that is old; how the array lies, if the tensor is a plain one, and if its memory is its own,
-    in row-major order.
+    value, unless that is old; how the array lies, if the tensor is a plain one, and if its memory is its own
+    (that of a row that values choose is not), in row-major order.
 
     A tensor has one reference as long as somebody has that, so these tell tensors apart.
     """
@@ -53,7 +53,8 @@ class Seen(NamedTuple):
         known = memory.find(array)
         value = known.value if known is not None and known.is_current() else None
         root = None if known is None else known.root()
-        whole = known is root and array.flags.c_contiguous
+        is_own = known is not None and known is root and not known.is_chosen
+        whole = is_own and array.flags.c_contiguous
         return cls(weakref.ref(tensor), root, value, array.strides, plain, tracked, whole)
 
 

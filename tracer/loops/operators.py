@@ -16,6 +16,7 @@ import numpy as np
 from fusegrad.eager.core.op import REGISTRY, bind, wrap
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.loops.round_numbers import Computed, computed, fits
+from fusegrad.tracer.record.scalars import fits_float64
 from fusegrad.tracer.twin.plain_loops import COUNTED
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def kept_number(number: Any, place: int, rounds: Rounds) -> Any:
     source, tested, recorder = rounds.items.sources[place], rounds.tested, rounds.recorder
     if type(source) is not range:
         return number
-    if tested is None:
+    if tested is None or not fits_float64(number):
         return rounds.mixed(number)
     nothing = wrap(np.zeros(()))
     known = Computed(1, number, _itself, (), source[rounds.number], source.step, nothing.array.dtype)

@@ -187,6 +187,9 @@ class TestedRounds:
             return source[number]
         count = self._rounds.counted
         first = source[0] + source.step * (number - int(count.array))
+        if not all(map(fits_float64, (first, source.step, source[number]))):
+            self.fix()
+            return source[number]
         return self._recorder.doubles.counted(first, source.step, count)
 
     @property
@@ -240,15 +243,16 @@ class TestedRounds:
         recorder, observer = self._recorder, self._observer
         observer.forget(self._kept)
         tensors = [x for x in carried if isinstance(x, Tensor)]
-        # Variables that are handed on to nobody have a graph, too.
+        # Variables that are handed on to nobody have a graph, too, and so has what these states hold.
         last = (recorder.results or [])[self._made :] if self._first is not None else []
-        by_graph = references.by_graph([*tensors, *alive(last)], self._since)
+        states = {id(x): x for x in (self._first, self._last) if x is not None}
+        held = [x for known in states.values() for x in known.carried if isinstance(x, Tensor)]
+        by_graph = references.by_graph([*tensors, *alive(last), *held], self._since)
         if by_graph is None:
             raise Refused("something has put hooks on what its rounds compute")
-        # So do these states: each is one more who has what it holds.
-        states = {id(x): x for x in (self._first, self._last) if x is not None}
-        by_graph.update(id(x) for known in states.values() for x in known.carried)
-        del states
+        # Each is one more who has it.
+        by_graph.update(map(id, held))
+        del states, held
         handed = {id(x) for x in tensors}
         # What rounds before the last one made has nobody but the variables.
         if any(_is_left(r, handed, by_graph) for r in self._before):
@@ -350,6 +354,8 @@ class TestedRounds:
         if not all(is_one((begin.seen[i], end.seen[i])) for i in objects):
             self._changing.update(i for i in objects if type(end.seen[i]) in (int, float))
             raise Refused("its rounds hand on other numbers or objects each time")
+        if not all(map(fits_float64, end.counters().values())):
+            raise Refused("its rounds count numbers that no tensor holds as they are")
         steps = {place: x - begin.carried[place] for place, x in end.counters().items()}
         # One that stands for a symbol must be what it is.
         self._recorder.numbers.look(*(begin.seen[i] for i in steps if type(begin.seen[i]) is int))

@@ -13,7 +13,7 @@ from fusegrad.tracer.twin.expressions import (
 )
 from fusegrad.tracer.twin.number_parts import NumberPart
 from fusegrad.tracer.twin.plain_loops import COUNTED, NotPlain, PlainLoop, Summary, plain_loop
-from fusegrad.tracer.twin.rounds import counted, endless, without_continue
+from fusegrad.tracer.twin.rounds import counted, endless, rounds_to_their_end
 from fusegrad.tracer.twin.scopes import given_by
 from fusegrad.tracer.twin.source import Unsupported
 
@@ -68,7 +68,7 @@ class Rewriter(Assignments):
         return self.store(name, target), (), [*stores, *self.forget([name], target)]
 
     def statement_For(self, node: ast.For) -> list[ast.stmt]:
-        body = without_continue(node.body)
+        body = rounds_to_their_end(node.body)
         # What follows if nothing has left the loop stands behind it.
         loop = ast.copy_location(ast.For(target=node.target, iter=node.iter, body=body, orelse=[]), node)
         try:

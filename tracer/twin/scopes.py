@@ -98,9 +98,9 @@ def function_scope(node: FunctionNode, parent: Scope | None) -> Scope:
 
 
 def uses(node: ast.AST) -> Counter[str]:
-    """How often names are read within a node."""
+    """How often names are read within a node; one that is given a value by `:=` is read there."""
     names = (n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))
-    changed = (n.target for n in ast.walk(node) if isinstance(n, ast.AugAssign))
+    changed = (n.target for n in ast.walk(node) if isinstance(n, (ast.AugAssign, ast.NamedExpr)))
     return Counter([*names, *(target.id for target in changed if isinstance(target, ast.Name))])
 
 

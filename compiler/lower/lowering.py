@@ -483,7 +483,7 @@ LOWERED: dict[str, Callable[..., Any]] = {
     "assign": _assign,
     "diagonal_scatter": _diagonal_scatter,
     "cat": _cat,
-    "handed_on": lambda b, x, node: b.op("clone", x),
+    **dict.fromkeys(("handed_on", "handed_on_kept"), lambda b, x, node: b.op("clone", x)),
     **pooling.RULES,
     **resampling.RULES,
     **convolutions.RULES,

@@ -126,7 +126,7 @@ def simplify(graph: Graph) -> Graph:
 def _identity(equation: Equation) -> Value | None:
     """The input that the equation's output equals in every element, if there is one."""
     name = equation.op.name
-    if name in ("clone", "detach", "handed_on"):
+    if name in ("clone", "detach", "handed_on", "handed_on_kept"):
         return equation.inputs[0]
     if name in ("rewritten", "overwritten"):
         return equation.inputs[1]

@@ -155,6 +155,8 @@ class HandedOn(Op):
 
 
 HANDED_ON = HandedOn("handed_on", "x", {"x": lambda g, node: g}, lambda params: params["node"])
+# The same of what the node keeps that made it.
+HANDED_ON_KEPT = HandedOn("handed_on_kept", "x", {"x": lambda g, out, node: g}, lambda params: params["node"])
 
 
 def ways(body: Body, carried: int) -> list[list[Set[int]]]:

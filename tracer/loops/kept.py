@@ -19,19 +19,33 @@ from fusegrad.tracer.ir.tested import HANDED_ON
 from fusegrad.tracer.record.recorder import Recorder
 
 
-def kept_by_nodes(equations: Sequence[Equation], tracked: Collection[Value]) -> set[Value]:
-    """The values that nodes keep, and those that they are views of. tracked: those that need gradients."""
+def kept_by_nodes(
+    equations: Sequence[Equation], tracked: Collection[Value], ends: Collection[Value]
+) -> set[Value]:
+    """The values that nodes keep, and those that they are views of. tracked: those that need gradients; ends:
+    the values that rounds hand on, and leave. Nodes that do not lead back from those are gone.
+    """
     kept: set[Value] = set()
+    behind = {*ends}
     for equation in reversed(equations):
-        for i, value in enumerate(equation.inputs):
+        rules = enumerate([] if behind.isdisjoint(equation.outputs) else equation.inputs)
+        for i, value in rules:
             rule = equation.op.rule(i) if isinstance(value, Value) and value in tracked else None
             if rule is not None:
+                behind.add(value)
                 saved = (equation.inputs[k] for k in rule.saved(len(equation.inputs)))
                 kept.update(v for v in saved if isinstance(v, Value))
         is_view = isinstance(equation.op, View) or equation.op is SELECT_AT
         if is_view and equation.output in kept:
             kept.add(equation.inputs[0])
     return kept
+
+
+def keeps_its_result(equation: Equation, tracked: Collection[Value]) -> bool:
+    """Whether the node that makes what an equation gives keeps that."""
+    pairs = enumerate(equation.inputs)
+    rules = [equation.op.rule(i) for i, value in pairs if isinstance(value, Value) and value in tracked]
+    return any(rule is not None and rule.needs_output for rule in rules)
 
 
 def apart(recorder: Recorder, tensor: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,11 +21,11 @@ from fusegrad.eager.core.tensor import Tensor
 from fusegrad.tracer.ir.graph import Equation, Graph, Value
 from fusegrad.tracer.ir.pullback import fresh
 from fusegrad.tracer.ir.rolled import Body, through, ways_of
-from fusegrad.tracer.ir.tested import COUNT, FAR, HANDED_ON, TESTED
-from fusegrad.tracer.loops.alike import Refused, is_derived, needing, operand
-from fusegrad.tracer.loops.kept import apart, kept_by_nodes
+from fusegrad.tracer.ir.tested import COUNT, FAR, HANDED_ON, HANDED_ON_KEPT, TESTED
+from fusegrad.tracer.loops.alike import Refused, Seen, is_derived, needing, operand
+from fusegrad.tracer.loops.kept import apart, keeps_its_result, kept_by_nodes
 from fusegrad.tracer.loops.states import Number, Place, State
-from fusegrad.tracer.loops.ways import Held, Way, round_of
+from fusegrad.tracer.loops.ways import Held, Made, Way, round_of
 from fusegrad.tracer.record.recorder import Recorder
 
 # So many kinds of what a gradient may reach are followed.
@@ -104,28 +104,28 @@ class TestedOp:
         nodes: by place, the names of the nodes that make it.
         """
         recorder, before, more = self._recorder, self._before, self._more
-        held = self._tensors
-        tensors = [held[v] if v in held else operand(recorder, v) for v in (*self._state, *self._same)]
-        carried, keeps, kept = len(self._state), self._needs_gradients(), set[Value]()
+        taken, keeps = (*self._state, *self._same), self._needs_gradients()
+        tensors = [x if (x := self._tensors.get(v)) is not None else operand(recorder, v) for v in taken]
+        carried, then = len(self._state), list[int]()
         if keeps:
             self._check_reach()
-            known = needing(recorder)
-            kept = kept.union(*(kept_by_nodes(way.equations, known) for way in self._ways))
-            pairs = zip(tensors[carried:], self._same, strict=True)
-            tensors[carried:] = [x if v in kept or v in held else apart(recorder, x) for x, v in pairs]
+            then = self._left_by_nodes(taken)
+            tensors = [apart(recorder, x) if i in then else x for i, x in enumerate(tensors)]
         if before is None:
             body, more = self._body(), self._begin.number
         else:
             body = self._body(most + int(before.counted.array) if most < FAR else FAR)
             tensors[carried:carried] = [before.counted]
+            then = [i + (i >= carried) for i in then]
             carried, most = carried + 1, FAR
-        then = tuple([carried + i for i, v in enumerate(self._same) if keeps and v not in kept])
-        params = {"body": body, "carried": carried, "most": most, "keeps": keeps, "then": then}
+        params = {"body": body, "carried": carried, "most": most, "keeps": keeps, "then": tuple(then)}
         made = recorder.later.at_once(lambda: bind(TESTED, tuple(tensors), params))
         self._made = dict(zip(self._moving, made, strict=False))
+        kept = self._kept_by_its_node() if keeps else ()
         for place, x in self._made.items() if keeps else ():
             if isinstance(place, int):
-                self._made[place] = bind(HANDED_ON, (x,), {"node": nodes.get(place, "")})
+                handed_on = HANDED_ON_KEPT if place in kept else HANDED_ON
+                self._made[place] = bind(handed_on, (x,), {"node": nodes.get(place, "")})
         return RoundCount(made[len(self._state)], more)
 
     def handed_on(self) -> dict[int, Tensor]:
@@ -188,6 +188,45 @@ class TestedOp:
         return Body(Graph(tuple(taken), tuple(equations), (*after, goes_on)))
 
     # Gradients.
+
+    def _left_by_nodes(self, taken: Sequence[Value]) -> list[int]:
+        """Of the tensors that the op is given, by number, those that no node of a round keeps."""
+        known, kept = needing(self._recorder), set[Any]()
+        for way in self._ways:
+            ends = [
+                way.equations[role.equation].outputs[role.output]
+                for role in way.after.values()
+                if isinstance(role, Made)
+            ]
+            found = kept_by_nodes(way.equations, known, ends)
+            for equation, roles in zip(way.equations, way.operands, strict=True):
+                pairs = zip(equation.inputs, roles, strict=True)
+                kept.update(role for v, role in pairs if isinstance(v, Value) and v in found)
+        places = {value: place for place, value in self._held.items()}
+        own = self._begin.own()
+        left = []
+        for i, value in enumerate(taken):
+            place = places.get(value)
+            # Numbers, and which variables hold one thing, nobody can write.
+            is_tensor = place is None or isinstance(own.get(place), Seen)
+            if is_tensor and (value if place is None else Held(place)) not in kept:
+                left.append(i)
+        return left
+
+    def _kept_by_its_node(self) -> set[Place]:
+        """The variables that hold what the node keeps that made it, whichever way rounds went."""
+        known = needing(self._recorder)
+
+        def is_kept(way: Way, place: Place) -> bool:
+            role = way.after[place]
+            if isinstance(role, Made):
+                return keeps_its_result(way.equations[role.equation], known)
+            return isinstance(role, Held) and role.place in found
+
+        found = {place for place in self._moving if isinstance(place, int)}
+        while (less := {p for p in found if all(is_kept(way, p) for way in self._ways)}) != found:
+            found = less
+        return found
 
     def _needs_gradients(self) -> bool:
         return any(not self._recorder.tracked.isdisjoint(way.values()) for way in self._ways)

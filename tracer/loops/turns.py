@@ -173,7 +173,9 @@ class Turn(NamedTuple):
         ):
             raise Refused("its rounds hand on what is in no variable")
         owner = dict(zip(self.written, owners, strict=True))
-        kept = kept_by_nodes(self.equations, needing(recorder)) if self.tracked else None
+        body = self._body()
+        ends = body.graph.outputs
+        kept = kept_by_nodes(self.equations, needing(recorder), ends) if self.tracked else None
 
         def read(value: Value, as_found: Value) -> Tensor:
             tensor = operand(recorder, value)
@@ -195,7 +197,7 @@ class Turn(NamedTuple):
         rows = [ops.clone(x) if i in self.ahead else x for i, x in zip(self.rows, rows, strict=True)]
         rows += self._number_rows(recorder, 1 - begun, turns + begun)
         handed = [ops.clone(forward.row.row(owner[forward.write], LOOKS - 1)) for forward in self._handed()]
-        params = loop(self._body(), turns + begun, len(state) + len(handed), len(rows), keeps=self.tracked)
+        params = loop(body, turns + begun, len(state) + len(handed), len(rows), keeps=self.tracked)
         # Rows that variables keep are parts of what others have.
         is_part = {v: views.base_of(held[v]) is not held[v] for v in state}
         parts = {v for v in state if is_part[v] and kept is not None and v not in kept}

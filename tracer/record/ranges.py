@@ -41,7 +41,7 @@ _MOVING = {
     "contiguous": (0, 1),
     "sort": (0, 1), "where": (1, 3), "cat": (0, None), "stack": (0, None), "assign": (0, 2),
     "minimum": (0, 2), "maximum": (0, 2), "put": (0, 2), "scatter": (0, 2), "masked_fill": (0, 2),
-    "overwritten": (1, 2), "rewritten": (1, 2), "handed_on": (0, 1),
+    "overwritten": (1, 2), "rewritten": (1, 2), "handed_on": (0, 1), "handed_on_kept": (0, 1),
 }  # fmt: skip
 
 

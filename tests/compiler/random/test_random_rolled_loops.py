@@ -168,7 +168,8 @@ def statements(draw: random.Random, number: str, rows: list[str], half: int) -> 
             else f"{left} {order()} {draw.choice('012')}"
         )
 
-    if draw.random() < 0.3:
+    is_mixed = draw.random() < 0.05
+    if is_mixed or draw.random() < 0.3:
         for _ in range(draw.randint(1, 3)):
             target = draw.choice("aabc")
             given = [f"{draw.choice('abc')} = fg.tanh({term()})" for _ in range(3)]
@@ -182,6 +183,8 @@ def statements(draw: random.Random, number: str, rows: list[str], half: int) -> 
                     f"if {asked()}: steps += 1",
                     f"if {asked()}: {target} = {draw.choice(['a', 'b', 'c', 'kept'])}",
                     f"if {asked()}: kept = {target}",
+                    f"if {asked()}: kept = {draw.choice([row(), looked_up()])}",
+                    f"if (q := ({term()}).mean()) > rate: {target} = fg.tanh({term()} * q)",
                     f"if {asked()}: steps = {number or 'k'}",
                     f"if {asked()}: steps, q = {number or 'steps'} + 1, {computed()}",
                     f"if {target}.sum() > best + 0.001: best = {target}.sum(); kept = {target}",
@@ -193,8 +196,9 @@ def statements(draw: random.Random, number: str, rows: list[str], half: int) -> 
                     f"total = total + ({term()}).sum() if {asked()} else total",
                 ]
             )
-        return
-    for _ in range(draw.randint(1, 5)):
+        if not is_mixed:
+            return
+    for _ in range(draw.randint(1, 2 if is_mixed else 5)):
         target = draw.choice("aabc")
         usual = [f"{target} = fg.tanh({term()})"] * 10 + ["a, b = b, a", f"{target} = {draw.choice('abc')}"]
         usual += [f"u.append({target})"] * 2 + [f"v.append(fg.sin({term()}))", f"v.append({row()})"]

@@ -149,3 +149,32 @@ def test_the_round_is_not_what_is_guarded() -> None:
         ends.add(results(jitted, seed, False)[0][-1])
     assert len(ends) > 4
     assert jitted.stats.compiled_calls > 12
+
+
+@pytest.mark.parametrize(
+    "first", [2**53 + 1, 1_700_000_000_000_000_007, 2**60 + 1, -(2**60) - 1, 10**25, 10**400]
+)
+def test_numbers_that_no_float64_holds(first: int) -> None:
+    def kept(h: Any, x: Any) -> Any:
+        at = of = None
+        for t in range(first, first + ROUNDS):
+            h = fg.sin(h + x[0])
+            if h.sum() > 0:
+                at, of = t, t - first
+        return at, of
+
+    def left(h: Any, x: Any) -> Any:
+        n = first
+        for t in range(first, first + ROUNDS):
+            h = step(h, x[t - first])
+            if h.sum() > 1.3:
+                break
+            n += 1
+        return t, n
+
+    for function in (kept, left):
+        jitted = fg.jit(function)
+        for seed in (0, 1, 2, 0, 1, 2):
+            draw = np.random.default_rng(seed)
+            args = fg.from_numpy(draw.normal(size=3)), fg.from_numpy(draw.normal(size=(ROUNDS, 3)))
+            assert jitted(*args) == function(*args)

@@ -166,3 +166,36 @@ def test_results_have_the_node_that_made_them_in_a_round() -> None:
     for size in (5.0, 9.0, 3.0):
         x, w = (fg.full((2,), n, requires_grad=True) for n in (size, 0.6))
         assert "MulBackward0" in repr(jitted(x, w))
+
+
+@pytest.mark.parametrize(
+    "measure",
+    [
+        lambda h: h.max(), lambda h: h.min(), lambda h: h.norm(), lambda h: h.std(), lambda h: h.prod(),
+        lambda h: h.logsumexp(0), lambda h: (h * h).sum().sqrt(), lambda h: 1 / (h * h).sum(),
+        lambda h: fg.tanh(h).sum(), lambda h: h.max(0)[0], lambda h: h.median(),
+    ],
+)  # fmt: skip
+def test_what_nodes_keep_of_a_round_before_is_in_nobodys_way(measure: Callable[..., Any]) -> None:
+    """Its last value is read behind the loop, so variables hold it from round to round."""
+
+    def measured(h: Any, row: Any) -> Any:
+        size = h.sum()
+        for _ in range(200):
+            h = h * 0.99 + row * 0.001
+            size = measure(h)
+            if size > 300:
+                break
+        return (h * size).sum()
+
+    jitted = fg.jit(measured)
+    for seed in (0, 0, 1, 2):
+        found = []
+        for function in (jitted, measured):
+            draw = np.random.default_rng(seed)
+            h, row = (fg.from_numpy(draw.normal(size=3)).requires_grad_() for _ in range(2))
+            function(h, row).backward()
+            assert h.grad is not None and row.grad is not None
+            found.append([h.grad.numpy(), row.grad.numpy()])
+        np.testing.assert_allclose(*found, 1e-8)
+    assert "rounds of a loop" in str(jitted.explain())

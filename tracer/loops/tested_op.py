@@ -223,7 +223,7 @@ class TestedOp:
                 return keeps_its_result(way.equations[role.equation], known)
             return isinstance(role, Held) and role.place in found
 
-        found = {place for place in self._moving if isinstance(place, int)}
+        found: set[Place] = {place for place in self._moving if isinstance(place, int)}
         while (less := {p for p in found if all(is_kept(way, p) for way in self._ways)}) != found:
             found = less
         return found

@@ -203,12 +203,11 @@ class TestedOp:
                 pairs = zip(equation.inputs, roles, strict=True)
                 kept.update(role for v, role in pairs if isinstance(v, Value) and v in found)
         places = {value: place for place, value in self._held.items()}
-        own = self._begin.own()
-        left = []
+        own, left = self._begin.own(), []
         for i, value in enumerate(taken):
             place = places.get(value)
             # Numbers, and which variables hold one thing, nobody can write.
-            is_tensor = place is None or isinstance(own.get(place), Seen)
+            is_tensor = place is None or (isinstance(place, int) and isinstance(own[place], Seen))
             if is_tensor and (value if place is None else Held(place)) not in kept:
                 left.append(i)
         return left

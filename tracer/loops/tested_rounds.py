@@ -250,6 +250,8 @@ class TestedRounds:
         by_graph = references.by_graph([*tensors, *alive(last), *held], self._since)
         if by_graph is None:
             raise Refused("something has put hooks on what its rounds compute")
+        if references.is_stale(tensors, self._since):
+            raise Refused("its rounds write what their gradients need")
         # Each is one more who has it.
         by_graph.update(map(id, held))
         del states, held

@@ -45,6 +45,22 @@ def by_graph(tensors: Iterable[Tensor], since: int) -> Counter[int] | None:
     return found
 
 
+def is_stale(tensors: Iterable[Tensor], since: int) -> bool:
+    """Whether nodes that are numbered from `since` on, and lead back from these tensors, keep what has been
+    written after that.
+    """
+    seen: set[int] = set()
+    pending = [x.grad_fn for x in tensors]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, Node) and node.sequence >= since and id(node) not in seen:
+            if node.stale():
+                return True
+            seen.add(id(node))
+            pending += [target for _, target, _ in node.edges if isinstance(target, Node)]
+    return False
+
+
 def others(reference: weakref.ref[Tensor], known: Counter[int]) -> bool:
     """Whether anybody holds a tensor but those who are `known`."""
     tensor = reference()

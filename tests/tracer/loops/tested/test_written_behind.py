@@ -104,3 +104,24 @@ def test_writes_are_errors_where_they_are_in_eager(function: Callable[..., Any],
         else:
             np.testing.assert_allclose(found, expected, 1e-7, 1e-10)
     assert "rounds of a loop" in str(jitted.explain())
+
+
+def test_what_rounds_write_is_an_error_where_it_is_in_eager() -> None:
+    """Also where the gradient does not reach the rounds that ran before those that are left out."""
+
+    def written(h: Any, x: Any) -> Any:
+        a = h
+        for row in x:
+            if row[0] > -9:
+                a = fg.tanh(row + h)
+            a = a * 0.5
+            a += fg.sin(a * h + row) * 0.5  # whose node keeps `a`
+        return a
+
+    jitted = fg.jit(written)
+    for seed in (0, 1, 1, 0):
+        for function in (jitted, written):
+            draw = np.random.default_rng(seed)
+            h, x = fg.from_numpy(draw.normal(size=3)), fg.from_numpy(draw.normal(size=(ROUNDS, 3)))
+            with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+                function(h.requires_grad_(), x).sum().backward()

@@ -2,7 +2,7 @@
 
 They are source text, as that is what the tracer reads of a loop. What the generator finds becomes a small
 test of its own. What is best so far must be so by more than a rounding: sums of the same numbers in another
-order would go another way. More of them:
+order would go another way. So would places of extremes, if elements came to be alike. More of them:
 `PYTHONPATH=tests/helpers python tests/compiler/random/test_random_rolled_loops.py COUNT SEED`.
 """
 
@@ -62,9 +62,9 @@ MADE = [
     "h.new_ones(3)",
 ]
 LOOKED_UP = [
-    "w[{i}[0]]", "w[:, {i}[1]]", "w[{i}].sum(0)", "w[{i}, {i} * 0].sum()", "w[{i}[0]].flip(0)",
+    "w[{i}[0]]", "w[:, {i}[1]]", "w[{i}].sum(0)", "w[{i}, {i} * 0].sum() * y[0]", "w[{i}[0]].flip(0)",
     "fg.eye(3, dtype=h.dtype)[{i}].sum(0)", "w.gather(0, ({i} % 3)[:, None].expand(2, 3)).mean(0)", "w[{c}]",
-    "w.index_select(0, ({i} + 3) // 2 % 3)[0]", "w[{i}[0], {c}]",
+    "w.index_select(0, ({i} + 3) // 2 % 3)[0]", "w[{i}[0], {c}] * y[0]",
 ]  # fmt: skip
 # What is done with a list when the loop is over.
 READ = [

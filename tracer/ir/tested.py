@@ -155,7 +155,7 @@ class HandedOn(Op):
 
 
 HANDED_ON = HandedOn("handed_on", "x", {"x": lambda g, node: g}, lambda params: params["node"])
-# The same of what the node keeps that made it.
+# The same, where the node that made it in a round keeps it for backward.
 HANDED_ON_KEPT = HandedOn("handed_on_kept", "x", {"x": lambda g, out, node: g}, lambda params: params["node"])
 
 

@@ -28,10 +28,10 @@ def kept_by_nodes(
     kept: set[Value] = set()
     behind = {*ends}
     for equation in reversed(equations):
-        rules = enumerate([] if behind.isdisjoint(equation.outputs) else equation.inputs)
-        for i, value in rules:
+        is_live = not behind.isdisjoint(equation.outputs)
+        for i, value in enumerate(equation.inputs):
             rule = equation.op.rule(i) if isinstance(value, Value) and value in tracked else None
-            if rule is not None:
+            if rule is not None and is_live:
                 behind.add(value)
                 saved = (equation.inputs[k] for k in rule.saved(len(equation.inputs)))
                 kept.update(v for v in saved if isinstance(v, Value))

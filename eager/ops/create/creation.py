@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import array
 import math
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +15,7 @@ import numpy as np
 
 from fusegrad.eager.core import dtypes, shared
 from fusegrad.eager.core.dtypes import DType
-from fusegrad.eager.core.errors import failure, type_name
+from fusegrad.eager.core.errors import failure, type_name, warn
 from fusegrad.eager.core.memory_order import arranged, as_first
 from fusegrad.eager.core.names import attach, internal
 from fusegrad.eager.core.op import NO_PARAMS, Op, Params, TensorType, bind, wrap
@@ -377,24 +378,33 @@ def asarray(
     dtype: Any = None,
     device: Any = None,
     copy: bool | None = None,
-    requires_grad: bool = False,
+    requires_grad: bool | None = None,
 ) -> Tensor:
     """`obj` as a tensor; copied if `copy`, never copied if it is False. Source: `torch.asarray`.
 
-    Raises ValueError where `copy=False` cannot be.
+    The bytes of a buffer of Python's (`bytes`, `array.array`) are elements of `dtype`. What needs gradients
+    goes on to need them, unless `requires_grad` is False. Raises ValueError where `copy=False` cannot be.
     """
     on_cpu(device)
     if not isinstance(obj, (Tensor, np.generic)) and hasattr(obj, "__array__"):
         obj = np.asarray(obj)  # what lends its memory, as storages do
+    elif isinstance(obj, (bytes, bytearray, memoryview, array.array)):
+        obj = np.frombuffer(obj, (dtypes.default_float() if dtype is None else dtypes.as_dtype(dtype)).numpy)
     made = as_tensor(obj, dtype=dtype)
     shares = made is obj or (isinstance(obj, np.ndarray) and np.shares_memory(made.array, obj))
     if copy is False and not shares and not (isinstance(obj, (Tensor, np.ndarray)) and not made.array.size):
         raise failure(ValueError, f"cannot make a tensor of {type(obj).__name__} without a copy")
-    if isinstance(obj, Tensor) and obj.needs_grad and not requires_grad:
-        made = made.detach()
+    if isinstance(obj, Tensor) and obj.needs_grad:
+        if requires_grad is None:
+            warn(
+                "torch.asarray: unspecified requires_grad now defaults to obj.requires_grad instead of "
+                "False. Pass requires_grad=False explicitly to get the old behavior and silence this warning."
+            )
+        elif not requires_grad:
+            made = made.detach()
     if copy and shares:
-        made = tensor(made.detach() if isinstance(obj, Tensor) else obj)
-    return made.detach().requires_grad_() if requires_grad and made.grad_fn is None else made
+        made = ops.clone(made) if isinstance(obj, Tensor) else tensor(obj)
+    return made.detach().requires_grad_() if requires_grad and not made.needs_grad else made
 
 
 @public

@@ -14,6 +14,7 @@ from fusegrad.eager.core.ops import ops
 from fusegrad.eager.core.sizes import Symbol
 from fusegrad.eager.core.tensor import Tensor, on_cpu
 from fusegrad.eager.ops.create import creation
+from fusegrad.eager.ops.create.python_numbers import is_sequence
 from fusegrad.eager.ops.declare import public
 
 
@@ -28,7 +29,7 @@ def _constructed(kind: DType, data: tuple[Any, ...], exact: bool = True) -> Tens
         return ops.detach(data[0])
     if len(data) == 1 and type(data[0]).__name__ == "Size":
         return creation.empty(data[0], dtype=kind)
-    if len(data) == 1 and isinstance(data[0], (list, tuple, range, np.ndarray)):
+    if len(data) == 1 and (is_sequence(data[0]) or (isinstance(data[0], np.ndarray) and data[0].ndim)):
         return creation.tensor(data[0], dtype=kind)
     for size in data:
         if isinstance(size, float) or not (hasattr(size, "__index__") or isinstance(size, Symbol)):

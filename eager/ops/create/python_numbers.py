@@ -1,15 +1,19 @@
-"""Python's numbers, and nested lists of them, as arrays."""
+"""Python's numbers, and nested sequences of them, as arrays: one rule for their dtype."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 from fusegrad.eager.core import dtypes
 from fusegrad.eager.core.dtypes import DType
-from fusegrad.eager.core.errors import failure
+from fusegrad.eager.core.errors import failure, type_name
 from fusegrad.eager.core.tensor import Tensor
+
+_NUMBERS = frozenset((bool, int, float, complex))
 
 
 def check_fits(array: np.ndarray, kind: np.dtype) -> None:
@@ -36,44 +40,88 @@ def _large_integers(data: Any, dtype: Any) -> np.ndarray:
 
 
 def from_python(data: Any, dtype: Any) -> tuple[np.ndarray, DType | None]:
-    """The values of `data`, and the dtype that they get unless one, `dtype`, is asked for."""
-    plain = isinstance(data, (list, tuple))
-    if plain:
-        inner = first_array(data)
-        data = without_tensors(data)
-        plain = inner is None
-    try:
+    """The values of `data`, and the dtype that they get unless one, `dtype`, is asked for; None: that of the
+    array.
+    """
+    if not is_sequence(data) and hasattr(data, "__array__"):
         array = np.array(data)
+        if array.dtype not in dtypes.FROM_NUMPY:
+            raise failure(TypeError, f"cannot make a tensor of {type_name(data)} ({array.dtype})")
+        return array, None
+    wanted = None if dtype is None else dtypes.as_dtype(dtype)
+    found: dict[np.dtype, None] = {}
+    values = _plain(data, found, wanted)
+    default = _promoted(found) if wanted is None else None
+    try:
+        array = np.array(values)
     except ValueError as error:
         raise failure(ValueError, f"expected nested sequences of equal lengths: {error}") from None
-    if (plain or isinstance(data, int)) and _beyond_int64(data, array):
-        array = _large_integers(data, dtype)
-    if array.dtype.kind not in "buifc" and array.dtype not in dtypes.FROM_NUMPY:
-        raise failure(TypeError, f"cannot make a tensor of {type(data).__name__} ({array.dtype})")
-    if array.size == 0 and plain:
-        return array, dtypes.default_float()
-    if not plain and isinstance(data, (np.ndarray, np.generic)):
-        return array, None
-    if not plain and not isinstance(data, (bool, int, float, complex)):
-        return array, dtypes.FROM_NUMPY.get(inner.dtype) if isinstance(data, list) else None
-    default = dtypes.default_float()
-    wide = dtypes.complex128 if default is dtypes.float64 else dtypes.complex64
-    return array, {"f": default, "c": wide}.get(array.dtype.kind)
+    if _beyond_int64(values, array):
+        return _large_integers(values, dtype), default
+    kind = (wanted or default or dtypes.default_float()).numpy
+    if array.dtype.kind == "f" and kind.kind in "iu" and any(known.kind in "iu" for known in found):
+        array = _cut_one_by_one(values, kind)
+    return array, default
 
 
-def first_array(data: Any) -> Any:
-    """The first array (or the array of the first tensor) in nested lists, None if there is none."""
-    while isinstance(data, (list, tuple)) and len(data):
-        data = data[0]
-    if isinstance(data, Tensor):
-        return data.array
-    return data if isinstance(data, (np.ndarray, np.generic)) else None
-
-
-def without_tensors(data: Any) -> Any:
-    """`data` with tensors in it as numbers (through their door); of one element they are one, as in torch."""
+def is_sequence(data: Any) -> bool:
+    """Whether it has elements by their places, as lists have; text and tensors count as single things."""
     if isinstance(data, (list, tuple)):
-        return [without_tensors(d) for d in data]
+        return True
+    if isinstance(data, (str, bytes, dict, Tensor, np.ndarray, np.generic)):
+        return False
+    # What has a metaclass, as enumerations have, does not have that one's methods.
+    known = set().union(*map(vars, type(data).__mro__))
+    return {"__getitem__", "__len__"} <= known and "__array__" not in known
+
+
+def _plain(data: Any, found: dict[np.dtype, None], wanted: DType | None) -> Any:
+    """`data` as lists of Python's and NumPy's numbers and of arrays; `found` gets all their dtypes.
+
+    Tensors become numbers (through their door): those of one element are one, as in torch.
+    """
+    if is_sequence(data):
+        if isinstance(data, (list, tuple)):
+            kinds = set(map(type, data))
+            if kinds <= _NUMBERS:
+                found.update((dtypes.number_dtype(kind()).numpy, None) for kind in kinds)
+                return data
+        return [_plain(element, found, wanted) for element in data]
     if isinstance(data, Tensor):
-        return data.item() if data.numel() == 1 else data.tolist()
-    return data
+        found[data.dtype.numpy] = None
+        return data.item() if data.array.size == 1 else data.tolist()
+    if isinstance(data, (np.ndarray, np.generic)) or hasattr(data, "__array__"):
+        array = np.asarray(data)
+        if array.dtype not in dtypes.FROM_NUMPY:
+            raise failure(TypeError, f"cannot make a tensor of {type_name(data)} ({array.dtype})")
+        found[array.dtype] = None
+        return array.astype(np.float32) if array.dtype.kind == "V" else data
+    number = dtypes.plain_number(data)
+    if type(number) not in _NUMBERS and wanted is not None:
+        # Of what only can become a number nobody knows which dtype it has.
+        convert = ("__index__", int) if wanted.category < 2 else ("__float__", float)
+        if hasattr(data, convert[0]) or (wanted.category >= 2 and hasattr(data, "__index__")):
+            number = convert[1](data)
+    if type(number) not in _NUMBERS:
+        raise failure(TypeError, f"cannot make a tensor of {type_name(data)}; it is no number")
+    found[dtypes.number_dtype(number).numpy] = None
+    return number
+
+
+def _promoted(found: Iterable[np.dtype]) -> DType:
+    """The dtype that numbers of all of these fit into; the default float, if there are none."""
+    result = None
+    if dtypes.complex128.numpy in found:
+        return dtypes.complex128
+    for dtype in found:
+        result = dtype if result is None else dtypes.promote(result, dtype)
+    return dtypes.default_float() if result is None else dtypes.FROM_NUMPY[result]
+
+
+def _cut_one_by_one(values: Any, kind: np.dtype) -> np.ndarray:
+    """Integers and floats in an integer dtype. (Next to floats NumPy rounds integers.)"""
+    numbers = np.array(values, object)
+    each = numbers.ravel().tolist()
+    if not all(map(math.isfinite, each)) or not dtypes.holds(kind, min(each), max(each)):
+        raise dtypes.overflow(kind)
+    return np.array([int(n) % 2**64 for n in each], np.uint64).astype(kind).reshape(numbers.shape)

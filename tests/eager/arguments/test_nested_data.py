@@ -1,6 +1,6 @@
 """The dtype and the values of nested data, whatever they hold and in whatever, against torch.
 
-PYTHONPATH=tests/helpers python tests/eager/arguments/test_nested_data.py    # all pairs in all ways, not each 23rd
+All pairs: PYTHONPATH=tests/helpers python tests/eager/arguments/test_nested_data.py
 """
 
 from __future__ import annotations

@@ -144,6 +144,8 @@ class Program:
 
     def arrange(self, extra: Iterable[Value] = (), unread: Collection[Value] = ()) -> Program:
         """Say where all lies, as `begin` does; kernels are compiled when the program is first to run."""
+        for value, target in self.into.items():
+            assert value.type == target.type, f"{value.type} is no more put into memory of {target.type}"
         needed = [*(v for v in self.outputs if v not in unread), *self.checks, *extra]
         given = self.graph.inputs, self.steps, self.sources
         self.blueprint = Blueprint(*given, needed, self.into, self.streams)

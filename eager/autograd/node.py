@@ -267,7 +267,12 @@ def is_writable(known: Tensor, gradient: Tensor, taken: set[int]) -> bool:
     """
     array = known.array
     dtype, added = array.dtype, gradient.array.dtype
-    if (dtype is not added and dtype != added) or known.needs_grad or not array.flags.writeable:
+    # One from before the leaf got another dtype stays what it was.
+    if (
+        (dtype is not added and not np.can_cast(added, dtype, "same_kind"))
+        or known.needs_grad
+        or not array.flags.writeable
+    ):
         return False
     return not taken or id(array) not in taken
 

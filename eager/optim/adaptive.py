@@ -11,7 +11,7 @@ from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.optim.elementwise import (
     ElementwiseOptimizer,
-    average,
+    average_gradient,
     average_square,
     direction,
     unless_zero,
@@ -95,7 +95,7 @@ class Adam(ElementwiseOptimizer):
         if decay is not None or maximize:
             g = direction(p, g, decay, maximize, a, b)
         mean, square = slots[0], slots[1]
-        average(mean, g, weight, a)
+        average_gradient(mean, g, weight, a)
         average_square(square, g, beta2, a)
         if len(slots) == 3:
             square = np.maximum(slots[2], square, out=slots[2])
@@ -184,7 +184,7 @@ class Adamax(ElementwiseOptimizer):
         weight, beta2, size, eps, decay, maximize = constants
         g = direction(p, g, decay, maximize, a, b)
         mean, largest = slots
-        average(mean, g, weight, a)
+        average_gradient(mean, g, weight, a)
         np.abs(g, out=a)
         a += eps
         largest *= beta2
@@ -258,7 +258,7 @@ class NAdam(ElementwiseOptimizer):
             p *= shrink
         g = direction(p, g, decay, maximize, a, b)
         mean, square = slots
-        average(mean, g, weight, a)
+        average_gradient(mean, g, weight, a)
         average_square(square, g, beta2, a)
         np.multiply(g, size, out=b)
         np.multiply(mean, size_mean, out=a)
@@ -331,7 +331,7 @@ class RAdam(ElementwiseOptimizer):
             p *= shrink
         g = direction(p, g, decay, maximize, a, b)
         mean, square = slots
-        average(mean, g, weight, a)
+        average_gradient(mean, g, weight, a)
         average_square(square, g, beta2, a)
         if known:
             np.sqrt(square, out=a)

@@ -12,6 +12,7 @@ from fusegrad.eager.core.tensor import Tensor
 from fusegrad.eager.optim.elementwise import (
     ElementwiseOptimizer,
     average,
+    average_gradient,
     average_square,
     direction,
     unless_zero,
@@ -146,7 +147,7 @@ class RMSprop(ElementwiseOptimizer):
         average_square(square, g, alpha, a)
         if centered:
             mean = slots[-1]
-            average(mean, g, 1 - alpha, a)
+            average_gradient(mean, g, 1 - alpha, a)
             np.multiply(mean, mean, out=a)
             np.subtract(square, a, out=a)
             np.sqrt(a, out=a)

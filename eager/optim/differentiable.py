@@ -41,6 +41,12 @@ class Buffer(NDArrayOperatorsMixin):
     def __init__(self, tensor: Tensor | None) -> None:
         self.tensor = tensor
 
+    @property
+    def dtype(self) -> np.dtype:
+        """That of the array which it stands for."""
+        assert self.tensor is not None, "scratch holds nothing"
+        return self.tensor.array.dtype
+
     def operand(self, value: Any) -> Any:
         """What an op gets for what a ufunc was given."""
         return value.tensor if isinstance(value, Buffer) else value

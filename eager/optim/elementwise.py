@@ -116,12 +116,20 @@ class _Plan:
         alike: dict[Any, list[Tensor]] = defaultdict(list)
         if optimizer.bundled:
             for parameter in _apart(self.parameters):
-                if parameter.gradient is not None and parameter.array.size <= SMALL:
+                small = parameter.gradient is not None and parameter.array.size <= SMALL
+                if small and self._is_of_one_dtype(optimizer, parameter):
                     alike[self._kind(optimizer, parameter)].append(parameter)
         chosen = {kind: members for kind, members in alike.items() if len(members) > 1}
         self.bundles = [_Bundle(optimizer, self, *entry) for entry in chosen.items()]
         together = {id(p) for members in chosen.values() for p in members}
         self.alone = [p for p in self.parameters if id(p) not in together]
+
+    def _is_of_one_dtype(self, optimizer: ElementwiseOptimizer, parameter: Tensor) -> bool:
+        """Whether the state of a parameter is of its dtype: that of a model made another one by `float()` or
+        `double()` stays what it was.
+        """
+        kept = [optimizer.state.get(parameter, {}).get(name) for name in self.slots]
+        return all(tensor is None or tensor.array.dtype == parameter.array.dtype for tensor in kept)
 
     def _kind(self, optimizer: ElementwiseOptimizer, parameter: Tensor) -> tuple[np.dtype, bool, float]:
         """What parameters of one bundle have in common: dtype, whether they are new, steps taken."""
@@ -181,9 +189,10 @@ class _Plan:
         constants: Any,
     ) -> None:
         """Run the rule, in blocks."""
-        scratch = self.scratch.get(p.dtype)
+        dtype = np.result_type(p, g, *slots)  # what is wider is rounded once, where it is written
+        scratch = self.scratch.get(dtype)
         if scratch is None:
-            scratch = self.scratch[p.dtype] = (np.empty(BLOCK, p.dtype), np.empty(BLOCK, p.dtype))
+            scratch = self.scratch[dtype] = (np.empty(BLOCK, dtype), np.empty(BLOCK, dtype))
         a, b = scratch
         size = p.size
         if size <= BLOCK:
@@ -324,6 +333,17 @@ def average(mean: np.ndarray, value: np.ndarray, weight: float, a: np.ndarray) -
     np.subtract(value, mean, out=a)
     a *= weight
     mean += a
+
+
+def average_gradient(mean: np.ndarray, g: np.ndarray, weight: float, a: np.ndarray) -> None:
+    """The same of gradients, which PyTorch's rules ask to be of the dtype of the mean."""
+    if mean.dtype != g.dtype:
+        raise failure(
+            RuntimeError,
+            f"the optimizer keeps a mean of {mean.dtype}, and the gradient is {g.dtype} now: the parameter "
+            "got another dtype after its first step; make a new optimizer for it, or convert the state",
+        )
+    average(mean, g, weight, a)
 
 
 def average_square(square: np.ndarray, g: np.ndarray, beta: float, a: np.ndarray) -> None:

@@ -221,8 +221,12 @@ class Memory:
     def write(self, known: Known, value: Value) -> None:
         """Give an array another value, and what it is a view of.
 
-        Raises Unfollowed, with nothing changed, where that cannot be said.
+        Raises Unfollowed, with nothing changed, where that cannot be said. What memory holds is of its type:
+        kernels write values into it as they are, with as many bytes as these take.
         """
+        held = self.current(known)
+        if (value.dtype, value.shape) != (held.dtype, held.shape):
+            raise Unfollowed(f"writes {value.type} into memory of {held.type}")
         root = known.root()
         array = known.array
         on = self._on.get(_memory(array), {})

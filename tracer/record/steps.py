@@ -240,8 +240,13 @@ def record_step(recorder: Recorder, optimizer: Any) -> bool:
         if parameter.array.dtype.kind != "f" or gradient.array.shape != parameter.array.shape:
             recorder.effect(f"{type(optimizer).__name__} steps a tensor of {parameter.dtype}")
             return False
-        if any(kept[name].array.itemsize > parameter.array.itemsize for name in optimizer.advanced):
-            recorder.effect(f"{type(optimizer).__name__} keeps numbers for a tensor of {parameter.dtype}")
+        arrays = [gradient.array, *(kept[name].array for name in optimizer.slots(group))]
+        wide = any(kept[name].array.itemsize > parameter.array.itemsize for name in optimizer.advanced)
+        # The rule's ufuncs round what they put into arrays of other dtypes: ops do not.
+        if wide or any(array.dtype != parameter.array.dtype for array in arrays):
+            recorder.effect(
+                f"{type(optimizer).__name__} keeps numbers of another dtype for a tensor of {parameter.dtype}"
+            )
             return False
     recorder.reads.append(StateRead(optimizer))
     spot = user_spot()

@@ -33,6 +33,7 @@ from fusegrad.compiler.explain.miss_reasons import (
     leaf_text,
 )
 from fusegrad.compiler.fastpath.entry import Shortcut
+from fusegrad.compiler.jitted_object import JittedObject, is_calling
 from fusegrad.compiler.native import calls as native_calls
 from fusegrad.compiler.paths import replay
 from fusegrad.compiler.paths.segments import MISSED, Segment, Stopped
@@ -116,7 +117,7 @@ class JitFunction(Generic[P, R]):
         return f"<jit {getattr(self, '__qualname__', self.__wrapped__)!s}>"
 
     def __getattr__(self, name: str) -> Any:
-        # A jitted module still has its parameters, its state_dict and so on.
+        # A jitted function still has what was set on the function.
         if name.startswith("__") or "__wrapped__" not in self.__dict__:
             raise AttributeError(name)
         return getattr(self.__wrapped__, name)
@@ -442,4 +443,5 @@ def jit(
     """
     if function is None:
         return functools.partial(jit, verify=verify, require=require, contract=contract)
-    return JitFunction(function, verify, require, contract)
+    jitted = JitFunction(function, verify, require, contract)
+    return JittedObject(jitted) if is_calling(function) and not isinstance(function, JitFunction) else jitted

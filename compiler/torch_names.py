@@ -11,7 +11,8 @@ import typing
 from collections.abc import Callable
 from typing import Any
 
-from fusegrad.compiler.jit import jit
+from fusegrad.compiler.jit import JitFunction, jit
+from fusegrad.compiler.jitted_object import names, read
 from fusegrad.eager.core.errors import failure
 from fusegrad.eager.core.public import locate
 from fusegrad.eager.core.state import no_grad
@@ -20,24 +21,53 @@ from fusegrad.eager.nn.module import Module
 
 
 class OptimizedModule(Module):
-    """A module whose calls are jitted; its parameters are those of the module, `_orig_mod`."""
+    """A module whose calls are jitted; its parameters are those of the module, `_orig_mod`.
+
+    What is read, set and deleted is the module's, but for what all modules have, such as hooks, and the names
+    of jitted functions (`stats`, `explain()`, ...) that the module does not have. Source: `torch.compile`.
+    """
 
     def __init__(self, module: Module) -> None:
         super().__init__()
-        self._orig_mod = module
-        self._jitted = jit(module)
-        self.train(module.training)
+        del self.__dict__["training"]  # the module's
+        self._modules["_orig_mod"] = module
+        self.__dict__["_jitted"] = JitFunction(module)
+
+    @property
+    def training(self) -> bool:
+        return self._orig_mod.training
+
+    @training.setter
+    def training(self, value: bool) -> None:
+        self._orig_mod.training = value
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         return self._jitted(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
-        try:
-            return super().__getattr__(name)
-        except AttributeError:
-            if name == "_orig_mod":
-                raise
-            return getattr(self._orig_mod, name)
+        module = self.__dict__["_modules"]["_orig_mod"]
+        return module if name == "_orig_mod" else read(module, self.__dict__["_jitted"], name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "_orig_mod" or hasattr(type(self), name):
+            super().__setattr__(name, value)
+        else:
+            setattr(self._orig_mod, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        if name == "_orig_mod" or hasattr(type(self), name):
+            super().__delattr__(name)
+        else:
+            delattr(self._orig_mod, name)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *names(self._orig_mod, self._jitted)})
+
+    def __len__(self) -> int:
+        return len(self._orig_mod)
+
+    def __reduce__(self) -> Any:
+        return OptimizedModule, (self._orig_mod,)
 
 
 def compile(

@@ -110,7 +110,7 @@ class State:
 
 def plain(function: Any) -> Callable[..., Any]:
     """The undecorated form of a jitted function, method or module; others as they are."""
-    if isinstance(function, JitFunction):
+    if hasattr(type(function), "__fusegrad_jit__"):
         return function.__wrapped__
     if isinstance(function, types.MethodType) and isinstance(function.__func__, JitFunction):
         return types.MethodType(function.__func__.__wrapped__, function.__self__)

@@ -42,6 +42,7 @@ class Module(Hooked, Saved):
     _parameters: dict[str, Parameter | None]
     _buffers: dict[str, Tensor | None]
     _modules: dict[str, Module | None]
+    _compiled_call_impl: Any = None  # what `compile` put in the place of `forward`
 
     def __init__(self) -> None:
         state = self.__dict__
@@ -132,6 +133,12 @@ class Module(Hooked, Saved):
     def __dir__(self) -> list[str]:
         held = [*self._parameters, *self._buffers, *self._modules]
         return sorted({name for name in {*super().__dir__(), *held} if not name[0].isdigit()})
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(self.__dict__)
+        if state.pop("_compiled_call_impl", None) is not None:
+            del state["forward"]
+        return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -418,6 +425,25 @@ class Module(Hooked, Saved):
     def cpu(self) -> Self:
         """Itself: there is no other device."""
         return self
+
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        """Compile `forward` in place, as `fusegrad.compile` does, which takes the arguments.
+
+        Names of parameters stay what they are; copies and pickles are not compiled.
+
+        >>> import fusegrad as fg
+        >>> net = fg.nn.Linear(2, 2)
+        >>> net.compile()
+        >>> [net(fg.ones(1, 2)).shape for _ in range(3)][-1], net.forward.stats.compiled_calls
+        (torch.Size([1, 2]), 2)
+        """
+        import fusegrad  # the compiler stands above this room, and loads when it is first asked for
+
+        if self._compiled_call_impl is not None:
+            del self.__dict__["forward"]
+        self.__dict__["forward"] = self.__dict__["_compiled_call_impl"] = fusegrad.compile(
+            self.forward, *args, **kwargs
+        )
 
     # Text.
 

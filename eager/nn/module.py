@@ -43,6 +43,9 @@ class Module(Hooked, Saved):
     _buffers: dict[str, Tensor | None]
     _modules: dict[str, Module | None]
     _compiled_call_impl: Any = None  # what `compile` put in the place of `forward`
+    _compiler: Callable[
+        ..., Any
+    ]  # `fusegrad.compile`, which stands above this room: the public package sets it
 
     def __init__(self) -> None:
         state = self.__dict__
@@ -437,11 +440,9 @@ class Module(Hooked, Saved):
         >>> [net(fg.ones(1, 2)).shape for _ in range(3)][-1], net.forward.stats.compiled_calls
         (torch.Size([1, 2]), 2)
         """
-        import fusegrad  # the compiler stands above this room, and loads when it is first asked for
-
         if self._compiled_call_impl is not None:
             del self.__dict__["forward"]
-        self.__dict__["forward"] = self.__dict__["_compiled_call_impl"] = fusegrad.compile(
+        self.__dict__["forward"] = self.__dict__["_compiled_call_impl"] = Module._compiler(
             self.forward, *args, **kwargs
         )
 

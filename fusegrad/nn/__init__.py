@@ -1,8 +1,12 @@
 """Neural networks, as `torch.nn`."""
 
+from typing import Any as _Any
+
+import fusegrad as _fusegrad
 from fusegrad.eager.devices.parallel import DataParallel as DataParallel
 from fusegrad.eager.nn import *
 from fusegrad.eager.nn import __all__ as _names
+from fusegrad.eager.nn.module import Module as _Module
 from fusegrad.nn import (
     attention as attention,
     functional as functional,
@@ -26,3 +30,10 @@ __all__ = [
     "parameter",
     "utils",
 ]
+
+
+def _compile(*args: _Any, **options: _Any) -> _Any:
+    return _fusegrad.compile(*args, **options)  # loads the compiler
+
+
+_Module._compiler = _compile

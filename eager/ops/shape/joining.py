@@ -162,10 +162,12 @@ def cat(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None) -
     return result if out is None else written_out(result, out, given, exact=False)
 
 
-def written_out(result: Tensor, out: Tensor, operands: Sequence[Tensor], exact: bool = True) -> Tensor:
+def written_out(
+    result: Tensor, out: Tensor, operands: Sequence[Tensor], exact: bool = True, telling: bool = True
+) -> Tensor:
     """`result` in the memory of `out` (for the functions that take `out=`); gives `out`.
 
-    exact: its dtype must be that of the result.
+    exact: its dtype must be that of the result. telling: of an `out` that gets another size.
     Raises RuntimeError where its dtype cannot take the result, where it shares memory with an operand,
     and where the autograd graph would not see the write.
     """
@@ -179,7 +181,7 @@ def written_out(result: Tensor, out: Tensor, operands: Sequence[Tensor], exact: 
         )
     _check_apart(out, operands)
     if out.array.shape != result.array.shape:
-        if out.array.size:
+        if out.array.size and telling:
             warn(
                 "An output with one or more elements was resized since it had shape "
                 f"{list(out.array.shape)}, which does not match the required output shape "

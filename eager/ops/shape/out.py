@@ -72,6 +72,11 @@ _EXACT = frozenset(
     searchsorted sgn sign signbit tril triu trunc""".split()
 )
 
+# Those that make so many numbers, and fill an `out` of so many in its own shape and order.
+_COUNTED = frozenset("arange linspace logspace range".split())
+# Those that give an `out` of another size theirs, and say nothing of it, as PyTorch's do.
+_RESIZING = frozenset("empty eye full linspace logspace ones rand randint randn randperm range zeros".split())
+
 _OUT = inspect.Parameter("out", inspect.Parameter.KEYWORD_ONLY, default=None)
 
 
@@ -146,7 +151,10 @@ def written(result: Any, out: Any, name: str) -> Any:
                 f"{_scalar(target)}",
             )
         view = np.may_share_memory(one.array, target.array) and not one.needs_grad  # of an operand
-        made.append(written_out(one.clone() if view else one, target, (), exact=False))
+        if name in _COUNTED and one.array.size == target.array.size:
+            one = one.reshape(target.array.shape)
+        one = one.clone() if view else one
+        made.append(written_out(one, target, (), exact=False, telling=name not in _RESIZING))
     if not several:
         return made[0]
     return type(result)(*made) if hasattr(result, "_fields") else tuple(made)
